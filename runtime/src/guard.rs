@@ -1,0 +1,122 @@
+//! The guard band: the margin that turns a prediction into a bound.
+//!
+//! A model carries, for time and for power, the ratio of measured to predicted value
+//! that was not exceeded with a stated probability on modes held out of training. A
+//! query multiplies its predictions with the ratio of its confidence. A confidence
+//! beyond what the data could show is refused: a margin without data is a guess.
+//!
+//! ```
+//! use wattgate_runtime::{Confidence, Factor, GuardBand, GuardError, Knot};
+//!
+//! let knot = |per_ten_thousand, q16| Knot { per_ten_thousand, q16 };
+//! let band = GuardBand::new([knot(5_000, 65_536), knot(9_000, 70_000), knot(9_500, 72_000)])?;
+//! assert_eq!(band.factor(Confidence::P95), Ok(Factor::from_q16(72_000).unwrap()));
+//! let between = Confidence::new(9_250).unwrap();
+//! assert_eq!(band.factor(between), Ok(Factor::from_q16(71_000).unwrap()));
+//! let beyond = Confidence::new(9_900).unwrap();
+//! assert_eq!(band.factor(beyond), Err(GuardError::ConfidenceTooHigh { highest: Confidence::P95 }));
+//! # Ok::<(), GuardError>(())
+//! ```
+
+use core::{error, fmt};
+
+use heapless::Vec;
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Confidence, Factor};
+
+/// The most knots of a guard band.
+pub const MAX_KNOTS: usize = 8;
+
+/// One point of a guard band as it stands in a file. Not yet checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Knot {
+    /// Confidence in units of 1/10,000.
+    pub per_ten_thousand: u16,
+    /// Measured over predicted, not exceeded with that confidence, in units of 1/65,536.
+    pub q16: u32,
+}
+
+/// Ratios by ascending confidence, at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuardBand(Vec<Knot, MAX_KNOTS>);
+
+/// Why a guard band gives no ratio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardError {
+    /// Knots missing, too many, not ascending, or with a confidence or ratio out of range.
+    BadKnots,
+    /// The model was not held out against enough modes for this confidence.
+    ConfidenceTooHigh {
+        /// The highest confidence that the model supports.
+        highest: Confidence,
+    },
+}
+
+impl fmt::Display for GuardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadKnots => write!(f, "the guard band's knots are not ascending or out of range"),
+            Self::ConfidenceTooHigh { highest } => write!(
+                f,
+                "the model's data supports no confidence above {highest}"
+            ),
+        }
+    }
+}
+
+impl error::Error for GuardError {}
+
+impl GuardBand {
+    /// Checks that there are 1 … [`MAX_KNOTS`] knots with strictly ascending confidences
+    /// and ratios that are at least one and do not fall.
+    pub fn new(knots: impl IntoIterator<Item = Knot>) -> Result<Self, GuardError> {
+        let mut checked = Vec::<Knot, MAX_KNOTS>::new();
+        for knot in knots {
+            let in_range = Confidence::new(knot.per_ten_thousand).is_some()
+                && Factor::from_q16(knot.q16).is_some();
+            let ascending = checked.last().is_none_or(|last| {
+                last.per_ten_thousand < knot.per_ten_thousand && last.q16 <= knot.q16
+            });
+            if !in_range || !ascending {
+                return Err(GuardError::BadKnots);
+            }
+            checked.push(knot).map_err(|_| GuardError::BadKnots)?;
+        }
+        if checked.is_empty() {
+            return Err(GuardError::BadKnots);
+        }
+        Ok(Self(checked))
+    }
+
+    /// The ratio for a confidence: linear between knots and rounded up, which errs on
+    /// the wide side where the quantile function is convex; the first knot's below it.
+    pub fn factor(&self, confidence: Confidence) -> Result<Factor, GuardError> {
+        let wanted = confidence.per_ten_thousand();
+        let mut below: Option<&Knot> = None;
+        for knot in &self.0 {
+            if knot.per_ten_thousand >= wanted {
+                let q16 = below.map_or(knot.q16, |below| interpolate(below, knot, wanted));
+                return Factor::from_q16(q16).ok_or(GuardError::BadKnots);
+            }
+            below = Some(knot);
+        }
+        let highest = below.and_then(|knot| Confidence::new(knot.per_ten_thousand));
+        Err(highest.map_or(GuardError::BadKnots, |highest| {
+            GuardError::ConfidenceTooHigh { highest }
+        }))
+    }
+
+    /// The knots by ascending confidence.
+    pub fn knots(&self) -> &[Knot] {
+        &self.0
+    }
+}
+
+fn interpolate(below: &Knot, above: &Knot, wanted: u16) -> u32 {
+    let width = u64::from(above.per_ten_thousand.saturating_sub(below.per_ten_thousand));
+    let part = u64::from(wanted.saturating_sub(below.per_ten_thousand));
+    let rise = u64::from(above.q16.saturating_sub(below.q16));
+    let risen = (rise * part).div_ceil(width.max(1));
+    below.q16.saturating_add(u32::try_from(risen).unwrap_or(u32::MAX))
+}

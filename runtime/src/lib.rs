@@ -1,0 +1,64 @@
+//! Chooses the power mode of an NVIDIA Jetson under a power limit.
+//!
+//! A model file, written by the trainer, predicts time and power of a workload for every
+//! power mode of a board. This crate verifies the file, predicts all modes, keeps the
+//! Pareto front and answers queries, without a heap, without panics, and with the same
+//! bits on every target.
+//!
+//! ```no_run
+//! use wattgate_runtime::{Front, Milliwatts, Model, Query};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let file = std::fs::read("weights/tx1-image5000.wgt")?;
+//! let model = Model::parse(&file)?;
+//! let front = Front::<256>::of(&model, &model.profiled());
+//! let query = Query { power_limit: Some(Milliwatts(5_000)), ..Query::default() };
+//! let choice = front.select(&query)?;
+//! println!("{}", model.grid().mode(choice.mode).unwrap());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | step | module |
+//! |---|---|
+//! | bytes → verified model | [`format`](Model) |
+//! | modes, grid, constraints | [`Grid`], [`Region`] |
+//! | features, layers, sweep | [`Network`] |
+//! | front | [`Front`] |
+//! | query, guard band → mode | [`Query`], [`GuardBand`] |
+#![no_std]
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
+
+mod crc;
+mod format;
+mod front;
+mod grid;
+mod guard;
+mod network;
+mod region;
+mod select;
+mod shape;
+mod units;
+
+pub use crc::{Crc32, crc32};
+pub use format::{
+    Body, FEATURE_MAP, FormatError, HEADER_LEN, Header, Kind, MAGIC, Model, Provenance,
+    SCALE_RANGE, VERSION,
+};
+pub use front::{Front, Point, Staircase};
+pub use grid::{Axes, Axis, Grid, GridError, MAX_AXIS_VALUES, MAX_MODES, ModeId, PowerMode};
+pub use guard::{GuardBand, GuardError, Knot, MAX_KNOTS};
+pub use network::{
+    BIAS_LIMIT, Cursor, FEATURES, Hidden, INPUTS, Layers, Network, Output, Prediction, ROW_LIMIT,
+    ROW_SCALE_ONE, features,
+};
+pub use region::{ConstraintError, Region};
+pub use select::{Choice, Objective, Query, SelectError};
+pub use shape::{Shape, Widths};
+pub use units::{Confidence, Factor, Kilohertz, Microseconds, Milliwatts};

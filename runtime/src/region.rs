@@ -1,0 +1,141 @@
+//! Regions: boxes of the grid to which a choice is constrained.
+//!
+//! Every constraint narrows the range of one axis, so a constrained sweep visits
+//! fewer modes instead of filtering all of them. A model starts with the region
+//! in which it was profiled: outside of it a prediction would be extrapolated, and
+//! a limit cannot rest on that.
+//!
+//! ```
+//! use wattgate_runtime::{ConstraintError, Grid, Kilohertz, Region};
+//!
+//! let grid = Grid::new([&[1, 2, 4], &[102_000, 204_000], &[460_800], &[800_000, 1_600_000]])?;
+//! let region = Region::all(&grid).with_min_cores(&grid, 2)?.with_emc(&grid, Kilohertz(800_000))?;
+//! assert_eq!(region.modes(), 4);
+//! let too_many = Region::all(&grid).with_min_cores(&grid, 5);
+//! assert_eq!(too_many, Err(ConstraintError::TooFewCores { most: 4 }));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use core::{error, fmt, ops::RangeInclusive};
+
+use serde::{Deserialize, Serialize};
+
+use crate::grid::{Axis, Grid};
+use crate::units::Kilohertz;
+
+/// An inclusive range of indices on each axis of a grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Region {
+    first: [u8; 4],
+    last: [u8; 4],
+}
+
+/// Why no mode is left under a constraint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConstraintError {
+    /// More cores were asked for than any mode on offer has.
+    TooFewCores {
+        /// The most cores on offer.
+        most: u32,
+    },
+    /// No mode on offer has this memory clock.
+    NoSuchEmc,
+}
+
+impl fmt::Display for ConstraintError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooFewCores { most } => write!(f, "no mode on offer has more than {most} cores"),
+            Self::NoSuchEmc => write!(f, "no mode on offer has this memory clock"),
+        }
+    }
+}
+
+impl error::Error for ConstraintError {}
+
+impl Region {
+    /// The whole grid.
+    pub fn all(grid: &Grid) -> Self {
+        let last = Axis::ALL.map(|axis| index(grid.axis(axis).len().saturating_sub(1)));
+        Self {
+            first: [0; 4],
+            last,
+        }
+    }
+
+    /// The smallest box that holds every one of `modes`, given by their knobs; `None`
+    /// without modes or where a knob is not on its axis.
+    pub fn spanning(grid: &Grid, modes: impl IntoIterator<Item = [u32; 4]>) -> Option<Self> {
+        let mut bounds = None;
+        for knobs in modes {
+            let mut at = [0; 4];
+            for ((at, knob), axis) in at.iter_mut().zip(knobs).zip(Axis::ALL) {
+                *at = index(grid.axis(axis).binary_search(&knob).ok()?);
+            }
+            let region = bounds.get_or_insert(Self {
+                first: at,
+                last: at,
+            });
+            for ((first, last), at) in region.first.iter_mut().zip(&mut region.last).zip(at) {
+                *first = at.min(*first);
+                *last = at.max(*last);
+            }
+        }
+        bounds
+    }
+
+    /// Whether every index lies on its axis and no range is empty.
+    pub fn is_within(&self, grid: &Grid) -> bool {
+        Axis::ALL.into_iter().all(|axis| {
+            let range = self.range(axis);
+            !range.is_empty() && *range.end() < grid.axis(axis).len()
+        })
+    }
+
+    /// Only modes with at least `cores` online cores.
+    pub fn with_min_cores(mut self, grid: &Grid, cores: u32) -> Result<Self, ConstraintError> {
+        let on_offer = self.values(grid, Axis::Cores);
+        let below = on_offer.partition_point(|&n| n < cores);
+        if below == on_offer.len() {
+            return Err(ConstraintError::TooFewCores {
+                most: on_offer.last().copied().unwrap_or(0),
+            });
+        }
+        let [first, ..] = &mut self.first;
+        *first = first.saturating_add(index(below));
+        Ok(self)
+    }
+
+    /// Only modes with exactly this memory clock.
+    pub fn with_emc(mut self, grid: &Grid, emc: Kilohertz) -> Result<Self, ConstraintError> {
+        let at = self
+            .values(grid, Axis::Emc)
+            .binary_search(&emc.0)
+            .map_err(|_| ConstraintError::NoSuchEmc)?;
+        let ([.., first], [.., last]) = (&mut self.first, &mut self.last);
+        *first = first.saturating_add(index(at));
+        *last = *first;
+        Ok(self)
+    }
+
+    /// The range of indices on an axis.
+    pub fn range(&self, axis: Axis) -> RangeInclusive<usize> {
+        let at = |ends: &[u8; 4]| ends.get(axis as usize).map_or(0, |&i| usize::from(i));
+        at(&self.first)..=at(&self.last)
+    }
+
+    /// The number of modes inside.
+    pub fn modes(&self) -> usize {
+        Axis::ALL.map(|axis| self.range(axis).count()).iter().product()
+    }
+
+    /// The values of an axis inside the region.
+    pub fn values<'a>(&self, grid: &'a Grid, axis: Axis) -> &'a [u32] {
+        grid.axis(axis).get(self.range(axis)).unwrap_or(&[])
+    }
+}
+
+/// An axis holds at most `MAX_AXIS_VALUES` values, so an index fits.
+fn index(at: usize) -> u8 {
+    u8::try_from(at).unwrap_or(u8::MAX)
+}

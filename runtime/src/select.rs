@@ -1,0 +1,167 @@
+//! Queries: which mode to take.
+//!
+//! A query names an objective, the limits on power and time, and the confidence with
+//! which the limits shall hold. It looks at the front only: the points within both limits
+//! are one contiguous stretch of it, because power rises and time falls along a front.
+//!
+//! Ties are broken towards less power, then less time.
+
+use core::{error, fmt};
+
+use crate::front::{Front, Point};
+use crate::grid::ModeId;
+use crate::guard::GuardError;
+use crate::units::{Confidence, Factor, Microseconds, Milliwatts};
+
+/// What to make as small as possible.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Objective {
+    /// Time t: the fastest mode.
+    #[default]
+    Time,
+    /// Power P.
+    Power,
+    /// Energy P·t.
+    Energy,
+    /// Energy-delay product P·t².
+    EnergyDelay,
+}
+
+/// What a mode shall do. Without limits every mode of the front is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// What to minimise, by predictions without margin.
+    pub objective: Objective,
+    /// The power that the guarded prediction must not exceed.
+    pub power_limit: Option<Milliwatts>,
+    /// The time that the guarded prediction must not exceed.
+    pub deadline: Option<Microseconds>,
+    /// The probability with which a limit shall hold; it widens power and time.
+    pub confidence: Confidence,
+}
+
+impl Default for Query {
+    /// The fastest mode, without limits, at 95 %.
+    fn default() -> Self {
+        Self {
+            objective: Objective::Time,
+            power_limit: None,
+            deadline: None,
+            confidence: Confidence::P95,
+        }
+    }
+}
+
+/// The answer to a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The mode to take.
+    pub mode: ModeId,
+    /// Its predicted time.
+    pub time: Microseconds,
+    /// Its time including the guard band.
+    pub guarded_time: Microseconds,
+    /// Its predicted power; `None` for a model without power.
+    pub power: Option<Milliwatts>,
+    /// Its power including the guard band; never above the query's limit.
+    pub guarded_power: Option<Milliwatts>,
+}
+
+/// Why a query has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SelectError {
+    /// The query speaks of power and the model does not know it.
+    NoPower,
+    /// No mode that meets the deadline stays within the power limit.
+    OverLimit {
+        /// The least guarded power on offer: the smallest limit that has an answer.
+        least_power: Milliwatts,
+    },
+    /// No mode meets the deadline at any power.
+    TooSlow {
+        /// The least guarded time on offer: the shortest deadline that has an answer.
+        least_time: Microseconds,
+    },
+    /// The guard band does not reach the confidence.
+    Guard(GuardError),
+    /// The front was built over an empty region.
+    EmptyFront,
+}
+
+impl fmt::Display for SelectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPower => write!(f, "the model predicts time only, so power cannot be queried"),
+            Self::OverLimit { least_power } => write!(
+                f,
+                "no mode fits: the least power on offer is {least_power} including the guard band"
+            ),
+            Self::TooSlow { least_time } => write!(
+                f,
+                "no mode fits: the least time on offer is {least_time} including the guard band"
+            ),
+            Self::Guard(why) => why.fmt(f),
+            Self::EmptyFront => write!(f, "no mode is on offer"),
+        }
+    }
+}
+
+impl error::Error for SelectError {}
+
+impl<const N: usize> Front<N> {
+    /// The mode of the front that a query asks for. It is the mode that a search over all
+    /// modes of the region finds, unless the front [was thinned](Front::is_thinned).
+    pub fn select(&self, query: &Query) -> Result<Choice, SelectError> {
+        let asks_power = query.power_limit.is_some() || query.objective != Objective::Time;
+        let factor = |guard: &crate::GuardBand| guard.factor(query.confidence);
+        let time_factor = factor(self.time_guard()).map_err(SelectError::Guard)?;
+        let power_factor = match self.power_guard() {
+            Some(guard) => factor(guard).map_err(SelectError::Guard)?,
+            None if asks_power => return Err(SelectError::NoPower),
+            None => Factor::ONE,
+        };
+        let guarded_power = |point: &Point| Milliwatts(power_factor.widen(point.power.0));
+        let guarded_time = |point: &Point| Microseconds(time_factor.widen(point.time.0));
+
+        let points = self.points();
+        let fastest = points.last().ok_or(SelectError::EmptyFront)?;
+        let too_slow = query.deadline.map_or(0, |deadline| {
+            points.partition_point(|point| guarded_time(point) > deadline)
+        });
+        let in_time = points.get(too_slow..).unwrap_or(&[]);
+        let cheapest = in_time.first().ok_or(SelectError::TooSlow {
+            least_time: guarded_time(fastest),
+        })?;
+        let affordable = query.power_limit.map_or(in_time.len(), |limit| {
+            in_time.partition_point(|point| guarded_power(point) <= limit)
+        });
+        let fitting = in_time.get(..affordable).unwrap_or(&[]);
+        let best = match query.objective {
+            Objective::Time => fitting.last(),
+            Objective::Power => fitting.first(),
+            Objective::Energy => fitting.iter().min_by_key(|point| energy(point)),
+            Objective::EnergyDelay => fitting.iter().min_by_key(|point| energy_delay(point)),
+        };
+        let best = best.ok_or(SelectError::OverLimit {
+            least_power: guarded_power(cheapest),
+        })?;
+        let has_power = self.power_guard().is_some();
+        Ok(Choice {
+            mode: best.mode,
+            time: best.time,
+            guarded_time: guarded_time(best),
+            power: has_power.then_some(best.power),
+            guarded_power: has_power.then(|| guarded_power(best)),
+        })
+    }
+}
+
+/// P·t in nJ; below 2⁶⁴.
+fn energy(point: &Point) -> u64 {
+    u64::from(point.power.0) * u64::from(point.time.0)
+}
+
+/// P·t² in nJ·µs; below 2⁹⁶.
+fn energy_delay(point: &Point) -> u128 {
+    u128::from(energy(point)) * u128::from(point.time.0)
+}

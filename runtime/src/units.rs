@@ -1,0 +1,112 @@
+//! Physical quantities as integers, so that two targets can only agree exactly.
+//!
+//! Every quantity that a caller sees is a whole number of the unit in its name.
+//! Conversions round towards the cautious side: a power or a time is never shown
+//! smaller than it was predicted.
+//!
+//! ```
+//! use wattgate_runtime::{Confidence, Milliwatts};
+//!
+//! let limit = Milliwatts(5_000);
+//! assert_eq!(limit.to_string(), "5000 mW");
+//! assert_eq!(Confidence::new(9_500), Some(Confidence::P95));
+//! assert_eq!(Confidence::new(10_000), None, "certainty is not on offer");
+//! ```
+
+use core::fmt;
+
+macro_rules! unit {
+    ($(#[$doc:meta])* $name:ident, $symbol:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!("{} ", $symbol), self.0)
+            }
+        }
+    };
+}
+
+unit!(
+    /// A clock frequency in kHz, the unit of cpufreq; range 1 … 4,294,967,295.
+    Kilohertz,
+    "kHz"
+);
+unit!(
+    /// A power in mW, saturating at 4.29 MW.
+    Milliwatts,
+    "mW"
+);
+unit!(
+    /// A time in µs, saturating at 4,294,967,295 µs (71.5 minutes).
+    Microseconds,
+    "µs"
+);
+
+/// The probability with which a measured value stays within its guard band,
+/// in units of 1/10,000; range 5,000 … 9,999 (50 % … 99.99 %).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Confidence(u16);
+
+impl Confidence {
+    /// 50 %: the prediction as it is, as often too low as too high.
+    pub const P50: Self = Self(5_000);
+    /// 95 %, the default of every command.
+    pub const P95: Self = Self(9_500);
+
+    /// `None` outside 5,000 … 9,999.
+    pub const fn new(per_ten_thousand: u16) -> Option<Self> {
+        if per_ten_thousand >= 5_000 && per_ten_thousand < 10_000 {
+            Some(Self(per_ten_thousand))
+        } else {
+            None
+        }
+    }
+
+    /// In units of 1/10,000.
+    pub const fn per_ten_thousand(self) -> u16 {
+        self.0
+    }
+}
+
+impl fmt::Display for Confidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:02} %", self.0 / 100, self.0 % 100)
+    }
+}
+
+/// A ratio ≥ 1 in units of 1/65,536 (Q16): what a prediction is multiplied with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Factor(u32);
+
+impl Factor {
+    /// No margin.
+    pub const ONE: Self = Self(1 << 16);
+
+    /// `None` below one.
+    pub const fn from_q16(q16: u32) -> Option<Self> {
+        if q16 >= Self::ONE.0 {
+            Some(Self(q16))
+        } else {
+            None
+        }
+    }
+
+    /// In units of 1/65,536.
+    pub const fn q16(self) -> u32 {
+        self.0
+    }
+
+    /// `value` × factor, rounded up, saturating.
+    pub const fn widen(self, value: u32) -> u32 {
+        let product = value as u64 * self.0 as u64 + 0xFFFF;
+        let whole = product >> 16;
+        if whole > u32::MAX as u64 {
+            u32::MAX
+        } else {
+            whole as u32
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! A query over a front gives the mode that a search over all modes gives.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use wattgate_runtime::{
+    Axis, Confidence, Front, Grid, GuardBand, Microseconds, Milliwatts, Model, ModeId, Objective,
+    Prediction, Query, Region, SelectError, Shape, Staircase,
+};
+
+/// What the search over all modes compares: everything in the order of its weight.
+type Key = (u128, u32, u32, i32, i32, u16);
+
+struct Mode {
+    id: ModeId,
+    at: Prediction,
+    power: u32,
+    time: u32,
+}
+
+fn all_modes(model: &Model<'_>, region: &Region) -> Vec<Mode> {
+    let mut modes = Vec::new();
+    model.sweep(region, |id, at| {
+        modes.push(Mode {
+            id,
+            at,
+            power: model.power(at).map_or(0, |power| power.0),
+            time: model.time(at).0,
+        });
+    });
+    modes
+}
+
+fn widened(guard: Option<&GuardBand>, confidence: Confidence, value: u32) -> u32 {
+    guard.map_or(value, |guard| guard.factor(confidence).expect("supported").widen(value))
+}
+
+/// The specification of a query, without front, sorting or search.
+fn exhaustive(model: &Model<'_>, modes: &[Mode], query: &Query) -> Result<ModeId, SelectError> {
+    let power = |mode: &Mode| widened(model.power_guard(), query.confidence, mode.power);
+    let time = |mode: &Mode| widened(Some(model.time_guard()), query.confidence, mode.time);
+    let key = |mode: &&Mode| -> Key {
+        let (p, t) = (u128::from(mode.power), u128::from(mode.time));
+        let value = match query.objective {
+            Objective::Time => t,
+            Objective::Power => p,
+            Objective::Energy => p * t,
+            Objective::EnergyDelay => p * t * t,
+        };
+        (value, mode.power, mode.time, mode.at.log_power, mode.at.log_time, mode.id.0)
+    };
+    let in_time = |mode: &&Mode| query.deadline.is_none_or(|deadline| time(mode) <= deadline.0);
+    let fits = |mode: &&Mode| query.power_limit.is_none_or(|limit| power(mode) <= limit.0);
+    if let Some(best) = modes.iter().filter(in_time).filter(fits).min_by_key(key) {
+        return Ok(best.id);
+    }
+    match modes.iter().filter(in_time).map(power).min() {
+        Some(least) => Err(SelectError::OverLimit { least_power: Milliwatts(least) }),
+        None => Err(SelectError::TooSlow {
+            least_time: Microseconds(modes.iter().map(time).min().expect("a grid has modes")),
+        }),
+    }
+}
+
+/// Limits around every quantile of what the modes offer, and beyond both ends.
+fn limits(values: impl Iterator<Item = u32>) -> Vec<Option<u32>> {
+    let values: Vec<u32> = values.collect::<BTreeSet<_>>().into_iter().collect();
+    let last = values.len() - 1;
+    let at = (0..=8).map(|part| values[last * part / 8]);
+    let around = at.flat_map(|v| [v.saturating_sub(1), v, v + v / 16]);
+    [None, Some(0), Some(u32::MAX)].into_iter().chain(around.map(Some)).collect()
+}
+
+fn regions(grid: &Grid) -> Vec<Region> {
+    let all = Region::all(grid);
+    let (cores, emc) = (grid.axis(Axis::Cores), grid.axis(Axis::Emc));
+    let half = cores[cores.len() / 2];
+    let emc = wattgate_runtime::Kilohertz(emc[emc.len() / 2]);
+    let narrow = all.with_min_cores(grid, half).expect("on offer");
+    vec![all, narrow, narrow.with_emc(grid, emc).expect("on offer")]
+}
+
+fn compare_all_queries(bytes: &[u8]) {
+    let model = Model::parse(bytes).expect("a valid model");
+    for region in regions(model.grid()) {
+        let front = Front::<512>::of(&model, &region);
+        assert!(!front.is_thinned());
+        let modes = all_modes(&model, &region);
+        assert_eq!(modes.len(), region.modes());
+        let deadlines = limits(modes.iter().map(|mode| mode.time));
+        let powers = limits(modes.iter().map(|mode| mode.power));
+        let (objectives, powers): (&[_], _) = if model.has_power() {
+            (
+                &[Objective::Time, Objective::Power, Objective::Energy, Objective::EnergyDelay],
+                powers,
+            )
+        } else {
+            (&[Objective::Time], vec![None])
+        };
+        for &objective in objectives {
+            for &power_limit in &powers {
+                for &deadline in &deadlines {
+                    for confidence in [5_000, 9_200, 9_900] {
+                        let query = Query {
+                            objective,
+                            power_limit: power_limit.map(Milliwatts),
+                            deadline: deadline.map(Microseconds),
+                            confidence: Confidence::new(confidence).expect("in range"),
+                        };
+                        let choice = front.select(&query);
+                        let expected = exhaustive(&model, &modes, &query);
+                        assert_eq!(choice.map(|choice| choice.mode), expected, "{query:?}");
+                        if let (Ok(choice), Some(limit)) = (choice, power_limit) {
+                            let guarded = choice.guarded_power.expect("known");
+                            assert!(guarded <= Milliwatts(limit));
+                            assert!(choice.power.expect("known") <= guarded);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn a_front_answers_as_an_exhaustive_search_does(
+        grid in common::grids(),
+        shape in common::small_shapes(),
+        has_power in proptest::bool::weighted(0.9),
+        seed in any::<u64>(),
+    ) {
+        compare_all_queries(&common::model_bytes(&grid, shape, has_power, seed));
+    }
+
+    /// Points that no model need make: many equal powers, times, or both.
+    #[test]
+    fn a_staircase_keeps_exactly_the_modes_that_no_other_beats(
+        points in proptest::collection::vec((-9..9_i32, -9..9_i32), 1..200),
+    ) {
+        let grid = Grid::new([&[1], &[1], &[1], &[1]]).expect("a grid");
+        let bytes = common::model_bytes(&grid, Shape::Wide16, true, 1);
+        let model = Model::parse(&bytes).expect("a model");
+        // Far apart in the file's units, so that no two become equal in mW or µs.
+        let at = |&(power, time): &(i32, i32)| Prediction {
+            log_power: 14_000_000 + power * 10_000,
+            log_time: 14_000_000 + time * 10_000,
+        };
+        let mut staircase = Staircase::<256>::new();
+        for (id, point) in points.iter().enumerate() {
+            staircase.offer(ModeId(id as u16), at(point));
+        }
+        let kept: Vec<u16> = staircase.finish(&model).points().iter().map(|p| p.mode.0).collect();
+        let beats = |(i, a): (usize, &(i32, i32)), (j, b): (usize, &(i32, i32))| {
+            a.0 <= b.0 && a.1 <= b.1 && (a != b || i < j)
+        };
+        let mut expected: Vec<u16> = (0..points.len())
+            .filter(|&j| !points.iter().enumerate().any(|a| beats(a, (j, &points[j]))))
+            .map(|j| j as u16)
+            .collect();
+        expected.sort_by_key(|&id| points[usize::from(id)].0);
+        prop_assert_eq!(kept, expected);
+    }
+
+    /// Thinning may only offer less: real points, none over a limit, the least power kept.
+    #[test]
+    fn a_thinned_front_never_exceeds_a_limit(
+        grid in common::grids(),
+        seed in any::<u64>(),
+    ) {
+        let bytes = common::model_bytes(&grid, Shape::Wide16, true, seed);
+        let model = Model::parse(&bytes).expect("a model");
+        let region = Region::all(&grid);
+        let full = Front::<512>::of(&model, &region);
+        let thin = Front::<4>::of(&model, &region);
+        prop_assert!(thin.is_thinned() || thin.points() == full.points());
+        prop_assert_eq!(thin.points().first(), full.points().first());
+        prop_assert!(thin.points().is_sorted_by(|a, b| a.power < b.power && a.time > b.time));
+        let modes = all_modes(&model, &region);
+        for limit in limits(modes.iter().map(|mode| mode.power)).into_iter().flatten() {
+            let query = Query { power_limit: Some(Milliwatts(limit)), ..Query::default() };
+            match (thin.select(&query), full.select(&query)) {
+                (Ok(thin), Ok(full)) => {
+                    prop_assert!(thin.guarded_power <= Some(Milliwatts(limit)));
+                    prop_assert!(thin.time >= full.time);
+                }
+                (thin, full) => prop_assert_eq!(thin, full),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_large_shape_answers_as_an_exhaustive_search_does() {
+    let grid = Grid::new([&[1, 2, 4], &[100, 200, 400], &[300, 600], &[500, 800]]).expect("a grid");
+    for seed in 0..3 {
+        compare_all_queries(&common::model_bytes(&grid, Shape::PowerTrain, true, seed));
+    }
+}
+
+#[test]
+fn a_time_only_model_refuses_every_question_about_power() {
+    let grid = Grid::new([&[1, 2], &[100, 200], &[300], &[500, 800]]).expect("a grid");
+    let bytes = common::model_bytes(&grid, Shape::Wide16, false, 7);
+    let model = Model::parse(&bytes).expect("a model");
+    let front = Front::<8>::of(&model, &model.profiled());
+    let limited = Query { power_limit: Some(Milliwatts(5_000)), ..Query::default() };
+    assert_eq!(front.select(&limited), Err(SelectError::NoPower));
+    for objective in [Objective::Power, Objective::Energy, Objective::EnergyDelay] {
+        let query = Query { objective, ..Query::default() };
+        assert_eq!(front.select(&query), Err(SelectError::NoPower));
+    }
+    let fastest = front.select(&Query::default()).expect("a mode");
+    assert_eq!((fastest.power, fastest.guarded_power), (None, None));
+}

@@ -1,0 +1,141 @@
+//! The writer of `.wgt` model files, the counterpart of the runtime's reader.
+//!
+//! The layout is specified in `weights/FORMAT.md`. The writer does not judge what it
+//! writes: whoever writes a file reads it back through the runtime.
+
+use wattgate_runtime::{
+    Body, Crc32, FEATURE_MAP, Grid, GuardBand, HEADER_LEN, INPUTS, MAGIC, Provenance, Region,
+    VERSION, Widths,
+};
+
+/// One unit of the first layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FirstRow {
+    /// Weights of the features, in the order of the axes.
+    pub weights: [i8; INPUTS],
+    /// Row units for 256 weight units.
+    pub scale: u16,
+    /// In row units.
+    pub bias: i16,
+}
+
+/// One unit of a later hidden layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HiddenRow {
+    /// Weights of the units of the layer before.
+    pub weights: Vec<i8>,
+    /// In units of the sum.
+    pub bias: i32,
+    /// How far the sum is shifted to the right.
+    pub shift: u8,
+}
+
+/// One output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutputRow {
+    /// Weights of the units of the last hidden layer.
+    pub weights: Vec<i8>,
+    /// In units of the sum.
+    pub bias: i32,
+    /// ln units for one unit of the sum.
+    pub scale: f32,
+}
+
+/// A quantised network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layers {
+    /// The first layer.
+    pub first: Vec<FirstRow>,
+    /// Up to two more hidden layers.
+    pub hidden: Vec<Vec<HiddenRow>>,
+    /// Log time, then log power where it is known.
+    pub output: Vec<OutputRow>,
+}
+
+impl Layers {
+    /// The widths of the hidden layers.
+    pub fn widths(&self) -> Widths {
+        let hidden = self.hidden.iter().map(Vec::len);
+        let mut widths = [0; 3];
+        for (width, len) in widths.iter_mut().zip([self.first.len()].into_iter().chain(hidden)) {
+            *width = len as u16;
+        }
+        Widths(widths)
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let weights = |bytes: &mut Vec<u8>, weights: &[i8]| {
+            bytes.extend(weights.iter().map(|weight| weight.cast_unsigned()));
+        };
+        for row in &self.first {
+            weights(&mut bytes, &row.weights);
+            bytes.extend(row.scale.to_le_bytes());
+            bytes.extend(row.bias.to_le_bytes());
+        }
+        for row in self.hidden.iter().flatten() {
+            weights(&mut bytes, &row.weights);
+            bytes.extend(row.bias.to_le_bytes());
+            bytes.push(row.shift);
+        }
+        for row in &self.output {
+            weights(&mut bytes, &row.weights);
+            bytes.extend(row.bias.to_le_bytes());
+            bytes.extend(row.scale.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// All that a file holds.
+#[derive(Clone, Debug)]
+pub struct ModelFile<'a> {
+    /// The quantised network.
+    pub layers: &'a Layers,
+    /// All modes of the board.
+    pub grid: &'a Grid,
+    /// The smallest region that holds all modes that the model was trained on.
+    pub profiled: Region,
+    /// Guard band of the time.
+    pub time_guard: &'a GuardBand,
+    /// Guard band of the power; present if and only if the network has two outputs.
+    pub power_guard: Option<&'a GuardBand>,
+    /// Where the model comes from.
+    pub provenance: Provenance<'a>,
+}
+
+impl ModelFile<'_> {
+    /// The bytes of the file.
+    pub fn encode(&self) -> Vec<u8> {
+        let layers = self.layers.to_bytes();
+        let knots = |guard: &GuardBand| guard.knots().iter().copied().collect();
+        let body = Body {
+            axes: self.grid.axes().clone(),
+            profiled: self.profiled,
+            layers: &layers,
+            time_guard: knots(self.time_guard),
+            power_guard: self.power_guard.map(knots).unwrap_or_default(),
+            provenance: self.provenance,
+        };
+        // Everything but layers and names is bounded by the runtime's capacities.
+        let names = self.provenance.device.len() + self.provenance.workload.len();
+        let mut buffer = vec![0; layers.len() + names + 2048];
+        let body = postcard::to_slice(&body, &mut buffer).expect("the buffer holds every body");
+
+        let mut bytes = Vec::with_capacity(HEADER_LEN + body.len());
+        bytes.extend(MAGIC);
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.push(self.layers.output.len() as u8);
+        bytes.push(FEATURE_MAP);
+        for width in self.layers.widths().0 {
+            bytes.extend(width.to_le_bytes());
+        }
+        bytes.extend([0, 0]);
+        bytes.extend(self.grid.hash().to_le_bytes());
+        bytes.extend((body.len() as u32).to_le_bytes());
+        let checksum = Crc32::new().update(&bytes).update(body).finish();
+        bytes.extend(checksum.to_le_bytes());
+        bytes.extend_from_slice(body);
+        bytes
+    }
+}
