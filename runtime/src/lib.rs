@@ -28,6 +28,7 @@
 //! | query, guard band → mode | [`Query`], [`GuardBand`] |
 #![no_std]
 #![deny(
+    missing_docs,
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,

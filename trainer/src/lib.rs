@@ -1,1 +1,19 @@
-//! x
+//! Learns time and power of a workload for every power mode of a Jetson from a few
+//! profiled modes, and writes a model file for the runtime.
+//!
+//! corpus → [teacher] → [student] → [quantise] → [wgt], then read back and scored
+//! through the runtime: [fit].
+
+pub mod check;
+pub mod cli;
+pub mod corpus;
+pub mod evaluate;
+pub mod fit;
+pub mod gp;
+pub mod guard;
+pub mod output;
+pub mod quantise;
+pub mod quantity;
+pub mod student;
+pub mod teacher;
+pub mod wgt;

@@ -1,0 +1,152 @@
+//! `check`: what corpora hold.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+use wattgate_runtime::PowerMode;
+
+use super::{Failure, print_json, print_text, show};
+use crate::check::{Check, LISTED, TargetReport, check};
+
+const EXAMPLE: &str = "\
+Example:
+  wattgate-trainer check tx1.csv tx2.csv
+
+A corpus is a CSV file with the columns
+device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw in any order. Repeats of a
+mode are allowed, a blank time or power is unknown, further columns are ignored except
+`kind` (measured or simulated) and `minibatch`.
+
+With --json: {\"files\": [{\"file\", \"kind\", \"device\", \"workload\", \"minibatch\", \"rows\",
+\"modes\", \"unprofiled_modes\", \"modes_in_grid\", \"axes\": [{\"name\", \"values\"}], \"time_ms\",
+\"power_mw\": null or {\"modes\", \"least\", \"most\", \"repeated_modes\", \"repeat_noise_pct\",
+\"repeat_outliers\", \"mode_outliers\", \"outliers\": [{\"mode\", \"of\", \"value\", \"expected\"}]},
+\"defect_count\", \"defects\"}]}
+
+The exit code is 3 where a file has defects; outliers are no defects.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Arguments {
+    /// Corpora to look at
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Checks {
+    files: Vec<Check>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut files = Vec::new();
+    let mut failure = None;
+    for path in &arguments.files {
+        match check(path) {
+            Ok(report) => files.push(report),
+            // The other files are still worth a look.
+            Err(error) => {
+                if let Some(earlier) = failure.replace(Failure::from(error)) {
+                    eprintln!("error: {earlier}");
+                }
+            }
+        }
+    }
+    let has_defects = files.iter().any(|file| file.defect_count > 0);
+    if arguments.json {
+        print_json(&Checks { files })?;
+    } else {
+        files.iter().try_for_each(|file| print_text(&text(file)))?;
+    }
+    match failure {
+        Some(failure) => Err(failure),
+        None if has_defects => Err(Failure::Defects),
+        None => Ok(()),
+    }
+}
+
+fn text(check: &Check) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write_text(&mut text, check);
+    text
+}
+
+fn write_text(out: &mut String, check: &Check) -> std::fmt::Result {
+    writeln!(out, "{}", check.file)?;
+    write!(out, "  {}: {} on {}", check.kind, check.workload, check.device)?;
+    match check.minibatch {
+        Some(samples) => writeln!(out, ", minibatch {samples}")?,
+        None => writeln!(out)?,
+    }
+    let profiled = check.modes - check.unprofiled_modes;
+    write!(out, "  {} rows, {profiled} modes profiled", check.rows)?;
+    match check.modes_in_grid {
+        Some(modes) => {
+            let share = 100.0 * profiled as f64 / f64::from(modes);
+            writeln!(out, ", {share:.1} % of the grid of {modes}")?;
+        }
+        None => writeln!(out, ", in a grid that is too large for a model")?,
+    }
+    for axis in &check.axes {
+        let ends = (axis.values.first(), axis.values.last());
+        if let (Some(first), Some(last)) = ends {
+            let count = axis.values.len();
+            writeln!(out, "  {:<8} {count:>3} values, {first} … {last}", axis.name)?;
+        }
+    }
+    write_target(out, "time_ms", check.time_ms.as_ref())?;
+    write_target(out, "power_mw", check.power_mw.as_ref())?;
+    match check.defect_count {
+        0 => writeln!(out, "  no defects")?,
+        count => writeln!(out, "  {count} rows left out because of defects:")?,
+    }
+    for defect in &check.defects {
+        writeln!(out, "    {defect}")?;
+    }
+    if check.defect_count > LISTED as u64 {
+        writeln!(out, "    …")?;
+    }
+    Ok(())
+}
+
+fn write_target(out: &mut String, name: &str, target: Option<&TargetReport>) -> std::fmt::Result {
+    let Some(target) = target else {
+        return writeln!(out, "  {name:<8} not known");
+    };
+    let (least, most) = (target.least, target.most);
+    write!(out, "  {name:<8} {:>3} modes, {least:.1} … {most:.1}", target.modes)?;
+    match target.repeat_noise_pct {
+        Some(noise) => writeln!(
+            out,
+            "; repeats of {} modes deviate by {noise:.2} % (median)",
+            target.repeated_modes
+        )?,
+        None => writeln!(out, "; no repeats")?,
+    }
+    if !target.outliers.is_empty() {
+        let (repeats, modes) = (target.repeat_outliers, target.mode_outliers);
+        writeln!(out, "           {repeats} repeats and {modes} modes are outliers:")?;
+    }
+    for outlier in target.outliers.iter().take(5) {
+        let mode = show::mode(PowerMode::from_knobs(outlier.mode));
+        let others = match outlier.of {
+            "repeat" => "its other repeats",
+            _ => "the other modes",
+        };
+        let (value, expected) = (outlier.value, outlier.expected);
+        writeln!(
+            out,
+            "             {mode}: {value:.1} where {others} suggest {expected:.1}"
+        )?;
+    }
+    if target.outliers.len() > 5 {
+        writeln!(out, "             … (--json lists up to {LISTED})")?;
+    }
+    Ok(())
+}

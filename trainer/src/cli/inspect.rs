@@ -1,0 +1,222 @@
+//! `inspect`: what a model file holds.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+use wattgate_runtime::{Axis, Front, GuardBand, Kilohertz, Model, PowerMode};
+
+use super::{Failure, print_json, print_text, read_model, show};
+
+/// Room for the front of any known board.
+pub const FRONT: usize = 1024;
+
+const EXAMPLE: &str = "\
+Example:
+  wattgate-trainer inspect model.wgt
+
+With --json: {\"file\", \"bytes\", \"kind\", \"device\", \"workload\", \"minibatch\", \"seed\",
+\"modes_used\", \"modes_held_out\", \"time_mape\", \"power_mape\", \"shape\", \"grid_hash\",
+\"modes_in_grid\", \"axes\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}, \"profiled\": {as
+axes}, \"time_guard\", \"power_guard\": [{\"confidence\", \"factor\"}], \"front\": [{\"mode\",
+\"power_mw\", \"time_ms\"}]}";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Arguments {
+    /// A model file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Axes {
+    cores: Vec<u32>,
+    cpu_khz: Vec<u32>,
+    gpu_khz: Vec<u32>,
+    emc_khz: Vec<u32>,
+}
+
+/// A power mode as every command prints it.
+#[derive(Serialize)]
+pub struct Mode {
+    cores: u32,
+    cpu_khz: u32,
+    gpu_khz: u32,
+    emc_khz: u32,
+}
+
+impl From<PowerMode> for Mode {
+    fn from(mode: PowerMode) -> Self {
+        let [cores, cpu_khz, gpu_khz, emc_khz] = mode.knobs();
+        Self {
+            cores,
+            cpu_khz,
+            gpu_khz,
+            emc_khz,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct KnotReport {
+    confidence: f64,
+    factor: f64,
+}
+
+#[derive(Serialize)]
+struct PointReport {
+    mode: Mode,
+    power_mw: Option<u32>,
+    time_ms: f64,
+}
+
+#[derive(Serialize)]
+struct Inspection {
+    file: String,
+    bytes: usize,
+    kind: String,
+    device: String,
+    workload: String,
+    minibatch: Option<u32>,
+    seed: u64,
+    modes_used: u16,
+    modes_held_out: u16,
+    time_mape: Option<f64>,
+    power_mape: Option<f64>,
+    shape: String,
+    grid_hash: String,
+    modes_in_grid: u32,
+    axes: Axes,
+    profiled: Axes,
+    time_guard: Vec<KnotReport>,
+    power_guard: Option<Vec<KnotReport>>,
+    front: Vec<PointReport>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let bytes = read_model(&arguments.file)?;
+    let model = Model::parse(&bytes).map_err(|why| Failure::Model {
+        path: arguments.file.clone(),
+        why,
+    })?;
+    let front = Front::<FRONT>::of(&model, &model.profiled());
+    let inspection = inspection(&model, &front, arguments.file.display().to_string(), bytes.len());
+    if arguments.json {
+        print_json(&inspection)
+    } else {
+        print_text(&text(&inspection))
+    }
+}
+
+fn inspection(model: &Model<'_>, front: &Front<FRONT>, file: String, bytes: usize) -> Inspection {
+    let (grid, provenance) = (model.grid(), model.provenance());
+    let axes = |values: &dyn Fn(Axis) -> Vec<u32>| Axes {
+        cores: values(Axis::Cores),
+        cpu_khz: values(Axis::Cpu),
+        gpu_khz: values(Axis::Gpu),
+        emc_khz: values(Axis::Emc),
+    };
+    let percent = |hundredths: u16| f64::from(hundredths) / 100.0;
+    let knots = |guard: &GuardBand| {
+        let knot = |knot: &wattgate_runtime::Knot| KnotReport {
+            confidence: f64::from(knot.per_ten_thousand) / 1e4,
+            factor: f64::from(knot.q16) / 65_536.0,
+        };
+        guard.knots().iter().map(knot).collect()
+    };
+    let points = front.points().iter().filter_map(|point| {
+        Some(PointReport {
+            mode: grid.mode(point.mode)?.into(),
+            power_mw: model.has_power().then_some(point.power.0),
+            time_ms: f64::from(point.time.0) / 1e3,
+        })
+    });
+    Inspection {
+        file,
+        bytes,
+        kind: provenance.kind.to_string(),
+        device: provenance.device.to_owned(),
+        workload: provenance.workload.to_owned(),
+        minibatch: provenance.minibatch,
+        seed: provenance.seed,
+        modes_used: provenance.modes_used,
+        modes_held_out: provenance.modes_held_out,
+        time_mape: provenance.time_error.map(percent),
+        power_mape: provenance.power_error.map(percent),
+        shape: model.shape().to_string(),
+        grid_hash: format!("{:08x}", grid.hash()),
+        modes_in_grid: grid.modes(),
+        axes: axes(&|axis| grid.axis(axis).to_vec()),
+        profiled: axes(&|axis| model.profiled().values(grid, axis).to_vec()),
+        time_guard: knots(model.time_guard()),
+        power_guard: model.power_guard().map(knots),
+        front: points.collect(),
+    }
+}
+
+fn text(model: &Inspection) -> String {
+    let mut text = format!(
+        "{}: {} bytes, hidden layers {}\n{}: {} on {}\n",
+        model.file, model.bytes, model.shape, model.kind, model.workload, model.device
+    );
+    text += &format!(
+        "trained on {} modes with seed {}; {} held out: time {}, power {}\n",
+        model.modes_used,
+        model.seed,
+        model.modes_held_out,
+        show::percent(model.time_mape),
+        show::percent(model.power_mape)
+    );
+    text += &format!("{} modes, grid {}\n", model.modes_in_grid, model.grid_hash);
+    let clock = |values: &[u32]| range(values, |v| show::frequency(Kilohertz(v)));
+    let cores = |values: &[u32]| range(values, |v| v.to_string());
+    let rows = [
+        ("cores", cores(&model.axes.cores), cores(&model.profiled.cores)),
+        ("CPU", clock(&model.axes.cpu_khz), clock(&model.profiled.cpu_khz)),
+        ("GPU", clock(&model.axes.gpu_khz), clock(&model.profiled.gpu_khz)),
+        ("EMC", clock(&model.axes.emc_khz), clock(&model.profiled.emc_khz)),
+    ];
+    for (name, axis, profiled) in rows {
+        text += &format!("  {name:<6}{axis}, profiled {profiled}\n");
+    }
+    let guards = [("time", Some(&model.time_guard)), ("power", model.power_guard.as_ref())];
+    for (name, guard) in guards {
+        text += &format!("guard band of the {name}:");
+        for knot in guard.into_iter().flatten() {
+            let percent = 100.0 * (knot.factor - 1.0);
+            text += &format!(" +{percent:.1} % at {:.0} %", 100.0 * knot.confidence);
+            text += ",";
+        }
+        text = text.trim_end_matches(',').to_owned();
+        text += if guard.is_some() { "\n" } else { " not known\n" };
+    }
+    let count = model.front.len();
+    let ends = model.front.first().zip(model.front.last());
+    if let Some((least, most)) = ends {
+        let watts = |point: &PointReport| {
+            point.power_mw.map_or("power not known".to_owned(), |mw| {
+                show::power(wattgate_runtime::Milliwatts(mw))
+            })
+        };
+        text += &format!(
+            "front of {count} modes: {} ms at {} … {} ms at {}\n",
+            least.time_ms,
+            watts(least),
+            most.time_ms,
+            watts(most)
+        );
+    }
+    text
+}
+
+fn range(values: &[u32], show: impl Fn(u32) -> String) -> String {
+    match values {
+        [] => "none".to_owned(),
+        [one] => show(*one),
+        [first, .., last] => format!("{} … {} ({})", show(*first), show(*last), values.len()),
+    }
+}

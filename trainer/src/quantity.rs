@@ -1,0 +1,265 @@
+//! Quantities as people write them: `5W`, `5000mW`, `1.2GHz`, `20s`, `95%`.
+//!
+//! A power, time or frequency without a unit is refused, because a limit that is wrong by
+//! a factor of a thousand is worse than none. Limits are rounded down to the whole unit.
+
+use thiserror::Error;
+use wattgate_runtime::{Confidence, Kilohertz, Microseconds, Milliwatts};
+
+/// Why a text is no quantity of the wanted kind.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum QuantityError {
+    /// A number without unit.
+    #[error("`{text}` has no unit: a {kind} is given in {units}, for instance {example}")]
+    NoUnit {
+        text: String,
+        kind: &'static str,
+        units: &'static str,
+        example: &'static str,
+    },
+    /// A unit that is not of this kind, or not known.
+    #[error("`{unit}` in `{text}` is not a unit of {kind}: use {units}, for instance {example}")]
+    WrongUnit {
+        text: String,
+        unit: String,
+        kind: &'static str,
+        units: &'static str,
+        example: &'static str,
+    },
+    /// No number before the unit.
+    #[error("`{text}` is not a number with a unit: a {kind} looks like {example}")]
+    NotANumber {
+        text: String,
+        kind: &'static str,
+        example: &'static str,
+    },
+    /// Zero, negative, or too small for the resolution.
+    #[error("`{text}` is not a usable {kind}: it must be at least {least}")]
+    NotPositive {
+        text: String,
+        kind: &'static str,
+        least: &'static str,
+    },
+    /// Beyond the range of the runtime.
+    #[error("`{text}` is not a usable {kind}: it must be below {most}")]
+    TooLarge {
+        text: String,
+        kind: &'static str,
+        most: &'static str,
+    },
+    /// Not a probability from 50 % to 99.99 %.
+    #[error("`{text}` is not a usable confidence: it must lie in 0.5 … 0.9999, for instance 0.95")]
+    NotAConfidence { text: String },
+}
+
+/// What a kind of quantity is called and how it is written.
+struct Kind {
+    name: &'static str,
+    units: &'static str,
+    example: &'static str,
+    least: &'static str,
+    most: &'static str,
+    /// Lower-case unit and how many of the runtime's unit it holds.
+    scales: &'static [(&'static str, f64)],
+}
+
+const POWER: Kind = Kind {
+    name: "power",
+    units: "W or mW",
+    example: "5W",
+    least: "1mW",
+    most: "4294967W",
+    scales: &[("w", 1e3), ("mw", 1.0), ("kw", 1e6)],
+};
+
+const TIME: Kind = Kind {
+    name: "time",
+    units: "s, ms, us or min",
+    example: "20s",
+    least: "1us",
+    most: "71min",
+    scales: &[("s", 1e6), ("ms", 1e3), ("us", 1.0), ("µs", 1.0), ("min", 60e6)],
+};
+
+const FREQUENCY: Kind = Kind {
+    name: "frequency",
+    units: "kHz, MHz, GHz or Hz",
+    example: "1.6GHz",
+    least: "1kHz",
+    most: "4294GHz",
+    scales: &[("khz", 1.0), ("mhz", 1e3), ("ghz", 1e6), ("hz", 1e-3)],
+};
+
+/// A power of at least 1 mW.
+pub fn power(text: &str) -> Result<Milliwatts, QuantityError> {
+    parse(text, &POWER).map(Milliwatts)
+}
+
+/// A time of at least 1 µs.
+pub fn time(text: &str) -> Result<Microseconds, QuantityError> {
+    parse(text, &TIME).map(Microseconds)
+}
+
+/// A frequency of at least 1 kHz.
+pub fn frequency(text: &str) -> Result<Kilohertz, QuantityError> {
+    parse(text, &FREQUENCY).map(Kilohertz)
+}
+
+/// A probability, as a number (`0.95`) or in percent (`95%`).
+pub fn confidence(text: &str) -> Result<Confidence, QuantityError> {
+    let refused = || QuantityError::NotAConfidence {
+        text: text.to_owned(),
+    };
+    let trimmed = text.trim();
+    let (number, scale) = match trimmed.strip_suffix('%') {
+        Some(percent) => (percent.trim_end(), 1e2),
+        None => (trimmed, 1e4),
+    };
+    let value: f64 = number.parse().map_err(|_| refused())?;
+    let per_ten_thousand = (value * scale).round();
+    if !(0.0..=f64::from(u16::MAX)).contains(&per_ten_thousand) {
+        return Err(refused());
+    }
+    Confidence::new(per_ten_thousand as u16).ok_or_else(refused)
+}
+
+fn parse(text: &str, kind: &Kind) -> Result<u32, QuantityError> {
+    let trimmed = text.trim();
+    let unit_at = trimmed
+        .char_indices()
+        .find(|&(at, c)| (c.is_alphabetic() || c == '%') && !is_exponent(trimmed, at))
+        .map_or(trimmed.len(), |(at, _)| at);
+    let (number, unit) = trimmed.split_at(unit_at);
+    let text = || text.to_owned();
+    let value: f64 = number
+        .trim_end()
+        .parse()
+        .map_err(|_| QuantityError::NotANumber {
+            text: text(),
+            kind: kind.name,
+            example: kind.example,
+        })?;
+    if unit.is_empty() {
+        return Err(QuantityError::NoUnit {
+            text: text(),
+            kind: kind.name,
+            units: kind.units,
+            example: kind.example,
+        });
+    }
+    // MW is a megawatt, not a way to write mW.
+    let known = if unit == "MW" { "" } else { unit };
+    let scale = kind
+        .scales
+        .iter()
+        .find(|(name, _)| *name == known.to_lowercase())
+        .map(|&(_, scale)| scale)
+        .ok_or_else(|| QuantityError::WrongUnit {
+            text: text(),
+            unit: unit.to_owned(),
+            kind: kind.name,
+            units: kind.units,
+            example: kind.example,
+        })?;
+    // Decimal fractions such as 5.1 W are not exact in binary.
+    let scaled = (value * scale * (1.0 + f64::EPSILON)).floor();
+    if scaled < 1.0 {
+        return Err(QuantityError::NotPositive {
+            text: text(),
+            kind: kind.name,
+            least: kind.least,
+        });
+    }
+    if scaled > f64::from(u32::MAX) {
+        return Err(QuantityError::TooLarge {
+            text: text(),
+            kind: kind.name,
+            most: kind.most,
+        });
+    }
+    Ok(scaled as u32)
+}
+
+/// Whether the letter at `at` is the `e` of a number such as `1e3`.
+fn is_exponent(text: &str, at: usize) -> bool {
+    let mut rest = text[at..].chars();
+    matches!(rest.next(), Some('e' | 'E'))
+        && rest.next().is_some_and(|c| c.is_ascii_digit() || c == '-' || c == '+')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_read_as_people_write_them() {
+        for text in ["5W", "5 W", " 5w ", "5000mW", "5.0W", "5e3mW", "0.005kW", "5000 mw"] {
+            assert_eq!(power(text), Ok(Milliwatts(5_000)), "{text}");
+        }
+        for text in ["20s", "20 s", "20000ms", "2e7us", "20000000µs"] {
+            assert_eq!(time(text), Ok(Microseconds(20_000_000)), "{text}");
+        }
+        assert_eq!(time("1.5min"), Ok(Microseconds(90_000_000)));
+        for text in ["1.6GHz", "1600MHz", "1600000kHz", "1600000000 Hz", "1600 mhz"] {
+            assert_eq!(frequency(text), Ok(Kilohertz(1_600_000)), "{text}");
+        }
+        for text in ["0.95", "95%", "95 %", ".95"] {
+            assert_eq!(confidence(text), Ok(Confidence::P95), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_decimal_limit_keeps_its_last_digit() {
+        for milliwatts in 1..100_000 {
+            let text = format!("{}.{:03}W", milliwatts / 1000, milliwatts % 1000);
+            assert_eq!(power(&text), Ok(Milliwatts(milliwatts)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_limit_is_never_rounded_up() {
+        assert_eq!(power("5.0009W"), Ok(Milliwatts(5_000)));
+        assert_eq!(time("1.9us"), Ok(Microseconds(1)));
+    }
+
+    #[test]
+    fn each_mistake_is_named() {
+        let message = |result: Result<Milliwatts, QuantityError>| result.unwrap_err().to_string();
+        assert_eq!(
+            message(power("5")),
+            "`5` has no unit: a power is given in W or mW, for instance 5W"
+        );
+        assert_eq!(
+            message(power("5s")),
+            "`s` in `5s` is not a unit of power: use W or mW, for instance 5W"
+        );
+        assert_eq!(
+            message(power("5MW")),
+            "`MW` in `5MW` is not a unit of power: use W or mW, for instance 5W"
+        );
+        for text in ["0W", "-5W", "0.9mW"] {
+            assert_eq!(
+                message(power(text)),
+                format!("`{text}` is not a usable power: it must be at least 1mW")
+            );
+        }
+        for text in ["W", "five W", "", "1..2W", "nanW"] {
+            assert_eq!(
+                message(power(text)),
+                format!("`{text}` is not a number with a unit: a power looks like 5W")
+            );
+        }
+        assert_eq!(
+            message(power("5e9W")),
+            "`5e9W` is not a usable power: it must be below 4294967W"
+        );
+        for text in ["1", "0.4", "49.99%", "100%", "-1", "x", "NaN"] {
+            assert_eq!(
+                confidence(text).unwrap_err().to_string(),
+                format!(
+                    "`{text}` is not a usable confidence: it must lie in 0.5 … 0.9999, for instance 0.95"
+                )
+            );
+        }
+    }
+}
