@@ -163,8 +163,7 @@ impl Header {
             return Err(FormatError::BadHeader);
         }
         let widths = Widths([[a0, a1], [b0, b1], [c0, c1]].map(u16::from_le_bytes));
-        let shape =
-            Shape::from_widths(widths).ok_or(FormatError::UnsupportedShape { widths })?;
+        let shape = Shape::from_widths(widths).ok_or(FormatError::UnsupportedShape { widths })?;
         let grid_hash = u32::from_le_bytes([g0, g1, g2, g3]);
         let header = Self {
             outputs,

@@ -95,12 +95,16 @@ impl<const N: usize> Staircase<N> {
     /// Takes a mode in where no other beats it. Of modes with equal predictions the one
     /// that was offered first stays.
     pub fn offer(&mut self, mode: ModeId, at: Prediction) {
-        let after = self.steps.partition_point(|s| s.at.log_power <= at.log_power);
+        let after = self
+            .steps
+            .partition_point(|s| s.at.log_power <= at.log_power);
         let (cheaper, dearer) = self.steps.split_at_checked(after).unwrap_or_default();
         if cheaper.last().is_some_and(|s| s.at.log_time <= at.log_time) {
             return;
         }
-        let beats_cheaper = cheaper.last().is_some_and(|s| s.at.log_power == at.log_power);
+        let beats_cheaper = cheaper
+            .last()
+            .is_some_and(|s| s.at.log_power == at.log_power);
         let beats_dearer = dearer.first().is_some_and(|s| s.at.log_time >= at.log_time);
         if beats_cheaper || beats_dearer {
             self.steps
@@ -120,7 +124,9 @@ impl<const N: usize> Staircase<N> {
         let (cheaper, dearer) = self.steps.split_at_checked(new_index).unwrap_or_default();
         let old = |step: &Step| (Some(step.mode), step.at.log_time);
         let all = cheaper.iter().map(old);
-        let all = all.chain([(None, new.log_time)]).chain(dearer.iter().map(old));
+        let all = all
+            .chain([(None, new.log_time)])
+            .chain(dearer.iter().map(old));
         let mut least = (i64::MAX, None);
         let mut slower = None;
         for (mode, time) in all {
@@ -140,7 +146,9 @@ impl<const N: usize> Staircase<N> {
     }
 
     fn insert(&mut self, mut step: Step) {
-        let at = self.steps.partition_point(|s| s.at.log_power < step.at.log_power);
+        let at = self
+            .steps
+            .partition_point(|s| s.at.log_power < step.at.log_power);
         for later in self.steps.iter_mut().skip(at) {
             core::mem::swap(later, &mut step);
         }

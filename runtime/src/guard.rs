@@ -56,11 +56,13 @@ pub enum GuardError {
 impl fmt::Display for GuardError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BadKnots => write!(f, "the guard band's knots are not ascending or out of range"),
-            Self::ConfidenceTooHigh { highest } => write!(
+            Self::BadKnots => write!(
                 f,
-                "the model's data supports no confidence above {highest}"
+                "the guard band's knots are not ascending or out of range"
             ),
+            Self::ConfidenceTooHigh { highest } => {
+                write!(f, "the model's data supports no confidence above {highest}")
+            }
         }
     }
 }
@@ -114,9 +116,15 @@ impl GuardBand {
 }
 
 fn interpolate(below: &Knot, above: &Knot, wanted: u16) -> u32 {
-    let width = u64::from(above.per_ten_thousand.saturating_sub(below.per_ten_thousand));
+    let width = u64::from(
+        above
+            .per_ten_thousand
+            .saturating_sub(below.per_ten_thousand),
+    );
     let part = u64::from(wanted.saturating_sub(below.per_ten_thousand));
     let rise = u64::from(above.q16.saturating_sub(below.q16));
     let risen = (rise * part).div_ceil(width.max(1));
-    below.q16.saturating_add(u32::try_from(risen).unwrap_or(u32::MAX))
+    below
+        .q16
+        .saturating_add(u32::try_from(risen).unwrap_or(u32::MAX))
 }

@@ -126,7 +126,10 @@ impl Region {
 
     /// The number of modes inside.
     pub fn modes(&self) -> usize {
-        Axis::ALL.map(|axis| self.range(axis).count()).iter().product()
+        Axis::ALL
+            .map(|axis| self.range(axis).count())
+            .iter()
+            .product()
     }
 
     /// The values of an axis inside the region.

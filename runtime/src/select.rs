@@ -91,7 +91,10 @@ pub enum SelectError {
 impl fmt::Display for SelectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoPower => write!(f, "the model predicts time only, so power cannot be queried"),
+            Self::NoPower => write!(
+                f,
+                "the model predicts time only, so power cannot be queried"
+            ),
             Self::OverLimit { least_power } => write!(
                 f,
                 "no mode fits: the least power on offer is {least_power} including the guard band"

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use indicatif::ProgressBar;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -111,18 +112,24 @@ pub struct Check {
 }
 
 /// Reads a corpus and looks at all of it.
-pub fn check(path: &Path) -> Result<Check, CorpusError> {
+pub fn check(path: &Path, progress: &ProgressBar) -> Result<Check, CorpusError> {
     let Survey {
         corpus,
         defects,
         defect_count,
-    } = Corpus::survey(path, LISTED)?;
+    } = Corpus::survey(path, LISTED, progress)?;
+    progress.set_message("compare");
     let axes = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
     let grid = corpus.grid().ok();
-    let axes = axes.into_iter().zip(Axis::ALL).map(|(name, axis)| AxisReport {
-        name,
-        values: grid.as_ref().map_or(Vec::new(), |grid| grid.axis(axis).to_vec()),
-    });
+    let axes = axes
+        .into_iter()
+        .zip(Axis::ALL)
+        .map(|(name, axis)| AxisReport {
+            name,
+            values: grid
+                .as_ref()
+                .map_or(Vec::new(), |grid| grid.axis(axis).to_vec()),
+        });
     let unprofiled = |mode: &&Profile| mode.times.is_empty() && mode.powers.is_empty();
     Ok(Check {
         file: path.display().to_string(),
@@ -152,14 +159,14 @@ fn target(
         .iter()
         .filter_map(|mode| Some((mode.knobs, median(mode)?)))
         .collect();
-    let (least, most) = known.iter().fold((f64::MAX, 0.0_f64), |(least, most), &(_, value)| {
-        (least.min(value), most.max(value))
-    });
-    let repeats: Vec<Outlier> = corpus
-        .modes
+    let (least, most) = known
         .iter()
-        .filter(|mode| values(mode).len() > 1)
-        .flat_map(|mode| {
+        .fold((f64::MAX, 0.0_f64), |(least, most), &(_, value)| {
+            (least.min(value), most.max(value))
+        });
+    let repeats = || {
+        let repeated = corpus.modes.iter().filter(|mode| values(mode).len() > 1);
+        repeated.flat_map(|mode| {
             let expected = median(mode).expect("a mode with values");
             values(mode).iter().map(move |&value| Outlier {
                 mode: mode.knobs,
@@ -168,31 +175,59 @@ fn target(
                 expected,
             })
         })
-        .collect();
-    let noise = middle(repeats.iter().map(|repeat| (repeat.value / repeat.expected - 1.0).abs()));
+    };
+    let noise = middle(repeats().map(|repeat| (repeat.value / repeat.expected - 1.0).abs() as f32));
     let (part, times) = REPEAT_OUTLIER;
     let far = noise.map_or(part, |noise| part.max(times * noise));
-    let mut outliers: Vec<Outlier> =
-        repeats.into_iter().filter(|repeat| repeat.distance() > far).collect();
-    let repeat_outliers = outliers.len();
-    outliers.extend(odd_modes(corpus, &known));
-    let mode_outliers = outliers.len() - repeat_outliers;
-    outliers.sort_by(|a, b| b.distance().total_cmp(&a.distance()));
-    outliers.truncate(LISTED);
+    let mut outliers = Farthest::default();
+    repeats()
+        .filter(|repeat| repeat.distance() > far)
+        .for_each(|repeat| outliers.push(repeat));
+    let repeat_outliers = outliers.count;
+    odd_modes(corpus, &known)
+        .into_iter()
+        .for_each(|mode| outliers.push(mode));
+    let mode_outliers = outliers.count - repeat_outliers;
     (!known.is_empty()).then_some(TargetReport {
         modes: known.len(),
         least,
         most,
-        repeated_modes: corpus.modes.iter().filter(|mode| values(mode).len() > 1).count(),
+        repeated_modes: corpus
+            .modes
+            .iter()
+            .filter(|mode| values(mode).len() > 1)
+            .count(),
         repeat_noise_pct: noise.map(|noise| 100.0 * noise),
         repeat_outliers,
         mode_outliers,
-        outliers,
+        outliers: outliers.kept,
     })
 }
 
-fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
-    crate::evaluate::Quartiles::of(values).map(|quartiles| quartiles.median)
+/// Counts outliers and keeps the farthest of them: a corpus may have millions.
+#[derive(Default)]
+struct Farthest {
+    count: usize,
+    kept: Vec<Outlier>,
+}
+
+impl Farthest {
+    fn push(&mut self, outlier: Outlier) {
+        self.count += 1;
+        let nearer = |kept: &Outlier| kept.distance() >= outlier.distance();
+        let at = self.kept.partition_point(nearer);
+        self.kept.insert(at, outlier);
+        self.kept.truncate(LISTED);
+    }
+}
+
+/// The upper median.
+fn middle(values: impl Iterator<Item = f32>) -> Option<f64> {
+    let mut values: Vec<f32> = values.collect();
+    let at = values.len() / 2;
+    let (_, middle, _) =
+        (at < values.len()).then(|| values.select_nth_unstable_by(at, f32::total_cmp))?;
+    Some(f64::from(*middle))
 }
 
 /// Modes that a Gaussian process of the other modes does not expect. Too few modes, or
@@ -211,15 +246,17 @@ fn odd_modes(corpus: &Corpus, known: &[([u32; 4], f64)]) -> Vec<Outlier> {
         if modes.len() < 2 * MIN_MODES {
             return Vec::new();
         }
-        let at: Vec<Input> = modes.iter().map(|&(knobs, _)| inputs.input(knobs)).collect();
+        let at: Vec<Input> = modes
+            .iter()
+            .map(|&(knobs, _)| inputs.input(knobs))
+            .collect();
         let logs: Vec<f64> = modes.iter().map(|&(_, value)| value.ln()).collect();
         let Ok(process) = GaussianProcess::fit(&at, &logs) else {
             return Vec::new();
         };
         let pairs = modes.iter().zip(process.left_out());
-        let far = pairs.filter(|(_, left_out)| {
-            left_out.residual.abs() > part.max(times * left_out.sd)
-        });
+        let far =
+            pairs.filter(|(_, left_out)| left_out.residual.abs() > part.max(times * left_out.sd));
         far.map(|(&(mode, value), left_out)| Outlier {
             mode,
             of: "mode",

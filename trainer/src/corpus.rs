@@ -16,6 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use csv::{ByteRecord, ErrorKind, ReaderBuilder};
+use indicatif::{ProgressBar, ProgressBarIter};
 use thiserror::Error;
 use wattgate_runtime::{Axis, Grid, GridError, Kind, MAX_AXIS_VALUES, MAX_MODES};
 
@@ -136,7 +137,9 @@ pub enum Problem {
         found: String,
     },
     /// A file that mixes what belongs into two.
-    #[error("expected `{first}` as in the rows before, found `{found}`: one file holds one workload on one board")]
+    #[error(
+        "expected `{first}` as in the rows before, found `{found}`: one file holds one workload on one board"
+    )]
     Mixed { first: String, found: String },
     /// More modes or axis values than the runtime can hold.
     #[error("{0}")]
@@ -166,9 +169,9 @@ pub struct Survey {
 }
 
 impl Corpus {
-    /// Reads a file and refuses it at its first defect.
-    pub fn read(path: &Path) -> Result<Self, CorpusError> {
-        let mut reader = Reader::open(path)?;
+    /// Reads a file and refuses it at its first defect. `progress` counts bytes.
+    pub fn read(path: &Path, progress: &ProgressBar) -> Result<Self, CorpusError> {
+        let mut reader = Reader::open(path, progress)?;
         while let Some(row) = reader.next()? {
             row.map_err(|defect| reader.refuse(defect))?;
         }
@@ -176,8 +179,8 @@ impl Corpus {
     }
 
     /// Reads a file, leaves out rows with defects and keeps the first `keep` of them.
-    pub fn survey(path: &Path, keep: usize) -> Result<Survey, CorpusError> {
-        let mut reader = Reader::open(path)?;
+    pub fn survey(path: &Path, keep: usize, progress: &ProgressBar) -> Result<Survey, CorpusError> {
+        let mut reader = Reader::open(path, progress)?;
         let (mut defects, mut defect_count) = (Vec::new(), 0);
         while let Some(row) = reader.next()? {
             if let Err(defect) = row {
@@ -233,7 +236,7 @@ struct Identity {
 
 struct Reader {
     path: PathBuf,
-    csv: csv::Reader<File>,
+    csv: csv::Reader<ProgressBarIter<File>>,
     record: ByteRecord,
     header: ByteRecord,
     columns: Columns,
@@ -245,19 +248,22 @@ struct Reader {
 }
 
 impl Reader {
-    fn open(path: &Path) -> Result<Self, CorpusError> {
+    fn open(path: &Path, progress: &ProgressBar) -> Result<Self, CorpusError> {
         let io = |source| CorpusError::Io {
             path: path.to_owned(),
             source,
         };
         let file = File::open(path).map_err(io)?;
+        progress.set_length(file.metadata().map_err(io)?.len());
         let mut csv = ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
             .buffer_capacity(1 << 16)
-            .from_reader(file);
+            .from_reader(progress.wrap_read(file));
         let mut header = ByteRecord::new();
-        let found = csv.read_byte_record(&mut header).map_err(|error| csv_io(path, error))?;
+        let found = csv
+            .read_byte_record(&mut header)
+            .map_err(|error| csv_io(path, error))?;
         let line = header.position().map(csv::Position::line);
         let defect = |column: Option<&str>, problem| CorpusError::Defect {
             path: path.to_owned(),
@@ -272,7 +278,10 @@ impl Reader {
         }
         header.trim();
         let place = |name: &str| {
-            let mut places = header.iter().enumerate().filter(|(_, field)| *field == name.as_bytes());
+            let mut places = header
+                .iter()
+                .enumerate()
+                .filter(|(_, field)| *field == name.as_bytes());
             let first = places.next().map(|(place, _)| place);
             match places.next() {
                 Some(_) => Err(defect(Some(name), Problem::DuplicateColumn)),
@@ -309,7 +318,6 @@ impl Reader {
         if !more {
             return Ok(None);
         }
-        self.record.trim();
         let line = self.record.position().map(csv::Position::line);
         Ok(Some(self.take_row().map_err(|(column, problem)| Defect {
             line,
@@ -323,17 +331,24 @@ impl Reader {
         if expected != found {
             return Err((None, Problem::FieldCount { expected, found }));
         }
-        if self.record == self.header {
+        let trimmed = |column: usize| self.record[column].trim_ascii();
+        if self
+            .header
+            .iter()
+            .enumerate()
+            .all(|(column, name)| trimmed(column) == name)
+        {
             return Err((None, Problem::RepeatedHeader));
         }
-        let field = |index: usize| (COLUMNS[index], &self.record[self.columns.required[index]]);
+        let field = |index: usize| (COLUMNS[index], trimmed(self.columns.required[index]));
         let optional = |index: usize| {
-            let field = self.columns.optional[index].map(|column| &self.record[column]);
+            let field = self.columns.optional[index].map(trimmed);
             (OPTIONAL_COLUMNS[index], field.unwrap_or_default())
         };
         let said = [field(0), field(1), optional(0), optional(1)];
         // Nearly every row repeats the first one here, so only the bytes are compared.
-        let repeats = |(fields, _): &([Vec<u8>; 4], _)| said.iter().zip(fields).all(|(a, b)| a.1 == b);
+        let repeats =
+            |(fields, _): &([Vec<u8>; 4], _)| said.iter().zip(fields).all(|(a, b)| a.1 == b);
         let identity = if self.identity.as_ref().is_some_and(repeats) {
             None
         } else {
@@ -353,7 +368,9 @@ impl Reader {
             (None, Some(found)) => self.identity = Some((said.map(|s| s.1.to_vec()), found)),
             (_, None) => {}
         }
-        let (times, powers) = self.mode(knobs).map_err(|error| (None, Problem::TooLarge(error)))?;
+        let (times, powers) = self
+            .mode(knobs)
+            .map_err(|error| (None, Problem::TooLarge(error)))?;
         times.extend(time);
         powers.extend(power);
         self.rows += 1;
@@ -370,7 +387,11 @@ impl Reader {
                 if modes >= MAX_MODES as usize {
                     return Err(GridError::TooManyModes);
                 }
-                let unseen = self.axes.iter().zip(knobs).filter(|(axis, knob)| !axis.contains(knob));
+                let unseen = self
+                    .axes
+                    .iter()
+                    .zip(knobs)
+                    .filter(|(axis, knob)| !axis.contains(knob));
                 let values: usize = self.axes.iter().map(Vec::len).sum();
                 if values + unseen.count() > MAX_AXIS_VALUES {
                     return Err(GridError::TooManyValues);
@@ -471,7 +492,11 @@ fn whole(field: Named<'_>, expected: &'static str) -> Result<u32, FieldError> {
     value.ok_or_else(|| bad(field.0, expected, text))
 }
 
-fn quantity(field: Named<'_>, most: f64, expected: &'static str) -> Result<Option<f32>, FieldError> {
+fn quantity(
+    field: Named<'_>,
+    most: f64,
+    expected: &'static str,
+) -> Result<Option<f32>, FieldError> {
     let text = text(field)?;
     if text.is_empty() {
         return Ok(None);
@@ -498,7 +523,9 @@ fn minibatch(field: Named<'_>) -> Result<Option<u32>, FieldError> {
     }
 }
 
-fn identity([device, workload, of_kind, of_minibatch]: [Named<'_>; 4]) -> Result<Identity, FieldError> {
+fn identity(
+    [device, workload, of_kind, of_minibatch]: [Named<'_>; 4],
+) -> Result<Identity, FieldError> {
     Ok(Identity {
         device: name(device)?,
         workload: name(workload)?,
@@ -523,7 +550,11 @@ fn same(first: &Identity, found: &Identity) -> Result<(), FieldError> {
         return mixed("kind", &first.kind.to_string(), &found.kind.to_string());
     }
     if first.minibatch != found.minibatch {
-        return mixed("minibatch", &samples(first.minibatch), &samples(found.minibatch));
+        return mixed(
+            "minibatch",
+            &samples(first.minibatch),
+            &samples(found.minibatch),
+        );
     }
     Ok(())
 }

@@ -52,7 +52,9 @@ pub enum FitError {
     )]
     TooFewPowers { found: usize },
     /// A number of modes that the corpus does not have.
-    #[error("cannot train on {asked} modes: the corpus has {available}, and at least {MIN_MODES} are needed")]
+    #[error(
+        "cannot train on {asked} modes: the corpus has {available}, and at least {MIN_MODES} are needed"
+    )]
     ModesOutOfRange { asked: usize, available: usize },
     /// The modes span too large a grid.
     #[error("{0}")]
@@ -333,9 +335,13 @@ impl Predictions {
 
 /// Mean absolute percentage errors on some modes.
 fn score(modes: &[Known], predictions: &Predictions) -> Errors {
-    let times = modes.iter().map(|mode| (mode.time_us, predictions.time[mode.id]));
+    let times = modes
+        .iter()
+        .map(|mode| (mode.time_us, predictions.time[mode.id]));
     let powers = predictions.power.as_ref().map(|power| {
-        let known = modes.iter().filter_map(|mode| Some((mode.power_mw?, power[mode.id])));
+        let known = modes
+            .iter()
+            .filter_map(|mode| Some((mode.power_mw?, power[mode.id])));
         mape(known)
     });
     Errors {
@@ -368,7 +374,9 @@ fn residuals(
 }
 
 fn mape_of_residuals(residuals: &[f64]) -> f64 {
-    let errors = residuals.iter().map(|residual| 100.0 * ((-residual).exp() - 1.0).abs());
+    let errors = residuals
+        .iter()
+        .map(|residual| 100.0 * ((-residual).exp() - 1.0).abs());
     errors.sum::<f64>() / residuals.len() as f64
 }
 
@@ -385,7 +393,9 @@ fn coverage(guard: &GuardBand, held_out: &[Known], exported: &Predictions) -> Ve
     }
     let of = |knot: &wattgate_runtime::Knot| {
         let ratio = f64::from(knot.q16) / 65_536.0;
-        let within = known.iter().filter(|(measured, predicted)| *measured <= predicted * ratio);
+        let within = known
+            .iter()
+            .filter(|(measured, predicted)| *measured <= predicted * ratio);
         Coverage {
             confidence: f64::from(knot.per_ten_thousand) / 1e4,
             power: within.count() as f64 / known.len() as f64,

@@ -42,7 +42,10 @@ pub struct SingularKernel;
 
 impl fmt::Display for SingularKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the Gaussian process has a singular kernel on these modes")
+        write!(
+            f,
+            "the Gaussian process has a singular kernel on these modes"
+        )
     }
 }
 
@@ -260,7 +263,8 @@ impl<'a> Posterior<'a> {
             gradient[i] = z / PRIOR_SD[i];
         }
         let in_reach = hyper.iter().all(|h| h.abs() < 20.0);
-        let Some((cholesky, kernel)) = in_reach.then(|| factor(self.inputs, hyper)).flatten() else {
+        let Some((cholesky, kernel)) = in_reach.then(|| factor(self.inputs, hyper)).flatten()
+        else {
             // Far from anything sensible: the priors alone lead back.
             return (1e6 + cost, gradient);
         };
@@ -314,7 +318,14 @@ mod tests {
     fn points(n: usize) -> (Vec<Input>, Vec<f64>) {
         let spread = |i: usize, k: f64| ((i as f64 * k).fract() - 0.5) * 3.0;
         let inputs: Vec<Input> = (1..=n)
-            .map(|i| [spread(i, 0.618), spread(i, 0.414), spread(i, 0.732), spread(i, 0.236)])
+            .map(|i| {
+                [
+                    spread(i, 0.618),
+                    spread(i, 0.414),
+                    spread(i, 0.732),
+                    spread(i, 0.236),
+                ]
+            })
             .collect();
         let target = |x: &Input| 5.0 + x[0] + (0.7 * x[1]).sin() - 0.3 * x[2] * x[3];
         let targets = inputs.iter().map(target).collect();
@@ -334,7 +345,10 @@ mod tests {
                 posterior.cost_and_gradient(&moved).0
             };
             let numeric = (cost(1e-5) - cost(-1e-5)) / 2e-5;
-            assert!((numeric - gradient[i]).abs() < 1e-5 * (1.0 + numeric.abs()), "{i}");
+            assert!(
+                (numeric - gradient[i]).abs() < 1e-5 * (1.0 + numeric.abs()),
+                "{i}"
+            );
         }
     }
 
@@ -365,14 +379,21 @@ mod tests {
     fn a_constant_target_is_predicted_as_it_is() {
         let (inputs, _) = points(10);
         let process = GaussianProcess::fit(&inputs, &[2.5; 10]).expect("regular");
-        assert!(process.predict(&[[0.0; D]]).iter().all(|y| (y - 2.5).abs() < 1e-9));
+        assert!(
+            process
+                .predict(&[[0.0; D]])
+                .iter()
+                .all(|y| (y - 2.5).abs() < 1e-9)
+        );
     }
 
     #[test]
     fn coinciding_points_are_no_singular_kernel() {
         let inputs = [[0.5; D]; 8];
         let process = GaussianProcess::fit(&inputs, &[1.0, 1.1, 0.9, 1.0, 1.2, 0.8, 1.0, 1.0]);
-        let predicted = process.expect("noise keeps it regular").predict(&[[0.5; D]]);
+        let predicted = process
+            .expect("noise keeps it regular")
+            .predict(&[[0.5; D]]);
         assert!((predicted[0] - 1.0).abs() < 0.1);
     }
 }

@@ -53,7 +53,11 @@ impl Dense {
     /// The largest absolute weight of each input, each row measured by its `unit`.
     fn columns(&self, units: &[f64]) -> Vec<f64> {
         let largest = |input: usize| {
-            let column = self.weights.iter().zip(units).map(|(row, unit)| row[input].abs() / unit);
+            let column = self
+                .weights
+                .iter()
+                .zip(units)
+                .map(|(row, unit)| row[input].abs() / unit);
             column.fold(0.0, f64::max)
         };
         (0..self.inputs()).map(largest).collect()
@@ -121,14 +125,18 @@ impl Plan {
         };
         let reach = table_reach(&layers[0], axes);
         let first_wishes = wishes(0, &reach, ROW_TARGET);
-        let first = layers[0].weights.iter().zip(&first_wishes).map(|(row, wish)| {
-            let step = weight_step(row.iter().copied());
-            let scale = (step * f64::from(ROW_SCALE_ONE) / wish).round();
-            FirstUnit {
-                step,
-                scale: scale.clamp(1.0, f64::from(u16::MAX)) as u16,
-            }
-        });
+        let first = layers[0]
+            .weights
+            .iter()
+            .zip(&first_wishes)
+            .map(|(row, wish)| {
+                let step = weight_step(row.iter().copied());
+                let scale = (step * f64::from(ROW_SCALE_ONE) / wish).round();
+                FirstUnit {
+                    step,
+                    scale: scale.clamp(1.0, f64::from(u16::MAX)) as u16,
+                }
+            });
         let first: Vec<FirstUnit> = first.collect();
         let mut units: Vec<f64> = first.iter().map(FirstUnit::activation).collect();
 
@@ -167,7 +175,11 @@ impl Plan {
 
     /// For each layer, row and input, the step between two weights that differ by one.
     pub fn steps(&self) -> Vec<Vec<Vec<f64>>> {
-        let first = self.first.iter().map(|unit| vec![unit.step; INPUTS]).collect();
+        let first = self
+            .first
+            .iter()
+            .map(|unit| vec![unit.step; INPUTS])
+            .collect();
         let mut steps = vec![first];
         let mut units: Vec<f64> = self.first.iter().map(FirstUnit::activation).collect();
         let row = |sum: f64, units: &[f64]| units.iter().map(|unit| sum / unit).collect();
@@ -175,7 +187,12 @@ impl Plan {
             steps.push(layer.iter().map(|unit| row(unit.sum, &units)).collect());
             units = layer.iter().map(HiddenUnit::activation).collect();
         }
-        steps.push(self.outputs.iter().map(|&scale| row(scale, &units)).collect());
+        steps.push(
+            self.outputs
+                .iter()
+                .map(|&scale| row(scale, &units))
+                .collect(),
+        );
         steps
     }
 
@@ -189,7 +206,9 @@ impl Plan {
                 .collect()
         };
         let bias = |layer: usize, row: usize, unit: f64, limit: f64| {
-            (layers[layer].biases[row] / unit).round().clamp(-limit, limit)
+            (layers[layer].biases[row] / unit)
+                .round()
+                .clamp(-limit, limit)
         };
         let limit = f64::from(BIAS_LIMIT);
         let first = self.first.iter().enumerate().map(|(row, unit)| FirstRow {
@@ -211,11 +230,15 @@ impl Plan {
             rows.collect()
         });
         let last = layers.len() - 1;
-        let output = self.outputs.iter().enumerate().map(|(row, &scale)| OutputRow {
-            weights: weights(last, row),
-            bias: bias(last, row, scale, limit) as i32,
-            scale: scale as f32,
-        });
+        let output = self
+            .outputs
+            .iter()
+            .enumerate()
+            .map(|(row, &scale)| OutputRow {
+                weights: weights(last, row),
+                bias: bias(last, row, scale, limit) as i32,
+                scale: scale as f32,
+            });
         Layers {
             first: first.collect(),
             hidden: hidden.collect(),
@@ -233,7 +256,10 @@ fn weight_step(weights: impl Iterator<Item = f64>) -> f64 {
 /// The largest activation of each unit of each hidden layer over the inputs.
 fn activation_peaks(layers: &[Dense], inputs: &[[f32; INPUTS]]) -> Vec<Vec<f64>> {
     let hidden = &layers[..layers.len() - 1];
-    let mut peaks: Vec<Vec<f64>> = hidden.iter().map(|layer| vec![0.0; layer.biases.len()]).collect();
+    let mut peaks: Vec<Vec<f64>> = hidden
+        .iter()
+        .map(|layer| vec![0.0; layer.biases.len()])
+        .collect();
     for input in inputs {
         let mut x: Vec<f64> = input.iter().copied().map(f64::from).collect();
         for (layer, peaks) in hidden.iter().zip(&mut peaks) {
@@ -255,7 +281,11 @@ fn table_reach(first: &Dense, axes: &AxisFeatures) -> Vec<f64> {
         let entries = tables.flat_map(|(axis, (weights, values))| {
             let bias = if axis == 0 { *bias } else { 0.0 };
             values.iter().map(move |features| {
-                let sum: f64 = weights.iter().zip(features).map(|(w, &x)| w * f64::from(x)).sum();
+                let sum: f64 = weights
+                    .iter()
+                    .zip(features)
+                    .map(|(w, &x)| w * f64::from(x))
+                    .sum();
                 (sum + bias).abs()
             })
         });
@@ -274,7 +304,10 @@ fn wished_activations(next: &Dense, peaks: &[f64], reach: &[f64], target: f64) -
     };
     let units: Vec<f64> = next.weights.iter().map(contribution).collect();
     let columns = next.columns(&units);
-    let needed = columns.iter().zip(reach).map(|(column, reach)| column * reach / target);
+    let needed = columns
+        .iter()
+        .zip(reach)
+        .map(|(column, reach)| column * reach / target);
     let common = needed.fold(0.0, f64::max);
     let wish = |(column, reach): (&f64, &f64)| {
         let finest = (reach / target).max(1e-12);

@@ -78,7 +78,13 @@ const TIME: Kind = Kind {
     example: "20s",
     least: "1us",
     most: "71min",
-    scales: &[("s", 1e6), ("ms", 1e3), ("us", 1.0), ("µs", 1.0), ("min", 60e6)],
+    scales: &[
+        ("s", 1e6),
+        ("ms", 1e3),
+        ("us", 1.0),
+        ("µs", 1.0),
+        ("min", 60e6),
+    ],
 };
 
 const FREQUENCY: Kind = Kind {
@@ -184,7 +190,9 @@ fn parse(text: &str, kind: &Kind) -> Result<u32, QuantityError> {
 fn is_exponent(text: &str, at: usize) -> bool {
     let mut rest = text[at..].chars();
     matches!(rest.next(), Some('e' | 'E'))
-        && rest.next().is_some_and(|c| c.is_ascii_digit() || c == '-' || c == '+')
+        && rest
+            .next()
+            .is_some_and(|c| c.is_ascii_digit() || c == '-' || c == '+')
 }
 
 #[cfg(test)]
@@ -193,14 +201,22 @@ mod tests {
 
     #[test]
     fn quantities_are_read_as_people_write_them() {
-        for text in ["5W", "5 W", " 5w ", "5000mW", "5.0W", "5e3mW", "0.005kW", "5000 mw"] {
+        for text in [
+            "5W", "5 W", " 5w ", "5000mW", "5.0W", "5e3mW", "0.005kW", "5000 mw",
+        ] {
             assert_eq!(power(text), Ok(Milliwatts(5_000)), "{text}");
         }
         for text in ["20s", "20 s", "20000ms", "2e7us", "20000000µs"] {
             assert_eq!(time(text), Ok(Microseconds(20_000_000)), "{text}");
         }
         assert_eq!(time("1.5min"), Ok(Microseconds(90_000_000)));
-        for text in ["1.6GHz", "1600MHz", "1600000kHz", "1600000000 Hz", "1600 mhz"] {
+        for text in [
+            "1.6GHz",
+            "1600MHz",
+            "1600000kHz",
+            "1600000000 Hz",
+            "1600 mhz",
+        ] {
             assert_eq!(frequency(text), Ok(Kilohertz(1_600_000)), "{text}");
         }
         for text in ["0.95", "95%", "95 %", ".95"] {

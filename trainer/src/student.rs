@@ -58,7 +58,11 @@ pub fn distil(
     let data = Data::new(&axes, targets);
     let widths = shape.widths().0.map(usize::from);
     let hidden = widths.into_iter().filter(|&width| width > 0);
-    let sizes: Vec<usize> = [INPUTS].into_iter().chain(hidden).chain([targets.len()]).collect();
+    let sizes: Vec<usize> = [INPUTS]
+        .into_iter()
+        .chain(hidden)
+        .chain([targets.len()])
+        .collect();
 
     let network = Network::new(&sizes, random, &device);
     let network = train(network, &data, None, RATE, random, progress, &device);
@@ -66,7 +70,15 @@ pub fn distil(
     let plan = Plan::new(&exact, &data.inputs, &axes);
     let steps = data.in_standard_units(plan.steps());
     let steps: Vec<Tensor<2>> = steps.iter().map(|rows| by_input(rows, &device)).collect();
-    let network = train(network, &data, Some(&steps), ROUNDED_RATE, random, progress, &device);
+    let network = train(
+        network,
+        &data,
+        Some(&steps),
+        ROUNDED_RATE,
+        random,
+        progress,
+        &device,
+    );
     Student {
         log_predictions: data.predictions(&exact),
         layers: plan.layers(&data.in_log_units(network.to_dense())),
@@ -77,7 +89,10 @@ fn axis_features(grid: &Grid) -> AxisFeatures {
     Axis::ALL.map(|axis| {
         let values = grid.axis(axis);
         let (first, last) = (values[0], values[values.len() - 1]);
-        values.iter().map(|&value| features(value, first, last)).collect()
+        values
+            .iter()
+            .map(|&value| features(value, first, last))
+            .collect()
     })
 }
 
@@ -116,7 +131,9 @@ impl Data {
         let sds: Vec<f64> = targets.iter().zip(&means).map(spread).collect();
         let standard = (0..inputs.len()).map(|id| {
             let outputs = targets.iter().zip(&means).zip(&sds);
-            outputs.map(|((t, mean), sd)| ((t[id] - mean) / sd) as f32).collect()
+            outputs
+                .map(|((t, mean), sd)| ((t[id] - mean) / sd) as f32)
+                .collect()
         });
         Self {
             targets: standard.collect(),
@@ -161,7 +178,10 @@ impl Data {
     /// The inputs and targets of some modes.
     fn batch(&self, ids: &[usize], device: &Device) -> (Tensor<2>, Tensor<2>) {
         let inputs: Vec<f32> = ids.iter().flat_map(|&id| self.inputs[id]).collect();
-        let targets: Vec<f32> = ids.iter().flat_map(|&id| self.targets[id].iter().copied()).collect();
+        let targets: Vec<f32> = ids
+            .iter()
+            .flat_map(|&id| self.targets[id].iter().copied())
+            .collect();
         let tensor = |values: Vec<f32>, columns| {
             Tensor::from_data(TensorData::new(values, [ids.len(), columns]), device)
         };
@@ -184,7 +204,10 @@ fn train(
     let mut ids: Vec<usize> = (0..data.inputs.len()).collect();
     let mut batch = data.batch(&ids[..ids.len().min(BATCH)], device);
     let mut visited = ids.len();
-    let mut adam = AdamConfig::new().with_beta_2(0.99).with_epsilon(1e-8).init();
+    let mut adam = AdamConfig::new()
+        .with_beta_2(0.99)
+        .with_epsilon(1e-8)
+        .init();
     for step in 0..STEPS {
         if ids.len() > BATCH {
             if visited + BATCH > ids.len() {
@@ -237,8 +260,15 @@ impl Network {
             let weight = layer.weight.val();
             let [inputs, outputs] = weight.dims();
             let flat: Vec<f32> = weight.into_data().try_to_vec().expect("f32 on this device");
-            let row = |o: usize| (0..inputs).map(|i| f64::from(flat[i * outputs + o])).collect();
-            let biases: Vec<f32> = bias(layer).into_data().try_to_vec().expect("f32 on this device");
+            let row = |o: usize| {
+                (0..inputs)
+                    .map(|i| f64::from(flat[i * outputs + o]))
+                    .collect()
+            };
+            let biases: Vec<f32> = bias(layer)
+                .into_data()
+                .try_to_vec()
+                .expect("f32 on this device");
             Dense {
                 weights: (0..outputs).map(row).collect(),
                 biases: biases.into_iter().map(f64::from).collect(),

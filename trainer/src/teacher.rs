@@ -29,7 +29,11 @@ impl Scale {
         };
         let n = axis.len() as f64;
         let mean = axis.iter().map(|&v| raw.apply(v)).sum::<f64>() / n;
-        let variance = axis.iter().map(|&v| (raw.apply(v) - mean).powi(2)).sum::<f64>() / n;
+        let variance = axis
+            .iter()
+            .map(|&v| (raw.apply(v) - mean).powi(2))
+            .sum::<f64>()
+            / n;
         let sd = if variance > 0.0 { variance.sqrt() } else { 1.0 };
         Self { highest, mean, sd }
     }
@@ -68,7 +72,10 @@ impl Teacher {
     /// Learns a target from modes and their positive values, in random order.
     pub fn fit(grid: &Grid, modes: &[([u32; 4], f64)]) -> Result<Self, SingularKernel> {
         let inputs = Inputs::of(grid);
-        let known: Vec<Input> = modes.iter().map(|&(knobs, _)| inputs.input(knobs)).collect();
+        let known: Vec<Input> = modes
+            .iter()
+            .map(|&(knobs, _)| inputs.input(knobs))
+            .collect();
         let targets: Vec<f64> = modes.iter().map(|&(_, value)| value.ln()).collect();
         let process = GaussianProcess::fit(&known, &targets)?;
         let all: Vec<Input> = all_modes(grid).map(|knobs| inputs.input(knobs)).collect();
@@ -105,7 +112,11 @@ mod tests {
         let grid = Grid::new([&[1, 2], &[10, 20, 30], &[5], &[7, 8]]).expect("a grid");
         let listed: Vec<_> = all_modes(&grid).collect();
         let by_id: Vec<_> = (0..grid.modes() as u16)
-            .map(|id| grid.mode(ModeId(id)).map(PowerMode::knobs).expect("in range"))
+            .map(|id| {
+                grid.mode(ModeId(id))
+                    .map(PowerMode::knobs)
+                    .expect("in range")
+            })
             .collect();
         assert_eq!(listed, by_id);
     }

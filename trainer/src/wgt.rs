@@ -57,7 +57,10 @@ impl Layers {
     pub fn widths(&self) -> Widths {
         let hidden = self.hidden.iter().map(Vec::len);
         let mut widths = [0; 3];
-        for (width, len) in widths.iter_mut().zip([self.first.len()].into_iter().chain(hidden)) {
+        for (width, len) in widths
+            .iter_mut()
+            .zip([self.first.len()].into_iter().chain(hidden))
+        {
             *width = len as u16;
         }
         Widths(widths)

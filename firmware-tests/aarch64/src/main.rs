@@ -39,19 +39,24 @@ impl Console for Semihosting {
     }
 }
 
-macro_rules! model {
-    ($name:literal) => {
-        (
-            $name,
-            include_bytes!(concat!("../../../weights/", $name)).as_slice(),
-        )
+macro_rules! models {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_bytes!(concat!("../../../weights/", $name)).as_slice())),*]
     };
 }
 
 /// Called by the reset code.
 #[unsafe(no_mangle)]
 extern "C" fn main() -> ! {
-    let models = [model!("golden/deep-8x8.wgt")];
+    // The models of the golden report, in its order.
+    let models = models![
+        "golden/wide-16.wgt",
+        "golden/wide-16-time-only.wgt",
+        "golden/deep-8x8.wgt",
+        "golden/deep-16x16.wgt",
+        "tx1-image5000.wgt",
+    ];
+    // Files in flash: the optimiser must not read them.
     for (name, bytes) in core::hint::black_box(models) {
         run(&mut Semihosting, name, bytes);
     }

@@ -1,7 +1,7 @@
 //! The cases that every target runs, as one text that is compared byte for byte.
 //!
-//! The same source runs in the bare-metal images and, included by path, in the host test
-//! `runtime/tests/golden.rs`, which keeps the expected text in `weights/golden/report.txt`.
+//! The bare-metal images run it, and so does the host test `runtime/tests/golden.rs`, which
+//! keeps the expected text in `weights/golden/report.txt`.
 //! It formats by hand: an image that linked `core::fmt` could not show that the runtime
 //! does without it.
 
@@ -9,8 +9,8 @@
 #![forbid(unsafe_code)]
 
 use wattgate_runtime::{
-    Confidence, Crc32, Front, Kilohertz, Microseconds, Milliwatts, Model, Objective, PowerMode,
-    Query, Region, SelectError,
+    Confidence, Crc32, Front, Kilohertz, Microseconds, Milliwatts, ModeId, Model, Objective,
+    PowerMode, Query, Region, SelectError,
 };
 
 /// The most points that a front in the report may have.
@@ -47,7 +47,11 @@ pub trait Console {
     fn hex(&mut self, number: u32) {
         for shift in (0..8).rev() {
             let digit = (number >> (4 * shift) & 0xF) as u8;
-            self.byte(if digit < 10 { b'0' + digit } else { b'a' + digit - 10 });
+            self.byte(if digit < 10 {
+                b'0' + digit
+            } else {
+                b'a' + digit - 10
+            });
         }
     }
 
@@ -74,7 +78,12 @@ pub fn run(console: &mut impl Console, name: &str, bytes: &[u8]) {
     refusals(console, bytes);
     sweep(console, &model);
     let front = Front::<FRONT>::of(&model, &model.profiled());
-    console.field("front ", front.points().len() as u32, "\n");
+    console.field("front ", front.points().len() as u32, " modes");
+    console.text(if front.is_thinned() {
+        ", thinned\n"
+    } else {
+        "\n"
+    });
     for point in front.points() {
         console.field("  mode ", u32::from(point.mode.0), " ");
         console.field("", point.power.0, " mW ");
@@ -120,50 +129,80 @@ fn sweep(console: &mut impl Console, model: &Model<'_>) {
     console.text("\n");
 }
 
-/// Asks the front of several regions for every objective under several limits.
+/// Asks the fronts of several regions for every objective under several limits.
 fn queries(console: &mut impl Console, model: &Model<'_>) {
+    let grid = model.grid();
+    let emc = grid.mode(ModeId(0)).map_or(Kilohertz(0), |mode| mode.emc);
+    let all = Ok(model.profiled());
+    let regions = [
+        ("any mode", all),
+        (
+            "2 cores or more",
+            all.and_then(|region| region.with_min_cores(grid, 2)),
+        ),
+        (
+            "least EMC clock",
+            all.and_then(|region| region.with_emc(grid, emc)),
+        ),
+    ];
+    for (constraint, region) in regions {
+        console.text(constraint);
+        let Ok(region) = region else {
+            console.text(": not on offer\n");
+            continue;
+        };
+        console.text("\n");
+        let front = Front::<FRONT>::of(model, &region);
+        let points = front.points();
+        let some = |at: usize| points.get(at);
+        let power = |at: usize, less: u32| some(at).map(|point| point.power.0.saturating_sub(less));
+        let time = |at: usize, less: u32| some(at).map(|point| point.time.0.saturating_sub(less));
+        let limits = [
+            (None, None),
+            (power(points.len() / 3, 0), None),
+            (None, time(points.len() / 2, 0)),
+            (
+                power(points.len().saturating_sub(1), 0),
+                time(points.len() / 3, 0),
+            ),
+            (power(0, 1), None),
+            (None, time(points.len().saturating_sub(1), 1)),
+        ];
+        for (limit, deadline) in limits {
+            for confidence in [Confidence::P50, Confidence::P95] {
+                ask(console, model, &front, limit, deadline, confidence);
+            }
+        }
+    }
+}
+
+fn ask(
+    console: &mut impl Console,
+    model: &Model<'_>,
+    front: &Front<FRONT>,
+    limit: Option<u32>,
+    deadline: Option<u32>,
+    confidence: Confidence,
+) {
     let objectives = [
         (Objective::Time, "time"),
         (Objective::Power, "power"),
         (Objective::Energy, "energy"),
         (Objective::EnergyDelay, "edp"),
     ];
-    let grid = model.grid();
-    let emc = grid.mode(wattgate_runtime::ModeId(0)).map_or(Kilohertz(0), |mode| mode.emc);
-    let all = Ok(model.profiled());
-    let regions = [
-        ("any", all),
-        ("cores>=2", all.and_then(|region| region.with_min_cores(grid, 2))),
-        ("least emc", all.and_then(|region| region.with_emc(grid, emc))),
-    ];
-    for (constraint, region) in regions {
-        let Ok(region) = region else {
-            console.text(constraint);
-            console.text(": nothing on offer\n");
-            continue;
+    for (objective, name) in objectives {
+        console.text("  least ");
+        console.text(name);
+        optional(console, " within ", limit, " mW");
+        optional(console, " by ", deadline, " us");
+        console.field(" at ", u32::from(confidence.per_ten_thousand()), ": ");
+        let query = Query {
+            objective,
+            power_limit: limit.map(Milliwatts),
+            deadline: deadline.map(Microseconds),
+            confidence,
         };
-        let front = Front::<FRONT>::of(model, &region);
-        for (objective, name) in objectives {
-            for limit in [None, Some(2_000), Some(4_000), Some(6_000)] {
-                for deadline in [None, Some(20_000_000)] {
-                    for confidence in [Confidence::P50, Confidence::P95] {
-                        let query = Query {
-                            objective,
-                            power_limit: limit.map(Milliwatts),
-                            deadline: deadline.map(Microseconds),
-                            confidence,
-                        };
-                        console.text(constraint);
-                        console.text(" ");
-                        console.text(name);
-                        optional(console, " within ", limit, " mW");
-                        optional(console, " by ", deadline, " us");
-                        console.field(" at ", u32::from(confidence.per_ten_thousand()), ": ");
-                        answer(console, model, &front, &query);
-                    }
-                }
-            }
-        }
+        answer(console, model, front, &query);
     }
 }
 
@@ -181,7 +220,12 @@ fn answer(console: &mut impl Console, model: &Model<'_>, front: &Front<FRONT>, q
             console.field(" ", choice.time.0, " us");
             console.field(" guarded ", choice.guarded_time.0, " us");
             optional(console, " ", choice.power.map(|p| p.0), " mW");
-            optional(console, " guarded ", choice.guarded_power.map(|p| p.0), " mW");
+            optional(
+                console,
+                " guarded ",
+                choice.guarded_power.map(|p| p.0),
+                " mW",
+            );
         }
         Err(SelectError::NoPower) => console.text("no power"),
         Err(SelectError::OverLimit { least_power }) => {

@@ -1,8 +1,13 @@
-//! Models made of random numbers, written by the trainer's writer.
+//! Model files for tests, written by the trainer's writer: the golden ones, and any
+//! number of random ones.
+
+// Every test crate uses another part of this.
+#![allow(dead_code)]
 
 use proptest::prelude::*;
 use wattgate_runtime::{
-    FEATURES, Grid, GuardBand, Kind, Knot, Provenance, ROW_LIMIT, Region, Shape, Widths,
+    FEATURES, Factor, Grid, GuardBand, INPUTS, Kind, Knot, Provenance, ROW_LIMIT, Region, Shape,
+    Widths,
 };
 
 #[path = "../../../trainer/src/wgt.rs"]
@@ -14,7 +19,7 @@ pub struct Random(pub u64);
 
 impl Random {
     /// SplitMix64 (Steele, Lea and Flood 2014).
-    pub fn next(&mut self) -> u64 {
+    fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -22,80 +27,95 @@ impl Random {
     }
 
     /// Uniform in −most … most.
-    pub fn within(&mut self, most: i64) -> i64 {
+    fn within(&mut self, most: i64) -> i64 {
         (self.next() % (2 * most as u64 + 1)) as i64 - most
     }
 
-    fn weight(&mut self) -> i8 {
-        self.within(127) as i8
+    fn weights(&mut self, count: usize) -> Vec<i8> {
+        (0..count).map(|_| self.within(127) as i8).collect()
     }
 }
 
-/// Layers of a shape with random weights over the full range of each field.
-pub fn layers(shape: Shape, outputs: usize, random: &mut Random) -> Layers {
+/// Layers of a shape with random weights over the full range of an i8.
+pub fn random_layers(shape: Shape, outputs: usize, random: &mut Random) -> Layers {
     let Widths([first, later @ ..]) = shape.widths();
-    let first_rows = (0..first).map(|_| FirstRow {
-        weights: std::array::from_fn(|_| random.weight()),
-        // The sum of three features reaches the row limit at most.
-        scale: (random.next() % (256 * ROW_LIMIT as u64 / (FEATURES as u64 * 127))) as u16,
+    // The sum of three features reaches the row limit at most.
+    let most_scale = 256 * ROW_LIMIT as u64 / (FEATURES as u64 * 127);
+    let first_row = |random: &mut Random| FirstRow {
+        weights: random
+            .weights(INPUTS)
+            .try_into()
+            .expect("a weight for each input"),
+        scale: (random.next() % most_scale) as u16,
         bias: random.within(i64::from(ROW_LIMIT) / 2) as i16,
-    });
-    let first_rows = first_rows.collect();
-    let mut inputs = first;
+    };
+    let first_rows = (0..first).map(|_| first_row(random)).collect();
+    let mut inputs = usize::from(first);
     let mut hidden = Vec::new();
     for width in later.into_iter().filter(|&width| width > 0) {
         let row = |random: &mut Random| HiddenRow {
-            weights: (0..inputs).map(|_| random.weight()).collect(),
+            weights: random.weights(inputs),
             bias: random.within(1 << 18) as i32,
             shift: 6 + (random.next() % 4) as u8,
         };
         hidden.push((0..width).map(|_| row(random)).collect());
-        inputs = width;
+        inputs = usize::from(width);
     }
     let output = (0..outputs).map(|_| OutputRow {
-        weights: (0..inputs).map(|_| random.weight()).collect(),
+        weights: random.weights(inputs),
         // ln of some seconds in µs, or of some watts in mW.
         bias: 14_000_000 + random.within(4_000_000) as i32,
-        scale: 1e-6 / f32::from(1 + inputs / 16),
+        scale: 1e-6 / (1 + inputs / 16) as f32,
     });
-    let output = output.collect();
     Layers {
+        output: output.collect(),
         first: first_rows,
         hidden,
-        output,
     }
 }
 
-pub fn guard(median: u32) -> GuardBand {
-    let knot = |per_ten_thousand, q16| Knot { per_ten_thousand, q16 };
-    GuardBand::new([knot(5_000, median), knot(9_500, median + 4_000), knot(9_900, median + 9_000)])
-        .expect("ascending")
+fn guard(median: u32) -> GuardBand {
+    let knot = |per_ten_thousand, q16| Knot {
+        per_ten_thousand,
+        q16,
+    };
+    let knots = [
+        knot(5_000, median),
+        knot(9_500, median + 4_000),
+        knot(9_900, median + 9_000),
+    ];
+    GuardBand::new(knots).expect("ascending")
 }
 
-/// The bytes of a model of random layers on a grid.
-pub fn model_bytes(grid: &Grid, shape: Shape, has_power: bool, seed: u64) -> Vec<u8> {
-    let mut random = Random(seed);
-    let layers = layers(shape, 1 + usize::from(has_power), &mut random);
+/// The bytes of a model on a grid, profiled on all of it.
+pub fn encode(grid: &Grid, layers: &Layers, workload: &str) -> Vec<u8> {
     let power_guard = guard(66_000);
+    let has_power = layers.output.len() == 2;
     ModelFile {
-        layers: &layers,
+        layers,
         grid,
         profiled: Region::all(grid),
-        time_guard: &guard(65_536),
+        time_guard: &guard(Factor::ONE.q16()),
         power_guard: has_power.then_some(&power_guard),
         provenance: Provenance {
             kind: Kind::Simulated,
             device: "board",
-            workload: "random-weights",
+            workload,
             minibatch: Some(16),
-            seed,
+            seed: 1,
             modes_used: 50,
-            modes_held_out: 0,
+            modes_held_out: 7,
             time_error: Some(123),
             power_error: has_power.then_some(456),
         },
     }
     .encode()
+}
+
+/// The bytes of a model with random layers.
+pub fn random_model(grid: &Grid, shape: Shape, has_power: bool, seed: u64) -> Vec<u8> {
+    let layers = random_layers(shape, 1 + usize::from(has_power), &mut Random(seed));
+    encode(grid, &layers, "random-weights")
 }
 
 /// Grids of 1 … some hundred modes, with axes of length one among them.
@@ -104,11 +124,80 @@ pub fn grids() -> impl Strategy<Value = Grid> {
         proptest::collection::btree_set(1..most, 1..length)
             .prop_map(|values| values.into_iter().collect::<Vec<u32>>())
     };
-    (axis(17, 5), axis(3_000_000, 8), axis(1_500_000, 7), axis(4_000_000, 5)).prop_map(
-        |(cores, cpu, gpu, emc)| Grid::new([&cores, &cpu, &gpu, &emc]).expect("sorted and short"),
-    )
+    let axes = (
+        axis(17, 5),
+        axis(3_000_000, 8),
+        axis(1_500_000, 7),
+        axis(4_000_000, 5),
+    );
+    axes.prop_map(|(cores, cpu, gpu, emc)| {
+        Grid::new([&cores, &cpu, &gpu, &emc]).expect("sorted and short")
+    })
 }
 
 pub fn small_shapes() -> impl Strategy<Value = Shape> {
-    proptest::sample::select(vec![Shape::Wide16, Shape::Wide32, Shape::Deep8x8, Shape::Deep16x16])
+    let small = Shape::ALL
+        .iter()
+        .copied()
+        .filter(|shape| *shape != Shape::PowerTrain);
+    proptest::sample::select(small.collect::<Vec<_>>())
+}
+
+/// The names and contents of the golden files in `weights/golden`, made of rules that
+/// anybody can follow by hand.
+pub fn golden_models() -> Vec<(&'static str, Vec<u8>)> {
+    let grid = Grid::new([
+        &[1, 2, 4],
+        &[102_000, 710_400, 1_479_000],
+        &[76_800, 921_600],
+        &[204_000, 1_600_000],
+    ])
+    .expect("a grid");
+    let model = |name, shape, outputs| (name, encode(&grid, &ruled_layers(shape, outputs), name));
+    vec![
+        model("wide-16", Shape::Wide16, 2),
+        model("wide-16-time-only", Shape::Wide16, 1),
+        model("deep-8x8", Shape::Deep8x8, 2),
+        model("deep-16x16", Shape::Deep16x16, 2),
+    ]
+}
+
+/// Weights that count through −127 … 127 in steps of 37, from row 0 of layer 1 on.
+fn ruled_layers(shape: Shape, outputs: usize) -> Layers {
+    let mut count = 0_i32;
+    let mut weights = |n: usize| -> Vec<i8> {
+        let next = |_| {
+            count += 1;
+            ((37 * count).rem_euclid(255) - 127) as i8
+        };
+        (0..n).map(next).collect()
+    };
+    let Widths([first, later @ ..]) = shape.widths();
+    let first_row = |row: u16| FirstRow {
+        weights: weights(INPUTS).try_into().expect("a weight for each input"),
+        scale: 1_000 + 100 * row,
+        bias: 2_000 - 300 * row as i16,
+    };
+    let first_rows = (0..first).map(first_row).collect();
+    let mut inputs = usize::from(first);
+    let mut hidden = Vec::new();
+    for width in later.into_iter().filter(|&width| width > 0) {
+        let row = |row: u16| HiddenRow {
+            weights: weights(inputs),
+            bias: 10_000 * (i32::from(row) - 4),
+            shift: 8,
+        };
+        hidden.push((0..width).map(row).collect());
+        inputs = usize::from(width);
+    }
+    let output = (0..outputs).map(|row| OutputRow {
+        weights: weights(inputs),
+        bias: [16_000_000, 8_000_000][row],
+        scale: 1e-6,
+    });
+    Layers {
+        output: output.collect(),
+        first: first_rows,
+        hidden,
+    }
 }

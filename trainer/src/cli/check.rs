@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use wattgate_runtime::PowerMode;
 
-use super::{Failure, print_json, print_text, show};
+use super::{Failure, print_json, print_text, reading_bar, show};
 use crate::check::{Check, LISTED, TargetReport, check};
 
 const EXAMPLE: &str = "\
@@ -47,7 +47,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut files = Vec::new();
     let mut failure = None;
     for path in &arguments.files {
-        match check(path) {
+        let progress = reading_bar();
+        let checked = check(path, &progress);
+        progress.finish_and_clear();
+        match checked {
             Ok(report) => files.push(report),
             // The other files are still worth a look.
             Err(error) => {
@@ -79,7 +82,11 @@ fn text(check: &Check) -> String {
 
 fn write_text(out: &mut String, check: &Check) -> std::fmt::Result {
     writeln!(out, "{}", check.file)?;
-    write!(out, "  {}: {} on {}", check.kind, check.workload, check.device)?;
+    write!(
+        out,
+        "  {}: {} on {}",
+        check.kind, check.workload, check.device
+    )?;
     match check.minibatch {
         Some(samples) => writeln!(out, ", minibatch {samples}")?,
         None => writeln!(out)?,
@@ -97,7 +104,11 @@ fn write_text(out: &mut String, check: &Check) -> std::fmt::Result {
         let ends = (axis.values.first(), axis.values.last());
         if let (Some(first), Some(last)) = ends {
             let count = axis.values.len();
-            writeln!(out, "  {:<8} {count:>3} values, {first} … {last}", axis.name)?;
+            writeln!(
+                out,
+                "  {:<8} {count:>3} values, {first} … {last}",
+                axis.name
+            )?;
         }
     }
     write_target(out, "time_ms", check.time_ms.as_ref())?;
@@ -120,7 +131,11 @@ fn write_target(out: &mut String, name: &str, target: Option<&TargetReport>) -> 
         return writeln!(out, "  {name:<8} not known");
     };
     let (least, most) = (target.least, target.most);
-    write!(out, "  {name:<8} {:>3} modes, {least:.1} … {most:.1}", target.modes)?;
+    write!(
+        out,
+        "  {name:<8} {:>3} modes, {least:.1} … {most:.1}",
+        target.modes
+    )?;
     match target.repeat_noise_pct {
         Some(noise) => writeln!(
             out,
@@ -131,7 +146,10 @@ fn write_target(out: &mut String, name: &str, target: Option<&TargetReport>) -> 
     }
     if !target.outliers.is_empty() {
         let (repeats, modes) = (target.repeat_outliers, target.mode_outliers);
-        writeln!(out, "           {repeats} repeats and {modes} modes are outliers:")?;
+        writeln!(
+            out,
+            "           {repeats} repeats and {modes} modes are outliers:"
+        )?;
     }
     for outlier in target.outliers.iter().take(5) {
         let mode = show::mode(PowerMode::from_knobs(outlier.mode));

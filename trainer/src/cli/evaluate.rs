@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::fit::Training;
-use super::{Failure, print_json, print_text, progress_bar, show};
-use crate::corpus::Corpus;
+use super::{Failure, print_json, print_text, progress_bar, read_corpus, show};
 use crate::evaluate::{Evaluation, Quartiles, evaluate};
 use crate::fit::PROGRESS;
 
@@ -38,7 +37,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let corpus = Corpus::read(&arguments.corpus)?;
+    let corpus = read_corpus(&arguments.corpus)?;
     let progress = progress_bar(PROGRESS * arguments.runs);
     let options = arguments.training.options();
     let name = arguments.corpus.display().to_string();
@@ -60,9 +59,18 @@ fn text(evaluation: &Evaluation) -> String {
         "{} ({}), mean absolute percentage error on held-out modes\n",
         evaluation.corpus, evaluation.kind
     );
-    let columns = ["teacher time", "power", "exported time", "power", "bytes", "seconds"];
+    let columns = [
+        "teacher time",
+        "power",
+        "exported time",
+        "power",
+        "bytes",
+        "seconds",
+    ];
     text += &format!("{:<8}{:>6}", "seed", "modes");
-    columns.iter().for_each(|column| text += &format!("{column:>15}"));
+    columns
+        .iter()
+        .for_each(|column| text += &format!("{column:>15}"));
     text += "\n";
     for run in &evaluation.runs {
         text += &format!("{:<8}{:>6}", run.seed, run.modes_used);

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Failure, ShapeArgument, print_json, print_text, progress_bar, show};
-use crate::corpus::Corpus;
+use super::{Failure, ShapeArgument, print_json, print_text, progress_bar, read_corpus, show};
 use crate::fit::{Errors, Options, PROGRESS, Report, fit};
 use crate::output::AtomicFile;
 
@@ -64,7 +63,7 @@ impl Training {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let output = AtomicFile::create(&arguments.output)?;
-    let corpus = Corpus::read(&arguments.corpus)?;
+    let corpus = read_corpus(&arguments.corpus)?;
     let progress = progress_bar(PROGRESS);
     let result = fit(&corpus, &arguments.training.options(), &progress);
     progress.finish_and_clear();
@@ -92,10 +91,16 @@ fn text(report: &Report) -> String {
         report.modes_in_grid
     );
     let row = |name: &str, errors: &Errors| {
-        let (time, power) = (show::percent(errors.time_mape), show::percent(errors.power_mape));
+        let (time, power) = (
+            show::percent(errors.time_mape),
+            show::percent(errors.power_mape),
+        );
         format!("{name:<34}{time:>10}{power:>10}\n")
     };
-    text += &format!("{:<34}{:>10}{:>10}\n", "mean absolute percentage error", "time", "power");
+    text += &format!(
+        "{:<34}{:>10}{:>10}\n",
+        "mean absolute percentage error", "time", "power"
+    );
     if report.modes_held_out > 0 {
         text += &row("  teacher, held-out modes", &report.teacher);
         text += &row("  student before rounding", &report.student);

@@ -104,7 +104,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         why,
     })?;
     let front = Front::<FRONT>::of(&model, &model.profiled());
-    let inspection = inspection(&model, &front, arguments.file.display().to_string(), bytes.len());
+    let inspection = inspection(
+        &model,
+        &front,
+        arguments.file.display().to_string(),
+        bytes.len(),
+    );
     if arguments.json {
         print_json(&inspection)
     } else {
@@ -175,15 +180,34 @@ fn text(model: &Inspection) -> String {
     let clock = |values: &[u32]| range(values, |v| show::frequency(Kilohertz(v)));
     let cores = |values: &[u32]| range(values, |v| v.to_string());
     let rows = [
-        ("cores", cores(&model.axes.cores), cores(&model.profiled.cores)),
-        ("CPU", clock(&model.axes.cpu_khz), clock(&model.profiled.cpu_khz)),
-        ("GPU", clock(&model.axes.gpu_khz), clock(&model.profiled.gpu_khz)),
-        ("EMC", clock(&model.axes.emc_khz), clock(&model.profiled.emc_khz)),
+        (
+            "cores",
+            cores(&model.axes.cores),
+            cores(&model.profiled.cores),
+        ),
+        (
+            "CPU",
+            clock(&model.axes.cpu_khz),
+            clock(&model.profiled.cpu_khz),
+        ),
+        (
+            "GPU",
+            clock(&model.axes.gpu_khz),
+            clock(&model.profiled.gpu_khz),
+        ),
+        (
+            "EMC",
+            clock(&model.axes.emc_khz),
+            clock(&model.profiled.emc_khz),
+        ),
     ];
     for (name, axis, profiled) in rows {
         text += &format!("  {name:<6}{axis}, profiled {profiled}\n");
     }
-    let guards = [("time", Some(&model.time_guard)), ("power", model.power_guard.as_ref())];
+    let guards = [
+        ("time", Some(&model.time_guard)),
+        ("power", model.power_guard.as_ref()),
+    ];
     for (name, guard) in guards {
         text += &format!("guard band of the {name}:");
         for knot in guard.into_iter().flatten() {
@@ -192,7 +216,11 @@ fn text(model: &Inspection) -> String {
             text += ",";
         }
         text = text.trim_end_matches(',').to_owned();
-        text += if guard.is_some() { "\n" } else { " not known\n" };
+        text += if guard.is_some() {
+            "\n"
+        } else {
+            " not known\n"
+        };
     }
     let count = model.front.len();
     let ends = model.front.first().zip(model.front.last());

@@ -20,7 +20,7 @@ use serde::Serialize;
 use thiserror::Error;
 use wattgate_runtime::{ConstraintError, FormatError, SelectError, Shape};
 
-use crate::corpus::CorpusError;
+use crate::corpus::{Corpus, CorpusError};
 use crate::fit::FitError;
 use crate::output::OutputError;
 
@@ -143,6 +143,18 @@ fn progress_bar(length: u64) -> ProgressBar {
     let style = "{msg:>8} [{bar:40}] {percent:>3} % {elapsed} of about {duration}";
     let style = ProgressStyle::with_template(style).expect("a valid template");
     ProgressBar::new(length).with_style(style.progress_chars("=> "))
+}
+
+/// A bar that counts the bytes of a file.
+fn reading_bar() -> ProgressBar {
+    progress_bar(0).with_message("read")
+}
+
+fn read_corpus(path: &Path) -> Result<Corpus, Failure> {
+    let progress = reading_bar();
+    let corpus = Corpus::read(path, &progress);
+    progress.finish_and_clear();
+    Ok(corpus?)
 }
 
 fn print_json(value: &impl Serialize) -> Result<(), Failure> {

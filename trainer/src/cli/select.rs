@@ -130,7 +130,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn answer(model: &Model<'_>, choice: &Choice, confidence: Confidence) -> Answer {
-    let mode = model.grid().mode(choice.mode).expect("a choice is a mode of its model");
+    let mode = model
+        .grid()
+        .mode(choice.mode)
+        .expect("a choice is a mode of its model");
     let ms = |time: Microseconds| f64::from(time.0) / 1e3;
     Answer {
         mode: mode.into(),
@@ -158,7 +161,10 @@ fn no_answer(error: SelectError) -> Option<NoAnswer> {
 }
 
 fn text(model: &Model<'_>, choice: &Choice, confidence: Confidence) -> String {
-    let mode = model.grid().mode(choice.mode).expect("a choice is a mode of its model");
+    let mode = model
+        .grid()
+        .mode(choice.mode)
+        .expect("a choice is a mode of its model");
     let mut text = format!("{}\n", show::mode(mode));
     let (time, guarded) = (show::time(choice.time), show::time(choice.guarded_time));
     text += &format!("time   {time}, at most {guarded} with {confidence}\n");
@@ -170,6 +176,9 @@ fn text(model: &Model<'_>, choice: &Choice, confidence: Confidence) -> String {
         None => "power  not known\n".to_owned(),
     };
     let provenance = model.provenance();
-    text += &format!("{}: {} on {}\n", provenance.kind, provenance.workload, provenance.device);
+    text += &format!(
+        "{}: {} on {}\n",
+        provenance.kind, provenance.workload, provenance.device
+    );
     text
 }

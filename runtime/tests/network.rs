@@ -1,0 +1,225 @@
+//! The network computes what the specification says, written down here without tables.
+
+mod common;
+
+use proptest::prelude::*;
+use wattgate_runtime::{Axis, Grid, Hidden, MAX_MODES, ModeId, Model, Network, Output};
+use wattgate_runtime::{GridError, PowerMode, Region, Shape, features};
+
+use common::wgt::Layers;
+
+/// `weights/FORMAT.md`, section "What the integers mean", mode by mode.
+fn predict(grid: &Grid, layers: &Layers, mode: PowerMode) -> (i64, i64) {
+    let mut units: Vec<i64> = layers
+        .first
+        .iter()
+        .map(|row| {
+            let knobs = mode.knobs().into_iter().zip(Axis::ALL);
+            let entries = knobs
+                .zip(row.weights.chunks(3))
+                .map(|((knob, axis), weights)| {
+                    let values = grid.axis(axis);
+                    let features = features(knob, values[0], values[values.len() - 1]);
+                    let products = weights.iter().zip(features).map(|(&w, x)| f32::from(w) * x);
+                    let sum = products.reduce(|a, b| a + b).expect("three features");
+                    let bias = if axis == Axis::Cores {
+                        f32::from(row.bias)
+                    } else {
+                        0.0
+                    };
+                    let entry = (sum * (f32::from(row.scale) / 256.0) + bias).round();
+                    entry.clamp(-8191.0, 8191.0) as i64
+                });
+            entries.sum::<i64>().max(0)
+        })
+        .collect();
+    for layer in &layers.hidden {
+        units = layer
+            .iter()
+            .map(|row| {
+                let products = row
+                    .weights
+                    .iter()
+                    .zip(&units)
+                    .map(|(&w, &x)| i64::from(w) * x);
+                let sum = i64::from(row.bias) + products.sum::<i64>();
+                (sum >> row.shift).clamp(0, 32_767)
+            })
+            .collect();
+    }
+    let output = |at: usize| {
+        layers.output.get(at).map_or(0, |row| {
+            let products = row
+                .weights
+                .iter()
+                .zip(&units)
+                .map(|(&w, &x)| i64::from(w) * x);
+            i64::from(row.bias) + products.sum::<i64>()
+        })
+    };
+    (output(0), output(1))
+}
+
+fn swept(model: &Model<'_>, region: &Region) -> Vec<(ModeId, i64, i64)> {
+    let mut modes = Vec::new();
+    model.sweep(region, |mode, at| {
+        modes.push((mode, i64::from(at.log_time), i64::from(at.log_power)));
+    });
+    modes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn a_sweep_computes_what_the_specification_says(
+        grid in common::grids(),
+        shape in common::small_shapes(),
+        outputs in 1..=2_usize,
+        seed in any::<u64>(),
+    ) {
+        let layers = common::random_layers(shape, outputs, &mut common::Random(seed));
+        let bytes = common::encode(&grid, &layers, "random");
+        let model = Model::parse(&bytes).expect("a model");
+        let all: Vec<_> = (0..grid.modes() as u16).map(|id| {
+            let mode = grid.mode(ModeId(id)).expect("in range");
+            let (time, power) = predict(&grid, &layers, mode);
+            (ModeId(id), time, power)
+        }).collect();
+        prop_assert_eq!(swept(&model, &Region::all(&grid)), all);
+    }
+
+    /// A region's sweep is the part of the whole sweep that lies inside.
+    #[test]
+    fn a_region_is_swept_like_a_part_of_the_whole(
+        grid in common::grids(),
+        picks in proptest::collection::vec(any::<proptest::sample::Index>(), 1..4),
+        seed in any::<u64>(),
+    ) {
+        let bytes = common::random_model(&grid, Shape::Wide16, true, seed);
+        let model = Model::parse(&bytes).expect("a model");
+        let corners = picks.iter().map(|pick| {
+            let id = pick.index(grid.modes() as usize) as u16;
+            grid.mode(ModeId(id)).expect("in range").knobs()
+        });
+        let corners: Vec<[u32; 4]> = corners.collect();
+        let region = Region::spanning(&grid, corners.iter().copied()).expect("on the axes");
+        let inside = |(id, ..): &(ModeId, i64, i64)| {
+            let knobs = grid.mode(*id).expect("in range").knobs();
+            (0..4).all(|axis| {
+                let (least, most) = corners.iter().fold((u32::MAX, 0), |(least, most), corner| {
+                    (least.min(corner[axis]), most.max(corner[axis]))
+                });
+                (least..=most).contains(&knobs[axis])
+            })
+        };
+        let whole = swept(&model, &Region::all(&grid));
+        let expected: Vec<_> = whole.into_iter().filter(inside).collect();
+        prop_assert_eq!(region.modes(), expected.len());
+        prop_assert_eq!(swept(&model, &region), expected);
+    }
+
+    #[test]
+    fn ids_and_modes_are_each_others_inverse(grid in common::grids()) {
+        for id in 0..grid.modes() as u16 {
+            let mode = grid.mode(ModeId(id)).expect("in range");
+            prop_assert_eq!(grid.id(mode), Some(ModeId(id)));
+        }
+        prop_assert_eq!(grid.mode(ModeId(grid.modes() as u16)), None);
+        let [mut cores, cpu, gpu, emc] = grid.mode(ModeId(0)).expect("in range").knobs();
+        cores += 1_000;
+        prop_assert_eq!(grid.id(PowerMode::from_knobs([cores, cpu, gpu, emc])), None);
+    }
+
+    /// Features rise with the knob from −1 to 1.
+    #[test]
+    fn features_rise_from_minus_one_to_one(
+        axis in proptest::collection::btree_set(1..5_000_000_u32, 2..20),
+    ) {
+        let axis: Vec<u32> = axis.into_iter().collect();
+        let (first, last) = (axis[0], axis[axis.len() - 1]);
+        let all: Vec<_> = axis.iter().map(|&value| features(value, first, last)).collect();
+        prop_assert_eq!(all[0], [-1.0; 3]);
+        prop_assert_eq!(all[all.len() - 1], [1.0; 3]);
+        for pair in all.windows(2) {
+            prop_assert!(pair[0].iter().zip(&pair[1]).all(|(a, b)| a <= b));
+        }
+    }
+}
+
+#[test]
+fn the_large_shape_computes_what_the_specification_says() {
+    let grid = Grid::new([&[1, 2], &[100, 200, 400], &[300, 600], &[500, 800]]).expect("a grid");
+    let layers = common::random_layers(Shape::PowerTrain, 2, &mut common::Random(5));
+    let bytes = common::encode(&grid, &layers, "random");
+    let model = Model::parse(&bytes).expect("a model");
+    for (id, time, power) in swept(&model, &Region::all(&grid)) {
+        let mode = grid.mode(id).expect("in range");
+        assert_eq!((time, power), predict(&grid, &layers, mode));
+    }
+}
+
+/// Weights, inputs and biases at the ends of their ranges do not overflow.
+#[test]
+fn the_largest_sums_do_not_overflow() {
+    let grid = Grid::new([&[1, 2], &[100, 200], &[300, 600], &[500, 800]]).expect("a grid");
+    for sign in [1, -1] {
+        let mut layers = common::random_layers(Shape::PowerTrain, 2, &mut common::Random(5));
+        for row in &mut layers.first {
+            row.weights = [127; 12];
+            (row.scale, row.bias) = (u16::MAX, 8191);
+        }
+        for row in layers.hidden.iter_mut().flatten() {
+            row.weights.fill(127 * sign);
+            (row.bias, row.shift) = (i32::from(sign) << 30, 0);
+        }
+        for row in &mut layers.output {
+            row.weights.fill(127 * sign);
+            row.bias = i32::from(sign) << 30;
+        }
+        let bytes = common::encode(&grid, &layers, "extreme");
+        let model = Model::parse(&bytes).expect("a model");
+        for (id, time, power) in swept(&model, &Region::all(&grid)) {
+            let mode = grid.mode(id).expect("in range");
+            assert_eq!((time, power), predict(&grid, &layers, mode));
+        }
+    }
+}
+
+#[test]
+fn a_network_is_only_built_from_its_own_shape() {
+    let grid = Grid::new([&[1, 2], &[100, 200], &[300, 600], &[500, 800]]).expect("a grid");
+    let bytes = common::random_model(&grid, Shape::Deep8x8, true, 1);
+    let model = Model::parse(&bytes).expect("a model");
+    assert!(Network::<Hidden<8, 8, Output<8>>, 8>::of(&model).is_some());
+    assert!(Network::<Hidden<8, 8, Output<8>>, 8, 8>::of(&model).is_some());
+    assert!(Network::<Hidden<8, 8, Output<8>>, 8, 7>::of(&model).is_none());
+    assert!(Network::<Output<8>, 8>::of(&model).is_none());
+    assert!(Network::<Output<16>, 16>::of(&model).is_none());
+}
+
+#[test]
+fn the_largest_grid_is_swept_whole() {
+    let axis = |n: u32| (1..=n).collect::<Vec<u32>>();
+    let grid = Grid::new([&[1], &axis(3), &axis(85), &axis(40)]);
+    assert_eq!(grid, Err(GridError::TooManyValues));
+    let grid = Grid::new([&axis(5), &axis(17), &axis(3), &axis(103)]);
+    let grid = grid.expect("exactly 128 values");
+    assert_eq!(grid.modes(), 26_265);
+    let largest = Grid::new([&axis(17), &axis(15), &axis(1), &axis(95)]);
+    assert_eq!(largest.expect("128 values").modes(), 24_225);
+    let grid = Grid::new([&axis(15), &axis(17), &axis(257 / 17), &axis(17)]).expect("a grid");
+    assert!(grid.modes() <= MAX_MODES);
+    let bytes = common::random_model(&grid, Shape::Wide16, true, 1);
+    let model = Model::parse(&bytes).expect("a model");
+    let mut next = 0;
+    model.sweep(&Region::all(&grid), |id, _| {
+        assert_eq!(u32::from(id.0), next);
+        next += 1;
+    });
+    assert_eq!(next, grid.modes());
+    assert_eq!(
+        Grid::new([&axis(16), &axis(16), &axis(16), &axis(16)]),
+        Err(GridError::TooManyModes)
+    );
+}
