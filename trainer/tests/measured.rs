@@ -1,0 +1,130 @@
+//! The main job on measured data of a real board.
+
+mod common;
+
+use common::{folder, measured, run};
+use serde_json::Value;
+use wattgate_trainer::corpus::Corpus;
+use wattgate_trainer::evaluate::evaluate;
+use wattgate_trainer::fit::{Errors, Options};
+
+const TX1: &str = "tx1__image5000__translucence.csv";
+
+fn number(json: &Value) -> f64 {
+    json.as_f64().expect("a number")
+}
+
+#[test]
+fn check_fit_and_select_run_in_that_order() {
+    let Some(corpus) = measured(TX1) else { return };
+    let folder = folder();
+    let corpus = corpus.display();
+    let checked = run(folder.path(), &format!("check --json {corpus}")).json();
+    let checked = &checked["files"][0];
+    assert_eq!(
+        (&checked["rows"], &checked["modes"]),
+        (&1604.into(), &736.into())
+    );
+    let lengths = |axis: usize| checked["axes"][axis]["values"].as_array().map(Vec::len);
+    assert_eq!([0, 1, 2, 3].map(lengths), [4, 17, 8, 5].map(Some));
+    // As PROVENANCE.md says: repeats agree to 0.8 % and 1.5 %.
+    assert!(number(&checked["time_ms"]["repeat_noise_pct"]) < 0.8);
+    assert!(number(&checked["power_mw"]["repeat_noise_pct"]) < 1.5);
+
+    let fit = format!("fit --corpus {corpus} --modes 50 --seed 1 -o model.wgt --json");
+    let report = run(folder.path(), &fit).json();
+    assert_eq!(
+        (&report["modes_used"], &report["modes_held_out"]),
+        (&50.into(), &686.into())
+    );
+    assert!(number(&report["bytes"]) <= 1024.0);
+    let select = "select --weights model.wgt --limit 5W --json";
+    let answer = run(folder.path(), select).json();
+    assert!(number(&answer["guarded_power_mw"]) <= 5000.0);
+}
+
+/// The medians of ten seeds, on held-out modes, through the exported file.
+#[test]
+fn fifty_modes_of_the_tx1_predict_the_others() {
+    let Some(path) = measured(TX1) else { return };
+    let progress = indicatif::ProgressBar::hidden();
+    let corpus = Corpus::read(&path, &progress).expect("a sound corpus");
+    let options = Options {
+        modes: Some(50),
+        seed: 1,
+        shape: wattgate_runtime::Shape::Wide32,
+    };
+    let evaluation = evaluate(&corpus, TX1, &options, 10, &progress).expect("a fit");
+    let [time, power] = &evaluation.results[..] else {
+        panic!("time and power");
+    };
+    assert!(time.mape.median <= 3.0, "{time:?}");
+    assert!(power.mape.median <= 4.5, "{power:?}");
+    for run in &evaluation.runs {
+        let targets: [fn(&Errors) -> Option<f64>; 2] = [|e| e.time_mape, |e| e.power_mape];
+        for target in targets {
+            let [exported, teacher] = [&run.exported, &run.teacher].map(target);
+            let added = exported.expect("held out") - teacher.expect("held out");
+            assert!(added <= 0.2, "seed {}: {added}", run.seed);
+        }
+        assert!(run.bytes <= 1024);
+    }
+    // The guard band at 95 %, as a median over the runs.
+    let mut held: Vec<f64> = evaluation
+        .runs
+        .iter()
+        .map(|run| run.coverage[3].power)
+        .collect();
+    held.sort_by(f64::total_cmp);
+    assert_eq!(evaluation.runs[0].coverage[3].confidence, 0.95);
+    assert!((0.90..=1.0).contains(&held[5]), "{held:?}");
+}
+
+/// A FlexiBO file has times and no powers.
+#[test]
+fn a_measured_corpus_without_power_gives_a_model_of_time_alone() {
+    let Some(corpus) = measured("tx2__xception-600x600__flexibo.csv") else {
+        return;
+    };
+    let folder = folder();
+    let fit = format!(
+        "fit --corpus {} --modes 50 -o model.wgt --json",
+        corpus.display()
+    );
+    let report = run(folder.path(), &fit).json();
+    assert!(number(&report["exported"]["time_mape"]) < 5.0);
+    assert_eq!(report["exported"]["power_mape"], Value::Null);
+    let refused = run(folder.path(), "select --weights model.wgt --limit 5W");
+    let message = "error: the model predicts time only, so power cannot be queried\n";
+    assert_eq!((refused.code, refused.stderr.as_str()), (3, message));
+}
+
+/// The shipped model predicts the corpus that it was made from.
+#[test]
+fn the_shipped_model_fits_its_corpus() {
+    let Some(path) = measured(TX1) else { return };
+    let progress = indicatif::ProgressBar::hidden();
+    let corpus = Corpus::read(&path, &progress).expect("a sound corpus");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../weights/tx1-image5000.wgt");
+    let bytes = std::fs::read(file).expect("the shipped model");
+    assert!(bytes.len() <= 1024);
+    let model = wattgate_runtime::Model::parse(&bytes).expect("a valid model");
+    assert_eq!(model.grid(), &corpus.grid().expect("a grid"));
+    let mut predicted = std::collections::HashMap::new();
+    model.sweep(&wattgate_runtime::Region::all(model.grid()), |id, at| {
+        let knobs = model.grid().mode(id).expect("in range").knobs();
+        let power = model.power(at).expect("known");
+        predicted.insert(
+            knobs,
+            (f64::from(model.time(at).0) / 1e3, f64::from(power.0)),
+        );
+    });
+    let (mut time_error, mut power_error) = (0.0, 0.0);
+    for mode in &corpus.modes {
+        let (time, power) = predicted[&mode.knobs];
+        time_error += (time / mode.time().expect("measured") - 1.0).abs();
+        power_error += (power / mode.power().expect("measured") - 1.0).abs();
+    }
+    let modes = corpus.modes.len() as f64;
+    assert!(100.0 * time_error / modes < 1.5 && 100.0 * power_error / modes < 2.0);
+}
