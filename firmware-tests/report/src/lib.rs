@@ -168,10 +168,9 @@ fn queries(console: &mut impl Console, model: &Model<'_>) {
             (power(0, 1), None),
             (None, time(points.len().saturating_sub(1), 1)),
         ];
+        ask(console, model, &front, None, None, Confidence::P50);
         for (limit, deadline) in limits {
-            for confidence in [Confidence::P50, Confidence::P95] {
-                ask(console, model, &front, limit, deadline, confidence);
-            }
+            ask(console, model, &front, limit, deadline, Confidence::P95);
         }
     }
 }

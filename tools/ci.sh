@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# All checks, as CI runs them: tools/ci.sh. Installs the Debian packages that it needs and
+# that are missing. Steps that fail are listed at the end.
+#
+# Tests on measured data read ../shared/data; where that is absent each of them says so and
+# is skipped, unless WATTGATE_REQUIRE_DATA is set.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+passed=0
+failed=()
+
+step() {
+    local name=$1
+    shift
+    echo "== $name"
+    local start=$SECONDS
+    if "$@"; then
+        passed=$((passed + 1))
+        echo "== $name: ok, $((SECONDS - start)) s"
+    else
+        failed+=("$name")
+        echo "== $name: FAILED, $((SECONDS - start)) s"
+    fi
+}
+
+# The runtime depends on these five crates and on nothing else, and nothing but the trainer
+# on burn or clap.
+dependencies() {
+    local direct
+    direct=$(cargo tree --locked -p wattgate-runtime -e normal --depth 1 --prefix none -f '{lib}' |
+        tail -n +2 | sort | tr '\n' ' ')
+    if [ "$direct" != "heapless libm nalgebra postcard serde " ]; then
+        echo "wattgate-runtime depends on: $direct"
+        return 1
+    fi
+    ! git grep -lE '^(burn|clap)\b' -- '*/Cargo.toml' ':!trainer/Cargo.toml'
+}
+
+format() {
+    cargo fmt --all --check && cargo fmt --all --check --manifest-path firmware-tests/Cargo.toml
+}
+
+lint() {
+    cargo clippy --release --locked --workspace --all-targets -- -D warnings &&
+        cargo clippy --release --locked --manifest-path firmware-tests/Cargo.toml \
+            -p wattgate-report --target-dir target -- -D warnings
+}
+
+documentation() {
+    RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --no-deps --workspace
+}
+
+step "packages" tools/packages.sh gcc libc6-dev
+step "format" format
+step "dependencies" dependencies
+step "lint" lint
+step "documentation" documentation
+step "host tests" cargo test --release --locked --workspace --no-fail-fast
+step "no_std, AArch64 bare metal" tools/cross.sh aarch64-unknown-none \
+    build --release --locked -p wattgate-runtime
+step "images in QEMU" firmware-tests/run.sh
+step "host tests on AArch64" tools/cross.sh aarch64-unknown-linux-gnu \
+    test --release --locked -p wattgate-runtime
+
+for failure in "${failed[@]}"; do
+    echo "FAILED $failure"
+done
+echo "steps: $passed passed, ${#failed[@]} failed"
+[ ${#failed[@]} -eq 0 ]

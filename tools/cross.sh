@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Runs cargo for a target that this machine is not:
+#
+#     tools/cross.sh TARGET CARGO-COMMAND [ARGUMENT…]
+#
+# TARGET is aarch64-unknown-none (bare metal) or aarch64-unknown-linux-gnu, whose programs
+# run under qemu-aarch64-static. Where rustup has the target or can fetch it, that toolchain
+# is used; elsewhere Debian's own one, installed on the first run.
+set -euo pipefail
+
+target=$1 command=$2
+shift 2
+packages=$(dirname "$0")/packages.sh
+
+rustup_has_target() {
+    command -v rustup >/dev/null || return 1
+    rustup target list --installed | grep -qx "$target" && return
+    timeout 120 rustup target add "$target" >&2
+}
+
+arguments=(--target "$target")
+case $target in
+aarch64-unknown-none) ;;
+aarch64-unknown-linux-gnu)
+    "$packages" gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=qemu-aarch64-static
+    # Static programs: a machine may hold two C libraries for this target, and a loader of
+    # one with the other's library hangs.
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS=-Ctarget-feature=+crt-static
+    ;;
+*)
+    echo "cross.sh: unknown target $target" >&2
+    exit 2
+    ;;
+esac
+
+if rustup_has_target; then
+    exec cargo "$command" "${arguments[@]}" "$@"
+fi
+
+echo "cross.sh: no $target from rustup, using Debian's toolchain" >&2
+"$packages" rustc-web cargo-web
+export RUSTC=/usr/bin/rustc RUSTDOC=/usr/bin/rustdoc
+case $target in
+aarch64-unknown-none)
+    # Debian has no `core` for this target, so it is built, and with it what the target
+    # would have brought along: memory functions and a linker.
+    "$packages" rust-web-src lld
+    export RUSTC_BOOTSTRAP=1
+    export CARGO_TARGET_AARCH64_UNKNOWN_NONE_LINKER=ld.lld
+    arguments+=(-Zbuild-std=core -Zbuild-std-features=compiler-builtins-mem)
+    ;;
+aarch64-unknown-linux-gnu)
+    if ! dpkg --print-foreign-architectures | grep -qx arm64; then
+        root=()
+        [ "$(id -u)" -eq 0 ] || root=(sudo)
+        "${root[@]}" dpkg --add-architecture arm64
+    fi
+    "$packages" libstd-rust-web-dev:arm64
+    ;;
+esac
+exec /usr/bin/cargo "$command" "${arguments[@]}" "$@"

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that are missing: tools/packages.sh PACKAGE…
+set -euo pipefail
+
+missing=()
+for package in "$@"; do
+    state=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
+    [ "$state" = "install ok installed" ] || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit
+
+root=()
+[ "$(id -u)" -eq 0 ] || root=(sudo)
+"${root[@]}" apt-get update -q
+"${root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -qy --no-install-recommends "${missing[@]}"
