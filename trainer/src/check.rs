@@ -97,8 +97,8 @@ pub struct Check {
     pub modes: usize,
     /// Modes without time and power: known to exist, not profiled.
     pub unprofiled_modes: usize,
-    /// Modes of the grid that the axes span; `None` where that is too large for a model.
-    pub modes_in_grid: Option<u32>,
+    /// Modes of the grid that the axes span.
+    pub modes_in_grid: u32,
     /// The axes in the order of the columns.
     pub axes: Vec<AxisReport>,
     /// The time, in ms; `None` where no mode has one.
@@ -119,16 +119,18 @@ pub fn check(path: &Path, progress: &ProgressBar) -> Result<Check, CorpusError> 
         defect_count,
     } = Corpus::survey(path, LISTED, progress)?;
     progress.set_message("compare");
-    let axes = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
-    let grid = corpus.grid().ok();
-    let axes = axes
+    progress.set_length(2 * corpus.modes.len() as u64);
+    progress.set_position(0);
+    let (time_ms, power_mw) = rayon::join(
+        || target(&corpus, |mode| &mode.times, Profile::time, progress),
+        || target(&corpus, |mode| &mode.powers, Profile::power, progress),
+    );
+    let axes = ["cores", "cpu_khz", "gpu_khz", "emc_khz"]
         .into_iter()
         .zip(Axis::ALL)
         .map(|(name, axis)| AxisReport {
             name,
-            values: grid
-                .as_ref()
-                .map_or(Vec::new(), |grid| grid.axis(axis).to_vec()),
+            values: corpus.grid.axis(axis).to_vec(),
         });
     let unprofiled = |mode: &&Profile| mode.times.is_empty() && mode.powers.is_empty();
     Ok(Check {
@@ -140,10 +142,10 @@ pub fn check(path: &Path, progress: &ProgressBar) -> Result<Check, CorpusError> 
         rows: corpus.rows,
         modes: corpus.modes.len(),
         unprofiled_modes: corpus.modes.iter().filter(unprofiled).count(),
-        modes_in_grid: grid.as_ref().map(wattgate_runtime::Grid::modes),
+        modes_in_grid: corpus.grid.modes(),
         axes: axes.collect(),
-        time_ms: target(&corpus, |mode| &mode.times, Profile::time),
-        power_mw: target(&corpus, |mode| &mode.powers, Profile::power),
+        time_ms,
+        power_mw,
         defect_count,
         defects: defects.iter().map(ToString::to_string).collect(),
     })
@@ -153,6 +155,7 @@ fn target(
     corpus: &Corpus,
     values: fn(&Profile) -> &Vec<f32>,
     median: fn(&Profile) -> Option<f64>,
+    progress: &ProgressBar,
 ) -> Option<TargetReport> {
     let known: Vec<([u32; 4], f64)> = corpus
         .modes
@@ -184,7 +187,7 @@ fn target(
         .filter(|repeat| repeat.distance() > far)
         .for_each(|repeat| outliers.push(repeat));
     let repeat_outliers = outliers.count;
-    odd_modes(corpus, &known)
+    odd_modes(corpus, &known, progress)
         .into_iter()
         .for_each(|mode| outliers.push(mode));
     let mode_outliers = outliers.count - repeat_outliers;
@@ -214,8 +217,8 @@ struct Farthest {
 impl Farthest {
     fn push(&mut self, outlier: Outlier) {
         self.count += 1;
-        let nearer = |kept: &Outlier| kept.distance() >= outlier.distance();
-        let at = self.kept.partition_point(nearer);
+        let farther = |kept: &Outlier| kept.distance() >= outlier.distance();
+        let at = self.kept.partition_point(farther);
         self.kept.insert(at, outlier);
         self.kept.truncate(LISTED);
     }
@@ -230,13 +233,10 @@ fn middle(values: impl Iterator<Item = f32>) -> Option<f64> {
     Some(f64::from(*middle))
 }
 
-/// Modes that a Gaussian process of the other modes does not expect. Too few modes, or
-/// ones that no grid holds, show nothing.
-fn odd_modes(corpus: &Corpus, known: &[([u32; 4], f64)]) -> Vec<Outlier> {
-    let Ok(grid) = corpus.grid() else {
-        return Vec::new();
-    };
-    let inputs = Inputs::of(&grid);
+/// Modes that a Gaussian process of the other modes does not expect. Too few modes show
+/// nothing.
+fn odd_modes(corpus: &Corpus, known: &[([u32; 4], f64)], progress: &ProgressBar) -> Vec<Outlier> {
+    let inputs = Inputs::of(&corpus.grid);
     let mut shuffled = known.to_vec();
     shuffled.shuffle(&mut ChaCha8Rng::seed_from_u64(0));
     let parts = shuffled.len().div_ceil(COMPARED).max(1);
@@ -251,7 +251,9 @@ fn odd_modes(corpus: &Corpus, known: &[([u32; 4], f64)]) -> Vec<Outlier> {
             .map(|&(knobs, _)| inputs.input(knobs))
             .collect();
         let logs: Vec<f64> = modes.iter().map(|&(_, value)| value.ln()).collect();
-        let Ok(process) = GaussianProcess::fit(&at, &logs) else {
+        let process = GaussianProcess::fit(&at, &logs);
+        progress.inc(modes.len() as u64);
+        let Ok(process) = process else {
             return Vec::new();
         };
         let pairs = modes.iter().zip(process.left_out());

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use csv::{ByteRecord, ErrorKind, ReaderBuilder};
 use indicatif::{ProgressBar, ProgressBarIter};
 use thiserror::Error;
-use wattgate_runtime::{Axis, Grid, GridError, Kind, MAX_AXIS_VALUES, MAX_MODES};
+use wattgate_runtime::{Grid, GridError, Kind, MAX_AXIS_VALUES, MAX_MODES};
 
 /// The columns that a corpus must have.
 pub const COLUMNS: [&str; 8] = [
@@ -49,6 +49,8 @@ pub struct Corpus {
     pub rows: u64,
     /// Every mode of the file, by ascending knobs.
     pub modes: Vec<Profile>,
+    /// The grid that these modes span.
+    pub grid: Grid,
 }
 
 /// What was measured in one mode.
@@ -175,7 +177,7 @@ impl Corpus {
         while let Some(row) = reader.next()? {
             row.map_err(|defect| reader.refuse(defect))?;
         }
-        Ok(reader.finish()?)
+        reader.finish()
     }
 
     /// Reads a file, leaves out rows with defects and keeps the first `keep` of them.
@@ -205,19 +207,6 @@ impl Corpus {
             defect_count,
         })
     }
-
-    /// The grid that the modes of the file span.
-    pub fn grid(&self) -> Result<Grid, GridError> {
-        let axes: Vec<Vec<u32>> = (0..Axis::ALL.len())
-            .map(|axis| {
-                let mut values: Vec<u32> = self.modes.iter().map(|m| m.knobs[axis]).collect();
-                values.sort_unstable();
-                values.dedup();
-                values
-            })
-            .collect();
-        Grid::new([&axes[0], &axes[1], &axes[2], &axes[3]])
-    }
 }
 
 /// Where the columns stand in a row.
@@ -243,7 +232,7 @@ struct Reader {
     /// Of the first row, with the fields that say so.
     identity: Option<([Vec<u8>; 4], Identity)>,
     rows: u64,
-    modes: HashMap<[u32; 4], (Vec<f32>, Vec<f32>)>,
+    modes: HashMap<[u32; 4], Profile>,
     axes: [Vec<u32>; 4],
 }
 
@@ -368,44 +357,39 @@ impl Reader {
             (None, Some(found)) => self.identity = Some((said.map(|s| s.1.to_vec()), found)),
             (_, None) => {}
         }
-        let (times, powers) = self
-            .mode(knobs)
+        let profile = self
+            .profile(knobs)
             .map_err(|error| (None, Problem::TooLarge(error)))?;
-        times.extend(time);
-        powers.extend(power);
+        profile.times.extend(time);
+        profile.powers.extend(power);
         self.rows += 1;
         Ok(())
     }
 
-    /// The repeats of a mode. A file whose modes cannot form a grid is refused before it
+    /// What is known of a mode. A file whose modes cannot form a grid is refused before it
     /// fills the memory.
-    fn mode(&mut self, knobs: [u32; 4]) -> Result<&mut (Vec<f32>, Vec<f32>), GridError> {
-        let modes = self.modes.len();
+    fn profile(&mut self, knobs: [u32; 4]) -> Result<&mut Profile, GridError> {
         match self.modes.entry(knobs) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(new) => {
-                if modes >= MAX_MODES as usize {
-                    return Err(GridError::TooManyModes);
-                }
-                let unseen = self
-                    .axes
-                    .iter()
-                    .zip(knobs)
-                    .filter(|(axis, knob)| !axis.contains(knob));
-                let values: usize = self.axes.iter().map(Vec::len).sum();
-                if values + unseen.count() > MAX_AXIS_VALUES {
+                let unseen = |axis: usize| !self.axes[axis].contains(&knobs[axis]);
+                let lengths = [0, 1, 2, 3].map(|i| self.axes[i].len() + usize::from(unseen(i)));
+                if lengths.iter().sum::<usize>() > MAX_AXIS_VALUES {
                     return Err(GridError::TooManyValues);
+                }
+                if lengths.iter().product::<usize>() > MAX_MODES as usize {
+                    return Err(GridError::TooManyModes);
                 }
                 for (axis, knob) in self.axes.iter_mut().zip(knobs) {
                     if !axis.contains(&knob) {
                         axis.push(knob);
                     }
                 }
-                let product: u64 = self.axes.iter().map(|axis| axis.len() as u64).product();
-                if product > u64::from(MAX_MODES) {
-                    return Err(GridError::TooManyModes);
-                }
-                Ok(new.insert(Default::default()))
+                Ok(new.insert(Profile {
+                    knobs,
+                    times: Vec::new(),
+                    powers: Vec::new(),
+                }))
             }
         }
     }
@@ -417,32 +401,27 @@ impl Reader {
         }
     }
 
-    fn finish(self) -> Result<Corpus, CorpusError> {
-        let no_rows = Defect {
+    fn finish(mut self) -> Result<Corpus, CorpusError> {
+        let whole_file = |problem| Defect {
             line: None,
             column: None,
-            problem: Problem::NoRows,
+            problem,
         };
-        let Some((_, identity)) = self.identity else {
-            return Err(self.refuse(no_rows));
+        self.axes.iter_mut().for_each(|axis| axis.sort_unstable());
+        let grid = Grid::new(self.axes.each_ref().map(Vec::as_slice));
+        let (Some((_, identity)), Ok(grid)) = (&self.identity, grid) else {
+            return Err(self.refuse(whole_file(Problem::NoRows)));
         };
-        let mut modes: Vec<Profile> = self
-            .modes
-            .into_iter()
-            .map(|(knobs, (times, powers))| Profile {
-                knobs,
-                times,
-                powers,
-            })
-            .collect();
+        let mut modes: Vec<Profile> = self.modes.into_values().collect();
         modes.sort_unstable_by_key(|mode| mode.knobs);
         Ok(Corpus {
             kind: identity.kind,
-            device: identity.device,
-            workload: identity.workload,
+            device: identity.device.clone(),
+            workload: identity.workload.clone(),
             minibatch: identity.minibatch,
             rows: self.rows,
             modes,
+            grid,
         })
     }
 }

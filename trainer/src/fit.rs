@@ -9,9 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use rayon::join;
 use serde::Serialize;
 use thiserror::Error;
-use wattgate_runtime::{
-    FormatError, Grid, GridError, GuardBand, Model, PowerMode, Provenance, Region, Shape,
-};
+use wattgate_runtime::{FormatError, Grid, GuardBand, Model, PowerMode, Provenance, Region, Shape};
 
 use crate::corpus::Corpus;
 use crate::gp::SingularKernel;
@@ -56,9 +54,6 @@ pub enum FitError {
         "cannot train on {asked} modes: the corpus has {available}, and at least {MIN_MODES} are needed"
     )]
     ModesOutOfRange { asked: usize, available: usize },
-    /// The modes span too large a grid.
-    #[error("{0}")]
-    Grid(#[from] GridError),
     /// The teacher found no fit.
     #[error("{0}")]
     SingularKernel(#[from] SingularKernel),
@@ -146,9 +141,9 @@ struct Predictions {
 /// Trains on modes of a corpus and scores what it exports.
 pub fn fit(corpus: &Corpus, options: &Options, progress: &ProgressBar) -> Result<Fit, FitError> {
     let start = Instant::now();
-    let grid = corpus.grid()?;
+    let grid = &corpus.grid;
     let mut random = ChaCha8Rng::seed_from_u64(options.seed);
-    let known = drawn(corpus, &grid, &mut random);
+    let known = drawn(corpus, &mut random);
     let available = known.len();
     if available < MIN_MODES {
         return Err(FitError::TooFewModes { found: available });
@@ -161,7 +156,7 @@ pub fn fit(corpus: &Corpus, options: &Options, progress: &ProgressBar) -> Result
     let (used, held_out) = known.split_at(asked);
 
     progress.set_message("teacher");
-    let (time, power) = teachers(&grid, used, has_power)?;
+    let (time, power) = teachers(grid, used, has_power)?;
     progress.inc(TEACHER_PROGRESS);
     progress.set_message("student");
     let targets: Vec<Vec<f64>> = [Some(&time), power.as_ref()]
@@ -169,13 +164,12 @@ pub fn fit(corpus: &Corpus, options: &Options, progress: &ProgressBar) -> Result
         .flatten()
         .map(|teacher| teacher.log_predictions.clone())
         .collect();
-    let student = distil(&grid, options.shape, &targets, &mut random, progress);
+    let student = distil(grid, options.shape, &targets, &mut random, progress);
 
     // The guard band and the errors describe the file as it is read back, so they are
     // found with a draft of it.
     let mut draft = Draft {
         corpus,
-        grid: &grid,
         layers: &student.layers,
         seed: options.seed,
         used,
@@ -224,9 +218,9 @@ pub fn fit(corpus: &Corpus, options: &Options, progress: &ProgressBar) -> Result
 }
 
 /// The profiled modes of a corpus in random order.
-fn drawn(corpus: &Corpus, grid: &Grid, random: &mut ChaCha8Rng) -> Vec<Known> {
+fn drawn(corpus: &Corpus, random: &mut ChaCha8Rng) -> Vec<Known> {
     let known = corpus.modes.iter().filter_map(|profile| {
-        let id = grid.id(PowerMode::from_knobs(profile.knobs))?;
+        let id = corpus.grid.id(PowerMode::from_knobs(profile.knobs))?;
         Some(Known {
             id: usize::from(id.0),
             knobs: profile.knobs,
@@ -264,7 +258,6 @@ fn teachers(
 /// A model file before its guard bands and errors are known.
 struct Draft<'a> {
     corpus: &'a Corpus,
-    grid: &'a Grid,
     layers: &'a Layers,
     seed: u64,
     used: &'a [Known],
@@ -295,8 +288,8 @@ impl Draft<'_> {
         let knobs = self.used.iter().map(|mode| mode.knobs);
         ModelFile {
             layers: self.layers,
-            grid: self.grid,
-            profiled: Region::spanning(self.grid, knobs).expect("modes of this grid"),
+            grid: &self.corpus.grid,
+            profiled: Region::spanning(&self.corpus.grid, knobs).expect("modes of this grid"),
             time_guard: &self.time_guard,
             power_guard: self.power_guard.as_ref(),
             provenance: self.provenance(),

@@ -73,8 +73,8 @@ pub struct LeftOut {
 
 impl GaussianProcess {
     /// Fits hyperparameters and weights. `inputs` should have a spread near one; `targets`
-    /// may have any. The first [`HYPER_POINTS`] points decide the hyperparameters, so the
-    /// order of the points should be random.
+    /// may have any. The first 256 points decide the hyperparameters, so the order of the
+    /// points should be random.
     pub fn fit(inputs: &[Input], targets: &[f64]) -> Result<Self, SingularKernel> {
         let n = targets.len() as f64;
         let mean = targets.iter().sum::<f64>() / n;
@@ -194,12 +194,15 @@ fn factor(inputs: &[Input], hyper: &[f64; HYPER]) -> Option<(Cholesky<f64, Dyn>,
     sound.then_some((cholesky, kernel))
 }
 
+/// A place, and cost and gradient there.
+type Evaluated = (Vec<f64>, (f64, Vec<f64>));
+
 /// The negative logarithm of the hyperparameters' posterior, with its gradient.
 struct Posterior<'a> {
     inputs: &'a [Input],
     targets: DVector<f64>,
     /// The optimiser asks for cost and gradient at the same place one after the other.
-    last: RefCell<Option<(Vec<f64>, (f64, Vec<f64>))>>,
+    last: RefCell<Option<Evaluated>>,
 }
 
 impl<'a> Posterior<'a> {

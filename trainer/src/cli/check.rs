@@ -93,13 +93,8 @@ fn write_text(out: &mut String, check: &Check) -> std::fmt::Result {
     }
     let profiled = check.modes - check.unprofiled_modes;
     write!(out, "  {} rows, {profiled} modes profiled", check.rows)?;
-    match check.modes_in_grid {
-        Some(modes) => {
-            let share = 100.0 * profiled as f64 / f64::from(modes);
-            writeln!(out, ", {share:.1} % of the grid of {modes}")?;
-        }
-        None => writeln!(out, ", in a grid that is too large for a model")?,
-    }
+    let share = 100.0 * profiled as f64 / f64::from(check.modes_in_grid);
+    writeln!(out, ", {share:.1} % of the grid of {}", check.modes_in_grid)?;
     for axis in &check.axes {
         let ends = (axis.values.first(), axis.values.last());
         if let (Some(first), Some(last)) = ends {

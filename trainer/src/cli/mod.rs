@@ -164,7 +164,8 @@ fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 
 fn print_text(text: &str) -> Result<(), Failure> {
     use io::Write;
-    Ok(io::stdout().lock().write_all(text.as_bytes())?)
+    io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(())
 }
 
 fn read_model(path: &Path) -> Result<Vec<u8>, Failure> {
