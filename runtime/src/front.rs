@@ -7,6 +7,19 @@
 //! A front that outgrows its capacity is thinned: it drops the point whose absence slows
 //! a query down least, and never the one of least power. A thinned front offers less; it
 //! never offers a mode over a limit.
+//!
+//! ```
+//! use wattgate_runtime::{Front, Model};
+//!
+//! # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../weights/tx1-image5000.wgt");
+//! # let file = std::fs::read(file).unwrap();
+//! let model = Model::parse(&file).unwrap();
+//! let all = Front::<256>::of(&model, &model.profiled());
+//! let some = Front::<16>::of(&model, &model.profiled());
+//! assert!(!all.is_thinned() && some.is_thinned());
+//! assert_eq!(all.points()[0], some.points()[0]);
+//! assert!(all.points().is_sorted_by(|a, b| a.power < b.power && a.time > b.time));
+//! ```
 
 use heapless::Vec;
 

@@ -5,15 +5,16 @@
 //! Pareto front and answers queries, without a heap, without panics, and with the same
 //! bits on every target.
 //!
-//! ```no_run
+//! ```
 //! use wattgate_runtime::{Front, Milliwatts, Model, Query};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let file = std::fs::read("weights/tx1-image5000.wgt")?;
+//! # let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../weights/tx1-image5000.wgt"))?;
 //! let model = Model::parse(&file)?;
 //! let front = Front::<256>::of(&model, &model.profiled());
 //! let query = Query { power_limit: Some(Milliwatts(5_000)), ..Query::default() };
 //! let choice = front.select(&query)?;
+//! assert!(choice.guarded_power <= query.power_limit);
 //! println!("{}", model.grid().mode(choice.mode).unwrap());
 //! # Ok(())
 //! # }

@@ -20,6 +20,7 @@ use nalgebra::{SMatrix, SVector};
 use crate::format::Model;
 use crate::grid::{Axis, Grid, MAX_AXIS_VALUES, ModeId};
 use crate::region::Region;
+use crate::shape::Widths;
 
 /// Features of each axis: logarithm, inverse and value of the knob.
 pub const FEATURES: usize = 3;
@@ -75,9 +76,18 @@ pub struct Network<L, const H: usize, const ROWS: usize = MAX_AXIS_VALUES> {
 }
 
 impl<L: Layers<H>, const H: usize, const ROWS: usize> Network<L, H, ROWS> {
+    /// The widths of the hidden layers.
+    pub const WIDTHS: Widths = {
+        let [second, third] = L::WIDTHS;
+        Widths([H as u16, second, third])
+    };
+
     /// The model's network; `None` where its shape is another one, or where its grid has
     /// more than `ROWS` axis values.
     pub fn of(model: &Model<'_>) -> Option<Self> {
+        if model.shape().widths() != Self::WIDTHS {
+            return None;
+        }
         let mut cursor = Cursor(model.layers());
         let first = First::<H>::read(&mut cursor)?;
         let layers = L::read(&mut cursor, model.outputs())?;
@@ -90,7 +100,20 @@ impl<L: Layers<H>, const H: usize, const ROWS: usize> Network<L, H, ROWS> {
                 rows.push(row).ok()?;
             }
         }
-        cursor.0.is_empty().then_some(Self { rows, layers })
+        Some(Self { rows, layers })
+    }
+
+    /// Builds a model's network and sweeps a region with it. A function of its own for each
+    /// shape, so that only the large one needs the stack of the large one.
+    #[inline(never)]
+    pub(crate) fn sweep_once(
+        model: &Model<'_>,
+        region: &Region,
+        visit: impl FnMut(ModeId, Prediction),
+    ) {
+        if let Some(network) = Self::of(model) {
+            network.sweep(model.grid(), region, visit);
+        }
     }
 
     /// Visits every mode of a region by ascending id. `grid` is the model's.
@@ -135,6 +158,9 @@ impl<L: Layers<H>, const H: usize, const ROWS: usize> Network<L, H, ROWS> {
 
 /// The layers after the first one.
 pub trait Layers<const IN: usize>: Sized {
+    /// The widths of the hidden layers among them; 0 = no such layer.
+    const WIDTHS: [u16; 2];
+
     /// Takes the layers from their rows in a file; `None` where the rows end early.
     fn read(cursor: &mut Cursor<'_>, outputs: u8) -> Option<Self>;
 
@@ -153,6 +179,11 @@ pub struct Hidden<const IN: usize, const OUT: usize, L> {
 }
 
 impl<const IN: usize, const OUT: usize, L: Layers<OUT>> Layers<IN> for Hidden<IN, OUT, L> {
+    const WIDTHS: [u16; 2] = {
+        let [next, _] = L::WIDTHS;
+        [OUT as u16, next]
+    };
+
     fn read(cursor: &mut Cursor<'_>, outputs: u8) -> Option<Self> {
         let mut weights = SMatrix::<i16, IN, OUT>::zeros();
         let mut biases = SVector::<i32, OUT>::zeros();
@@ -191,6 +222,8 @@ pub struct Output<const IN: usize> {
 }
 
 impl<const IN: usize> Layers<IN> for Output<IN> {
+    const WIDTHS: [u16; 2] = [0, 0];
+
     fn read(cursor: &mut Cursor<'_>, outputs: u8) -> Option<Self> {
         let mut weights = SMatrix::<i16, IN, 2>::zeros();
         let mut biases = SVector::<i32, 2>::zeros();

@@ -5,6 +5,27 @@
 //! are one contiguous stretch of it, because power rises and time falls along a front.
 //!
 //! Ties are broken towards less power, then less time.
+//!
+//! ```
+//! use wattgate_runtime::{Front, Microseconds, Milliwatts, Model, Objective, Query, SelectError};
+//!
+//! # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../weights/tx1-image5000.wgt");
+//! # let file = std::fs::read(file).unwrap();
+//! let model = Model::parse(&file).unwrap();
+//! let front = Front::<256>::of(&model, &model.profiled());
+//! let in_time = Query {
+//!     objective: Objective::Energy,
+//!     deadline: Some(Microseconds(20_000_000)),
+//!     ..Query::default()
+//! };
+//! assert!(front.select(&in_time)?.guarded_time <= Microseconds(20_000_000));
+//!
+//! let starved = Query { power_limit: Some(Milliwatts(100)), ..Query::default() };
+//! let Err(SelectError::OverLimit { least_power }) = front.select(&starved) else { panic!() };
+//! let fed = Query { power_limit: Some(least_power), ..starved };
+//! assert_eq!(front.select(&fed)?.guarded_power, Some(least_power));
+//! # Ok::<(), SelectError>(())
+//! ```
 
 use core::{error, fmt};
 

@@ -1,8 +1,7 @@
 //! The layer shapes that a model may have, listed in one place.
 //!
-//! A shape is the widths of the hidden layers. A shape becomes supported by a line in
-//! the table at the end of this file; the reader, the sweep and the error messages
-//! follow from it.
+//! A shape is the widths of the hidden layers. It becomes supported by a line in the table
+//! at the end of this file; the reader, the sweep and the error messages follow from it.
 
 use core::fmt;
 
@@ -26,7 +25,7 @@ impl fmt::Display for Widths {
 }
 
 macro_rules! shapes {
-    ($($(#[$doc:meta])* $name:ident = $widths:expr => $input:literal, $layers:ty;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $network:ty;)*) => {
         /// A supported layer shape.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Shape {
@@ -45,7 +44,7 @@ macro_rules! shapes {
             /// The widths of the hidden layers.
             pub const fn widths(self) -> Widths {
                 match self {
-                    $(Self::$name => Widths($widths),)*
+                    $(Self::$name => <$network>::WIDTHS,)*
                 }
             }
         }
@@ -57,11 +56,7 @@ macro_rules! shapes {
             visit: impl FnMut(ModeId, Prediction),
         ) {
             match model.shape() {
-                $(Shape::$name => {
-                    if let Some(network) = Network::<$layers, $input>::of(model) {
-                        network.sweep(model.grid(), region, visit);
-                    }
-                })*
+                $(Shape::$name => <$network>::sweep_once(model, region, visit),)*
             }
         }
     };
@@ -75,13 +70,14 @@ impl fmt::Display for Shape {
 
 shapes! {
     /// One layer of 16, for the smallest targets.
-    Wide16 = [16, 0, 0] => 16, Output<16>;
-    /// One layer of 32, the default: as exact as 16-16 at a fifth of its cost.
-    Wide32 = [32, 0, 0] => 32, Output<32>;
+    Wide16 = Network<Output<16>, 16>;
+    /// One layer of 32, the trainer's default: as exact as 16-16 at a quarter of its
+    /// multiplications.
+    Wide32 = Network<Output<32>, 32>;
     /// Two layers of 8.
-    Deep8x8 = [8, 8, 0] => 8, Hidden<8, 8, Output<8>>;
+    Deep8x8 = Network<Hidden<8, 8, Output<8>>, 8>;
     /// Two layers of 16.
-    Deep16x16 = [16, 16, 0] => 16, Hidden<16, 16, Output<16>>;
+    Deep16x16 = Network<Hidden<16, 16, Output<16>>, 16>;
     /// PowerTrain's layers, for comparisons on a workstation.
-    PowerTrain = [256, 128, 64] => 256, Hidden<256, 128, Hidden<128, 64, Output<64>>>;
+    PowerTrain = Network<Hidden<256, 128, Hidden<128, 64, Output<64>>>, 256>;
 }

@@ -1,6 +1,6 @@
 //! Output files that are written whole or not at all.
 
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -16,54 +16,89 @@ pub struct OutputError {
     source: io::Error,
 }
 
-/// A file to come. Opening it tests at once that the folder can be written to, before
-/// the work whose result it shall hold; until [`AtomicFile::commit`] a file that stood at
-/// the path before stays as it was.
+/// A file to come. Until [`AtomicFile::commit`], what stood at its path before stays.
 #[derive(Debug)]
 pub struct AtomicFile {
+    /// As the user named it.
     path: PathBuf,
-    temporary: NamedTempFile,
+    /// Behind links.
+    target: PathBuf,
 }
 
 impl AtomicFile {
-    /// Prepares a file at `path`.
+    /// Tests, before the work whose result the file shall hold, that it can be written.
     pub fn create(path: &Path) -> Result<Self, OutputError> {
-        let folder = match path.parent() {
+        let file = Self {
+            path: path.to_owned(),
+            target: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
+        };
+        let replaceable = match fs::metadata(&file.target) {
+            Ok(existing) if existing.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+            Ok(existing) if !existing.is_file() => Err(io::Error::other("not a regular file")),
+            _ => Ok(()),
+        };
+        // Made and removed again: an interrupted run leaves nothing behind.
+        let tested = replaceable.and_then(|()| file.temporary()).map(drop);
+        tested.map_err(|source| file.error(source))?;
+        Ok(file)
+    }
+
+    /// Writes the contents beside the target and moves them into its place.
+    pub fn commit(self, contents: &[u8]) -> Result<(), OutputError> {
+        let write = || {
+            let mut temporary = self.temporary()?;
+            temporary.write_all(contents)?;
+            temporary.as_file().sync_all()?;
+            temporary.persist(&self.target)?;
+            Ok(())
+        };
+        write().map_err(|source| self.error(source))
+    }
+
+    fn temporary(&self) -> io::Result<NamedTempFile> {
+        let folder = match self.target.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        let named = |source| OutputError {
-            path: path.to_owned(),
-            source,
-        };
-        if path.is_dir() {
-            return Err(named(io::ErrorKind::IsADirectory.into()));
-        }
         // As any newly created file: what the umask leaves of rw-rw-rw-.
-        let temporary = tempfile::Builder::new()
+        tempfile::Builder::new()
             .prefix(".wattgate-")
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(folder)
-            .map_err(named)?;
-        Ok(Self {
-            path: path.to_owned(),
-            temporary,
-        })
     }
 
-    /// Writes the contents and moves the file into its place.
-    pub fn commit(mut self, contents: &[u8]) -> Result<(), OutputError> {
-        let written = self
-            .temporary
-            .write_all(contents)
-            .and_then(|()| self.temporary.as_file().sync_all());
-        let moved = written.and_then(|()| match self.temporary.persist(&self.path) {
-            Ok(_) => Ok(()),
-            Err(failed) => Err(failed.error),
-        });
-        moved.map_err(|source| OutputError {
-            path: self.path,
+    fn error(&self, source: io::Error) -> OutputError {
+        OutputError {
+            path: self.path.clone(),
             source,
-        })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_behind_a_link_is_replaced_and_the_link_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [file, link] = ["file", "link"].map(|name| folder.path().join(name));
+        fs::write(&file, "before").expect("written");
+        std::os::unix::fs::symlink(&file, &link).expect("linked");
+        let output = AtomicFile::create(&link).expect("replaceable");
+        assert_eq!(fs::read(&file).expect("read"), b"before");
+        output.commit(b"after").expect("written");
+        assert_eq!(fs::read(&file).expect("read"), b"after");
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2);
+    }
+
+    #[test]
+    fn a_device_is_not_replaced() {
+        let error = AtomicFile::create(Path::new("/dev/null")).expect_err("refused");
+        assert_eq!(
+            error.to_string(),
+            "/dev/null: cannot write: not a regular file"
+        );
     }
 }

@@ -301,6 +301,17 @@ fn an_output_that_cannot_be_written_is_refused_before_the_work() {
 }
 
 #[test]
+fn an_output_that_would_replace_its_corpus_is_refused() {
+    let folder = folder();
+    write(folder.path(), "corpus.csv", corpus().join("\n"));
+    let run = run(folder.path(), "fit --corpus corpus.csv -o ./corpus.csv");
+    let expected = "error: ./corpus.csv: the output would replace the corpus\n";
+    assert_eq!((run.code, run.stderr.as_str()), (2, expected));
+    let kept = fs::read_to_string(folder.path().join("corpus.csv"));
+    assert_eq!(kept.expect("still there"), corpus().join("\n"));
+}
+
+#[test]
 fn check_reports_every_defect_and_the_sound_rest() {
     let mut lines = corpus();
     lines[3] = lines[3].replace("job", "other");

@@ -62,7 +62,13 @@ impl Training {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let output = AtomicFile::create(&arguments.output)?;
+    let (corpus, output) = (&arguments.corpus, &arguments.output);
+    let same = corpus.canonicalize().ok().zip(output.canonicalize().ok());
+    if same.is_some_and(|(corpus, output)| corpus == output) {
+        let path = output.clone();
+        return Err(Failure::OutputIsCorpus { path });
+    }
+    let output = AtomicFile::create(output)?;
     let corpus = read_corpus(&arguments.corpus)?;
     let progress = progress_bar(PROGRESS);
     let result = fit(&corpus, &arguments.training.options(), &progress);

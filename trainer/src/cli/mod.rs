@@ -63,6 +63,8 @@ enum Failure {
     Fit { path: PathBuf, why: FitError },
     #[error("{0}")]
     Output(#[from] OutputError),
+    #[error("{}: the output would replace the corpus", path.display())]
+    OutputIsCorpus { path: PathBuf },
     #[error("{}: cannot read: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("{}: {why}", path.display())]
@@ -87,7 +89,8 @@ impl Failure {
             | Self::Print(_) => 5,
             Self::Constraint(_)
             | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => 4,
-            Self::Fit {
+            Self::OutputIsCorpus { .. }
+            | Self::Fit {
                 why: FitError::ModesOutOfRange { .. },
                 ..
             } => 2,
