@@ -1,7 +1,5 @@
 //! `evaluate`: errors over many random choices of modes.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use super::fit::Training;
@@ -23,9 +21,6 @@ With --json: {\"kind\", \"corpus\", \"reference\", \"results\": [{\"method\", \"
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
-    /// Profiled modes, as CSV
-    #[arg(long, value_name = "FILE")]
-    corpus: PathBuf,
     #[command(flatten)]
     training: Training,
     /// Number of runs, with the seeds from --seed on
@@ -37,14 +32,15 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let corpus = read_corpus(&arguments.corpus)?;
+    let path = &arguments.training.corpus;
+    let corpus = read_corpus(path)?;
     let progress = progress_bar(PROGRESS * arguments.runs);
     let options = arguments.training.options();
-    let name = arguments.corpus.display().to_string();
+    let name = path.display().to_string();
     let result = evaluate(&corpus, &name, &options, arguments.runs, &progress);
     progress.finish_and_clear();
     let evaluation = result.map_err(|why| Failure::Fit {
-        path: arguments.corpus.clone(),
+        path: path.clone(),
         why,
     })?;
     if arguments.json {

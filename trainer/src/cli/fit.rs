@@ -24,9 +24,6 @@ With --json: {\"kind\", \"device\", \"workload\", \"seed\", \"modes_used\", \"mo
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
-    /// Profiled modes, as CSV
-    #[arg(long, value_name = "FILE")]
-    corpus: PathBuf,
     #[command(flatten)]
     training: Training,
     /// The model file to write
@@ -37,9 +34,12 @@ pub struct Arguments {
     json: bool,
 }
 
-/// How to train; shared by the commands that do.
+/// On what and how to train; shared by the commands that do.
 #[derive(Debug, Args)]
 pub struct Training {
+    /// Profiled modes, as CSV
+    #[arg(long, value_name = "FILE")]
+    pub corpus: PathBuf,
     /// Modes to train on, drawn at random [default: all]
     #[arg(long, value_name = "N")]
     pub modes: Option<usize>,
@@ -62,19 +62,19 @@ impl Training {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let (corpus, output) = (&arguments.corpus, &arguments.output);
-    let same = corpus.canonicalize().ok().zip(output.canonicalize().ok());
+    let (path, output) = (&arguments.training.corpus, &arguments.output);
+    let same = path.canonicalize().ok().zip(output.canonicalize().ok());
     if same.is_some_and(|(corpus, output)| corpus == output) {
         let path = output.clone();
         return Err(Failure::OutputIsCorpus { path });
     }
     let output = AtomicFile::create(output)?;
-    let corpus = read_corpus(&arguments.corpus)?;
+    let corpus = read_corpus(path)?;
     let progress = progress_bar(PROGRESS);
     let result = fit(&corpus, &arguments.training.options(), &progress);
     progress.finish_and_clear();
     let fit = result.map_err(|why| Failure::Fit {
-        path: arguments.corpus.clone(),
+        path: path.clone(),
         why,
     })?;
     output.commit(&fit.bytes)?;

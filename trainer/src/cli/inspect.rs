@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use wattgate_runtime::{Axis, Front, GuardBand, Kilohertz, Model, PowerMode};
+use wattgate_runtime::{Axis, Front, GuardBand, Kilohertz, Model, Point, PowerMode};
 
-use super::{Failure, print_json, print_text, read_model, show};
+use super::{Failure, parse_model, print_json, print_text, read_model, show};
 
 /// Room for the front of any known board.
 pub const FRONT: usize = 1024;
@@ -99,10 +99,7 @@ struct Inspection {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bytes = read_model(&arguments.file)?;
-    let model = Model::parse(&bytes).map_err(|why| Failure::Model {
-        path: arguments.file.clone(),
-        why,
-    })?;
+    let model = parse_model(&arguments.file, &bytes)?;
     let front = Front::<FRONT>::of(&model, &model.profiled());
     let inspection = inspection(
         &model,
@@ -113,7 +110,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json {
         print_json(&inspection)
     } else {
-        print_text(&text(&inspection))
+        print_text(&text(&inspection, &front))
     }
 }
 
@@ -163,7 +160,7 @@ fn inspection(model: &Model<'_>, front: &Front<FRONT>, file: String, bytes: usiz
     }
 }
 
-fn text(model: &Inspection) -> String {
+fn text(model: &Inspection, front: &Front<FRONT>) -> String {
     let mut text = format!(
         "{}: {} bytes, hidden layers {}\n{}: {} on {}\n",
         model.file, model.bytes, model.shape, model.kind, model.workload, model.device
@@ -177,65 +174,40 @@ fn text(model: &Inspection) -> String {
         show::percent(model.power_mape)
     );
     text += &format!("{} modes, grid {}\n", model.modes_in_grid, model.grid_hash);
-    let clock = |values: &[u32]| range(values, |v| show::frequency(Kilohertz(v)));
-    let cores = |values: &[u32]| range(values, |v| v.to_string());
-    let rows = [
-        (
-            "cores",
-            cores(&model.axes.cores),
-            cores(&model.profiled.cores),
-        ),
-        (
-            "CPU",
-            clock(&model.axes.cpu_khz),
-            clock(&model.profiled.cpu_khz),
-        ),
-        (
-            "GPU",
-            clock(&model.axes.gpu_khz),
-            clock(&model.profiled.gpu_khz),
-        ),
-        (
-            "EMC",
-            clock(&model.axes.emc_khz),
-            clock(&model.profiled.emc_khz),
-        ),
-    ];
-    for (name, axis, profiled) in rows {
+    let clock = |khz: u32| show::frequency(Kilohertz(khz));
+    let mut row = |name: &str, of: fn(&Axes) -> &Vec<u32>, show: &dyn Fn(u32) -> String| {
+        let [axis, profiled] = [&model.axes, &model.profiled].map(|axes| range(of(axes), show));
         text += &format!("  {name:<6}{axis}, profiled {profiled}\n");
-    }
+    };
+    row("cores", |axes| &axes.cores, &|cores| cores.to_string());
+    row("CPU", |axes| &axes.cpu_khz, &clock);
+    row("GPU", |axes| &axes.gpu_khz, &clock);
+    row("EMC", |axes| &axes.emc_khz, &clock);
     let guards = [
         ("time", Some(&model.time_guard)),
         ("power", model.power_guard.as_ref()),
     ];
     for (name, guard) in guards {
-        text += &format!("guard band of the {name}:");
-        for knot in guard.into_iter().flatten() {
-            let percent = 100.0 * (knot.factor - 1.0);
-            text += &format!(" +{percent:.1} % at {:.0} %", 100.0 * knot.confidence);
-            text += ",";
-        }
-        text = text.trim_end_matches(',').to_owned();
-        text += if guard.is_some() {
-            "\n"
-        } else {
-            " not known\n"
+        let knot = |knot: &KnotReport| {
+            let margin = 100.0 * (knot.factor - 1.0);
+            format!("+{margin:.1} % at {:.0} %", 100.0 * knot.confidence)
         };
+        let knots = guard.map_or("not known".to_owned(), |guard| {
+            guard.iter().map(knot).collect::<Vec<_>>().join(", ")
+        });
+        text += &format!("guard band of the {name}: {knots}\n");
     }
-    let count = model.front.len();
-    let ends = model.front.first().zip(model.front.last());
-    if let Some((least, most)) = ends {
-        let watts = |point: &PointReport| {
-            point.power_mw.map_or("power not known".to_owned(), |mw| {
-                show::power(wattgate_runtime::Milliwatts(mw))
-            })
+    if let [least, .., most] | [least @ most] = front.points() {
+        let point = |point: &Point| {
+            let power = model.power_guard.as_ref().map(|_| show::power(point.power));
+            let power = power.unwrap_or("a power that is not known".to_owned());
+            format!("{} at {power}", show::time(point.time))
         };
+        let count = front.points().len();
         text += &format!(
-            "front of {count} modes: {} ms at {} … {} ms at {}\n",
-            least.time_ms,
-            watts(least),
-            most.time_ms,
-            watts(most)
+            "front of {count} modes: {} … {}\n",
+            point(least),
+            point(most)
         );
     }
     text

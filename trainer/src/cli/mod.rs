@@ -18,7 +18,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use thiserror::Error;
-use wattgate_runtime::{ConstraintError, FormatError, SelectError, Shape};
+use wattgate_runtime::{ConstraintError, FormatError, Model, SelectError, Shape};
 
 use crate::corpus::{Corpus, CorpusError};
 use crate::fit::FitError;
@@ -26,13 +26,18 @@ use crate::output::OutputError;
 
 /// Learns time and power of a workload for every power mode of a Jetson.
 #[derive(Debug, Parser)]
-#[command(version, propagate_version = true, after_help = EXIT_CODES)]
+#[command(version, propagate_version = true, after_help = AFTER_HELP)]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
-const EXIT_CODES: &str = "\
+const AFTER_HELP: &str = "\
+Example:
+  wattgate-trainer check tx1.csv
+  wattgate-trainer fit --corpus tx1.csv --modes 50 -o model.wgt
+  wattgate-trainer select --weights model.wgt --limit 5W
+
 Exit codes:
   0  done
   2  the arguments are wrong
@@ -171,9 +176,17 @@ fn print_text(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The bytes of a model file, to be parsed by [`parse_model`].
 fn read_model(path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|source| Failure::Read {
         path: path.to_owned(),
         source,
+    })
+}
+
+fn parse_model<'a>(path: &Path, bytes: &'a [u8]) -> Result<Model<'a>, Failure> {
+    Model::parse(bytes).map_err(|why| Failure::Model {
+        path: path.to_owned(),
+        why,
     })
 }

@@ -10,7 +10,7 @@ use wattgate_runtime::{
 };
 
 use super::inspect::{FRONT, Mode};
-use super::{Failure, print_json, print_text, read_model, show};
+use super::{Failure, parse_model, print_json, print_text, read_model, show};
 use crate::quantity;
 
 const EXAMPLE: &str = "\
@@ -98,10 +98,7 @@ struct NoAnswer {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bytes = read_model(&arguments.weights)?;
-    let model = Model::parse(&bytes).map_err(|why| Failure::Model {
-        path: arguments.weights.clone(),
-        why,
-    })?;
+    let model = parse_model(&arguments.weights, &bytes)?;
     let grid = model.grid();
     let mut region = model.profiled();
     if let Some(cores) = arguments.min_cores {
