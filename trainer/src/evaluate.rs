@@ -81,10 +81,15 @@ pub fn evaluate(
     runs: u64,
     progress: &ProgressBar,
 ) -> Result<Evaluation, FitError> {
+    let profiled = corpus.modes.iter().filter(|mode| !mode.times.is_empty());
+    let available = profiled.count();
+    if options.modes.is_none_or(|modes| modes == available) {
+        return Err(FitError::NothingHeldOut { available });
+    }
     let reports: Result<Vec<Report>, FitError> = (0..runs)
         .into_par_iter()
         .map(|run| {
-            let seed = options.seed + run;
+            let seed = options.seed.wrapping_add(run);
             let options = Options { seed, ..*options };
             let Fit { report, .. } = fit(corpus, &options, progress)?;
             Ok(report)

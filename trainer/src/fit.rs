@@ -54,6 +54,9 @@ pub enum FitError {
         "cannot train on {asked} modes: the corpus has {available}, and at least {MIN_MODES} are needed"
     )]
     ModesOutOfRange { asked: usize, available: usize },
+    /// Every mode is trained on, so that none is left to score.
+    #[error("training on all {available} modes leaves none to score: ask for fewer with --modes")]
+    NothingHeldOut { available: usize },
     /// The teacher found no fit.
     #[error("{0}")]
     SingularKernel(#[from] SingularKernel),

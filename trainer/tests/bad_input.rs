@@ -280,6 +280,20 @@ fn a_number_of_modes_that_the_corpus_does_not_have() {
 }
 
 #[test]
+fn an_evaluation_that_holds_nothing_out() {
+    let folder = folder();
+    write(folder.path(), "corpus.csv", corpus().join("\n"));
+    for modes in ["", "--modes 96"] {
+        let run = run(
+            folder.path(),
+            &format!("evaluate --corpus corpus.csv {modes}"),
+        );
+        let expected = "error: corpus.csv: training on all 96 modes leaves none to score: ask for fewer with --modes\n";
+        assert_eq!((run.code, run.stderr.as_str()), (2, expected));
+    }
+}
+
+#[test]
 fn an_output_that_cannot_be_written_is_refused_before_the_work() {
     let folder = folder();
     write(folder.path(), "corpus.csv", corpus().join("\n"));

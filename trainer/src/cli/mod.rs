@@ -96,7 +96,7 @@ impl Failure {
             | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => 4,
             Self::OutputIsCorpus { .. }
             | Self::Fit {
-                why: FitError::ModesOutOfRange { .. },
+                why: FitError::ModesOutOfRange { .. } | FitError::NothingHeldOut { .. },
                 ..
             } => 2,
             Self::Corpus(CorpusError::Defect { .. })
