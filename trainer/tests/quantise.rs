@@ -1,0 +1,133 @@
+//! The integers of a model file compute what the floating-point network computed.
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal};
+use wattgate_runtime::{
+    Axis, Factor, Grid, GuardBand, INPUTS, Kind, Knot, Model, Provenance, Region, Shape, features,
+};
+use wattgate_trainer::quantise::{AxisFeatures, Dense, Plan, forward};
+use wattgate_trainer::wgt::{Layers, ModelFile};
+
+fn grid() -> Grid {
+    let cpu: Vec<u32> = (1..=15).map(|i| 100_000 * i).collect();
+    Grid::new([
+        &[1, 2, 3, 4],
+        &cpu,
+        &[76_800, 307_200, 921_600],
+        &[204_000, 1_600_000],
+    ])
+    .expect("a grid")
+}
+
+/// A network as training might leave it: outputs of some units of ln, large biases, and
+/// one unit that is never active.
+fn network(shape: Shape, seed: u64) -> Vec<Dense> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let widths = shape.widths().0.map(usize::from);
+    let hidden = widths.into_iter().filter(|&width| width > 0);
+    let sizes: Vec<usize> = [INPUTS].into_iter().chain(hidden).chain([2]).collect();
+    let mut layers: Vec<Dense> = sizes
+        .windows(2)
+        .map(|pair| {
+            let mut normal = |scale: f64| -> f64 {
+                let sample: f64 = StandardNormal.sample(&mut random);
+                scale * sample
+            };
+            let scale = (pair[0] as f64).sqrt().recip();
+            let mut row = |_| (0..pair[0]).map(|_| normal(scale)).collect();
+            let weights: Vec<Vec<f64>> = (0..pair[1]).map(&mut row).collect();
+            let biases = (0..pair[1]).map(|_| normal(0.1)).collect();
+            Dense { weights, biases }
+        })
+        .collect();
+    layers[0].weights[3].fill(0.0);
+    layers[0].biases[3] = -0.5;
+    let last = layers.last_mut().expect("an output layer");
+    last.biases = vec![16.5, 8.5];
+    layers
+}
+
+fn encode(grid: &Grid, layers: &Layers) -> Vec<u8> {
+    let knot = Knot {
+        per_ten_thousand: 9_500,
+        q16: Factor::ONE.q16(),
+    };
+    let guard = GuardBand::new([knot]).expect("a guard band");
+    ModelFile {
+        layers,
+        grid,
+        profiled: Region::all(grid),
+        time_guard: &guard,
+        power_guard: Some(&guard),
+        provenance: Provenance {
+            kind: Kind::Simulated,
+            device: "board",
+            workload: "random",
+            minibatch: None,
+            seed: 0,
+            modes_used: 5,
+            modes_held_out: 0,
+            time_error: None,
+            power_error: None,
+        },
+    }
+    .encode()
+}
+
+/// A network whose weights lie on the steps of its plan is exported without loss, up to the
+/// rounding of activations and biases.
+#[test]
+fn weights_on_the_steps_of_a_plan_are_exported_without_loss() {
+    let grid = grid();
+    let axes: AxisFeatures = Axis::ALL.map(|axis| {
+        let values = grid.axis(axis);
+        let (first, last) = (values[0], values[values.len() - 1]);
+        values
+            .iter()
+            .map(|&value| features(value, first, last))
+            .collect()
+    });
+    let mut inputs: Vec<[f32; INPUTS]> = Vec::new();
+    for cores in &axes[0] {
+        for cpu in &axes[1] {
+            for gpu in &axes[2] {
+                for emc in &axes[3] {
+                    let joined = [cores, cpu, gpu, emc];
+                    inputs.push(std::array::from_fn(|i| joined[i / 3][i % 3]));
+                }
+            }
+        }
+    }
+    for &shape in Shape::ALL {
+        for seed in 0..5 {
+            let mut layers = network(shape, seed);
+            let plan = Plan::new(&layers, &inputs, &axes);
+            for (layer, steps) in layers.iter_mut().zip(plan.steps()) {
+                for (row, steps) in layer.weights.iter_mut().zip(steps) {
+                    for (weight, step) in row.iter_mut().zip(steps) {
+                        *weight = (*weight / step).round().clamp(-127.0, 127.0) * step;
+                    }
+                }
+            }
+            let bytes = encode(&grid, &plan.layers(&layers));
+            let model = Model::parse(&bytes).expect("a valid model");
+            let mut modes = inputs.iter();
+            model.sweep(&Region::all(&grid), |id, at| {
+                let input = modes
+                    .next()
+                    .expect("as many inputs as modes")
+                    .map(f64::from);
+                let exact = forward(&layers, &input);
+                let time = f64::from(model.time(at).0).ln();
+                let power = f64::from(model.power(at).expect("known").0).ln();
+                // A tenth of a percent, where a prediction's error is some percent.
+                let error = (time - exact[0]).abs().max((power - exact[1]).abs());
+                assert!(
+                    error < 1e-3,
+                    "shape {shape}, seed {seed}, mode {id:?}: {error}"
+                );
+            });
+        }
+    }
+}
