@@ -44,7 +44,9 @@ format() {
 lint() {
     cargo clippy --release --locked --workspace --all-targets -- -D warnings &&
         cargo clippy --release --locked --manifest-path firmware-tests/Cargo.toml \
-            -p wattgate-report --target-dir target -- -D warnings
+            -p wattgate-report --target-dir target -- -D warnings &&
+        (cd firmware-tests && ../tools/cross.sh aarch64-unknown-none clippy \
+            --release --locked -- -D warnings)
 }
 
 documentation() {

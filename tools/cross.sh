@@ -41,7 +41,9 @@ fi
 
 echo "cross.sh: no $target from rustup, using Debian's toolchain" >&2
 "$packages" rustc-web cargo-web
-export RUSTC=/usr/bin/rustc RUSTDOC=/usr/bin/rustdoc
+[ "$command" != clippy ] || "$packages" rust-web-clippy
+# Before rustup's programs of the same names.
+export PATH=/usr/bin:$PATH
 case $target in
 aarch64-unknown-none)
     # Debian has no `core` for this target, so it is built, and with it what the target
@@ -60,4 +62,4 @@ aarch64-unknown-linux-gnu)
     "$packages" libstd-rust-web-dev:arm64
     ;;
 esac
-exec /usr/bin/cargo "$command" "${arguments[@]}" "$@"
+exec cargo "$command" "${arguments[@]}" "$@"

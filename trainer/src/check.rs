@@ -12,7 +12,7 @@ use wattgate_runtime::Axis;
 use crate::corpus::{Corpus, CorpusError, Profile, Survey};
 use crate::fit::MIN_MODES;
 use crate::gp::{GaussianProcess, Input};
-use crate::teacher::Inputs;
+use crate::teacher::Scales;
 
 /// Defects and outliers are counted all and listed up to this number.
 pub const LISTED: usize = 20;
@@ -236,7 +236,7 @@ fn middle(values: impl Iterator<Item = f32>) -> Option<f64> {
 /// Modes that a Gaussian process of the other modes does not expect. Too few modes show
 /// nothing.
 fn odd_modes(corpus: &Corpus, known: &[([u32; 4], f64)], progress: &ProgressBar) -> Vec<Outlier> {
-    let inputs = Inputs::of(&corpus.grid);
+    let scales = Scales::of(&corpus.grid);
     let mut shuffled = known.to_vec();
     shuffled.shuffle(&mut ChaCha8Rng::seed_from_u64(0));
     let parts = shuffled.len().div_ceil(COMPARED).max(1);
@@ -248,7 +248,7 @@ fn odd_modes(corpus: &Corpus, known: &[([u32; 4], f64)], progress: &ProgressBar)
         }
         let at: Vec<Input> = modes
             .iter()
-            .map(|&(knobs, _)| inputs.input(knobs))
+            .map(|&(knobs, _)| scales.input(knobs))
             .collect();
         let logs: Vec<f64> = modes.iter().map(|&(_, value)| value.ln()).collect();
         let process = GaussianProcess::fit(&at, &logs);

@@ -21,6 +21,10 @@ use crate::wgt::{Layers, ModelFile};
 /// The fewest modes from which a model is trained.
 pub const MIN_MODES: usize = 5;
 
+/// The most modes from which a model is trained: the teachers' memory grows with their
+/// square (below 1 GiB here) and their time with their cube.
+pub const MAX_MODES_USED: usize = 5_000;
+
 /// The progress that the teachers make, beside the student's.
 const TEACHER_PROGRESS: u64 = student::PROGRESS / 4;
 
@@ -54,6 +58,11 @@ pub enum FitError {
         "cannot train on {asked} modes: the corpus has {available}, and at least {MIN_MODES} are needed"
     )]
     ModesOutOfRange { asked: usize, available: usize },
+    /// More modes than the teachers can take.
+    #[error(
+        "cannot train on {asked} modes: at most {MAX_MODES_USED} are possible; draw some with --modes"
+    )]
+    TooManyModes { asked: usize },
     /// Every mode is trained on, so that none is left to score.
     #[error("training on all {available} modes leaves none to score: ask for fewer with --modes")]
     NothingHeldOut { available: usize },
@@ -154,6 +163,9 @@ pub fn fit(corpus: &Corpus, options: &Options, progress: &ProgressBar) -> Result
     let asked = options.modes.unwrap_or(available);
     if !(MIN_MODES..=available).contains(&asked) {
         return Err(FitError::ModesOutOfRange { asked, available });
+    }
+    if asked > MAX_MODES_USED {
+        return Err(FitError::TooManyModes { asked });
     }
     let has_power = known.iter().any(|mode| mode.power_mw.is_some());
     let (used, held_out) = known.split_at(asked);

@@ -14,6 +14,8 @@ use argmin::solver::linesearch::MoreThuenteLineSearch;
 use argmin::solver::quasinewton::LBFGS;
 use nalgebra::{Cholesky, DMatrix, DVector, Dyn};
 
+use crate::standard::Standard;
+
 /// The number of inputs: one for each axis.
 const D: usize = 4;
 
@@ -57,8 +59,7 @@ pub struct GaussianProcess {
     inputs: Vec<Input>,
     hyper: [f64; HYPER],
     weights: DVector<f64>,
-    mean: f64,
-    sd: f64,
+    standard: Standard,
     left_out: Vec<LeftOut>,
 }
 
@@ -76,12 +77,8 @@ impl GaussianProcess {
     /// may have any. The first 256 points decide the hyperparameters, so the order of the
     /// points should be random.
     pub fn fit(inputs: &[Input], targets: &[f64]) -> Result<Self, SingularKernel> {
-        let n = targets.len() as f64;
-        let mean = targets.iter().sum::<f64>() / n;
-        let variance = targets.iter().map(|y| (y - mean).powi(2)).sum::<f64>() / n;
-        // A constant target has no spread; its residuals are zero in any unit.
-        let sd = if variance > 0.0 { variance.sqrt() } else { 1.0 };
-        let scaled: Vec<f64> = targets.iter().map(|y| (y - mean) / sd).collect();
+        let standard = Standard::of(targets.iter().copied());
+        let scaled: Vec<f64> = targets.iter().map(|&y| standard.apply(y)).collect();
 
         let few = inputs.len().min(HYPER_POINTS);
         let hyper = Posterior::new(&inputs[..few], &scaled[..few]).mode()?;
@@ -90,16 +87,15 @@ impl GaussianProcess {
         let inverse = cholesky.inverse().diagonal();
         // Leave-one-out in closed form (Rasmussen and Williams, equations 5.12).
         let left_out = weights.iter().zip(&inverse).map(|(w, d)| LeftOut {
-            residual: w / d * sd,
-            sd: d.sqrt().recip() * sd,
+            residual: w / d * standard.sd,
+            sd: d.sqrt().recip() * standard.sd,
         });
         Ok(Self {
             left_out: left_out.collect(),
             inputs: inputs.to_vec(),
             hyper,
             weights,
-            mean,
-            sd,
+            standard,
         })
     }
 
@@ -109,7 +105,7 @@ impl GaussianProcess {
         let one = |at: &Input| -> f64 {
             let known = self.inputs.iter().zip(self.weights.iter());
             let sum: f64 = known.map(|(x, w)| w * kernel.value(at, x)).sum();
-            self.mean + self.sd * sum
+            self.standard.mean + self.standard.sd * sum
         };
         inputs.iter().map(one).collect()
     }
@@ -370,11 +366,11 @@ mod tests {
         let (inputs, targets) = points(25);
         let process = GaussianProcess::fit(&inputs, &targets).expect("regular");
         let (cholesky, kernel) = factor(&inputs[1..], &process.hyper).expect("regular");
-        let scaled = targets[1..].iter().map(|y| (y - process.mean) / process.sd);
+        let scaled = targets[1..].iter().map(|&y| process.standard.apply(y));
         let weights = cholesky.solve(&DVector::from_iterator(24, scaled));
         let known = inputs[1..].iter().zip(weights.iter());
         let sum: f64 = known.map(|(x, w)| w * kernel.value(&inputs[0], x)).sum();
-        let residual = targets[0] - (process.mean + process.sd * sum);
+        let residual = targets[0] - (process.standard.mean + process.standard.sd * sum);
         assert!((residual - process.left_out()[0].residual).abs() < 1e-6);
     }
 

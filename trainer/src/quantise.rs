@@ -8,6 +8,7 @@
 
 use wattgate_runtime::{BIAS_LIMIT, FEATURES, INPUTS, ROW_LIMIT, ROW_SCALE_ONE, SCALE_RANGE};
 
+use crate::inputs::{AxisFeatures, Inputs};
 use crate::wgt::{FirstRow, HiddenRow, Layers, OutputRow};
 
 /// Room for weights to grow in the training that follows a plan.
@@ -76,9 +77,6 @@ pub fn forward(layers: &[Dense], inputs: &[f64]) -> Vec<f64> {
     x
 }
 
-/// The features of each value of an axis, one list for each axis.
-pub type AxisFeatures = [Vec<[f32; FEATURES]>; 4];
-
 /// The units in which a network's weights and activations become integers.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -118,7 +116,7 @@ impl HiddenUnit {
 
 impl Plan {
     /// A plan for a network whose activations are those over `inputs`.
-    pub fn new(layers: &[Dense], inputs: &[[f32; INPUTS]], axes: &AxisFeatures) -> Self {
+    pub fn new(layers: &[Dense], inputs: &[Inputs], axes: &AxisFeatures) -> Self {
         let peaks = activation_peaks(layers, inputs);
         let wishes = |at: usize, reach: &[f64], target: f64| -> Vec<f64> {
             wished_activations(&layers[at + 1], &peaks[at], reach, target)
@@ -254,7 +252,7 @@ fn weight_step(weights: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// The largest activation of each unit of each hidden layer over the inputs.
-fn activation_peaks(layers: &[Dense], inputs: &[[f32; INPUTS]]) -> Vec<Vec<f64>> {
+fn activation_peaks(layers: &[Dense], inputs: &[Inputs]) -> Vec<Vec<f64>> {
     let hidden = &layers[..layers.len() - 1];
     let mut peaks: Vec<Vec<f64>> = hidden
         .iter()

@@ -14,9 +14,11 @@ use indicatif::ProgressBar;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
-use wattgate_runtime::{Axis, FEATURES, Grid, INPUTS, Shape, features};
+use wattgate_runtime::{Grid, INPUTS, Shape};
 
-use crate::quantise::{AxisFeatures, Dense, Plan, forward};
+use crate::inputs::{AxisFeatures, Inputs, axis_features, mode_inputs};
+use crate::quantise::{Dense, Plan, forward};
+use crate::standard::Standard;
 use crate::wgt::Layers;
 
 /// Steps of Adam in floating point, and again with rounded weights.
@@ -85,69 +87,40 @@ pub fn distil(
     }
 }
 
-fn axis_features(grid: &Grid) -> AxisFeatures {
-    Axis::ALL.map(|axis| {
-        let values = grid.axis(axis);
-        let (first, last) = (values[0], values[values.len() - 1]);
-        values
-            .iter()
-            .map(|&value| features(value, first, last))
-            .collect()
-    })
-}
-
 /// What a student learns from: standardised targets, because the layers start with
 /// outputs of a spread near one.
 struct Data {
     /// Features of every mode, by id.
-    inputs: Vec<[f32; INPUTS]>,
+    inputs: Vec<Inputs>,
     /// For every mode, by id, the standardised target of each output.
     targets: Vec<Vec<f32>>,
-    means: Vec<f64>,
-    sds: Vec<f64>,
+    /// How each output is standardised.
+    outputs: Vec<Standard>,
 }
 
 impl Data {
     fn new(axes: &AxisFeatures, targets: &[Vec<f64>]) -> Self {
-        let [cores, cpu, gpu, emc] = axes;
-        let mut inputs = Vec::new();
-        for c in cores {
-            for p in cpu {
-                for g in gpu {
-                    for e in emc {
-                        let joined = [*c, *p, *g, *e];
-                        inputs.push(std::array::from_fn(|i| joined[i / FEATURES][i % FEATURES]));
-                    }
-                }
-            }
-        }
-        let n = inputs.len() as f64;
-        let means: Vec<f64> = targets.iter().map(|t| t.iter().sum::<f64>() / n).collect();
-        let spread = |(target, mean): (&Vec<f64>, &f64)| {
-            let variance = target.iter().map(|y| (y - mean).powi(2)).sum::<f64>() / n;
-            // A constant target is met by the bias in any unit.
-            if variance > 0.0 { variance.sqrt() } else { 1.0 }
-        };
-        let sds: Vec<f64> = targets.iter().zip(&means).map(spread).collect();
-        let standard = (0..inputs.len()).map(|id| {
-            let outputs = targets.iter().zip(&means).zip(&sds);
-            outputs
-                .map(|((t, mean), sd)| ((t[id] - mean) / sd) as f32)
+        let inputs = mode_inputs(axes);
+        let standard = |target: &Vec<f64>| Standard::of(target.iter().copied());
+        let outputs: Vec<Standard> = targets.iter().map(standard).collect();
+        let standardised = (0..inputs.len()).map(|id| {
+            let pairs = targets.iter().zip(&outputs);
+            pairs
+                .map(|(target, to)| to.apply(target[id]) as f32)
                 .collect()
         });
         Self {
-            targets: standard.collect(),
+            targets: standardised.collect(),
             inputs,
-            means,
-            sds,
+            outputs,
         }
     }
 
     /// A network for standardised targets as one for the targets themselves.
     fn in_log_units(&self, mut layers: Vec<Dense>) -> Vec<Dense> {
         let last = layers.last_mut().expect("an output layer");
-        let outputs = last.weights.iter_mut().zip(&mut last.biases);
-        for ((row, bias), (mean, sd)) in outputs.zip(self.means.iter().zip(&self.sds)) {
+        let rows = last.weights.iter_mut().zip(&mut last.biases);
+        for ((row, bias), Standard { mean, sd }) in rows.zip(&self.outputs) {
             row.iter_mut().for_each(|weight| *weight *= sd);
             *bias = *bias * sd + mean;
         }
@@ -158,14 +131,14 @@ impl Data {
     /// standardised targets.
     fn in_standard_units(&self, mut steps: Vec<Vec<Vec<f64>>>) -> Vec<Vec<Vec<f64>>> {
         let last = steps.last_mut().expect("an output layer");
-        for (row, sd) in last.iter_mut().zip(&self.sds) {
+        for (row, Standard { sd, .. }) in last.iter_mut().zip(&self.outputs) {
             row.iter_mut().for_each(|step| *step /= sd);
         }
         steps
     }
 
     fn predictions(&self, layers: &[Dense]) -> Vec<Vec<f64>> {
-        let mut predictions = vec![Vec::with_capacity(self.inputs.len()); self.means.len()];
+        let mut predictions = vec![Vec::with_capacity(self.inputs.len()); self.outputs.len()];
         for input in &self.inputs {
             let outputs = forward(layers, &input.map(f64::from));
             for (list, output) in predictions.iter_mut().zip(outputs) {
@@ -185,7 +158,7 @@ impl Data {
         let tensor = |values: Vec<f32>, columns| {
             Tensor::from_data(TensorData::new(values, [ids.len(), columns]), device)
         };
-        (tensor(inputs, INPUTS), tensor(targets, self.means.len()))
+        (tensor(inputs, INPUTS), tensor(targets, self.outputs.len()))
     }
 }
 
@@ -199,8 +172,8 @@ fn train(
     progress: &ProgressBar,
     device: &Device,
 ) -> Network {
-    let sds: Vec<f32> = data.sds.iter().map(|&sd| sd as f32).collect();
-    let sds: Tensor<2> = Tensor::from_data(TensorData::new(sds, [1, data.sds.len()]), device);
+    let sds: Vec<f32> = data.outputs.iter().map(|output| output.sd as f32).collect();
+    let sds: Tensor<2> = Tensor::from_data(TensorData::new(sds, [1, data.outputs.len()]), device);
     let mut ids: Vec<usize> = (0..data.inputs.len()).collect();
     let mut batch = data.batch(&ids[..ids.len().min(BATCH)], device);
     let mut visited = ids.len();

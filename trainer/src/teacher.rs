@@ -3,51 +3,44 @@
 //! It predicts every mode of the grid from the few that were profiled. Its predictions
 //! are what the exported network learns.
 
-use nalgebra::SVector;
 use wattgate_runtime::{Axis, Grid};
 
 use crate::gp::{GaussianProcess, Input, LeftOut, SingularKernel};
+use crate::standard::Standard;
 
 /// The exponent of the Box–Cox transform of a knob. Between the logarithm (0) and the
 /// inverse square root (−½), which each win on some corpora; −¼ is never far behind.
 const BOX_COX: f64 = -0.25;
 
-/// A knob to a spread of one: Box–Cox transformed, centred and scaled over its axis.
+/// A knob to a spread of one: Box–Cox transformed, then standardised over its axis.
 struct Scale {
     highest: f64,
-    mean: f64,
-    sd: f64,
+    standard: Standard,
 }
 
 impl Scale {
     fn of(axis: &[u32]) -> Self {
         let highest = axis.iter().copied().max().map_or(1.0, f64::from);
-        let raw = Self {
+        let transformed = axis.iter().map(|&value| box_cox(value, highest));
+        Self {
             highest,
-            mean: 0.0,
-            sd: 1.0,
-        };
-        let n = axis.len() as f64;
-        let mean = axis.iter().map(|&v| raw.apply(v)).sum::<f64>() / n;
-        let variance = axis
-            .iter()
-            .map(|&v| (raw.apply(v) - mean).powi(2))
-            .sum::<f64>()
-            / n;
-        let sd = if variance > 0.0 { variance.sqrt() } else { 1.0 };
-        Self { highest, mean, sd }
+            standard: Standard::of(transformed),
+        }
     }
 
     fn apply(&self, value: u32) -> f64 {
-        let transformed = ((f64::from(value) / self.highest).powf(BOX_COX) - 1.0) / BOX_COX;
-        (transformed - self.mean) / self.sd
+        self.standard.apply(box_cox(value, self.highest))
     }
 }
 
-/// What the process takes for a mode of a grid.
-pub struct Inputs([Scale; 4]);
+fn box_cox(value: u32, unit: f64) -> f64 {
+    ((f64::from(value) / unit).powf(BOX_COX) - 1.0) / BOX_COX
+}
 
-impl Inputs {
+/// How the process takes the modes of a grid.
+pub struct Scales([Scale; 4]);
+
+impl Scales {
     /// The scales of a grid.
     pub fn of(grid: &Grid) -> Self {
         Self(Axis::ALL.map(|axis| Scale::of(grid.axis(axis))))
@@ -55,8 +48,7 @@ impl Inputs {
 
     /// The input of a mode given by its knobs.
     pub fn input(&self, knobs: [u32; 4]) -> Input {
-        let scaled = SVector::<f64, 4>::from_fn(|i, _| self.0[i].apply(knobs[i]));
-        scaled.into()
+        std::array::from_fn(|i| self.0[i].apply(knobs[i]))
     }
 }
 
@@ -71,14 +63,14 @@ pub struct Teacher {
 impl Teacher {
     /// Learns a target from modes and their positive values, in random order.
     pub fn fit(grid: &Grid, modes: &[([u32; 4], f64)]) -> Result<Self, SingularKernel> {
-        let inputs = Inputs::of(grid);
+        let scales = Scales::of(grid);
         let known: Vec<Input> = modes
             .iter()
-            .map(|&(knobs, _)| inputs.input(knobs))
+            .map(|&(knobs, _)| scales.input(knobs))
             .collect();
         let targets: Vec<f64> = modes.iter().map(|&(_, value)| value.ln()).collect();
         let process = GaussianProcess::fit(&known, &targets)?;
-        let all: Vec<Input> = all_modes(grid).map(|knobs| inputs.input(knobs)).collect();
+        let all: Vec<Input> = all_modes(grid).map(|knobs| scales.input(knobs)).collect();
         Ok(Self {
             log_predictions: process.predict(&all),
             process,
@@ -124,8 +116,8 @@ mod tests {
     #[test]
     fn inputs_have_a_spread_of_one_and_zero_on_a_constant_axis() {
         let grid = Grid::new([&[3], &[100, 200, 900], &[5, 6], &[7, 8]]).expect("a grid");
-        let inputs = Inputs::of(&grid);
-        let all: Vec<Input> = all_modes(&grid).map(|knobs| inputs.input(knobs)).collect();
+        let scales = Scales::of(&grid);
+        let all: Vec<Input> = all_modes(&grid).map(|knobs| scales.input(knobs)).collect();
         let spread = |i: usize| all.iter().map(|x| x[i].powi(2)).sum::<f64>() / all.len() as f64;
         assert_eq!(spread(0), 0.0);
         for axis in 1..4 {

@@ -280,6 +280,27 @@ fn a_number_of_modes_that_the_corpus_does_not_have() {
 }
 
 #[test]
+fn more_modes_than_the_teachers_can_take() {
+    let folder = folder();
+    let cpu = (1..=60).map(|i| 30_000 * i);
+    let rows = cpu.flat_map(|cpu| {
+        (1..=21).flat_map(move |gpu| {
+            (1..=4).map(move |cores| common::row(cores, cpu, 50_000 * gpu, 800_000))
+        })
+    });
+    let lines: Vec<String> = [HEADER.to_owned()].into_iter().chain(rows).collect();
+    write(folder.path(), "corpus.csv", lines.join("\n"));
+    let refused = run(folder.path(), "fit --corpus corpus.csv -o model.wgt");
+    let expected = "error: corpus.csv: cannot train on 5040 modes: at most 5000 are possible; draw some with --modes\n";
+    assert_eq!((refused.code, refused.stderr.as_str()), (2, expected));
+    let drawn = run(
+        folder.path(),
+        "fit --corpus corpus.csv --modes 50 -o model.wgt",
+    );
+    assert_eq!(drawn.code, 0, "{}", drawn.stderr);
+}
+
+#[test]
 fn an_evaluation_that_holds_nothing_out() {
     let folder = folder();
     write(folder.path(), "corpus.csv", corpus().join("\n"));

@@ -4,9 +4,10 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use wattgate_runtime::{
-    Axis, Factor, Grid, GuardBand, INPUTS, Kind, Knot, Model, Provenance, Region, Shape, features,
+    Factor, Grid, GuardBand, INPUTS, Kind, Knot, Model, Provenance, Region, Shape,
 };
-use wattgate_trainer::quantise::{AxisFeatures, Dense, Plan, forward};
+use wattgate_trainer::inputs::{axis_features, mode_inputs};
+use wattgate_trainer::quantise::{Dense, Plan, forward};
 use wattgate_trainer::wgt::{Layers, ModelFile};
 
 fn grid() -> Grid {
@@ -80,25 +81,8 @@ fn encode(grid: &Grid, layers: &Layers) -> Vec<u8> {
 #[test]
 fn weights_on_the_steps_of_a_plan_are_exported_without_loss() {
     let grid = grid();
-    let axes: AxisFeatures = Axis::ALL.map(|axis| {
-        let values = grid.axis(axis);
-        let (first, last) = (values[0], values[values.len() - 1]);
-        values
-            .iter()
-            .map(|&value| features(value, first, last))
-            .collect()
-    });
-    let mut inputs: Vec<[f32; INPUTS]> = Vec::new();
-    for cores in &axes[0] {
-        for cpu in &axes[1] {
-            for gpu in &axes[2] {
-                for emc in &axes[3] {
-                    let joined = [cores, cpu, gpu, emc];
-                    inputs.push(std::array::from_fn(|i| joined[i / 3][i % 3]));
-                }
-            }
-        }
-    }
+    let axes = axis_features(&grid);
+    let inputs = mode_inputs(&axes);
     for &shape in Shape::ALL {
         for seed in 0..5 {
             let mut layers = network(shape, seed);

@@ -13,7 +13,8 @@ Example:
   wattgate-trainer fit --corpus tx1.csv --modes 50 --seed 1 -o model.wgt
 
 The modes that are not trained on are held out, and the errors reported are those on them.
-Without --modes all profiled modes are used and none is held out. A corpus without power
+Without --modes all profiled modes are used and none is held out; more than 5000 are
+refused. A corpus without power
 gives a model of time alone. The same seed gives the same file on the same machine.
 
 With --json: {\"kind\", \"device\", \"workload\", \"seed\", \"modes_used\", \"modes_held_out\",

@@ -96,7 +96,10 @@ impl Failure {
             | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => 4,
             Self::OutputIsCorpus { .. }
             | Self::Fit {
-                why: FitError::ModesOutOfRange { .. } | FitError::NothingHeldOut { .. },
+                why:
+                    FitError::ModesOutOfRange { .. }
+                    | FitError::TooManyModes { .. }
+                    | FitError::NothingHeldOut { .. },
                 ..
             } => 2,
             Self::Corpus(CorpusError::Defect { .. })

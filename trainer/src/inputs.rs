@@ -1,0 +1,36 @@
+//! What a network takes for the modes of a grid: the runtime's features.
+
+use wattgate_runtime::{Axis, FEATURES, Grid, INPUTS, features};
+
+/// The features of each value of an axis, one list for each axis.
+pub type AxisFeatures = [Vec<[f32; FEATURES]>; 4];
+
+/// The inputs of one mode.
+pub type Inputs = [f32; INPUTS];
+
+/// The features of every axis value of a grid.
+pub fn axis_features(grid: &Grid) -> AxisFeatures {
+    Axis::ALL.map(|axis| {
+        let values = grid.axis(axis);
+        let (first, last) = (values[0], values[values.len() - 1]);
+        let of = |&value: &u32| features(value, first, last);
+        values.iter().map(of).collect()
+    })
+}
+
+/// The inputs of every mode, by id.
+pub fn mode_inputs(axes: &AxisFeatures) -> Vec<Inputs> {
+    let [cores, cpu, gpu, emc] = axes;
+    let mut inputs = Vec::new();
+    for c in cores {
+        for p in cpu {
+            for g in gpu {
+                for e in emc {
+                    let joined = [c, p, g, e];
+                    inputs.push(std::array::from_fn(|i| joined[i / FEATURES][i % FEATURES]));
+                }
+            }
+        }
+    }
+    inputs
+}
