@@ -10,9 +10,9 @@ use serde::Serialize;
 use wattgate_runtime::Axis;
 
 use crate::corpus::{Corpus, CorpusError, Profile, Survey};
-use crate::fit::MIN_MODES;
-use crate::gp::{GaussianProcess, Input};
-use crate::teacher::Scales;
+use crate::gp::{Process, Spec};
+use crate::mean::{Mean, Place, Scales};
+use crate::split::MIN_MODES;
 
 /// Defects and outliers are counted all and listed up to this number.
 pub const LISTED: usize = 20;
@@ -246,24 +246,26 @@ fn odd_modes(corpus: &Corpus, known: &[([u32; 4], f64)], progress: &ProgressBar)
         if modes.len() < 2 * MIN_MODES {
             return Vec::new();
         }
-        let at: Vec<Input> = modes
+        let places: Vec<Place> = modes
             .iter()
-            .map(|&(knobs, _)| scales.input(knobs))
+            .map(|&(knobs, _)| scales.place(knobs))
             .collect();
         let logs: Vec<f64> = modes.iter().map(|&(_, value)| value.ln()).collect();
-        let process = GaussianProcess::fit(&at, &logs);
+        let process = Process::fit_mode(&Spec::of(Mean::Zero), &places, &logs);
         progress.inc(modes.len() as u64);
         let Ok(process) = process else {
             return Vec::new();
         };
-        let pairs = modes.iter().zip(process.left_out());
-        let far =
-            pairs.filter(|(_, left_out)| left_out.residual.abs() > part.max(times * left_out.sd));
-        far.map(|(&(mode, value), left_out)| Outlier {
+        let expected = process.left_out().swap_remove(0);
+        let triples = modes.iter().zip(&logs).zip(expected);
+        let far = triples.filter(|((_, log), expected)| {
+            (*log - expected.mean).abs() > part.max(times * expected.variance.sqrt())
+        });
+        far.map(|((&(mode, value), _), expected)| Outlier {
             mode,
             of: "mode",
             value,
-            expected: value / left_out.residual.exp(),
+            expected: expected.mean.exp(),
         })
         .collect()
     };

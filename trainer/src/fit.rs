@@ -3,39 +3,26 @@
 use std::time::Instant;
 
 use indicatif::ProgressBar;
-use rand::SeedableRng;
-use rand::seq::SliceRandom;
-use rand_chacha::ChaCha8Rng;
-use rayon::join;
 use serde::Serialize;
 use thiserror::Error;
-use wattgate_runtime::{FormatError, Grid, GuardBand, Model, PowerMode, Provenance, Region, Shape};
+use wattgate_runtime::{GuardBand, Knot, Shape};
 
 use crate::corpus::Corpus;
-use crate::gp::SingularKernel;
-use crate::guard::band;
-use crate::student::{self, Student, distil};
-use crate::teacher::Teacher;
-use crate::wgt::{Layers, ModelFile};
-
-/// The fewest modes from which a model is trained.
-pub const MIN_MODES: usize = 5;
-
-/// The most modes from which a model is trained: the teachers' memory grows with their
-/// square (below 1 GiB here) and their time with their cube.
-pub const MAX_MODES_USED: usize = 5_000;
-
-/// The progress that the teachers make, beside the student's.
-const TEACHER_PROGRESS: u64 = student::PROGRESS / 4;
-
-/// The progress that one fit makes.
-pub const PROGRESS: u64 = TEACHER_PROGRESS + student::PROGRESS;
+use crate::methods::wattgate::{self, export};
+use crate::methods::{MethodError, Task};
+use crate::predictions::{Predictions, Target};
+use crate::reference::Reference;
+use crate::split::{Amount, Known, Sampling, Split, SplitError};
 
 /// How to fit.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Modes to train on, drawn at random; all where `None`. The others are held out.
-    pub modes: Option<usize>,
+pub struct Options<'a> {
+    /// Modes to train on. The others are held out.
+    pub amount: Amount,
+    /// How they are chosen.
+    pub sampling: Sampling,
+    /// What to transfer from.
+    pub reference: Option<&'a Reference>,
     /// Decides the drawing and the training.
     pub seed: u64,
     /// The shape of the exported network.
@@ -43,35 +30,14 @@ pub struct Options {
 }
 
 /// Why a corpus gives no model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 pub enum FitError {
-    /// Not enough modes with a time.
-    #[error("only {found} distinct modes have a time; at least {MIN_MODES} are needed")]
-    TooFewModes { found: usize },
-    /// Some modes have a power, but not enough of those to train on.
-    #[error(
-        "only {found} of the modes to train on have a power; at least {MIN_MODES} are needed, or none for a model of time alone"
-    )]
-    TooFewPowers { found: usize },
-    /// A number of modes that the corpus does not have.
-    #[error(
-        "cannot train on {asked} modes: the corpus has {available}, and at least {MIN_MODES} are needed"
-    )]
-    ModesOutOfRange { asked: usize, available: usize },
-    /// More modes than the teachers can take.
-    #[error(
-        "cannot train on {asked} modes: at most {MAX_MODES_USED} are possible; draw some with --modes"
-    )]
-    TooManyModes { asked: usize },
-    /// Every mode is trained on, so that none is left to score.
-    #[error("training on all {available} modes leaves none to score: ask for fewer with --modes")]
-    NothingHeldOut { available: usize },
-    /// The teacher found no fit.
+    /// The modes cannot be chosen as asked.
     #[error("{0}")]
-    SingularKernel(#[from] SingularKernel),
-    /// The file that was written is refused by the runtime.
-    #[error("the model that was fitted is refused by the runtime: {0}")]
-    Refused(#[from] FormatError),
+    Split(#[from] SplitError),
+    /// Nothing can be learned from them.
+    #[error("{0}")]
+    Method(#[from] MethodError),
 }
 
 /// Mean absolute percentage errors of time and power.
@@ -83,13 +49,19 @@ pub struct Errors {
     pub power_mape: Option<f64>,
 }
 
-/// The share of held-out modes whose measured power lies within the guard band.
+/// The share of held-out modes whose measured value lies within the guard band.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Coverage {
     /// What the band promises.
     pub confidence: f64,
-    /// What the held-out modes show.
-    pub power: f64,
+    /// What the held-out modes show of the time.
+    pub time: Option<f64>,
+    /// What they show of the power.
+    pub power: Option<f64>,
+    /// Measured over predicted time that the band allows.
+    pub time_ratio: f64,
+    /// Measured over predicted power that the band allows.
+    pub power_ratio: Option<f64>,
 }
 
 /// What a fit reports.
@@ -101,12 +73,16 @@ pub struct Report {
     pub device: String,
     /// The workload.
     pub workload: String,
+    /// What was transferred from.
+    pub reference: Option<String>,
     /// The seed of the drawing and the training.
     pub seed: u64,
     /// Modes trained on.
     pub modes_used: usize,
     /// Modes held out.
     pub modes_held_out: usize,
+    /// How the modes were chosen.
+    pub sampling: Sampling,
     /// Modes of the grid that the corpus spans.
     pub modes_in_grid: u32,
     /// The widths of the exported network's hidden layers.
@@ -119,7 +95,7 @@ pub struct Report {
     pub exported: Errors,
     /// Errors of the exported file on the modes trained on, each left out in turn.
     pub left_out: Errors,
-    /// How well the guard band of the power holds on the held-out modes.
+    /// How well the guard bands hold on the held-out modes.
     pub coverage: Vec<Coverage>,
     /// The length of the file.
     pub bytes: usize,
@@ -136,249 +112,76 @@ pub struct Fit {
     pub report: Report,
 }
 
-/// A mode of the corpus with its medians in the runtime's units.
-struct Known {
-    id: usize,
-    knobs: [u32; 4],
-    time_us: f64,
-    power_mw: Option<f64>,
-}
-
-/// One value for each mode of the grid, by id: time in µs, and power in mW where known.
-struct Predictions {
-    time: Vec<f64>,
-    power: Option<Vec<f64>>,
-}
-
-/// Trains on modes of a corpus and scores what it exports.
-pub fn fit(corpus: &Corpus, options: &Options, progress: &ProgressBar) -> Result<Fit, FitError> {
+/// Trains on modes of a corpus and scores what it exports. The progress bar advances by
+/// [`wattgate::PROGRESS`].
+pub fn fit(
+    corpus: &Corpus,
+    options: &Options<'_>,
+    progress: &ProgressBar,
+) -> Result<Fit, FitError> {
     let start = Instant::now();
-    let grid = &corpus.grid;
-    let mut random = ChaCha8Rng::seed_from_u64(options.seed);
-    let known = drawn(corpus, &mut random);
-    let available = known.len();
-    if available < MIN_MODES {
-        return Err(FitError::TooFewModes { found: available });
-    }
-    let asked = options.modes.unwrap_or(available);
-    if !(MIN_MODES..=available).contains(&asked) {
-        return Err(FitError::ModesOutOfRange { asked, available });
-    }
-    if asked > MAX_MODES_USED {
-        return Err(FitError::TooManyModes { asked });
-    }
-    let has_power = known.iter().any(|mode| mode.power_mw.is_some());
-    let (used, held_out) = known.split_at(asked);
-
-    progress.set_message("teacher");
-    let (time, power) = teachers(grid, used, has_power)?;
-    progress.inc(TEACHER_PROGRESS);
-    progress.set_message("student");
-    let targets: Vec<Vec<f64>> = [Some(&time), power.as_ref()]
-        .into_iter()
-        .flatten()
-        .map(|teacher| teacher.log_predictions.clone())
-        .collect();
-    let student = distil(grid, options.shape, &targets, &mut random, progress);
-
-    // The guard band and the errors describe the file as it is read back, so they are
-    // found with a draft of it.
-    let mut draft = Draft {
+    let Split { used, held_out } =
+        Split::new(corpus, options.amount, options.sampling, options.seed)?;
+    let task = Task {
         corpus,
-        layers: &student.layers,
+        used: &used,
+        reference: options.reference,
         seed: options.seed,
-        used,
-        held_out: held_out.len(),
-        time_guard: band(&[0.0; 2]),
-        power_guard: has_power.then(|| band(&[0.0; 2])),
-        errors: Errors::default(),
+        shape: options.shape,
+        progress,
     };
-    let exported = read_back(&draft.encode())?;
-    let time_residuals = residuals(used, &time, &exported.time, |mode| Some(mode.time_us));
-    let power_residuals = power
-        .as_ref()
-        .zip(exported.power.as_ref())
-        .map(|(teacher, exported)| residuals(used, teacher, exported, |mode| mode.power_mw));
-    draft.time_guard = band(&time_residuals);
-    draft.power_guard = power_residuals.as_deref().map(band);
-    let errors = score(held_out, &exported);
-    draft.errors = errors;
-    let bytes = draft.encode();
-    Model::parse(&bytes)?;
-
-    let power_guard = draft.power_guard.as_ref();
-    let coverage = power_guard.map_or(Vec::new(), |guard| coverage(guard, held_out, &exported));
-    let provenance = draft.provenance();
+    let exported = export(&task)?;
+    let errors = score(&held_out, &exported.predictions);
+    let bytes = exported.encode(
+        &task,
+        &wattgate::Errors {
+            held_out: held_out.len(),
+            mape: [errors.time_mape, errors.power_mape],
+        },
+    );
+    let left_out = |target: Target| {
+        exported.left_out[target as usize]
+            .as_deref()
+            .map(mape_of_residuals)
+    };
     let report = Report {
-        kind: provenance.kind.to_string(),
+        kind: corpus.kind.to_string(),
         device: corpus.device.clone(),
         workload: corpus.workload.clone(),
+        reference: options
+            .reference
+            .map(|reference| reference.name().to_owned()),
         seed: options.seed,
         modes_used: used.len(),
         modes_held_out: held_out.len(),
-        modes_in_grid: grid.modes(),
+        sampling: options.sampling,
+        modes_in_grid: corpus.grid.modes(),
         shape: options.shape.to_string(),
-        teacher: score(held_out, &Predictions::of_logs(&targets)),
-        student: score(held_out, &Predictions::of_student(&student)),
+        teacher: score(&held_out, &exported.teacher),
+        student: score(&held_out, &exported.student),
         exported: errors,
         left_out: Errors {
-            time_mape: Some(mape_of_residuals(&time_residuals)),
-            power_mape: power_residuals.as_deref().map(mape_of_residuals),
+            time_mape: left_out(Target::Time),
+            power_mape: left_out(Target::Power),
         },
-        coverage,
+        coverage: coverage(&exported, &held_out),
         bytes: bytes.len(),
         seconds: start.elapsed().as_secs_f64(),
     };
     Ok(Fit { bytes, report })
 }
 
-/// The profiled modes of a corpus in random order.
-fn drawn(corpus: &Corpus, random: &mut ChaCha8Rng) -> Vec<Known> {
-    let known = corpus.modes.iter().filter_map(|profile| {
-        let id = corpus.grid.id(PowerMode::from_knobs(profile.knobs))?;
-        Some(Known {
-            id: usize::from(id.0),
-            knobs: profile.knobs,
-            time_us: 1e3 * profile.time()?,
-            power_mw: profile.power(),
-        })
-    });
-    let mut known: Vec<Known> = known.collect();
-    known.shuffle(random);
-    known
-}
-
-fn teachers(
-    grid: &Grid,
-    used: &[Known],
-    has_power: bool,
-) -> Result<(Teacher, Option<Teacher>), FitError> {
-    let times: Vec<_> = used.iter().map(|mode| (mode.knobs, mode.time_us)).collect();
-    let powers: Vec<_> = used
-        .iter()
-        .filter_map(|mode| Some((mode.knobs, mode.power_mw?)))
-        .collect();
-    if has_power && powers.len() < MIN_MODES {
-        return Err(FitError::TooFewPowers {
-            found: powers.len(),
-        });
-    }
-    let (time, power) = join(
-        || Teacher::fit(grid, &times),
-        || has_power.then(|| Teacher::fit(grid, &powers)).transpose(),
-    );
-    Ok((time?, power?))
-}
-
-/// A model file before its guard bands and errors are known.
-struct Draft<'a> {
-    corpus: &'a Corpus,
-    layers: &'a Layers,
-    seed: u64,
-    used: &'a [Known],
-    held_out: usize,
-    time_guard: GuardBand,
-    power_guard: Option<GuardBand>,
-    errors: Errors,
-}
-
-impl Draft<'_> {
-    fn provenance(&self) -> Provenance<'_> {
-        // In 0.01 %.
-        let hundredths = |mape: f64| (100.0 * mape).round() as u16;
-        Provenance {
-            kind: self.corpus.kind,
-            device: &self.corpus.device,
-            workload: &self.corpus.workload,
-            minibatch: self.corpus.minibatch,
-            seed: self.seed,
-            modes_used: self.used.len() as u16,
-            modes_held_out: self.held_out as u16,
-            time_error: self.errors.time_mape.map(hundredths),
-            power_error: self.errors.power_mape.map(hundredths),
-        }
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        let knobs = self.used.iter().map(|mode| mode.knobs);
-        ModelFile {
-            layers: self.layers,
-            grid: &self.corpus.grid,
-            profiled: Region::spanning(&self.corpus.grid, knobs).expect("modes of this grid"),
-            time_guard: &self.time_guard,
-            power_guard: self.power_guard.as_ref(),
-            provenance: self.provenance(),
-        }
-        .encode()
-    }
-}
-
-/// What the runtime predicts from a file for every mode of the grid.
-fn read_back(bytes: &[u8]) -> Result<Predictions, FitError> {
-    let model = Model::parse(bytes)?;
-    let (mut time, mut power) = (Vec::new(), Vec::new());
-    model.sweep(&Region::all(model.grid()), |_, prediction| {
-        time.push(f64::from(model.time(prediction).0));
-        power.extend(model.power(prediction).map(|power| f64::from(power.0)));
-    });
-    Ok(Predictions {
-        time,
-        power: model.has_power().then_some(power),
-    })
-}
-
-impl Predictions {
-    fn of_logs(logs: &[Vec<f64>]) -> Self {
-        let natural = |log: &Vec<f64>| log.iter().map(|y| y.exp()).collect();
-        Self {
-            time: natural(&logs[0]),
-            power: logs.get(1).map(natural),
-        }
-    }
-
-    fn of_student(student: &Student) -> Self {
-        Self::of_logs(&student.log_predictions)
-    }
-}
-
 /// Mean absolute percentage errors on some modes.
 fn score(modes: &[Known], predictions: &Predictions) -> Errors {
-    let times = modes
-        .iter()
-        .map(|mode| (mode.time_us, predictions.time[mode.id]));
-    let powers = predictions.power.as_ref().map(|power| {
-        let known = modes
-            .iter()
-            .filter_map(|mode| Some((mode.power_mw?, power[mode.id])));
-        mape(known)
-    });
-    Errors {
-        time_mape: mape(times),
-        power_mape: powers.flatten(),
-    }
-}
-
-/// 100·mean |predicted − measured| / measured over (measured, predicted); `None` of nothing.
-fn mape(pairs: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
-    let errors: Vec<f64> = pairs
-        .map(|(measured, predicted)| 100.0 * (predicted - measured).abs() / measured)
-        .collect();
-    (!errors.is_empty()).then(|| errors.iter().sum::<f64>() / errors.len() as f64)
-}
-
-/// ln(measured / predicted) for each mode trained on: what the teacher says of it without
-/// knowing it, plus what the export changed there.
-fn residuals(
-    used: &[Known],
-    teacher: &Teacher,
-    exported: &[f64],
-    target: impl Fn(&Known) -> Option<f64>,
-) -> Vec<f64> {
-    let known = used.iter().filter(|mode| target(mode).is_some());
-    let residual = |(mode, left_out): (&Known, &crate::gp::LeftOut)| {
-        left_out.residual + teacher.log_predictions[mode.id] - exported[mode.id].ln()
+    let mape = |target| {
+        predictions
+            .accuracy(target, modes)
+            .map(|accuracy| accuracy.mape)
     };
-    known.zip(teacher.left_out()).map(residual).collect()
+    Errors {
+        time_mape: mape(Target::Time),
+        power_mape: mape(Target::Power),
+    }
 }
 
 fn mape_of_residuals(residuals: &[f64]) -> f64 {
@@ -388,26 +191,30 @@ fn mape_of_residuals(residuals: &[f64]) -> f64 {
     errors.sum::<f64>() / residuals.len() as f64
 }
 
-fn coverage(guard: &GuardBand, held_out: &[Known], exported: &Predictions) -> Vec<Coverage> {
-    let Some(power) = exported.power.as_ref() else {
-        return Vec::new();
-    };
-    let known: Vec<(f64, f64)> = held_out
-        .iter()
-        .filter_map(|mode| Some((mode.power_mw?, power[mode.id])))
-        .collect();
-    if known.is_empty() {
-        return Vec::new();
-    }
-    let of = |knot: &wattgate_runtime::Knot| {
-        let ratio = f64::from(knot.q16) / 65_536.0;
-        let within = known
+/// The share of modes within the guard bands at each of their knots.
+pub fn coverage(exported: &wattgate::Exported, modes: &[Known]) -> Vec<Coverage> {
+    let within = |target: Target, ratio: f64| {
+        let predicted = target.predicted(&exported.predictions)?;
+        let known: Vec<bool> = modes
             .iter()
-            .filter(|(measured, predicted)| *measured <= predicted * ratio);
+            .filter_map(|mode| Some(target.measured(mode)? <= predicted[mode.id] * ratio))
+            .collect();
+        let count = known.iter().filter(|within| **within).count();
+        (!known.is_empty()).then(|| count as f64 / known.len() as f64)
+    };
+    let knots = |target| exported.guard(target).map_or(&[][..], GuardBand::knots);
+    let ratio = |knot: &Knot| f64::from(knot.q16) / 65_536.0;
+    let times = knots(Target::Time).iter();
+    let of = |knot: &Knot| {
+        let same = |power: &&Knot| power.per_ten_thousand == knot.per_ten_thousand;
+        let power = knots(Target::Power).iter().find(same);
         Coverage {
             confidence: f64::from(knot.per_ten_thousand) / 1e4,
-            power: within.count() as f64 / known.len() as f64,
+            time: within(Target::Time, ratio(knot)),
+            power: power.and_then(|knot| within(Target::Power, ratio(knot))),
+            time_ratio: ratio(knot),
+            power_ratio: power.map(ratio),
         }
     };
-    guard.knots().iter().map(of).collect()
+    times.map(of).collect()
 }

@@ -1,152 +1,439 @@
-//! A Gaussian process: a Matérn-5/2 kernel with a length for each input, plus a linear
-//! kernel, plus noise.
+//! A Gaussian process around a mean with unknown coefficients.
 //!
-//! k(x, x′) = a²·(1 + r + r²/3)·e^(−r) + b²·(1 + x·x′) + s²·[x = x′], with
-//! r² = 5·Σ ((xᵢ − x′ᵢ)/lᵢ)² (Rasmussen and Williams, *Gaussian Processes for Machine
-//! Learning*, 2006, equations 4.17 and 5.1). The hyperparameters are the mode of their
-//! posterior under broad log-normal priors, so that a dozen points suffice.
+//! k(x, x′) = a²·(1 + r + r²/3)·e^(−r) + b²·(1 + x·x′), with r² = 5·Σ ((xᵢ − x′ᵢ)/lᵢ)²
+//! (Rasmussen and Williams, *Gaussian Processes for Machine Learning*, 2006, equations 4.17
+//! and 5.1), plus noise s²·e^ηᵢ of point i with ηᵢ ~ N(0, 1), so that a disturbed
+//! measurement may be noisier than the others. All hyperparameters θ have normal priors.
+//!
+//! The mode of the posterior of θ and η is found by L-BFGS; then θ is sampled given η by
+//! elliptical slice sampling (Murray, Adams and MacKay 2010), because a dozen points leave
+//! more than one θ open. Above [`SAMPLED`] points the mode for as many of them is taken and
+//! the process conditioned on all.
 
 use std::cell::RefCell;
-use std::fmt;
 
 use argmin::core::{CostFunction, Executor, Gradient};
 use argmin::solver::linesearch::MoreThuenteLineSearch;
 use argmin::solver::quasinewton::LBFGS;
-use nalgebra::{Cholesky, DMatrix, DVector, Dyn};
+use faer::linalg::solvers::{DenseSolveCore, Llt, Solve};
+use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
+use faer::{Mat, Par, Side};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal};
+use rayon::prelude::*;
+use thiserror::Error;
 
+use crate::mean::{KERNEL, Mean, Place, Prior};
 use crate::standard::Standard;
 
-/// The number of inputs: one for each axis.
-const D: usize = 4;
+/// Up to so many points decide the hyperparameters.
+pub const SAMPLED: usize = 200;
 
-/// Logarithms of the four lengths, of a, b and s.
-const HYPER: usize = D + 3;
+/// Steps of the sampler, of which the first quarter is dropped.
+const STEPS: usize = 600;
 
-/// Mean of the priors of the logarithms: lengths of three standard deviations of the
-/// inputs, kernels as wide as the targets, noise of 3 %.
-const PRIOR_MEAN: [f64; HYPER] = [1.1, 1.1, 1.1, 1.1, 0.0, 0.0, -3.5];
-
-/// Standard deviation of the priors of the logarithms.
-const PRIOR_SD: [f64; HYPER] = [1.2, 1.2, 1.2, 1.2, 1.5, 1.5, 1.5];
-
-/// More points do not change the hyperparameters and cost their cube.
-const HYPER_POINTS: usize = 256;
+/// Samples that are kept.
+const KEPT: usize = 40;
 
 /// Keeps the kernel matrix positive definite where two points coincide.
-const JITTER: f64 = 1e-8;
+const JITTER: f64 = 1e-7;
 
-/// The input of one mode.
-pub type Input = [f64; D];
+/// Farther from the prior mean, in standard deviations, no hyperparameter is looked for.
+const REACH: f64 = 5.0;
 
 /// The kernel matrix was not positive definite, whatever the hyperparameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the Gaussian process has a singular kernel on these modes")]
 pub struct SingularKernel;
 
-impl fmt::Display for SingularKernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the Gaussian process has a singular kernel on these modes"
-        )
-    }
+/// A mean with the prior of its hyperparameters.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The mean.
+    pub mean: Mean,
+    /// The prior.
+    pub prior: Prior,
 }
 
-impl std::error::Error for SingularKernel {}
+impl Spec {
+    /// A mean with its own prior.
+    pub fn of(mean: Mean) -> Self {
+        Self {
+            mean,
+            prior: mean.prior(),
+        }
+    }
+}
 
 /// A process fitted to points.
 #[derive(Clone, Debug)]
-pub struct GaussianProcess {
-    inputs: Vec<Input>,
-    hyper: [f64; HYPER],
-    weights: DVector<f64>,
+pub struct Process {
+    mean: Mean,
+    places: Vec<Place>,
     standard: Standard,
-    left_out: Vec<LeftOut>,
+    /// Standardised targets.
+    targets: Vec<f64>,
+    /// e^ηᵢ.
+    noise: Vec<f64>,
+    /// The mode of the posterior.
+    mode: Vec<f64>,
+    /// The logarithm of the posterior there, up to a constant of the data.
+    log_posterior: f64,
+    samples: Vec<Sample>,
 }
 
-/// What the process says of a point when that point is left out of its data.
-#[derive(Clone, Copy, Debug)]
-pub struct LeftOut {
-    /// Target minus prediction.
-    pub residual: f64,
-    /// The process's own standard deviation, noise included.
-    pub sd: f64,
+#[derive(Clone, Debug)]
+struct Sample {
+    theta: Vec<f64>,
+    kernel: Kernel,
+    factor: Llt<f64>,
+    weights: Vec<f64>,
 }
 
-impl GaussianProcess {
-    /// Fits hyperparameters and weights. `inputs` should have a spread near one; `targets`
-    /// may have any. The first 256 points decide the hyperparameters, so the order of the
-    /// points should be random.
-    pub fn fit(inputs: &[Input], targets: &[f64]) -> Result<Self, SingularKernel> {
+/// What is predicted of a place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Normal {
+    /// The mean.
+    pub mean: f64,
+    /// The variance.
+    pub variance: f64,
+}
+
+impl Process {
+    /// Fits hyperparameters by sampling. Targets are logarithms in any unit. Where there
+    /// are many, the first decide, so the order of the points should be random.
+    pub fn fit(
+        spec: &Spec,
+        places: &[Place],
+        targets: &[f64],
+        random: &mut ChaCha8Rng,
+    ) -> Result<Self, SingularKernel> {
+        let mut process = Self::start(spec, places, targets);
+        if places.len() > SAMPLED {
+            return Self::fit_mode(spec, places, targets);
+        }
+        let posterior = Posterior::new(spec, &process, true);
+        let at = posterior.mode(spec)?;
+        process.take_mode(&posterior, &at);
+        let thetas = process.sample(spec, &at[..spec.prior.len()], random);
+        process.condition(thetas)?;
+        Ok(process)
+    }
+
+    /// Takes the mode of the hyperparameters, with the same noise in all points.
+    pub fn fit_mode(
+        spec: &Spec,
+        places: &[Place],
+        targets: &[f64],
+    ) -> Result<Self, SingularKernel> {
+        let mut process = Self::start(spec, places, targets);
+        let few = places.len().min(SAMPLED);
+        let mut subset = process.clone();
+        subset.places.truncate(few);
+        subset.targets.truncate(few);
+        subset.noise.truncate(few);
+        let posterior = Posterior::new(spec, &subset, false);
+        let at = posterior.mode(spec)?;
+        process.take_mode(&posterior, &at);
+        process.condition(vec![process.mode.clone()])?;
+        Ok(process)
+    }
+
+    fn start(spec: &Spec, places: &[Place], targets: &[f64]) -> Self {
         let standard = Standard::of(targets.iter().copied());
-        let scaled: Vec<f64> = targets.iter().map(|&y| standard.apply(y)).collect();
-
-        let few = inputs.len().min(HYPER_POINTS);
-        let hyper = Posterior::new(&inputs[..few], &scaled[..few]).mode()?;
-        let (cholesky, _) = factor(inputs, &hyper).ok_or(SingularKernel)?;
-        let weights = cholesky.solve(&DVector::from_vec(scaled));
-        let inverse = cholesky.inverse().diagonal();
-        // Leave-one-out in closed form (Rasmussen and Williams, equations 5.12).
-        let left_out = weights.iter().zip(&inverse).map(|(w, d)| LeftOut {
-            residual: w / d * standard.sd,
-            sd: d.sqrt().recip() * standard.sd,
-        });
-        Ok(Self {
-            left_out: left_out.collect(),
-            inputs: inputs.to_vec(),
-            hyper,
-            weights,
+        Self {
+            mean: spec.mean,
+            places: places.to_vec(),
+            targets: targets.iter().map(|&y| standard.apply(y)).collect(),
             standard,
+            noise: vec![1.0; places.len()],
+            mode: Vec::new(),
+            log_posterior: 0.0,
+            samples: Vec::new(),
+        }
+    }
+
+    fn take_mode(&mut self, posterior: &Posterior<'_>, at: &[f64]) {
+        self.log_posterior = -posterior.evaluate(at).0;
+        let (theta, eta) = at.split_at(posterior.prior.len());
+        self.mode = unwhitened(posterior.prior, theta);
+        for (noise, eta) in self.noise.iter_mut().zip(eta) {
+            *noise = eta.exp();
+        }
+    }
+
+    /// Hyperparameters from their posterior, given the noise of each point.
+    fn sample(&self, spec: &Spec, mode: &[f64], random: &mut ChaCha8Rng) -> Vec<Vec<f64>> {
+        let likelihood = |x: &[f64]| {
+            let theta = unwhitened(&spec.prior, x);
+            let solved = self.solve(&theta).ok();
+            solved.map_or(f64::NEG_INFINITY, |solved| solved.log_likelihood)
+        };
+        let mut x = mode.to_vec();
+        let mut at_x = likelihood(&x);
+        let mut kept = Vec::new();
+        let (first, apart) = (STEPS / 4, (STEPS - STEPS / 4).div_ceil(KEPT));
+        for step in 0..STEPS {
+            let direction: Vec<f64> = x.iter().map(|_| StandardNormal.sample(random)).collect();
+            let threshold = at_x + random.random::<f64>().ln();
+            let mut angle = random.random::<f64>() * std::f64::consts::TAU;
+            let (mut low, mut high) = (angle - std::f64::consts::TAU, angle);
+            // The bracket shrinks to where the walk stands, so a step ends.
+            for _ in 0..60 {
+                let (sin, cos) = angle.sin_cos();
+                let pairs = x.iter().zip(&direction);
+                let moved: Vec<f64> = pairs.map(|(x, d)| x * cos + d * sin).collect();
+                let at_moved = likelihood(&moved);
+                if at_moved > threshold {
+                    (x, at_x) = (moved, at_moved);
+                    break;
+                }
+                if angle < 0.0 {
+                    low = angle;
+                } else {
+                    high = angle;
+                }
+                angle = low + (high - low) * random.random::<f64>();
+            }
+            if step >= first && (step - first) % apart == 0 {
+                kept.push(unwhitened(&spec.prior, &x));
+            }
+        }
+        kept
+    }
+
+    fn condition(&mut self, thetas: Vec<Vec<f64>>) -> Result<(), SingularKernel> {
+        let samples: Result<Vec<Sample>, SingularKernel> = thetas
+            .into_iter()
+            .map(|theta| {
+                let solved = self.solve(&theta)?;
+                Ok(Sample {
+                    kernel: Kernel::new(&theta),
+                    theta,
+                    factor: solved.factor,
+                    weights: solved.weights,
+                })
+            })
+            .collect();
+        self.samples = samples?;
+        Ok(())
+    }
+
+    fn solve(&self, theta: &[f64]) -> Result<Solved, SingularKernel> {
+        let kernel = Kernel::new(theta);
+        let n = self.places.len();
+        let mut matrix = Mat::zeros(n, n);
+        for j in 0..n {
+            let column = matrix.col_as_slice_mut(j);
+            for (slot, place) in column[j..].iter_mut().zip(&self.places[j..]) {
+                *slot = kernel.value(place, &self.places[j]);
+            }
+            column[j] += kernel.noise * self.noise[j] + JITTER;
+        }
+        let factor = Llt::new(matrix.as_ref(), Side::Lower).map_err(|_| SingularKernel)?;
+        drop(matrix);
+        let mut gradient = vec![0.0; theta.len() - KERNEL];
+        let residuals: Vec<f64> = self
+            .places
+            .iter()
+            .zip(&self.targets)
+            .map(|(place, y)| y - self.mean.value(place, theta, &mut gradient) / self.standard.sd)
+            .collect();
+        let solution = factor.solve(Mat::from_fn(n, 1, |i, _| residuals[i]));
+        let weights = solution.col_as_slice(0).to_vec();
+        let lower = factor.L();
+        let half_log_determinant: f64 = (0..n).map(|i| lower[(i, i)].ln()).sum();
+        let fit: f64 = residuals.iter().zip(&weights).map(|(r, w)| r * w).sum();
+        let log_likelihood = -0.5 * fit - half_log_determinant;
+        if !log_likelihood.is_finite() {
+            return Err(SingularKernel);
+        }
+        Ok(Solved {
+            factor,
+            weights,
+            log_likelihood,
         })
     }
 
-    /// The posterior mean at each input.
-    pub fn predict(&self, inputs: &[Input]) -> Vec<f64> {
-        let kernel = Kernel::new(&self.hyper);
-        let one = |at: &Input| -> f64 {
-            let known = self.inputs.iter().zip(self.weights.iter());
-            let sum: f64 = known.map(|(x, w)| w * kernel.value(at, x)).sum();
-            self.standard.mean + self.standard.sd * sum
-        };
-        inputs.iter().map(one).collect()
+    /// The hyperparameters at the mode of their posterior.
+    pub fn mode(&self) -> &[f64] {
+        &self.mode
     }
 
-    /// For each point, in the order of the fit, what the others say of it.
-    pub fn left_out(&self) -> &[LeftOut] {
-        &self.left_out
+    /// The logarithm of the posterior at its mode, to compare priors on the same data.
+    pub fn log_posterior(&self) -> f64 {
+        self.log_posterior
+    }
+
+    /// The mean that each sample predicts at each place, in the unit of the targets.
+    pub fn means(&self, places: &[Place]) -> Vec<Vec<f64>> {
+        let of = |sample: &Sample| -> Vec<f64> {
+            let mut gradient = vec![0.0; sample.theta.len() - KERNEL];
+            let mut one = |at: &Place| {
+                let pairs = self.places.iter().zip(&sample.weights);
+                let sum: f64 = pairs.map(|(x, w)| w * sample.kernel.value(at, x)).sum();
+                let mean = self.mean.value(at, &sample.theta, &mut gradient);
+                self.standard.mean + mean + self.standard.sd * sum
+            };
+            places.iter().map(&mut one).collect()
+        };
+        self.samples.par_iter().map(of).collect()
+    }
+
+    /// What each sample predicts of a measurement at each place, noise included.
+    pub fn predictions(&self, places: &[Place]) -> Vec<Vec<Normal>> {
+        let means = self.means(places);
+        let variance = self.standard.sd * self.standard.sd;
+        let of = |(sample, means): (&Sample, Vec<f64>)| -> Vec<Normal> {
+            let solved = self.whitened_columns(sample, places);
+            let one = |(at, mean): (usize, f64)| {
+                let explained: f64 = solved.col_as_slice(at).iter().map(|v| v * v).sum();
+                let latent = (sample.kernel.variance(&places[at]) - explained).max(1e-12);
+                Normal {
+                    mean,
+                    variance: variance * (latent + sample.kernel.noise),
+                }
+            };
+            means.into_iter().enumerate().map(one).collect()
+        };
+        self.samples.par_iter().zip(means).map(of).collect()
+    }
+
+    /// L⁻¹·k(points, places).
+    fn whitened_columns(&self, sample: &Sample, places: &[Place]) -> Mat<f64> {
+        let mut columns = Mat::from_fn(self.places.len(), places.len(), |i, j| {
+            sample.kernel.value(&self.places[i], &places[j])
+        });
+        solve_lower_triangular_in_place(sample.factor.L(), columns.as_mut(), Par::Seq);
+        columns
+    }
+
+    /// For each sample and point, what the others say of a new measurement there
+    /// (Rasmussen and Williams, equations 5.12).
+    pub fn left_out(&self) -> Vec<Vec<Normal>> {
+        let Standard { mean, sd } = self.standard;
+        let of = |sample: &Sample| -> Vec<Normal> {
+            let inverse = sample.factor.inverse();
+            let one = |(i, weight): (usize, &f64)| {
+                let own_noise = sample.kernel.noise * self.noise[i] + JITTER;
+                let latent = (inverse[(i, i)].recip() - own_noise).max(1e-12);
+                Normal {
+                    mean: mean + sd * (self.targets[i] - weight / inverse[(i, i)]),
+                    variance: sd * sd * (latent + sample.kernel.noise),
+                }
+            };
+            sample.weights.iter().enumerate().map(one).collect()
+        };
+        self.samples.iter().map(of).collect()
+    }
+
+    /// The targets that were fitted, in their unit.
+    pub fn targets(&self) -> impl Iterator<Item = f64> {
+        let Standard { mean, sd } = self.standard;
+        self.targets.iter().map(move |y| mean + sd * y)
+    }
+
+    /// The process after one more measurement, with the same hyperparameters.
+    pub fn observe(&self, place: Place, target: f64) -> Result<Self, SingularKernel> {
+        let mut more = self.clone();
+        more.places.push(place);
+        more.targets.push(self.standard.apply(target));
+        more.noise.push(1.0);
+        let thetas = self.samples.iter().map(|sample| sample.theta.clone());
+        more.condition(thetas.collect())?;
+        Ok(more)
+    }
+
+    /// For each candidate, how much a measurement there would lower the variance of the
+    /// predictions at the other places, on average and in the square of the targets' unit:
+    /// mean of cov(place, candidate)² / var(measurement), by the first sample.
+    pub fn gains(&self, places: &[Place], candidates: &[Place]) -> Vec<f64> {
+        let sample = &self.samples[0];
+        let of_places = self.whitened_columns(sample, places);
+        let of_candidates = self.whitened_columns(sample, candidates);
+        let scale = self.standard.sd * self.standard.sd / places.len() as f64;
+        let one = |at: usize| {
+            let known = of_candidates.col_as_slice(at);
+            let explained: f64 = known.iter().map(|v| v * v).sum();
+            let latent = (sample.kernel.variance(&candidates[at]) - explained).max(1e-12);
+            let covariance = |place: usize| {
+                let shared = of_places.col_as_slice(place).iter().zip(known);
+                let prior = sample.kernel.value(&places[place], &candidates[at]);
+                prior - shared.map(|(a, b)| a * b).sum::<f64>()
+            };
+            let squares: f64 = (0..places.len()).map(|at| covariance(at).powi(2)).sum();
+            scale * squares / (latent + sample.kernel.noise)
+        };
+        (0..candidates.len()).map(one).collect()
+    }
+
+    /// A process that knows nothing but where it would be measured, with hyperparameters
+    /// at the mean of their prior.
+    pub fn unmeasured(spec: &Spec, places: &[Place]) -> Result<Self, SingularKernel> {
+        let mut process = Self::start(spec, places, &vec![0.0; places.len()]);
+        process.mode = spec.prior.iter().map(|[mean, _]| *mean).collect();
+        process.condition(vec![process.mode.clone()])?;
+        Ok(process)
     }
 }
 
+struct Solved {
+    factor: Llt<f64>,
+    weights: Vec<f64>,
+    log_likelihood: f64,
+}
+
+/// Hyperparameters from standard deviations from their prior means.
+fn unwhitened(prior: &Prior, x: &[f64]) -> Vec<f64> {
+    prior
+        .iter()
+        .zip(x)
+        .map(|([mean, sd], x)| mean + sd * x)
+        .collect()
+}
+
+#[derive(Clone, Copy, Debug)]
 struct Kernel {
-    inverse_lengths: [f64; D],
+    inverse_lengths: [f64; 4],
     matern: f64,
     linear: f64,
     noise: f64,
 }
 
 impl Kernel {
-    fn new(hyper: &[f64; HYPER]) -> Self {
-        let [l0, l1, l2, l3, a, b, s] = *hyper;
+    fn new(theta: &[f64]) -> Self {
         Self {
-            inverse_lengths: [l0, l1, l2, l3].map(|l| (-l).exp()),
-            matern: (2.0 * a).exp(),
-            linear: (2.0 * b).exp(),
-            noise: (2.0 * s).exp(),
+            inverse_lengths: std::array::from_fn(|i| (-theta[i]).exp()),
+            matern: (2.0 * theta[4]).exp(),
+            linear: (2.0 * theta[5]).exp(),
+            noise: (2.0 * theta[6]).exp(),
         }
     }
 
-    fn value(&self, x: &Input, y: &Input) -> f64 {
+    fn value(&self, x: &Place, y: &Place) -> f64 {
         self.matern_part(x, y).value() + self.linear_part(x, y)
     }
 
-    fn linear_part(&self, x: &Input, y: &Input) -> f64 {
-        self.linear * (1.0 + x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>())
+    /// Of one place with itself.
+    fn variance(&self, x: &Place) -> f64 {
+        self.matern + self.linear_part(x, x)
     }
 
-    fn matern_part(&self, x: &Input, y: &Input) -> Matern {
-        let mut squares = [0.0; D];
-        for (i, square) in squares.iter_mut().enumerate() {
-            *square = 5.0 * ((x[i] - y[i]) * self.inverse_lengths[i]).powi(2);
-        }
+    fn linear_part(&self, x: &Place, y: &Place) -> f64 {
+        self.linear
+            * (1.0
+                + x.input
+                    .iter()
+                    .zip(&y.input)
+                    .map(|(x, y)| x * y)
+                    .sum::<f64>())
+    }
+
+    fn matern_part(&self, x: &Place, y: &Place) -> Matern {
+        let squares: [f64; 4] = std::array::from_fn(|i| {
+            5.0 * ((x.input[i] - y.input[i]) * self.inverse_lengths[i]).powi(2)
+        });
         let r = squares.iter().sum::<f64>().sqrt();
         Matern {
             squares,
@@ -158,7 +445,7 @@ impl Kernel {
 
 struct Matern {
     /// Each input's part of r².
-    squares: [f64; D],
+    squares: [f64; 4],
     r: f64,
     /// a²·e^(−r).
     scale: f64,
@@ -175,129 +462,138 @@ impl Matern {
     }
 }
 
-fn factor(inputs: &[Input], hyper: &[f64; HYPER]) -> Option<(Cholesky<f64, Dyn>, Kernel)> {
-    let kernel = Kernel::new(hyper);
-    let n = inputs.len();
-    let mut matrix = DMatrix::zeros(n, n);
-    for j in 0..n {
-        for i in j..n {
-            matrix[(i, j)] = kernel.value(&inputs[i], &inputs[j]);
-        }
-        matrix[(j, j)] += kernel.noise + JITTER;
-    }
-    let cholesky = Cholesky::new(matrix)?;
-    let sound = cholesky.l_dirty().diagonal().iter().all(|d| d.is_finite());
-    sound.then_some((cholesky, kernel))
-}
-
 /// A place, and cost and gradient there.
 type Evaluated = (Vec<f64>, (f64, Vec<f64>));
 
-/// The negative logarithm of the hyperparameters' posterior, with its gradient.
+/// The negative logarithm of the posterior of hyperparameters and, where they are free,
+/// of each point's η, all in standard deviations from their prior means.
 struct Posterior<'a> {
-    inputs: &'a [Input],
-    targets: DVector<f64>,
+    process: RefCell<Process>,
+    prior: &'a Prior,
+    free_noise: bool,
     /// The optimiser asks for cost and gradient at the same place one after the other.
     last: RefCell<Option<Evaluated>>,
 }
 
 impl<'a> Posterior<'a> {
-    fn new(inputs: &'a [Input], targets: &[f64]) -> Self {
+    fn new(spec: &'a Spec, process: &Process, free_noise: bool) -> Self {
         Self {
-            inputs,
-            targets: DVector::from_row_slice(targets),
+            process: RefCell::new(process.clone()),
+            prior: &spec.prior,
+            free_noise,
             last: RefCell::new(None),
         }
     }
 
-    /// The hyperparameters of the highest posterior, from two starts.
-    fn mode(&self) -> Result<[f64; HYPER], SingularKernel> {
-        let mut short = PRIOR_MEAN;
-        short[..D].iter_mut().for_each(|length| *length -= 1.0);
-        let mut best: Option<(f64, [f64; HYPER])> = None;
-        for start in [PRIOR_MEAN, short] {
-            let hyper = self.descend(start);
-            let (cost, _) = self.evaluate(&hyper);
-            if cost.is_finite() && best.is_none_or(|(least, _)| cost < least) {
-                best = Some((cost, hyper));
+    /// The mode, from two starts: the prior mean, and shorter lengths.
+    fn mode(&self, spec: &Spec) -> Result<Vec<f64>, SingularKernel> {
+        let points = self.process.borrow().places.len();
+        let free = if self.free_noise { points } else { 0 };
+        let centre = vec![0.0; spec.prior.len() + free];
+        let mut short = centre.clone();
+        for (length, [_, sd]) in short.iter_mut().zip(&spec.prior).take(4) {
+            *length = -1.0 / sd;
+        }
+        let mut best: Option<(f64, Vec<f64>)> = None;
+        for start in [centre, short] {
+            let at = self.descend(start);
+            let (cost, _) = self.evaluate(&at);
+            if cost < OUT_OF_REACH && best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                best = Some((cost, at));
             }
         }
-        best.map(|(_, hyper)| hyper).ok_or(SingularKernel)
+        best.map(|(_, at)| at).ok_or(SingularKernel)
     }
 
     /// L-BFGS; where a line search fails, the best place so far is the answer.
-    fn descend(&self, start: [f64; HYPER]) -> [f64; HYPER] {
+    fn descend(&self, start: Vec<f64>) -> Vec<f64> {
         let solver = LBFGS::new(MoreThuenteLineSearch::new(), 7)
             .with_tolerance_grad(1e-4)
             .and_then(|solver| solver.with_tolerance_cost(1e-9))
             .expect("tolerances are positive");
         let run = Executor::new(self, solver)
-            .configure(|state| state.param(start.to_vec()).max_iters(100))
+            .configure(|state| state.param(start.clone()).max_iters(150))
             .timer(false)
             .run();
         run.ok()
             .and_then(|mut result| result.state.take_best_param())
-            .and_then(|best| best.try_into().ok())
             .unwrap_or(start)
     }
 
-    fn evaluate(&self, hyper: &[f64]) -> (f64, Vec<f64>) {
-        if let Some((at, known)) = &*self.last.borrow()
-            && at == hyper
+    fn evaluate(&self, at: &[f64]) -> (f64, Vec<f64>) {
+        if let Some((last, known)) = &*self.last.borrow()
+            && last == at
         {
             return known.clone();
         }
-        let result = self.cost_and_gradient(hyper);
-        *self.last.borrow_mut() = Some((hyper.to_vec(), result.clone()));
+        let result = self.cost_and_gradient(at);
+        *self.last.borrow_mut() = Some((at.to_vec(), result.clone()));
         result
     }
 
-    fn cost_and_gradient(&self, hyper: &[f64]) -> (f64, Vec<f64>) {
-        let hyper: &[f64; HYPER] = hyper.try_into().expect("the optimiser keeps the length");
-        let mut cost = 0.0;
-        let mut gradient = vec![0.0; HYPER];
-        for i in 0..HYPER {
-            let z = (hyper[i] - PRIOR_MEAN[i]) / PRIOR_SD[i];
-            cost += 0.5 * z * z;
-            gradient[i] = z / PRIOR_SD[i];
+    fn cost_and_gradient(&self, at: &[f64]) -> (f64, Vec<f64>) {
+        let mut cost: f64 = at.iter().map(|x| 0.5 * x * x).sum();
+        let mut gradient = at.to_vec();
+        let (x, eta) = at.split_at(self.prior.len());
+        let theta = unwhitened(self.prior, x);
+        let mut process = self.process.borrow_mut();
+        for (noise, eta) in process.noise.iter_mut().zip(eta) {
+            *noise = eta.exp();
         }
-        let in_reach = hyper.iter().all(|h| h.abs() < 20.0);
-        let Some((cholesky, kernel)) = in_reach.then(|| factor(self.inputs, hyper)).flatten()
-        else {
+        let in_reach = at.iter().all(|x| x.abs() <= REACH);
+        let Some(solved) = in_reach.then(|| process.solve(&theta).ok()).flatten() else {
             // Far from anything sensible: the priors alone lead back.
-            return (1e6 + cost, gradient);
+            return (OUT_OF_REACH + cost, gradient);
         };
-        let weights = cholesky.solve(&self.targets);
-        let diagonal = cholesky.l_dirty().diagonal();
-        cost += 0.5 * self.targets.dot(&weights) + diagonal.iter().map(|d| d.ln()).sum::<f64>();
+        cost -= solved.log_likelihood;
+        let weights = &solved.weights;
+        let kernel = Kernel::new(&theta);
+        let places = &process.places;
         // ∂cost/∂θ = ½ Σ (K⁻¹ − ww′)ᵢⱼ ∂Kᵢⱼ/∂θ (Rasmussen and Williams, equation 5.9).
-        let inverse = cholesky.inverse();
-        for j in 0..self.inputs.len() {
-            for i in j..self.inputs.len() {
+        let inverse = solved.factor.inverse();
+        let mut by_theta = vec![0.0; theta.len()];
+        for j in 0..places.len() {
+            for i in j..places.len() {
                 let once = inverse[(i, j)] - weights[i] * weights[j];
                 let half = if i == j { 0.5 * once } else { once };
-                let matern = kernel.matern_part(&self.inputs[i], &self.inputs[j]);
-                for (length, slot) in gradient.iter_mut().take(D).enumerate() {
+                let matern = kernel.matern_part(&places[i], &places[j]);
+                for (length, slot) in by_theta.iter_mut().take(4).enumerate() {
                     *slot += half * matern.by_length(length);
                 }
-                gradient[D] += half * 2.0 * matern.value();
-                let linear = kernel.linear_part(&self.inputs[i], &self.inputs[j]);
-                gradient[D + 1] += half * 2.0 * linear;
+                by_theta[4] += half * 2.0 * matern.value();
+                by_theta[5] += half * 2.0 * kernel.linear_part(&places[i], &places[j]);
                 if i == j {
-                    gradient[D + 2] += half * 2.0 * kernel.noise;
+                    let by_noise = half * kernel.noise * process.noise[i];
+                    by_theta[6] += 2.0 * by_noise;
+                    if let Some(slot) = gradient.get_mut(theta.len() + i) {
+                        *slot += by_noise;
+                    }
                 }
             }
+        }
+        let mut by_mean = vec![0.0; theta.len() - KERNEL];
+        for (place, weight) in places.iter().zip(weights) {
+            process.mean.value(place, &theta, &mut by_mean);
+            for (slot, by_mean) in by_theta[KERNEL..].iter_mut().zip(&by_mean) {
+                *slot -= weight * by_mean / process.standard.sd;
+            }
+        }
+        for ((slot, by), [_, sd]) in gradient.iter_mut().zip(by_theta).zip(self.prior) {
+            *slot += sd * by;
         }
         (cost, gradient)
     }
 }
 
+/// The cost where there is none.
+const OUT_OF_REACH: f64 = 1e6;
+
 impl CostFunction for &Posterior<'_> {
     type Param = Vec<f64>;
     type Output = f64;
 
-    fn cost(&self, hyper: &Vec<f64>) -> Result<f64, argmin::core::Error> {
-        Ok(self.evaluate(hyper).0)
+    fn cost(&self, at: &Vec<f64>) -> Result<f64, argmin::core::Error> {
+        Ok(self.evaluate(at).0)
     }
 }
 
@@ -305,94 +601,136 @@ impl Gradient for &Posterior<'_> {
     type Param = Vec<f64>;
     type Gradient = Vec<f64>;
 
-    fn gradient(&self, hyper: &Vec<f64>) -> Result<Vec<f64>, argmin::core::Error> {
-        Ok(self.evaluate(hyper).1)
+    fn gradient(&self, at: &Vec<f64>) -> Result<Vec<f64>, argmin::core::Error> {
+        Ok(self.evaluate(at).1)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::SeedableRng;
 
-    fn points(n: usize) -> (Vec<Input>, Vec<f64>) {
+    fn points(n: usize) -> (Vec<Place>, Vec<f64>) {
         let spread = |i: usize, k: f64| ((i as f64 * k).fract() - 0.5) * 3.0;
-        let inputs: Vec<Input> = (1..=n)
+        let places: Vec<Place> = (1..=n)
             .map(|i| {
-                [
-                    spread(i, 0.618),
-                    spread(i, 0.414),
-                    spread(i, 0.732),
-                    spread(i, 0.236),
-                ]
+                let input = [0.618, 0.414, 0.732, 0.236].map(|k| spread(i, k));
+                Place {
+                    input,
+                    log: input.map(|x| 0.3 * x),
+                    load: 0.5 + 0.1 * input[0],
+                    log_time: 0.2 * input[1],
+                }
             })
             .collect();
-        let target = |x: &Input| 5.0 + x[0] + (0.7 * x[1]).sin() - 0.3 * x[2] * x[3];
-        let targets = inputs.iter().map(target).collect();
-        (inputs, targets)
+        let target = |at: &Place| {
+            let x = at.input;
+            5.0 + x[0] + (0.7 * x[1]).sin() - 0.3 * x[2] * x[3]
+        };
+        let targets = places.iter().map(target).collect();
+        (places, targets)
+    }
+
+    fn random() -> ChaCha8Rng {
+        ChaCha8Rng::seed_from_u64(1)
     }
 
     #[test]
     fn the_gradient_is_that_of_the_cost() {
-        let (inputs, targets) = points(20);
-        let posterior = Posterior::new(&inputs, &targets);
-        let at = [0.3, 0.9, 1.4, 0.1, 0.2, -0.3, -2.0];
-        let (_, gradient) = posterior.cost_and_gradient(&at);
-        for i in 0..HYPER {
-            let cost = |step: f64| {
-                let mut moved = at;
-                moved[i] += step;
-                posterior.cost_and_gradient(&moved).0
-            };
-            let numeric = (cost(1e-5) - cost(-1e-5)) / 2e-5;
-            assert!(
-                (numeric - gradient[i]).abs() < 1e-5 * (1.0 + numeric.abs()),
-                "{i}"
-            );
+        let (places, targets) = points(12);
+        for mean in [Mean::Zero, Mean::Starved, Mean::Time, Mean::Power] {
+            let spec = Spec::of(mean);
+            let process = Process::start(&spec, &places, &targets);
+            let posterior = Posterior::new(&spec, &process, true);
+            let at: Vec<f64> = (0..spec.prior.len() + 12)
+                .map(|i| 0.3 * ((i as f64 * 0.7).fract() - 0.4))
+                .collect();
+            let (_, gradient) = posterior.cost_and_gradient(&at);
+            for i in 0..at.len() {
+                let cost = |step: f64| {
+                    let mut moved = at.clone();
+                    moved[i] += step;
+                    posterior.cost_and_gradient(&moved).0
+                };
+                let numeric = (cost(1e-5) - cost(-1e-5)) / 2e-5;
+                assert!(
+                    (numeric - gradient[i]).abs() < 1e-4 * (1.0 + numeric.abs()),
+                    "{mean:?} {i}: {numeric} {}",
+                    gradient[i]
+                );
+            }
         }
     }
 
     #[test]
     fn a_smooth_function_is_found_again_between_its_points() {
-        let (inputs, targets) = points(140);
-        let process = GaussianProcess::fit(&inputs[..100], &targets[..100]).expect("regular");
-        let predicted = process.predict(&inputs[100..]);
-        for (predicted, target) in predicted.iter().zip(&targets[100..]) {
-            assert!((predicted - target).abs() < 0.05, "{predicted} {target}");
+        let (places, targets) = points(140);
+        let spec = Spec::of(Mean::Zero);
+        let process = Process::fit(&spec, &places[..100], &targets[..100], &mut random());
+        let predicted = process.expect("regular").predictions(&places[100..]);
+        for sample in predicted {
+            for (predicted, target) in sample.iter().zip(&targets[100..]) {
+                let error = (predicted.mean - target).abs();
+                assert!(error < 0.1 && error < 6.0 * predicted.variance.sqrt());
+            }
         }
     }
 
     #[test]
     fn leaving_one_out_in_closed_form_is_leaving_it_out() {
-        let (inputs, targets) = points(25);
-        let process = GaussianProcess::fit(&inputs, &targets).expect("regular");
-        let (cholesky, kernel) = factor(&inputs[1..], &process.hyper).expect("regular");
-        let scaled = targets[1..].iter().map(|&y| process.standard.apply(y));
-        let weights = cholesky.solve(&DVector::from_iterator(24, scaled));
-        let known = inputs[1..].iter().zip(weights.iter());
-        let sum: f64 = known.map(|(x, w)| w * kernel.value(&inputs[0], x)).sum();
-        let residual = targets[0] - (process.standard.mean + process.standard.sd * sum);
-        assert!((residual - process.left_out()[0].residual).abs() < 1e-6);
+        let (places, targets) = points(25);
+        let spec = Spec::of(Mean::Time);
+        let process = Process::fit(&spec, &places, &targets, &mut random()).expect("regular");
+        let mut others = process.clone();
+        others.places.remove(0);
+        others.targets.remove(0);
+        others.noise.remove(0);
+        let thetas = process.samples.iter().map(|sample| sample.theta.clone());
+        others.condition(thetas.collect()).expect("regular");
+        let expected = others.predictions(&places[..1]);
+        for (found, expected) in process.left_out().iter().zip(expected) {
+            assert!((found[0].mean - expected[0].mean).abs() < 1e-6);
+            let ratio = found[0].variance / expected[0].variance;
+            assert!((ratio - 1.0).abs() < 1e-4, "{ratio}");
+        }
+    }
+
+    #[test]
+    fn a_measurement_lowers_the_variance_as_foretold() {
+        let (places, targets) = points(60);
+        let spec = Spec::of(Mean::Zero);
+        let process = Process::fit_mode(&spec, &places[..20], &targets[..20]).expect("regular");
+        let (elsewhere, candidate) = (&places[21..], &places[20..21]);
+        let gain = process.gains(elsewhere, candidate)[0];
+        let more = process.observe(candidate[0], targets[20]).expect("regular");
+        let variance = |process: &Process| {
+            let predictions = &process.predictions(elsewhere)[0];
+            let sum: f64 = predictions.iter().map(|normal| normal.variance).sum();
+            sum / elsewhere.len() as f64
+        };
+        let lowered = variance(&process) - variance(&more);
+        assert!((gain / lowered - 1.0).abs() < 1e-3, "{gain} {lowered}");
     }
 
     #[test]
     fn a_constant_target_is_predicted_as_it_is() {
-        let (inputs, _) = points(10);
-        let process = GaussianProcess::fit(&inputs, &[2.5; 10]).expect("regular");
-        assert!(
-            process
-                .predict(&[[0.0; D]])
-                .iter()
-                .all(|y| (y - 2.5).abs() < 1e-9)
-        );
+        let (places, _) = points(10);
+        let spec = Spec::of(Mean::Zero);
+        let process = Process::fit(&spec, &places, &[2.5; 10], &mut random()).expect("regular");
+        for sample in process.means(&points(11).0[10..]) {
+            assert!((sample[0] - 2.5).abs() < 1e-6);
+        }
     }
 
     #[test]
     fn coinciding_points_are_no_singular_kernel() {
-        let inputs = [[0.5; D]; 8];
-        let process = GaussianProcess::fit(&inputs, &[1.0, 1.1, 0.9, 1.0, 1.2, 0.8, 1.0, 1.0]);
-        let predicted = process
-            .expect("noise keeps it regular")
-            .predict(&[[0.5; D]]);
-        assert!((predicted[0] - 1.0).abs() < 0.1);
+        let places = [points(1).0[0]; 8];
+        let targets = [1.0, 1.1, 0.9, 1.0, 1.2, 0.8, 1.0, 1.0];
+        let spec = Spec::of(Mean::Zero);
+        let process = Process::fit(&spec, &places, &targets, &mut random());
+        for sample in process.expect("noise keeps it regular").means(&places[..1]) {
+            assert!((sample[0] - 1.0).abs() < 0.2);
+        }
     }
 }

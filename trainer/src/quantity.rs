@@ -6,6 +6,9 @@
 use thiserror::Error;
 use wattgate_runtime::{Confidence, Kilohertz, Microseconds, Milliwatts};
 
+use crate::optimize::Limits;
+use crate::split::Amount;
+
 /// Why a text is no quantity of the wanted kind.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
@@ -47,6 +50,16 @@ pub enum QuantityError {
         kind: &'static str,
         most: &'static str,
     },
+    /// Neither a whole number nor a percentage.
+    #[error(
+        "`{text}` is not a number of modes: write a whole number such as 50, or a share of the profiled modes such as 90%"
+    )]
+    NotAnAmount { text: String },
+    /// Not three powers of which the second is the highest.
+    #[error(
+        "`{text}` are not limits: write LO:HI:STEP with LO ≤ HI, for instance 3W:9W:500mW, or auto"
+    )]
+    NotLimits { text: String },
     /// Not a probability from 50 % to 99.99 %.
     #[error("`{text}` is not a usable confidence: it must lie in 0.5 … 0.9999, for instance 0.95")]
     NotAConfidence { text: String },
@@ -127,6 +140,38 @@ pub fn confidence(text: &str) -> Result<Confidence, QuantityError> {
         return Err(refused());
     }
     Confidence::new(per_ten_thousand as u16).ok_or_else(refused)
+}
+
+/// A number of modes, `50`, or a share of those that were profiled, `90%`.
+pub fn amount(text: &str) -> Result<Amount, QuantityError> {
+    let trimmed = text.trim();
+    let percent = |number: &str| number.trim_end().parse().ok();
+    let amount = match trimmed.strip_suffix('%') {
+        Some(number) => percent(number)
+            .filter(|percent| (0.0..=100.0).contains(percent))
+            .map(Amount::Percent),
+        None => trimmed.parse().ok().map(Amount::Modes),
+    };
+    amount.ok_or_else(|| QuantityError::NotAnAmount {
+        text: text.to_owned(),
+    })
+}
+
+/// Power limits `LO:HI:STEP` with a unit each, or `auto`.
+pub fn limits(text: &str) -> Result<Limits, QuantityError> {
+    if text.trim() == "auto" {
+        return Ok(Limits::Automatic);
+    }
+    let refused = || QuantityError::NotLimits {
+        text: text.to_owned(),
+    };
+    let powers: Result<Vec<Milliwatts>, QuantityError> = text.split(':').map(power).collect();
+    match powers?[..] {
+        [low, high, step] if low <= high => Ok(Limits::Range(
+            [low, high, step].map(|power| f64::from(power.0)),
+        )),
+        _ => Err(refused()),
+    }
 }
 
 fn parse(text: &str, kind: &Kind) -> Result<u32, QuantityError> {
@@ -221,6 +266,21 @@ mod tests {
         }
         for text in ["0.95", "95%", "95 %", ".95"] {
             assert_eq!(confidence(text), Ok(Confidence::P95), "{text}");
+        }
+    }
+
+    #[test]
+    fn amounts_and_limits_are_read() {
+        assert_eq!(amount("50"), Ok(Amount::Modes(50)));
+        assert_eq!(amount(" 90 %"), Ok(Amount::Percent(90.0)));
+        for text in ["", "fifty", "-1", "101%", "1.5", "NaN%"] {
+            assert!(amount(text).is_err(), "{text}");
+        }
+        assert_eq!(limits("auto"), Ok(Limits::Automatic));
+        let range = Limits::Range([3_000.0, 9_000.0, 500.0]);
+        assert_eq!(limits("3W:9W:500mW"), Ok(range));
+        for text in ["9W:3W:1W", "3W:9W", "3:9:1", "3W:9W:0W", "3W:9W:1W:1W"] {
+            assert!(limits(text).is_err(), "{text}");
         }
     }
 

@@ -280,38 +280,217 @@ fn a_number_of_modes_that_the_corpus_does_not_have() {
 }
 
 #[test]
-fn more_modes_than_the_teachers_can_take() {
+fn a_number_of_modes_that_is_none() {
     let folder = folder();
-    let cpu = (1..=60).map(|i| 30_000 * i);
-    let rows = cpu.flat_map(|cpu| {
-        (1..=21).flat_map(move |gpu| {
-            (1..=4).map(move |cores| common::row(cores, cpu, 50_000 * gpu, 800_000))
-        })
-    });
-    let lines: Vec<String> = [HEADER.to_owned()].into_iter().chain(rows).collect();
-    write(folder.path(), "corpus.csv", lines.join("\n"));
-    let refused = run(folder.path(), "fit --corpus corpus.csv -o model.wgt");
-    let expected = "error: corpus.csv: cannot train on 5040 modes: at most 5000 are possible; draw some with --modes\n";
-    assert_eq!((refused.code, refused.stderr.as_str()), (2, expected));
-    let drawn = run(
-        folder.path(),
-        "fit --corpus corpus.csv --modes 50 -o model.wgt",
-    );
-    assert_eq!(drawn.code, 0, "{}", drawn.stderr);
+    for (asked, found) in [
+        ("-5", "-5"),
+        ("many", "many"),
+        ("101%", "101%"),
+        ("1.5", "1.5"),
+    ] {
+        let run = run(
+            folder.path(),
+            &format!("fit --corpus corpus.csv --modes {asked} -o model.wgt"),
+        );
+        let expected =
+            format!("`{found}` is not a number of modes: write a whole number such as 50");
+        assert_eq!(run.code, 2);
+        assert!(run.stderr.contains(&expected), "{}", run.stderr);
+    }
 }
 
 #[test]
 fn an_evaluation_that_holds_nothing_out() {
     let folder = folder();
     write(folder.path(), "corpus.csv", corpus().join("\n"));
-    for modes in ["", "--modes 96"] {
+    for arguments in [
+        "evaluate --modes 96",
+        "evaluate --modes 40,100%",
+        "optimize --modes 96",
+    ] {
         let run = run(
             folder.path(),
-            &format!("evaluate --corpus corpus.csv {modes}"),
+            &format!("{arguments} --corpus corpus.csv --runs 1 --methods {NO_TRAINING}"),
         );
         let expected = "error: corpus.csv: training on all 96 modes leaves none to score: ask for fewer with --modes\n";
         assert_eq!((run.code, run.stderr.as_str()), (2, expected));
     }
+}
+
+/// Methods that cost nothing.
+const NO_TRAINING: &str = "linear";
+
+#[test]
+fn a_reference_that_is_none() {
+    let folder = folder();
+    let path = folder.path();
+    write(path, "corpus.csv", corpus().join("\n"));
+    write(path, "empty.csv", "");
+    let fit = run(path, "fit --corpus corpus.csv --modes 20 -o reference.wgt");
+    assert_eq!(fit.code, 0, "{}", fit.stderr);
+    let model = fs::read(path.join("reference.wgt")).expect("a model");
+    let mut newer = model.clone();
+    newer[4] = 2;
+    write(path, "newer.wgt", newer);
+    write(path, "short.wgt", &model[..200]);
+    for (reference, code, why) in [
+        (
+            "none.csv",
+            5,
+            "none.csv: cannot read: No such file or directory (os error 2)",
+        ),
+        (
+            "newer.wgt",
+            3,
+            "newer.wgt: written in format version 2; this reader knows version 1",
+        ),
+        (
+            "short.wgt",
+            3,
+            "short.wgt: truncated: shorter than its header says",
+        ),
+        (
+            "empty.csv",
+            3,
+            "empty.csv: the file is empty; expected a header with the columns device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw",
+        ),
+    ] {
+        let refused = run(
+            path,
+            &format!("transfer --reference {reference} --corpus corpus.csv --modes 10 -o new.wgt"),
+        );
+        assert_eq!(
+            (refused.code, refused.stderr),
+            (code, format!("error: {why}\n"))
+        );
+    }
+    let replaced = run(
+        path,
+        "transfer --reference reference.wgt --corpus corpus.csv --modes 10 -o reference.wgt",
+    );
+    let expected = "error: reference.wgt: the output would replace an input\n";
+    assert_eq!((replaced.code, replaced.stderr.as_str()), (2, expected));
+    let needs = run(
+        path,
+        "evaluate --corpus corpus.csv --reference reference.wgt --modes 10 --runs 1 --methods powertrain-transfer",
+    );
+    let expected =
+        "error: corpus.csv: powertrain-transfer needs a corpus as --reference, not a model file\n";
+    assert_eq!((needs.code, needs.stderr.as_str()), (2, expected));
+    assert!(!path.join("new.wgt").exists());
+}
+
+#[test]
+fn values_that_are_not_finite() {
+    for value in ["NaN", "inf", "-1", "0"] {
+        let expected = format!(
+            "line 5: column `time_ms`: expected a time in ms above zero and below 4294967 (71 minutes), or a blank, found `{value}`"
+        );
+        refused(with_field("time_ms", value), &expected);
+    }
+}
+
+/// A target that never changes is learned as it is.
+#[test]
+fn a_constant_target() {
+    let folder = folder();
+    let path = folder.path();
+    let constant =
+        |line: &String| format!("{},50,4000", line.rsplitn(3, ',').nth(2).expect("fields"));
+    let rows: Vec<String> = corpus()[1..].iter().map(constant).collect();
+    write(path, "corpus.csv", format!("{HEADER}\n{}", rows.join("\n")));
+    let fit = run(
+        path,
+        "fit --corpus corpus.csv --modes 20 -o model.wgt --json",
+    )
+    .json();
+    for target in ["time_mape", "power_mape"] {
+        assert!(fit["exported"][target].as_f64() < Some(0.1), "{fit}");
+    }
+}
+
+#[test]
+fn a_plan_that_cannot_be_made() {
+    let folder = folder();
+    let path = folder.path();
+    write(path, "corpus.csv", corpus().join("\n"));
+    write(
+        path,
+        "other.csv",
+        format!("{HEADER}\n{}", common::row(4, 123_000, 300_000, 800_000)),
+    );
+    for (arguments, code, why) in [
+        (
+            "--corpus corpus.csv --modes 0",
+            2,
+            "cannot plan 0 modes: the board has 96",
+        ),
+        (
+            "--corpus corpus.csv --modes 97",
+            2,
+            "cannot plan 97 modes: the board has 96",
+        ),
+        (
+            "--corpus corpus.csv --modes 9 --have other.csv",
+            3,
+            "other.csv: 4 cores, CPU 123 MHz, GPU 300 MHz, EMC 800 MHz is no mode of the board",
+        ),
+        (
+            "--axes cores=1,2 cpu_khz=1 gpu_khz=1 ram=1 --modes 1",
+            2,
+            "--axes: `ram=1`: the axes are cores, cpu_khz, gpu_khz and emc_khz",
+        ),
+        (
+            "--axes cores=1,2 cpu_khz=1 gpu_khz=1.5 emc_khz=1 --modes 1",
+            2,
+            "--axes: `gpu_khz=1.5`: expected whole numbers, in kHz for clocks",
+        ),
+    ] {
+        let refused = run(path, &format!("plan {arguments}"));
+        assert_eq!(
+            (refused.code, refused.stderr),
+            (code, format!("error: {why}\n"))
+        );
+    }
+    let missing = run(path, "plan --modes 5");
+    assert_eq!(missing.code, 2);
+    assert!(missing.stderr.contains("--axes"), "{}", missing.stderr);
+}
+
+#[test]
+fn limits_and_boards_that_are_not_known() {
+    let folder = folder();
+    let path = folder.path();
+    write(path, "corpus.csv", corpus().join("\n"));
+    let refused = run(path, "optimize --corpus corpus.csv --limits 3:9:1");
+    assert_eq!(refused.code, 2);
+    let expected = "`3` has no unit: a power is given in W or mW, for instance 5W";
+    assert!(refused.stderr.contains(expected), "{}", refused.stderr);
+    let refused = run(
+        path,
+        "optimize --corpus corpus.csv --methods presets --modes 10 --runs 1",
+    );
+    let expected = "error: corpus.csv: the nvpmodel modes of a board named `board` are not known; known are agx_orin_32gb, agx_orin_64gb,";
+    assert_eq!(refused.code, 3);
+    assert!(refused.stderr.starts_with(expected), "{}", refused.stderr);
+    let without_power: Vec<String> = corpus()
+        .iter()
+        .map(|line| line.rsplit_once(',').expect("fields").0.to_owned() + ",")
+        .collect();
+    write(
+        path,
+        "times.csv",
+        without_power
+            .join("\n")
+            .replacen("time_ms,", "time_ms,power_mw", 1),
+    );
+    let refused = run(
+        path,
+        "optimize --corpus times.csv --methods random --modes 10 --runs 1",
+    );
+    let expected =
+        "error: times.csv: no power is known, so that a mode cannot be chosen by power\n";
+    assert_eq!((refused.code, refused.stderr.as_str()), (3, expected));
 }
 
 #[test]
@@ -340,7 +519,7 @@ fn an_output_that_would_replace_its_corpus_is_refused() {
     let folder = folder();
     write(folder.path(), "corpus.csv", corpus().join("\n"));
     let run = run(folder.path(), "fit --corpus corpus.csv -o ./corpus.csv");
-    let expected = "error: ./corpus.csv: the output would replace the corpus\n";
+    let expected = "error: ./corpus.csv: the output would replace an input\n";
     assert_eq!((run.code, run.stderr.as_str()), (2, expected));
     let kept = fs::read_to_string(folder.path().join("corpus.csv"));
     assert_eq!(kept.expect("still there"), corpus().join("\n"));

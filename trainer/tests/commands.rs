@@ -32,9 +32,11 @@ fn fit_writes_a_model_and_reports_it() {
         "kind",
         "device",
         "workload",
+        "reference",
         "seed",
         "modes_used",
         "modes_held_out",
+        "sampling",
         "modes_in_grid",
         "shape",
         "teacher",
@@ -288,7 +290,7 @@ fn a_corpus_without_power_gives_a_model_of_time_alone() {
     }
     let report = fit(path, &rows, "--modes 40");
     assert_eq!(report["exported"]["power_mape"], Value::Null);
-    assert_eq!(report["coverage"], serde_json::json!([]));
+    assert_eq!(report["coverage"][0]["power"], Value::Null);
     let fastest = run(path, "select --weights model.wgt --deadline 1s --json").json();
     assert_eq!(
         (&fastest["power_mw"], &fastest["guarded_power_mw"]),
@@ -451,24 +453,31 @@ fn evaluate_reports_medians_and_every_run() {
     )
     .json();
     assert_eq!(json["runs"].as_array().map(Vec::len), Some(3));
-    let mut times: Vec<f64> = (0..3)
-        .map(|run| {
-            json["runs"][run]["exported"]["time_mape"]
-                .as_f64()
-                .expect("a number")
-        })
-        .collect();
+    let mape = |run: usize| {
+        json["runs"][run]["time"]["mape"]
+            .as_f64()
+            .expect("a number")
+    };
+    let mut times = [0, 1, 2].map(mape);
     times.sort_by(f64::total_cmp);
     let row = &json["results"][0];
     assert_eq!(
-        (&row["method"], &row["target"]),
-        (&"wattgate".into(), &"time".into())
+        (&row["method"], &row["target"], &row["sampling"]),
+        (&"wattgate".into(), &"time".into(), &"random".into())
     );
     assert_eq!((&row["modes"], &row["runs"]), (&40.into(), &3.into()));
     assert_eq!(row["mape"]["median"], times[1]);
+    for share in [
+        "within_5_pct",
+        "within_10_pct",
+        "within_15_pct",
+        "within_20_pct",
+    ] {
+        assert!(row[share]["median"].as_f64() > Some(80.0), "{row}");
+    }
     assert_eq!(json["runs"][2]["seed"], 9);
     let single = fit(path, &corpus(), "--modes 40 --seed 8");
-    assert_eq!(single["exported"], json["runs"][1]["exported"]);
+    assert_eq!(single["exported"]["time_mape"], mape(1));
 }
 
 #[test]

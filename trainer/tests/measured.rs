@@ -5,8 +5,9 @@ mod common;
 use common::{folder, measured, run};
 use serde_json::Value;
 use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::evaluate::evaluate;
-use wattgate_trainer::fit::{Errors, Options};
+use wattgate_trainer::evaluate::{Comparison, evaluate};
+use wattgate_trainer::methods::method;
+use wattgate_trainer::split::{Amount, Sampling};
 
 const TX1: &str = "tx1__image5000__translucence.csv";
 
@@ -43,41 +44,65 @@ fn check_fit_and_select_run_in_that_order() {
     assert!(number(&answer["guarded_power_mw"]) <= 5000.0);
 }
 
-/// The medians of ten seeds, on held-out modes, through the exported file.
+/// `tools/bounds.sh` holds the medians of ten seeds; this is a part of it.
 #[test]
 fn fifty_modes_of_the_tx1_predict_the_others() {
     let Some(path) = measured(TX1) else { return };
     let progress = indicatif::ProgressBar::hidden();
     let corpus = Corpus::read(&path, &progress).expect("a sound corpus");
-    let options = Options {
-        modes: Some(50),
+    let comparison = Comparison {
+        corpus: &corpus,
+        name: TX1,
+        reference: None,
+        methods: &[method("wattgate").expect("our method")],
+        amounts: &[Amount::Modes(50)],
+        samplings: &[Sampling::Random],
+        runs: 4,
         seed: 1,
         shape: wattgate_runtime::Shape::Wide32,
     };
-    let evaluation = evaluate(&corpus, TX1, &options, 10, &progress).expect("a fit");
+    let evaluation = evaluate(&comparison, &progress).expect("a fit");
     let [time, power] = &evaluation.results[..] else {
         panic!("time and power");
     };
-    assert!(time.mape.median <= 3.0, "{time:?}");
-    assert!(power.mape.median <= 4.5, "{power:?}");
+    assert!(time.mape.median <= 2.5, "{time:?}");
+    assert!(power.mape.median <= 3.8, "{power:?}");
     for run in &evaluation.runs {
-        let targets: [fn(&Errors) -> Option<f64>; 2] = [|e| e.time_mape, |e| e.power_mape];
-        for target in targets {
-            let [exported, teacher] = [&run.exported, &run.teacher].map(target);
-            let added = exported.expect("held out") - teacher.expect("held out");
+        let teacher = run.teacher.expect("a teacher");
+        let pairs = [
+            (run.time, teacher.time_mape),
+            (run.power, teacher.power_mape),
+        ];
+        for (exported, teacher) in pairs {
+            let added = exported.expect("held out").mape - teacher.expect("held out");
             assert!(added <= 0.2, "seed {}: {added}", run.seed);
         }
-        assert!(run.bytes <= 1024);
+        assert!(run.bytes <= Some(1024));
     }
-    // The guard band at 95 %, as a median over the runs.
-    let mut held: Vec<f64> = evaluation
-        .runs
-        .iter()
-        .map(|run| run.coverage[3].power)
-        .collect();
-    held.sort_by(f64::total_cmp);
-    assert_eq!(evaluation.runs[0].coverage[3].confidence, 0.95);
-    assert!((0.90..=1.0).contains(&held[5]), "{held:?}");
+    let band = power.coverage.iter().find(|band| band.confidence == 0.95);
+    let share = band.expect("a knot").share;
+    assert!((0.90..=1.0).contains(&share), "{share}");
+}
+
+/// What PowerTrain's recipe in Keras reaches on the same corpus is between 9 and 42 % for
+/// time (`../shared/trials`, five splits); trees reach 11 %.
+#[test]
+fn the_published_methods_are_far_behind() {
+    let Some(path) = measured(TX1) else { return };
+    let folder = folder();
+    let arguments = format!(
+        "evaluate --corpus {} --modes 50 --runs 2 --methods powertrain-nn,gbt,linear --json",
+        path.display()
+    );
+    let json = run(folder.path(), &arguments).json();
+    let mape = |method: &str| {
+        let rows = json["results"].as_array().expect("rows").iter();
+        let mut row = rows.filter(|row| row["method"] == method && row["target"] == "time");
+        number(&row.next().expect("a row")["mape"]["median"])
+    };
+    assert!((5.0..45.0).contains(&mape("powertrain-nn")));
+    assert!((5.0..20.0).contains(&mape("gbt")));
+    assert!(mape("linear") > 20.0);
 }
 
 /// A FlexiBO file has times and no powers.

@@ -1,48 +1,135 @@
-//! `evaluate`: errors over many random choices of modes.
+//! `evaluate`: methods side by side, by the errors of their predictions.
+
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::fit::Training;
-use super::{Failure, print_json, print_text, progress_bar, read_corpus, show};
-use crate::evaluate::{Evaluation, Quartiles, evaluate};
-use crate::fit::PROGRESS;
+use super::{
+    Failure, MethodArgument, SamplingArgument, ShapeArgument, print_json, print_text, progress_bar,
+    read_corpus, read_reference, show,
+};
+use crate::corpus::Corpus;
+use crate::evaluate::{Comparison, Evaluation, Quartiles, Row, evaluate};
+use crate::methods::Method;
+use crate::reference::Reference;
+use crate::split::{Amount, Sampling};
+use crate::{plots, quantity};
 
 const EXAMPLE: &str = "\
-Example:
+Examples:
   wattgate-trainer evaluate --corpus tx1.csv --modes 50 --runs 10
+  wattgate-trainer evaluate --corpus tx1.csv --reference tx2.csv --modes 15,50,90% --methods wattgate,powertrain-nn,powertrain-transfer,gbt,linear --plots plots
 
-Every run trains on other modes and is scored on the modes that it did not see, through
-the exported file and the runtime.
+Every run trains on other modes and is scored on the modes that it did not see; wattgate
+through the exported file and the runtime. All methods of a run train on the same modes.
+Only wattgate, powertrain-transfer and linear-energy use a reference.
 
 With --json: {\"kind\", \"corpus\", \"reference\", \"results\": [{\"method\", \"target\", \"modes\",
-\"sampling\", \"runs\", \"mape\": {\"median\", \"q1\", \"q3\"}, \"teacher_mape\": {…}, \"added\":
-{…}}], \"runs\": [as `fit --json`]}";
+\"sampling\", \"runs\", \"mape\": {\"median\", \"q1\", \"q3\"}, \"within_5_pct\": {…},
+\"within_10_pct\": {…}, \"within_15_pct\": {…}, \"within_20_pct\": {…}, \"rmse\": {…}, \"mae\": {…},
+\"seconds\": {…}, \"teacher_mape\": {…}, \"added\": {…}, \"coverage\": [{\"confidence\", \"share\",
+\"ratio\"}]}], \"runs\": [{\"method\", \"modes\", \"sampling\", \"seed\", \"time\": {\"mape\", …},
+\"power\": {…}, \"teacher\", \"coverage\", \"bytes\", \"seconds\"}]}; rmse and mae in ms and mW; what
+a method does not have is left out.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
     #[command(flatten)]
-    training: Training,
-    /// Number of runs, with the seeds from --seed on
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    runs: u64,
+    compared: Compared,
+    /// Methods to compare
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "wattgate"
+    )]
+    methods: Vec<MethodArgument>,
+    /// A folder for plots as SVG
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
+/// What to compare methods on; shared by `evaluate` and `optimize`.
+#[derive(Debug, Args)]
+pub struct Compared {
+    /// Profiled modes, as CSV
+    #[arg(long, value_name = "FILE")]
+    corpus: PathBuf,
+    /// A corpus or model file that methods may transfer from
+    #[arg(long, value_name = "FILE")]
+    reference: Option<PathBuf>,
+    /// Modes to train on: numbers, or shares of the profiled ones such as 90%
+    #[arg(long, value_name = "N", value_parser = quantity::amount, value_delimiter = ',', default_value = "50", allow_hyphen_values = true)]
+    modes: Vec<Amount>,
+    /// How these modes are chosen
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        value_delimiter = ',',
+        default_value = "random"
+    )]
+    sampling: Vec<SamplingArgument>,
+    /// Number of runs, with the seeds from --seed on
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    runs: u64,
+    /// Seed of the first run
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Widths of the hidden layers of exported networks
+    #[arg(long, value_name = "WIDTHS", value_enum, default_value = "32")]
+    hidden: ShapeArgument,
+}
+
+impl Compared {
+    pub fn path(&self) -> &Path {
+        &self.corpus
+    }
+
+    /// Reads the files and runs something on them.
+    pub fn with<T>(
+        &self,
+        methods: &[MethodArgument],
+        then: impl FnOnce(&Comparison<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let corpus: Corpus = read_corpus(&self.corpus)?;
+        let reference: Option<Reference> =
+            self.reference.as_deref().map(read_reference).transpose()?;
+        let methods: Vec<Box<dyn Method>> = methods.iter().map(MethodArgument::method).collect();
+        let samplings: Vec<Sampling> = self.sampling.iter().copied().map(Into::into).collect();
+        then(&Comparison {
+            corpus: &corpus,
+            name: &self.corpus.display().to_string(),
+            reference: reference.as_ref(),
+            methods: &methods,
+            amounts: &self.modes,
+            samplings: &samplings,
+            runs: self.runs,
+            seed: self.seed,
+            shape: self.hidden.0,
+        })
+    }
+}
+
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let path = &arguments.training.corpus;
-    let corpus = read_corpus(path)?;
-    let progress = progress_bar(PROGRESS * arguments.runs);
-    let options = arguments.training.options();
-    let name = path.display().to_string();
-    let result = evaluate(&corpus, &name, &options, arguments.runs, &progress);
-    progress.finish_and_clear();
-    let evaluation = result.map_err(|why| Failure::Fit {
-        path: path.clone(),
-        why,
+    let compared = &arguments.compared;
+    let evaluation = compared.with(&arguments.methods, |comparison| {
+        let progress = progress_bar(comparison.len()).with_message("run");
+        let result = evaluate(comparison, &progress);
+        progress.finish_and_clear();
+        result.map_err(|why| Failure::Fit {
+            path: compared.path().to_owned(),
+            why,
+        })
     })?;
+    if let Some(folder) = &arguments.plots {
+        plots::of_evaluation(&evaluation, folder)?;
+    }
     if arguments.json {
         print_json(&evaluation)
     } else {
@@ -51,41 +138,60 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn text(evaluation: &Evaluation) -> String {
-    let mut text = format!(
-        "{} ({}), mean absolute percentage error on held-out modes\n",
-        evaluation.corpus, evaluation.kind
-    );
-    let columns = [
-        "teacher time",
-        "power",
-        "exported time",
-        "power",
-        "bytes",
-        "seconds",
-    ];
-    text += &format!("{:<8}{:>6}", "seed", "modes");
-    columns
-        .iter()
-        .for_each(|column| text += &format!("{column:>15}"));
-    text += "\n";
-    for run in &evaluation.runs {
-        text += &format!("{:<8}{:>6}", run.seed, run.modes_used);
-        for errors in [&run.teacher, &run.exported] {
-            for mape in [errors.time_mape, errors.power_mape] {
-                text += &format!("{:>15}", show::percent(mape));
-            }
-        }
-        text += &format!("{:>15}{:>15.1}\n", run.bytes, run.seconds);
+    let mut text = format!("{} ({})", evaluation.corpus, evaluation.kind);
+    if let Some(reference) = &evaluation.reference {
+        text += &format!(", reference {reference}");
     }
-    let three = |q: Quartiles| format!("{:.2} % ({:.2} … {:.2})", q.median, q.q1, q.q3);
+    text += "\nmean absolute percentage error on held-out modes, median (quartiles) over runs\n";
+    text += &format!(
+        "{:<26}{:<7}{:>6} {:<9}{:>5}{:>26}{:>9}{:>9}{:>9}\n",
+        "method", "target", "modes", "sampling", "runs", "error", "≤ 5 %", "≤ 10 %", "seconds"
+    );
     for row in &evaluation.results {
         text += &format!(
-            "{:<6} median (quartiles): exported {}, teacher {}, added {:.2} points\n",
+            "{:<26}{:<7}{:>6} {:<9}{:>5}{:>26}{:>9}{:>9}{:>9.1}\n",
+            row.method,
             row.target,
+            row.modes,
+            row.sampling,
+            row.runs,
             three(row.mape),
-            three(row.teacher_mape),
-            row.added.median
+            show::percent(Some(row.within_5_pct.median)),
+            show::percent(Some(row.within_10_pct.median)),
+            row.seconds.median
         );
     }
+    for row in evaluation
+        .results
+        .iter()
+        .filter(|row| !row.coverage.is_empty())
+    {
+        text += &guard_band(row);
+    }
     text
+}
+
+fn guard_band(row: &Row) -> String {
+    let wanted = |c: &&crate::evaluate::Covered| [0.9, 0.95, 0.99].contains(&c.confidence);
+    let shares = row.coverage.iter().filter(wanted).map(|covered| {
+        format!(
+            "{:.1} % at {:.0} % (+{:.1} %)",
+            100.0 * covered.share,
+            100.0 * covered.confidence,
+            100.0 * (covered.ratio - 1.0)
+        )
+    });
+    let added = row.added.map_or(0.0, |added| added.median);
+    format!(
+        "{} {}, {} {} modes: export adds {added:.2} points; guard band holds {}\n",
+        row.method,
+        row.target,
+        row.modes,
+        row.sampling,
+        shares.collect::<Vec<_>>().join(", ")
+    )
+}
+
+fn three(q: Quartiles) -> String {
+    format!("{:.2} % ({:.2} … {:.2})", q.median, q.q1, q.q3)
 }

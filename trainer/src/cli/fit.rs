@@ -1,26 +1,33 @@
 //! `fit`: from a corpus to a model file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{Failure, ShapeArgument, print_json, print_text, progress_bar, read_corpus, show};
-use crate::fit::{Errors, Options, PROGRESS, Report, fit};
+use super::{
+    Failure, SamplingArgument, ShapeArgument, print_json, print_text, progress_bar, read_corpus,
+    read_reference, show,
+};
+use crate::fit::{Errors, Options, Report, fit};
+use crate::methods::wattgate::PROGRESS;
 use crate::output::AtomicFile;
+use crate::quantity;
+use crate::split::Amount;
 
 const EXAMPLE: &str = "\
 Example:
   wattgate-trainer fit --corpus tx1.csv --modes 50 --seed 1 -o model.wgt
 
 The modes that are not trained on are held out, and the errors reported are those on them.
-Without --modes all profiled modes are used and none is held out; more than 5000 are
-refused. A corpus without power
-gives a model of time alone. The same seed gives the same file on the same machine.
+Without --modes all profiled modes are used and none is held out; of more than 2000 the
+first 2000, in random order, teach. A corpus without power gives a model of time alone. The
+same seed gives the same file on the same machine.
 
-With --json: {\"kind\", \"device\", \"workload\", \"seed\", \"modes_used\", \"modes_held_out\",
-\"modes_in_grid\", \"shape\", \"teacher\": {\"time_mape\", \"power_mape\"}, \"student\": {…},
-\"exported\": {…}, \"left_out\": {…}, \"coverage\": [{\"confidence\", \"power\"}], \"bytes\",
-\"seconds\"}; errors in percent, null where nothing was held out.";
+With --json: {\"kind\", \"device\", \"workload\", \"reference\", \"seed\", \"modes_used\",
+\"modes_held_out\", \"sampling\", \"modes_in_grid\", \"shape\", \"teacher\": {\"time_mape\",
+\"power_mape\"}, \"student\": {…}, \"exported\": {…}, \"left_out\": {…}, \"coverage\":
+[{\"confidence\", \"time\", \"power\", \"time_ratio\", \"power_ratio\"}], \"bytes\", \"seconds\"};
+errors in percent, null where nothing was held out.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
@@ -35,15 +42,18 @@ pub struct Arguments {
     json: bool,
 }
 
-/// On what and how to train; shared by the commands that do.
+/// On what and how to train; shared by the commands that write a model.
 #[derive(Debug, Args)]
 pub struct Training {
     /// Profiled modes, as CSV
     #[arg(long, value_name = "FILE")]
     pub corpus: PathBuf,
-    /// Modes to train on, drawn at random [default: all]
-    #[arg(long, value_name = "N")]
-    pub modes: Option<usize>,
+    /// Modes to train on: a number, or a share of the profiled ones such as 90% [default: all]
+    #[arg(long, value_name = "N", value_parser = quantity::amount, allow_hyphen_values = true)]
+    pub modes: Option<Amount>,
+    /// How these modes are chosen
+    #[arg(long, value_enum, value_name = "HOW", default_value = "random")]
+    pub sampling: SamplingArgument,
     /// Seed of the drawing and the training
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
@@ -52,39 +62,49 @@ pub struct Training {
     pub hidden: ShapeArgument,
 }
 
-impl Training {
-    pub fn options(&self) -> Options {
-        Options {
-            modes: self.modes,
-            seed: self.seed,
-            shape: self.hidden.0,
+/// Trains and writes a model; shared by `fit` and `transfer`.
+pub fn write_model(
+    training: &Training,
+    reference: Option<&Path>,
+    output: &Path,
+    json: bool,
+) -> Result<(), Failure> {
+    let inputs = [Some(training.corpus.as_path()), reference];
+    for input in inputs.into_iter().flatten() {
+        let same = input.canonicalize().ok().zip(output.canonicalize().ok());
+        if same.is_some_and(|(input, output)| input == output) {
+            let path = output.to_owned();
+            return Err(Failure::OutputIsInput { path });
         }
+    }
+    let file = AtomicFile::create(output)?;
+    let corpus = read_corpus(&training.corpus)?;
+    let reference = reference.map(read_reference).transpose()?;
+    let progress = progress_bar(PROGRESS);
+    let options = Options {
+        amount: training.modes.unwrap_or(Amount::All),
+        sampling: training.sampling.into(),
+        reference: reference.as_ref(),
+        seed: training.seed,
+        shape: training.hidden.0,
+    };
+    let result = fit(&corpus, &options, &progress);
+    progress.finish_and_clear();
+    let fit = result.map_err(|why| Failure::Fit {
+        path: training.corpus.clone(),
+        why,
+    })?;
+    file.commit(&fit.bytes)?;
+    if json {
+        print_json(&fit.report)
+    } else {
+        let target = output.display();
+        print_text(&format!("{}wrote {target}\n", text(&fit.report)))
     }
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let (path, output) = (&arguments.training.corpus, &arguments.output);
-    let same = path.canonicalize().ok().zip(output.canonicalize().ok());
-    if same.is_some_and(|(corpus, output)| corpus == output) {
-        let path = output.clone();
-        return Err(Failure::OutputIsCorpus { path });
-    }
-    let output = AtomicFile::create(output)?;
-    let corpus = read_corpus(path)?;
-    let progress = progress_bar(PROGRESS);
-    let result = fit(&corpus, &arguments.training.options(), &progress);
-    progress.finish_and_clear();
-    let fit = result.map_err(|why| Failure::Fit {
-        path: path.clone(),
-        why,
-    })?;
-    output.commit(&fit.bytes)?;
-    if arguments.json {
-        print_json(&fit.report)
-    } else {
-        let target = arguments.output.display();
-        print_text(&format!("{}wrote {target}\n", text(&fit.report)))
-    }
+    write_model(&arguments.training, None, &arguments.output, arguments.json)
 }
 
 fn text(report: &Report) -> String {
@@ -97,6 +117,9 @@ fn text(report: &Report) -> String {
         report.modes_held_out,
         report.modes_in_grid
     );
+    if let Some(reference) = &report.reference {
+        text += &format!("transferred from {reference}\n");
+    }
     let row = |name: &str, errors: &Errors| {
         let (time, power) = (
             show::percent(errors.time_mape),
@@ -115,11 +138,13 @@ fn text(report: &Report) -> String {
     }
     text += &row("  modes used, each left out in turn", &report.left_out);
     for coverage in &report.coverage {
-        if [0.9, 0.95, 0.99].contains(&coverage.confidence) {
+        if let Some(power) = coverage.power
+            && [0.9, 0.95, 0.99].contains(&coverage.confidence)
+        {
             text += &format!(
                 "guard band at {:.0} %: holds for {:.1} % of the held-out powers\n",
                 100.0 * coverage.confidence,
-                100.0 * coverage.power
+                100.0 * power
             );
         }
     }

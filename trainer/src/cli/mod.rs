@@ -7,9 +7,14 @@ mod check;
 mod evaluate;
 mod fit;
 mod inspect;
+mod matrix;
+mod optimize;
+mod plan;
 mod select;
 mod show;
+mod transfer;
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{fs, io};
@@ -18,11 +23,16 @@ use clap::{Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use thiserror::Error;
-use wattgate_runtime::{ConstraintError, FormatError, Model, SelectError, Shape};
+use wattgate_runtime::{ConstraintError, FormatError, MAGIC, Model, SelectError, Shape};
 
 use crate::corpus::{Corpus, CorpusError};
 use crate::fit::FitError;
+use crate::gp::SingularKernel;
+use crate::methods::{self, Method, MethodError};
 use crate::output::OutputError;
+use crate::plots::PlotError;
+use crate::reference::Reference;
+use crate::split::{Sampling, SplitError};
 
 /// Learns time and power of a workload for every power mode of a Jetson.
 #[derive(Debug, Parser)]
@@ -51,8 +61,16 @@ enum Command {
     Check(check::Arguments),
     /// Train a model on a corpus and write it as a model file
     Fit(fit::Arguments),
-    /// Train on many random choices of modes and report the errors on the others
+    /// Train on a few modes with the help of a model or corpus of another workload or board
+    Transfer(transfer::Arguments),
+    /// Choose the modes to profile
+    Plan(plan::Arguments),
+    /// Compare methods by the errors of their predictions on modes held out
     Evaluate(evaluate::Arguments),
+    /// Compare methods by what they choose under power limits
+    Optimize(optimize::Arguments),
+    /// Transfer from each of some corpora to each other
+    Matrix(matrix::Arguments),
     /// Show what a model file holds
     Inspect(inspect::Arguments),
     /// Ask a model file which power mode to take
@@ -68,8 +86,20 @@ enum Failure {
     Fit { path: PathBuf, why: FitError },
     #[error("{0}")]
     Output(#[from] OutputError),
-    #[error("{}: the output would replace the corpus", path.display())]
-    OutputIsCorpus { path: PathBuf },
+    #[error("{}: the output would replace an input", path.display())]
+    OutputIsInput { path: PathBuf },
+    #[error("{}: {why}", path.display())]
+    Reference { path: PathBuf, why: SingularKernel },
+    #[error("{why}")]
+    Plan { why: SingularKernel },
+    #[error("cannot plan {asked} modes: the board has {available}")]
+    PlanSize { asked: usize, available: usize },
+    #[error("{}: {mode} is no mode of the board", path.display())]
+    NotOfBoard { path: PathBuf, mode: String },
+    #[error("--axes: {0}")]
+    Axes(String),
+    #[error("{0}")]
+    Plot(#[from] PlotError),
     #[error("{}: cannot read: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("{}: {why}", path.display())]
@@ -91,19 +121,26 @@ impl Failure {
             Self::Corpus(CorpusError::Io { .. })
             | Self::Output(_)
             | Self::Read { .. }
+            | Self::Plot(_)
             | Self::Print(_) => 5,
             Self::Constraint(_)
             | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => 4,
-            Self::OutputIsCorpus { .. }
+            Self::OutputIsInput { .. }
+            | Self::PlanSize { .. }
+            | Self::Axes(_)
             | Self::Fit {
                 why:
-                    FitError::ModesOutOfRange { .. }
-                    | FitError::TooManyModes { .. }
-                    | FitError::NothingHeldOut { .. },
+                    FitError::Split(
+                        SplitError::ModesOutOfRange { .. } | SplitError::NothingHeldOut { .. },
+                    )
+                    | FitError::Method(MethodError::NoReferenceCorpus { .. }),
                 ..
             } => 2,
             Self::Corpus(CorpusError::Defect { .. })
             | Self::Fit { .. }
+            | Self::Reference { .. }
+            | Self::Plan { .. }
+            | Self::NotOfBoard { .. }
             | Self::Model { .. }
             | Self::Select(_)
             | Self::Defects => 3,
@@ -116,7 +153,11 @@ pub fn run() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Check(arguments) => check::run(&arguments),
         Command::Fit(arguments) => fit::run(&arguments),
+        Command::Transfer(arguments) => transfer::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
         Command::Evaluate(arguments) => evaluate::run(&arguments),
+        Command::Optimize(arguments) => optimize::run(&arguments),
+        Command::Matrix(arguments) => matrix::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Select(arguments) => select::run(&arguments),
     };
@@ -145,6 +186,53 @@ impl ValueEnum for ShapeArgument {
 
     fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
         Some(clap::builder::PossibleValue::new(self.0.to_string()))
+    }
+}
+
+/// The methods as arguments.
+#[derive(Clone, Debug)]
+struct MethodArgument(&'static str);
+
+impl MethodArgument {
+    fn method(&self) -> Box<dyn Method> {
+        methods::method(self.0).expect("a name of the list")
+    }
+}
+
+impl ValueEnum for MethodArgument {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: [MethodArgument; methods::NAMES.len()] = {
+            let mut all = [const { MethodArgument("") }; methods::NAMES.len()];
+            let mut at = 0;
+            while at < all.len() {
+                all[at] = MethodArgument(methods::NAMES[at]);
+                at += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
+        Some(clap::builder::PossibleValue::new(self.0))
+    }
+}
+
+/// How modes are chosen, as an argument.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SamplingArgument {
+    /// Drawn at random
+    Random,
+    /// As `plan` says
+    Planned,
+}
+
+impl From<SamplingArgument> for Sampling {
+    fn from(argument: SamplingArgument) -> Self {
+        match argument {
+            SamplingArgument::Random => Self::Random,
+            SamplingArgument::Planned => Self::Planned,
+        }
     }
 }
 
@@ -177,6 +265,23 @@ fn print_text(text: &str) -> Result<(), Failure> {
     use io::Write;
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(())
+}
+
+/// A model file or a corpus, told apart by their first bytes.
+fn read_reference(path: &Path) -> Result<Reference, Failure> {
+    let name = path.display().to_string();
+    let refused = |why| Failure::Reference {
+        path: path.to_owned(),
+        why,
+    };
+    let mut start = [0; MAGIC.len()];
+    let file = fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    if file.is_ok() && start == MAGIC {
+        let bytes = read_model(path)?;
+        let model = parse_model(path, &bytes)?;
+        return Reference::of_model(name, &model).map_err(refused);
+    }
+    Reference::of_corpus(name, read_corpus(path)?).map_err(refused)
 }
 
 /// The bytes of a model file, to be parsed by [`parse_model`].

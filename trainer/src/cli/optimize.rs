@@ -1,0 +1,126 @@
+//! `optimize`: methods side by side, by what they choose under power limits.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use wattgate_runtime::Confidence;
+
+use super::evaluate::Compared;
+use super::{Failure, MethodArgument, print_json, print_text, progress_bar};
+use crate::optimize::{Choosing, Limits, Optimization, optimize};
+use crate::{plots, quantity};
+
+const EXAMPLE: &str = "\
+Examples:
+  wattgate-trainer optimize --corpus tx1.csv --modes 50 --confidence 0.95
+  wattgate-trainer optimize --corpus tx1.csv --modes 15 --sampling planned --tries 3
+  wattgate-trainer optimize --corpus orin.csv --limits 17W:50W:1W --methods wattgate,random,presets,maxn
+
+For every limit a method chooses the mode that it takes for the fastest within; what counts
+is what was measured in that mode. The best is the fastest mode that was measured within the
+limit. Modes that were not measured are not offered.
+
+With --json: {\"kind\", \"corpus\", \"reference\", \"limits_mw\", \"results\": [{\"method\", \"modes\",
+\"sampling\", \"confidence\", \"tries\", \"runs\", \"time_penalty_pct\", \"area_w\", \"over_pct\",
+\"over_2pct_pct\", \"over_1w_pct\", \"unserved_pct\", \"time_penalty_quartiles\", \"solutions\":
+[{\"limit_mw\", \"best_time_ms\", \"mode\", \"time_ms\", \"power_mw\", \"tries\"}]}]}; medians over
+runs; the solutions are those of the first run; confidence is null for a method without a
+guard band.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Arguments {
+    #[command(flatten)]
+    compared: Compared,
+    /// Methods to compare
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "wattgate,random"
+    )]
+    methods: Vec<MethodArgument>,
+    /// Power limits LO:HI:STEP with units, or auto: 34 from the 5 % to the 95 % quantile of the measured powers
+    #[arg(long, value_name = "LIMITS", value_parser = quantity::limits, default_value = "auto")]
+    limits: Limits,
+    /// Probability with which a limit shall hold
+    #[arg(long, value_name = "P", value_parser = quantity::confidence, default_value = "0.95")]
+    confidence: Confidence,
+    /// Modes that may be measured under each limit before one is kept
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
+    tries: u16,
+    /// A folder for plots as SVG
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let compared = &arguments.compared;
+    let choosing = Choosing {
+        limits: arguments.limits,
+        confidence: arguments.confidence,
+        tries: usize::from(arguments.tries),
+    };
+    let optimization = compared.with(&arguments.methods, |comparison| {
+        let progress = progress_bar(comparison.len()).with_message("run");
+        let result = optimize(comparison, &choosing, &progress);
+        progress.finish_and_clear();
+        result.map_err(|why| Failure::Fit {
+            path: compared.path().to_owned(),
+            why,
+        })
+    })?;
+    if let Some(folder) = &arguments.plots {
+        plots::of_optimization(&optimization, folder)?;
+    }
+    if arguments.json {
+        print_json(&optimization)
+    } else {
+        print_text(&text(&optimization))
+    }
+}
+
+fn text(optimization: &Optimization) -> String {
+    let mut text = format!(
+        "{} ({}), {} power limits\n",
+        optimization.corpus,
+        optimization.kind,
+        optimization.limits_mw.len()
+    );
+    text += &format!(
+        "{:<26}{:>6} {:<9}{:>7}{:>6}{:>10}{:>9}{:>9}{:>9}{:>9}{:>10}\n",
+        "method",
+        "modes",
+        "sampling",
+        "conf.",
+        "tries",
+        "penalty",
+        "area",
+        "over",
+        "> 2 %",
+        "> 1 W",
+        "unserved"
+    );
+    for row in &optimization.results {
+        let confidence = row.confidence.map_or("-".to_owned(), |c| format!("{c}"));
+        text += &format!(
+            "{:<26}{:>6} {:<9}{:>7}{:>6}{:>8.2} %{:>7.3} W{:>7.1} %{:>7.1} %{:>7.1} %{:>8.1} %\n",
+            row.method,
+            row.modes,
+            row.sampling,
+            confidence,
+            row.tries,
+            row.time_penalty_pct,
+            row.area_w,
+            row.over_pct,
+            row.over_2pct_pct,
+            row.over_1w_pct,
+            row.unserved_pct
+        );
+    }
+    text
+}

@@ -1,0 +1,230 @@
+//! `plan`: which modes to profile.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+use wattgate_runtime::{Grid, PowerMode};
+
+use super::inspect::Mode;
+use super::{Failure, print_json, print_text, read_corpus, show};
+use crate::mean::Scales;
+use crate::order::{Visit, descending};
+use crate::plan::{expected_error, first, next};
+use crate::split::{Known, MIN_MODES, profiled};
+use crate::teacher::{Teachers, all_modes};
+
+const EXAMPLE: &str = "\
+Examples:
+  wattgate-trainer plan --axes cores=1,2,3,4 cpu_khz=345600,1113600,2035200 gpu_khz=140250,1300500 emc_khz=1062400,1866000 --modes 8
+  wattgate-trainer plan --corpus board.csv --modes 30 --have measured.csv --until 4
+
+The modes of a board are given by its axes, or are those that a corpus names; a row without
+time and power names a mode that was not profiled. Best is to profile 8 modes, then to ask
+again with --have for one or a few more, and so on: what was measured says which modes are
+worth most. --modes counts those of --have. The expected error is meant to be rather too high
+than too low; with --until nothing more is planned once it is reached.
+
+On boards that need a reboot to raise a clock the modes are visited from high to low, and
+`raises_clock` marks where one has to be raised after all.
+
+With --json: {\"modes\": [{\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\", \"raises_clock\"}],
+\"measured\", \"expected_error_pct\": {\"time\", \"power\"}, \"enough\"}; the expected error is null
+below five measured modes, enough says whether it is within --until.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Arguments {
+    /// The values of the four axes, each as NAME=VALUE,…
+    #[arg(
+        long,
+        value_name = "AXIS",
+        num_args = 4,
+        conflicts_with = "corpus",
+        required_unless_present = "corpus"
+    )]
+    axes: Option<Vec<String>>,
+    /// A corpus that names the modes of the board
+    #[arg(long, value_name = "FILE")]
+    corpus: Option<PathBuf>,
+    /// Modes to profile in all
+    #[arg(long, value_name = "N")]
+    modes: usize,
+    /// What was measured so far, as a corpus
+    #[arg(long, value_name = "FILE")]
+    have: Option<PathBuf>,
+    /// Error in percent that is good enough
+    #[arg(long, value_name = "PERCENT")]
+    until: Option<f64>,
+    /// The order of the modes
+    #[arg(long, value_enum, default_value = "descending")]
+    order: OrderArgument,
+    /// Seed of the comparisons
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OrderArgument {
+    /// From high to low clocks, for boards that need a reboot to raise one
+    Descending,
+    /// The most valuable first
+    Value,
+}
+
+#[derive(Serialize)]
+struct Planned {
+    modes: Vec<Step>,
+    measured: usize,
+    expected_error_pct: ExpectedError,
+    enough: bool,
+}
+
+#[derive(Serialize)]
+struct Step {
+    #[serde(flatten)]
+    mode: Mode,
+    raises_clock: bool,
+}
+
+#[derive(Default, Serialize)]
+struct ExpectedError {
+    time: Option<f64>,
+    power: Option<f64>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let (grid, mut offered) = board(arguments)?;
+    let mut random = ChaCha8Rng::seed_from_u64(arguments.seed);
+    offered.shuffle(&mut random);
+    let have = arguments.have.as_deref();
+    let mut measured = have.map_or(Ok(Vec::new()), |path| measured(path, &offered))?;
+    measured.shuffle(&mut random);
+    let available = offered.len();
+    if arguments.modes == 0 || arguments.modes > available {
+        let asked = arguments.modes;
+        return Err(Failure::PlanSize { asked, available });
+    }
+    let scales = Scales::of(&grid);
+    let failed = |why| Failure::Plan { why };
+    let mut expected = ExpectedError::default();
+    if measured.len() >= MIN_MODES {
+        let teachers = Teachers::fit(&grid, &measured, None, arguments.seed).map_err(failed)?;
+        [expected.time, expected.power] = expected_error(&teachers, &offered);
+    }
+    let errors = [expected.time, expected.power].into_iter().flatten();
+    let enough = arguments
+        .until
+        .is_some_and(|until| expected.time.is_some() && errors.clone().all(|error| error <= until));
+    let count = arguments.modes.saturating_sub(measured.len());
+    let chosen = match (enough, measured.is_empty()) {
+        (true, _) => Vec::new(),
+        (_, true) => first(&scales, &offered, count, &mut random).map_err(failed)?,
+        _ => next(&scales, &offered, &measured, count, &mut random).map_err(failed)?,
+    };
+    let chosen: Vec<[u32; 4]> = chosen.into_iter().map(|at| offered[at]).collect();
+    let visits = match arguments.order {
+        OrderArgument::Descending => descending(&chosen),
+        OrderArgument::Value => raising(&chosen),
+    };
+    let planned = Planned {
+        modes: visits
+            .iter()
+            .map(|visit| Step {
+                mode: PowerMode::from_knobs(visit.knobs).into(),
+                raises_clock: visit.raises,
+            })
+            .collect(),
+        measured: measured.len(),
+        expected_error_pct: expected,
+        enough,
+    };
+    if arguments.json {
+        print_json(&planned)
+    } else {
+        print_text(&text(&planned, &visits))
+    }
+}
+
+/// The grid of the board and the modes that can be profiled.
+fn board(arguments: &Arguments) -> Result<(Grid, Vec<[u32; 4]>), Failure> {
+    if let Some(path) = &arguments.corpus {
+        let corpus = read_corpus(path)?;
+        let modes = corpus.modes.iter().map(|mode| mode.knobs).collect();
+        return Ok((corpus.grid, modes));
+    }
+    let mut axes: [Vec<u32>; 4] = Default::default();
+    for axis in arguments.axes.iter().flatten() {
+        let refused = |problem: &str| Failure::Axes(format!("`{axis}`: {problem}"));
+        let (name, values) = axis
+            .split_once('=')
+            .ok_or(refused("expected NAME=VALUE,…"))?;
+        let names = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
+        let at = names.iter().position(|known| *known == name);
+        let at = at.ok_or(refused("the axes are cores, cpu_khz, gpu_khz and emc_khz"))?;
+        let values: Result<Vec<u32>, _> = values.split(',').map(str::parse).collect();
+        axes[at] = values.map_err(|_| refused("expected whole numbers, in kHz for clocks"))?;
+        axes[at].sort_unstable();
+        axes[at].dedup();
+    }
+    let grid = Grid::new(axes.each_ref().map(Vec::as_slice));
+    let grid = grid.map_err(|why| Failure::Axes(why.to_string()))?;
+    let modes = all_modes(&grid).collect();
+    Ok((grid, modes))
+}
+
+/// The measured modes of a corpus, each of which must be one of the board's.
+fn measured(path: &Path, offered: &[[u32; 4]]) -> Result<Vec<Known>, Failure> {
+    let measured = profiled(&read_corpus(path)?);
+    match measured.iter().find(|mode| !offered.contains(&mode.knobs)) {
+        Some(mode) => Err(Failure::NotOfBoard {
+            path: path.to_owned(),
+            mode: show::mode(PowerMode::from_knobs(mode.knobs)),
+        }),
+        None => Ok(measured),
+    }
+}
+
+/// Modes as they come.
+fn raising(modes: &[[u32; 4]]) -> Vec<Visit> {
+    let raises = |at: usize| at > 0 && (1..3).any(|axis| modes[at][axis] > modes[at - 1][axis]);
+    let visit = |(at, &knobs)| Visit {
+        knobs,
+        raises: raises(at),
+    };
+    modes.iter().enumerate().map(visit).collect()
+}
+
+fn text(planned: &Planned, visits: &[Visit]) -> String {
+    let mut text = String::new();
+    if planned.measured > 0 {
+        let ExpectedError { time, power } = &planned.expected_error_pct;
+        text += &format!(
+            "{} modes measured, expected error: time {}, power {}\n",
+            planned.measured,
+            show::percent(*time),
+            show::percent(*power)
+        );
+    }
+    if planned.enough {
+        text += "enough: nothing more needs to be profiled\n";
+    }
+    for visit in visits {
+        let raised = if visit.raises {
+            "  (raises a clock)"
+        } else {
+            ""
+        };
+        text += &format!(
+            "{}{raised}\n",
+            show::mode(PowerMode::from_knobs(visit.knobs))
+        );
+    }
+    text
+}

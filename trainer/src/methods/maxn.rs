@@ -1,0 +1,24 @@
+//! `maxn`: the fastest mode on offer, whatever the limit, as a board without limit runs.
+
+use super::{Ask, Method, MethodError, Task, Trained, fastest_within};
+use crate::split::Known;
+
+/// The baseline.
+pub struct Maxn;
+
+impl Method for Maxn {
+    fn name(&self) -> &'static str {
+        "maxn"
+    }
+
+    fn train(&self, _: &Task<'_>) -> Result<Box<dyn Trained>, MethodError> {
+        Ok(Box::new(Self))
+    }
+}
+
+impl Trained for Maxn {
+    fn propose(&self, ask: &Ask<'_>, tried: &[Known]) -> Result<Option<Known>, MethodError> {
+        let offered = ask.offered.iter().copied();
+        Ok(fastest_within(f64::INFINITY, offered).filter(|mode| !tried.contains(mode)))
+    }
+}

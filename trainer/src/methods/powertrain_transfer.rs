@@ -1,0 +1,73 @@
+//! `powertrain-transfer`: PowerTrain's transfer. Its network is trained on a reference
+//! corpus, the last layer is replaced by a fresh one, and training goes on with the few
+//! modes of the new workload. For a very different board the authors change the loss to
+//! the mean absolute percentage error: `powertrain-transfer-mape`.
+
+use std::sync::OnceLock;
+
+use super::powertrain_nn::{Loss, Recipe, Training, predict_each};
+use super::{Method, MethodError, Task, Trained};
+use crate::predictions::Target;
+use crate::reference::Reference;
+use crate::split::profiled;
+
+/// The seed of the reference networks: one reference serves all runs.
+const REFERENCE_SEED: u64 = 0;
+
+/// The method; keeps the networks of the reference that it first met.
+pub struct PowertrainTransfer {
+    loss: Loss,
+    references: [OnceLock<Option<Recipe>>; 2],
+}
+
+impl PowertrainTransfer {
+    /// With the loss of the training on the new workload.
+    pub fn new(loss: Loss) -> Self {
+        Self {
+            loss,
+            references: [OnceLock::new(), OnceLock::new()],
+        }
+    }
+}
+
+impl Method for PowertrainTransfer {
+    fn name(&self) -> &'static str {
+        match self.loss {
+            Loss::Square => "powertrain-transfer",
+            Loss::Percentage => "powertrain-transfer-mape",
+        }
+    }
+
+    fn needs_reference(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, reference: Option<&Reference>) {
+        let Some(corpus) = reference.and_then(Reference::corpus) else {
+            return;
+        };
+        let all = profiled(corpus);
+        let train = |target| {
+            self.references[target as usize].get_or_init(|| {
+                let training = Training::of(&all, target)?;
+                Some(training.run(None, Loss::Square, REFERENCE_SEED))
+            });
+        };
+        rayon::join(|| train(Target::Time), || train(Target::Power));
+    }
+
+    fn train(&self, task: &Task<'_>) -> Result<Box<dyn Trained>, MethodError> {
+        if task.reference.and_then(Reference::corpus).is_none() {
+            let method = self.name();
+            return Err(MethodError::NoReferenceCorpus { method });
+        }
+        self.prepare(task.reference);
+        predict_each(task, |target| {
+            let training = Training::of(task.used, target)?;
+            let reference = self.references[target as usize]
+                .get()
+                .and_then(Option::as_ref);
+            Some(training.run(reference, self.loss, task.seed))
+        })
+    }
+}
