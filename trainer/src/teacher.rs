@@ -34,8 +34,14 @@ const NARROWED: f64 = 0.7;
 /// The place of the noise among the hyperparameters, which no reference knows.
 const NOISE: usize = 6;
 
-/// Below this weight a reference is dropped.
-const LEAST_WEIGHT: f64 = 0.01;
+/// Below this share of the process around physics a reference is dropped.
+const LEAST_SHARE: f64 = 0.01;
+
+/// A reference never has more than this share: few modes may take the wrong one for right.
+const MOST_SHARE: f64 = 1.0 / 3.0;
+
+/// Places that are predicted at once: memory is this times the number of modes taught.
+const AT_ONCE: usize = 4_096;
 
 /// How exactly a median is found, in ln units.
 const MEDIAN_TOLERANCE: f64 = 1e-7;
@@ -96,7 +102,11 @@ impl Teacher {
         match other {
             Some(other) => {
                 let share = 1.0 / (1.0 + (physical.log_posterior() - other.log_posterior()).exp());
-                let share = if share < LEAST_WEIGHT { 0.0 } else { share };
+                let share = if share < LEAST_SHARE {
+                    0.0
+                } else {
+                    share.min(MOST_SHARE)
+                };
                 parts.push((PHYSICS * (1.0 - share), physical));
                 parts.push((PHYSICS * share, other));
                 parts.retain(|(weight, _)| *weight > 0.0);
@@ -108,15 +118,17 @@ impl Teacher {
 
     /// What is expected of a measurement of the logarithm at each place.
     fn predict(&self, places: &[Place]) -> Vec<Expected> {
-        let samples = self.weighted(|process| process.predictions(places));
-        let at = |place: usize| {
-            let parts: Vec<(f64, Normal)> = samples
-                .iter()
-                .map(|(weight, sample)| (*weight, sample[place]))
-                .collect();
-            Expected::of(&parts)
+        let of = |places: &[Place]| -> Vec<Expected> {
+            let samples = self.weighted(|process| process.predictions(places));
+            let at = |place: usize| {
+                let parts = samples
+                    .iter()
+                    .map(|(weight, sample)| (*weight, sample[place]));
+                Expected::of(&parts.collect::<Vec<_>>())
+            };
+            (0..places.len()).into_par_iter().map(at).collect()
         };
-        (0..places.len()).into_par_iter().map(at).collect()
+        places.chunks(AT_ONCE).flat_map(of).collect()
     }
 
     /// What each sample of each part says, with weights that sum to one.

@@ -1,8 +1,9 @@
 //! `evaluate`: methods side by side, by the errors of their predictions.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
+use indicatif::ProgressBar;
 
 use super::{
     Failure, MethodArgument, SamplingArgument, ShapeArgument, print_json, print_text, progress_bar,
@@ -10,6 +11,7 @@ use super::{
 };
 use crate::corpus::Corpus;
 use crate::evaluate::{Comparison, Evaluation, Quartiles, Row, evaluate};
+use crate::fit::FitError;
 use crate::methods::Method;
 use crate::reference::Reference;
 use crate::split::{Amount, Sampling};
@@ -87,22 +89,18 @@ pub struct Compared {
 }
 
 impl Compared {
-    pub fn path(&self) -> &Path {
-        &self.corpus
-    }
-
-    /// Reads the files and runs something on them.
-    pub fn with<T>(
+    /// Reads the files and compares methods on them.
+    pub fn compare<T>(
         &self,
         methods: &[MethodArgument],
-        then: impl FnOnce(&Comparison<'_>) -> Result<T, Failure>,
+        compare: impl FnOnce(&Comparison<'_>, &ProgressBar) -> Result<T, FitError>,
     ) -> Result<T, Failure> {
         let corpus: Corpus = read_corpus(&self.corpus)?;
         let reference: Option<Reference> =
             self.reference.as_deref().map(read_reference).transpose()?;
         let methods: Vec<Box<dyn Method>> = methods.iter().map(MethodArgument::method).collect();
         let samplings: Vec<Sampling> = self.sampling.iter().copied().map(Into::into).collect();
-        then(&Comparison {
+        let comparison = Comparison {
             corpus: &corpus,
             name: &self.corpus.display().to_string(),
             reference: reference.as_ref(),
@@ -112,21 +110,19 @@ impl Compared {
             runs: self.runs,
             seed: self.seed,
             shape: self.hidden.0,
+        };
+        let progress = progress_bar(comparison.len()).with_message("run");
+        let result = compare(&comparison, &progress);
+        progress.finish_and_clear();
+        result.map_err(|why| Failure::Fit {
+            path: self.corpus.clone(),
+            why,
         })
     }
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let compared = &arguments.compared;
-    let evaluation = compared.with(&arguments.methods, |comparison| {
-        let progress = progress_bar(comparison.len()).with_message("run");
-        let result = evaluate(comparison, &progress);
-        progress.finish_and_clear();
-        result.map_err(|why| Failure::Fit {
-            path: compared.path().to_owned(),
-            why,
-        })
-    })?;
+    let evaluation = arguments.compared.compare(&arguments.methods, evaluate)?;
     if let Some(folder) = &arguments.plots {
         plots::of_evaluation(&evaluation, folder)?;
     }

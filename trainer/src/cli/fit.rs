@@ -34,15 +34,9 @@ errors in percent, null where nothing was held out.";
 pub struct Arguments {
     #[command(flatten)]
     training: Training,
-    /// The model file to write
-    #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
-/// On what and how to train; shared by the commands that write a model.
+/// On what and how to train, and what to write; shared by the commands that write a model.
 #[derive(Debug, Args)]
 pub struct Training {
     /// Profiled modes, as CSV
@@ -60,20 +54,22 @@ pub struct Training {
     /// Widths of the hidden layers of the exported network
     #[arg(long, value_name = "WIDTHS", value_enum, default_value = "32")]
     pub hidden: ShapeArgument,
+    /// The model file to write
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Trains and writes a model; shared by `fit` and `transfer`.
-pub fn write_model(
-    training: &Training,
-    reference: Option<&Path>,
-    output: &Path,
-    json: bool,
-) -> Result<(), Failure> {
+pub fn write_model(training: &Training, reference: Option<&Path>) -> Result<(), Failure> {
+    let output = &training.output;
     let inputs = [Some(training.corpus.as_path()), reference];
     for input in inputs.into_iter().flatten() {
         let same = input.canonicalize().ok().zip(output.canonicalize().ok());
         if same.is_some_and(|(input, output)| input == output) {
-            let path = output.to_owned();
+            let path = output.clone();
             return Err(Failure::OutputIsInput { path });
         }
     }
@@ -95,7 +91,7 @@ pub fn write_model(
         why,
     })?;
     file.commit(&fit.bytes)?;
-    if json {
+    if training.json {
         print_json(&fit.report)
     } else {
         let target = output.display();
@@ -104,7 +100,7 @@ pub fn write_model(
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    write_model(&arguments.training, None, &arguments.output, arguments.json)
+    write_model(&arguments.training, None)
 }
 
 fn text(report: &Report) -> String {

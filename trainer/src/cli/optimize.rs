@@ -6,7 +6,7 @@ use clap::Args;
 use wattgate_runtime::Confidence;
 
 use super::evaluate::Compared;
-use super::{Failure, MethodArgument, print_json, print_text, progress_bar};
+use super::{Failure, MethodArgument, print_json, print_text};
 use crate::optimize::{Choosing, Limits, Optimization, optimize};
 use crate::{plots, quantity};
 
@@ -59,20 +59,14 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let compared = &arguments.compared;
     let choosing = Choosing {
         limits: arguments.limits,
         confidence: arguments.confidence,
         tries: usize::from(arguments.tries),
     };
-    let optimization = compared.with(&arguments.methods, |comparison| {
-        let progress = progress_bar(comparison.len()).with_message("run");
-        let result = optimize(comparison, &choosing, &progress);
-        progress.finish_and_clear();
-        result.map_err(|why| Failure::Fit {
-            path: compared.path().to_owned(),
-            why,
-        })
+    let compared = &arguments.compared;
+    let optimization = compared.compare(&arguments.methods, |comparison, progress| {
+        optimize(comparison, &choosing, progress)
     })?;
     if let Some(folder) = &arguments.plots {
         plots::of_optimization(&optimization, folder)?;

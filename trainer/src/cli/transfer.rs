@@ -27,19 +27,8 @@ pub struct Arguments {
     reference: PathBuf,
     #[command(flatten)]
     training: Training,
-    /// The model file to write
-    #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    write_model(
-        &arguments.training,
-        Some(&arguments.reference),
-        &arguments.output,
-        arguments.json,
-    )
+    write_model(&arguments.training, Some(&arguments.reference))
 }

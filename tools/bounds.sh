@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# What the trainer must reach on measured corpora, beside what it reaches; fails where a
+# bound is missed. Ten runs of each row take about a quarter of an hour on two cores.
+#
+#     tools/bounds.sh [FOLDER-OF-CORPORA]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+data=${1:-../shared/data}
+if [ ! -d "$data" ]; then
+    echo "bounds.sh: no corpora in $data; name their folder: tools/bounds.sh FOLDER" >&2
+    exit 1
+fi
+tools/packages.sh gcc libc6-dev
+cargo build --release --locked -p wattgate-trainer --example bounds
+exec target/release/examples/bounds "$data"
