@@ -3,6 +3,7 @@
 //! file, read by the runtime.
 
 use rand::SeedableRng;
+use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use wattgate_runtime::{
     Factor, GuardBand, Knot, Milliwatts, Model, Objective, Provenance, Query, Region, SelectError,
@@ -21,6 +22,12 @@ use crate::wgt::{Layers, ModelFile};
 
 /// Modes over which the spread of the predictions is taken.
 const SPREAD_OVER: usize = 512;
+
+/// Random numbers of the student, apart from those of the split and the teachers.
+const STUDENT_STREAM: u64 = 4;
+
+/// Random numbers of the modes over which the spread is taken.
+const GUARD_STREAM: u64 = 5;
 
 /// The progress that the teachers make, beside the student's.
 const TEACHER_PROGRESS: u64 = student::PROGRESS / 4;
@@ -79,7 +86,7 @@ pub fn export(task: &Task<'_>) -> Result<Exported, MethodError> {
 
     task.progress.set_message("student");
     let mut random = ChaCha8Rng::seed_from_u64(task.seed);
-    random.set_stream(1);
+    random.set_stream(STUDENT_STREAM);
     let student = distil(grid, task.shape, &targets, &mut random, task.progress);
 
     // The guard bands describe the file as it is read back, so they are found with a draft
@@ -132,7 +139,6 @@ impl Exported {
         if unmeasured.is_empty() {
             unmeasured = task.used.iter().map(|mode| mode.id).collect();
         }
-        let apart = unmeasured.len().div_ceil(SPREAD_OVER);
         let within = |id: usize, axis: usize| {
             let used = task.used.iter().map(|mode| mode.knobs[axis]);
             let knob = modes[id][axis];
@@ -141,6 +147,11 @@ impl Exported {
         let on_offer = |id: &usize| (0..4).all(|axis| within(*id, axis));
         let on_offer: Vec<usize> = unmeasured.iter().copied().filter(on_offer).collect();
         let front = self.front(&on_offer);
+        // At random: ids at equal distances would see one value of an axis only.
+        let mut random = ChaCha8Rng::seed_from_u64(task.seed);
+        random.set_stream(GUARD_STREAM);
+        unmeasured.shuffle(&mut random);
+        unmeasured.truncate(SPREAD_OVER);
         for (target, expected) in Target::ALL.into_iter().zip(expected) {
             let (Some(teacher), Some(exported)) = (
                 self.teachers.of(target),
@@ -154,12 +165,11 @@ impl Exported {
                 sd: expected[id].sd,
                 offset: offset(id),
             };
-            let unmeasured: Vec<Unmeasured> = unmeasured
-                .iter()
-                .step_by(apart)
-                .map(|&id| describe(id))
-                .collect();
-            let front: Vec<Unmeasured> = front.iter().map(|&id| describe(id)).collect();
+            let [unmeasured, front] = [&unmeasured, &front].map(|ids| {
+                ids.iter()
+                    .map(|&id| describe(id))
+                    .collect::<Vec<Unmeasured>>()
+            });
             let guard = band(&left_out, &unmeasured, &front);
             let known = task
                 .used
