@@ -38,7 +38,7 @@ const NOISE: usize = 6;
 const LEAST_SHARE: f64 = 0.01;
 
 /// A reference never has more than this share: few modes may take the wrong one for right.
-const MOST_SHARE: f64 = 1.0 / 3.0;
+const MOST_SHARE: f64 = 0.25;
 
 /// Places that are predicted at once: memory is this times the number of modes taught.
 const AT_ONCE: usize = 4_096;
