@@ -9,9 +9,9 @@ use serde::Serialize;
 use wattgate_runtime::Shape;
 
 use crate::corpus::Corpus;
-use crate::fit::{Coverage, Errors, FitError, coverage};
+use crate::fit::{Coverage, FitError, coverage};
 use crate::methods::{Method, Task, Trained};
-use crate::predictions::{Accuracy, Target};
+use crate::predictions::{Accuracy, Errors, Target};
 use crate::reference::Reference;
 use crate::split::{Amount, Known, Sampling, Split, SplitError};
 
@@ -55,14 +55,18 @@ pub struct Learned<'a> {
 
 impl Comparison<'_> {
     /// The number of runs of all methods.
-    pub fn len(&self) -> u64 {
+    pub fn trainings(&self) -> u64 {
         let combinations = self.methods.len() * self.amounts.len() * self.samplings.len();
         combinations as u64 * self.runs
     }
 
-    /// Whether there is nothing to run.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// What is compared on, as results say it.
+    pub fn subject(&self) -> Subject {
+        Subject {
+            kind: self.corpus.kind.to_string(),
+            corpus: self.name.to_owned(),
+            reference: self.reference.map(|reference| reference.name().to_owned()),
+        }
     }
 
     /// Trains every method on every split and looks at each with `look`, in a fixed order.
@@ -113,6 +117,17 @@ impl Comparison<'_> {
         };
         items.par_iter().map(one).collect()
     }
+}
+
+/// What results are about.
+#[derive(Clone, Debug, Serialize)]
+pub struct Subject {
+    /// `measured` or `simulated`.
+    pub kind: String,
+    /// The corpus file.
+    pub corpus: String,
+    /// The reference that was transferred from.
+    pub reference: Option<String>,
 }
 
 /// Median and quartiles over runs.
@@ -231,12 +246,9 @@ pub struct Run {
 /// What all runs reach.
 #[derive(Clone, Debug, Serialize)]
 pub struct Evaluation {
-    /// `measured` or `simulated`.
-    pub kind: String,
-    /// The corpus file.
-    pub corpus: String,
-    /// The reference that was transferred from.
-    pub reference: Option<String>,
+    /// What it is about.
+    #[serde(flatten)]
+    pub subject: Subject,
     /// One row for each method, target, number of modes and way to choose them.
     pub results: Vec<Row>,
     /// Every run.
@@ -268,11 +280,7 @@ pub fn evaluate(
         .into_iter()
         .filter_map(|((_, _, _, target), runs)| row(target, &runs));
     Ok(Evaluation {
-        kind: comparison.corpus.kind.to_string(),
-        corpus: comparison.name.to_owned(),
-        reference: comparison
-            .reference
-            .map(|reference| reference.name().to_owned()),
+        subject: comparison.subject(),
         results: rows.collect(),
         runs,
     })
@@ -297,13 +305,7 @@ fn run(learned: &Learned<'_>) -> Option<Run> {
         seed: learned.seed,
         time: accuracy(Target::Time),
         power: accuracy(Target::Power),
-        teacher: model.map(|model| {
-            let mape = |target| Some(model.teacher.accuracy(target, held_out)?.mape);
-            Errors {
-                time_mape: mape(Target::Time),
-                power_mape: mape(Target::Power),
-            }
-        }),
+        teacher: model.map(|model| model.teacher.errors(held_out)),
         coverage: model.map_or(Vec::new(), |model| coverage(model, held_out)),
         bytes: model.map(|model| model.bytes.len()),
         seconds: learned.seconds,

@@ -10,7 +10,7 @@ use wattgate_runtime::{GuardBand, Knot, Shape};
 use crate::corpus::Corpus;
 use crate::methods::wattgate::{self, export};
 use crate::methods::{MethodError, Task};
-use crate::predictions::{Predictions, Target};
+use crate::predictions::{Errors, Target};
 use crate::reference::Reference;
 use crate::split::{Amount, Known, Sampling, Split, SplitError};
 
@@ -38,15 +38,6 @@ pub enum FitError {
     /// Nothing can be learned from them.
     #[error("{0}")]
     Method(#[from] MethodError),
-}
-
-/// Mean absolute percentage errors of time and power.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Errors {
-    /// Of the time; `None` where nothing was held out.
-    pub time_mape: Option<f64>,
-    /// Of the power; `None` where nothing was held out or power is not known.
-    pub power_mape: Option<f64>,
 }
 
 /// The share of held-out modes whose measured value lies within the guard band.
@@ -131,14 +122,8 @@ pub fn fit(
         progress,
     };
     let exported = export(&task)?;
-    let errors = score(&held_out, &exported.predictions);
-    let bytes = exported.encode(
-        &task,
-        &wattgate::Errors {
-            held_out: held_out.len(),
-            mape: [errors.time_mape, errors.power_mape],
-        },
-    );
+    let errors = exported.predictions.errors(&held_out);
+    let bytes = exported.encode(&task, held_out.len(), &errors);
     let left_out = |target: Target| {
         exported.left_out[target as usize]
             .as_deref()
@@ -157,8 +142,8 @@ pub fn fit(
         sampling: options.sampling,
         modes_in_grid: corpus.grid.modes(),
         shape: options.shape.to_string(),
-        teacher: score(&held_out, &exported.teacher),
-        student: score(&held_out, &exported.student),
+        teacher: exported.teacher.errors(&held_out),
+        student: exported.student.errors(&held_out),
         exported: errors,
         left_out: Errors {
             time_mape: left_out(Target::Time),
@@ -169,19 +154,6 @@ pub fn fit(
         seconds: start.elapsed().as_secs_f64(),
     };
     Ok(Fit { bytes, report })
-}
-
-/// Mean absolute percentage errors on some modes.
-fn score(modes: &[Known], predictions: &Predictions) -> Errors {
-    let mape = |target| {
-        predictions
-            .accuracy(target, modes)
-            .map(|accuracy| accuracy.mape)
-    };
-    Errors {
-        time_mape: mape(Target::Time),
-        power_mape: mape(Target::Power),
-    }
 }
 
 fn mape_of_residuals(residuals: &[f64]) -> f64 {

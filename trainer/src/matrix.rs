@@ -7,7 +7,7 @@ use serde::Serialize;
 use wattgate_runtime::Shape;
 
 use crate::corpus::Corpus;
-use crate::evaluate::{Comparison, Quartiles, evaluate};
+use crate::evaluate::{Comparison, Quartiles, Subject, evaluate};
 use crate::fit::FitError;
 use crate::methods::Method;
 use crate::predictions::Target;
@@ -17,12 +17,9 @@ use crate::split::{Amount, Sampling};
 /// One reference for one corpus.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cell {
-    /// The reference's file; `None` for a training from scratch.
-    pub reference: Option<String>,
-    /// The corpus file.
-    pub corpus: String,
-    /// `measured` or `simulated`.
-    pub kind: String,
+    /// Its reference is `None` for a training from scratch.
+    #[serde(flatten)]
+    pub subject: Subject,
     /// `time` or `power`.
     pub target: Target,
     /// Mean absolute percentage error on held-out modes over the runs.
@@ -44,7 +41,7 @@ pub struct Matrix {
 
 /// How to fill the matrix.
 pub struct Options<'a> {
-    /// The method.
+    /// Makes the method; one for each reference, which it may keep what it learned of.
     pub method: &'a dyn Fn() -> Box<dyn Method>,
     /// Modes of the corpus to train on.
     pub amount: Amount,
@@ -56,34 +53,31 @@ pub struct Options<'a> {
     pub seed: u64,
 }
 
-/// Trains on every corpus from scratch and from every other; one step of progress for each
-/// cell's runs.
+/// Trains on every corpus from scratch and from every other, by ascending corpus; one step
+/// of progress for each run.
 pub fn matrix(
     corpora: &[(String, Corpus)],
     references: &[Reference],
     options: &Options<'_>,
     progress: &ProgressBar,
 ) -> Result<Matrix, (String, FitError)> {
+    let starts: Vec<Option<&Reference>> = [None]
+        .into_iter()
+        .chain(references.iter().map(Some))
+        .collect();
+    let methods: Vec<[Box<dyn Method>; 1]> = starts.iter().map(|_| [(options.method)()]).collect();
     let mut cells = Vec::new();
-    let mut name = "";
-    for (at, (file, corpus)) in corpora.iter().enumerate() {
-        let others = references
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| *other != at);
-        let others = others.map(|(_, reference)| Some(reference));
-        for reference in [None].into_iter().chain(others) {
-            // A method may keep what it learned of a reference.
-            let methods = [(options.method)()];
-            if reference.is_none() && methods[0].needs_reference() {
+    for (file, corpus) in corpora {
+        for (&reference, methods) in starts.iter().zip(&methods) {
+            let itself = reference.is_some_and(|reference| reference.name() == file);
+            if itself || reference.is_none() && methods[0].needs_reference() {
                 continue;
             }
-            name = methods[0].name();
             let comparison = Comparison {
                 corpus,
                 name: file,
                 reference,
-                methods: &methods,
+                methods,
                 amounts: &[options.amount],
                 samplings: &[options.sampling],
                 runs: options.runs,
@@ -92,16 +86,14 @@ pub fn matrix(
             };
             let evaluation = evaluate(&comparison, progress).map_err(|why| (file.clone(), why))?;
             cells.extend(evaluation.results.into_iter().map(|row| Cell {
-                reference: evaluation.reference.clone(),
-                corpus: file.clone(),
-                kind: evaluation.kind.clone(),
+                subject: evaluation.subject.clone(),
                 target: row.target,
                 mape: row.mape,
             }));
         }
     }
     Ok(Matrix {
-        method: name,
+        method: methods[0][0].name(),
         modes: options.amount.to_string(),
         runs: options.runs,
         cells,

@@ -5,7 +5,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use wattgate_runtime::Confidence;
 
-use crate::evaluate::{Comparison, Quartiles, quantile};
+use crate::evaluate::{Comparison, Quartiles, Subject, quantile};
 use crate::fit::FitError;
 use crate::methods::{Ask, MethodError, Trained};
 use crate::split::{Known, Sampling, profiled};
@@ -122,12 +122,9 @@ pub struct Row {
 /// What all runs reach.
 #[derive(Clone, Debug, Serialize)]
 pub struct Optimization {
-    /// `measured` or `simulated`.
-    pub kind: String,
-    /// The corpus file.
-    pub corpus: String,
-    /// The reference that was transferred from.
-    pub reference: Option<String>,
+    /// What it is about.
+    #[serde(flatten)]
+    pub subject: Subject,
     /// The limits, in mW.
     pub limits_mw: Vec<f64>,
     /// One row for each method, number of modes and way to choose them.
@@ -180,7 +177,7 @@ pub fn optimize(
             method: learned.method.name(),
             modes: learned.split.used.len(),
             sampling: learned.sampling,
-            guarded: learned.trained.has_guard_band(),
+            guarded: learned.trained.model().is_some(),
             solutions,
         })
     })?;
@@ -189,11 +186,7 @@ pub fn optimize(
         .chunks(comparison.runs as usize)
         .filter_map(|runs| row(runs, confidence, choosing.tries));
     Ok(Optimization {
-        kind: comparison.corpus.kind.to_string(),
-        corpus: comparison.name.to_owned(),
-        reference: comparison
-            .reference
-            .map(|reference| reference.name().to_owned()),
+        subject: comparison.subject(),
         limits_mw,
         results: results.collect(),
         measured: measured().collect(),

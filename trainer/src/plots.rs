@@ -11,7 +11,7 @@ use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use thiserror::Error;
 
-use crate::evaluate::{Evaluation, Row};
+use crate::evaluate::{Evaluation, Row, Subject};
 use crate::optimize::Optimization;
 use crate::predictions::Target;
 
@@ -147,10 +147,14 @@ where
     Ok(())
 }
 
+fn title(subject: &Subject) -> String {
+    format!("{} ({})", subject.corpus, subject.kind)
+}
+
 fn learning(area: &Area<'_>, evaluation: &Evaluation, target: Target, rows: &[&Row]) -> Drawn {
     let x = extent(rows.iter().map(|row| row.modes as f64));
     let y = extent(rows.iter().flat_map(|row| [row.mape.q1, row.mape.q3]));
-    let caption = format!("{} ({}): {target}", evaluation.corpus, evaluation.kind);
+    let caption = format!("{}: {target}", title(&evaluation.subject));
     let labels = ["modes profiled", "error on held-out modes, MAPE %"];
     let mut chart = chart(area, &caption, x.log_scale(), y.log_scale(), labels)?;
     let mut curves: BTreeMap<(&str, _), Vec<&Row>> = BTreeMap::new();
@@ -203,7 +207,7 @@ fn predicted(area: &Area<'_>, evaluation: &Evaluation, target: Target) -> Drawn 
         runs.flat_map(|run| run.pairs[target as usize].iter().map(shown))
     };
     let range = extent(all().map(|(measured, _)| measured));
-    let caption = format!("{} ({}): {target}", evaluation.corpus, evaluation.kind);
+    let caption = format!("{}: {target}", title(&evaluation.subject));
     let labels = [format!("measured {name}"), format!("predicted {name}")];
     let labels = [labels[0].as_str(), labels[1].as_str()];
     let (x, y) = (range.clone().log_scale(), range.clone().log_scale());
@@ -238,7 +242,7 @@ fn front(area: &Area<'_>, optimization: &Optimization) -> Drawn {
             .flat_map(|s| [Some(s.best_time_ms), s.time_ms])
             .flatten(),
     );
-    let caption = format!("{} ({})", optimization.corpus, optimization.kind);
+    let caption = title(&optimization.subject);
     let labels = ["measured power, W", "measured time, ms"];
     let mut chart = chart(area, &caption, x.clone(), y.clone().log_scale(), labels)?;
     let bars = limits.iter().map(|&limit| {

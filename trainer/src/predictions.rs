@@ -78,6 +78,15 @@ impl Predictions {
         }
     }
 
+    /// How far both targets are off on some modes.
+    pub fn errors(&self, modes: &[Known]) -> Errors {
+        let mape = |target| Some(self.accuracy(target, modes)?.mape);
+        Errors {
+            time_mape: mape(Target::Time),
+            power_mape: mape(Target::Power),
+        }
+    }
+
     /// How far one target is off on some modes; `None` where none of them has it.
     pub fn accuracy(&self, target: Target, modes: &[Known]) -> Option<Accuracy> {
         let predicted = target.predicted(self)?;
@@ -86,6 +95,15 @@ impl Predictions {
             .filter_map(|mode| Some((target.measured(mode)?, predicted[mode.id])));
         Accuracy::of(pairs, target.reported())
     }
+}
+
+/// Mean absolute percentage errors of time and power.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Errors {
+    /// Of the time; `None` where nothing was held out.
+    pub time_mape: Option<f64>,
+    /// Of the power; `None` where nothing was held out or power is not known.
+    pub power_mape: Option<f64>,
 }
 
 /// Errors on held-out modes.

@@ -1,9 +1,10 @@
 //! `evaluate`: methods side by side, by the errors of their predictions.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::ProgressBar;
+use serde::Serialize;
 
 use super::{
     Failure, MethodArgument, SamplingArgument, ShapeArgument, print_json, print_text, progress_bar,
@@ -13,6 +14,7 @@ use crate::corpus::Corpus;
 use crate::evaluate::{Comparison, Evaluation, Quartiles, Row, evaluate};
 use crate::fit::FitError;
 use crate::methods::Method;
+use crate::plots::PlotError;
 use crate::reference::Reference;
 use crate::split::{Amount, Sampling};
 use crate::{plots, quantity};
@@ -39,21 +41,6 @@ a method does not have is left out.";
 pub struct Arguments {
     #[command(flatten)]
     compared: Compared,
-    /// Methods to compare
-    #[arg(
-        long,
-        value_name = "NAMES",
-        value_enum,
-        value_delimiter = ',',
-        default_value = "wattgate"
-    )]
-    methods: Vec<MethodArgument>,
-    /// A folder for plots as SVG
-    #[arg(long, value_name = "DIR")]
-    plots: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// What to compare methods on; shared by `evaluate` and `optimize`.
@@ -86,19 +73,36 @@ pub struct Compared {
     /// Widths of the hidden layers of exported networks
     #[arg(long, value_name = "WIDTHS", value_enum, default_value = "32")]
     hidden: ShapeArgument,
+    /// Methods to compare
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "wattgate,random"
+    )]
+    methods: Vec<MethodArgument>,
+    /// A folder for plots as SVG
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Compared {
-    /// Reads the files and compares methods on them.
-    pub fn compare<T>(
+    /// Reads the files, compares methods on them, and plots and prints the result.
+    pub fn compare<T: Serialize>(
         &self,
-        methods: &[MethodArgument],
         compare: impl FnOnce(&Comparison<'_>, &ProgressBar) -> Result<T, FitError>,
-    ) -> Result<T, Failure> {
+        plot: impl FnOnce(&T, &Path) -> Result<(), PlotError>,
+        text: impl FnOnce(&T) -> String,
+    ) -> Result<(), Failure> {
         let corpus: Corpus = read_corpus(&self.corpus)?;
         let reference: Option<Reference> =
             self.reference.as_deref().map(read_reference).transpose()?;
-        let methods: Vec<Box<dyn Method>> = methods.iter().map(MethodArgument::method).collect();
+        let methods: Vec<Box<dyn Method>> =
+            self.methods.iter().map(MethodArgument::method).collect();
         let samplings: Vec<Sampling> = self.sampling.iter().copied().map(Into::into).collect();
         let comparison = Comparison {
             corpus: &corpus,
@@ -111,31 +115,35 @@ impl Compared {
             seed: self.seed,
             shape: self.hidden.0,
         };
-        let progress = progress_bar(comparison.len()).with_message("run");
+        let progress = progress_bar(comparison.trainings()).with_message("run");
         let result = compare(&comparison, &progress);
         progress.finish_and_clear();
-        result.map_err(|why| Failure::Fit {
+        let result = result.map_err(|why| Failure::Fit {
             path: self.corpus.clone(),
             why,
-        })
+        })?;
+        if let Some(folder) = &self.plots {
+            plot(&result, folder)?;
+        }
+        if self.json {
+            print_json(&result)
+        } else {
+            print_text(&text(&result))
+        }
     }
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let evaluation = arguments.compared.compare(&arguments.methods, evaluate)?;
-    if let Some(folder) = &arguments.plots {
-        plots::of_evaluation(&evaluation, folder)?;
-    }
-    if arguments.json {
-        print_json(&evaluation)
-    } else {
-        print_text(&text(&evaluation))
-    }
+    let compared = &arguments.compared;
+    compared.compare(evaluate, plots::of_evaluation, text)
 }
 
 fn text(evaluation: &Evaluation) -> String {
-    let mut text = format!("{} ({})", evaluation.corpus, evaluation.kind);
-    if let Some(reference) = &evaluation.reference {
+    let mut text = format!(
+        "{} ({})",
+        evaluation.subject.corpus, evaluation.subject.kind
+    );
+    if let Some(reference) = &evaluation.subject.reference {
         text += &format!(", reference {reference}");
     }
     text += "\nmean absolute percentage error on held-out modes, median (quartiles) over runs\n";

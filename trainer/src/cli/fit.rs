@@ -8,9 +8,10 @@ use super::{
     Failure, SamplingArgument, ShapeArgument, print_json, print_text, progress_bar, read_corpus,
     read_reference, show,
 };
-use crate::fit::{Errors, Options, Report, fit};
+use crate::fit::{Options, Report, fit};
 use crate::methods::wattgate::PROGRESS;
 use crate::output::AtomicFile;
+use crate::predictions::Errors;
 use crate::quantity;
 use crate::split::Amount;
 

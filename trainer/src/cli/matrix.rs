@@ -120,8 +120,9 @@ fn text(matrix: &Matrix, corpora: &[(String, Corpus)]) -> String {
                 .into_iter()
                 .chain(references)
                 .map(|reference| {
-                    let cell = cells()
-                        .find(|cell| &cell.corpus == name && cell.reference.as_ref() == reference);
+                    let cell = cells().find(|cell| {
+                        &cell.subject.corpus == name && cell.subject.reference.as_ref() == reference
+                    });
                     cell.map_or("-".to_owned(), |cell| format!("{:.2}", cell.mape.median))
                 })
                 .collect();

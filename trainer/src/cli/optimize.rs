@@ -1,12 +1,10 @@
 //! `optimize`: methods side by side, by what they choose under power limits.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use wattgate_runtime::Confidence;
 
+use super::Failure;
 use super::evaluate::Compared;
-use super::{Failure, MethodArgument, print_json, print_text};
 use crate::optimize::{Choosing, Limits, Optimization, optimize};
 use crate::{plots, quantity};
 
@@ -32,15 +30,6 @@ guard band.";
 pub struct Arguments {
     #[command(flatten)]
     compared: Compared,
-    /// Methods to compare
-    #[arg(
-        long,
-        value_name = "NAMES",
-        value_enum,
-        value_delimiter = ',',
-        default_value = "wattgate,random"
-    )]
-    methods: Vec<MethodArgument>,
     /// Power limits LO:HI:STEP with units, or auto: 34 from the 5 % to the 95 % quantile of the measured powers
     #[arg(long, value_name = "LIMITS", value_parser = quantity::limits, default_value = "auto")]
     limits: Limits,
@@ -50,12 +39,6 @@ pub struct Arguments {
     /// Modes that may be measured under each limit before one is kept
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
     tries: u16,
-    /// A folder for plots as SVG
-    #[arg(long, value_name = "DIR")]
-    plots: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -64,25 +47,18 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         confidence: arguments.confidence,
         tries: usize::from(arguments.tries),
     };
-    let compared = &arguments.compared;
-    let optimization = compared.compare(&arguments.methods, |comparison, progress| {
-        optimize(comparison, &choosing, progress)
-    })?;
-    if let Some(folder) = &arguments.plots {
-        plots::of_optimization(&optimization, folder)?;
-    }
-    if arguments.json {
-        print_json(&optimization)
-    } else {
-        print_text(&text(&optimization))
-    }
+    arguments.compared.compare(
+        |comparison, progress| optimize(comparison, &choosing, progress),
+        plots::of_optimization,
+        text,
+    )
 }
 
 fn text(optimization: &Optimization) -> String {
     let mut text = format!(
         "{} ({}), {} power limits\n",
-        optimization.corpus,
-        optimization.kind,
+        optimization.subject.corpus,
+        optimization.subject.kind,
         optimization.limits_mw.len()
     );
     text += &format!(

@@ -60,14 +60,9 @@ pub trait Trained {
         None
     }
 
-    /// The exported model; `None` for a method that exports none.
+    /// The exported model with its guard bands; `None` for a method that exports none.
     fn model(&self) -> Option<&wattgate::Exported> {
         None
-    }
-
-    /// Whether a confidence changes what the method chooses.
-    fn has_guard_band(&self) -> bool {
-        self.model().is_some()
     }
 
     /// The mode to try next under a limit, given those that were already tried under it

@@ -13,7 +13,7 @@ use wattgate_runtime::{
 use super::{Ask, Method, MethodError, Task, Trained, fastest_within};
 use crate::guard::{Unmeasured, band};
 use crate::plan::promise;
-use crate::predictions::{Predictions, Target};
+use crate::predictions::{Errors, Predictions, Target};
 use crate::reference::Reference;
 use crate::split::Known;
 use crate::student::{self, distil};
@@ -103,10 +103,10 @@ pub fn export(task: &Task<'_>) -> Result<Exported, MethodError> {
         power_guard: (targets.len() > 1).then(unknown),
         teachers,
     };
-    let draft = exported.encode(task, &Errors::default());
+    let draft = exported.encode(task, 0, &Errors::default());
     exported.predictions = read_back(&Model::parse(&draft)?);
     exported.find_guard_bands(task, &modes, &expected);
-    exported.bytes = exported.encode(task, &Errors::default());
+    exported.bytes = exported.encode(task, 0, &Errors::default());
     Model::parse(&exported.bytes)?;
     Ok(exported)
 }
@@ -116,15 +116,6 @@ const NO_MARGIN: Knot = Knot {
     per_ten_thousand: 5_000,
     q16: Factor::ONE.q16(),
 };
-
-/// What a file says of its errors on held-out modes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Errors {
-    /// Modes held out.
-    pub held_out: usize,
-    /// Mean absolute percentage errors of time and power.
-    pub mape: [Option<f64>; 2],
-}
 
 impl Exported {
     fn find_guard_bands(
@@ -207,8 +198,8 @@ impl Exported {
         sorted
     }
 
-    /// The file, with what is known of its errors.
-    pub fn encode(&self, task: &Task<'_>, errors: &Errors) -> Vec<u8> {
+    /// The file, with its errors on so many modes held out.
+    pub fn encode(&self, task: &Task<'_>, held_out: usize, errors: &Errors) -> Vec<u8> {
         let corpus = task.corpus;
         let knobs = task.used.iter().map(|mode| mode.knobs);
         // In 0.01 %, as far as the field reaches.
@@ -226,9 +217,9 @@ impl Exported {
                 minibatch: corpus.minibatch,
                 seed: task.seed,
                 modes_used: task.used.len() as u16,
-                modes_held_out: errors.held_out as u16,
-                time_error: errors.mape[0].map(hundredths),
-                power_error: errors.mape[1].map(hundredths),
+                modes_held_out: held_out as u16,
+                time_error: errors.time_mape.map(hundredths),
+                power_error: errors.power_mape.map(hundredths),
             },
         }
         .encode()
