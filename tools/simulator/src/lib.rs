@@ -1,0 +1,13 @@
+//! A simulated Jetson.
+//!
+//! Nobody who tries wattgate has a lab of boards. This one has the tables, rails, files and
+//! habits of real ones, and a physics of its own: a pipeline of loader, launches and
+//! kernels for time, and C·V²·f, energy of operations and leakage for power. What it says is
+//! simulated, and everything that it writes says so.
+
+pub mod board;
+pub mod pipeline;
+pub mod power;
+pub mod steady;
+pub mod unit;
+pub mod workload;

@@ -1,0 +1,272 @@
+//! Workloads: what one minibatch asks of loader, CPU, GPU and memory. A workload is a small
+//! file; those of the papers are in `workloads/`, and users add theirs.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use serde::Deserialize;
+use thiserror::Error;
+
+/// The shipped workloads by name.
+const FILES: [(&str, &str); 8] = [
+    ("resnet18", include_str!("../workloads/resnet18.toml")),
+    (
+        "resnet18-cifar10",
+        include_str!("../workloads/resnet18-cifar10.toml"),
+    ),
+    ("mobilenetv3", include_str!("../workloads/mobilenetv3.toml")),
+    ("yolov8n", include_str!("../workloads/yolov8n.toml")),
+    ("bert", include_str!("../workloads/bert.toml")),
+    ("lstm", include_str!("../workloads/lstm.toml")),
+    ("lenet", include_str!("../workloads/lenet.toml")),
+    ("vgg11", include_str!("../workloads/vgg11.toml")),
+];
+
+/// Samples in a minibatch at most.
+const MAX_MINIBATCH: u32 = 4096;
+
+/// Why a workload is refused.
+#[derive(Debug, Error)]
+pub enum WorkloadError {
+    /// Neither a shipped workload nor a file.
+    #[error("unknown workload `{name}`; there are {}, or name a file", names().join(", "))]
+    NoSuchWorkload { name: String },
+    /// The file cannot be read.
+    #[error("{}: cannot read: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    /// The file is no workload.
+    #[error("{}: {why}", path.display())]
+    Defect { path: PathBuf, why: String },
+    /// A number that nothing real has.
+    #[error("{}: `{field}` is {value}, expected {expected}", path.display())]
+    Impossible {
+        path: PathBuf,
+        field: String,
+        value: f64,
+        expected: &'static str,
+    },
+}
+
+/// The names of the shipped workloads.
+pub fn names() -> Vec<&'static str> {
+    FILES.iter().map(|(name, _)| *name).collect()
+}
+
+/// A workload.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// As in the column `workload` of a corpus.
+    pub name: String,
+    /// Samples of an epoch.
+    pub samples: u32,
+    /// Samples of a minibatch.
+    pub minibatch: u32,
+    /// The first minibatch takes so many times as long.
+    pub warm_up: f64,
+    pub loader: Loader,
+    pub host: Host,
+    /// The kernels of a step, group after group.
+    pub kernels: Vec<Kernels>,
+}
+
+/// What prepares minibatches.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Loader {
+    /// Processes beside the main one; with 0 the main one prepares each minibatch itself.
+    pub workers: u32,
+    /// Millions of cycles for a sample, on a Cortex-A78AE.
+    pub mcycles_per_sample: f64,
+    /// Thousands of cache misses for a sample that stall a core.
+    pub kmisses_per_sample: f64,
+    /// Bytes to and from memory for a sample, in MB.
+    pub mb_per_sample: f64,
+}
+
+/// What the main process does while the GPU waits.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Millions of cycles for a minibatch.
+    pub mcycles: f64,
+    /// Thousands of cache misses for a minibatch.
+    pub kmisses: f64,
+    /// Bytes of a sample copied for the GPU, in MB.
+    pub mb_per_sample: f64,
+    /// Thousands of cycles to launch a kernel.
+    pub launch_kcycles: f64,
+    /// Cache misses to launch a kernel.
+    pub launch_misses: f64,
+}
+
+/// Kernels that are alike, launched one after another.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kernels {
+    /// How many.
+    pub count: f64,
+    /// Millions of floating-point operations of all of them for a sample.
+    pub mflop_per_sample: f64,
+    /// The part of the GPU's peak that they reach.
+    pub efficiency: f64,
+    /// Bytes to and from memory of all of them for a sample, in MB.
+    pub mb_per_sample: f64,
+    /// The same for a minibatch, whatever its size, in MB.
+    pub mb: f64,
+    /// Thread blocks of one kernel for a sample.
+    pub blocks_per_sample: f64,
+}
+
+impl Workload {
+    /// The shipped workload of this name, or the file at this path.
+    pub fn named(name: &str) -> Result<Self, WorkloadError> {
+        let shipped = FILES.iter().find(|(known, _)| *known == name);
+        if let Some((_, text)) = shipped {
+            return Self::parse(Path::new(name), text);
+        }
+        let path = Path::new(name);
+        if !path.is_file() {
+            return Err(WorkloadError::NoSuchWorkload {
+                name: name.to_owned(),
+            });
+        }
+        let text = fs::read_to_string(path).map_err(|source| WorkloadError::Io {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(path, &text)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self, WorkloadError> {
+        let workload: Self = toml::from_str(text).map_err(|why| WorkloadError::Defect {
+            path: path.to_owned(),
+            why: why.to_string().trim_end().to_owned(),
+        })?;
+        workload.check(path)?;
+        Ok(workload)
+    }
+
+    fn check(&self, path: &Path) -> Result<(), WorkloadError> {
+        let impossible = |field: String, value, expected| {
+            Err(WorkloadError::Impossible {
+                path: path.to_owned(),
+                field,
+                value,
+                expected,
+            })
+        };
+        let sane = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if self.name.is_empty() || !self.name.chars().all(sane) {
+            return Err(WorkloadError::Defect {
+                path: path.to_owned(),
+                why: format!(
+                    "`name` is `{}`, expected letters, digits, `-`, `_`, `.`",
+                    self.name
+                ),
+            });
+        }
+        if self.kernels.is_empty() {
+            return Err(WorkloadError::Defect {
+                path: path.to_owned(),
+                why: "no `kernels`; a step has at least one".to_owned(),
+            });
+        }
+        let mut within = vec![
+            ("samples".to_owned(), f64::from(self.samples), 1.0, 1e9),
+            (
+                "minibatch".to_owned(),
+                f64::from(self.minibatch),
+                1.0,
+                f64::from(MAX_MINIBATCH),
+            ),
+            ("warm_up".to_owned(), self.warm_up, 1.0, 1e3),
+            (
+                "loader.workers".to_owned(),
+                f64::from(self.loader.workers),
+                0.0,
+                64.0,
+            ),
+            (
+                "loader.mcycles_per_sample".to_owned(),
+                self.loader.mcycles_per_sample,
+                0.0,
+                1e6,
+            ),
+            (
+                "loader.kmisses_per_sample".to_owned(),
+                self.loader.kmisses_per_sample,
+                0.0,
+                1e6,
+            ),
+            (
+                "loader.mb_per_sample".to_owned(),
+                self.loader.mb_per_sample,
+                0.0,
+                1e5,
+            ),
+            ("host.mcycles".to_owned(), self.host.mcycles, 0.0, 1e6),
+            ("host.kmisses".to_owned(), self.host.kmisses, 0.0, 1e6),
+            (
+                "host.mb_per_sample".to_owned(),
+                self.host.mb_per_sample,
+                0.0,
+                1e5,
+            ),
+            (
+                "host.launch_kcycles".to_owned(),
+                self.host.launch_kcycles,
+                0.0,
+                1e6,
+            ),
+            (
+                "host.launch_misses".to_owned(),
+                self.host.launch_misses,
+                0.0,
+                1e6,
+            ),
+        ];
+        for (at, group) in self.kernels.iter().enumerate() {
+            let name = |field| format!("kernels[{at}].{field}");
+            within.extend([
+                (name("count"), group.count, 1.0, 1e6),
+                (name("mflop_per_sample"), group.mflop_per_sample, 0.0, 1e9),
+                (name("efficiency"), group.efficiency, 1e-4, 1.0),
+                (name("mb_per_sample"), group.mb_per_sample, 0.0, 1e6),
+                (name("mb"), group.mb, 0.0, 1e6),
+                (
+                    name("blocks_per_sample"),
+                    group.blocks_per_sample,
+                    1e-3,
+                    1e6,
+                ),
+            ]);
+        }
+        for (field, value, least, most) in within {
+            if !(least..=most).contains(&value) {
+                let expected = if least >= 1.0 {
+                    "at least 1 and not absurdly large"
+                } else if most <= 1.0 {
+                    "more than 0 and at most 1"
+                } else {
+                    "not negative and not absurdly large"
+                };
+                return impossible(field, value, expected);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same workload with another minibatch, 1 … 4096 samples.
+    pub fn with_minibatch(mut self, minibatch: u32) -> Result<Self, WorkloadError> {
+        self.minibatch = minibatch;
+        let path = PathBuf::from(&self.name);
+        self.check(&path)?;
+        Ok(self)
+    }
+
+    /// Minibatches of an epoch.
+    pub fn minibatches(&self) -> f64 {
+        (f64::from(self.samples) / f64::from(self.minibatch)).ceil()
+    }
+}
