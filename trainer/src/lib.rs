@@ -17,7 +17,6 @@ pub mod mean;
 pub mod methods;
 pub mod optimize;
 pub mod order;
-pub mod output;
 pub mod plan;
 pub mod plots;
 pub mod predictions;

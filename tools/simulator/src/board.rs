@@ -229,9 +229,11 @@ pub struct Gpu {
     pub latency_cycles: f64,
     /// From the end of a kernel to the next one's work, in cycles.
     pub ramp_cycles: f64,
+    /// From the end of the last kernel to its results in memory, in cycles.
+    pub flush_cycles: f64,
     /// What a submission costs the driver when it finds the GPU's engines gated, in µs.
     pub wake_us: f64,
-    /// Idle time after which half of the submissions find them gated, in µs.
+    /// Idle time after which they are gated, in µs.
     pub gate_us: f64,
     pub volts: Volts,
     /// Capacitance of clocks while work is there, in nF.
@@ -404,6 +406,21 @@ impl Board {
         self.axes().map(|axis| *axis.last().expect("a table"))
     }
 
+    /// The modes that the papers profiled; empty where they took them at random.
+    pub fn papers_modes(&self) -> Vec<[u32; 4]> {
+        let Some(papers) = &self.papers else {
+            return Vec::new();
+        };
+        let axes = [&papers.cores, &papers.cpu_khz, &self.gpu_khz, &self.emc_khz];
+        modes_of(axes.map(Vec::as_slice))
+    }
+
+    /// Every mode.
+    pub fn all_modes(&self) -> Vec<[u32; 4]> {
+        let axes = self.axes();
+        modes_of([&axes[0], &axes[1], &axes[2], &axes[3]])
+    }
+
     /// A mode of nvpmodel as knobs: the highest clocks within its caps.
     pub fn knobs_of(&self, preset: &Preset) -> [u32; 4] {
         let within = |axis: &[u32], cap: Option<u32>| {
@@ -417,4 +434,17 @@ impl Board {
             within(&self.emc_khz, preset.emc_khz),
         ]
     }
+}
+
+/// All combinations of the values of four axes.
+fn modes_of([cores, cpu, gpu, emc]: [&[u32]; 4]) -> Vec<[u32; 4]> {
+    let mut modes = Vec::with_capacity(cores.len() * cpu.len() * gpu.len() * emc.len());
+    for &cores in cores {
+        for &cpu in cpu {
+            for &gpu in gpu {
+                modes.extend(emc.iter().map(|&emc| [cores, cpu, gpu, emc]));
+            }
+        }
+    }
+    modes
 }

@@ -5,9 +5,15 @@
 //! kernels for time, and C·V²·f, energy of operations and leakage for power. What it says is
 //! simulated, and everything that it writes says so.
 
+pub mod anchors;
 pub mod board;
+pub mod cli;
+pub mod corpus;
+pub mod output;
 pub mod pipeline;
 pub mod power;
+pub mod profile;
+pub mod sensor;
 pub mod steady;
 pub mod unit;
 pub mod workload;

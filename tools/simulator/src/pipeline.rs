@@ -15,17 +15,34 @@
 use crate::board::Board;
 use crate::workload::{Kernels, Workload};
 
-/// Cores that background work asks for while a workload is profiled.
-const LOGGER_CORES: f64 = 0.15;
+/// Logging and the system: millions of cycles a second, on a Cortex-A78AE.
+const BACKGROUND_MHZ: f64 = 250.0;
 
-/// How much a running process delays another one: the part of a core's time that it takes
-/// from it when the scheduler has put both on one.
-const CROWDING: f64 = 0.6;
+/// Logging and the system: millions of cache misses a second.
+const BACKGROUND_MISSES_MHZ: f64 = 0.6;
+
+/// Threads of logging and the system that run at once.
+const BACKGROUND_THREADS: f64 = 2.0;
+
+/// How much a running process delays another one on the same number of cores: by the time
+/// that it takes, and by caches and wake-ups that it disturbs.
+const CROWDING: f64 = 1.3;
 
 /// The part of the shorter one of computing and moving bytes that does not overlap.
 const NOT_OVERLAPPED: f64 = 0.25;
 
-/// From the end of the last kernel until the main process runs again, in cycles.
+/// The part of the memory's bandwidth beyond which queues grow no longer, since those who
+/// wait in them stop asking.
+const MOST_USED: f64 = 0.85;
+
+/// Bytes of a cache line.
+const LINE: f64 = 64.0;
+
+/// Misses in flight while a core copies.
+const MISSES_IN_FLIGHT: f64 = 8.0;
+
+/// From the end of the last kernel until the main process runs again, in millions of
+/// cycles.
 const SYNCHRONISE_MCYCLES: f64 = 0.05;
 
 /// The clocks and cores that really are, not those that were asked for.
@@ -111,35 +128,30 @@ pub struct Pipeline<'a> {
     board: &'a Board,
     workload: &'a Workload,
     clocks: Clocks,
-    /// Core-seconds that a minibatch costs the loader.
+}
+
+/// Seconds on a core of its own.
+#[derive(Clone, Copy, Debug)]
+struct CpuWork {
+    /// Cores that background work takes.
+    background: f64,
+    /// That a minibatch costs the loader.
     load: f64,
-    /// Seconds that the main process prepares a minibatch, alone on its core.
+    /// That the main process prepares a minibatch.
     host: f64,
-    /// Seconds that a launch takes, alone on its core.
+    /// That a launch takes.
     launch: f64,
+    /// That the main process takes to wake up.
+    synchronise: f64,
 }
 
 impl<'a> Pipeline<'a> {
     /// The pipeline of a workload.
     pub fn new(board: &'a Board, workload: &'a Workload, clocks: Clocks) -> Self {
-        let physics = board.physics();
-        let batch = f64::from(workload.minibatch);
-        let work_hz = 1e9 * clocks.cpu_ghz * physics.cpu.work_per_cycle;
-        let miss =
-            1e-9 * (physics.memory.latency_ns + physics.memory.latency_cycles / clocks.emc_ghz);
-        let (loader, host) = (&workload.loader, &workload.host);
-        let copied = 1e6 * batch * host.mb_per_sample;
-        // A core copies a line of 64 bytes with eight misses in flight.
-        let copy = copied / 64.0 * miss / 8.0;
         Self {
             board,
             workload,
             clocks,
-            load: batch
-                * (1e6 * loader.mcycles_per_sample / work_hz
-                    + 1e3 * loader.kmisses_per_sample * miss),
-            host: 1e6 * host.mcycles / work_hz + 1e3 * host.kmisses * miss + copy,
-            launch: 1e3 * host.launch_kcycles / work_hz + host.launch_misses * miss,
         }
     }
 
@@ -150,8 +162,13 @@ impl<'a> Pipeline<'a> {
             None => {
                 let mut step = self.after(&Step::default(), luck);
                 // The shares of the cores depend on the period and it on them.
-                for _ in 0..20 {
-                    step = self.after(&step, luck);
+                for _ in 0..50 {
+                    let next = self.after(&step, luck);
+                    let settled = (next.period - step.period).abs() < 1e-9 * next.period;
+                    step = next;
+                    if settled {
+                        break;
+                    }
                 }
                 step
             }
@@ -161,39 +178,36 @@ impl<'a> Pipeline<'a> {
     fn after(&self, before: &Step, luck: &Luck) -> Step {
         let workers = f64::from(self.workload.loader.workers);
         let cores = self.clocks.cores;
-        let load = self.load * luck.loader;
-        let period = before.period.max(1e-9);
+        let alone = self.cpu_work(before);
+        let load = alone.load * luck.loader;
         // Others that run while the main process does.
         let loading = if workers > 0.0 {
-            (before.loader_cpu / period).min(workers)
+            (before.loader_cpu / before.period.max(1e-9)).min(workers)
         } else {
             0.0
         };
-        let slowed = 1.0 + CROWDING * (loading + LOGGER_CORES) / cores;
-        let host = self.host * slowed * luck.host;
-        let launch = self.launch * slowed;
-        let kernels = self.kernels(before, launch, luck.gpu);
-        let work_hz = 1e9 * self.clocks.cpu_ghz * self.board.physics().cpu.work_per_cycle;
-        let gpu = kernels.end + 1e6 * SYNCHRONISE_MCYCLES / work_hz * slowed;
+        let slowed = 1.0 + CROWDING * (loading + alone.background) / cores;
+        let host = alone.host * slowed * luck.host;
+        let kernels = self.kernels(before, alone.launch * slowed, luck.gpu);
+        let flush = self.board.physics().gpu.flush_cycles / (1e9 * self.clocks.gpu_ghz);
+        let gpu = kernels.end + flush + alone.synchronise * slowed;
+        let main_cpu = host + alone.launch * self.launches();
         let in_turn = host + gpu;
-        let (period, loader_cpu) = if workers > 0.0 {
-            // What the main process leaves of the cores, shared by all workers.
-            let busy = ((host + self.launch * self.launches()) / in_turn).min(1.0);
-            let left = (cores - (busy + LOGGER_CORES) * (1.0 / cores).max(0.5)).max(0.3 * cores);
-            let loader = load / workers.min(left);
-            (in_turn.max(loader + 0.1 * host), load)
+        let period = if workers > 0.0 {
+            let main = (main_cpu / in_turn).min(1.0);
+            let share = fair_share(cores, workers, main, alone.background);
+            in_turn.max(load / (workers * share) + 0.1 * host)
         } else {
-            (in_turn + load * slowed, load)
+            in_turn + load * slowed
         };
-        let batch = f64::from(self.workload.minibatch);
-        let mega = |mb: f64| 1e6 * batch * mb;
+        let mega = |mb: f64| 1e6 * f64::from(self.workload.minibatch) * mb;
         Step {
             period,
             stall: period - gpu,
             gpu,
             gpu_busy: kernels.busy,
-            loader_cpu,
-            main_cpu: host + self.launch * self.launches(),
+            loader_cpu: load,
+            main_cpu,
             flop: kernels.flop,
             gpu_bytes: kernels.bytes,
             bytes: kernels.bytes
@@ -202,15 +216,46 @@ impl<'a> Pipeline<'a> {
         }
     }
 
+    fn cpu_work(&self, before: &Step) -> CpuWork {
+        let physics = self.board.physics();
+        let memory = &physics.memory;
+        let (loader, host) = (&self.workload.loader, &self.workload.host);
+        let work_hz = 1e9 * self.clocks.cpu_ghz * physics.cpu.work_per_cycle;
+        // A miss queues behind all traffic, as in a queue with one server.
+        let used = before.bytes / before.period.max(1e-9) / self.peak();
+        let queued = 1.0 / (1.0 - used.min(MOST_USED));
+        let miss =
+            1e-9 * (memory.latency_ns + queued * memory.latency_cycles / self.clocks.emc_ghz);
+        let batch = f64::from(self.workload.minibatch);
+        let copied_lines = 1e6 * batch * host.mb_per_sample / LINE;
+        let background = BACKGROUND_MHZ * 1e6 / work_hz + BACKGROUND_MISSES_MHZ * 1e6 * miss;
+        CpuWork {
+            background: background.min(BACKGROUND_THREADS),
+            load: batch
+                * (1e6 * loader.mcycles_per_sample / work_hz
+                    + 1e3 * loader.kmisses_per_sample * miss),
+            host: 1e6 * host.mcycles / work_hz
+                + (1e3 * host.kmisses + copied_lines / MISSES_IN_FLIGHT) * miss,
+            launch: 1e3 * host.launch_kcycles / work_hz + host.launch_misses * miss,
+            synchronise: 1e6 * SYNCHRONISE_MCYCLES / work_hz,
+        }
+    }
+
     fn launches(&self) -> f64 {
         self.workload.kernels.iter().map(|group| group.count).sum()
+    }
+
+    /// Bytes a second to and from the DRAM at most.
+    fn peak(&self) -> f64 {
+        let memory = &self.board.physics().memory;
+        1e9 * memory.bytes_per_cycle * self.clocks.emc_ghz * memory.efficiency
     }
 
     /// Bytes a second that the GPU can move while the CPU moves its own.
     fn bandwidth(&self, before: &Step) -> f64 {
         let physics = self.board.physics();
         let (memory, gpu) = (&physics.memory, &physics.gpu);
-        let peak = 1e9 * memory.bytes_per_cycle * self.clocks.emc_ghz * memory.efficiency;
+        let peak = self.peak();
         let cpu_bytes = (before.bytes - before.gpu_bytes).max(0.0);
         let cpu = cpu_bytes / before.period.max(1e-9);
         let left = (peak - cpu).max(0.4 * peak);
@@ -235,9 +280,10 @@ impl<'a> Pipeline<'a> {
             let flop = 1e6 * group.mflop_per_sample * batch;
             let bytes = 1e6 * (group.mb_per_sample * batch + group.mb);
             let each = luck * self.kernel(group, flop, bytes, batch, hz, bandwidth);
-            // A submission that finds the engines gated wakes them first.
+            // A submission that finds the engines gated wakes them first. Gaps between
+            // kernels are spread exponentially.
             let idle = (launch - each).max(0.0);
-            let gated = idle / (idle + 1e-6 * gpu.gate_us);
+            let gated = (-1e-6 * gpu.gate_us / idle).exp();
             let launch = launch + 1e-6 * gpu.wake_us * gated;
             // The last kernel ends at the latest of: the GPU never waited; it waited for
             // the first launch; it waited for the last one.
@@ -283,4 +329,21 @@ struct Executed {
     busy: f64,
     flop: f64,
     bytes: f64,
+}
+
+/// The part of a core that each loader worker gets: the scheduler gives all who ask the same,
+/// and what the main process and the background do not ask for goes to the others.
+fn fair_share(cores: f64, workers: f64, main: f64, background: f64) -> f64 {
+    let mut others = [
+        (1.0, main),
+        (BACKGROUND_THREADS, background / BACKGROUND_THREADS),
+    ];
+    others.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let (mut left, mut threads) = (cores, workers + 1.0 + BACKGROUND_THREADS);
+    for (number, asked) in others {
+        let given = asked.min(left / threads);
+        left -= number * given;
+        threads -= number;
+    }
+    (left / threads).min(1.0)
 }

@@ -40,7 +40,7 @@ impl Unit {
             let factor = LogNormal::new(0.0, spread).expect("a spread");
             factor.sample(&mut random)
         };
-        let [switching, leakage, system] = [0.05, 0.25, 0.08].map(&mut around_one);
+        let [switching, leakage, system] = [0.08, 0.35, 0.12].map(&mut around_one);
         let time = around_one(0.02);
         // INA3221: ±40 µV typically and ±80 at most; gain 0.1 % typically and 0.25 at most.
         let mut bounded = |typical: f64| {

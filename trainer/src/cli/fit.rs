@@ -10,10 +10,10 @@ use super::{
 };
 use crate::fit::{Options, Report, fit};
 use crate::methods::wattgate::PROGRESS;
-use crate::output::AtomicFile;
 use crate::predictions::Errors;
 use crate::quantity;
 use crate::split::Amount;
+use wattgate_simulator::output::AtomicFile;
 
 const EXAMPLE: &str = "\
 Example:

@@ -29,10 +29,10 @@ use crate::corpus::{Corpus, CorpusError};
 use crate::fit::FitError;
 use crate::gp::SingularKernel;
 use crate::methods::{self, Method, MethodError};
-use crate::output::OutputError;
 use crate::plots::PlotError;
 use crate::reference::Reference;
 use crate::split::{Sampling, SplitError};
+use wattgate_simulator::output::OutputError;
 
 /// Learns time and power of a workload for every power mode of a Jetson.
 #[derive(Debug, Parser)]

@@ -1,0 +1,77 @@
+//! `anchors`: published measurements beside the simulated ones.
+
+use std::fmt::Write;
+
+use lexopt::{Arg, Parser};
+
+use super::{EXIT_CODES, Failure, print};
+use crate::anchors::{Anchor, Bound, Shipped, anchors};
+
+const USAGE: &str = "\
+Print published measurements of real boards beside what the simulated boards say, and fail
+where one differs by more than its bound
+
+Usage: wattgate-simulator anchors [--json]
+
+Options:
+  --json      Print JSON: [{\"what\",\"source\",\"unit\",\"published\",\"simulated\",\"bound\"}]
+  -h, --help  Print this
+";
+
+/// Runs the command with the arguments that follow its name.
+pub fn run(mut arguments: Parser) -> Result<(), Failure> {
+    let mut json = false;
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Arg::Long("json") => json = true,
+            Arg::Short('h') | Arg::Long("help") => return print(&format!("{USAGE}\n{EXIT_CODES}")),
+            argument => return Err(argument.unexpected().into()),
+        }
+    }
+    let anchors = anchors(&Shipped)?;
+    if json {
+        let text = serde_json::to_string_pretty(&anchors).map_err(std::io::Error::from)?;
+        print(&format!("{text}\n"))?;
+    } else {
+        print(&table(&anchors))?;
+    }
+    match anchors.iter().filter(|anchor| !anchor.held()).count() {
+        0 => Ok(()),
+        missed => Err(Failure::Anchors(missed)),
+    }
+}
+
+fn table(anchors: &[Anchor]) -> String {
+    let mut text = String::new();
+    let mut source = "";
+    for anchor in anchors {
+        if anchor.source != source {
+            source = anchor.source;
+            writeln!(
+                text,
+                "{:<68}{:>10}{:>10}{:>14}",
+                source, "published", "simulated", "error (bound)"
+            )
+            .expect("text");
+        }
+        let unit = if anchor.unit == "%" { "points" } else { "%" };
+        let bound = match anchor.bound {
+            Bound::Percent(most) => format!("({most} %)"),
+            Bound::Sign => "(sign)".to_owned(),
+            Bound::None => String::new(),
+        };
+        let verdict = if anchor.held() { "" } else { "  MISSED" };
+        writeln!(
+            text,
+            "  {:<66}{:>8.2} {:<3}{:>7.2} {:<3}{:>7.1} {unit:<6} {bound}{verdict}",
+            anchor.what,
+            anchor.published,
+            anchor.unit,
+            anchor.simulated,
+            anchor.unit,
+            anchor.error(),
+        )
+        .expect("text");
+    }
+    text
+}

@@ -1,0 +1,126 @@
+//! The command line: `wattgate-simulator COMMAND`. Exit codes are those of the trainer.
+
+pub mod anchors;
+pub mod corpus;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use lexopt::{Arg, Parser};
+use thiserror::Error;
+
+use crate::anchors::AnchorError;
+use crate::board::{self, BoardError};
+use crate::corpus::ModesError;
+use crate::output::OutputError;
+use crate::workload::{self, WorkloadError};
+
+const USAGE: &str = "\
+A simulated Jetson. Everything that it says is simulated, nothing is measured.
+
+Usage: wattgate-simulator COMMAND
+
+Commands:
+  anchors  Published measurements of real boards beside the simulated ones
+  corpus   Profile a simulated board and write the corpus
+
+`wattgate-simulator COMMAND --help` tells more.
+";
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  2  the arguments are wrong
+  3  an input file is defective, or an anchor is not met
+  5  a file cannot be read or written
+";
+
+/// Why a command failed.
+#[derive(Debug, Error)]
+pub enum Failure {
+    #[error("{0}")]
+    Arguments(#[from] lexopt::Error),
+    #[error("missing {0}")]
+    Missing(&'static str),
+    #[error("{option} is `{value}`, expected {expected}")]
+    Value {
+        option: &'static str,
+        value: String,
+        expected: &'static str,
+    },
+    #[error("{0}")]
+    Board(#[from] BoardError),
+    #[error("{0}")]
+    Workload(#[from] WorkloadError),
+    #[error("{0}")]
+    Modes(#[from] ModesError),
+    #[error("{0}")]
+    Output(#[from] OutputError),
+    #[error("{0} anchors are not met")]
+    Anchors(usize),
+    #[error("cannot print: {0}")]
+    Print(#[from] io::Error),
+}
+
+impl From<AnchorError> for Failure {
+    fn from(error: AnchorError) -> Self {
+        match error {
+            AnchorError::Board(error) => Self::Board(error),
+            AnchorError::Workload(error) => Self::Workload(error),
+        }
+    }
+}
+
+impl Failure {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Arguments(_)
+            | Self::Missing(_)
+            | Self::Value { .. }
+            | Self::Board(_)
+            | Self::Workload(WorkloadError::NoSuchWorkload { .. })
+            | Self::Modes(_) => 2,
+            Self::Workload(WorkloadError::Defect { .. } | WorkloadError::Impossible { .. })
+            | Self::Anchors(_) => 3,
+            Self::Workload(WorkloadError::Io { .. }) | Self::Output(_) | Self::Print(_) => 5,
+        }
+    }
+}
+
+/// Runs the program.
+pub fn run() -> ExitCode {
+    match dispatch(Parser::from_env()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader of the output has gone, as `head` does: nothing is left to tell it.
+        Err(Failure::Print(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+fn dispatch(mut arguments: Parser) -> Result<(), Failure> {
+    match arguments.next()? {
+        Some(Arg::Value(command)) if command == "anchors" => anchors::run(arguments),
+        Some(Arg::Value(command)) if command == "corpus" => corpus::run(arguments),
+        Some(Arg::Short('h') | Arg::Long("help")) => print(&format!("{USAGE}\n{EXIT_CODES}")),
+        Some(argument) => Err(argument.unexpected().into()),
+        None => Err(Failure::Missing("a command; try --help")),
+    }
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    Ok(io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+/// The boards and workloads, for the help of commands that take them.
+fn lists() -> String {
+    format!(
+        "Boards: {}\nWorkloads: {}, or a file; workloads/ has those of this list\n",
+        board::names().join(", "),
+        workload::names().join(", ")
+    )
+}

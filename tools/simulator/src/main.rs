@@ -1,0 +1,5 @@
+//! The command line of the simulator.
+
+fn main() -> std::process::ExitCode {
+    wattgate_simulator::cli::run()
+}

@@ -1,0 +1,275 @@
+//! Profiling a mode as PowerTrain's authors did: a workload is started, power is logged each
+//! second, the log is searched for the point where power has settled, and 40 clean
+//! minibatches after it count. The fan runs at its highest speed, clocks are fixed, the data
+//! set lies in the page cache.
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, LogNormal};
+
+use crate::board::Board;
+use crate::pipeline::{Clocks, Luck, Pipeline, Step};
+use crate::power::{Activity, Watts, watts};
+use crate::sensor::{Channel, UPDATE};
+use crate::steady::AMBIENT_C;
+use crate::unit::Unit;
+use crate::workload::Workload;
+
+/// Minibatches that count.
+const CLEAN: usize = 40;
+
+/// Seconds of the log before the workload starts.
+const REST_S: f64 = 4.5;
+
+/// Seconds from one sample of the log to the next, without the up to 0.2 that it is late.
+const SAMPLE_S: f64 = 1.0;
+
+/// Samples after the settle point at least: fast modes have run their minibatches before.
+const SAMPLES: usize = 3;
+
+/// A sample this much above the mean of those before it is where power has settled.
+const SETTLED: f64 = 1.25;
+
+/// Samples that this mean is over at most.
+const BEFORE: usize = 10;
+
+/// Power follows the load with this time constant in s: converters, and queues that fill.
+const RISE_S: f64 = 0.7;
+
+/// A minibatch is disturbed once in so many.
+const DISTURBED: f64 = 1.0 / 400.0;
+
+/// What was measured in one mode.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Profile {
+    /// Online cores, and CPU, GPU and memory clock in kHz.
+    pub knobs: [u32; 4],
+    /// Mean time of a minibatch in ms.
+    pub time_ms: f64,
+    /// Mean power of the module in mW.
+    pub power_mw: f64,
+    /// How long it took in s.
+    pub seconds: f64,
+}
+
+/// A board on which modes are profiled one after another.
+#[derive(Clone, Debug)]
+pub struct Profiler<'a> {
+    board: &'a Board,
+    unit: Unit,
+    workload: &'a Workload,
+    seed: u64,
+    /// Of the heat sink, in °C.
+    sink_c: f64,
+    /// Of each rail.
+    channels: Vec<Channel>,
+}
+
+impl<'a> Profiler<'a> {
+    /// A board that has cooled down.
+    pub fn new(board: &'a Board, unit: Unit, workload: &'a Workload, seed: u64) -> Self {
+        let rails = board.rails.iter().enumerate();
+        Self {
+            board,
+            unit,
+            workload,
+            seed,
+            sink_c: AMBIENT_C + 5.0,
+            channels: rails
+                .map(|(at, rail)| Channel::new(rail, unit.shunt_offset_uv[at], unit.gain[at]))
+                .collect(),
+        }
+    }
+
+    /// Profiles modes from high to low, as changes to a higher clock can need a reboot, and
+    /// tells after each how many are done.
+    pub fn profile_all(&mut self, modes: &[[u32; 4]], mut done: impl FnMut(usize)) -> Vec<Profile> {
+        let mut ordered = modes.to_vec();
+        ordered.sort_unstable_by(|a, b| b.cmp(a));
+        let mut profiles = Vec::with_capacity(ordered.len());
+        for knobs in ordered {
+            profiles.push(self.profile(knobs));
+            done(profiles.len());
+        }
+        profiles
+    }
+
+    /// Profiles one mode of the board's tables.
+    pub fn profile(&mut self, knobs: [u32; 4]) -> Profile {
+        let clocks = Clocks::of(self.board, knobs);
+        let mut random = self.random(knobs);
+        let run = lognormal(0.006).sample(&mut random);
+        let mut log = Log::new(REST_S);
+        let pipeline = Pipeline::new(self.board, self.workload, clocks);
+        let mut step = pipeline.step(None, &Luck::NONE);
+        let steady = Activity::of(&step, clocks.cores);
+        let (idle, busy) = (
+            self.total(
+                &clocks,
+                &Activity {
+                    gpu_on: true,
+                    ..Activity::IDLE
+                },
+            ),
+            self.total(&clocks, &steady),
+        );
+
+        // The first minibatch fills caches and chooses algorithms.
+        let mut now = REST_S + self.workload.warm_up * step.period;
+        let mut ends = Vec::new();
+        loop {
+            let luck = Luck {
+                loader: lognormal(0.05).sample(&mut random),
+                host: lognormal(0.03).sample(&mut random),
+                gpu: lognormal(0.008).sample(&mut random),
+            };
+            step = pipeline.step(
+                Some(&Step {
+                    loader_cpu: step.loader_cpu,
+                    ..step
+                }),
+                &luck,
+            );
+            let mut period = step.period * run * self.unit.time;
+            if random.random_bool(DISTURBED) {
+                period *= random.random_range(1.3..3.0);
+            }
+            now += period;
+            ends.push((now, period));
+            log.until(now, &mut random, |at, random| {
+                let load = 1.0 - (-(at - REST_S).max(0.0) / RISE_S).exp();
+                let flicker = lognormal(0.008).sample(random);
+                self.read(&idle, &busy, load * flicker)
+            });
+            if let Some((from, settled)) = log.settled()
+                && settled.len() >= SAMPLES
+                && ends.iter().filter(|(end, _)| *end > from).count() > CLEAN
+            {
+                break;
+            }
+        }
+        let (from, settled) = log.settled().expect("the loop ended");
+        let clean: Vec<f64> = ends
+            .iter()
+            .filter(|(end, _)| *end > from)
+            .skip(1)
+            .take(CLEAN)
+            .map(|(_, period)| *period)
+            .collect();
+        let power = settled.iter().sum::<f64>() / settled.len() as f64;
+        self.heat(&busy, now);
+        Profile {
+            knobs,
+            time_ms: 1e3 * clean.iter().sum::<f64>() / clean.len() as f64,
+            power_mw: 1e3 * power,
+            seconds: now,
+        }
+    }
+
+    /// The same mode gives the same luck in whatever order modes are profiled.
+    fn random(&self, knobs: [u32; 4]) -> ChaCha8Rng {
+        let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+        let mode = knobs.iter().fold(0u64, |id, &knob| {
+            (id ^ u64::from(knob)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        random.set_stream(mode);
+        random
+    }
+
+    fn total(&self, clocks: &Clocks, activity: &Activity) -> Watts {
+        let die = self.board.physics().thermal.die_k_per_w;
+        let mut drawn = watts(self.board, &self.unit, clocks, activity, self.sink_c);
+        for _ in 0..3 {
+            let die_c = self.sink_c + die * drawn.total();
+            drawn = watts(self.board, &self.unit, clocks, activity, die_c);
+        }
+        drawn
+    }
+
+    /// What the sensors give for the module, in W, between idle (0) and busy (1).
+    fn read(&mut self, idle: &Watts, busy: &Watts, load: f64) -> f64 {
+        let mut module = 0.0;
+        for (rail, channel) in self.board.rails.iter().zip(&mut self.channels) {
+            let of = |watts: &Watts| {
+                rail.domains
+                    .iter()
+                    .map(|&domain| watts.of(domain))
+                    .sum::<f64>()
+            };
+            let watts = of(idle) + (of(busy) - of(idle)) * load;
+            channel.flow(1e6 * watts / rail.millivolts, UPDATE.as_secs_f64());
+            channel.finish(rail.millivolts);
+            let reading = channel.reading();
+            if rail.total {
+                module += 1e-6 * reading.millivolts as f64 * reading.milliamperes as f64;
+            }
+        }
+        module
+    }
+
+    /// Warms or cools the heat sink for a while.
+    fn heat(&mut self, drawn: &Watts, seconds: f64) {
+        let thermal = &self.board.physics().thermal;
+        let settled = AMBIENT_C + drawn.total() * thermal.sink_fan_k_per_w;
+        let time_constant = thermal.sink_fan_k_per_w * thermal.sink_j_per_k;
+        self.sink_c = settled + (self.sink_c - settled) * (-seconds / time_constant).exp();
+    }
+}
+
+fn lognormal(spread: f64) -> LogNormal<f64> {
+    LogNormal::new(0.0, spread).expect("a spread")
+}
+
+/// The log of power.
+#[derive(Clone, Debug)]
+struct Log {
+    next: f64,
+    /// Seconds and W.
+    samples: Vec<(f64, f64)>,
+    started: f64,
+}
+
+impl Log {
+    fn new(started: f64) -> Self {
+        Self {
+            next: SAMPLE_S,
+            samples: Vec::new(),
+            started,
+        }
+    }
+
+    fn until(
+        &mut self,
+        now: f64,
+        random: &mut ChaCha8Rng,
+        mut read: impl FnMut(f64, &mut ChaCha8Rng) -> f64,
+    ) {
+        while self.next <= now {
+            let watts = read(self.next, random);
+            self.samples.push((self.next, watts));
+            self.next += SAMPLE_S + random.random_range(0.0..0.2);
+        }
+    }
+
+    /// When power had settled, and the samples after: from the first sample, the fifth or a
+    /// later one, that is well above those before it. Where there is none, power does not
+    /// rise by as much, and it is taken to have settled four time constants after the start.
+    fn settled(&self) -> Option<(f64, Vec<f64>)> {
+        let rise = (4..self.samples.len()).find(|&at| {
+            let before = &self.samples[at.saturating_sub(BEFORE)..at];
+            let mean = before.iter().map(|(_, watts)| watts).sum::<f64>() / before.len() as f64;
+            self.samples[at].1 >= SETTLED * mean
+        });
+        let from = match rise {
+            Some(at) => self.samples[at].0.max(self.started + 4.0 * RISE_S),
+            None => self.started + 4.0 * RISE_S,
+        };
+        let after: Vec<f64> = self
+            .samples
+            .iter()
+            .filter(|(at, _)| *at > from)
+            .map(|(_, watts)| *watts)
+            .collect();
+        (!after.is_empty()).then_some((from, after))
+    }
+}
