@@ -1,6 +1,7 @@
 //! The command line: `wattgate-simulator COMMAND`. Exit codes are those of the trainer.
 
 pub mod anchors;
+pub mod board;
 pub mod corpus;
 
 use std::io::{self, Write};
@@ -10,10 +11,12 @@ use lexopt::{Arg, Parser};
 use thiserror::Error;
 
 use crate::anchors::AnchorError;
-use crate::board::{self, BoardError};
+use crate::board::BoardError;
 use crate::corpus::ModesError;
 use crate::output::OutputError;
-use crate::workload::{self, WorkloadError};
+use crate::tree::mirror::MirrorError;
+use crate::tree::nvpmodel::NvpmodelError;
+use crate::workload::WorkloadError;
 
 const USAGE: &str = "\
 A simulated Jetson. Everything that it says is simulated, nothing is measured.
@@ -23,6 +26,7 @@ Usage: wattgate-simulator COMMAND
 Commands:
   anchors  Published measurements of real boards beside the simulated ones
   corpus   Profile a simulated board and write the corpus
+  board    Keep the files of a simulated board alive in a directory
 
 `wattgate-simulator COMMAND --help` tells more.
 ";
@@ -56,6 +60,12 @@ pub enum Failure {
     Modes(#[from] ModesError),
     #[error("{0}")]
     Output(#[from] OutputError),
+    #[error("--mode: {0}")]
+    Mode(#[from] NvpmodelError),
+    #[error("{0}")]
+    Mirror(#[from] MirrorError),
+    #[error("cannot wait for signals: {0}")]
+    Signals(io::Error),
     #[error("{0} anchors are not met")]
     Anchors(usize),
     #[error("cannot print: {0}")]
@@ -79,10 +89,16 @@ impl Failure {
             | Self::Value { .. }
             | Self::Board(_)
             | Self::Workload(WorkloadError::NoSuchWorkload { .. })
+            | Self::Mode(_)
+            | Self::Mirror(MirrorError::NotEmpty { .. })
             | Self::Modes(_) => 2,
             Self::Workload(WorkloadError::Defect { .. } | WorkloadError::Impossible { .. })
             | Self::Anchors(_) => 3,
-            Self::Workload(WorkloadError::Io { .. }) | Self::Output(_) | Self::Print(_) => 5,
+            Self::Workload(WorkloadError::Io { .. })
+            | Self::Output(_)
+            | Self::Mirror(_)
+            | Self::Signals(_)
+            | Self::Print(_) => 5,
         }
     }
 }
@@ -106,6 +122,7 @@ fn dispatch(mut arguments: Parser) -> Result<(), Failure> {
     match arguments.next()? {
         Some(Arg::Value(command)) if command == "anchors" => anchors::run(arguments),
         Some(Arg::Value(command)) if command == "corpus" => corpus::run(arguments),
+        Some(Arg::Value(command)) if command == "board" => board::run(arguments),
         Some(Arg::Short('h') | Arg::Long("help")) => print(&format!("{USAGE}\n{EXIT_CODES}")),
         Some(argument) => Err(argument.unexpected().into()),
         None => Err(Failure::Missing("a command; try --help")),
@@ -120,7 +137,7 @@ fn print(text: &str) -> Result<(), Failure> {
 fn lists() -> String {
     format!(
         "Boards: {}\nWorkloads: {}, or a file; workloads/ has those of this list\n",
-        board::names().join(", "),
-        workload::names().join(", ")
+        crate::board::names().join(", "),
+        crate::workload::names().join(", ")
     )
 }

@@ -1,0 +1,124 @@
+//! `board`: keeps the files of a board alive in a directory.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use lexopt::{Arg, Parser, ValueExt};
+
+use super::{EXIT_CODES, Failure, lists, print};
+use crate::board::Board;
+use crate::tree::Tree;
+use crate::tree::faults;
+use crate::tree::mirror::{End, Mirror};
+use crate::unit::Unit;
+use crate::workload::Workload;
+
+const USAGE: &str = "\
+Keep the files of a simulated board alive in a directory, until SIGINT or SIGTERM
+
+Usage: wattgate-simulator board --board NAME --root DIR [options]
+
+Options:
+  --board NAME     The board
+  --root DIR       A directory that is empty or not there yet
+  --workload W     A workload that runs from the start, by name or file [none]
+  --mode ID        The mode of nvpmodel that it has booted in [the board's default]
+  --unit N         Draw how this unit differs, and its sensors, under a number [the nominal one]
+  --seed S         Noise, and the numbers of hwmon devices [0]
+  --speed X        Times as fast as the clock on the wall, such as 10x, 0.01 ... 100 [1x]
+  -h, --help       Print this
+
+Lines that are appended to DIR/control are commands; DIR/control.log says what became of them:
+";
+
+const EXAMPLE: &str = "
+Example:
+  wattgate-simulator board --board orin-nano-8-super --root /tmp/board --workload resnet18
+  echo load off >> /tmp/board/control
+
+The command `crash` ends it by SIGABRT; a board that shuts down from heat ends it with 0.
+
+";
+
+#[derive(Debug)]
+struct Arguments {
+    board: String,
+    root: PathBuf,
+    workload: Option<String>,
+    mode: Option<u32>,
+    unit: Option<u64>,
+    seed: u64,
+    speed: f64,
+}
+
+/// Runs the command with the arguments that follow its name.
+pub fn run(arguments: Parser) -> Result<(), Failure> {
+    let Some(arguments) = parse(arguments)? else {
+        let language = faults::HELP;
+        let lists = lists();
+        return print(&format!("{USAGE}{language}{EXAMPLE}{lists}\n{EXIT_CODES}"));
+    };
+    let board = Board::named(&arguments.board)?;
+    let unit = arguments.unit.map_or(Unit::NOMINAL, Unit::drawn);
+    let workload = arguments.workload.as_deref().map(Workload::named);
+    let mut tree = Tree::new(board, unit, arguments.seed, arguments.mode)?;
+    tree.jetson_mut().set_workload(workload.transpose()?);
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let registered = signal_hook::flag::register(signal, Arc::clone(&stop));
+        registered.map_err(Failure::Signals)?;
+    }
+    let mut mirror = Mirror::create(&arguments.root, tree)?;
+    match mirror.run(&stop, arguments.speed)? {
+        End::Stopped => Ok(()),
+        End::ShutDown => {
+            eprintln!("the board has shut down from heat");
+            Ok(())
+        }
+        End::Crashed => process::abort(),
+    }
+}
+
+/// The arguments, or none where help is asked for.
+fn parse(mut parser: Parser) -> Result<Option<Arguments>, Failure> {
+    let (mut board, mut root) = (None, None);
+    let (mut workload, mut mode, mut unit, mut seed, mut speed) = (None, None, None, 0, 1.0);
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Arg::Long("board") => board = Some(parser.value()?.string()?),
+            Arg::Long("root") => root = Some(PathBuf::from(parser.value()?)),
+            Arg::Long("workload") => workload = Some(parser.value()?.string()?),
+            Arg::Long("mode") => mode = Some(parser.value()?.parse()?),
+            Arg::Long("unit") => unit = Some(parser.value()?.parse()?),
+            Arg::Long("seed") => seed = parser.value()?.parse()?,
+            Arg::Long("speed") => speed = factor(parser.value()?)?,
+            Arg::Short('h') | Arg::Long("help") => return Ok(None),
+            argument => return Err(argument.unexpected().into()),
+        }
+    }
+    Ok(Some(Arguments {
+        board: board.ok_or(Failure::Missing("--board"))?,
+        root: root.ok_or(Failure::Missing("--root"))?,
+        workload,
+        mode,
+        unit,
+        seed,
+        speed,
+    }))
+}
+
+fn factor(value: OsString) -> Result<f64, Failure> {
+    let text = value.string()?;
+    let number = text.strip_suffix('x').unwrap_or(&text).parse();
+    match number {
+        Ok(number) if (0.01..=100.0).contains(&number) => Ok(number),
+        _ => Err(Failure::Value {
+            option: "--speed",
+            value: text,
+            expected: "0.01x … 100x",
+        }),
+    }
+}

@@ -1,0 +1,799 @@
+//! A board in time: settings are asked for, clocks follow, the die heats, sensors average.
+//!
+//! ```text
+//! settings --> requested --1/5/8 ms--> effective --throttling--> true clocks
+//!                 ^                                                  |
+//!     passive trip |             workload --> activity --> power <---+
+//!                 |                                         |  |
+//!             die temperature <-- heat sink, fan, air <-----+  +--> INA3221 --> OC2
+//! ```
+//!
+//! Time comes in with [`Jetson::advance`]; equal seeds and equal calls give equal boards.
+//! Sources: `jetson-platform.md`, sections 6.4, 7, 8 and 8.2. What no source tells is marked
+//! as assumed.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal, StandardUniform};
+
+use crate::board::{Board, Preset};
+use crate::pipeline::{Clocks, Luck, Pipeline};
+use crate::power::{Activity, Watts, watts};
+use crate::sensor::{Channel, UPDATE};
+use crate::steady::AMBIENT_C;
+use crate::unit::Unit;
+use crate::workload::Workload;
+
+/// From a request to its effect (section 8, Orin Nano): CPU.
+pub const CPU_DELAY: Duration = Duration::from_millis(1);
+/// The same of the GPU.
+pub const GPU_DELAY: Duration = Duration::from_millis(5);
+/// The same of the memory.
+pub const EMC_DELAY: Duration = Duration::from_millis(8);
+
+/// At this temperature in °C the kernel lowers the CPU clocks (section 7).
+pub const PASSIVE_C: f64 = 99.0;
+/// At these in °C the BPMP throttles, to a half and to a quarter. The depths are assumed.
+pub const BPMP_C: [f64; 2] = [101.0, 103.0];
+/// At this in °C the board shuts down (section 7).
+pub const CRITICAL_C: f64 = 104.5;
+
+/// The kernel looks at the temperatures so often (section 7).
+const THERMAL_POLL: Duration = Duration::from_secs(1);
+
+/// An over-current event halves the clocks for so long (section 6.4).
+const OC3_THROTTLE: Duration = Duration::from_micros(1070);
+
+/// The counters of the over-current events are published so often (section 6.4).
+const PUBLISH: Duration = Duration::from_secs(2);
+
+/// How the rate of OC3 events falls with the product of CPU and GPU clock. Assumed; it gives
+/// 27 times fewer in the mode 25W of an Orin Nano than in MAXN_SUPER (section 6.4).
+const OC3_EXPONENT: f64 = 9.0;
+
+/// Power is constant for so long, and then differs by [`RIPPLE`].
+const SLICE: Duration = Duration::from_millis(10);
+
+/// Spread of the power from one slice to the next. Assumed; the spread of what the sensors
+/// report is a sixth of it.
+const RIPPLE: f64 = 0.06;
+
+/// Spread of a bus voltage in mV from one result to the next. Assumed.
+const BUS_SPREAD_MV: f64 = 8.0;
+
+/// From these temperatures in °C on, the fan has these speeds of 255. The temperatures are
+/// those of the module's device tree (section 7), the speeds are assumed.
+const FAN: [(f64, u8); 3] = [(80.0, 255), (65.0, 170), (50.0, 85)];
+
+/// The rail that is no part of the sum of a chip's currents (section 6.1).
+pub const NOT_SUMMED: &str = "VIN_SYS_5V0";
+
+/// Who chooses the clock between minimum and maximum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Governor {
+    /// The maximum for a core with a process to run, otherwise the minimum. Assumed: the
+    /// real one follows the load.
+    Schedutil,
+    /// The maximum.
+    Performance,
+    /// What was written to `scaling_setspeed`.
+    Userspace,
+}
+
+/// What is asked of a cluster. Clocks in kHz, of the board's table, min ≤ max.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    pub min_khz: u32,
+    pub max_khz: u32,
+    pub governor: Governor,
+    pub setspeed_khz: u32,
+}
+
+/// What is asked of the GPU. Clocks in kHz, of the board's table, min ≤ max.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gpu {
+    pub min_khz: u32,
+    pub max_khz: u32,
+    /// The maximum whatever the load; otherwise the maximum under load only (assumed).
+    pub performance: bool,
+    /// The rail may be switched off while there is no work.
+    pub railgate: bool,
+    /// `power/control` is `on`.
+    pub always_on: bool,
+}
+
+/// What is asked of the memory. Clocks in kHz, of the board's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Emc {
+    /// The rate is held. Without it the bandwidth manager takes the ceiling under load and
+    /// the least rate otherwise (assumed).
+    pub locked: bool,
+    /// What a lock holds; none holds what was there.
+    pub rate_khz: Option<u32>,
+    /// nvpmodel's ceiling.
+    pub cap_khz: Option<u32>,
+}
+
+/// Everything that software asks of the board.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// By core.
+    pub online: Vec<bool>,
+    /// By cluster.
+    pub policies: Vec<Policy>,
+    pub gpu: Gpu,
+    pub emc: Emc,
+    /// A set bit gates a TPC; none on boards without the file.
+    pub tpc_pg_mask: Option<u32>,
+    /// A set bit gates an FBP; none on boards without the file.
+    pub fbp_pg_mask: Option<u32>,
+    /// A fan speed of 255; without one the temperature decides.
+    pub fan_pwm: Option<u8>,
+}
+
+impl Settings {
+    /// Those after a boot in a mode of nvpmodel.
+    pub fn of(board: &Board, mode: &Preset) -> Self {
+        let (least, most) = ends(&board.cpu_khz);
+        let (gpu_least, gpu_most) = ends(&board.gpu_khz);
+        let mut settings = Self {
+            online: vec![true; board.core_order.len()],
+            policies: vec![
+                Policy {
+                    min_khz: least,
+                    max_khz: most,
+                    governor: Governor::Schedutil,
+                    setspeed_khz: least,
+                };
+                board.clusters.len()
+            ],
+            gpu: Gpu {
+                min_khz: gpu_least,
+                max_khz: gpu_most,
+                performance: false,
+                railgate: true,
+                always_on: false,
+            },
+            emc: Emc {
+                locked: false,
+                rate_khz: None,
+                cap_khz: None,
+            },
+            tpc_pg_mask: mode.tpc_pg_mask,
+            fbp_pg_mask: mode.fbp_pg_mask,
+            fan_pwm: None,
+        };
+        settings.enter(board, mode);
+        settings
+    }
+
+    /// What nvpmodel sets for a mode: cores, minima, maxima and the memory's ceiling. Masks
+    /// stay, and so does what nvpmodel has no line for.
+    pub fn enter(&mut self, board: &Board, mode: &Preset) {
+        for (core, online) in self.online.iter_mut().enumerate() {
+            *online = mode.cores.contains(&(core as u32));
+        }
+        let capped = |table: &[u32], cap: Option<u32>| {
+            cap.map_or(ends(table).1, |khz| rounded(table, khz.into()))
+        };
+        let min_khz = rounded(&board.cpu_khz, mode.cpu_min_khz.unwrap_or(0).into());
+        for (policy, cores) in self.policies.iter_mut().zip(&board.clusters) {
+            if cores.iter().any(|core| mode.cores.contains(core)) {
+                policy.max_khz = capped(&board.cpu_khz, mode.cpu_khz);
+                policy.min_khz = min_khz.min(policy.max_khz);
+            }
+        }
+        self.gpu.min_khz = ends(&board.gpu_khz).0;
+        self.gpu.max_khz = capped(&board.gpu_khz, mode.gpu_khz);
+        self.emc.cap_khz = mode.emc_khz.map(|khz| rounded(&board.emc_khz, khz.into()));
+    }
+
+    /// Fixes a power mode: online cores in the board's order, and every clock at one value.
+    pub fn pin(&mut self, board: &Board, [cores, cpu_khz, gpu_khz, emc_khz]: [u32; 4]) {
+        let awake = &board.core_order[..cores as usize];
+        for (core, online) in self.online.iter_mut().enumerate() {
+            *online = awake.contains(&(core as u32));
+        }
+        for policy in &mut self.policies {
+            (policy.min_khz, policy.max_khz) = (cpu_khz, cpu_khz);
+        }
+        (self.gpu.min_khz, self.gpu.max_khz) = (gpu_khz, gpu_khz);
+        self.emc = Emc {
+            locked: true,
+            rate_khz: Some(emc_khz),
+            cap_khz: None,
+        };
+    }
+
+    /// The highest memory clock that can be had, in kHz.
+    pub fn emc_ceiling_khz(&self, board: &Board) -> u32 {
+        let top = ends(&board.emc_khz).1;
+        self.emc.cap_khz.map_or(top, |cap| cap.min(top))
+    }
+}
+
+/// The least and the highest clock of a table.
+pub fn ends(table: &[u32]) -> (u32, u32) {
+    (table[0], *table.last().expect("a table"))
+}
+
+/// The highest clock of a table that is not above `khz`, or the least of all. That clocks are
+/// rounded is a fact, the direction is UNKNOWN (section 4); down is assumed.
+pub fn rounded(table: &[u32], khz: u64) -> u32 {
+    let above = table.partition_point(|&entry| u64::from(entry) <= khz);
+    table[above.saturating_sub(1)]
+}
+
+/// A clock that follows its request after a delay.
+#[derive(Clone, Debug)]
+struct Clock {
+    khz: u32,
+    delay: Duration,
+    coming: VecDeque<(Duration, u32)>,
+}
+
+impl Clock {
+    fn new(khz: u32, delay: Duration) -> Self {
+        Self {
+            khz,
+            delay,
+            coming: VecDeque::new(),
+        }
+    }
+
+    fn requested(&self) -> u32 {
+        self.coming.back().map_or(self.khz, |(_, khz)| *khz)
+    }
+
+    fn request(&mut self, now: Duration, khz: u32) {
+        if self.requested() != khz {
+            self.coming.push_back((now + self.delay, khz));
+        }
+    }
+
+    fn due(&self) -> Option<Duration> {
+        self.coming.front().map(|(due, _)| *due)
+    }
+
+    fn follow(&mut self, now: Duration) {
+        while self.due().is_some_and(|due| due <= now) {
+            self.khz = self.coming.pop_front().expect("one is due").1;
+        }
+    }
+}
+
+/// What happens regularly, at its next time.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    slice: Duration,
+    result: Duration,
+    thermal: Duration,
+    publish: Duration,
+}
+
+/// A Jetson.
+#[derive(Clone, Debug)]
+pub struct Jetson {
+    board: Board,
+    unit: Unit,
+    random: ChaCha8Rng,
+    now: Duration,
+    due: Due,
+    settings: Settings,
+    cpu: Vec<Clock>,
+    gpu: Clock,
+    emc: Clock,
+    workload: Option<Workload>,
+    ambient_c: f64,
+    power_factor: f64,
+    offset_ma: Vec<f64>,
+    /// The clocks that activity and period belong to.
+    clocks: Clocks,
+    activity: Activity,
+    /// From one minibatch to the next, in s.
+    period_s: Option<f64>,
+    ripple: f64,
+    watts: Watts,
+    die_c: f64,
+    sink_c: f64,
+    fan_pwm: u8,
+    /// By how many entries of the table the passive trip lowers the CPU clocks.
+    passive: usize,
+    oc2: bool,
+    oc3_until: Option<Duration>,
+    /// Events of OC1, OC2, OC3 so far.
+    events: [u64; 3],
+    published: [u64; 3],
+    off: bool,
+    channels: Vec<Channel>,
+    energy_j: f64,
+    minibatches: f64,
+}
+
+impl Jetson {
+    /// A board that has idled for a while in a mode of nvpmodel, at time zero.
+    ///
+    /// # Panics
+    ///
+    /// If the board cannot be simulated: it does not come from [`Board::named`].
+    pub fn new(board: Board, unit: Unit, seed: u64, mode: &Preset) -> Self {
+        let settings = Settings::of(&board, mode);
+        let least = |table: &[u32], delay| Clock::new(ends(table).0, delay);
+        let rails = board.rails.iter().enumerate();
+        let mut channels: Vec<Channel> = rails
+            .map(|(at, rail)| Channel::new(rail, unit.shunt_offset_uv[at], unit.gain[at]))
+            .collect();
+        if let Some(first) = channels.first_mut() {
+            let limits = &board.over_current;
+            let limit = |ma: Option<f64>, full| ma.map_or(full, |ma| ma.round() as i64);
+            first.warn_ma = limit(limits.warn_ma, first.warn_ma);
+            first.crit_ma = limit(limits.crit_ma, first.crit_ma);
+        }
+        let mut jetson = Self {
+            random: ChaCha8Rng::seed_from_u64(seed),
+            now: Duration::ZERO,
+            due: Due {
+                slice: SLICE,
+                result: UPDATE,
+                thermal: THERMAL_POLL,
+                publish: PUBLISH,
+            },
+            cpu: vec![least(&board.cpu_khz, CPU_DELAY); board.clusters.len()],
+            gpu: least(&board.gpu_khz, GPU_DELAY),
+            emc: least(&board.emc_khz, EMC_DELAY),
+            workload: None,
+            ambient_c: AMBIENT_C,
+            power_factor: 1.0,
+            offset_ma: vec![0.0; board.rails.len()],
+            clocks: Clocks::of(&board, board.maxn()),
+            activity: Activity::IDLE,
+            period_s: None,
+            ripple: 1.0,
+            watts: Watts::default(),
+            die_c: AMBIENT_C,
+            sink_c: AMBIENT_C,
+            fan_pwm: 0,
+            passive: 0,
+            oc2: false,
+            oc3_until: None,
+            events: [0; 3],
+            published: [0; 3],
+            off: false,
+            channels,
+            energy_j: 0.0,
+            minibatches: 0.0,
+            settings,
+            board,
+            unit,
+        };
+        jetson.retarget();
+        let longest = CPU_DELAY.max(GPU_DELAY).max(EMC_DELAY);
+        jetson.all_clocks().for_each(|clock| clock.follow(longest));
+        // Temperatures that this power has led to.
+        let thermal = jetson.board.physics().thermal;
+        for _ in 0..20 {
+            jetson.draw();
+            let watts = jetson.watts.total();
+            jetson.sink_c = AMBIENT_C + watts * thermal.sink_k_per_w;
+            jetson.die_c = jetson.sink_c + watts * thermal.die_k_per_w;
+        }
+        jetson.flow(UPDATE.as_secs_f64(), false);
+        jetson.finish_results();
+        jetson
+    }
+
+    /// The board's description.
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// The time up to which the board has been simulated.
+    pub fn now(&self) -> Duration {
+        self.now
+    }
+
+    /// What software has asked for.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Asks for something else; the clocks follow in their time.
+    pub fn request(&mut self, change: impl FnOnce(&mut Settings)) {
+        change(&mut self.settings);
+        self.retarget();
+    }
+
+    /// Starts a workload, or ends the one that runs.
+    pub fn set_workload(&mut self, workload: Option<Workload>) {
+        self.workload = workload;
+        // The same clocks mean something else from here on.
+        self.clocks.cores = 0.0;
+        self.retarget();
+    }
+
+    /// The air around the board, in °C.
+    pub fn set_ambient_c(&mut self, celsius: f64) {
+        self.ambient_c = celsius;
+    }
+
+    /// A factor on what the workload draws above the idle power.
+    pub fn set_power_factor(&mut self, factor: f64) {
+        self.power_factor = factor;
+    }
+
+    /// An error of the sensor of a rail, in mA that it reads too much.
+    pub fn set_offset_ma(&mut self, rail: usize, ma: f64) {
+        self.offset_ma[rail] = ma;
+    }
+
+    /// The sensor of a rail, in the order of [`Board::rails`].
+    pub fn channel(&self, rail: usize) -> &Channel {
+        &self.channels[rail]
+    }
+
+    /// The same to set its limits.
+    pub fn channel_mut(&mut self, rail: usize) -> &mut Channel {
+        &mut self.channels[rail]
+    }
+
+    /// What the governor of a cluster asks for, in kHz: `scaling_cur_freq`.
+    pub fn cpu_requested_khz(&self, cluster: usize) -> u32 {
+        self.cpu[cluster].requested()
+    }
+
+    /// The clock of a cluster in kHz without hardware throttling.
+    pub fn cpu_effective_khz(&self, cluster: usize) -> u32 {
+        self.cpu[cluster].khz
+    }
+
+    /// The true clock of a cluster in kHz: `cpuinfo_cur_freq`.
+    pub fn cpu_true_khz(&self, cluster: usize) -> u32 {
+        self.throttled(self.cpu[cluster].khz)
+    }
+
+    /// What is asked of the GPU in kHz: `cur_freq`.
+    pub fn gpu_requested_khz(&self) -> u32 {
+        self.gpu.requested()
+    }
+
+    /// The true clock of the GPU in kHz.
+    pub fn gpu_true_khz(&self) -> u32 {
+        self.throttled(self.gpu.khz)
+    }
+
+    /// The clock of the memory in kHz.
+    pub fn emc_khz(&self) -> u32 {
+        self.emc.khz
+    }
+
+    /// Some clock has not followed its request yet.
+    pub fn is_settling(&self) -> bool {
+        let mut clocks = self.cpu.iter().chain([&self.gpu, &self.emc]);
+        clocks.any(|clock| clock.due().is_some())
+    }
+
+    /// The temperature of the die in °C.
+    pub fn die_c(&self) -> f64 {
+        self.die_c
+    }
+
+    /// The speed of the fan, of 255.
+    pub fn fan_pwm(&self) -> u8 {
+        self.fan_pwm
+    }
+
+    /// The temperature was critical: the board is without power and stays so.
+    pub fn is_off(&self) -> bool {
+        self.off
+    }
+
+    /// True power by domain at this moment.
+    pub fn watts(&self) -> Watts {
+        self.watts
+    }
+
+    /// True energy of the module since time zero, in J.
+    pub fn energy_j(&self) -> f64 {
+        self.energy_j
+    }
+
+    /// Minibatches of workloads since time zero.
+    pub fn minibatches(&self) -> f64 {
+        self.minibatches
+    }
+
+    /// The part of the time that kernels execute.
+    pub fn gpu_load(&self) -> f64 {
+        self.activity.gpu
+    }
+
+    /// Published counts of OC1, OC2 and OC3 since time zero.
+    pub fn over_current_events(&self) -> [u64; 3] {
+        self.published
+    }
+
+    /// Lets time pass up to `now`; earlier times change nothing.
+    pub fn advance(&mut self, now: Duration) {
+        while self.now < now && !self.off {
+            let next = self.next().min(now);
+            self.draw();
+            self.flow((next - self.now).as_secs_f64(), true);
+            self.now = next;
+            self.happen();
+        }
+        self.now = self.now.max(now);
+    }
+
+    fn all_clocks(&mut self) -> impl Iterator<Item = &mut Clock> {
+        self.cpu.iter_mut().chain([&mut self.gpu, &mut self.emc])
+    }
+
+    fn next(&self) -> Duration {
+        let due = &self.due;
+        let regular = [due.slice, due.result, due.thermal, due.publish];
+        let clocks = self.cpu.iter().chain([&self.gpu, &self.emc]);
+        let next = clocks.filter_map(Clock::due).chain(self.oc3_until).min();
+        let regular = regular.into_iter().min().expect("four of them");
+        next.map_or(regular, |next| next.min(regular))
+    }
+
+    /// Everything that is due now.
+    fn happen(&mut self) {
+        let now = self.now;
+        self.all_clocks().for_each(|clock| clock.follow(now));
+        if self.oc3_until.is_some_and(|until| until <= now) {
+            self.oc3_until = None;
+        }
+        if self.due.slice <= now {
+            self.due.slice += SLICE;
+            self.next_slice();
+        }
+        if self.due.result <= now {
+            self.due.result += UPDATE;
+            self.finish_results();
+        }
+        if self.due.thermal <= now {
+            self.due.thermal += THERMAL_POLL;
+            self.poll_temperature();
+        }
+        if self.due.publish <= now {
+            self.due.publish += PUBLISH;
+            self.published = self.events;
+        }
+        if self.die_c >= CRITICAL_C {
+            self.off = true;
+            self.watts = Watts::default();
+        }
+    }
+
+    fn next_slice(&mut self) {
+        let ripple: f64 = StandardNormal.sample(&mut self.random);
+        self.ripple = 1.0 + RIPPLE * ripple.clamp(-3.0, 3.0);
+        let chance: f64 = StandardUniform.sample(&mut self.random);
+        let part = |khz: u32, table: &[u32]| f64::from(khz) / f64::from(ends(table).1);
+        let cpu = self.cpu.iter().map(|clock| clock.khz).max().unwrap_or(0);
+        let clocks = part(cpu, &self.board.cpu_khz) * part(self.gpu.khz, &self.board.gpu_khz);
+        let rate = self.board.over_current.events_per_s * clocks.powf(OC3_EXPONENT);
+        let struck = chance < rate * SLICE.as_secs_f64() || self.over_critical();
+        if struck && self.oc3_until.is_none() {
+            self.oc3_until = Some(self.now + OC3_THROTTLE);
+            self.events[2] += 1;
+        }
+    }
+
+    /// The power of this moment is over the critical limit of the first channel or of the sum.
+    fn over_critical(&self) -> bool {
+        let limits = &self.board.over_current;
+        let converted = |at: usize| self.channels[at].converted_ma(self.rail_ma(at));
+        let first = limits.crit_ma.is_some() && converted(0) > self.channels[0].crit_ma as f64;
+        first
+            || limits.sum_crit_ma.is_some_and(|most| {
+                let rails = self.board.rails.iter().enumerate();
+                let chip = &self.board.rails[0].chip;
+                let summed =
+                    rails.filter(|(_, rail)| rail.chip == *chip && rail.label != NOT_SUMMED);
+                summed.map(|(at, _)| converted(at)).sum::<f64>() > most
+            })
+    }
+
+    fn finish_results(&mut self) {
+        for (channel, rail) in self.channels.iter_mut().zip(&self.board.rails) {
+            let spread: f64 = StandardNormal.sample(&mut self.random);
+            let bus_mv = rail.millivolts + BUS_SPREAD_MV * spread.clamp(-2.0, 2.0);
+            channel.finish(bus_mv);
+        }
+        // The first channel is the one that the over-current protection watches.
+        let limited = self.board.over_current.warn_ma.is_some();
+        let warned = limited && self.channels.first().is_some_and(Channel::warn_alarm);
+        if warned && !self.oc2 {
+            self.events[1] += 1;
+        }
+        self.oc2 = warned;
+    }
+
+    fn poll_temperature(&mut self) {
+        if self.die_c >= PASSIVE_C {
+            self.passive = (self.passive + 1).min(self.board.cpu_khz.len() - 1);
+        } else {
+            self.passive = self.passive.saturating_sub(1);
+        }
+        let step = FAN.iter().find(|(from_c, _)| self.die_c >= *from_c);
+        let automatic = step.map_or(0, |(_, pwm)| *pwm);
+        self.fan_pwm = self.settings.fan_pwm.unwrap_or(automatic);
+        self.retarget();
+    }
+
+    /// Hardware throttling of CPU and GPU: 1, 2 or 4 (sections 6.4 and 7).
+    fn divisor(&self) -> u32 {
+        let thermal = match self.die_c {
+            c if c >= BPMP_C[1] => 4,
+            c if c >= BPMP_C[0] => 2,
+            _ => 1,
+        };
+        let over_current = 1 + u32::from(self.oc2 || self.oc3_until.is_some());
+        thermal.max(over_current)
+    }
+
+    fn throttled(&self, khz: u32) -> u32 {
+        khz / self.divisor()
+    }
+
+    /// The online cores in the order in which processes take them, each with its cluster.
+    fn online(&self) -> impl Iterator<Item = (u32, usize)> + '_ {
+        let online = |core: &&u32| self.settings.online[**core as usize];
+        let cluster = |core: u32| {
+            let has = |cores: &Vec<u32>| cores.contains(&core);
+            self.board.clusters.iter().position(has).expect("a cluster")
+        };
+        let cores = self.board.core_order.iter().filter(online);
+        cores.map(move |&core| (core, cluster(core)))
+    }
+
+    /// Processes of the workload: its main one and its loaders.
+    fn processes(&self) -> usize {
+        let workload = self.workload.as_ref();
+        workload.map_or(0, |workload| 1 + workload.loader.workers as usize)
+    }
+
+    /// Asks all clocks for what settings, load and temperature want of them.
+    fn retarget(&mut self) {
+        let (board, settings) = (&self.board, &self.settings);
+        // A whole cluster runs at the highest request of its cores (section 1).
+        let mut wanted = vec![ends(&board.cpu_khz).0; self.cpu.len()];
+        for (at, (_, cluster)) in self.online().enumerate() {
+            let policy = settings.policies[cluster];
+            let khz = match policy.governor {
+                Governor::Performance => policy.max_khz,
+                Governor::Userspace => policy.setspeed_khz.clamp(policy.min_khz, policy.max_khz),
+                Governor::Schedutil if at < self.processes() => policy.max_khz,
+                Governor::Schedutil => policy.min_khz,
+            };
+            wanted[cluster] = wanted[cluster].max(khz);
+        }
+        let passive_khz = board.cpu_khz[board.cpu_khz.len() - 1 - self.passive];
+        let busy = self.workload.is_some();
+        let gpu = if busy || settings.gpu.performance {
+            settings.gpu.max_khz
+        } else {
+            settings.gpu.min_khz
+        };
+        let ceiling = settings.emc_ceiling_khz(board);
+        let emc = match (settings.emc.locked, busy) {
+            (true, _) => settings.emc.rate_khz.unwrap_or(self.emc.requested()),
+            (false, true) => ceiling,
+            (false, false) => ends(&board.emc_khz).0,
+        };
+        for (clock, khz) in self.cpu.iter_mut().zip(wanted) {
+            clock.request(self.now, khz.min(passive_khz));
+        }
+        self.gpu.request(self.now, gpu);
+        self.emc.request(self.now, emc.min(ceiling));
+        if let Some(pwm) = self.settings.fan_pwm {
+            self.fan_pwm = pwm;
+        }
+    }
+
+    /// The clocks of this moment as the pipeline takes them: of the CPU the mean of the cores
+    /// with a process.
+    fn true_clocks(&self) -> Clocks {
+        let ghz = |khz: u32| f64::from(khz) / 1e6;
+        let (mut cores, mut busy, mut sum) = (0_usize, 0_usize, 0.0);
+        let mut awake = vec![false; self.cpu.len()];
+        for (_, cluster) in self.online() {
+            if cores < self.processes().max(1) {
+                busy += 1;
+                sum += ghz(self.cpu_true_khz(cluster));
+            }
+            cores += 1;
+            awake[cluster] = true;
+        }
+        let tpcs = self.board.tpcs;
+        let present = (1_u32 << tpcs) - 1;
+        let gated = self.settings.tpc_pg_mask.unwrap_or(0) & present;
+        Clocks {
+            cores: cores as f64,
+            cpu_ghz: sum / busy as f64,
+            gpu_ghz: ghz(self.gpu_true_khz()),
+            emc_ghz: ghz(self.emc.khz),
+            tpcs: f64::from(tpcs - gated.count_ones()) / f64::from(tpcs),
+            clusters: awake.iter().filter(|awake| **awake).count() as f64,
+        }
+    }
+
+    /// The power of this moment.
+    fn draw(&mut self) {
+        let clocks = self.true_clocks();
+        if clocks != self.clocks {
+            self.clocks = clocks;
+            self.act();
+        }
+        let gpu = &self.settings.gpu;
+        let idle = Activity {
+            gpu_on: self.workload.is_some() || !gpu.railgate || gpu.always_on,
+            ..Activity::IDLE
+        };
+        let watts = |activity| watts(&self.board, &self.unit, &clocks, activity, self.die_c);
+        let (at_rest, at_work) = (watts(&idle), watts(&self.activity));
+        let of = |rest: f64, work: f64| {
+            let work = if self.workload.is_some() { work } else { rest };
+            self.ripple * (rest + self.power_factor * (work - rest))
+        };
+        self.watts = Watts {
+            cpu: of(at_rest.cpu, at_work.cpu),
+            gpu: of(at_rest.gpu, at_work.gpu),
+            soc: of(at_rest.soc, at_work.soc),
+            dram: of(at_rest.dram, at_work.dram),
+            system: at_rest.system,
+        };
+    }
+
+    /// What the workload does at the clocks of this moment.
+    fn act(&mut self) {
+        let Some(workload) = &self.workload else {
+            (self.activity, self.period_s) = (Activity::IDLE, None);
+            return;
+        };
+        let step = Pipeline::new(&self.board, workload, self.clocks).step(None, &Luck::NONE);
+        let activity = Activity::of(&step, self.clocks.cores);
+        let time = self.unit.time;
+        self.activity = Activity {
+            flop: activity.flop / time,
+            gpu_bytes: activity.gpu_bytes / time,
+            bytes: activity.bytes / time,
+            ..activity
+        };
+        self.period_s = Some(step.period * time);
+    }
+
+    /// The current that the sensor of a rail sees, in mA.
+    fn rail_ma(&self, rail: usize) -> f64 {
+        let Self { board, watts, .. } = self;
+        let rails = &board.rails[rail];
+        let power: f64 = rails.domains.iter().map(|&domain| watts.of(domain)).sum();
+        1e6 * power / rails.millivolts + self.offset_ma[rail]
+    }
+
+    /// The power of this moment is drawn for some seconds.
+    fn flow(&mut self, seconds: f64, heats: bool) {
+        for rail in 0..self.channels.len() {
+            let ma = self.rail_ma(rail);
+            self.channels[rail].flow(ma, seconds);
+        }
+        if !heats {
+            return;
+        }
+        let total = self.watts.total();
+        let thermal = &self.board.physics().thermal;
+        let fan = f64::from(self.fan_pwm) / 255.0;
+        let to_air = thermal.sink_k_per_w + fan * (thermal.sink_fan_k_per_w - thermal.sink_k_per_w);
+        let to_sink_w = (self.die_c - self.sink_c) / thermal.die_k_per_w;
+        let to_air_w = (self.sink_c - self.ambient_c) / to_air;
+        self.die_c += seconds * (total - to_sink_w) / thermal.die_j_per_k;
+        self.sink_c += seconds * (to_sink_w - to_air_w) / thermal.sink_j_per_k;
+        self.energy_j += seconds * total;
+        self.minibatches += self.period_s.map_or(0.0, |period| seconds / period);
+    }
+}

@@ -1,0 +1,139 @@
+//! Files of the running system that give other programs a true error where an ordinary file
+//! cannot: a file of the tree becomes a symbolic link to one of them.
+//!
+//! | error | the link leads to | what a program sees |
+//! |---|---|---|
+//! | EIO | `/proc/self/mem` | reading and writing at the start fails with EIO |
+//! | EINVAL | `/proc/self/setgroups` | writing a number fails with EINVAL, with CAP_SYS_ADMIN only; reading gives text of the kernel |
+//! | EBUSY | a terminal in exclusive use | opening fails with EBUSY, but not with CAP_SYS_ADMIN |
+//! | EROFS | a read-only file system of a helper process | opening for writing fails with EROFS; reading works |
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::ioctl_tiocexcl;
+use thiserror::Error;
+
+use super::Errno;
+
+/// Why a program cannot be given this error.
+#[derive(Debug, Error)]
+pub enum LinkError {
+    #[error("no file of the system gives {errno}")]
+    NoFile { errno: Errno },
+    /// A terminal in exclusive use opens for those who have CAP_SYS_ADMIN, and would then
+    /// block their reads.
+    #[error("EBUSY cannot be had with CAP_SYS_ADMIN, as root has it")]
+    Privileged,
+    /// The file that gives EINVAL opens for those only who have CAP_SYS_ADMIN.
+    #[error("EINVAL cannot be had without CAP_SYS_ADMIN")]
+    Unprivileged,
+    #[error("no terminal: {0}")]
+    Terminal(io::Error),
+    #[error("no read-only file system (`unshare -Urm`): {0}")]
+    ReadOnly(io::Error),
+}
+
+/// What must stay open for a link to work.
+#[derive(Debug)]
+enum Held {
+    Terminal { _both: [OwnedFd; 2] },
+    Helper(Child),
+}
+
+/// The links that need something held.
+#[derive(Debug, Default)]
+pub struct Links {
+    held: BTreeMap<String, Held>,
+}
+
+/// The helper: a file system of its own with one file in it, until its standard input ends.
+const HELPER: &str = "mount -t tmpfs tmpfs /mnt && printf %s \"$1\" >/mnt/file && \
+    mount -o remount,bind,ro /mnt && echo ready && exec cat >/dev/null";
+
+impl Links {
+    /// Where the link at `path` has to lead for this error; `text` is what the file shows.
+    pub fn target(&mut self, path: &str, errno: Errno, text: &str) -> Result<PathBuf, LinkError> {
+        self.release(path);
+        let (target, held) = match errno {
+            Errno::Eio => return Ok("/proc/self/mem".into()),
+            Errno::Einval => return setgroups(),
+            Errno::Ebusy => terminal()?,
+            Errno::Erofs => read_only(text).map_err(LinkError::ReadOnly)?,
+            errno => return Err(LinkError::NoFile { errno }),
+        };
+        self.held.insert(path.to_owned(), held);
+        Ok(target)
+    }
+
+    /// The link at `path` is no longer there.
+    pub fn release(&mut self, path: &str) {
+        if let Some(Held::Helper(mut helper)) = self.held.remove(path) {
+            // The end of its standard input ends it.
+            drop(helper.stdin.take());
+            // It has no result that could matter.
+            let _ = helper.wait();
+        }
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        let paths: Vec<String> = self.held.keys().cloned().collect();
+        paths.iter().for_each(|path| self.release(path));
+    }
+}
+
+fn setgroups() -> Result<PathBuf, LinkError> {
+    let path = "/proc/self/setgroups";
+    match rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(_) => Ok(path.into()),
+        Err(_) => Err(LinkError::Unprivileged),
+    }
+}
+
+fn terminal() -> Result<(PathBuf, Held), LinkError> {
+    let open = || {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+        grantpt(&ours)?;
+        unlockpt(&ours)?;
+        let name = ptsname(&ours, Vec::new())?;
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let theirs = rustix::fs::open(&name, flags, Mode::empty())?;
+        ioctl_tiocexcl(&theirs)?;
+        let again = rustix::fs::open(&name, flags, Mode::empty());
+        Ok((name, ours, theirs, again.err()))
+    };
+    let opened = open().map_err(|error: rustix::io::Errno| LinkError::Terminal(error.into()));
+    let (name, ours, theirs, again) = opened?;
+    if again != Some(rustix::io::Errno::BUSY) {
+        return Err(LinkError::Privileged);
+    }
+    let name = PathBuf::from(name.to_string_lossy().into_owned());
+    let both = [ours, theirs];
+    Ok((name, Held::Terminal { _both: both }))
+}
+
+fn read_only(text: &str) -> io::Result<(PathBuf, Held)> {
+    let mut helper = Command::new("unshare")
+        .args(["-Urm", "sh", "-c", HELPER, "sh", text])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mut answer = String::new();
+    if let Some(output) = helper.stdout.take() {
+        BufReader::new(output).read_line(&mut answer)?;
+    }
+    if answer != "ready\n" {
+        let status = helper.wait()?;
+        return Err(io::Error::other(format!("{status}")));
+    }
+    let target = format!("/proc/{}/root/mnt/file", helper.id());
+    Ok((target.into(), Held::Helper(helper)))
+}

@@ -1,0 +1,673 @@
+//! A tree on a disk, for other processes: ordinary files in a directory, without root and
+//! without FUSE.
+//!
+//! A program writes a file; inotify tells; the contents go through [`Tree::write`]; and the
+//! file then shows what the kernel would show. A refused write appears as the old value on
+//! read-back, and as a line in `control.log`.
+//!
+//! **Files stay what they are.** A changed value is written into the same file, not beside it
+//! and renamed: a program may keep a sensor open and read it again at offset 0, as it may on a
+//! board, and watches stay valid. In place a reader must find no half: `replace` first
+//! lengthens the file by newlines, then puts the new text with one write, then cuts it off.
+//! Whenever one reads, the first line is the old or the new text. (Linux promises no
+//! atomicity between `read` and `write` on most file systems; for texts of some bytes, copied
+//! at once, a mixture has not been seen.) Only a change between file, error and absence takes
+//! a rename, and descriptors opened before then stay with the old file.
+//!
+//! **Errors** of open, read and write are links into the running system, see `links.rs`.
+//! Where it has none, the file stays, the write is taken back, and `control.log` says so. EAGAIN
+//! of unpowered thermal zones is EIO here.
+//!
+//! **Quick writes.** Events are read until there are no more, and then the contents that
+//! remain are applied; a minimum and a maximum in one batch are applied in the order that is
+//! legal. So a legal sequence is never refused, however quick. The limits:
+//! - Nothing is applied before whoever writes has paused for some µs.
+//! - Of several writes to one file in a batch only the last counts; an illegal one before it
+//!   may pass unseen. A command in `control` is obeyed after all writes before it: who waits
+//!   for its line in `control.log` knows that they have been applied.
+//! - Until the tree has looked, some ms, read-back shows what was written; and a file that a
+//!   program truncates before it writes is empty for others between the two.
+//! - A text shorter than the one before, written without newline into a file that was not
+//!   truncated, is known only where the knob has a table or words.
+//! - A core that has been switched on has its cpufreq files some ms later.
+//! - A write while the tree itself writes that file, some µs, can be lost.
+//! - Writing what the file already shows is no event: nothing happens.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::mem::MaybeUninit;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use thiserror::Error;
+
+use super::layout::File as Kind;
+use super::links::Links;
+use super::{Errno, Tree};
+
+/// How often the files are brought up to date.
+const TICK: Duration = Duration::from_millis(50);
+
+/// The same while clocks follow a request.
+const SETTLING_TICK: Duration = Duration::from_millis(2);
+
+/// Files that programs write are brought up to date when nobody has written for so long: a
+/// program in the middle of a sequence shall not meet the tree in the same file.
+const QUIET: Duration = Duration::from_millis(10);
+
+/// A file that is empty for so long will not be written by who has emptied it.
+const ABANDONED: Duration = Duration::from_millis(100);
+
+/// The commands, in the root.
+pub const CONTROL: &str = "control";
+
+/// What became of them, in the root.
+pub const LOG: &str = "control.log";
+
+/// Where the cpufreq links of offline cores lead, in the root.
+const OFFLINE: &str = ".offline";
+
+/// What is renamed into place, in the root.
+const NEW: &str = ".new";
+
+/// A file of commands longer than this is not read at once.
+const MAX_READ: usize = 1 << 20;
+
+/// Why there is no tree on the disk.
+#[derive(Debug, Error)]
+pub enum MirrorError {
+    #[error("{}: not empty; name a directory that is, or one that is not there", root.display())]
+    NotEmpty { root: PathBuf },
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("inotify: {0}")]
+    Inotify(#[from] rustix::io::Errno),
+}
+
+/// Why a tree is no longer kept alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was told to stop.
+    Stopped,
+    /// The board is too hot and has shut down.
+    ShutDown,
+    /// The command `crash`.
+    Crashed,
+}
+
+/// What a reader finds at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Shown {
+    Nothing,
+    Text(String),
+    Error(Errno),
+}
+
+/// A file on the disk that can change.
+#[derive(Debug)]
+struct Entry {
+    shown: Shown,
+    /// Of an ordinary file.
+    handle: Option<File>,
+}
+
+/// What programs have written and the tree does not know yet.
+#[derive(Debug, Default)]
+struct Batch {
+    /// Paths in the order of their last writes.
+    order: Vec<String>,
+    /// The last text of each.
+    written: BTreeMap<String, String>,
+    /// Files that were emptied to be written next, and when.
+    truncated: BTreeMap<String, Instant>,
+}
+
+/// A tree on a disk.
+#[derive(Debug)]
+pub struct Mirror {
+    root: PathBuf,
+    tree: Tree,
+    inotify: OwnedFd,
+    /// What changes, by its path in the tree.
+    entries: BTreeMap<String, Entry>,
+    watches: HashMap<i32, String>,
+    batch: Batch,
+    links: Links,
+    /// Errors that no link could give and that were reported.
+    missed: BTreeSet<(String, Errno)>,
+    /// When a program has written last.
+    written: Option<Instant>,
+    /// Online cores as the cpufreq links show them.
+    online: Vec<bool>,
+    control: File,
+    /// Bytes of it that were obeyed.
+    obeyed: u64,
+    log: File,
+    /// Lines of the tree's log that are in the file.
+    logged: usize,
+}
+
+impl Mirror {
+    /// Puts all files into a directory that is empty or not there yet.
+    pub fn create(root: &Path, tree: Tree) -> Result<Self, MirrorError> {
+        let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        let occupied = match fs::read_dir(root) {
+            Ok(mut entries) => entries.next().is_some(),
+            Err(error) if missing(&error) => false,
+            Err(error) => return Err(at(root)(error)),
+        };
+        if occupied {
+            let root = root.to_owned();
+            return Err(MirrorError::NotEmpty { root });
+        }
+        fs::create_dir_all(root).map_err(at(root))?;
+        // Links have to lead into the tree from every working directory.
+        let root = fs::canonicalize(root).map_err(at(root))?;
+        let open = |name: &str| {
+            let path = root.join(name);
+            let mut options = File::options();
+            let options = options.read(true).append(true).create_new(true);
+            options.open(&path).map_err(at(&path))
+        };
+        let mut mirror = Self {
+            inotify: inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?,
+            entries: BTreeMap::new(),
+            watches: HashMap::new(),
+            batch: Batch::default(),
+            links: Links::default(),
+            missed: BTreeSet::new(),
+            written: None,
+            online: Vec::new(),
+            control: open(CONTROL)?,
+            obeyed: 0,
+            log: open(LOG)?,
+            logged: 0,
+            root,
+            tree,
+        };
+        mirror.watch(CONTROL.to_owned(), &mirror.root.join(CONTROL))?;
+        mirror.lay_out()?;
+        mirror.publish()?;
+        Ok(mirror)
+    }
+
+    /// Keeps the tree alive until `stop`, `speed` times as fast as the clock on the wall.
+    pub fn run(&mut self, stop: &AtomicBool, speed: f64) -> Result<End, MirrorError> {
+        let start = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            let settling = self.tree.jetson().is_settling() || !self.is_quiet();
+            self.wait(if settling { SETTLING_TICK } else { TICK })?;
+            self.tree.advance(start.elapsed().mul_f64(speed));
+            if self.take_writes()? {
+                self.take_commands()?;
+            }
+            if let Some(path) = self.tree.crashed() {
+                let path = path.to_owned();
+                self.append_log()?;
+                self.write_half(&path)?;
+                return Ok(End::Crashed);
+            }
+            self.publish()?;
+            if self.tree.jetson().is_off() {
+                let die_c = self.tree.jetson().die_c();
+                self.tree
+                    .report(&format!("the board has shut down at {die_c:.1} °C"));
+                self.append_log()?;
+                return Ok(End::ShutDown);
+            }
+        }
+        Ok(End::Stopped)
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.written
+            .is_none_or(|written| written.elapsed() >= QUIET)
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// Directories, links between them and files that never change.
+    fn lay_out(&mut self) -> Result<(), MirrorError> {
+        let layout = self.tree.layout.clone();
+        for (path, kind) in &layout.files {
+            let on_disk = self.path(path);
+            let parent = on_disk.parent().unwrap_or(&self.root);
+            fs::create_dir_all(parent).map_err(at(parent))?;
+            if let Kind::Fixed(text) = kind {
+                self.make(&on_disk, text, false)?;
+            } else {
+                let entry = Entry {
+                    shown: Shown::Nothing,
+                    handle: None,
+                };
+                self.entries.insert(path.clone(), entry);
+            }
+            if let Some((_, name)) = path.split_once("/policy0/") {
+                let offline = self.root.join(OFFLINE);
+                fs::create_dir_all(&offline).map_err(at(&offline))?;
+                let link = offline.join(name);
+                symlink("/proc/self/mem", &link).map_err(at(&link))?;
+            }
+        }
+        for (path, alias) in &layout.aliases {
+            let on_disk = self.path(path);
+            let parent = on_disk.parent().unwrap_or(&self.root);
+            fs::create_dir_all(parent).map_err(at(parent))?;
+            self.link(&on_disk, &self.path(&alias.target))?;
+        }
+        self.online = vec![true; self.tree.jetson().settings().online.len()];
+        Ok(())
+    }
+
+    /// Puts a new file in place of whatever is there, and gives it open.
+    fn make(&self, on_disk: &Path, text: &str, writable: bool) -> Result<File, MirrorError> {
+        let new = self.root.join(NEW);
+        let make = || {
+            let mode = if writable { 0o644 } else { 0o444 };
+            let mut options = File::options();
+            let options = options.read(true).write(true).create_new(true).mode(mode);
+            let mut file = options.open(&new)?;
+            file.write_all(text.as_bytes())?;
+            fs::rename(&new, on_disk)?;
+            Ok(file)
+        };
+        make().map_err(at(on_disk))
+    }
+
+    /// Puts a link in place of whatever is there.
+    fn link(&self, on_disk: &Path, target: &Path) -> Result<(), MirrorError> {
+        let new = self.root.join(NEW);
+        let make = || {
+            symlink(target, &new)?;
+            fs::rename(&new, on_disk)
+        };
+        make().map_err(at(on_disk))
+    }
+
+    fn watch(&mut self, path: String, on_disk: &Path) -> Result<(), MirrorError> {
+        let watch = inotify::add_watch(&self.inotify, on_disk, WatchFlags::MODIFY)?;
+        self.watches.insert(watch, path);
+        Ok(())
+    }
+
+    /// Until something was written or the time is over.
+    fn wait(&self, at_most: Duration) -> Result<(), MirrorError> {
+        let at_most = Timespec {
+            tv_sec: 0,
+            tv_nsec: at_most.as_nanos() as _,
+        };
+        let mut waiting = [PollFd::new(&self.inotify, PollFlags::IN)];
+        match poll(&mut waiting, Some(&at_most)) {
+            // A signal: whoever asked for it looks at its flag.
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The files that were written since the last call.
+    fn events(&mut self) -> Result<Vec<String>, MirrorError> {
+        let mut events = Vec::new();
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
+        loop {
+            let event = match reader.next() {
+                Err(rustix::io::Errno::WOULDBLOCK) => return Ok(events),
+                event => event?,
+            };
+            let kind = event.events();
+            if kind.contains(ReadFlags::QUEUE_OVERFLOW) {
+                // What was missed is in the files.
+                events.extend(self.watches.values().cloned());
+            } else if kind.contains(ReadFlags::IGNORED) {
+                self.watches.remove(&event.wd());
+            } else {
+                events.extend(self.watches.get(&event.wd()).cloned());
+            }
+        }
+    }
+
+    /// Applies what programs have written; false where they are still at it.
+    fn take_writes(&mut self) -> Result<bool, MirrorError> {
+        let start = Instant::now();
+        // A file that is read may hold a later write than its event; what was written to
+        // other files before has an event by then. So a batch ends when there are no more,
+        // and when whoever has truncated a file has written it.
+        loop {
+            let events = self.events()?;
+            let truncated = &mut self.batch.truncated;
+            truncated.retain(|_, since| since.elapsed() < ABANDONED);
+            match (events.is_empty(), truncated.is_empty()) {
+                (true, true) => break,
+                _ if start.elapsed() > TICK => return Ok(false),
+                (true, false) => self.wait(SETTLING_TICK)?,
+                _ => {}
+            }
+            for path in events {
+                self.look_at(path)?;
+            }
+        }
+        let Batch {
+            order, mut written, ..
+        } = std::mem::take(&mut self.batch);
+        for path in order {
+            let partner = if path.ends_with("min_freq") {
+                path.replace("min_freq", "max_freq")
+            } else {
+                path.replace("max_freq", "min_freq")
+            };
+            let Some(text) = written.remove(&path) else {
+                continue;
+            };
+            match written.remove(&partner) {
+                Some(other) => {
+                    // Whichever order is legal.
+                    if self.tree.write(&partner, &other).is_ok() {
+                        self.apply(&path, &text);
+                    } else {
+                        self.apply(&path, &text);
+                        self.apply(&partner, &other);
+                    }
+                }
+                None => self.apply(&path, &text),
+            }
+        }
+        Ok(true)
+    }
+
+    fn apply(&mut self, path: &str, text: &str) {
+        if let Err(errno) = self.tree.write(path, text) {
+            self.tree
+                .report(&format!("{path}: `{}` refused: {errno}", text.trim()));
+        }
+    }
+
+    /// Adds what a program has done to a file to the batch.
+    fn look_at(&mut self, path: String) -> Result<(), MirrorError> {
+        let on_disk = self.path(&path);
+        let Some(entry) = self.entries.get_mut(&path) else {
+            return Ok(());
+        };
+        let (Some(handle), Shown::Text(shown)) = (&entry.handle, &entry.shown) else {
+            return Ok(());
+        };
+        let contents = read(handle, 0).map_err(at(&on_disk))?;
+        if contents == *shown {
+            return Ok(());
+        }
+        let batch = &mut self.batch;
+        batch.order.retain(|before| *before != path);
+        if contents.is_empty() {
+            batch.written.remove(&path);
+            batch.truncated.insert(path, Instant::now());
+        } else {
+            let text = meant(&contents, shown, &self.tree.words(&path)).to_owned();
+            batch.truncated.remove(&path);
+            batch.order.push(path.clone());
+            batch.written.insert(path, text);
+        }
+        entry.shown = Shown::Text(contents);
+        self.written = Some(Instant::now());
+        Ok(())
+    }
+
+    fn take_commands(&mut self) -> Result<(), MirrorError> {
+        let path = self.root.join(CONTROL);
+        let length = self.control.metadata().map_err(at(&path))?.len();
+        if length < self.obeyed {
+            // Somebody has emptied it and begins anew.
+            self.obeyed = 0;
+        }
+        let text = read(&self.control, self.obeyed).map_err(at(&path))?;
+        let Some(end) = text.rfind('\n') else {
+            return Ok(());
+        };
+        self.obeyed += end as u64 + 1;
+        for line in text[..end].lines().filter(|line| !line.trim().is_empty()) {
+            // The log tells.
+            let _ = self.tree.control(line);
+        }
+        Ok(())
+    }
+
+    /// Brings everything on the disk up to date.
+    fn publish(&mut self) -> Result<(), MirrorError> {
+        self.publish_links()?;
+        let paths: Vec<String> = self.entries.keys().cloned().collect();
+        for path in paths {
+            if self.tree.layout.files[&path].is_writable() && !self.is_quiet() {
+                continue;
+            }
+            let wanted = match (self.tree.refusal(&path), self.tree.text(&path)) {
+                (Some(errno), _) => Shown::Error(errno),
+                (None, Ok(text)) => Shown::Text(text),
+                (None, Err(Errno::Enoent)) => Shown::Nothing,
+                (None, Err(errno)) => Shown::Error(errno),
+            };
+            if self.entries[&path].shown != wanted {
+                self.show(&path, wanted)?;
+            }
+        }
+        self.append_log()
+    }
+
+    /// The cpufreq links of cores that came or went.
+    fn publish_links(&mut self) -> Result<(), MirrorError> {
+        let online = self.tree.jetson().settings().online.clone();
+        if online == self.online {
+            return Ok(());
+        }
+        let aliases = self.tree.layout.aliases.clone();
+        for (path, alias) in &aliases {
+            let Some(core) = alias.core.map(|core| core as usize) else {
+                continue;
+            };
+            if online[core] != self.online[core] {
+                let target = match online[core] {
+                    true => self.path(&alias.target),
+                    false => self.root.join(OFFLINE),
+                };
+                self.link(&self.path(path), &target)?;
+            }
+        }
+        self.online = online;
+        Ok(())
+    }
+
+    fn show(&mut self, path: &str, mut wanted: Shown) -> Result<(), MirrorError> {
+        let on_disk = self.path(path);
+        if let Shown::Error(errno) = wanted {
+            match self.link_to(path, errno)? {
+                true => {}
+                // Refused afterwards instead.
+                false => wanted = self.tree.text(path).map_or(Shown::Nothing, Shown::Text),
+            }
+        }
+        let writable = self.tree.layout.files[path].is_writable();
+        let entry = self.entries.get_mut(path).expect("a file that changes");
+        match (&entry.shown, &wanted) {
+            (shown, wanted) if shown == wanted => {}
+            (Shown::Text(shown), Shown::Text(text)) => {
+                let handle = entry.handle.as_ref().expect("an ordinary file is open");
+                // A program that has written meanwhile has the word.
+                let meanwhile = writable && read(handle, 0).map_err(at(&on_disk))? != *shown;
+                if meanwhile {
+                    return Ok(());
+                }
+                replace(handle, shown.len(), text).map_err(at(&on_disk))?;
+            }
+            (_, Shown::Text(text)) => {
+                let text = text.clone();
+                self.links.release(path);
+                let handle = self.make(&on_disk, &text, writable)?;
+                if writable {
+                    self.watch(path.to_owned(), &on_disk)?;
+                }
+                let entry = self.entries.get_mut(path).expect("a file that changes");
+                entry.handle = Some(handle);
+            }
+            (_, Shown::Error(_)) => entry.handle = None,
+            (_, Shown::Nothing) => {
+                entry.handle = None;
+                fs::remove_file(&on_disk).map_err(at(&on_disk))?;
+            }
+        }
+        let entry = self.entries.get_mut(path).expect("a file that changes");
+        entry.shown = wanted;
+        Ok(())
+    }
+
+    /// Makes the file a link that gives the error; false where nothing gives it.
+    fn link_to(&mut self, path: &str, errno: Errno) -> Result<bool, MirrorError> {
+        // Unpowered thermal zones: the nearest that there is.
+        let possible = if errno == Errno::Eagain {
+            Errno::Eio
+        } else {
+            errno
+        };
+        let text = self.tree.text(path).unwrap_or_default();
+        let seen = (path.to_owned(), errno);
+        if errno != possible && self.missed.insert(seen.clone()) {
+            self.tree.report(&format!(
+                "{path}: {errno} cannot be had on a disk; it is {possible}"
+            ));
+        }
+        if errno == possible && self.missed.contains(&seen) {
+            return Ok(false);
+        }
+        match self.links.target(path, possible, &text) {
+            Ok(target) => {
+                self.link(&self.path(path), &target)?;
+                Ok(true)
+            }
+            Err(why) => {
+                self.tree.report(&format!(
+                    "{path}: error: {why}; writes are taken back instead"
+                ));
+                self.missed.insert(seen);
+                Ok(false)
+            }
+        }
+    }
+
+    fn append_log(&mut self) -> Result<(), MirrorError> {
+        let lines = &self.tree.log()[self.logged..];
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let text = lines.join("\n") + "\n";
+        self.logged += lines.len();
+        let path = self.root.join(LOG);
+        self.log.write_all(text.as_bytes()).map_err(at(&path))
+    }
+
+    /// What a process leaves that dies while it writes.
+    fn write_half(&mut self, path: &str) -> Result<(), MirrorError> {
+        let text = self.tree.text(path).unwrap_or_default();
+        self.make(&self.path(path), super::faults::half(&text), true)?;
+        Ok(())
+    }
+}
+
+fn at(path: &Path) -> impl Fn(io::Error) -> MirrorError {
+    let path = path.to_owned();
+    move |source| MirrorError::Io {
+        path: path.clone(),
+        source,
+    }
+}
+
+/// The text of a file from an offset on.
+fn read(file: &File, from: u64) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let read = file.read_at(&mut piece, from + bytes.len() as u64)?;
+        bytes.extend_from_slice(&piece[..read]);
+        if read == 0 || bytes.len() > MAX_READ {
+            return Ok(String::from_utf8_lossy(&bytes).into_owned());
+        }
+    }
+}
+
+/// Changes the text of a file from one of `length` bytes so that every reader finds the old
+/// or the new one, followed by newlines at most.
+fn replace(file: &File, length: usize, text: &str) -> io::Result<()> {
+    let longer = text.len().saturating_sub(length);
+    file.write_all_at("\n".repeat(longer).as_bytes(), length as u64)?;
+    let padding = length.saturating_sub(text.len());
+    let padded = text.to_owned() + &"\n".repeat(padding);
+    file.write_all_at(padded.as_bytes(), 0)?;
+    if padding > 0 {
+        file.set_len(text.len() as u64)?;
+    }
+    Ok(())
+}
+
+/// What a program has written: the first line, or of it a word of the knob that was put over
+/// the start of a longer text: of what was there, or of another word, unseen in between.
+fn meant<'a>(contents: &'a str, shown: &str, words: &[String]) -> &'a str {
+    let line = contents.lines().next().unwrap_or_default();
+    if words.iter().any(|word| word == line) {
+        return line;
+    }
+    let over = |word: &&String| {
+        let rest = |text: &str| {
+            text.get(word.len()..)
+                .map(|rest| rest.trim_end().to_owned())
+        };
+        let mut before = words.iter().map(String::as_str).chain([shown]);
+        line.starts_with(word.as_str()) && before.any(|text| rest(text) == rest(line))
+    };
+    let longest = words.iter().filter(over).map(String::len).max();
+    longest.map_or(line, |length| &contents[..length])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_over_a_longer_text_is_known_by_its_end() {
+        let clocks = ["115200", "883200", "1190400", "1344000"].map(str::to_owned);
+        let cases = [
+            ("883200", "1344000\n", "883200"),
+            ("883200\n", "1344000\n", "883200"),
+            // Neither truncated nor with a newline.
+            ("8832000\n", "1344000\n", "883200"),
+            ("883200\n\n", "1344000\n", "883200"),
+            ("1344000", "883200\n", "1344000"),
+            // The same, and `1344000` was there in between.
+            ("8832000", "115200\n", "883200"),
+            // Off the table: the whole line.
+            ("9000000\n", "1344000\n", "9000000"),
+            ("soon\n", "1344000\n", "soon"),
+        ];
+        for (contents, shown, expected) in cases {
+            assert_eq!(meant(contents, shown, &clocks), expected, "{contents:?}");
+        }
+        let governors = ["schedutil", "performance"].map(str::to_owned);
+        assert_eq!(
+            meant("schedutilce\n", "performance\n", &governors),
+            "schedutil"
+        );
+    }
+
+    #[test]
+    fn a_replaced_text_is_exact() {
+        let file = tempfile::tempfile().expect("a file");
+        let mut length = 0;
+        for text in ["1000\n", "96\n", "115200\n", "-8\n", "\n"] {
+            replace(&file, length, text).expect("written");
+            length = text.len();
+            assert_eq!(read(&file, 0).expect("readable"), text);
+        }
+    }
+}
