@@ -53,12 +53,19 @@ documentation() {
     RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --no-deps --workspace
 }
 
+# The demo from its start to a page that is drawn, on a phone as well.
+demo() {
+    cargo run --release --locked -p wattgate-trainer -- demo -o target/demo-report &&
+        tools/demo-page.sh target/demo-report/index.html
+}
+
 step "packages" tools/packages.sh gcc libc6-dev
 step "format" format
 step "dependencies" dependencies
 step "lint" lint
 step "documentation" documentation
 step "host tests" cargo test --release --locked --workspace --no-fail-fast
+step "demo" demo
 step "no_std, AArch64 bare metal" tools/cross.sh aarch64-unknown-none \
     build --release --locked -p wattgate-runtime
 step "images in QEMU" firmware-tests/run.sh

@@ -7,6 +7,7 @@
 pub mod check;
 pub mod cli;
 pub mod corpus;
+pub mod demo;
 pub mod evaluate;
 pub mod fit;
 pub mod gp;

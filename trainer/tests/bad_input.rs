@@ -470,7 +470,7 @@ fn limits_and_boards_that_are_not_known() {
         path,
         "optimize --corpus corpus.csv --methods presets --modes 10 --runs 1",
     );
-    let expected = "error: corpus.csv: the nvpmodel modes of a board named `board` are not known; known are agx_orin_32gb, agx_orin_64gb,";
+    let expected = "error: corpus.csv: the nvpmodel modes of a board named `board` are not known; known are orin-agx-64, orin-agx-64-jp6,";
     assert_eq!(refused.code, 3);
     assert!(refused.stderr.starts_with(expected), "{}", refused.stderr);
     let without_power: Vec<String> = corpus()

@@ -347,6 +347,27 @@ impl Anchors<'_> {
             at.watts.total() / slow.watts.total(),
             Bound::Percent(25.0),
         );
+        let energy = |s: &Steady| s.step.period * s.watts.total();
+        self.add(
+            format!("{XAVIER} MAXN against GPU at 114.75 MHz, resnet18-cifar10: energy"),
+            CHARACTERIZING,
+            "×",
+            0.4,
+            energy(&at) / energy(&slow),
+            Bound::Percent(25.0),
+        );
+        for (name, part) in [("resnet18-cifar10", 0.11), ("mobilenetv3", 0.25)] {
+            let workload = self.catalogue.workload(name)?;
+            let step = steady(&board, &workload, maxn).step;
+            self.add(
+                format!("{XAVIER} MAXN, {name}: part of the CPU in use"),
+                CHARACTERIZING,
+                "×",
+                part,
+                (step.loader_cpu + step.main_cpu) / step.period / 8.0,
+                Bound::None,
+            );
+        }
         for (label, name, seconds) in [
             ("b", "resnet18-cifar10", 632.0),
             ("c", "resnet18-cifar10", 491.0),
@@ -373,6 +394,7 @@ impl Anchors<'_> {
     fn effects(&mut self) -> Result<(), AnchorError> {
         let board = self.catalogue.board(XAVIER)?;
         let (gpu, stall): (Of, Of) = (|s| s.step.gpu, |s| s.step.stall);
+        let epoch: Of = |s| s.step.period;
         let [resnet, mobilenet, lenet] = ["resnet18-cifar10", "mobilenetv3", "lenet"];
         for (from, to, name, of, what, effect) in [
             ("b", "c", resnet, gpu, "GPU time", -22.3),
@@ -384,6 +406,7 @@ impl Anchors<'_> {
             ("d", "e", resnet, gpu, "GPU time", -2.0),
             ("d", "e", mobilenet, gpu, "GPU time", -9.7),
             ("d", "e", lenet, gpu, "GPU time", -36.8),
+            ("d", "e", lenet, epoch, "epoch", -13.5),
             ("a", "b", resnet, stall, "stalls", -18.5),
             ("a", "b", mobilenet, stall, "stalls", -18.5),
             ("a", "b", lenet, stall, "stalls", -18.5),
@@ -513,6 +536,20 @@ impl Anchors<'_> {
             2.18,
             idle.total(),
             Bound::Percent(25.0),
+        );
+        // 2.09 A at 5 V; what the robot did beside the stress is not published.
+        let clocks = Clocks::of(&board, board.maxn());
+        let stressed = drawn(&board, &clocks, &cpu_stress(&clocks));
+        self.add(
+            format!(
+                "{} MAXN_SUPER, six-core stress of a robot: VDD_IN",
+                board.name
+            ),
+            "a user's log",
+            "W",
+            10.45,
+            stressed.total(),
+            Bound::None,
         );
         Ok(())
     }

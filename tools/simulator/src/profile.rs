@@ -81,17 +81,14 @@ impl<'a> Profiler<'a> {
         }
     }
 
-    /// Profiles modes from high to low, as changes to a higher clock can need a reboot, and
-    /// tells after each how many are done.
-    pub fn profile_all(&mut self, modes: &[[u32; 4]], mut done: impl FnMut(usize)) -> Vec<Profile> {
+    /// Profiles modes from high to low, as changes to a higher clock can need a reboot.
+    pub fn profile_all(&mut self, modes: &[[u32; 4]]) -> Vec<Profile> {
         let mut ordered = modes.to_vec();
         ordered.sort_unstable_by(|a, b| b.cmp(a));
-        let mut profiles = Vec::with_capacity(ordered.len());
-        for knobs in ordered {
-            profiles.push(self.profile(knobs));
-            done(profiles.len());
-        }
-        profiles
+        ordered
+            .into_iter()
+            .map(|knobs| self.profile(knobs))
+            .collect()
     }
 
     /// Profiles one mode of the board's tables.

@@ -50,7 +50,7 @@ fn ranges_are_held_within_25_percent_and_effects_in_their_sign() {
             .all(|anchor| anchor.bound == Bound::Percent(25.0))
     );
     let effects: Vec<_> = all.iter().filter(|anchor| anchor.unit == "%").collect();
-    assert_eq!(effects.len(), 27);
+    assert_eq!(effects.len(), 28);
     assert!(effects.iter().all(|anchor| anchor.bound == Bound::Sign));
 }
 

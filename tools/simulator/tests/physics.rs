@@ -177,8 +177,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
     let workload = Workload::named("mobilenetv3").expect("shipped");
     let corpus = |seed| {
         let modes = Modes::Random(40).of(&board, 3).expect("enough modes");
-        let profiles =
-            Profiler::new(&board, Unit::NOMINAL, &workload, seed).profile_all(&modes, |_| ());
+        let profiles = Profiler::new(&board, Unit::NOMINAL, &workload, seed).profile_all(&modes);
         csv(&board, &workload, &profiles)
     };
     assert_eq!(corpus(1), corpus(1));
@@ -197,8 +196,7 @@ fn profiling_takes_as_long_as_it_took_the_papers() {
     let board = Board::named("orin-agx-64").expect("known");
     let workload = Workload::named("resnet18").expect("shipped");
     let hours = |modes: &[[u32; 4]]| {
-        let profiles =
-            Profiler::new(&board, Unit::NOMINAL, &workload, 1).profile_all(modes, |_| ());
+        let profiles = Profiler::new(&board, Unit::NOMINAL, &workload, 1).profile_all(modes);
         profiles.iter().map(|profile| profile.seconds).sum::<f64>() / 3600.0
     };
     let all = hours(&board.papers_modes());

@@ -4,6 +4,7 @@
 //! and errors go to standard error.
 
 mod check;
+mod demo;
 mod evaluate;
 mod fit;
 mod inspect;
@@ -26,6 +27,7 @@ use thiserror::Error;
 use wattgate_runtime::{ConstraintError, FormatError, MAGIC, Model, SelectError, Shape};
 
 use crate::corpus::{Corpus, CorpusError};
+use crate::demo::DemoError;
 use crate::fit::FitError;
 use crate::gp::SingularKernel;
 use crate::methods::{self, Method, MethodError};
@@ -57,6 +59,8 @@ Exit codes:
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Show the whole path on a simulated board, as one page
+    Demo(demo::Arguments),
     /// Report what corpora hold and what in them is suspect
     Check(check::Arguments),
     /// Train a model on a corpus and write it as a model file
@@ -96,6 +100,8 @@ enum Failure {
     PlanSize { asked: usize, available: usize },
     #[error("{}: {mode} is no mode of the board", path.display())]
     NotOfBoard { path: PathBuf, mode: String },
+    #[error("{0}")]
+    Demo(#[from] DemoError),
     #[error("--axes: {0}")]
     Axes(String),
     #[error("{0}")]
@@ -122,6 +128,7 @@ impl Failure {
             | Self::Output(_)
             | Self::Read { .. }
             | Self::Plot(_)
+            | Self::Demo(DemoError::Folder { .. } | DemoError::Output(_))
             | Self::Print(_) => 5,
             Self::Constraint(_)
             | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => 4,
@@ -142,6 +149,7 @@ impl Failure {
             | Self::Plan { .. }
             | Self::NotOfBoard { .. }
             | Self::Model { .. }
+            | Self::Demo(_)
             | Self::Select(_)
             | Self::Defects => 3,
         }
@@ -151,6 +159,7 @@ impl Failure {
 /// Runs the program.
 pub fn run() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Demo(arguments) => demo::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Fit(arguments) => fit::run(&arguments),
         Command::Transfer(arguments) => transfer::run(&arguments),

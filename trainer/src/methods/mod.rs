@@ -54,7 +54,7 @@ pub trait Method: Sync {
 }
 
 /// What was learned.
-pub trait Trained {
+pub trait Trained: Send {
     /// Predictions for the whole grid; `None` for a baseline that only chooses.
     fn predictions(&self) -> Option<&Predictions> {
         None

@@ -1,26 +1,11 @@
 //! `presets`: the nvpmodel modes that NVIDIA ships with the board. A mode with a wattage in
 //! its name is taken to hold it; of the others it is assumed that the user measured them.
 
-use std::collections::BTreeMap;
-
-use serde::Deserialize;
-use wattgate_runtime::Axis;
+use wattgate_runtime::{Axis, PowerMode};
+use wattgate_simulator::board::{self, Board};
 
 use super::{Ask, Method, MethodError, Task, Trained};
 use crate::split::Known;
-
-/// By board: `trainer/src/methods/presets.json`. Clocks in kHz, null for no cap.
-const PRESETS: &str = include_str!("presets.json");
-
-#[derive(Clone, Deserialize)]
-struct Preset {
-    /// In watts, where the name has it.
-    budget_w: Option<f64>,
-    cores: u32,
-    cpu_khz: Option<u32>,
-    gpu_khz: Option<u32>,
-    emc_khz: Option<u32>,
-}
 
 /// The baseline.
 pub struct Presets;
@@ -34,15 +19,11 @@ impl Method for Presets {
     }
 
     fn train(&self, task: &Task<'_>) -> Result<Box<dyn Trained>, MethodError> {
-        let boards: BTreeMap<String, Vec<Preset>> =
-            serde_json::from_str(PRESETS).expect("a test reads the table");
         let device = &task.corpus.device;
-        let presets = boards
-            .get(device)
-            .ok_or_else(|| MethodError::UnknownBoard {
-                device: device.clone(),
-                known: boards.keys().cloned().collect::<Vec<_>>().join(", "),
-            })?;
+        let board = Board::described(device).map_err(|_| MethodError::UnknownBoard {
+            device: device.clone(),
+            known: board::names().join(", "),
+        })?;
         let grid = &task.corpus.grid;
         // Caps: a knob takes its highest value within, as the board does.
         let index = |axis, cap: Option<u32>| {
@@ -50,14 +31,14 @@ impl Method for Presets {
             let within = values.partition_point(|&value| cap.is_none_or(|cap| value <= cap));
             values[within.saturating_sub(1)]
         };
-        let modes = presets.iter().filter_map(|preset| {
+        let modes = board.modes.iter().filter_map(|preset| {
             let knobs = [
-                index(Axis::Cores, Some(preset.cores)),
+                index(Axis::Cores, Some(preset.cores.len() as u32)),
                 index(Axis::Cpu, preset.cpu_khz),
                 index(Axis::Gpu, preset.gpu_khz),
                 index(Axis::Emc, preset.emc_khz),
             ];
-            let id = grid.id(wattgate_runtime::PowerMode::from_knobs(knobs))?;
+            let id = grid.id(PowerMode::from_knobs(knobs))?;
             Some((usize::from(id.0), preset.budget_w.map(|watts| 1e3 * watts)))
         });
         Ok(Box::new(OfBoard(modes.collect())))
@@ -75,16 +56,5 @@ impl Trained for OfBoard {
         Ok(fitting
             .min_by(|a, b| a.time_us.total_cmp(&b.time_us))
             .copied())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_can_be_read() {
-        let boards: BTreeMap<String, Vec<Preset>> = serde_json::from_str(PRESETS).expect("JSON");
-        assert!(boards["agx_orin_64gb"].len() == 4 && boards["tx2"].len() == 4);
     }
 }

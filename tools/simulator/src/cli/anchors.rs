@@ -47,12 +47,7 @@ fn table(anchors: &[Anchor]) -> String {
     for anchor in anchors {
         if anchor.source != source {
             source = anchor.source;
-            writeln!(
-                text,
-                "{:<68}{:>10}{:>10}{:>14}",
-                source, "published", "simulated", "error (bound)"
-            )
-            .expect("text");
+            writeln!(text, "{source:<67}published  simulated     error (bound)").expect("text");
         }
         let unit = if anchor.unit == "%" { "points" } else { "%" };
         let bound = match anchor.bound {

@@ -66,7 +66,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     }
     let modes = modes.of(&board, seed)?;
     let file = AtomicFile::create(&output)?;
-    let profiles = Profiler::new(&board, unit, &workload, seed).profile_all(&modes, |_| ());
+    let profiles = Profiler::new(&board, unit, &workload, seed).profile_all(&modes);
     file.commit(csv(&board, &workload, &profiles).as_bytes())?;
     let hours = profiles.iter().map(|profile| profile.seconds).sum::<f64>() / 3600.0;
     print(&format!(

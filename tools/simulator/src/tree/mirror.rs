@@ -154,19 +154,31 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Puts all files into a directory that is empty or not there yet.
+    /// Puts all files into a directory that is empty or not there yet. Where that fails, the
+    /// directory is left as it was.
     pub fn create(root: &Path, tree: Tree) -> Result<Self, MirrorError> {
         let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        let occupied = match fs::read_dir(root) {
-            Ok(mut entries) => entries.next().is_some(),
-            Err(error) if missing(&error) => false,
+        let (there, occupied) = match fs::read_dir(root) {
+            Ok(mut entries) => (true, entries.next().is_some()),
+            Err(error) if missing(&error) => (false, false),
             Err(error) => return Err(at(root)(error)),
         };
         if occupied {
             let root = root.to_owned();
             return Err(MirrorError::NotEmpty { root });
         }
-        fs::create_dir_all(root).map_err(at(root))?;
+        let filled = fs::create_dir_all(root)
+            .map_err(at(root))
+            .and_then(|()| Self::fill(root, tree));
+        if filled.is_err() {
+            // What went wrong is told; that cleaning up goes wrong as well adds nothing.
+            let _ = fs::remove_dir_all(root);
+            let _ = there.then(|| fs::create_dir(root));
+        }
+        filled
+    }
+
+    fn fill(root: &Path, tree: Tree) -> Result<Self, MirrorError> {
         // Links have to lead into the tree from every working directory.
         let root = fs::canonicalize(root).map_err(at(root))?;
         let open = |name: &str| {

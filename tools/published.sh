@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# PowerTrain's published transfers beside the same transfers on simulated boards, in about
+# ten minutes on two cores.
+#
+#     tools/published.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+tools/packages.sh gcc libc6-dev
+cargo build --release --locked -p wattgate-trainer --example published
+exec target/release/examples/published
