@@ -31,6 +31,9 @@ const CROWDING: f64 = 1.3;
 /// The part of the shorter one of computing and moving bytes that does not overlap.
 const NOT_OVERLAPPED: f64 = 0.25;
 
+/// The part of the main process's preparation that has to wait for the minibatch.
+const AFTER_LOADING: f64 = 0.1;
+
 /// The part of the memory's bandwidth beyond which queues grow no longer, since those who
 /// wait in them stop asking.
 const MOST_USED: f64 = 0.85;
@@ -196,7 +199,7 @@ impl<'a> Pipeline<'a> {
         let period = if workers > 0.0 {
             let main = (main_cpu / in_turn).min(1.0);
             let share = fair_share(cores, workers, main, alone.background);
-            in_turn.max(load / (workers * share) + 0.1 * host)
+            in_turn.max(load / (workers * share) + AFTER_LOADING * host)
         } else {
             in_turn + load * slowed
         };

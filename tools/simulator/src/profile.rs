@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, LogNormal};
 
 use crate::board::Board;
-use crate::pipeline::{Clocks, Luck, Pipeline, Step};
+use crate::pipeline::{Clocks, Luck, Pipeline};
 use crate::power::{Activity, Watts, watts};
 use crate::sensor::{Channel, UPDATE};
 use crate::steady::AMBIENT_C;
@@ -38,6 +38,14 @@ const RISE_S: f64 = 0.7;
 
 /// A minibatch is disturbed once in so many.
 const DISTURBED: f64 = 1.0 / 400.0;
+
+/// Spread of the time of a run, of minibatches by their parts, and of a reading of the power.
+/// Repeated runs of one mode differ by about a percent.
+const RUN_SPREAD: f64 = 0.006;
+const LOADER_SPREAD: f64 = 0.05;
+const HOST_SPREAD: f64 = 0.03;
+const GPU_SPREAD: f64 = 0.008;
+const POWER_SPREAD: f64 = 0.008;
 
 /// What was measured in one mode.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,38 +103,27 @@ impl<'a> Profiler<'a> {
     pub fn profile(&mut self, knobs: [u32; 4]) -> Profile {
         let clocks = Clocks::of(self.board, knobs);
         let mut random = self.random(knobs);
-        let run = lognormal(0.006).sample(&mut random);
+        let run = around_one(RUN_SPREAD, &mut random);
         let mut log = Log::new(REST_S);
         let pipeline = Pipeline::new(self.board, self.workload, clocks);
         let mut step = pipeline.step(None, &Luck::NONE);
-        let steady = Activity::of(&step, clocks.cores);
-        let (idle, busy) = (
-            self.total(
-                &clocks,
-                &Activity {
-                    gpu_on: true,
-                    ..Activity::IDLE
-                },
-            ),
-            self.total(&clocks, &steady),
-        );
+        let rest = Activity {
+            gpu_on: true,
+            ..Activity::IDLE
+        };
+        let idle = self.drawn(&clocks, &rest);
+        let busy = self.drawn(&clocks, &Activity::of(&step, clocks.cores));
 
         // The first minibatch fills caches and chooses algorithms.
         let mut now = REST_S + self.workload.warm_up * step.period;
         let mut ends = Vec::new();
         loop {
             let luck = Luck {
-                loader: lognormal(0.05).sample(&mut random),
-                host: lognormal(0.03).sample(&mut random),
-                gpu: lognormal(0.008).sample(&mut random),
+                loader: around_one(LOADER_SPREAD, &mut random),
+                host: around_one(HOST_SPREAD, &mut random),
+                gpu: around_one(GPU_SPREAD, &mut random),
             };
-            step = pipeline.step(
-                Some(&Step {
-                    loader_cpu: step.loader_cpu,
-                    ..step
-                }),
-                &luck,
-            );
+            step = pipeline.step(Some(&step), &luck);
             let mut period = step.period * run * self.unit.time;
             if random.random_bool(DISTURBED) {
                 period *= random.random_range(1.3..3.0);
@@ -135,7 +132,7 @@ impl<'a> Profiler<'a> {
             ends.push((now, period));
             log.until(now, &mut random, |at, random| {
                 let load = 1.0 - (-(at - REST_S).max(0.0) / RISE_S).exp();
-                let flicker = lognormal(0.008).sample(random);
+                let flicker = around_one(POWER_SPREAD, random);
                 self.read(&idle, &busy, load * flicker)
             });
             if let Some((from, settled)) = log.settled()
@@ -173,7 +170,7 @@ impl<'a> Profiler<'a> {
         random
     }
 
-    fn total(&self, clocks: &Clocks, activity: &Activity) -> Watts {
+    fn drawn(&self, clocks: &Clocks, activity: &Activity) -> Watts {
         let die = self.board.physics().thermal.die_k_per_w;
         let mut drawn = watts(self.board, &self.unit, clocks, activity, self.sink_c);
         for _ in 0..3 {
@@ -213,8 +210,9 @@ impl<'a> Profiler<'a> {
     }
 }
 
-fn lognormal(spread: f64) -> LogNormal<f64> {
-    LogNormal::new(0.0, spread).expect("a spread")
+fn around_one(spread: f64, random: &mut ChaCha8Rng) -> f64 {
+    let factor = LogNormal::new(0.0, spread).expect("a spread");
+    factor.sample(random)
 }
 
 /// The log of power.
