@@ -207,6 +207,29 @@ fn a_sensor_changes_after_a_load_step_for_who_keeps_it_open() {
     eventually("no load", || (current() < idle + 400).then_some(()));
 }
 
+/// Through inotify and poll, as a program that does not want to look again and again.
+#[test]
+fn a_program_can_be_woken_by_a_sensor() {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
+
+    let board = Running::start();
+    let changes = init(CreateFlags::CLOEXEC).expect("inotify");
+    let sensor = board.path(&ina("curr1_input"));
+    add_watch(&changes, &sensor, WatchFlags::MODIFY).expect("an ordinary file");
+    let idle = fs::read_to_string(&sensor).expect("there");
+    board.order("load resnet18");
+    let patience = Timespec {
+        tv_sec: PATIENCE.as_secs() as _,
+        tv_nsec: 0,
+    };
+    let mut waiting = [PollFd::new(&changes, PollFlags::IN)];
+    assert_eq!(poll(&mut waiting, Some(&patience)), Ok(1));
+    eventually("another value", || {
+        (fs::read_to_string(&sensor).ok()? != idle).then_some(())
+    });
+}
+
 #[test]
 fn a_reader_finds_no_empty_and_no_half_text() {
     let board = Running::start();
