@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# PowerTrain's published transfers beside the same transfers on simulated boards, in about
-# ten minutes on two cores.
+# PowerTrain's published transfers beside the same transfers on simulated boards, in a
+# quarter of an hour on two cores.
 #
 #     tools/published.sh
 set -euo pipefail
