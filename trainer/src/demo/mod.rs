@@ -59,30 +59,39 @@ const PAGE: &str = include_str!("page.html");
 /// Where the page takes its data.
 const MARKER: &str = "/*DATA*/null";
 
-/// Who chooses modes: name on the page, method, modes to learn from, and how they are chosen.
-const CONTESTANTS: [(&str, &str, usize, Sampling); 6] = [
-    (
-        "wattgate, 50 planned modes",
-        "wattgate",
-        50,
-        Sampling::Planned,
-    ),
-    (
-        "wattgate, 15 planned modes",
-        "wattgate",
-        15,
-        Sampling::Planned,
-    ),
-    (
-        "PowerTrain's recipe, 50 modes",
-        "powertrain-transfer",
-        50,
-        Sampling::Random,
-    ),
-    ("best of 50 random modes", "random", 50, Sampling::Random),
-    ("NVIDIA's presets", "presets", 50, Sampling::Random),
-    ("MAXN", "maxn", 50, Sampling::Random),
+/// Somebody who learns from some modes and then chooses.
+struct Contestant {
+    /// On the page.
+    name: &'static str,
+    method: &'static str,
+    modes: usize,
+    sampling: Sampling,
+}
+
+const CONTESTANTS: [Contestant; 6] = [
+    contestant("wattgate, 50 planned modes", "wattgate", 50),
+    contestant("wattgate, 15 planned modes", "wattgate", 15),
+    random("PowerTrain's recipe, 50 modes", "powertrain-transfer"),
+    random("best of 50 random modes", "random"),
+    random("NVIDIA's presets", "presets"),
+    random("MAXN", "maxn"),
 ];
+
+const fn contestant(name: &'static str, method: &'static str, modes: usize) -> Contestant {
+    Contestant {
+        name,
+        method,
+        modes,
+        sampling: Sampling::Planned,
+    }
+}
+
+const fn random(name: &'static str, method: &'static str) -> Contestant {
+    Contestant {
+        sampling: Sampling::Random,
+        ..contestant(name, method, 50)
+    }
+}
 
 /// Why the demo does not reach its end.
 #[derive(Debug, Error)]
@@ -304,18 +313,19 @@ pub fn tell(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, D
     let all = profiled(&new);
     let trained = CONTESTANTS
         .par_iter()
-        .map(|&(_, name, modes, sampling)| {
+        .map(|contestant| {
             let fresh;
-            let (method, reference) = match name {
+            let (method, reference) = match contestant.method {
                 "wattgate" => (&Wattgate as &dyn Method, &ours),
                 "powertrain-transfer" => (&*transfer, &recipes),
-                _ => {
+                name => {
                     fresh = method(name).expect("a method");
                     (&*fresh, &recipes)
                 }
             };
+            let amount = Amount::Modes(contestant.modes);
             let split =
-                Split::new(&new, Amount::Modes(modes), sampling, seed).map_err(FitError::from)?;
+                Split::new(&new, amount, contestant.sampling, seed).map_err(FitError::from)?;
             let task = Task {
                 corpus: &new,
                 used: &split.used,
@@ -324,17 +334,19 @@ pub fn tell(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, D
                 shape: Shape::Wide32,
                 progress: &ProgressBar::hidden(),
             };
-            let trained = Told {
-                trained: method.train(&task)?,
-                split,
-            };
+            let trained = method.train(&task)?;
             progress.inc(1);
-            Ok(trained)
+            Ok(Told {
+                contestant,
+                trained,
+                split,
+            })
         })
         .collect::<Result<Vec<Told>, DemoError>>()?;
-    for (told, (_, _, modes, _)) in trained.iter().zip(CONTESTANTS) {
+    for told in &trained {
         if let Some(exported) = told.trained.model() {
-            write(folder, &format!("{WORKLOAD}-{modes}"), &exported.bytes)?;
+            let name = format!("{WORKLOAD}-{}", told.contestant.modes);
+            write(folder, &name, &exported.bytes)?;
         }
     }
 
@@ -344,13 +356,12 @@ pub fn tell(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, D
     stage("choose");
     let limits: Vec<u32> = LIMITS_W.collect();
     let optimum: Vec<Option<Point>> = limits.iter().map(|&limit| fastest(&all, limit)).collect();
-    let choices = CONTESTANTS
+    let choices = trained
         .iter()
-        .zip(&trained)
-        .map(|(&(name, ..), told)| {
+        .map(|told| {
             let by = limits.iter().map(|&limit| told.choose(&all, limit));
             Ok(Choices {
-                name,
+                name: told.contestant.name,
                 by: by.collect::<Result<_, MethodError>>()?,
             })
         })
@@ -358,8 +369,7 @@ pub fn tell(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, D
 
     stage("replay");
     let replay = replay(&board, &workload, seed, &choices, &all);
-    let told = CONTESTANTS.iter().zip(&trained);
-    let models = told.filter_map(|(&(name, method, ..), told)| told.learned(name, method));
+    let models = trained.iter().filter_map(Told::learned);
     let story = Story {
         kind: new.kind.to_string(),
         board: BOARD,
@@ -419,6 +429,7 @@ fn thinned(corpus: &Corpus, seed: u64) -> Corpus {
 
 /// What a contestant learned.
 struct Told {
+    contestant: &'static Contestant,
     trained: Box<dyn Trained>,
     split: Split,
 }
@@ -456,7 +467,7 @@ impl Told {
         Some(f64::from(factor.q16()) / 65_536.0)
     }
 
-    fn learned(&self, name: &'static str, method: &'static str) -> Option<Learned> {
+    fn learned(&self) -> Option<Learned> {
         let predictions = self.trained.predictions()?;
         let power = predictions.power.as_ref()?;
         let errors = predictions.errors(&self.split.held_out);
@@ -464,14 +475,10 @@ impl Told {
             values.iter().map(|v| round(v * factor, digits)).collect()
         };
         Some(Learned {
-            name,
-            method,
-            modes: self.split.used.len(),
-            sampling: if method == "wattgate" {
-                Sampling::Planned
-            } else {
-                Sampling::Random
-            },
+            name: self.contestant.name,
+            method: self.contestant.method,
+            modes: self.contestant.modes,
+            sampling: self.contestant.sampling,
             profiled: self.split.used.iter().map(|mode| mode.id).collect(),
             time_ms: rounded(&predictions.time, 1e-3, 2),
             power_w: rounded(power, 1e-3, 2),

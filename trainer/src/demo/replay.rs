@@ -19,8 +19,8 @@ const LIMITS: [(u32, u32); 4] = [(0, 45), (60, 22), (120, 32), (180, 18)];
 /// In s.
 const END: u32 = 240;
 
-/// Who takes part.
-const CONTESTANTS: [&str; 3] = ["wattgate, 50 planned modes", "NVIDIA's presets", "MAXN"];
+/// Whose choices are replayed.
+const SHOWN: [&str; 3] = ["wattgate, 50 planned modes", "NVIDIA's presets", "MAXN"];
 
 /// Power over time under the limits.
 #[derive(Clone, Debug, Serialize)]
@@ -62,7 +62,7 @@ pub fn replay(
     all: &[Known],
 ) -> Replay {
     let first = *LIMITS.first().expect("a limit");
-    let series = CONTESTANTS.iter().filter_map(|&name| {
+    let series = SHOWN.iter().filter_map(|&name| {
         let by = &choices.iter().find(|choices| choices.name == name)?.by;
         let modes = LIMITS.iter().filter_map(|&(from_s, limit_w)| {
             let at = (limit_w - super::LIMITS_W.start()) as usize;
