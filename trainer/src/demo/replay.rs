@@ -98,6 +98,8 @@ fn run(
     let boot = board.modes.iter().min_by_key(gated).expect("a mode");
     let mut jetson = Jetson::new(board.clone(), Unit::NOMINAL, seed, boot);
     jetson.set_workload(Some(workload.clone()));
+    // As while profiling.
+    jetson.request(|settings| settings.fan_pwm = Some(255));
     let mut pending = modes.iter().peekable();
     let mut points = Vec::new();
     let mut now = Duration::ZERO;
