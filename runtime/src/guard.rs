@@ -1,8 +1,8 @@
 //! The guard band: the margin that turns a prediction into a bound.
 //!
 //! A model carries, for time and for power, the ratio of measured to predicted value
-//! that was not exceeded with a stated probability on modes held out of training. A
-//! query multiplies its predictions with the ratio of its confidence. A confidence
+//! that a mode which was not measured exceeds with no more than a stated probability, as
+//! the trainer has estimated it from those that were. A query multiplies its predictions with the ratio of its confidence. A confidence
 //! beyond what the data could show is refused: a margin without data is a guess.
 //!
 //! ```
