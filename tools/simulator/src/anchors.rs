@@ -596,12 +596,8 @@ fn gpu_stress(board: &Board, clocks: &Clocks) -> Activity {
 /// The clocks of a mode of nvpmodel, its gated TPCs included.
 fn clocks_of_preset(board: &Board, id: usize) -> Clocks {
     let preset = &board.modes[id];
-    let gated = preset.tpc_pg_mask.unwrap_or(0).count_ones();
-    // The masks of the small boards gate TPCs that they do not have.
-    let built = 8.0 - f64::from(board.tpcs);
-    let gated = (f64::from(gated) - built).max(0.0);
     Clocks {
-        tpcs: 1.0 - gated / f64::from(board.tpcs),
+        tpcs: board.powered_tpcs(preset.tpc_pg_mask),
         ..Clocks::of(board, board.knobs_of(preset))
     }
 }

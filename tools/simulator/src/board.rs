@@ -421,6 +421,14 @@ impl Board {
         modes_of([&axes[0], &axes[1], &axes[2], &axes[3]])
     }
 
+    /// The part of the TPCs that a mask leaves powered. Masks of the small boards name TPCs that
+    /// are not built as well.
+    pub fn powered_tpcs(&self, mask: Option<u32>) -> f64 {
+        let built = (1_u32 << self.tpcs) - 1;
+        let gated = (mask.unwrap_or(0) & built).count_ones();
+        f64::from(self.tpcs - gated) / f64::from(self.tpcs)
+    }
+
     /// A mode of nvpmodel as knobs: the highest clocks within its caps.
     pub fn knobs_of(&self, preset: &Preset) -> [u32; 4] {
         let within = |axis: &[u32], cap: Option<u32>| {

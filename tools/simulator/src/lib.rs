@@ -9,6 +9,7 @@ pub mod anchors;
 pub mod board;
 pub mod cli;
 pub mod corpus;
+pub mod heat;
 pub mod machine;
 pub mod output;
 pub mod pipeline;

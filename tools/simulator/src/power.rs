@@ -11,6 +11,12 @@ const LEAKAGE_DOUBLES_K: f64 = 38.0;
 /// The temperature at which leakage is given, in °C.
 const LEAKAGE_AT_C: f64 = 40.0;
 
+/// What a core that waits in a loop switches, against one at work.
+const WAITING: f64 = 0.45;
+
+/// Cores that logging and the system keep at work on average.
+const BACKGROUND_CORES: f64 = 0.1;
+
 /// What runs on the board, as parts of a second or rates a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Activity {
@@ -33,7 +39,7 @@ pub struct Activity {
 impl Activity {
     /// Nothing runs but the logger.
     pub const IDLE: Self = Self {
-        cores: 0.1,
+        cores: BACKGROUND_CORES,
         waiting_cores: 0.0,
         gpu: 0.0,
         flop: 0.0,
@@ -45,7 +51,7 @@ impl Activity {
     /// That of a minibatch.
     pub fn of(step: &Step, cores: f64) -> Self {
         let period = step.period.max(1e-9);
-        let working = (step.loader_cpu + step.main_cpu) / period + 0.1;
+        let working = (step.loader_cpu + step.main_cpu) / period + BACKGROUND_CORES;
         let waiting = (1.0 - step.main_cpu / period).max(0.0);
         Self {
             cores: working.min(cores),
@@ -133,6 +139,3 @@ pub fn watts(
         system: physics.idle.system_w * unit.system,
     }
 }
-
-/// What a core that waits in a loop switches, against one at work.
-const WAITING: f64 = 0.45;

@@ -8,6 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, LogNormal};
 
 use crate::board::Board;
+use crate::heat::Heat;
 use crate::pipeline::{Clocks, Luck, Pipeline};
 use crate::power::{Activity, Watts, watts};
 use crate::sensor::{Channel, UPDATE};
@@ -17,6 +18,9 @@ use crate::workload::Workload;
 
 /// Minibatches that count.
 const CLEAN: usize = 40;
+
+/// Of the fan.
+const FULL_SPEED: f64 = 1.0;
 
 /// Seconds of the log before the workload starts.
 const REST_S: f64 = 4.5;
@@ -67,14 +71,13 @@ pub struct Profiler<'a> {
     unit: Unit,
     workload: &'a Workload,
     seed: u64,
-    /// Of the heat sink, in °C.
-    sink_c: f64,
+    heat: Heat,
     /// Of each rail.
     channels: Vec<Channel>,
 }
 
 impl<'a> Profiler<'a> {
-    /// A board that has cooled down.
+    /// A board that has stood idle for a while.
     pub fn new(board: &'a Board, unit: Unit, workload: &'a Workload, seed: u64) -> Self {
         let rails = board.rails.iter().enumerate();
         Self {
@@ -82,7 +85,7 @@ impl<'a> Profiler<'a> {
             unit,
             workload,
             seed,
-            sink_c: AMBIENT_C + 5.0,
+            heat: Heat::of_air(AMBIENT_C + 5.0),
             channels: rails
                 .map(|(at, rail)| Channel::new(rail, unit.shunt_offset_uv[at], unit.gain[at]))
                 .collect(),
@@ -151,7 +154,9 @@ impl<'a> Profiler<'a> {
             .map(|(_, period)| *period)
             .collect();
         let power = settled.iter().sum::<f64>() / settled.len() as f64;
-        self.heat(&busy, now);
+        let thermal = &self.board.physics().thermal;
+        self.heat
+            .rest(thermal, busy.total(), AMBIENT_C, FULL_SPEED, now);
         Profile {
             knobs,
             time_ms: 1e3 * clean.iter().sum::<f64>() / clean.len() as f64,
@@ -172,9 +177,9 @@ impl<'a> Profiler<'a> {
 
     fn drawn(&self, clocks: &Clocks, activity: &Activity) -> Watts {
         let die = self.board.physics().thermal.die_k_per_w;
-        let mut drawn = watts(self.board, &self.unit, clocks, activity, self.sink_c);
+        let mut drawn = watts(self.board, &self.unit, clocks, activity, self.heat.sink_c);
         for _ in 0..3 {
-            let die_c = self.sink_c + die * drawn.total();
+            let die_c = self.heat.sink_c + die * drawn.total();
             drawn = watts(self.board, &self.unit, clocks, activity, die_c);
         }
         drawn
@@ -199,14 +204,6 @@ impl<'a> Profiler<'a> {
             }
         }
         module
-    }
-
-    /// Warms or cools the heat sink for a while.
-    fn heat(&mut self, drawn: &Watts, seconds: f64) {
-        let thermal = &self.board.physics().thermal;
-        let settled = AMBIENT_C + drawn.total() * thermal.sink_fan_k_per_w;
-        let time_constant = thermal.sink_fan_k_per_w * thermal.sink_j_per_k;
-        self.sink_c = settled + (self.sink_c - settled) * (-seconds / time_constant).exp();
     }
 }
 

@@ -2,6 +2,7 @@
 //! that it leads to with the fan at its highest speed.
 
 use crate::board::Board;
+use crate::heat::Heat;
 use crate::pipeline::{Clocks, Luck, Pipeline, Step};
 use crate::power::{Activity, Watts, watts};
 use crate::unit::Unit;
@@ -38,7 +39,7 @@ pub fn settled(board: &Board, unit: &Unit, clocks: &Clocks, activity: &Activity)
     let mut drawn = Watts::default();
     for _ in 0..20 {
         drawn = watts(board, unit, clocks, activity, die_c);
-        die_c = AMBIENT_C + drawn.total() * (thermal.die_k_per_w + thermal.sink_fan_k_per_w);
+        die_c = Heat::settled(thermal, drawn.total(), AMBIENT_C, 1.0).die_c;
     }
     (drawn, die_c)
 }

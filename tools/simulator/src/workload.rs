@@ -38,12 +38,13 @@ pub enum WorkloadError {
     #[error("{}: {why}", path.display())]
     Defect { path: PathBuf, why: String },
     /// A number that nothing real has.
-    #[error("{}: `{field}` is {value}, expected {expected}", path.display())]
+    #[error("{}: `{field}` is {value}, expected {least} … {most}", path.display())]
     Impossible {
         path: PathBuf,
         field: String,
         value: f64,
-        expected: &'static str,
+        least: f64,
+        most: f64,
     },
 }
 
@@ -148,14 +149,6 @@ impl Workload {
     }
 
     fn check(&self, path: &Path) -> Result<(), WorkloadError> {
-        let impossible = |field: String, value, expected| {
-            Err(WorkloadError::Impossible {
-                path: path.to_owned(),
-                field,
-                value,
-                expected,
-            })
-        };
         let sane = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if self.name.is_empty() || !self.name.chars().all(sane) {
             return Err(WorkloadError::Defect {
@@ -244,14 +237,13 @@ impl Workload {
         }
         for (field, value, least, most) in within {
             if !(least..=most).contains(&value) {
-                let expected = if least >= 1.0 {
-                    "at least 1 and not absurdly large"
-                } else if most <= 1.0 {
-                    "more than 0 and at most 1"
-                } else {
-                    "not negative and not absurdly large"
-                };
-                return impossible(field, value, expected);
+                return Err(WorkloadError::Impossible {
+                    path: path.to_owned(),
+                    field,
+                    value,
+                    least,
+                    most,
+                });
             }
         }
         Ok(())

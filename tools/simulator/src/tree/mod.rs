@@ -24,7 +24,8 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::board::Board;
-use crate::machine::{Governor, Jetson, rounded};
+use crate::machine::Jetson;
+use crate::machine::settings::{Governor, rounded};
 use crate::sensor::Reading;
 use crate::unit::Unit;
 use faults::{Faults, SensorFault, WriteFault};

@@ -12,27 +12,28 @@
 //! Sources: `jetson-platform.md`, sections 6.4, 7, 8 and 8.2. What no source tells is marked
 //! as assumed.
 
-use std::collections::VecDeque;
+mod clock;
+mod over_current;
+pub mod settings;
+
 use std::time::Duration;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal, StandardUniform};
 
+use clock::{CPU_DELAY, Clock, EMC_DELAY, GPU_DELAY};
+use over_current::OverCurrent;
+use settings::{Governor, Settings, ends};
+
 use crate::board::{Board, Preset};
+use crate::heat::Heat;
 use crate::pipeline::{Clocks, Luck, Pipeline};
 use crate::power::{Activity, Watts, watts};
 use crate::sensor::{Channel, UPDATE};
 use crate::steady::AMBIENT_C;
 use crate::unit::Unit;
 use crate::workload::Workload;
-
-/// From a request to its effect (section 8, Orin Nano): CPU.
-pub const CPU_DELAY: Duration = Duration::from_millis(1);
-/// The same of the GPU.
-pub const GPU_DELAY: Duration = Duration::from_millis(5);
-/// The same of the memory.
-pub const EMC_DELAY: Duration = Duration::from_millis(8);
 
 /// At this temperature in °C the kernel lowers the CPU clocks (section 7).
 pub const PASSIVE_C: f64 = 99.0;
@@ -44,15 +45,8 @@ pub const CRITICAL_C: f64 = 104.5;
 /// The kernel looks at the temperatures so often (section 7).
 const THERMAL_POLL: Duration = Duration::from_secs(1);
 
-/// An over-current event halves the clocks for so long (section 6.4).
-const OC3_THROTTLE: Duration = Duration::from_micros(1070);
-
 /// The counters of the over-current events are published so often (section 6.4).
 const PUBLISH: Duration = Duration::from_secs(2);
-
-/// How the rate of OC3 events falls with the product of CPU and GPU clock. Assumed; it gives
-/// 27 times fewer in the mode 25W of an Orin Nano than in MAXN_SUPER (section 6.4).
-const OC3_EXPONENT: f64 = 9.0;
 
 /// Power is constant for so long, and then differs by [`RIPPLE`].
 const SLICE: Duration = Duration::from_millis(10);
@@ -70,200 +64,6 @@ const FAN: [(f64, u8); 3] = [(80.0, 255), (65.0, 170), (50.0, 85)];
 
 /// The rail that is no part of the sum of a chip's currents (section 6.1).
 pub const NOT_SUMMED: &str = "VIN_SYS_5V0";
-
-/// Who chooses the clock between minimum and maximum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Governor {
-    /// The maximum for a core with a process to run, otherwise the minimum. Assumed: the
-    /// real one follows the load.
-    Schedutil,
-    /// The maximum.
-    Performance,
-    /// What was written to `scaling_setspeed`.
-    Userspace,
-}
-
-/// What is asked of a cluster. Clocks in kHz, of the board's table, min ≤ max.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
-    pub min_khz: u32,
-    pub max_khz: u32,
-    pub governor: Governor,
-    pub setspeed_khz: u32,
-}
-
-/// What is asked of the GPU. Clocks in kHz, of the board's table, min ≤ max.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gpu {
-    pub min_khz: u32,
-    pub max_khz: u32,
-    /// The maximum whatever the load; otherwise the maximum under load only (assumed).
-    pub performance: bool,
-    /// The rail may be switched off while there is no work.
-    pub railgate: bool,
-    /// `power/control` is `on`.
-    pub always_on: bool,
-}
-
-/// What is asked of the memory. Clocks in kHz, of the board's table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Emc {
-    /// The rate is held. Without it the bandwidth manager takes the ceiling under load and
-    /// the least rate otherwise (assumed).
-    pub locked: bool,
-    /// What a lock holds; none holds what was there.
-    pub rate_khz: Option<u32>,
-    /// nvpmodel's ceiling.
-    pub cap_khz: Option<u32>,
-}
-
-/// Everything that software asks of the board.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// By core.
-    pub online: Vec<bool>,
-    /// By cluster.
-    pub policies: Vec<Policy>,
-    pub gpu: Gpu,
-    pub emc: Emc,
-    /// A set bit gates a TPC; none on boards without the file.
-    pub tpc_pg_mask: Option<u32>,
-    /// A set bit gates an FBP; none on boards without the file.
-    pub fbp_pg_mask: Option<u32>,
-    /// A fan speed of 255; without one the temperature decides.
-    pub fan_pwm: Option<u8>,
-}
-
-impl Settings {
-    /// Those after a boot in a mode of nvpmodel.
-    pub fn of(board: &Board, mode: &Preset) -> Self {
-        let (least, most) = ends(&board.cpu_khz);
-        let (gpu_least, gpu_most) = ends(&board.gpu_khz);
-        let mut settings = Self {
-            online: vec![true; board.core_order.len()],
-            policies: vec![
-                Policy {
-                    min_khz: least,
-                    max_khz: most,
-                    governor: Governor::Schedutil,
-                    setspeed_khz: least,
-                };
-                board.clusters.len()
-            ],
-            gpu: Gpu {
-                min_khz: gpu_least,
-                max_khz: gpu_most,
-                performance: false,
-                railgate: true,
-                always_on: false,
-            },
-            emc: Emc {
-                locked: false,
-                rate_khz: None,
-                cap_khz: None,
-            },
-            tpc_pg_mask: mode.tpc_pg_mask,
-            fbp_pg_mask: mode.fbp_pg_mask,
-            fan_pwm: None,
-        };
-        settings.enter(board, mode);
-        settings
-    }
-
-    /// What nvpmodel sets for a mode: cores, minima, maxima and the memory's ceiling. Masks
-    /// stay, and so does what nvpmodel has no line for.
-    pub fn enter(&mut self, board: &Board, mode: &Preset) {
-        for (core, online) in self.online.iter_mut().enumerate() {
-            *online = mode.cores.contains(&(core as u32));
-        }
-        let capped = |table: &[u32], cap: Option<u32>| {
-            cap.map_or(ends(table).1, |khz| rounded(table, khz.into()))
-        };
-        let min_khz = rounded(&board.cpu_khz, mode.cpu_min_khz.unwrap_or(0).into());
-        for (policy, cores) in self.policies.iter_mut().zip(&board.clusters) {
-            if cores.iter().any(|core| mode.cores.contains(core)) {
-                policy.max_khz = capped(&board.cpu_khz, mode.cpu_khz);
-                policy.min_khz = min_khz.min(policy.max_khz);
-            }
-        }
-        self.gpu.min_khz = ends(&board.gpu_khz).0;
-        self.gpu.max_khz = capped(&board.gpu_khz, mode.gpu_khz);
-        self.emc.cap_khz = mode.emc_khz.map(|khz| rounded(&board.emc_khz, khz.into()));
-    }
-
-    /// Fixes a power mode: online cores in the board's order, and every clock at one value.
-    pub fn pin(&mut self, board: &Board, [cores, cpu_khz, gpu_khz, emc_khz]: [u32; 4]) {
-        let awake = &board.core_order[..cores as usize];
-        for (core, online) in self.online.iter_mut().enumerate() {
-            *online = awake.contains(&(core as u32));
-        }
-        for policy in &mut self.policies {
-            (policy.min_khz, policy.max_khz) = (cpu_khz, cpu_khz);
-        }
-        (self.gpu.min_khz, self.gpu.max_khz) = (gpu_khz, gpu_khz);
-        self.emc = Emc {
-            locked: true,
-            rate_khz: Some(emc_khz),
-            cap_khz: None,
-        };
-    }
-
-    /// The highest memory clock that can be had, in kHz.
-    pub fn emc_ceiling_khz(&self, board: &Board) -> u32 {
-        let top = ends(&board.emc_khz).1;
-        self.emc.cap_khz.map_or(top, |cap| cap.min(top))
-    }
-}
-
-/// The least and the highest clock of a table.
-pub fn ends(table: &[u32]) -> (u32, u32) {
-    (table[0], *table.last().expect("a table"))
-}
-
-/// The highest clock of a table that is not above `khz`, or the least of all. That clocks are
-/// rounded is a fact, the direction is UNKNOWN (section 4); down is assumed.
-pub fn rounded(table: &[u32], khz: u64) -> u32 {
-    let above = table.partition_point(|&entry| u64::from(entry) <= khz);
-    table[above.saturating_sub(1)]
-}
-
-/// A clock that follows its request after a delay.
-#[derive(Clone, Debug)]
-struct Clock {
-    khz: u32,
-    delay: Duration,
-    coming: VecDeque<(Duration, u32)>,
-}
-
-impl Clock {
-    fn new(khz: u32, delay: Duration) -> Self {
-        Self {
-            khz,
-            delay,
-            coming: VecDeque::new(),
-        }
-    }
-
-    fn requested(&self) -> u32 {
-        self.coming.back().map_or(self.khz, |(_, khz)| *khz)
-    }
-
-    fn request(&mut self, now: Duration, khz: u32) {
-        if self.requested() != khz {
-            self.coming.push_back((now + self.delay, khz));
-        }
-    }
-
-    fn due(&self) -> Option<Duration> {
-        self.coming.front().map(|(due, _)| *due)
-    }
-
-    fn follow(&mut self, now: Duration) {
-        while self.due().is_some_and(|due| due <= now) {
-            self.khz = self.coming.pop_front().expect("one is due").1;
-        }
-    }
-}
 
 /// What happens regularly, at its next time.
 #[derive(Clone, Copy, Debug)]
@@ -297,16 +97,11 @@ pub struct Jetson {
     period_s: Option<f64>,
     ripple: f64,
     watts: Watts,
-    die_c: f64,
-    sink_c: f64,
+    heat: Heat,
     fan_pwm: u8,
     /// By how many entries of the table the passive trip lowers the CPU clocks.
     passive: usize,
-    oc2: bool,
-    oc3_until: Option<Duration>,
-    /// Events of OC1, OC2, OC3 so far.
-    events: [u64; 3],
-    published: [u64; 3],
+    over_current: OverCurrent,
     off: bool,
     channels: Vec<Channel>,
     energy_j: f64,
@@ -353,14 +148,10 @@ impl Jetson {
             period_s: None,
             ripple: 1.0,
             watts: Watts::default(),
-            die_c: AMBIENT_C,
-            sink_c: AMBIENT_C,
+            heat: Heat::of_air(AMBIENT_C),
             fan_pwm: 0,
             passive: 0,
-            oc2: false,
-            oc3_until: None,
-            events: [0; 3],
-            published: [0; 3],
+            over_current: OverCurrent::default(),
             off: false,
             channels,
             energy_j: 0.0,
@@ -377,8 +168,7 @@ impl Jetson {
         for _ in 0..20 {
             jetson.draw();
             let watts = jetson.watts.total();
-            jetson.sink_c = AMBIENT_C + watts * thermal.sink_k_per_w;
-            jetson.die_c = jetson.sink_c + watts * thermal.die_k_per_w;
+            jetson.heat = Heat::settled(&thermal, watts, AMBIENT_C, 0.0);
         }
         jetson.flow(UPDATE.as_secs_f64(), false);
         jetson.finish_results();
@@ -477,7 +267,7 @@ impl Jetson {
 
     /// The temperature of the die in °C.
     pub fn die_c(&self) -> f64 {
-        self.die_c
+        self.heat.die_c
     }
 
     /// The speed of the fan, of 255.
@@ -512,7 +302,7 @@ impl Jetson {
 
     /// Published counts of OC1, OC2 and OC3 since time zero.
     pub fn over_current_events(&self) -> [u64; 3] {
-        self.published
+        self.over_current.published()
     }
 
     /// Lets time pass up to `now`; earlier times change nothing.
@@ -535,7 +325,10 @@ impl Jetson {
         let due = &self.due;
         let regular = [due.slice, due.result, due.thermal, due.publish];
         let clocks = self.cpu.iter().chain([&self.gpu, &self.emc]);
-        let next = clocks.filter_map(Clock::due).chain(self.oc3_until).min();
+        let next = clocks
+            .filter_map(Clock::due)
+            .chain(self.over_current.due())
+            .min();
         let regular = regular.into_iter().min().expect("four of them");
         next.map_or(regular, |next| next.min(regular))
     }
@@ -544,9 +337,7 @@ impl Jetson {
     fn happen(&mut self) {
         let now = self.now;
         self.all_clocks().for_each(|clock| clock.follow(now));
-        if self.oc3_until.is_some_and(|until| until <= now) {
-            self.oc3_until = None;
-        }
+        self.over_current.pass(now);
         if self.due.slice <= now {
             self.due.slice += SLICE;
             self.next_slice();
@@ -561,9 +352,9 @@ impl Jetson {
         }
         if self.due.publish <= now {
             self.due.publish += PUBLISH;
-            self.published = self.events;
+            self.over_current.publish();
         }
-        if self.die_c >= CRITICAL_C {
+        if self.heat.die_c >= CRITICAL_C {
             self.off = true;
             self.watts = Watts::default();
         }
@@ -575,12 +366,13 @@ impl Jetson {
         let chance: f64 = StandardUniform.sample(&mut self.random);
         let part = |khz: u32, table: &[u32]| f64::from(khz) / f64::from(ends(table).1);
         let cpu = self.cpu.iter().map(|clock| clock.khz).max().unwrap_or(0);
-        let clocks = part(cpu, &self.board.cpu_khz) * part(self.gpu.khz, &self.board.gpu_khz);
-        let rate = self.board.over_current.events_per_s * clocks.powf(OC3_EXPONENT);
-        let struck = chance < rate * SLICE.as_secs_f64() || self.over_critical();
-        if struck && self.oc3_until.is_none() {
-            self.oc3_until = Some(self.now + OC3_THROTTLE);
-            self.events[2] += 1;
+        let rate = OverCurrent::rate(
+            self.board.over_current.events_per_s,
+            part(cpu, &self.board.cpu_khz),
+            part(self.gpu.khz, &self.board.gpu_khz),
+        );
+        if chance < rate * SLICE.as_secs_f64() || self.over_critical() {
+            self.over_current.strike(self.now);
         }
     }
 
@@ -608,19 +400,16 @@ impl Jetson {
         // The first channel is the one that the over-current protection watches.
         let limited = self.board.over_current.warn_ma.is_some();
         let warned = limited && self.channels.first().is_some_and(Channel::warn_alarm);
-        if warned && !self.oc2 {
-            self.events[1] += 1;
-        }
-        self.oc2 = warned;
+        self.over_current.warn(warned);
     }
 
     fn poll_temperature(&mut self) {
-        if self.die_c >= PASSIVE_C {
+        if self.heat.die_c >= PASSIVE_C {
             self.passive = (self.passive + 1).min(self.board.cpu_khz.len() - 1);
         } else {
             self.passive = self.passive.saturating_sub(1);
         }
-        let step = FAN.iter().find(|(from_c, _)| self.die_c >= *from_c);
+        let step = FAN.iter().find(|(from_c, _)| self.heat.die_c >= *from_c);
         let automatic = step.map_or(0, |(_, pwm)| *pwm);
         self.fan_pwm = self.settings.fan_pwm.unwrap_or(automatic);
         self.retarget();
@@ -628,12 +417,12 @@ impl Jetson {
 
     /// Hardware throttling of CPU and GPU: 1, 2 or 4 (sections 6.4 and 7).
     fn divisor(&self) -> u32 {
-        let thermal = match self.die_c {
+        let thermal = match self.heat.die_c {
             c if c >= BPMP_C[1] => 4,
             c if c >= BPMP_C[0] => 2,
             _ => 1,
         };
-        let over_current = 1 + u32::from(self.oc2 || self.oc3_until.is_some());
+        let over_current = 1 + u32::from(self.over_current.throttles());
         thermal.max(over_current)
     }
 
@@ -710,15 +499,12 @@ impl Jetson {
             cores += 1;
             awake[cluster] = true;
         }
-        let tpcs = self.board.tpcs;
-        let present = (1_u32 << tpcs) - 1;
-        let gated = self.settings.tpc_pg_mask.unwrap_or(0) & present;
         Clocks {
             cores: cores as f64,
             cpu_ghz: sum / busy as f64,
             gpu_ghz: ghz(self.gpu_true_khz()),
             emc_ghz: ghz(self.emc.khz),
-            tpcs: f64::from(tpcs - gated.count_ones()) / f64::from(tpcs),
+            tpcs: self.board.powered_tpcs(self.settings.tpc_pg_mask),
             clusters: awake.iter().filter(|awake| **awake).count() as f64,
         }
     }
@@ -735,7 +521,7 @@ impl Jetson {
             gpu_on: self.workload.is_some() || !gpu.railgate || gpu.always_on,
             ..Activity::IDLE
         };
-        let watts = |activity| watts(&self.board, &self.unit, &clocks, activity, self.die_c);
+        let watts = |activity| watts(&self.board, &self.unit, &clocks, activity, self.heat.die_c);
         let (at_rest, at_work) = (watts(&idle), watts(&self.activity));
         let of = |rest: f64, work: f64| {
             let work = if self.workload.is_some() { work } else { rest };
@@ -788,11 +574,7 @@ impl Jetson {
         let total = self.watts.total();
         let thermal = &self.board.physics().thermal;
         let fan = f64::from(self.fan_pwm) / 255.0;
-        let to_air = thermal.sink_k_per_w + fan * (thermal.sink_fan_k_per_w - thermal.sink_k_per_w);
-        let to_sink_w = (self.die_c - self.sink_c) / thermal.die_k_per_w;
-        let to_air_w = (self.sink_c - self.ambient_c) / to_air;
-        self.die_c += seconds * (total - to_sink_w) / thermal.die_j_per_k;
-        self.sink_c += seconds * (to_sink_w - to_air_w) / thermal.sink_j_per_k;
+        self.heat.flow(thermal, total, self.ambient_c, fan, seconds);
         self.energy_j += seconds * total;
         self.minibatches += self.period_s.map_or(0.0, |period| seconds / period);
     }
