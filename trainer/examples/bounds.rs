@@ -82,31 +82,42 @@ struct Limited {
     over: Option<f64>,
 }
 
-const LIMITED: [Limited; 5] = [
-    limited(50, Sampling::Random, 9_500, 1, 6.0, Some(5.0)),
-    limited(50, Sampling::Planned, 9_500, 1, 4.0, Some(5.0)),
-    limited(50, Sampling::Random, 5_000, 1, 1.2, None),
-    limited(50, Sampling::Planned, 5_000, 1, 1.2, None),
-    limited(15, Sampling::Planned, 9_500, 3, 4.4, Some(0.0)),
-];
+const PLANNED: Limited = Limited {
+    modes: 50,
+    sampling: Sampling::Planned,
+    confidence: 9_500,
+    tries: 1,
+    penalty: 4.0,
+    over: Some(5.0),
+};
 
-const fn limited(
-    modes: usize,
-    sampling: Sampling,
-    confidence: u16,
-    tries: usize,
-    penalty: f64,
-    over: Option<f64>,
-) -> Limited {
+const UNGUARDED: Limited = Limited {
+    confidence: 5_000,
+    penalty: 1.2,
+    over: None,
+    ..PLANNED
+};
+
+const LIMITED: [Limited; 5] = [
     Limited {
-        modes,
-        sampling,
-        confidence,
-        tries,
-        penalty,
-        over,
-    }
-}
+        sampling: Sampling::Random,
+        penalty: 6.0,
+        ..PLANNED
+    },
+    PLANNED,
+    Limited {
+        sampling: Sampling::Random,
+        ..UNGUARDED
+    },
+    UNGUARDED,
+    Limited {
+        modes: 15,
+        tries: 3,
+        penalty: 4.4,
+        over: Some(0.0),
+        ..PLANNED
+    },
+];
 
 /// Prints lines and counts the bounds that were missed.
 struct Table {
