@@ -19,9 +19,10 @@ use serde::{Deserialize, Serialize};
 use crate::crc::Crc32;
 use crate::grid::{Axes, Grid, GridError, ModeId};
 use crate::guard::{GuardBand, Knot, MAX_KNOTS};
-use crate::network::{BIAS_LIMIT, INPUTS, Prediction};
+use crate::network::{BIAS_LIMIT, FIRST_UNIT, INPUTS, Prediction};
 use crate::region::Region;
-use crate::shape::{self, Shape, Widths};
+use crate::shape::{Shape, Widths};
+use crate::sweep::with_network;
 use crate::units::{Microseconds, Milliwatts};
 
 /// The first bytes of every model file.
@@ -318,9 +319,9 @@ impl<'a> Model<'a> {
         &self.provenance
     }
 
-    /// Predicts every mode of a region, by ascending id.
+    /// Predicts every mode of a region, each once, in no order that a caller could use.
     pub fn sweep(&self, region: &Region, visit: impl FnMut(ModeId, Prediction)) {
-        shape::sweep(self, region, visit);
+        with_network(self, |mut network| network.sweep(region, visit));
     }
 
     /// The predicted time, rounded up. Rising with `log_time`.
@@ -341,8 +342,22 @@ impl<'a> Model<'a> {
         self.header.outputs
     }
 
-    pub(crate) fn layers(&self) -> &'a [u8] {
-        self.layers
+    /// The units of the first layer as they stand in the file.
+    pub(crate) fn first_layer(&self) -> &'a [u8] {
+        let (first, _) = self.split_layers();
+        first
+    }
+
+    /// The rows of the layers after the first.
+    pub(crate) fn later_layers(&self) -> &'a [u8] {
+        let (_, later) = self.split_layers();
+        later
+    }
+
+    fn split_layers(&self) -> (&'a [u8], &'a [u8]) {
+        let Widths([first, ..]) = self.shape().widths();
+        let length = usize::from(first) * FIRST_UNIT;
+        self.layers.split_at_checked(length).unwrap_or_default()
     }
 }
 

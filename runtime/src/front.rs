@@ -17,17 +17,19 @@
 //! let all = Front::<256>::of(&model, &model.profiled());
 //! let some = Front::<16>::of(&model, &model.profiled());
 //! assert!(!all.is_thinned() && some.is_thinned());
-//! assert_eq!(all.points()[0], some.points()[0]);
+//! assert_eq!(all.points()[0].mode, some.points()[0].mode);
 //! assert!(all.points().is_sorted_by(|a, b| a.power < b.power && a.time > b.time));
 //! ```
 
-use heapless::Vec;
+use heapless::{Vec, VecView};
 
 use crate::format::Model;
 use crate::grid::ModeId;
 use crate::guard::GuardBand;
+use crate::leaps::{self, Leaps};
 use crate::network::Prediction;
 use crate::region::Region;
+use crate::sweep::{Batch, Network, with_network};
 use crate::units::{Microseconds, Milliwatts};
 
 /// One mode of a front.
@@ -39,23 +41,69 @@ pub struct Point {
     pub power: Milliwatts,
     /// Its predicted time.
     pub time: Microseconds,
+    pub(crate) leaps: Leaps,
 }
 
 /// The Pareto front of a region in (power, time), of at most `N` points.
 #[derive(Clone, Debug)]
 pub struct Front<const N: usize> {
     points: Vec<Point, N>,
-    time_guard: GuardBand,
+    time_guard: Option<GuardBand>,
     power_guard: Option<GuardBand>,
     thinned: bool,
 }
 
 impl<const N: usize> Front<N> {
-    /// Sweeps a region of the model's grid. Without power the front is the fastest mode.
+    const CAPACITY_IS_NOT_ZERO: () = assert!(N > 0, "a front needs room for a mode");
+
+    /// Without any mode.
+    pub const fn new() -> Self {
+        let () = Self::CAPACITY_IS_NOT_ZERO;
+        Self {
+            points: Vec::new(),
+            time_guard: None,
+            power_guard: None,
+            thinned: false,
+        }
+    }
+
+    /// The front of a region of the model's grid. Without power it is the fastest mode.
     pub fn of(model: &Model<'_>, region: &Region) -> Self {
-        let mut front = Staircase::<N>::new();
-        model.sweep(region, |mode, prediction| front.offer(mode, prediction));
-        front.finish(model)
+        let mut front = Self::new();
+        with_network(model, |mut network| front.rebuild(&mut network, region));
+        front
+    }
+
+    /// Replaces this front by that of a region, in place.
+    pub fn rebuild(&mut self, network: &mut Network<'_>, region: &Region) {
+        let model = network.model();
+        self.replace(model, |front| {
+            network.batches(region, |batch| front.offer_batch(batch));
+        });
+    }
+
+    /// The front of any modes with their predictions by the model. Of modes with equal
+    /// predictions the one of the least id stays.
+    pub fn of_modes(
+        model: &Model<'_>,
+        modes: impl IntoIterator<Item = (ModeId, Prediction)>,
+    ) -> Self {
+        let mut front = Self::new();
+        front.replace(model, |front| {
+            modes
+                .into_iter()
+                .for_each(|(mode, at)| front.offer(mode, at));
+        });
+        front
+    }
+
+    fn replace(&mut self, model: &Model<'_>, offer: impl FnOnce(&mut Staircase<'_>)) {
+        self.points.clear();
+        let mut staircase = Staircase::new(self.points.as_mut_view());
+        offer(&mut staircase);
+        self.thinned = staircase.finish(model);
+        self.time_guard = Some(model.time_guard().clone());
+        self.power_guard = model.power_guard().cloned();
     }
 
     /// By strictly ascending power and strictly descending time.
@@ -68,9 +116,9 @@ impl<const N: usize> Front<N> {
         self.thinned
     }
 
-    /// The guard band of the time.
-    pub fn time_guard(&self) -> &GuardBand {
-        &self.time_guard
+    /// The guard band of the time; `None` for a front that was never built.
+    pub fn time_guard(&self) -> Option<&GuardBand> {
+        self.time_guard.as_ref()
     }
 
     /// The guard band of the power; `None` for a model without power.
@@ -79,126 +127,245 @@ impl<const N: usize> Front<N> {
     }
 }
 
-/// A front under construction, fed by a sweep.
-#[derive(Clone, Debug)]
-pub struct Staircase<const N: usize> {
+impl<const N: usize> Default for Front<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The buckets of a [`Staircase`].
+const BUCKETS: usize = if cfg!(target_pointer_width = "64") {
+    256
+} else {
+    64
+};
+
+/// A front under construction. It compares the network's integers, so its points hold the bits
+/// of these in place of mW and µs until it is finished.
+///
+/// Nine in ten modes are beaten by a point that needs clearly less power. To see that by one
+/// comparison, the powers are divided into buckets: bucket b from base + b·2^shift on.
+struct Staircase<'a> {
     /// By strictly ascending power and strictly descending time.
-    steps: Vec<Step, N>,
+    points: &'a mut VecView<Point>,
+    base: i32,
+    shift: u32,
+    /// For each bucket, the least time that any power below it has reached.
+    bounds: [i32; BUCKETS],
     thinned: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    mode: ModeId,
-    at: Prediction,
+impl Point {
+    fn unfinished(mode: ModeId, at: Prediction) -> Self {
+        Self {
+            mode,
+            power: Milliwatts(at.log_power.cast_unsigned()),
+            time: Microseconds(at.log_time.cast_unsigned()),
+            leaps: Leaps::default(),
+        }
+    }
+
+    fn log_power(&self) -> i32 {
+        self.power.0.cast_signed()
+    }
+
+    fn log_time(&self) -> i32 {
+        self.time.0.cast_signed()
+    }
 }
 
-impl<const N: usize> Staircase<N> {
-    const CAPACITY_IS_NOT_ZERO: () = assert!(N > 0, "a front needs room for a mode");
-
-    /// Without any mode.
-    pub const fn new() -> Self {
-        let () = Self::CAPACITY_IS_NOT_ZERO;
+impl<'a> Staircase<'a> {
+    fn new(points: &'a mut VecView<Point>) -> Self {
         Self {
-            steps: Vec::new(),
+            points,
+            base: 0,
+            shift: 0,
+            bounds: [i32::MAX; BUCKETS],
             thinned: false,
         }
     }
 
-    /// Takes a mode in where no other beats it. Of modes with equal predictions the one
-    /// that was offered first stays.
-    pub fn offer(&mut self, mode: ModeId, at: Prediction) {
-        let after = self
-            .steps
-            .partition_point(|s| s.at.log_power <= at.log_power);
-        let (cheaper, dearer) = self.steps.split_at_checked(after).unwrap_or_default();
-        if cheaper.last().is_some_and(|s| s.at.log_time <= at.log_time) {
-            return;
+    /// Takes those modes in that no other beats.
+    #[inline(always)]
+    fn offer_batch(&mut self, batch: &Batch<'_>) {
+        let bounds = batch.log_powers.map(|powers| {
+            powers.map(|power| {
+                let bucket = self.bucket(power).min(BUCKETS - 1);
+                *self.bounds.get(bucket).unwrap_or(&i32::MAX)
+            })
+        });
+        let (times, bounds) = (batch.log_times.as_flattened(), bounds.as_flattened());
+        let undecided = times
+            .iter()
+            .zip(bounds)
+            .map(|(time, bound)| u32::from(time <= bound));
+        if undecided.sum::<u32>() > 0 {
+            self.offer_some(batch, bounds);
         }
-        let beats_cheaper = cheaper
-            .last()
-            .is_some_and(|s| s.at.log_power == at.log_power);
-        let beats_dearer = dearer.first().is_some_and(|s| s.at.log_time >= at.log_time);
-        if beats_cheaper || beats_dearer {
-            self.steps
-                .retain(|s| s.at.log_power < at.log_power || s.at.log_time < at.log_time);
-        } else if self.steps.is_full() {
-            self.thinned = true;
-            if !self.make_room(after, at) {
+    }
+
+    /// Takes those modes of a batch in that no other beats and whose time is within the bound.
+    #[inline(never)]
+    fn offer_some(&mut self, batch: &Batch<'_>, bounds: &[i32]) {
+        let times = batch.log_times.as_flattened();
+        for (place, (time, bound)) in times.iter().zip(bounds).enumerate() {
+            if time <= bound
+                && let Some((mode, at)) = batch.mode(place)
+            {
+                self.offer(mode, at);
+            }
+        }
+    }
+
+    /// The bucket of a power. Powers below the first belong to it; there are only [`BUCKETS`].
+    #[inline(always)]
+    fn bucket(&self, power: i32) -> usize {
+        let above = power.max(self.base).wrapping_sub(self.base);
+        (above.cast_unsigned() >> self.shift) as usize
+    }
+
+    /// Takes a mode in where no other beats it.
+    fn offer(&mut self, mode: ModeId, at: Prediction) {
+        let cheaper = self
+            .points
+            .partition_point(|point| point.log_power() <= at.log_power);
+        let dearer = self.points.get(cheaper..).unwrap_or_default();
+        let beaten = dearer
+            .iter()
+            .take_while(|point| point.log_time() >= at.log_time);
+        let (mut start, end) = (cheaper, cheaper + beaten.count());
+        if let Some(last) = cheaper.checked_sub(1)
+            && let Some(point) = self.points.get_mut(last)
+        {
+            if point.log_time() <= at.log_time {
+                if (point.log_power(), point.log_time()) == (at.log_power, at.log_time) {
+                    point.mode = point.mode.min(mode);
+                }
                 return;
             }
+            start -= usize::from(point.log_power() == at.log_power);
         }
-        self.insert(Step { mode, at });
-    }
-
-    /// Drops the step whose absence slows a query down least, the new one among them.
-    /// Returns whether the new one stays.
-    fn make_room(&mut self, new_index: usize, new: Prediction) -> bool {
-        let (cheaper, dearer) = self.steps.split_at_checked(new_index).unwrap_or_default();
-        let old = |step: &Step| (Some(step.mode), step.at.log_time);
-        let all = cheaper.iter().map(old);
-        let all = all
-            .chain([(None, new.log_time)])
-            .chain(dearer.iter().map(old));
-        let mut least = (i64::MAX, None);
-        let mut slower = None;
-        for (mode, time) in all {
-            if let Some(slower) = slower {
-                let slowdown = i64::from(slower) - i64::from(time);
-                if slowdown < least.0 {
-                    least = (slowdown, mode);
-                }
-            }
-            slower = Some(time);
-        }
-        let (_, Some(dropped)) = least else {
-            return false;
-        };
-        self.steps.retain(|step| step.mode != dropped);
-        true
-    }
-
-    fn insert(&mut self, mut step: Step) {
-        let at = self
-            .steps
-            .partition_point(|s| s.at.log_power < step.at.log_power);
-        for later in self.steps.iter_mut().skip(at) {
-            core::mem::swap(later, &mut step);
-        }
-        // Never full here: `offer` made room.
-        let _ = self.steps.push(step);
-    }
-
-    /// Converts the steps into units. Steps that become equal in a unit are merged, so
-    /// that the points are strictly monotone too.
-    pub fn finish(self, model: &Model<'_>) -> Front<N> {
-        let mut points = Vec::<Point, N>::new();
-        for step in &self.steps {
-            let point = Point {
-                mode: step.mode,
-                power: model.power(step.at).unwrap_or(Milliwatts(0)),
-                time: model.time(step.at),
+        let new = Point::unfinished(mode, at);
+        if start == end && self.points.is_full() {
+            self.thinned = true;
+            let Some(dropped) = self.least_missed(start, new) else {
+                return;
             };
-            match points.last_mut() {
-                Some(last) if point.time >= last.time => {}
-                Some(last) if point.power == last.power => *last = point,
-                _ => {
-                    // As many points as steps at most.
-                    let _ = points.push(point);
-                }
-            }
+            self.remove(dropped, dropped + 1);
+            start -= usize::from(dropped < start);
+        } else {
+            self.remove(start, end);
         }
-        Front {
-            points,
-            time_guard: model.time_guard().clone(),
-            power_guard: model.power_guard().cloned(),
-            thinned: self.thinned,
+        self.insert(start, new);
+        if self.base <= at.log_power && self.bucket(at.log_power) < BUCKETS {
+            self.lower_bounds(at);
+        } else {
+            self.spread_buckets();
         }
     }
-}
 
-impl<const N: usize> Default for Staircase<N> {
-    fn default() -> Self {
-        Self::new()
+    /// The point whose absence slows a query down least, if a new one comes to `at`; `None` if
+    /// that is the new one. Never the point of least power.
+    fn least_missed(&self, at: usize, new: Point) -> Option<usize> {
+        let (cheaper, dearer) = self.points.split_at_checked(at)?;
+        let places = (0..at).map(Some).chain([None]);
+        let places = places.chain((at..self.points.len()).map(Some));
+        let times = cheaper
+            .iter()
+            .chain([&new])
+            .chain(dearer)
+            .map(Point::log_time);
+        let slowdowns = times.clone().zip(times.skip(1));
+        let slowdowns = slowdowns.map(|(slower, time)| i64::from(slower) - i64::from(time));
+        let least = places
+            .skip(1)
+            .zip(slowdowns)
+            .min_by_key(|&(_, slowdown)| slowdown);
+        least.and_then(|(place, _)| place)
+    }
+
+    fn remove(&mut self, start: usize, end: usize) {
+        let gone = end - start;
+        if let Some(tail) = self.points.get_mut(start..)
+            && gone > 0
+            && gone <= tail.len()
+        {
+            tail.copy_within(gone.., 0);
+            self.points.truncate(self.points.len() - gone);
+        }
+    }
+
+    /// There is room: `offer` made it.
+    fn insert(&mut self, at: usize, new: Point) {
+        let _ = self.points.push(new);
+        if let Some(tail) = self.points.get_mut(at..)
+            && let Some(moved) = tail.len().checked_sub(1)
+        {
+            tail.copy_within(..moved, 1);
+            if let Some(first) = tail.first_mut() {
+                *first = new;
+            }
+        }
+    }
+
+    /// Takes a new point into the bounds of the buckets above its own. Bounds fall from bucket
+    /// to bucket, so that few change.
+    fn lower_bounds(&mut self, at: Prediction) {
+        let above = self.bucket(at.log_power) + 1;
+        let bounds = self.bounds.iter_mut().skip(above);
+        for bound in bounds.take_while(|bound| at.log_time < **bound) {
+            *bound = at.log_time;
+        }
+    }
+
+    /// Spreads the buckets over twice the range of the points.
+    fn spread_buckets(&mut self) {
+        let ends = self.points.first().zip(self.points.last());
+        let Some((first, last)) = ends.map(|(a, b)| (a.log_power(), b.log_power())) else {
+            return;
+        };
+        let range = last.abs_diff(first);
+        self.base = first.saturating_sub_unsigned(range / 2);
+        let bits = u64::BITS - (2 * u64::from(range)).leading_zeros();
+        self.shift = bits.saturating_sub(BUCKETS.ilog2());
+        self.bounds = [i32::MAX; BUCKETS];
+        for index in (0..self.points.len()).rev() {
+            if let Some(point) = self.points.get(index) {
+                self.lower_bounds(Prediction {
+                    log_time: point.log_time(),
+                    log_power: point.log_power(),
+                });
+            }
+        }
+    }
+
+    /// Converts the points into units. Points that become equal in a unit are merged, so that
+    /// they are strictly monotone too. Returns whether the front was thinned.
+    fn finish(self, model: &Model<'_>) -> bool {
+        let mut kept = 0_usize;
+        for index in 0..self.points.len() {
+            let Some(mut point) = self.points.get(index).copied() else {
+                break;
+            };
+            let at = Prediction {
+                log_time: point.log_time(),
+                log_power: point.log_power(),
+            };
+            point.power = model.power(at).unwrap_or(Milliwatts(0));
+            point.time = model.time(at);
+            let last = kept.checked_sub(1).and_then(|last| self.points.get(last));
+            let place = match last {
+                Some(last) if point.time >= last.time => continue,
+                Some(last) if point.power == last.power => kept - 1,
+                _ => kept,
+            };
+            if let Some(free) = self.points.get_mut(place) {
+                *free = point;
+                kept = place + 1;
+            }
+        }
+        self.points.truncate(kept);
+        leaps::set(self.points);
+        self.thinned
     }
 }

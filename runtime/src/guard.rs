@@ -116,6 +116,10 @@ impl GuardBand {
 }
 
 fn interpolate(below: &Knot, above: &Knot, wanted: u16) -> u32 {
+    // The usual confidences have a knot of their own and need no division.
+    if wanted == above.per_ten_thousand {
+        return above.q16;
+    }
     let width = u64::from(
         above
             .per_ten_thousand

@@ -42,10 +42,13 @@ mod format;
 mod front;
 mod grid;
 mod guard;
+mod lanes;
+mod leaps;
 mod network;
 mod region;
 mod select;
 mod shape;
+mod sweep;
 mod units;
 
 pub use crc::{Crc32, crc32};
@@ -53,14 +56,14 @@ pub use format::{
     Body, FEATURE_MAP, FormatError, HEADER_LEN, Header, Kind, MAGIC, Model, Provenance,
     SCALE_RANGE, VERSION,
 };
-pub use front::{Front, Point, Staircase};
+pub use front::{Front, Point};
 pub use grid::{Axes, Axis, Grid, GridError, MAX_AXIS_VALUES, MAX_MODES, ModeId, PowerMode};
 pub use guard::{GuardBand, GuardError, Knot, MAX_KNOTS};
 pub use network::{
-    BIAS_LIMIT, Cursor, FEATURES, Hidden, INPUTS, Layers, Network, Output, Prediction, ROW_LIMIT,
-    ROW_SCALE_ONE, features,
+    AxisFeatures, BIAS_LIMIT, FEATURES, INPUTS, Prediction, ROW_LIMIT, ROW_SCALE_ONE,
 };
 pub use region::{ConstraintError, Region};
 pub use select::{Choice, Objective, Query, SelectError};
 pub use shape::{Shape, Widths};
+pub use sweep::{Network, Workspace, WorkspaceTooSmall, workspace_pairs};
 pub use units::{Confidence, Factor, Kilohertz, Microseconds, Milliwatts};

@@ -2,8 +2,7 @@
 //!
 //! **Layer 1 is a sum of table rows.** Every input feature depends on one axis only, so
 //! the product of the first layer's weights with a mode's features is a sum of four
-//! rows, one for each axis value. The rows are computed once (60 on the largest board)
-//! and each mode costs one addition a unit.
+//! rows, one for each axis value. The rows are computed once, 60 on the largest board.
 //!
 //! **Integers from there on.** Rows are i16, weights i8, sums i32. Integer sums do not
 //! depend on the order of their terms, so every target and every compiler gives the
@@ -14,13 +13,10 @@
 //! The output is the logarithm of time and power in units that the file states. Modes
 //! are compared by these integers; only the points of a front are converted.
 
-use heapless::Vec;
-use nalgebra::{SMatrix, SVector};
+use nalgebra::Vector3;
 
-use crate::format::Model;
-use crate::grid::{Axis, Grid, MAX_AXIS_VALUES, ModeId};
-use crate::region::Region;
-use crate::shape::Widths;
+use crate::grid::{Axis, Grid};
+use crate::lanes::{LANES, Pair, Tile, Vector, pair_of, value_of};
 
 /// Features of each axis: logarithm, inverse and value of the knob.
 pub const FEATURES: usize = 3;
@@ -47,272 +43,275 @@ pub struct Prediction {
     pub log_power: i32,
 }
 
-/// The features of one axis value: ln v, −1/v and v, each scaled to −1 … 1 over the axis
-/// (from `first` to `last`) and rising with v. Zero on an axis with one value.
-pub fn features(value: u32, first: u32, last: u32) -> [f32; FEATURES] {
-    if first >= last {
-        return [0.0; FEATURES];
-    }
-    // Ratios to the first value keep every term near one, where f32 is exact enough.
-    let ratio = |v: u32| v as f32 / first as f32;
-    let (v, top) = (ratio(value), ratio(last));
-    let scaled = |part: f32, whole: f32| 2.0 * (part / whole) - 1.0;
-    [
-        scaled(libm::logf(v), libm::logf(top)),
-        scaled(1.0 - 1.0 / v, 1.0 - 1.0 / top),
-        scaled(v - 1.0, top - 1.0),
-    ]
+/// The features of the values of one axis.
+#[derive(Clone, Copy, Debug)]
+pub struct AxisFeatures {
+    first: f32,
+    /// Of the last value: ln r, 1 − 1/r and r − 1, with r its ratio to the first.
+    top: Vector3<f32>,
 }
 
-/// A network whose first layer has `H` units and is followed by `L`, with its tables for
-/// a grid of at most `ROWS` axis values.
-///
-/// [`Model::sweep`] chooses it by the file's shape. A target that knows its shape names it
-/// here instead, and carries no code for the others.
-#[derive(Clone, Debug)]
-pub struct Network<L, const H: usize, const ROWS: usize = MAX_AXIS_VALUES> {
-    rows: Vec<SVector<i16, H>, ROWS>,
-    layers: L,
-}
-
-impl<L: Layers<H>, const H: usize, const ROWS: usize> Network<L, H, ROWS> {
-    /// The widths of the hidden layers.
-    pub const WIDTHS: Widths = {
-        let [second, third] = L::WIDTHS;
-        Widths([H as u16, second, third])
-    };
-
-    /// The model's network; `None` where its shape is another one, or where its grid has
-    /// more than `ROWS` axis values.
-    pub fn of(model: &Model<'_>) -> Option<Self> {
-        if model.shape().widths() != Self::WIDTHS {
-            return None;
+impl AxisFeatures {
+    /// For an axis from `first` to `last`.
+    pub fn new(first: u32, last: u32) -> Self {
+        let first = first as f32;
+        Self {
+            first,
+            top: curves(last as f32 / first),
         }
-        let mut cursor = Cursor(model.layers());
-        let first = First::<H>::read(&mut cursor)?;
-        let layers = L::read(&mut cursor, model.outputs())?;
-        let mut rows = Vec::new();
-        for axis in Axis::ALL {
-            let values = model.grid().axis(axis);
-            let (lowest, highest) = (*values.first()?, *values.last()?);
-            for &value in values {
-                let row = first.row(axis, features(value, lowest, highest));
-                rows.push(row).ok()?;
+    }
+
+    pub(crate) fn of_axis(grid: &Grid, axis: Axis) -> Self {
+        let values = grid.axis(axis);
+        let (first, last) = (values.first(), values.last());
+        Self::new(*first.unwrap_or(&1), *last.unwrap_or(&1))
+    }
+
+    /// The features of an axis value v: ln v, −1/v and v, each scaled to −1 … 1 over the axis
+    /// and rising with v. Zero on an axis with one value.
+    pub fn of(&self, value: u32) -> [f32; FEATURES] {
+        if self.top == Vector3::zeros() {
+            return [0.0; FEATURES];
+        }
+        let parts = curves(value as f32 / self.first);
+        let scaled = parts.zip_map(&self.top, |part, top| 2.0 * (part / top) - 1.0);
+        scaled.into()
+    }
+
+    /// The features of up to [`LANES`] values.
+    pub(crate) fn of_some(&self, values: impl Iterator<Item = u32>) -> Inputs {
+        let mut inputs = [[0.0; LANES]; FEATURES];
+        for (lane, value) in (0..LANES).zip(values) {
+            for (inputs, feature) in inputs.iter_mut().zip(self.of(value)) {
+                if let Some(input) = inputs.get_mut(lane) {
+                    *input = feature;
+                }
             }
         }
-        Some(Self { rows, layers })
+        inputs
     }
+}
 
-    /// Builds a model's network and sweeps a region with it. A function of its own for each
-    /// shape, so that only the large one needs the stack of the large one.
-    #[inline(never)]
-    pub(crate) fn sweep_once(
-        model: &Model<'_>,
-        region: &Region,
-        visit: impl FnMut(ModeId, Prediction),
-    ) {
-        if let Some(network) = Self::of(model) {
-            network.sweep(model.grid(), region, visit);
-        }
-    }
+/// The features of some values of an axis, feature by feature.
+pub(crate) type Inputs = [[f32; LANES]; FEATURES];
 
-    /// Visits every mode of a region by ascending id. `grid` is the model's.
-    pub fn sweep(&self, grid: &Grid, region: &Region, mut visit: impl FnMut(ModeId, Prediction)) {
-        let [cores, cpu, gpu, emc] = Axis::ALL.map(|axis| self.rows(grid, region, axis));
-        for (core_id, core_row) in cores {
-            for (cpu_id, cpu_row) in cpu.clone() {
-                let (cpu_id, outer) = (core_id + cpu_id, core_row + cpu_row);
-                for (gpu_id, gpu_row) in gpu.clone() {
-                    let (gpu_id, outer) = (cpu_id + gpu_id, outer + gpu_row);
-                    for (emc_id, emc_row) in emc.clone() {
-                        let units = (outer + emc_row).map(|unit| unit.max(0));
-                        visit(ModeId(gpu_id + emc_id), self.layers.forward(&units));
-                    }
+/// Ratios to the first value keep every term near one, where f32 is exact enough.
+fn curves(ratio: f32) -> Vector3<f32> {
+    Vector3::new(libm::logf(ratio), 1.0 - 1.0 / ratio, ratio - 1.0)
+}
+
+/// The bytes of a unit of the first layer: weights, scale (u16), bias (i16).
+pub(crate) const FIRST_UNIT: usize = INPUTS + 4;
+
+/// What follows the weights of a unit of another hidden layer: bias (i32), shift (u8).
+pub(crate) const HIDDEN_TAIL: usize = 5;
+
+/// What follows the weights of an output: bias (i32), scale (f32).
+pub(crate) const OUTPUT_TAIL: usize = 8;
+
+/// Writes the table rows of the values of an axis. `units` are those of the first layer as
+/// they stand in a file.
+pub(crate) fn write_rows(
+    rows: &mut [Pair],
+    units: &[u8],
+    axis: Axis,
+    features: AxisFeatures,
+    values: &[u32],
+) {
+    let (units, _) = units.as_chunks::<FIRST_UNIT>();
+    let pairs = units.len() / 2;
+    // Some values at once: they share what a unit costs.
+    for (rows, values) in rows.chunks_mut(LANES * pairs).zip(values.chunks(LANES)) {
+        let inputs = features.of_some(values.iter().copied());
+        for (pair, [a, b]) in units.as_chunks::<2>().0.iter().enumerate() {
+            let (a, b) = (entries(a, axis, &inputs), entries(b, axis, &inputs));
+            for ((row, a), b) in rows.chunks_mut(pairs).zip(a).zip(b) {
+                if let Some(pair) = row.get_mut(pair) {
+                    *pair = Pair::new(a, b);
                 }
             }
         }
     }
+}
 
-    /// The table rows of an axis inside a region, each with its share of a mode's id.
-    fn rows(
-        &self,
-        grid: &Grid,
-        region: &Region,
-        axis: Axis,
-    ) -> impl Iterator<Item = (u16, &SVector<i16, H>)> + Clone {
-        let length = |axis: &Axis| grid.axis(*axis).len();
-        let (before, rest) = Axis::ALL.split_at(axis as usize);
-        let start: usize = before.iter().map(length).sum();
-        let stride: usize = rest.iter().skip(1).map(length).product();
-        let range = region.range(axis);
-        self.rows
-            .iter()
-            .skip(start)
-            .take(length(&axis))
-            .enumerate()
-            .take(range.end().saturating_add(1))
-            .skip(*range.start())
-            .map(move |(index, row)| ((index * stride) as u16, row))
+/// Writes the sums of the table rows of a GPU and a memory clock for each mode of a vector.
+pub(crate) fn write_tile(tile: &mut [Tile], units: &[u8], gpu: &Inputs, emc: &Inputs) {
+    let (units, _) = units.as_chunks::<FIRST_UNIT>();
+    for (tile, [a, b]) in tile.iter_mut().zip(units.as_chunks::<2>().0) {
+        let (gpu_a, gpu_b) = (entries(a, Axis::Gpu, gpu), entries(b, Axis::Gpu, gpu));
+        let (emc_a, emc_b) = (entries(a, Axis::Emc, emc), entries(b, Axis::Emc, emc));
+        let (gpu, emc) = (gpu_a.into_iter().zip(gpu_b), emc_a.into_iter().zip(emc_b));
+        for (pair, (gpu, emc)) in tile.iter_mut().zip(gpu.zip(emc)) {
+            *pair = Pair::new(gpu.0 + emc.0, gpu.1 + emc.1);
+        }
     }
 }
 
-/// The layers after the first one.
-pub trait Layers<const IN: usize>: Sized {
-    /// The widths of the hidden layers among them; 0 = no such layer.
-    const WIDTHS: [u16; 2];
-
-    /// Takes the layers from their rows in a file; `None` where the rows end early.
-    fn read(cursor: &mut Cursor<'_>, outputs: u8) -> Option<Self>;
-
-    /// The prediction for non-negative activations.
-    fn forward(&self, inputs: &SVector<i16, IN>) -> Prediction;
-}
-
-/// A hidden layer with the layers after it.
-#[derive(Clone, Debug)]
-pub struct Hidden<const IN: usize, const OUT: usize, L> {
-    /// Column j holds the weights of unit j, so that a unit's weights are contiguous.
-    weights: SMatrix<i16, IN, OUT>,
-    biases: SVector<i32, OUT>,
-    shifts: SVector<u8, OUT>,
-    next: L,
-}
-
-impl<const IN: usize, const OUT: usize, L: Layers<OUT>> Layers<IN> for Hidden<IN, OUT, L> {
-    const WIDTHS: [u16; 2] = {
-        let [next, _] = L::WIDTHS;
-        [OUT as u16, next]
+/// The entries of one unit. The bias goes with the first axis.
+fn entries(unit: &[u8; FIRST_UNIT], axis: Axis, inputs: &Inputs) -> [i16; LANES] {
+    let [weights @ .., s0, s1, b0, b1] = unit;
+    let weights = weights.as_chunks().0.get(axis as usize);
+    let [u, v, w] = weights.map_or([0.0; FEATURES], |w| w.map(|w| f32::from(w.cast_signed())));
+    let scale = f32::from(u16::from_le_bytes([*s0, *s1])) / ROW_SCALE_ONE;
+    let bias = match axis {
+        Axis::Cores => f32::from(i16::from_le_bytes([*b0, *b1])),
+        _ => 0.0,
     };
+    let mut entries = [0; LANES];
+    let [a, b, c] = inputs;
+    for (entry, ((a, b), c)) in entries.iter_mut().zip(a.iter().zip(b).zip(c)) {
+        *entry = round((u * a + v * b + w * c) * scale + bias);
+    }
+    entries
+}
 
-    fn read(cursor: &mut Cursor<'_>, outputs: u8) -> Option<Self> {
-        let mut weights = SMatrix::<i16, IN, OUT>::zeros();
-        let mut biases = SVector::<i32, OUT>::zeros();
-        let mut shifts = SVector::<u8, OUT>::zeros();
-        let units = weights.data.0.iter_mut().zip(biases.iter_mut());
-        for ((weights, bias), shift) in units.zip(shifts.iter_mut()) {
-            *weights = cursor.weights()?;
-            *bias = i32::from_le_bytes(cursor.take()?);
-            [*shift] = cursor.take()?;
-        }
-        let next = L::read(cursor, outputs)?;
+/// To the nearest entry, half away from zero; not a number becomes 0. Written without branches
+/// and saturating casts, so that it vectorises.
+#[inline(always)]
+fn round(value: f32) -> i16 {
+    // From here on a step of f32 is one, so that an addition rounds, ties to even.
+    const STEP_IS_ONE: f32 = 8_388_608.0;
+    let size = value.abs().min(f32::from(ROW_LIMIT));
+    let nearest = size + STEP_IS_ONE;
+    let tie = size - (nearest - STEP_IS_ONE) >= 0.5;
+    let entry = (nearest.to_bits() as u16 & 0x3FFF).cast_signed() + i16::from(tie);
+    let sign = (value.to_bits().cast_signed() >> 31) as i16;
+    let number = -i16::from(!value.is_nan());
+    ((entry ^ sign) - sign) & number
+}
+
+/// Two units or outputs of a later layer: [`DENSE_HEAD`] pairs, then the weights of the one and
+/// of the other.
+#[derive(Debug)]
+pub(crate) struct Dense<'a> {
+    biases: [i32; 2],
+    shifts: [u32; 2],
+    weights: [&'a [Pair]; 2],
+}
+
+/// Two biases, and two shifts in one pair.
+pub(crate) const DENSE_HEAD: usize = 3;
+
+impl<'a> Dense<'a> {
+    pub fn read(pairs: &'a [Pair]) -> Option<Self> {
+        let (&[a, b, shifts], weights) = pairs.split_first_chunk::<DENSE_HEAD>()?;
+        let (first, second) = weights.split_at_checked(weights.len() / 2)?;
+        let [shifts] = shifts.data.0;
         Some(Self {
-            weights,
-            biases,
-            shifts,
-            next,
+            biases: [a, b].map(value_of),
+            shifts: shifts.map(|shift| u32::from(shift.cast_unsigned())),
+            weights: [first, second],
         })
     }
 
-    fn forward(&self, inputs: &SVector<i16, IN>) -> Prediction {
-        let mut units = SVector::<i16, OUT>::zeros();
-        let rows = self.weights.data.0.iter().zip(&self.biases);
-        for ((unit, (weights, bias)), shift) in units.iter_mut().zip(rows).zip(&self.shifts) {
-            let sum = (bias + dot(weights, inputs)) >> u32::from(*shift);
-            *unit = sum.clamp(0, i32::from(i16::MAX)) as i16;
-        }
-        self.next.forward(&units)
-    }
-}
-
-/// The output layer: log time, and log power where the model has it.
-#[derive(Clone, Debug)]
-pub struct Output<const IN: usize> {
-    weights: SMatrix<i16, IN, 2>,
-    biases: SVector<i32, 2>,
-}
-
-impl<const IN: usize> Layers<IN> for Output<IN> {
-    const WIDTHS: [u16; 2] = [0, 0];
-
-    fn read(cursor: &mut Cursor<'_>, outputs: u8) -> Option<Self> {
-        let mut weights = SMatrix::<i16, IN, 2>::zeros();
-        let mut biases = SVector::<i32, 2>::zeros();
-        let units = weights.data.0.iter_mut().zip(biases.iter_mut());
-        for (weights, bias) in units.take(usize::from(outputs)) {
-            *weights = cursor.weights()?;
-            *bias = i32::from_le_bytes(cursor.take()?);
-            // The row's scale, which only conversions need.
-            let [_, _, _, _] = cursor.take()?;
-        }
-        Some(Self { weights, biases })
-    }
-
-    fn forward(&self, inputs: &SVector<i16, IN>) -> Prediction {
-        let [time, power] = &self.weights.data.0;
-        let [[time_bias, power_bias]] = self.biases.data.0;
-        Prediction {
-            log_time: time_bias + dot(time, inputs),
-            log_power: power_bias + dot(power, inputs),
-        }
-    }
-}
-
-fn dot<const N: usize>(weights: &[i16; N], inputs: &SVector<i16, N>) -> i32 {
-    let [inputs] = &inputs.data.0;
-    let products = weights.iter().zip(inputs);
-    products
-        .map(|(&weight, &input)| i32::from(weight) * i32::from(input))
-        .sum()
-}
-
-/// The first layer as it stands in a file.
-struct First<const H: usize>([Unit; H]);
-
-#[derive(Clone, Copy)]
-struct Unit {
-    weights: [[i8; FEATURES]; Axis::ALL.len()],
-    scale: u16,
-    bias: i16,
-}
-
-impl<const H: usize> First<H> {
-    fn read(cursor: &mut Cursor<'_>) -> Option<Self> {
-        let nothing = Unit {
-            weights: [[0; FEATURES]; Axis::ALL.len()],
-            scale: 0,
-            bias: 0,
+    /// Takes one row of a file over, as the unit of this `place`; `tail` is what follows its
+    /// `inputs` weights.
+    pub fn write(pairs: &mut [Pair], place: usize, row: &[u8], inputs: usize) {
+        let (Some((head, weights)), Some((from, tail))) = (
+            pairs.split_first_chunk_mut::<DENSE_HEAD>(),
+            row.split_at_checked(inputs),
+        ) else {
+            return;
         };
-        let mut units = [nothing; H];
-        for unit in &mut units {
-            for weights in &mut unit.weights {
-                *weights = cursor.take()?.map(u8::cast_signed);
-            }
-            unit.scale = u16::from_le_bytes(cursor.take()?);
-            unit.bias = i16::from_le_bytes(cursor.take()?);
+        let [biases @ .., shifts] = head;
+        if let (Some(bias), Some(bytes)) = (biases.get_mut(place), tail.first_chunk()) {
+            *bias = pair_of(i32::from_le_bytes(*bytes));
         }
-        Some(Self(units))
+        if let (Some(shift), Some(byte)) = (shifts.get_mut(place), tail.get(4)) {
+            *shift = i16::from(*byte);
+        }
+        let weights = weights.chunks_exact_mut(inputs / 2).nth(place);
+        for (pair, [a, b]) in weights.into_iter().flatten().zip(from.as_chunks().0) {
+            *pair = Pair::new(i16::from(a.cast_signed()), i16::from(b.cast_signed()));
+        }
     }
 
-    /// The table row of one axis value. The bias goes with the first axis.
-    fn row(&self, axis: Axis, features: [f32; FEATURES]) -> SVector<i16, H> {
-        let mut row = SVector::<i16, H>::zeros();
-        for (entry, unit) in row.iter_mut().zip(&self.0) {
-            let [a, b, c] = features;
-            let [wa, wb, wc] = unit
-                .weights
-                .get(axis as usize)
-                .map_or([0.0; FEATURES], |weights| weights.map(f32::from));
-            let sum = (wa * a + wb * b + wc * c) * (f32::from(unit.scale) / ROW_SCALE_ONE);
-            let bias = if axis == Axis::Cores { unit.bias } else { 0 };
-            let limit = f32::from(ROW_LIMIT);
-            *entry = libm::roundf(sum + f32::from(bias)).clamp(-limit, limit) as i16;
+    /// The activations that these units make of those of the layer before.
+    #[inline(always)]
+    pub fn activations<V: Vector>(&self, inputs: &[Tile]) -> Tile {
+        V::activations(self.products::<V>(inputs), self.shifts).store()
+    }
+
+    /// The outputs for the activations of the last hidden layer.
+    #[inline(always)]
+    pub fn outputs<V: Vector>(&self, inputs: &[Tile]) -> Outputs {
+        self.products::<V>(inputs).map(V::store_sums)
+    }
+
+    #[inline(always)]
+    fn products<V: Vector>(&self, inputs: &[Tile]) -> [V::Sums; 2] {
+        let [bias_a, bias_b] = self.biases;
+        let (mut sum_a, mut sum_b) = (V::splat_sum(bias_a), V::splat_sum(bias_b));
+        let [a, b] = self.weights;
+        for ((units, a), b) in inputs.iter().zip(a).zip(b) {
+            let units = V::load(units);
+            sum_a = units.add_products(V::splat(*a), sum_a);
+            sum_b = units.add_products(V::splat(*b), sum_b);
         }
-        row
+        [sum_a, sum_b]
+    }
+
+    /// The outputs of a network with one hidden layer, whose activations never leave the
+    /// registers: of a tile with each of two rows, which share what is loaded.
+    #[inline(always)]
+    pub fn outputs_of_rows<V: Vector>(&self, tile: &[Tile], rows: [&[Pair]; 2]) -> [Outputs; 2] {
+        let [bias_a, bias_b] = self.biases;
+        let (mut sum_a, mut sum_b) = (V::splat_sum(bias_a), V::splat_sum(bias_b));
+        let (mut next_a, mut next_b) = (sum_a, sum_b);
+        let ([a, b], [row, next]) = (self.weights, rows);
+        let rows = row.iter().zip(next);
+        for (((tile, (row, next)), a), b) in tile.iter().zip(rows).zip(a).zip(b) {
+            let (tile, a, b) = (V::load(tile), V::splat(*a), V::splat(*b));
+            let units = tile.add(V::splat(*row)).relu();
+            sum_a = units.add_products(a, sum_a);
+            sum_b = units.add_products(b, sum_b);
+            let units = tile.add(V::splat(*next)).relu();
+            next_a = units.add_products(a, next_a);
+            next_b = units.add_products(b, next_b);
+        }
+        [
+            [V::store_sums(sum_a), V::store_sums(sum_b)],
+            [V::store_sums(next_a), V::store_sums(next_b)],
+        ]
+    }
+
+    /// [`Dense::outputs_of_rows`] for one row.
+    #[inline(always)]
+    pub fn outputs_of_row<V: Vector>(&self, tile: &[Tile], row: &[Pair]) -> Outputs {
+        let [bias_a, bias_b] = self.biases;
+        let (mut sum_a, mut sum_b) = (V::splat_sum(bias_a), V::splat_sum(bias_b));
+        let [a, b] = self.weights;
+        for (((tile, row), a), b) in tile.iter().zip(row).zip(a).zip(b) {
+            let units = V::load(tile).add(V::splat(*row)).relu();
+            sum_a = units.add_products(V::splat(*a), sum_a);
+            sum_b = units.add_products(V::splat(*b), sum_b);
+        }
+        [V::store_sums(sum_a), V::store_sums(sum_b)]
     }
 }
 
-/// Takes the rows of a file's layers one after the other.
-#[derive(Debug)]
-pub struct Cursor<'a>(&'a [u8]);
+/// Log time and log power of each mode of a vector.
+pub(crate) type Outputs = [[i32; LANES]; 2];
 
-impl Cursor<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*taken)
+/// Adds a row to the sums of a tile.
+pub(crate) fn add_row<V: Vector>(tile: &mut [Tile], row: &[Pair]) {
+    for (tile, row) in tile.iter_mut().zip(row) {
+        *tile = V::load(tile).add(V::splat(*row)).store();
     }
+}
 
-    fn weights<const N: usize>(&mut self) -> Option<[i16; N]> {
-        Some(self.take()?.map(|weight| i16::from(weight.cast_signed())))
+/// Adds a row to the sums of a tile, in place of another.
+#[inline(always)]
+pub(crate) fn exchange<V: Vector>(tile: &mut [Tile], old: &[Pair], new: &[Pair]) {
+    for ((tile, new), old) in tile.iter_mut().zip(new).zip(old) {
+        *tile = V::load(tile).add(V::splat(new - old)).store();
+    }
+}
+
+/// Layer 1 for the modes of a tile: the positive part of tile + row.
+#[inline(always)]
+pub(crate) fn activate<V: Vector>(tile: &[Tile], row: &[Pair], units: &mut [Tile]) {
+    for ((tile, row), units) in tile.iter().zip(row).zip(units) {
+        *units = V::load(tile).add(V::splat(*row)).relu().store();
     }
 }

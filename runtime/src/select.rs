@@ -32,6 +32,7 @@ use core::{error, fmt};
 use crate::front::{Front, Point};
 use crate::grid::ModeId;
 use crate::guard::GuardError;
+use crate::leaps;
 use crate::units::{Confidence, Factor, Microseconds, Milliwatts};
 
 /// What to make as small as possible.
@@ -138,7 +139,8 @@ impl<const N: usize> Front<N> {
     pub fn select(&self, query: &Query) -> Result<Choice, SelectError> {
         let asks_power = query.power_limit.is_some() || query.objective != Objective::Time;
         let factor = |guard: &crate::GuardBand| guard.factor(query.confidence);
-        let time_factor = factor(self.time_guard()).map_err(SelectError::Guard)?;
+        let time_guard = self.time_guard().ok_or(SelectError::EmptyFront)?;
+        let time_factor = factor(time_guard).map_err(SelectError::Guard)?;
         let power_factor = match self.power_guard() {
             Some(guard) => factor(guard).map_err(SelectError::Guard)?,
             None if asks_power => return Err(SelectError::NoPower),
@@ -150,21 +152,21 @@ impl<const N: usize> Front<N> {
         let points = self.points();
         let fastest = points.last().ok_or(SelectError::EmptyFront)?;
         let too_slow = query.deadline.map_or(0, |deadline| {
-            points.partition_point(|point| guarded_time(point) > deadline)
+            points.partition_point(|point| !time_factor.is_within(point.time.0, deadline.0))
         });
         let in_time = points.get(too_slow..).unwrap_or(&[]);
         let cheapest = in_time.first().ok_or(SelectError::TooSlow {
             least_time: guarded_time(fastest),
         })?;
         let affordable = query.power_limit.map_or(in_time.len(), |limit| {
-            in_time.partition_point(|point| guarded_power(point) <= limit)
+            in_time.partition_point(|point| power_factor.is_within(point.power.0, limit.0))
         });
-        let fitting = in_time.get(..affordable).unwrap_or(&[]);
+        let fitting = too_slow..too_slow + affordable;
         let best = match query.objective {
-            Objective::Time => fitting.last(),
-            Objective::Power => fitting.first(),
-            Objective::Energy => fitting.iter().min_by_key(|point| energy(point)),
-            Objective::EnergyDelay => fitting.iter().min_by_key(|point| energy_delay(point)),
+            _ if fitting.is_empty() => None,
+            Objective::Time => in_time.get(affordable.saturating_sub(1)),
+            Objective::Power => Some(cheapest),
+            energy => leaps::best(points, fitting, energy),
         };
         let best = best.ok_or(SelectError::OverLimit {
             least_power: guarded_power(cheapest),
@@ -178,14 +180,4 @@ impl<const N: usize> Front<N> {
             guarded_power: has_power.then(|| guarded_power(best)),
         })
     }
-}
-
-/// P·t in nJ; below 2⁶⁴.
-fn energy(point: &Point) -> u64 {
-    u64::from(point.power.0) * u64::from(point.time.0)
-}
-
-/// P·t² in nJ·µs; below 2⁹⁶.
-fn energy_delay(point: &Point) -> u128 {
-    u128::from(energy(point)) * u128::from(point.time.0)
 }

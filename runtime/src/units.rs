@@ -109,4 +109,10 @@ impl Factor {
             whole as u32
         }
     }
+
+    /// Whether `value` × factor, rounded up and saturating, is at most `limit`.
+    pub const fn is_within(self, value: u32, limit: u32) -> bool {
+        let unlimited = limit == u32::MAX;
+        unlimited || value as u64 * self.0 as u64 <= (limit as u64) << 16
+    }
 }

@@ -3,8 +3,8 @@
 mod common;
 
 use proptest::prelude::*;
-use wattgate_runtime::{Axis, Grid, Hidden, ModeId, Model, Network, Output};
-use wattgate_runtime::{GridError, PowerMode, Region, Shape, features};
+use wattgate_runtime::{Axis, AxisFeatures, Grid, GridError, ModeId, Model, PowerMode, Region};
+use wattgate_runtime::{Shape, Workspace, WorkspaceTooSmall, workspace_pairs};
 
 use common::wgt::Layers;
 
@@ -19,7 +19,8 @@ fn predict(grid: &Grid, layers: &Layers, mode: PowerMode) -> (i64, i64) {
                 .zip(row.weights.chunks(3))
                 .map(|((knob, axis), weights)| {
                     let values = grid.axis(axis);
-                    let features = features(knob, values[0], values[values.len() - 1]);
+                    let scale = AxisFeatures::new(values[0], values[values.len() - 1]);
+                    let features = scale.of(knob);
                     let products = weights.iter().zip(features).map(|(&w, x)| f32::from(w) * x);
                     let sum = products.reduce(|a, b| a + b).expect("three features");
                     let bias = if axis == Axis::Cores {
@@ -65,6 +66,7 @@ fn swept(model: &Model<'_>, region: &Region) -> Vec<(ModeId, i64, i64)> {
     model.sweep(region, |mode, at| {
         modes.push((mode, i64::from(at.log_time), i64::from(at.log_power)));
     });
+    modes.sort_unstable();
     modes
 }
 
@@ -138,7 +140,8 @@ proptest! {
     ) {
         let axis: Vec<u32> = axis.into_iter().collect();
         let (first, last) = (axis[0], axis[axis.len() - 1]);
-        let all: Vec<_> = axis.iter().map(|&value| features(value, first, last)).collect();
+        let scale = AxisFeatures::new(first, last);
+        let all: Vec<_> = axis.iter().map(|&value| scale.of(value)).collect();
         prop_assert_eq!(all[0], [-1.0; 3]);
         prop_assert_eq!(all[all.len() - 1], [1.0; 3]);
         for pair in all.windows(2) {
@@ -186,16 +189,25 @@ fn the_largest_sums_do_not_overflow() {
     }
 }
 
+/// A workspace of the stated size suffices, with the same predictions; one pair less does not.
 #[test]
-fn a_network_is_only_built_from_its_own_shape() {
+fn a_workspace_that_is_too_small_is_refused() {
     let grid = Grid::new([&[1, 2], &[100, 200], &[300, 600], &[500, 800]]).expect("a grid");
     let bytes = common::random_model(&grid, Shape::Deep8x8, true, 1);
     let model = Model::parse(&bytes).expect("a model");
-    assert!(Network::<Hidden<8, 8, Output<8>>, 8>::of(&model).is_some());
-    assert!(Network::<Hidden<8, 8, Output<8>>, 8, 8>::of(&model).is_some());
-    assert!(Network::<Hidden<8, 8, Output<8>>, 8, 7>::of(&model).is_none());
-    assert!(Network::<Output<8>, 8>::of(&model).is_none());
-    assert!(Network::<Output<16>, 16>::of(&model).is_none());
+    // Two numbers of cores and two CPU clocks.
+    const NEEDED: usize = workspace_pairs(Shape::Deep8x8, 4);
+    let mut enough = Workspace::<NEEDED>::new();
+    let mut modes = Vec::new();
+    let mut network = enough.network(&model).expect("enough");
+    network.sweep(&Region::all(&grid), |mode, at| {
+        modes.push((mode, i64::from(at.log_time), i64::from(at.log_power)));
+    });
+    modes.sort_unstable();
+    assert_eq!(modes, swept(&model, &Region::all(&grid)));
+    let mut less = Workspace::<{ NEEDED - 1 }>::new();
+    let refused = less.network(&model).map(|_| ());
+    assert_eq!(refused, Err(WorkspaceTooSmall { needed: NEEDED }));
 }
 
 #[test]
@@ -209,10 +221,7 @@ fn the_largest_grid_is_swept_whole() {
     assert_eq!(grid.modes(), 65_025);
     let bytes = common::random_model(&grid, Shape::Wide16, true, 1);
     let model = Model::parse(&bytes).expect("a model");
-    let mut next = 0;
-    model.sweep(&Region::all(&grid), |id, _| {
-        assert_eq!(u32::from(id.0), next);
-        next += 1;
-    });
-    assert_eq!(next, grid.modes());
+    let ids = swept(&model, &Region::all(&grid));
+    let ids = ids.iter().map(|(id, ..)| u32::from(id.0));
+    assert!(ids.eq(0..grid.modes()));
 }

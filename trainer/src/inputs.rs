@@ -1,6 +1,6 @@
 //! What a network takes for the modes of a grid: the runtime's features.
 
-use wattgate_runtime::{Axis, FEATURES, Grid, INPUTS, features};
+use wattgate_runtime::{Axis, AxisFeatures as Scale, FEATURES, Grid, INPUTS};
 
 /// The features of each value of an axis, one list for each axis.
 pub type AxisFeatures = [Vec<[f32; FEATURES]>; 4];
@@ -13,8 +13,8 @@ pub fn axis_features(grid: &Grid) -> AxisFeatures {
     Axis::ALL.map(|axis| {
         let values = grid.axis(axis);
         let (first, last) = (values[0], values[values.len() - 1]);
-        let of = |&value: &u32| features(value, first, last);
-        values.iter().map(of).collect()
+        let scale = Scale::new(first, last);
+        values.iter().map(|&value| scale.of(value)).collect()
     })
 }
 

@@ -45,6 +45,7 @@ impl Reference {
                 power_mw: predictions.power.as_ref().map(|power| power[id]),
             }));
         });
+        known.sort_unstable_by_key(|mode: &Known| mode.id);
         Ok(Self {
             name,
             learned: learn(grid, known)?,

@@ -96,12 +96,8 @@ fn weights_on_the_steps_of_a_plan_are_exported_without_loss() {
             }
             let bytes = encode(&grid, &plan.layers(&layers));
             let model = Model::parse(&bytes).expect("a valid model");
-            let mut modes = inputs.iter();
             model.sweep(&Region::all(&grid), |id, at| {
-                let input = modes
-                    .next()
-                    .expect("as many inputs as modes")
-                    .map(f64::from);
+                let input = inputs[usize::from(id.0)].map(f64::from);
                 let exact = forward(&layers, &input);
                 let time = f64::from(model.time(at).0).ln();
                 let power = f64::from(model.power(at).expect("known").0).ln();

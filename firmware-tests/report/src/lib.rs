@@ -115,17 +115,19 @@ fn refusals(console: &mut impl Console, bytes: &[u8]) {
 }
 
 fn sweep(console: &mut impl Console, model: &Model<'_>) {
-    let mut crc = Crc32::new();
+    // A sum, since the order of the modes depends on the target.
+    let mut sum = 0_u32;
     let mut modes = 0;
     model.sweep(&Region::all(model.grid()), |mode, at| {
-        crc = crc
+        let crc = Crc32::new()
             .update(&mode.0.to_le_bytes())
             .update(&at.log_time.to_le_bytes())
             .update(&at.log_power.to_le_bytes());
+        sum = sum.wrapping_add(crc.finish());
         modes += 1;
     });
-    console.field("sweep ", modes, " modes, crc ");
-    console.hex(crc.finish());
+    console.field("sweep ", modes, " modes, sum of crcs ");
+    console.hex(sum);
     console.text("\n");
 }
 

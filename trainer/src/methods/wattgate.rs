@@ -6,8 +6,8 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use wattgate_runtime::{
-    Factor, GuardBand, Knot, Milliwatts, Model, Objective, Provenance, Query, Region, SelectError,
-    Staircase,
+    Factor, Front, GuardBand, Knot, Milliwatts, Model, Objective, Provenance, Query, Region,
+    SelectError,
 };
 
 use super::{Ask, Method, MethodError, Task, Trained, fastest_within};
@@ -236,10 +236,14 @@ impl Exported {
 
 /// What the runtime predicts from a model for every mode of the grid.
 pub fn read_back(model: &Model<'_>) -> Predictions {
-    let (mut time, mut power) = (Vec::new(), Vec::new());
-    model.sweep(&Region::all(model.grid()), |_, prediction| {
-        time.push(f64::from(model.time(prediction).0));
-        power.extend(model.power(prediction).map(|power| f64::from(power.0)));
+    let modes = model.grid().modes() as usize;
+    let (mut time, mut power) = (vec![0.0; modes], vec![0.0; modes]);
+    model.sweep(&Region::all(model.grid()), |mode, prediction| {
+        let id = usize::from(mode.0);
+        time[id] = f64::from(model.time(prediction).0);
+        power[id] = model
+            .power(prediction)
+            .map_or(0.0, |power| f64::from(power.0));
     });
     Predictions {
         time,
@@ -273,16 +277,17 @@ impl Trained for Exported {
             deadline: None,
             confidence: ask.confidence,
         };
-        let mut front = Staircase::<FRONT>::new();
+        let mut modes = Vec::new();
         model.sweep(&model.profiled(), |mode, prediction| {
             // Of the modes that were profiled, what was measured is known.
             let is = |known: &Known| known.id == usize::from(mode.0);
             if ask.offered.iter().any(is) && !ask.used.iter().any(is) {
-                front.offer(mode, prediction);
+                modes.push((mode, prediction));
             }
         });
+        let front = Front::<FRONT>::of_modes(&model, modes);
         let measured = fastest_within(ask.limit_mw, ask.used.iter().copied());
-        match front.finish(&model).select(&query) {
+        match front.select(&query) {
             Ok(choice) => {
                 let faster = |mode: &Known| mode.time_us < f64::from(choice.time.0);
                 let id = usize::from(choice.mode.0);

@@ -1,0 +1,163 @@
+//! Vectors of modes: the arithmetic of the sweep's innermost loops.
+//!
+//! A vector holds the same pair of neighbouring units for [`LANES`] modes, as i16. Pairs,
+//! because the widest multiply-add of x86-64 (`pmaddwd`) and that of a Cortex-M4 (`smlad`)
+//! both take two i16 products to one i32 sum; written plainly, compilers find neither.
+//!
+//! [`plain`] says what each operation does and serves every target. The others do the same
+//! with instructions that are at least 1.5 times as fast over a sweep (`tools/bench`,
+//! `firmware-tests`), and are the only unsafe code of this crate. Their unit tests compare
+//! them with [`plain`], operation by operation; the golden report compares whole sweeps.
+
+use nalgebra::Vector2;
+
+#[cfg(wattgate_dsp)]
+mod dsp;
+#[cfg(any(test, not(any(wattgate_dsp, target_arch = "x86_64"))))]
+mod plain;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+#[cfg(wattgate_dsp)]
+pub use dsp::Dsp as Native;
+#[cfg(not(any(wattgate_dsp, target_arch = "x86_64")))]
+pub use plain::Plain as Native;
+#[cfg(target_arch = "x86_64")]
+pub use x86::X86 as Native;
+
+/// The modes in a vector: as many as the sums of two outputs find registers for.
+pub const LANES: usize = if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
+    8
+} else {
+    4
+};
+
+/// The vectors of a batch of modes. A batch is the same on every target, and with it the order
+/// in which modes are visited.
+pub const VECTORS: usize = BATCH / LANES;
+
+/// The modes of a batch.
+pub const BATCH: usize = 8;
+
+/// The activations or weights of two neighbouring units.
+pub type Pair = Vector2<i16>;
+
+/// An i32 in the place of a pair.
+pub fn pair_of(value: i32) -> Pair {
+    Pair::new(value as i16, (value >> 16) as i16)
+}
+
+/// The inverse of [`pair_of`].
+pub fn value_of(pair: Pair) -> i32 {
+    let [[low, high]] = pair.data.0;
+    i32::from(high) << 16 | i32::from(low.cast_unsigned())
+}
+
+/// A pair of units for each mode.
+pub type Tile = [Pair; LANES];
+
+/// The operations of the innermost loops. No sum may leave the range of its type: the
+/// bounds of [`network`](crate::network) see to that.
+pub trait Vector: Copy {
+    /// A sum for each mode.
+    type Sums: Copy;
+
+    /// The pairs of a tile.
+    fn load(tile: &Tile) -> Self;
+
+    /// The inverse of [`Vector::load`].
+    fn store(self) -> Tile;
+
+    /// The same pair for every mode.
+    fn splat(pair: Pair) -> Self;
+
+    /// The sums, unit by unit.
+    fn add(self, other: Self) -> Self;
+
+    /// The positive parts, max(0, self).
+    fn relu(self) -> Self;
+
+    /// The same sum for every mode.
+    fn splat_sum(sum: i32) -> Self::Sums;
+
+    /// sums + self · weights, where · adds the two products of a pair.
+    fn add_products(self, weights: Self, sums: Self::Sums) -> Self::Sums;
+
+    /// The activations of two units: each sum shifted to the right, within 0 … 2^15 − 1.
+    fn activations(sums: [Self::Sums; 2], shifts: [u32; 2]) -> Self;
+
+    /// The sums, mode by mode.
+    fn store_sums(sums: Self::Sums) -> [i32; LANES];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain::Plain;
+    use super::{LANES, Native, Pair, Tile, Vector, pair_of, value_of};
+
+    /// xorshift64 (Marsaglia 2003).
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0
+        }
+
+        /// Within ± `most`, and often at its ends.
+        fn within(&mut self, most: i32) -> i32 {
+            match self.next() % 8 {
+                0 => most,
+                1 => -most,
+                _ => (self.next() % (2 * most as u64 + 1)) as i32 - most,
+            }
+        }
+
+        fn tile(&mut self, most: i32) -> Tile {
+            [(); LANES].map(|()| Pair::new(self.within(most) as i16, self.within(most) as i16))
+        }
+    }
+
+    #[test]
+    fn native_and_plain_operations_agree() {
+        let mut random = Random(1);
+        for _ in 0..10_000 {
+            // Sums of three rows, a row, weights and activations, with the ranges of a network.
+            let (tile, row) = (random.tile(3 * 8_191), random.tile(8_191));
+            let (units, weights) = (random.tile(32_767), random.tile(127));
+            let [pair, ..] = weights;
+            let sums = [(); 2].map(|()| random.within(i32::MAX - 2 * 127 * 32_767));
+            let shifts = [(); 2].map(|()| (random.next() % 32) as u32);
+            assert_eq!(
+                operations::<Native>(tile, row, units, pair, sums, shifts),
+                operations::<Plain>(tile, row, units, pair, sums, shifts),
+            );
+        }
+    }
+
+    /// Every operation's result.
+    fn operations<V: Vector>(
+        tile: Tile,
+        row: Tile,
+        units: Tile,
+        weights: Pair,
+        sums: [i32; 2],
+        shifts: [u32; 2],
+    ) -> ([Tile; 3], [[i32; LANES]; 2]) {
+        let added = V::load(&tile).add(V::load(&row));
+        let weights = V::splat(weights);
+        let sums = sums.map(|sum| V::load(&units).add_products(weights, V::splat_sum(sum)));
+        let activations = V::activations(sums, shifts);
+        let tiles = [added.store(), added.relu().store(), activations.store()];
+        (tiles, sums.map(V::store_sums))
+    }
+
+    #[test]
+    fn an_i32_goes_through_a_pair_unchanged() {
+        for value in [0, 1, -1, 32_768, -32_769, i32::MIN, i32::MAX] {
+            assert_eq!(value_of(pair_of(value)), value);
+        }
+    }
+}

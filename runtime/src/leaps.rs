@@ -1,0 +1,113 @@
+//! Finding the point of least energy in a stretch of a front, without a look at every point.
+//!
+//! Energy and energy-delay product have no order along a front, but a search need not be
+//! linear: for every point the first optimum of all points up to it is fixed, and so is that of
+//! all points from it on. A stretch that holds the one or the other is answered by it; a
+//! stretch that holds neither is searched point by point, which happens only where the
+//! objective has several valleys.
+//!
+//! The way to an optimum is stored in the bits that a [`Point`] has to spare: four bits for
+//! each objective and direction give a length that is not beyond the optimum. Nothing better
+//! lies on the way, so the next length from there leads on to the same one.
+
+use core::ops::Range;
+
+use crate::front::Point;
+use crate::select::Objective;
+
+/// The leaps from one point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leaps(u16);
+
+#[derive(Clone, Copy)]
+enum Direction {
+    Back,
+    On,
+}
+
+impl Leaps {
+    /// Where the four bits of an objective and direction lie.
+    fn shift(objective: Objective, direction: Direction) -> u16 {
+        let first = match objective {
+            Objective::EnergyDelay => 8,
+            _ => 0,
+        };
+        match direction {
+            Direction::Back => first,
+            Direction::On => first + 4,
+        }
+    }
+
+    /// The lengths are 0, 1, 2, 3, 4, 6, 8, 12, … 128, 192: two for each power of two. Any
+    /// distance below 300 takes at most four of them.
+    fn length(self, shift: u16) -> usize {
+        match usize::from(self.0 >> shift) & 0xF {
+            short @ 0..2 => short,
+            code => (2 | code & 1) << (code / 2 - 1),
+        }
+    }
+
+    /// Sets the greatest length within a distance.
+    fn set(&mut self, shift: u16, distance: usize) {
+        let code = match distance.checked_ilog2() {
+            None | Some(0) => distance as u32,
+            Some(power) => (2 * power + (distance >> (power - 1) & 1) as u32).min(0xF),
+        };
+        self.0 |= (code as u16) << shift;
+    }
+}
+
+/// What an objective makes small; both fit: P·t below 2⁶⁴ nJ, P·t² below 2⁹⁶ nJ·µs, in two parts.
+fn cost(objective: Objective, point: &Point) -> (u64, u32) {
+    let time = u64::from(point.time.0);
+    let energy = u64::from(point.power.0) * time;
+    if objective == Objective::Energy {
+        return (energy, 0);
+    }
+    let low = (energy & u64::from(u32::MAX)) * time;
+    ((energy >> 32) * time + (low >> 32), low as u32)
+}
+
+/// Sets the leaps of all points of a front.
+pub fn set(points: &mut [Point]) {
+    for objective in [Objective::Energy, Objective::EnergyDelay] {
+        let [back, on] = [Direction::Back, Direction::On].map(|way| Leaps::shift(objective, way));
+        let mut best = (0, (u64::MAX, u32::MAX));
+        for (index, point) in points.iter_mut().enumerate() {
+            let cost = cost(objective, point);
+            if cost < best.1 {
+                best = (index, cost);
+            }
+            point.leaps.set(back, index - best.0);
+        }
+        best.1 = (u64::MAX, u32::MAX);
+        for (index, point) in points.iter_mut().enumerate().rev() {
+            let cost = cost(objective, point);
+            if cost <= best.1 {
+                best = (index, cost);
+            }
+            point.leaps.set(on, best.0 - index);
+        }
+    }
+}
+
+/// The first optimum of a stretch of a front, for an objective with energy in it.
+pub fn best(points: &[Point], stretch: Range<usize>, objective: Objective) -> Option<&Point> {
+    let length = |point: &Point, way| point.leaps.length(Leaps::shift(objective, way));
+    let mut at = stretch.end.checked_sub(1)?;
+    while let back @ 1.. = length(points.get(at)?, Direction::Back) {
+        at = at.checked_sub(back)?;
+    }
+    if at >= stretch.start {
+        return points.get(at);
+    }
+    at = stretch.start;
+    while let on @ 1.. = length(points.get(at)?, Direction::On) {
+        at += on;
+    }
+    if at < stretch.end {
+        return points.get(at);
+    }
+    let stretch = points.get(stretch)?.iter();
+    stretch.min_by_key(|point| cost(objective, point))
+}

@@ -1,0 +1,476 @@
+//! The sweep: every mode of a region through the network.
+//!
+//! Modes that differ in their GPU and memory clocks only stand beside each other in a vector.
+//! Such a *tile* holds the sums of their two table rows and that of the cores; with a CPU
+//! clock's row on top it is layer 1 of [`LANES`] modes. So the loops run over tiles, cores and
+//! CPU clocks, the tile changes once for all CPU clocks, and layer 1 costs one addition a unit.
+
+use core::{error, fmt, mem};
+
+use crate::format::Model;
+use crate::grid::{Axis, Grid, MAX_AXIS_VALUES, ModeId};
+use crate::lanes::{BATCH, LANES, Native, Pair, Tile, VECTORS};
+use crate::network::{
+    AxisFeatures, DENSE_HEAD, Dense, HIDDEN_TAIL, OUTPUT_TAIL, Outputs, Prediction, activate,
+    add_row, exchange, write_rows, write_tile,
+};
+use crate::region::Region;
+use crate::shape::{Shape, Widths};
+
+/// Memory for the tables of a [`Network`], `PAIRS` × 4 bytes.
+///
+/// [`Model::sweep`] and [`Front::of`](crate::Front::of) bring their own on the stack. A target
+/// with little memory provides this instead; [`Workspace::pairs`] tells how much.
+#[derive(Clone, Debug)]
+#[repr(align(32))]
+pub struct Workspace<const PAIRS: usize>([Pair; PAIRS]);
+
+/// A [`Workspace`] is too small for a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkspaceTooSmall {
+    /// The pairs that the model needs.
+    pub needed: usize,
+}
+
+impl fmt::Display for WorkspaceTooSmall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the model's tables need {} pairs", self.needed)
+    }
+}
+
+impl error::Error for WorkspaceTooSmall {}
+
+impl<const PAIRS: usize> Workspace<PAIRS> {
+    /// All zero: a static one takes no flash.
+    pub const fn new() -> Self {
+        Self([Pair::new(0, 0); PAIRS])
+    }
+
+    /// The model's network, with its tables in this memory.
+    pub fn network<'a>(
+        &'a mut self,
+        model: &'a Model<'_>,
+    ) -> Result<Network<'a>, WorkspaceTooSmall> {
+        let Self(memory) = self;
+        Network::new(model, memory)
+    }
+}
+
+impl<const PAIRS: usize> Default for Workspace<PAIRS> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The pairs of a [`Workspace`] for a shape and the number of values that the axes of cores and
+/// CPU clocks have together.
+pub const fn workspace_pairs(shape: Shape, core_and_cpu_values: usize) -> usize {
+    let parts = Parts::new(shape.widths(), core_and_cpu_values);
+    (parts.tiles + parts.units) * LANES + parts.rows + parts.layers
+}
+
+/// How a workspace is divided: tiles, then pairs.
+struct Parts {
+    tiles: usize,
+    units: usize,
+    rows: usize,
+    layers: usize,
+}
+
+impl Parts {
+    const fn new(widths: Widths, core_and_cpu_values: usize) -> Self {
+        let Widths([first, second, third]) = widths;
+        let [a, b, c] = [first as usize / 2, second as usize / 2, third as usize / 2];
+        let last = if c > 0 {
+            c
+        } else if b > 0 {
+            b
+        } else {
+            a
+        };
+        Self {
+            tiles: VECTORS * a,
+            // One hidden layer needs no memory for its activations.
+            units: if b > 0 { a + b + c } else { 0 },
+            rows: a * core_and_cpu_values,
+            layers: b * (DENSE_HEAD + 2 * a) + c * (DENSE_HEAD + 2 * b) + (DENSE_HEAD + 2 * last),
+        }
+    }
+}
+
+/// The axes whose table rows are kept.
+const ROW_AXES: [Axis; 2] = [Axis::Cores, Axis::Cpu];
+
+fn row_values(grid: &Grid) -> usize {
+    ROW_AXES.map(|axis| grid.axis(axis).len()).iter().sum()
+}
+
+/// A model's network, ready to predict.
+#[derive(Debug)]
+pub struct Network<'a> {
+    model: &'a Model<'a>,
+    /// Layer 1 of a batch but for the row of the cores, vector after vector.
+    tiles: &'a mut [Tile],
+    /// The activations of the hidden layers, where there are several.
+    units: &'a mut [Tile],
+    /// The table rows of [`ROW_AXES`], one after the other.
+    rows: &'a [Pair],
+    layers: Layers<'a>,
+}
+
+/// Neighbouring modes with their predictions.
+pub(crate) struct Batch<'a> {
+    /// Of every mode, the id is this number plus one of the following.
+    outer: u16,
+    inner: &'a [u16; BATCH],
+    /// How many of them differ; the others repeat the last.
+    len: usize,
+    pub log_times: [[i32; LANES]; VECTORS],
+    pub log_powers: [[i32; LANES]; VECTORS],
+}
+
+impl Batch<'_> {
+    /// One of the modes; `None` for those that repeat another.
+    pub fn mode(&self, place: usize) -> Option<(ModeId, Prediction)> {
+        let inner = self.inner.get(..self.len)?.get(place)?;
+        let at = Prediction {
+            log_time: *self.log_times.as_flattened().get(place)?,
+            log_power: *self.log_powers.as_flattened().get(place)?,
+        };
+        Some((ModeId(self.outer + inner), at))
+    }
+}
+
+impl<'a> Network<'a> {
+    fn new(model: &'a Model<'_>, memory: &'a mut [Pair]) -> Result<Self, WorkspaceTooSmall> {
+        let values = row_values(model.grid());
+        let needed = workspace_pairs(model.shape(), values);
+        let parts = Parts::new(model.shape().widths(), values);
+        let build = |mut memory| {
+            let (tiles, _) = take(&mut memory, parts.tiles * LANES)?.as_chunks_mut();
+            let (units, _) = take(&mut memory, parts.units * LANES)?.as_chunks_mut();
+            let rows = take(&mut memory, parts.rows)?;
+            let layers = take(&mut memory, parts.layers)?;
+            write_tables(rows, model);
+            write_layers(layers, model);
+            Some(Self {
+                model,
+                tiles,
+                units,
+                rows,
+                layers: Layers::new(model.shape().widths(), layers)?,
+            })
+        };
+        build(memory).ok_or(WorkspaceTooSmall { needed })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &'a Model<'a> {
+        self.model
+    }
+
+    /// Visits every mode of a region once, in no order that a caller could use.
+    pub fn sweep(&mut self, region: &Region, mut visit: impl FnMut(ModeId, Prediction)) {
+        self.batches(region, |batch| {
+            let modes = (0..BATCH).filter_map(|place| batch.mode(place));
+            modes.for_each(|(mode, at)| visit(mode, at));
+        });
+    }
+
+    pub(crate) fn batches(&mut self, region: &Region, mut visit: impl FnMut(&Batch<'_>)) {
+        let Self {
+            model,
+            tiles,
+            units,
+            rows,
+            layers,
+        } = self;
+        let pairs = tiles.len() / VECTORS;
+        let [cores, cpu] = ROW_AXES.map(|axis| Rows::new(model.grid(), region, axis, rows, pairs));
+        let Some((_, lowest_cpu)) = cpu.row(0) else {
+            return;
+        };
+        let mut clocks = Clocks::new(model, region);
+        while let Some((inner, len)) = clocks.next_batch(tiles, pairs, lowest_cpu) {
+            let mut in_tiles = lowest_cpu;
+            for index in coarse_first(cpu.len()) {
+                let Some((cpu, cpu_row)) = cpu.row(index) else {
+                    break;
+                };
+                for tile in tiles.chunks_exact_mut(pairs) {
+                    exchange::<Native>(tile, in_tiles, cpu_row);
+                }
+                in_tiles = cpu_row;
+                let mut outer = cpu + cores.first;
+                let mut visit = |outputs: [Outputs; VECTORS]| {
+                    visit(&Batch {
+                        outer,
+                        inner: &inner,
+                        len,
+                        log_times: outputs.map(|[times, _]| times),
+                        log_powers: outputs.map(|[_, powers]| powers),
+                    });
+                    outer += cores.stride;
+                };
+                for rows in cores.rows.chunks(2 * pairs) {
+                    let (row, next) = rows.split_at_checked(pairs).unwrap_or((rows, &[]));
+                    if VECTORS == 1 && layers.hidden.is_empty() && !next.is_empty() {
+                        let sums = layers.output.outputs_of_rows::<Native>(tiles, [row, next]);
+                        sums.into_iter().for_each(|sums| visit([sums; VECTORS]));
+                        continue;
+                    }
+                    for row in rows.chunks_exact(pairs) {
+                        let mut outputs = [[[0; LANES]; 2]; VECTORS];
+                        for (outputs, tile) in outputs.iter_mut().zip(tiles.chunks_exact(pairs)) {
+                            *outputs = layers.forward(tile, row, units);
+                        }
+                        visit(outputs);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The GPU and memory clocks of a region, batch by batch.
+struct Clocks<'a, I> {
+    /// The share in a mode's id, the clock of the GPU and that of the memory.
+    rest: I,
+    units: &'a [u8],
+    gpu: AxisFeatures,
+    emc: AxisFeatures,
+}
+
+impl<'a> Clocks<'a, ()> {
+    fn new(
+        model: &'a Model<'_>,
+        region: &Region,
+    ) -> Clocks<'a, impl Iterator<Item = (u16, u32, u32)> + use<'a>> {
+        let grid = model.grid();
+        let of = |axis| {
+            region
+                .range(axis)
+                .zip(region.values(grid, axis).iter().copied())
+        };
+        let (gpu, emc) = (of(Axis::Gpu), of(Axis::Emc));
+        let stride = grid.axis(Axis::Emc).len();
+        let rest = gpu.flat_map(move |(row, gpu)| {
+            let emc = emc.clone();
+            emc.map(move |(column, emc)| ((row * stride + column) as u16, gpu, emc))
+        });
+        Clocks {
+            rest,
+            units: model.first_layer(),
+            gpu: AxisFeatures::of_axis(grid, Axis::Gpu),
+            emc: AxisFeatures::of_axis(grid, Axis::Emc),
+        }
+    }
+}
+
+impl<I: Iterator<Item = (u16, u32, u32)>> Clocks<'_, I> {
+    /// Writes the tiles of the next batch, with a CPU clock's row; `None` after the last one.
+    /// Returns what the modes add to an id, and how many there are; the others repeat the last.
+    fn next_batch(
+        &mut self,
+        tiles: &mut [Tile],
+        pairs: usize,
+        cpu_row: &[Pair],
+    ) -> Option<([u16; BATCH], usize)> {
+        let mut ids = [0; BATCH];
+        let mut len = 0;
+        let mut last = None;
+        let vectors = ids.as_chunks_mut::<LANES>().0.iter_mut();
+        for (ids, tile) in vectors.zip(tiles.chunks_exact_mut(pairs)) {
+            let mut clocks = [[0; LANES]; 2];
+            for (lane, id) in ids.iter_mut().enumerate() {
+                if let Some(next) = self.rest.next() {
+                    last = Some(next);
+                    len += 1;
+                }
+                let (share, gpu, emc) = last?;
+                *id = share;
+                for (clocks, clock) in clocks.iter_mut().zip([gpu, emc]) {
+                    if let Some(place) = clocks.get_mut(lane) {
+                        *place = clock;
+                    }
+                }
+            }
+            let [gpu, emc] = clocks;
+            let gpu = self.gpu.of_some(gpu.into_iter());
+            let emc = self.emc.of_some(emc.into_iter());
+            write_tile(tile, self.units, &gpu, &emc);
+            add_row::<Native>(tile, cpu_row);
+        }
+        Some((ids, len))
+    }
+}
+
+/// 0 … count − 1, first those far apart, then those between them (the order of van der Corput).
+/// A front that has seen modes from everywhere beats most of the later ones at once.
+fn coarse_first(count: usize) -> impl Iterator<Item = usize> {
+    let bits = count.next_power_of_two().ilog2();
+    let reversed = move |index: u32| index.reverse_bits().unbounded_shr(u32::BITS - bits) as usize;
+    (0..1 << bits)
+        .map(reversed)
+        .filter(move |index| *index < count)
+}
+
+/// The table rows of an axis inside a region.
+struct Rows<'a> {
+    rows: &'a [Pair],
+    /// The pairs in a row.
+    pairs: usize,
+    /// What the first row adds to a mode's id, and what each one adds to that of the row before.
+    first: u16,
+    stride: u16,
+}
+
+impl<'a> Rows<'a> {
+    /// `rows` are those of [`ROW_AXES`].
+    fn new(grid: &Grid, region: &Region, axis: Axis, rows: &'a [Pair], pairs: usize) -> Self {
+        let length = |axis: &Axis| grid.axis(*axis).len();
+        let (before, rest) = Axis::ALL.split_at(axis as usize);
+        let before: usize = before.iter().map(length).sum();
+        let stride: usize = rest.iter().skip(1).map(length).product();
+        let range = region.range(axis);
+        let (first, count) = (*range.start(), range.count());
+        let rows = rows.get((before + first) * pairs..).unwrap_or_default();
+        Self {
+            rows: rows.get(..count * pairs).unwrap_or_default(),
+            pairs,
+            first: (first * stride) as u16,
+            stride: stride as u16,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.rows.chunks_exact(self.pairs).len()
+    }
+
+    /// A row with its share of a mode's id.
+    fn row(&self, index: usize) -> Option<(u16, &'a [Pair])> {
+        let row = self.rows.chunks_exact(self.pairs).nth(index)?;
+        Some((self.first + index as u16 * self.stride, row))
+    }
+}
+
+/// The layers after the first one.
+#[derive(Debug)]
+struct Layers<'a> {
+    /// [`Dense`] units of the hidden ones, layer after layer.
+    hidden: &'a [Pair],
+    widths: [u16; 2],
+    output: Dense<'a>,
+}
+
+impl<'a> Layers<'a> {
+    fn new(widths: Widths, pairs: &'a [Pair]) -> Option<Self> {
+        let Widths([first, later @ ..]) = widths;
+        let last = later.into_iter().rfind(|&width| width > 0).unwrap_or(first);
+        let output = DENSE_HEAD + usize::from(last);
+        let (hidden, output) = pairs.split_at_checked(pairs.len().checked_sub(output)?)?;
+        Some(Self {
+            hidden,
+            widths: later,
+            output: Dense::read(output)?,
+        })
+    }
+
+    /// The outputs for a tile with a row on top.
+    #[inline(always)]
+    fn forward(&self, tile: &[Tile], row: &[Pair], units: &mut [Tile]) -> Outputs {
+        if self.hidden.is_empty() {
+            self.output.outputs_of_row::<Native>(tile, row)
+        } else {
+            self.forward_deep(tile, row, units)
+        }
+    }
+
+    fn forward_deep(&self, tile: &[Tile], row: &[Pair], units: &mut [Tile]) -> Outputs {
+        let (mut inputs, mut free) = units.split_at_mut_checked(tile.len()).unwrap_or_default();
+        activate::<Native>(tile, row, inputs);
+        let mut hidden = self.hidden;
+        for pairs in self.widths.map(|width| usize::from(width / 2)) {
+            if pairs == 0 {
+                break;
+            }
+            let dense = DENSE_HEAD + 2 * inputs.len();
+            let (outputs, rest) = free.split_at_mut_checked(pairs).unwrap_or_default();
+            let (layer, next) = hidden.split_at_checked(pairs * dense).unwrap_or_default();
+            for (output, dense) in outputs.iter_mut().zip(layer.chunks_exact(dense)) {
+                if let Some(dense) = Dense::read(dense) {
+                    *output = dense.activations::<Native>(inputs);
+                }
+            }
+            (inputs, free, hidden) = (outputs, rest, next);
+        }
+        self.output.outputs::<Native>(inputs)
+    }
+}
+
+/// The first `length` pairs of what is left.
+fn take<'a>(memory: &mut &'a mut [Pair], length: usize) -> Option<&'a mut [Pair]> {
+    let (taken, rest) = mem::take(memory).split_at_mut_checked(length)?;
+    *memory = rest;
+    Some(taken)
+}
+
+fn write_tables(mut rows: &mut [Pair], model: &Model<'_>) {
+    let Widths([first, ..]) = model.shape().widths();
+    for axis in ROW_AXES {
+        let values = model.grid().axis(axis);
+        if let Some(rows) = take(&mut rows, values.len() * usize::from(first / 2)) {
+            let features = AxisFeatures::of_axis(model.grid(), axis);
+            write_rows(rows, model.first_layer(), axis, features, values);
+        }
+    }
+}
+
+fn write_layers(mut pairs: &mut [Pair], model: &Model<'_>) {
+    pairs.fill(Pair::zeros());
+    let Widths([first, later @ ..]) = model.shape().widths();
+    let mut inputs = usize::from(first);
+    let mut rows = model.later_layers();
+    let hidden = later.map(|width| (usize::from(width), HIDDEN_TAIL));
+    let outputs = (usize::from(model.outputs()), OUTPUT_TAIL);
+    for (width, tail) in hidden
+        .into_iter()
+        .chain([outputs])
+        .filter(|(width, _)| *width > 0)
+    {
+        let (layer, rest) = rows
+            .split_at_checked(width * (inputs + tail))
+            .unwrap_or_default();
+        for two in layer.chunks(2 * (inputs + tail)) {
+            let Some(dense) = take(&mut pairs, DENSE_HEAD + inputs) else {
+                return;
+            };
+            for (place, row) in two.chunks_exact(inputs + tail).enumerate() {
+                Dense::write(dense, place, row, inputs);
+            }
+        }
+        (inputs, rows) = (width, rest);
+    }
+}
+
+/// Enough for every shape but the largest, on any grid.
+const USUAL: usize = workspace_pairs(Shape::Wide32, MAX_AXIS_VALUES);
+
+/// Enough for any model.
+const LARGEST: usize = workspace_pairs(Shape::PowerTrain, MAX_AXIS_VALUES);
+
+/// Runs `f` with the network of a model, whose tables are on the stack. Functions of their own,
+/// so that only the largest shape takes the stack of the largest.
+pub(crate) fn with_network(model: &Model<'_>, f: impl FnOnce(Network<'_>)) {
+    #[inline(never)]
+    fn with<const PAIRS: usize>(model: &Model<'_>, f: impl FnOnce(Network<'_>)) {
+        if let Ok(network) = Workspace::<PAIRS>::new().network(model) {
+            f(network);
+        }
+    }
+    if workspace_pairs(model.shape(), row_values(model.grid())) <= USUAL {
+        with::<USUAL>(model, f);
+    } else {
+        with::<LARGEST>(model, f);
+    }
+}
