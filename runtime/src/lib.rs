@@ -66,4 +66,4 @@ pub use region::{ConstraintError, Region};
 pub use select::{Choice, Objective, Query, SelectError};
 pub use shape::{Shape, Widths};
 pub use sweep::{Network, Workspace, WorkspaceTooSmall, workspace_pairs};
-pub use units::{Confidence, Factor, Kilohertz, Microseconds, Milliwatts};
+pub use units::{Confidence, Correction, Factor, Kilohertz, Microseconds, Milliwatts};

@@ -33,7 +33,7 @@ use crate::front::{Front, Point};
 use crate::grid::ModeId;
 use crate::guard::GuardError;
 use crate::leaps;
-use crate::units::{Confidence, Factor, Microseconds, Milliwatts};
+use crate::units::{Confidence, Correction, Factor, Microseconds, Milliwatts};
 
 /// What to make as small as possible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub struct Query {
     pub deadline: Option<Microseconds>,
     /// The probability with which a limit shall hold; it widens power and time.
     pub confidence: Confidence,
+    /// What the board draws over what was predicted. It costs no new sweep.
+    pub correction: Correction,
 }
 
 impl Default for Query {
@@ -70,6 +72,7 @@ impl Default for Query {
             power_limit: None,
             deadline: None,
             confidence: Confidence::P95,
+            correction: Correction::NONE,
         }
     }
 }
@@ -83,7 +86,7 @@ pub struct Choice {
     pub time: Microseconds,
     /// Its time including the guard band.
     pub guarded_time: Microseconds,
-    /// Its predicted power; `None` for a model without power.
+    /// Its predicted power, corrected; `None` for a model without power.
     pub power: Option<Milliwatts>,
     /// Its power including the guard band; never above the query's limit.
     pub guarded_power: Option<Milliwatts>,
@@ -146,7 +149,8 @@ impl<const N: usize> Front<N> {
             None if asks_power => return Err(SelectError::NoPower),
             None => Factor::ONE,
         };
-        let guarded_power = |point: &Point| Milliwatts(power_factor.widen(point.power.0));
+        let power = |point: &Point| query.correction.apply(point.power);
+        let guarded_power = |point: &Point| Milliwatts(power_factor.widen(power(point).0));
         let guarded_time = |point: &Point| Microseconds(time_factor.widen(point.time.0));
 
         let points = self.points();
@@ -159,7 +163,7 @@ impl<const N: usize> Front<N> {
             least_time: guarded_time(fastest),
         })?;
         let affordable = query.power_limit.map_or(in_time.len(), |limit| {
-            in_time.partition_point(|point| power_factor.is_within(point.power.0, limit.0))
+            in_time.partition_point(|point| power_factor.is_within(power(point).0, limit.0))
         });
         let fitting = too_slow..too_slow + affordable;
         let best = match query.objective {
@@ -176,7 +180,7 @@ impl<const N: usize> Front<N> {
             mode: best.mode,
             time: best.time,
             guarded_time: guarded_time(best),
-            power: has_power.then_some(best.power),
+            power: has_power.then(|| power(best)),
             guarded_power: has_power.then(|| guarded_power(best)),
         })
     }

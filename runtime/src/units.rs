@@ -101,18 +101,54 @@ impl Factor {
 
     /// `value` × factor, rounded up, saturating.
     pub const fn widen(self, value: u32) -> u32 {
-        let product = value as u64 * self.0 as u64 + 0xFFFF;
-        let whole = product >> 16;
-        if whole > u32::MAX as u64 {
-            u32::MAX
-        } else {
-            whole as u32
-        }
+        scale_up(value, self.0)
     }
 
     /// Whether `value` × factor, rounded up and saturating, is at most `limit`.
     pub const fn is_within(self, value: u32, limit: u32) -> bool {
         let unlimited = limit == u32::MAX;
         unlimited || value as u64 * self.0 as u64 <= (limit as u64) << 16
+    }
+}
+
+/// Measured over predicted power, in units of 1/65,536 (Q16); range 1/8 … 8.
+///
+/// A board that draws more than predicted in one mode does so in the others, so that one ratio
+/// corrects all of them. It changes no order: a front stays what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Correction(u32);
+
+impl Correction {
+    /// As predicted.
+    pub const NONE: Self = Self(1 << 16);
+
+    /// `None` outside 1/8 … 8.
+    pub const fn from_q16(q16: u32) -> Option<Self> {
+        if q16 >= Self::NONE.0 / 8 && q16 <= Self::NONE.0 * 8 {
+            Some(Self(q16))
+        } else {
+            None
+        }
+    }
+
+    /// In units of 1/65,536.
+    pub const fn q16(self) -> u32 {
+        self.0
+    }
+
+    /// The corrected power, rounded up, saturating.
+    pub const fn apply(self, power: Milliwatts) -> Milliwatts {
+        Milliwatts(scale_up(power.0, self.0))
+    }
+}
+
+/// `value` × `q16` / 65,536, rounded up, saturating.
+const fn scale_up(value: u32, q16: u32) -> u32 {
+    let product = value as u64 * q16 as u64 + 0xFFFF;
+    let whole = product >> 16;
+    if whole > u32::MAX as u64 {
+        u32::MAX
+    } else {
+        whole as u32
     }
 }

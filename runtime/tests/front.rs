@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use wattgate_runtime::{
-    Axis, Confidence, Front, Grid, GuardBand, Microseconds, Milliwatts, ModeId, Model, Objective,
-    Point, Prediction, Query, Region, SelectError, Shape,
+    Axis, Confidence, Correction, Front, Grid, GuardBand, Microseconds, Milliwatts, ModeId, Model,
+    Objective, Point, Prediction, Query, Region, SelectError, Shape,
 };
 
 /// What the search over all modes compares: everything in the order of its weight.
@@ -41,7 +41,10 @@ fn widened(guard: Option<&GuardBand>, confidence: Confidence, value: u32) -> u32
 
 /// The specification of a query, without front, sorting or search.
 fn exhaustive(model: &Model<'_>, modes: &[Mode], query: &Query) -> Result<ModeId, SelectError> {
-    let power = |mode: &Mode| widened(model.power_guard(), query.confidence, mode.power);
+    let power = |mode: &Mode| {
+        let corrected = query.correction.apply(Milliwatts(mode.power));
+        widened(model.power_guard(), query.confidence, corrected.0)
+    };
     let time = |mode: &Mode| widened(Some(model.time_guard()), query.confidence, mode.time);
     let key = |mode: &&Mode| -> Key {
         let (p, t) = (u128::from(mode.power), u128::from(mode.time));
@@ -125,12 +128,15 @@ fn compare_all_queries(bytes: &[u8]) {
         for &objective in objectives {
             for &power_limit in &powers {
                 for &deadline in &deadlines {
-                    for confidence in [5_000, 9_200, 9_900] {
+                    for (confidence, correction) in
+                        [(5_000, 65_536), (9_200, 50_000), (9_900, 90_001)]
+                    {
                         let query = Query {
                             objective,
                             power_limit: power_limit.map(Milliwatts),
                             deadline: deadline.map(Microseconds),
                             confidence: Confidence::new(confidence).expect("in range"),
+                            correction: Correction::from_q16(correction).expect("in range"),
                         };
                         let choice = front.select(&query);
                         let expected = exhaustive(&model, &modes, &query);
@@ -188,6 +194,7 @@ proptest! {
                     power_limit: Some(Milliwatts(factor(front.power_guard(), points[a.max(b)].power.0))),
                     deadline: Some(Microseconds(factor(front.time_guard(), points[a.min(b)].time.0))),
                     confidence: Confidence::P50,
+                    ..Query::default()
                 };
                 let delay = if objective == Objective::Energy { 1 } else { 2 };
                 let cost = |point: &&Point| {

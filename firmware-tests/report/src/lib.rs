@@ -202,6 +202,7 @@ fn ask(
             power_limit: limit.map(Milliwatts),
             deadline: deadline.map(Microseconds),
             confidence,
+            ..Query::default()
         };
         answer(console, model, front, &query);
     }

@@ -112,6 +112,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         power_limit: arguments.limit,
         deadline: arguments.deadline,
         confidence: arguments.confidence,
+        ..Query::default()
     };
     let selected = Front::<FRONT>::of(&model, &region).select(&query);
     if arguments.json {

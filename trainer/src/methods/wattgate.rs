@@ -6,8 +6,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use wattgate_runtime::{
-    Factor, Front, GuardBand, Knot, Milliwatts, Model, Objective, Provenance, Query, Region,
-    SelectError,
+    Factor, Front, GuardBand, Knot, Milliwatts, Model, Provenance, Query, Region, SelectError,
 };
 
 use super::{Ask, Method, MethodError, Task, Trained, fastest_within};
@@ -272,10 +271,9 @@ impl Trained for Exported {
             return Err(MethodError::NoPower);
         }
         let query = Query {
-            objective: Objective::Time,
             power_limit: Some(Milliwatts(ask.limit_mw as u32)),
-            deadline: None,
             confidence: ask.confidence,
+            ..Query::default()
         };
         let mut modes = Vec::new();
         model.sweep(&model.profiled(), |mode, prediction| {
