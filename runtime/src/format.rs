@@ -361,10 +361,11 @@ impl<'a> Model<'a> {
     }
 }
 
-/// e^(value × scale), rounded up, saturating. In f64, whose error is far below the step
+/// e^(value × scale), rounded up to at least 1, saturating. In f64, whose error is far below the step
 /// between two values, so that a larger value never gives a smaller result.
 fn exponential(value: i32, scale: f32) -> u32 {
-    libm::ceil(libm::exp(f64::from(value) * f64::from(scale))) as u32
+    let rounded = libm::ceil(libm::exp(f64::from(value) * f64::from(scale)));
+    (rounded as u32).max(1)
 }
 
 /// Walks over all rows and returns the scales of the output rows.

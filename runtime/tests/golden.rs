@@ -10,17 +10,8 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use wattgate_report::{Console, run};
-use wattgate_runtime::{Grid, Kind, Model, Shape};
-
-/// The model files of the report, in the order in which the images print them.
-const REPORTED: [&str; 5] = [
-    "golden/wide-16.wgt",
-    "golden/wide-16-time-only.wgt",
-    "golden/deep-8x8.wgt",
-    "golden/deep-16x16.wgt",
-    "tx1-image5000.wgt",
-];
+use wattgate_report::{Console, MODELS, WORKSPACE, run};
+use wattgate_runtime::{Grid, Kind, Model, Shape, Workspace, workspace_pairs};
 
 struct Text(String);
 
@@ -67,9 +58,9 @@ fn the_writer_writes_the_golden_bytes() {
 #[test]
 fn every_target_prints_the_golden_report() {
     let mut text = Text(String::new());
-    for name in REPORTED {
-        let bytes = fs::read(weights(name)).expect(name);
-        run(&mut text, name, &bytes);
+    let mut workspace = Workspace::<WORKSPACE>::new();
+    for &(name, bytes) in MODELS {
+        run(&mut text, &mut workspace, name, bytes);
     }
     assert_golden("report.txt", text.0.as_bytes());
 }
@@ -82,7 +73,9 @@ fn the_large_shape_prints_the_golden_report() {
     let grid = Grid::new([&[2, 4], &cpu, &gpu, &[204_000, 3_199_000]]).expect("a grid");
     let bytes = common::random_model(&grid, Shape::PowerTrain, true, 1);
     let mut text = Text(String::new());
-    run(&mut text, "256-128-64", &bytes);
+    const PAIRS: usize = workspace_pairs(Shape::PowerTrain, 31);
+    let mut workspace = Workspace::<PAIRS>::new();
+    run(&mut text, &mut workspace, "256-128-64", &bytes);
     assert_golden("report-256-128-64.txt", text.0.as_bytes());
 }
 

@@ -9,8 +9,9 @@
 #![forbid(unsafe_code)]
 
 use wattgate_runtime::{
-    Confidence, Crc32, Front, Kilohertz, Microseconds, Milliwatts, ModeId, Model, Objective,
-    PowerMode, Query, Region, SelectError,
+    Confidence, ConstraintError, Correction, Crc32, FormatError, Front, GridError, Kilohertz,
+    Microseconds, Milliwatts, ModeId, Model, Network, Objective, PowerMode, Query, Region,
+    SelectError, Workspace,
 };
 
 /// The most points that a front in the report may have.
@@ -63,33 +64,114 @@ pub trait Console {
     }
 }
 
+macro_rules! models {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_bytes!(concat!("../../../weights/", $name)))),*]
+    };
+}
+
+/// The files of the report, in its order: name and bytes of each.
+pub const MODELS: &[(&str, &[u8])] = models![
+    "golden/wide-16.wgt",
+    "golden/wide-16-time-only.wgt",
+    "golden/deep-8x8.wgt",
+    "golden/deep-16x16.wgt",
+    "golden/extreme.wgt",
+    "golden/subnormal-scale.wgt",
+    "golden/too-many-modes.wgt",
+    "tx1-image5000.wgt",
+];
+
+/// The pairs that the models of the report need on every target.
+pub const WORKSPACE: usize = 640;
+
 /// Everything that a target must agree on, for one model file.
-pub fn run(console: &mut impl Console, name: &str, bytes: &[u8]) {
+pub fn run<const PAIRS: usize>(
+    console: &mut impl Console,
+    workspace: &mut Workspace<PAIRS>,
+    name: &str,
+    bytes: &[u8],
+) {
     console.text("model ");
     console.text(name);
-    let Ok(model) = Model::parse(bytes) else {
-        console.text(" refused\n");
-        return;
+    let model = match Model::parse(bytes) {
+        Ok(model) => model,
+        Err(why) => {
+            console.text(" refused: ");
+            console.text(reason(why));
+            console.text("\n");
+            return;
+        }
     };
     console.field(": ", bytes.len() as u32, " bytes, ");
     console.field("", model.grid().modes(), " modes, grid ");
     console.hex(model.grid().hash());
     console.text("\n");
     refusals(console, bytes);
-    sweep(console, &model);
-    let front = Front::<FRONT>::of(&model, &model.profiled());
-    console.field("front ", front.points().len() as u32, " modes");
-    console.text(if front.is_thinned() {
-        ", thinned\n"
-    } else {
-        "\n"
-    });
-    for point in front.points() {
-        console.field("  mode ", u32::from(point.mode.0), " ");
-        console.field("", point.power.0, " mW ");
-        console.field("", point.time.0, " us\n");
+    if Workspace::<64>::new().network(&model).is_err() {
+        console.text("64 pairs are too small\n");
     }
-    queries(console, &model);
+    let Ok(mut network) = workspace.network(&model) else {
+        console.text("the workspace is too small\n");
+        return;
+    };
+    sweep(console, &mut network);
+    let mut front = Front::<FRONT>::new();
+    for (constraint, region) in regions(&model) {
+        console.text(constraint);
+        let Ok(region) = region else {
+            console.text(": not on offer\n");
+            continue;
+        };
+        front.rebuild(&mut network, &region);
+        console.field(": front of ", front.points().len() as u32, " modes");
+        console.text(if front.is_thinned() {
+            ", thinned\n"
+        } else {
+            "\n"
+        });
+        for point in front.points() {
+            console.field("  mode ", u32::from(point.mode.0), " ");
+            console.field("", point.power.0, " mW ");
+            console.field("", point.time.0, " us\n");
+        }
+        queries(console, &model, &front);
+    }
+}
+
+/// A name for each reason; numbers are left out.
+fn reason(error: FormatError) -> &'static str {
+    match error {
+        FormatError::TooShort => "too short",
+        FormatError::WrongMagic => "wrong magic",
+        FormatError::UnsupportedVersion { .. } => "unsupported version",
+        FormatError::Truncated => "truncated",
+        FormatError::TrailingBytes => "trailing bytes",
+        FormatError::Checksum => "checksum",
+        FormatError::BadHeader => "bad header",
+        FormatError::UnsupportedShape { .. } => "unsupported shape",
+        FormatError::BadBody => "bad body",
+        FormatError::BadGrid(GridError::TooManyModes) => "too many modes",
+        FormatError::BadGrid(_) => "bad grid",
+        FormatError::GridMismatch => "grid mismatch",
+        FormatError::BadRegion => "bad region",
+        FormatError::LayersLength => "layers length",
+        FormatError::BadLayer => "bad layer",
+        FormatError::BadScale => "bad scale",
+        FormatError::BadGuardBand => "bad guard band",
+    }
+}
+
+/// The constraints of which the report shows the front.
+fn regions(model: &Model<'_>) -> [(&'static str, Result<Region, ConstraintError>); 3] {
+    let grid = model.grid();
+    let all = model.profiled();
+    let emc = grid.mode(ModeId(0)).map_or(Kilohertz(0), |mode| mode.emc);
+    [
+        ("any mode", Ok(all)),
+        ("2 cores or more", all.with_min_cores(grid, 2)),
+        ("least EMC clock", all.with_emc(grid, emc)),
+    ]
 }
 
 /// Every file with one byte changed, and every shorter one, must be refused.
@@ -114,11 +196,12 @@ fn refusals(console: &mut impl Console, bytes: &[u8]) {
     console.field("", truncated, " truncated\n");
 }
 
-fn sweep(console: &mut impl Console, model: &Model<'_>) {
-    // A sum, since the order of the modes depends on the target.
+fn sweep(console: &mut impl Console, network: &mut Network<'_>) {
+    // A sum, so that the order of the modes does not count.
     let mut sum = 0_u32;
     let mut modes = 0;
-    model.sweep(&Region::all(model.grid()), |mode, at| {
+    let region = Region::all(network.model().grid());
+    network.sweep(&region, |mode, at| {
         let crc = Crc32::new()
             .update(&mode.0.to_le_bytes())
             .update(&at.log_time.to_le_bytes())
@@ -131,60 +214,53 @@ fn sweep(console: &mut impl Console, model: &Model<'_>) {
     console.text("\n");
 }
 
-/// Asks the fronts of several regions for every objective under several limits.
-fn queries(console: &mut impl Console, model: &Model<'_>) {
-    let grid = model.grid();
-    let emc = grid.mode(ModeId(0)).map_or(Kilohertz(0), |mode| mode.emc);
-    let all = Ok(model.profiled());
-    let regions = [
-        ("any mode", all),
-        (
-            "2 cores or more",
-            all.and_then(|region| region.with_min_cores(grid, 2)),
-        ),
-        (
-            "least EMC clock",
-            all.and_then(|region| region.with_emc(grid, emc)),
-        ),
+/// Asks a front for every objective under several limits, and with corrections.
+fn queries(console: &mut impl Console, model: &Model<'_>, front: &Front<FRONT>) {
+    let points = front.points();
+    let power = |at: usize, less: u32| {
+        points
+            .get(at)
+            .map(|p| Milliwatts(p.power.0.saturating_sub(less)))
+    };
+    let time = |at: usize, less: u32| {
+        points
+            .get(at)
+            .map(|p| Microseconds(p.time.0.saturating_sub(less)))
+    };
+    let third = points.len() / 3;
+    let last = points.len().saturating_sub(1);
+    let limits = [
+        (None, None),
+        (power(third, 0), None),
+        (None, time(points.len() / 2, 0)),
+        (power(last, 0), time(third, 0)),
+        (power(0, 1), None),
+        (None, time(last, 1)),
     ];
-    for (constraint, region) in regions {
-        console.text(constraint);
-        let Ok(region) = region else {
-            console.text(": not on offer\n");
-            continue;
+    let even = Query {
+        confidence: Confidence::P50,
+        ..Query::default()
+    };
+    ask(console, model, front, even);
+    for (power_limit, deadline) in limits {
+        let query = Query {
+            power_limit,
+            deadline,
+            ..Query::default()
         };
-        console.text("\n");
-        let front = Front::<FRONT>::of(model, &region);
-        let points = front.points();
-        let some = |at: usize| points.get(at);
-        let power = |at: usize, less: u32| some(at).map(|point| point.power.0.saturating_sub(less));
-        let time = |at: usize, less: u32| some(at).map(|point| point.time.0.saturating_sub(less));
-        let limits = [
-            (None, None),
-            (power(points.len() / 3, 0), None),
-            (None, time(points.len() / 2, 0)),
-            (
-                power(points.len().saturating_sub(1), 0),
-                time(points.len() / 3, 0),
-            ),
-            (power(0, 1), None),
-            (None, time(points.len().saturating_sub(1), 1)),
-        ];
-        ask(console, model, &front, None, None, Confidence::P50);
-        for (limit, deadline) in limits {
-            ask(console, model, &front, limit, deadline, Confidence::P95);
-        }
+        ask(console, model, front, query);
+    }
+    for correction in [50_000, 80_000] {
+        let query = Query {
+            power_limit: power(third, 0),
+            correction: Correction::from_q16(correction).unwrap_or(Correction::NONE),
+            ..Query::default()
+        };
+        ask(console, model, front, query);
     }
 }
 
-fn ask(
-    console: &mut impl Console,
-    model: &Model<'_>,
-    front: &Front<FRONT>,
-    limit: Option<u32>,
-    deadline: Option<u32>,
-    confidence: Confidence,
-) {
+fn ask(console: &mut impl Console, model: &Model<'_>, front: &Front<FRONT>, query: Query) {
     let objectives = [
         (Objective::Time, "time"),
         (Objective::Power, "power"),
@@ -194,17 +270,24 @@ fn ask(
     for (objective, name) in objectives {
         console.text("  least ");
         console.text(name);
-        optional(console, " within ", limit, " mW");
-        optional(console, " by ", deadline, " us");
-        console.field(" at ", u32::from(confidence.per_ten_thousand()), ": ");
-        let query = Query {
-            objective,
-            power_limit: limit.map(Milliwatts),
-            deadline: deadline.map(Microseconds),
-            confidence,
-            ..Query::default()
-        };
-        answer(console, model, front, &query);
+        optional(
+            console,
+            " within ",
+            query.power_limit.map(|limit| limit.0),
+            " mW",
+        );
+        optional(
+            console,
+            " by ",
+            query.deadline.map(|deadline| deadline.0),
+            " us",
+        );
+        console.field(" at ", u32::from(query.confidence.per_ten_thousand()), "");
+        if query.correction != Correction::NONE {
+            console.field(" corrected ", query.correction.q16(), "");
+        }
+        console.text(": ");
+        answer(console, model, front, &Query { objective, ..query });
     }
 }
 

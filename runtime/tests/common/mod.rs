@@ -6,8 +6,8 @@
 
 use proptest::prelude::*;
 use wattgate_runtime::{
-    FEATURES, Factor, Grid, GuardBand, INPUTS, Kind, Knot, Provenance, ROW_LIMIT, Region, Shape,
-    Widths,
+    Axes, BIAS_LIMIT, Body, Crc32, FEATURES, Factor, Grid, GuardBand, HEADER_LEN, INPUTS, Kind,
+    Knot, Provenance, ROW_LIMIT, Region, SCALE_RANGE, Shape, Widths,
 };
 
 #[path = "../../../trainer/src/wgt.rs"]
@@ -154,12 +154,70 @@ pub fn golden_models() -> Vec<(&'static str, Vec<u8>)> {
     ])
     .expect("a grid");
     let model = |name, shape, outputs| (name, encode(&grid, &ruled_layers(shape, outputs), name));
+    let mut extreme = ruled_layers(Shape::Deep16x16, 2);
+    make_extreme(&mut extreme);
+    let mut subnormal = ruled_layers(Shape::Wide16, 2);
+    subnormal.output[0].scale = f32::MIN_POSITIVE / 4.0;
     vec![
         model("wide-16", Shape::Wide16, 2),
         model("wide-16-time-only", Shape::Wide16, 1),
         model("deep-8x8", Shape::Deep8x8, 2),
         model("deep-16x16", Shape::Deep16x16, 2),
+        ("extreme", encode(&grid, &extreme, "extreme")),
+        ("subnormal-scale", encode(&grid, &subnormal, "subnormal")),
+        (
+            "too-many-modes",
+            too_many_modes(&model("", Shape::Wide16, 2).1),
+        ),
     ]
+}
+
+/// Everything at an end of its range.
+fn make_extreme(layers: &mut Layers) {
+    for (row, sign) in layers.first.iter_mut().zip([1, -1].into_iter().cycle()) {
+        row.weights = row.weights.map(|weight| 127 * sign * weight.signum());
+        (row.scale, row.bias) = (u16::MAX, i16::from(sign) * ROW_LIMIT);
+    }
+    for (row, sign) in layers
+        .hidden
+        .iter_mut()
+        .flatten()
+        .zip([1, -1].into_iter().cycle())
+    {
+        row.weights
+            .iter_mut()
+            .for_each(|weight| *weight = 127 * weight.signum());
+        (row.bias, row.shift) = (sign * BIAS_LIMIT, if sign > 0 { 0 } else { 31 });
+    }
+    for (row, scale) in layers.output.iter_mut().zip(SCALE_RANGE) {
+        row.weights
+            .iter_mut()
+            .for_each(|weight| *weight = 127 * weight.signum());
+        (row.bias, row.scale) = (-BIAS_LIMIT, scale);
+    }
+}
+
+/// The model's file with a grid of 16 × 16 × 16 × 16, one mode more than ids can number.
+fn too_many_modes(file: &[u8]) -> Vec<u8> {
+    let (header, body) = file.split_at(HEADER_LEN);
+    let mut body: Body<'_> = postcard::from_bytes(body).expect("a body");
+    let knobs = 1..=16;
+    body.axes = Axes {
+        lengths: [16; 4],
+        values: (0..4).flat_map(|_| knobs.clone()).collect(),
+    };
+    let mut bytes = header.to_vec();
+    bytes.resize(2 * file.len(), 0);
+    let body = postcard::to_slice(&body, &mut bytes[HEADER_LEN..])
+        .expect("room")
+        .len();
+    bytes.truncate(HEADER_LEN + body);
+    bytes[20..24].copy_from_slice(&(body as u32).to_le_bytes());
+    let checksum = Crc32::new()
+        .update(&bytes[..HEADER_LEN - 4])
+        .update(&bytes[HEADER_LEN..]);
+    bytes[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&checksum.finish().to_le_bytes());
+    bytes
 }
 
 /// Weights that count through −127 … 127 in steps of 37, from row 0 of layer 1 on.
