@@ -44,9 +44,10 @@ format() {
 lint() {
     cargo clippy --release --locked --workspace --all-targets -- -D warnings &&
         cargo clippy --release --locked --manifest-path firmware-tests/Cargo.toml \
-            -p wattgate-report --target-dir target -- -D warnings &&
-        (cd firmware-tests && ../tools/cross.sh aarch64-unknown-none clippy \
-            --release --locked -- -D warnings)
+            -p wattgate-report -p wattgate-harness --target-dir target -- -D warnings &&
+        (cd firmware-tests &&
+            ../tools/cross.sh aarch64-unknown-none clippy --release --locked -- -D warnings &&
+            ../tools/cross.sh thumbv7em-none-eabihf clippy --release --locked -- -D warnings)
 }
 
 documentation() {
@@ -68,7 +69,7 @@ step "host tests" cargo test --release --locked --workspace --no-fail-fast
 step "demo" demo
 step "no_std, AArch64 bare metal" tools/cross.sh aarch64-unknown-none \
     build --release --locked -p wattgate-runtime
-step "images in QEMU" firmware-tests/run.sh
+step "images in QEMU, budgets, planted faults" firmware-tests/run.sh
 step "host tests on AArch64" tools/cross.sh aarch64-unknown-linux-gnu \
     test --release --locked -p wattgate-runtime
 

@@ -3,9 +3,9 @@
 #
 #     tools/cross.sh TARGET CARGO-COMMAND [ARGUMENT…]
 #
-# TARGET is aarch64-unknown-none (bare metal) or aarch64-unknown-linux-gnu, whose programs
-# run under qemu-aarch64-static. Where rustup has the target or can fetch it, that toolchain
-# is used; elsewhere Debian's own one, installed on the first run.
+# TARGET is a bare-metal one of the list below, or aarch64-unknown-linux-gnu, whose programs run
+# under qemu-aarch64-static. Where rustup has the target or can fetch it, that toolchain is used;
+# elsewhere Debian's own one, installed on the first run.
 set -euo pipefail
 
 target=$1 command=$2
@@ -20,8 +20,12 @@ rustup_has_target() {
 
 arguments=(--target "$target")
 case $target in
-aarch64-unknown-none) ;;
+aarch64-unknown-none | thumbv6m-none-eabi | thumbv7m-none-eabi | thumbv7em-none-eabihf | \
+    armv7r-none-eabihf | riscv32imac-unknown-none-elf)
+    bare_metal=yes
+    ;;
 aarch64-unknown-linux-gnu)
+    bare_metal=no
     "$packages" gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=qemu-aarch64-static
@@ -44,16 +48,17 @@ echo "cross.sh: no $target from rustup, using Debian's toolchain" >&2
 [ "$command" != clippy ] || "$packages" rust-web-clippy
 # Before rustup's programs of the same names.
 export PATH=/usr/bin:$PATH
-case $target in
-aarch64-unknown-none)
-    # Debian has no `core` for this target, so it is built, and with it what the target
+case $bare_metal in
+yes)
+    # Debian has no `core` for these targets, so it is built, and with it what the target
     # would have brought along: memory functions and a linker.
     "$packages" rust-web-src lld
     export RUSTC_BOOTSTRAP=1
-    export CARGO_TARGET_AARCH64_UNKNOWN_NONE_LINKER=ld.lld
-    arguments+=(-Zbuild-std=core -Zbuild-std-features=compiler-builtins-mem)
+    linker=CARGO_TARGET_${target^^}_LINKER
+    export "${linker//-/_}=ld.lld"
+    arguments+=(-Zbuild-std=core,alloc -Zbuild-std-features=compiler-builtins-mem)
     ;;
-aarch64-unknown-linux-gnu)
+no)
     if ! dpkg --print-foreign-architectures | grep -qx arm64; then
         root=()
         [ "$(id -u)" -eq 0 ] || root=(sudo)

@@ -26,6 +26,7 @@ use heapless::{Vec, VecView};
 use crate::format::Model;
 use crate::grid::ModeId;
 use crate::guard::GuardBand;
+use crate::lanes::LANES;
 use crate::leaps::{self, Leaps};
 use crate::network::Prediction;
 use crate::region::Region;
@@ -78,7 +79,7 @@ impl<const N: usize> Front<N> {
     pub fn rebuild(&mut self, network: &mut Network<'_>, region: &Region) {
         let model = network.model();
         self.replace(model, |front| {
-            network.batches(region, |batch| front.offer_batch(batch));
+            network.batches(region, &mut |batch| front.offer_batch(batch));
         });
     }
 
@@ -186,31 +187,29 @@ impl<'a> Staircase<'a> {
     }
 
     /// Takes those modes in that no other beats.
-    #[inline(always)]
-    fn offer_batch(&mut self, batch: &Batch<'_>) {
-        let bounds = batch.log_powers.map(|powers| {
-            powers.map(|power| {
+    #[inline(never)]
+    fn offer_batch(&mut self, batch: &Batch) {
+        for (vector, [times, powers]) in batch.outputs.iter().enumerate() {
+            let bounds = powers.map(|power| {
                 let bucket = self.bucket(power).min(BUCKETS - 1);
                 *self.bounds.get(bucket).unwrap_or(&i32::MAX)
-            })
-        });
-        let (times, bounds) = (batch.log_times.as_flattened(), bounds.as_flattened());
-        let undecided = times
-            .iter()
-            .zip(bounds)
-            .map(|(time, bound)| u32::from(time <= bound));
-        if undecided.sum::<u32>() > 0 {
-            self.offer_some(batch, bounds);
+            });
+            let undecided = times
+                .iter()
+                .zip(&bounds)
+                .map(|(time, bound)| u32::from(time <= bound));
+            if undecided.sum::<u32>() > 0 {
+                self.offer_some(batch, vector, &bounds);
+            }
         }
     }
 
-    /// Takes those modes of a batch in that no other beats and whose time is within the bound.
+    /// Takes those modes of a vector in that no other beats and whose time is within the bound.
     #[inline(never)]
-    fn offer_some(&mut self, batch: &Batch<'_>, bounds: &[i32]) {
-        let times = batch.log_times.as_flattened();
-        for (place, (time, bound)) in times.iter().zip(bounds).enumerate() {
-            if time <= bound
-                && let Some((mode, at)) = batch.mode(place)
+    fn offer_some(&mut self, batch: &Batch, vector: usize, bounds: &[i32; LANES]) {
+        for (lane, bound) in bounds.iter().enumerate() {
+            if let Some((mode, at)) = batch.mode(vector * LANES + lane)
+                && at.log_time <= *bound
             {
                 self.offer(mode, at);
             }
@@ -268,20 +267,23 @@ impl<'a> Staircase<'a> {
     /// that is the new one. Never the point of least power.
     fn least_missed(&self, at: usize, new: Point) -> Option<usize> {
         let (cheaper, dearer) = self.points.split_at_checked(at)?;
-        let places = (0..at).map(Some).chain([None]);
-        let places = places.chain((at..self.points.len()).map(Some));
-        let times = cheaper
-            .iter()
-            .chain([&new])
-            .chain(dearer)
-            .map(Point::log_time);
-        let slowdowns = times.clone().zip(times.skip(1));
-        let slowdowns = slowdowns.map(|(slower, time)| i64::from(slower) - i64::from(time));
-        let least = places
-            .skip(1)
-            .zip(slowdowns)
-            .min_by_key(|&(_, slowdown)| slowdown);
-        least.and_then(|(place, _)| place)
+        let slowdown = |slower: &Point, point: &Point| slower.log_time().abs_diff(point.log_time());
+        let mut least = match cheaper.last() {
+            Some(slower) => (slowdown(slower, &new), None),
+            None => (u32::MAX, None),
+        };
+        if let Some(faster) = dearer.first() {
+            least = least.min((slowdown(&new, faster), Some(at)));
+        }
+        for (points, first) in [(cheaper, 1), (dearer, at + 1)] {
+            for (place, [slower, point]) in points.array_windows().enumerate() {
+                let missed = slowdown(slower, point);
+                if missed < least.0 {
+                    least = (missed, Some(first + place));
+                }
+            }
+        }
+        least.1
     }
 
     fn remove(&mut self, start: usize, end: usize) {
@@ -327,7 +329,7 @@ impl<'a> Staircase<'a> {
         let range = last.abs_diff(first);
         self.base = first.saturating_sub_unsigned(range / 2);
         let bits = u64::BITS - (2 * u64::from(range)).leading_zeros();
-        self.shift = bits.saturating_sub(BUCKETS.ilog2());
+        self.shift = bits.saturating_sub(BUCKETS.trailing_zeros());
         self.bounds = [i32::MAX; BUCKETS];
         for index in (0..self.points.len()).rev() {
             if let Some(point) = self.points.get(index) {

@@ -120,15 +120,15 @@ fn interpolate(below: &Knot, above: &Knot, wanted: u16) -> u32 {
     if wanted == above.per_ten_thousand {
         return above.q16;
     }
-    let width = u64::from(
+    // rise · part / width in 32 bits: knots are less than 10⁴ apart.
+    let width = u32::from(
         above
             .per_ten_thousand
             .saturating_sub(below.per_ten_thousand),
-    );
-    let part = u64::from(wanted.saturating_sub(below.per_ten_thousand));
-    let rise = u64::from(above.q16.saturating_sub(below.q16));
-    let risen = (rise * part).div_ceil(width.max(1));
-    below
-        .q16
-        .saturating_add(u32::try_from(risen).unwrap_or(u32::MAX))
+    )
+    .max(1);
+    let part = u32::from(wanted.saturating_sub(below.per_ten_thousand));
+    let rise = above.q16.saturating_sub(below.q16);
+    let risen = rise / width * part + (rise % width * part).div_ceil(width);
+    below.q16.saturating_add(risen)
 }

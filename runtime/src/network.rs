@@ -16,7 +16,7 @@
 use nalgebra::Vector3;
 
 use crate::grid::{Axis, Grid};
-use crate::lanes::{LANES, Pair, Tile, Vector, pair_of, value_of};
+use crate::lanes::{BATCH, LANES, Pair, Tile, Vector, pair_of, value_of};
 
 /// Features of each axis: logarithm, inverse and value of the knob.
 pub const FEATURES: usize = 3;
@@ -78,12 +78,12 @@ impl AxisFeatures {
         scaled.into()
     }
 
-    /// The features of up to [`LANES`] values.
-    pub(crate) fn of_some(&self, values: impl Iterator<Item = u32>) -> Inputs {
-        let mut inputs = [[0.0; LANES]; FEATURES];
-        for (lane, value) in (0..LANES).zip(values) {
-            for (inputs, feature) in inputs.iter_mut().zip(self.of(value)) {
-                if let Some(input) = inputs.get_mut(lane) {
+    /// The features of up to [`BATCH`] values.
+    pub(crate) fn of_batch(&self, values: &[u32]) -> Inputs {
+        let mut inputs = [[0.0; BATCH]; FEATURES];
+        for (place, value) in (0..BATCH).zip(values) {
+            for (inputs, feature) in inputs.iter_mut().zip(self.of(*value)) {
+                if let Some(input) = inputs.get_mut(place) {
                     *input = feature;
                 }
             }
@@ -92,8 +92,8 @@ impl AxisFeatures {
     }
 }
 
-/// The features of some values of an axis, feature by feature.
-pub(crate) type Inputs = [[f32; LANES]; FEATURES];
+/// The features of a batch of values of an axis, feature by feature.
+pub(crate) type Inputs = [[f32; BATCH]; FEATURES];
 
 /// Ratios to the first value keep every term near one, where f32 is exact enough.
 fn curves(ratio: f32) -> Vector3<f32> {
@@ -119,10 +119,14 @@ pub(crate) fn write_rows(
     values: &[u32],
 ) {
     let (units, _) = units.as_chunks::<FIRST_UNIT>();
-    let pairs = units.len() / 2;
-    // Some values at once: they share what a unit costs.
-    for (rows, values) in rows.chunks_mut(LANES * pairs).zip(values.chunks(LANES)) {
-        let inputs = features.of_some(values.iter().copied());
+    // Never 0, which the compiler has to know.
+    let pairs = (units.len() / 2).max(1);
+    // A batch of values at once: they share what a unit costs.
+    for (rows, values) in rows
+        .chunks_mut((BATCH * pairs).max(1))
+        .zip(values.chunks(BATCH))
+    {
+        let inputs = features.of_batch(values);
         for (pair, [a, b]) in units.as_chunks::<2>().0.iter().enumerate() {
             let (a, b) = (entries(a, axis, &inputs), entries(b, axis, &inputs));
             for ((row, a), b) in rows.chunks_mut(pairs).zip(a).zip(b) {
@@ -134,21 +138,34 @@ pub(crate) fn write_rows(
     }
 }
 
-/// Writes the sums of the table rows of a GPU and a memory clock for each mode of a vector.
-pub(crate) fn write_tile(tile: &mut [Tile], units: &[u8], gpu: &Inputs, emc: &Inputs) {
+/// Writes the sums of the table rows of a GPU and a memory clock for each mode of a batch:
+/// [`VECTORS`] tiles of `pairs` each.
+pub(crate) fn write_tiles(
+    tiles: &mut [Tile],
+    pairs: usize,
+    units: &[u8],
+    gpu: &Inputs,
+    emc: &Inputs,
+) {
     let (units, _) = units.as_chunks::<FIRST_UNIT>();
-    for (tile, [a, b]) in tile.iter_mut().zip(units.as_chunks::<2>().0) {
-        let (gpu_a, gpu_b) = (entries(a, Axis::Gpu, gpu), entries(b, Axis::Gpu, gpu));
-        let (emc_a, emc_b) = (entries(a, Axis::Emc, emc), entries(b, Axis::Emc, emc));
-        let (gpu, emc) = (gpu_a.into_iter().zip(gpu_b), emc_a.into_iter().zip(emc_b));
-        for (pair, (gpu, emc)) in tile.iter_mut().zip(gpu.zip(emc)) {
-            *pair = Pair::new(gpu.0 + emc.0, gpu.1 + emc.1);
+    for (pair, two) in units.as_chunks::<2>().0.iter().enumerate() {
+        for (place, unit) in two.iter().enumerate() {
+            let (gpu, emc) = (entries(unit, Axis::Gpu, gpu), entries(unit, Axis::Emc, emc));
+            for (mode, (gpu, emc)) in gpu.into_iter().zip(emc).enumerate() {
+                let tile = tiles.get_mut(mode / LANES * pairs + pair);
+                let entry = tile
+                    .and_then(|tile| tile.get_mut(mode % LANES))
+                    .and_then(|pair| pair.get_mut(place));
+                if let Some(entry) = entry {
+                    *entry = gpu + emc;
+                }
+            }
         }
     }
 }
 
 /// The entries of one unit. The bias goes with the first axis.
-fn entries(unit: &[u8; FIRST_UNIT], axis: Axis, inputs: &Inputs) -> [i16; LANES] {
+fn entries(unit: &[u8; FIRST_UNIT], axis: Axis, inputs: &Inputs) -> [i16; BATCH] {
     let [weights @ .., s0, s1, b0, b1] = unit;
     let weights = weights.as_chunks().0.get(axis as usize);
     let [u, v, w] = weights.map_or([0.0; FEATURES], |w| w.map(|w| f32::from(w.cast_signed())));
@@ -157,7 +174,7 @@ fn entries(unit: &[u8; FIRST_UNIT], axis: Axis, inputs: &Inputs) -> [i16; LANES]
         Axis::Cores => f32::from(i16::from_le_bytes([*b0, *b1])),
         _ => 0.0,
     };
-    let mut entries = [0; LANES];
+    let mut entries = [0; BATCH];
     let [a, b, c] = inputs;
     for (entry, ((a, b), c)) in entries.iter_mut().zip(a.iter().zip(b).zip(c)) {
         *entry = round((u * a + v * b + w * c) * scale + bias);
@@ -171,7 +188,8 @@ fn entries(unit: &[u8; FIRST_UNIT], axis: Axis, inputs: &Inputs) -> [i16; LANES]
 fn round(value: f32) -> i16 {
     // From here on a step of f32 is one, so that an addition rounds, ties to even.
     const STEP_IS_ONE: f32 = 8_388_608.0;
-    let size = value.abs().min(f32::from(ROW_LIMIT));
+    let (size, limit) = (value.abs(), f32::from(ROW_LIMIT));
+    let size = if size < limit { size } else { limit };
     let nearest = size + STEP_IS_ONE;
     let tie = size - (nearest - STEP_IS_ONE) >= 0.5;
     let entry = (nearest.to_bits() as u16 & 0x3FFF).cast_signed() + i16::from(tie);
@@ -180,13 +198,12 @@ fn round(value: f32) -> i16 {
     ((entry ^ sign) - sign) & number
 }
 
-/// Two units or outputs of a later layer: [`DENSE_HEAD`] pairs, then the weights of the one and
-/// of the other.
+/// Two units or outputs of a later layer: [`DENSE_HEAD`] pairs, then their weights in turn.
 #[derive(Debug)]
 pub(crate) struct Dense<'a> {
     biases: [i32; 2],
     shifts: [u32; 2],
-    weights: [&'a [Pair]; 2],
+    weights: &'a [[Pair; 2]],
 }
 
 /// Two biases, and two shifts in one pair.
@@ -195,12 +212,12 @@ pub(crate) const DENSE_HEAD: usize = 3;
 impl<'a> Dense<'a> {
     pub fn read(pairs: &'a [Pair]) -> Option<Self> {
         let (&[a, b, shifts], weights) = pairs.split_first_chunk::<DENSE_HEAD>()?;
-        let (first, second) = weights.split_at_checked(weights.len() / 2)?;
+        let (weights, _) = weights.as_chunks();
         let [shifts] = shifts.data.0;
         Some(Self {
             biases: [a, b].map(value_of),
             shifts: shifts.map(|shift| u32::from(shift.cast_unsigned())),
-            weights: [first, second],
+            weights,
         })
     }
 
@@ -220,9 +237,15 @@ impl<'a> Dense<'a> {
         if let (Some(shift), Some(byte)) = (shifts.get_mut(place), tail.get(4)) {
             *shift = i16::from(*byte);
         }
-        let weights = weights.chunks_exact_mut(inputs / 2).nth(place);
-        for (pair, [a, b]) in weights.into_iter().flatten().zip(from.as_chunks().0) {
-            *pair = Pair::new(i16::from(a.cast_signed()), i16::from(b.cast_signed()));
+        for (two, [a, b]) in weights
+            .as_chunks_mut::<2>()
+            .0
+            .iter_mut()
+            .zip(from.as_chunks().0)
+        {
+            if let Some(pair) = two.get_mut(place) {
+                *pair = Pair::new(i16::from(a.cast_signed()), i16::from(b.cast_signed()));
+            }
         }
     }
 
@@ -242,8 +265,7 @@ impl<'a> Dense<'a> {
     fn products<V: Vector>(&self, inputs: &[Tile]) -> [V::Sums; 2] {
         let [bias_a, bias_b] = self.biases;
         let (mut sum_a, mut sum_b) = (V::splat_sum(bias_a), V::splat_sum(bias_b));
-        let [a, b] = self.weights;
-        for ((units, a), b) in inputs.iter().zip(a).zip(b) {
+        for (units, [a, b]) in inputs.iter().zip(self.weights) {
             let units = V::load(units);
             sum_a = units.add_products(V::splat(*a), sum_a);
             sum_b = units.add_products(V::splat(*b), sum_b);
@@ -252,20 +274,33 @@ impl<'a> Dense<'a> {
     }
 
     /// The outputs of a network with one hidden layer, whose activations never leave the
-    /// registers: of a tile with each of two rows, which share what is loaded.
+    /// registers: of a tile with a row on top.
+    #[inline(always)]
+    pub fn outputs_of_row<V: Vector>(&self, tile: &[Tile], row: &[Pair]) -> Outputs {
+        let [bias_a, bias_b] = self.biases;
+        let (mut sum_a, mut sum_b) = (V::splat_sum(bias_a), V::splat_sum(bias_b));
+        for ((tile, row), [a, b]) in tile.iter().zip(row).zip(self.weights) {
+            let units = V::load(tile).add(V::splat(*row)).relu();
+            sum_a = units.add_products(V::splat(*a), sum_a);
+            sum_b = units.add_products(V::splat(*b), sum_b);
+        }
+        [V::store_sums(sum_a), V::store_sums(sum_b)]
+    }
+
+    /// [`Dense::outputs_of_row`] for two rows, which share what is loaded.
     #[inline(always)]
     pub fn outputs_of_rows<V: Vector>(&self, tile: &[Tile], rows: [&[Pair]; 2]) -> [Outputs; 2] {
         let [bias_a, bias_b] = self.biases;
         let (mut sum_a, mut sum_b) = (V::splat_sum(bias_a), V::splat_sum(bias_b));
         let (mut next_a, mut next_b) = (sum_a, sum_b);
-        let ([a, b], [row, next]) = (self.weights, rows);
-        let rows = row.iter().zip(next);
-        for (((tile, (row, next)), a), b) in tile.iter().zip(rows).zip(a).zip(b) {
+        let [row, next_row] = rows;
+        let rows = row.iter().zip(next_row);
+        for ((tile, (row, next_row)), [a, b]) in tile.iter().zip(rows).zip(self.weights) {
             let (tile, a, b) = (V::load(tile), V::splat(*a), V::splat(*b));
             let units = tile.add(V::splat(*row)).relu();
             sum_a = units.add_products(a, sum_a);
             sum_b = units.add_products(b, sum_b);
-            let units = tile.add(V::splat(*next)).relu();
+            let units = tile.add(V::splat(*next_row)).relu();
             next_a = units.add_products(a, next_a);
             next_b = units.add_products(b, next_b);
         }
@@ -274,37 +309,20 @@ impl<'a> Dense<'a> {
             [V::store_sums(next_a), V::store_sums(next_b)],
         ]
     }
-
-    /// [`Dense::outputs_of_rows`] for one row.
-    #[inline(always)]
-    pub fn outputs_of_row<V: Vector>(&self, tile: &[Tile], row: &[Pair]) -> Outputs {
-        let [bias_a, bias_b] = self.biases;
-        let (mut sum_a, mut sum_b) = (V::splat_sum(bias_a), V::splat_sum(bias_b));
-        let [a, b] = self.weights;
-        for (((tile, row), a), b) in tile.iter().zip(row).zip(a).zip(b) {
-            let units = V::load(tile).add(V::splat(*row)).relu();
-            sum_a = units.add_products(V::splat(*a), sum_a);
-            sum_b = units.add_products(V::splat(*b), sum_b);
-        }
-        [V::store_sums(sum_a), V::store_sums(sum_b)]
-    }
 }
 
 /// Log time and log power of each mode of a vector.
 pub(crate) type Outputs = [[i32; LANES]; 2];
 
-/// Adds a row to the sums of a tile.
-pub(crate) fn add_row<V: Vector>(tile: &mut [Tile], row: &[Pair]) {
-    for (tile, row) in tile.iter_mut().zip(row) {
-        *tile = V::load(tile).add(V::splat(*row)).store();
+/// The sum of two table rows.
+#[inline(never)]
+pub(crate) fn add_rows<V: Vector>(sum: &mut [Pair], a: &[Pair], b: &[Pair]) {
+    let ((sums, sum), (many, a), (more, b)) = (sum.as_chunks_mut(), a.as_chunks(), b.as_chunks());
+    for (sum, (a, b)) in sums.iter_mut().zip(many.iter().zip(more)) {
+        *sum = V::load(a).add(V::load(b)).store();
     }
-}
-
-/// Adds a row to the sums of a tile, in place of another.
-#[inline(always)]
-pub(crate) fn exchange<V: Vector>(tile: &mut [Tile], old: &[Pair], new: &[Pair]) {
-    for ((tile, new), old) in tile.iter_mut().zip(new).zip(old) {
-        *tile = V::load(tile).add(V::splat(new - old)).store();
+    for (sum, (a, b)) in sum.iter_mut().zip(a.iter().zip(b)) {
+        *sum = a + b;
     }
 }
 

@@ -134,7 +134,9 @@ impl Region {
 
     /// The values of an axis inside the region.
     pub fn values<'a>(&self, grid: &'a Grid, axis: Axis) -> &'a [u32] {
-        grid.axis(axis).get(self.range(axis)).unwrap_or(&[])
+        let range = self.range(axis);
+        let range = *range.start()..range.end().saturating_add(1);
+        grid.axis(axis).get(range).unwrap_or(&[])
     }
 }
 

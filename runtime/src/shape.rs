@@ -1,7 +1,7 @@
 //! The layer shapes that a model may have, listed in one place.
 //!
-//! A shape is the widths of the hidden layers. Every width is even, since units are computed
-//! in pairs, and at most 256, so that no sum overflows.
+//! A shape is the widths of the hidden layers. Every width is even, since units are computed in
+//! pairs, and at most 256, so that no sum overflows.
 
 use core::fmt;
 

@@ -1,10 +1,11 @@
 //! The sweep: every mode of a region through the network.
 //!
 //! Modes that differ in their GPU and memory clocks only stand beside each other in a vector.
-//! Such a *tile* holds the sums of their two table rows and that of the cores; with a CPU
-//! clock's row on top it is layer 1 of [`LANES`] modes. So the loops run over tiles, cores and
-//! CPU clocks, the tile changes once for all CPU clocks, and layer 1 costs one addition a unit.
+//! A *tile* holds the sums of these two table rows for [`LANES`] modes; with the sum of the other
+//! two rows on top it is layer 1. So the loops run over tiles, CPU clocks and cores, and layer 1
+//! costs one addition a unit.
 
+use core::slice::ChunksExact;
 use core::{error, fmt, mem};
 
 use crate::format::Model;
@@ -12,7 +13,7 @@ use crate::grid::{Axis, Grid, MAX_AXIS_VALUES, ModeId};
 use crate::lanes::{BATCH, LANES, Native, Pair, Tile, VECTORS};
 use crate::network::{
     AxisFeatures, DENSE_HEAD, Dense, HIDDEN_TAIL, OUTPUT_TAIL, Outputs, Prediction, activate,
-    add_row, exchange, write_rows, write_tile,
+    add_rows, write_rows, write_tiles,
 };
 use crate::region::Region;
 use crate::shape::{Shape, Widths};
@@ -66,13 +67,14 @@ impl<const PAIRS: usize> Default for Workspace<PAIRS> {
 /// CPU clocks have together.
 pub const fn workspace_pairs(shape: Shape, core_and_cpu_values: usize) -> usize {
     let parts = Parts::new(shape.widths(), core_and_cpu_values);
-    (parts.tiles + parts.units) * LANES + parts.rows + parts.layers
+    (parts.tiles + parts.units) * LANES + parts.sums + parts.rows + parts.layers
 }
 
 /// How a workspace is divided: tiles, then pairs.
 struct Parts {
     tiles: usize,
     units: usize,
+    sums: usize,
     rows: usize,
     layers: usize,
 }
@@ -92,6 +94,7 @@ impl Parts {
             tiles: VECTORS * a,
             // One hidden layer needs no memory for its activations.
             units: if b > 0 { a + b + c } else { 0 },
+            sums: 2 * a,
             rows: a * core_and_cpu_values,
             layers: b * (DENSE_HEAD + 2 * a) + c * (DENSE_HEAD + 2 * b) + (DENSE_HEAD + 2 * last),
         }
@@ -109,8 +112,10 @@ fn row_values(grid: &Grid) -> usize {
 #[derive(Debug)]
 pub struct Network<'a> {
     model: &'a Model<'a>,
-    /// Layer 1 of a batch but for the row of the cores, vector after vector.
+    /// The sums of the GPU's and the memory's table rows for a batch, vector after vector.
     tiles: &'a mut [Tile],
+    /// The sums of the other two rows, for one or two numbers of cores.
+    sums: &'a mut [Pair],
     /// The activations of the hidden layers, where there are several.
     units: &'a mut [Tile],
     /// The table rows of [`ROW_AXES`], one after the other.
@@ -119,23 +124,24 @@ pub struct Network<'a> {
 }
 
 /// Neighbouring modes with their predictions.
-pub(crate) struct Batch<'a> {
+pub(crate) struct Batch {
     /// Of every mode, the id is this number plus one of the following.
     outer: u16,
-    inner: &'a [u16; BATCH],
+    inner: [u16; BATCH],
     /// How many of them differ; the others repeat the last.
     len: usize,
-    pub log_times: [[i32; LANES]; VECTORS],
-    pub log_powers: [[i32; LANES]; VECTORS],
+    pub outputs: [Outputs; VECTORS],
 }
 
-impl Batch<'_> {
+impl Batch {
     /// One of the modes; `None` for those that repeat another.
+    #[inline(always)]
     pub fn mode(&self, place: usize) -> Option<(ModeId, Prediction)> {
         let inner = self.inner.get(..self.len)?.get(place)?;
+        let [times, powers] = self.outputs.get(place / LANES)?;
         let at = Prediction {
-            log_time: *self.log_times.as_flattened().get(place)?,
-            log_power: *self.log_powers.as_flattened().get(place)?,
+            log_time: *times.get(place % LANES)?,
+            log_power: *powers.get(place % LANES)?,
         };
         Some((ModeId(self.outer + inner), at))
     }
@@ -149,6 +155,7 @@ impl<'a> Network<'a> {
         let build = |mut memory| {
             let (tiles, _) = take(&mut memory, parts.tiles * LANES)?.as_chunks_mut();
             let (units, _) = take(&mut memory, parts.units * LANES)?.as_chunks_mut();
+            let sums = take(&mut memory, parts.sums)?;
             let rows = take(&mut memory, parts.rows)?;
             let layers = take(&mut memory, parts.layers)?;
             write_tables(rows, model);
@@ -156,6 +163,7 @@ impl<'a> Network<'a> {
             Some(Self {
                 model,
                 tiles,
+                sums,
                 units,
                 rows,
                 layers: Layers::new(model.shape().widths(), layers)?,
@@ -171,61 +179,71 @@ impl<'a> Network<'a> {
 
     /// Visits every mode of a region once, in no order that a caller could use.
     pub fn sweep(&mut self, region: &Region, mut visit: impl FnMut(ModeId, Prediction)) {
-        self.batches(region, |batch| {
-            let modes = (0..BATCH).filter_map(|place| batch.mode(place));
-            modes.for_each(|(mode, at)| visit(mode, at));
+        self.batches(region, &mut |batch| {
+            let mut left = batch.len;
+            let vectors = batch.inner.as_chunks::<LANES>().0.iter();
+            for (ids, [times, powers]) in vectors.zip(&batch.outputs) {
+                let predictions = times.iter().zip(powers).take(left);
+                for (inner, (&log_time, &log_power)) in ids.iter().zip(predictions) {
+                    let at = Prediction {
+                        log_time,
+                        log_power,
+                    };
+                    visit(ModeId(batch.outer + inner), at);
+                }
+                left = left.saturating_sub(LANES);
+            }
         });
     }
 
-    pub(crate) fn batches(&mut self, region: &Region, mut visit: impl FnMut(&Batch<'_>)) {
+    /// Not generic, so that it is compiled once and as this crate is.
+    pub(crate) fn batches(&mut self, region: &Region, visit: &mut dyn FnMut(&Batch)) {
         let Self {
             model,
             tiles,
+            sums,
             units,
             rows,
             layers,
         } = self;
         let pairs = tiles.len() / VECTORS;
         let [cores, cpu] = ROW_AXES.map(|axis| Rows::new(model.grid(), region, axis, rows, pairs));
-        let Some((_, lowest_cpu)) = cpu.row(0) else {
-            return;
-        };
+        let (sum, next_sum) = sums.split_at_mut_checked(pairs).unwrap_or_default();
         let mut clocks = Clocks::new(model, region);
-        while let Some((inner, len)) = clocks.next_batch(tiles, pairs, lowest_cpu) {
-            let mut in_tiles = lowest_cpu;
+        while let Some((inner, len)) = clocks.next_batch(tiles, pairs) {
+            let mut batch = Batch {
+                outer: 0,
+                inner,
+                len,
+                outputs: [[[0; LANES]; 2]; VECTORS],
+            };
             for index in coarse_first(cpu.len()) {
                 let Some((cpu, cpu_row)) = cpu.row(index) else {
                     break;
                 };
-                for tile in tiles.chunks_exact_mut(pairs) {
-                    exchange::<Native>(tile, in_tiles, cpu_row);
-                }
-                in_tiles = cpu_row;
-                let mut outer = cpu + cores.first;
-                let mut visit = |outputs: [Outputs; VECTORS]| {
-                    visit(&Batch {
-                        outer,
-                        inner: &inner,
-                        len,
-                        log_times: outputs.map(|[times, _]| times),
-                        log_powers: outputs.map(|[_, powers]| powers),
-                    });
-                    outer += cores.stride;
-                };
-                for rows in cores.rows.chunks(2 * pairs) {
-                    let (row, next) = rows.split_at_checked(pairs).unwrap_or((rows, &[]));
-                    if VECTORS == 1 && layers.hidden.is_empty() && !next.is_empty() {
-                        let sums = layers.output.outputs_of_rows::<Native>(tiles, [row, next]);
-                        sums.into_iter().for_each(|sums| visit([sums; VECTORS]));
+                batch.outer = cpu + cores.first;
+                let mut rows = chunks(cores.rows, pairs);
+                while let Some(row) = rows.next() {
+                    add_rows::<Native>(sum, cpu_row, row);
+                    // Two rows share what is loaded, where registers allow it.
+                    if VECTORS == 1
+                        && layers.hidden.is_empty()
+                        && let Some(row) = rows.next()
+                    {
+                        add_rows::<Native>(next_sum, cpu_row, row);
+                        let rows = [&*sum, next_sum];
+                        for outputs in layers.output.outputs_of_rows::<Native>(tiles, rows) {
+                            batch.outputs = [outputs; VECTORS];
+                            visit(&batch);
+                            batch.outer += cores.stride;
+                        }
                         continue;
                     }
-                    for row in rows.chunks_exact(pairs) {
-                        let mut outputs = [[[0; LANES]; 2]; VECTORS];
-                        for (outputs, tile) in outputs.iter_mut().zip(tiles.chunks_exact(pairs)) {
-                            *outputs = layers.forward(tile, row, units);
-                        }
-                        visit(outputs);
+                    for (outputs, tile) in batch.outputs.iter_mut().zip(chunks(tiles, pairs)) {
+                        *outputs = layers.forward(tile, sum, units);
                     }
+                    visit(&batch);
+                    batch.outer += cores.stride;
                 }
             }
         }
@@ -268,39 +286,20 @@ impl<'a> Clocks<'a, ()> {
 }
 
 impl<I: Iterator<Item = (u16, u32, u32)>> Clocks<'_, I> {
-    /// Writes the tiles of the next batch, with a CPU clock's row; `None` after the last one.
-    /// Returns what the modes add to an id, and how many there are; the others repeat the last.
-    fn next_batch(
-        &mut self,
-        tiles: &mut [Tile],
-        pairs: usize,
-        cpu_row: &[Pair],
-    ) -> Option<([u16; BATCH], usize)> {
-        let mut ids = [0; BATCH];
+    /// Writes the tiles of the next batch; `None` after the last one. Returns what the modes add to an id, and how many there are; the others repeat the last.
+    fn next_batch(&mut self, tiles: &mut [Tile], pairs: usize) -> Option<([u16; BATCH], usize)> {
+        let (mut ids, mut gpu, mut emc) = ([0; BATCH], [0; BATCH], [0; BATCH]);
         let mut len = 0;
         let mut last = None;
-        let vectors = ids.as_chunks_mut::<LANES>().0.iter_mut();
-        for (ids, tile) in vectors.zip(tiles.chunks_exact_mut(pairs)) {
-            let mut clocks = [[0; LANES]; 2];
-            for (lane, id) in ids.iter_mut().enumerate() {
-                if let Some(next) = self.rest.next() {
-                    last = Some(next);
-                    len += 1;
-                }
-                let (share, gpu, emc) = last?;
-                *id = share;
-                for (clocks, clock) in clocks.iter_mut().zip([gpu, emc]) {
-                    if let Some(place) = clocks.get_mut(lane) {
-                        *place = clock;
-                    }
-                }
+        for (id, (gpu, emc)) in ids.iter_mut().zip(gpu.iter_mut().zip(&mut emc)) {
+            if let Some(next) = self.rest.next() {
+                last = Some(next);
+                len += 1;
             }
-            let [gpu, emc] = clocks;
-            let gpu = self.gpu.of_some(gpu.into_iter());
-            let emc = self.emc.of_some(emc.into_iter());
-            write_tile(tile, self.units, &gpu, &emc);
-            add_row::<Native>(tile, cpu_row);
+            (*id, *gpu, *emc) = last?;
         }
+        let (gpu, emc) = (self.gpu.of_batch(&gpu), self.emc.of_batch(&emc));
+        write_tiles(tiles, pairs, self.units, &gpu, &emc);
         Some((ids, len))
     }
 }
@@ -308,7 +307,7 @@ impl<I: Iterator<Item = (u16, u32, u32)>> Clocks<'_, I> {
 /// 0 … count − 1, first those far apart, then those between them (the order of van der Corput).
 /// A front that has seen modes from everywhere beats most of the later ones at once.
 fn coarse_first(count: usize) -> impl Iterator<Item = usize> {
-    let bits = count.next_power_of_two().ilog2();
+    let bits = count.next_power_of_two().trailing_zeros();
     let reversed = move |index: u32| index.reverse_bits().unbounded_shr(u32::BITS - bits) as usize;
     (0..1 << bits)
         .map(reversed)
@@ -344,12 +343,12 @@ impl<'a> Rows<'a> {
     }
 
     fn len(&self) -> usize {
-        self.rows.chunks_exact(self.pairs).len()
+        chunks(self.rows, self.pairs).len()
     }
 
     /// A row with its share of a mode's id.
     fn row(&self, index: usize) -> Option<(u16, &'a [Pair])> {
-        let row = self.rows.chunks_exact(self.pairs).nth(index)?;
+        let row = chunks(self.rows, self.pairs).nth(index)?;
         Some((self.first + index as u16 * self.stride, row))
     }
 }
@@ -377,7 +376,7 @@ impl<'a> Layers<'a> {
     }
 
     /// The outputs for a tile with a row on top.
-    #[inline(always)]
+    #[inline(never)]
     fn forward(&self, tile: &[Tile], row: &[Pair], units: &mut [Tile]) -> Outputs {
         if self.hidden.is_empty() {
             self.output.outputs_of_row::<Native>(tile, row)
@@ -386,6 +385,7 @@ impl<'a> Layers<'a> {
         }
     }
 
+    #[inline(never)]
     fn forward_deep(&self, tile: &[Tile], row: &[Pair], units: &mut [Tile]) -> Outputs {
         let (mut inputs, mut free) = units.split_at_mut_checked(tile.len()).unwrap_or_default();
         activate::<Native>(tile, row, inputs);
@@ -397,7 +397,7 @@ impl<'a> Layers<'a> {
             let dense = DENSE_HEAD + 2 * inputs.len();
             let (outputs, rest) = free.split_at_mut_checked(pairs).unwrap_or_default();
             let (layer, next) = hidden.split_at_checked(pairs * dense).unwrap_or_default();
-            for (output, dense) in outputs.iter_mut().zip(layer.chunks_exact(dense)) {
+            for (output, dense) in outputs.iter_mut().zip(chunks(layer, dense)) {
                 if let Some(dense) = Dense::read(dense) {
                     *output = dense.activations::<Native>(inputs);
                 }
@@ -406,6 +406,11 @@ impl<'a> Layers<'a> {
         }
         self.output.outputs::<Native>(inputs)
     }
+}
+
+/// Pieces of equal length, none where it is 0.
+fn chunks<T>(of: &[T], length: usize) -> ChunksExact<'_, T> {
+    of.chunks_exact(length.max(1))
 }
 
 /// The first `length` pairs of what is left.
@@ -441,12 +446,14 @@ fn write_layers(mut pairs: &mut [Pair], model: &Model<'_>) {
         let (layer, rest) = rows
             .split_at_checked(width * (inputs + tail))
             .unwrap_or_default();
-        for two in layer.chunks(2 * (inputs + tail)) {
+        let mut units = chunks(layer, inputs + tail);
+        while let Some(unit) = units.next() {
             let Some(dense) = take(&mut pairs, DENSE_HEAD + inputs) else {
                 return;
             };
-            for (place, row) in two.chunks_exact(inputs + tail).enumerate() {
-                Dense::write(dense, place, row, inputs);
+            Dense::write(dense, 0, unit, inputs);
+            if let Some(next) = units.next() {
+                Dense::write(dense, 1, next, inputs);
             }
         }
         (inputs, rows) = (width, rest);

@@ -1,4 +1,5 @@
-//! Vectors for the DSP instructions of ARMv7E-M and ARMv7-R: two i16 in a core register.
+//! Vectors for the DSP instructions of ARMv7E-M and ARMv7-R: two i16 in a core register, and two
+//! modes in a vector.
 
 #![allow(unsafe_code)]
 
@@ -8,104 +9,119 @@ use super::{LANES, Pair, Tile, Vector};
 
 /// A register for each mode; the pair's first unit in the lower half.
 #[derive(Clone, Copy, Debug)]
-pub struct Dsp([u32; LANES]);
+pub struct Dsp(u32, u32);
 
+#[inline(always)]
 fn word(pair: Pair) -> u32 {
     let [[low, high]] = pair.data.0;
     u32::from(low.cast_unsigned()) | u32::from(high.cast_unsigned()) << 16
 }
 
+#[inline(always)]
 fn pair(word: u32) -> Pair {
-    Pair::new(word as i16, (word >> 16) as i16)
+    Pair::from([word as i16, (word >> 16) as i16])
+}
+
+/// The sums of both halves.
+#[inline(always)]
+fn sadd16(a: u32, b: u32) -> u32 {
+    let sum;
+    // SAFETY: touches its registers and the GE flags only.
+    unsafe {
+        asm!(
+            "sadd16 {sum}, {a}, {b}",
+            sum = lateout(reg) sum,
+            a = in(reg) a,
+            b = in(reg) b,
+            options(pure, nomem, nostack),
+        );
+    }
+    sum
+}
+
+/// Both halves saturated to 0 … 2^15 − 1: the positive parts.
+#[inline(always)]
+fn usat16(word: u32) -> u32 {
+    let positive;
+    // SAFETY: touches its registers and the Q flag only.
+    unsafe {
+        asm!(
+            "usat16 {positive}, #15, {word}",
+            positive = lateout(reg) positive,
+            word = in(reg) word,
+            options(pure, nomem, nostack),
+        );
+    }
+    positive
+}
+
+/// sum + the products of both halves.
+#[inline(always)]
+fn smlad(a: u32, b: u32, sum: i32) -> i32 {
+    let total;
+    // SAFETY: touches its registers and the Q flag only.
+    unsafe {
+        asm!(
+            "smlad {total}, {a}, {b}, {sum}",
+            total = lateout(reg) total,
+            a = in(reg) a,
+            b = in(reg) b,
+            sum = in(reg) sum,
+            options(pure, nomem, nostack),
+        );
+    }
+    total
 }
 
 impl Vector for Dsp {
-    type Sums = [i32; LANES];
+    type Sums = (i32, i32);
 
     #[inline(always)]
-    fn load(tile: &Tile) -> Self {
-        Self(tile.map(word))
+    fn load([a, b]: &Tile) -> Self {
+        Self(word(*a), word(*b))
     }
 
     #[inline(always)]
     fn store(self) -> Tile {
-        self.0.map(pair)
+        [pair(self.0), pair(self.1)]
     }
 
     #[inline(always)]
     fn splat(pair: Pair) -> Self {
-        Self([word(pair); LANES])
+        Self(word(pair), word(pair))
     }
 
     #[inline(always)]
-    fn add(self, Self(others): Self) -> Self {
-        let Self(mut pairs) = self;
-        for (pair, other) in pairs.iter_mut().zip(others) {
-            // SAFETY: touches its registers and the GE flags only.
-            unsafe {
-                asm!(
-                    "sadd16 {pair}, {pair}, {other}",
-                    pair = inout(reg) *pair,
-                    other = in(reg) other,
-                    options(pure, nomem, nostack),
-                );
-            }
-        }
-        Self(pairs)
+    fn add(self, other: Self) -> Self {
+        Self(sadd16(self.0, other.0), sadd16(self.1, other.1))
     }
 
     #[inline(always)]
     fn relu(self) -> Self {
-        Self(self.0.map(|pair| {
-            let positive: u32;
-            // SAFETY: touches its registers and the Q flag only. Saturation to 0 … 2^15 − 1 is
-            // the positive part.
-            unsafe {
-                asm!(
-                    "usat16 {positive}, #15, {pair}",
-                    pair = in(reg) pair,
-                    positive = lateout(reg) positive,
-                    options(pure, nomem, nostack),
-                );
-            }
-            positive
-        }))
+        Self(usat16(self.0), usat16(self.1))
     }
 
     #[inline(always)]
-    fn splat_sum(sum: i32) -> [i32; LANES] {
-        [sum; LANES]
+    fn splat_sum(sum: i32) -> Self::Sums {
+        (sum, sum)
     }
 
     #[inline(always)]
-    fn add_products(self, Self(weights): Self, mut sums: [i32; LANES]) -> [i32; LANES] {
-        for ((sum, pair), weights) in sums.iter_mut().zip(self.0).zip(weights) {
-            // SAFETY: touches its registers and the Q flag only.
-            unsafe {
-                asm!(
-                    "smlad {sum}, {pair}, {weights}, {sum}",
-                    pair = in(reg) pair,
-                    weights = in(reg) weights,
-                    sum = inout(reg) *sum,
-                    options(pure, nomem, nostack),
-                );
-            }
-        }
-        sums
+    fn add_products(self, weights: Self, (a, b): Self::Sums) -> Self::Sums {
+        (smlad(self.0, weights.0, a), smlad(self.1, weights.1, b))
     }
 
     #[inline(always)]
-    fn activations([a, b]: [[i32; LANES]; 2], [shift_a, shift_b]: [u32; 2]) -> Self {
-        let unit = |sum: i32, shift: u32| sum.unbounded_shr(shift).clamp(0, 0x7FFF).cast_unsigned();
-        let mut pairs = [0; LANES];
-        for ((pair, a), b) in pairs.iter_mut().zip(a).zip(b) {
-            *pair = unit(a, shift_a) | unit(b, shift_b) << 16;
-        }
-        Self(pairs)
+    fn activations([first, second]: [Self::Sums; 2], [shift, other]: [u32; 2]) -> Self {
+        let unit = |sum: i32, shift: u32| (sum >> (shift & 31)).clamp(0, 0x7FFF).cast_unsigned();
+        Self(
+            unit(first.0, shift) | unit(second.0, other) << 16,
+            unit(first.1, shift) | unit(second.1, other) << 16,
+        )
     }
 
     #[inline(always)]
-    fn store_sums(sums: [i32; LANES]) -> [i32; LANES] {
-        sums
+    fn store_sums((a, b): Self::Sums) -> [i32; LANES] {
+        [a, b]
     }
 }

@@ -13,14 +13,21 @@ use nalgebra::Vector2;
 
 #[cfg(wattgate_dsp)]
 mod dsp;
-#[cfg(any(test, not(any(wattgate_dsp, target_arch = "x86_64"))))]
+#[cfg(target_arch = "aarch64")]
+mod neon;
+#[cfg(any(
+    test,
+    not(any(wattgate_dsp, target_arch = "x86_64", target_arch = "aarch64"))
+))]
 mod plain;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 #[cfg(wattgate_dsp)]
 pub use dsp::Dsp as Native;
-#[cfg(not(any(wattgate_dsp, target_arch = "x86_64")))]
+#[cfg(target_arch = "aarch64")]
+pub use neon::Neon as Native;
+#[cfg(not(any(wattgate_dsp, target_arch = "x86_64", target_arch = "aarch64")))]
 pub use plain::Plain as Native;
 #[cfg(target_arch = "x86_64")]
 pub use x86::X86 as Native;
@@ -29,7 +36,7 @@ pub use x86::X86 as Native;
 pub const LANES: usize = if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
     8
 } else {
-    4
+    2
 };
 
 /// The vectors of a batch of modes. A batch is the same on every target, and with it the order
@@ -130,9 +137,10 @@ mod tests {
             let [pair, ..] = weights;
             let sums = [(); 2].map(|()| random.within(i32::MAX - 2 * 127 * 32_767));
             let shifts = [(); 2].map(|()| (random.next() % 32) as u32);
+            let plain = operations::<Plain>(tile, row, units, pair, sums, shifts);
             assert_eq!(
                 operations::<Native>(tile, row, units, pair, sums, shifts),
-                operations::<Plain>(tile, row, units, pair, sums, shifts),
+                plain
             );
         }
     }

@@ -1,0 +1,285 @@
+//! Builds the bare-metal images, runs them in QEMU, compares their consoles with the golden
+//! report and their figures with `budgets.toml`. Everything that fails is listed at the end.
+//!
+//! `WATTGATE_UPDATE_BUDGETS=1` writes the figures as the new budgets.
+
+mod budgets;
+mod elf;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use budgets::Budgets;
+
+/// Figures of a target by name.
+type Figures = BTreeMap<String, u64>;
+
+/// Everything that went wrong.
+type Failures = Vec<String>;
+
+struct Target {
+    triple: &'static str,
+    /// QEMU's program and machine; none for a target whose images are only linked.
+    machine: &'static [&'static str],
+}
+
+const TARGETS: &[Target] = &[
+    Target {
+        triple: "aarch64-unknown-none",
+        machine: &["qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a76"],
+    },
+    Target {
+        triple: PLANTED_IN,
+        machine: &["qemu-system-arm", "-M", "mps2-an386"],
+    },
+    Target {
+        triple: "thumbv7m-none-eabi",
+        machine: &["qemu-system-arm", "-M", "lm3s6965evb"],
+    },
+    Target {
+        triple: "thumbv6m-none-eabi",
+        machine: &["qemu-system-arm", "-M", "microbit"],
+    },
+    Target {
+        triple: "armv7r-none-eabihf",
+        machine: &[],
+    },
+    Target {
+        triple: "riscv32imac-unknown-none-elf",
+        machine: &[],
+    },
+];
+
+/// Where faults are planted.
+const PLANTED_IN: &str = "thumbv7em-none-eabihf";
+
+/// The faults, and what the checks must say of each.
+const PLANTED: &[(&str, &str)] = &[
+    ("planted-panic", elf::PANIC_AT_LINK),
+    ("planted-format", "core::fmt"),
+    ("planted-allocator", "alloc::"),
+];
+
+const IMAGES: [&str; 3] = ["boot", "count", "report"];
+
+/// No image runs longer.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn main() -> ExitCode {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut budgets = match Budgets::read(&folder.join("budgets.toml")) {
+        Ok(budgets) => budgets,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut failures = Failures::new();
+    for target in TARGETS {
+        println!("-- {}", target.triple);
+        let figures = examine(&folder, target, &mut failures);
+        budgets.compare(target.triple, &figures, &mut failures);
+    }
+    for (fault, expected) in PLANTED {
+        println!("-- {fault}");
+        if let Err(why) = finds_planted(&folder, fault, expected) {
+            failures.push(format!("{fault}: {why}"));
+        }
+    }
+    if std::env::var_os("WATTGATE_UPDATE_BUDGETS").is_some()
+        && let Err(why) = budgets.write()
+    {
+        failures.push(why);
+    }
+    for failure in &failures {
+        println!("FAILED {failure}");
+    }
+    println!("images: {} failures", failures.len());
+    ExitCode::from(u8::from(!failures.is_empty()))
+}
+
+/// Builds and runs the images of a target and returns their figures.
+fn examine(folder: &Path, target: &Target, failures: &mut Failures) -> Figures {
+    let mut figures = Figures::new();
+    let mut fail =
+        |what: &str, why: String| failures.push(format!("{} {what}: {why}", target.triple));
+    for image in IMAGES {
+        let file = match build(folder, target.triple, image, &[]) {
+            Ok(file) => file,
+            Err(why) => {
+                fail(image, why);
+                continue;
+            }
+        };
+        if image == "boot" {
+            match elf::sizes(&file) {
+                Ok(sizes) => figures.extend(sizes.map(|(name, bytes)| (name.to_owned(), bytes))),
+                Err(why) => fail(image, why),
+            }
+            match elf::forbidden_symbols(&file) {
+                Ok(symbols) if symbols.is_empty() => {}
+                Ok(symbols) => fail(image, format!("contains {}", symbols.join(", "))),
+                Err(why) => fail(image, why),
+            }
+        }
+        if target.machine.is_empty() {
+            continue;
+        }
+        let counts = image != "report";
+        match run(target, &file, counts) {
+            Ok(console) if counts => {
+                println!("{}", console.trim_end());
+                figures.extend(numbers(&console));
+                match run(target, &file, counts) {
+                    Ok(again) if again == console => {}
+                    Ok(_) => fail(image, "another run counted otherwise".to_owned()),
+                    Err(why) => fail(image, why),
+                }
+            }
+            Ok(console) => match compare_with_golden(folder, &console) {
+                Ok(lines) => println!("report: {lines} lines as in weights/golden/report.txt"),
+                Err(why) => fail(image, why),
+            },
+            Err(why) => fail(image, why),
+        }
+    }
+    figures
+}
+
+/// Builds an image and returns its file.
+fn build(folder: &Path, triple: &str, image: &str, options: &[&str]) -> Result<PathBuf, String> {
+    let output = Command::new(folder.join("../tools/cross.sh"))
+        .args([
+            triple,
+            "build",
+            "--release",
+            "--locked",
+            "-p",
+            "wattgate-image",
+        ])
+        .args(["--bin", image])
+        .args(options)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|why| format!("tools/cross.sh: {why}"))?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        let what = if text.contains(elf::PANIC_AT_LINK) {
+            format!("undefined symbol: {}", elf::PANIC_AT_LINK)
+        } else {
+            text.into_owned()
+        };
+        return Err(format!("does not build: {what}"));
+    }
+    Ok(folder
+        .join("target")
+        .join(triple)
+        .join("release")
+        .join(image))
+}
+
+/// Runs an image and returns its console.
+fn run(target: &Target, file: &Path, counts: bool) -> Result<String, String> {
+    let (program, machine) = target.machine.split_first().ok_or("no machine")?;
+    let mut command = Command::new(program);
+    command
+        .args(machine)
+        .args(["-nographic", "-nic", "none", "-semihosting", "-kernel"])
+        .arg(file);
+    if counts {
+        // An instruction takes one nanosecond of the machine's time, which stands still with it.
+        command.args(["-icount", "shift=0,sleep=off"]);
+    }
+    // QEMU writes a semihosting console to its standard error, after warnings of its own.
+    let console = file.with_extension("console");
+    let write =
+        fs::File::create(&console).map_err(|why| format!("{}: {why}", console.display()))?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(write)
+        .spawn()
+        .map_err(|why| format!("{program}: {why}"))?;
+    let start = Instant::now();
+    let status = loop {
+        match child
+            .try_wait()
+            .map_err(|why| format!("{program}: {why}"))?
+        {
+            Some(status) => break status,
+            None if start.elapsed() > PATIENCE => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("still running after {} s", PATIENCE.as_secs()));
+            }
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let text =
+        fs::read_to_string(&console).map_err(|why| format!("{}: {why}", console.display()))?;
+    if !status.success() {
+        return Err(format!("ended with {status}; see {}", console.display()));
+    }
+    let qemu = |line: &&str| !line.starts_with("qemu-system") && !line.starts_with("Timer with");
+    Ok(text
+        .lines()
+        .filter(qemu)
+        .map(|line| format!("{line}\n"))
+        .collect())
+}
+
+/// Lines that end with a number, by what stands before it.
+fn numbers(console: &str) -> impl Iterator<Item = (String, u64)> {
+    console.lines().filter_map(|line| {
+        let (name, number) = line.rsplit_once(' ')?;
+        Some((name.to_owned(), number.parse().ok()?))
+    })
+}
+
+fn compare_with_golden(folder: &Path, console: &str) -> Result<usize, String> {
+    let path = folder.join("../weights/golden/report.txt");
+    let golden = fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
+    let differ = golden
+        .lines()
+        .zip(console.lines())
+        .position(|(a, b)| a != b);
+    match differ {
+        Some(line) => Err(format!(
+            "line {} of its console is not the golden one",
+            line + 1
+        )),
+        None if golden != console => {
+            Err("its console is shorter or longer than the golden one".into())
+        }
+        None => Ok(golden.lines().count()),
+    }
+}
+
+/// Whether the checks find a planted fault.
+fn finds_planted(folder: &Path, fault: &str, expected: &str) -> Result<(), String> {
+    let target_folder = format!("--target-dir=target/{fault}");
+    let options = ["--features", fault, &target_folder];
+    let found = match build(folder, PLANTED_IN, "boot", &options) {
+        Err(why) => why,
+        Ok(_) => {
+            let file = folder
+                .join("target")
+                .join(fault)
+                .join(PLANTED_IN)
+                .join("release/boot");
+            elf::forbidden_symbols(&file)?.join(", ")
+        }
+    };
+    if !found.contains(expected) {
+        return Err(format!("was not found; the checks said: {found:?}"));
+    }
+    println!(
+        "found, as it must be: {}",
+        found.chars().take(100).collect::<String>()
+    );
+    Ok(())
+}

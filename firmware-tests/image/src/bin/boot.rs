@@ -1,0 +1,111 @@
+//! From reset to a power mode: what a bootloader or a coprocessor would run. Of this image the
+//! sizes, the stack and the instructions from reset are budgeted.
+
+#![no_std]
+#![no_main]
+
+use core::hint::black_box;
+
+use wattgate_image::{Semihosting, exit, instructions, only, paint_stack, used_stack};
+use wattgate_report::Console;
+use wattgate_runtime::{Front, Milliwatts, Model, Query, Shape, Workspace, workspace_pairs};
+
+/// Read at run time, as from a flash that was written later.
+#[unsafe(link_section = ".models")]
+static MODEL: [u8; include_bytes!("../../../../weights/tx1-image5000.wgt").len()] =
+    *include_bytes!("../../../../weights/tx1-image5000.wgt");
+
+/// A TX1 has 4 numbers of cores and 17 CPU clocks.
+static mut WORKSPACE: Workspace<{ workspace_pairs(Shape::Wide32, 4 + 17) }> = Workspace::new();
+static mut FRONT: Front<128> = Front::new();
+
+/// Called by the reset code.
+#[unsafe(no_mangle)]
+extern "C" fn main() -> ! {
+    paint_stack();
+    // SAFETY: main runs once.
+    let (workspace, front) = unsafe { (only(&raw mut WORKSPACE), only(&raw mut FRONT)) };
+    let chosen = choose(workspace, front);
+    let instructions = instructions();
+    let stack = used_stack();
+    let mut console = Semihosting;
+    if let Some([cores, cpu, gpu, emc]) = chosen {
+        console.field("", cores, " cores ");
+        console.field("", cpu, "/");
+        console.field("", gpu, "/");
+        console.field("", emc, " kHz\n");
+        console.field(
+            "instructions from reset to this mode ",
+            instructions as u32,
+            "\n",
+        );
+        console.field("stack ", stack, "\n");
+    }
+    exit(chosen.is_some())
+}
+
+#[inline(never)]
+fn choose<const PAIRS: usize>(
+    workspace: &mut Workspace<PAIRS>,
+    front: &mut Front<128>,
+) -> Option<[u32; 4]> {
+    let model = Model::parse(black_box(&MODEL)).ok()?;
+    let mut network = workspace.network(&model).ok()?;
+    front.rebuild(&mut network, &model.profiled());
+    let query = Query {
+        power_limit: Some(black_box(Milliwatts(5_000))),
+        ..Query::default()
+    };
+    let choice = front.select(&query).ok()?;
+    let mode = model.grid().mode(choice.mode)?;
+    planted(mode.cores);
+    Some(mode.knobs())
+}
+
+/// The faults that the checks of a linked image must find.
+fn planted(_number: u32) {
+    #[cfg(feature = "planted-panic")]
+    assert!(_number < 100, "planted");
+    #[cfg(feature = "planted-format")]
+    {
+        struct Sink;
+        impl core::fmt::Write for Sink {
+            fn write_str(&mut self, text: &str) -> core::fmt::Result {
+                Semihosting.text(text);
+                Ok(())
+            }
+        }
+        let _ = core::fmt::Write::write_fmt(&mut Sink, format_args!("{_number}"));
+    }
+    #[cfg(feature = "planted-allocator")]
+    black_box(extern_alloc::boxed(_number));
+}
+
+#[cfg(feature = "planted-allocator")]
+mod extern_alloc {
+    extern crate alloc;
+
+    use core::alloc::{GlobalAlloc, Layout};
+
+    /// Gives the same memory to everybody.
+    struct One;
+
+    static mut MEMORY: u64 = 0;
+
+    // SAFETY: planted to be found, not to be run.
+    unsafe impl GlobalAlloc for One {
+        #[inline(never)]
+        unsafe fn alloc(&self, _: Layout) -> *mut u8 {
+            (&raw mut MEMORY).cast()
+        }
+
+        unsafe fn dealloc(&self, _: *mut u8, _: Layout) {}
+    }
+
+    #[global_allocator]
+    static ONE: One = One;
+
+    pub fn boxed(number: u32) -> alloc::boxed::Box<u32> {
+        alloc::boxed::Box::new(number)
+    }
+}

@@ -1,0 +1,83 @@
+//! Cortex-M: a vector table, reset, and SysTick as the clock.
+
+use core::arch::global_asm;
+
+global_asm!(
+    ".section .text.boot, \"ax\"",
+    ".syntax unified",
+    ".word __stack_top",
+    ".word _start",
+    ".rept 14",
+    ".word fault",
+    ".endr",
+    ".thumb_func",
+    ".global _start",
+    "_start:",
+    "ldr r0, =__bss_start",
+    "ldr r1, =__bss_end",
+    "movs r2, #0",
+    "1: cmp r0, r1",
+    "beq 2f",
+    "str r2, [r0]",
+    "adds r0, #4",
+    "b 1b",
+    "2:",
+    // SysTick: as long as it gets, from the processor's clock, without interrupt.
+    "ldr r0, =0xE000E010",
+    "ldr r1, =0x00FFFFFF",
+    "str r1, [r0, #4]",
+    "str r1, [r0, #8]",
+    "movs r1, #5",
+    "str r1, [r0]",
+    "b 3f",
+    ".pool",
+    "3:",
+);
+
+// Floating point on, where there is one.
+#[cfg(target_abi = "eabihf")]
+global_asm!(
+    ".section .text.boot, \"ax\"",
+    "ldr r0, =0xE000ED88",
+    "ldr r1, [r0]",
+    "ldr r2, =(0xF << 20)",
+    "orrs r1, r2",
+    "str r1, [r0]",
+    "dsb",
+    "isb",
+    "b 4f",
+    ".pool",
+    "4:",
+);
+
+global_asm!(
+    ".section .text.boot, \"ax\"",
+    "bl main",
+    ".thumb_func",
+    "fault:",
+    "bl image_failed",
+    ".pool",
+);
+
+/// Any exception ends the image.
+#[unsafe(no_mangle)]
+extern "C" fn image_failed() -> ! {
+    exit(false)
+}
+
+pub fn write(byte: u8) {
+    semihosting::sys::arm_compat::sys_writec(byte);
+}
+
+pub fn exit(success: bool) -> ! {
+    semihosting::process::exit(i32::from(!success))
+}
+
+/// SysTick counts down from 2²⁴ − 1, after the 0 that it starts with; an image ends before it
+/// has run out.
+pub fn ticks() -> u64 {
+    let current = 0xE000_E018 as *const u32;
+    // SAFETY: the register of every Cortex-M with SysTick.
+    let current = unsafe { current.read_volatile() };
+    u64::from(current.wrapping_neg() & 0x00FF_FFFF)
+}

@@ -1,0 +1,29 @@
+//! A processor for which images are linked, for their sizes and symbols, but not run.
+
+use core::ptr::write_volatile;
+
+static mut OUTPUT: u8 = 0;
+
+#[unsafe(no_mangle)]
+extern "C" fn _start() -> ! {
+    unsafe extern "C" {
+        fn main() -> !;
+    }
+    // SAFETY: every image has it.
+    unsafe { main() }
+}
+
+pub fn write(byte: u8) {
+    // SAFETY: nothing else accesses it.
+    unsafe { write_volatile(&raw mut OUTPUT, byte) };
+}
+
+pub fn exit(_: bool) -> ! {
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+pub fn ticks() -> u64 {
+    0
+}
