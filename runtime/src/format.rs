@@ -251,35 +251,43 @@ impl<'a> Model<'a> {
     /// Verifies a whole file. `bytes` is the file and nothing else.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FormatError> {
         let (header, body) = Header::parse(bytes)?;
-        let (body, rest) =
-            postcard::take_from_bytes::<Body<'a>>(body).map_err(|_| FormatError::BadBody)?;
-        if !rest.is_empty() {
+        // Field by field in the order of `Body`, which would take its size on the stack again.
+        let mut body = Fields(body);
+        // In its place from the start and verified below: it is large.
+        let mut grid = Grid(Axes::default());
+        body.axes(&mut grid.0)?;
+        let profiled: Region = body.take()?;
+        let layers = body.take()?;
+        let time_knots = body.knots()?;
+        let power_knots = body.knots()?;
+        let provenance = body.take()?;
+        let Fields([]) = body else {
             return Err(FormatError::BadBody);
-        }
-        let grid = Grid::try_from(body.axes).map_err(FormatError::BadGrid)?;
+        };
+        grid.0.verify().map_err(FormatError::BadGrid)?;
         if grid.hash() != header.grid_hash {
             return Err(FormatError::GridMismatch);
         }
-        if !body.profiled.is_within(&grid) {
+        if !profiled.is_within(&grid) {
             return Err(FormatError::BadRegion);
         }
-        let scales = verify_layers(body.layers, &header)?;
+        let scales = verify_layers(layers, &header)?;
         let guard = |knots| GuardBand::new(knots).map_err(|_| FormatError::BadGuardBand);
-        let time_guard = guard(body.time_guard)?;
-        let power_guard = match (header.outputs, body.power_guard.is_empty()) {
+        let time_guard = guard(time_knots)?;
+        let power_guard = match (header.outputs, power_knots.is_empty()) {
             (1, true) => None,
             (1, false) => return Err(FormatError::BadGuardBand),
-            _ => Some(guard(body.power_guard)?),
+            _ => Some(guard(power_knots)?),
         };
         Ok(Self {
             header,
             grid,
-            profiled: body.profiled,
-            layers: body.layers,
+            profiled,
+            layers,
             scales,
             time_guard,
             power_guard,
-            provenance: body.provenance,
+            provenance,
         })
     }
 
@@ -358,6 +366,39 @@ impl<'a> Model<'a> {
         let Widths([first, ..]) = self.shape().widths();
         let length = usize::from(first) * FIRST_UNIT;
         self.layers.split_at_checked(length).unwrap_or_default()
+    }
+}
+
+/// The fields of a body that are still to be read.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take<T: Deserialize<'a>>(&mut self) -> Result<T, FormatError> {
+        let Self(bytes) = self;
+        let (field, rest) = postcard::take_from_bytes(bytes).map_err(|_| FormatError::BadBody)?;
+        *bytes = rest;
+        Ok(field)
+    }
+
+    fn axes(&mut self, axes: &mut Axes) -> Result<(), FormatError> {
+        axes.lengths = self.take()?;
+        for _ in 0..self.take::<u32>()? {
+            let value = self.take()?;
+            axes.values.push(value).map_err(|_| FormatError::BadBody)?;
+        }
+        Ok(())
+    }
+
+    fn knots(&mut self) -> Result<Vec<Knot, MAX_KNOTS>, FormatError> {
+        let mut knots = Vec::new();
+        for _ in 0..self.take::<u32>()? {
+            let knot = Knot {
+                per_ten_thousand: self.take()?,
+                q16: self.take()?,
+            };
+            knots.push(knot).map_err(|_| FormatError::BadBody)?;
+        }
+        Ok(knots)
     }
 }
 

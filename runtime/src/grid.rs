@@ -128,11 +128,11 @@ impl error::Error for GridError {}
 
 /// All modes of a board: the product of four strictly ascending axes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grid(Axes);
+pub struct Grid(pub(crate) Axes);
 
 /// The axes as they stand in a file: four lengths, then all values one axis
 /// after the other. Not yet checked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axes {
     /// The number of values of each axis.
     pub lengths: [u8; 4],
@@ -214,19 +214,16 @@ impl Axes {
             .and_then(|rest| rest.get(..length))
             .unwrap_or(&[])
     }
-}
 
-impl TryFrom<Axes> for Grid {
-    type Error = GridError;
-
-    fn try_from(axes: Axes) -> Result<Self, GridError> {
-        let total: usize = axes.lengths.iter().map(|&n| usize::from(n)).sum();
-        if total != axes.values.len() {
+    /// Whether they form a grid.
+    pub(crate) fn verify(&self) -> Result<(), GridError> {
+        let total: usize = self.lengths.iter().map(|&n| usize::from(n)).sum();
+        if total != self.values.len() {
             return Err(GridError::LengthsDisagree);
         }
         let mut modes = 1_u32;
         for axis in Axis::ALL {
-            let values = axes.axis(axis);
+            let values = self.axis(axis);
             let Some(first) = values.first() else {
                 return Err(GridError::EmptyAxis);
             };
@@ -238,6 +235,15 @@ impl TryFrom<Axes> for Grid {
         if modes > MAX_MODES {
             return Err(GridError::TooManyModes);
         }
+        Ok(())
+    }
+}
+
+impl TryFrom<Axes> for Grid {
+    type Error = GridError;
+
+    fn try_from(axes: Axes) -> Result<Self, GridError> {
+        axes.verify()?;
         Ok(Self(axes))
     }
 }
