@@ -79,7 +79,7 @@ impl<const N: usize> Front<N> {
     pub fn rebuild(&mut self, network: &mut Network<'_>, region: &Region) {
         let model = network.model();
         self.replace(model, |front| {
-            network.batches(region, &mut |batch| front.offer_batch(batch));
+            front.offer_region(network, region);
         });
     }
 
@@ -186,8 +186,14 @@ impl<'a> Staircase<'a> {
         }
     }
 
-    /// Takes those modes in that no other beats.
+    /// Takes those modes of a region in that no other beats. Not generic, so that it is compiled
+    /// once, and optimised as this crate is.
     #[inline(never)]
+    fn offer_region(&mut self, network: &mut Network<'_>, region: &Region) {
+        network.batches(region, |batch| self.offer_batch(batch));
+    }
+
+    #[inline(always)]
     fn offer_batch(&mut self, batch: &Batch) {
         for (vector, [times, powers]) in batch.outputs.iter().enumerate() {
             let bounds = powers.map(|power| {

@@ -149,15 +149,23 @@ pub(crate) fn write_tiles(
 ) {
     let (units, _) = units.as_chunks::<FIRST_UNIT>();
     for (pair, two) in units.as_chunks::<2>().0.iter().enumerate() {
-        for (place, unit) in two.iter().enumerate() {
-            let (gpu, emc) = (entries(unit, Axis::Gpu, gpu), entries(unit, Axis::Emc, emc));
-            for (mode, (gpu, emc)) in gpu.into_iter().zip(emc).enumerate() {
-                let tile = tiles.get_mut(mode / LANES * pairs + pair);
-                let entry = tile
-                    .and_then(|tile| tile.get_mut(mode % LANES))
-                    .and_then(|pair| pair.get_mut(place));
-                if let Some(entry) = entry {
-                    *entry = gpu + emc;
+        let [a, b] = two.each_ref().map(|unit| {
+            let mut sums = entries(unit, Axis::Gpu, gpu);
+            let emc = entries(unit, Axis::Emc, emc);
+            sums.iter_mut()
+                .zip(emc)
+                .for_each(|(sum, entry)| *sum += entry);
+            sums
+        });
+        let vectors = a
+            .as_chunks::<LANES>()
+            .0
+            .iter()
+            .zip(b.as_chunks::<LANES>().0);
+        for (tile, (a, b)) in tiles.chunks_exact_mut(pairs.max(1)).zip(vectors) {
+            if let Some(tile) = tile.get_mut(pair) {
+                for (pair, (a, b)) in tile.iter_mut().zip(a.iter().zip(b)) {
+                    *pair = Pair::new(*a, *b);
                 }
             }
         }
@@ -314,15 +322,11 @@ impl<'a> Dense<'a> {
 /// Log time and log power of each mode of a vector.
 pub(crate) type Outputs = [[i32; LANES]; 2];
 
-/// The sum of two table rows.
-#[inline(never)]
-pub(crate) fn add_rows<V: Vector>(sum: &mut [Pair], a: &[Pair], b: &[Pair]) {
-    let ((sums, sum), (many, a), (more, b)) = (sum.as_chunks_mut(), a.as_chunks(), b.as_chunks());
-    for (sum, (a, b)) in sums.iter_mut().zip(many.iter().zip(more)) {
-        *sum = V::load(a).add(V::load(b)).store();
-    }
-    for (sum, (a, b)) in sum.iter_mut().zip(a.iter().zip(b)) {
-        *sum = a + b;
+/// Puts a row into the sums of a tile, in place of another.
+#[inline(always)]
+pub(crate) fn exchange<V: Vector>(tile: &mut [Tile], old: &[Pair], new: &[Pair]) {
+    for (tile, (new, old)) in tile.iter_mut().zip(new.iter().zip(old)) {
+        *tile = V::load(tile).add(V::splat(new - old)).store();
     }
 }
 

@@ -1,11 +1,11 @@
 //! The sweep: every mode of a region through the network.
 //!
 //! Modes that differ in their GPU and memory clocks only stand beside each other in a vector.
-//! A *tile* holds the sums of these two table rows for [`LANES`] modes; with the sum of the other
-//! two rows on top it is layer 1. So the loops run over tiles, CPU clocks and cores, and layer 1
-//! costs one addition a unit.
+//! A *tile* holds the sums of these two table rows and that of the CPU clock for [`LANES`] modes;
+//! with the row of the cores on top it is layer 1. So the loops run over tiles, CPU clocks and
+//! cores, and layer 1 costs one addition a unit.
 
-use core::slice::ChunksExact;
+use core::slice::{ChunksExact, ChunksExactMut};
 use core::{error, fmt, mem};
 
 use crate::format::Model;
@@ -13,7 +13,7 @@ use crate::grid::{Axis, Grid, MAX_AXIS_VALUES, ModeId};
 use crate::lanes::{BATCH, LANES, Native, Pair, Tile, VECTORS};
 use crate::network::{
     AxisFeatures, DENSE_HEAD, Dense, HIDDEN_TAIL, OUTPUT_TAIL, Outputs, Prediction, activate,
-    add_rows, write_rows, write_tiles,
+    exchange, write_rows, write_tiles,
 };
 use crate::region::Region;
 use crate::shape::{Shape, Widths};
@@ -67,14 +67,13 @@ impl<const PAIRS: usize> Default for Workspace<PAIRS> {
 /// CPU clocks have together.
 pub const fn workspace_pairs(shape: Shape, core_and_cpu_values: usize) -> usize {
     let parts = Parts::new(shape.widths(), core_and_cpu_values);
-    (parts.tiles + parts.units) * LANES + parts.sums + parts.rows + parts.layers
+    (parts.tiles + parts.units) * LANES + parts.tiles / VECTORS + parts.rows + parts.layers
 }
 
 /// How a workspace is divided: tiles, then pairs.
 struct Parts {
     tiles: usize,
     units: usize,
-    sums: usize,
     rows: usize,
     layers: usize,
 }
@@ -94,7 +93,6 @@ impl Parts {
             tiles: VECTORS * a,
             // One hidden layer needs no memory for its activations.
             units: if b > 0 { a + b + c } else { 0 },
-            sums: 2 * a,
             rows: a * core_and_cpu_values,
             layers: b * (DENSE_HEAD + 2 * a) + c * (DENSE_HEAD + 2 * b) + (DENSE_HEAD + 2 * last),
         }
@@ -112,10 +110,10 @@ fn row_values(grid: &Grid) -> usize {
 #[derive(Debug)]
 pub struct Network<'a> {
     model: &'a Model<'a>,
-    /// The sums of the GPU's and the memory's table rows for a batch, vector after vector.
+    /// Layer 1 of a batch but for the row of the cores, vector after vector.
     tiles: &'a mut [Tile],
-    /// The sums of the other two rows, for one or two numbers of cores.
-    sums: &'a mut [Pair],
+    /// Zeros, for a tile without a CPU clock's row.
+    no_row: &'a [Pair],
     /// The activations of the hidden layers, where there are several.
     units: &'a mut [Tile],
     /// The table rows of [`ROW_AXES`], one after the other.
@@ -137,12 +135,12 @@ impl Batch {
     /// One of the modes; `None` for those that repeat another.
     #[inline(always)]
     pub fn mode(&self, place: usize) -> Option<(ModeId, Prediction)> {
-        let inner = self.inner.get(..self.len)?.get(place)?;
         let [times, powers] = self.outputs.get(place / LANES)?;
         let at = Prediction {
             log_time: *times.get(place % LANES)?,
             log_power: *powers.get(place % LANES)?,
         };
+        let inner = self.inner.get(place).filter(|_| place < self.len)?;
         Some((ModeId(self.outer + inner), at))
     }
 }
@@ -155,7 +153,8 @@ impl<'a> Network<'a> {
         let build = |mut memory| {
             let (tiles, _) = take(&mut memory, parts.tiles * LANES)?.as_chunks_mut();
             let (units, _) = take(&mut memory, parts.units * LANES)?.as_chunks_mut();
-            let sums = take(&mut memory, parts.sums)?;
+            let no_row = take(&mut memory, parts.tiles / VECTORS)?;
+            no_row.fill(Pair::zeros());
             let rows = take(&mut memory, parts.rows)?;
             let layers = take(&mut memory, parts.layers)?;
             write_tables(rows, model);
@@ -163,7 +162,7 @@ impl<'a> Network<'a> {
             Some(Self {
                 model,
                 tiles,
-                sums,
+                no_row,
                 units,
                 rows,
                 layers: Layers::new(model.shape().widths(), layers)?,
@@ -179,36 +178,27 @@ impl<'a> Network<'a> {
 
     /// Visits every mode of a region once, in no order that a caller could use.
     pub fn sweep(&mut self, region: &Region, mut visit: impl FnMut(ModeId, Prediction)) {
-        self.batches(region, &mut |batch| {
-            let mut left = batch.len;
-            let vectors = batch.inner.as_chunks::<LANES>().0.iter();
-            for (ids, [times, powers]) in vectors.zip(&batch.outputs) {
-                let predictions = times.iter().zip(powers).take(left);
-                for (inner, (&log_time, &log_power)) in ids.iter().zip(predictions) {
-                    let at = Prediction {
-                        log_time,
-                        log_power,
-                    };
-                    visit(ModeId(batch.outer + inner), at);
+        self.batches(region, |batch| {
+            for place in 0..BATCH {
+                if let Some((mode, at)) = batch.mode(place) {
+                    visit(mode, at);
                 }
-                left = left.saturating_sub(LANES);
             }
         });
     }
 
-    /// Not generic, so that it is compiled once and as this crate is.
-    pub(crate) fn batches(&mut self, region: &Region, visit: &mut dyn FnMut(&Batch)) {
+    #[inline(always)]
+    pub(crate) fn batches(&mut self, region: &Region, mut visit: impl FnMut(&Batch)) {
         let Self {
             model,
             tiles,
-            sums,
+            no_row,
             units,
             rows,
             layers,
         } = self;
         let pairs = tiles.len() / VECTORS;
         let [cores, cpu] = ROW_AXES.map(|axis| Rows::new(model.grid(), region, axis, rows, pairs));
-        let (sum, next_sum) = sums.split_at_mut_checked(pairs).unwrap_or_default();
         let mut clocks = Clocks::new(model, region);
         while let Some((inner, len)) = clocks.next_batch(tiles, pairs) {
             let mut batch = Batch {
@@ -217,22 +207,24 @@ impl<'a> Network<'a> {
                 len,
                 outputs: [[[0; LANES]; 2]; VECTORS],
             };
+            let mut in_tiles: &[Pair] = no_row;
             for index in coarse_first(cpu.len()) {
                 let Some((cpu, cpu_row)) = cpu.row(index) else {
                     break;
                 };
+                for tile in chunks_mut(tiles, pairs) {
+                    exchange::<Native>(tile, in_tiles, cpu_row);
+                }
+                in_tiles = cpu_row;
                 batch.outer = cpu + cores.first;
                 let mut rows = chunks(cores.rows, pairs);
                 while let Some(row) = rows.next() {
-                    add_rows::<Native>(sum, cpu_row, row);
                     // Two rows share what is loaded, where registers allow it.
                     if VECTORS == 1
                         && layers.hidden.is_empty()
-                        && let Some(row) = rows.next()
+                        && let Some(next) = rows.next()
                     {
-                        add_rows::<Native>(next_sum, cpu_row, row);
-                        let rows = [&*sum, next_sum];
-                        for outputs in layers.output.outputs_of_rows::<Native>(tiles, rows) {
+                        for outputs in layers.output.outputs_of_rows::<Native>(tiles, [row, next]) {
                             batch.outputs = [outputs; VECTORS];
                             visit(&batch);
                             batch.outer += cores.stride;
@@ -240,7 +232,7 @@ impl<'a> Network<'a> {
                         continue;
                     }
                     for (outputs, tile) in batch.outputs.iter_mut().zip(chunks(tiles, pairs)) {
-                        *outputs = layers.forward(tile, sum, units);
+                        *outputs = layers.forward(tile, row, units);
                     }
                     visit(&batch);
                     batch.outer += cores.stride;
@@ -411,6 +403,11 @@ impl<'a> Layers<'a> {
 /// Pieces of equal length, none where it is 0.
 fn chunks<T>(of: &[T], length: usize) -> ChunksExact<'_, T> {
     of.chunks_exact(length.max(1))
+}
+
+/// The same to be written to.
+fn chunks_mut<T>(of: &mut [T], length: usize) -> ChunksExactMut<'_, T> {
+    of.chunks_exact_mut(length.max(1))
 }
 
 /// The first `length` pairs of what is left.
