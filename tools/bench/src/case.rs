@@ -168,14 +168,15 @@ fn weight(random: &mut ChaCha8Rng) -> i8 {
     random.random_range(-127..=127)
 }
 
-/// A unit for inputs of at most `most`, and the most that it reaches itself.
+/// A unit for inputs of at most `most`, and the most that it may well reach itself.
 fn hidden_row(most: &[i64], random: &mut ChaCha8Rng) -> (HiddenRow, i64) {
     let weights: Vec<_> = most.iter().map(|_| weight(random)).collect();
-    let sum: i64 = most
-        .iter()
-        .zip(&weights)
-        .map(|(most, weight)| most * i64::from(*weight).max(0))
-        .sum();
+    let products = most.iter().zip(&weights);
+    let products = products.map(|(most, weight)| most * i64::from(*weight));
+    let surely: i64 = products.clone().map(|product| product.max(0)).sum();
+    // Products of random signs hardly add up.
+    let squares: f64 = products.map(|product| (product as f64).powi(2)).sum();
+    let sum = surely.min((2.0 * squares.sqrt()) as i64);
     let bias = random.random_range(-sum / 16..=sum / 16);
     let bits = u64::BITS - (sum + bias).cast_unsigned().leading_zeros();
     let shift = bits.saturating_sub(15);
