@@ -4,8 +4,8 @@
 #
 #     tools/bench.sh
 #
-# Builds `sweep` twice, for any x86-64 and for x86-64-v3: a quarter of an hour on two cores. The
-# tables of both take some five minutes; leave the machine alone meanwhile.
+# Builds `sweep` twice, for any x86-64 and for x86-64-v3: a quarter of an hour on two cores, most
+# of it for tract. Then it measures for some four minutes; leave the machine alone meanwhile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

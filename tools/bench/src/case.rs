@@ -136,8 +136,8 @@ fn shipped_layers() -> Layers {
     }
 }
 
-/// Layers with random weights over the full range of an i8. Scales and shifts let no value reach
-/// a bound of the format, as those of trained networks do.
+/// Layers with random weights over the full range of an i8. Scales and shifts keep values off the
+/// bounds of the format, where an activation would be cut off.
 fn random_layers(shape: Shape, random: &mut ChaCha8Rng) -> Layers {
     let Widths([first, later @ ..]) = shape.widths();
     let row_limit = i64::from(ROW_LIMIT);
