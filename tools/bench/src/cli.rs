@@ -284,7 +284,8 @@ mul-adds: of a mode in the layers after the first, which is a sum of table rows
 peak: stated, two vector multiply-adds a cycle of this build's registers, at the measured clock
 floor: the greater of mul-adds over the peak and of bytes (file and predictions, each once) over
        the measured bandwidth of a loop that reads as many
-weights: shipped are the layers of weights/orin-agx-64-resnet18.wgt, random ones of one seed
+weights: shipped are the layers of weights/orin-agx-64-resnet18.wgt, random ones of one seed,
+         whose fronts are short
 ";
 
 fn table(
