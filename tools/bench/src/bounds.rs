@@ -1,0 +1,127 @@
+//! What must be reached, beside what is reached.
+//!
+//! Figures of the shipped shape and of the largest one on the grid of the AGX Orin. A build for
+//! x86-64-v3 has bounds of its own; `tools/bench.sh` makes both builds.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use wattgate_bench::case::{Case, ORIN_AGX, SHIPPED_SHAPE};
+use wattgate_runtime::Shape;
+
+use crate::measure::{Figures, measure};
+use crate::peers::PeerError;
+
+/// A bound.
+pub struct Bound {
+    what: &'static str,
+    side: Side,
+    bound: f64,
+    reached: f64,
+    unit: &'static str,
+}
+
+enum Side {
+    AtMost,
+    AtLeast,
+}
+use Side::{AtLeast, AtMost};
+
+impl Bound {
+    /// Whether it is held.
+    pub fn held(&self) -> bool {
+        match self.side {
+            AtMost => self.reached <= self.bound,
+            AtLeast => self.reached >= self.bound,
+        }
+    }
+}
+
+/// Measures and judges; bounds that compare with ONNX Runtime where a Python that has it is named.
+pub fn bounds(python: Option<&Path>, rounds: u32) -> Result<Vec<Bound>, PeerError> {
+    let shipped = measure(&Case::new(ORIN_AGX, SHIPPED_SHAPE), python, rounds)?;
+    let [sweep, front, cold_start, query, correction, tract] = [
+        shipped.sweep,
+        shipped.front,
+        shipped.cold_start,
+        shipped.query,
+        shipped.correction,
+        shipped.tract,
+    ]
+    .map(|figure| figure.minimum);
+    let over_onnxruntime = |figures: &Figures| {
+        let peer = figures.onnxruntime?;
+        Some(peer.minimum / figures.sweep.minimum)
+    };
+    let bound = |what, side, bound, reached, unit| Bound {
+        what,
+        side,
+        bound,
+        reached,
+        unit,
+    };
+    let mut bounds = vec![
+        bound("a query over a front", AtMost, 50.0, 1e3 * query, "ns"),
+        bound(
+            "a correction of the power scale",
+            AtMost,
+            50.0,
+            1e3 * correction,
+            "ns",
+        ),
+        bound("cold start", AtMost, 150.0, cold_start, "µs"),
+    ];
+    if !cfg!(target_feature = "avx2") {
+        bounds.push(bound("with the front", AtMost, 200.0, front, "µs"));
+        return Ok(bounds);
+    }
+    bounds.extend([
+        bound("tables and sweep", AtMost, 50.0, sweep, "µs"),
+        bound("with the front", AtMost, 100.0, front, "µs"),
+        bound(
+            "sweep, faster than tract",
+            AtLeast,
+            10.0,
+            tract / sweep,
+            "times",
+        ),
+    ]);
+    if let Some(ratio) = over_onnxruntime(&shipped) {
+        bounds.push(bound(
+            "sweep, faster than ONNX Runtime",
+            AtLeast,
+            5.0,
+            ratio,
+            "times",
+        ));
+        let largest = measure(&Case::new(ORIN_AGX, Shape::PowerTrain), python, rounds)?;
+        let ratio = over_onnxruntime(&largest).expect("the peer was timed");
+        let what = "256-128-64, sweep, faster than ONNX Runtime";
+        bounds.push(bound(what, AtLeast, 1.0, ratio, "times"));
+    }
+    Ok(bounds)
+}
+
+/// The bounds as a table.
+pub fn table(bounds: &[Bound]) -> String {
+    let build = if cfg!(target_feature = "avx2") {
+        "x86-64-v3"
+    } else {
+        "plain x86-64"
+    };
+    let mut text = format!("{build:<44}     bound   reached\n");
+    for bound in bounds {
+        let side = match bound.side {
+            AtMost => "≤",
+            AtLeast => "≥",
+        };
+        let verdict = if bound.held() { "" } else { "  missed" };
+        writeln!(
+            text,
+            "{:<44} {side} {:>7.0} {:>9.1} {}{verdict}",
+            bound.what, bound.bound, bound.reached, bound.unit
+        )
+        .expect("text");
+    }
+    text
+}

@@ -1,0 +1,202 @@
+//! What is measured: a grid, a shape, and a model file with both.
+//!
+//! Models of the shipped shape have the layers of `weights/orin-agx-64-resnet18.wgt` on every
+//! grid, since layers see where a clock lies between the ends of its axis. Nobody trained the
+//! other shapes, so theirs are random.
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use wattgate_runtime::{
+    Body, FEATURES, Grid, Header, INPUTS, Model, ROW_LIMIT, ROW_SCALE_ONE, Region, Shape, Widths,
+};
+use wattgate_simulator::board::Board;
+
+use crate::wgt::{FirstRow, HiddenRow, Layers, ModelFile, OutputRow};
+
+/// The grid of a board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoardGrid {
+    /// The board, by its name in the simulator.
+    pub board: &'static str,
+    /// The modes of the grid.
+    pub modes: u32,
+}
+
+/// From the smallest to the largest.
+pub const GRIDS: [BoardGrid; 3] = [
+    BoardGrid {
+        board: "orin-nano-8",
+        modes: 1_800,
+    },
+    ORIN_AGX,
+    BoardGrid {
+        board: "xavier-agx",
+        modes: 29_232,
+    },
+];
+
+/// The grid that the shipped model was trained on.
+pub const ORIN_AGX: BoardGrid = BoardGrid {
+    board: "orin-agx-64",
+    modes: 18_096,
+};
+
+/// The shape of the shipped model.
+pub const SHIPPED_SHAPE: Shape = Shape::Wide32;
+
+static SHIPPED: &[u8] = include_bytes!("../../../weights/orin-agx-64-resnet18.wgt");
+
+const SEED: u64 = 1;
+
+/// A model on a grid.
+#[derive(Debug)]
+pub struct Case {
+    /// Its grid.
+    pub grid: Grid,
+    /// Its layers.
+    pub shape: Shape,
+    /// Its `.wgt` file.
+    pub file: Vec<u8>,
+    /// The same layers, not yet encoded.
+    pub layers: Layers,
+}
+
+impl Case {
+    /// The model of a shape on a grid.
+    pub fn new(grid: BoardGrid, shape: Shape) -> Self {
+        let axes = Board::named(grid.board).expect("a known board").axes();
+        let [cores, cpu, gpu, emc] = &axes;
+        let on = Grid::new([cores, cpu, gpu, emc]).expect("a board's tables form a grid");
+        let layers = if shape == SHIPPED_SHAPE {
+            shipped_layers()
+        } else {
+            random_layers(shape, &mut ChaCha8Rng::seed_from_u64(SEED))
+        };
+        let shipped = Model::parse(SHIPPED).expect("a test reads the shipped files");
+        let mut provenance = *shipped.provenance();
+        provenance.device = grid.board;
+        let file = ModelFile {
+            layers: &layers,
+            grid: &on,
+            profiled: Region::all(&on),
+            time_guard: shipped.time_guard(),
+            power_guard: shipped.power_guard(),
+            provenance,
+        }
+        .encode();
+        Self {
+            grid: on,
+            shape,
+            file,
+            layers,
+        }
+    }
+
+    /// The verified model.
+    pub fn model(&self) -> Model<'_> {
+        Model::parse(&self.file).expect("the writer's files are valid")
+    }
+
+    /// Where the weights come from.
+    pub fn weights(&self) -> &'static str {
+        if self.shape == SHIPPED_SHAPE {
+            "shipped"
+        } else {
+            "random"
+        }
+    }
+}
+
+/// The layers of the shipped file, which has one hidden layer.
+fn shipped_layers() -> Layers {
+    let (header, body) = Header::parse(SHIPPED).expect("a test reads the shipped files");
+    let body: Body<'_> = postcard::from_bytes(body).expect("a test reads the shipped files");
+    let Widths([width, _, _]) = header.shape.widths();
+    let width = usize::from(width);
+    let weights = |bytes: &[u8]| bytes.iter().map(|byte| byte.cast_signed()).collect();
+    let (first, output) = body.layers.split_at(width * (INPUTS + 4));
+    let first_row = |row: &[u8]| FirstRow {
+        weights: std::array::from_fn(|input| row[input].cast_signed()),
+        scale: u16::from_le_bytes([row[INPUTS], row[INPUTS + 1]]),
+        bias: i16::from_le_bytes([row[INPUTS + 2], row[INPUTS + 3]]),
+    };
+    let output_row = |row: &[u8]| {
+        let (from, tail) = row.split_at(width);
+        let (bias, scale) = tail.split_at(4);
+        OutputRow {
+            weights: weights(from),
+            bias: i32::from_le_bytes(bias.try_into().expect("four bytes")),
+            scale: f32::from_le_bytes(scale.try_into().expect("four bytes")),
+        }
+    };
+    Layers {
+        first: first.chunks_exact(INPUTS + 4).map(first_row).collect(),
+        hidden: Vec::new(),
+        output: output.chunks_exact(width + 8).map(output_row).collect(),
+    }
+}
+
+/// Layers with random weights over the full range of an i8. Scales and shifts keep values off the
+/// bounds of the format, where an activation would be cut off.
+fn random_layers(shape: Shape, random: &mut ChaCha8Rng) -> Layers {
+    let Widths([first, later @ ..]) = shape.widths();
+    let row_limit = i64::from(ROW_LIMIT);
+    let most_scale = row_limit * ROW_SCALE_ONE as i64 / (FEATURES as i64 * 127) / 2;
+    let first_row = |random: &mut ChaCha8Rng| FirstRow {
+        weights: std::array::from_fn(|_| weight(random)),
+        scale: random.random_range(most_scale / 2..=most_scale) as u16,
+        bias: random.random_range(-row_limit / 2..=row_limit / 2) as i16,
+    };
+    let first: Vec<_> = (0..first).map(|_| first_row(random)).collect();
+    let mut most = vec![4 * row_limit; first.len()];
+    let mut hidden = Vec::new();
+    for width in later.into_iter().filter(|width| *width > 0) {
+        let rows = (0..width).map(|_| hidden_row(&most, random));
+        let (rows, reached) = rows.unzip();
+        hidden.push(rows);
+        most = reached;
+    }
+    let output = (0..2).map(|_| output_row(&most, random)).collect();
+    Layers {
+        first,
+        hidden,
+        output,
+    }
+}
+
+fn weight(random: &mut ChaCha8Rng) -> i8 {
+    random.random_range(-127..=127)
+}
+
+/// A unit for inputs of at most `most`, and the most that it may well reach itself.
+fn hidden_row(most: &[i64], random: &mut ChaCha8Rng) -> (HiddenRow, i64) {
+    let weights: Vec<_> = most.iter().map(|_| weight(random)).collect();
+    let products = most.iter().zip(&weights);
+    let products = products.map(|(most, weight)| most * i64::from(*weight));
+    let surely: i64 = products.clone().map(|product| product.max(0)).sum();
+    // Products of random signs hardly add up.
+    let squares: f64 = products.map(|product| (product as f64).powi(2)).sum();
+    let sum = surely.min((2.0 * squares.sqrt()) as i64);
+    let bias = random.random_range(-sum / 16..=sum / 16);
+    let bits = u64::BITS - (sum + bias).cast_unsigned().leading_zeros();
+    let shift = bits.saturating_sub(15);
+    let row = HiddenRow {
+        weights,
+        bias: bias as i32,
+        shift: shift as u8,
+    };
+    (row, (sum + bias) >> shift)
+}
+
+/// An output around e¹⁰ µs or mW.
+fn output_row(most: &[i64], random: &mut ChaCha8Rng) -> OutputRow {
+    let weights: Vec<_> = most.iter().map(|_| weight(random)).collect();
+    let size = |(most, weight): (&i64, &i8)| most * i64::from(*weight).abs();
+    let sum: i64 = most.iter().zip(&weights).map(size).sum();
+    let scale = 8.0 / sum as f64;
+    OutputRow {
+        weights,
+        bias: (10.0 / scale) as i32,
+        scale: scale as f32,
+    }
+}

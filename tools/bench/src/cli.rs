@@ -1,0 +1,348 @@
+//! The command line `sweep`. Exit codes are those of the trainer.
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use lexopt::{Arg, Parser, ValueExt};
+use serde::Serialize;
+use thiserror::Error;
+use wattgate_runtime::{Region, Shape};
+
+use crate::bounds;
+use crate::floor::{self, Floor};
+use crate::measure::{Figures, measure};
+use crate::peers::PeerError;
+use crate::turns::Figure;
+use wattgate_bench::case::{BoardGrid, Case, GRIDS, ORIN_AGX, SHIPPED_SHAPE};
+use wattgate_bench::tasks;
+
+const USAGE: &str = "\
+Time the runtime, tract, and ONNX Runtime in turn, on the same networks and inputs, on one
+thread each. Without --json a table of all grids and shapes is printed, or of those named.
+
+Usage: sweep [--json | --bounds | --sweeps N] [options]
+
+Options:
+  --json         Print JSON of one case, see below
+  --bounds       Print what must be reached beside what is reached, and fail where it is missed
+  --sweeps N     Sweep N times and print nothing, for a counter of instructions
+  --modes N      The grid: 1800, 18096, or 29232 modes; of one case [18096]
+  --shape S      The layers: 16, 32, 8-8, 16-16, or 256-128-64; of one case [32]
+  --peer PYTHON  A Python with the package onnxruntime; without it only tract is timed
+  --rounds N     Turns of each [100]
+  -h, --help     Print this
+
+Figures are those of the best round, in which nothing disturbed, of all contenders alike.
+JSON: {\"modes\",\"shape\",\"weights\",\"sweep_us\",\"front_us\",\"cold_start_us\",\"query_ns\",
+\"correction_ns\",\"peers\":{\"tract_us\",\"onnxruntime_us\"},\"ratios\":{\"tract\",\"onnxruntime\"},
+\"floor\":{\"multiply_adds\",\"multiply_adds_us\",\"bytes_us\",\"times\"},\"medians\":{…}}. `weights` is
+`shipped` or `random`; `ratios` are to `sweep_us`; `medians` holds the times once more, of the
+median round.
+
+Example:
+  sweep --json --shape 256-128-64 --peer target/bench-venv/bin/python
+
+Exit codes:
+  0  done
+  1  a bound is missed
+  2  the arguments are wrong
+  5  a peer cannot be timed, or nothing can be printed
+";
+
+/// Why the command failed.
+#[derive(Debug, Error)]
+enum Failure {
+    #[error("{0}")]
+    Arguments(#[from] lexopt::Error),
+    #[error("{option} is `{value}`, expected {expected}")]
+    Value {
+        option: &'static str,
+        value: String,
+        expected: &'static str,
+    },
+    #[error("{0} bounds are missed")]
+    Bounds(usize),
+    #[error("{0}")]
+    Peer(#[from] PeerError),
+    #[error("cannot print: {0}")]
+    Print(#[from] io::Error),
+}
+
+impl Failure {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Bounds(_) => 1,
+            Self::Arguments(_) | Self::Value { .. } => 2,
+            Self::Peer(_) | Self::Print(_) => 5,
+        }
+    }
+}
+
+/// Runs the program.
+pub fn run() -> ExitCode {
+    match dispatch(Parser::from_env()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader of the output has gone, as `head` does: nothing is left to tell it.
+        Err(Failure::Print(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+enum Output {
+    Table,
+    Json,
+    Bounds,
+    Nothing { sweeps: u32 },
+}
+
+fn dispatch(mut arguments: Parser) -> Result<(), Failure> {
+    let (mut grid, mut shape, mut peer) = (None, None, None);
+    let (mut output, mut rounds) = (Output::Table, 100);
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Arg::Long("json") => output = Output::Json,
+            Arg::Long("bounds") => output = Output::Bounds,
+            Arg::Long("sweeps") => {
+                let sweeps = number("--sweeps", arguments.value()?.string()?)?;
+                output = Output::Nothing { sweeps };
+            }
+            Arg::Long("modes") => grid = Some(grid_of(arguments.value()?.string()?)?),
+            Arg::Long("shape") => shape = Some(shape_of(arguments.value()?.string()?)?),
+            Arg::Long("peer") => peer = Some(PathBuf::from(arguments.value()?)),
+            Arg::Long("rounds") => rounds = number("--rounds", arguments.value()?.string()?)?,
+            Arg::Short('h') | Arg::Long("help") => return print(USAGE),
+            argument => return Err(argument.unexpected().into()),
+        }
+    }
+    let one = || Case::new(grid.unwrap_or(ORIN_AGX), shape.unwrap_or(SHIPPED_SHAPE));
+    match output {
+        Output::Table => {
+            let grids = grid.map_or(GRIDS.to_vec(), |grid| vec![grid]);
+            let shapes = shape.map_or(Shape::ALL.to_vec(), |shape| vec![shape]);
+            table(&grids, &shapes, peer.as_deref(), rounds)
+        }
+        Output::Json => {
+            let case = one();
+            let report = Report::of(&case, floor::clock(), peer.as_deref(), rounds)?;
+            let text = serde_json::to_string_pretty(&report).map_err(io::Error::from)?;
+            print(&format!("{text}\n"))
+        }
+        Output::Bounds => {
+            let bounds = bounds::bounds(peer.as_deref(), rounds)?;
+            print(&bounds::table(&bounds))?;
+            match bounds.iter().filter(|bound| !bound.held()).count() {
+                0 => Ok(()),
+                missed => Err(Failure::Bounds(missed)),
+            }
+        }
+        Output::Nothing { sweeps } => {
+            let case = one();
+            let model = case.model();
+            let region = Region::all(&case.grid);
+            for _ in 0..sweeps {
+                black_box(tasks::sweep(&model, &region));
+            }
+            Ok(())
+        }
+    }
+}
+
+fn grid_of(value: String) -> Result<BoardGrid, Failure> {
+    let modes = value.parse();
+    let grid = GRIDS.into_iter().find(|grid| modes == Ok(grid.modes));
+    grid.ok_or(Failure::Value {
+        option: "--modes",
+        value,
+        expected: "1800, 18096, or 29232",
+    })
+}
+
+fn shape_of(value: String) -> Result<Shape, Failure> {
+    let mut shapes = Shape::ALL.iter().copied();
+    let shape = shapes.find(|shape| shape.to_string() == value);
+    shape.ok_or(Failure::Value {
+        option: "--shape",
+        value,
+        expected: "16, 32, 8-8, 16-16, or 256-128-64",
+    })
+}
+
+fn number(option: &'static str, value: String) -> Result<u32, Failure> {
+    let number = value.parse().ok().filter(|number| *number > 0);
+    number.ok_or(Failure::Value {
+        option,
+        value,
+        expected: "a number above 0",
+    })
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    modes: u32,
+    shape: String,
+    weights: &'static str,
+    #[serde(flatten)]
+    minima: Times,
+    ratios: Ratios,
+    floor: FloorReport,
+    medians: Times,
+}
+
+#[derive(Debug, Serialize)]
+struct Times {
+    sweep_us: f64,
+    front_us: f64,
+    cold_start_us: f64,
+    query_ns: f64,
+    correction_ns: f64,
+    peers: Peers,
+}
+
+#[derive(Debug, Serialize)]
+struct Peers {
+    tract_us: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    onnxruntime_us: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Ratios {
+    tract: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    onnxruntime: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct FloorReport {
+    multiply_adds: u32,
+    multiply_adds_us: f64,
+    bytes_us: f64,
+    times: f64,
+}
+
+impl Times {
+    fn of(figures: &Figures, which: fn(Figure) -> f64) -> Self {
+        // A resolution beyond which figures of a clock say nothing.
+        let rounded = |figure: Figure, unit: f64| (which(figure) * unit * 100.0).round() / 100.0;
+        Self {
+            sweep_us: rounded(figures.sweep, 1.0),
+            front_us: rounded(figures.front, 1.0),
+            cold_start_us: rounded(figures.cold_start, 1.0),
+            query_ns: rounded(figures.query, 1e3),
+            correction_ns: rounded(figures.correction, 1e3),
+            peers: Peers {
+                tract_us: rounded(figures.tract, 1.0),
+                onnxruntime_us: figures.onnxruntime.map(|figure| rounded(figure, 1.0)),
+            },
+        }
+    }
+}
+
+impl Report {
+    fn of(case: &Case, clock: f64, peer: Option<&Path>, rounds: u32) -> Result<Self, PeerError> {
+        let floor = Floor::of(case, clock);
+        let figures = measure(case, peer, rounds)?;
+        let minima = Times::of(&figures, |figure| figure.minimum);
+        let rounded = |value: f64| (value * 100.0).round() / 100.0;
+        let ratio = |peer: f64| rounded(peer / minima.sweep_us);
+        Ok(Self {
+            modes: case.grid.modes(),
+            shape: case.shape.to_string(),
+            weights: case.weights(),
+            ratios: Ratios {
+                tract: ratio(minima.peers.tract_us),
+                onnxruntime: minima.peers.onnxruntime_us.map(ratio),
+            },
+            floor: FloorReport {
+                multiply_adds: floor::multiply_adds(case.shape),
+                multiply_adds_us: rounded(floor.multiply_adds_us),
+                bytes_us: rounded(floor.bytes_us),
+                times: rounded(minima.sweep_us / floor.microseconds()),
+            },
+            minima,
+            medians: Times::of(&figures, |figure| figure.median),
+        })
+    }
+}
+
+const HEAD: &str = " \
+modes layers      weights     mul-adds  sweep µs  ns/mode  ps/mul-add  floor µs  × floor  front µs  \
+cold start µs  query ns  correction ns  tract µs  (times)  ONNX Runtime µs  (times)
+";
+
+const FOOT: &str = "\
+mul-adds: of a mode in the layers after the first, which is a sum of table rows
+peak: stated, two vector multiply-adds a cycle of this build's registers, at the measured clock
+floor: the greater of mul-adds over the peak and of bytes (file and predictions, each once) over
+       the measured bandwidth of a loop that reads as many
+weights: shipped are the layers of weights/orin-agx-64-resnet18.wgt, random ones of one seed,
+         whose fronts are short
+";
+
+fn table(
+    grids: &[BoardGrid],
+    shapes: &[Shape],
+    peer: Option<&Path>,
+    rounds: u32,
+) -> Result<(), Failure> {
+    let clock = floor::clock();
+    print(&format!(
+        "peak: {} multiply-adds a cycle at {:.2} GHz; the best of {rounds} rounds\n{HEAD}",
+        floor::MULTIPLY_ADDS_PER_CYCLE,
+        clock / 1e9
+    ))?;
+    for shape in shapes {
+        for grid in grids {
+            let case = Case::new(*grid, *shape);
+            print(&Report::of(&case, clock, peer, rounds)?.row())?;
+        }
+    }
+    print(FOOT)
+}
+
+impl Report {
+    fn row(&self) -> String {
+        let modes = f64::from(self.modes);
+        let Times {
+            sweep_us,
+            front_us,
+            cold_start_us,
+            query_ns,
+            correction_ns,
+            peers,
+        } = &self.minima;
+        let floor = &self.floor;
+        let mut row = format!(
+            "{:>6} {:<11} {:<11}{:>9} {sweep_us:>9.1} {:>8.3} {:>11.1} {:>9.1} {:>8.1} {front_us:>9.1} \
+            {cold_start_us:>14.1} {query_ns:>9.1} {correction_ns:>14.1} {:>9.0} {:>8.1}",
+            self.modes,
+            self.shape,
+            self.weights,
+            floor.multiply_adds,
+            1e3 * sweep_us / modes,
+            1e6 * sweep_us / modes / f64::from(floor.multiply_adds),
+            floor.multiply_adds_us.max(floor.bytes_us),
+            floor.times,
+            peers.tract_us,
+            self.ratios.tract,
+        );
+        if let Some((time, ratio)) = peers.onnxruntime_us.zip(self.ratios.onnxruntime) {
+            write!(row, " {time:>16.0} {ratio:>8.1}").expect("text");
+        }
+        row.push('\n');
+        row
+    }
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    Ok(io::stdout().lock().write_all(text.as_bytes())?)
+}

@@ -1,0 +1,80 @@
+//! All figures of a case.
+
+use std::hint::black_box;
+use std::path::Path;
+
+use wattgate_bench::case::Case;
+use wattgate_bench::tasks::{FullFront, OBJECTIVES, cold_start, corrected, middle, query, sweep};
+use wattgate_runtime::{Objective, Region};
+
+use crate::peers::{OnnxRuntime, PeerError, Tract};
+use crate::turns::{Figure, contender, take_turns};
+
+/// The figures of a case, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Figures {
+    /// Tables, and every mode predicted.
+    pub sweep: Figure,
+    /// The same, and the front.
+    pub front: Figure,
+    /// The same from the bytes of a file.
+    pub cold_start: Figure,
+    /// The slowest objective under a power limit in the middle of the front.
+    pub query: Figure,
+    /// The fastest mode once power turned out higher than predicted.
+    pub correction: Figure,
+    /// The network in tract.
+    pub tract: Figure,
+    /// The network in ONNX Runtime.
+    pub onnxruntime: Option<Figure>,
+}
+
+/// Measures a case; ONNX Runtime where a Python that has it is named.
+pub fn measure(case: &Case, python: Option<&Path>, rounds: u32) -> Result<Figures, PeerError> {
+    let model = case.model();
+    let region = Region::all(&case.grid);
+    let front = FullFront::of(&model, &region);
+    let limit = middle(&front);
+    let tract = Tract::new(case)?;
+    let mut onnxruntime = python
+        .map(|python| OnnxRuntime::new(case, python))
+        .transpose()?;
+
+    let mut contenders = vec![
+        contender(|| sweep(&model, &region)),
+        contender(|| tract.run().expect("it ran before")),
+    ];
+    if let Some(onnxruntime) = &mut onnxruntime {
+        contenders.push(Box::new(|runs| onnxruntime.time(runs)));
+    }
+    let of_networks = take_turns(contenders, rounds)?;
+
+    let mut contenders = vec![
+        contender(|| FullFront::of(black_box(&model), &region)),
+        contender(|| cold_start(&case.file)),
+        contender(|| {
+            let limit = corrected(limit, black_box(68_813));
+            front.select(&query(Objective::Time, limit))
+        }),
+    ];
+    let queries = OBJECTIVES.map(|objective| query(objective, limit));
+    for query in &queries {
+        contenders.push(contender(|| front.select(black_box(query))));
+    }
+    let of_answers = take_turns(contenders, rounds)?;
+
+    let slowest = |figures: &[Figure]| {
+        let all = figures.iter().copied();
+        all.max_by(|a, b| a.minimum.total_cmp(&b.minimum))
+            .expect("four objectives")
+    };
+    Ok(Figures {
+        sweep: of_networks[0],
+        tract: of_networks[1],
+        onnxruntime: of_networks.get(2).copied(),
+        front: of_answers[0],
+        cold_start: of_answers[1],
+        correction: of_answers[2],
+        query: slowest(&of_answers[3..]),
+    })
+}

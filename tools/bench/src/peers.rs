@@ -1,0 +1,194 @@
+//! General-purpose inference of the same network: tract in this process, ONNX Runtime in a
+//! Python beside it.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+
+use prost::Message;
+use tempfile::TempDir;
+use thiserror::Error;
+use tract_onnx::prelude::{
+    Framework, InferenceModelExt, IntoRunnable, TValue, Tensor, TractResult, TypedRunnableModel,
+    tvec,
+};
+use wattgate_bench::case::Case;
+use wattgate_bench::wgt::OutputRow;
+use wattgate_runtime::{INPUTS, ModeId, Region};
+
+use crate::onnx::{self, OUTPUTS};
+
+/// Why a peer cannot be timed.
+#[derive(Debug, Error)]
+pub enum PeerError {
+    #[error("tract: {0}")]
+    Tract(String),
+    #[error("tract predicts what the runtime does not: {percent:.2} % of the range apart")]
+    Disagrees { percent: f64 },
+    #[error("cannot write the network for {program}: {why}")]
+    Write { program: String, why: io::Error },
+    #[error("cannot start {program}: {why}")]
+    Start { program: String, why: io::Error },
+    #[error("{program} ended: {status}")]
+    Ended { program: String, status: String },
+    #[error("{program} answered `{answer}`, expected microseconds")]
+    Answer { program: String, answer: String },
+}
+
+/// tract on a case.
+pub struct Tract {
+    network: Arc<TypedRunnableModel>,
+    features: TValue,
+}
+
+impl Tract {
+    /// Reads and optimises the network, and sees that it predicts what the runtime predicts.
+    pub fn new(case: &Case) -> Result<Self, PeerError> {
+        let tract = Self::load(case).map_err(failed)?;
+        let logs = tract.run()?;
+        let logs = logs.to_plain_array_view::<f32>().map_err(failed)?;
+        let logs: Vec<f32> = logs.iter().copied().collect();
+        let percent = disagreement(case, &logs);
+        if percent > MOST_DISAGREEMENT {
+            return Err(PeerError::Disagrees { percent });
+        }
+        Ok(tract)
+    }
+
+    fn load(case: &Case) -> TractResult<Self> {
+        let shape = [case.grid.modes() as usize, INPUTS];
+        let network = tract_onnx::onnx().model_for_proto_model(&onnx::model(case))?;
+        Ok(Self {
+            network: network.into_optimized()?.into_runnable()?,
+            features: Tensor::from_shape(&shape, &onnx::features(case))?.into(),
+        })
+    }
+
+    /// Log time and log power of every mode.
+    pub fn run(&self) -> Result<TValue, PeerError> {
+        let outputs = self.network.run(tvec![self.features.clone()]);
+        Ok(outputs.map_err(failed)?.swap_remove(0))
+    }
+}
+
+/// What the runtime's roundings may come to, in percent of the range of an output.
+const MOST_DISAGREEMENT: f64 = 1.0;
+
+/// How far a peer's outputs are from the runtime's at most, in percent of their range.
+fn disagreement(case: &Case, logs: &[f32]) -> f64 {
+    let mut raw = vec![[0; OUTPUTS]; case.grid.modes() as usize];
+    let model = case.model();
+    model.sweep(&Region::all(&case.grid), |ModeId(id), at| {
+        raw[usize::from(id)] = [at.log_time, at.log_power];
+    });
+    let of_output = |(output, row): (usize, &OutputRow)| {
+        let scale = f64::from(row.scale);
+        let ours = raw.iter().map(|raw| f64::from(raw[output]) * scale);
+        let (least, most) = ours
+            .clone()
+            .fold((f64::MAX, f64::MIN), |(least, most), log| {
+                (log.min(least), log.max(most))
+            });
+        let theirs = logs
+            .chunks_exact(OUTPUTS)
+            .map(|logs| f64::from(logs[output]));
+        let apart = ours.zip(theirs).map(|(ours, theirs)| (ours - theirs).abs());
+        100.0 * apart.fold(0.0, f64::max) / (most - least)
+    };
+    let outputs = case.layers.output.iter().enumerate().map(of_output);
+    outputs.fold(0.0, f64::max)
+}
+
+fn failed(error: impl std::fmt::Display) -> PeerError {
+    PeerError::Tract(format!("{error:#}"))
+}
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/onnxruntime_peer.py");
+
+/// ONNX Runtime on a case, in a Python process that waits for its turns.
+pub struct OnnxRuntime {
+    child: Child,
+    questions: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    program: String,
+    _folder: TempDir,
+}
+
+impl OnnxRuntime {
+    /// Starts `python`, which has the package onnxruntime.
+    pub fn new(case: &Case, python: &Path) -> Result<Self, PeerError> {
+        let program = python.display().to_string();
+        let (folder, files) = written(case).map_err(|why| PeerError::Write {
+            program: program.clone(),
+            why,
+        })?;
+        let mut child = Command::new(python)
+            .arg(SCRIPT)
+            .args(files)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|why| PeerError::Start {
+                program: program.clone(),
+                why,
+            })?;
+        Ok(Self {
+            questions: child.stdin.take().expect("piped"),
+            answers: BufReader::new(child.stdout.take().expect("piped")),
+            child,
+            program,
+            _folder: folder,
+        })
+    }
+
+    /// Runs the network so many times; the microseconds of a run.
+    pub fn time(&mut self, runs: u32) -> Result<f64, PeerError> {
+        let mut answer = String::new();
+        let asked = writeln!(self.questions, "{runs}");
+        let answered = asked.and_then(|()| self.answers.read_line(&mut answer));
+        if !answered.is_ok_and(|bytes| bytes > 0) {
+            return Err(self.ended());
+        }
+        let microseconds = answer.trim().parse().ok();
+        microseconds
+            .filter(|microseconds| *microseconds > 0.0)
+            .ok_or_else(|| PeerError::Answer {
+                program: self.program.clone(),
+                answer: answer.trim().to_owned(),
+            })
+    }
+
+    fn ended(&mut self) -> PeerError {
+        let status = match self.child.wait() {
+            Ok(status) => status.to_string(),
+            Err(why) => why.to_string(),
+        };
+        PeerError::Ended {
+            program: self.program.clone(),
+            status,
+        }
+    }
+}
+
+impl Drop for OnnxRuntime {
+    /// A peer that could not be asked may hang.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn written(case: &Case) -> io::Result<(TempDir, [PathBuf; 2])> {
+    let folder = tempfile::tempdir()?;
+    let files = ["network.onnx", "features.f32"].map(|name| folder.path().join(name));
+    let features = onnx::features(case);
+    let features: Vec<u8> = features
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
+    fs::write(&files[0], onnx::model(case).encode_to_vec())?;
+    fs::write(&files[1], features)?;
+    Ok((folder, files))
+}
