@@ -53,7 +53,7 @@ const TARGETS: &[Target] = &[
     },
 ];
 
-/// Where faults are planted.
+/// A Cortex-M4F, which also runs the sine.
 const PLANTED_IN: &str = "thumbv7em-none-eabihf";
 
 /// The faults, and what the checks must say of each.
@@ -83,6 +83,9 @@ fn main() -> ExitCode {
         let figures = examine(&folder, target, &mut failures);
         budgets.compare(target.triple, &figures, &mut failures);
     }
+    println!("-- sine, two hidden layers of 16, on a Cortex-M4F");
+    let figures = sine(&folder, &mut failures);
+    budgets.compare("sine", &figures, &mut failures);
     for (fault, expected) in PLANTED {
         println!("-- {fault}");
         if let Err(why) = finds_planted(&folder, fault, expected) {
@@ -145,6 +148,57 @@ fn examine(folder: &Path, target: &Target, failures: &mut Failures) -> Figures {
             },
             Err(why) => fail(image, why),
         }
+    }
+    figures
+}
+
+/// The same task in this runtime and in microflow, which it has to beat in instructions.
+fn sine(folder: &Path, failures: &mut Failures) -> Figures {
+    let mut figures = Figures::new();
+    let target = TARGETS.iter().find(|target| target.triple == PLANTED_IN);
+    for (image, options) in [
+        ("sine-wattgate", [].as_slice()),
+        (
+            "sine-microflow",
+            &[
+                "--features",
+                "microflow",
+                "--target-dir",
+                "target/microflow",
+            ],
+        ),
+    ] {
+        let measured = || {
+            let built = build(folder, PLANTED_IN, image, options)?;
+            // A folder of its own, so that the other images are not built anew for the feature.
+            let file = match options.last() {
+                Some(target_folder) => folder.join(target_folder).join(
+                    built
+                        .strip_prefix(folder.join("target"))
+                        .map_err(|why| why.to_string())?,
+                ),
+                None => built,
+            };
+            let console = run(target.ok_or("no target")?, &file, true)?;
+            Ok::<_, String>((elf::sizes(&file)?, console))
+        };
+        match measured() {
+            Ok((sizes, console)) => {
+                let sizes = sizes.map(|(name, bytes)| (name.to_owned(), bytes));
+                for (name, figure) in sizes.into_iter().chain(numbers(&console)) {
+                    figures.insert(format!("{image}: {name}"), figure);
+                }
+            }
+            Err(why) => failures.push(format!("{image}: {why}")),
+        }
+    }
+    let of = |image: &str| {
+        figures
+            .get(&format!("{image}: instructions an inference"))
+            .copied()
+    };
+    if of("sine-wattgate") >= of("sine-microflow") {
+        failures.push("sine: microflow needs no more instructions".to_owned());
     }
     figures
 }

@@ -82,9 +82,14 @@ pub fn used_stack() -> u32 {
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    unsafe extern "C" {
-        fn this_image_contains_a_reachable_panic() -> !;
+    #[cfg(feature = "microflow")]
+    exit(false);
+    #[cfg(not(feature = "microflow"))]
+    {
+        unsafe extern "C" {
+            fn this_image_contains_a_reachable_panic() -> !;
+        }
+        // SAFETY: never runs: an image that refers to this symbol does not link.
+        unsafe { this_image_contains_a_reachable_panic() }
     }
-    // SAFETY: never runs: an image that refers to this symbol does not link.
-    unsafe { this_image_contains_a_reachable_panic() }
 }
