@@ -249,6 +249,8 @@ pub struct Model<'a> {
 
 impl<'a> Model<'a> {
     /// Verifies a whole file. `bytes` is the file and nothing else.
+    // Never inlined: its temporaries are not to lie on the stack while a caller sweeps.
+    #[inline(never)]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FormatError> {
         let (header, body) = Header::parse(bytes)?;
         // Field by field in the order of `Body`, which would take its size on the stack again.
@@ -272,7 +274,7 @@ impl<'a> Model<'a> {
             return Err(FormatError::BadRegion);
         }
         let scales = verify_layers(layers, &header)?;
-        let guard = |knots| GuardBand::new(knots).map_err(|_| FormatError::BadGuardBand);
+        let guard = |knots| GuardBand::of(knots).map_err(|_| FormatError::BadGuardBand);
         let time_guard = guard(time_knots)?;
         let power_guard = match (header.outputs, power_knots.is_empty()) {
             (1, true) => None,

@@ -76,6 +76,8 @@ impl<const N: usize> Front<N> {
     }
 
     /// Replaces this front by that of a region, in place.
+    // Never inlined: what it needs on the stack is not to lie there while a caller reads a model.
+    #[inline(never)]
     pub fn rebuild(&mut self, network: &mut Network<'_>, region: &Region) {
         let model = network.model();
         self.replace(model, |front| {
@@ -101,10 +103,10 @@ impl<const N: usize> Front<N> {
     fn replace(&mut self, model: &Model<'_>, offer: impl FnOnce(&mut Staircase<'_>)) {
         self.points.clear();
         let mut staircase = Staircase::new(self.points.as_mut_view());
+        staircase.bounds.fill(i32::MAX);
         offer(&mut staircase);
         self.thinned = staircase.finish(model);
-        self.time_guard = Some(model.time_guard().clone());
-        self.power_guard = model.power_guard().cloned();
+        keep_guards(&mut self.time_guard, &mut self.power_guard, model);
     }
 
     /// By strictly ascending power and strictly descending time.
@@ -134,11 +136,18 @@ impl<const N: usize> Default for Front<N> {
     }
 }
 
+/// Copies the guard bands. Never inlined: copies on the way are not to lie on a sweep's stack.
+#[inline(never)]
+fn keep_guards(time: &mut Option<GuardBand>, power: &mut Option<GuardBand>, model: &Model<'_>) {
+    *time = Some(model.time_guard().clone());
+    *power = model.power_guard().cloned();
+}
+
 /// The buckets of a [`Staircase`].
 const BUCKETS: usize = if cfg!(target_pointer_width = "64") {
     256
 } else {
-    64
+    32
 };
 
 /// A front under construction. It compares the network's integers, so its points hold the bits
@@ -176,12 +185,13 @@ impl Point {
 }
 
 impl<'a> Staircase<'a> {
+    /// Its bounds are to be filled with the greatest time, in their place: they are large.
     fn new(points: &'a mut VecView<Point>) -> Self {
         Self {
             points,
             base: 0,
             shift: 0,
-            bounds: [i32::MAX; BUCKETS],
+            bounds: [0; BUCKETS],
             thinned: false,
         }
     }
@@ -336,7 +346,7 @@ impl<'a> Staircase<'a> {
         self.base = first.saturating_sub_unsigned(range / 2);
         let bits = u64::BITS - (2 * u64::from(range)).leading_zeros();
         self.shift = bits.saturating_sub(BUCKETS.trailing_zeros());
-        self.bounds = [i32::MAX; BUCKETS];
+        self.bounds.fill(i32::MAX);
         for index in (0..self.points.len()).rev() {
             if let Some(point) = self.points.get(index) {
                 self.lower_bounds(Prediction {
@@ -349,7 +359,7 @@ impl<'a> Staircase<'a> {
 
     /// Converts the points into units. Points that become equal in a unit are merged, so that
     /// they are strictly monotone too. Returns whether the front was thinned.
-    fn finish(self, model: &Model<'_>) -> bool {
+    fn finish(&mut self, model: &Model<'_>) -> bool {
         let mut kept = 0_usize;
         for index in 0..self.points.len() {
             let Some(mut point) = self.points.get(index).copied() else {

@@ -27,7 +27,7 @@ use crate::units::Kilohertz;
 
 /// The most values that the four axes of a grid may hold together. The largest
 /// known board, the AGX Xavier, has 60.
-pub const MAX_AXIS_VALUES: usize = 128;
+pub const MAX_AXIS_VALUES: usize = 80;
 
 /// The most modes of a grid: ids are 16 bits wide.
 pub const MAX_MODES: u32 = 65_535;

@@ -73,22 +73,31 @@ impl GuardBand {
     /// Checks that there are 1 … [`MAX_KNOTS`] knots with strictly ascending confidences
     /// and ratios that are at least one and do not fall.
     pub fn new(knots: impl IntoIterator<Item = Knot>) -> Result<Self, GuardError> {
-        let mut checked = Vec::<Knot, MAX_KNOTS>::new();
+        let mut all = Vec::new();
         for knot in knots {
-            let in_range = Confidence::new(knot.per_ten_thousand).is_some()
-                && Factor::from_q16(knot.q16).is_some();
-            let ascending = checked.last().is_none_or(|last| {
-                last.per_ten_thousand < knot.per_ten_thousand && last.q16 <= knot.q16
-            });
-            if !in_range || !ascending {
-                return Err(GuardError::BadKnots);
-            }
-            checked.push(knot).map_err(|_| GuardError::BadKnots)?;
+            all.push(knot).map_err(|_| GuardError::BadKnots)?;
         }
-        if checked.is_empty() {
+        Self::verify(&all)?;
+        Ok(Self(all))
+    }
+
+    /// [`GuardBand::new`] for knots that are in their place.
+    pub(crate) fn of(knots: Vec<Knot, MAX_KNOTS>) -> Result<Self, GuardError> {
+        Self::verify(&knots)?;
+        Ok(Self(knots))
+    }
+
+    fn verify(knots: &[Knot]) -> Result<(), GuardError> {
+        let in_range = |knot: &Knot| {
+            Confidence::new(knot.per_ten_thousand).is_some() && Factor::from_q16(knot.q16).is_some()
+        };
+        let ascending =
+            |a: &Knot, b: &Knot| a.per_ten_thousand < b.per_ten_thousand && a.q16 <= b.q16;
+        let sound = knots.iter().all(in_range) && knots.is_sorted_by(ascending);
+        if knots.is_empty() || !sound {
             return Err(GuardError::BadKnots);
         }
-        Ok(Self(checked))
+        Ok(())
     }
 
     /// The ratio for a confidence: linear between knots and rounded up, which errs on

@@ -146,6 +146,7 @@ impl Batch {
 }
 
 impl<'a> Network<'a> {
+    #[inline(never)]
     fn new(model: &'a Model<'_>, memory: &'a mut [Pair]) -> Result<Self, WorkspaceTooSmall> {
         let values = row_values(model.grid());
         let needed = workspace_pairs(model.shape(), values);

@@ -220,7 +220,7 @@ fn too_many_modes_for_a_grid() {
     lines.extend((1..=129).map(|i| format!("board,job,{i},1,1,1,1,1")));
     refused(
         lines.join("\n"),
-        "line 127: the axes of the grid hold more than 128 values",
+        "line 79: the axes of the grid hold more than 80 values",
     );
     let mut lines = vec![HEADER.to_owned()];
     lines.extend((1..=32).map(|i| format!("board,job,{},{},{i},{i},1,1", i.min(16), i.min(16))));

@@ -49,11 +49,10 @@ fn choose<const PAIRS: usize>(
     workspace: &mut Workspace<PAIRS>,
     front: &mut Front<128>,
 ) -> Option<[u32; 4]> {
-    // Not by `ok`: a model is the largest thing on the stack.
-    let Ok(model) = Model::parse(black_box(&MODEL)) else {
-        return None;
-    };
-    let mut network = workspace.network(&model).ok()?;
+    // Borrowed, not moved: a model is the largest thing on the stack.
+    let parsed = Model::parse(black_box(&MODEL));
+    let model = parsed.as_ref().ok()?;
+    let mut network = workspace.network(model).ok()?;
     front.rebuild(&mut network, &model.profiled());
     let query = Query {
         power_limit: Some(black_box(Milliwatts(5_000))),
