@@ -31,7 +31,7 @@ pub const MAGIC: [u8; 4] = *b"wgt\x1a";
 /// The format version that this crate reads.
 pub const VERSION: u16 = 1;
 
-/// The number that stands for [`features`](crate::features) in a header.
+/// The number that stands for [`AxisFeatures`](crate::AxisFeatures) in a header.
 pub const FEATURE_MAP: u8 = 1;
 
 /// The length of the header in bytes.

@@ -24,7 +24,7 @@
 //! |---|---|
 //! | bytes → verified model | [`format`](Model) |
 //! | modes, grid, constraints | [`Grid`], [`Region`] |
-//! | features, layers, sweep | [`Network`] |
+//! | features and layers, all modes at once | [`Workspace`], [`Network`] |
 //! | front | [`Front`] |
 //! | query, guard band → mode | [`Query`], [`GuardBand`] |
 #![no_std]

@@ -34,7 +34,8 @@ pub const BIAS_LIMIT: i32 = 1 << 30;
 pub const ROW_SCALE_ONE: f32 = 256.0;
 
 /// What the network says of one mode: logarithms as integers in the file's units, to be
-/// compared as they are and converted by [`Model::time`] and [`Model::power`].
+/// compared as they are and converted by [`Model::time`](crate::Model::time) and
+/// [`Model::power`](crate::Model::power).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prediction {
     /// Logarithm of the time.

@@ -21,7 +21,25 @@ use crate::shape::{Shape, Widths};
 /// Memory for the tables of a [`Network`], `PAIRS` × 4 bytes.
 ///
 /// [`Model::sweep`] and [`Front::of`](crate::Front::of) bring their own on the stack. A target
-/// with little memory provides this instead; [`Workspace::pairs`] tells how much.
+/// with little memory provides this instead; [`workspace_pairs`] tells how much.
+///
+/// ```
+/// use wattgate_runtime::{Front, Model, Query, Shape, Workspace, workspace_pairs};
+///
+/// # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../weights/tx1-image5000.wgt");
+/// # let file = std::fs::read(file).unwrap();
+/// // A TX1 has 4 numbers of cores and 17 CPU clocks.
+/// const PAIRS: usize = workspace_pairs(Shape::Wide32, 4 + 17);
+/// let (mut workspace, mut front) = (Workspace::<PAIRS>::new(), Front::<128>::new());
+///
+/// let model = Model::parse(&file).unwrap();
+/// let mut network = workspace.network(&model).unwrap();
+/// front.rebuild(&mut network, &model.profiled());
+/// assert!(front.select(&Query::default()).is_ok());
+///
+/// let mut smaller = Workspace::<{ PAIRS - 1 }>::new();
+/// assert_eq!(smaller.network(&model).unwrap_err().needed, PAIRS);
+/// ```
 #[derive(Clone, Debug)]
 #[repr(align(32))]
 pub struct Workspace<const PAIRS: usize>([Pair; PAIRS]);
