@@ -41,6 +41,20 @@ pub fn sizes(path: &Path) -> Result<[(&'static str, u64); 3], String> {
     })
 }
 
+/// The compiler, as it names itself in an image: a figure is held against that of the same one.
+pub fn compiler(path: &Path) -> Result<String, String> {
+    let comment = with_file(path, |file| {
+        let section = file.section_by_name(".comment");
+        let data = section.map(|section| section.data()).transpose()?;
+        Ok(String::from_utf8_lossy(data.unwrap_or_default()).into_owned())
+    })?;
+    let name = comment
+        .split('\0')
+        .find(|part| part.starts_with("rustc version"));
+    let name = name.ok_or_else(|| format!("{}: names no compiler", path.display()))?;
+    Ok(name.to_owned())
+}
+
 /// Names of symbols that must not be there.
 pub fn forbidden_symbols(path: &Path) -> Result<Vec<String>, String> {
     with_file(path, |file| {

@@ -80,12 +80,12 @@ fn main() -> ExitCode {
     let mut failures = Failures::new();
     for target in TARGETS {
         println!("-- {}", target.triple);
-        let figures = examine(&folder, target, &mut failures);
-        budgets.compare(target.triple, &figures, &mut failures);
+        let (compiler, figures) = examine(&folder, target, &mut failures);
+        budgets.compare(target.triple, &compiler, &figures, &mut failures);
     }
     println!("-- sine, two hidden layers of 16, on a Cortex-M4F");
-    let figures = sine(&folder, &mut failures);
-    budgets.compare("sine", &figures, &mut failures);
+    let (compiler, figures) = sine(&folder, &mut failures);
+    budgets.compare("sine", &compiler, &figures, &mut failures);
     for (fault, expected) in PLANTED {
         println!("-- {fault}");
         if let Err(why) = finds_planted(&folder, fault, expected) {
@@ -104,9 +104,9 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(!failures.is_empty()))
 }
 
-/// Builds and runs the images of a target and returns their figures.
-fn examine(folder: &Path, target: &Target, failures: &mut Failures) -> Figures {
-    let mut figures = Figures::new();
+/// Builds and runs the images of a target, and returns their compiler and figures.
+fn examine(folder: &Path, target: &Target, failures: &mut Failures) -> (String, Figures) {
+    let (mut compiler, mut figures) = (String::new(), Figures::new());
     let mut fail =
         |what: &str, why: String| failures.push(format!("{} {what}: {why}", target.triple));
     for image in IMAGES {
@@ -118,6 +118,10 @@ fn examine(folder: &Path, target: &Target, failures: &mut Failures) -> Figures {
             }
         };
         if image == "boot" {
+            match elf::compiler(&file) {
+                Ok(name) => compiler = name,
+                Err(why) => fail(image, why),
+            }
             match elf::sizes(&file) {
                 Ok(sizes) => figures.extend(sizes.map(|(name, bytes)| (name.to_owned(), bytes))),
                 Err(why) => fail(image, why),
@@ -149,12 +153,12 @@ fn examine(folder: &Path, target: &Target, failures: &mut Failures) -> Figures {
             Err(why) => fail(image, why),
         }
     }
-    figures
+    (compiler, figures)
 }
 
 /// The same task in this runtime and in microflow, which it has to beat in instructions.
-fn sine(folder: &Path, failures: &mut Failures) -> Figures {
-    let mut figures = Figures::new();
+fn sine(folder: &Path, failures: &mut Failures) -> (String, Figures) {
+    let (mut compiler, mut figures) = (String::new(), Figures::new());
     let target = TARGETS.iter().find(|target| target.triple == PLANTED_IN);
     for (image, options) in [
         ("sine-wattgate", [].as_slice()),
@@ -180,10 +184,11 @@ fn sine(folder: &Path, failures: &mut Failures) -> Figures {
                 None => built,
             };
             let console = run(target.ok_or("no target")?, &file, true)?;
-            Ok::<_, String>((elf::sizes(&file)?, console))
+            Ok::<_, String>((elf::compiler(&file)?, elf::sizes(&file)?, console))
         };
         match measured() {
-            Ok((sizes, console)) => {
+            Ok((name, sizes, console)) => {
+                compiler = name;
                 let sizes = sizes.map(|(name, bytes)| (name.to_owned(), bytes));
                 for (name, figure) in sizes.into_iter().chain(numbers(&console)) {
                     figures.insert(format!("{image}: {name}"), figure);
@@ -200,7 +205,7 @@ fn sine(folder: &Path, failures: &mut Failures) -> Figures {
     if of("sine-wattgate") >= of("sine-microflow") {
         failures.push("sine: microflow needs no more instructions".to_owned());
     }
-    figures
+    (compiler, figures)
 }
 
 /// Builds an image and returns its file.
