@@ -153,14 +153,14 @@ const BUCKETS: usize = if cfg!(target_pointer_width = "64") {
 /// A front under construction. It compares the network's integers, so its points hold the bits
 /// of these in place of mW and µs until it is finished.
 ///
-/// Nine in ten modes are beaten by a point that needs clearly less power. To see that by one
-/// comparison, the powers are divided into buckets: bucket b from base + b·2^shift on.
+/// Most modes are beaten by a point that needs clearly less power. To see that by one comparison,
+/// the powers are divided into buckets: bucket b from base + b·2^shift on.
 struct Staircase<'a> {
     /// By strictly ascending power and strictly descending time.
     points: &'a mut VecView<Point>,
     base: i32,
     shift: u32,
-    /// For each bucket, the least time that any power below it has reached.
+    /// For each bucket, the least time of the points whose power is below it.
     bounds: [i32; BUCKETS],
     thinned: bool,
 }
@@ -220,12 +220,13 @@ impl<'a> Staircase<'a> {
         }
     }
 
-    /// Takes those modes of a vector in that no other beats and whose time is within the bound.
+    /// Takes those modes of a vector in that no other beats. Those beyond their bound are beaten,
+    /// unless a mode of the same vector has made the front drop the point that beat them.
     #[inline(never)]
     fn offer_some(&mut self, batch: &Batch, vector: usize, bounds: &[i32; LANES]) {
         for (lane, bound) in bounds.iter().enumerate() {
             if let Some((mode, at)) = batch.mode(vector * LANES + lane)
-                && at.log_time <= *bound
+                && (at.log_time <= *bound || self.thinned)
             {
                 self.offer(mode, at);
             }
@@ -266,6 +267,7 @@ impl<'a> Staircase<'a> {
             let Some(dropped) = self.least_missed(start, new) else {
                 return;
             };
+            self.raise_bounds(dropped);
             self.remove(dropped, dropped + 1);
             start -= usize::from(dropped < start);
         } else {
@@ -333,6 +335,21 @@ impl<'a> Staircase<'a> {
         let bounds = self.bounds.iter_mut().skip(above);
         for bound in bounds.take_while(|bound| at.log_time < **bound) {
             *bound = at.log_time;
+        }
+    }
+
+    /// Gives the bounds that a point has set, which is to be dropped, to the one before it. So a
+    /// mode is passed over for points of the front only, whatever the buckets are.
+    fn raise_bounds(&mut self, dropped: usize) {
+        let Some(&point) = self.points.get(dropped) else {
+            return;
+        };
+        let before = dropped.checked_sub(1).and_then(|at| self.points.get(at));
+        let time = before.map_or(i32::MAX, Point::log_time);
+        let above = self.bucket(point.log_power()) + 1;
+        let bounds = self.bounds.iter_mut().skip(above);
+        for bound in bounds.take_while(|bound| **bound == point.log_time()) {
+            *bound = time;
         }
     }
 

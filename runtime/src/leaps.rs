@@ -39,7 +39,7 @@ impl Leaps {
     }
 
     /// The lengths are 0, 1, 2, 3, 4, 6, 8, 12, … 128, 192: two for each power of two. Any
-    /// distance below 300 takes at most four of them.
+    /// distance below 200 takes at most four of them.
     fn length(self, shift: u16) -> usize {
         match usize::from(self.0 >> shift) & 0xF {
             short @ 0..2 => short,

@@ -297,7 +297,8 @@ impl<'a> Clocks<'a, ()> {
 }
 
 impl<I: Iterator<Item = (u16, u32, u32)>> Clocks<'_, I> {
-    /// Writes the tiles of the next batch; `None` after the last one. Returns what the modes add to an id, and how many there are; the others repeat the last.
+    /// Writes the tiles of the next batch; `None` after the last one. Returns what the modes add
+    /// to an id, and how many there are; the others repeat the last.
     fn next_batch(&mut self, tiles: &mut [Tile], pairs: usize) -> Option<([u16; BATCH], usize)> {
         let (mut ids, mut gpu, mut emc) = ([0; BATCH], [0; BATCH], [0; BATCH]);
         let mut len = 0;
@@ -419,7 +420,7 @@ impl<'a> Layers<'a> {
     }
 }
 
-/// Pieces of equal length, none where it is 0.
+/// Pieces of equal length. That is never 0, which the compiler has to know.
 fn chunks<T>(of: &[T], length: usize) -> ChunksExact<'_, T> {
     of.chunks_exact(length.max(1))
 }

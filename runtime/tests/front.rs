@@ -263,6 +263,31 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    /// What a sweep passes over without a comparison changes no front, thinned or not: so a
+    /// target may pass over more or less.
+    #[test]
+    fn a_swept_front_is_that_of_its_modes_one_by_one(
+        grid in common::grids(),
+        shape in common::small_shapes(),
+        seed in any::<u64>(),
+    ) {
+        let bytes = common::random_model(&grid, shape, true, seed);
+        let model = Model::parse(&bytes).expect("a model");
+        let region = Region::all(&grid);
+        let mut modes = Vec::new();
+        model.sweep(&region, |mode, at| modes.push((mode, at)));
+        let swept = Front::<5>::of(&model, &region);
+        let offered = Front::<5>::of_modes(&model, modes.iter().copied());
+        prop_assert_eq!(swept.points(), offered.points());
+        let swept = Front::<512>::of(&model, &region);
+        let offered = Front::<512>::of_modes(&model, modes);
+        prop_assert_eq!(swept.points(), offered.points());
+    }
+}
+
 #[test]
 fn the_large_shape_answers_as_an_exhaustive_search_does() {
     let grid = Grid::new([&[1, 2, 4], &[100, 200, 400], &[300, 600], &[500, 800]]).expect("a grid");
