@@ -11,25 +11,22 @@
 
 use nalgebra::Vector2;
 
-#[cfg(wattgate_dsp)]
+#[cfg(lanes = "dsp")]
 mod dsp;
-#[cfg(target_arch = "aarch64")]
+#[cfg(lanes = "neon")]
 mod neon;
-#[cfg(any(
-    test,
-    not(any(wattgate_dsp, target_arch = "x86_64", target_arch = "aarch64"))
-))]
+#[cfg(any(test, lanes = "plain"))]
 mod plain;
-#[cfg(target_arch = "x86_64")]
+#[cfg(lanes = "x86")]
 mod x86;
 
-#[cfg(wattgate_dsp)]
+#[cfg(lanes = "dsp")]
 pub use dsp::Dsp as Native;
-#[cfg(target_arch = "aarch64")]
+#[cfg(lanes = "neon")]
 pub use neon::Neon as Native;
-#[cfg(not(any(wattgate_dsp, target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(lanes = "plain")]
 pub use plain::Plain as Native;
-#[cfg(target_arch = "x86_64")]
+#[cfg(lanes = "x86")]
 pub use x86::X86 as Native;
 
 /// The modes in a vector: as many as the sums of two outputs find registers for.
