@@ -17,6 +17,7 @@ use heapless::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::crc::Crc32;
+use crate::exponential::exponential;
 use crate::grid::{Axes, Grid, GridError, ModeId};
 use crate::guard::{GuardBand, Knot, MAX_KNOTS};
 use crate::network::{BIAS_LIMIT, FIRST_UNIT, INPUTS, Prediction};
@@ -38,7 +39,6 @@ pub const FEATURE_MAP: u8 = 1;
 pub const HEADER_LEN: usize = 28;
 
 /// The scale of an output row lies in this range: ln units for one step of the integer.
-/// Steps are then far above the error of the exponential, which keeps conversion monotone.
 pub const SCALE_RANGE: [f32; 2] = [1e-9, 1.0];
 
 /// Why a file is no usable model.
@@ -402,13 +402,6 @@ impl<'a> Fields<'a> {
         }
         Ok(knots)
     }
-}
-
-/// e^(value × scale), rounded up to at least 1, saturating. In f64, whose error is far below the step
-/// between two values, so that a larger value never gives a smaller result.
-fn exponential(value: i32, scale: f32) -> u32 {
-    let rounded = libm::ceil(libm::exp(f64::from(value) * f64::from(scale)));
-    (rounded as u32).max(1)
 }
 
 /// Walks over all rows and returns the scales of the output rows.

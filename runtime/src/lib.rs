@@ -38,6 +38,7 @@
 )]
 
 mod crc;
+mod exponential;
 mod format;
 mod front;
 mod grid;

@@ -6,9 +6,9 @@
 //!
 //! **Integers from there on.** Rows are i16, weights i8, sums i32. Integer sums do not
 //! depend on the order of their terms, so every target and every compiler gives the
-//! same bits, with or without a floating-point unit. The bounds leave no overflow: a row
-//! lies within ±8,191, so four add up to at most 32,764; at most 256 inputs of at most
-//! 32,767 × 127 and a bias within ±2³⁰ stay below 2³¹.
+//! same bits, with or without a floating-point unit. The bounds leave no overflow: an entry of
+//! a row lies within −8,192 … 8,191, so that four add up to an i16; at most 256 inputs of at
+//! most 32,767 × 127 and a bias within ±2³⁰ stay below 2³¹.
 //!
 //! The output is the logarithm of time and power in units that the file states. Modes
 //! are compared by these integers; only the points of a front are converted.
@@ -24,7 +24,7 @@ pub const FEATURES: usize = 3;
 /// Inputs of the first layer: [`FEATURES`] for each axis, in the order of the axes.
 pub const INPUTS: usize = FEATURES * Axis::ALL.len();
 
-/// A row of the first layer's tables lies within ± this value.
+/// An entry of the first layer's tables is at most this value, and at least −1 − this value.
 pub const ROW_LIMIT: i16 = 8_191;
 
 /// The bias of a later layer lies within ± this value.
@@ -79,10 +79,10 @@ impl AxisFeatures {
         scaled.into()
     }
 
-    /// The features of up to [`BATCH`] values.
-    pub(crate) fn of_batch(&self, values: &[u32]) -> Inputs {
-        let mut inputs = [[0.0; BATCH]; FEATURES];
-        for (place, value) in (0..BATCH).zip(values) {
+    /// The features of up to [`TOGETHER`] values.
+    fn of_each(&self, values: &[u32]) -> Inputs {
+        let mut inputs = [[0.0; TOGETHER]; FEATURES];
+        for (place, value) in (0..TOGETHER).zip(values) {
             for (inputs, feature) in inputs.iter_mut().zip(self.of(*value)) {
                 if let Some(input) = inputs.get_mut(place) {
                     *input = feature;
@@ -93,8 +93,11 @@ impl AxisFeatures {
     }
 }
 
-/// The features of a batch of values of an axis, feature by feature.
-pub(crate) type Inputs = [[f32; BATCH]; FEATURES];
+/// The values of an axis whose table entries are computed together.
+pub(crate) const TOGETHER: usize = if LANES == BATCH { BATCH } else { 1 };
+
+/// The features of values of an axis, feature by feature.
+type Inputs = [[f32; TOGETHER]; FEATURES];
 
 /// Ratios to the first value keep every term near one, where f32 is exact enough.
 fn curves(ratio: f32) -> Vector3<f32> {
@@ -110,8 +113,9 @@ pub(crate) const HIDDEN_TAIL: usize = 5;
 /// What follows the weights of an output: bias (i32), scale (f32).
 pub(crate) const OUTPUT_TAIL: usize = 8;
 
-/// Writes the table rows of the values of an axis. `units` are those of the first layer as
-/// they stand in a file.
+/// Writes the table rows of values of an axis, as many as there is room for. `units` are those of
+/// the first layer as they stand in a file.
+#[inline(never)]
 pub(crate) fn write_rows(
     rows: &mut [Pair],
     units: &[u8],
@@ -122,15 +126,14 @@ pub(crate) fn write_rows(
     let (units, _) = units.as_chunks::<FIRST_UNIT>();
     // Never 0, which the compiler has to know.
     let pairs = (units.len() / 2).max(1);
-    // A batch of values at once: they share what a unit costs.
     for (rows, values) in rows
-        .chunks_mut((BATCH * pairs).max(1))
-        .zip(values.chunks(BATCH))
+        .chunks_mut(TOGETHER * pairs)
+        .zip(values.chunks(TOGETHER))
     {
-        let inputs = features.of_batch(values);
+        let inputs = features.of_each(values);
         for (pair, [a, b]) in units.as_chunks::<2>().0.iter().enumerate() {
             let (a, b) = (entries(a, axis, &inputs), entries(b, axis, &inputs));
-            for ((row, a), b) in rows.chunks_mut(pairs).zip(a).zip(b) {
+            for ((row, a), b) in rows.chunks_exact_mut(pairs).zip(a).zip(b) {
                 if let Some(pair) = row.get_mut(pair) {
                     *pair = Pair::new(a, b);
                 }
@@ -139,42 +142,8 @@ pub(crate) fn write_rows(
     }
 }
 
-/// Writes the sums of the table rows of a GPU and a memory clock for each mode of a batch:
-/// [`VECTORS`] tiles of `pairs` each.
-pub(crate) fn write_tiles(
-    tiles: &mut [Tile],
-    pairs: usize,
-    units: &[u8],
-    gpu: &Inputs,
-    emc: &Inputs,
-) {
-    let (units, _) = units.as_chunks::<FIRST_UNIT>();
-    for (pair, two) in units.as_chunks::<2>().0.iter().enumerate() {
-        let [a, b] = two.each_ref().map(|unit| {
-            let mut sums = entries(unit, Axis::Gpu, gpu);
-            let emc = entries(unit, Axis::Emc, emc);
-            sums.iter_mut()
-                .zip(emc)
-                .for_each(|(sum, entry)| *sum += entry);
-            sums
-        });
-        let vectors = a
-            .as_chunks::<LANES>()
-            .0
-            .iter()
-            .zip(b.as_chunks::<LANES>().0);
-        for (tile, (a, b)) in tiles.chunks_exact_mut(pairs.max(1)).zip(vectors) {
-            if let Some(tile) = tile.get_mut(pair) {
-                for (pair, (a, b)) in tile.iter_mut().zip(a.iter().zip(b)) {
-                    *pair = Pair::new(*a, *b);
-                }
-            }
-        }
-    }
-}
-
 /// The entries of one unit. The bias goes with the first axis.
-fn entries(unit: &[u8; FIRST_UNIT], axis: Axis, inputs: &Inputs) -> [i16; BATCH] {
+fn entries(unit: &[u8; FIRST_UNIT], axis: Axis, inputs: &Inputs) -> [i16; TOGETHER] {
     let [weights @ .., s0, s1, b0, b1] = unit;
     let weights = weights.as_chunks().0.get(axis as usize);
     let [u, v, w] = weights.map_or([0.0; FEATURES], |w| w.map(|w| f32::from(w.cast_signed())));
@@ -183,7 +152,7 @@ fn entries(unit: &[u8; FIRST_UNIT], axis: Axis, inputs: &Inputs) -> [i16; BATCH]
         Axis::Cores => f32::from(i16::from_le_bytes([*b0, *b1])),
         _ => 0.0,
     };
-    let mut entries = [0; BATCH];
+    let mut entries = [0; TOGETHER];
     let [a, b, c] = inputs;
     for (entry, ((a, b), c)) in entries.iter_mut().zip(a.iter().zip(b).zip(c)) {
         *entry = round((u * a + v * b + w * c) * scale + bias);
@@ -191,20 +160,15 @@ fn entries(unit: &[u8; FIRST_UNIT], axis: Axis, inputs: &Inputs) -> [i16; BATCH]
     entries
 }
 
-/// To the nearest entry, half away from zero; not a number becomes 0. Written without branches
-/// and saturating casts, so that it vectorises.
+/// To the nearest entry, ties to even. `value` is within ± 2²², as every sum of three weights and
+/// a bias is.
 #[inline(always)]
 fn round(value: f32) -> i16 {
-    // From here on a step of f32 is one, so that an addition rounds, ties to even.
-    const STEP_IS_ONE: f32 = 8_388_608.0;
-    let (size, limit) = (value.abs(), f32::from(ROW_LIMIT));
-    let size = if size < limit { size } else { limit };
-    let nearest = size + STEP_IS_ONE;
-    let tie = size - (nearest - STEP_IS_ONE) >= 0.5;
-    let entry = (nearest.to_bits() as u16 & 0x3FFF).cast_signed() + i16::from(tie);
-    let sign = (value.to_bits().cast_signed() >> 31) as i16;
-    let number = -i16::from(!value.is_nan());
-    ((entry ^ sign) - sign) & number
+    // Here a step of f32 is one, so that the addition rounds, and its last bits are the integer.
+    const STEP_IS_ONE: f32 = 12_582_912.0;
+    let sum = (value + STEP_IS_ONE).to_bits().cast_signed();
+    let (least, most) = (-i32::from(ROW_LIMIT) - 1, i32::from(ROW_LIMIT));
+    (sum.wrapping_sub(STEP_IS_ONE.to_bits().cast_signed())).clamp(least, most) as i16
 }
 
 /// Two units or outputs of a later layer: [`DENSE_HEAD`] pairs, then their weights in turn.
@@ -296,16 +260,24 @@ impl<'a> Dense<'a> {
         [V::store_sums(sum_a), V::store_sums(sum_b)]
     }
 
-    /// [`Dense::outputs_of_row`] for two rows, which share what is loaded.
+    /// [`Dense::outputs_of_row`] for two rows, each with a common row on top, which share what
+    /// is loaded.
     #[inline(always)]
-    pub fn outputs_of_rows<V: Vector>(&self, tile: &[Tile], rows: [&[Pair]; 2]) -> [Outputs; 2] {
+    pub fn outputs_of_rows<V: Vector>(
+        &self,
+        tile: &[Tile],
+        common: &[Pair],
+        rows: [&[Pair]; 2],
+    ) -> [Outputs; 2] {
         let [bias_a, bias_b] = self.biases;
         let (mut sum_a, mut sum_b) = (V::splat_sum(bias_a), V::splat_sum(bias_b));
         let (mut next_a, mut next_b) = (sum_a, sum_b);
         let [row, next_row] = rows;
+        let tiles = tile.iter().zip(common);
         let rows = row.iter().zip(next_row);
-        for ((tile, (row, next_row)), [a, b]) in tile.iter().zip(rows).zip(self.weights) {
-            let (tile, a, b) = (V::load(tile), V::splat(*a), V::splat(*b));
+        for (((tile, common), (row, next_row)), [a, b]) in tiles.zip(rows).zip(self.weights) {
+            let tile = V::load(tile).add(V::splat(*common));
+            let (a, b) = (V::splat(*a), V::splat(*b));
             let units = tile.add(V::splat(*row)).relu();
             sum_a = units.add_products(a, sum_a);
             sum_b = units.add_products(b, sum_b);
@@ -323,11 +295,17 @@ impl<'a> Dense<'a> {
 /// Log time and log power of each mode of a vector.
 pub(crate) type Outputs = [[i32; LANES]; 2];
 
-/// Puts a row into the sums of a tile, in place of another.
+/// Writes the sum of two rows.
 #[inline(always)]
-pub(crate) fn exchange<V: Vector>(tile: &mut [Tile], old: &[Pair], new: &[Pair]) {
-    for (tile, (new, old)) in tile.iter_mut().zip(new.iter().zip(old)) {
-        *tile = V::load(tile).add(V::splat(new - old)).store();
+pub(crate) fn add_rows<V: Vector>(sum: &mut [Pair], row: &[Pair], other: &[Pair]) {
+    let (sum, sum_end) = sum.as_chunks_mut::<LANES>();
+    let (row, row_end) = row.as_chunks();
+    let (other, other_end) = other.as_chunks();
+    for (sum, (row, other)) in sum.iter_mut().zip(row.iter().zip(other)) {
+        *sum = V::load(row).add(V::load(other)).store();
+    }
+    for (sum, (row, other)) in sum_end.iter_mut().zip(row_end.iter().zip(other_end)) {
+        *sum = row + other;
     }
 }
 

@@ -1,8 +1,8 @@
 //! The sweep: every mode of a region through the network.
 //!
 //! Modes that differ in their GPU and memory clocks only stand beside each other in a vector.
-//! A *tile* holds the sums of these two table rows and that of the CPU clock for [`LANES`] modes;
-//! with the row of the cores on top it is layer 1. So the loops run over tiles, CPU clocks and
+//! A *tile* holds the sums of these two table rows for [`LANES`] modes; with the sum of the rows
+//! of CPU clock and cores on top it is layer 1. So the loops run over tiles, CPU clocks and
 //! cores, and layer 1 costs one addition a unit.
 
 use core::slice::{ChunksExact, ChunksExactMut};
@@ -12,8 +12,8 @@ use crate::format::Model;
 use crate::grid::{Axis, Grid, MAX_AXIS_VALUES, ModeId};
 use crate::lanes::{BATCH, LANES, Native, Pair, Tile, VECTORS};
 use crate::network::{
-    AxisFeatures, DENSE_HEAD, Dense, HIDDEN_TAIL, OUTPUT_TAIL, Outputs, Prediction, activate,
-    exchange, write_rows, write_tiles,
+    AxisFeatures, DENSE_HEAD, Dense, HIDDEN_TAIL, OUTPUT_TAIL, Outputs, Prediction, TOGETHER,
+    activate, add_rows, write_rows,
 };
 use crate::region::Region;
 use crate::shape::{Shape, Widths};
@@ -28,8 +28,8 @@ use crate::shape::{Shape, Widths};
 ///
 /// # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../weights/tx1-image5000.wgt");
 /// # let file = std::fs::read(file).unwrap();
-/// // A TX1 has 4 numbers of cores and 17 CPU clocks.
-/// const PAIRS: usize = workspace_pairs(Shape::Wide32, 4 + 17);
+/// // A TX1 has 4 numbers of cores, 17 CPU clocks and 5 memory clocks.
+/// const PAIRS: usize = workspace_pairs(Shape::Wide32, 4 + 17 + 5);
 /// let (mut workspace, mut front) = (Workspace::<PAIRS>::new(), Front::<128>::new());
 ///
 /// let model = Model::parse(&file).unwrap();
@@ -81,23 +81,24 @@ impl<const PAIRS: usize> Default for Workspace<PAIRS> {
     }
 }
 
-/// The pairs of a [`Workspace`] for a shape and the number of values that the axes of cores and
-/// CPU clocks have together.
-pub const fn workspace_pairs(shape: Shape, core_and_cpu_values: usize) -> usize {
-    let parts = Parts::new(shape.widths(), core_and_cpu_values);
-    (parts.tiles + parts.units) * LANES + parts.tiles / VECTORS + parts.rows + parts.layers
+/// The pairs of a [`Workspace`] for a shape and the number of values that the axes of cores, CPU
+/// clocks and memory clocks have together.
+pub const fn workspace_pairs(shape: Shape, values: usize) -> usize {
+    let parts = Parts::new(shape.widths(), values);
+    (parts.tiles + parts.units) * LANES + parts.sums + parts.rows + parts.layers
 }
 
 /// How a workspace is divided: tiles, then pairs.
 struct Parts {
     tiles: usize,
     units: usize,
+    sums: usize,
     rows: usize,
     layers: usize,
 }
 
 impl Parts {
-    const fn new(widths: Widths, core_and_cpu_values: usize) -> Self {
+    const fn new(widths: Widths, values: usize) -> Self {
         let Widths([first, second, third]) = widths;
         let [a, b, c] = [first as usize / 2, second as usize / 2, third as usize / 2];
         let last = if c > 0 {
@@ -111,14 +112,16 @@ impl Parts {
             tiles: VECTORS * a,
             // One hidden layer needs no memory for its activations.
             units: if b > 0 { a + b + c } else { 0 },
-            rows: a * core_and_cpu_values,
+            sums: a * TOGETHER,
+            rows: a * values,
             layers: b * (DENSE_HEAD + 2 * a) + c * (DENSE_HEAD + 2 * b) + (DENSE_HEAD + 2 * last),
         }
     }
 }
 
-/// The axes whose table rows are kept.
-const ROW_AXES: [Axis; 2] = [Axis::Cores, Axis::Cpu];
+/// The axes whose table rows are kept. Those of the GPU are computed for each batch anew, which
+/// costs little time and saves the memory of the longest axis but one.
+const ROW_AXES: [Axis; 3] = [Axis::Cores, Axis::Cpu, Axis::Emc];
 
 fn row_values(grid: &Grid) -> usize {
     ROW_AXES.map(|axis| grid.axis(axis).len()).iter().sum()
@@ -128,10 +131,10 @@ fn row_values(grid: &Grid) -> usize {
 #[derive(Debug)]
 pub struct Network<'a> {
     model: &'a Model<'a>,
-    /// Layer 1 of a batch but for the row of the cores, vector after vector.
+    /// The share of GPU and memory clocks in layer 1 of a batch, vector after vector.
     tiles: &'a mut [Tile],
-    /// Zeros, for a tile without a CPU clock's row.
-    no_row: &'a [Pair],
+    /// The rows of GPU clocks while tiles are written, then the sum of those of CPU clock and cores.
+    sums: &'a mut [Pair],
     /// The activations of the hidden layers, where there are several.
     units: &'a mut [Tile],
     /// The table rows of [`ROW_AXES`], one after the other.
@@ -144,13 +147,13 @@ pub(crate) struct Batch {
     /// Of every mode, the id is this number plus one of the following.
     outer: u16,
     inner: [u16; BATCH],
-    /// How many of them differ; the others repeat the last.
+    /// How many there are; the other places are to be ignored.
     len: usize,
     pub outputs: [Outputs; VECTORS],
 }
 
 impl Batch {
-    /// One of the modes; `None` for those that repeat another.
+    /// One of the modes; `None` for a place without one.
     #[inline(always)]
     pub fn mode(&self, place: usize) -> Option<(ModeId, Prediction)> {
         let [times, powers] = self.outputs.get(place / LANES)?;
@@ -172,8 +175,7 @@ impl<'a> Network<'a> {
         let build = |mut memory| {
             let (tiles, _) = take(&mut memory, parts.tiles * LANES)?.as_chunks_mut();
             let (units, _) = take(&mut memory, parts.units * LANES)?.as_chunks_mut();
-            let no_row = take(&mut memory, parts.tiles / VECTORS)?;
-            no_row.fill(Pair::zeros());
+            let sums = take(&mut memory, parts.sums)?;
             let rows = take(&mut memory, parts.rows)?;
             let layers = take(&mut memory, parts.layers)?;
             write_tables(rows, model);
@@ -181,7 +183,7 @@ impl<'a> Network<'a> {
             Some(Self {
                 model,
                 tiles,
-                no_row,
+                sums,
                 units,
                 rows,
                 layers: Layers::new(model.shape().widths(), layers)?,
@@ -208,33 +210,29 @@ impl<'a> Network<'a> {
 
     #[inline(always)]
     pub(crate) fn batches(&mut self, region: &Region, mut visit: impl FnMut(&Batch)) {
-        let Self {
-            model,
-            tiles,
-            no_row,
-            units,
-            rows,
-            layers,
-        } = self;
-        let pairs = tiles.len() / VECTORS;
-        let [cores, cpu] = ROW_AXES.map(|axis| Rows::new(model.grid(), region, axis, rows, pairs));
-        let mut clocks = Clocks::new(model, region);
-        while let Some((inner, len)) = clocks.next_batch(tiles, pairs) {
+        let mut clocks = Clocks::new(self, region);
+        let grid = self.model.grid();
+        let pairs = self.tiles.len() / VECTORS;
+        let [cores, cpu] =
+            [Axis::Cores, Axis::Cpu].map(|axis| Rows::new(grid, region, axis, self.rows, pairs));
+        while let Some((inner, len)) = self.next_tiles(&mut clocks) {
+            let Self {
+                tiles,
+                sums,
+                units,
+                layers,
+                ..
+            } = self;
             let mut batch = Batch {
                 outer: 0,
                 inner,
                 len,
                 outputs: [[[0; LANES]; 2]; VECTORS],
             };
-            let mut in_tiles: &[Pair] = no_row;
             for index in coarse_first(cpu.len()) {
                 let Some((cpu, cpu_row)) = cpu.row(index) else {
                     break;
                 };
-                for tile in chunks_mut(tiles, pairs) {
-                    exchange::<Native>(tile, in_tiles, cpu_row);
-                }
-                in_tiles = cpu_row;
                 batch.outer = cpu + cores.first;
                 let mut rows = chunks(cores.rows, pairs);
                 while let Some(row) = rows.next() {
@@ -243,76 +241,93 @@ impl<'a> Network<'a> {
                         && layers.hidden.is_empty()
                         && let Some(next) = rows.next()
                     {
-                        for outputs in layers.output.outputs_of_rows::<Native>(tiles, [row, next]) {
+                        let rows = [row, next];
+                        for outputs in layers
+                            .output
+                            .outputs_of_rows::<Native>(tiles, cpu_row, rows)
+                        {
                             batch.outputs = [outputs; VECTORS];
                             visit(&batch);
                             batch.outer += cores.stride;
                         }
                         continue;
                     }
-                    for (outputs, tile) in batch.outputs.iter_mut().zip(chunks(tiles, pairs)) {
-                        *outputs = layers.forward(tile, row, units);
-                    }
+                    let (sum, _) = sums.split_at_mut_checked(pairs).unwrap_or_default();
+                    add_rows::<Native>(sum, row, cpu_row);
+                    layers.forward(tiles, sum, units, &mut batch.outputs);
                     visit(&batch);
                     batch.outer += cores.stride;
                 }
             }
         }
     }
-}
 
-/// The GPU and memory clocks of a region, batch by batch.
-struct Clocks<'a, I> {
-    /// The share in a mode's id, the clock of the GPU and that of the memory.
-    rest: I,
-    units: &'a [u8],
-    gpu: AxisFeatures,
-    emc: AxisFeatures,
-}
-
-impl<'a> Clocks<'a, ()> {
-    fn new(
-        model: &'a Model<'_>,
-        region: &Region,
-    ) -> Clocks<'a, impl Iterator<Item = (u16, u32, u32)> + use<'a>> {
-        let grid = model.grid();
-        let of = |axis| {
-            region
-                .range(axis)
-                .zip(region.values(grid, axis).iter().copied())
-        };
-        let (gpu, emc) = (of(Axis::Gpu), of(Axis::Emc));
-        let stride = grid.axis(Axis::Emc).len();
-        let rest = gpu.flat_map(move |(row, gpu)| {
-            let emc = emc.clone();
-            emc.map(move |(column, emc)| ((row * stride + column) as u16, gpu, emc))
-        });
-        Clocks {
-            rest,
-            units: model.first_layer(),
-            gpu: AxisFeatures::of_axis(grid, Axis::Gpu),
-            emc: AxisFeatures::of_axis(grid, Axis::Emc),
+    /// Writes the tiles of the next batch; `None` after the last one. Returns what the modes add
+    /// to an id, and how many there are.
+    #[inline(never)]
+    fn next_tiles(&mut self, clocks: &mut Clocks<'_>) -> Option<([u16; BATCH], usize)> {
+        let pairs = self.tiles.len() / VECTORS;
+        let (mut ids, mut len) = ([0; BATCH], 0);
+        let mut window = 0..0;
+        for (place, id) in ids.iter_mut().enumerate() {
+            let Some((gpu, emc)) = clocks.next() else {
+                break;
+            };
+            if !window.contains(&gpu) {
+                let units = self.model.first_layer();
+                let values = clocks.gpu_values.get(gpu..).unwrap_or_default();
+                write_rows(self.sums, units, Axis::Gpu, clocks.features, values);
+                window = gpu..gpu + TOGETHER;
+            }
+            let row = chunks(self.sums, pairs).nth(gpu - window.start)?;
+            let (emc, emc_row) = clocks.emc_rows.row(emc)?;
+            (*id, len) = (gpu as u16 * clocks.stride + emc, place + 1);
+            let tile = chunks_mut(self.tiles, pairs).nth(place / LANES)?;
+            for (modes, (pair, emc)) in tile.iter_mut().zip(row.iter().zip(emc_row)) {
+                if let Some(mode) = modes.get_mut(place % LANES) {
+                    *mode = pair + emc;
+                }
+            }
         }
+        (len > 0).then_some((ids, len))
     }
 }
 
-impl<I: Iterator<Item = (u16, u32, u32)>> Clocks<'_, I> {
-    /// Writes the tiles of the next batch; `None` after the last one. Returns what the modes add
-    /// to an id, and how many there are; the others repeat the last.
-    fn next_batch(&mut self, tiles: &mut [Tile], pairs: usize) -> Option<([u16; BATCH], usize)> {
-        let (mut ids, mut gpu, mut emc) = ([0; BATCH], [0; BATCH], [0; BATCH]);
-        let mut len = 0;
-        let mut last = None;
-        for (id, (gpu, emc)) in ids.iter_mut().zip(gpu.iter_mut().zip(&mut emc)) {
-            if let Some(next) = self.rest.next() {
-                last = Some(next);
-                len += 1;
-            }
-            (*id, *gpu, *emc) = last?;
+/// The GPU and memory clocks of a region, one after the other.
+struct Clocks<'a> {
+    /// The next indices: of the GPU clock in the grid, of the memory clock in the region.
+    gpu: usize,
+    emc: usize,
+    last_gpu: usize,
+    /// What a GPU clock adds to a mode's id.
+    stride: u16,
+    gpu_values: &'a [u32],
+    features: AxisFeatures,
+    emc_rows: Rows<'a>,
+}
+
+impl<'a> Clocks<'a> {
+    fn new(network: &Network<'a>, region: &Region) -> Self {
+        let grid = network.model.grid();
+        let pairs = network.tiles.len() / VECTORS;
+        let gpu = region.range(Axis::Gpu);
+        Self {
+            gpu: *gpu.start(),
+            emc: 0,
+            last_gpu: *gpu.end(),
+            stride: grid.axis(Axis::Emc).len() as u16,
+            gpu_values: grid.axis(Axis::Gpu),
+            features: AxisFeatures::of_axis(grid, Axis::Gpu),
+            emc_rows: Rows::new(grid, region, Axis::Emc, network.rows, pairs),
         }
-        let (gpu, emc) = (self.gpu.of_batch(&gpu), self.emc.of_batch(&emc));
-        write_tiles(tiles, pairs, self.units, &gpu, &emc);
-        Some((ids, len))
+    }
+
+    fn next(&mut self) -> Option<(usize, usize)> {
+        if self.emc == self.emc_rows.len() {
+            (self.gpu, self.emc) = (self.gpu + 1, 0);
+        }
+        self.emc += 1;
+        (self.gpu <= self.last_gpu).then_some((self.gpu, self.emc - 1))
     }
 }
 
@@ -339,10 +354,11 @@ struct Rows<'a> {
 impl<'a> Rows<'a> {
     /// `rows` are those of [`ROW_AXES`].
     fn new(grid: &Grid, region: &Region, axis: Axis, rows: &'a [Pair], pairs: usize) -> Self {
-        let length = |axis: &Axis| grid.axis(*axis).len();
-        let (before, rest) = Axis::ALL.split_at(axis as usize);
-        let before: usize = before.iter().map(length).sum();
-        let stride: usize = rest.iter().skip(1).map(length).product();
+        let length = |axis: Axis| grid.axis(axis).len();
+        let before = ROW_AXES.into_iter().take_while(|other| *other < axis);
+        let before: usize = before.map(length).sum();
+        let inner = Axis::ALL.into_iter().filter(|other| *other > axis);
+        let stride: usize = inner.map(length).product();
         let range = region.range(axis);
         let (first, count) = (*range.start(), range.count());
         let rows = rows.get((before + first) * pairs..).unwrap_or_default();
@@ -387,13 +403,21 @@ impl<'a> Layers<'a> {
         })
     }
 
-    /// The outputs for a tile with a row on top.
+    /// The outputs for tiles with a row on top.
     #[inline(never)]
-    fn forward(&self, tile: &[Tile], row: &[Pair], units: &mut [Tile]) -> Outputs {
-        if self.hidden.is_empty() {
-            self.output.outputs_of_row::<Native>(tile, row)
-        } else {
-            self.forward_deep(tile, row, units)
+    fn forward(
+        &self,
+        tiles: &[Tile],
+        row: &[Pair],
+        units: &mut [Tile],
+        outputs: &mut [Outputs; VECTORS],
+    ) {
+        for (outputs, tile) in outputs.iter_mut().zip(chunks(tiles, row.len())) {
+            *outputs = if self.hidden.is_empty() {
+                self.output.outputs_of_row::<Native>(tile, row)
+            } else {
+                self.forward_deep(tile, row, units)
+            };
         }
     }
 

@@ -73,7 +73,7 @@ fn the_large_shape_prints_the_golden_report() {
     let grid = Grid::new([&[2, 4], &cpu, &gpu, &[204_000, 3_199_000]]).expect("a grid");
     let bytes = common::random_model(&grid, Shape::PowerTrain, true, 1);
     let mut text = Text(String::new());
-    const PAIRS: usize = workspace_pairs(Shape::PowerTrain, 31);
+    const PAIRS: usize = workspace_pairs(Shape::PowerTrain, 31 + 2);
     let mut workspace = Workspace::<PAIRS>::new();
     run(&mut text, &mut workspace, "256-128-64", &bytes);
     assert_golden("report-256-128-64.txt", text.0.as_bytes());

@@ -28,8 +28,8 @@ fn predict(grid: &Grid, layers: &Layers, mode: PowerMode) -> (i64, i64) {
                     } else {
                         0.0
                     };
-                    let entry = (sum * (f32::from(row.scale) / 256.0) + bias).round();
-                    entry.clamp(-8191.0, 8191.0) as i64
+                    let entry = (sum * (f32::from(row.scale) / 256.0) + bias).round_ties_even();
+                    entry.clamp(-8192.0, 8191.0) as i64
                 });
             entries.sum::<i64>().max(0)
         })
@@ -195,8 +195,8 @@ fn a_workspace_that_is_too_small_is_refused() {
     let grid = Grid::new([&[1, 2], &[100, 200], &[300, 600], &[500, 800]]).expect("a grid");
     let bytes = common::random_model(&grid, Shape::Deep8x8, true, 1);
     let model = Model::parse(&bytes).expect("a model");
-    // Two numbers of cores and two CPU clocks.
-    const NEEDED: usize = workspace_pairs(Shape::Deep8x8, 4);
+    // Two values of each axis but the GPU.
+    const NEEDED: usize = workspace_pairs(Shape::Deep8x8, 6);
     let mut enough = Workspace::<NEEDED>::new();
     let mut modes = Vec::new();
     let mut network = enough.network(&model).expect("enough");

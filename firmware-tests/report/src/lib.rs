@@ -83,7 +83,7 @@ pub const MODELS: &[(&str, &[u8])] = models![
 ];
 
 /// The pairs that the models of the report need on every target.
-pub const WORKSPACE: usize = 640;
+pub const WORKSPACE: usize = 720;
 
 /// Everything that a target must agree on, for one model file.
 pub fn run<const PAIRS: usize>(

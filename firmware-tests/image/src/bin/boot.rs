@@ -15,8 +15,8 @@ use wattgate_runtime::{Front, Milliwatts, Model, Query, Shape, Workspace, worksp
 static MODEL: [u8; include_bytes!("../../../../weights/tx1-image5000.wgt").len()] =
     *include_bytes!("../../../../weights/tx1-image5000.wgt");
 
-/// A TX1 has 4 numbers of cores and 17 CPU clocks.
-static mut WORKSPACE: Workspace<{ workspace_pairs(Shape::Wide32, 4 + 17) }> = Workspace::new();
+/// A TX1 has 4 numbers of cores, 17 CPU clocks and 5 memory clocks.
+static mut WORKSPACE: Workspace<{ workspace_pairs(Shape::Wide32, 4 + 17 + 5) }> = Workspace::new();
 static mut FRONT: Front<128> = Front::new();
 
 /// Called by the reset code.

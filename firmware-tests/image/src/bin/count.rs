@@ -18,8 +18,8 @@ const MULTIPLY_ADDS: u64 = 64;
 /// Short steps are repeated so often that the clock's steps do not count.
 const REPEATS: u64 = 100;
 
-/// For the 12 numbers of cores and 29 CPU clocks of an Orin.
-const PAIRS: usize = workspace_pairs(Shape::Wide32, 12 + 29);
+/// For the 12 numbers of cores, 29 CPU clocks and 4 memory clocks of an Orin.
+const PAIRS: usize = workspace_pairs(Shape::Wide32, 12 + 29 + 4);
 
 static mut WORKSPACE: Workspace<PAIRS> = Workspace::new();
 static mut FRONT: Front<128> = Front::new();
