@@ -27,6 +27,7 @@ impl Crc32 {
 
     /// The checksum of all bytes so far followed by `bytes`.
     #[must_use]
+    #[inline(never)]
     pub fn update(self, bytes: &[u8]) -> Self {
         let step = |crc: u32, nibble: u32| {
             (crc >> 4) ^ TABLE.get(((crc ^ nibble) & 0xF) as usize).unwrap_or(&0)

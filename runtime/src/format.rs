@@ -1,8 +1,9 @@
 //! The reader of `.wgt` model files: header → verify → typed view.
 //!
 //! The layout is specified in `weights/FORMAT.md`. A file is refused with a named reason
-//! before anything of it can be used; a [`Model`] that exists is valid, and nothing that
-//! it offers can fail. Its layers stay where the file lies, for instance in flash.
+//! before anything of it can be used; a [`Model`] that exists is valid, and nothing that it
+//! offers can fail but its [provenance](Model::provenance), which is decoded when it is asked
+//! for. Its layers stay where the file lies, for instance in flash.
 //!
 //! ```
 //! use wattgate_runtime::{FormatError, Model};
@@ -20,9 +21,9 @@ use crate::crc::Crc32;
 use crate::exponential::exponential;
 use crate::grid::{Axes, Grid, GridError, ModeId};
 use crate::guard::{GuardBand, Knot, MAX_KNOTS};
-use crate::network::{BIAS_LIMIT, FIRST_UNIT, INPUTS, Prediction};
+use crate::network::{BIAS_LIMIT, Prediction};
 use crate::region::Region;
-use crate::shape::{Shape, Widths};
+use crate::shape::{Layer, Shape, Widths};
 use crate::sweep::with_network;
 use crate::units::{Microseconds, Milliwatts};
 
@@ -132,6 +133,13 @@ pub struct Header {
 }
 
 impl Header {
+    /// To be filled.
+    const NONE: Self = Self {
+        outputs: 0,
+        shape: Shape::Wide16,
+        grid_hash: 0,
+    };
+
     /// Verifies a file without decoding its body, and returns header and body.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), FormatError> {
         let (header, body) = bytes
@@ -243,54 +251,99 @@ pub struct Model<'a> {
     layers: &'a [u8],
     scales: [f32; 2],
     time_guard: GuardBand,
-    power_guard: Option<GuardBand>,
-    provenance: Provenance<'a>,
+    power_guard: GuardBand,
+    provenance: &'a [u8],
 }
 
 impl<'a> Model<'a> {
     /// Verifies a whole file. `bytes` is the file and nothing else.
-    // Never inlined: its temporaries are not to lie on the stack while a caller sweeps.
+    // Never inlined: what this needs on the stack is not to lie there while a caller sweeps.
     #[inline(never)]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FormatError> {
-        let (header, body) = Header::parse(bytes)?;
-        // Field by field in the order of `Body`, which would take its size on the stack again.
-        let mut body = Fields(body);
-        // In its place from the start and verified below: it is large.
-        let mut grid = Grid(Axes::default());
-        body.axes(&mut grid.0)?;
-        let profiled: Region = body.take()?;
-        let layers = body.take()?;
-        let time_knots = body.knots()?;
-        let power_knots = body.knots()?;
-        let provenance = body.take()?;
-        let Fields([]) = body else {
-            return Err(FormatError::BadBody);
+        let mut model = Self {
+            header: Header::NONE,
+            grid: Grid(Axes::none()),
+            profiled: Region::FIRST,
+            layers: &[],
+            scales: [0.0; 2],
+            time_guard: GuardBand::none(),
+            power_guard: GuardBand::none(),
+            provenance: &[],
         };
-        grid.0.verify().map_err(FormatError::BadGrid)?;
-        if grid.hash() != header.grid_hash {
+        model.read(bytes)?;
+        Ok(model)
+    }
+
+    /// Field by field in the order of [`Body`], which would take its size on the stack again.
+    #[inline(never)]
+    fn read(&mut self, bytes: &'a [u8]) -> Result<(), FormatError> {
+        let (header, body) = Header::parse(bytes)?;
+        let mut body = Fields(body);
+        self.header = header;
+        body.axes(&mut self.grid.0)?;
+        self.profiled = Region::of_bytes(body.array()?);
+        self.layers = body.take()?;
+        body.knots(&mut self.time_guard)?;
+        body.knots(&mut self.power_guard)?;
+        self.provenance = body.0;
+        self.verify()
+    }
+
+    fn verify(&mut self) -> Result<(), FormatError> {
+        self.grid.0.verify().map_err(FormatError::BadGrid)?;
+        if self.grid.hash() != self.header.grid_hash {
             return Err(FormatError::GridMismatch);
         }
-        if !profiled.is_within(&grid) {
+        if !self.profiled.is_within(&self.grid) {
             return Err(FormatError::BadRegion);
         }
-        let scales = verify_layers(layers, &header)?;
-        let guard = |knots| GuardBand::of(knots).map_err(|_| FormatError::BadGuardBand);
-        let time_guard = guard(time_knots)?;
-        let power_guard = match (header.outputs, power_knots.is_empty()) {
-            (1, true) => None,
-            (1, false) => return Err(FormatError::BadGuardBand),
-            _ => Some(guard(power_knots)?),
+        self.verify_layers()?;
+        let power_is_sound = match self.header.outputs {
+            1 => self.power_guard.knots().is_empty(),
+            _ => self.power_guard.is_sound(),
         };
-        Ok(Self {
-            header,
-            grid,
-            profiled,
-            layers,
-            scales,
-            time_guard,
-            power_guard,
-            provenance,
-        })
+        if !self.time_guard.is_sound() || !power_is_sound {
+            return Err(FormatError::BadGuardBand);
+        }
+        Ok(())
+    }
+
+    /// Walks over all rows and takes the scales of the outputs over.
+    fn verify_layers(&mut self) -> Result<(), FormatError> {
+        let layers = self.layers();
+        if self.layers.len() != layers.iter().map(|(layer, _)| layer.bytes()).sum() {
+            return Err(FormatError::LayersLength);
+        }
+        let mut scales = self.scales.iter_mut();
+        for (layer, rows) in &layers {
+            for row in rows.chunks_exact(layer.row()) {
+                let (weights, tail) = row.split_at_checked(layer.inputs).unwrap_or_default();
+                if weights.iter().any(|w| w.cast_signed() == i8::MIN) {
+                    return Err(FormatError::BadLayer);
+                }
+                let [b0, b1, b2, b3, tail @ ..] = tail else {
+                    return Err(FormatError::LayersLength);
+                };
+                let bias = i32::from_le_bytes([*b0, *b1, *b2, *b3]);
+                let bias_is_sound = (-BIAS_LIMIT..=BIAS_LIMIT).contains(&bias);
+                match *tail {
+                    [] => {}
+                    [0..32] if bias_is_sound => {}
+                    [s0, s1, s2, s3] if bias_is_sound => {
+                        let found = f32::from_le_bytes([s0, s1, s2, s3]);
+                        let [least, most] = SCALE_RANGE;
+                        if !(least..=most).contains(&found) {
+                            return Err(FormatError::BadScale);
+                        }
+                        if let Some(scale) = scales.next() {
+                            *scale = found;
+                        }
+                    }
+                    _ => return Err(FormatError::BadLayer),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// All modes of the board.
@@ -311,7 +364,7 @@ impl<'a> Model<'a> {
 
     /// Whether the model predicts power.
     pub fn has_power(&self) -> bool {
-        self.power_guard.is_some()
+        self.header.outputs > 1
     }
 
     /// The guard band of the time.
@@ -321,12 +374,23 @@ impl<'a> Model<'a> {
 
     /// The guard band of the power; `None` for a model without power.
     pub fn power_guard(&self) -> Option<&GuardBand> {
-        self.power_guard.as_ref()
+        self.has_power().then_some(&self.power_guard)
     }
 
-    /// Where the model comes from.
-    pub fn provenance(&self) -> &Provenance<'a> {
-        &self.provenance
+    /// Without knots for a model without power.
+    pub(crate) fn power_guard_or_none(&self) -> &GuardBand {
+        &self.power_guard
+    }
+
+    /// Where the model comes from. Decoded when it is asked for, so that firmware which never
+    /// asks does not carry what reads it; [`FormatError::BadBody`] where it does not decode.
+    pub fn provenance(&self) -> Result<Provenance<'a>, FormatError> {
+        let mut fields = Fields(self.provenance);
+        let provenance = fields.take()?;
+        match fields {
+            Fields([]) => Ok(provenance),
+            _ => Err(FormatError::BadBody),
+        }
     }
 
     /// Predicts every mode of a region, each once, in no order that a caller could use.
@@ -348,26 +412,15 @@ impl<'a> Model<'a> {
             .then(|| Milliwatts(exponential(prediction.log_power, scale)))
     }
 
-    pub(crate) fn outputs(&self) -> u8 {
-        self.header.outputs
-    }
-
-    /// The units of the first layer as they stand in the file.
-    pub(crate) fn first_layer(&self) -> &'a [u8] {
-        let (first, _) = self.split_layers();
-        first
-    }
-
-    /// The rows of the layers after the first.
-    pub(crate) fn later_layers(&self) -> &'a [u8] {
-        let (_, later) = self.split_layers();
-        later
-    }
-
-    fn split_layers(&self) -> (&'a [u8], &'a [u8]) {
-        let Widths([first, ..]) = self.shape().widths();
-        let length = usize::from(first) * FIRST_UNIT;
-        self.layers.split_at_checked(length).unwrap_or_default()
+    /// The layers with their rows as they stand in the file.
+    #[inline(never)]
+    pub(crate) fn layers(&self) -> [(Layer, &'a [u8]); 4] {
+        let mut rest = self.layers;
+        self.shape().layers(self.header.outputs).map(|layer| {
+            let (rows, later) = rest.split_at_checked(layer.bytes()).unwrap_or_default();
+            rest = later;
+            (layer, rows)
+        })
     }
 }
 
@@ -382,85 +435,36 @@ impl<'a> Fields<'a> {
         Ok(field)
     }
 
+    #[inline(never)]
+    fn number(&mut self) -> Result<u32, FormatError> {
+        self.take()
+    }
+
+    /// Single bytes, which postcard writes as they are.
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], FormatError> {
+        let (field, rest) = self.0.split_first_chunk().ok_or(FormatError::BadBody)?;
+        self.0 = rest;
+        Ok(*field)
+    }
+
     fn axes(&mut self, axes: &mut Axes) -> Result<(), FormatError> {
-        axes.lengths = self.take()?;
-        for _ in 0..self.take::<u32>()? {
-            let value = self.take()?;
+        axes.lengths = self.array()?;
+        for _ in 0..self.number()? {
+            let value = self.number()?;
             axes.values.push(value).map_err(|_| FormatError::BadBody)?;
         }
         Ok(())
     }
 
-    fn knots(&mut self) -> Result<Vec<Knot, MAX_KNOTS>, FormatError> {
-        let mut knots = Vec::new();
-        for _ in 0..self.take::<u32>()? {
+    fn knots(&mut self, band: &mut GuardBand) -> Result<(), FormatError> {
+        for _ in 0..self.number()? {
+            let confidence = self.number()?;
             let knot = Knot {
-                per_ten_thousand: self.take()?,
-                q16: self.take()?,
+                per_ten_thousand: confidence.try_into().map_err(|_| FormatError::BadBody)?,
+                q16: self.number()?,
             };
-            knots.push(knot).map_err(|_| FormatError::BadBody)?;
-        }
-        Ok(knots)
-    }
-}
-
-/// Walks over all rows and returns the scales of the output rows.
-fn verify_layers(mut layers: &[u8], header: &Header) -> Result<[f32; 2], FormatError> {
-    fn take<'b>(layers: &mut &'b [u8], length: usize) -> Result<&'b [u8], FormatError> {
-        let (taken, rest) = layers
-            .split_at_checked(length)
-            .ok_or(FormatError::LayersLength)?;
-        *layers = rest;
-        Ok(taken)
-    }
-    fn take_array<const N: usize>(layers: &mut &[u8]) -> Result<[u8; N], FormatError> {
-        let taken = take(layers, N)?;
-        taken.try_into().map_err(|_| FormatError::LayersLength)
-    }
-    fn weights(layers: &mut &[u8], inputs: usize) -> Result<(), FormatError> {
-        let weights = take(layers, inputs)?;
-        if weights.iter().any(|w| w.cast_signed() == i8::MIN) {
-            return Err(FormatError::BadLayer);
+            band.0.push(knot).map_err(|_| FormatError::BadBody)?;
         }
         Ok(())
     }
-    fn bias(layers: &mut &[u8]) -> Result<(), FormatError> {
-        let bias = i32::from_le_bytes(take_array(layers)?);
-        if !(-BIAS_LIMIT..=BIAS_LIMIT).contains(&bias) {
-            return Err(FormatError::BadLayer);
-        }
-        Ok(())
-    }
-
-    let Widths([first, later @ ..]) = header.shape.widths();
-    for _ in 0..first {
-        weights(&mut layers, INPUTS)?;
-        let _scale_and_bias: [u8; 4] = take_array(&mut layers)?;
-    }
-    let mut inputs = usize::from(first);
-    for width in later.into_iter().filter(|&width| width != 0) {
-        for _ in 0..width {
-            weights(&mut layers, inputs)?;
-            bias(&mut layers)?;
-            let [shift] = take_array(&mut layers)?;
-            if shift > 31 {
-                return Err(FormatError::BadLayer);
-            }
-        }
-        inputs = usize::from(width);
-    }
-    let mut scales = [0.0; 2];
-    for scale in scales.iter_mut().take(usize::from(header.outputs)) {
-        weights(&mut layers, inputs)?;
-        bias(&mut layers)?;
-        *scale = f32::from_le_bytes(take_array(&mut layers)?);
-        let [least, most] = SCALE_RANGE;
-        if !(least..=most).contains(scale) {
-            return Err(FormatError::BadScale);
-        }
-    }
-    if !layers.is_empty() {
-        return Err(FormatError::LayersLength);
-    }
-    Ok(scales)
 }

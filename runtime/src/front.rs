@@ -21,6 +21,8 @@
 //! assert!(all.points().is_sorted_by(|a, b| a.power < b.power && a.time > b.time));
 //! ```
 
+use core::cell::Cell;
+
 use heapless::{Vec, VecView};
 
 use crate::format::Model;
@@ -49,8 +51,8 @@ pub struct Point {
 #[derive(Clone, Debug)]
 pub struct Front<const N: usize> {
     points: Vec<Point, N>,
-    time_guard: Option<GuardBand>,
-    power_guard: Option<GuardBand>,
+    time_guard: GuardBand,
+    power_guard: GuardBand,
     thinned: bool,
 }
 
@@ -62,8 +64,8 @@ impl<const N: usize> Front<N> {
         let () = Self::CAPACITY_IS_NOT_ZERO;
         Self {
             points: Vec::new(),
-            time_guard: None,
-            power_guard: None,
+            time_guard: GuardBand::none(),
+            power_guard: GuardBand::none(),
             thinned: false,
         }
     }
@@ -106,7 +108,8 @@ impl<const N: usize> Front<N> {
         staircase.bounds.fill(i32::MAX);
         offer(&mut staircase);
         self.thinned = staircase.finish(model);
-        keep_guards(&mut self.time_guard, &mut self.power_guard, model);
+        self.time_guard.copy(model.time_guard());
+        self.power_guard.copy(model.power_guard_or_none());
     }
 
     /// By strictly ascending power and strictly descending time.
@@ -121,12 +124,12 @@ impl<const N: usize> Front<N> {
 
     /// The guard band of the time; `None` for a front that was never built.
     pub fn time_guard(&self) -> Option<&GuardBand> {
-        self.time_guard.as_ref()
+        known(&self.time_guard)
     }
 
     /// The guard band of the power; `None` for a model without power.
     pub fn power_guard(&self) -> Option<&GuardBand> {
-        self.power_guard.as_ref()
+        known(&self.power_guard)
     }
 }
 
@@ -136,11 +139,8 @@ impl<const N: usize> Default for Front<N> {
     }
 }
 
-/// Copies the guard bands. Never inlined: copies on the way are not to lie on a sweep's stack.
-#[inline(never)]
-fn keep_guards(time: &mut Option<GuardBand>, power: &mut Option<GuardBand>, model: &Model<'_>) {
-    *time = Some(model.time_guard().clone());
-    *power = model.power_guard().cloned();
+fn known(band: &GuardBand) -> Option<&GuardBand> {
+    (!band.knots().is_empty()).then_some(band)
 }
 
 /// The buckets of a [`Staircase`].
@@ -304,13 +304,16 @@ impl<'a> Staircase<'a> {
         least.1
     }
 
+    // Through cells, which lets it be one loop: `copy_within` brings a general memmove with it.
     fn remove(&mut self, start: usize, end: usize) {
         let gone = end - start;
         if let Some(tail) = self.points.get_mut(start..)
             && gone > 0
-            && gone <= tail.len()
         {
-            tail.copy_within(gone.., 0);
+            let tail = Cell::from_mut(tail).as_slice_of_cells();
+            for (to, from) in tail.iter().zip(tail.iter().skip(gone)) {
+                to.set(from.get());
+            }
             self.points.truncate(self.points.len() - gone);
         }
     }
@@ -318,12 +321,13 @@ impl<'a> Staircase<'a> {
     /// There is room: `offer` made it.
     fn insert(&mut self, at: usize, new: Point) {
         let _ = self.points.push(new);
-        if let Some(tail) = self.points.get_mut(at..)
-            && let Some(moved) = tail.len().checked_sub(1)
-        {
-            tail.copy_within(..moved, 1);
-            if let Some(first) = tail.first_mut() {
-                *first = new;
+        if let Some(tail) = self.points.get_mut(at..) {
+            let tail = Cell::from_mut(tail).as_slice_of_cells();
+            for [from, to] in tail.array_windows().rev() {
+                to.set(from.get());
+            }
+            if let Some(first) = tail.first() {
+                first.set(new);
             }
         }
     }

@@ -132,7 +132,7 @@ pub struct Grid(pub(crate) Axes);
 
 /// The axes as they stand in a file: four lengths, then all values one axis
 /// after the other. Not yet checked.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axes {
     /// The number of values of each axis.
     pub lengths: [u8; 4],
@@ -205,6 +205,15 @@ impl Grid {
 }
 
 impl Axes {
+    /// Without values, to be filled and verified.
+    pub(crate) const fn none() -> Self {
+        Self {
+            lengths: [0; 4],
+            values: Vec::new(),
+        }
+    }
+
+    #[inline(never)]
     fn axis(&self, axis: Axis) -> &[u32] {
         let mut lengths = self.lengths.iter().map(|&n| usize::from(n));
         let start: usize = lengths.by_ref().take(axis as usize).sum();
@@ -222,13 +231,17 @@ impl Axes {
             return Err(GridError::LengthsDisagree);
         }
         let mut modes = 1_u32;
-        for axis in Axis::ALL {
+        for &axis in &Axis::ALL {
             let values = self.axis(axis);
-            let Some(first) = values.first() else {
+            if values.is_empty() {
                 return Err(GridError::EmptyAxis);
-            };
-            if *first == 0 || !values.is_sorted_by(|a, b| a < b) {
-                return Err(GridError::NotAscending);
+            }
+            let mut last = 0;
+            for &value in values {
+                if value <= last {
+                    return Err(GridError::NotAscending);
+                }
+                last = value;
             }
             modes = modes.saturating_mul(u32::try_from(values.len()).unwrap_or(u32::MAX));
         }

@@ -39,7 +39,7 @@ pub struct Knot {
 
 /// Ratios by ascending confidence, at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GuardBand(Vec<Knot, MAX_KNOTS>);
+pub struct GuardBand(pub(crate) Vec<Knot, MAX_KNOTS>);
 
 /// Why a guard band gives no ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,31 +73,38 @@ impl GuardBand {
     /// Checks that there are 1 … [`MAX_KNOTS`] knots with strictly ascending confidences
     /// and ratios that are at least one and do not fall.
     pub fn new(knots: impl IntoIterator<Item = Knot>) -> Result<Self, GuardError> {
-        let mut all = Vec::new();
+        let mut band = Self::none();
         for knot in knots {
-            all.push(knot).map_err(|_| GuardError::BadKnots)?;
+            band.0.push(knot).map_err(|_| GuardError::BadKnots)?;
         }
-        Self::verify(&all)?;
-        Ok(Self(all))
+        band.is_sound().then_some(band).ok_or(GuardError::BadKnots)
     }
 
-    /// [`GuardBand::new`] for knots that are in their place.
-    pub(crate) fn of(knots: Vec<Knot, MAX_KNOTS>) -> Result<Self, GuardError> {
-        Self::verify(&knots)?;
-        Ok(Self(knots))
+    /// Without knots, to be filled and verified.
+    pub(crate) const fn none() -> Self {
+        Self(Vec::new())
     }
 
-    fn verify(knots: &[Knot]) -> Result<(), GuardError> {
-        let in_range = |knot: &Knot| {
-            Confidence::new(knot.per_ten_thousand).is_some() && Factor::from_q16(knot.q16).is_some()
-        };
-        let ascending =
-            |a: &Knot, b: &Knot| a.per_ten_thousand < b.per_ten_thousand && a.q16 <= b.q16;
-        let sound = knots.iter().all(in_range) && knots.is_sorted_by(ascending);
-        if knots.is_empty() || !sound {
-            return Err(GuardError::BadKnots);
+    #[inline(never)]
+    pub(crate) fn is_sound(&self) -> bool {
+        // No confidence, and the least ratio.
+        let (mut confidence, mut q16) = (0, Factor::ONE.q16());
+        for knot in &self.0 {
+            let known = Confidence::new(knot.per_ten_thousand).is_some();
+            if !known || knot.per_ten_thousand <= confidence || knot.q16 < q16 {
+                return false;
+            }
+            (confidence, q16) = (knot.per_ten_thousand, knot.q16);
         }
-        Ok(())
+        confidence > 0
+    }
+
+    /// Takes the knots of another band over, in place.
+    pub(crate) fn copy(&mut self, other: &Self) {
+        let Self(knots) = self;
+        knots.clear();
+        // There is room for all.
+        let _ = knots.extend_from_slice(&other.0);
     }
 
     /// The ratio for a confidence: linear between knots and rounded up, which errs on

@@ -71,22 +71,28 @@ fn cost(objective: Objective, point: &Point) -> (u64, u32) {
 /// Sets the leaps of all points of a front.
 pub fn set(points: &mut [Point]) {
     for objective in [Objective::Energy, Objective::EnergyDelay] {
-        let [back, on] = [Direction::Back, Direction::On].map(|way| Leaps::shift(objective, way));
-        let mut best = (0, (u64::MAX, u32::MAX));
-        for (index, point) in points.iter_mut().enumerate() {
+        set_one(points, objective, Direction::Back);
+        set_one(points, objective, Direction::On);
+    }
+}
+
+#[inline(never)]
+fn set_one(points: &mut [Point], objective: Objective, way: Direction) {
+    let shift = Leaps::shift(objective, way);
+    let last = points.len().wrapping_sub(1);
+    let mut best = (0, (u64::MAX, u32::MAX));
+    for step in 0..points.len() {
+        let index = match way {
+            Direction::Back => step,
+            Direction::On => last - step,
+        };
+        if let Some(point) = points.get_mut(index) {
             let cost = cost(objective, point);
-            if cost < best.1 {
+            // Of equal ones the first.
+            if cost < best.1 || (cost == best.1 && index < best.0) {
                 best = (index, cost);
             }
-            point.leaps.set(back, index - best.0);
-        }
-        best.1 = (u64::MAX, u32::MAX);
-        for (index, point) in points.iter_mut().enumerate().rev() {
-            let cost = cost(objective, point);
-            if cost <= best.1 {
-                best = (index, cost);
-            }
-            point.leaps.set(on, best.0 - index);
+            point.leaps.set(shift, index.abs_diff(best.0));
         }
     }
 }

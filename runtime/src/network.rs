@@ -17,6 +17,7 @@ use nalgebra::Vector3;
 
 use crate::grid::{Axis, Grid};
 use crate::lanes::{BATCH, LANES, Pair, Tile, Vector, pair_of, value_of};
+use crate::shape::FIRST_TAIL;
 
 /// Features of each axis: logarithm, inverse and value of the knob.
 pub const FEATURES: usize = 3;
@@ -105,13 +106,7 @@ fn curves(ratio: f32) -> Vector3<f32> {
 }
 
 /// The bytes of a unit of the first layer: weights, scale (u16), bias (i16).
-pub(crate) const FIRST_UNIT: usize = INPUTS + 4;
-
-/// What follows the weights of a unit of another hidden layer: bias (i32), shift (u8).
-pub(crate) const HIDDEN_TAIL: usize = 5;
-
-/// What follows the weights of an output: bias (i32), scale (f32).
-pub(crate) const OUTPUT_TAIL: usize = 8;
+const FIRST_UNIT: usize = INPUTS + FIRST_TAIL;
 
 /// Writes the table rows of values of an axis, as many as there is room for. `units` are those of
 /// the first layer as they stand in a file.
@@ -194,31 +189,24 @@ impl<'a> Dense<'a> {
         })
     }
 
-    /// Takes one row of a file over, as the unit of this `place`; `tail` is what follows its
-    /// `inputs` weights.
-    pub fn write(pairs: &mut [Pair], place: usize, row: &[u8], inputs: usize) {
-        let (Some((head, weights)), Some((from, tail))) = (
-            pairs.split_first_chunk_mut::<DENSE_HEAD>(),
-            row.split_at_checked(inputs),
-        ) else {
+    /// Takes two rows of a file over, each of `inputs` weights and what follows them. The second
+    /// may be empty.
+    pub fn write(pairs: &mut [Pair], rows: [&[u8]; 2], inputs: usize) {
+        let Some(([bias_a, bias_b, shifts], weights)) = pairs.split_first_chunk_mut::<DENSE_HEAD>()
+        else {
             return;
         };
-        let [biases @ .., shifts] = head;
-        if let (Some(bias), Some(bytes)) = (biases.get_mut(place), tail.first_chunk()) {
-            *bias = pair_of(i32::from_le_bytes(*bytes));
-        }
-        if let (Some(shift), Some(byte)) = (shifts.get_mut(place), tail.get(4)) {
-            *shift = i16::from(*byte);
-        }
-        for (two, [a, b]) in weights
-            .as_chunks_mut::<2>()
-            .0
-            .iter_mut()
-            .zip(from.as_chunks().0)
-        {
-            if let Some(pair) = two.get_mut(place) {
-                *pair = Pair::new(i16::from(a.cast_signed()), i16::from(b.cast_signed()));
-            }
+        let [a, b] = rows.map(|row| row.split_at_checked(inputs).unwrap_or_default());
+        let bias = |tail: &[u8]| pair_of(tail.first_chunk().map_or(0, |b| i32::from_le_bytes(*b)));
+        let shift = |tail: &[u8]| tail.get(4).map_or(0, |shift| i16::from(*shift));
+        (*bias_a, *bias_b) = (bias(a.1), bias(b.1));
+        *shifts = Pair::new(shift(a.1), shift(b.1));
+        let pair = |weights: &[u8], index: usize| match weights.get(2 * index..) {
+            Some([a, b, ..]) => Pair::new(i16::from(a.cast_signed()), i16::from(b.cast_signed())),
+            _ => Pair::zeros(),
+        };
+        for (index, two) in weights.as_chunks_mut().0.iter_mut().enumerate() {
+            *two = [pair(a.0, index), pair(b.0, index)];
         }
     }
 

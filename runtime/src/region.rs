@@ -54,6 +54,12 @@ impl fmt::Display for ConstraintError {
 impl error::Error for ConstraintError {}
 
 impl Region {
+    /// The first mode of any grid.
+    pub(crate) const FIRST: Self = Self {
+        first: [0; 4],
+        last: [0; 4],
+    };
+
     /// The whole grid.
     pub fn all(grid: &Grid) -> Self {
         let last = Axis::ALL.map(|axis| index(grid.axis(axis).len().saturating_sub(1)));
@@ -82,6 +88,14 @@ impl Region {
             }
         }
         bounds
+    }
+
+    /// As it stands in a file: the first index of each axis, then the last ones.
+    pub(crate) fn of_bytes([a, b, c, d, last @ ..]: [u8; 8]) -> Self {
+        Self {
+            first: [a, b, c, d],
+            last,
+        }
     }
 
     /// Whether every index lies on its axis and no range is empty.

@@ -5,6 +5,8 @@
 
 use core::fmt;
 
+use crate::network::INPUTS;
+
 /// Widths of up to three hidden layers as they stand in a file; 0 = no such layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Widths(pub [u16; 3]);
@@ -52,6 +54,7 @@ impl Shape {
     }
 
     /// The widths of the hidden layers.
+    #[inline(never)]
     pub const fn widths(self) -> Widths {
         Widths(match self {
             Self::Wide16 => [16, 0, 0],
@@ -62,6 +65,60 @@ impl Shape {
         })
     }
 }
+
+impl Shape {
+    /// All layers of a network with this shape, in the order of a file; those of no width are
+    /// not there.
+    #[inline(never)]
+    pub(crate) fn layers(self, outputs: u8) -> [Layer; 4] {
+        let Widths(widths) = self.widths();
+        let [first, second, third] = widths.map(usize::from);
+        let layer = |width, inputs, tail| Layer {
+            width,
+            inputs,
+            tail,
+        };
+        let last = widths.into_iter().rfind(|width| *width > 0).unwrap_or(0);
+        [
+            layer(first, INPUTS, FIRST_TAIL),
+            layer(second, first, HIDDEN_TAIL),
+            layer(third, second, HIDDEN_TAIL),
+            layer(usize::from(outputs), usize::from(last), OUTPUT_TAIL),
+        ]
+    }
+}
+
+/// One layer as it stands in a file: a row for each unit, its weights and their tail.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layer {
+    /// The units.
+    pub width: usize,
+    /// The weights of each.
+    pub inputs: usize,
+    /// The bytes after the weights.
+    tail: usize,
+}
+
+impl Layer {
+    /// The bytes of a row; never 0.
+    pub fn row(&self) -> usize {
+        (self.inputs + self.tail).max(1)
+    }
+
+    /// The bytes of all rows.
+    pub fn bytes(&self) -> usize {
+        self.width * self.row()
+    }
+}
+
+/// What follows the weights of a unit of the first layer: scale (u16), bias (i16).
+pub(crate) const FIRST_TAIL: usize = 4;
+
+/// What follows the weights of a unit of another hidden layer: bias (i32), shift (u8).
+const HIDDEN_TAIL: usize = 5;
+
+/// What follows the weights of an output: bias (i32), scale (f32).
+const OUTPUT_TAIL: usize = 8;
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

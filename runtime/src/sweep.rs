@@ -12,8 +12,7 @@ use crate::format::Model;
 use crate::grid::{Axis, Grid, MAX_AXIS_VALUES, ModeId};
 use crate::lanes::{BATCH, LANES, Native, Pair, Tile, VECTORS};
 use crate::network::{
-    AxisFeatures, DENSE_HEAD, Dense, HIDDEN_TAIL, OUTPUT_TAIL, Outputs, Prediction, TOGETHER,
-    activate, add_rows, write_rows,
+    AxisFeatures, DENSE_HEAD, Dense, Outputs, Prediction, TOGETHER, activate, add_rows, write_rows,
 };
 use crate::region::Region;
 use crate::shape::{Shape, Widths};
@@ -124,7 +123,7 @@ impl Parts {
 const ROW_AXES: [Axis; 3] = [Axis::Cores, Axis::Cpu, Axis::Emc];
 
 fn row_values(grid: &Grid) -> usize {
-    ROW_AXES.map(|axis| grid.axis(axis).len()).iter().sum()
+    ROW_AXES.iter().map(|axis| grid.axis(*axis).len()).sum()
 }
 
 /// A model's network, ready to predict.
@@ -139,7 +138,8 @@ pub struct Network<'a> {
     units: &'a mut [Tile],
     /// The table rows of [`ROW_AXES`], one after the other.
     rows: &'a [Pair],
-    layers: Layers<'a>,
+    /// The units of all layers after the first, as [`Dense`] takes them.
+    layers: &'a [Pair],
 }
 
 /// Neighbouring modes with their predictions.
@@ -186,7 +186,7 @@ impl<'a> Network<'a> {
                 sums,
                 units,
                 rows,
-                layers: Layers::new(model.shape().widths(), layers)?,
+                layers,
             })
         };
         build(memory).ok_or(WorkspaceTooSmall { needed })
@@ -210,18 +210,15 @@ impl<'a> Network<'a> {
 
     #[inline(always)]
     pub(crate) fn batches(&mut self, region: &Region, mut visit: impl FnMut(&Batch)) {
-        let mut clocks = Clocks::new(self, region);
-        let grid = self.model.grid();
+        let Some(layers) = Layers::new(self.model.shape().widths(), self.layers) else {
+            return;
+        };
         let pairs = self.tiles.len() / VECTORS;
-        let [cores, cpu] =
-            [Axis::Cores, Axis::Cpu].map(|axis| Rows::new(grid, region, axis, self.rows, pairs));
+        let [cores, cpu, emc] = self.rows_of(region);
+        let mut clocks = Clocks::new(self.model, region, emc);
         while let Some((inner, len)) = self.next_tiles(&mut clocks) {
             let Self {
-                tiles,
-                sums,
-                units,
-                layers,
-                ..
+                tiles, sums, units, ..
             } = self;
             let mut batch = Batch {
                 outer: 0,
@@ -262,6 +259,30 @@ impl<'a> Network<'a> {
         }
     }
 
+    /// The rows of [`ROW_AXES`] inside a region.
+    fn rows_of(&self, region: &Region) -> [Rows<'a>; 3] {
+        let pairs = self.tiles.len() / VECTORS;
+        let [cores, cpu, gpu, emc] = Axis::ALL.map(|axis| self.model.grid().axis(axis).len());
+        let (cores_rows, rows) = split(self.rows, cores * pairs);
+        let (cpu_rows, emc_rows) = split(rows, cpu * pairs);
+        [
+            (Axis::Cores, cores_rows, cpu * gpu * emc),
+            (Axis::Cpu, cpu_rows, gpu * emc),
+            (Axis::Emc, emc_rows, 1),
+        ]
+        .map(|(axis, rows, stride)| {
+            let range = region.range(axis);
+            let (rows, _) = split(rows, (range.end() + 1) * pairs);
+            let (_, rows) = split(rows, range.start() * pairs);
+            Rows {
+                rows,
+                pairs,
+                first: (range.start() * stride) as u16,
+                stride: stride as u16,
+            }
+        })
+    }
+
     /// Writes the tiles of the next batch; `None` after the last one. Returns what the modes add
     /// to an id, and how many there are.
     #[inline(never)]
@@ -274,9 +295,8 @@ impl<'a> Network<'a> {
                 break;
             };
             if !window.contains(&gpu) {
-                let units = self.model.first_layer();
                 let values = clocks.gpu_values.get(gpu..).unwrap_or_default();
-                write_rows(self.sums, units, Axis::Gpu, clocks.features, values);
+                write_rows(self.sums, clocks.units, Axis::Gpu, clocks.features, values);
                 window = gpu..gpu + TOGETHER;
             }
             let row = chunks(self.sums, pairs).nth(gpu - window.start)?;
@@ -303,22 +323,25 @@ struct Clocks<'a> {
     stride: u16,
     gpu_values: &'a [u32],
     features: AxisFeatures,
+    /// The units of the first layer.
+    units: &'a [u8],
     emc_rows: Rows<'a>,
 }
 
 impl<'a> Clocks<'a> {
-    fn new(network: &Network<'a>, region: &Region) -> Self {
-        let grid = network.model.grid();
-        let pairs = network.tiles.len() / VECTORS;
+    fn new(model: &'a Model<'_>, region: &Region, emc_rows: Rows<'a>) -> Self {
+        let grid = model.grid();
         let gpu = region.range(Axis::Gpu);
+        let [(_, units), ..] = model.layers();
         Self {
+            units,
             gpu: *gpu.start(),
             emc: 0,
             last_gpu: *gpu.end(),
             stride: grid.axis(Axis::Emc).len() as u16,
             gpu_values: grid.axis(Axis::Gpu),
             features: AxisFeatures::of_axis(grid, Axis::Gpu),
-            emc_rows: Rows::new(grid, region, Axis::Emc, network.rows, pairs),
+            emc_rows,
         }
     }
 
@@ -352,24 +375,6 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// `rows` are those of [`ROW_AXES`].
-    fn new(grid: &Grid, region: &Region, axis: Axis, rows: &'a [Pair], pairs: usize) -> Self {
-        let length = |axis: Axis| grid.axis(axis).len();
-        let before = ROW_AXES.into_iter().take_while(|other| *other < axis);
-        let before: usize = before.map(length).sum();
-        let inner = Axis::ALL.into_iter().filter(|other| *other > axis);
-        let stride: usize = inner.map(length).product();
-        let range = region.range(axis);
-        let (first, count) = (*range.start(), range.count());
-        let rows = rows.get((before + first) * pairs..).unwrap_or_default();
-        Self {
-            rows: rows.get(..count * pairs).unwrap_or_default(),
-            pairs,
-            first: (first * stride) as u16,
-            stride: stride as u16,
-        }
-    }
-
     fn len(&self) -> usize {
         chunks(self.rows, self.pairs).len()
     }
@@ -444,6 +449,11 @@ impl<'a> Layers<'a> {
     }
 }
 
+/// What lies before a place and from it on; all of it before one that is too far.
+fn split<T>(of: &[T], at: usize) -> (&[T], &[T]) {
+    of.split_at_checked(at).unwrap_or((of, &[]))
+}
+
 /// Pieces of equal length. That is never 0, which the compiler has to know.
 fn chunks<T>(of: &[T], length: usize) -> ChunksExact<'_, T> {
     of.chunks_exact(length.max(1))
@@ -462,42 +472,23 @@ fn take<'a>(memory: &mut &'a mut [Pair], length: usize) -> Option<&'a mut [Pair]
 }
 
 fn write_tables(mut rows: &mut [Pair], model: &Model<'_>) {
-    let Widths([first, ..]) = model.shape().widths();
-    for axis in ROW_AXES {
+    let [(first, units), ..] = model.layers();
+    for &axis in &ROW_AXES {
         let values = model.grid().axis(axis);
-        if let Some(rows) = take(&mut rows, values.len() * usize::from(first / 2)) {
+        if let Some(rows) = take(&mut rows, values.len() * first.width / 2) {
             let features = AxisFeatures::of_axis(model.grid(), axis);
-            write_rows(rows, model.first_layer(), axis, features, values);
+            write_rows(rows, units, axis, features, values);
         }
     }
 }
 
 fn write_layers(mut pairs: &mut [Pair], model: &Model<'_>) {
-    pairs.fill(Pair::zeros());
-    let Widths([first, later @ ..]) = model.shape().widths();
-    let mut inputs = usize::from(first);
-    let mut rows = model.later_layers();
-    let hidden = later.map(|width| (usize::from(width), HIDDEN_TAIL));
-    let outputs = (usize::from(model.outputs()), OUTPUT_TAIL);
-    for (width, tail) in hidden
-        .into_iter()
-        .chain([outputs])
-        .filter(|(width, _)| *width > 0)
-    {
-        let (layer, rest) = rows
-            .split_at_checked(width * (inputs + tail))
-            .unwrap_or_default();
-        let mut units = chunks(layer, inputs + tail);
-        while let Some(unit) = units.next() {
-            let Some(dense) = take(&mut pairs, DENSE_HEAD + inputs) else {
-                return;
-            };
-            Dense::write(dense, 0, unit, inputs);
-            if let Some(next) = units.next() {
-                Dense::write(dense, 1, next, inputs);
-            }
+    let [_, later @ ..] = model.layers();
+    for (layer, rows) in &later {
+        for two in rows.chunks((2 * layer.row()).max(1)) {
+            let dense = take(&mut pairs, DENSE_HEAD + layer.inputs).unwrap_or_default();
+            Dense::write(dense, split(two, layer.row()).into(), layer.inputs);
         }
-        (inputs, rows) = (width, rest);
     }
 }
 

@@ -86,7 +86,7 @@ fn the_reader_reads_what_was_written() {
     assert_eq!(model.shape(), Shape::Deep8x8);
     assert_eq!(model.grid().modes(), 36);
     assert_eq!(model.profiled().modes(), 36);
-    let provenance = model.provenance();
+    let provenance = model.provenance().expect("a provenance");
     assert_eq!(provenance.kind, Kind::Simulated);
     assert_eq!(
         (provenance.device, provenance.workload),

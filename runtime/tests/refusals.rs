@@ -22,6 +22,7 @@ fn exercise(bytes: &[u8]) {
     let Ok(model) = Model::parse(bytes) else {
         return;
     };
+    let _ = model.provenance();
     for region in [model.profiled(), Region::all(model.grid())] {
         let front = Front::<16>::of(&model, &region);
         let _ = front.select(&Query::default());
@@ -40,7 +41,8 @@ fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 fn error(bytes: &[u8]) -> FormatError {
-    Model::parse(bytes).expect_err("refused")
+    let known = Model::parse(bytes).and_then(|model| model.provenance());
+    known.expect_err("refused")
 }
 
 #[test]

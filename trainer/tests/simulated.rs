@@ -51,7 +51,8 @@ fn assert_fits(file: &str, modes: Modes, bounds: [f64; 2]) {
     let bytes = std::fs::read(file).expect("the shipped reference");
     let model = wattgate_runtime::Model::parse(&bytes).expect("a valid model");
     assert_eq!(model.grid(), &corpus.grid);
-    assert_eq!(model.provenance().kind, Kind::Simulated);
+    let provenance = model.provenance().expect("a provenance");
+    assert_eq!(provenance.kind, Kind::Simulated);
     let errors = read_back(&model).errors(&profiled(&corpus));
     let errors = [errors.time_mape, errors.power_mape].map(|error| error.expect("known"));
     assert!(

@@ -26,6 +26,15 @@ fn with_file<T>(
     read(&file).map_err(|why| format!("{}: {why}", path.display()))
 }
 
+/// The figure of code and constants without the model.
+pub const CODE: &str = "code and constants, bytes";
+
+/// Code and constants without the model, in bytes.
+pub fn code(path: &Path) -> Result<u64, String> {
+    let [(_, bytes), ..] = sizes(path)?;
+    Ok(bytes)
+}
+
 /// Code and constants without the model, the model, and static memory, in bytes.
 pub fn sizes(path: &Path) -> Result<[(&'static str, u64); 3], String> {
     with_file(path, |file| {
@@ -34,7 +43,7 @@ pub fn sizes(path: &Path) -> Result<[(&'static str, u64); 3], String> {
                 .map_or(0, |section| section.size())
         };
         Ok([
-            ("code and constants, bytes", size(".text") + size(".rodata")),
+            (CODE, size(".text") + size(".rodata")),
             ("model, bytes", size(".models")),
             ("static memory, bytes", size(".data") + size(".bss")),
         ])

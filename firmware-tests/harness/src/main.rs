@@ -122,8 +122,13 @@ fn examine(folder: &Path, target: &Target, failures: &mut Failures) -> (String, 
                 Ok(name) => compiler = name,
                 Err(why) => fail(image, why),
             }
-            match elf::sizes(&file) {
-                Ok(sizes) => figures.extend(sizes.map(|(name, bytes)| (name.to_owned(), bytes))),
+            let bare = build(folder, target.triple, "bare", &[]);
+            match bare.and_then(|bare| Ok((elf::sizes(&file)?, elf::code(&bare)?))) {
+                Ok((sizes, bare)) => {
+                    figures.extend(sizes.map(|(name, bytes)| (name.to_owned(), bytes)));
+                    let image = figures.get(elf::CODE).copied().unwrap_or(0);
+                    figures.insert("engine, bytes".to_owned(), image.saturating_sub(bare));
+                }
                 Err(why) => fail(image, why),
             }
             match elf::forbidden_symbols(&file) {

@@ -47,6 +47,26 @@ pub unsafe fn only<T>(variable: *mut T) -> &'static mut T {
     unsafe { &mut *variable }
 }
 
+/// Says which mode was chosen and what it took, and ends the emulator.
+pub fn end(chosen: Option<[u32; 4]>) -> ! {
+    let instructions = instructions();
+    let stack = used_stack();
+    let mut console = Semihosting;
+    if let Some([cores, cpu, gpu, emc]) = chosen {
+        console.field("", cores, " cores ");
+        console.field("", cpu, "/");
+        console.field("", gpu, "/");
+        console.field("", emc, " kHz\n");
+        console.field(
+            "instructions from reset to this mode ",
+            instructions as u32,
+            "\n",
+        );
+        console.field("stack ", stack, "\n");
+    }
+    exit(chosen.is_some())
+}
+
 /// What stands in memory that nobody has used.
 const PAINT: u32 = 0xC0DE_5AFE;
 

@@ -57,6 +57,7 @@ pub trait Console {
     }
 
     /// Appends a text, a number and a text.
+    #[inline(never)]
     fn field(&mut self, before: &str, number: u32, after: &str) {
         self.text(before);
         self.number(number);

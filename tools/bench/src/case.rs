@@ -73,7 +73,9 @@ impl Case {
             random_layers(shape, &mut ChaCha8Rng::seed_from_u64(SEED))
         };
         let shipped = Model::parse(SHIPPED).expect("a test reads the shipped files");
-        let mut provenance = *shipped.provenance();
+        let mut provenance = shipped
+            .provenance()
+            .expect("a test reads the shipped files");
         provenance.device = grid.board;
         let file = ModelFile {
             layers: &layers,

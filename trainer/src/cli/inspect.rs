@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use wattgate_runtime::{Axis, Front, GuardBand, Kilohertz, Model, Point, PowerMode};
+use wattgate_runtime::{Axis, Front, GuardBand, Kilohertz, Model, Point, PowerMode, Provenance};
 
 use super::{Failure, parse_model, print_json, print_text, read_model, show};
 
@@ -99,10 +99,11 @@ struct Inspection {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bytes = read_model(&arguments.file)?;
-    let model = parse_model(&arguments.file, &bytes)?;
+    let (model, provenance) = parse_model(&arguments.file, &bytes)?;
     let front = Front::<FRONT>::of(&model, &model.profiled());
     let inspection = inspection(
         &model,
+        &provenance,
         &front,
         arguments.file.display().to_string(),
         bytes.len(),
@@ -114,8 +115,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-fn inspection(model: &Model<'_>, front: &Front<FRONT>, file: String, bytes: usize) -> Inspection {
-    let (grid, provenance) = (model.grid(), model.provenance());
+fn inspection(
+    model: &Model<'_>,
+    provenance: &Provenance<'_>,
+    front: &Front<FRONT>,
+    file: String,
+    bytes: usize,
+) -> Inspection {
+    let grid = model.grid();
     let axes = |values: &dyn Fn(Axis) -> Vec<u32>| Axes {
         cores: values(Axis::Cores),
         cpu_khz: values(Axis::Cpu),

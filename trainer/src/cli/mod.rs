@@ -24,7 +24,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use thiserror::Error;
-use wattgate_runtime::{ConstraintError, FormatError, MAGIC, Model, SelectError, Shape};
+use wattgate_runtime::{
+    ConstraintError, FormatError, MAGIC, Model, Provenance, SelectError, Shape,
+};
 
 use crate::corpus::{Corpus, CorpusError};
 use crate::demo::DemoError;
@@ -287,7 +289,7 @@ fn read_reference(path: &Path) -> Result<Reference, Failure> {
     let file = fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
     if file.is_ok() && start == MAGIC {
         let bytes = read_model(path)?;
-        let model = parse_model(path, &bytes)?;
+        let (model, _) = parse_model(path, &bytes)?;
         return Reference::of_model(name, &model).map_err(refused);
     }
     Reference::of_corpus(name, read_corpus(path)?).map_err(refused)
@@ -301,9 +303,12 @@ fn read_model(path: &Path) -> Result<Vec<u8>, Failure> {
     })
 }
 
-fn parse_model<'a>(path: &Path, bytes: &'a [u8]) -> Result<Model<'a>, Failure> {
-    Model::parse(bytes).map_err(|why| Failure::Model {
+fn parse_model<'a>(path: &Path, bytes: &'a [u8]) -> Result<(Model<'a>, Provenance<'a>), Failure> {
+    let refused = |why| Failure::Model {
         path: path.to_owned(),
         why,
-    })
+    };
+    let model = Model::parse(bytes).map_err(refused)?;
+    let provenance = model.provenance().map_err(refused)?;
+    Ok((model, provenance))
 }

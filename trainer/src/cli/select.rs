@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use wattgate_runtime::{
-    Choice, Confidence, Front, Kilohertz, Microseconds, Milliwatts, Model, Objective, Query,
-    SelectError,
+    Choice, Confidence, Front, Kilohertz, Microseconds, Milliwatts, Model, Objective, Provenance,
+    Query, SelectError,
 };
 
 use super::inspect::{FRONT, Mode};
@@ -98,7 +98,7 @@ struct NoAnswer {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bytes = read_model(&arguments.weights)?;
-    let model = parse_model(&arguments.weights, &bytes)?;
+    let (model, provenance) = parse_model(&arguments.weights, &bytes)?;
     let grid = model.grid();
     let mut region = model.profiled();
     if let Some(cores) = arguments.min_cores {
@@ -117,17 +117,22 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let selected = Front::<FRONT>::of(&model, &region).select(&query);
     if arguments.json {
         match selected {
-            Ok(choice) => print_json(&answer(&model, &choice, query.confidence))?,
+            Ok(choice) => print_json(&answer(&model, &provenance, &choice, query.confidence))?,
             Err(error) => no_answer(error).map_or(Ok(()), |json| print_json(&json))?,
         }
     } else if let Ok(choice) = selected {
-        print_text(&text(&model, &choice, query.confidence))?;
+        print_text(&text(&model, &provenance, &choice, query.confidence))?;
     }
     selected?;
     Ok(())
 }
 
-fn answer(model: &Model<'_>, choice: &Choice, confidence: Confidence) -> Answer {
+fn answer(
+    model: &Model<'_>,
+    provenance: &Provenance<'_>,
+    choice: &Choice,
+    confidence: Confidence,
+) -> Answer {
     let mode = model
         .grid()
         .mode(choice.mode)
@@ -140,7 +145,7 @@ fn answer(model: &Model<'_>, choice: &Choice, confidence: Confidence) -> Answer 
         power_mw: choice.power.map(|power| power.0),
         guarded_power_mw: choice.guarded_power.map(|power| power.0),
         confidence: f64::from(confidence.per_ten_thousand()) / 1e4,
-        kind: model.provenance().kind.to_string(),
+        kind: provenance.kind.to_string(),
     }
 }
 
@@ -158,7 +163,12 @@ fn no_answer(error: SelectError) -> Option<NoAnswer> {
     })
 }
 
-fn text(model: &Model<'_>, choice: &Choice, confidence: Confidence) -> String {
+fn text(
+    model: &Model<'_>,
+    provenance: &Provenance<'_>,
+    choice: &Choice,
+    confidence: Confidence,
+) -> String {
     let mode = model
         .grid()
         .mode(choice.mode)
@@ -173,7 +183,6 @@ fn text(model: &Model<'_>, choice: &Choice, confidence: Confidence) -> String {
         }
         None => "power  not known\n".to_owned(),
     };
-    let provenance = model.provenance();
     text += &format!(
         "{}: {} on {}\n",
         provenance.kind, provenance.workload, provenance.device

@@ -6,8 +6,7 @@
 
 use core::hint::black_box;
 
-use wattgate_image::{Semihosting, exit, instructions, only, paint_stack, used_stack};
-use wattgate_report::Console;
+use wattgate_image::{end, only, paint_stack};
 use wattgate_runtime::{Front, Milliwatts, Model, Query, Shape, Workspace, workspace_pairs};
 
 /// Read at run time, as from a flash that was written later.
@@ -25,23 +24,7 @@ extern "C" fn main() -> ! {
     paint_stack();
     // SAFETY: main runs once.
     let (workspace, front) = unsafe { (only(&raw mut WORKSPACE), only(&raw mut FRONT)) };
-    let chosen = choose(workspace, front);
-    let instructions = instructions();
-    let stack = used_stack();
-    let mut console = Semihosting;
-    if let Some([cores, cpu, gpu, emc]) = chosen {
-        console.field("", cores, " cores ");
-        console.field("", cpu, "/");
-        console.field("", gpu, "/");
-        console.field("", emc, " kHz\n");
-        console.field(
-            "instructions from reset to this mode ",
-            instructions as u32,
-            "\n",
-        );
-        console.field("stack ", stack, "\n");
-    }
-    exit(chosen.is_some())
+    end(choose(workspace, front))
 }
 
 #[inline(never)]
@@ -73,7 +56,7 @@ fn planted(_number: u32) {
         struct Sink;
         impl core::fmt::Write for Sink {
             fn write_str(&mut self, text: &str) -> core::fmt::Result {
-                Semihosting.text(text);
+                wattgate_report::Console::text(&mut wattgate_image::Semihosting, text);
                 Ok(())
             }
         }

@@ -22,7 +22,8 @@ const PLACES: usize = 64;
 static MODEL: [u8; include_bytes!("../../sine/sine.wgt").len()] =
     *include_bytes!("../../sine/sine.wgt");
 
-static mut WORKSPACE: Workspace<{ workspace_pairs(Shape::Deep16x16, 1 + 1 + 1) }> = Workspace::new();
+static mut WORKSPACE: Workspace<{ workspace_pairs(Shape::Deep16x16, 1 + 1 + 1) }> =
+    Workspace::new();
 
 /// Called by the reset code.
 #[unsafe(no_mangle)]
