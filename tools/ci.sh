@@ -38,7 +38,8 @@ dependencies() {
 }
 
 format() {
-    cargo fmt --all --check && cargo fmt --all --check --manifest-path firmware-tests/Cargo.toml
+    cargo fmt --all --check && cargo fmt --all --check --manifest-path firmware-tests/Cargo.toml &&
+        cargo fmt --check --manifest-path tools/fuzz/Cargo.toml
 }
 
 lint() {
@@ -69,6 +70,7 @@ step "host tests" cargo test --release --locked --workspace --no-fail-fast
 step "demo" demo
 step "no_std, AArch64 bare metal" tools/cross.sh aarch64-unknown-none \
     build --release --locked -p wattgate-runtime
+step "fuzzing" tools/fuzz.sh 20
 step "images in QEMU, budgets, planted faults" firmware-tests/run.sh
 step "host tests on AArch64" tools/cross.sh aarch64-unknown-linux-gnu \
     test --release --locked -p wattgate-runtime
