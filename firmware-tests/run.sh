@@ -8,4 +8,5 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 ../tools/packages.sh qemu-system-arm
+cargo test --release --locked -p wattgate-harness
 exec cargo run --release --locked -p wattgate-harness

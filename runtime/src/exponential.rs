@@ -30,7 +30,7 @@ pub fn exponential(value: i32, scale: f32) -> u32 {
     let fraction = u64::from((logarithm as u32) << 2);
     let [first @ .., last] = POWER_OF_TWO;
     let power = first.iter().rev().fold(last, |sum, coefficient| {
-        coefficient + (u64::from(sum) * fraction >> 32) as u32
+        coefficient + ((u64::from(sum) * fraction) >> 32) as u32
     });
     match logarithm >> 30 {
         ..0 => 1,

@@ -3,6 +3,7 @@
 //!
 //! corpus → [teacher] → [student] → [quantise] → [wgt], then read back and scored
 //! through the runtime: [fit].
+#![forbid(unsafe_code)]
 
 pub mod check;
 pub mod cli;

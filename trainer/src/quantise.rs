@@ -8,7 +8,7 @@
 
 use wattgate_runtime::{BIAS_LIMIT, FEATURES, INPUTS, ROW_LIMIT, ROW_SCALE_ONE, SCALE_RANGE};
 
-use crate::inputs::{AxisFeatures, Inputs};
+use crate::inputs::{GridFeatures, Inputs};
 use crate::wgt::{FirstRow, HiddenRow, Layers, OutputRow};
 
 /// Room for weights to grow in the training that follows a plan.
@@ -116,7 +116,7 @@ impl HiddenUnit {
 
 impl Plan {
     /// A plan for a network whose activations are those over `inputs`.
-    pub fn new(layers: &[Dense], inputs: &[Inputs], axes: &AxisFeatures) -> Self {
+    pub fn new(layers: &[Dense], inputs: &[Inputs], axes: &GridFeatures) -> Self {
         let peaks = activation_peaks(layers, inputs);
         let wishes = |at: usize, reach: &[f64], target: f64| -> Vec<f64> {
             wished_activations(&layers[at + 1], &peaks[at], reach, target)
@@ -272,7 +272,7 @@ fn activation_peaks(layers: &[Dense], inputs: &[Inputs]) -> Vec<Vec<f64>> {
 }
 
 /// How far from zero each unit's table rows reach; the bias goes with the first axis.
-fn table_reach(first: &Dense, axes: &AxisFeatures) -> Vec<f64> {
+fn table_reach(first: &Dense, axes: &GridFeatures) -> Vec<f64> {
     let units = first.weights.iter().zip(&first.biases);
     let reach = |(weights, bias): (&Vec<f64>, &f64)| {
         let tables = weights.chunks(FEATURES).zip(axes).enumerate();

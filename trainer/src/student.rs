@@ -16,7 +16,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use wattgate_runtime::{Grid, INPUTS, Shape};
 
-use crate::inputs::{AxisFeatures, Inputs, axis_features, mode_inputs};
+use crate::inputs::{GridFeatures, Inputs, axis_features, mode_inputs};
 use crate::quantise::{Dense, Plan, forward};
 use crate::standard::Standard;
 use crate::wgt::Layers;
@@ -99,7 +99,7 @@ struct Data {
 }
 
 impl Data {
-    fn new(axes: &AxisFeatures, targets: &[Vec<f64>]) -> Self {
+    fn new(axes: &GridFeatures, targets: &[Vec<f64>]) -> Self {
         let inputs = mode_inputs(axes);
         let standard = |target: &Vec<f64>| Standard::of(target.iter().copied());
         let outputs: Vec<Standard> = targets.iter().map(standard).collect();

@@ -5,6 +5,7 @@
 
 mod budgets;
 mod elf;
+mod stack;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -130,6 +131,14 @@ fn examine(folder: &Path, target: &Target, failures: &mut Failures) -> (String, 
                     figures.insert("engine, bytes".to_owned(), image.saturating_sub(bare));
                 }
                 Err(why) => fail(image, why),
+            }
+            if !target.machine.is_empty() {
+                match stack::deepest(&file) {
+                    Ok(bytes) => {
+                        figures.insert("stack, computed".to_owned(), bytes);
+                    }
+                    Err(why) => fail(image, why),
+                }
             }
             match elf::forbidden_symbols(&file) {
                 Ok(symbols) if symbols.is_empty() => {}

@@ -5,9 +5,10 @@
 //! both take two i16 products to one i32 sum; written plainly, compilers find neither.
 //!
 //! [`plain`] says what each operation does and serves every target. The others do the same
-//! with instructions that are at least 1.5 times as fast over a sweep (`tools/bench`,
-//! `firmware-tests`), and are the only unsafe code of this crate. Their unit tests compare
-//! them with [`plain`], operation by operation; the golden report compares whole sweeps.
+//! with instructions that make a sweep at least twice as fast, and are the only unsafe code of
+//! this crate. `WATTGATE_LANES=plain` in front of `tools/bench.sh` or `firmware-tests/run.sh`
+//! shows what they gain: the build then takes [`plain`]. Unit tests compare them with [`plain`],
+//! operation by operation; the golden report compares whole sweeps.
 
 use nalgebra::Vector2;
 

@@ -10,6 +10,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use serde::Serialize;
 use thiserror::Error;
 use wattgate_runtime::{Region, Shape};
+use wattgate_simulator::exit::{Failed, end};
 
 use crate::bounds;
 use crate::floor::{self, Floor};
@@ -71,7 +72,7 @@ enum Failure {
     Print(#[from] io::Error),
 }
 
-impl Failure {
+impl Failed for Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Bounds(_) => 1,
@@ -79,21 +80,18 @@ impl Failure {
             Self::Peer(_) | Self::Print(_) => 5,
         }
     }
+
+    fn print_error(&self) -> Option<&io::Error> {
+        match self {
+            Self::Print(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// Runs the program.
 pub fn run() -> ExitCode {
-    match dispatch(Parser::from_env()) {
-        Ok(()) => ExitCode::SUCCESS,
-        // The reader of the output has gone, as `head` does: nothing is left to tell it.
-        Err(Failure::Print(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
-        Err(failure) => {
-            eprintln!("error: {failure}");
-            ExitCode::from(failure.exit_code())
-        }
-    }
+    end(dispatch(Parser::from_env()))
 }
 
 enum Output {

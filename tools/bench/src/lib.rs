@@ -2,6 +2,7 @@
 //!
 //! The criterion benches and the program `sweep` measure the same. Only the program knows other
 //! engines, so that the benches build without them.
+#![forbid(unsafe_code)]
 
 pub mod case;
 pub mod tasks;

@@ -8,6 +8,7 @@
 //! | who is timed when | [`turns`] |
 //! | the network for other engines | [`onnx`], [`peers`] |
 //! | what no implementation can beat | [`floor`] |
+#![forbid(unsafe_code)]
 
 mod bounds;
 mod cli;

@@ -4,11 +4,13 @@
 //! habits of real ones, and a physics of its own: a pipeline of loader, launches and
 //! kernels for time, and C·V²·f, energy of operations and leakage for power. What it says is
 //! simulated, and everything that it writes says so.
+#![forbid(unsafe_code)]
 
 pub mod anchors;
 pub mod board;
 pub mod cli;
 pub mod corpus;
+pub mod exit;
 pub mod heat;
 pub mod machine;
 pub mod output;

@@ -27,6 +27,7 @@ use thiserror::Error;
 use wattgate_runtime::{
     ConstraintError, FormatError, MAGIC, Model, Provenance, SelectError, Shape,
 };
+use wattgate_simulator::exit::{Failed, end};
 
 use crate::corpus::{Corpus, CorpusError};
 use crate::demo::DemoError;
@@ -123,7 +124,7 @@ enum Failure {
     Print(#[from] io::Error),
 }
 
-impl Failure {
+impl Failed for Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Corpus(CorpusError::Io { .. })
@@ -156,6 +157,13 @@ impl Failure {
             | Self::Defects => 3,
         }
     }
+
+    fn print_error(&self) -> Option<&io::Error> {
+        match self {
+            Self::Print(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// Runs the program.
@@ -172,17 +180,7 @@ pub fn run() -> ExitCode {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Select(arguments) => select::run(&arguments),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        // The reader of the output has gone, as `head` does: nothing is left to tell it.
-        Err(Failure::Print(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
-        Err(failure) => {
-            eprintln!("error: {failure}");
-            ExitCode::from(failure.exit_code())
-        }
-    }
+    end(result)
 }
 
 /// The supported layer shapes as arguments.

@@ -13,6 +13,7 @@ use thiserror::Error;
 use crate::anchors::AnchorError;
 use crate::board::BoardError;
 use crate::corpus::ModesError;
+use crate::exit::{Failed, end};
 use crate::output::OutputError;
 use crate::tree::mirror::MirrorError;
 use crate::tree::nvpmodel::NvpmodelError;
@@ -81,7 +82,7 @@ impl From<AnchorError> for Failure {
     }
 }
 
-impl Failure {
+impl Failed for Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Arguments(_)
@@ -101,21 +102,18 @@ impl Failure {
             | Self::Print(_) => 5,
         }
     }
+
+    fn print_error(&self) -> Option<&io::Error> {
+        match self {
+            Self::Print(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// Runs the program.
 pub fn run() -> ExitCode {
-    match dispatch(Parser::from_env()) {
-        Ok(()) => ExitCode::SUCCESS,
-        // The reader of the output has gone, as `head` does: nothing is left to tell it.
-        Err(Failure::Print(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
-        Err(failure) => {
-            eprintln!("error: {failure}");
-            ExitCode::from(failure.exit_code())
-        }
-    }
+    end(dispatch(Parser::from_env()))
 }
 
 fn dispatch(mut arguments: Parser) -> Result<(), Failure> {
