@@ -94,8 +94,13 @@ impl AxisFeatures {
     }
 }
 
-/// The values of an axis whose table entries are computed together.
-pub(crate) const TOGETHER: usize = if LANES == BATCH { BATCH } else { 1 };
+/// The values of an axis whose table entries are computed together: several where memory is
+/// plentiful and a vector holds as many.
+pub(crate) const TOGETHER: usize = if cfg!(target_arch = "x86_64") {
+    BATCH
+} else {
+    1
+};
 
 /// The features of values of an axis, feature by feature.
 type Inputs = [[f32; TOGETHER]; FEATURES];

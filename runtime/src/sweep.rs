@@ -118,8 +118,8 @@ impl Parts {
     }
 }
 
-/// The axes whose table rows are kept. Those of the GPU are computed for each batch anew, which
-/// costs little time and saves the memory of the longest axis but one.
+/// The axes whose table rows are kept. Those of the GPU are computed for each batch anew: that
+/// costs little time and saves much memory.
 const ROW_AXES: [Axis; 3] = [Axis::Cores, Axis::Cpu, Axis::Emc];
 
 fn row_values(grid: &Grid) -> usize {
@@ -132,7 +132,8 @@ pub struct Network<'a> {
     model: &'a Model<'a>,
     /// The share of GPU and memory clocks in layer 1 of a batch, vector after vector.
     tiles: &'a mut [Tile],
-    /// The rows of GPU clocks while tiles are written, then the sum of those of CPU clock and cores.
+    /// The rows of GPU clocks while tiles are written, then the sum of the rows of CPU clock and
+    /// cores.
     sums: &'a mut [Pair],
     /// The activations of the hidden layers, where there are several.
     units: &'a mut [Tile],
@@ -173,7 +174,10 @@ impl<'a> Network<'a> {
         let needed = workspace_pairs(model.shape(), values);
         let parts = Parts::new(model.shape().widths(), values);
         let build = |mut memory| {
-            let (tiles, _) = take(&mut memory, parts.tiles * LANES)?.as_chunks_mut();
+            // The places of a batch that stay empty are added to as well, and must not overflow.
+            let tiles = take(&mut memory, parts.tiles * LANES)?;
+            tiles.fill(Pair::zeros());
+            let (tiles, _) = tiles.as_chunks_mut();
             let (units, _) = take(&mut memory, parts.units * LANES)?.as_chunks_mut();
             let sums = take(&mut memory, parts.sums)?;
             let rows = take(&mut memory, parts.rows)?;
