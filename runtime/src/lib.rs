@@ -41,6 +41,7 @@ mod crc;
 mod exponential;
 mod format;
 mod front;
+mod governor;
 mod grid;
 mod guard;
 mod lanes;
@@ -58,6 +59,10 @@ pub use format::{
     SCALE_RANGE, VERSION,
 };
 pub use front::{Front, Point};
+pub use governor::{
+    Average, Cause, Command, Governor, GovernorError, Input, Limit, Sample, Settings, State,
+    Status, UP_EVERY, UPS,
+};
 pub use grid::{Axes, Axis, Grid, GridError, MAX_AXIS_VALUES, MAX_MODES, ModeId, PowerMode};
 pub use guard::{GuardBand, GuardError, Knot, MAX_KNOTS};
 pub use network::{
@@ -67,4 +72,6 @@ pub use region::{ConstraintError, Region};
 pub use select::{Choice, Objective, Query, SelectError};
 pub use shape::{Shape, Widths};
 pub use sweep::{Network, Workspace, WorkspaceTooSmall, workspace_pairs};
-pub use units::{Confidence, Correction, Factor, Kilohertz, Microseconds, Milliwatts};
+pub use units::{
+    Confidence, Correction, Factor, Kilohertz, Microseconds, Milliseconds, Milliwatts,
+};

@@ -45,6 +45,18 @@ unit!(
     "µs"
 );
 
+/// A time in ms since some start, or between two such times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Milliseconds(pub u64);
+
+impl Milliseconds {
+    /// The time since an earlier one; 0 since a later one.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+}
+
 /// The probability with which a measured value stays within its guard band,
 /// in units of 1/10,000; range 5,000 … 9,999 (50 % … 99.99 %).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,0 +1,416 @@
+//! The governor holds its limit over random plants, and is safe when it cannot know.
+
+use proptest::prelude::*;
+use wattgate_runtime::{
+    Average, Cause, Command, Front, Governor, GovernorError, Input, Limit, Milliseconds,
+    Milliwatts, ModeId, Model, Sample, Settings, State, UP_EVERY, UPS,
+};
+
+/// The points of the front.
+const POINTS: usize = 128;
+
+fn front() -> Front<POINTS> {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../weights/orin-agx-64-resnet18.wgt"
+    );
+    let file = std::fs::read(file).expect("the shipped model");
+    let model = Model::parse(&file).expect("a valid model");
+    Front::of(&model, &model.profiled())
+}
+
+fn limit(milliwatts: u32) -> Limit {
+    Limit {
+        power: Milliwatts(milliwatts),
+        average: None,
+    }
+}
+
+/// xorshift64 (Marsaglia 2003), for a number in 0 … 1 that belongs to a place.
+fn random(seed: u64, place: u64) -> f64 {
+    let mut state = (seed ^ place.wrapping_mul(0x9E37_79B9_7F4A_7C15)) | 1;
+    for _ in 0..3 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+    }
+    (state >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// A board that draws what the model predicts, but for a common factor, an error of each mode and
+/// noise; and the sensor, clocks and loop around the governor.
+struct Plant {
+    governor: Governor<POINTS>,
+    seed: u64,
+    /// Measured over predicted power.
+    factor: f64,
+    /// Greatest error of a mode, and of a result.
+    spread: f64,
+    noise: f64,
+    period_ms: u64,
+    now_ms: u64,
+    next_result_ms: u64,
+    next_step_ms: u64,
+    energy_mj: f64,
+    result: u32,
+    reading: Milliwatts,
+    /// The mode that the board is in, and the one it will be in.
+    mode: ModeId,
+    coming: Option<(u64, ModeId)>,
+    /// Faults.
+    sensor_works: bool,
+    writes_work: fn(ModeId) -> bool,
+    /// What happened.
+    over_ms: u64,
+    longest_over_ms: u64,
+    modes: Vec<(u64, ModeId)>,
+}
+
+impl Plant {
+    fn new(milliwatts: u32, seed: u64) -> Self {
+        let front = front();
+        let mode = front.points()[0].mode;
+        let governor = Governor::new(front, Settings::default(), limit(milliwatts));
+        Self {
+            governor: governor.expect("a front with power"),
+            seed,
+            factor: 1.0,
+            spread: 0.0,
+            noise: 0.0,
+            period_ms: 430,
+            now_ms: 0,
+            next_result_ms: 1 + (random(seed, 1) * 430.0) as u64,
+            next_step_ms: 0,
+            energy_mj: 0.0,
+            result: 0,
+            reading: Milliwatts(0),
+            mode,
+            coming: None,
+            sensor_works: true,
+            writes_work: |_| true,
+            over_ms: 0,
+            longest_over_ms: 0,
+            modes: Vec::new(),
+        }
+    }
+
+    fn milliwatts(&self, mode: ModeId) -> f64 {
+        let points = self.governor.front().points();
+        let point = points.iter().find(|point| point.mode == mode);
+        let error = 1.0 + self.spread * (2.0 * random(self.seed, 2 + u64::from(mode.0)) - 1.0);
+        f64::from(point.expect("a mode of the front").power.0) * self.factor * error
+    }
+
+    fn status(&self) -> wattgate_runtime::Status {
+        self.governor.status()
+    }
+
+    /// Runs for some time. Counts how long the power is over the limit, by more than one percent,
+    /// which noise can hide.
+    fn run(&mut self, milliseconds: u64, milliwatts: u32) {
+        for _ in 0..milliseconds {
+            self.now_ms += 1;
+            if let Some((_, mode)) = self.coming.take_if(|(at, _)| *at <= self.now_ms) {
+                self.mode = mode;
+            }
+            let drawn = self.milliwatts(self.mode);
+            self.energy_mj += drawn / 1e3;
+            self.over_ms = match drawn > 1.01 * f64::from(milliwatts) {
+                true => self.over_ms + 1,
+                false => 0,
+            };
+            self.longest_over_ms = self.longest_over_ms.max(self.over_ms);
+            if self.now_ms >= self.next_result_ms {
+                self.take_result();
+            }
+            if self.now_ms >= self.next_step_ms {
+                self.step();
+            }
+        }
+    }
+
+    fn take_result(&mut self) {
+        let noise = 1.0 + self.noise * (2.0 * random(self.seed, 1 << 40 | self.now_ms) - 1.0);
+        let mean = self.energy_mj * 1e3 / self.period_ms as f64;
+        self.energy_mj = 0.0;
+        if self.sensor_works {
+            self.reading = Milliwatts((mean * noise) as u32);
+            self.result += 1;
+        }
+        self.next_result_ms += self.period_ms;
+        self.next_step_ms = self.now_ms + 5;
+    }
+
+    fn step(&mut self) {
+        self.next_step_ms = self.now_ms + self.period_ms / 5;
+        let sample = Sample {
+            power: self.reading,
+            result: self.result,
+        };
+        let command = self.governor.step(&Input {
+            now: Milliseconds(self.now_ms),
+            sample: (self.result > 0).then_some(sample),
+            mode: self.coming.is_none().then_some(self.mode),
+            over_current: false,
+            too_hot: false,
+        });
+        if let Command::Apply(mode) = command {
+            self.modes.push((self.now_ms, mode));
+            if (self.writes_work)(mode) {
+                self.coming = Some((self.now_ms + 8, mode));
+            }
+            self.next_step_ms = self.now_ms + 10;
+        }
+    }
+
+    /// The most commands within a minute.
+    fn most_changes_a_minute(&self) -> usize {
+        let within = |start: u64| {
+            let after = self.modes.iter().filter(move |(at, _)| *at >= start);
+            after.take_while(|(at, _)| *at < start + 60_000).count()
+        };
+        let starts = self.modes.iter().map(|(at, _)| within(*at));
+        starts.max().unwrap_or(0)
+    }
+}
+
+/// The bound on a stretch over the limit: two periods and what a reaction takes.
+fn bound_ms(period_ms: u64) -> u64 {
+    2 * period_ms + 50
+}
+
+/// The most changes that a minute can hold: every up can be followed by a down.
+const MOST_CHANGES: usize = 2 * (UPS as usize + (60_000 / UP_EVERY.0) as usize);
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 64, failure_persistence: None, ..Default::default()
+    })]
+
+    /// Whatever the factor of the board, the errors of the model and the noise are.
+    #[test]
+    fn a_limit_holds(
+        seed in any::<u64>(),
+        factor in 0.75..1.3,
+        spread in 0.0..0.03,
+        noise in 0.0..0.01,
+        watts in 20_000..50_000_u32,
+        short in any::<bool>(),
+    ) {
+        let mut plant = Plant::new(watts, seed);
+        (plant.factor, plant.spread, plant.noise) = (factor, spread, noise);
+        if short {
+            plant.period_ms = 54;
+            plant.governor = Governor::new(
+                front(),
+                Settings { period: Milliseconds(54), ..Settings::default() },
+                limit(watts),
+            ).expect("a front with power");
+        }
+        plant.run(120_000, watts);
+        prop_assert!(plant.longest_over_ms <= bound_ms(plant.period_ms), "{} ms", plant.longest_over_ms);
+        prop_assert!(plant.most_changes_a_minute() <= MOST_CHANGES);
+        let status = plant.status();
+        prop_assert!(!matches!(status.state, State::Safe(_)), "{status:?}");
+    }
+
+    /// Another workload without a word, and another limit.
+    #[test]
+    fn a_limit_holds_through_changes(
+        seed in any::<u64>(),
+        spread in 0.0..0.03,
+        noise in 0.0..0.01,
+        jump in 0.7..1.4,
+        at in 5_000..40_000_u64,
+        first in 25_000..50_000_u32,
+        second in 20_000..50_000_u32,
+    ) {
+        let mut plant = Plant::new(first, seed);
+        (plant.spread, plant.noise) = (spread, noise);
+        plant.run(at, first);
+        plant.factor = jump;
+        plant.run(40_000, first);
+        plant.governor.set_limit(limit(second));
+        plant.run(40_000, second);
+        prop_assert!(plant.longest_over_ms <= bound_ms(430), "{} ms", plant.longest_over_ms);
+        prop_assert!(plant.most_changes_a_minute() <= MOST_CHANGES + 4);
+    }
+
+    /// No result, for as long as it takes; then results again.
+    #[test]
+    fn loss_of_knowledge_leads_to_the_safe_mode(
+        seed in any::<u64>(),
+        at in 2_000..30_000_u64,
+        watts in 20_000..50_000_u32,
+    ) {
+        let mut plant = Plant::new(watts, seed);
+        plant.run(at, watts);
+        plant.sensor_works = false;
+        plant.run(2_000, watts);
+        prop_assert_eq!(plant.status().state, State::Safe(Cause::NoSensor));
+        prop_assert_eq!(plant.mode, plant.governor.front().points()[0].mode);
+        plant.sensor_works = true;
+        plant.run(120_000, watts);
+        prop_assert_eq!(plant.status().state, State::Tracking);
+        prop_assert!(plant.milliwatts(plant.mode) > 0.8 * f64::from(watts));
+    }
+
+    /// Modes that must not be set are never asked for.
+    #[test]
+    fn an_excluded_mode_is_never_chosen(
+        seed in any::<u64>(),
+        excluded in proptest::collection::vec(any::<proptest::sample::Index>(), 1..100),
+        watts in 20_000..50_000_u32,
+    ) {
+        let mut plant = Plant::new(watts, seed);
+        let modes: Vec<ModeId> = plant.governor.front().points().iter().map(|p| p.mode).collect();
+        // The first one stays: something has to be left.
+        let excluded: Vec<ModeId> = excluded.iter().map(|i| modes[1..][i.index(modes.len() - 1)]).collect();
+        for mode in &excluded {
+            plant.governor.exclude(*mode);
+        }
+        plant.run(60_000, watts);
+        prop_assert!(plant.modes.iter().all(|(_, mode)| !excluded.contains(mode)));
+    }
+
+    /// Any input at all: no panic, and only modes of the front.
+    #[test]
+    fn no_input_breaks_it(
+        inputs in proptest::collection::vec(
+            (any::<u64>(), any::<Option<(u32, u32)>>(), any::<Option<u16>>(), any::<bool>(), any::<bool>()),
+            1..200,
+        ),
+        power in any::<u32>(),
+        average in any::<Option<(u32, u64)>>(),
+    ) {
+        let average = average.map(|(power, window)| Average {
+            power: Milliwatts(power),
+            window: Milliseconds(window),
+        });
+        let limit = Limit { power: Milliwatts(power), average };
+        let mut governor = Governor::new(front(), Settings::default(), limit).expect("a front");
+        for (now, sample, mode, over_current, too_hot) in inputs {
+            let command = governor.step(&Input {
+                now: Milliseconds(now),
+                sample: sample.map(|(power, result)| Sample { power: Milliwatts(power), result }),
+                mode: mode.map(ModeId),
+                over_current,
+                too_hot,
+            });
+            if let Command::Apply(mode) = command {
+                prop_assert!(governor.front().points().iter().any(|point| point.mode == mode));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_steady_board_is_used_up_to_its_limit() {
+    let mut plant = Plant::new(30_000, 1);
+    (plant.factor, plant.noise) = (0.9, 0.01);
+    plant.run(120_000, 30_000);
+    let drawn = plant.milliwatts(plant.mode);
+    assert!((28_000.0..30_000.0).contains(&drawn), "{drawn} mW");
+    assert_eq!(plant.status().violations, 0);
+}
+
+#[test]
+fn a_limit_below_the_least_mode_is_said() {
+    let mut plant = Plant::new(5_000, 1);
+    plant.run(3_000, 5_000);
+    assert_eq!(plant.status().state, State::Safe(Cause::LimitTooLow));
+    assert_eq!(plant.mode, plant.governor.front().points()[0].mode);
+    plant.governor.set_limit(limit(30_000));
+    plant.run(30_000, 30_000);
+    assert_eq!(plant.status().state, State::Tracking);
+}
+
+#[test]
+fn a_mode_that_cannot_be_set_is_left_out() {
+    let mut plant = Plant::new(30_000, 1);
+    plant.run(10_000, 30_000);
+    let odd = |mode: ModeId| mode.0 % 2 == 0;
+    plant.writes_work = odd;
+    plant.governor.set_limit(limit(25_000));
+    plant.run(60_000, 30_000);
+    assert_eq!(plant.status().state, State::Tracking);
+    assert_eq!(plant.status().mode, plant.mode);
+    assert!(odd(plant.mode));
+}
+
+#[test]
+fn another_writer_is_overruled_at_once() {
+    let mut plant = Plant::new(30_000, 1);
+    plant.run(20_000, 30_000);
+    let wanted = plant.status().mode;
+    plant.mode = plant
+        .governor
+        .front()
+        .points()
+        .last()
+        .expect("a point")
+        .mode;
+    plant.run(120, 1_000_000);
+    assert_eq!(plant.mode, wanted);
+}
+
+#[test]
+fn nothing_can_be_set() {
+    let mut plant = Plant::new(30_000, 1);
+    plant.writes_work = |_| false;
+    plant.coming = Some((u64::MAX, plant.mode));
+    plant.run(10_000, 30_000);
+    assert_eq!(plant.status().state, State::Safe(Cause::NothingApplies));
+    plant.writes_work = |_| true;
+    plant.run(120_000, 30_000);
+    assert_eq!(plant.status().state, State::Tracking);
+    assert!(plant.milliwatts(plant.mode) > 25_000.0);
+}
+
+#[test]
+fn a_board_that_slept_starts_anew() {
+    let mut plant = Plant::new(30_000, 1);
+    plant.run(20_000, 30_000);
+    plant.now_ms += 60_000;
+    plant.next_result_ms += 60_000;
+    plant.run(200, 30_000);
+    assert_eq!(plant.status().state, State::Booting);
+    plant.run(60_000, 30_000);
+    assert_eq!(plant.status().state, State::Tracking);
+}
+
+#[test]
+fn an_average_holds_over_its_window() {
+    let average = Average {
+        power: Milliwatts(20_000),
+        window: Milliseconds(60_000),
+    };
+    let mut plant = Plant::new(40_000, 1);
+    plant.governor.set_limit(Limit {
+        power: Milliwatts(40_000),
+        average: Some(average),
+    });
+    let mut drawn = Vec::new();
+    for _ in 0..300 {
+        let mut energy = 0.0;
+        for _ in 0..100 {
+            plant.run(10, 40_000);
+            energy += plant.milliwatts(plant.mode) * 0.01;
+        }
+        drawn.push(energy);
+    }
+    // The store is full at first; later every window holds.
+    let windows = drawn[60..]
+        .windows(60)
+        .map(|w| w.iter().sum::<f64>() / 60.0);
+    let most = windows.fold(0.0, f64::max);
+    assert!(most <= 20_000.0 * 1.02, "{most} mW");
+    assert!(most >= 20_000.0 * 0.9, "{most} mW");
+}
+
+#[test]
+fn a_governor_needs_power() {
+    let empty = Front::<4>::new();
+    let governor = Governor::new(empty, Settings::default(), limit(1));
+    assert_eq!(governor.map(|_| ()), Err(GovernorError::NoPower));
+}
