@@ -329,7 +329,7 @@ fn a_limit_below_the_least_mode_is_said() {
 fn a_mode_that_cannot_be_set_is_left_out() {
     let mut plant = Plant::new(30_000, 1);
     plant.run(10_000, 30_000);
-    let odd = |mode: ModeId| mode.0 % 2 == 0;
+    let odd = |mode: ModeId| mode.0.is_multiple_of(2);
     plant.writes_work = odd;
     plant.governor.set_limit(limit(25_000));
     plant.run(60_000, 30_000);
