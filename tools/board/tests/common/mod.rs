@@ -20,7 +20,7 @@ pub struct Simulated {
     /// Files and directories that this board does not have.
     pub absent: Vec<String>,
     /// Files that show something else.
-    pub shown: BTreeMap<String, Vec<u8>>,
+    pub shown: BTreeMap<String, Result<Vec<u8>, Errno>>,
     /// Files that take another value than the one that is written.
     pub taken: BTreeMap<String, String>,
 }
@@ -44,8 +44,7 @@ impl Simulated {
         }
     }
 
-    /// What every file shows that can be written, and the error where it shows one. A memory
-    /// rate that is not held is not asked for.
+    /// What every file shows that can be written, or its error.
     pub fn state(&self) -> BTreeMap<String, Result<String, Errno>> {
         let files = self.tree.files().filter(|(_, writable)| *writable);
         files
@@ -66,7 +65,7 @@ impl Files for Simulated {
     fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str> {
         let path = self.check(path)?;
         let text = match self.shown.get(&path) {
-            Some(bytes) => bytes.clone(),
+            Some(shown) => shown.clone().map_err(errno)?,
             None => self.tree.read(&path).map_err(errno)?.into_bytes(),
         };
         let Some(place) = buffer.get_mut(..text.len()) else {

@@ -1,0 +1,136 @@
+//! The same on a disk: without allocations, and against a simulated board that is alive.
+#![allow(unsafe_code)] // A counting allocator.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use common::{boards, description, highest, lowest, middle};
+use wattgate_board::{ApplyError, Board, Disk};
+use wattgate_simulator::tree::Tree;
+use wattgate_simulator::tree::mirror::Mirror;
+use wattgate_simulator::unit::Unit;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: all memory comes from the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations<T>(of: impl FnOnce() -> T) -> (usize, T) {
+    let before = ALLOCATIONS.get();
+    let result = of();
+    (ALLOCATIONS.get() - before, result)
+}
+
+/// A board that has booted with all cores online, on a disk.
+fn on_disk(name: &str) -> (tempfile::TempDir, Mirror) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let of = description(name);
+    let all = of
+        .modes
+        .iter()
+        .find(|mode| mode.cores.len() as u32 == of.cores());
+    let id = all.map(|mode| mode.id);
+    let tree = Tree::new(of, Unit::NOMINAL, 1, id).expect("a mode");
+    let root = directory.path().join("root");
+    let mirror = Mirror::create(&root, tree).expect("a tree on the disk");
+    (directory, mirror)
+}
+
+#[test]
+fn the_control_loop_does_not_allocate() {
+    for name in boards() {
+        // Nobody is behind the files: they show what is written.
+        let (directory, _) = on_disk(name);
+        let root = directory.path().join("root");
+        let mut files = Disk;
+        let mut board = Board::discover(&files, &root).expect("a board");
+        for mode in [lowest(name), highest(name), middle(name)] {
+            let (count, applied) = allocations(|| board.apply(&mut files, &mode));
+            assert!(
+                applied.as_ref().is_ok_and(|it| it.writes > 0),
+                "{name}: {applied:?}"
+            );
+            assert_eq!(count, 0, "{name}: apply");
+            let (count, verified) = allocations(|| board.verify(&files, &mode));
+            assert_eq!((count, verified), (0, Ok(())), "{name}: verify");
+        }
+        let (count, current) = allocations(|| board.current(&files));
+        let current = current.map(|it| it.mode());
+        assert_eq!(
+            (count, current),
+            (0, Ok(Some(middle(name)))),
+            "{name}: current"
+        );
+        let (count, sample) = allocations(|| board.sample(&files));
+        assert!(
+            sample.as_ref().is_ok_and(|it| it.power.0 > 0),
+            "{name}: {sample:?}"
+        );
+        assert_eq!(count, 0, "{name}: sample");
+        let (count, hottest) = allocations(|| board.hottest_mc(&files));
+        assert!(count == 0 && hottest.is_some(), "{name}: hottest");
+
+        // Nor when it fails.
+        let gpu = root.join("sys/class/devfreq");
+        let entry = std::fs::read_dir(&gpu).expect("a class").next();
+        let max = entry
+            .expect("a GPU")
+            .expect("an entry")
+            .path()
+            .join("max_freq");
+        std::fs::remove_file(max).expect("removed");
+        let mode = lowest(name);
+        let (count, error) = allocations(|| board.apply(&mut files, &mode));
+        let undone = matches!(error, Err(ApplyError::Undone { .. }));
+        assert!(undone, "{name}: {error:?}");
+        assert_eq!(count, 0, "{name}: an error");
+    }
+}
+
+#[test]
+fn a_living_tree_is_brought_to_a_mode_and_back() {
+    let name = "orin-agx-64";
+    let (directory, mut mirror) = on_disk(name);
+    let root = directory.path().join("root");
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| mirror.run(&stop, 1.0).expect("kept alive"));
+        let mut files = Disk;
+        let mut board = Board::discover(&files, &root).expect("a board");
+        let saved = board.save(&files).expect("readable");
+        for mode in [lowest(name), highest(name), middle(name)] {
+            let applied = board.apply(&mut files, &mode);
+            assert!(applied.is_ok(), "{mode}: {applied:?}");
+            thread::sleep(std::time::Duration::from_millis(100));
+            assert_eq!(board.verify(&files, &mode), Ok(()));
+            assert!(board.sample(&files).is_ok());
+        }
+        assert_eq!(board.restore(&mut files, &saved), Ok(()));
+        thread::sleep(std::time::Duration::from_millis(100));
+        let restored = board.save(&files).expect("readable");
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(restored, saved);
+    });
+}
