@@ -76,9 +76,8 @@ impl Current {
 }
 
 impl Board {
-    /// Brings the board to a mode: lowers before it raises, reads every write back, and tries
-    /// once more where that shows another value. A second failure undoes everything in reverse
-    /// order. Knobs that are missing are left out. Does not allocate on a disk.
+    /// Brings the board to a mode: lowers before it raises, reads every write back, and starts
+    /// once more where one fails. A second failure undoes everything in reverse order. Knobs that are missing are left out. Does not allocate on a disk.
     ///
     /// It takes some 30 ms where something changes, because it looks at everything again when
     /// the clocks have followed.

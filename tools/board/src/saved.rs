@@ -45,11 +45,11 @@ pub enum RestoreError {
     /// A path is none of this board's knobs. Nothing was written.
     #[error("{} is no knob of this board; nothing was written", path.display())]
     UnknownKnob { path: Arc<Path> },
-    /// It cannot be read which cores are online. Nothing was written.
-    #[error("{0}; nothing was written")]
+    /// It cannot be read which cores are online.
+    #[error("{0}")]
     Unreadable(KnobError),
-    /// Some knobs failed; all others are as they were.
-    #[error("{count} knobs are not as they were, the first one: {first}")]
+    /// Some knobs failed twice; all others are as they were.
+    #[error("{count} failures, the first one: {first}")]
     Incomplete { count: u32, first: KnobError },
 }
 

@@ -6,6 +6,7 @@
 //! raise:  cores on; the clocks of a cluster as soon as its first core is on
 //!         memory, CPU clusters, GPU                  clock: maximum, then minimum
 //! settle: wait, and look at everything once more
+//! twice at most
 //! ```
 //!
 //! What lowers the power comes before what raises it, so that nothing on the way draws more
@@ -29,7 +30,7 @@ use crate::saved::Saved;
 const LOOK: Duration = Duration::from_millis(2);
 
 /// It is looked at so many times at most.
-const LOOKS: u32 = 15;
+const LOOKS: u32 = 25;
 
 /// After this time everything is read once more: longer than any clock takes (section 8), so
 /// that a driver that takes a value back has done so.
@@ -196,9 +197,10 @@ fn has(set: CoreSet, place: u32) -> bool {
 pub(crate) struct Journal(Vec<(Knob, i64)>);
 
 impl Journal {
-    /// With room for so many writes: a transition writes no file twice.
-    pub fn new(writes: usize) -> Self {
-        Self(Vec::with_capacity(writes))
+    /// With room for all writes to so many knobs: a change writes none twice, and it is made
+    /// twice at most.
+    pub fn new(knobs: usize) -> Self {
+        Self(Vec::with_capacity(2 * knobs))
     }
 
     /// The number of writes.
@@ -277,15 +279,6 @@ fn read(files: &mut impl Files, knob: &Knob) -> Result<i64, KnobError> {
     found
 }
 
-/// Writes a value until it is read back, twice at most.
-fn write(files: &mut impl Files, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
-    let mut once = || {
-        knob.write(files, wanted)?;
-        read_back(files, knob, wanted)
-    };
-    once().or_else(|_| once())
-}
-
 /// A change under way.
 pub(crate) struct Transition<'a, F> {
     files: &'a mut F,
@@ -315,9 +308,30 @@ impl<'a, F: Files> Transition<'a, F> {
         }
     }
 
-    /// Does it all. An error ends it where that was asked for; the journal has what was
-    /// written until then.
+    /// Does it all, and once more where something fails or somebody interferes. The error is
+    /// that of the second time; the journal has what was written.
     pub fn run(mut self) -> Result<Failures, KnobError> {
+        let first = self.attempt();
+        if first.is_ok() && self.failures.count == 0 {
+            return Ok(self.failures);
+        }
+        self.failures = Failures::default();
+        self.attempt()?;
+        Ok(self.failures)
+    }
+
+    /// One time all changes, and a look at everything when clocks have followed.
+    fn attempt(&mut self) -> Result<(), KnobError> {
+        self.change()?;
+        if self.journal.len() == 0 || self.failures.count > 0 {
+            return Ok(());
+        }
+        self.files.wait(SETTLE);
+        let settled = check(self.files, self.knobs, self.target);
+        self.judge(settled)
+    }
+
+    fn change(&mut self) -> Result<(), KnobError> {
         let cpus = &self.knobs.cpus;
         let online = cpus.online(self.files)?;
         let wanted = self.target.cores(cpus, online);
@@ -328,12 +342,7 @@ impl<'a, F: Files> Transition<'a, F> {
         self.cores_on(online & wanted, wanted)?;
         self.memory(Pass::Raise)?;
         self.policies(wanted, Pass::Raise)?;
-        self.gpu(Pass::Raise)?;
-        if self.journal.len() > 0 && self.failures.count == 0 {
-            let settled = self.settle();
-            self.judge(settled)?;
-        }
-        Ok(self.failures)
+        self.gpu(Pass::Raise)
     }
 
     /// What becomes of a failure.
@@ -495,19 +504,7 @@ impl<'a, F: Files> Transition<'a, F> {
     fn put_anyway(&mut self, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
         let earlier = read(self.files, knob)?;
         self.journal.0.push((knob.clone(), earlier));
-        write(self.files, knob, wanted)
-    }
-
-    /// Waits, looks at everything, and writes once more what has changed by itself.
-    fn settle(&mut self) -> Result<(), KnobError> {
-        self.files.wait(SETTLE);
-        match check(self.files, self.knobs, self.target) {
-            Err(KnobError::Differs { path, wanted, .. }) => {
-                write(self.files, &Knob(path), wanted)?;
-                self.files.wait(SETTLE);
-                check(self.files, self.knobs, self.target)
-            }
-            other => other,
-        }
+        knob.write(self.files, wanted)?;
+        read_back(self.files, knob, wanted)
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use common::{apply, boards, booted, description, discover, highest, lowest, mode, seeded};
 use wattgate_board::{Board, DiscoverError, Masks, Reach, SettableError};
 use wattgate_runtime::{Axis, Grid};
+use wattgate_simulator::tree::Errno;
 
 #[test]
 fn a_board_has_its_identity() {
@@ -238,12 +239,75 @@ fn a_core_without_a_switch_stays_as_it_is() {
 
 #[test]
 fn other_places_serve_where_the_first_is_missing() {
-    // The tables of section 5.3, the alias of section 5.2, the other device tree of section 9.
+    // The alias of section 5.2, the other device tree of section 9.
+    for name in ["orin-agx-64", "orin-nano-8-super"] {
+        let mut files = booted(name);
+        files.absent.push("/proc/device-tree/".to_owned());
+        files.absent.push("/sys/class/devfreq".to_owned());
+        let mut board = discover(&files);
+        assert_eq!(board.identity().soc, "tegra234");
+        assert_eq!(board.gpu_khz(), description(name).gpu_khz);
+        assert!(board.missing().is_empty(), "{:?}", board.missing());
+        apply(&mut board, &mut files, lowest(name));
+    }
+}
+
+#[test]
+fn a_gpu_whose_node_has_no_name_is_known_by_its_device() {
+    for name in boards() {
+        let mut files = booted(name);
+        let nodes = files.tree.list("/sys/class/devfreq").expect("a class");
+        let node = format!("/sys/class/devfreq/{}/device/of_node/name", nodes[0]);
+        files.shown.insert(node, Err(Errno::Enoent));
+        assert_eq!(
+            discover(&files).gpu_khz(),
+            description(name).gpu_khz,
+            "{name}"
+        );
+    }
+}
+
+/// Section 6.2: adding the other rails of a Nano would count twice.
+#[test]
+fn the_input_rail_of_a_nano_stands_alone() {
+    let mut files = booted("orin-nano-8-super");
+    for (channel, label) in (1..).zip(["POM_5V_IN", "POM_5V_GPU", "POM_5V_CPU"]) {
+        let path = format!("/sys/class/hwmon/hwmon0/in{channel}_label");
+        files
+            .shown
+            .insert(path, Ok(format!("{label}\n").into_bytes()));
+    }
+    assert!(discover(&files).rails().eq(["POM_5V_IN"]));
+}
+
+#[test]
+fn what_needs_root_is_said() {
     let mut files = booted("orin-agx-64");
-    files.absent.push("/proc/device-tree/".to_owned());
-    let board = discover(&files);
-    assert_eq!(board.identity().soc, "tegra234");
-    assert!(board.missing().is_empty(), "{:?}", board.missing());
+    let names = files
+        .tree
+        .list("/sys/kernel/debug/bpmp/debug/clk/emc")
+        .expect("debugfs");
+    for name in names {
+        let path = format!("/sys/kernel/debug/bpmp/debug/clk/emc/{name}");
+        files.shown.insert(path, Err(Errno::Eacces));
+    }
+    files.read_only = true;
+    let mut board = discover(&files);
+    let missing: Vec<String> = board.missing().iter().map(ToString::to_string).collect();
+    let emc = "/sys/kernel/debug/bpmp/debug/clk/emc";
+    assert_eq!(
+        missing,
+        [
+            format!("memory clock: {emc}/rate: permission denied"),
+            format!("lock of the memory clock: {emc}/mrq_rate_locked: permission denied"),
+        ]
+    );
+    let error = board.apply(&mut files, &lowest("orin-agx-64"));
+    assert_eq!(
+        error.expect_err("no permission").to_string(),
+        "/sys/class/devfreq/17000000.ga10b/max_freq: 114750000 is refused: Permission denied (os \
+         error 13); all writes before were undone"
+    );
 }
 
 #[test]

@@ -5,8 +5,10 @@ mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use common::{boards, description, highest, lowest, middle};
 use wattgate_board::{ApplyError, Board, Disk};
@@ -94,13 +96,13 @@ fn the_control_loop_does_not_allocate() {
 
         // Nor when it fails.
         let gpu = root.join("sys/class/devfreq");
-        let entry = std::fs::read_dir(&gpu).expect("a class").next();
+        let entry = fs::read_dir(&gpu).expect("a class").next();
         let max = entry
             .expect("a GPU")
             .expect("an entry")
             .path()
             .join("max_freq");
-        std::fs::remove_file(max).expect("removed");
+        fs::remove_file(max).expect("removed");
         let mode = lowest(name);
         let (count, error) = allocations(|| board.apply(&mut files, &mode));
         let undone = matches!(error, Err(ApplyError::Undone { .. }));
@@ -123,14 +125,57 @@ fn a_living_tree_is_brought_to_a_mode_and_back() {
         for mode in [lowest(name), highest(name), middle(name)] {
             let applied = board.apply(&mut files, &mode);
             assert!(applied.is_ok(), "{mode}: {applied:?}");
-            thread::sleep(std::time::Duration::from_millis(100));
+            thread::sleep(Duration::from_millis(100));
             assert_eq!(board.verify(&files, &mode), Ok(()));
             assert!(board.sample(&files).is_ok());
         }
         assert_eq!(board.restore(&mut files, &saved), Ok(()));
-        thread::sleep(std::time::Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(100));
         let restored = board.save(&files).expect("readable");
         stop.store(true, Ordering::Relaxed);
         assert_eq!(restored, saved);
+    });
+}
+
+/// Section 5.3: one entry of a directory for each rate.
+#[test]
+fn memory_rates_are_found_in_the_names_of_tables_as_well() {
+    let name = "xavier-agx";
+    let (directory, _) = on_disk(name);
+    let root = directory.path().join("root");
+    let emc = root.join("sys/kernel/debug/bpmp/debug/emc");
+    fs::remove_file(emc.join("possible_rates")).expect("removed");
+    for khz in description(name).emc_khz {
+        fs::create_dir_all(emc.join(format!("tables/regular/{khz}"))).expect("made");
+    }
+    let board = Board::discover(&Disk, &root).expect("a board");
+    assert_eq!(board.emc_khz(), description(name).emc_khz);
+}
+
+/// What the tree takes back some ms later is seen, and everything is undone.
+#[test]
+fn a_write_that_a_living_tree_ignores_is_undone() {
+    let name = "orin-nano-8-super";
+    let (directory, mut mirror) = on_disk(name);
+    let root = directory.path().join("root");
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| mirror.run(&stop, 1.0).expect("kept alive"));
+        let mut files = Disk;
+        let mut board = Board::discover(&files, &root).expect("a board");
+        let applied = board.apply(&mut files, &lowest(name));
+        let path = "/sys/class/devfreq/17000000.gpu/max_freq";
+        fs::write(root.join("control"), format!("ignore {path}\n")).expect("a command");
+        thread::sleep(Duration::from_millis(200));
+        let error = board.apply(&mut files, &highest(name));
+        thread::sleep(Duration::from_millis(200));
+        let verified = board.verify(&files, &lowest(name));
+        stop.store(true, Ordering::Relaxed);
+        assert!(applied.is_ok(), "{applied:?}");
+        let error = error.expect_err("ignored").to_string();
+        // The minimum does not go above a maximum that stays.
+        assert!(error.contains("17000000.gpu/min_freq"), "{error}");
+        assert!(error.ends_with("undone"), "{error}");
+        assert_eq!(verified, Ok(()));
     });
 }

@@ -8,10 +8,12 @@ mod common;
 use std::env;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
-use common::mode;
-use common::{Simulated, apply, boards, booted, description, discover, highest, lowest, middle};
-use wattgate_board::{ApplyError, Board};
+use common::{
+    Simulated, apply, boards, booted, description, discover, highest, lowest, middle, mode,
+};
+use wattgate_board::{ApplyError, Board, Files};
 use wattgate_runtime::{Axis, Kilohertz, PowerMode};
 
 /// The changes whose writes are recorded, each from the end of the one before.
@@ -50,8 +52,7 @@ fn changes(name: &str) -> Vec<(&'static str, PowerMode)> {
 
 /// Every clock really runs at the mode's.
 fn assert_runs(files: &mut Simulated, mode: PowerMode) {
-    use wattgate_board::Files;
-    files.wait(std::time::Duration::from_millis(10));
+    files.wait(Duration::from_millis(10));
     let jetson = files.tree.jetson();
     let of = jetson.board();
     let awake = &of.core_order[..mode.cores as usize];
@@ -204,6 +205,68 @@ fn other_writers_are_noticed() {
     );
 }
 
+/// Section 0, fact 9: nvpmodel's service runs again in the middle of a change.
+#[test]
+fn a_change_that_is_disturbed_once_is_made_again() {
+    for name in boards() {
+        for at_ms in 0..40 {
+            let mut files = booted(name);
+            let mut board = discover(&files);
+            apply(&mut board, &mut files, lowest(name));
+            let now = files.tree.jetson().now() + Duration::from_millis(at_ms);
+            let control = format!("at {} service", now.as_secs_f64());
+            files.tree.control(&control).expect("a command");
+            let applied = board.apply(&mut files, &highest(name));
+            assert!(applied.is_ok(), "{name}, after {at_ms} ms: {applied:?}");
+            let verified = board.verify(&files, &highest(name));
+            assert_eq!(verified, Ok(()), "{name}, after {at_ms} ms");
+        }
+    }
+}
+
+/// Whichever knob another program has turned.
+#[test]
+fn a_change_of_any_knob_is_noticed() {
+    for name in boards() {
+        let of = description(name);
+        let mut files = booted(name);
+        let mut board = discover(&files);
+        let mode = PowerMode {
+            cores: of.cores() - 1,
+            ..middle(name)
+        };
+        apply(&mut board, &mut files, mode);
+        let saved = board.save(&files).expect("readable").to_string();
+        let lines = saved.lines().filter_map(|line| line.rsplit_once(' '));
+        for (path, value) in lines.filter(|(path, _)| !path.contains("_cap/")) {
+            let hertz = |khz: Option<&u32>| 1000 * u64::from(*khz.expect("a table"));
+            let other = match path.rsplit('/').next().expect("a file") {
+                "online" | "mrq_rate_locked" => 1 - value.parse::<u64>().expect("a flag"),
+                "scaling_min_freq" => of.cpu_khz[0].into(),
+                "scaling_max_freq" => (*of.cpu_khz.last().expect("a table")).into(),
+                "min_freq" => hertz(of.gpu_khz.first()),
+                "max_freq" => hertz(of.gpu_khz.last()),
+                "rate" => hertz(of.emc_khz.first()),
+                file => panic!("{file}"),
+            };
+            let mut files = Simulated::new(files.tree.clone());
+            files
+                .tree
+                .write(path, &other.to_string())
+                .expect("a legal value");
+            files.wait(Duration::from_millis(10));
+            let error = board.verify(&files, &mode).expect_err("another value");
+            let expected = format!("{path}: {value} was wanted and {other} is found");
+            assert_eq!(error.to_string(), expected, "{name}");
+            let current = board.current(&files).expect("readable");
+            assert_ne!(current.mode(), Some(mode), "{name}: {path}");
+            let applied = board.apply(&mut files, &mode);
+            assert!(applied.is_ok_and(|it| it.writes >= 1), "{name}: {path}");
+            assert_runs(&mut files, mode);
+        }
+    }
+}
+
 /// All faults of one write, at each place of the list.
 #[test]
 fn a_write_that_fails_undoes_everything() {
@@ -250,18 +313,12 @@ fn a_write_that_fails_undoes_everything() {
                     assert_eq!(hidden, before, "{name}: {control}");
                     assert_eq!(board.verify(&files, &from), Ok(()), "{name}: {control}");
                     assert_runs(&mut files, from);
-                    // Twice, and no write after it but those that undo.
-                    let tried = files.writes.iter().filter(|(it, _)| it == path).count();
-                    assert_eq!(tried, 3, "{name}: {control}: {:?}", files.writes);
-                    let undoing = files.writes.len()
-                        - files
-                            .writes
-                            .iter()
-                            .position(|(it, _)| it == path)
-                            .expect("tried")
-                        - 2;
-                    let made = files.writes.len() - undoing - 1;
-                    assert_eq!(undoing, made, "{name}: {control}");
+                    // What was written, the fault twice, and all of it backwards.
+                    let paths: Vec<&String> = files.writes.iter().map(|(it, _)| it).collect();
+                    let (made, undone) = paths.split_at(paths.len() / 2);
+                    assert!(made.iter().eq(undone.iter().rev()), "{name}: {control}");
+                    let tried = made.iter().filter(|it| **it == path).count();
+                    assert_eq!(tried, 2, "{name}: {control}");
                 }
             }
         }

@@ -23,6 +23,8 @@ pub struct Simulated {
     pub shown: BTreeMap<String, Result<Vec<u8>, Errno>>,
     /// Files that take another value than the one that is written.
     pub taken: BTreeMap<String, String>,
+    /// No permission to write.
+    pub read_only: bool,
 }
 
 impl Simulated {
@@ -33,6 +35,7 @@ impl Simulated {
             absent: Vec::new(),
             shown: BTreeMap::new(),
             taken: BTreeMap::new(),
+            read_only: false,
         }
     }
 
@@ -80,6 +83,9 @@ impl Files for Simulated {
         // Section 0, fact 6: a mask asks for a reboot.
         assert!(!path.contains("mask"), "{path} is written");
         self.writes.push((path.clone(), text.to_owned()));
+        if self.read_only {
+            return Err(errno(Errno::Eacces));
+        }
         let text = self.taken.get(&path).map_or(text, String::as_str);
         self.tree.write(&path, text).map_err(errno)
     }
