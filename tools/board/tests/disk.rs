@@ -6,6 +6,7 @@ mod common;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -15,6 +16,9 @@ use wattgate_board::{ApplyError, Board, Disk};
 use wattgate_simulator::tree::Tree;
 use wattgate_simulator::tree::mirror::Mirror;
 use wattgate_simulator::unit::Unit;
+
+/// By then a living tree has taken all writes.
+const LATER: Duration = Duration::from_millis(200);
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
@@ -111,29 +115,44 @@ fn the_control_loop_does_not_allocate() {
     }
 }
 
-#[test]
-fn a_living_tree_is_brought_to_a_mode_and_back() {
-    let name = "orin-agx-64";
+/// Stops a living tree, even where a test fails.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Uses a board whose files a simulated one keeps alive.
+fn with_living(name: &str, test: impl FnOnce(&Path, Board)) {
     let (directory, mut mirror) = on_disk(name);
     let root = directory.path().join("root");
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| mirror.run(&stop, 1.0).expect("kept alive"));
+        let _stops = Stops(&stop);
+        let board = Board::discover(&Disk, &root).expect("a board");
+        test(&root, board);
+    });
+}
+
+#[test]
+fn a_living_tree_is_brought_to_a_mode_and_back() {
+    let name = "orin-agx-64";
+    with_living(name, |_, mut board| {
         let mut files = Disk;
-        let mut board = Board::discover(&files, &root).expect("a board");
         let saved = board.save(&files).expect("readable");
         for mode in [lowest(name), highest(name), middle(name)] {
             let applied = board.apply(&mut files, &mode);
             assert!(applied.is_ok(), "{mode}: {applied:?}");
-            thread::sleep(Duration::from_millis(100));
+            thread::sleep(LATER);
             assert_eq!(board.verify(&files, &mode), Ok(()));
             assert!(board.sample(&files).is_ok());
         }
         assert_eq!(board.restore(&mut files, &saved), Ok(()));
-        thread::sleep(Duration::from_millis(100));
-        let restored = board.save(&files).expect("readable");
-        stop.store(true, Ordering::Relaxed);
-        assert_eq!(restored, saved);
+        thread::sleep(LATER);
+        assert_eq!(board.save(&files), Ok(saved));
     });
 }
 
@@ -152,30 +171,32 @@ fn memory_rates_are_found_in_the_names_of_tables_as_well() {
     assert_eq!(board.emc_khz(), description(name).emc_khz);
 }
 
-/// What the tree takes back some ms later is seen, and everything is undone.
+/// What the tree takes back some ms later is seen, and everything is undone; on a busy machine
+/// the tree may be later than that, and then the next look tells.
 #[test]
-fn a_write_that_a_living_tree_ignores_is_undone() {
+fn a_write_that_a_living_tree_ignores_is_noticed() {
     let name = "orin-nano-8-super";
-    let (directory, mut mirror) = on_disk(name);
-    let root = directory.path().join("root");
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| mirror.run(&stop, 1.0).expect("kept alive"));
+    with_living(name, |root, mut board| {
         let mut files = Disk;
-        let mut board = Board::discover(&files, &root).expect("a board");
         let applied = board.apply(&mut files, &lowest(name));
+        assert!(applied.is_ok(), "{applied:?}");
         let path = "/sys/class/devfreq/17000000.gpu/max_freq";
         fs::write(root.join("control"), format!("ignore {path}\n")).expect("a command");
-        thread::sleep(Duration::from_millis(200));
-        let error = board.apply(&mut files, &highest(name));
-        thread::sleep(Duration::from_millis(200));
-        let verified = board.verify(&files, &lowest(name));
-        stop.store(true, Ordering::Relaxed);
-        assert!(applied.is_ok(), "{applied:?}");
-        let error = error.expect_err("ignored").to_string();
+        thread::sleep(LATER);
+        let applied = board.apply(&mut files, &highest(name));
+        thread::sleep(LATER);
+        let error = match applied {
+            Err(error) => {
+                assert!(matches!(error, ApplyError::Undone { .. }), "{error}");
+                assert_eq!(board.verify(&files, &lowest(name)), Ok(()));
+                error.to_string()
+            }
+            Ok(_) => {
+                let verified = board.verify(&files, &highest(name));
+                verified.expect_err("ignored").to_string()
+            }
+        };
         // The minimum does not go above a maximum that stays.
         assert!(error.contains("17000000.gpu/min_freq"), "{error}");
-        assert!(error.ends_with("undone"), "{error}");
-        assert_eq!(verified, Ok(()));
     });
 }
