@@ -11,7 +11,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::cpu::Cpus;
-use crate::files::{Files, Knob, Refusal};
+use crate::files::{Files, Knob, KnobError, Refusal};
 use crate::gpu::Gpu;
 use crate::identity::Identity;
 use crate::memory::Memory;
@@ -19,6 +19,9 @@ use crate::nvpmodel::{Masks, Nvpmodel};
 use crate::power::Rails;
 use crate::thermal::Heat;
 use crate::transition::Journal;
+
+/// Hz in a kHz.
+pub(crate) const HZ: u32 = 1000;
 
 /// Texts longer than this are no tables.
 const LONGEST_TEXT: usize = 16 * 1024;
@@ -210,13 +213,13 @@ impl<F: Files> Search<'_, F> {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The text of a file, without the NULs that end texts of a device tree.
+    /// The text of a file.
     pub fn text(&self, path: &Path) -> Result<String, Refusal> {
         let mut buffer = vec![0; LONGEST_TEXT];
         Ok(self.files.read(path, &mut buffer)?.to_owned())
     }
 
-    /// The first word of a file; empty where there is none.
+    /// The first word of a file, which a NUL may end; empty where there is none.
     pub fn word(&self, path: &Path) -> Result<String, Refusal> {
         let text = self.text(path)?;
         let separators = |c: char| c.is_whitespace() || c == '\0';
@@ -253,7 +256,7 @@ impl<F: Files> Search<'_, F> {
             Ok(_) => Some(knob),
             Err(error) => {
                 let why = match error {
-                    crate::KnobError::Unreadable { why, .. } => why.kind(),
+                    KnobError::Unreadable { why, .. } => why.kind(),
                     _ => io::ErrorKind::InvalidData,
                 };
                 self.miss(what, knob.0.to_path_buf(), why);

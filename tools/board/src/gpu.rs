@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::cpu::Limits;
-use crate::discover::Search;
+use crate::discover::{HZ, Search};
 use crate::files::Files;
 
 /// Names of GPUs in the device tree.
@@ -17,9 +17,6 @@ const PLACES: [&str; 3] = [
     "/sys/devices/platform/gpu.0/devfreq",
     "/sys/devices/gpu.0/devfreq",
 ];
-
-/// Hz in a kHz.
-pub(crate) const HZ: u32 = 1000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Gpu {

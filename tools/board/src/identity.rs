@@ -23,7 +23,7 @@ pub struct Identity {
 
 impl Identity {
     pub(crate) fn find<F: Files>(search: &mut Search<F>) -> Self {
-        let mut words = |what, name: &str| {
+        let mut property = |what, name: &str| {
             let mut refusal = None;
             for tree in DEVICE_TREES {
                 match search.text(&search.path(tree).join(name)) {
@@ -35,8 +35,8 @@ impl Identity {
             search.miss(what, search.path(DEVICE_TREES[0]).join(name), why);
             String::new()
         };
-        let model = words("model", "model");
-        let compatible = words("chip", "compatible");
+        let model = property("model", "model");
+        let compatible = property("chip", "compatible");
         let compatible: Vec<String> = texts(&compatible).map(str::to_owned).collect();
         let soc = compatible
             .iter()

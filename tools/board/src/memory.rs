@@ -3,9 +3,9 @@
 
 use std::io;
 
-use crate::discover::Search;
+use crate::cpu::numbers;
+use crate::discover::{HZ, Search};
 use crate::files::{Files, Knob, KnobError};
-use crate::gpu::HZ;
 
 const CLOCK: &str = "/sys/kernel/debug/bpmp/debug/clk/emc";
 const TABLES: &str = "/sys/kernel/debug/bpmp/debug/emc";
@@ -96,7 +96,7 @@ fn table<F: Files>(search: &mut Search<F>) -> Option<Vec<u32>> {
     let mut table = match search.table(&possible, 1) {
         Ok(table) => table,
         Err(why) => {
-            let mut table = crate::cpu::numbers(&search.list(&tables.join("tables/regular")), "");
+            let mut table = numbers(&search.list(&tables.join("tables/regular")), "");
             table.retain(|&khz| khz > 0);
             if table.is_empty() {
                 search.miss("table of the memory clock", possible, why.kind());

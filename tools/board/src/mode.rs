@@ -4,10 +4,10 @@ use thiserror::Error;
 use wattgate_runtime::{Axis, Kilohertz, PowerMode};
 
 use crate::cpu::Cpus;
-use crate::discover::Board;
+use crate::discover::{Board, HZ};
 use crate::files::{Files, KnobError};
-use crate::gpu::HZ;
 use crate::power::{Sample, SampleError};
+use crate::settable::name;
 use crate::transition::{OnFailure, Target, Transition, check};
 
 /// A change that was made and read back.
@@ -21,18 +21,18 @@ pub struct Applied {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ApplyError {
     /// The board's tables do not have the value. Nothing was written.
-    #[error("the board has no {axis:?} value {value}; nothing was written")]
+    #[error("the board cannot be set to {} {value}; nothing was written", name(*axis))]
     NotOnBoard { axis: Axis, value: u32 },
     /// A knob failed twice. All knobs show what they showed before.
     #[error("{cause}; all writes before were undone")]
     Undone { cause: KnobError },
     /// A knob failed twice, and others could not be brought back.
-    #[error("{cause}; {left} writes before could not be undone, the last one: {first}")]
+    #[error("{cause}; {left} writes could not be undone, the first failure: {first}")]
     NotUndone {
         cause: KnobError,
-        /// The number of knobs that stay different.
+        /// The number of writes that were not taken back.
         left: u32,
-        /// What became of the first of them, in the order of undoing.
+        /// In the order of undoing.
         first: KnobError,
     },
 }

@@ -19,7 +19,8 @@ pub enum SettableError {
     NothingInCommon { axis: Axis },
 }
 
-fn name(axis: Axis) -> &'static str {
+/// Of an axis, for messages.
+pub(crate) fn name(axis: Axis) -> &'static str {
     match axis {
         Axis::Cores => "number of cores",
         Axis::Cpu => "CPU clock",

@@ -5,9 +5,10 @@
 //!         cores off, the last one first
 //! raise:  cores on; the clocks of a cluster as soon as its first core is on
 //!         memory, CPU clusters, GPU                  clock: maximum, then minimum
-//! settle: wait, and look at everything once more
-//! twice at most
+//! look:   wait until clocks have followed, and read everything again
 //! ```
+//!
+//! Where something fails or somebody interferes, all of this is done once more.
 //!
 //! What lowers the power comes before what raises it, so that nothing on the way draws more
 //! than the higher one of both ends. A minimum is never above its maximum (section 5.1 of
@@ -19,9 +20,8 @@ use std::time::Duration;
 use wattgate_runtime::PowerMode;
 
 use crate::cpu::{CoreSet, Cpus, Limits, Policy};
-use crate::discover::Knobs;
+use crate::discover::{HZ, Knobs};
 use crate::files::{Files, Knob, KnobError};
-use crate::gpu::HZ;
 use crate::memory::{Cap, Memory};
 use crate::saved::Saved;
 

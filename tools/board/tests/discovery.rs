@@ -227,7 +227,7 @@ fn a_core_without_a_switch_stays_as_it_is() {
     let error = board.apply(&mut files, &two).expect_err("core 3 is on");
     assert_eq!(
         error.to_string(),
-        "the board has no Cores value 2; nothing was written"
+        "the board cannot be set to number of cores 2; nothing was written"
     );
     assert!(files.writes.is_empty());
     apply(

@@ -352,8 +352,8 @@ fn a_value_that_is_silently_rounded_is_undone() {
     assert_eq!(
         error.to_string(),
         format!(
-            "{path}: 1728000 was wanted and 806400 is found; 1 writes before could not be undone, \
-             the last one: {path}: 115200 was wanted and 806400 is found"
+            "{path}: 1728000 was wanted and 806400 is found; 1 writes could not be undone, the \
+             first failure: {path}: 115200 was wanted and 806400 is found"
         )
     );
     files.taken.clear();
