@@ -439,7 +439,7 @@ impl Spent {
         let left = window.saturating_sub(spent) / 4;
         let over = spent.saturating_sub(window);
         let energy = oldest.saturating_add(left).saturating_sub(over);
-        let power = energy.saturating_mul(1_000) / self.slot_ms;
+        let power = energy.saturating_mul(1_000) / self.slot_ms.max(1);
         self.allowance = Some(Milliwatts(u32::try_from(power).unwrap_or(u32::MAX)));
     }
 }
@@ -812,7 +812,7 @@ impl<const N: usize> Governor<N> {
             self.state = State::Tracking;
         }
         // To stay, less margin is needed than to come: hysteresis.
-        let present = scaled(self.expected(self.at), ONE + self.noise);
+        let present = scaled(self.expected(self.at), ONE + self.noise * 3 / 2);
         if present > allowed.0 && self.at != least {
             return self.step_down(allowed, now);
         }

@@ -9,9 +9,9 @@
 #![forbid(unsafe_code)]
 
 use wattgate_runtime::{
-    Confidence, ConstraintError, Correction, Crc32, FormatError, Front, GridError, Kilohertz,
-    Microseconds, Milliwatts, ModeId, Model, Network, Objective, PowerMode, Query, Region,
-    SelectError, Workspace,
+    Cause, Command, Confidence, ConstraintError, Correction, Crc32, FormatError, Front, Governor,
+    GridError, Input, Kilohertz, Limit, Microseconds, Milliseconds, Milliwatts, ModeId, Model,
+    Network, Objective, PowerMode, Query, Region, Sample, SelectError, Settings, State, Workspace,
 };
 
 /// The most points that a front in the report may have.
@@ -138,6 +138,64 @@ pub fn run<const PAIRS: usize>(
         }
         queries(console, &model, &front);
     }
+    front.rebuild(&mut network, &model.profiled());
+    govern(console, front);
+}
+
+/// A governor on a board that draws more than predicted, then much more, then hides its power.
+fn govern(console: &mut impl Console, front: Front<FRONT>) {
+    let points = front.points();
+    let middle = points.get(points.len() / 2).map_or(0, |p| p.power.0);
+    let limit = |power: u32| Limit {
+        power: Milliwatts(power),
+        average: None,
+    };
+    let Ok(mut governor) = Governor::new(front, Settings::default(), limit(middle)) else {
+        console.text("no governor\n");
+        return;
+    };
+    let mut mode = None;
+    for step in 0..240_u32 {
+        // Four steps a period; the board draws 17/16 and from the 80th step on 22/16.
+        let sixteenths = if step < 80 { 17 } else { 22 };
+        if step == 120 {
+            governor.set_limit(limit(middle / 2));
+        }
+        let points = governor.front().points().iter();
+        let now = points.clone().find(|point| Some(point.mode) == mode);
+        let power = now.map_or(0, |point| point.power.0 / 16 * sixteenths);
+        let sample = Sample {
+            power: Milliwatts(power),
+            result: step / 4,
+        };
+        let command = governor.step(&Input {
+            now: Milliseconds(u64::from(step) * 430 / 4),
+            sample: Some(sample).filter(|_| !(160..180).contains(&step)),
+            mode,
+            over_current: step == 200,
+            too_hot: false,
+        });
+        if let Command::Apply(next) = command {
+            console.field("  step ", step, "");
+            console.field(": mode ", u32::from(next.0), "\n");
+            mode = Some(next);
+        }
+    }
+    let status = governor.status();
+    console.text("governor ");
+    console.text(match status.state {
+        State::Booting => "booting",
+        State::Tracking => "tracking",
+        State::SteppingDown => "stepping down",
+        State::ProbingUp => "probing up",
+        State::Safe(Cause::NoSensor) => "safe, no sensor",
+        State::Safe(Cause::LimitTooLow) => "safe, limit too low",
+        State::Safe(Cause::NothingApplies) => "safe, nothing applies",
+    });
+    console.field(", ", status.changes, " changes, ");
+    console.field("", status.violations, " results over the limit, ratio ");
+    console.hex(status.ratio);
+    console.text("\n");
 }
 
 /// A name for each reason; numbers are left out.
