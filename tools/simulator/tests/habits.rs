@@ -681,3 +681,21 @@ fn nvpmodel_conf_has_the_stock_grammar() {
     assert!(nano.contains("EMC MAX_FREQ -1\n") && nano.contains("MAX_FREQ_KNEXT "));
     assert!(agx.ends_with("< PM_CONFIG DEFAULT=2 >\n"));
 }
+
+#[test]
+fn directories_are_listed_through_their_other_names() {
+    let mut tree = nano();
+    let names = |tree: &Tree, path| tree.list(path);
+    let class = vec!["17000000.gpu".to_owned()];
+    assert_eq!(names(&tree, "/sys/class/devfreq"), Ok(class));
+    let device = names(&tree, "/sys/class/devfreq/17000000.gpu/device").expect("a device");
+    assert!(device.contains(&"load".to_owned()) && device.contains(&"devfreq".to_owned()));
+    assert_eq!(names(&tree, "/sys/none"), Err(Errno::Enoent));
+    assert!(names(&tree, "/sys/devices/system/cpu/cpu4/cpufreq/").is_ok());
+    for core in [4, 5] {
+        write(&mut tree, &online(core), 0);
+    }
+    let offline = names(&tree, "/sys/devices/system/cpu/cpu4/cpufreq");
+    assert_eq!(offline, Err(Errno::Eio));
+    assert!(names(&tree, "/sys/devices/system/cpu/cpufreq/policy4").is_ok());
+}

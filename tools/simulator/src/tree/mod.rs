@@ -18,7 +18,7 @@ mod links;
 pub mod mirror;
 pub mod nvpmodel;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -122,6 +122,18 @@ impl Tree {
         files.map(|(path, file)| (path.as_str(), file.is_writable()))
     }
 
+    /// The names in a directory, ascending.
+    pub fn list(&self, directory: &str) -> Result<Vec<String>, Errno> {
+        let directory = self.target(&format!("{}/", directory.trim_end_matches('/')))?;
+        let paths = self.layout.files.keys().chain(self.layout.aliases.keys());
+        let below = paths.filter_map(|path| path.strip_prefix(&directory)?.split('/').next());
+        let names: BTreeSet<&str> = below.collect();
+        match names.is_empty() {
+            true => Err(Errno::Enoent),
+            false => Ok(names.into_iter().map(str::to_owned).collect()),
+        }
+    }
+
     /// Lets time pass, and the commands happen whose time comes.
     pub fn advance(&mut self, now: Duration) {
         while let Some((at, command)) = self.faults.due(now) {
@@ -169,6 +181,15 @@ impl Tree {
 
     /// The path behind all aliases; the file exists.
     fn resolve(&self, path: &str) -> Result<String, Errno> {
+        let path = self.target(path)?;
+        match self.layout.files.contains_key(&path) {
+            true => Ok(path),
+            false => Err(Errno::Enoent),
+        }
+    }
+
+    /// The path behind all aliases, whether or not there is a file.
+    fn target(&self, path: &str) -> Result<String, Errno> {
         let mut path = path.to_owned();
         while let Some((alias, rest)) = self.alias_in(&path) {
             if alias.core.is_some_and(|core| !self.is_online(core)) {
@@ -176,10 +197,7 @@ impl Tree {
             }
             path = format!("{}{rest}", alias.target);
         }
-        match self.layout.files.contains_key(&path) {
-            true => Ok(path),
-            false => Err(Errno::Enoent),
-        }
+        Ok(path)
     }
 
     fn alias_in<'a>(&self, path: &'a str) -> Option<(&Alias, &'a str)> {

@@ -1,0 +1,244 @@
+//! Cores and their clocks: `online` files and cpufreq policies (`jetson-platform.md`, sections
+//! 1 and 5.1).
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::discover::{DiscoverError, Search};
+use crate::files::{Files, Knob, KnobError};
+
+const CPUS: &str = "/sys/devices/system/cpu";
+
+/// Cores as bits, the first core of the order being bit 0.
+pub(crate) type CoreSet = u64;
+
+/// The lower and the upper limit of a clock.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    pub min: Knob,
+    pub max: Knob,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Core {
+    pub number: u32,
+    /// None for cpu0, which stays on, and where there is no file.
+    pub online: Option<Knob>,
+    /// Whether a core without the file is on.
+    on: bool,
+}
+
+/// A cluster of cores with one clock.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    pub cores: CoreSet,
+    /// In kHz.
+    pub limits: Limits,
+}
+
+/// All cores.
+#[derive(Clone, Debug)]
+pub(crate) struct Cpus {
+    /// In the order in which a power mode counts them.
+    pub cores: Vec<Core>,
+    /// In the order of their first cores; empty where the clock cannot be set.
+    pub policies: Vec<Policy>,
+    /// Clocks that all policies have, in kHz, ascending; empty where they cannot be set.
+    pub table: Vec<u32>,
+}
+
+impl Cpus {
+    pub(crate) fn find<F: Files>(search: &mut Search<F>) -> Result<Self, DiscoverError> {
+        let cpus = search.path(CPUS);
+        let mut numbers = numbers(&search.list(&cpus), "cpu");
+        if numbers.is_empty() {
+            search.miss("cores", cpus.clone(), io::ErrorKind::NotFound);
+        }
+        if numbers.len() > CoreSet::BITS as usize {
+            let cores = numbers.len();
+            return Err(DiscoverError::TooManyCores { cores });
+        }
+        let cpufreq = cpus.join("cpufreq");
+        let clusters = clusters(search, &cpufreq, &mut numbers);
+
+        let mut order: Vec<u32> = clusters
+            .iter()
+            .flat_map(|(_, cores)| cores.clone())
+            .collect();
+        // Cores without a policy.
+        order.extend(numbers);
+        let online = search.text(&cpus.join("online")).ok();
+        let cores: Vec<Core> = order
+            .iter()
+            .map(|&number| {
+                let file = cpus.join(format!("cpu{number}/online"));
+                Core {
+                    number,
+                    online: (number != 0)
+                        .then(|| search.knob("switch of a core", file))
+                        .flatten(),
+                    on: number == 0 || online.as_ref().is_none_or(|text| has(text, number)),
+                }
+            })
+            .collect();
+
+        let place = |number: &u32| order.iter().position(|core| core == number);
+        let set = |cores: &[u32]| -> CoreSet {
+            let places = cores.iter().filter_map(place);
+            places.fold(0, |set, place| set | 1 << place)
+        };
+        let mut policies = Vec::new();
+        for (first, cores) in &clusters {
+            let directory = cpufreq.join(format!("policy{first}"));
+            let there = search.list(&directory);
+            let mut limit = |name: &str| {
+                let path = directory.join(name);
+                // It cannot be read while the cluster is offline.
+                if there.iter().any(|it| it == name) {
+                    return Some(Knob(Arc::from(path)));
+                }
+                search.miss("CPU clock", path, io::ErrorKind::NotFound);
+                None
+            };
+            let (min, max) = (limit("scaling_min_freq"), limit("scaling_max_freq"));
+            if let (Some(min), Some(max)) = (min, max) {
+                policies.push(Policy {
+                    cores: set(cores),
+                    limits: Limits { min, max },
+                });
+            }
+        }
+        if clusters.is_empty() {
+            search.miss("CPU clock", cpufreq.clone(), io::ErrorKind::NotFound);
+        }
+        let mut found = Self {
+            table: table(search, &cpufreq, &clusters),
+            policies,
+            cores,
+        };
+        // A clock that only some clusters follow is none.
+        if found.table.is_empty() || found.policies.len() < clusters.len() {
+            found.table.clear();
+            found.policies.clear();
+        }
+        Ok(found)
+    }
+
+    /// Some core can be switched.
+    pub fn can_switch(&self) -> bool {
+        self.cores.iter().any(|core| core.online.is_some())
+    }
+
+    /// The first so many cores.
+    pub fn first(cores: u32) -> CoreSet {
+        let missing = CoreSet::BITS.saturating_sub(cores);
+        CoreSet::MAX.checked_shr(missing).unwrap_or(0)
+    }
+
+    /// The numbers of online cores that can be set: cores without a switch stay as they are.
+    pub fn counts(&self) -> impl Iterator<Item = u32> + '_ {
+        (1..=self.cores.len() as u32).filter(|&count| {
+            let fixed = self.cores.iter().zip(0..);
+            fixed
+                .filter(|(core, _)| core.online.is_none())
+                .all(|(core, place)| core.on == (place < count))
+        })
+    }
+
+    /// The cores that are online now.
+    pub fn online(&self, files: &impl Files) -> Result<CoreSet, KnobError> {
+        let mut set = 0;
+        for (core, place) in self.cores.iter().zip(0..) {
+            let on = match &core.online {
+                Some(knob) => knob.read(files)? != 0,
+                None => core.on,
+            };
+            set |= CoreSet::from(on) << place;
+        }
+        Ok(set)
+    }
+}
+
+/// The cores of each policy by the policy's number, the policy of the least core first; takes
+/// the cores out of `free`.
+///
+/// An offline cluster may not tell its cores. A policy has the number of its first core, so
+/// cores that nobody claims belong to the silent policy with the highest number that is not
+/// above theirs.
+fn clusters<F: Files>(
+    search: &Search<F>,
+    cpufreq: &Path,
+    free: &mut Vec<u32>,
+) -> Vec<(u32, Vec<u32>)> {
+    let policies = numbers(&search.list(cpufreq), "policy");
+    let mut clusters: Vec<(u32, Vec<u32>)> = Vec::new();
+    let mut silent = Vec::new();
+    for policy in policies {
+        let related = search.text(&cpufreq.join(format!("policy{policy}/related_cpus")));
+        let related = related.unwrap_or_default();
+        let named: Vec<u32> = related
+            .split_whitespace()
+            .filter_map(|it| it.parse().ok())
+            .collect();
+        if !named.contains(&policy) {
+            silent.push(policy);
+            continue;
+        }
+        let (cores, rest) = free.iter().partition(|core| named.contains(core));
+        *free = rest;
+        clusters.push((policy, cores));
+    }
+    for policy in silent.into_iter().rev() {
+        let (cores, rest) = free.iter().partition(|&&core| core >= policy);
+        *free = rest;
+        clusters.push((policy, cores));
+    }
+    clusters.retain(|(_, cores)| !cores.is_empty());
+    clusters.sort_by_key(|(_, cores)| cores.first().copied());
+    clusters
+}
+
+/// Clocks that all policies have whose table can be read.
+fn table<F: Files>(
+    search: &mut Search<F>,
+    cpufreq: &Path,
+    clusters: &[(u32, Vec<u32>)],
+) -> Vec<u32> {
+    let mut common: Option<Vec<u32>> = None;
+    let mut refused = None;
+    for (policy, _) in clusters {
+        let path = cpufreq.join(format!("policy{policy}/scaling_available_frequencies"));
+        match search.table(&path, 1) {
+            Ok(table) => match &mut common {
+                None => common = Some(table),
+                Some(common) => common.retain(|khz| table.contains(khz)),
+            },
+            Err(why) => refused = Some((path, why.kind())),
+        }
+    }
+    if let (None, Some((path, why))) = (&common, refused) {
+        search.miss("table of the CPU clock", path, why);
+    }
+    common.unwrap_or_default()
+}
+
+/// The numbers of names such as `policy4`, ascending.
+pub(crate) fn numbers(names: &[String], prefix: &str) -> Vec<u32> {
+    let mut numbers: Vec<u32> = names
+        .iter()
+        .filter_map(|name| name.strip_prefix(prefix)?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
+/// Whether a list of ranges such as `0-3,5` has a number.
+fn has(ranges: &str, number: u32) -> bool {
+    ranges.trim().split(',').any(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let ends = first.parse().ok().zip(last.parse().ok());
+        ends.is_some_and(|(first, last): (u32, u32)| (first..=last).contains(&number))
+    })
+}

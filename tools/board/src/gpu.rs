@@ -1,0 +1,72 @@
+//! The GPU's clock in devfreq, found by the name of its device (`jetson-platform.md`, section
+//! 5.2).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::cpu::Limits;
+use crate::discover::{HZ, Search};
+use crate::files::Files;
+
+/// Names of GPUs in the device tree.
+const NAMES: [&str; 5] = ["gv11b", "gp10b", "ga10b", "gb10b", "gpu"];
+
+/// Directories with an entry for each devfreq device, or for the GPU's.
+const PLACES: [&str; 3] = [
+    "/sys/class/devfreq",
+    "/sys/devices/platform/gpu.0/devfreq",
+    "/sys/devices/gpu.0/devfreq",
+];
+
+#[derive(Clone, Debug)]
+pub(crate) struct Gpu {
+    /// In Hz.
+    pub limits: Limits,
+    /// In kHz, ascending.
+    pub table: Vec<u32>,
+    /// The directory of the device behind.
+    pub device: PathBuf,
+}
+
+impl Gpu {
+    pub(crate) fn find<F: Files>(search: &mut Search<F>) -> Option<Self> {
+        let Some(devfreq) = devfreq(search) else {
+            search.miss("GPU clock", search.path(PLACES[0]), io::ErrorKind::NotFound);
+            return None;
+        };
+        let min = search.knob("GPU clock", devfreq.join("min_freq"));
+        let max = search.knob("GPU clock", devfreq.join("max_freq"));
+        let path = devfreq.join("available_frequencies");
+        let table = search.table(&path, HZ);
+        if let Err(why) = table {
+            search.miss("table of the GPU clock", path, why.kind());
+        }
+        Some(Self {
+            limits: Limits {
+                min: min?,
+                max: max?,
+            },
+            table: table.ok()?,
+            device: devfreq.join("device"),
+        })
+    }
+}
+
+fn devfreq<F: Files>(search: &Search<F>) -> Option<PathBuf> {
+    PLACES.iter().find_map(|place| {
+        let place = search.path(place);
+        let mut entries = search.list(&place).into_iter();
+        entries.find_map(|entry| {
+            let path = place.join(&entry);
+            is_gpu(search, &path, &entry).then_some(path)
+        })
+    })
+}
+
+fn is_gpu<F: Files>(search: &Search<F>, devfreq: &Path, entry: &str) -> bool {
+    let name = search.word(&devfreq.join("device/of_node/name"));
+    // Such as `17000000.ga10b`.
+    let after_address = entry.split_once('.').map_or("", |(_, name)| name);
+    let known = |name: &str| NAMES.contains(&name);
+    known(name.as_deref().unwrap_or_default()) || known(after_address)
+}

@@ -1,0 +1,87 @@
+//! What a board says that it is (`jetson-platform.md`, section 9).
+
+use std::io;
+
+use crate::discover::Search;
+use crate::files::Files;
+
+/// Places of the device tree.
+const DEVICE_TREES: [&str; 2] = ["/proc/device-tree", "/sys/firmware/devicetree/base"];
+
+/// What a board says that it is. Texts are empty where it does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Such as `NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super`.
+    pub model: String,
+    /// Such as `nvidia,p3767-0005`, the most special first.
+    pub compatible: Vec<String>,
+    /// The chip, such as `tegra234`.
+    pub soc: String,
+    /// The release of L4T, such as `36.4.3`.
+    pub l4t: String,
+}
+
+impl Identity {
+    pub(crate) fn find<F: Files>(search: &mut Search<F>) -> Self {
+        let mut property = |what, name: &str| {
+            let mut refusal = None;
+            for tree in DEVICE_TREES {
+                match search.text(&search.path(tree).join(name)) {
+                    Ok(text) => return text,
+                    Err(why) => refusal = refusal.or(Some(why)),
+                }
+            }
+            let why = refusal.map_or(io::ErrorKind::NotFound, |why| why.kind());
+            search.miss(what, search.path(DEVICE_TREES[0]).join(name), why);
+            String::new()
+        };
+        let model = property("model", "model");
+        let compatible = property("chip", "compatible");
+        let compatible: Vec<String> = texts(&compatible).map(str::to_owned).collect();
+        let soc = compatible
+            .iter()
+            .find_map(|text| text.strip_prefix("nvidia,").filter(is_chip))
+            .unwrap_or_default()
+            .to_owned();
+        let path = search.path("/etc/nv_tegra_release");
+        let l4t = match search.text(&path).map(|text| release(&text)) {
+            Ok(Some(l4t)) => l4t,
+            Ok(None) => {
+                search.miss("release of L4T", path, io::ErrorKind::InvalidData);
+                String::new()
+            }
+            Err(why) => {
+                search.miss("release of L4T", path, why.kind());
+                String::new()
+            }
+        };
+        Self {
+            model: texts(&model).next().unwrap_or_default().to_owned(),
+            compatible,
+            soc,
+            l4t,
+        }
+    }
+}
+
+/// The texts of a property, which NULs end.
+fn texts(property: &str) -> impl Iterator<Item = &str> {
+    property
+        .split('\0')
+        .map(str::trim)
+        .filter(|it| !it.is_empty())
+}
+
+fn is_chip(name: &&str) -> bool {
+    let digits = name.strip_prefix("tegra");
+    digits.is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// `36.4.3` from `# R36 (release), REVISION: 4.3, …`.
+fn release(text: &str) -> Option<String> {
+    let line = text.lines().next()?.strip_prefix("# R")?;
+    let (release, rest) = line.split_once(' ')?;
+    let (_, rest) = rest.split_once("REVISION: ")?;
+    let (revision, _) = rest.split_once(',')?;
+    Some(format!("{release}.{revision}"))
+}

@@ -1,0 +1,112 @@
+//! The memory clock: BPMP's lock and rate in debugfs and nvpmodel's cap
+//! (`jetson-platform.md`, section 5.3).
+
+use std::io;
+
+use crate::cpu::numbers;
+use crate::discover::{HZ, Search};
+use crate::files::{Files, Knob, KnobError};
+
+const CLOCK: &str = "/sys/kernel/debug/bpmp/debug/clk/emc";
+const TABLES: &str = "/sys/kernel/debug/bpmp/debug/emc";
+
+/// nvpmodel's cap up to R35 and from R36 on.
+const ISO_CAP: &str = "/sys/kernel/nvpmodel_emc_cap/emc_iso_cap";
+const CLK_CAP: &str = "/sys/kernel/nvpmodel_clk_cap/emc";
+
+#[derive(Clone, Debug)]
+pub(crate) struct Memory {
+    /// In Hz.
+    pub rate: Knob,
+    /// 1 holds the rate.
+    pub lock: Knob,
+    /// nvpmodel's ceiling.
+    pub cap: Option<Cap>,
+    /// In kHz, ascending.
+    pub table: Vec<u32>,
+}
+
+/// A ceiling in Hz; 0, −1 or `INT_MAX` for none.
+#[derive(Clone, Debug)]
+pub(crate) struct Cap {
+    pub knob: Knob,
+    /// It takes 32 bits only, so that nothing but "none" allows the highest rates.
+    none_only: bool,
+}
+
+impl Cap {
+    /// The ceiling that a value stands for.
+    pub fn ceiling(value: i64) -> i64 {
+        match value <= 0 || value == i64::from(i32::MAX) {
+            true => i64::MAX,
+            false => value,
+        }
+    }
+
+    /// The value that allows a rate.
+    pub fn allowing(&self, hz: i64) -> i64 {
+        if self.none_only { 0 } else { hz }
+    }
+}
+
+impl Memory {
+    pub(crate) fn find<F: Files>(search: &mut Search<F>) -> Option<Self> {
+        let clock = search.path(CLOCK);
+        let rate = search.knob("memory clock", clock.join("rate"));
+        let lock = search.knob("lock of the memory clock", clock.join("mrq_rate_locked"));
+        let cap = cap(search);
+        let table = table(search);
+        Some(Self {
+            rate: rate?,
+            lock: lock?,
+            cap,
+            table: table?,
+        })
+    }
+
+    /// The highest rate in Hz that may be had now.
+    pub fn ceiling(&self, files: &impl Files) -> Result<i64, KnobError> {
+        let cap = match &self.cap {
+            Some(cap) => Cap::ceiling(cap.knob.read(files)?),
+            None => i64::MAX,
+        };
+        let top = self.table.last().copied().unwrap_or(u32::MAX);
+        Ok(cap.min(i64::from(HZ) * i64::from(top)))
+    }
+}
+
+fn cap<F: Files>(search: &mut Search<F>) -> Option<Cap> {
+    for (path, none_only) in [(CLK_CAP, false), (ISO_CAP, true)] {
+        let path = search.path(path);
+        let knob = Knob(path.into());
+        if knob.read(search.files).is_ok() {
+            return Some(Cap { knob, none_only });
+        }
+    }
+    let path = search.path(CLK_CAP);
+    search.miss("cap of the memory clock", path, io::ErrorKind::NotFound);
+    None
+}
+
+/// The rates that BPMP has, up to its own ceiling.
+fn table<F: Files>(search: &mut Search<F>) -> Option<Vec<u32>> {
+    let tables = search.path(TABLES);
+    let possible = tables.join("possible_rates");
+    let clock = search.path(CLOCK);
+    let mut table = match search.table(&possible, 1) {
+        Ok(table) => table,
+        Err(why) => {
+            let mut table = numbers(&search.list(&tables.join("tables/regular")), "");
+            table.retain(|&khz| khz > 0);
+            if table.is_empty() {
+                search.miss("table of the memory clock", possible, why.kind());
+                return None;
+            }
+            table
+        }
+    };
+    if let Ok(max) = search.table(&clock.join("max_rate"), HZ) {
+        table.retain(|khz| max.last().is_none_or(|max| khz <= max));
+    }
+    Some(table)
+}

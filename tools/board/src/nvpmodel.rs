@@ -1,0 +1,57 @@
+//! What nvpmodel has set: the masks, which need a reboot and are only read, and the id of its
+//! mode (`jetson-platform.md`, sections 3.1 and 4.1).
+
+use std::path::PathBuf;
+
+use crate::discover::Search;
+use crate::files::{Files, Knob};
+use crate::gpu::Gpu;
+
+const STATUS: &str = "/var/lib/nvpmodel/status";
+
+/// The masks that gate parts of the GPU; none on boards without the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Masks {
+    /// A set bit gates a TPC.
+    pub tpc: Option<i64>,
+    /// A set bit gates an FBP.
+    pub fbp: Option<i64>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Nvpmodel {
+    tpc: Option<Knob>,
+    fbp: Option<Knob>,
+    status: PathBuf,
+}
+
+impl Nvpmodel {
+    pub(crate) fn find<F: Files>(search: &mut Search<F>, gpu: Option<&Gpu>) -> Self {
+        // Boards up to TX2 have no masks, so their absence is nothing that is missing.
+        let mask = |name: &str| {
+            let knob = Knob(gpu?.device.join(name).into());
+            knob.read(search.files).is_ok().then_some(knob)
+        };
+        let (tpc, fbp) = (mask("tpc_pg_mask"), mask("fbp_pg_mask"));
+        let status = search.path(STATUS);
+        if let Err(why) = search.text(&status) {
+            search.miss("status of nvpmodel", status.clone(), why.kind());
+        }
+        Self { tpc, fbp, status }
+    }
+
+    pub(crate) fn masks(&self, files: &impl Files) -> Masks {
+        let read = |knob: &Option<Knob>| knob.as_ref()?.read(files).ok();
+        Masks {
+            tpc: read(&self.tpc),
+            fbp: read(&self.fbp),
+        }
+    }
+
+    pub(crate) fn mode(&self, files: &impl Files) -> Option<u32> {
+        let mut buffer = [0; 128];
+        let text = files.read(&self.status, &mut buffer).ok()?;
+        let mut words = text.split_whitespace();
+        words.find_map(|word| word.strip_prefix("pmode:")?.parse().ok())
+    }
+}

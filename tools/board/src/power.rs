@@ -1,0 +1,250 @@
+//! Total power of the module from INA3221 rails, by label (`jetson-platform.md`, sections 6.1
+//! to 6.3).
+//!
+//! The total is one rail where the board has an input rail, else the sum of all rails of a
+//! board whose rails are known to add up. A rail that is missing or shows nonsense is an
+//! error, never a smaller sum.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use thiserror::Error;
+use wattgate_runtime::{Crc32, Milliwatts};
+
+use crate::cpu::numbers;
+use crate::discover::{DiscoverError, Search};
+use crate::files::{Files, Knob, KnobError, Refusal};
+
+/// From JetPack 5 on, and up to JetPack 4.
+const HWMON: &str = "/sys/class/hwmon";
+const IIO: &str = "/sys/bus/i2c/drivers/ina3221x";
+
+/// Rails that are the module's whole input (section 6.2).
+const INPUTS: [&str; 2] = ["VDD_IN", "POM_5V_IN"];
+
+/// Boards without such a rail, by all of their rails: AGX Orin and AGX Xavier.
+const SUMS: [&[&str]; 2] = [
+    &[
+        "VDD_GPU_SOC",
+        "VDD_CPU_CV",
+        "VIN_SYS_5V0",
+        "VDDQ_VDD2_1V8AO",
+    ],
+    &["GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V"],
+];
+
+/// Full scale of the bus voltage: 4095 steps of 8 mV (section 6.3).
+const FULL_SCALE_MV: i64 = 32_760;
+
+/// Full scale of the current at a shunt of 5 mΩ, 4095 steps of 40 µV. Shunts of other boards
+/// are UNKNOWN or smaller, and no module draws a third of it.
+const FULL_SCALE_MA: i64 = 32_760;
+
+/// A rail without load may show a current as low as the largest offset, 80 µV at 2 mΩ
+/// (section 6.3), below zero.
+const OFFSET_MA: i64 = 40;
+
+/// The total power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Rounded up to the next mW.
+    pub power: Milliwatts,
+    /// A checksum of what the rails show: while it stays, there is no new result. The sensor
+    /// has one every 430 ms, which may by chance be equal to the one before.
+    pub fingerprint: u32,
+}
+
+/// Why the power is not known now.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("power of rail {rail}: {fault}")]
+pub struct SampleError {
+    /// The label.
+    pub rail: Arc<str>,
+    /// What is wrong with it.
+    pub fault: SampleFault,
+}
+
+/// What is wrong with a rail.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum SampleFault {
+    /// The file is gone: the driver was unbound.
+    #[error("it is not there")]
+    Missing,
+    /// EAGAIN: there is no result now.
+    #[error("no result now")]
+    NotReady,
+    /// Another error of the system.
+    #[error("cannot be read: {0}")]
+    Unreadable(Refusal),
+    /// The text is no whole number.
+    #[error("no number")]
+    NotANumber,
+    /// The current in mA is below what an offset explains.
+    #[error("{0} mA, a negative current")]
+    Negative(i64),
+    /// The voltage in mV of a rail that feeds the running board.
+    #[error("{0} mV, no voltage")]
+    NoVoltage(i64),
+    /// The voltage in mV or the current in mA is at full scale.
+    #[error("{millivolts} mV and {milliamperes} mA, full scale")]
+    FullScale { millivolts: i64, milliamperes: i64 },
+}
+
+#[derive(Clone, Debug)]
+struct Rail {
+    label: Arc<str>,
+    /// In mV.
+    voltage: Knob,
+    /// In mA.
+    current: Knob,
+}
+
+/// The rails that add up to the module's power.
+#[derive(Clone, Debug)]
+pub(crate) struct Rails(Vec<Rail>);
+
+impl Rails {
+    pub(crate) fn find<F: Files>(search: &mut Search<F>) -> Result<Self, DiscoverError> {
+        let mut rails = hwmon(search);
+        rails.extend(iio(search));
+        if rails.is_empty() {
+            let hwmon = search.path(HWMON);
+            search.miss("power sensor", hwmon, io::ErrorKind::NotFound);
+        }
+        total(rails).map(Self)
+    }
+
+    pub(crate) fn labels(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|rail| &*rail.label)
+    }
+
+    /// Reads all of them. Does not allocate on a disk.
+    pub(crate) fn sample(&self, files: &impl Files) -> Result<Sample, SampleError> {
+        let (mut microwatts, mut checksum) = (0_i64, Crc32::new());
+        for rail in &self.0 {
+            let (millivolts, milliamperes) = rail.read(files).map_err(|fault| SampleError {
+                rail: rail.label.clone(),
+                fault,
+            })?;
+            // At most 32,760 each, so that no sum of rails overflows.
+            microwatts += millivolts * milliamperes.max(0);
+            checksum = checksum
+                .update(&millivolts.to_le_bytes())
+                .update(&milliamperes.to_le_bytes());
+        }
+        let milliwatts = u32::try_from((microwatts + 999) / 1000);
+        Ok(Sample {
+            power: Milliwatts(milliwatts.unwrap_or(u32::MAX)),
+            fingerprint: checksum.finish(),
+        })
+    }
+}
+
+impl Rail {
+    fn read(&self, files: &impl Files) -> Result<(i64, i64), SampleFault> {
+        let millivolts = self.voltage.read(files).map_err(fault)?;
+        let milliamperes = self.current.read(files).map_err(fault)?;
+        if millivolts <= 0 {
+            return Err(SampleFault::NoVoltage(millivolts));
+        }
+        if millivolts >= FULL_SCALE_MV || milliamperes >= FULL_SCALE_MA {
+            return Err(SampleFault::FullScale {
+                millivolts,
+                milliamperes,
+            });
+        }
+        if milliamperes < -OFFSET_MA {
+            return Err(SampleFault::Negative(milliamperes));
+        }
+        Ok((millivolts, milliamperes))
+    }
+}
+
+fn fault(error: KnobError) -> SampleFault {
+    match error {
+        KnobError::Unreadable { why, .. } => match why.kind() {
+            io::ErrorKind::NotFound => SampleFault::Missing,
+            io::ErrorKind::WouldBlock => SampleFault::NotReady,
+            _ => SampleFault::Unreadable(why),
+        },
+        _ => SampleFault::NotANumber,
+    }
+}
+
+/// The rails to add up (section 6.2).
+fn total(rails: Vec<Rail>) -> Result<Vec<Rail>, DiscoverError> {
+    let has = |label: &str| rails.iter().any(|rail| *rail.label == *label);
+    let input = INPUTS.into_iter().find(|label| has(label));
+    let is_sum = SUMS
+        .iter()
+        .any(|labels| labels.iter().all(|label| has(label)));
+    match input {
+        Some(input) => {
+            let found = rails.into_iter().find(|rail| *rail.label == *input);
+            Ok(Vec::from_iter(found))
+        }
+        None if is_sum => Ok(rails),
+        None => Err(DiscoverError::PowerUnknown {
+            labels: rails.iter().map(|rail| rail.label.to_string()).collect(),
+        }),
+    }
+}
+
+/// Channels of hwmon devices with this name, whatever their numbers.
+fn hwmon<F: Files>(search: &Search<F>) -> Vec<Rail> {
+    let directory = search.path(HWMON);
+    let mut rails = Vec::new();
+    for number in numbers(&search.list(&directory), "hwmon") {
+        let device = directory.join(format!("hwmon{number}"));
+        if search.word(&device.join("name")).as_deref() != Ok("ina3221") {
+            continue;
+        }
+        // Channel 7 is a sum of shunt voltages.
+        let channels = (1..=3).map(|channel| {
+            [
+                format!("in{channel}_label"),
+                format!("in{channel}_input"),
+                format!("curr{channel}_input"),
+            ]
+        });
+        rails.extend(channels.filter_map(|files| rail(search, &device, &files)));
+    }
+    rails
+}
+
+/// The same of the driver of JetPack 4.
+fn iio<F: Files>(search: &Search<F>) -> Vec<Rail> {
+    let driver = search.path(IIO);
+    let mut rails = Vec::new();
+    for chip in search.list(&driver) {
+        let chip = driver.join(chip);
+        for number in numbers(&search.list(&chip), "iio:device") {
+            let device = chip.join(format!("iio:device{number}"));
+            let channels = (0..3).map(|channel| {
+                [
+                    format!("rail_name_{channel}"),
+                    format!("in_voltage{channel}_input"),
+                    format!("in_current{channel}_input"),
+                ]
+            });
+            rails.extend(channels.filter_map(|files| rail(search, &device, &files)));
+        }
+    }
+    rails
+}
+
+/// A channel with a name. `NC` is not connected.
+fn rail<F: Files>(
+    search: &Search<F>,
+    device: &Path,
+    [label, voltage, current]: &[String; 3],
+) -> Option<Rail> {
+    let text = search.text(&device.join(label)).ok()?;
+    let label = text.trim();
+    (!label.is_empty() && label != "NC").then(|| Rail {
+        label: label.into(),
+        voltage: Knob(device.join(voltage).into()),
+        current: Knob(device.join(current).into()),
+    })
+}

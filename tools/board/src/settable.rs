@@ -1,0 +1,102 @@
+//! Which modes of a model's grid a board can be set to: the board's own tables intersected
+//! with the grid's axes, exact values only.
+//!
+//! A knob that the board lacks leaves its axis at one value. How many cores are online is
+//! known. A clock that runs free is taken for the highest value of the grid's axis: it
+//! draws at most what it draws there, so a power that is predicted for it is not too low,
+//! while a time may be.
+
+use thiserror::Error;
+use wattgate_runtime::{Axis, Grid, PowerMode};
+
+use crate::discover::Board;
+
+/// Why no mode of a grid can be set.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum SettableError {
+    /// The board can be set to none of the grid's values.
+    #[error("the board can be set to no {} of the model's grid", name(*axis))]
+    NothingInCommon { axis: Axis },
+}
+
+/// Of an axis, for messages.
+pub(crate) fn name(axis: Axis) -> &'static str {
+    match axis {
+        Axis::Cores => "number of cores",
+        Axis::Cpu => "CPU clock",
+        Axis::Gpu => "GPU clock",
+        Axis::Emc => "memory clock",
+    }
+}
+
+/// The values of an axis that can be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Each of these can be set; ascending.
+    Values(Vec<u32>),
+    /// The knob is missing, see [`Board::missing`]. It is taken for this highest value of the
+    /// grid.
+    Free(u32),
+}
+
+impl Reach {
+    fn has(&self, value: u32) -> bool {
+        match self {
+            Self::Values(values) => values.binary_search(&value).is_ok(),
+            Self::Free(highest) => value == *highest,
+        }
+    }
+}
+
+/// The modes of a grid that can be set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settable([Reach; 4]);
+
+impl Settable {
+    /// Whether the board can be set to the mode. Four binary searches; does not allocate.
+    pub fn can_set(&self, mode: &PowerMode) -> bool {
+        let mut knobs = self.0.iter().zip(mode.knobs());
+        knobs.all(|(reach, knob)| reach.has(knob))
+    }
+
+    /// What can be had on an axis.
+    pub fn reach(&self, axis: Axis) -> &Reach {
+        &self.0[axis as usize]
+    }
+}
+
+impl Board {
+    /// The modes of a grid that the board can be set to.
+    pub fn settable(&self, grid: &Grid) -> Result<Settable, SettableError> {
+        let reach = |axis: Axis| {
+            let of_grid = grid.axis(axis);
+            let of_board = self.values(axis);
+            let Some(&highest) = of_grid.last().filter(|_| of_board.is_empty()) else {
+                let both = of_grid.iter().copied();
+                let both: Vec<u32> = both.filter(|value| of_board.contains(value)).collect();
+                return match both.is_empty() {
+                    true => Err(SettableError::NothingInCommon { axis }),
+                    false => Ok(Reach::Values(both)),
+                };
+            };
+            Ok(Reach::Free(highest))
+        };
+        let [cores, cpu, gpu, emc] = Axis::ALL;
+        Ok(Settable([
+            reach(cores)?,
+            reach(cpu)?,
+            reach(gpu)?,
+            reach(emc)?,
+        ]))
+    }
+
+    /// What an axis can be set to, ascending; empty where the knob is missing.
+    fn values(&self, axis: Axis) -> Vec<u32> {
+        match axis {
+            Axis::Cores => self.knobs.cpus.counts().collect(),
+            Axis::Cpu => self.cpu_khz().to_vec(),
+            Axis::Gpu => self.gpu_khz().to_vec(),
+            Axis::Emc => self.emc_khz().to_vec(),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Simulated boards behind [`Files`], with a record of all writes.
+#![allow(dead_code)] // Each test file uses a part.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use wattgate_board::{Board, Files};
+use wattgate_runtime::PowerMode;
+use wattgate_simulator::board::{Board as Description, names};
+use wattgate_simulator::tree::{Errno, Tree};
+use wattgate_simulator::unit::Unit;
+
+/// The files of a simulated board.
+pub struct Simulated {
+    pub tree: Tree,
+    /// All writes in order, refused ones included.
+    pub writes: Vec<(String, String)>,
+    /// Files and directories that this board does not have.
+    pub absent: Vec<String>,
+    /// Files that show something else.
+    pub shown: BTreeMap<String, Result<Vec<u8>, Errno>>,
+    /// Files that take another value than the one that is written.
+    pub taken: BTreeMap<String, String>,
+    /// No permission to write.
+    pub read_only: bool,
+}
+
+impl Simulated {
+    pub fn new(tree: Tree) -> Self {
+        Self {
+            tree,
+            writes: Vec::new(),
+            absent: Vec::new(),
+            shown: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            read_only: false,
+        }
+    }
+
+    fn check(&self, path: &Path) -> io::Result<String> {
+        let path = path.to_str().expect("a path of a tree").to_owned();
+        match self.absent.iter().any(|absent| path.starts_with(absent)) {
+            true => Err(errno(Errno::Enoent)),
+            false => Ok(path),
+        }
+    }
+
+    /// What every file shows that can be written, or its error.
+    pub fn state(&self) -> BTreeMap<String, Result<String, Errno>> {
+        let files = self.tree.files().filter(|(_, writable)| *writable);
+        files
+            .map(|(path, _)| (path.to_owned(), self.tree.read(path)))
+            .collect()
+    }
+
+    /// The text of a write as golden files show it, and forgets all writes.
+    pub fn take_writes(&mut self) -> String {
+        let writes = self.writes.drain(..);
+        writes
+            .map(|(path, value)| format!("  {path} {value}"))
+            .collect()
+    }
+}
+
+impl Files for Simulated {
+    fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str> {
+        let path = self.check(path)?;
+        let text = match self.shown.get(&path) {
+            Some(shown) => shown.clone().map_err(errno)?,
+            None => self.tree.read(&path).map_err(errno)?.into_bytes(),
+        };
+        let Some(place) = buffer.get_mut(..text.len()) else {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        };
+        place.copy_from_slice(&text);
+        std::str::from_utf8(place).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
+        let path = self.check(path)?;
+        // Section 0, fact 6: a mask asks for a reboot.
+        assert!(!path.contains("mask"), "{path} is written");
+        self.writes.push((path.clone(), text.to_owned()));
+        if self.read_only {
+            return Err(errno(Errno::Eacces));
+        }
+        let text = self.taken.get(&path).map_or(text, String::as_str);
+        self.tree.write(&path, text).map_err(errno)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let path = self.check(directory)?;
+        let mut names = self.tree.list(&path).map_err(errno)?;
+        names.retain(|name| self.check(&directory.join(name)).is_ok());
+        Ok(names)
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let now = self.tree.jetson().now();
+        self.tree.advance(now + time);
+    }
+}
+
+/// The system's error on Linux.
+fn errno(errno: Errno) -> io::Error {
+    io::Error::from_raw_os_error(match errno {
+        Errno::Enoent => 2,
+        Errno::Eio => 5,
+        Errno::Eagain => 11,
+        Errno::Eacces => 13,
+        Errno::Ebusy => 16,
+        Errno::Enodev => 19,
+        Errno::Einval => 22,
+        Errno::Erofs => 30,
+        Errno::Eshutdown => 108,
+    })
+}
+
+/// The names of the boards that can be simulated.
+pub fn boards() -> Vec<&'static str> {
+    let mut names = names();
+    names.retain(|name| Description::named(name).is_ok());
+    assert_eq!(names.len(), 8, "{names:?}");
+    names
+}
+
+pub fn description(board: &str) -> Description {
+    Description::named(board).expect("a board that can be simulated")
+}
+
+/// A nominal board that has booted in its default mode.
+pub fn booted(board: &str) -> Simulated {
+    seeded(board, 0)
+}
+
+/// The same with other numbers of hwmon devices.
+pub fn seeded(board: &str, seed: u64) -> Simulated {
+    let tree = Tree::new(description(board), Unit::NOMINAL, seed, None);
+    Simulated::new(tree.expect("a default mode"))
+}
+
+pub fn discover(files: &Simulated) -> Board {
+    let found = Board::discover(files, Path::new("/"));
+    found.unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub fn mode(knobs: [u32; 4]) -> PowerMode {
+    PowerMode::from_knobs(knobs)
+}
+
+/// The mode with every knob at its lowest.
+pub fn lowest(board: &str) -> PowerMode {
+    mode(description(board).axes().map(|axis| axis[0]))
+}
+
+/// The mode with every knob at its highest.
+pub fn highest(board: &str) -> PowerMode {
+    mode(description(board).maxn())
+}
+
+/// A mode somewhere between.
+pub fn middle(board: &str) -> PowerMode {
+    mode(description(board).axes().map(|axis| axis[axis.len() / 2]))
+}
+
+/// Applies a mode that can be applied, and forgets the writes.
+pub fn apply(board: &mut Board, files: &mut Simulated, mode: PowerMode) {
+    let applied = board.apply(files, &mode);
+    applied.unwrap_or_else(|error| panic!("{mode}: {error}"));
+    files.writes.clear();
+}
