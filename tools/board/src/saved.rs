@@ -106,6 +106,11 @@ impl Board {
         Ok(Saved(saved))
     }
 
+    /// The files that a change of the mode may write.
+    pub fn knob_paths(&self) -> impl Iterator<Item = &Path> {
+        self.knobs.readable(CoreSet::MAX).map(|knob| &*knob.0)
+    }
+
     /// Writes saved values back in the order of a change of the mode. A knob that fails does
     /// not keep the others from it. The clocks of clusters that were without an online core
     /// are opened to both ends of the table.

@@ -1,0 +1,207 @@
+//! The command line: `wattgated COMMAND`. Exit codes are those of the trainer.
+
+mod check;
+mod once;
+mod run;
+mod status;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use lexopt::{Arg, Parser};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+use thiserror::Error;
+use wattgate_board::{ApplyError, Board, Disk};
+use wattgate_runtime::Milliwatts;
+
+use crate::config::{Config, ConfigError};
+use crate::control::Priority;
+use crate::lock::LockError;
+use crate::log::log;
+use crate::prior::PriorError;
+use crate::setup::{Setup, SetupError};
+
+const USAGE: &str = "\
+Keep a Jetson under a power limit while its work runs as fast as that limit allows
+
+Usage: wattgated COMMAND
+
+Commands:
+  check    Say what would be done with a config, its model and this board; write nothing
+  once     Set the mode that the model alone chooses, and exit
+  run      Hold the limit: measure, correct, enforce, until SIGTERM
+  status   Say what the running daemon does
+
+`wattgated COMMAND --help` tells more.
+";
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  2  the arguments or the config are wrong
+  3  the model or the board is not usable
+  4  no mode stays within the limit
+  5  a file cannot be read or written, or another daemon controls the board
+";
+
+/// Why a command failed.
+#[derive(Debug, Error)]
+pub enum Failure {
+    #[error("{0}")]
+    Arguments(#[from] lexopt::Error),
+    #[error("missing {0}")]
+    Missing(&'static str),
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    #[error("{0}")]
+    Setup(#[from] SetupError),
+    #[error("no mode stays within {limit}: the least power with its margin is {least}")]
+    OverLimit {
+        limit: Milliwatts,
+        least: Milliwatts,
+    },
+    #[error("{}: cannot be written: {why}", path.display())]
+    NotWritable { path: PathBuf, why: io::Error },
+    #[error("{0}")]
+    Lock(#[from] LockError),
+    #[error("{0}")]
+    Prior(#[from] PriorError),
+    #[error("{0}")]
+    Apply(#[from] ApplyError),
+    #[error("{}: no daemon answers: {why}", path.display())]
+    NoDaemon { path: PathBuf, why: io::Error },
+    #[error("cannot wait for signals: {0}")]
+    Signals(io::Error),
+    #[error("NOTIFY_SOCKET: {0}")]
+    Notify(io::Error),
+    #[error("cannot print: {0}")]
+    Print(#[from] io::Error),
+}
+
+impl Failure {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Arguments(_)
+            | Self::Missing(_)
+            | Self::Config(ConfigError::Defect { .. } | ConfigError::Version { .. })
+            | Self::Setup(SetupError::Confidence(_)) => 2,
+            Self::Config(ConfigError::Unreadable { .. })
+            | Self::Setup(SetupError::Model { .. })
+            | Self::NotWritable { .. }
+            | Self::Lock(_)
+            | Self::Prior(_)
+            | Self::Apply(_)
+            | Self::NoDaemon { .. }
+            | Self::Signals(_)
+            | Self::Notify(_)
+            | Self::Print(_) => 5,
+            Self::Setup(_) => 3,
+            Self::OverLimit { .. } => 4,
+        }
+    }
+}
+
+/// Runs the program.
+pub fn run() -> ExitCode {
+    let mut arguments = Parser::from_env();
+    let command = match arguments.next() {
+        Ok(Some(Arg::Value(command))) => command,
+        Ok(Some(Arg::Short('h') | Arg::Long("help"))) => {
+            return end(print(&format!("{USAGE}\n{EXIT_CODES}")), Told::ToUser);
+        }
+        Ok(Some(argument)) => {
+            return end(Err(argument.unexpected().into()), Told::ToUser);
+        }
+        Ok(None) => return end(Err(Failure::Missing("a command; try --help")), Told::ToUser),
+        Err(error) => return end(Err(error.into()), Told::ToUser),
+    };
+    match command.to_str() {
+        Some("check") => end(check::run(arguments), Told::ToUser),
+        Some("status") => end(status::run(arguments), Told::ToUser),
+        Some("once") => end(once::run(arguments), Told::ToJournal),
+        Some("run") => end(run::run(arguments), Told::ToJournal),
+        _ => end(Err(Arg::Value(command).unexpected().into()), Told::ToUser),
+    }
+}
+
+/// To whom a failure is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    ToUser,
+    ToJournal,
+}
+
+fn end(result: Result<(), Failure>, told: Told) -> ExitCode {
+    let Err(failure) = result else {
+        return ExitCode::SUCCESS;
+    };
+    match (&failure, told) {
+        // The reader of the output has gone, as `head` does: nothing is left to tell it.
+        (Failure::Print(error), _) if error.kind() == io::ErrorKind::BrokenPipe => {
+            return ExitCode::SUCCESS;
+        }
+        (_, Told::ToUser) => eprintln!("error: {failure}"),
+        (_, Told::ToJournal) => log(Priority::Error, &failure),
+    }
+    ExitCode::from(failure.exit_code())
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    Ok(io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+/// What all commands take that look at the board.
+#[derive(Debug)]
+struct Place {
+    config: PathBuf,
+    root: PathBuf,
+}
+
+impl Place {
+    fn setup(&self) -> Result<Setup, Failure> {
+        let config = Config::read(&self.config)?;
+        Ok(Setup::new(config, &Disk, &self.root)?)
+    }
+}
+
+/// The place, or none where help is asked for; `flag` takes other arguments and says whether it
+/// knows them.
+fn parse(
+    mut parser: Parser,
+    mut flag: impl FnMut(&Arg<'_>) -> bool,
+) -> Result<Option<Place>, Failure> {
+    let (mut config, mut root) = (None, PathBuf::from("/"));
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Arg::Long("config") => config = Some(PathBuf::from(parser.value()?)),
+            Arg::Long("root") => root = PathBuf::from(parser.value()?),
+            Arg::Short('h') | Arg::Long("help") => return Ok(None),
+            argument if flag(&argument) => {}
+            argument => return Err(argument.unexpected().into()),
+        }
+    }
+    let config = config.ok_or(Failure::Missing("--config"))?;
+    Ok(Some(Place { config, root }))
+}
+
+/// The first knob without permission to write it is an error.
+fn see_whether_writable(board: &Board) -> Result<(), Failure> {
+    for path in board.knob_paths() {
+        // One that is not there now, such as a clock of a cluster that is off, may come.
+        if let Err(why @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) =
+            access(path, Access::WRITE_OK)
+        {
+            let path = path.to_owned();
+            let why = why.into();
+            return Err(Failure::NotWritable { path, why });
+        }
+    }
+    Ok(())
+}
+
+/// A directory of the board, which is below `root`.
+fn below(root: &Path, directory: &Path) -> PathBuf {
+    root.join(directory.strip_prefix("/").unwrap_or(directory))
+}

@@ -1,0 +1,331 @@
+//! One look at the board: sample, governor, mode.
+//!
+//! Time comes in as an argument and files through [`Files`], so that all of this runs against a
+//! simulated board in simulated time. Nothing here allocates but for the message of an error of
+//! the system.
+//!
+//! ```text
+//! sample ──┐
+//! read-back├─► Governor::step ─► Keep ──► the next look as Pace says
+//! events ──┘          │
+//!                     └────────► Apply ─► Board::apply ─► the next look at once
+//! ```
+
+use std::fmt;
+
+use wattgate_board::{ApplyError, Board, Files, KnobError, SampleError};
+use wattgate_runtime::{
+    Cause, Command, Governor, Grid, Input, Limit, Milliseconds, ModeId, PowerMode, Sample,
+    Settings, State, Status,
+};
+
+use crate::pace::{Pace, SELDOM};
+use crate::setup::{POINTS, Setup};
+
+/// Heat and over-current are looked at so often: zones are polled once a second, counters are
+/// published every two (`jetson-platform.md`, sections 6.4 and 7).
+const SURROUNDINGS_EVERY: Milliseconds = Milliseconds(1_000);
+
+/// After so long without a look the board has slept.
+const LONGEST_GAP: Milliseconds = Milliseconds(5_000);
+
+/// Something that is told.
+#[derive(Clone, Debug)]
+pub enum Event<'a> {
+    /// A mode was set.
+    Applied { mode: PowerMode, status: Status },
+    /// A mode could not be set.
+    NotApplied {
+        mode: PowerMode,
+        error: &'a ApplyError,
+    },
+    /// Somebody else has written. The governor sees to it.
+    Disturbed(&'a KnobError),
+    /// The governor is in another state.
+    State(Status),
+    /// The sensor tells nothing; told once.
+    NoSample(&'a SampleError),
+    /// It tells something again.
+    SampleAgain,
+    /// Nothing happened for so long.
+    Slept(Milliseconds),
+    /// Over-current events, or heat, lower the limit; told once until they end.
+    Derated(&'static str),
+}
+
+/// How much an event matters; the numbers are those of syslog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// The limit may not hold.
+    Error = 3,
+    /// It holds, and something is wrong.
+    Warning = 4,
+    /// Somebody may want to know.
+    Notice = 5,
+    /// As it should be.
+    Info = 6,
+}
+
+impl Event<'_> {
+    /// How much it matters.
+    pub fn priority(&self) -> Priority {
+        match self {
+            Self::NotApplied { .. } | Self::NoSample(_) => Priority::Error,
+            Self::State(Status {
+                state: State::Safe(_),
+                ..
+            })
+            | Self::Derated(_) => Priority::Warning,
+            Self::Disturbed(_) | Self::Slept(_) | Self::SampleAgain => Priority::Notice,
+            Self::Applied { .. } | Self::State(_) => Priority::Info,
+        }
+    }
+}
+
+impl fmt::Display for Event<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Applied { mode, status } => {
+                write!(f, "{}: {mode}", name(status.state))?;
+                write!(
+                    f,
+                    "; predicted {}, allowed {}",
+                    status.predicted, status.allowed
+                )
+            }
+            Self::NotApplied { mode, error } => write!(f, "{mode}: {error}"),
+            Self::Disturbed(error) => write!(f, "somebody else has changed the mode: {error}"),
+            Self::State(status) => {
+                write!(f, "{}", name(status.state))?;
+                if let Some(measured) = status.measured {
+                    write!(f, "; measured {measured}")?;
+                }
+                write!(f, ", allowed {}", status.allowed)
+            }
+            Self::NoSample(error) => write!(f, "{error}"),
+            Self::SampleAgain => write!(f, "the power can be read again"),
+            Self::Slept(time) => write!(f, "the board has slept for {} s", time.0 / 1_000),
+            Self::Derated(why) => write!(f, "{why}: the limit is lowered"),
+        }
+    }
+}
+
+/// Of a state, for messages.
+pub fn name(state: State) -> &'static str {
+    match state {
+        State::Booting => "booting",
+        State::Tracking => "tracking",
+        State::SteppingDown => "stepping down",
+        State::ProbingUp => "probing up",
+        State::Safe(Cause::NoSensor) => "safe: no result of the power sensor",
+        State::Safe(Cause::LimitTooLow) => "safe: even the least mode is above the limit",
+        State::Safe(Cause::NothingApplies) => "safe: no mode can be set",
+    }
+}
+
+/// A board under control.
+#[derive(Debug)]
+pub struct Control<F> {
+    files: F,
+    board: Board,
+    grid: Grid,
+    governor: Governor<POINTS>,
+    pace: Pace,
+    too_hot_mc: Option<i64>,
+    /// The wanted mode as it was last read back, and when.
+    shown: Option<ModeId>,
+    verified: Option<Milliseconds>,
+    /// The last result of the sensor.
+    result: Option<u32>,
+    has_sample: bool,
+    last: Option<Milliseconds>,
+    state: State,
+    surroundings: Surroundings,
+}
+
+/// What lowers the limit beside the power.
+#[derive(Clone, Copy, Debug, Default)]
+struct Surroundings {
+    looked: Option<Milliseconds>,
+    events: Option<i64>,
+    over_current: bool,
+    too_hot: bool,
+}
+
+impl<F: Files> Control<F> {
+    /// A board that was not looked at yet.
+    pub fn new(setup: Setup, files: F) -> Self {
+        let governor = setup.governor();
+        Self {
+            files,
+            state: governor.status().state,
+            governor,
+            board: setup.board,
+            grid: setup.grid,
+            pace: Pace::new(Settings::default().period),
+            too_hot_mc: setup.config.too_hot_mc,
+            shown: None,
+            verified: None,
+            result: None,
+            has_sample: true,
+            last: None,
+            surroundings: Surroundings::default(),
+        }
+    }
+
+    /// The files of the board.
+    pub fn files(&mut self) -> &mut F {
+        &mut self.files
+    }
+
+    /// The board and its files, to bring it back to what it was.
+    pub fn release(self) -> (Board, F) {
+        (self.board, self.files)
+    }
+
+    /// What the governor does, and the mode that it wants.
+    pub fn status(&self) -> (Status, PowerMode) {
+        let status = self.governor.status();
+        let mode = self.grid.mode(status.mode);
+        (status, mode.unwrap_or(PowerMode::from_knobs([0; 4])))
+    }
+
+    /// Another limit from now on.
+    pub fn set_limit(&mut self, limit: Limit) {
+        self.governor.set_limit(limit);
+    }
+
+    /// One look. Returns when the next one is due; no later than then, and sooner does no harm.
+    pub fn look(&mut self, now: Milliseconds, tell: &mut impl FnMut(Event<'_>)) -> Milliseconds {
+        if let Some(last) = self.last.replace(now) {
+            let gap = now.since(last);
+            if gap > LONGEST_GAP {
+                tell(Event::Slept(gap));
+            }
+        }
+        let sample = self.sample(tell);
+        let result = sample.map(|sample| sample.result);
+        let is_new = result.is_some() && result != self.result;
+        self.result = result.or(self.result);
+        let next = self.pace.looked(now, is_new);
+        let command = self.governor.step(&Input {
+            now,
+            sample,
+            mode: self.shown,
+            over_current: std::mem::take(&mut self.surroundings.over_current),
+            too_hot: self.surroundings.too_hot,
+        });
+        let next = match command {
+            // Only now: what the sensor says is answered first.
+            Command::Keep => {
+                self.look_around(now, tell);
+                match self.is_disturbed(now, tell) {
+                    true => now,
+                    false => next,
+                }
+            }
+            Command::Apply(mode) => {
+                self.apply(mode, tell);
+                now
+            }
+        };
+        let status = self.governor.status();
+        if std::mem::replace(&mut self.state, status.state) != status.state
+            && command == Command::Keep
+        {
+            tell(Event::State(status));
+        }
+        next
+    }
+
+    fn sample(&mut self, tell: &mut impl FnMut(Event<'_>)) -> Option<Sample> {
+        match self.board.sample(&self.files) {
+            Ok(sample) => {
+                if !std::mem::replace(&mut self.has_sample, true) {
+                    tell(Event::SampleAgain);
+                }
+                Some(Sample {
+                    power: sample.power,
+                    result: sample.fingerprint,
+                })
+            }
+            Err(error) => {
+                if std::mem::replace(&mut self.has_sample, false) {
+                    tell(Event::NoSample(&error));
+                }
+                None
+            }
+        }
+    }
+
+    /// Reads the wanted mode back, seldom. True where it has ceased to be set.
+    fn is_disturbed(&mut self, now: Milliseconds, tell: &mut impl FnMut(Event<'_>)) -> bool {
+        let is_recent = |verified: Milliseconds| now.since(verified) < SELDOM;
+        if self.verified.is_none_or(is_recent) {
+            return false;
+        }
+        self.verified = Some(now);
+        let wanted = self.governor.status().mode;
+        let Some(mode) = self.grid.mode(wanted) else {
+            return false;
+        };
+        match self.board.verify(&self.files, &mode) {
+            Ok(()) => self.shown = Some(wanted),
+            Err(error) => {
+                if self.shown.take().is_some() {
+                    tell(Event::Disturbed(&error));
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn look_around(&mut self, now: Milliseconds, tell: &mut impl FnMut(Event<'_>)) {
+        let around = &mut self.surroundings;
+        let is_recent = |looked: Milliseconds| now.since(looked) < SURROUNDINGS_EVERY;
+        if around.looked.is_some_and(is_recent) {
+            return;
+        }
+        around.looked = Some(now);
+        // Of OC1, too little voltage, and OC2, the sensor's mean over its warning limit. OC3
+        // comes thousands of times an hour without any excess (section 6.4).
+        let [under_voltage, mean, _] = self.board.over_current_events(&self.files);
+        let events = under_voltage.unwrap_or(0).saturating_add(mean.unwrap_or(0));
+        if let Some(before) = around.events.replace(events) {
+            around.over_current = events > before;
+        }
+        if around.over_current {
+            tell(Event::Derated("over-current or too little voltage"));
+        }
+        if let Some(limit) = self.too_hot_mc {
+            let hottest = self.board.hottest_mc(&self.files);
+            let is_hot = hottest.is_some_and(|mc| mc >= limit);
+            if !std::mem::replace(&mut around.too_hot, is_hot) && is_hot {
+                tell(Event::Derated("too hot"));
+            }
+        }
+    }
+
+    /// Sets a mode. [`Board::apply`] reads everything back, so that the next step knows.
+    fn apply(&mut self, id: ModeId, tell: &mut impl FnMut(Event<'_>)) {
+        self.shown = None;
+        let Some(mode) = self.grid.mode(id) else {
+            return;
+        };
+        match self.board.apply(&mut self.files, &mode) {
+            Ok(_) => {
+                self.shown = Some(id);
+                let status = self.governor.status();
+                tell(Event::Applied { mode, status });
+            }
+            // While nothing can be set this goes on and on, and is told once.
+            Err(_) if self.state == State::Safe(Cause::NothingApplies) => {}
+            Err(error) => tell(Event::NotApplied {
+                mode,
+                error: &error,
+            }),
+        }
+        self.verified = self.last;
+    }
+}

@@ -1,0 +1,29 @@
+//! The watchdog `wattgated`: keeps a board under a power limit while its work runs as fast as
+//! that limit allows.
+//!
+//! ```text
+//! config ──► Setup: model ∩ board ──► front ──► Control: sample → governor → mode
+//! ```
+//!
+//! | question | module |
+//! |---|---|
+//! | what the user wants | [`config`] |
+//! | which modes there are to choose from | [`setup`], [`modules`] |
+//! | one look at the board, without a clock or a disk of its own | [`control`] |
+//! | when to look | [`pace`] |
+//! | what was set before | [`prior`] |
+//! | one daemon for each board | [`lock`] |
+//! | what is said, and to whom | [`log`], [`notify`] |
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod control;
+pub mod lock;
+pub mod log;
+pub mod modules;
+pub mod notify;
+pub mod pace;
+pub mod prior;
+pub mod setup;

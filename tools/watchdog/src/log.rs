@@ -1,0 +1,94 @@
+//! One line for each event, to stderr, with the priority as journald takes it: `<6>tracking`.
+//! journald adds the time. A line is built on the stack and written at once.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, Write as _};
+
+use crate::control::Priority;
+
+/// Longer lines are cut.
+const LONGEST: usize = 512;
+
+/// A text on the stack. What does not fit is cut.
+#[derive(Debug)]
+pub struct Text {
+    bytes: [u8; LONGEST],
+    length: usize,
+}
+
+impl Text {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self {
+            bytes: [0; LONGEST],
+            length: 0,
+        }
+    }
+
+    /// What it holds.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let free = self.bytes.get_mut(self.length..).unwrap_or_default();
+        let most = free.len().min(text.len());
+        let length = text.floor_char_boundary(most);
+        free[..length].copy_from_slice(&text.as_bytes()[..length]);
+        self.length += length;
+        match length == text.len() {
+            true => Ok(()),
+            // What comes after is left out as well.
+            false => Err(fmt::Error),
+        }
+    }
+}
+
+/// Writes a line. A log that is full or gone is no reason to leave the board alone.
+pub fn log(priority: Priority, event: impl fmt::Display) {
+    let line = line(priority, event);
+    let _ = io::stderr().write_all(line.bytes());
+}
+
+fn line(priority: Priority, event: impl fmt::Display) -> Text {
+    let mut line = Text::new();
+    // Room for the newline.
+    let _ = write!(line, "<{}>", priority as u8).and_then(|()| write!(line, "{event}"));
+    line.length = line.length.min(LONGEST - 1);
+    for byte in &mut line.bytes[..line.length] {
+        // A line is one line, whatever a file's name holds.
+        if *byte == b'\n' {
+            *byte = b' ';
+        }
+    }
+    line.bytes[line.length] = b'\n';
+    line.length += 1;
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_its_priority_and_is_one_line() {
+        let line = line(Priority::Error, "gone:\nno power");
+        assert_eq!(line.bytes(), b"<3>gone: no power\n");
+    }
+
+    #[test]
+    fn a_long_line_is_cut() {
+        let line = line(Priority::Info, "ä".repeat(LONGEST));
+        assert!(line.bytes().len() <= LONGEST);
+        let text = std::str::from_utf8(line.bytes()).unwrap_or_default();
+        assert!(line.bytes().ends_with(b"\n"), "{text}");
+    }
+}

@@ -1,0 +1,5 @@
+//! The command line of the watchdog.
+
+fn main() -> std::process::ExitCode {
+    wattgate_watchdog::cli::run()
+}

@@ -1,0 +1,62 @@
+//! Which boards a model may be for: names of devices in models beside what a board says of
+//! itself (`jetson-platform.md`, sections 1 and 9).
+//!
+//! The clocks of a grid tell little: all Orins have the same. So a model whose device is known
+//! is refused on a board that is known as another one. Of a name or a board that is not in the
+//! table nothing is said.
+
+/// The starts of device names, and what texts of `compatible` contain: modules, or carriers
+/// where the module is not told. Longer names come before their beginnings.
+const KNOWN: [(&str, &[&str]); 10] = [
+    ("orin-agx-64", &["p3701-0000", "p3701-0005"]),
+    ("orin-agx-32", &["p3701-0004"]),
+    ("orin-nx-16", &["p3767-0000"]),
+    ("orin-nx-8", &["p3767-0001"]),
+    ("orin-nano-8", &["p3767-0003", "p3767-0005"]),
+    ("orin-nano-4", &["p3767-0004"]),
+    ("xavier-agx", &["p2888", "p2972"]),
+    ("xavier-nx", &["p3668"]),
+    ("tx2", &["p3310"]),
+    ("nano", &["p3448"]),
+];
+
+/// The name of the board, where a model for `device` cannot be for it.
+pub fn other_board(device: &str, compatible: &[String]) -> Option<&'static str> {
+    let of_model = KNOWN.iter().find(|(name, _)| device.starts_with(name))?;
+    let is = |(_, modules): &&(&str, &[&str])| {
+        let mut texts = compatible.iter();
+        texts.any(|text| modules.iter().any(|module| text.contains(module)))
+    };
+    let of_board = KNOWN.iter().find(is)?;
+    (of_board.0 != of_model.0).then_some(of_board.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use wattgate_simulator::board::{Board, names};
+
+    use super::*;
+
+    #[test]
+    fn every_simulated_board_takes_its_own_models_and_no_others() {
+        let boards = names().into_iter();
+        let boards: Vec<Board> = boards.filter_map(|it| Board::named(it).ok()).collect();
+        assert!(boards.len() >= 8);
+        for board in &boards {
+            assert_eq!(other_board(&board.name, &board.compatible), None);
+            for other in &boards {
+                let known = |device: &str| KNOWN.iter().find(|it| device.starts_with(it.0));
+                let [of, on] = [&board.name, &other.name].map(|it| known(it).expect("known").0);
+                let found = other_board(&board.name, &other.compatible);
+                assert_eq!(found, (of != on).then_some(on), "{of} on {on}");
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_names_and_boards_are_taken() {
+        let orin = ["nvidia,p3701-0005".to_owned()];
+        assert_eq!(other_board("my-rover", &orin), None);
+        assert_eq!(other_board("orin-nx-16", &[]), None);
+    }
+}

@@ -1,0 +1,364 @@
+//! The control of a simulated board in simulated time: limits, faults, other writers.
+
+#[path = "../../board/tests/common/mod.rs"]
+mod common;
+
+use std::path::Path;
+use std::time::Duration;
+
+use common::{Simulated, booted};
+use wattgate_board::{Board, Files};
+use wattgate_runtime::{Average, Cause, Limit, Milliseconds, Milliwatts, PowerMode, State};
+use wattgate_simulator::workload::Workload;
+use wattgate_watchdog::config::Config;
+use wattgate_watchdog::control::Control;
+use wattgate_watchdog::setup::{Setup, SetupError};
+
+const MODEL: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../weights/orin-agx-64-resnet18.wgt"
+);
+
+const GPU_MAX: &str = "/sys/devices/17000000.ga10b/devfreq/17000000.ga10b/max_freq";
+
+fn config(limit: &str) -> Config {
+    let text = format!("version = 1\nmodel = \"{MODEL}\"\nlimit = \"{limit}\"");
+    Config::parse(&text, Path::new("test.toml")).expect("a config")
+}
+
+fn setup(files: &Simulated, config: Config) -> Result<Setup, SetupError> {
+    Setup::new(config, files, Path::new("/"))
+}
+
+/// An AGX Orin in MAXN whose GPU has the table of the model, at work.
+fn orin() -> Simulated {
+    let mut files = booted("orin-agx-64");
+    let workload = Workload::named("resnet18").expect("a shipped workload");
+    files.tree.jetson_mut().set_workload(Some(workload));
+    files
+}
+
+/// A daemon without a process.
+struct Running {
+    control: Control<Simulated>,
+    board: Board,
+    next: Milliseconds,
+    told: Vec<String>,
+    looks: u32,
+}
+
+impl Running {
+    fn new(files: Simulated, limit: &str) -> Self {
+        let setup = setup(&files, config(limit)).expect("usable");
+        Self {
+            board: common::discover(&files),
+            control: Control::new(setup, files),
+            next: Milliseconds(0),
+            told: Vec::new(),
+            looks: 0,
+        }
+    }
+
+    fn now(&mut self) -> Duration {
+        self.control.files().tree.jetson().now()
+    }
+
+    /// Lets time pass. Returns the greatest true mean power over a second, in W.
+    fn run(&mut self, seconds: u64) -> f64 {
+        let end = self.now() + Duration::from_secs(seconds);
+        let joules = |it: &mut Self| it.control.files().tree.jetson().energy_j();
+        let (mut from, mut before, mut most) = (self.now(), joules(self), 0_f64);
+        while self.now() < end {
+            let now = self.now();
+            let told = &mut self.told;
+            let ms = Milliseconds(now.as_millis() as u64);
+            self.next = self
+                .control
+                .look(ms, &mut |event| told.push(event.to_string()));
+            self.looks += 1;
+            let now = self.now();
+            let next = Duration::from_millis(self.next.0);
+            self.control.files().wait(next.saturating_sub(now));
+            let passed = self.now() - from;
+            if passed >= Duration::from_secs(1) {
+                let now = joules(self);
+                most = most.max((now - before) / passed.as_secs_f64());
+                (from, before) = (self.now(), now);
+            }
+        }
+        most
+    }
+
+    fn state(&self) -> State {
+        self.control.status().0.state
+    }
+
+    fn order(&mut self, command: &str) {
+        let ordered = self.control.files().tree.control(command);
+        ordered.unwrap_or_else(|error| panic!("{command}: {error}"));
+    }
+
+    fn has_told(&self, text: &str) -> bool {
+        self.told.iter().any(|line| line.contains(text))
+    }
+
+    /// Whether the board is in the wanted mode.
+    fn is_as_wanted(&mut self) -> bool {
+        let (_, mode) = self.control.status();
+        self.board.verify(self.control.files(), &mode).is_ok()
+    }
+}
+
+fn limit(watts: u32) -> Limit {
+    Limit {
+        power: Milliwatts(1_000 * watts),
+        average: None,
+    }
+}
+
+#[test]
+fn a_limit_is_held_and_used() {
+    let mut running = Running::new(orin(), "30W");
+    running.run(20);
+    let most = running.run(60);
+    assert!((26.0..30.3).contains(&most), "{most} W: {:?}", running.told);
+    assert_eq!(running.state(), State::Tracking);
+    assert!(running.is_as_wanted());
+}
+
+#[test]
+fn another_limit_is_held_from_its_first_second_on() {
+    let mut running = Running::new(orin(), "40W");
+    running.run(30);
+    running.control.set_limit(limit(25));
+    running.run(2);
+    let most = running.run(30);
+    assert!(most < 25.3, "{most} W");
+    running.control.set_limit(limit(40));
+    running.run(60);
+    let most = running.run(20);
+    assert!((34.0..40.4).contains(&most), "{most} W");
+}
+
+#[test]
+fn an_average_is_held() {
+    let average = Some(Average {
+        power: Milliwatts(22_000),
+        window: Milliseconds(60_000),
+    });
+    let mut running = Running::new(orin(), "40W");
+    let power = Milliwatts(40_000);
+    running.control.set_limit(Limit { power, average });
+    running.run(120);
+    let before = running.control.files().tree.jetson().energy_j();
+    let from = running.now();
+    running.run(180);
+    let energy = running.control.files().tree.jetson().energy_j() - before;
+    let watts = energy / (running.now() - from).as_secs_f64();
+    assert!((18.0..22.5).contains(&watts), "{watts} W");
+}
+
+#[test]
+fn without_a_sensor_the_safe_mode_is_set_within_two_seconds() {
+    let mut running = Running::new(orin(), "30W");
+    running.run(20);
+    running.order("sensor VDD_GPU_SOC missing");
+    running.run(2);
+    assert_eq!(running.state(), State::Safe(Cause::NoSensor));
+    assert!(running.is_as_wanted());
+    let gone = "power of rail VDD_GPU_SOC: it is not there";
+    let told = running.told.iter().filter(|line| *line == gone).count();
+    assert_eq!(told, 1, "{:?}", running.told);
+    running.order("sensor VDD_GPU_SOC ok");
+    running.run(90);
+    assert_eq!(running.state(), State::Tracking);
+    assert!(running.has_told("the power can be read again"));
+}
+
+#[test]
+fn a_frozen_sensor_is_none() {
+    let mut running = Running::new(orin(), "30W");
+    running.run(20);
+    for rail in [
+        "VDD_GPU_SOC",
+        "VDD_CPU_CV",
+        "VIN_SYS_5V0",
+        "VDDQ_VDD2_1V8AO",
+    ] {
+        running.order(&format!("sensor {rail} frozen"));
+    }
+    running.run(3);
+    assert_eq!(running.state(), State::Safe(Cause::NoSensor));
+}
+
+#[test]
+fn another_writer_is_overruled_and_named() {
+    for writer in ["nvpmodel 2", "jetson-clocks", "service"] {
+        let mut running = Running::new(orin(), "25W");
+        running.run(20);
+        running.order(writer);
+        running.run(1);
+        assert!(running.is_as_wanted(), "{writer}: {:?}", running.told);
+        let most = running.run(20);
+        assert!(most < 25.3, "{writer}: {most} W");
+    }
+    let mut running = Running::new(orin(), "25W");
+    running.run(20);
+    running.order(&format!("write {GPU_MAX} 1300500000"));
+    running.run(1);
+    assert!(
+        running.has_told(&format!("somebody else has changed the mode: {GPU_MAX}: ")),
+        "{:?}",
+        running.told
+    );
+}
+
+#[test]
+fn a_knob_that_refuses_does_not_end_the_control() {
+    let mut running = Running::new(orin(), "30W");
+    running.run(20);
+    running.order(&format!("refuse {GPU_MAX} EIO"));
+    running.control.set_limit(limit(20));
+    running.run(30);
+    assert!(running.has_told("Input/output error"), "{:?}", running.told);
+    running.order(&format!("allow {GPU_MAX}"));
+    running.run(120);
+    assert_eq!(running.state(), State::Tracking);
+    let most = running.run(10);
+    assert!(most < 20.3, "{most} W");
+}
+
+#[test]
+fn a_limit_below_the_least_mode_is_told_and_the_least_mode_stays() {
+    let mut running = Running::new(orin(), "2W");
+    running.run(10);
+    assert_eq!(running.state(), State::Safe(Cause::LimitTooLow));
+    assert!(running.has_told("even the least mode is above the limit"));
+    assert!(running.is_as_wanted());
+}
+
+#[test]
+fn a_knob_that_is_missing_is_told_and_the_rest_works() {
+    let mut files = orin();
+    files
+        .absent
+        .push("/sys/kernel/debug/bpmp/debug/clk/emc".to_owned());
+    let setup = setup(&files, config("30W")).expect("usable");
+    assert_eq!(
+        setup.left_out,
+        ["memory clock: cannot be set; it is taken to be 3199000"]
+    );
+    let mut running = Running::new(files, "30W");
+    running.run(60);
+    let most = running.run(20);
+    assert!((24.0..30.3).contains(&most), "{most} W");
+}
+
+#[test]
+fn a_board_that_sleeps_begins_anew() {
+    let mut running = Running::new(orin(), "30W");
+    running.run(20);
+    running.control.files().wait(Duration::from_secs(60));
+    running.run(1);
+    assert!(running.has_told("the board has slept for 60 s"));
+    running.run(30);
+    assert_eq!(running.state(), State::Tracking);
+}
+
+#[test]
+fn heat_lowers_the_limit() {
+    let mut files = orin();
+    let zones = files.tree.files().map(|(path, _)| path.to_owned());
+    let zones: Vec<String> = zones.filter(|path| path.ends_with("/temp")).collect();
+    for zone in zones {
+        files.shown.insert(zone, Ok(b"96000\n".to_vec()));
+    }
+    let mut config = config("40W");
+    config.too_hot_mc = Some(95_000);
+    let setup = setup(&files, config).expect("usable");
+    let mut control = Control::new(setup, files);
+    let mut told = Vec::new();
+    let mut tell = |event: wattgate_watchdog::control::Event<'_>| told.push(event.to_string());
+    for second in 0..20 {
+        control.look(Milliseconds(1_000 * second), &mut tell);
+        control.files().wait(Duration::from_secs(1));
+    }
+    let allowed = control.status().0.allowed;
+    assert!(allowed.0 <= 20_100, "{allowed}");
+    assert!(
+        told.contains(&"too hot: the limit is lowered".to_owned()),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn looks_are_few() {
+    let mut running = Running::new(orin(), "30W");
+    running.run(30);
+    running.looks = 0;
+    running.run(60);
+    assert!(running.looks <= 60 * 20, "{} looks", running.looks);
+}
+
+#[test]
+fn a_model_for_another_board_is_refused() {
+    for (board, error) in [
+        (
+            "orin-nx-16",
+            "the model is for `orin-agx-64`, and the board is of the kind `orin-nx-16`",
+        ),
+        (
+            "tx2",
+            "the model is for `orin-agx-64`, and the board is of the kind `tx2`",
+        ),
+    ] {
+        let refused = setup(&booted(board), config("15W")).expect_err(board);
+        assert_eq!(refused.to_string(), format!("{MODEL}: {error}"));
+    }
+    // Of a TX1, whose module is not told: the tables say it.
+    let mut tx1 = config("5W");
+    tx1.model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights/tx1-image5000.wgt");
+    let refused = setup(&booted("orin-agx-64"), tx1.clone()).expect_err("refused");
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "{}: the board can be set to no CPU clock of the model's grid: the model is for \
+             another board, or for another release",
+            tx1.model.display()
+        )
+    );
+}
+
+#[test]
+fn every_mode_to_choose_from_can_be_set() {
+    let mut files = orin();
+    let mut setup = setup(&files, config("15W")).expect("usable");
+    let modes: Vec<PowerMode> = {
+        let points = setup.front.points().iter();
+        points.map(|point| setup.mode(point.mode)).collect()
+    };
+    for mode in modes {
+        let applied = setup.board.apply(&mut files, &mode);
+        assert!(applied.is_ok(), "{mode}: {applied:?}");
+    }
+}
+
+#[test]
+fn errors_of_the_system_do_not_end_the_control() {
+    let mut files = orin();
+    let setup = setup(&files, config("30W")).expect("usable");
+    files.read_only = true;
+    let mut control = Control::new(setup, files);
+    let mut told = Vec::new();
+    for tenth in 0..100 {
+        let mut tell = |event: wattgate_watchdog::control::Event<'_>| told.push(event.to_string());
+        control.look(Milliseconds(100 * tenth), &mut tell);
+        control.files().wait(Duration::from_millis(100));
+    }
+    assert_eq!(control.status().0.state, State::Safe(Cause::NothingApplies));
+    assert!(
+        told.iter().any(|line| line.contains("Permission denied")),
+        "{told:?}"
+    );
+    assert!(told.len() < 20, "{} lines", told.len());
+}

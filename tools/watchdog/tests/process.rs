@@ -1,0 +1,611 @@
+//! The program `wattgated` as a process, beside a simulated board whose files are on a disk.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use wattgate_board::{Board, Disk, Saved};
+use wattgate_simulator::board::Board as Description;
+use wattgate_simulator::tree::Tree;
+use wattgate_simulator::tree::mirror::Mirror;
+use wattgate_simulator::unit::Unit;
+use wattgate_simulator::workload::Workload;
+
+/// Generous: other processes may have the machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const MODEL: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../weights/orin-agx-64-resnet18.wgt"
+);
+
+/// An AGX Orin at work, on a disk; and a config.
+struct Place {
+    _directory: TempDir,
+    root: PathBuf,
+    config: PathBuf,
+}
+
+impl Place {
+    fn new(limit: &str) -> (Self, Mirror) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let of = Description::named("orin-agx-64").expect("a board");
+        let mut tree = Tree::new(of, Unit::NOMINAL, 1, None).expect("a mode");
+        let workload = Workload::named("resnet18").expect("a shipped workload");
+        tree.jetson_mut().set_workload(Some(workload));
+        let root = directory.path().join("root");
+        let mirror = Mirror::create(&root, tree).expect("a tree on the disk");
+        let config = directory.path().join("wattgated.toml");
+        let place = Self {
+            _directory: directory,
+            root,
+            config,
+        };
+        place.configure(&format!("limit = \"{limit}\""));
+        (place, mirror)
+    }
+
+    fn configure(&self, lines: &str) {
+        let text = format!("version = 1\nmodel = \"{MODEL}\"\n{lines}\n");
+        fs::write(&self.config, text).expect("written");
+    }
+
+    fn command(&self, command: &str) -> Command {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_wattgated"));
+        process.args([command, "--config"]).arg(&self.config);
+        process.arg("--root").arg(&self.root);
+        process
+    }
+
+    fn output(&self, command: &str) -> (Option<i32>, String, String) {
+        told(self.command(command).output())
+    }
+
+    fn status(&self, options: &[&str]) -> (Option<i32>, String, String) {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_wattgated"));
+        let process = process.arg("status").args(options);
+        told(process.arg("--root").arg(&self.root).output())
+    }
+
+    fn prior(&self) -> PathBuf {
+        self.root.join("var/lib/wattgate/prior")
+    }
+
+    /// What all knobs show.
+    fn saved(&self) -> Saved {
+        let board = Board::discover(&Disk, &self.root).expect("a board");
+        board.save(&Disk).expect("readable")
+    }
+
+    /// Waits until all knobs show this.
+    fn becomes(&self, saved: &Saved) {
+        eventually("what was set before", || {
+            (self.saved() == *saved).then_some(())
+        });
+    }
+}
+
+fn told(output: std::io::Result<Output>) -> (Option<i32>, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = output.expect("started");
+    let [stdout, stderr] = [stdout, stderr].map(|it| String::from_utf8(it).expect("text"));
+    (status.code(), stdout, stderr)
+}
+
+/// A daemon that ends with the test.
+struct Daemon {
+    child: Child,
+    lines: Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Daemon {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("started");
+        let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let seen = Vec::new();
+        Self { child, lines, seen }
+    }
+
+    /// Waits for a line that has this.
+    fn says(&mut self, text: &str) -> String {
+        loop {
+            let Ok(line) = self.lines.recv_timeout(PATIENCE) else {
+                panic!("not said: {text}: {:#?}", self.seen);
+            };
+            self.seen.push(line.clone());
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = Pid::from_child(&self.child);
+        kill_process(id, signal).expect("alive");
+    }
+
+    fn end(&mut self) -> Option<i32> {
+        let ended = eventually("its end", || self.child.try_wait().expect("a child"));
+        ended.code()
+    }
+
+    fn stop(&mut self) {
+        self.signal(Signal::TERM);
+        assert_eq!(self.end(), Some(0), "{:#?}", self.seen);
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended before.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until there is something.
+fn eventually<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = there() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "not in time: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Stops a living tree, even where a test fails.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A board that lives while a test uses it.
+fn with_living(limit: &str, test: impl FnOnce(&Place)) {
+    let (place, mut mirror) = Place::new(limit);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| mirror.run(&stop, 1.0).expect("kept alive"));
+        let _stops = Stops(&stop);
+        test(&place);
+    });
+}
+
+#[test]
+fn a_daemon_that_is_stopped_restores_what_was_set() {
+    with_living("30W", |place| {
+        let before = place.saved();
+        for signal in [Signal::TERM, Signal::INT] {
+            let mut daemon = Daemon::start(place.command("run"));
+            daemon.says("<6>tracking; measured ");
+            assert_ne!(place.saved(), before);
+            let kept = fs::read_to_string(place.prior()).expect("kept");
+            assert_eq!(kept.parse(), Ok(before.clone()));
+            daemon.signal(signal);
+            daemon.says("<6>restored what was set before");
+            assert_eq!(daemon.end(), Some(0));
+            assert!(!place.prior().exists());
+            place.becomes(&before);
+        }
+    });
+}
+
+#[test]
+fn what_was_set_before_a_crash_is_restored_by_the_next_clean_stop() {
+    with_living("30W", |place| {
+        let before = place.saved();
+        let mut daemon = Daemon::start(place.command("run"));
+        daemon.says("<6>booting: ");
+        daemon.signal(Signal::KILL);
+        assert_eq!(daemon.end(), None);
+        assert_ne!(place.saved(), before);
+        // As ExecStopPost does.
+        let mut safe = place.command("once");
+        let (code, _, errors) = told(safe.arg("--safe").output());
+        assert_eq!(code, Some(0), "{errors}");
+        let mut daemon = Daemon::start(place.command("run"));
+        let path = place.prior();
+        daemon.says(&format!(
+            "<5>{}: left by a crash, to be restored at the end",
+            path.display()
+        ));
+        daemon.says("<6>booting: ");
+        daemon.stop();
+        place.becomes(&before);
+        assert!(!path.exists());
+    });
+}
+
+#[test]
+fn a_prior_state_that_is_defective_is_replaced() {
+    with_living("30W", |place| {
+        let path = place.prior();
+        fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        fs::write(&path, "/sys/x 1\n").expect("written");
+        let before = place.saved();
+        let mut daemon = Daemon::start(place.command("run"));
+        daemon.says("prior: the last line is not `end`; replaced by what is set now");
+        daemon.says("<6>booting: ");
+        daemon.stop();
+        place.becomes(&before);
+    });
+}
+
+#[test]
+fn two_daemons_are_one_too_many() {
+    with_living("30W", |place| {
+        let mut daemon = Daemon::start(place.command("run"));
+        daemon.says("<6>booting: ");
+        let lock = place.root.join("run/wattgated/lock");
+        let expected = format!(
+            "<3>{}: the board is controlled by process {} already\n",
+            lock.display(),
+            daemon.child.id()
+        );
+        for command in ["run", "once"] {
+            let (code, _, errors) = place.output(command);
+            assert_eq!((code, &errors), (Some(5), &expected), "{command}");
+        }
+        daemon.stop();
+        assert_eq!(place.output("once").0, Some(0));
+    });
+}
+
+#[test]
+fn once_sets_the_mode_that_check_has_told() {
+    with_living("25W", |place| {
+        let (code, report, errors) = place.output("check");
+        assert_eq!((code, errors.as_str()), (Some(0), ""));
+        let told = |key: &str| {
+            let line = report.lines().find(|line| line.starts_with(key));
+            let (_, rest) = line.expect(key).split_once(' ').expect("a value");
+            rest.trim_start()
+                .split(": ")
+                .next()
+                .expect("a mode")
+                .to_owned()
+        };
+        let modes = [told("once"), told("safe")];
+        for (flag, mode) in [None, Some("--safe")].into_iter().zip(modes) {
+            let mut once = place.command("once");
+            let (code, _, errors) = told_of(once.args(flag));
+            assert_eq!(code, Some(0), "{errors}");
+            assert!(
+                errors.starts_with(&format!("<6>once: {mode}; ")),
+                "{errors}"
+            );
+            let board = Board::discover(&Disk, &place.root).expect("a board");
+            eventually(&mode, || {
+                let current = board.current(&Disk).ok()?.mode()?;
+                (current.to_string() == mode).then_some(())
+            });
+        }
+        assert!(!place.prior().exists());
+    });
+}
+
+fn told_of(command: &mut Command) -> (Option<i32>, String, String) {
+    told(command.output())
+}
+
+#[test]
+fn where_no_mode_fits_once_sets_the_least_one_and_says_so() {
+    with_living("3W", |place| {
+        let (code, report, error) = place.output("check");
+        assert_eq!(code, Some(4));
+        assert!(
+            error.starts_with(
+                "error: no mode stays within 3000 mW: the least power with its margin is "
+            ),
+            "{error}"
+        );
+        assert!(!report.contains("\nonce "), "{report}");
+        let (code, _, errors) = place.output("once");
+        assert_eq!(code, Some(4));
+        assert!(
+            errors.contains("<3>no mode stays within 3000 mW: "),
+            "{errors}"
+        );
+        let safe = report.lines().find_map(|line| line.strip_prefix("safe"));
+        let (safe, _) = safe.expect("a mode").split_once(": ").expect("a mode");
+        assert!(errors.contains(safe.trim()), "{errors}");
+    });
+}
+
+/// All files of a tree with their texts and times.
+fn snapshot(directory: &Path) -> BTreeMap<PathBuf, (Vec<u8>, Duration)> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let metadata = fs::symlink_metadata(&path).expect("there");
+        let changed = metadata.modified().expect("a time");
+        let since = changed.duration_since(std::time::UNIX_EPOCH).expect("late");
+        if metadata.is_dir() {
+            files.insert(path.clone(), (Vec::new(), since));
+            files.extend(snapshot(&path));
+        } else if metadata.is_file() {
+            files.insert(path.clone(), (fs::read(&path).expect("readable"), since));
+        }
+    }
+    files
+}
+
+#[test]
+fn check_writes_nothing_and_tells_everything() {
+    let (place, _mirror) = Place::new("25W");
+    place.configure("limit = \"25W\"\naverage = { power = \"20W\", window = \"60s\" }");
+    let clk = place.root.join("sys/kernel/debug/bpmp/debug/clk/emc");
+    fs::rename(&clk, clk.with_file_name("other")).expect("renamed");
+    let before = snapshot(place.root.parent().expect("a directory"));
+    let (code, report, errors) = place.output("check");
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    assert_eq!(snapshot(place.root.parent().expect("a directory")), before);
+    for line in [
+        "limit     25000 mW\n",
+        "average   20000 mW over 60 s\n",
+        "model     simulated, resnet18 on orin-agx-64\n",
+        "power     VDD_GPU_SOC + VDD_CPU_CV + VIN_SYS_5V0 + VDDQ_VDD2_1V8AO\n",
+        "missing   memory clock: ",
+        "left out  memory clock: cannot be set; it is taken to be 3199000\n",
+        "now       8 cores, at most, CPU 1728000 kHz, GPU ",
+    ] {
+        assert!(report.contains(line), "{line}: {report}");
+    }
+}
+
+#[test]
+fn bad_configs_are_refused_by_name() {
+    let (place, _mirror) = Place::new("25W");
+    let path = place.config.display().to_string();
+    let cases: [(&str, i32, String); 5] = [
+        (
+            "limit = 15",
+            2,
+            format!(
+                "{path}:3: invalid type: integer `15`, expected a power of 1mW to 1000W with \
+                 its unit, such as \"15W\" or \"900mW\""
+            ),
+        ),
+        (
+            "limit = \"15W\"\nmode = 1",
+            2,
+            format!(
+                "{path}:4: unknown field `mode`, expected one of `version`, `model`, `limit`, \
+                 `average`, `confidence`, `state_dir`, `too_hot`"
+            ),
+        ),
+        (
+            "limit = \"15W\"\nconfidence = 0.9999",
+            2,
+            "confidence: the model's data supports no confidence above 99.00 %".to_owned(),
+        ),
+        (
+            "limit = \"15W\"\nmodel = \"m\"",
+            2,
+            format!("{path}:4: duplicate key"),
+        ),
+        ("", 2, format!("{path}:1: missing field `limit`")),
+    ];
+    for (lines, code, error) in cases {
+        place.configure(lines);
+        for (command, prefix) in [("check", "error: "), ("once", "<3>"), ("run", "<3>")] {
+            let told = place.output(command);
+            assert_eq!(
+                told,
+                (Some(code), String::new(), format!("{prefix}{error}\n"))
+            );
+        }
+    }
+    fs::remove_file(&place.config).expect("removed");
+    let error = format!("error: {path}: cannot be read: No such file or directory (os error 2)\n");
+    assert_eq!(place.output("check"), (Some(5), String::new(), error));
+}
+
+#[test]
+fn bad_models_are_refused_by_name() {
+    let (place, _mirror) = Place::new("25W");
+    let model = place.config.with_file_name("m.wgt");
+    let text = "version = 1\nmodel = \"m.wgt\"\nlimit = \"15W\"\n";
+    fs::write(&place.config, text).expect("written");
+    let path = model.display();
+    let refused = |code, error: String| {
+        let told = place.output("check");
+        assert_eq!(
+            told,
+            (Some(code), String::new(), format!("error: {error}\n"))
+        );
+    };
+    refused(
+        5,
+        format!("{path}: cannot be read: No such file or directory (os error 2)"),
+    );
+    fs::write(&model, [0; 64]).expect("written");
+    refused(3, format!("{path}: not a wattgate model"));
+    let mut bytes = fs::read(MODEL).expect("a model");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&model, bytes).expect("written");
+    let told = place.output("check");
+    assert_eq!(told.0, Some(3), "{told:?}");
+    fs::write(&model, vec![0; (1 << 20) + 1]).expect("written");
+    refused(5, format!("{path}: cannot be read: file too large"));
+}
+
+#[test]
+fn wrong_arguments_are_refused() {
+    let run = |arguments: &[&str]| {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_wattgated"));
+        let (code, _, errors) = told_of(process.args(arguments));
+        assert_eq!(code, Some(2), "{errors}");
+        errors
+    };
+    assert_eq!(run(&[]), "error: missing a command; try --help\n");
+    assert_eq!(run(&["walk"]), "error: unexpected argument \"walk\"\n");
+    assert_eq!(run(&["check"]), "error: missing --config\n");
+    assert_eq!(run(&["run", "--safe"]), "<3>invalid option '--safe'\n");
+    assert_eq!(
+        run(&["once", "--config"]),
+        "<3>missing argument for option '--config'\n"
+    );
+}
+
+#[test]
+fn a_knob_without_permission_is_named() {
+    let (place, _mirror) = Place::new("25W");
+    let directory = place.config.parent().expect("a directory");
+    fs::set_permissions(directory, Permissions::from_mode(0o755)).expect("opened");
+    let knob = place
+        .root
+        .join("sys/devices/17000000.ga10b/devfreq/17000000.ga10b/max_freq");
+    fs::set_permissions(&knob, Permissions::from_mode(0o444)).expect("closed");
+    for model in [MODEL] {
+        let near = directory.join("model.wgt");
+        fs::copy(model, &near).expect("copied");
+        let text = "version = 1\nmodel = \"model.wgt\"\nlimit = \"25W\"\n";
+        fs::write(&place.config, text).expect("written");
+    }
+    let program = directory.join("wattgated");
+    fs::copy(env!("CARGO_BIN_EXE_wattgated"), &program).expect("copied");
+    let mut process = Command::new(program);
+    process.args(["check", "--config"]).arg(&place.config);
+    process.arg("--root").arg(&place.root);
+    // Nothing is forbidden to root.
+    if rustix::process::geteuid().is_root() {
+        process.uid(65_534).gid(65_534);
+    }
+    let (code, _, errors) = told_of(&mut process);
+    assert_eq!(code, Some(5), "{errors}");
+    assert!(
+        errors.ends_with(": cannot be written: Permission denied (os error 13)\n"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn status_tells_what_the_daemon_does() {
+    with_living("30W", |place| {
+        let (code, _, errors) = place.status(&[]);
+        let socket = place.root.join("run/wattgated/socket");
+        let error = format!(
+            "error: {}: no daemon answers: No such file or directory (os error 2)\n",
+            socket.display()
+        );
+        assert_eq!((code, errors), (Some(5), error));
+        let mut daemon = Daemon::start(place.command("run"));
+        daemon.says("<6>tracking; measured ");
+        let (code, report, errors) = place.status(&[]);
+        assert_eq!(code, Some(0), "{errors}");
+        let lines = report
+            .lines()
+            .map(|line| line.split_once(' ').expect("a pair"));
+        let values: BTreeMap<&str, &str> = lines.collect();
+        let number = |key: &str| values[key].parse::<u32>().expect("a number");
+        assert_eq!(
+            number("emc_khz") % 1_000,
+            600 * u32::from(number("emc_khz") == 665_600)
+        );
+        assert!(
+            (29_000..=30_000).contains(&number("allowed_mw")),
+            "{report}"
+        );
+        assert!(number("changes") >= 1, "{report}");
+        let (_, json, _) = place.status(&["--json"]);
+        assert!(
+            json.starts_with("{\"state\": \"") && json.ends_with("}\n"),
+            "{json}"
+        );
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_config_that_is_read_again_changes_the_limit_only_if_it_is_right() {
+    with_living("30W", |place| {
+        let mut daemon = Daemon::start(place.command("run"));
+        daemon.says("<6>tracking; measured ");
+        place.configure("limit = 20");
+        daemon.signal(Signal::HUP);
+        let line = daemon.says("the limit stays as it was");
+        assert!(
+            line.starts_with(&format!("<3>{}:3: ", place.config.display())),
+            "{line}"
+        );
+        place.configure("limit = \"20W\"\nconfidence = 0.9");
+        daemon.signal(Signal::HUP);
+        daemon.says("<5>limit 20000 mW from now on");
+        daemon.says("other keys than limit and average need a restart");
+        daemon.says("<6>stepping down: ");
+        daemon.stop();
+    });
+}
+
+#[test]
+fn systemd_is_told() {
+    with_living("30W", |place| {
+        let path = place.config.with_file_name("notify");
+        let socket = UnixDatagram::bind(&path).expect("bound");
+        socket.set_read_timeout(Some(PATIENCE)).expect("set");
+        let next = || {
+            let mut buffer = [0; 1024];
+            let length = socket.recv(&mut buffer).expect("told");
+            String::from_utf8(buffer[..length].to_vec()).expect("text")
+        };
+        let mut command = place.command("run");
+        command.env("NOTIFY_SOCKET", &path);
+        let mut daemon = Daemon::start(command);
+        assert_eq!(next(), "READY=1");
+        for _ in 0..2 {
+            let text = next();
+            assert!(text.starts_with("WATCHDOG=1\nSTATUS="), "{text}");
+            assert!(text.contains(" cores, CPU "), "{text}");
+        }
+        daemon.signal(Signal::TERM);
+        while next() != "STOPPING=1" {}
+        assert_eq!(daemon.end(), Some(0));
+    });
+}
+
+/// A path of a socket has at most 107 bytes.
+#[test]
+fn without_a_socket_the_control_goes_on() {
+    let (mut place, mut mirror) = Place::new("30W");
+    let link = place.config.with_file_name("x".repeat(120));
+    std::os::unix::fs::symlink(&place.root, &link).expect("linked");
+    place.root = link;
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| mirror.run(&stop, 1.0).expect("kept alive"));
+        let _stops = Stops(&stop);
+        let mut daemon = Daemon::start(place.command("run"));
+        daemon.says("<4>no socket for `status`: ");
+        daemon.says("<6>booting: ");
+        daemon.stop();
+    });
+}
