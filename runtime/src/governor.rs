@@ -686,6 +686,10 @@ impl<const N: usize> Governor<N> {
                 *known = 0;
             }
             self.drift = found;
+            // It may hold some of the workload before, so that it is no knowledge of this mode.
+            if surprise > SURPRISE {
+                return surprise;
+            }
         } else if is_known {
             // Slowly, so that noise does not count as drift; at once where it is more power than
             // noise explains.
@@ -702,7 +706,7 @@ impl<const N: usize> Governor<N> {
 
     /// Measured over predicted power of a point in Q16, by the nearest that was measured.
     fn ratio_of(&self, index: usize) -> u32 {
-        self.nearest(index).map_or(ONE, |(_, ratio)| ratio)
+        self.nearest(index).map_or(self.drift, |(_, ratio)| ratio)
     }
 
     /// The nearest point that was measured, with its ratio.
@@ -724,7 +728,7 @@ impl<const N: usize> Governor<N> {
         let predicted = self.point(index).map_or(u32::MAX, |point| point.power.0);
         let Some((near, ratio_near)) = self.nearest(index) else {
             let guard = self.guard();
-            return scaled(predicted, ONE + guard);
+            return scaled(scaled(predicted, self.drift), ONE + guard);
         };
         let mut margin = 3 * self.noise;
         if near != index {
@@ -812,7 +816,7 @@ impl<const N: usize> Governor<N> {
             self.state = State::Tracking;
         }
         // To stay, less margin is needed than to come: hysteresis.
-        let present = scaled(self.expected(self.at), ONE + self.noise * 3 / 2);
+        let present = scaled(self.expected(self.at), ONE + 2 * self.noise);
         if present > allowed.0 && self.at != least {
             return self.step_down(allowed, now);
         }

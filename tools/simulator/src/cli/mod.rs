@@ -3,6 +3,7 @@
 pub mod anchors;
 pub mod board;
 pub mod corpus;
+pub mod scenarios;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ Commands:
   anchors  Published measurements of real boards beside the simulated ones
   corpus   Profile a simulated board and write the corpus
   board    Keep the files of a simulated board alive in a directory
+  scenarios  Governors beside each other in simulated time
 
 `wattgate-simulator COMMAND --help` tells more.
 ";
@@ -67,6 +69,8 @@ pub enum Failure {
     Mirror(#[from] MirrorError),
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
+    #[error("{0}")]
+    Scenario(io::Error),
     #[error("{0} anchors are not met")]
     Anchors(usize),
     #[error("cannot print: {0}")]
@@ -99,6 +103,7 @@ impl Failed for Failure {
             | Self::Output(_)
             | Self::Mirror(_)
             | Self::Signals(_)
+            | Self::Scenario(_)
             | Self::Print(_) => 5,
         }
     }
@@ -121,6 +126,7 @@ fn dispatch(mut arguments: Parser) -> Result<(), Failure> {
         Some(Arg::Value(command)) if command == "anchors" => anchors::run(arguments),
         Some(Arg::Value(command)) if command == "corpus" => corpus::run(arguments),
         Some(Arg::Value(command)) if command == "board" => board::run(arguments),
+        Some(Arg::Value(command)) if command == "scenarios" => scenarios::run(arguments),
         Some(Arg::Short('h') | Arg::Long("help")) => print(&format!("{USAGE}\n{EXIT_CODES}")),
         Some(argument) => Err(argument.unexpected().into()),
         None => Err(Failure::Missing("a command; try --help")),
