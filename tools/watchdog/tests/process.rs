@@ -494,12 +494,9 @@ fn a_knob_without_permission_is_named() {
         .root
         .join("sys/devices/17000000.ga10b/devfreq/17000000.ga10b/max_freq");
     fs::set_permissions(&knob, Permissions::from_mode(0o444)).expect("closed");
-    for model in [MODEL] {
-        let near = directory.join("model.wgt");
-        fs::copy(model, &near).expect("copied");
-        let text = "version = 1\nmodel = \"model.wgt\"\nlimit = \"25W\"\n";
-        fs::write(&place.config, text).expect("written");
-    }
+    fs::copy(MODEL, directory.join("model.wgt")).expect("copied");
+    let text = "version = 1\nmodel = \"model.wgt\"\nlimit = \"25W\"\n";
+    fs::write(&place.config, text).expect("written");
     let program = directory.join("wattgated");
     fs::copy(env!("CARGO_BIN_EXE_wattgated"), &program).expect("copied");
     let mut process = Command::new(program);
@@ -617,4 +614,23 @@ fn without_a_socket_the_control_goes_on() {
         daemon.says("<6>booting: ");
         daemon.stop();
     });
+}
+
+#[test]
+fn the_unit_is_valid() {
+    let unit = include_str!("../wattgated.service");
+    let program = "/usr/local/bin/wattgated";
+    assert_eq!(unit.matches(program).count(), 2);
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("wattgated.service");
+    let unit = unit.replace(program, env!("CARGO_BIN_EXE_wattgated"));
+    fs::write(&path, unit).expect("written");
+    let mut verify = Command::new("systemd-analyze");
+    match verify.arg("verify").arg(&path).output() {
+        Ok(output) => {
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success() && errors.is_empty(), "{errors}");
+        }
+        Err(error) => println!("not verified: systemd-analyze: {error}"),
+    }
 }

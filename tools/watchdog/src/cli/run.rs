@@ -295,7 +295,7 @@ fn report(text: &mut Text, status: &Status, mode: &PowerMode) -> fmt::Result {
     if let Some(measured) = status.measured {
         writeln!(text, "measured_mw {}", measured.0)?;
     }
-    let ppm = u64::from(status.ratio) * 1_000_000 >> 16;
+    let ppm = (u64::from(status.ratio) * 1_000_000) >> 16;
     writeln!(text, "predicted_mw {}", status.predicted.0)?;
     writeln!(text, "allowed_mw {}\nratio_ppm {ppm}", status.allowed.0)?;
     writeln!(
