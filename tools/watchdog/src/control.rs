@@ -19,8 +19,11 @@ use wattgate_runtime::{
     Settings, State, Status,
 };
 
-use crate::pace::{Pace, SELDOM};
+use crate::pace::Pace;
 use crate::setup::{POINTS, Setup};
+
+/// The files of the mode are read back so often: others write by hand or at boot.
+const READ_BACK_EVERY: Milliseconds = Milliseconds(200);
 
 /// Heat and over-current are looked at so often: zones are polled once a second, counters are
 /// published every two (`jetson-platform.md`, sections 6.4 and 7).
@@ -260,7 +263,7 @@ impl<F: Files> Control<F> {
 
     /// Reads the wanted mode back, seldom. True where it has ceased to be set.
     fn is_disturbed(&mut self, now: Milliseconds, tell: &mut impl FnMut(Event<'_>)) -> bool {
-        let is_recent = |verified: Milliseconds| now.since(verified) < SELDOM;
+        let is_recent = |verified: Milliseconds| now.since(verified) < READ_BACK_EVERY;
         if self.verified.is_none_or(is_recent) {
             return false;
         }

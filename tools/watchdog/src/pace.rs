@@ -6,11 +6,11 @@
 
 use wattgate_runtime::Milliseconds;
 
-/// Between two looks while no result is due. The files of the mode are looked at as often.
+/// Between two looks while no result is due.
 pub const SELDOM: Milliseconds = Milliseconds(100);
 
 /// Between two looks while one is.
-pub const OFTEN: Milliseconds = Milliseconds(5);
+pub const OFTEN: Milliseconds = Milliseconds(10);
 
 /// The least uncertainty of a period.
 const LEAST_SLACK_MS: u64 = 6;
@@ -83,16 +83,16 @@ impl Pace {
 
     /// A result came between two looks.
     fn result(&mut self, before: Milliseconds, now: Milliseconds) {
-        if now.since(before).0 <= 2 * OFTEN.0 {
-            if let Some(exact) = self.exact.replace(now) {
-                let elapsed = now.since(exact).0;
-                let periods = (elapsed + self.period_ms / 2) / self.period_ms;
-                let found = elapsed.checked_div(periods).unwrap_or(0);
-                let is_likely = found.abs_diff(self.nominal_ms) <= self.nominal_ms / 8;
-                if is_likely && periods <= MOST_PERIODS {
-                    self.period_ms = (3 * self.period_ms + found + 2) / 4;
-                    self.slack_ms = (self.slack_ms / 2).max(LEAST_SLACK_MS);
-                }
+        if now.since(before).0 <= OFTEN.0 + OFTEN.0 / 2
+            && let Some(exact) = self.exact.replace(now)
+        {
+            let elapsed = now.since(exact).0;
+            let periods = (elapsed + self.period_ms / 2) / self.period_ms;
+            let found = elapsed.checked_div(periods).unwrap_or(0);
+            let is_likely = found.abs_diff(self.nominal_ms) <= self.nominal_ms / 8;
+            if is_likely && periods <= MOST_PERIODS {
+                self.period_ms = (3 * self.period_ms + found + 2) / 4;
+                self.slack_ms = (self.slack_ms / 2).max(LEAST_SLACK_MS);
             }
         }
         let from = (before.0 + self.period_ms).saturating_sub(self.slack_ms);

@@ -18,6 +18,10 @@ use crate::modules;
 /// The most modes to choose from. A front that is larger is thinned.
 pub const POINTS: usize = 256;
 
+/// Without a result for so long the sensor is gone. Of a steady load, one rail shows up to four
+/// equal results in a row, of which three are no news; and the safe mode has to be set within 2 s.
+const PATIENCE: Milliseconds = Milliseconds(1_830);
+
 /// No model is longer.
 const LONGEST_MODEL: u64 = 1 << 20;
 
@@ -141,6 +145,7 @@ impl Setup {
     pub fn governor(&self) -> Governor<POINTS> {
         let settings = Settings {
             confidence: self.config.confidence,
+            patience: PATIENCE,
             ..Settings::default()
         };
         // Power and confidence were looked at, and there is a mode.

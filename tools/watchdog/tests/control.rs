@@ -19,7 +19,7 @@ const MODEL: &str = concat!(
     "/../../weights/orin-agx-64-resnet18.wgt"
 );
 
-const GPU_MAX: &str = "/sys/devices/17000000.ga10b/devfreq/17000000.ga10b/max_freq";
+const GPU_MAX: &str = "/sys/class/devfreq/17000000.ga10b/max_freq";
 
 fn config(limit: &str) -> Config {
     let text = format!("version = 1\nmodel = \"{MODEL}\"\nlimit = \"{limit}\"");

@@ -151,19 +151,23 @@ impl Daemon {
             tv_nsec: (time.0 % 1_000 * 1_000_000) as i64,
         };
         let signals = PollFd::new(&self.signals.wakes, PollFlags::IN);
-        let asked = match &self.socket {
+        let [woken, asked] = match &self.socket {
             Some(socket) => {
                 let mut both = [signals, PollFd::new(&socket.0, PollFlags::IN)];
                 // An error, such as a signal, is a reason to look early.
                 let _ = poll(&mut both, Some(&timeout));
-                both[1].revents().contains(PollFlags::IN)
+                both.map(|it| it.revents().contains(PollFlags::IN))
             }
             None => {
-                let _ = poll(&mut [signals], Some(&timeout));
-                false
+                let mut signals = [signals];
+                let _ = poll(&mut signals, Some(&timeout));
+                let [signals] = signals;
+                [signals.revents().contains(PollFlags::IN), false]
             }
         };
-        self.signals.drain();
+        if woken {
+            self.signals.drain();
+        }
         if let Some(socket) = self.socket.as_ref().filter(|_| asked) {
             socket.answer(&self.control);
         }
@@ -295,7 +299,7 @@ fn report(text: &mut Text, status: &Status, mode: &PowerMode) -> fmt::Result {
     if let Some(measured) = status.measured {
         writeln!(text, "measured_mw {}", measured.0)?;
     }
-    let ppm = u64::from(status.ratio) * 1_000_000 >> 16;
+    let ppm = (u64::from(status.ratio) * 1_000_000) >> 16;
     writeln!(text, "predicted_mw {}", status.predicted.0)?;
     writeln!(text, "allowed_mw {}\nratio_ppm {ppm}", status.allowed.0)?;
     writeln!(

@@ -1,0 +1,210 @@
+//! What the control costs: no allocation, and little time from a result to the last write.
+#![allow(unsafe_code)] // A counting allocator.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use wattgate_board::{Disk, Files};
+use wattgate_runtime::{Limit, Milliseconds, Milliwatts};
+use wattgate_simulator::board::Board as Description;
+use wattgate_simulator::tree::Tree;
+use wattgate_simulator::tree::mirror::Mirror;
+use wattgate_simulator::unit::Unit;
+use wattgate_watchdog::config::Config;
+use wattgate_watchdog::control::{Control, Event};
+use wattgate_watchdog::log::log;
+use wattgate_watchdog::setup::Setup;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: all memory comes from the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const MODEL: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../weights/orin-agx-64-resnet18.wgt"
+);
+
+/// The files of a disk, with the time of the last write; waiting takes none.
+#[derive(Default)]
+struct Timed {
+    written: Option<Instant>,
+    writes: usize,
+}
+
+impl Files for Timed {
+    fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str> {
+        Disk.read(path, buffer)
+    }
+
+    fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
+        let written = Disk.write(path, text);
+        self.written = Some(Instant::now());
+        self.writes += 1;
+        written
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        Disk.list(directory)
+    }
+
+    fn wait(&mut self, _: Duration) {}
+}
+
+/// A board whose files show what is written; nobody is behind them.
+struct Place {
+    _directory: tempfile::TempDir,
+    root: PathBuf,
+    sensor: PathBuf,
+    control: Control<Timed>,
+    now: Milliseconds,
+}
+
+impl Place {
+    fn new() -> Self {
+        // In memory, as sysfs is: a disk may take tens of ms for a file that is truncated.
+        let memory = Path::new("/dev/shm");
+        let directory = match memory.is_dir() {
+            true => tempfile::tempdir_in(memory),
+            false => tempfile::tempdir(),
+        };
+        let directory = directory.expect("a directory");
+        let root = directory.path().join("root");
+        let of = Description::named("orin-agx-64").expect("a board");
+        let all = of.modes.iter().find(|mode| mode.cores.len() == 12);
+        let all = all.map(|mode| mode.id);
+        let tree = Tree::new(of, Unit::NOMINAL, 0, all).expect("a mode");
+        let _ = Mirror::create(&root, tree).expect("a tree on the disk");
+        let text = format!("version = 1\nmodel = \"{MODEL}\"\nlimit = \"40W\"\ntoo_hot = \"95C\"");
+        let config = Config::parse(&text, Path::new("test.toml")).expect("a config");
+        let setup = Setup::new(config, &Disk, &root).expect("usable");
+        let device = "sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon0/curr1_input";
+        let sensor = fs::canonicalize(root.join(device)).expect("a sensor");
+        // Whoever owns the board changes what cannot be written.
+        let mut mode = fs::metadata(&sensor).expect("there").permissions();
+        std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o644);
+        fs::set_permissions(&sensor, mode).expect("opened");
+        Self {
+            _directory: directory,
+            root,
+            sensor,
+            control: Control::new(setup, Timed::default()),
+            now: Milliseconds(1_000),
+        }
+    }
+
+    /// The sensor has another result.
+    fn draw(&self, milliamperes: u32) {
+        fs::write(&self.sensor, format!("{milliamperes}\n")).expect("written");
+    }
+
+    /// Looks for some time; results come once in a period. Returns what was allocated in them.
+    fn run(&mut self, milliseconds: u64, milliamperes: u32) -> usize {
+        let end = self.now.0 + milliseconds;
+        let (mut result, mut allocated) = (0, 0);
+        while self.now.0 < end {
+            let due = self.now.0 / 430;
+            if due != result {
+                result = due;
+                self.draw(milliamperes + 20 * (due % 2) as u32);
+            }
+            allocated += self.look();
+        }
+        allocated
+    }
+
+    /// One look. Returns what was allocated in it.
+    fn look(&mut self) -> usize {
+        let mut tell = |event: Event<'_>| log(event.priority(), &event);
+        let before = ALLOCATIONS.get();
+        let next = self.control.look(self.now, &mut tell);
+        let allocated = ALLOCATIONS.get() - before;
+        self.now = next.max(Milliseconds(self.now.0 + 1));
+        allocated
+    }
+}
+
+fn limit(watts: u32) -> Limit {
+    Limit {
+        power: Milliwatts(1_000 * watts),
+        average: None,
+    }
+}
+
+#[test]
+fn the_control_does_not_allocate() {
+    let mut place = Place::new();
+    let gpu = "sys/class/devfreq/17000000.ga10b/max_freq";
+    let gpu = place.root.join(gpu);
+    let mut allocated = 0;
+    for watts in [40, 15, 30, 12, 45] {
+        place.control.set_limit(limit(watts));
+        allocated += place.run(25_000, 800);
+        // Too much, and somebody else writes.
+        allocated += place.run(2_000, 6_000);
+        fs::write(&gpu, "1300500000\n").expect("written");
+        allocated += place.run(2_000, 800);
+        // No sensor.
+        fs::rename(&place.sensor, place.root.join("away")).expect("renamed");
+        for _ in 0..30 {
+            allocated += place.look();
+        }
+        fs::rename(place.root.join("away"), &place.sensor).expect("renamed");
+    }
+    let (status, _) = place.control.status();
+    assert!(status.changes >= 15, "{status:?}");
+    assert!(status.violations >= 5, "{status:?}");
+    assert_eq!(allocated, 0);
+}
+
+/// From the begin of the look that finds a result over the limit to the last write of the mode.
+#[test]
+fn a_result_over_the_limit_is_answered_within_five_milliseconds() {
+    let mut place = Place::new();
+    let mut times = Vec::new();
+    for _ in 0..300 {
+        // A mode far up, then a result far over.
+        place.control.set_limit(limit(40));
+        place.run(3_000, 1_200);
+        let changes = place.control.status().0.changes;
+        place.draw(6_000 + 20 * (times.len() % 2) as u32);
+        let begin = Instant::now();
+        place.look();
+        if place.control.status().0.changes > changes {
+            let written = place.control.files().written.expect("written");
+            times.push(written.saturating_duration_since(begin));
+        }
+        place.run(25_000, 800);
+    }
+    times.sort_unstable();
+    assert!(times.len() >= 100, "{} reactions", times.len());
+    let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
+    let [median, most] = [at(0.5), at(0.999)];
+    println!(
+        "{} reactions: median {median:?}, p99.9 {most:?}",
+        times.len()
+    );
+    assert!(most <= Duration::from_millis(5), "{most:?}");
+}
