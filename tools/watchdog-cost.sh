@@ -31,7 +31,7 @@ board=$!
 sleep 2
 "$place/wattgated" run --config "$place/wattgated.toml" --root "$place/root" 2>"$place/log" &
 daemon=$!
-sleep 10
+sleep 20
 # Nanoseconds on a core.
 before=$(cut -d ' ' -f 1 "/proc/$daemon/schedstat")
 sleep "$seconds"

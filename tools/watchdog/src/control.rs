@@ -22,8 +22,9 @@ use wattgate_runtime::{
 use crate::pace::Pace;
 use crate::setup::{POINTS, Setup};
 
-/// The files of the mode are read back so often: others write by hand or at boot.
-const READ_BACK_EVERY: Milliseconds = Milliseconds(200);
+/// The files of the mode are read back so often: others write by hand or at boot, and the sensor
+/// does not see it sooner.
+const READ_BACK_EVERY: Milliseconds = Milliseconds(400);
 
 /// Heat and over-current are looked at so often: zones are polled once a second, counters are
 /// published every two (`jetson-platform.md`, sections 6.4 and 7).
