@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
@@ -633,29 +633,4 @@ fn the_unit_is_valid() {
         }
         Err(error) => println!("not verified: systemd-analyze: {error}"),
     }
-}
-
-#[test]
-fn faults_of_a_living_board_are_told_and_the_control_goes_on() {
-    with_living("30W", |place| {
-        let order = |line: &str| {
-            let path = place.root.join("control");
-            let mut control = fs::File::options().append(true).open(path).expect("there");
-            writeln!(control, "{line}").expect("taken");
-        };
-        let mut daemon = Daemon::start(place.command("run"));
-        daemon.says("<6>tracking; measured ");
-        order("service");
-        daemon.says("<5>somebody else has changed the mode: ");
-        daemon.says("<6>");
-        let start = Instant::now();
-        order("sensor VDD_GPU_SOC missing");
-        daemon.says("<3>power of rail VDD_GPU_SOC: it is not there");
-        daemon.says("<6>safe: no result of the power sensor: ");
-        println!("safe after {:?}", start.elapsed());
-        order("sensor VDD_GPU_SOC ok");
-        daemon.says("<5>the power can be read again");
-        daemon.says("<6>tracking; measured ");
-        daemon.stop();
-    });
 }
