@@ -271,8 +271,16 @@ proptest! {
         for mode in &excluded {
             plant.governor.exclude(*mode);
         }
-        plant.run(60_000, watts);
+        plant.run(30_000, watts);
         prop_assert!(plant.modes.iter().all(|(_, mode)| !excluded.contains(mode)));
+        // Now the one that it is in.
+        let wanted = plant.status().mode;
+        prop_assume!(wanted != modes[0]);
+        plant.governor.exclude(wanted);
+        let before = plant.modes.len();
+        plant.run(30_000, watts);
+        prop_assert!(plant.modes[before..].iter().all(|(_, mode)| *mode != wanted));
+        prop_assert!(plant.mode != wanted);
     }
 
     /// Any input at all: no panic, and only modes of the front.
@@ -408,6 +416,42 @@ fn an_average_holds_over_its_window() {
     let most = windows.fold(0.0, f64::max);
     assert!(most <= 20_000.0 * 1.02, "{most} mW");
     assert!(most >= 20_000.0 * 0.9, "{most} mW");
+}
+
+#[test]
+fn with_every_mode_excluded_nothing_is_set() {
+    let mut plant = Plant::new(30_000, 1);
+    for point in front().points() {
+        plant.governor.exclude(point.mode);
+    }
+    plant.run(10_000, 30_000);
+    assert!(plant.modes.is_empty());
+    let expected = State::Safe(Cause::NothingApplies);
+    assert_eq!(plant.status().state, expected);
+}
+
+#[test]
+fn settings_out_of_range_are_refused() {
+    let good = Settings::default();
+    let governor = |settings| Governor::new(front(), settings, limit(30_000)).map(|_| ());
+    assert_eq!(governor(good), Ok(()));
+    let bad = [
+        Settings {
+            period: Milliseconds(0),
+            ..good
+        },
+        Settings {
+            period: Milliseconds(60_001),
+            ..good
+        },
+        Settings {
+            near_margin: (1 << 16) + 1,
+            ..good
+        },
+    ];
+    for settings in bad {
+        assert_eq!(governor(settings), Err(GovernorError::Settings));
+    }
 }
 
 #[test]

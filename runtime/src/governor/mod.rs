@@ -45,9 +45,15 @@
 //!
 //! The daemon or the firmware keeps the board in the safe mode whenever it does not run this.
 
-use heapless::Vec;
+mod allowance;
+mod knowledge;
 
-use crate::front::{Front, Point};
+pub use allowance::Average;
+
+use allowance::Allowance;
+use knowledge::Knowledge;
+
+use crate::front::Front;
 use crate::grid::ModeId;
 use crate::units::{Confidence, Milliseconds, Milliwatts};
 
@@ -80,21 +86,18 @@ const RETRY_EVERY: Milliseconds = Milliseconds(1_000);
 /// For so long a mode is left out.
 const LEFT_OUT: Milliseconds = Milliseconds(60_000);
 
+/// No sensor averages for longer.
+const LONGEST_PERIOD: Milliseconds = Milliseconds(60_000);
+
 /// A longer time from one step to the next leaves nothing known: the board slept.
 const LONGEST_GAP: Milliseconds = Milliseconds(5_000);
 
-/// What over-current events and heat take from the limit at once, and how long it lasts.
-const DERATE: u32 = ONE / 10;
-const DERATE_EVERY: Milliseconds = Milliseconds(2_000);
-const DERATE_LASTS: Milliseconds = Milliseconds(60_000);
-const MOST_DERATE: u32 = ONE / 2;
-
-/// What a governor knows of its board. Ratios are in units of 1/65,536 (Q16).
+/// What a governor knows of its board. Ratios are in units of 1/65,536 (Q16), at most one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Confidence of the guard band in which the margin of distant modes ends.
     pub confidence: Confidence,
-    /// From one result of the sensor to the next; each is the mean over this time.
+    /// From one result of the sensor to the next; each is the mean over this time. 1 … 60,000 ms.
     pub period: Milliseconds,
     /// Greatest error of the sensor that is proportional to the power.
     pub sensor_gain: u32,
@@ -133,15 +136,6 @@ pub struct Limit {
     pub power: Milliwatts,
     /// On average over a longer time.
     pub average: Option<Average>,
-}
-
-/// A budget of energy: `power` × `window` over any `window`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Average {
-    /// The mean power.
-    pub power: Milliwatts,
-    /// The time over which it is taken, at least one second.
-    pub window: Milliseconds,
 }
 
 /// A reading of the power sensor.
@@ -227,19 +221,12 @@ pub struct Status {
 /// Holds a limit over the modes of a front of at most `N` points.
 #[derive(Clone, Debug)]
 pub struct Governor<const N: usize> {
-    front: Front<N>,
     settings: Settings,
-    limit: Limit,
+    modes: Knowledge<N>,
+    allowance: Allowance,
     state: State,
     /// The point of the front that is wanted.
     at: usize,
-    /// Measured over predicted power of each point in Q12, relative to `drift`; 0 where it was
-    /// not measured, [`EXCLUDED`] where it cannot be set.
-    known: Vec<u16, N>,
-    /// Common to all ratios, in Q16.
-    drift: u32,
-    /// Mean distance of a full result from the one before, in Q16 of its size.
-    noise: u32,
     /// The mode is as wanted since then.
     since: Option<Milliseconds>,
     /// The last step.
@@ -261,19 +248,11 @@ pub struct Governor<const N: usize> {
     started: Milliseconds,
     /// Ups in store, in milliseconds of [`UP_EVERY`].
     ups: u64,
-    /// Taken from the limit for heat and over-current, in Q16, and when it changed.
-    derate: u32,
-    derated: Milliseconds,
-    average: Spent,
     /// Results over what is allowed in a row, and all of them.
     overs: u8,
     violations: u32,
     changes: u32,
 }
-
-/// The marks of a point that must not be set, and of one that could not be set lately.
-const EXCLUDED: u16 = u16::MAX;
-const FAILED: u16 = EXCLUDED - 1;
 
 /// A governor needs a mode to choose, and a front with power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,6 +263,8 @@ pub enum GovernorError {
     NoPower,
     /// The guard band does not reach the confidence.
     Confidence,
+    /// A setting is out of its range.
+    Settings,
 }
 
 impl<const N: usize> Governor<N> {
@@ -295,18 +276,24 @@ impl<const N: usize> Governor<N> {
         if front.points().is_empty() {
             return Err(GovernorError::EmptyFront);
         }
-        let mut known = Vec::new();
-        // A front has at most as many points.
-        let _ = known.resize(front.points().len(), 0);
+        let Settings {
+            sensor_gain,
+            distrust,
+            near_margin,
+            slew,
+            period,
+            ..
+        } = settings;
+        let ratios = [sensor_gain, distrust, near_margin, slew];
+        if ratios.iter().any(|ratio| *ratio > ONE) || !(1..=LONGEST_PERIOD.0).contains(&period.0) {
+            return Err(GovernorError::Settings);
+        }
         Ok(Self {
-            front,
+            modes: Knowledge::new(front, &settings),
+            allowance: Allowance::new(limit),
             settings,
-            limit,
             state: State::Booting,
             at: 0,
-            known,
-            drift: ONE,
-            noise: ONE / 100,
             since: None,
             last: None,
             result: None,
@@ -318,9 +305,6 @@ impl<const N: usize> Governor<N> {
             asked: None,
             started: Milliseconds(0),
             ups: u64::from(UPS) * UP_EVERY.0,
-            derate: 0,
-            derated: Milliseconds(0),
-            average: Spent::new(limit.average),
             overs: 0,
             violations: 0,
             changes: 0,
@@ -329,35 +313,29 @@ impl<const N: usize> Governor<N> {
 
     /// Another limit from now on. What was learned stays.
     pub fn set_limit(&mut self, limit: Limit) {
-        if self.limit.average != limit.average {
-            self.average = Spent::new(limit.average);
-        }
-        self.limit = limit;
+        self.allowance.set_limit(limit);
     }
 
     /// A mode that is never to be chosen: the board cannot set it, or only by a reboot.
     pub fn exclude(&mut self, mode: ModeId) {
-        let points = self.front.points().iter().zip(&mut self.known);
-        for (_, known) in points.filter(|(point, _)| point.mode == mode) {
-            *known = EXCLUDED;
-        }
+        self.modes.exclude(mode);
     }
 
     /// The front that it chooses from.
     pub fn front(&self) -> &Front<N> {
-        &self.front
+        self.modes.front()
     }
 
     /// What it is doing.
     pub fn status(&self) -> Status {
-        let point = self.point(self.at);
+        let point = self.modes.point(self.at);
         Status {
             state: self.state,
             mode: point.map_or(ModeId(0), |point| point.mode),
-            allowed: self.allowed(),
+            allowed: self.allowance.reading(&self.settings),
             measured: self.measured,
             predicted: point.map_or(Milliwatts(0), |point| point.power),
-            ratio: self.ratio_of(self.at),
+            ratio: self.modes.ratio_of(self.at),
             violations: self.violations,
             changes: self.changes,
         }
@@ -367,80 +345,13 @@ impl<const N: usize> Governor<N> {
     /// period.
     pub fn step(&mut self, input: &Input) -> Command {
         let now = self.advance(input);
-        self.derate(input, now);
+        self.allowance
+            .derate(input.over_current || input.too_hot, now);
         let full = self.take_sample(input, now);
         if let Some(command) = self.check_mode(input, now) {
             return command;
         }
         self.decide(full, now)
-    }
-}
-
-/// The parts of a window in which energy is counted.
-const SLOTS: usize = 16;
-
-/// Energy that was spent in the last window of an [`Average`]. Before its start, the mean power is
-/// taken to have been drawn.
-#[derive(Clone, Debug)]
-struct Spent {
-    /// In mJ, in each part of the window.
-    slots: [u64; SLOTS],
-    /// The present one, and how much of it is over, in ms.
-    slot: usize,
-    elapsed_ms: u64,
-    /// The length of a slot in ms, and the budget of one in mJ.
-    slot_ms: u64,
-    budget: u64,
-    /// The mean power of the present slot; `None` without an average.
-    allowance: Option<Milliwatts>,
-}
-
-impl Spent {
-    fn new(average: Option<Average>) -> Self {
-        let power = average.map_or(0, |average| u64::from(average.power.0));
-        let window = average.map_or(0, |average| average.window.0);
-        let slot_ms = (window / SLOTS as u64).clamp(60, 1 << 40);
-        let budget = power.saturating_mul(slot_ms) / 1_000;
-        Self {
-            slots: [budget; SLOTS],
-            slot: 0,
-            elapsed_ms: 0,
-            slot_ms,
-            budget,
-            allowance: average.map(|average| average.power),
-        }
-    }
-
-    /// A power in mW was drawn for some time in ms.
-    fn spend(&mut self, milliwatts: u32, milliseconds: u64) {
-        if self.allowance.is_none() {
-            return;
-        }
-        let energy = u64::from(milliwatts).saturating_mul(milliseconds) / 1_000;
-        if let Some(slot) = self.slots.get_mut(self.slot) {
-            *slot = slot.saturating_add(energy);
-        }
-        self.elapsed_ms = self.elapsed_ms.saturating_add(milliseconds);
-        if self.elapsed_ms >= self.slot_ms {
-            self.begin_slot();
-        }
-    }
-
-    /// The oldest slot becomes the present one. What it frees may be spent, and a quarter of what
-    /// is left; what is overspent is saved at once.
-    fn begin_slot(&mut self) {
-        (self.slot, self.elapsed_ms) = ((self.slot + 1) % SLOTS, 0);
-        let spent = self
-            .slots
-            .iter()
-            .fold(0_u64, |sum, slot| sum.saturating_add(*slot));
-        let window = self.budget.saturating_mul(SLOTS as u64);
-        let oldest = self.slots.get_mut(self.slot).map_or(0, core::mem::take);
-        let left = window.saturating_sub(spent) / 4;
-        let over = spent.saturating_sub(window);
-        let energy = oldest.saturating_add(left).saturating_sub(over);
-        let power = energy.saturating_mul(1_000) / self.slot_ms.max(1);
-        self.allowance = Some(Milliwatts(u32::try_from(power).unwrap_or(u32::MAX)));
     }
 }
 
@@ -470,15 +381,6 @@ enum Taken {
 }
 
 impl<const N: usize> Governor<N> {
-    fn point(&self, index: usize) -> Option<&Point> {
-        self.front.points().get(index)
-    }
-
-    /// The point of least power that can be set.
-    fn least(&self) -> Option<usize> {
-        self.known.iter().position(|known| *known < FAILED)
-    }
-
     /// Lets time pass. A step backwards counts as none.
     fn advance(&mut self, input: &Input) -> Milliseconds {
         let last = self.last.unwrap_or(input.now);
@@ -488,36 +390,12 @@ impl<const N: usize> Governor<N> {
             (self.state, self.asked, self.since) = (State::Booting, None, None);
             (self.result, self.measured) = (None, None);
         }
-        self.ups = (self.ups + elapsed).min(u64::from(UPS) * UP_EVERY.0);
-        let drawn = self.measured.map_or(self.bound(self.at), |power| power.0);
-        self.average.spend(drawn, elapsed);
+        self.ups = (self.ups.saturating_add(elapsed)).min(u64::from(UPS) * UP_EVERY.0);
+        let drawn = self
+            .measured
+            .map_or(self.modes.bound(self.at), |power| power.0);
+        self.allowance.spend(drawn, elapsed);
         now
-    }
-
-    fn derate(&mut self, input: &Input, now: Milliseconds) {
-        let quiet = now.since(self.derated);
-        if input.over_current || input.too_hot {
-            if self.derate == 0 || quiet >= DERATE_EVERY {
-                self.derate = (self.derate + DERATE).min(MOST_DERATE);
-                self.derated = now;
-            }
-        } else if self.derate > 0 && quiet >= DERATE_LASTS {
-            self.derate = self.derate.saturating_sub(DERATE);
-            self.derated = now;
-        }
-    }
-
-    /// The reading of the sensor up to which nothing is exceeded.
-    fn allowed(&self) -> Milliwatts {
-        let mut power = self.limit.power.0;
-        if let Some(allowance) = self.average.allowance {
-            power = power.min(allowance.0);
-        }
-        let power = scaled(power, ONE - self.derate);
-        let power = power.saturating_sub(self.settings.sensor_offset.0);
-        let gain = u64::from(ONE) + u64::from(self.settings.sensor_gain);
-        let reading = (u64::from(power) << 16) / gain.max(1);
-        Milliwatts(u32::try_from(reading).unwrap_or(u32::MAX))
     }
 
     fn take_sample(&mut self, input: &Input, now: Milliseconds) -> Taken {
@@ -525,7 +403,7 @@ impl<const N: usize> Governor<N> {
         let Some(Sample { power, result }) = input.sample else {
             return Taken::Nothing;
         };
-        let predicted = self.point(self.at).map_or(0, |point| point.power.0);
+        let predicted = self.modes.point(self.at).map_or(0, |point| point.power.0);
         let of_predicted = ratio(power.0, predicted);
         if self.result.is_some_and(|(last, _)| last == result)
             || !(LEAST_RATIO..=MOST_RATIO).contains(&of_predicted)
@@ -560,15 +438,23 @@ impl<const N: usize> Governor<N> {
 
     /// Sees to it that the board is in the wanted mode.
     fn check_mode(&mut self, input: &Input, now: Milliseconds) -> Option<Command> {
-        let wanted = self.point(self.at)?.mode;
+        let wanted = self.modes.point(self.at)?.mode;
         self.asked?;
+        // It was excluded meanwhile.
+        if !self.modes.is_choosable(self.at) {
+            let allowed = self.allowance.reading(&self.settings);
+            let next = self.modes.best(allowed, self.at).or(self.modes.least());
+            let Some(next) = next else {
+                self.state = State::Safe(Cause::NothingApplies);
+                return Some(Command::Keep);
+            };
+            return Some(self.change(next, State::SteppingDown, now));
+        }
         if input.mode == Some(wanted) {
             (self.failures, self.modes_failed) = (0, 0);
             self.since.get_or_insert(now);
             if now.since(self.left_out) >= LEFT_OUT {
-                for known in self.known.iter_mut().filter(|known| **known == FAILED) {
-                    *known = 0;
-                }
+                self.modes.forgive();
             }
             return None;
         }
@@ -582,18 +468,18 @@ impl<const N: usize> Governor<N> {
             self.asked = Some(now);
             return Some(Command::Apply(wanted));
         }
-        let others = self.known.iter().filter(|known| **known < FAILED);
-        if self.modes_failed < MODES_TRIED && others.count() > 1 {
-            if let Some(known) = self.known.get_mut(self.at) {
-                *known = FAILED;
-            }
+        if self.modes_failed < MODES_TRIED && self.modes.choosable() > 1 {
+            self.modes.fail(self.at);
             self.left_out = now;
             self.modes_failed += 1;
-            let next = self.best(self.allowed(), self.at).or(self.least())?;
+            let next = self
+                .modes
+                .best(self.allowance.reading(&self.settings), self.at)
+                .or(self.modes.least())?;
             return Some(self.change(next, State::SteppingDown, now));
         }
         if self.state != State::Safe(Cause::NothingApplies) {
-            return Some(self.change(self.least()?, State::Safe(Cause::NothingApplies), now));
+            return Some(self.change(self.modes.least()?, State::Safe(Cause::NothingApplies), now));
         }
         if self
             .asked
@@ -606,13 +492,14 @@ impl<const N: usize> Governor<N> {
     }
 
     fn decide(&mut self, taken: Taken, now: Milliseconds) -> Command {
-        let allowed = self.allowed();
+        let allowed = self.allowance.reading(&self.settings);
         if self.asked.is_none() {
             return self.boot(allowed, now);
         }
         match taken {
             Taken::Full(power) => {
-                let surprise = self.learn(power);
+                let last = self.measured.replace(power);
+                let surprise = self.modes.learn(self.at, power, last);
                 if power > allowed {
                     return self.go_down(allowed, self.of_workload(surprise), now);
                 }
@@ -623,9 +510,9 @@ impl<const N: usize> Governor<N> {
             }
             Taken::Partial(power) if power > allowed && self.state != State::SteppingDown => {
                 // The mean holds some of the time before, so that the mode draws even more.
-                let of_expected = ratio(power.0, self.expected(self.at));
+                let of_expected = ratio(power.0, self.modes.expected(self.at));
                 let surprise = of_expected.saturating_sub(ONE).saturating_mul(2);
-                self.remember(power);
+                self.modes.remember(self.at, power);
                 let surprise = self.of_workload(surprise);
                 // What is known of other modes is too little by as much.
                 let below = ratio(allowed.0, ONE.saturating_add(surprise));
@@ -644,10 +531,17 @@ impl<const N: usize> Governor<N> {
     /// The first mode, or the first after a sleep.
     fn boot(&mut self, allowed: Milliwatts, now: Milliseconds) -> Command {
         let cautious = scaled(allowed.0, ONE.saturating_sub(self.settings.distrust));
-        let first = self.best(Milliwatts(cautious), usize::MAX).or(self.least());
+        let first = self
+            .modes
+            .best(Milliwatts(cautious), usize::MAX)
+            .or(self.modes.least());
         self.result = self.result.map(|(number, _)| (number, now));
         self.started = now;
-        self.change(first.unwrap_or(0), State::Booting, now)
+        let Some(first) = first else {
+            self.state = State::Safe(Cause::NothingApplies);
+            return Command::Keep;
+        };
+        self.change(first, State::Booting, now)
     }
 
     /// A probed mode may differ from its neighbours without another workload.
@@ -656,104 +550,6 @@ impl<const N: usize> Governor<N> {
             State::ProbingUp if surprise <= 2 * SURPRISE => 0,
             _ => surprise,
         }
-    }
-
-    /// Keeps the ratio of the present point.
-    fn remember(&mut self, power: Milliwatts) {
-        let predicted = self.point(self.at).map_or(0, |point| point.power.0);
-        let found = ratio(power.0, predicted).clamp(LEAST_RATIO, MOST_RATIO);
-        let relative = (ratio(found, self.drift) >> 4).clamp(1, u32::from(FAILED) - 1);
-        if let Some(known) = self.known.get_mut(self.at) {
-            *known = relative as u16;
-        }
-    }
-
-    /// Takes a full result over. Returns how far it is from what was expected, in Q16.
-    fn learn(&mut self, power: Milliwatts) -> u32 {
-        if let Some(last) = self.measured {
-            let size = distance(ratio(power.0, last.0)).min(ONE / 10);
-            self.noise = self.noise - self.noise / 8 + size / 8;
-        }
-        self.measured = Some(power);
-        let predicted = self.point(self.at).map_or(0, |point| point.power.0);
-        let found = ratio(power.0, predicted).clamp(LEAST_RATIO, MOST_RATIO);
-        let knew = self.known.iter().any(|known| (1..FAILED).contains(known));
-        let of_expected = ratio(found, self.ratio_of(self.at));
-        let surprise = if knew { distance(of_expected) } else { 0 };
-        let is_known = self.known.get(self.at).is_some_and(|known| *known != 0);
-        if !knew || surprise > SURPRISE {
-            for known in self.known.iter_mut().filter(|known| **known < FAILED) {
-                *known = 0;
-            }
-            self.drift = found;
-            // It may hold some of the workload before, so that it is no knowledge of this mode.
-            if surprise > SURPRISE {
-                return surprise;
-            }
-        } else if is_known {
-            // Slowly, so that noise does not count as drift; at once where it is more power than
-            // noise explains.
-            let found = scaled(self.drift, of_expected);
-            let noise = ONE + 3 * self.noise.max(ONE / 100);
-            let kept = if of_expected > noise { 0 } else { 3 };
-            let drift = (u64::from(self.drift) * kept + u64::from(found)) / (kept + 1);
-            self.drift = (drift as u32).clamp(LEAST_RATIO, MOST_RATIO);
-            return surprise;
-        }
-        self.remember(power);
-        surprise
-    }
-
-    /// Measured over predicted power of a point in Q16, by the nearest that was measured.
-    fn ratio_of(&self, index: usize) -> u32 {
-        self.nearest(index).map_or(self.drift, |(_, ratio)| ratio)
-    }
-
-    /// The nearest point that was measured, with its ratio.
-    fn nearest(&self, index: usize) -> Option<(usize, u32)> {
-        let known = self.known.iter().enumerate();
-        let measured = known.filter(|(_, known)| (1..FAILED).contains(*known));
-        let (at, known) = measured.min_by_key(|(at, _)| at.abs_diff(index))?;
-        Some((at, scaled(u32::from(*known) << 4, self.drift)))
-    }
-
-    /// The power of a point without any margin, in mW.
-    fn expected(&self, index: usize) -> u32 {
-        let predicted = self.point(index).map_or(u32::MAX, |point| point.power.0);
-        scaled(predicted, self.ratio_of(index))
-    }
-
-    /// The power that a point stays below, in mW.
-    fn bound(&self, index: usize) -> u32 {
-        let predicted = self.point(index).map_or(u32::MAX, |point| point.power.0);
-        let Some((near, ratio_near)) = self.nearest(index) else {
-            let guard = self.guard();
-            return scaled(scaled(predicted, self.drift), ONE + guard);
-        };
-        let mut margin = 3 * self.noise;
-        if near != index {
-            let beside = self.point(near).map_or(0, |point| point.power.0);
-            let away = distance(ratio(predicted, beside));
-            let growth = scaled(2 * self.guard(), away.min(ONE / 2));
-            margin += self.settings.near_margin + growth;
-        }
-        scaled(scaled(predicted, ratio_near), ONE + margin)
-    }
-
-    /// The margin of the model's guard band, in Q16.
-    fn guard(&self) -> u32 {
-        let band = self.front.power_guard();
-        let factor = band.and_then(|band| band.factor(self.settings.confidence).ok());
-        factor.map_or(ONE, |factor| (factor.q16() - ONE).min(ONE))
-    }
-
-    /// The fastest point below a power that comes before another one.
-    fn best(&self, power: Milliwatts, before: usize) -> Option<usize> {
-        let mut points = (0..self.known.len().min(before)).rev();
-        points.find(|&index| {
-            self.known.get(index).is_some_and(|known| *known < FAILED)
-                && self.bound(index) <= power.0
-        })
     }
 
     /// Down at once, by half of a surprise further than it takes, and further each time in a row.
@@ -768,7 +564,10 @@ impl<const N: usize> Governor<N> {
     fn step_down(&mut self, below: Milliwatts, now: Milliseconds) -> Command {
         // The next result has to be below: twice the margin for what was not measured.
         let surely = scaled(below.0, ONE.saturating_sub(self.settings.near_margin));
-        let next = self.best(Milliwatts(surely), self.at).or(self.least());
+        let next = self
+            .modes
+            .best(Milliwatts(surely), self.at)
+            .or(self.modes.least());
         let Some(next) = next else {
             return Command::Keep;
         };
@@ -785,7 +584,7 @@ impl<const N: usize> Governor<N> {
             .map_or(self.started, |(_, at)| at.max(self.started));
         let silent = now.since(heard);
         if silent >= self.settings.patience {
-            let least = self.least()?;
+            let least = self.modes.least()?;
             if self.state == State::Safe(Cause::NoSensor) {
                 return None;
             }
@@ -804,8 +603,10 @@ impl<const N: usize> Governor<N> {
 
     /// Follows the limit: down where the present mode no longer fits, up where a faster one does.
     fn follow(&mut self, allowed: Milliwatts, now: Milliseconds) -> Command {
-        let least = self.least().unwrap_or(0);
-        if self.expected(least) > allowed.0 {
+        let Some(least) = self.modes.least() else {
+            return Command::Keep;
+        };
+        if self.modes.expected(least) > allowed.0 {
             if self.at != least {
                 return self.change(least, State::Safe(Cause::LimitTooLow), now);
             }
@@ -816,14 +617,14 @@ impl<const N: usize> Governor<N> {
             self.state = State::Tracking;
         }
         // To stay, less margin is needed than to come: hysteresis.
-        let present = scaled(self.expected(self.at), ONE + 2 * self.noise);
+        let present = scaled(self.modes.expected(self.at), ONE + 2 * self.modes.noise());
         if present > allowed.0 && self.at != least {
             return self.step_down(allowed, now);
         }
         if self.state != State::Tracking || self.measured.is_none() || self.ups < UP_EVERY.0 {
             return Command::Keep;
         }
-        match self.best(allowed, usize::MAX) {
+        match self.modes.best(allowed, usize::MAX) {
             Some(next) if next > self.at && self.is_worth(next) => {
                 self.ups -= UP_EVERY.0;
                 self.change(next, State::ProbingUp, now)
@@ -834,7 +635,7 @@ impl<const N: usize> Governor<N> {
 
     /// Whether a point is faster than the present one by at least half a percent.
     fn is_worth(&self, next: usize) -> bool {
-        let time = |index| self.point(index).map_or(0, |point| point.time.0);
+        let time = |index| self.modes.point(index).map_or(0, |point| point.time.0);
         let (present, faster) = (time(self.at), time(next));
         faster < present - present / 200
     }
@@ -843,7 +644,8 @@ impl<const N: usize> Governor<N> {
         (self.at, self.state, self.since) = (to, state, None);
         (self.asked, self.failures, self.measured) = (Some(now), 0, None);
         self.changes = self.changes.saturating_add(1);
-        self.point(to)
+        self.modes
+            .point(to)
             .map_or(Command::Keep, |point| Command::Apply(point.mode))
     }
 }

@@ -1,0 +1,150 @@
+//! What is allowed at a time: the limit, or less for an average over a window, for heat, for
+//! over-current, and for the errors of the sensor.
+
+use super::{Limit, ONE, Settings, scaled};
+use crate::units::{Milliseconds, Milliwatts};
+
+/// What over-current events and heat take from the limit at once, and how long it lasts.
+const DERATE: u32 = ONE / 10;
+const DERATE_EVERY: Milliseconds = Milliseconds(2_000);
+const DERATE_LASTS: Milliseconds = Milliseconds(60_000);
+const MOST_DERATE: u32 = ONE / 2;
+
+/// A budget of energy: `power` × `window` over any `window`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Average {
+    /// The mean power.
+    pub power: Milliwatts,
+    /// The time over which it is taken, at least one second.
+    pub window: Milliseconds,
+}
+
+/// What is left of a limit.
+#[derive(Clone, Debug)]
+pub struct Allowance {
+    limit: Limit,
+    spent: Spent,
+    /// Taken from the limit for heat and over-current, in Q16, and when it changed.
+    derate: u32,
+    derated: Milliseconds,
+}
+
+impl Allowance {
+    /// The whole limit.
+    pub fn new(limit: Limit) -> Self {
+        Self {
+            limit,
+            spent: Spent::new(limit.average),
+            derate: 0,
+            derated: Milliseconds(0),
+        }
+    }
+
+    /// Another limit. What was spent of the same average stays.
+    pub fn set_limit(&mut self, limit: Limit) {
+        if self.limit.average != limit.average {
+            self.spent = Spent::new(limit.average);
+        }
+        self.limit = limit;
+    }
+
+    /// A power in mW was drawn for some time in ms.
+    pub fn spend(&mut self, milliwatts: u32, milliseconds: u64) {
+        self.spent.spend(milliwatts, milliseconds);
+    }
+
+    /// Takes from the limit while it is too hot or over-current events come.
+    pub fn derate(&mut self, too_much: bool, now: Milliseconds) {
+        let quiet = now.since(self.derated);
+        if too_much {
+            if self.derate == 0 || quiet >= DERATE_EVERY {
+                self.derate = (self.derate + DERATE).min(MOST_DERATE);
+                self.derated = now;
+            }
+        } else if self.derate > 0 && quiet >= DERATE_LASTS {
+            self.derate = self.derate.saturating_sub(DERATE);
+            self.derated = now;
+        }
+    }
+
+    /// The reading of the sensor up to which nothing is exceeded.
+    pub fn reading(&self, settings: &Settings) -> Milliwatts {
+        let mut power = self.limit.power.0;
+        if let Some(mean) = self.spent.allowance {
+            power = power.min(mean.0);
+        }
+        let power = scaled(power, ONE - self.derate);
+        let power = power.saturating_sub(settings.sensor_offset.0);
+        let gain = u64::from(ONE) + u64::from(settings.sensor_gain);
+        let reading = (u64::from(power) << 16) / gain.max(1);
+        Milliwatts(u32::try_from(reading).unwrap_or(u32::MAX))
+    }
+}
+
+/// The parts of a window in which energy is counted.
+const SLOTS: usize = 16;
+
+/// Energy that was spent in the last window of an [`Average`]. Before its start, the mean power is
+/// taken to have been drawn.
+#[derive(Clone, Debug)]
+struct Spent {
+    /// In mJ, in each part of the window.
+    slots: [u64; SLOTS],
+    /// The present one, and how much of it is over, in ms.
+    slot: usize,
+    elapsed_ms: u64,
+    /// The length of a slot in ms, and the budget of one in mJ.
+    slot_ms: u64,
+    budget: u64,
+    /// The mean power of the present slot; `None` without an average.
+    allowance: Option<Milliwatts>,
+}
+
+impl Spent {
+    fn new(average: Option<Average>) -> Self {
+        let power = average.map_or(0, |average| u64::from(average.power.0));
+        let window = average.map_or(0, |average| average.window.0);
+        let slot_ms = (window / SLOTS as u64).clamp(60, 1 << 40);
+        let budget = power.saturating_mul(slot_ms) / 1_000;
+        Self {
+            slots: [budget; SLOTS],
+            slot: 0,
+            elapsed_ms: 0,
+            slot_ms,
+            budget,
+            allowance: average.map(|average| average.power),
+        }
+    }
+
+    /// A power in mW was drawn for some time in ms.
+    fn spend(&mut self, milliwatts: u32, milliseconds: u64) {
+        if self.allowance.is_none() {
+            return;
+        }
+        let energy = u64::from(milliwatts).saturating_mul(milliseconds) / 1_000;
+        if let Some(slot) = self.slots.get_mut(self.slot) {
+            *slot = slot.saturating_add(energy);
+        }
+        self.elapsed_ms = self.elapsed_ms.saturating_add(milliseconds);
+        if self.elapsed_ms >= self.slot_ms {
+            self.begin_slot();
+        }
+    }
+
+    /// The oldest slot becomes the present one. What it frees may be spent, and a quarter of what
+    /// is left; what is overspent is saved at once.
+    fn begin_slot(&mut self) {
+        (self.slot, self.elapsed_ms) = ((self.slot + 1) % SLOTS, 0);
+        let spent = self
+            .slots
+            .iter()
+            .fold(0_u64, |sum, slot| sum.saturating_add(*slot));
+        let window = self.budget.saturating_mul(SLOTS as u64);
+        let oldest = self.slots.get_mut(self.slot).map_or(0, core::mem::take);
+        let left = window.saturating_sub(spent) / 4;
+        let over = spent.saturating_sub(window);
+        let energy = oldest.saturating_add(left).saturating_sub(over);
+        let power = energy.saturating_mul(1_000) / self.slot_ms.max(1);
+        self.allowance = Some(Milliwatts(u32::try_from(power).unwrap_or(u32::MAX)));
+    }
+}

@@ -1,0 +1,195 @@
+//! What every mode of a front draws, as far as is known: predicted, and measured where it was.
+
+use heapless::Vec;
+
+use super::{LEAST_RATIO, MOST_RATIO, ONE, SURPRISE, Settings, distance, ratio, scaled};
+use crate::front::{Front, Point};
+use crate::grid::ModeId;
+use crate::units::{Confidence, Milliwatts};
+
+/// The marks of a point that must not be set, and of one that could not be set lately.
+const EXCLUDED: u16 = u16::MAX;
+const FAILED: u16 = EXCLUDED - 1;
+
+/// The powers of a front's modes. Points are named by their index.
+#[derive(Clone, Debug)]
+pub struct Knowledge<const N: usize> {
+    front: Front<N>,
+    confidence: Confidence,
+    near_margin: u32,
+    /// Measured over predicted power of each point in Q12, relative to `drift`; 0 where it was
+    /// not measured, [`EXCLUDED`] or [`FAILED`] where it is not to be chosen.
+    known: Vec<u16, N>,
+    /// Common to all ratios, in Q16.
+    drift: u32,
+    /// Mean distance of a full result from the one before, in Q16 of its size.
+    noise: u32,
+}
+
+impl<const N: usize> Knowledge<N> {
+    /// Nothing measured.
+    pub fn new(front: Front<N>, settings: &Settings) -> Self {
+        let mut known = Vec::new();
+        // A front has at most as many points.
+        let _ = known.resize(front.points().len(), 0);
+        Self {
+            front,
+            confidence: settings.confidence,
+            near_margin: settings.near_margin,
+            known,
+            drift: ONE,
+            noise: ONE / 100,
+        }
+    }
+
+    /// The front.
+    pub fn front(&self) -> &Front<N> {
+        &self.front
+    }
+
+    pub fn point(&self, index: usize) -> Option<&Point> {
+        self.front.points().get(index)
+    }
+
+    /// The predicted power of a point in mW, without measurements.
+    fn predicted(&self, index: usize) -> u32 {
+        self.point(index).map_or(u32::MAX, |point| point.power.0)
+    }
+
+    /// Mean distance of two results, in Q16.
+    pub fn noise(&self) -> u32 {
+        self.noise
+    }
+
+    /// A mode that is never to be chosen.
+    pub fn exclude(&mut self, mode: ModeId) {
+        let points = self.front.points().iter().zip(&mut self.known);
+        for (_, known) in points.filter(|(point, _)| point.mode == mode) {
+            *known = EXCLUDED;
+        }
+    }
+
+    /// A point that could not be set. It is not to be chosen until it is forgiven.
+    pub fn fail(&mut self, index: usize) {
+        if let Some(known) = self.choosable_mut(index) {
+            *known = FAILED;
+        }
+    }
+
+    /// All points that could not be set may be chosen again.
+    pub fn forgive(&mut self) {
+        for known in self.known.iter_mut().filter(|known| **known == FAILED) {
+            *known = 0;
+        }
+    }
+
+    /// Whether a point may be chosen.
+    pub fn is_choosable(&self, index: usize) -> bool {
+        self.known.get(index).is_some_and(|known| *known < FAILED)
+    }
+
+    fn choosable_mut(&mut self, index: usize) -> Option<&mut u16> {
+        self.known.get_mut(index).filter(|known| **known < FAILED)
+    }
+
+    /// How many points may be chosen.
+    pub fn choosable(&self) -> usize {
+        self.known.iter().filter(|known| **known < FAILED).count()
+    }
+
+    /// The point of least power that may be chosen.
+    pub fn least(&self) -> Option<usize> {
+        self.known.iter().position(|known| *known < FAILED)
+    }
+
+    /// The fastest point below a power that comes before another one.
+    pub fn best(&self, power: Milliwatts, before: usize) -> Option<usize> {
+        let mut points = (0..self.known.len().min(before)).rev();
+        points.find(|&index| self.is_choosable(index) && self.bound(index) <= power.0)
+    }
+
+    /// Keeps the ratio of a point.
+    pub fn remember(&mut self, at: usize, power: Milliwatts) {
+        let found = ratio(power.0, self.predicted(at)).clamp(LEAST_RATIO, MOST_RATIO);
+        let relative = (ratio(found, self.drift) >> 4).clamp(1, u32::from(FAILED) - 1);
+        if let Some(known) = self.choosable_mut(at) {
+            *known = relative as u16;
+        }
+    }
+
+    /// Takes a full result of a point over; `last` is the one before. Returns how far it is from
+    /// what was expected, in Q16.
+    pub fn learn(&mut self, at: usize, power: Milliwatts, last: Option<Milliwatts>) -> u32 {
+        if let Some(last) = last {
+            let size = distance(ratio(power.0, last.0)).min(ONE / 10);
+            self.noise = self.noise - self.noise / 8 + size / 8;
+        }
+        let found = ratio(power.0, self.predicted(at)).clamp(LEAST_RATIO, MOST_RATIO);
+        let knew = self.known.iter().any(|known| (1..FAILED).contains(known));
+        let of_expected = ratio(found, self.ratio_of(at));
+        let surprise = if knew { distance(of_expected) } else { 0 };
+        let is_known = self.known.get(at).is_some_and(|known| *known != 0);
+        if !knew || surprise > SURPRISE {
+            for known in self.known.iter_mut().filter(|known| **known < FAILED) {
+                *known = 0;
+            }
+            self.drift = found;
+            // It may hold some of the workload before, so that it is no knowledge of this mode.
+            if surprise > SURPRISE {
+                return surprise;
+            }
+        } else if is_known {
+            // Slowly, so that noise does not count as drift; at once where it is more power than
+            // noise explains.
+            let found = scaled(self.drift, of_expected);
+            let noise = ONE + 3 * self.noise.max(ONE / 100);
+            let kept = if of_expected > noise { 0 } else { 3 };
+            let drift = (u64::from(self.drift) * kept + u64::from(found)) / (kept + 1);
+            self.drift = (drift as u32).clamp(LEAST_RATIO, MOST_RATIO);
+            return surprise;
+        }
+        self.remember(at, power);
+        surprise
+    }
+
+    /// Measured over predicted power of a point in Q16, by the nearest that was measured.
+    pub fn ratio_of(&self, index: usize) -> u32 {
+        self.nearest(index).map_or(self.drift, |(_, ratio)| ratio)
+    }
+
+    /// The nearest point that was measured, with its ratio.
+    fn nearest(&self, index: usize) -> Option<(usize, u32)> {
+        let known = self.known.iter().enumerate();
+        let measured = known.filter(|(_, known)| (1..FAILED).contains(*known));
+        let (at, known) = measured.min_by_key(|(at, _)| at.abs_diff(index))?;
+        Some((at, scaled(u32::from(*known) << 4, self.drift)))
+    }
+
+    /// The power of a point without any margin, in mW.
+    pub fn expected(&self, index: usize) -> u32 {
+        scaled(self.predicted(index), self.ratio_of(index))
+    }
+
+    /// The power that a point stays below, in mW.
+    pub fn bound(&self, index: usize) -> u32 {
+        let predicted = self.predicted(index);
+        let Some((near, ratio_near)) = self.nearest(index) else {
+            let guard = self.guard();
+            return scaled(scaled(predicted, self.drift), ONE + guard);
+        };
+        let mut margin = 3 * self.noise;
+        if near != index {
+            let away = distance(ratio(predicted, self.predicted(near)));
+            let growth = scaled(2 * self.guard(), away.min(ONE / 2));
+            margin += self.near_margin + growth;
+        }
+        scaled(scaled(predicted, ratio_near), ONE + margin)
+    }
+
+    /// The margin of the model's guard band, in Q16.
+    fn guard(&self) -> u32 {
+        let band = self.front.power_guard();
+        let factor = band.and_then(|band| band.factor(self.confidence).ok());
+        factor.map_or(ONE, |factor| (factor.q16() - ONE).min(ONE))
+    }
+}
