@@ -61,12 +61,21 @@ demo() {
         tools/demo-page.sh target/demo-report/index.html
 }
 
+# The runtime with vectors in plain Rust, where a sum that leaves its range is a panic: what a
+# debug build of a user does on a processor without vectors of its own.
+checked() {
+    WATTGATE_LANES=plain CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true \
+        CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_LTO=off \
+        cargo test --release --locked -p wattgate-runtime --no-fail-fast --target-dir target/checked
+}
+
 step "packages" tools/packages.sh gcc libc6-dev
 step "format" format
 step "dependencies" dependencies
 step "lint" lint
 step "documentation" documentation
 step "host tests" cargo test --release --locked --workspace --no-fail-fast
+step "runtime tests with overflow checks and plain vectors" checked
 step "demo" demo
 step "no_std, AArch64 bare metal" tools/cross.sh aarch64-unknown-none \
     build --release --locked -p wattgate-runtime

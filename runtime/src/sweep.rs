@@ -234,6 +234,7 @@ impl<'a> Network<'a> {
                 let Some((cpu, cpu_row)) = cpu.row(index) else {
                     break;
                 };
+                // Beyond the last row it may leave the range of ids, and is not used.
                 batch.outer = cpu + cores.first;
                 let mut rows = chunks(cores.rows, pairs);
                 while let Some(row) = rows.next() {
@@ -249,7 +250,7 @@ impl<'a> Network<'a> {
                         {
                             batch.outputs = [outputs; VECTORS];
                             visit(&batch);
-                            batch.outer += cores.stride;
+                            batch.outer = batch.outer.wrapping_add(cores.stride);
                         }
                         continue;
                     }
@@ -257,7 +258,7 @@ impl<'a> Network<'a> {
                     add_rows::<Native>(sum, row, cpu_row);
                     layers.forward(tiles, sum, units, &mut batch.outputs);
                     visit(&batch);
-                    batch.outer += cores.stride;
+                    batch.outer = batch.outer.wrapping_add(cores.stride);
                 }
             }
         }

@@ -116,7 +116,7 @@ mod tests {
             match self.next() % 8 {
                 0 => most,
                 1 => -most,
-                _ => (self.next() % (2 * most as u64 + 1)) as i32 - most,
+                _ => ((self.next() % (2 * most as u64 + 1)) as i64 - i64::from(most)) as i32,
             }
         }
 
