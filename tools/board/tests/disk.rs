@@ -1,16 +1,16 @@
 //! The same on a disk: without allocations, and against a simulated board that is alive.
-#![allow(unsafe_code)] // A counting allocator.
 
+#[path = "common/allocations.rs"]
+mod allocations;
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use allocations::allocations;
 use common::{boards, description, highest, lowest, middle};
 use wattgate_board::{ApplyError, Board, Disk};
 use wattgate_simulator::tree::Tree;
@@ -19,35 +19,6 @@ use wattgate_simulator::unit::Unit;
 
 /// By then a living tree has taken all writes.
 const LATER: Duration = Duration::from_millis(200);
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: all memory comes from the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations<T>(of: impl FnOnce() -> T) -> (usize, T) {
-    let before = ALLOCATIONS.get();
-    let result = of();
-    (ALLOCATIONS.get() - before, result)
-}
 
 /// A board that has booted with all cores online, on a disk.
 fn on_disk(name: &str) -> (tempfile::TempDir, Mirror) {

@@ -2,6 +2,9 @@
 
 mod common;
 
+#[path = "common/eventually.rs"]
+mod eventually;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -9,14 +12,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use eventually::{PATIENCE, eventually};
 use tempfile::TempDir;
 
 use common::{cpu, emc, gpu, ina, online};
-
-/// Generous: other processes may have the machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const EIO: i32 = 5;
 const EBUSY: i32 = 16;
@@ -101,18 +102,6 @@ impl Drop for Running {
         // It may have ended before.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// Waits until there is something.
-fn eventually<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = there() {
-            return found;
-        }
-        assert!(start.elapsed() < PATIENCE, "not in time: {what}");
-        thread::sleep(Duration::from_millis(5));
     }
 }
 

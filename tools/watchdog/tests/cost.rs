@@ -1,13 +1,14 @@
 //! What the control costs: no allocation, and little time from a result to the last write.
-#![allow(unsafe_code)] // A counting allocator.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../board/tests/common/allocations.rs"]
+mod allocations;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use allocations::allocations;
 use wattgate_board::{Disk, Files};
 use wattgate_runtime::{Limit, Milliseconds, Milliwatts};
 use wattgate_simulator::board::Board as Description;
@@ -18,29 +19,6 @@ use wattgate_watchdog::config::Config;
 use wattgate_watchdog::control::{Control, Event};
 use wattgate_watchdog::log::log;
 use wattgate_watchdog::setup::Setup;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: all memory comes from the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const MODEL: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -138,9 +116,7 @@ impl Place {
     /// One look. Returns what was allocated in it.
     fn look(&mut self) -> usize {
         let mut tell = |event: Event<'_>| log(event.priority(), &event);
-        let before = ALLOCATIONS.get();
-        let next = self.control.look(self.now, &mut tell);
-        let allocated = ALLOCATIONS.get() - before;
+        let (allocated, next) = allocations(|| self.control.look(self.now, &mut tell));
         self.now = next.max(Milliseconds(self.now.0 + 1));
         allocated
     }

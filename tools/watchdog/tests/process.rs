@@ -1,5 +1,8 @@
 //! The program `wattgated` as a process, beside a simulated board whose files are on a disk.
 
+#[path = "../../simulator/tests/common/eventually.rs"]
+mod eventually;
+
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
@@ -13,6 +16,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use eventually::{PATIENCE, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use wattgate_board::{Board, Disk};
@@ -21,9 +25,6 @@ use wattgate_simulator::tree::Tree;
 use wattgate_simulator::tree::mirror::Mirror;
 use wattgate_simulator::unit::Unit;
 use wattgate_simulator::workload::Workload;
-
-/// Generous: other processes may have the machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const MODEL: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -172,18 +173,6 @@ impl Drop for Daemon {
         // It may have ended before.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// Waits until there is something.
-fn eventually<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = there() {
-            return found;
-        }
-        assert!(start.elapsed() < PATIENCE, "not in time: {what}");
-        thread::sleep(Duration::from_millis(20));
     }
 }
 

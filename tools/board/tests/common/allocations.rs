@@ -1,0 +1,35 @@
+//! An allocator that counts, for tests that must not allocate.
+#![allow(unsafe_code)] // It hands all memory on.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: all memory comes from the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How often something allocates on this thread.
+pub fn allocations<T>(of: impl FnOnce() -> T) -> (usize, T) {
+    let before = ALLOCATIONS.get();
+    let result = of();
+    (ALLOCATIONS.get() - before, result)
+}
