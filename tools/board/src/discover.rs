@@ -166,6 +166,11 @@ impl Board {
         self.rails.labels()
     }
 
+    /// How many chips measure these rails, 1 … [`MOST_CHIPS`](crate::MOST_CHIPS).
+    pub fn chips(&self) -> usize {
+        self.rails.chips()
+    }
+
     /// The types of the thermal zones.
     pub fn thermal_zones(&self) -> impl Iterator<Item = &str> {
         self.heat.names()

@@ -48,6 +48,6 @@ pub use files::{Disk, Files, KnobError, Refusal};
 pub use identity::Identity;
 pub use mode::{Applied, ApplyError, Current};
 pub use nvpmodel::Masks;
-pub use power::{Sample, SampleError, SampleFault};
+pub use power::{MOST_CHIPS, Sample, SampleError, SampleFault};
 pub use saved::{RestoreError, Saved, SavedError};
 pub use settable::{Reach, Settable, SettableError};

@@ -45,14 +45,18 @@ const FULL_SCALE_MA: i64 = 32_760;
 /// (section 6.3), below zero.
 const OFFSET_MA: i64 = 40;
 
+/// An INA3221 has four addresses on its bus, and no board has two such buses.
+pub const MOST_CHIPS: usize = 4;
+
 /// The total power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Rounded up to the next mW.
     pub power: Milliwatts,
-    /// A checksum of what the rails show: while it stays, there is no new result. The sensor
-    /// has one every 430 ms, which may by chance be equal to the one before.
-    pub fingerprint: u32,
+    /// For each chip that a rail of the total is on, a checksum of what these rails show; 0 for
+    /// chips that there are not. While it stays, that chip has no new result. It has one every
+    /// 430 ms, at times of its own, which may by chance be equal to the one before.
+    pub fingerprints: [u32; MOST_CHIPS],
 }
 
 /// Why the power is not known now.
@@ -94,6 +98,8 @@ pub enum SampleFault {
 #[derive(Clone, Debug)]
 struct Rail {
     label: Arc<str>,
+    /// The chip that measures it, from 0 on.
+    chip: usize,
     /// In mV.
     voltage: Knob,
     /// In mA.
@@ -119,9 +125,14 @@ impl Rails {
         self.0.iter().map(|rail| &*rail.label)
     }
 
+    /// Chips that the total comes from.
+    pub(crate) fn chips(&self) -> usize {
+        self.0.iter().map(|rail| rail.chip + 1).max().unwrap_or(0)
+    }
+
     /// Reads all of them. Does not allocate on a disk.
     pub(crate) fn sample(&self, files: &impl Files) -> Result<Sample, SampleError> {
-        let (mut microwatts, mut checksum) = (0_i64, Crc32::new());
+        let (mut microwatts, mut fingerprints) = (0_i64, [0_u32; MOST_CHIPS]);
         for rail in &self.0 {
             let (millivolts, milliamperes) = rail.read(files).map_err(|fault| SampleError {
                 rail: rail.label.clone(),
@@ -129,14 +140,18 @@ impl Rails {
             })?;
             // At most 32,760 each, so that no sum of rails overflows.
             microwatts += millivolts * milliamperes.max(0);
-            checksum = checksum
-                .update(&millivolts.to_le_bytes())
-                .update(&milliamperes.to_le_bytes());
+            if let Some(fingerprint) = fingerprints.get_mut(rail.chip) {
+                *fingerprint = Crc32::new()
+                    .update(&fingerprint.to_le_bytes())
+                    .update(&millivolts.to_le_bytes())
+                    .update(&milliamperes.to_le_bytes())
+                    .finish();
+            }
         }
         let milliwatts = u32::try_from((microwatts + 999) / 1000);
         Ok(Sample {
             power: Milliwatts(milliwatts.unwrap_or(u32::MAX)),
-            fingerprint: checksum.finish(),
+            fingerprints,
         })
     }
 }
@@ -182,7 +197,10 @@ fn total(rails: Vec<Rail>) -> Result<Vec<Rail>, DiscoverError> {
     match input {
         Some(input) => {
             let found = rails.into_iter().find(|rail| *rail.label == *input);
-            Ok(Vec::from_iter(found))
+            Ok(found
+                .map(|rail| Rail { chip: 0, ..rail })
+                .into_iter()
+                .collect())
         }
         None if is_sum => Ok(rails),
         None => Err(DiscoverError::PowerUnknown {
@@ -200,6 +218,7 @@ fn hwmon<F: Files>(search: &Search<F>) -> Vec<Rail> {
         if search.word(&device.join("name")).as_deref() != Ok("ina3221") {
             continue;
         }
+        let chip = next_chip(&rails);
         // Channel 7 is a sum of shunt voltages.
         let channels = (1..=3).map(|channel| {
             [
@@ -208,9 +227,15 @@ fn hwmon<F: Files>(search: &Search<F>) -> Vec<Rail> {
                 format!("curr{channel}_input"),
             ]
         });
-        rails.extend(channels.filter_map(|files| rail(search, &device, &files)));
+        rails.extend(channels.filter_map(|files| rail(search, &device, chip, &files)));
     }
     rails
+}
+
+/// Chips without a rail do not count, and those beyond the most there are share a number.
+fn next_chip(rails: &[Rail]) -> usize {
+    let next = rails.last().map_or(0, |rail| rail.chip + 1);
+    next.min(MOST_CHIPS - 1)
 }
 
 /// The same of the driver of JetPack 4.
@@ -221,6 +246,7 @@ fn iio<F: Files>(search: &Search<F>) -> Vec<Rail> {
         let chip = driver.join(chip);
         for number in numbers(&search.list(&chip), "iio:device") {
             let device = chip.join(format!("iio:device{number}"));
+            let chip = next_chip(&rails);
             let channels = (0..3).map(|channel| {
                 [
                     format!("rail_name_{channel}"),
@@ -228,7 +254,7 @@ fn iio<F: Files>(search: &Search<F>) -> Vec<Rail> {
                     format!("in_current{channel}_input"),
                 ]
             });
-            rails.extend(channels.filter_map(|files| rail(search, &device, &files)));
+            rails.extend(channels.filter_map(|files| rail(search, &device, chip, &files)));
         }
     }
     rails
@@ -238,12 +264,14 @@ fn iio<F: Files>(search: &Search<F>) -> Vec<Rail> {
 fn rail<F: Files>(
     search: &Search<F>,
     device: &Path,
+    chip: usize,
     [label, voltage, current]: &[String; 3],
 ) -> Option<Rail> {
     let text = search.text(&device.join(label)).ok()?;
     let label = text.trim();
     (!label.is_empty() && label != "NC").then(|| Rail {
         label: label.into(),
+        chip,
         voltage: Knob(device.join(voltage).into()),
         current: Knob(device.join(current).into()),
     })

@@ -250,7 +250,10 @@ impl<F: Files> Control<F> {
                 }
                 Some(Sample {
                     power: sample.power,
-                    result: sample.fingerprint,
+                    result: sample
+                        .fingerprints
+                        .iter()
+                        .fold(0, |all, one| all.rotate_left(1) ^ one),
                 })
             }
             Err(error) => {
