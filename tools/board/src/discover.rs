@@ -166,7 +166,7 @@ impl Board {
         self.rails.labels()
     }
 
-    /// How many chips measure these rails, 1 … [`MOST_CHIPS`](crate::MOST_CHIPS).
+    /// How many chips measure these rails, 1 … [`MOST_CHIPS`](wattgate_runtime::MOST_CHIPS).
     pub fn chips(&self) -> usize {
         self.rails.chips()
     }

@@ -23,7 +23,7 @@
 //!     emc: Kilohertz(2_133_000),
 //! };
 //! board.apply(&mut files, &mode)?;
-//! println!("{}", board.sample(&files)?.power);
+//! println!("{}", board.sample(&files)?.total());
 //! board.restore(&mut files, &before)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -48,6 +48,6 @@ pub use files::{Disk, Files, KnobError, Refusal};
 pub use identity::Identity;
 pub use mode::{Applied, ApplyError, Current};
 pub use nvpmodel::Masks;
-pub use power::{MOST_CHIPS, Sample, SampleError, SampleFault};
+pub use power::{SampleError, SampleFault};
 pub use saved::{RestoreError, Saved, SavedError};
 pub use settable::{Reach, Settable, SettableError};

@@ -45,7 +45,7 @@ fn power_is_the_true_one_within_the_steps_of_the_sensor() {
             to_the_end_of_a_result(&mut files);
             for _ in 0..20 {
                 let truth = next_result(&mut files);
-                let power = board.sample(&files).expect("a result").power;
+                let power = board.sample(&files).expect("a result").total();
                 // Half a step of the shunt's voltage, 40 µV, at the nominal voltage; up to 16 mV
                 // that the bus voltage wanders, and half a step of 8 mV.
                 let rails = of.rails.iter().filter(|rail| rail.total);
@@ -77,7 +77,7 @@ fn power_is_rounded_up() {
             let path = format!("{device}/{file}_input");
             files.shown.insert(path, Ok(text.as_bytes().to_vec()));
         }
-        board.sample(&files).map(|sample| sample.power)
+        board.sample(&files).map(|sample| sample.total())
     };
     assert_eq!(show("5000\n", "1600\n"), Ok(Milliwatts(8000)));
     assert_eq!(show("5001\n", "1600\n"), Ok(Milliwatts(8002)));
@@ -203,7 +203,7 @@ fn the_fingerprint_tells_a_new_result_from_a_repeated_one() {
             );
             files.wait(Duration::from_millis(1));
             let next = board.sample(&files).expect("a result");
-            news += u32::from(next.fingerprints != first.fingerprints);
+            news += u32::from(next != first);
         }
         assert!(news >= 15, "{name}: {news} of 20");
         let rail = board.rails().next().expect("a rail").to_owned();

@@ -423,10 +423,7 @@ impl Plant {
 
     /// Under the daemon's control. Returns changes and the last state.
     fn controlled(&mut self) -> io::Result<(u32, String)> {
-        let power = |mw: u32| Limit {
-            power: Milliwatts(mw),
-            average: None,
-        };
+        let power = |mw: u32| Limit::of(Milliwatts(mw));
         let mut limit = self.limit_mw(Duration::ZERO);
         let model = self.model.display();
         let text = format!("version = 1\nmodel = \"{model}\"\nlimit = \"{limit}mW\"");

@@ -115,6 +115,7 @@ impl Config {
             limit: Limit {
                 power: file.limit.0,
                 average,
+                budget: None,
             },
             confidence: file.confidence.map_or(Confidence::P95, |it| it.0),
             state_dir: file.state_dir.unwrap_or_else(|| "/var/lib/wattgate".into()),

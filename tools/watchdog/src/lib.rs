@@ -10,7 +10,6 @@
 //! | what the user wants | [`config`] |
 //! | which modes there are to choose from | [`setup`], [`modules`] |
 //! | one look at the board, without a clock or a disk of its own | [`control`] |
-//! | when to look | [`pace`] |
 //! | what was set before | [`prior`] |
 //! | one daemon for each board | [`lock`] |
 //! | what is said, and to whom | [`log`], [`notify`] |
@@ -24,6 +23,5 @@ pub mod lock;
 pub mod log;
 pub mod modules;
 pub mod notify;
-pub mod pace;
 pub mod prior;
 pub mod setup;

@@ -110,10 +110,7 @@ impl Running {
 }
 
 fn limit(watts: u32) -> Limit {
-    Limit {
-        power: Milliwatts(1_000 * watts),
-        average: None,
-    }
+    Limit::of(Milliwatts(1_000 * watts))
 }
 
 #[test]
@@ -148,7 +145,10 @@ fn an_average_is_held() {
     });
     let mut running = Running::new(orin(), "40W");
     let power = Milliwatts(40_000);
-    running.control.set_limit(Limit { power, average });
+    running.control.set_limit(Limit {
+        average,
+        ..Limit::of(power)
+    });
     running.run(120);
     let before = running.control.files().tree.jetson().energy_j();
     let from = running.now();

@@ -123,10 +123,7 @@ impl Place {
 }
 
 fn limit(watts: u32) -> Limit {
-    Limit {
-        power: Milliwatts(1_000 * watts),
-        average: None,
-    }
+    Limit::of(Milliwatts(1_000 * watts))
 }
 
 #[test]
