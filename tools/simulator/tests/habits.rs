@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{
     GPU_TRUE, OC2, OC3, agx, booted, cpu, emc, gpu, ina, load, ms, nano, number, online, pass,
-    write,
+    pass_to_result, write,
 };
 use wattgate_simulator::board::Board;
 use wattgate_simulator::tree::nvpmodel::NvpmodelError;
@@ -80,7 +80,7 @@ fn requested_effective_and_true_clock_are_three_values() {
     let mut tree = booted("orin-nano-8-super", Some(1));
     pin_cpu(&mut tree, 0, 1_190_400);
     write(&mut tree, &ina("curr1_max"), 8);
-    pass(&mut tree, ms(440));
+    pass_to_result(&mut tree);
     pin_cpu(&mut tree, 0, 1_344_000);
     assert_eq!(number(&tree, &cpu(0, "scaling_cur_freq")), 1_344_000);
     assert_eq!(tree.jetson().cpu_effective_khz(0), 1_190_400);
@@ -213,13 +213,65 @@ fn the_list_of_online_cores_is_in_ranges() {
 fn a_power_sensor_gives_a_new_value_each_430_ms() {
     // Sections 0, fact 2, and 6.3.
     let mut tree = nano();
-    load(&mut tree, "resnet18");
     let current = |tree: &Tree| number(tree, &ina("curr1_input"));
-    let before = current(&tree);
-    pass(&mut tree, ms(429));
-    assert_eq!(current(&tree), before);
-    pass(&mut tree, ms(1));
-    assert!(current(&tree) > before + 400, "{} mA", current(&tree));
+    for _ in 0..2 {
+        pass_to_result(&mut tree);
+        let before = current(&tree);
+        load(&mut tree, "resnet18");
+        pass(&mut tree, ms(430) - Duration::from_nanos(1));
+        assert_eq!(current(&tree), before);
+        pass(&mut tree, Duration::from_nanos(1));
+        assert!(current(&tree) > before + 400, "{} mA", current(&tree));
+        tree.jetson_mut().set_workload(None);
+        pass(&mut tree, ms(430));
+    }
+}
+
+#[test]
+fn two_sensors_have_results_at_times_of_their_own() {
+    // Section 6.1: two chips, each with its own oscillator. No boot is like another.
+    let phases = |board, seed| {
+        let board = Board::named(board).expect("a board");
+        let tree = Tree::new(board.clone(), Unit::NOMINAL, seed, None).expect("its default mode");
+        let next = |rail: &usize| tree.jetson().next_result(*rail);
+        let rails: Vec<usize> = (0..board.rails.len()).collect();
+        rails.iter().map(next).collect::<Vec<_>>()
+    };
+    for board in ["orin-agx-64", "xavier-agx", "tx2"] {
+        let mut times: Vec<_> = (0..3).flat_map(|seed| phases(board, seed)).collect();
+        times.sort_unstable();
+        times.dedup();
+        assert_eq!(times.len(), 6, "{board}: two chips under three seeds");
+        assert!(
+            times.iter().all(|time| *time <= ms(430)),
+            "{board}: {times:?}"
+        );
+        assert_eq!(phases(board, 1), phases(board, 1));
+    }
+    let agx = phases("orin-agx-64", 0);
+    assert_eq!(agx[..3], [agx[0]; 3], "one chip");
+}
+
+#[test]
+fn the_oscillator_of_each_sensor_is_up_to_a_tenth_off() {
+    // TI: a conversion of 140 µs takes 154 at most.
+    let periods = |seed| {
+        let board = Board::named("orin-agx-64").expect("a board");
+        let tree = Tree::new(board, Unit::drawn(seed), 0, None);
+        let mut tree = tree.expect("its default mode");
+        [0, 3].map(|rail| {
+            let first = tree.jetson().next_result(rail);
+            tree.advance(first);
+            (tree.jetson().next_result(rail) - first).as_secs_f64()
+        })
+    };
+    let of_units: Vec<_> = (0..40).map(periods).collect();
+    assert!(of_units.iter().all(|[first, second]| first != second));
+    let all = of_units.iter().flatten();
+    let least = all.clone().copied().fold(f64::INFINITY, f64::min);
+    let most = all.copied().fold(0.0, f64::max);
+    assert!((0.387..0.400).contains(&least), "{least} s");
+    assert!((0.460..=0.473).contains(&most), "{most} s");
 }
 
 #[test]
@@ -228,7 +280,7 @@ fn a_power_sensor_gives_the_mean_over_its_samples() {
     let current = |loaded_for| {
         let mut tree = nano();
         pin_highest(&mut tree);
-        pass(&mut tree, ms(420));
+        pass_to_result(&mut tree);
         load(&mut tree, "resnet18");
         pass(&mut tree, ms(loaded_for));
         tree.jetson_mut().set_workload(None);
@@ -247,7 +299,7 @@ fn power_is_read_in_steps_of_the_shunt() {
         load(&mut tree, "resnet18");
         let mut seen = BTreeSet::new();
         for _ in 0..50 {
-            pass(&mut tree, ms(430));
+            pass_to_result(&mut tree);
             for channel in 1..=3 {
                 let ma = number(&tree, &ina(&format!("curr{channel}_input")));
                 let mv = number(&tree, &ina(&format!("in{channel}_input")));
@@ -402,7 +454,7 @@ fn oc2_throttles_while_the_warning_alarm_holds() {
     pin_cpu(&mut tree, 0, 1_344_000);
     let limit = number(&tree, &ina("curr1_max"));
     write(&mut tree, &ina("curr1_max"), 8);
-    pass(&mut tree, ms(430));
+    pass_to_result(&mut tree);
     assert_eq!(number(&tree, &ina("curr1_max_alarm")), 1);
     assert_eq!(number(&tree, &cpu(0, "cpuinfo_cur_freq")), 672_000);
     write(&mut tree, &ina("curr1_max"), limit);
@@ -417,7 +469,7 @@ fn the_critical_alarm_compares_single_conversions() {
     // Section 6.3. A load of 50 ms does not show in the mean.
     let mut tree = nano();
     pin_highest(&mut tree);
-    pass(&mut tree, ms(420));
+    pass_to_result(&mut tree);
     let idle = number(&tree, &ina("curr1_input"));
     for limit in ["curr1_max", "curr1_crit"] {
         write(&mut tree, &ina(limit), idle + 500);

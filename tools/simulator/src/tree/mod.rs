@@ -311,7 +311,10 @@ impl Tree {
             None => reading,
             Some(SensorFault::Missing) => return Err(Errno::Enoent),
             Some(SensorFault::Frozen(reading)) => reading,
-            Some(SensorFault::Late(updates)) => channel.reading_before(updates),
+            Some(SensorFault::Late(by)) => {
+                let then = self.jetson.now().saturating_sub(by);
+                self.jetson.reading_at(rail, then)
+            }
             Some(SensorFault::Absurd) => channel.full_scale(),
             Some(SensorFault::Flipped) => Reading {
                 milliamperes: -reading.milliamperes,
