@@ -118,6 +118,12 @@ impl Chip {
         self.due
     }
 
+    /// A result begins anew: so a write to the chip's configuration ends (TI's data sheet).
+    pub fn begin(&mut self, now: Duration, sampling: Sampling) {
+        self.sampling = sampling;
+        self.due = now + self.period();
+    }
+
     /// A result was taken; the next one follows at once.
     pub fn go_on(&mut self) {
         self.due += self.period();

@@ -137,6 +137,11 @@ impl Channel {
             shunt_microvolts: shunt_uv as i64,
         };
         self.crit_alarm = self.peak_ma > self.crit_ma as f64;
+        self.begin();
+    }
+
+    /// What has flowed until now is no part of the next result.
+    pub fn begin(&mut self) {
         (self.charge_ma_s, self.time_s, self.peak_ma) = (0.0, 0.0, 0.0);
     }
 

@@ -30,7 +30,7 @@ use crate::board::{Board, Preset};
 use crate::heat::Heat;
 use crate::pipeline::{Clocks, Luck, Pipeline};
 use crate::power::{Activity, Watts, watts};
-use crate::sampling::Chip;
+use crate::sampling::{Chip, Sampling};
 use crate::sensor::{Channel, Reading, Results};
 use crate::steady::AMBIENT_C;
 use crate::unit::Unit;
@@ -231,6 +231,11 @@ impl Jetson {
         &self.channels[rail]
     }
 
+    /// The same to set its limits.
+    pub fn channel_mut(&mut self, rail: usize) -> &mut Channel {
+        &mut self.channels[rail]
+    }
+
     /// What the sensor of a rail showed at a time within the last minute.
     pub fn reading_at(&self, rail: usize, time: Duration) -> Reading {
         self.results[rail].at(time)
@@ -241,9 +246,18 @@ impl Jetson {
         self.chips[self.chip_of[rail]].due()
     }
 
-    /// The same to set its limits.
-    pub fn channel_mut(&mut self, rail: usize) -> &mut Channel {
-        &mut self.channels[rail]
+    /// What the results of a chip are the mean of, by its number in [`Board::chip_of`].
+    pub fn sampling(&self, chip: usize) -> Sampling {
+        self.chips[chip].sampling()
+    }
+
+    /// Changes it. The result that was under way is lost, and another begins.
+    pub fn set_sampling(&mut self, chip: usize, sampling: Sampling) {
+        self.chips[chip].begin(self.now, sampling);
+        let channels = self.channels.iter_mut().zip(&self.chip_of);
+        for (channel, _) in channels.filter(|(_, of)| **of == chip) {
+            channel.begin();
+        }
     }
 
     /// What the governor of a cluster asks for, in kHz: `scaling_cur_freq`.
