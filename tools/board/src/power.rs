@@ -54,8 +54,9 @@ pub struct Sample {
     /// Rounded up to the next mW.
     pub power: Milliwatts,
     /// For each chip that a rail of the total is on, a checksum of what these rails show; 0 for
-    /// chips that there are not. While it stays, that chip has no new result. It has one every
-    /// 430 ms, at times of its own, which may by chance be equal to the one before.
+    /// chips that there are not. While it stays, that chip has no new result. It has one in every
+    /// [period](crate::Board::period), at times of its own, which may by chance be equal to the
+    /// one before.
     pub fingerprints: [u32; MOST_CHIPS],
 }
 
@@ -123,6 +124,12 @@ impl Rails {
 
     pub(crate) fn labels(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|rail| &*rail.label)
+    }
+
+    /// The directory of each rail's chip, with the rail's label.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = (&Path, &str)> {
+        let rails = self.0.iter();
+        rails.filter_map(|rail| Some((rail.voltage.0.parent()?, &*rail.label)))
     }
 
     /// Chips that the total comes from.
