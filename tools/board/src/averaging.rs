@@ -25,6 +25,10 @@ pub const SAMPLES: [u32; 8] = [1, 4, 16, 64, 128, 256, 512, 1024];
 /// From one result to the next as L4T sets the sensors: 512 samples.
 const L4T_PERIOD: Milliseconds = Milliseconds(430);
 
+/// The file of the period is looked at again so many times at most, for half a second: on the
+/// disk of a simulated board it follows later, and nobody waits where it is right at once.
+const LOOKS: u32 = 250;
+
 /// The longest of an INA3221, in ms: 3 channels × 1024 samples × 2 × 8.244 ms.
 const LONGEST_MS: i64 = 50_651;
 
@@ -127,7 +131,7 @@ impl Chips {
     ) -> Result<(), KnobError> {
         for (chip, before) in self.0.iter().zip(before) {
             put(files, journal, &chip.samples, samples.into())?;
-            patiently(files, |files| {
+            patiently(files, LOOKS, |files| {
                 let found = chip.interval.read(files)?;
                 match before.leads_to(samples.into(), found) {
                     true => Ok(()),

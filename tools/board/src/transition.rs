@@ -259,13 +259,14 @@ enum Pass {
     Raise,
 }
 
-/// Until it can be had, for some time.
+/// Until it can be had, with so many more looks at most.
 pub(crate) fn patiently<F: Files, T>(
     files: &mut F,
+    looks: u32,
     look: impl Fn(&F) -> Result<T, KnobError>,
 ) -> Result<T, KnobError> {
     let mut found = look(files);
-    for _ in 0..LOOKS {
+    for _ in 0..looks {
         if found.is_ok() {
             break;
         }
@@ -277,12 +278,12 @@ pub(crate) fn patiently<F: Files, T>(
 
 /// Until a knob shows a value.
 fn read_back(files: &mut impl Files, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
-    patiently(files, |files| same(files, knob, wanted))
+    patiently(files, LOOKS, |files| same(files, knob, wanted))
 }
 
 /// Until a knob can be read.
 fn read(files: &mut impl Files, knob: &Knob) -> Result<i64, KnobError> {
-    patiently(files, |files| knob.read(files))
+    patiently(files, LOOKS, |files| knob.read(files))
 }
 
 /// Brings a knob to a value, if it has another.

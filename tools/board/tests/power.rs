@@ -13,9 +13,6 @@ use wattgate_simulator::workload::Workload;
 
 const UPDATE: Duration = Duration::from_millis(430);
 
-/// Power is constant for 10 ms but for events of 1.07 ms.
-const STEP: Duration = Duration::from_millis(1);
-
 fn load(files: &mut Simulated) {
     let workload = Workload::named("resnet18").expect("a shipped workload");
     files.tree.jetson_mut().set_workload(Some(workload));
@@ -59,7 +56,9 @@ impl Truth {
         let next = *due.iter().min().expect("a rail");
         while files.tree.jetson().now() < next {
             let now = files.tree.jetson().now();
-            let until = next.min(now + STEP);
+            // Power changes at whole ms, but for events of 1.07 ms.
+            let ms = Duration::from_millis(now.as_millis() as u64 + 1);
+            let until = next.min(ms);
             files.tree.advance(until);
             let jetson = files.tree.jetson();
             let seconds = (until - now).as_secs_f64();
@@ -256,6 +255,8 @@ fn the_fingerprint_of_a_chip_changes_when_that_chip_has_a_result() {
         for _ in 0..20 * chips {
             let due = next_results(&files);
             let next = *due.iter().min().expect("a chip");
+            let at_once = due.iter().filter(|due| **due == next).count();
+            assert_eq!(at_once, 1, "{name}: each chip has its own time");
             let before = board.sample(&files).expect("a result");
             files.tree.advance(next - Duration::from_nanos(1));
             assert_eq!(board.sample(&files), Ok(before), "{name}: between results");

@@ -293,6 +293,114 @@ fn a_power_sensor_gives_the_mean_over_its_samples() {
 }
 
 #[test]
+fn the_first_result_after_a_boot_is_the_mean_of_a_whole_period_as_well() {
+    for seed in 0..10 {
+        let board = Board::named("orin-nano-8-super").expect("a board");
+        let tree = Tree::new(board, Unit::NOMINAL, seed, Some(2));
+        let mut tree = tree.expect("a mode");
+        let current = |tree: &Tree| tree.jetson().channel(0).reading().milliamperes as f64;
+        let idle = current(&tree);
+        load(&mut tree, "resnet18");
+        let due = tree.jetson().next_result(0).as_secs_f64() / 0.430;
+        pass_to_result(&mut tree);
+        let first = current(&tree);
+        pass_to_result(&mut tree);
+        let part = (first - idle) / (current(&tree) - idle);
+        assert!(
+            (part - due).abs() < 0.12,
+            "{part} of the load in {due} of the time"
+        );
+    }
+}
+
+#[test]
+fn fewer_samples_give_results_more_often() {
+    // Section 6.3: the interval is channels × samples × 2 × conversion time. KDOC: the driver takes
+    // the closest number of samples and conversion time, and 0 ms for the shortest one.
+    let mut tree = nano();
+    let (samples, interval) = (ina("samples"), ina("update_interval"));
+    let both = |tree: &Tree| [&samples, &interval].map(|path| number(tree, path));
+    assert_eq!(both(&tree), [512, 430]);
+    for (path, written, expected) in [
+        (&samples, 64, [64, 54]),
+        (&samples, 1024, [1024, 860]),
+        (&samples, 40, [16, 13]),
+        (&samples, 41, [64, 54]),
+        (&samples, -1, [1, 1]),
+        (&samples, 100_000, [1024, 860]),
+        (&interval, 5000, [1024, 3613]),
+        (&samples, 64, [64, 226]),
+        (&interval, 54, [64, 54]),
+        (&interval, 100, [64, 78]),
+        (&interval, 0, [64, 54]),
+        (&interval, i64::MAX, [64, 3166]),
+    ] {
+        write(&mut tree, path, written);
+        assert_eq!(both(&tree), expected, "{written} into {path}");
+    }
+    for path in [&samples, &interval] {
+        assert_eq!(tree.write(path, "64 samples"), Err(Errno::Einval));
+    }
+}
+
+#[test]
+fn each_sensor_averages_on_its_own() {
+    let mut tree = agx();
+    let of = |chip: u32, file: &str| {
+        let device = format!("/sys/bus/i2c/drivers/ina3221/1-004{chip}");
+        format!("{device}/hwmon/hwmon{chip}/{file}")
+    };
+    write(&mut tree, &of(1, "samples"), 64);
+    assert_eq!(number(&tree, &of(0, "update_interval")), 430);
+    assert_eq!(number(&tree, &of(1, "update_interval")), 54);
+    // The result that was under way is lost.
+    let [first, second] = [0, 3].map(|rail| tree.jetson().next_result(rail));
+    assert_eq!(second, ms(54));
+    tree.advance(second);
+    assert_eq!(tree.jetson().next_result(3), ms(108));
+    assert_eq!(tree.jetson().next_result(0), first);
+}
+
+#[test]
+fn a_result_has_nothing_of_the_time_before_the_averaging_was_set() {
+    let mut tree = nano();
+    pass_to_result(&mut tree);
+    load(&mut tree, "resnet18");
+    pass(&mut tree, ms(300));
+    tree.jetson_mut().set_workload(None);
+    pass(&mut tree, ms(20));
+    write(&mut tree, &ina("samples"), 64);
+    pass(&mut tree, ms(54));
+    let after = number(&tree, &ina("curr1_input"));
+    pass(&mut tree, ms(54));
+    let idle = number(&tree, &ina("curr1_input"));
+    assert!(after < idle + idle / 10, "{after} and {idle} mA");
+}
+
+#[test]
+fn fewer_samples_are_less_steady() {
+    // Section 6.3. An eighth of the time has the root of 8 times the spread.
+    let spread = |samples| {
+        let mut tree = nano();
+        load(&mut tree, "resnet18");
+        // Until no temperature changes.
+        pass(&mut tree, Duration::from_secs(3600));
+        write(&mut tree, &ina("samples"), samples);
+        let currents: Vec<f64> = (0..400)
+            .map(|_| {
+                pass_to_result(&mut tree);
+                number(&tree, &ina("curr1_input")) as f64
+            })
+            .collect();
+        let mean = currents.iter().sum::<f64>() / 400.0;
+        let squares = currents.iter().map(|ma| (ma - mean).powi(2));
+        (squares.sum::<f64>() / 400.0).sqrt() / mean
+    };
+    let ratio = spread(64) / spread(512);
+    assert!((2.3..3.4).contains(&ratio), "{ratio} times");
+}
+
+#[test]
 fn power_is_read_in_steps_of_the_shunt() {
     // Section 6.3: 20 mA at 2 mΩ, 8 mA at 5 mΩ, 8 mV.
     for (mut tree, step_ma) in [(agx(), 20), (nano(), 8)] {
@@ -377,6 +485,9 @@ fn jetpack_4_has_its_sensors_under_iio() {
     let [mv, ma, mw] = ["voltage", "current", "power"]
         .map(|quantity| number(&tree, &file(&format!("in_{quantity}0_input"))));
     assert_eq!(mv * ma / 1000, mw);
+    for name in ["samples", "update_interval"] {
+        assert_eq!(tree.read(&file(name)), Err(Errno::Enoent), "{name}");
+    }
 }
 
 #[test]
