@@ -1,5 +1,5 @@
 //! Board I/O of a Jetson: which knobs and sensors it has, what it draws, and changes of its
-//! power mode that are verified or undone.
+//! power mode that are verified or undone, as is how many samples the power sensors average.
 //!
 //! Everything is found at run time by name and label (`jetson-platform.md`); numbers of hwmon
 //! devices, paths of GPUs and tables differ between boards and releases. Masks that need a
@@ -29,6 +29,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod averaging;
 mod cpu;
 mod discover;
 mod files;
@@ -43,6 +44,7 @@ mod settable;
 mod thermal;
 mod transition;
 
+pub use averaging::{AveragingError, SAMPLES};
 pub use discover::{Board, DiscoverError, Missing};
 pub use files::{Disk, Files, KnobError, Refusal};
 pub use identity::Identity;

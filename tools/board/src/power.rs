@@ -111,6 +111,12 @@ impl Rails {
         self.0.iter().map(|rail| &*rail.label)
     }
 
+    /// The directory of each rail's chip, with the rail's label.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = (&Path, &str)> {
+        let rails = self.0.iter();
+        rails.filter_map(|rail| Some((rail.voltage.0.parent()?, &*rail.label)))
+    }
+
     /// Chips that the total comes from.
     pub(crate) fn chips(&self) -> usize {
         self.0.iter().map(|rail| rail.chip + 1).max().unwrap_or(0)
@@ -118,8 +124,8 @@ impl Rails {
 
     /// Reads all of them. A chip's power is rounded up to the next mW, and its result is a
     /// checksum of what its rails show: while it stays, there is no new result. There is one
-    /// every 430 ms, which may by chance be equal to the one before. Does not allocate on a
-    /// disk.
+    /// in every [period](crate::Board::period), which may by chance be equal to the one before.
+    /// Does not allocate on a disk.
     pub(crate) fn sample(&self, files: &impl Files) -> Result<Sample, SampleError> {
         let (mut sample, mut microwatts) = (Sample::default(), [0_i64; MOST_CHIPS]);
         for rail in &self.0 {
