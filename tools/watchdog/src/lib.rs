@@ -26,4 +26,6 @@ pub mod modules;
 pub mod notify;
 pub mod pace;
 pub mod prior;
+pub mod quantity;
+pub mod schedule;
 pub mod setup;
