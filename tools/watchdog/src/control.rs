@@ -15,8 +15,8 @@ use std::fmt;
 
 use wattgate_board::{ApplyError, Board, Files, KnobError, SampleError};
 use wattgate_runtime::{
-    Cause, Command, Governor, Grid, Input, Limit, Milliseconds, ModeId, PowerMode, Sample,
-    Settings, State, Status,
+    Cause, Command, Governor, Grid, Input, Limit, Milliseconds, Milliwatts, ModeId, PowerMode,
+    Sample, Settings, State, Status,
 };
 
 use crate::pace::Pace;
@@ -141,6 +141,7 @@ pub struct Control<F> {
     verified: Option<Milliseconds>,
     /// The last result of the sensor.
     result: Option<u32>,
+    power: Option<Milliwatts>,
     has_sample: bool,
     last: Option<Milliseconds>,
     state: State,
@@ -165,12 +166,13 @@ impl<F: Files> Control<F> {
             state: governor.status().state,
             governor,
             board: setup.board,
-            grid: setup.grid,
+            grid: setup.choices.grid,
             pace: Pace::new(Settings::default().period),
             too_hot_mc: setup.config.too_hot_mc,
             shown: None,
             verified: None,
             result: None,
+            power: None,
             has_sample: true,
             last: None,
             surroundings: Surroundings::default(),
@@ -208,6 +210,7 @@ impl<F: Files> Control<F> {
             }
         }
         let sample = self.sample(tell);
+        self.power = sample.map(|sample| sample.power);
         let result = sample.map(|sample| sample.result);
         let is_new = result.is_some() && result != self.result;
         self.result = result.or(self.result);
@@ -334,5 +337,22 @@ impl<F: Files> Control<F> {
             }),
         }
         self.verified = self.last;
+    }
+
+    /// The board, as it was found.
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// What the sensor said in the last look, whichever mode it was in.
+    pub fn power(&self) -> Option<Milliwatts> {
+        self.power
+    }
+
+    /// Another model's governor from now on, and the grid that numbers its modes.
+    pub fn set_model(&mut self, governor: Governor<POINTS>, grid: Grid) {
+        self.state = governor.status().state;
+        (self.governor, self.grid) = (governor, grid);
+        (self.shown, self.verified) = (None, None);
     }
 }

@@ -61,7 +61,7 @@ fn report(setup: &Setup) -> String {
             &format_args!("{} over {seconds} s", average.power),
         );
     }
-    line("model", &setup.origin);
+    line("model", &setup.choices.origin);
     let identity = setup.board.identity();
     line(
         "board",
@@ -72,13 +72,13 @@ fn report(setup: &Setup) -> String {
     for missing in setup.board.missing() {
         line("missing", missing);
     }
-    for left_out in &setup.left_out {
+    for left_out in &setup.choices.left_out {
         line("left out", left_out);
     }
-    let points = setup.front.points().len();
+    let points = setup.choices.front.points().len();
     line(
         "modes",
-        &format_args!("{}, {points} of them to choose from", setup.modes),
+        &format_args!("{}, {points} of them to choose from", setup.choices.modes),
     );
     match setup.board.current(&Disk) {
         Ok(current) => line("now", &shown(&current)),
@@ -99,7 +99,7 @@ fn report(setup: &Setup) -> String {
     line("run", &format_args!("starts with {}", setup.first()));
     line(
         "safe",
-        &format_args!("{}: {}", setup.safe(), setup.least_power()),
+        &format_args!("{}: {}", setup.safe(), setup.choices.least_power()),
     );
     text
 }

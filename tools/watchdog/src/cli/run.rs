@@ -81,7 +81,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     for missing in setup.board.missing() {
         log(Priority::Notice, format_args!("missing: {missing}"));
     }
-    for left_out in &setup.left_out {
+    for left_out in &setup.choices.left_out {
         log(Priority::Notice, left_out);
     }
     log(
@@ -89,8 +89,8 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         format_args!(
             "limit {}; {}; {} modes to choose from",
             setup.config.limit.power,
-            setup.origin,
-            setup.front.points().len()
+            setup.choices.origin,
+            setup.choices.front.points().len()
         ),
     );
     let socket = match Socket::open(&place.root) {
