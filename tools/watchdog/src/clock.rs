@@ -4,26 +4,39 @@
 use rustix::time::{ClockId, clock_gettime};
 use wattgate_runtime::Milliseconds;
 
-/// Time since boot. It counts while the board sleeps, and nobody can set it.
-pub fn now() -> Milliseconds {
-    let time = clock_gettime(ClockId::Boottime);
-    // Neither is negative.
-    Milliseconds(time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000)
+/// What shows the time.
+pub trait Clock {
+    /// Time since boot. It counts while the board sleeps, and nobody can set it.
+    fn now(&self) -> Milliseconds;
+
+    /// The time of day, which may jump.
+    fn utc(&self) -> UtcSeconds;
+}
+
+/// The clocks of the system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct System;
+
+impl Clock for System {
+    fn now(&self) -> Milliseconds {
+        let time = clock_gettime(ClockId::Boottime);
+        // Neither is negative.
+        Milliseconds(time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000)
+    }
+
+    fn utc(&self) -> UtcSeconds {
+        UtcSeconds(clock_gettime(ClockId::Realtime).tv_sec)
+    }
 }
 
 /// 2024-01-01. This program is younger.
 const LEAST: i64 = 1_704_067_200;
 
-/// Seconds since 1970 in UTC, as the system's clock shows them.
+/// Seconds since 1970 in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UtcSeconds(pub i64);
 
 impl UtcSeconds {
-    /// Now, or what a clock shows that was not set.
-    pub fn now() -> Self {
-        Self(clock_gettime(ClockId::Realtime).tv_sec)
-    }
-
     /// Whether the clock may be right.
     pub fn is_set(self) -> bool {
         self.0 >= LEAST
