@@ -54,7 +54,7 @@ pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Value(text) if power.is_none() => {
-                power = Some(text.parse_with(|text| Power::parse(text))?);
+                power = Some(text.parse_with(Power::parse)?);
             }
             Arg::Long("average") => average = Some(arguments.value()?.parse_with(wanted_average)?),
             Arg::Long("config") => is_config = true,

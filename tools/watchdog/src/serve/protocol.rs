@@ -232,19 +232,15 @@ fn line(value: &impl Serialize) -> Vec<u8> {
 impl WantedLimit {
     /// As a limit; without an average that of `base` stays.
     pub fn limit(self, base: Limit) -> Result<Limit, Refused> {
-        let power = milliwatts(self.power_mw)?;
-        let average = match self.average {
-            Some(average) => Some(Average {
+        let mut limit = base;
+        limit.power = milliwatts(self.power_mw)?;
+        if let Some(average) = self.average {
+            limit.average = Some(Average {
                 power: milliwatts(average.power_mw)?,
                 window: milliseconds("window_ms", average.window_ms, 1_000, 86_400_000)?,
-            }),
-            None => base.average,
-        };
-        Ok(Limit {
-            power,
-            average,
-            ..base
-        })
+            });
+        }
+        Ok(limit)
     }
 }
 
