@@ -15,8 +15,8 @@ use std::fmt;
 
 use wattgate_board::{ApplyError, Board, Files, KnobError, SampleError};
 use wattgate_runtime::{
-    Cause, Command, Governor, Grid, Input, Limit, Milliseconds, ModeId, PowerMode, Sample, State,
-    Status,
+    Cause, Command, Governor, Grid, Input, Limit, Milliseconds, Milliwatts, ModeId, PowerMode,
+    Sample, State, Status,
 };
 
 use crate::setup::{POINTS, Setup};
@@ -137,6 +137,7 @@ pub struct Control<F> {
     /// The wanted mode as it was last read back, and when.
     shown: Option<ModeId>,
     verified: Option<Milliseconds>,
+    power: Option<Milliwatts>,
     has_sample: bool,
     last: Option<Milliseconds>,
     state: State,
@@ -161,10 +162,11 @@ impl<F: Files> Control<F> {
             state: governor.status().state,
             governor,
             board: setup.board,
-            grid: setup.grid,
+            grid: setup.choices.grid,
             too_hot_mc: setup.config.too_hot_mc,
             shown: None,
             verified: None,
+            power: None,
             has_sample: true,
             last: None,
             surroundings: Surroundings::default(),
@@ -202,6 +204,7 @@ impl<F: Files> Control<F> {
             }
         }
         let sample = self.sample(tell);
+        self.power = sample.map(|sample| sample.total());
         let command = self.governor.step(&Input {
             now,
             sample,
@@ -318,5 +321,22 @@ impl<F: Files> Control<F> {
             }),
         }
         self.verified = self.last;
+    }
+
+    /// The board, as it was found.
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// What the sensor said in the last look, whichever mode it was in.
+    pub fn power(&self) -> Option<Milliwatts> {
+        self.power
+    }
+
+    /// Another model's governor from now on, and the grid that numbers its modes.
+    pub fn set_model(&mut self, governor: Governor<POINTS>, grid: Grid) {
+        self.state = governor.status().state;
+        (self.governor, self.grid) = (governor, grid);
+        (self.shown, self.verified) = (None, None);
     }
 }

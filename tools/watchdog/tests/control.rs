@@ -245,7 +245,7 @@ fn a_knob_that_is_missing_is_told_and_the_rest_works() {
         .push("/sys/kernel/debug/bpmp/debug/clk/emc".to_owned());
     let setup = setup(&files, config("30W")).expect("usable");
     assert_eq!(
-        setup.left_out,
+        setup.choices.left_out,
         ["memory clock: cannot be set; it is taken to be 3199000"]
     );
     let mut running = Running::new(files, "30W");
@@ -334,7 +334,7 @@ fn every_mode_to_choose_from_can_be_set() {
     let mut files = orin();
     let mut setup = setup(&files, config("15W")).expect("usable");
     let modes: Vec<PowerMode> = {
-        let points = setup.front.points().iter();
+        let points = setup.choices.front.points().iter();
         points.map(|point| setup.mode(point.mode)).collect()
     };
     for mode in modes {
