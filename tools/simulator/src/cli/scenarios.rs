@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use super::{EXIT_CODES, Failure, print};
-use crate::scenarios::{CASES, Holder, Row, SCENARIOS, SENSORS, Spread, Task, rows};
+use crate::scenarios::{CASES, Holder, Row, SCENARIOS, SENSORS, Sensor, Spread, Task, live, rows};
 
 const USAGE: &str = "\
 Let wattgate and others hold a limit on simulated boards in simulated time
@@ -22,6 +22,9 @@ Options:
   --seeds N         Runs of each [10]
   --only SCENARIO   One scenario, by its name in the table
   --weights FOLDER  Where the models are [weights]
+  --live            Shorter scenarios in real time: the daemon as a process beside a board whose
+                    files are on a disk. How soon it answers depends on this machine
+  --wattgated PATH  The daemon for --live [the one beside this program]
   -h, --help        Print this
 
 Over the limit is the true mean power of one period of the sensor. The excess is that of stretches
@@ -33,10 +36,13 @@ much current on average. Safe is the time from the loss of all knowledge to the 
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut json, mut seeds, mut only) = (false, 10, None);
+    let (mut is_live, mut wattgated) = (false, None);
     let mut weights = PathBuf::from("weights");
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("json") => json = true,
+            Arg::Long("live") => is_live = true,
+            Arg::Long("wattgated") => wattgated = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("seeds") => {
                 let value = arguments.value()?.string()?;
                 let number = value.parse().ok().filter(|number| *number > 0);
@@ -53,7 +59,8 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         }
     }
     let chosen = |name: &str| only.as_ref().is_none_or(|only| only == name);
-    let scenarios: Vec<_> = SCENARIOS.iter().filter(|it| chosen(it.name)).collect();
+    let all = if is_live { live::SCENARIOS } else { SCENARIOS };
+    let scenarios: Vec<_> = all.iter().filter(|it| chosen(it.name)).collect();
     if let (true, Some(value)) = (scenarios.is_empty(), only) {
         return Err(Failure::Value {
             option: "--only",
@@ -61,27 +68,41 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             expected: "a scenario of the table",
         });
     }
+    let sensors: &[Sensor] = if is_live { &SENSORS[..1] } else { &SENSORS };
     let mut tasks = Vec::new();
     for scenario in scenarios {
         for case in &CASES {
-            for sensor in &SENSORS {
+            for sensor in sensors {
                 let task = |holder| Task {
                     scenario,
                     case,
                     sensor,
                     holder,
                 };
-                tasks.extend(Holder::SIMULATED.map(task));
+                match is_live {
+                    true => tasks.push(task(Holder::Wattgated)),
+                    false => tasks.extend(Holder::SIMULATED.map(task)),
+                }
             }
         }
     }
-    let rows = rows(&tasks, seeds, &weights).map_err(Failure::Scenario)?;
+    let rows = match is_live {
+        true => live::rows(&tasks, &weights, &wattgated.unwrap_or_else(beside)),
+        false => rows(&tasks, seeds, &weights),
+    };
+    let rows = rows.map_err(Failure::Scenario)?;
     if json {
         let text = serde_json::to_string_pretty(&rows).map_err(std::io::Error::from)?;
         print(&format!("{text}\n"))
     } else {
         print(&table(&rows))
     }
+}
+
+/// The daemon beside this program.
+fn beside() -> PathBuf {
+    let this = std::env::current_exe().unwrap_or_default();
+    this.with_file_name("wattgated")
 }
 
 fn table(rows: &[Row]) -> String {

@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use super::plant::{Note, Plant};
 
-/// The board's own mode before the holder's first one is nobody's fault.
-const START_S: f64 = 1.0;
-
 /// What was over the limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Account {
@@ -32,13 +29,14 @@ impl Account {
             let mut since = since.filter(|since| *since >= 0.0);
             since.any(|since| since <= sensor.longest_over().as_secs_f64())
         };
+        let begin = plant.task.holder.start().as_secs_f64();
         let mut account = Self::default();
         let (mut stretch, mut is_explained) = (0.0_f64, false);
         let mut first = 0;
         for pair in notes.windows(2) {
             let [[before, _], [now, energy]] = [pair[0], pair[1]];
             let start = now - period;
-            if start < START_S {
+            if start < begin {
                 continue;
             }
             while notes[first + 1][0] <= start {

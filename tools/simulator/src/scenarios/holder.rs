@@ -9,11 +9,10 @@ use wattgate_runtime::{Front, Model};
 use wattgate_watchdog::setup::POINTS;
 
 use super::account::Account;
-use super::plant::{Note, Noted, Plant};
+use super::plant::{Noted, Plant, Record};
 use super::report::Run;
 use super::{Task, oracle, stepper, wattgate};
 use crate::board::Board as Description;
-use crate::machine::Jetson;
 
 /// Who holds the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +40,15 @@ impl Holder {
         Self::Preset,
         Self::Maxn,
     ];
+
+    /// The board's own mode before the holder's first one is nobody's fault, for so long. A
+    /// process takes its time to start.
+    pub fn start(self) -> Duration {
+        match self {
+            Self::Wattgated => Duration::from_secs(3),
+            _ => Duration::from_secs(1),
+        }
+    }
 
     /// As it is printed.
     pub fn name(self) -> &'static str {
@@ -96,20 +104,12 @@ pub fn run(task: &Task<'_>, seed: u64, weights: &Path) -> io::Result<Run> {
         }
         Holder::Wattgated => return Err(io::Error::other("a process is not simulated")),
     };
-    finish(&plant, seed, files.tree.jetson(), &files.notes, outcome)
+    finish(&plant, seed, &files.record, outcome)
 }
 
 /// The figures of a run that is over.
-pub fn finish(
-    plant: &Plant<'_>,
-    seed: u64,
-    jetson: &Jetson,
-    notes: &[Note],
-    outcome: Outcome,
-) -> io::Result<Run> {
-    let speed = jetson.minibatches() / oracle::minibatches(plant)?;
-    let [under_voltage, mean, _] = jetson.over_current_events();
-    let account = Account::of(plant, notes);
+pub fn finish(plant: &Plant<'_>, seed: u64, record: &Record, outcome: Outcome) -> io::Result<Run> {
+    let account = Account::of(plant, &record.notes);
     let length = plant.task.scenario.length().as_secs_f64();
     Ok(Run {
         seed,
@@ -117,9 +117,9 @@ pub fn finish(
         longest_over_ms: 1e3 * account.longest_s,
         excess_pct: account.excess_pct,
         overshoot_j: account.joules,
-        speed_vs_oracle_pct: 100.0 * speed,
+        speed_vs_oracle_pct: 100.0 * record.minibatches / oracle::minibatches(plant)?,
         changes_per_min: 60.0 * f64::from(outcome.changes) / length,
-        over_current_events: (under_voltage + mean) as f64,
+        over_current_events: record.over_current_events as f64,
         safe_after_ms: outcome.safe_after.map(|time| 1e3 * time.as_secs_f64()),
         end: outcome.end,
     })

@@ -9,6 +9,7 @@
 //! | how fast it could have been | [`oracle`] |
 //! | how long the limit was exceeded | [`account`] |
 //! | the lines of the report | [`report`] |
+//! | the daemon as a process, in real time | [`live`] |
 //!
 //! The *true power* is the mean over one period of the sensor at every 10 ms; a step can hide
 //! from a sensor for up to two periods.
@@ -17,6 +18,7 @@ pub mod account;
 pub mod cases;
 pub mod holder;
 pub mod list;
+pub mod live;
 pub mod oracle;
 pub mod plant;
 pub mod report;
@@ -53,21 +55,40 @@ pub fn rows(tasks: &[Task<'_>], seeds: u64, weights: &Path) -> io::Result<Vec<Ro
     let runs: Vec<(usize, u64)> = (0..tasks.len())
         .flat_map(|task| (1..=seeds).map(move |seed| (task, seed)))
         .collect();
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let done = at_once(threads, &runs, |(task, seed)| {
+        holder::run(&tasks[*task], *seed, weights)
+    })?;
+    let rows = tasks.iter().enumerate().filter_map(|(at, task)| {
+        let runs = done.iter().zip(&runs).filter(|(_, (of, _))| *of == at);
+        let runs: Vec<Run> = runs.map(|(run, _)| run.clone()).collect();
+        Row::of(task, &runs)
+    });
+    Ok(rows.collect())
+}
+
+/// Does so many jobs at once; the results are in the order of the jobs.
+fn at_once<J: Sync, T: Send>(
+    threads: usize,
+    jobs: &[J],
+    run: impl Fn(&J) -> io::Result<T> + Sync,
+) -> io::Result<Vec<T>> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
-        while let Some((task, seed)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let run = holder::run(&tasks[*task], *seed, weights)?;
-            done.push((*task, *seed, run));
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            match jobs.get(at) {
+                Some(job) => done.push((at, run(job)?)),
+                None => return Ok(done),
+            }
         }
-        Ok(done)
     };
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let mut done = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let mut done = Vec::new();
+        let mut done: Vec<(usize, T)> = Vec::new();
         for worker in workers {
-            let part: io::Result<Vec<(usize, u64, Run)>> = match worker.join() {
+            let part: io::Result<Vec<_>> = match worker.join() {
                 Ok(part) => part,
                 Err(panic) => std::panic::resume_unwind(panic),
             };
@@ -75,11 +96,6 @@ pub fn rows(tasks: &[Task<'_>], seeds: u64, weights: &Path) -> io::Result<Vec<Ro
         }
         Ok::<_, io::Error>(done)
     })?;
-    done.sort_by_key(|(task, seed, _)| (*task, *seed));
-    let rows = tasks.iter().enumerate().filter_map(|(at, task)| {
-        let runs = done.iter().filter(|(of, ..)| *of == at);
-        let runs: Vec<Run> = runs.map(|(_, _, run)| run.clone()).collect();
-        Row::of(task, &runs)
-    });
-    Ok(rows.collect())
+    done.sort_by_key(|(at, _)| *at);
+    Ok(done.into_iter().map(|(_, result)| result).collect())
 }

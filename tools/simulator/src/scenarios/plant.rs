@@ -9,6 +9,7 @@ use wattgate_board::Files;
 use super::cases::WORKLOAD;
 use super::{Holder, Task};
 use crate::board::Board as Description;
+use crate::machine::Jetson;
 use crate::tree::{Errno, Tree};
 use crate::unit::Unit;
 
@@ -67,6 +68,13 @@ impl<'a> Plant<'a> {
         self.task.scenario.limit_mw(self.task.case, at)
     }
 
+    /// A defective file: of this model one half is missing.
+    pub fn half_a_model(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = std::fs::read(&self.model)?;
+        bytes.truncate(bytes.len() / 2);
+        Ok(bytes)
+    }
+
     /// A config of the daemon with the limit at a time, and what a model's file there is.
     pub fn config(&self, at: Duration, model: &Path) -> String {
         let (limit, model) = (self.limit_mw(at), model.display());
@@ -108,20 +116,42 @@ fn orders(task: &Task<'_>, tree: &Tree) -> Vec<String> {
 /// Time in s and true energy in J since the start.
 pub type Note = [f64; 2];
 
-/// A tree whose energy is noted at every tick.
+/// The truth about a board in the time of a scenario.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// Of every tick.
+    pub notes: Vec<Note>,
+    /// Of the workload.
+    pub minibatches: f64,
+    /// Events of OC1 and OC2: too little voltage, and too much current on average.
+    pub over_current_events: u64,
+}
+
+impl Record {
+    /// Notes this moment.
+    pub fn note(&mut self, jetson: &Jetson) {
+        let now = jetson.now().as_secs_f64();
+        self.notes.push([now, jetson.energy_j()]);
+        self.minibatches = jetson.minibatches();
+        let [under_voltage, mean, _] = jetson.over_current_events();
+        self.over_current_events = under_voltage + mean;
+    }
+}
+
+/// A tree that is recorded.
 #[derive(Debug)]
 pub struct Noted {
     /// The board.
     pub tree: Tree,
-    /// What was noted.
-    pub notes: Vec<Note>,
+    /// The truth about it.
+    pub record: Record,
 }
 
 impl Noted {
     /// A board at its start.
     pub fn new(tree: Tree) -> Self {
-        let notes = Vec::new();
-        Self { tree, notes }
+        let record = Record::default();
+        Self { tree, record }
     }
 
     /// The simulated time.
@@ -134,8 +164,7 @@ impl Noted {
         while self.now() < end {
             let next = (self.now() + TICK).min(end);
             self.tree.advance(next);
-            let energy = self.tree.jetson().energy_j();
-            self.notes.push([next.as_secs_f64(), energy]);
+            self.record.note(self.tree.jetson());
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use wattgate_board::Board;
+use wattgate_board::{Board, Files};
 use wattgate_runtime::{Cause, Limit, Milliseconds, Milliwatts, State};
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::control::{Control, name};
@@ -27,7 +27,7 @@ const ROOT: &str = "/";
 pub fn hold(plant: &Plant<'_>, files: Noted) -> io::Result<(Outcome, Noted)> {
     let scenario = plant.task.scenario;
     let kept = tempfile::tempdir()?;
-    let before = settings(&files)?;
+    let before = settings(&files, Path::new(ROOT))?;
     let mut running = Running::start(plant, files, kept.path())?;
     let mut to_come = scenario.holder;
     let (mut changes, mut safe_after) = (0, None);
@@ -63,24 +63,29 @@ pub fn hold(plant: &Plant<'_>, files: Noted) -> io::Result<(Outcome, Noted)> {
     let (status, _) = running.control.status();
     let (mut board, mut files) = running.control.release();
     let is_restored = running.prior.restore(&mut board, &mut files).is_ok()
-        && settings(&files)? == before
+        && settings(&files, Path::new(ROOT))? == before
         && kept.path().read_dir()?.next().is_none();
-    let restored = match is_restored {
-        true => "restored",
-        false => "not restored",
-    };
     let outcome = Outcome {
         changes: changes + status.changes,
-        end: format!("{}, {restored}", name(status.state)),
+        end: end(name(status.state), is_restored),
         safe_after,
     };
     Ok((outcome, files))
 }
 
+/// The last state, and whether all is as it was before the first start.
+pub fn end(state: &str, is_restored: bool) -> String {
+    let restored = match is_restored {
+        true => "restored",
+        false => "not restored",
+    };
+    format!("{state}, {restored}")
+}
+
 /// What is set, but for the rate of the memory: nobody holds it before, so that it follows the
 /// load.
-fn settings(files: &Noted) -> io::Result<Vec<String>> {
-    let board = Board::discover(files, Path::new(ROOT)).map_err(io::Error::other)?;
+pub fn settings(files: &impl Files, root: &Path) -> io::Result<Vec<String>> {
+    let board = Board::discover(files, root).map_err(io::Error::other)?;
     let saved = board.save(files).map_err(io::Error::other)?.to_string();
     let lines = saved.lines().filter(|line| !line.contains("/emc/rate "));
     Ok(lines.map(str::to_owned).collect())
@@ -143,9 +148,8 @@ impl<'a> Running<'a> {
 
     /// The daemon takes another model only when all of it is right. Of this one half is missing.
     fn read_bad_model(&mut self) -> io::Result<()> {
-        let bytes = fs::read(&self.plant.model)?;
         let file = tempfile::NamedTempFile::new()?;
-        fs::write(file.path(), &bytes[..bytes.len() / 2])?;
+        fs::write(file.path(), self.plant.half_a_model()?)?;
         match setup(self.plant, self.control.files(), file.path())? {
             Err(SetupError::Format { .. }) => Ok(()),
             other => Err(io::Error::other(format!("half a model: {other:?}"))),
