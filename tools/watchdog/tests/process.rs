@@ -396,8 +396,8 @@ fn bad_configs_are_refused_by_name() {
             2,
             format!(
                 "{path}:4: unknown field `mode`, expected one of `version`, `model`, `limit`, \
-                 `schedule`, `average`, `budget`, `confidence`, `state_dir`, `too_hot`, `group`, \
-                 `metrics`, `hardware_watchdog`"
+                 `schedule`, `average`, `budget`, `confidence`, `state_dir`, `too_hot`, \
+                 `sensor_samples`, `group`, `metrics`, `hardware_watchdog`"
             ),
         ),
         (

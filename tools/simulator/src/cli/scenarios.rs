@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use super::{EXIT_CODES, Failure, print};
-use crate::scenarios::{CASES, Holder, Row, SCENARIOS, row};
+use crate::scenarios::{CASES, Holder, Row, SCENARIOS, SENSORS, Sensor, Spread, Task, live, rows};
 
 const USAGE: &str = "\
 Let wattgate and others hold a limit on simulated boards in simulated time
@@ -14,25 +14,35 @@ Let wattgate and others hold a limit on simulated boards in simulated time
 Usage: wattgate-simulator scenarios [options]
 
 Options:
-  --json            Print JSON: [{\"scenario\",\"board\",\"governor\",\"seeds\",\"time_over_pct\",
-                    \"longest_over_ms\",\"overshoot_j\",\"speed_vs_oracle_pct\",\"changes_per_min\",
-                    \"final\"}], each figure as {\"median\",\"worst\"} of the seeds
+  --json            Print JSON: an array of rows, each with scenario, board, period_ms of the
+                    sensor, governor, seeds, final, and as {\"median\",\"worst\",\"seed\"} of the seeds
+                    time_over_pct, longest_over_ms, excess_pct, overshoot_j,
+                    speed_vs_oracle_pct, changes_per_min, over_current_events and
+                    safe_after_ms, which is null where nobody had to be safe
   --seeds N         Runs of each [10]
   --only SCENARIO   One scenario, by its name in the table
   --weights FOLDER  Where the models are [weights]
+  --live            Shorter scenarios in real time: the daemon as a process beside a board whose
+                    files are on a disk. How soon it answers depends on this machine
+  --wattgated PATH  The daemon for --live [the one beside this program]
   -h, --help        Print this
 
-Over the limit is the true mean power of one period of the sensor, 430 ms. Speed is against an
-oracle that is always in the fastest mode of the front that holds the limit.
+Over the limit is the true mean power of one period of the sensor. The excess is that of stretches
+which no change of limit, load or mode explains. Speed is against an oracle that is always in the
+fastest mode of the front that holds the limit. Events are those of too little voltage and of too
+much current on average. Safe is the time from the loss of all knowledge to the safe mode.
 ";
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut json, mut seeds, mut only) = (false, 10, None);
+    let (mut is_live, mut wattgated) = (false, None);
     let mut weights = PathBuf::from("weights");
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("json") => json = true,
+            Arg::Long("live") => is_live = true,
+            Arg::Long("wattgated") => wattgated = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("seeds") => {
                 let value = arguments.value()?.string()?;
                 let number = value.parse().ok().filter(|number| *number > 0);
@@ -49,7 +59,8 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         }
     }
     let chosen = |name: &str| only.as_ref().is_none_or(|only| only == name);
-    let scenarios: Vec<_> = SCENARIOS.iter().filter(|it| chosen(it.name)).collect();
+    let all = if is_live { live::SCENARIOS } else { SCENARIOS };
+    let scenarios: Vec<_> = all.iter().filter(|it| chosen(it.name)).collect();
     if let (true, Some(value)) = (scenarios.is_empty(), only) {
         return Err(Failure::Value {
             option: "--only",
@@ -57,15 +68,29 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             expected: "a scenario of the table",
         });
     }
-    let mut rows = Vec::new();
+    let sensors: &[Sensor] = if is_live { &SENSORS[..1] } else { &SENSORS };
+    let mut tasks = Vec::new();
     for scenario in scenarios {
         for case in &CASES {
-            for holder in Holder::ALL {
-                let row = row(scenario, case, holder, seeds, &weights);
-                rows.push(row.map_err(Failure::Scenario)?);
+            for sensor in sensors {
+                let task = |holder| Task {
+                    scenario,
+                    case,
+                    sensor,
+                    holder,
+                };
+                match is_live {
+                    true => tasks.push(task(Holder::Wattgated)),
+                    false => tasks.extend(Holder::SIMULATED.map(task)),
+                }
             }
         }
     }
+    let rows = match is_live {
+        true => live::rows(&tasks, &weights, &wattgated.unwrap_or_else(beside)),
+        false => rows(&tasks, seeds, &weights),
+    };
+    let rows = rows.map_err(Failure::Scenario)?;
     if json {
         let text = serde_json::to_string_pretty(&rows).map_err(std::io::Error::from)?;
         print(&format!("{text}\n"))
@@ -74,34 +99,44 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     }
 }
 
+/// The daemon beside this program.
+fn beside() -> PathBuf {
+    let this = std::env::current_exe().unwrap_or_default();
+    this.with_file_name("wattgated")
+}
+
 fn table(rows: &[Row]) -> String {
     let mut text = String::from("median / worst of the seeds; simulated\n");
-    let mut heading = ("", "");
+    let mut heading = None;
     for row in rows {
-        if heading != (row.scenario, row.board) {
-            heading = (row.scenario, row.board);
-            writeln!(
+        let of = (row.scenario, row.board, row.period_ms);
+        if heading.replace(of) != Some(of) {
+            let (scenario, board, period) = of;
+            let _ = writeln!(
                 text,
-                "{:<44}over, %   longest, ms  overshoot, J  speed, %  changes/min  final",
-                format!("{}, {}", row.scenario, row.board)
-            )
-            .expect("text");
+                "{:<50}over, %  longest, ms  excess, %  overshoot, J     speed, %  changes/min  \
+                 events  safe, ms  final",
+                format!("{scenario}, {board}, {period} ms")
+            );
         }
-        let of = |spread: crate::scenarios::Spread, digits: usize| {
+        let of = |spread: Spread, digits: usize| {
             format!("{:.digits$}/{:.digits$}", spread.median, spread.worst)
         };
-        writeln!(
+        let _ = writeln!(
             text,
-            "  {:<36}{:>14}{:>14}{:>14}{:>12}{:>11}  {}",
+            "  {:<40}{:>15}{:>13}{:>11}{:>14}{:>13}{:>13}{:>8}{:>10}  {}",
             row.governor,
             of(row.time_over_pct, 2),
             of(row.longest_over_ms, 0),
+            of(row.excess_pct, 1),
             of(row.overshoot_j, 1),
             of(row.speed_vs_oracle_pct, 1),
             of(row.changes_per_min, 1),
+            of(row.over_current_events, 0),
+            row.safe_after_ms
+                .map_or_else(|| "-".to_owned(), |spread| of(spread, 0)),
             row.r#final
-        )
-        .expect("text");
+        );
     }
     text
 }

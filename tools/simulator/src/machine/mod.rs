@@ -15,6 +15,7 @@
 mod clock;
 mod over_current;
 pub mod settings;
+pub mod supply;
 
 use std::time::Duration;
 
@@ -23,10 +24,11 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal, StandardUniform};
 
 use clock::{CPU_DELAY, Clock, EMC_DELAY, GPU_DELAY};
-use over_current::OverCurrent;
+use over_current::{OC1, OC3, OverCurrent};
 use settings::{Governor, Settings, ends};
+use supply::{Supply, is_low};
 
-use crate::board::{Board, Preset};
+use crate::board::{Board, Preset, Rail};
 use crate::heat::Heat;
 use crate::pipeline::{Clocks, Luck, Pipeline};
 use crate::power::{Activity, Watts, watts};
@@ -50,11 +52,11 @@ const THERMAL_POLL: Duration = Duration::from_secs(1);
 const PUBLISH: Duration = Duration::from_secs(2);
 
 /// Power is constant for so long, and then differs by [`RIPPLE`].
-const SLICE: Duration = Duration::from_millis(10);
+pub const SLICE: Duration = Duration::from_millis(10);
 
 /// Spread of the power from one slice to the next. Assumed; the spread of what the sensors
 /// report as L4T sets them is a sixth of it.
-const RIPPLE: f64 = 0.06;
+pub const RIPPLE: f64 = 0.06;
 
 /// From these temperatures in °C on, the fan has these speeds of 255. The temperatures are
 /// those of the module's device tree (section 7), the speeds are assumed.
@@ -87,6 +89,8 @@ pub struct Jetson {
     ambient_c: f64,
     power_factor: f64,
     offset_ma: Vec<f64>,
+    /// What feeds the board, where its voltage is not that of the rails.
+    supply: Option<Supply>,
     /// The clocks that activity and period belong to.
     clocks: Clocks,
     activity: Activity,
@@ -148,6 +152,7 @@ impl Jetson {
             ambient_c: AMBIENT_C,
             power_factor: 1.0,
             offset_ma: vec![0.0; board.rails.len()],
+            supply: None,
             clocks: Clocks::of(&board, board.maxn()),
             activity: Activity::IDLE,
             period_s: None,
@@ -224,6 +229,11 @@ impl Jetson {
     /// An error of the sensor of a rail, in mA that it reads too much.
     pub fn set_offset_ma(&mut self, rail: usize, ma: f64) {
         self.offset_ma[rail] = ma;
+    }
+
+    /// Feeds the board from a source whose voltage falls with the load.
+    pub fn set_supply(&mut self, supply: Supply) {
+        self.supply = Some(supply);
     }
 
     /// The sensor of a rail, in the order of [`Board::rails`].
@@ -406,7 +416,10 @@ impl Jetson {
             part(self.gpu.khz, &self.board.gpu_khz),
         );
         if chance < rate * SLICE.as_secs_f64() || self.over_critical() {
-            self.over_current.strike(self.now);
+            self.over_current.strike(self.now, OC3);
+        }
+        if self.supply.is_some() && is_low(self.rail_mv(0), self.board.rails[0].millivolts) {
+            self.over_current.strike(self.now, OC1);
         }
     }
 
@@ -428,11 +441,11 @@ impl Jetson {
     /// Before time zero the board has drawn for long what it draws then.
     fn rest(&mut self) {
         for (rail, &chip) in self.chip_of.iter().enumerate() {
-            let ma = self.rail_ma(rail);
+            let (ma, mv) = (self.rail_ma(rail), self.rail_mv(rail));
             let (chip, channel) = (&mut self.chips[chip], &mut self.channels[rail]);
             let under_way = chip.period() - chip.due();
             channel.flow(ma, chip.period().as_secs_f64());
-            channel.finish(chip.bus_mv(self.board.rails[rail].millivolts));
+            channel.finish(chip.bus_mv(mv));
             channel.flow(ma, under_way.as_secs_f64());
             self.results.push(Results::from(channel.reading()));
         }
@@ -441,8 +454,9 @@ impl Jetson {
     fn finish_results(&mut self, chip: usize) {
         let rails = self.chip_of.iter().enumerate();
         for (rail, _) in rails.filter(|(_, of)| **of == chip) {
+            let mv = self.rail_mv(rail);
             let channel = &mut self.channels[rail];
-            channel.finish(self.chips[chip].bus_mv(self.board.rails[rail].millivolts));
+            channel.finish(self.chips[chip].bus_mv(mv));
             self.results[rail].push(self.now, channel.reading());
         }
         // The first channel is the one that the over-current protection watches.
@@ -605,10 +619,27 @@ impl Jetson {
 
     /// The current that the sensor of a rail sees, in mA.
     fn rail_ma(&self, rail: usize) -> f64 {
-        let Self { board, watts, .. } = self;
-        let rails = &board.rails[rail];
-        let power: f64 = rails.domains.iter().map(|&domain| watts.of(domain)).sum();
-        1e6 * power / rails.millivolts + self.offset_ma[rail]
+        1e6 * self.rail_watts(rail) / self.rail_mv(rail) + self.offset_ma[rail]
+    }
+
+    fn rail_watts(&self, rail: usize) -> f64 {
+        let domains = self.board.rails[rail].domains.iter();
+        domains.map(|&domain| self.watts.of(domain)).sum()
+    }
+
+    /// The voltage of a rail at this moment, in mV. Rails at the voltage of the first one are the
+    /// input (`jetson-platform.md`, fact 3); the others are behind regulators.
+    fn rail_mv(&self, rail: usize) -> f64 {
+        let rails = &self.board.rails;
+        let is_input = |rail: &Rail| rail.millivolts == rails[0].millivolts;
+        match self.supply {
+            Some(supply) if is_input(&rails[rail]) => {
+                let inputs =
+                    (0..rails.len()).filter(|at| rails[*at].total && is_input(&rails[*at]));
+                supply.loaded_mv(inputs.map(|at| self.rail_watts(at)).sum())
+            }
+            _ => rails[rail].millivolts,
+        }
     }
 
     /// The power of this moment is drawn for some seconds.

@@ -1,22 +1,26 @@
 //! The over-current protection: events, what they throttle, and their counters
-//! (`jetson-platform.md`, section 6.4). OC1, under-voltage, never comes.
+//! (`jetson-platform.md`, section 6.4).
 
 use std::time::Duration;
 
-/// An event of OC3 halves the clocks for so long.
-const OC3_THROTTLE: Duration = Duration::from_micros(1070);
+/// An event of OC3 halves the clocks for so long. One of OC1 too, which is assumed.
+const THROTTLE: Duration = Duration::from_micros(1070);
 
 /// How the rate of OC3 events falls with the product of CPU and GPU clock. Assumed; it gives
 /// 27 times fewer in the mode 25W of an Orin Nano than in MAXN_SUPER.
 const OC3_EXPONENT: f64 = 9.0;
 
-/// The state of OC2 and OC3.
+/// Too little voltage, and a current over the critical limit, among the events.
+pub const OC1: usize = 0;
+pub const OC3: usize = 2;
+
+/// The state of the protection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OverCurrent {
     /// The mean current is over the warning limit.
     oc2: bool,
-    /// The current was over the critical limit.
-    oc3_until: Option<Duration>,
+    /// An event of OC1 or OC3 lasts.
+    until: Option<Duration>,
     /// Events of OC1, OC2, OC3 so far.
     events: [u64; 3],
     published: [u64; 3],
@@ -29,11 +33,11 @@ impl OverCurrent {
         at_most * (cpu * gpu).powf(OC3_EXPONENT)
     }
 
-    /// The instantaneous current is over its limit.
-    pub fn strike(&mut self, now: Duration) {
-        if self.oc3_until.is_none() {
-            self.oc3_until = Some(now + OC3_THROTTLE);
-            self.events[2] += 1;
+    /// The instantaneous voltage or current is beyond its limit.
+    pub fn strike(&mut self, now: Duration, event: usize) {
+        if self.until.is_none() {
+            self.until = Some(now + THROTTLE);
+            self.events[event] += 1;
         }
     }
 
@@ -43,19 +47,19 @@ impl OverCurrent {
         self.oc2 = over;
     }
 
-    /// When the event of OC3 ends.
+    /// When the event of OC1 or OC3 ends.
     pub fn due(&self) -> Option<Duration> {
-        self.oc3_until
+        self.until
     }
 
-    /// Ends an event of OC3 whose time is over.
+    /// Ends an event of OC1 or OC3 whose time is over.
     pub fn pass(&mut self, now: Duration) {
-        self.oc3_until = self.oc3_until.filter(|until| *until > now);
+        self.until = self.until.filter(|until| *until > now);
     }
 
     /// The clocks are halved.
     pub fn throttles(&self) -> bool {
-        self.oc2 || self.oc3_until.is_some()
+        self.oc2 || self.until.is_some()
     }
 
     /// The counters become visible.

@@ -15,6 +15,7 @@ use thiserror::Error;
 use super::layout::File;
 use super::nvpmodel::NvpmodelError;
 use super::{Errno, Tree};
+use crate::machine::supply::Supply;
 use crate::sensor::{REMEMBERED, Reading};
 use crate::workload::{Workload, WorkloadError};
 
@@ -90,6 +91,7 @@ pub(super) enum Command {
     Load(Option<Box<Workload>>),
     Power(f64),
     Ambient(f64),
+    Supply(Supply),
     Nvpmodel { id: u32, container: bool },
     Service,
     JetsonClocks,
@@ -183,6 +185,11 @@ impl<'a> Words<'a> {
 /// The largest offset of a sensor in mA, that of full scale.
 const MAX_OFFSET_MA: f64 = 32_760.0;
 
+/// The highest voltage and resistance of a supply, in mV and mΩ: those of the bus register's
+/// full scale, and of a source that no board can run from.
+const MAX_SUPPLY_MV: f64 = 32_760.0;
+const MAX_SUPPLY_MOHM: f64 = 1_000.0;
+
 /// The latest time of a command in s, a year.
 const MAX_SECONDS: f64 = 3.2e7;
 
@@ -266,6 +273,10 @@ impl Tree {
             }),
             "power" => Command::Power(words.number("FACTOR", 0.7, 1.3)?),
             "ambient" => Command::Ambient(words.number("CELSIUS", -40.0, 85.0)?),
+            "supply" => Command::Supply(Supply {
+                millivolts: words.number("MV", 1_000.0, MAX_SUPPLY_MV)?,
+                milliohms: words.number("MOHM", 0.0, MAX_SUPPLY_MOHM)?,
+            }),
             "nvpmodel" => {
                 let id = words.number("ID", 0.0, f64::from(u32::MAX))? as u32;
                 let container = match words.0.next() {
@@ -368,6 +379,7 @@ impl Tree {
             Command::Load(workload) => self.jetson.set_workload(workload.map(|it| *it)),
             Command::Power(factor) => self.jetson.set_power_factor(factor),
             Command::Ambient(celsius) => self.jetson.set_ambient_c(celsius),
+            Command::Supply(supply) => self.jetson.set_supply(supply),
             Command::Nvpmodel { id, container } => match container {
                 true => self.nvpmodel_in_container(id)?,
                 false => self.nvpmodel(id)?,

@@ -50,6 +50,7 @@ use thiserror::Error;
 use super::layout::File as Kind;
 use super::links::Links;
 use super::{Errno, Tree};
+use crate::machine::{Jetson, SLICE};
 
 /// How often the files are brought up to date.
 const TICK: Duration = Duration::from_millis(50);
@@ -211,11 +212,26 @@ impl Mirror {
 
     /// Keeps the tree alive until `stop`, `speed` times as fast as the clock on the wall.
     pub fn run(&mut self, stop: &AtomicBool, speed: f64) -> Result<End, MirrorError> {
+        self.run_noted(stop, speed, |_| {})
+    }
+
+    /// The same, and `note` sees the board every 10 ms of its time.
+    pub fn run_noted(
+        &mut self,
+        stop: &AtomicBool,
+        speed: f64,
+        mut note: impl FnMut(&Jetson),
+    ) -> Result<End, MirrorError> {
         let start = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             let settling = self.tree.jetson().is_settling() || !self.is_quiet();
             self.wait(if settling { SETTLING_TICK } else { TICK })?;
-            self.tree.advance(start.elapsed().mul_f64(speed));
+            let until = start.elapsed().mul_f64(speed);
+            while self.tree.jetson().now() < until && self.tree.crashed().is_none() {
+                let next = self.tree.jetson().now() + SLICE;
+                self.tree.advance(next.min(until));
+                note(self.tree.jetson());
+            }
             if self.take_writes()? {
                 self.take_commands()?;
             }

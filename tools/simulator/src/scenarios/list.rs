@@ -1,0 +1,197 @@
+//! What happens, and when.
+
+use std::time::Duration;
+
+use super::cases::{Case, WORKLOAD};
+
+/// What happens to the board or to who holds its limit. Times are in s since the start.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// As it is printed.
+    pub name: &'static str,
+    /// The whole time.
+    pub length: u64,
+    /// Commands of the simulator's control language. `*` stands for each power rail, `GPU` for
+    /// the file of the GPU's highest clock, `FAN` for that of the fan, and `BATTERY` for the
+    /// case's orders.
+    pub orders: &'static [&'static str],
+    /// When the second and the third of the case's limits begin to hold.
+    pub steps: Option<[u64; 2]>,
+    /// What happens to who holds the limit, and when.
+    pub holder: Option<(u64, ToHolder)>,
+    /// Another unit of the board for each seed.
+    pub units: bool,
+    /// The sensor and the writes work, and nothing but power limits the speed.
+    pub nominal: bool,
+}
+
+/// What happens to who holds the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToHolder {
+    /// The board sleeps for so many seconds: nobody looks, and time since boot passes. SC7 keeps
+    /// the mode (`jetson-platform.md`, section 8). The simulated board idles meanwhile, and its
+    /// sensor goes on.
+    Sleeps(u64),
+    /// SIGKILL. As the daemon's unit does, the safe mode is set within a second, and a second
+    /// later it starts again. What was set before the first start is restored at the end.
+    IsKilled,
+    /// Another model is to be taken, and its file is defective.
+    ReadsBadModel,
+}
+
+const fn nominal(name: &'static str, orders: &'static [&'static str]) -> Scenario {
+    Scenario {
+        name,
+        length: 180,
+        orders,
+        steps: None,
+        holder: None,
+        units: false,
+        nominal: true,
+    }
+}
+
+const fn fault(name: &'static str, orders: &'static [&'static str]) -> Scenario {
+    Scenario {
+        nominal: false,
+        ..nominal(name, orders)
+    }
+}
+
+/// All scenarios in simulated time.
+pub const SCENARIOS: &[Scenario] = &[
+    nominal("steady", &[]),
+    Scenario {
+        steps: Some([60, 120]),
+        ..nominal("limit stepped", &[])
+    },
+    nominal("workload changed", &["at 100 load mobilenetv3"]),
+    nominal("model 30 % too high", &["power 0.7"]),
+    nominal("model 15 % too high", &["power 0.85"]),
+    nominal("model 15 % too low", &["power 1.15"]),
+    nominal("model 30 % too low", &["power 1.3"]),
+    Scenario {
+        units: true,
+        ..nominal("another board", &[])
+    },
+    nominal("ambient +30 K", &["at 60 ambient 55"]),
+    nominal(
+        "enclosure without air",
+        &["at 60 ambient 55", "at 60 write FAN 0"],
+    ),
+    nominal("nvpmodel run again", &["at 100 service"]),
+    nominal("jetson_clocks", &["at 100 jetson-clocks"]),
+    Scenario {
+        holder: Some((100, ToHolder::ReadsBadModel)),
+        ..nominal("model file defective", &[])
+    },
+    Scenario {
+        holder: Some((100, ToHolder::Sleeps(30))),
+        ..fault("suspend 30 s", &["at 100 load off", "at 130 load resnet18"])
+    },
+    fault("battery sags", &["BATTERY"]),
+    Scenario {
+        holder: Some((100, ToHolder::IsKilled)),
+        ..fault("killed", &[])
+    },
+    fault(
+        "sensor missing 0.5 s",
+        &["at 100 sensor * missing", "at 100.5 sensor * ok"],
+    ),
+    fault(
+        "sensor missing 3 s",
+        &["at 100 sensor * missing", "at 103 sensor * ok"],
+    ),
+    fault(
+        "sensor missing 30 s",
+        &["at 100 sensor * missing", "at 130 sensor * ok"],
+    ),
+    fault(
+        "sensor frozen 30 s",
+        &["at 100 sensor * frozen", "at 130 sensor * ok"],
+    ),
+    fault(
+        "writes ignored 30 s",
+        &["at 50 ignore GPU", "at 80 allow GPU"],
+    ),
+    fault(
+        "writes refused 30 s",
+        &["at 50 refuse GPU EIO", "at 80 allow GPU"],
+    ),
+];
+
+impl Scenario {
+    /// The scenario of a name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        SCENARIOS.iter().find(|scenario| scenario.name == name)
+    }
+
+    /// Its whole time.
+    pub fn length(&self) -> Duration {
+        Duration::from_secs(self.length)
+    }
+
+    /// The limit of a case at a time, in mW.
+    pub fn limit_mw(&self, case: &Case, at: Duration) -> u32 {
+        match self.steps {
+            None => case.limit_mw,
+            Some(steps) => {
+                let passed = steps.iter().filter(|step| at.as_secs() >= **step);
+                case.stepped_mw[passed.count()]
+            }
+        }
+    }
+
+    /// The sensor works all the time.
+    pub fn has_sensor(&self) -> bool {
+        !self.orders.iter().any(|order| order.contains("sensor"))
+    }
+
+    /// Each order with its time.
+    fn timeline(&self) -> impl Iterator<Item = (Duration, &'static str)> {
+        self.orders.iter().map(|order| {
+            let late = order.strip_prefix("at ");
+            let late = late.and_then(|rest| rest.split_once(' '));
+            let late = late.and_then(|(at, order)| Some((at.parse().ok()?, order)));
+            let (at, order) = late.unwrap_or((0.0, *order));
+            (Duration::from_secs_f64(at), order)
+        })
+    }
+
+    /// What runs at a time; none while the board sleeps.
+    pub fn workload(&self, at: Duration) -> Option<&'static str> {
+        let loads = self.timeline().filter(|(from, _)| *from <= at);
+        let loads = loads.filter_map(|(_, order)| order.strip_prefix("load "));
+        Some(loads.last().unwrap_or(WORKLOAD)).filter(|name| *name != "off")
+    }
+
+    /// On what the workload draws.
+    pub fn power_factor(&self) -> f64 {
+        let mut factors = self.timeline();
+        let factor = factors.find_map(|(_, order)| order.strip_prefix("power "));
+        factor.and_then(|factor| factor.parse().ok()).unwrap_or(1.0)
+    }
+
+    /// When the load, the limit, the mode or who holds it is changed from outside.
+    pub fn changes(&self) -> Vec<Duration> {
+        let orders = self.timeline().map(|(at, _)| at);
+        let steps = self.steps.into_iter().flatten().map(Duration::from_secs);
+        let mut changes: Vec<Duration> = orders.chain(steps).collect();
+        if let Some((at, what)) = self.holder {
+            let woken = match what {
+                ToHolder::Sleeps(time) => at + time,
+                ToHolder::IsKilled | ToHolder::ReadsBadModel => at,
+            };
+            changes.push(Duration::from_secs(woken));
+        }
+        changes
+    }
+
+    /// When nothing is known of the power any more.
+    pub fn loss(&self) -> Option<Duration> {
+        let mut orders = self.timeline();
+        let sensor = orders.find_map(|(at, order)| order.starts_with("sensor").then_some(at));
+        let killed = self.holder.filter(|(_, what)| *what == ToHolder::IsKilled);
+        sensor.or(killed.map(|(at, _)| Duration::from_secs(at)))
+    }
+}

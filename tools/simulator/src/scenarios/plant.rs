@@ -1,0 +1,200 @@
+//! A board under a scenario: its tree in simulated time, and the true energy at every tick.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use wattgate_board::Files;
+
+use super::cases::WORKLOAD;
+use super::{Holder, Task};
+use crate::board::Board as Description;
+use crate::machine::Jetson;
+use crate::tree::{Errno, Tree};
+use crate::unit::Unit;
+
+/// Energy is noted so often.
+pub const TICK: Duration = Duration::from_millis(10);
+
+/// What a run is made of.
+#[derive(Debug)]
+pub struct Plant<'a> {
+    /// The row that it is for.
+    pub task: Task<'a>,
+    /// The board, and how it differs.
+    pub description: Description,
+    pub unit: Unit,
+    /// The model's file.
+    pub model: PathBuf,
+}
+
+impl<'a> Plant<'a> {
+    /// The board of a seed, at its start.
+    pub fn new(task: &Task<'a>, seed: u64, weights: &Path) -> io::Result<(Self, Tree)> {
+        let Task {
+            scenario,
+            case,
+            holder,
+            ..
+        } = task;
+        let description = Description::named(case.board).map_err(io::Error::other)?;
+        let unit = match scenario.units {
+            true => Unit::drawn(seed),
+            false => Unit::NOMINAL,
+        };
+        // Masks need a reboot, so that a preset is booted in.
+        let limit_mw = scenario.limit_mw(case, Duration::ZERO);
+        let mode = match holder {
+            Holder::Preset => super::holder::preset(&description, limit_mw),
+            _ => case.maxn,
+        };
+        let tree = Tree::new(description.clone(), unit, seed, mode);
+        let mut tree = tree.map_err(io::Error::other)?;
+        for order in orders(task, &tree) {
+            tree.control(&order).map_err(io::Error::other)?;
+        }
+        let model = weights.join(format!("{}-{WORKLOAD}.wgt", case.board));
+        let plant = Self {
+            task: *task,
+            description,
+            unit,
+            model,
+        };
+        Ok((plant, tree))
+    }
+
+    /// The limit at a time, in mW.
+    pub fn limit_mw(&self, at: Duration) -> u32 {
+        self.task.scenario.limit_mw(self.task.case, at)
+    }
+
+    /// A defective file: of this model one half is missing.
+    pub fn half_a_model(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = std::fs::read(&self.model)?;
+        bytes.truncate(bytes.len() / 2);
+        Ok(bytes)
+    }
+
+    /// A config of the daemon with the limit at a time, and what a model's file there is.
+    pub fn config(&self, at: Duration, model: &Path) -> String {
+        let (limit, model) = (self.limit_mw(at), model.display());
+        format!("version = 1\nmodel = \"{model}\"\nlimit = \"{limit}mW\"\n")
+    }
+}
+
+/// The scenario's orders in the words of the board.
+fn orders(task: &Task<'_>, tree: &Tree) -> Vec<String> {
+    let paths = |end: &str| {
+        let files = tree.files().map(|(path, _)| path);
+        let found: Vec<String> = files
+            .filter(|path| path.ends_with(end))
+            .map(str::to_owned)
+            .collect();
+        found
+    };
+    let rails = tree.jetson().board().rails.iter();
+    let rails: Vec<String> = rails.map(|rail| rail.label.clone()).collect();
+    let words = [
+        ("*", rails),
+        ("GPU", paths("/max_freq")),
+        ("FAN", paths("/pwm1")),
+        ("BATTERY", task.case.battery.map(str::to_owned).to_vec()),
+    ];
+    let mut orders = vec![format!("load {WORKLOAD}")];
+    for order in task.scenario.orders {
+        let word = words.iter().find(|(word, _)| order.contains(word));
+        match word {
+            Some((word, meant)) => {
+                orders.extend(meant.iter().map(|meant| order.replace(word, meant)));
+            }
+            None => orders.push((*order).to_owned()),
+        }
+    }
+    orders
+}
+
+/// Time in s and true energy in J since the start.
+pub type Note = [f64; 2];
+
+/// The truth about a board in the time of a scenario.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// Of every tick.
+    pub notes: Vec<Note>,
+    /// Of the workload.
+    pub minibatches: f64,
+    /// Events of OC1 and OC2: too little voltage, and too much current on average.
+    pub over_current_events: u64,
+}
+
+impl Record {
+    /// Notes this moment.
+    pub fn note(&mut self, jetson: &Jetson) {
+        let now = jetson.now().as_secs_f64();
+        self.notes.push([now, jetson.energy_j()]);
+        self.minibatches = jetson.minibatches();
+        let [under_voltage, mean, _] = jetson.over_current_events();
+        self.over_current_events = under_voltage + mean;
+    }
+}
+
+/// A tree that is recorded.
+#[derive(Debug)]
+pub struct Noted {
+    /// The board.
+    pub tree: Tree,
+    /// The truth about it.
+    pub record: Record,
+}
+
+impl Noted {
+    /// A board at its start.
+    pub fn new(tree: Tree) -> Self {
+        let record = Record::default();
+        Self { tree, record }
+    }
+
+    /// The simulated time.
+    pub fn now(&self) -> Duration {
+        self.tree.jetson().now()
+    }
+
+    /// Lets time pass.
+    pub fn until(&mut self, end: Duration) {
+        while self.now() < end {
+            let next = (self.now() + TICK).min(end);
+            self.tree.advance(next);
+            self.record.note(self.tree.jetson());
+        }
+    }
+}
+
+fn refused(errno: Errno) -> io::Error {
+    io::Error::other(errno.to_string())
+}
+
+impl Files for Noted {
+    fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str> {
+        let path = path.to_str().ok_or(io::ErrorKind::NotFound)?;
+        let text = self.tree.read(path).map_err(refused)?;
+        let place = buffer.get_mut(..text.len());
+        let place = place.ok_or(io::ErrorKind::FileTooLarge)?;
+        place.copy_from_slice(text.as_bytes());
+        std::str::from_utf8(place).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
+        let path = path.to_str().ok_or(io::ErrorKind::NotFound)?;
+        self.tree.write(path, text).map_err(refused)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let path = directory.to_str().ok_or(io::ErrorKind::NotFound)?;
+        self.tree.list(path).map_err(refused)
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let end = self.now() + time;
+        self.until(end);
+    }
+}

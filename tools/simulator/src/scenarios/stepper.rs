@@ -1,0 +1,112 @@
+//! A peer: what a careful engineer writes in an afternoon without a model.
+//!
+//! The modes are a ladder. From the top, all clocks at their highest, each rung lowers the GPU by
+//! one entry of its table; from its lowest on the CPU, and then the memory. All cores stay on.
+//!
+//! After each result of the sensor: one rung down where it is over the limit, one rung up where
+//! it is below the limit by more than [`HYSTERESIS`], else nothing. It looks for results eight
+//! times in a period. It starts on the highest rung, where the board is: from the lowest one it
+//! would climb for 12 to 22 s, and lose up to a tenth of the speed of a scenario. Where the sensor cannot be read or a mode cannot be set, the board stays as it is, and
+//! the next result is another chance. Killed, it starts again after two seconds.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use wattgate_board::Board;
+use wattgate_runtime::{PowerMode, Sample};
+
+use super::holder::Outcome;
+use super::list::ToHolder;
+use super::plant::{Noted, Plant};
+
+/// Part of the limit. With less it steps up and down for ever on more of the boards and loads:
+/// the largest rungs are as high.
+const HYSTERESIS: f64 = 0.10;
+
+/// From its death to its next start.
+const RESTART: Duration = Duration::from_secs(2);
+
+/// Looks in a period of the sensor.
+const LOOKS: u32 = 8;
+
+/// All modes from the lowest to the highest.
+fn ladder(board: &Board) -> Vec<PowerMode> {
+    let cores = board.core_order().count() as u32;
+    let tables = [board.cpu_khz(), board.gpu_khz(), board.emc_khz()];
+    let [cpu, gpu, emc] = tables;
+    let ends = |table: &[u32]| [table.first(), table.last()].map(|it| it.copied().unwrap_or(0));
+    let ([low_cpu, high_cpu], [low_gpu, _], [_, high_emc]) = (ends(cpu), ends(gpu), ends(emc));
+    let memory = emc.iter().map(|emc| [cores, low_cpu, low_gpu, *emc]);
+    let cpus = cpu.iter().map(|cpu| [cores, *cpu, low_gpu, high_emc]);
+    let gpus = gpu.iter().map(|gpu| [cores, high_cpu, *gpu, high_emc]);
+    let mut rungs: Vec<[u32; 4]> = memory.chain(cpus).chain(gpus).collect();
+    // Each table ends where the next one begins.
+    rungs.dedup();
+    rungs.into_iter().map(PowerMode::from_knobs).collect()
+}
+
+/// When there is a new result.
+#[derive(Debug, Default)]
+struct Results {
+    shown: Option<Sample>,
+    taken: Duration,
+}
+
+impl Results {
+    /// Whether what is shown is another result than before. Chips have theirs at different
+    /// times; together they count once in a period.
+    fn is_new(&mut self, shown: Sample, now: Duration, period: Duration) -> bool {
+        let is_new =
+            self.shown.replace(shown) != Some(shown) && now >= self.taken + period * 9 / 10;
+        if is_new {
+            self.taken = now;
+        }
+        is_new
+    }
+}
+
+/// Holds the limit to the end of the scenario.
+pub fn hold(plant: &Plant<'_>, files: &mut Noted) -> io::Result<Outcome> {
+    let scenario = plant.task.scenario;
+    let period = plant.task.sensor.period;
+    let mut board = Board::discover(files, Path::new("/")).map_err(io::Error::other)?;
+    let ladder = ladder(&board);
+    let (mut rung, mut changes) = (ladder.len() - 1, 0);
+    let mut results = Results::default();
+    let mut to_come = scenario.holder;
+    // What cannot be set now is another time.
+    let _ = board.apply(files, &ladder[rung]);
+    while files.now() < scenario.length() {
+        let now = files.now();
+        if let Some((_, what)) = to_come.take_if(|(at, _)| now.as_secs() >= *at) {
+            match what {
+                ToHolder::Sleeps(time) => files.until(now + Duration::from_secs(time)),
+                ToHolder::IsKilled => {
+                    files.until(now + RESTART);
+                    rung = ladder.len() - 1;
+                    let _ = board.apply(files, &ladder[rung]);
+                }
+                ToHolder::ReadsBadModel => {}
+            }
+        }
+        let now = files.now();
+        if let Ok(sample) = board.sample(files)
+            && results.is_new(sample, now, period)
+        {
+            let (power, limit) = (f64::from(sample.total().0), f64::from(plant.limit_mw(now)));
+            let next = match power {
+                power if power > limit => rung.saturating_sub(1),
+                power if power < limit * (1.0 - HYSTERESIS) => (rung + 1).min(ladder.len() - 1),
+                _ => rung,
+            };
+            if next != rung && board.apply(files, &ladder[next]).is_ok() {
+                rung = next;
+                changes += 1;
+            }
+        }
+        let next = files.now() + period / LOOKS;
+        files.until(next.min(scenario.length()));
+    }
+    Ok(Outcome::of(changes))
+}
