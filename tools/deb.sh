@@ -95,7 +95,7 @@ echo "program: $bytes bytes"
 readelf -hlSW "$program" >"$place/elf"
 grep -q 'Machine: *AArch64' "$place/elf" || fail "the program is for another processor"
 ! grep -E 'INTERP|DYNAMIC' "$place/elf" || fail "the program is not static"
-! grep -E '\.symtab|\.debug' "$place/elf" || fail "the program is not stripped"
+! grep -E '\.(symtab|debug_info)' "$place/elf" || fail "the program is not stripped"
 
 # Which other manuals there are depends on the machine.
 mandoc -T lint -W style tools/watchdog/wattgated.8 tools/watchdog/wattgated.toml.5 \
