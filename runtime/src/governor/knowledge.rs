@@ -7,6 +7,9 @@ use crate::front::{Front, Point};
 use crate::grid::ModeId;
 use crate::units::{Confidence, Milliwatts};
 
+/// A mode is taken whose power is below what is allowed by so many times the noise.
+const COME: u32 = 4;
+
 /// The marks of a point that must not be set, and of one that could not be set lately.
 const EXCLUDED: u16 = u16::MAX;
 const FAILED: u16 = EXCLUDED - 1;
@@ -24,7 +27,7 @@ pub struct Knowledge<const N: usize> {
     drift: u32,
     /// The last full result was a rise of the drift, perhaps of a part of it.
     rising: bool,
-    /// Mean distance of a full result from the one before, in Q16 of its size.
+    /// Mean distance of two results without time in common, in Q16 of their size.
     noise: u32,
 }
 
@@ -120,13 +123,14 @@ impl<const N: usize> Knowledge<N> {
         }
     }
 
-    /// Takes a full result of a point over; `last` is the one before. Returns how far it is from
-    /// what was expected, in Q16.
-    pub fn learn(&mut self, at: usize, power: Milliwatts, last: Option<Milliwatts>) -> u32 {
-        if let Some(last) = last {
-            let size = distance(ratio(power.0, last.0)).min(ONE / 10);
-            self.noise = self.noise - self.noise / 8 + size / 8;
-        }
+    /// Two results of a mode that have no time in common.
+    pub fn compare(&mut self, power: Milliwatts, last: Milliwatts) {
+        let size = distance(ratio(power.0, last.0)).min(ONE / 10);
+        self.noise = self.noise - self.noise / 32 + size / 32;
+    }
+
+    /// Takes a full result of a point over. Returns how far it is from what was expected, in Q16.
+    pub fn learn(&mut self, at: usize, power: Milliwatts) -> u32 {
         let found = ratio(power.0, self.predicted(at)).clamp(LEAST_RATIO, MOST_RATIO);
         let knew = self.known.iter().any(|known| (1..FAILED).contains(known));
         let of_expected = ratio(found, self.ratio_of(at));
@@ -148,7 +152,7 @@ impl<const N: usize> Knowledge<N> {
             let found = scaled(self.drift, of_expected);
             let noise = ONE + 3 * self.noise.max(ONE / 100);
             self.rising = of_expected > noise;
-            let kept = if self.rising { 0 } else { 3 };
+            let kept = if self.rising { 0 } else { 7 };
             let drift = (u64::from(self.drift) * kept + u64::from(found)) / (kept + 1);
             self.drift = (drift as u32).clamp(LEAST_RATIO, MOST_RATIO);
             return surprise;
@@ -182,16 +186,16 @@ impl<const N: usize> Knowledge<N> {
     /// The power that a point stays below, in mW.
     pub fn bound(&self, index: usize) -> u32 {
         let predicted = self.predicted(index);
-        let Some((near, ratio_near)) = self.nearest(index) else {
-            let guard = self.guard();
-            return scaled(scaled(predicted, self.drift), ONE + guard);
+        let (ratio_near, doubt) = match self.nearest(index) {
+            Some((near, known)) if near == index => (known, 0),
+            Some((near, known)) => {
+                let away = distance(ratio(predicted, self.predicted(near)));
+                let growth = scaled(2 * self.guard(), away.min(ONE / 2));
+                (known, self.near_margin + growth)
+            }
+            None => (self.drift, self.near_margin + self.guard()),
         };
-        let mut margin = 3 * self.noise;
-        if near != index {
-            let away = distance(ratio(predicted, self.predicted(near)));
-            let growth = scaled(2 * self.guard(), away.min(ONE / 2));
-            margin += self.near_margin + growth;
-        }
+        let margin = COME * self.noise + doubt;
         scaled(scaled(predicted, ratio_near), ONE + margin)
     }
 

@@ -21,11 +21,14 @@ pub const MOST_CHIPS: usize = 4;
 /// The greatest part of a result from which a mode's power is told.
 const MOST_PART: u32 = ONE / 3;
 
-/// A chip that carries at most this part of the total is not waited for.
+/// A chip that carries at most this part of the total is not waited for after a step down.
 const LITTLE: u32 = ONE / 16;
 
 /// A chip that carries at least this part of the total has to be heard.
-const MUCH: u32 = ONE / 4;
+const MUCH: u32 = ONE / 2;
+
+/// The others have to be heard in so many times the patience: a steady rail shows equal results.
+const OTHERS: u64 = 4;
 
 /// What one chip of the sensor shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -145,18 +148,24 @@ impl Meter {
         (is_new, next)
     }
 
-    /// When the chips that matter were heard last, at the latest.
-    pub fn heard(&self) -> Option<Milliseconds> {
+    /// For how long nothing was heard of the sensor since a time, in units of a patience: of a
+    /// chip that carries much, or for longer of any other.
+    pub fn silence(&self, since: Milliseconds, now: Milliseconds) -> Milliseconds {
         let much = scaled(self.total.0, MUCH);
         let heard = self.chips.iter().filter(|chip| chip.result.is_some());
-        let matter = heard.filter(|chip| chip.power >= much);
-        matter
-            .map(|chip| chip.came.map_or(Milliseconds(0), |(_, came)| came))
-            .min()
+        let silent = heard.map(|chip| {
+            let came = chip.came.map_or(since, |(_, came)| came.max(since));
+            let silent = now.since(came).0;
+            match chip.power >= much {
+                true => silent,
+                false => silent / OTHERS,
+            }
+        });
+        Milliseconds(silent.max().unwrap_or(now.since(since).0))
     }
 
-    /// What the last results tell of a mode.
-    pub fn of_mode(&self, set: Option<Set>, now: Milliseconds) -> Taken {
+    /// What the last results tell of a mode. After a step up all chips have to tell.
+    pub fn of_mode(&self, set: Option<Set>, is_up: bool, now: Milliseconds) -> Taken {
         let Some(set) = set else {
             return Taken::Partial(self.total);
         };
@@ -167,7 +176,12 @@ impl Meter {
                 None => unknown = unknown.saturating_add(chip.power),
             }
         }
-        match unknown > scaled(self.total.0, LITTLE) {
+        let most = if is_up {
+            0
+        } else {
+            scaled(self.total.0, LITTLE)
+        };
+        match unknown > most {
             true => Taken::Partial(self.total),
             false => Taken::Full(Milliwatts(power.saturating_add(unknown))),
         }

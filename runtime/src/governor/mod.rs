@@ -245,6 +245,8 @@ pub struct Governor<const N: usize> {
     meter: Meter,
     /// The last full result.
     measured: Option<Milliwatts>,
+    /// One of the same mode with which later ones are compared, and when it came.
+    compared: Option<(Milliseconds, Milliwatts)>,
     /// Failures to set the mode, and modes that could not be set, in a row.
     failures: u8,
     modes_failed: u8,
@@ -302,6 +304,7 @@ impl<const N: usize> Governor<N> {
             last: None,
             due: Milliseconds(0),
             measured: None,
+            compared: None,
             failures: 0,
             modes_failed: 0,
             left_out: Milliseconds(0),
@@ -416,8 +419,9 @@ fn distance(ratio: u32) -> u32 {
 impl<const N: usize> Governor<N> {
     /// The next step sets a first mode.
     fn begin(&mut self) {
-        (self.state, self.at, self.measured) = (State::Booting, 0, None);
+        (self.state, self.at) = (State::Booting, 0);
         (self.asked, self.since) = (None, None);
+        (self.measured, self.compared) = (None, None);
     }
 
     /// Lets time pass. A step backwards counts as none.
@@ -449,7 +453,8 @@ impl<const N: usize> Governor<N> {
         if !is_new {
             return Taken::Nothing;
         }
-        self.meter.of_mode(self.set(), now)
+        let is_up = matches!(self.state, State::Booting | State::ProbingUp);
+        self.meter.of_mode(self.set(), is_up, now)
     }
 
     /// When the mode was set, if it is.
@@ -520,13 +525,14 @@ impl<const N: usize> Governor<N> {
         }
         match taken {
             Taken::Full(power) => {
-                let last = self.measured.replace(power);
+                self.measured = Some(power);
+                self.compare(power, now);
                 if power > allowed {
                     let power = power.max(self.meter.risen(self.set()));
-                    let surprise = self.modes.learn(self.at, power, last);
+                    let surprise = self.modes.learn(self.at, power);
                     return self.go_down(allowed, self.of_workload(surprise), now);
                 }
-                self.modes.learn(self.at, power, last);
+                self.modes.learn(self.at, power);
                 self.overs = 0;
                 if self.state != State::Safe(Cause::LimitTooLow) {
                     self.state = State::Tracking;
@@ -551,6 +557,16 @@ impl<const N: usize> Governor<N> {
             }
         }
         self.follow(allowed, now)
+    }
+
+    /// Results of several chips share time with those before; of what is compared, none.
+    fn compare(&mut self, power: Milliwatts, now: Milliseconds) {
+        let apart = self.settings.period.0 * 7 / 8;
+        let (at, last) = *self.compared.get_or_insert((now, power));
+        if now.since(at).0 >= apart {
+            self.modes.compare(power, last);
+            self.compared = Some((now, power));
+        }
     }
 
     /// The first mode, or the first after a sleep.
@@ -603,8 +619,7 @@ impl<const N: usize> Governor<N> {
 
     /// Power is taken to rise while nothing is heard of it.
     fn without_result(&mut self, allowed: Milliwatts, now: Milliseconds) -> Option<Command> {
-        let heard = self.meter.heard().unwrap_or(self.started);
-        let silent = now.since(heard.max(self.started));
+        let silent = self.meter.silence(self.started, now);
         if silent >= self.settings.patience {
             let least = self.modes.least()?;
             if self.state == State::Safe(Cause::NoSensor) {
@@ -639,7 +654,10 @@ impl<const N: usize> Governor<N> {
             self.state = State::Tracking;
         }
         // To stay, less margin is needed than to come: hysteresis.
-        let present = scaled(self.modes.expected(self.at), ONE + 2 * self.modes.noise());
+        let present = scaled(
+            self.modes.expected(self.at),
+            ONE + 11 * self.modes.noise() / 4,
+        );
         if present > allowed.0 && self.at != least {
             return self.step_down(allowed, now);
         }
@@ -664,7 +682,8 @@ impl<const N: usize> Governor<N> {
 
     fn change(&mut self, to: usize, state: State, now: Milliseconds) -> Command {
         (self.at, self.state, self.since) = (to, state, None);
-        (self.asked, self.failures, self.measured) = (Some(now), 0, None);
+        (self.asked, self.failures) = (Some(now), 0);
+        (self.measured, self.compared) = (None, None);
         self.changes = self.changes.saturating_add(1);
         self.modes
             .point(to)
