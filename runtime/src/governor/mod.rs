@@ -587,7 +587,7 @@ impl<const N: usize> Governor<N> {
     /// A probed mode may differ from its neighbours without another workload.
     fn of_workload(&self, surprise: u32) -> u32 {
         match self.state {
-            State::ProbingUp if surprise <= 2 * SURPRISE => 0,
+            State::ProbingUp if surprise <= SURPRISE => 0,
             _ => surprise,
         }
     }
