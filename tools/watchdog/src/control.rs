@@ -79,6 +79,14 @@ impl Event<'_> {
                 state: State::Safe(_),
                 ..
             })
+            | Self::Applied {
+                status:
+                    Status {
+                        state: State::Safe(_),
+                        ..
+                    },
+                ..
+            }
             | Self::Derated(_) => Priority::Warning,
             Self::Disturbed(_) | Self::Slept(_) | Self::SampleAgain => Priority::Notice,
             Self::Applied { .. } | Self::State(_) => Priority::Info,

@@ -141,6 +141,9 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     if let Some(textfile) = process.textfile {
         textfile.remove();
     }
+    if let Some(socket) = process.services.socket {
+        socket.remove();
+    }
     if let Some(hardware) = process.hardware {
         hardware.disarm()?;
     }

@@ -76,7 +76,7 @@
 //!
 //! A client that sends nothing for 60 s, and has not subscribed, is dropped; so is one with more
 //! than 16 KiB of answers that it does not read. A client that closes its side is answered and
-//! then closed. Of those that connect 100 in a second are accepted; the others wait.
+//! then closed. Of those that connect 1000 in a second are accepted; the others wait.
 
 use std::borrow::Cow;
 
