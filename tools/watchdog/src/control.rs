@@ -359,8 +359,8 @@ impl<F: Files> Control<F> {
 
     /// Another model's governor from now on, and the grid that numbers its modes.
     pub fn set_model(&mut self, governor: Governor<POINTS>, grid: Grid) {
-        self.state = governor.status().state;
         (self.governor, self.grid) = (governor, grid);
-        (self.shown, self.verified) = (None, None);
+        // A number of the other grid.
+        self.shown = None;
     }
 }

@@ -327,6 +327,29 @@ fn a_client_that_never_reads_is_dropped() {
 }
 
 #[test]
+fn a_client_that_reads_late_gets_all_of_it() {
+    let mut served = Served::new();
+    let mut client = served.connect();
+    let is_full = |served: &Served| {
+        let now = served.place.clocks.now();
+        let mut waiting = served.services.waiting(now);
+        waiting.any(|(_, flags)| flags.contains(PollFlags::OUT))
+    };
+    let mut requests = 0;
+    while !is_full(&served) {
+        served.pass(1_000);
+        client.send(&STATUS.repeat(10));
+        served.turn();
+        requests += 10;
+    }
+    let mut answers = client.answers();
+    served.turn();
+    answers.extend(client.answers());
+    assert!(!is_full(&served));
+    assert_eq!(answers.len(), requests);
+}
+
+#[test]
 fn one_client_too_many_is_told() {
     let mut served = Served::new();
     let mut clients: Vec<Client> = Vec::new();
@@ -400,6 +423,21 @@ fn nobody_is_answered_when_a_look_is_due() {
     assert_eq!(client.answer(), None);
     served.turn();
     assert!(client.answer().is_some());
+    let (mut served, address) = with_http();
+    let mut stream = connect(address);
+    served.turn();
+    assert_eq!(served.clients(), 1);
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+        .expect("taken");
+    // It is closed when it is answered.
+    let until = served.place.clocks.now();
+    let (daemon, clocks) = (&mut served.place.daemon, &served.place.clocks);
+    for _ in 0..100 {
+        served.services.turn(true, daemon, clocks, until);
+    }
+    assert_eq!(served.clients(), 1);
+    assert!(heard(&mut served, &stream).starts_with("HTTP/1.1 200 OK"));
 }
 
 #[test]

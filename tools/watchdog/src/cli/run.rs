@@ -209,6 +209,7 @@ impl Process {
             self.say_alive();
             if self.signals.reload.swap(false, Ordering::Relaxed) {
                 self.reload(place);
+                continue;
             }
             self.write_metrics(next);
             self.serve(next);
