@@ -41,7 +41,9 @@ Usage: wattgated run --config FILE [--root DIR]
 
 What was set before is kept in the config's state_dir and restored at the end; a state that a
 crash has left there is the one that is restored. On SIGHUP the config is read again: its limit,
-schedule, average and budget hold from then on, in place of what a client has set. Log lines on stderr have a priority as journald takes it.
+schedule, average and budget hold from then on, in place of what a client has set. Clients, such
+as `wattgated set-limit`, connect to /run/wattgated/socket. Log lines on stderr have a priority as
+journald takes it.
 
 Options:
   --config FILE  The config; tools/watchdog/wattgated.toml documents it
