@@ -82,6 +82,14 @@ impl Event<'_> {
                 state: State::Safe(_),
                 ..
             })
+            | Self::Applied {
+                status:
+                    Status {
+                        state: State::Safe(_),
+                        ..
+                    },
+                ..
+            }
             | Self::Derated(_)
             | Self::NotAveraged(_) => Priority::Warning,
             Self::Disturbed(_) | Self::Slept(_) | Self::SampleAgain | Self::Period(_) => {
@@ -382,8 +390,8 @@ impl<F: Files> Control<F> {
     pub fn set_model(&mut self, choices: Choices) -> Result<(), GovernorError> {
         self.governor.set_front(choices.front)?;
         self.grid = choices.grid;
-        self.state = self.governor.status().state;
-        (self.shown, self.verified) = (None, None);
+        // A number of the other grid.
+        self.shown = None;
         Ok(())
     }
 }

@@ -101,11 +101,6 @@ impl<F: Files> Daemon<F> {
         self.changes
     }
 
-    /// The file of the model.
-    pub fn model(&self) -> &Path {
-        &self.model
-    }
-
     /// The files of the board.
     pub fn files(&mut self) -> &mut F {
         self.control.files()

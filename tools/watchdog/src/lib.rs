@@ -10,7 +10,7 @@
 //! | what the user wants | [`config`] |
 //! | which modes there are to choose from | [`setup`], [`modules`] |
 //! | one look at the board, without a clock or a disk of its own | [`control`] |
-//! | what can be changed while it runs: the limit by config, schedule or client; the model | [`daemon`], [`schedule`] |
+//! | what changes while it runs: the limit, the model | [`daemon`], [`schedule`] |
 //! | what clients and Prometheus are told | [`report`], [`tally`], [`serve`] |
 //! | who resets a board whose daemon hangs | [`hardware`] |
 //! | what was set before | [`prior`] |

@@ -86,6 +86,11 @@ impl Quantity {
         });
         found.filter(|value| (self.least..=self.most).contains(value))
     }
+
+    fn parse(&self, text: &str) -> Result<f64, String> {
+        let expected = self.expected;
+        self.of(text).ok_or_else(|| format!("expected {expected}"))
+    }
 }
 
 impl Visitor<'_> for &Quantity {
@@ -103,16 +108,16 @@ impl Visitor<'_> for &Quantity {
 
 impl Power {
     /// Of a text, or what is expected instead.
-    pub fn parse(text: &str) -> Result<Self, &'static str> {
-        let value = POWER.of(text).ok_or(POWER.expected)?;
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let value = POWER.parse(text)?;
         Ok(Self(Milliwatts(value as u32)))
     }
 }
 
 impl Window {
     /// Of a text, or what is expected instead.
-    pub fn parse(text: &str) -> Result<Self, &'static str> {
-        let value = WINDOW.of(text).ok_or(WINDOW.expected)?;
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let value = WINDOW.parse(text)?;
         Ok(Self(Milliseconds(value as u64)))
     }
 }

@@ -193,6 +193,7 @@ fn another_model_is_taken_over_by_its_name_or_path() {
         (report.state.as_ref(), report.model.as_str()),
         ("booting", "other.wgt")
     );
+    assert_ne!(report.least_mw, before.least_mw);
     // Sums go on.
     assert_eq!(report.changes, before.changes);
     place.run(30);

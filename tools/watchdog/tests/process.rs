@@ -1,200 +1,20 @@
-//! The program `wattgated` as a process, beside a simulated board whose files are on a disk.
+//! The program `wattgated` as a process: what it sets, restores, refuses and tells.
 
-#[path = "../../simulator/tests/common/eventually.rs"]
-mod eventually;
+mod living;
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-use eventually::{PATIENCE, eventually};
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
+use living::{Daemon, MODEL, PATIENCE, Place, eventually, settings, told, told_of, with_living};
+use rustix::process::Signal;
+use serde_json::{Value, json};
 use wattgate_board::{Board, Disk};
-use wattgate_simulator::board::Board as Description;
-use wattgate_simulator::tree::Tree;
-use wattgate_simulator::tree::mirror::Mirror;
-use wattgate_simulator::unit::Unit;
-use wattgate_simulator::workload::Workload;
-
-const MODEL: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../weights/orin-agx-64-resnet18.wgt"
-);
-
-/// An AGX Orin at work, on a disk; and a config.
-struct Place {
-    _directory: TempDir,
-    root: PathBuf,
-    config: PathBuf,
-}
-
-impl Place {
-    fn new(limit: &str) -> (Self, Mirror) {
-        let directory = tempfile::tempdir().expect("a directory");
-        let of = Description::named("orin-agx-64").expect("a board");
-        let mut tree = Tree::new(of, Unit::NOMINAL, 1, None).expect("a mode");
-        let workload = Workload::named("resnet18").expect("a shipped workload");
-        tree.jetson_mut().set_workload(Some(workload));
-        let root = directory.path().join("root");
-        let mirror = Mirror::create(&root, tree).expect("a tree on the disk");
-        let config = directory.path().join("wattgated.toml");
-        let place = Self {
-            _directory: directory,
-            root,
-            config,
-        };
-        place.configure(&format!("limit = \"{limit}\""));
-        (place, mirror)
-    }
-
-    fn configure(&self, lines: &str) {
-        let text = format!("version = 1\nmodel = \"{MODEL}\"\n{lines}\n");
-        fs::write(&self.config, text).expect("written");
-    }
-
-    fn command(&self, command: &str) -> Command {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_wattgated"));
-        process.args([command, "--config"]).arg(&self.config);
-        process.arg("--root").arg(&self.root);
-        process
-    }
-
-    fn output(&self, command: &str) -> (Option<i32>, String, String) {
-        told(self.command(command).output())
-    }
-
-    fn status(&self, options: &[&str]) -> (Option<i32>, String, String) {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_wattgated"));
-        let process = process.arg("status").args(options);
-        told(process.arg("--root").arg(&self.root).output())
-    }
-
-    fn prior(&self) -> PathBuf {
-        self.root.join("var/lib/wattgate/prior")
-    }
-
-    /// What all knobs show.
-    fn shown(&self) -> Vec<String> {
-        let board = Board::discover(&Disk, &self.root).expect("a board");
-        settings(&board.save(&Disk).expect("readable").to_string())
-    }
-
-    /// Waits until all knobs show this.
-    fn becomes(&self, shown: &[String]) {
-        let start = Instant::now();
-        while start.elapsed() < PATIENCE && self.shown() != shown {
-            thread::sleep(Duration::from_millis(20));
-        }
-        assert_eq!(self.shown(), shown);
-    }
-}
-
-/// The lines of a saved state but for the rate of the memory: nobody holds it before, so that it
-/// follows the load.
-fn settings(saved: &str) -> Vec<String> {
-    let lines = saved.lines().filter(|line| !line.contains("/emc/rate "));
-    lines.map(str::to_owned).collect()
-}
-
-fn told(output: std::io::Result<Output>) -> (Option<i32>, String, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = output.expect("started");
-    let [stdout, stderr] = [stdout, stderr].map(|it| String::from_utf8(it).expect("text"));
-    (status.code(), stdout, stderr)
-}
-
-/// A daemon that ends with the test.
-struct Daemon {
-    child: Child,
-    lines: Receiver<String>,
-    seen: Vec<String>,
-}
-
-impl Daemon {
-    fn start(mut command: Command) -> Self {
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("started");
-        let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
-        let (sender, lines) = channel();
-        thread::spawn(move || {
-            for line in stderr.lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        let seen = Vec::new();
-        Self { child, lines, seen }
-    }
-
-    /// Waits for a line that has this.
-    fn says(&mut self, text: &str) -> String {
-        loop {
-            let Ok(line) = self.lines.recv_timeout(PATIENCE) else {
-                panic!("not said: {text}: {:#?}", self.seen);
-            };
-            self.seen.push(line.clone());
-            if line.contains(text) {
-                return line;
-            }
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let id = Pid::from_child(&self.child);
-        kill_process(id, signal).expect("alive");
-    }
-
-    fn end(&mut self) -> Option<i32> {
-        let ended = eventually("its end", || self.child.try_wait().expect("a child"));
-        ended.code()
-    }
-
-    fn stop(&mut self) {
-        self.signal(Signal::TERM);
-        assert_eq!(self.end(), Some(0), "{:#?}", self.seen);
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // It may have ended before.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Stops a living tree, even where a test fails.
-struct Stops<'a>(&'a AtomicBool);
-
-impl Drop for Stops<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// A board that lives while a test uses it.
-fn with_living(limit: &str, test: impl FnOnce(&Place)) {
-    let (place, mut mirror) = Place::new(limit);
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| mirror.run(&stop, 1.0).expect("kept alive"));
-        let _stops = Stops(&stop);
-        test(&place);
-    });
-}
 
 #[test]
 fn a_daemon_that_is_stopped_restores_what_was_set() {
@@ -309,10 +129,6 @@ fn once_sets_the_mode_that_check_has_told() {
     });
 }
 
-fn told_of(command: &mut Command) -> (Option<i32>, String, String) {
-    told(command.output())
-}
-
 #[test]
 fn where_no_mode_fits_once_sets_the_least_one_and_says_so() {
     with_living("3W", |place| {
@@ -379,10 +195,91 @@ fn check_writes_nothing_and_tells_everything() {
 }
 
 #[test]
+fn check_tells_programs_the_same() {
+    let (place, _mirror) = Place::new("25W");
+    place.configure(
+        "limit = \"25W\"\naverage = { power = \"20W\", window = \"60s\" }\n\
+         schedule = [{ at = \"00:00Z\", limit = \"22W\" }]\n\
+         budget = { energy = \"40Wh\", time = \"90min\" }",
+    );
+    let (_, report, _) = place.output("check");
+    for line in [
+        "limit     22000 mW\n",
+        "schedule  22000 mW from 00:00Z on\n",
+        "budget    144000 J for 90 min\n",
+    ] {
+        assert!(report.contains(line), "{line}: {report}");
+    }
+    let mut json = place.command("check");
+    let (code, json, errors) = told_of(json.arg("--json"));
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    let json: Value = serde_json::from_str(&json).expect("an object");
+    for (key, value) in [
+        ("/limit_mw", json!(22_000)),
+        (
+            "/average",
+            json!({ "power_mw": 20_000, "window_ms": 60_000 }),
+        ),
+        ("/schedule", json!([{ "at": "00:00Z", "limit_mw": 22_000 }])),
+        (
+            "/budget",
+            json!({ "energy_mj": 144_000_000, "time_ms": 5_400_000 }),
+        ),
+        ("/model", json!("simulated, resnet18 on orin-agx-64")),
+        ("/power/0", json!("VDD_GPU_SOC")),
+        ("/missing", json!([])),
+        ("/now/cores", json!(8)),
+        ("/now/is_fixed", json!(false)),
+    ] {
+        assert_eq!(json.pointer(key), Some(&value), "{key}");
+    }
+    let number = |key: &str| json.pointer(key).and_then(Value::as_u64).expect("a number");
+    assert!(number("/once/power_mw") <= number("/once/at_most_mw"));
+    assert!(number("/once/at_most_mw") <= 20_000);
+    assert!(number("/safe/power_mw") < number("/once/power_mw"));
+    assert!(number("/front") <= number("/modes"));
+    let once = format!(
+        "once      {} cores, CPU {} kHz, GPU {} kHz, EMC {} kHz: {} mW",
+        number("/once/cores"),
+        number("/once/cpu_khz"),
+        number("/once/gpu_khz"),
+        number("/once/emc_khz"),
+        number("/once/power_mw"),
+    );
+    assert!(report.contains(&once), "{once}: {report}");
+}
+
+#[test]
 fn bad_configs_are_refused_by_name() {
     let (place, _mirror) = Place::new("25W");
     let path = place.config.display().to_string();
-    let cases: [(&str, i32, String); 5] = [
+    let cases: [(&str, i32, String); 9] = [
+        (
+            "limit = \"15W\"\nschedule = [{ at = \"22:00Z\", limit = \"9W\" }, \
+             { at = \"06:00Z\", limit = \"9W\" }]",
+            2,
+            format!("{path}:4: the schedule has 06:00Z after 22:00Z"),
+        ),
+        (
+            "limit = \"15W\"\nmetrics = \"0.0.0.0:9753\"",
+            2,
+            format!(
+                "{path}:4: `0.0.0.0:9753`: no loopback address: the metrics are for this board only"
+            ),
+        ),
+        (
+            "limit = \"15W\"\nbudget = { energy = \"40W\", time = \"90min\" }",
+            2,
+            format!(
+                "{path}:4: invalid value: string \"40W\", expected an energy of 1J to 10000Wh \
+                 with its unit, such as \"40Wh\" or \"900J\""
+            ),
+        ),
+        (
+            "limit = \"15W\"\nhardware_watchdog = true",
+            2,
+            format!("{path}:4: invalid type: boolean `true`, expected path string"),
+        ),
         (
             "limit = 15",
             2,
@@ -453,8 +350,29 @@ fn bad_models_are_refused_by_name() {
     fs::write(&model, bytes).expect("written");
     let told = place.output("check");
     assert_eq!(told.0, Some(3), "{told:?}");
+    let other = Path::new(MODEL).with_file_name("xavier-agx-resnet18.wgt");
+    fs::copy(other, &model).expect("copied");
+    refused(
+        3,
+        format!(
+            "{path}: the model is for `xavier-agx`, and the board is of the kind `orin-agx-64`"
+        ),
+    );
     fs::write(&model, vec![0; (1 << 20) + 1]).expect("written");
     refused(5, format!("{path}: cannot be read: file too large"));
+}
+
+#[test]
+fn a_board_without_a_power_sensor_is_refused() {
+    let (place, _mirror) = Place::new("25W");
+    let drivers = place.root.join("sys/bus/i2c/drivers");
+    fs::rename(&drivers, drivers.with_file_name("none")).expect("renamed");
+    for command in ["check", "once", "run"] {
+        let (code, _, errors) = place.output(command);
+        assert_eq!(code, Some(3), "{errors}");
+        assert!(errors.contains("power"), "{errors}");
+    }
+    assert!(!place.prior().exists());
 }
 
 #[test]
@@ -468,6 +386,24 @@ fn wrong_arguments_are_refused() {
     assert_eq!(run(&[]), "error: missing a command; try --help\n");
     assert_eq!(run(&["walk"]), "error: unexpected argument \"walk\"\n");
     assert_eq!(run(&["check"]), "error: missing --config\n");
+    assert_eq!(
+        run(&["set-limit"]),
+        "error: missing either a power or --config\n"
+    );
+    assert_eq!(
+        run(&["set-limit", "15W", "--config"]),
+        "error: missing either a power or --config\n"
+    );
+    assert_eq!(
+        run(&["set-limit", "15"]),
+        "error: cannot parse argument \"15\": expected a power of 1mW to 1000W with its unit, such \
+         as \"15W\" or \"900mW\"\n"
+    );
+    assert_eq!(
+        run(&["set-limit", "15W", "--average", "12W"]),
+        "error: cannot parse argument \"12W\": expected POWER/WINDOW, such as \"12W/60s\"\n"
+    );
+    assert_eq!(run(&["set-model"]), "error: missing a model file\n");
     assert_eq!(run(&["run", "--safe"]), "<3>invalid option '--safe'\n");
     assert_eq!(
         run(&["once", "--config"]),
@@ -505,38 +441,35 @@ fn a_knob_without_permission_is_named() {
 }
 
 #[test]
-fn status_tells_what_the_daemon_does() {
+fn once_goes_by_the_schedule() {
     with_living("30W", |place| {
-        let (code, _, errors) = place.status(&[]);
-        let socket = place.root.join("run/wattgated/socket");
-        let error = format!(
-            "error: {}: no daemon answers: No such file or directory (os error 2)\n",
-            socket.display()
+        place.configure("limit = \"30W\"\nschedule = [{ at = \"12:00Z\", limit = \"3W\" }]");
+        let (code, _, errors) = place.output("once");
+        assert_eq!(code, Some(4), "{errors}");
+        assert!(
+            errors.contains("<3>no mode stays within 3000 mW: "),
+            "{errors}"
         );
-        assert_eq!((code, errors), (Some(5), error));
+    });
+}
+
+#[test]
+fn a_limit_that_no_mode_holds_is_told() {
+    with_living("3W", |place| {
         let mut daemon = Daemon::start(place.command("run"));
-        daemon.says("<6>tracking; measured ");
-        let (code, report, errors) = place.status(&[]);
-        assert_eq!(code, Some(0), "{errors}");
-        let lines = report
-            .lines()
-            .map(|line| line.split_once(' ').expect("a pair"));
-        let values: BTreeMap<&str, &str> = lines.collect();
-        let number = |key: &str| values[key].parse::<u32>().expect("a number");
-        assert_eq!(
-            number("emc_khz") % 1_000,
-            600 * u32::from(number("emc_khz") == 665_600)
-        );
-        assert!(
-            (29_000..=30_000).contains(&number("allowed_mw")),
-            "{report}"
-        );
-        assert!(number("changes") >= 1, "{report}");
-        let (_, json, _) = place.status(&["--json"]);
-        assert!(
-            json.starts_with("{\"state\":\"") && json.ends_with("}\n"),
-            "{json}"
-        );
+        daemon.says("<4>safe: even the least mode is above the limit");
+        let (_, report, _) = place.status(&[]);
+        assert!(report.contains("state safe_limit_too_low\n"), "{report}");
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_budget_that_is_not_held_is_told() {
+    with_living("30W", |place| {
+        place.configure("limit = \"30W\"\nbudget = { energy = \"40Wh\", time = \"90min\" }");
+        let mut daemon = Daemon::start(place.command("run"));
+        daemon.says("<4>budget: is read, and not held yet");
         daemon.stop();
     });
 }
@@ -585,24 +518,6 @@ fn systemd_is_told() {
         daemon.signal(Signal::TERM);
         while next() != "STOPPING=1" {}
         assert_eq!(daemon.end(), Some(0));
-    });
-}
-
-/// A path of a socket has at most 107 bytes.
-#[test]
-fn without_a_socket_the_control_goes_on() {
-    let (mut place, mut mirror) = Place::new("30W");
-    let link = place.config.with_file_name("x".repeat(120));
-    std::os::unix::fs::symlink(&place.root, &link).expect("linked");
-    place.root = link;
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| mirror.run(&stop, 1.0).expect("kept alive"));
-        let _stops = Stops(&stop);
-        let mut daemon = Daemon::start(place.command("run"));
-        daemon.says("<4>no socket for clients: ");
-        daemon.says("<6>booting: ");
-        daemon.stop();
     });
 }
 

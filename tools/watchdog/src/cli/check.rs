@@ -26,12 +26,12 @@ Options:
 Example:
   wattgated check --config /etc/wattgated.toml
 
-Keys of the object: limit_mw (of this time of day), average (power_mw, window_ms), schedule (a list
-of at and limit_mw), budget (energy_mj, time_ms), model, board, l4t, power (a list of rails), missing
-and left_out (lists of texts), modes, front (the number of modes to choose from), now (a mode as it
-is set; is_fixed, or else its clocks are the most), once (a mode with its power_mw and at_most_mw),
-run (a mode), safe (a mode with its power_mw). A mode has cores, cpu_khz, gpu_khz and emc_khz. What
-there is not is null.
+Keys of the object: limit_mw (of this time of day), average (power_mw, window_ms), schedule (a
+list of at and limit_mw), budget (energy_mj, time_ms), model, board, l4t, power (a list of rails),
+missing and left_out (lists of texts), modes, front (the number of modes to choose from), now (a
+mode as it is set; is_fixed, or else its clocks are the most), once (a mode with its power_mw and
+at_most_mw), run (a mode), safe (a mode with its power_mw). A mode has cores, cpu_khz, gpu_khz and
+emc_khz. What there is not is null.
 
 ";
 

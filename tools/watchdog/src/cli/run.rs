@@ -41,7 +41,9 @@ Usage: wattgated run --config FILE [--root DIR]
 
 What was set before is kept in the config's state_dir and restored at the end; a state that a
 crash has left there is the one that is restored. On SIGHUP the config is read again: its limit,
-schedule, average and budget hold from then on, in place of what a client has set. Log lines on stderr have a priority as journald takes it.
+schedule, average and budget hold from then on, in place of what a client has set. Clients, such
+as `wattgated set-limit`, connect to /run/wattgated/socket. Log lines on stderr have a priority as
+journald takes it.
 
 Options:
   --config FILE  The config; tools/watchdog/wattgated.toml documents it
@@ -138,6 +140,9 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     if let Some(textfile) = process.textfile {
         textfile.remove();
     }
+    if let Some(socket) = process.services.socket {
+        socket.remove();
+    }
     if let Some(hardware) = process.hardware {
         hardware.disarm()?;
     }
@@ -203,6 +208,7 @@ impl Process {
             self.say_alive();
             if self.signals.reload.swap(false, Ordering::Relaxed) {
                 self.reload(place);
+                continue;
             }
             self.write_metrics(next);
             self.serve(next);

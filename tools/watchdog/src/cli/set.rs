@@ -76,7 +76,7 @@ pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
 }
 
 /// `12W/60s`.
-fn wanted_average(text: &str) -> Result<WantedAverage, &'static str> {
+fn wanted_average(text: &str) -> Result<WantedAverage, String> {
     let parts = text.split_once('/');
     let (power, window) = parts.ok_or("expected POWER/WINDOW, such as \"12W/60s\"")?;
     let (Power(power), Window(window)) = (Power::parse(power)?, Window::parse(window)?);

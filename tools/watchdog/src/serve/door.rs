@@ -11,8 +11,8 @@ use wattgate_runtime::Milliseconds;
 use super::Waiting;
 use super::rate::Rate;
 
-/// Connections in a second. Others wait in the queue of the system.
-const MOST: u32 = 100;
+/// Connections in a second, some 20 µs of work each. Others wait in the queue of the system.
+pub const MOST: u32 = 1_000;
 
 /// Connections in a turn.
 const A_TURN: usize = 8;

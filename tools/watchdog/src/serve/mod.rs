@@ -4,6 +4,7 @@
 //! at the board is due, and all that a client can make the daemon hold, read, answer or write is
 //! bounded. Without clients nothing is allocated.
 
+pub mod door;
 pub mod http;
 pub mod metrics;
 pub mod protocol;
@@ -11,7 +12,6 @@ pub mod socket;
 pub mod textfile;
 
 mod connection;
-mod door;
 mod rate;
 
 use std::os::fd::BorrowedFd;

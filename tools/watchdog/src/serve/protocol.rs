@@ -51,7 +51,8 @@
 //! ```
 //!
 //! A line at once, one whenever state, mode, limit or model change but no sooner than 100 ms after
-//! the line before, and one after `every_ms` (100 to 60000) in any case. It ends with the connection.
+//! the line before, and one after `every_ms` (100 to 60000) in any case. It ends with the
+//! connection.
 //!
 //! ```json
 //! {"version":1,"request":{"subscribe":{"every_ms":1000}}}
@@ -61,7 +62,7 @@
 //!
 //! | name | what is wrong | the connection |
 //! |---|---|---|
-//! | `malformed` | no JSON, no such request, a key too much or too few, no newline at the end | stays |
+//! | `malformed` | no JSON, no such request, a key too much or too few; half a line | stays |
 //! | `not_utf8` | the line is no UTF-8 | stays |
 //! | `version` | the request is of another version | stays |
 //! | `out_of_range` | a number is | stays |
@@ -76,7 +77,7 @@
 //!
 //! A client that sends nothing for 60 s, and has not subscribed, is dropped; so is one with more
 //! than 16 KiB of answers that it does not read. A client that closes its side is answered and
-//! then closed. Of those that connect 100 in a second are accepted; the others wait.
+//! then closed. Of those that connect 1000 in a second are accepted; the others wait.
 
 use std::borrow::Cow;
 

@@ -4,7 +4,7 @@ use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use wattgate_board::Files;
 use wattgate_runtime::Milliseconds;
@@ -33,6 +33,7 @@ const BETWEEN_LINES: Milliseconds = Milliseconds(100);
 /// Where clients connect.
 #[derive(Debug)]
 pub struct Socket {
+    path: PathBuf,
     door: Door<UnixListener>,
     clients: Vec<Client>,
 }
@@ -57,12 +58,20 @@ impl Socket {
             chown(&new, None, group)?;
         }
         fs::set_permissions(&new, Permissions::from_mode(0o660))?;
-        fs::rename(&new, directory.join("socket"))?;
+        let path = directory.join("socket");
+        fs::rename(&new, &path)?;
         fs::remove_dir(&hidden)?;
         Ok(Self {
+            path,
             door: Door::new(listener),
             clients: Vec::new(),
         })
+    }
+
+    /// Nobody can connect any more.
+    pub fn remove(self) {
+        // It may not be there.
+        let _ = fs::remove_file(&self.path);
     }
 
     /// What to wait for.

@@ -40,8 +40,8 @@ impl Textfile {
         }
     }
 
-    /// Writes the file where it is due. It is there as a whole or not at all; that it is on the disk
-    /// is not waited for. The first failure in a row is returned.
+    /// Writes the file where it is due. It is there as a whole or not at all; that it is on the
+    /// disk is not waited for. The first failure in a row is returned.
     pub fn turn<F: Files>(
         &mut self,
         daemon: &Daemon<F>,
