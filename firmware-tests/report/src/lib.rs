@@ -146,10 +146,7 @@ pub fn run<const PAIRS: usize>(
 fn govern(console: &mut impl Console, front: Front<FRONT>) {
     let points = front.points();
     let middle = points.get(points.len() / 2).map_or(0, |p| p.power.0);
-    let limit = |power: u32| Limit {
-        power: Milliwatts(power),
-        average: None,
-    };
+    let limit = |power: u32| Limit::of(Milliwatts(power));
     let Ok(mut governor) = Governor::new(front, Settings::default(), limit(middle)) else {
         console.text("no governor\n");
         return;
@@ -164,10 +161,7 @@ fn govern(console: &mut impl Console, front: Front<FRONT>) {
         let points = governor.front().points().iter();
         let now = points.clone().find(|point| Some(point.mode) == mode);
         let power = now.map_or(0, |point| point.power.0 / 16 * sixteenths);
-        let sample = Sample {
-            power: Milliwatts(power),
-            result: step / 4,
-        };
+        let sample = Sample::one(Milliwatts(power), step / 4);
         let command = governor.step(&Input {
             now: Milliseconds(u64::from(step) * 430 / 4),
             sample: Some(sample).filter(|_| !(160..180).contains(&step)),

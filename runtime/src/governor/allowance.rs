@@ -1,5 +1,5 @@
-//! What is allowed at a time: the limit, or less for an average over a window, for heat, for
-//! over-current, and for the errors of the sensor.
+//! What is allowed at a time: the limit, or less for an average over a window, for a budget, for
+//! heat, for over-current, and for the errors of the sensor.
 
 use super::{Limit, ONE, Settings, scaled};
 use crate::units::{Milliseconds, Milliwatts};
@@ -19,11 +19,21 @@ pub struct Average {
     pub window: Milliseconds,
 }
 
+/// Energy that has to last for a time, such as that of a battery for a flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// In mJ, from the time on at which the limit is set.
+    pub millijoules: u64,
+    /// How long it has to last. What is left then is spent ever more slowly.
+    pub time: Milliseconds,
+}
+
 /// What is left of a limit.
 #[derive(Clone, Debug)]
 pub struct Allowance {
     limit: Limit,
     spent: Spent,
+    left: Option<Left>,
     /// Taken from the limit for heat and over-current, in Q16, and when it changed.
     derate: u32,
     derated: Milliseconds,
@@ -35,15 +45,19 @@ impl Allowance {
         Self {
             limit,
             spent: Spent::new(limit.average),
+            left: limit.budget.map(Left::new),
             derate: 0,
             derated: Milliseconds(0),
         }
     }
 
-    /// Another limit. What was spent of the same average stays.
+    /// Another limit. What was spent of the same average or budget stays.
     pub fn set_limit(&mut self, limit: Limit) {
         if self.limit.average != limit.average {
             self.spent = Spent::new(limit.average);
+        }
+        if self.limit.budget != limit.budget {
+            self.left = limit.budget.map(Left::new);
         }
         self.limit = limit;
     }
@@ -51,6 +65,9 @@ impl Allowance {
     /// A power in mW was drawn for some time in ms.
     pub fn spend(&mut self, milliwatts: u32, milliseconds: u64) {
         self.spent.spend(milliwatts, milliseconds);
+        if let Some(left) = &mut self.left {
+            left.spend(milliwatts, milliseconds);
+        }
     }
 
     /// Takes from the limit while it is too hot or over-current events come.
@@ -73,11 +90,51 @@ impl Allowance {
         if let Some(mean) = self.spent.allowance {
             power = power.min(mean.0);
         }
+        if let Some(left) = &self.left {
+            power = power.min(left.milliwatts());
+        }
         let power = scaled(power, ONE - self.derate);
         let power = power.saturating_sub(settings.sensor_offset.0);
         let gain = u64::from(ONE) + u64::from(settings.sensor_gain);
         let reading = (u64::from(power) << 16) / gain.max(1);
         Milliwatts(u32::try_from(reading).unwrap_or(u32::MAX))
+    }
+}
+
+/// What is left of a budget.
+#[derive(Clone, Debug)]
+struct Left {
+    budget: Budget,
+    /// In mW·ms.
+    spent: u64,
+    elapsed_ms: u64,
+}
+
+/// At least this part of a budget's time is taken to be left.
+const LAST_PART: u64 = 16;
+
+impl Left {
+    fn new(budget: Budget) -> Self {
+        Self {
+            budget,
+            spent: 0,
+            elapsed_ms: 0,
+        }
+    }
+
+    fn spend(&mut self, milliwatts: u32, milliseconds: u64) {
+        let energy = u64::from(milliwatts).saturating_mul(milliseconds);
+        self.spent = self.spent.saturating_add(energy);
+        self.elapsed_ms = self.elapsed_ms.saturating_add(milliseconds);
+    }
+
+    /// The mean power that spends what is left in the time that is left.
+    fn milliwatts(&self) -> u32 {
+        let Budget { millijoules, time } = self.budget;
+        let left = millijoules.saturating_mul(1_000).saturating_sub(self.spent);
+        let time_left = time.0.saturating_sub(self.elapsed_ms);
+        let power = left.checked_div(time_left.max(time.0 / LAST_PART).max(1));
+        power.map_or(0, |power| u32::try_from(power).unwrap_or(u32::MAX))
     }
 }
 

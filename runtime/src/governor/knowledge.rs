@@ -22,6 +22,8 @@ pub struct Knowledge<const N: usize> {
     known: Vec<u16, N>,
     /// Common to all ratios, in Q16.
     drift: u32,
+    /// The last full result was a rise of the drift, perhaps of a part of it.
+    rising: bool,
     /// Mean distance of a full result from the one before, in Q16 of its size.
     noise: u32,
 }
@@ -38,6 +40,7 @@ impl<const N: usize> Knowledge<N> {
             near_margin: settings.near_margin,
             known,
             drift: ONE,
+            rising: false,
             noise: ONE / 100,
         }
     }
@@ -127,6 +130,7 @@ impl<const N: usize> Knowledge<N> {
         let found = ratio(power.0, self.predicted(at)).clamp(LEAST_RATIO, MOST_RATIO);
         let knew = self.known.iter().any(|known| (1..FAILED).contains(known));
         let of_expected = ratio(found, self.ratio_of(at));
+        let was_rising = core::mem::take(&mut self.rising);
         let surprise = if knew { distance(of_expected) } else { 0 };
         let is_known = self.known.get(at).is_some_and(|known| *known != 0);
         if !knew || surprise > SURPRISE {
@@ -143,10 +147,15 @@ impl<const N: usize> Knowledge<N> {
             // noise explains.
             let found = scaled(self.drift, of_expected);
             let noise = ONE + 3 * self.noise.max(ONE / 100);
-            let kept = if of_expected > noise { 0 } else { 3 };
+            self.rising = of_expected > noise;
+            let kept = if self.rising { 0 } else { 3 };
             let drift = (u64::from(self.drift) * kept + u64::from(found)) / (kept + 1);
             self.drift = (drift as u32).clamp(LEAST_RATIO, MOST_RATIO);
             return surprise;
+        } else if was_rising && of_expected > ONE {
+            // The result before began before the rise: this one tells the rest of it.
+            let drift = scaled(self.drift, of_expected);
+            self.drift = drift.clamp(LEAST_RATIO, MOST_RATIO);
         }
         self.remember(at, power);
         surprise

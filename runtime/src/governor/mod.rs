@@ -10,12 +10,13 @@
 //! **Feed-forward.** The model predicts the power of every mode; the governor starts in one whose
 //! prediction fits the limit even if the model is wrong by [`Settings::distrust`].
 //!
-//! **Feedback.** A *result* of the sensor is its mean over one *period*. One that began after the
-//! last change of the mode, or for a third of it at most before, is *full*: it tells what the mode
-//! draws, and with that the *ratio* of measured over predicted power. The ratio of a mode holds for that mode closely, for others the
-//! less the further their power is away ([`Governor`] adds a margin that grows from
-//! [`Settings::near_margin`] to the model's guard band). All ratios move together with that of the
-//! present mode: that is drift, as by temperature.
+//! **Feedback.** A *result* of the sensor is its mean over one *period*. Where all of it, or two
+//! thirds at least, lie after the last change of the mode, it is *full*: it tells what the mode
+//! draws, and with that the *ratio* of measured over predicted power. A sensor of several chips
+//! has the results of each at times of their own, and is full when all that matter are. The ratio
+//! of a mode holds for that mode closely, for others the less the further their power is away
+//! (the margin grows from [`Settings::near_margin`] to the model's guard band). All ratios move
+//! together with that of the present mode: that is drift, as by temperature.
 //!
 //! **Slack** is used by *probing*: a faster mode is tried when its power fits the limit with that
 //! margin, so never past the limit as far as is known. What a probe measures stays known. Ups are
@@ -47,11 +48,15 @@
 
 mod allowance;
 mod knowledge;
+mod meter;
+mod pace;
 
-pub use allowance::Average;
+pub use allowance::{Average, Budget};
+pub use meter::{MOST_CHIPS, Reading, Sample};
 
 use allowance::Allowance;
 use knowledge::Knowledge;
+use meter::{Meter, Set, Taken};
 
 use crate::front::Front;
 use crate::grid::ModeId;
@@ -97,7 +102,8 @@ const LONGEST_GAP: Milliseconds = Milliseconds(5_000);
 pub struct Settings {
     /// Confidence of the guard band in which the margin of distant modes ends.
     pub confidence: Confidence,
-    /// From one result of the sensor to the next; each is the mean over this time. 1 … 60,000 ms.
+    /// From one result of a chip of the sensor to the next, nominally; each is the mean over this
+    /// time. 1 … 60,000 ms; a chip may be off by an eighth.
     pub period: Milliseconds,
     /// Greatest error of the sensor that is proportional to the power.
     pub sensor_gain: u32,
@@ -136,15 +142,19 @@ pub struct Limit {
     pub power: Milliwatts,
     /// On average over a longer time.
     pub average: Option<Average>,
+    /// In sum until a time.
+    pub budget: Option<Budget>,
 }
 
-/// A reading of the power sensor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
-    /// Of the whole module.
-    pub power: Milliwatts,
-    /// Differs from that of the sample before where the sensor has a new result.
-    pub result: u32,
+impl Limit {
+    /// At any time, and nothing else.
+    pub const fn of(power: Milliwatts) -> Self {
+        Self {
+            power,
+            average: None,
+            budget: None,
+        }
+    }
 }
 
 /// What is known of the board at a step.
@@ -229,14 +239,12 @@ pub struct Governor<const N: usize> {
     at: usize,
     /// The mode is as wanted since then.
     since: Option<Milliseconds>,
-    /// The last step.
+    /// The last step, and when the next one is due.
     last: Option<Milliseconds>,
-    /// The number of the last result, and when it came.
-    result: Option<(u32, Milliseconds)>,
+    due: Milliseconds,
+    meter: Meter,
     /// The last full result.
     measured: Option<Milliwatts>,
-    /// The last result.
-    old: Milliwatts,
     /// Failures to set the mode, and modes that could not be set, in a row.
     failures: u8,
     modes_failed: u8,
@@ -291,14 +299,14 @@ impl<const N: usize> Governor<N> {
         Ok(Self {
             modes: Knowledge::new(front, &settings),
             allowance: Allowance::new(limit),
+            meter: Meter::new(&settings),
             settings,
             state: State::Booting,
             at: 0,
             since: None,
             last: None,
-            result: None,
+            due: Milliseconds(0),
             measured: None,
-            old: Milliwatts(0),
             failures: 0,
             modes_failed: 0,
             left_out: Milliseconds(0),
@@ -341,8 +349,14 @@ impl<const N: usize> Governor<N> {
         }
     }
 
-    /// One step. To be called when the sensor may have a new result, and at least twice in a
-    /// period.
+    /// When the next step is due after a [`Command::Keep`]: soon after the sensor has a new
+    /// result. A step that comes sooner does no harm; after a [`Command::Apply`] one is due as soon
+    /// as the mode is set.
+    pub fn due(&self) -> Milliseconds {
+        self.due
+    }
+
+    /// One step.
     pub fn step(&mut self, input: &Input) -> Command {
         let now = self.advance(input);
         self.allowance
@@ -371,15 +385,6 @@ fn distance(ratio: u32) -> u32 {
     ratio.abs_diff(ONE)
 }
 
-/// What a sample tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Taken {
-    Nothing,
-    /// The mean over a time that began before the mode was set.
-    Partial(Milliwatts),
-    Full(Milliwatts),
-}
-
 impl<const N: usize> Governor<N> {
     /// Lets time pass. A step backwards counts as none.
     fn advance(&mut self, input: &Input) -> Milliseconds {
@@ -388,7 +393,8 @@ impl<const N: usize> Governor<N> {
         let elapsed = now.since(last).0;
         if elapsed > LONGEST_GAP.0 {
             (self.state, self.asked, self.since) = (State::Booting, None, None);
-            (self.result, self.measured) = (None, None);
+            self.measured = None;
+            self.meter.forget();
         }
         self.ups = (self.ups.saturating_add(elapsed)).min(u64::from(UPS) * UP_EVERY.0);
         let drawn = self
@@ -400,40 +406,23 @@ impl<const N: usize> Governor<N> {
 
     fn take_sample(&mut self, input: &Input, now: Milliseconds) -> Taken {
         let before = self.last.replace(now);
-        let Some(Sample { power, result }) = input.sample else {
-            return Taken::Nothing;
-        };
         let predicted = self.modes.point(self.at).map_or(0, |point| point.power.0);
-        let of_predicted = ratio(power.0, predicted);
-        if self.result.is_some_and(|(last, _)| last == result)
-            || !(LEAST_RATIO..=MOST_RATIO).contains(&of_predicted)
-        {
+        let sample = input.sample.as_ref().filter(|sample| {
+            let of_predicted = ratio(sample.total().0, predicted);
+            (LEAST_RATIO..=MOST_RATIO).contains(&of_predicted)
+        });
+        let (is_new, due) = self.meter.look(sample, before, now);
+        self.due = due;
+        if !is_new {
             return Taken::Nothing;
         }
-        let is_first = self.result.replace((result, now)).is_none();
-        let old = self.old;
-        self.old = power;
-        let (Some(before), Some(since), Some(asked)) = (before, self.since, self.asked) else {
-            return Taken::Partial(power);
-        };
-        // The result came between the step before and this one, and the mode was set between the
-        // command and its read-back: so much of the period lies before the mode, at most and at
-        // least.
-        let period = self.settings.period;
-        let most = Milliseconds(since.0.saturating_add(period.0))
-            .since(before)
-            .0;
-        let least = Milliseconds(asked.0.saturating_add(period.0)).since(now).0;
-        if is_first || 3 * most > period.0 {
-            return Taken::Partial(power);
-        }
-        // power = (part before) · old + (the rest) · new; the greater of both answers counts.
-        let new = |part: u64| {
-            let rest = u64::from(power.0) * period.0;
-            let rest = rest.saturating_sub(u64::from(old.0) * part);
-            u32::try_from(rest / (period.0 - part).max(1)).unwrap_or(u32::MAX)
-        };
-        Taken::Full(Milliwatts(new(most).max(new(least))))
+        self.meter.of_mode(self.set(), now)
+    }
+
+    /// When the mode was set, if it is.
+    fn set(&self) -> Option<Set> {
+        let (asked, since) = self.asked.zip(self.since)?;
+        Some(Set { asked, since })
     }
 
     /// Sees to it that the board is in the wanted mode.
@@ -499,10 +488,12 @@ impl<const N: usize> Governor<N> {
         match taken {
             Taken::Full(power) => {
                 let last = self.measured.replace(power);
-                let surprise = self.modes.learn(self.at, power, last);
                 if power > allowed {
+                    let power = power.max(self.meter.risen(self.set()));
+                    let surprise = self.modes.learn(self.at, power, last);
                     return self.go_down(allowed, self.of_workload(surprise), now);
                 }
+                self.modes.learn(self.at, power, last);
                 self.overs = 0;
                 if self.state != State::Safe(Cause::LimitTooLow) {
                     self.state = State::Tracking;
@@ -510,9 +501,10 @@ impl<const N: usize> Governor<N> {
             }
             Taken::Partial(power) if power > allowed && self.state != State::SteppingDown => {
                 // The mean holds some of the time before, so that the mode draws even more.
-                let of_expected = ratio(power.0, self.modes.expected(self.at));
-                let surprise = of_expected.saturating_sub(ONE).saturating_mul(2);
-                self.modes.remember(self.at, power);
+                let of_expected = ratio(power.0, self.modes.expected(self.at)).max(ONE);
+                let surprise = (of_expected - ONE).saturating_mul(2);
+                let more = Milliwatts(scaled(power.0, of_expected));
+                self.modes.remember(self.at, more);
                 let surprise = self.of_workload(surprise);
                 // What is known of other modes is too little by as much.
                 let below = ratio(allowed.0, ONE.saturating_add(surprise));
@@ -535,7 +527,6 @@ impl<const N: usize> Governor<N> {
             .modes
             .best(Milliwatts(cautious), usize::MAX)
             .or(self.modes.least());
-        self.result = self.result.map(|(number, _)| (number, now));
         self.started = now;
         let Some(first) = first else {
             self.state = State::Safe(Cause::NothingApplies);
@@ -579,10 +570,8 @@ impl<const N: usize> Governor<N> {
 
     /// Power is taken to rise while nothing is heard of it.
     fn without_result(&mut self, allowed: Milliwatts, now: Milliseconds) -> Option<Command> {
-        let heard = self
-            .result
-            .map_or(self.started, |(_, at)| at.max(self.started));
-        let silent = now.since(heard);
+        let heard = self.meter.heard().unwrap_or(self.started);
+        let silent = now.since(heard.max(self.started));
         if silent >= self.settings.patience {
             let least = self.modes.least()?;
             if self.state == State::Safe(Cause::NoSensor) {

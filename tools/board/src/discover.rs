@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::averaging::Chips;
 use crate::cpu::Cpus;
 use crate::files::{Files, Knob, KnobError, Refusal};
 use crate::gpu::Gpu;
@@ -78,6 +79,7 @@ pub struct Board {
     pub(crate) identity: Identity,
     pub(crate) knobs: Knobs,
     pub(crate) rails: Rails,
+    pub(crate) chips: Chips,
     pub(crate) heat: Heat,
     pub(crate) nvpmodel: Nvpmodel,
     missing: Vec<Missing>,
@@ -122,6 +124,7 @@ impl Board {
             identity,
             journal: Journal::new(knobs.count()),
             knobs,
+            chips: Chips::of(&rails),
             rails,
             heat,
             nvpmodel,
@@ -166,7 +169,7 @@ impl Board {
         self.rails.labels()
     }
 
-    /// How many chips measure these rails, 1 … [`MOST_CHIPS`](crate::MOST_CHIPS).
+    /// How many chips measure these rails, 1 … [`MOST_CHIPS`](wattgate_runtime::MOST_CHIPS).
     pub fn chips(&self) -> usize {
         self.rails.chips()
     }

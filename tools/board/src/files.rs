@@ -136,6 +136,13 @@ pub enum KnobError {
     },
 }
 
+impl KnobError {
+    /// There is no such file.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, Self::Unreadable { why, .. } if why.kind() == io::ErrorKind::NotFound)
+    }
+}
+
 /// A file that holds one whole number.
 #[derive(Clone, Debug)]
 pub(crate) struct Knob(pub Arc<Path>);

@@ -1,5 +1,5 @@
 //! Board I/O of a Jetson: which knobs and sensors it has, what it draws, and changes of its
-//! power mode that are verified or undone.
+//! power mode that are verified or undone, as is how many samples the power sensors average.
 //!
 //! Everything is found at run time by name and label (`jetson-platform.md`); numbers of hwmon
 //! devices, paths of GPUs and tables differ between boards and releases. Masks that need a
@@ -23,12 +23,13 @@
 //!     emc: Kilohertz(2_133_000),
 //! };
 //! board.apply(&mut files, &mode)?;
-//! println!("{}", board.sample(&files)?.power);
+//! println!("{}", board.sample(&files)?.total());
 //! board.restore(&mut files, &before)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
 
+mod averaging;
 mod cpu;
 mod discover;
 mod files;
@@ -43,11 +44,12 @@ mod settable;
 mod thermal;
 mod transition;
 
+pub use averaging::{AveragingError, SAMPLES};
 pub use discover::{Board, DiscoverError, Missing};
 pub use files::{Disk, Files, KnobError, Refusal};
 pub use identity::Identity;
 pub use mode::{Applied, ApplyError, Current};
 pub use nvpmodel::Masks;
-pub use power::{MOST_CHIPS, Sample, SampleError, SampleFault};
+pub use power::{SampleError, SampleFault};
 pub use saved::{RestoreError, Saved, SavedError};
 pub use settable::{Reach, Settable, SettableError};

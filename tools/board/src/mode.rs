@@ -1,12 +1,12 @@
 //! Power modes on a board: applying one, verifying it, reading the one that is set.
 
 use thiserror::Error;
-use wattgate_runtime::{Axis, Kilohertz, PowerMode};
+use wattgate_runtime::{Axis, Kilohertz, PowerMode, Sample};
 
 use crate::cpu::Cpus;
 use crate::discover::{Board, HZ};
 use crate::files::{Files, KnobError};
-use crate::power::{Sample, SampleError};
+use crate::power::SampleError;
 use crate::settable::name;
 use crate::transition::{OnFailure, Target, Transition, check};
 

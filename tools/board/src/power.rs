@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use thiserror::Error;
-use wattgate_runtime::{Crc32, Milliwatts};
+use wattgate_runtime::{Crc32, MOST_CHIPS, Milliwatts, Reading, Sample};
 
 use crate::cpu::numbers;
 use crate::discover::{DiscoverError, Search};
@@ -44,20 +44,6 @@ const FULL_SCALE_MA: i64 = 32_760;
 /// A rail without load may show a current as low as the largest offset, 80 µV at 2 mΩ
 /// (section 6.3), below zero.
 const OFFSET_MA: i64 = 40;
-
-/// An INA3221 has four addresses on its bus, and no board has two such buses.
-pub const MOST_CHIPS: usize = 4;
-
-/// The total power.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
-    /// Rounded up to the next mW.
-    pub power: Milliwatts,
-    /// For each chip that a rail of the total is on, a checksum of what these rails show; 0 for
-    /// chips that there are not. While it stays, that chip has no new result. It has one every
-    /// 430 ms, at times of its own, which may by chance be equal to the one before.
-    pub fingerprints: [u32; MOST_CHIPS],
-}
 
 /// Why the power is not known now.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -98,7 +84,7 @@ pub enum SampleFault {
 #[derive(Clone, Debug)]
 struct Rail {
     label: Arc<str>,
-    /// The chip that measures it, from 0 on.
+    /// The chip that measures it, below [`MOST_CHIPS`].
     chip: usize,
     /// In mV.
     voltage: Knob,
@@ -125,34 +111,40 @@ impl Rails {
         self.0.iter().map(|rail| &*rail.label)
     }
 
+    /// The directory of each rail's chip, with the rail's label.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = (&Path, &str)> {
+        let rails = self.0.iter();
+        rails.filter_map(|rail| Some((rail.voltage.0.parent()?, &*rail.label)))
+    }
+
     /// Chips that the total comes from.
     pub(crate) fn chips(&self) -> usize {
         self.0.iter().map(|rail| rail.chip + 1).max().unwrap_or(0)
     }
 
-    /// Reads all of them. Does not allocate on a disk.
+    /// Reads all of them. A chip's power is rounded up to the next mW, and its result is a
+    /// checksum of what its rails show: while it stays, there is no new result. There is one
+    /// in every [period](crate::Board::period), which may by chance be equal to the one before.
+    /// Does not allocate on a disk.
     pub(crate) fn sample(&self, files: &impl Files) -> Result<Sample, SampleError> {
-        let (mut microwatts, mut fingerprints) = (0_i64, [0_u32; MOST_CHIPS]);
+        let (mut sample, mut microwatts) = (Sample::default(), [0_i64; MOST_CHIPS]);
         for rail in &self.0 {
             let (millivolts, milliamperes) = rail.read(files).map_err(|fault| SampleError {
                 rail: rail.label.clone(),
                 fault,
             })?;
             // At most 32,760 each, so that no sum of rails overflows.
-            microwatts += millivolts * milliamperes.max(0);
-            if let Some(fingerprint) = fingerprints.get_mut(rail.chip) {
-                *fingerprint = Crc32::new()
-                    .update(&fingerprint.to_le_bytes())
-                    .update(&millivolts.to_le_bytes())
-                    .update(&milliamperes.to_le_bytes())
-                    .finish();
-            }
+            microwatts[rail.chip] += millivolts * milliamperes.max(0);
+            let Reading { power, result } = &mut sample.chips[rail.chip];
+            let milliwatts = u32::try_from((microwatts[rail.chip] + 999) / 1000);
+            *power = Milliwatts(milliwatts.unwrap_or(u32::MAX));
+            *result = Crc32::new()
+                .update(&result.to_le_bytes())
+                .update(&millivolts.to_le_bytes())
+                .update(&milliamperes.to_le_bytes())
+                .finish();
         }
-        let milliwatts = u32::try_from((microwatts + 999) / 1000);
-        Ok(Sample {
-            power: Milliwatts(milliwatts.unwrap_or(u32::MAX)),
-            fingerprints,
-        })
+        Ok(sample)
     }
 }
 

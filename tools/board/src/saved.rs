@@ -2,7 +2,9 @@
 //! restart as well.
 //!
 //! One `path value` line for each knob, like the store of jetson_clocks (`jetson-platform.md`,
-//! section 8.1), and `end` in the last line: a text of which a part is lost is refused.
+//! section 8.1), and `end` in the last line: a text of which a part is lost is refused. The
+//! path of a power sensor changes from boot to boot, so that its chip has the name
+//! `ina3221/RAIL/samples` after its first rail.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -55,7 +57,11 @@ pub enum RestoreError {
 
 impl Saved {
     pub(crate) fn value(&self, knob: &Knob) -> Option<i64> {
-        let of = |(path, _): &&(Arc<Path>, i64)| *path == knob.0;
+        self.named(&knob.0)
+    }
+
+    pub(crate) fn named(&self, name: &Path) -> Option<i64> {
+        let of = |(path, _): &&(Arc<Path>, i64)| **path == *name;
         self.0.iter().find(of).map(|(_, value)| *value)
     }
 }
@@ -95,13 +101,17 @@ impl FromStr for Saved {
 }
 
 impl Board {
-    /// The values of all knobs that could ever be written. The clocks of clusters without an
-    /// online core cannot be read and are left out.
+    /// The values of all knobs that could ever be written, and the averaging of the power
+    /// sensors where it can be set. The clocks of clusters without an online core cannot be read
+    /// and are left out.
     pub fn save(&self, files: &impl Files) -> Result<Saved, KnobError> {
         let online = self.knobs.cpus.online(files)?;
         let mut saved = Vec::new();
         for knob in self.knobs.readable(online) {
             saved.push((knob.0.clone(), knob.read(files)?));
+        }
+        for averaging in self.chips.save(files) {
+            saved.push(averaging?);
         }
         Ok(Saved(saved))
     }
@@ -111,18 +121,29 @@ impl Board {
         self.knobs.readable(CoreSet::MAX).map(|knob| &*knob.0)
     }
 
-    /// Writes saved values back in the order of a change of the mode. A knob that fails does
+    /// Writes saved values back in the order of a change of the mode, the averaging last. A knob that fails does
     /// not keep the others from it. The clocks of clusters that were without an online core
     /// are opened to both ends of the table.
     pub fn restore(&mut self, files: &mut impl Files, saved: &Saved) -> Result<(), RestoreError> {
-        let Self { knobs, journal, .. } = self;
-        let known = |path: &Arc<Path>| knobs.readable(CoreSet::MAX).any(|knob| knob.0 == *path);
+        let Self {
+            knobs,
+            chips,
+            journal,
+            ..
+        } = self;
+        let known = |path: &Arc<Path>| {
+            let mut knobs = knobs.readable(CoreSet::MAX);
+            knobs.any(|knob| knob.0 == *path) || chips.names().any(|name| name == path)
+        };
         if let Some((path, _)) = saved.0.iter().find(|(path, _)| !known(path)) {
             return Err(RestoreError::UnknownKnob { path: path.clone() });
         }
         let target = Target::Saved(saved);
         let transition = Transition::new(files, knobs, journal, target, OnFailure::GoOn);
-        let failures = transition.run().map_err(RestoreError::Unreadable)?;
+        let restored = transition.run();
+        let averaged = chips.restore(files, saved);
+        let mut failures = restored.map_err(RestoreError::Unreadable)?;
+        failures.join(averaged);
         match failures.first {
             None => Ok(()),
             Some(first) => Err(RestoreError::Incomplete {

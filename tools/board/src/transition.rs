@@ -231,9 +231,15 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    fn add(&mut self, error: KnobError) {
+    pub fn add(&mut self, error: KnobError) {
         self.count += 1;
         self.first.get_or_insert(error);
+    }
+
+    /// And then these.
+    pub fn join(&mut self, later: Self) {
+        self.count += later.count;
+        self.first = self.first.take().or(later.first);
     }
 }
 
@@ -253,30 +259,55 @@ enum Pass {
     Raise,
 }
 
-/// Until a knob shows a value, for some time.
-fn read_back(files: &mut impl Files, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
-    let mut found = same(files, knob, wanted);
-    for _ in 0..LOOKS {
+/// Until it can be had, with so many more looks at most.
+pub(crate) fn patiently<F: Files, T>(
+    files: &mut F,
+    looks: u32,
+    look: impl Fn(&F) -> Result<T, KnobError>,
+) -> Result<T, KnobError> {
+    let mut found = look(files);
+    for _ in 0..looks {
         if found.is_ok() {
             break;
         }
         files.wait(LOOK);
-        found = same(files, knob, wanted);
+        found = look(files);
     }
     found
 }
 
-/// Until a knob can be read, for some time.
+/// Until a knob shows a value.
+fn read_back(files: &mut impl Files, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
+    patiently(files, LOOKS, |files| same(files, knob, wanted))
+}
+
+/// Until a knob can be read.
 fn read(files: &mut impl Files, knob: &Knob) -> Result<i64, KnobError> {
-    let mut found = knob.read(files);
-    for _ in 0..LOOKS {
-        if found.is_ok() {
-            break;
-        }
-        files.wait(LOOK);
-        found = knob.read(files);
+    patiently(files, LOOKS, |files| knob.read(files))
+}
+
+/// Brings a knob to a value, if it has another.
+pub(crate) fn put(
+    files: &mut impl Files,
+    journal: &mut Journal,
+    knob: &Knob,
+    wanted: i64,
+) -> Result<(), KnobError> {
+    match read(files, knob)? {
+        earlier if earlier == wanted => Ok(()),
+        earlier => replace(files, journal, knob, [earlier, wanted]),
     }
-    found
+}
+
+fn replace(
+    files: &mut impl Files,
+    journal: &mut Journal,
+    knob: &Knob,
+    [earlier, wanted]: [i64; 2],
+) -> Result<(), KnobError> {
+    journal.0.push((knob.clone(), earlier));
+    knob.write(files, wanted)?;
+    read_back(files, knob, wanted)
 }
 
 /// A change under way.
@@ -495,16 +526,11 @@ impl<'a, F: Files> Transition<'a, F> {
 
     /// Brings a knob to a value, if it has another.
     fn put(&mut self, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
-        match read(self.files, knob)? {
-            earlier if earlier == wanted => Ok(()),
-            _ => self.put_anyway(knob, wanted),
-        }
+        put(self.files, self.journal, knob, wanted)
     }
 
     fn put_anyway(&mut self, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
         let earlier = read(self.files, knob)?;
-        self.journal.0.push((knob.clone(), earlier));
-        knob.write(self.files, wanted)?;
-        read_back(self.files, knob, wanted)
+        replace(self.files, self.journal, knob, [earlier, wanted])
     }
 }

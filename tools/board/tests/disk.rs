@@ -13,6 +13,7 @@ use std::time::Duration;
 use allocations::allocations;
 use common::{boards, description, highest, lowest, middle};
 use wattgate_board::{ApplyError, Board, Disk};
+use wattgate_runtime::Milliseconds;
 use wattgate_simulator::tree::Tree;
 use wattgate_simulator::tree::mirror::Mirror;
 use wattgate_simulator::unit::Unit;
@@ -62,12 +63,14 @@ fn the_control_loop_does_not_allocate() {
         );
         let (count, sample) = allocations(|| board.sample(&files));
         assert!(
-            sample.as_ref().is_ok_and(|it| it.power.0 > 0),
+            sample.as_ref().is_ok_and(|it| it.total().0 > 0),
             "{name}: {sample:?}"
         );
         assert_eq!(count, 0, "{name}: sample");
         let (count, hottest) = allocations(|| board.hottest_mc(&files));
         assert!(count == 0 && hottest.is_some(), "{name}: hottest");
+        let (count, period) = allocations(|| board.period(&files));
+        assert_eq!((count, period), (0, Milliseconds(430)), "{name}: period");
 
         // Nor when it fails.
         let gpu = root.join("sys/class/devfreq");
@@ -124,6 +127,22 @@ fn a_living_tree_is_brought_to_a_mode_and_back() {
         assert_eq!(board.restore(&mut files, &saved), Ok(()));
         thread::sleep(LATER);
         assert_eq!(board.save(&files), Ok(saved));
+    });
+}
+
+#[test]
+fn a_living_tree_averages_as_many_samples_as_it_is_told() {
+    with_living("orin-agx-64", |_, mut board| {
+        let mut files = Disk;
+        let saved = board.save(&files).expect("readable");
+        let period = board.set_averaging(&mut files, 64);
+        assert_eq!(period, Ok(Milliseconds(54)));
+        thread::sleep(LATER);
+        assert_eq!(board.averaging(&files), Ok(64));
+        assert_eq!(board.period(&files), Milliseconds(54));
+        assert_eq!(board.restore(&mut files, &saved), Ok(()));
+        thread::sleep(LATER);
+        assert_eq!(board.period(&files), Milliseconds(430));
     });
 }
 

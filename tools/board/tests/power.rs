@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use common::{Simulated, apply, boards, booted, description, discover, highest, lowest};
 use wattgate_board::{Files, SampleFault};
+use wattgate_runtime::MOST_CHIPS;
 use wattgate_runtime::Milliwatts;
 use wattgate_simulator::tree::{Errno, Tree};
 use wattgate_simulator::unit::Unit;
@@ -18,19 +19,71 @@ fn load(files: &mut Simulated) {
     files.tree.jetson_mut().set_workload(Some(workload));
 }
 
-/// Lets time pass until a result is ready, and gives the true mean power over it in mW.
-fn next_result(files: &mut Simulated) -> f64 {
-    let now = files.tree.jetson().now().as_micros() as u64;
-    let update = UPDATE.as_micros() as u64;
-    let before = files.tree.jetson().energy_j();
-    assert_eq!(now % update, 0, "at the end of a result");
-    files.wait(UPDATE);
-    1000.0 * (files.tree.jetson().energy_j() - before) / UPDATE.as_secs_f64()
+/// When each chip of the total has its next result, in the order of a sample.
+fn next_results(files: &Simulated) -> Vec<Duration> {
+    let jetson = files.tree.jetson();
+    let rails = jetson.board().rails.iter().enumerate();
+    let of_total = rails.filter(|(_, rail)| rail.total);
+    let mut times: Vec<_> = of_total.map(|(at, _)| jetson.next_result(at)).collect();
+    times.dedup();
+    times
 }
 
-fn to_the_end_of_a_result(files: &mut Simulated) {
-    let over = files.tree.jetson().now().as_micros() as u64 % UPDATE.as_micros() as u64;
-    files.wait(UPDATE - Duration::from_micros(over));
+/// The true mean power in mW that each rail of the total has a result of.
+struct Truth {
+    /// Since the last result, in J and s.
+    since: Vec<[f64; 2]>,
+    mean_mw: Vec<Option<f64>>,
+}
+
+impl Truth {
+    fn of(files: &Simulated) -> Self {
+        let rails = files.tree.jetson().board().rails.len();
+        Self {
+            since: vec![[0.0; 2]; rails],
+            mean_mw: vec![None; rails],
+        }
+    }
+
+    /// Lets time pass until some chip has a result.
+    fn pass_to_result(&mut self, files: &mut Simulated) {
+        let all = |files: &Simulated| -> Vec<Duration> {
+            let rails = 0..files.tree.jetson().board().rails.len();
+            rails
+                .map(|rail| files.tree.jetson().next_result(rail))
+                .collect()
+        };
+        let due = all(files);
+        let next = *due.iter().min().expect("a rail");
+        while files.tree.jetson().now() < next {
+            let now = files.tree.jetson().now();
+            // Power changes at whole ms, but for events of 1.07 ms.
+            let ms = Duration::from_millis(now.as_millis() as u64 + 1);
+            let until = next.min(ms);
+            files.tree.advance(until);
+            let jetson = files.tree.jetson();
+            let seconds = (until - now).as_secs_f64();
+            for (rail, since) in jetson.board().rails.iter().zip(&mut self.since) {
+                let domains = rail.domains.iter();
+                let watts: f64 = domains.map(|&domain| jetson.watts().of(domain)).sum();
+                since[0] += seconds * watts;
+                since[1] += seconds;
+            }
+        }
+        for (at, due) in due.into_iter().enumerate() {
+            if due == next {
+                let [joules, seconds] = std::mem::take(&mut self.since[at]);
+                self.mean_mw[at] = Some(1000.0 * joules / seconds);
+            }
+        }
+    }
+
+    /// Of the whole module.
+    fn total_mw(&self, files: &Simulated) -> f64 {
+        let rails = files.tree.jetson().board().rails.iter();
+        let of_total = rails.zip(&self.mean_mw).filter(|(rail, _)| rail.total);
+        of_total.map(|(_, mean)| mean.expect("a result")).sum()
+    }
 }
 
 #[test]
@@ -42,10 +95,17 @@ fn power_is_the_true_one_within_the_steps_of_the_sensor() {
             let mut board = discover(&files);
             apply(&mut board, &mut files, mode);
             load(&mut files);
-            to_the_end_of_a_result(&mut files);
-            for _ in 0..20 {
-                let truth = next_result(&mut files);
-                let power = board.sample(&files).expect("a result").power;
+            let mut truth = Truth::of(&files);
+            for at in 0..24 {
+                truth.pass_to_result(&mut files);
+                // The first result of each chip is of the time before as well.
+                if at < 4 {
+                    continue;
+                }
+                let (truth, power) = (
+                    truth.total_mw(&files),
+                    board.sample(&files).expect("a result").total(),
+                );
                 // Half a step of the shunt's voltage, 40 µV, at the nominal voltage; up to 16 mV
                 // that the bus voltage wanders, and half a step of 8 mV.
                 let rails = of.rails.iter().filter(|rail| rail.total);
@@ -77,7 +137,7 @@ fn power_is_rounded_up() {
             let path = format!("{device}/{file}_input");
             files.shown.insert(path, Ok(text.as_bytes().to_vec()));
         }
-        board.sample(&files).map(|sample| sample.power)
+        board.sample(&files).map(|sample| sample.total())
     };
     assert_eq!(show("5000\n", "1600\n"), Ok(Milliwatts(8000)));
     assert_eq!(show("5001\n", "1600\n"), Ok(Milliwatts(8002)));
@@ -167,7 +227,7 @@ fn a_failing_sensor_is_an_error_and_never_a_smaller_sum() {
                     }
                     // A negative current within the offset counts as none.
                     Ok(after) if word == "flipped" && rail.total => {
-                        let lost = before.power.0 - after.power.0;
+                        let lost = before.total().0 - after.total().0;
                         assert!(
                             lost <= 40 * rail.millivolts as u32 / 1000,
                             "{name}: {}",
@@ -185,27 +245,35 @@ fn a_failing_sensor_is_an_error_and_never_a_smaller_sum() {
 }
 
 #[test]
-fn the_fingerprint_tells_a_new_result_from_a_repeated_one() {
+fn the_result_of_a_chip_changes_when_that_chip_has_a_result() {
     for name in boards() {
         let mut files = booted(name);
         let mut board = discover(&files);
         apply(&mut board, &mut files, highest(name));
         load(&mut files);
-        to_the_end_of_a_result(&mut files);
-        let mut news = 0;
-        for _ in 0..20 {
-            let first = board.sample(&files).expect("a result");
-            files.wait(UPDATE - Duration::from_millis(1));
-            assert_eq!(
-                board.sample(&files),
-                Ok(first),
-                "{name}: between two results"
-            );
-            files.wait(Duration::from_millis(1));
-            let next = board.sample(&files).expect("a result");
-            news += u32::from(next.fingerprints != first.fingerprints);
+        let chips = board.chips();
+        let mut news = vec![0; chips];
+        for _ in 0..20 * chips {
+            let due = next_results(&files);
+            let next = *due.iter().min().expect("a chip");
+            let at_once = due.iter().filter(|due| **due == next).count();
+            assert_eq!(at_once, 1, "{name}: each chip has its own time");
+            let before = board.sample(&files).expect("a result");
+            files.tree.advance(next - Duration::from_nanos(1));
+            assert_eq!(board.sample(&files), Ok(before), "{name}: between results");
+            files.tree.advance(next);
+            let after = board.sample(&files).expect("a result");
+            let changed = |chip: usize| after.chips[chip].result != before.chips[chip].result;
+            for (chip, due) in due.into_iter().enumerate() {
+                assert!(due == next || !changed(chip), "{name}: chip {chip}");
+                news[chip] += u32::from(changed(chip));
+            }
+            assert!(!(chips..MOST_CHIPS).any(changed), "{name}: no such chip");
         }
-        assert!(news >= 15, "{name}: {news} of 20");
+        assert!(
+            news.iter().all(|&news| news >= 15),
+            "{name}: {news:?} of 20"
+        );
         let rail = board.rails().next().expect("a rail").to_owned();
         let total = board.rails().count();
         files

@@ -384,6 +384,19 @@ impl Board {
         self.core_order.len() as u32
     }
 
+    /// The chip that measures each rail, by its number in the order of their first rails.
+    pub fn chip_of(&self) -> Vec<usize> {
+        let mut chips: Vec<&str> = Vec::new();
+        let mut numbers = Vec::with_capacity(self.rails.len());
+        for rail in &self.rails {
+            if !chips.contains(&rail.chip.as_str()) {
+                chips.push(&rail.chip);
+            }
+            numbers.extend(chips.iter().position(|chip| *chip == rail.chip));
+        }
+        numbers
+    }
+
     /// The constants; only of a board that can be simulated.
     pub fn physics(&self) -> &Physics {
         self.physics

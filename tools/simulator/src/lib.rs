@@ -17,6 +17,7 @@ pub mod output;
 pub mod pipeline;
 pub mod power;
 pub mod profile;
+pub mod sampling;
 pub mod scenarios;
 pub mod sensor;
 pub mod steady;

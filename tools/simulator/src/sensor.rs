@@ -1,5 +1,6 @@
-//! The power sensor INA3221 as L4T sets it: a mean over 512 samples every 430 ms, in steps of
-//! 40 µV over the shunt and of 8 mV on the bus, with the offset and the gain of a unit.
+//! A channel of the power sensor INA3221: the mean current since its last result, in steps of
+//! 40 µV over the shunt and of 8 mV on the bus, with the offset and the gain of a unit. When
+//! there are results is in [`sampling`](crate::sampling).
 //!
 //! Sources: `jetson-platform.md`, sections 6.1 (files), 6.3 (timing, steps) and 6.4 (alarms).
 
@@ -7,12 +8,17 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::board::Rail;
+use crate::sampling::Sampling;
 
-/// From one result to the next: 3 channels × 512 samples × 2 × 140 µs.
-pub const UPDATE: Duration = Duration::from_millis(430);
+/// From one result to the next of a nominal unit as L4T sets it: 3 channels × 512 samples × 2 ×
+/// 140 µs, in whole ms.
+pub const UPDATE: Duration = Duration::from_millis(Sampling::L4T.interval_ms() as u64);
 
-/// Results that a channel remembers, of a minute.
-pub const REMEMBERED: usize = 140;
+/// Results are remembered for so long.
+pub const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// Room for the results of this time as L4T sets the sensor, of the fastest unit.
+const RESULTS: usize = 160;
 
 /// Step of the shunt's voltage.
 const SHUNT_LSB_UV: f64 = 40.0;
@@ -37,6 +43,37 @@ pub struct Reading {
     pub shunt_microvolts: i64,
 }
 
+/// What a channel has shown.
+#[derive(Clone, Debug)]
+pub struct Results(VecDeque<(Duration, Reading)>);
+
+impl Results {
+    /// From this one on, at time zero.
+    pub fn from(first: Reading) -> Self {
+        let mut results = VecDeque::with_capacity(RESULTS);
+        results.push_back((Duration::ZERO, first));
+        Self(results)
+    }
+
+    /// A result is ready.
+    pub fn push(&mut self, now: Duration, reading: Reading) {
+        let ended = |results: &VecDeque<(Duration, Reading)>| {
+            let next = results.get(1);
+            next.is_some_and(|(from, _)| *from + REMEMBERED < now)
+        };
+        while ended(&self.0) {
+            self.0.pop_front();
+        }
+        self.0.push_back((now, reading));
+    }
+
+    /// The result that was shown at a time, or the oldest that is remembered.
+    pub fn at(&self, time: Duration) -> Reading {
+        let after = self.0.partition_point(|(from, _)| *from <= time);
+        self.0[after.saturating_sub(1)].1
+    }
+}
+
 /// A channel of an INA3221.
 #[derive(Clone, Debug)]
 pub struct Channel {
@@ -49,8 +86,7 @@ pub struct Channel {
     time_s: f64,
     /// The largest current of a conversion since then, in mA.
     peak_ma: f64,
-    /// Results, the newest at the back.
-    results: VecDeque<Reading>,
+    result: Reading,
     /// The warning compares the mean with this, in mA.
     pub warn_ma: i64,
     /// The critical alarm compares each conversion with this, in mA.
@@ -70,7 +106,7 @@ impl Channel {
             charge_ma_s: 0.0,
             time_s: 0.0,
             peak_ma: 0.0,
-            results: VecDeque::with_capacity(REMEMBERED),
+            result: Reading::default(),
             warn_ma: full_ma,
             crit_ma: full_ma,
             crit_alarm: false,
@@ -95,28 +131,23 @@ impl Channel {
         let steps = (mean * self.shunt_mohm / SHUNT_LSB_UV).round();
         let shunt_uv = SHUNT_LSB_UV * steps.clamp(-REGISTER, REGISTER);
         let bus = (bus_mv / BUS_LSB_MV).round().clamp(0.0, REGISTER);
-        if self.results.len() == REMEMBERED {
-            self.results.pop_front();
-        }
-        self.results.push_back(Reading {
+        self.result = Reading {
             millivolts: (BUS_LSB_MV * bus) as i64,
             milliamperes: (shunt_uv / self.shunt_mohm).round() as i64,
             shunt_microvolts: shunt_uv as i64,
-        });
+        };
         self.crit_alarm = self.peak_ma > self.crit_ma as f64;
+        self.begin();
+    }
+
+    /// What has flowed until now is no part of the next result.
+    pub fn begin(&mut self) {
         (self.charge_ma_s, self.time_s, self.peak_ma) = (0.0, 0.0, 0.0);
     }
 
     /// The newest result.
     pub fn reading(&self) -> Reading {
-        self.reading_before(0)
-    }
-
-    /// The result so many updates ago, or the oldest that is remembered.
-    pub fn reading_before(&self, updates: usize) -> Reading {
-        let newest = self.results.len().saturating_sub(1);
-        let at = newest.saturating_sub(updates);
-        self.results.get(at).copied().unwrap_or_default()
+        self.result
     }
 
     /// The largest value that the chip can give.

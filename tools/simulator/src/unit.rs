@@ -5,6 +5,8 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, LogNormal, Normal};
 
+use crate::sampling::MOST_CHIPS;
+
 /// How a unit differs from the board's nominal one. Factors, 1 for none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unit {
@@ -20,6 +22,8 @@ pub struct Unit {
     pub shunt_offset_uv: [f64; 6],
     /// Gain of each power sensor.
     pub gain: [f64; 6],
+    /// On the time between two results of each chip of power sensors.
+    pub sensor_time: [f64; MOST_CHIPS],
 }
 
 impl Unit {
@@ -31,6 +35,7 @@ impl Unit {
         time: 1.0,
         shunt_offset_uv: [0.0; 6],
         gain: [1.0; 6],
+        sensor_time: [1.0; MOST_CHIPS],
     };
 
     /// A unit drawn under a seed.
@@ -56,6 +61,9 @@ impl Unit {
             time,
             shunt_offset_uv: std::array::from_fn(|_| bounded(40.0)),
             gain: std::array::from_fn(|_| 1.0 + bounded(0.001)),
+            // A conversion of 140 µs takes 154 at most. That it may be as much shorter, and
+            // the spread, are assumed.
+            sensor_time: std::array::from_fn(|_| 1.0 + bounded(0.05)),
         }
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{cpu, emc, gpu, ina, load, ms, nano, number, pass};
+use common::{cpu, emc, gpu, ina, load, ms, nano, number, pass, pass_to_result};
 use wattgate_simulator::tree::{Errno, Tree};
 
 const RAILGATE: &str = "/sys/devices/platform/17000000.gpu/railgate_enable";
@@ -53,6 +53,38 @@ fn a_late_sensor_shows_what_was() {
     assert_eq!(current(&late), then);
 }
 
+/// A second is a second, however many results are in it.
+#[test]
+fn a_late_sensor_is_as_late_with_fewer_samples() {
+    let (mut tree, mut late) = (nano(), nano());
+    order(&mut late, "sensor VDD_IN late 2.15");
+    for tree in [&mut tree, &mut late] {
+        order(tree, &format!("write {} 64", ina("samples")));
+        load(tree, "resnet18");
+        pass(tree, Duration::from_secs(10));
+    }
+    let then = current(&tree);
+    pass(&mut tree, ms(2150));
+    assert_ne!(current(&tree), then);
+    pass(&mut late, ms(2150));
+    assert_eq!(current(&late), then);
+}
+
+#[test]
+fn a_late_sensor_shows_up_to_a_minute_ago() {
+    for samples in [1, 64, 512] {
+        let (mut tree, mut late) = (nano(), nano());
+        order(&mut late, "sensor VDD_IN late 60");
+        for tree in [&mut tree, &mut late] {
+            order(tree, &format!("write {} {samples}", ina("samples")));
+            pass(tree, Duration::from_secs(100));
+        }
+        let then = current(&tree);
+        pass(&mut late, Duration::from_secs(60));
+        assert_eq!(current(&late), then, "{samples} samples");
+    }
+}
+
 #[test]
 fn an_absurd_sensor_shows_full_scale() {
     let mut tree = nano();
@@ -74,7 +106,8 @@ fn a_rail_offset_is_added_to_the_current() {
     let (mut plain, mut offset) = (nano(), nano());
     order(&mut offset, "offset VDD_IN 400");
     for tree in [&mut plain, &mut offset] {
-        pass(tree, ms(430));
+        pass_to_result(tree);
+        pass_to_result(tree);
     }
     assert_eq!(current(&offset), current(&plain) + 400);
 }

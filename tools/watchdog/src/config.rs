@@ -2,15 +2,18 @@
 //!
 //! `wattgated.toml` beside this crate has every key with what it does; a test compares both.
 
-use std::fmt;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
-use serde::{Deserialize, de};
+use serde::Deserialize;
 use thiserror::Error;
-use wattgate_runtime::{Average, Confidence, Limit, Milliseconds, Milliwatts};
+use wattgate_runtime::{Average, Confidence, Limit, Milliseconds};
+
+use crate::clock::UtcSeconds;
+use crate::quantity::{Duration, Energy, Power, Probability, Temperature, Window};
+use crate::schedule::Schedule;
 
 /// The version that this program reads.
 const VERSION: u32 = 1;
@@ -41,12 +44,42 @@ pub struct Config {
     pub model: PathBuf,
     /// What must not be exceeded.
     pub limit: Limit,
+    /// Limits of a day that take the place of `limit`'s power.
+    pub schedule: Option<Schedule>,
+    /// What a battery has to give.
+    pub budget: Option<Budget>,
     /// Of the guard band.
     pub confidence: Confidence,
     /// Where the prior state is kept, on the board.
     pub state_dir: PathBuf,
     /// From this temperature in milli-°C on, the limit is lowered; none where it is not.
     pub too_hot_mc: Option<i64>,
+    /// The group that may use the socket; root only where there is none.
+    pub group: Option<String>,
+    /// Where the metrics are.
+    pub metrics: Option<Metrics>,
+    /// The device that resets the board unless it hears of the daemon.
+    pub hardware_watchdog: Option<PathBuf>,
+}
+
+/// An energy that has to last for a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "FileBudget")]
+pub struct Budget {
+    /// 1 J … 10,000 Wh, and 1 mW … 1000 W of mean power.
+    pub energy_mj: u64,
+    /// 1 min … 240 h.
+    pub time: Milliseconds,
+}
+
+/// Where a Prometheus finds the metrics.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Metrics {
+    /// By HTTP at an address that is reached from this board only.
+    Address(SocketAddr),
+    /// In a file for the textfile collector of its node exporter.
+    File(PathBuf),
 }
 
 /// The file as it stands.
@@ -56,10 +89,15 @@ struct File {
     version: u32,
     model: PathBuf,
     limit: Power,
+    schedule: Option<Schedule>,
     average: Option<FileAverage>,
+    budget: Option<Budget>,
     confidence: Option<Probability>,
     state_dir: Option<PathBuf>,
     too_hot: Option<Temperature>,
+    group: Option<String>,
+    metrics: Option<Metrics>,
+    hardware_watchdog: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -67,6 +105,51 @@ struct File {
 struct FileAverage {
     power: Power,
     window: Window,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileBudget {
+    energy: Energy,
+    time: Duration,
+}
+
+impl TryFrom<FileBudget> for Budget {
+    type Error = &'static str;
+
+    fn try_from(file: FileBudget) -> Result<Self, Self::Error> {
+        let (Energy(energy_mj), Duration(time)) = (file.energy, file.time);
+        // mJ a second are mW.
+        let mean_mw = energy_mj * 1_000 / time.0.max(1);
+        match (1..=1_000_000).contains(&mean_mw) {
+            true => Ok(Self { energy_mj, time }),
+            false => Err("a budget has to come to 1mW to 1000W over its time"),
+        }
+    }
+}
+
+impl TryFrom<String> for Metrics {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text.starts_with('/') {
+            return match text.ends_with(".prom") {
+                true => Ok(Self::File(text.into())),
+                // The collector reads no others.
+                false => Err(format!("`{text}`: the file has to end in .prom")),
+            };
+        }
+        match text.parse::<SocketAddr>() {
+            Ok(address) if !address.ip().is_loopback() => Err(format!(
+                "`{text}`: no loopback address: the metrics are for this board only"
+            )),
+            Ok(address) => Ok(Self::Address(address)),
+            Err(_) => Err(format!(
+                "`{text}`: expected a loopback address with its port, such as \"127.0.0.1:9753\", \
+                 or the absolute path of a file that ends in .prom"
+            )),
+        }
+    }
 }
 
 impl Config {
@@ -115,116 +198,36 @@ impl Config {
             limit: Limit {
                 power: file.limit.0,
                 average,
+                budget: None,
             },
+            schedule: file.schedule,
+            budget: file.budget,
             confidence: file.confidence.map_or(Confidence::P95, |it| it.0),
             state_dir: file.state_dir.unwrap_or_else(|| "/var/lib/wattgate".into()),
             too_hot_mc: file.too_hot.map(|it| it.0),
+            group: file.group,
+            metrics: file.metrics,
+            hardware_watchdog: file.hardware_watchdog,
         })
     }
-}
 
-/// `15W` or `15000mW`.
-#[derive(Debug)]
-struct Power(Milliwatts);
-
-/// `60s` or `5min`.
-#[derive(Debug)]
-struct Window(Milliseconds);
-
-/// `95C`.
-#[derive(Debug)]
-struct Temperature(i64);
-
-/// `0.95`.
-#[derive(Debug)]
-struct Probability(Confidence);
-
-/// A quantity as a text of a number and a unit.
-struct Quantity {
-    expected: &'static str,
-    /// The units, and how many thousandths each is of the unit of the result.
-    units: &'static [(&'static str, f64)],
-    least: f64,
-    most: f64,
-}
-
-const POWER: Quantity = Quantity {
-    expected: "a power of 1mW to 1000W with its unit, such as \"15W\" or \"900mW\"",
-    units: &[("mW", 1.0), ("W", 1_000.0)],
-    least: 1.0,
-    most: 1e6,
-};
-
-const WINDOW: Quantity = Quantity {
-    expected: "a time of 1s to 1440min with its unit, such as \"60s\" or \"5min\"",
-    units: &[("min", 60_000.0), ("s", 1_000.0)],
-    least: 1_000.0,
-    most: 86_400_000.0,
-};
-
-const TEMPERATURE: Quantity = Quantity {
-    expected: "a temperature of 20C to 120C with its unit, such as \"95C\"",
-    units: &[("C", 1_000.0)],
-    least: 20_000.0,
-    most: 120_000.0,
-};
-
-impl Visitor<'_> for &Quantity {
-    type Value = f64;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.expected)
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<f64, E> {
-        let found = self.units.iter().find_map(|(unit, size)| {
-            let number = text.strip_suffix(unit)?.trim_end();
-            // No signs, exponents or names such as `inf`.
-            let is_plain = number.bytes().all(|it| it.is_ascii_digit() || it == b'.');
-            let number: f64 = number.parse().ok().filter(|_| is_plain)?;
-            Some((number * size).round())
-        });
-        found
-            .filter(|value| (self.least..=self.most).contains(value))
-            .ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
-    }
-}
-
-impl<'de> Deserialize<'de> for Power {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let value = from.deserialize_any(&POWER)?;
-        Ok(Self(Milliwatts(value as u32)))
-    }
-}
-
-impl<'de> Deserialize<'de> for Window {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let value = from.deserialize_any(&WINDOW)?;
-        Ok(Self(Milliseconds(value as u64)))
-    }
-}
-
-impl<'de> Deserialize<'de> for Temperature {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let value = from.deserialize_any(&TEMPERATURE)?;
-        Ok(Self(value as i64))
-    }
-}
-
-impl<'de> Deserialize<'de> for Probability {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let value = f64::deserialize(from)?;
-        // Saturating: what is out of range stays so.
-        let confidence = Confidence::new((value * 10_000.0).round() as u16);
-        let expected = "a probability of 0.5 to 0.9999, such as 0.95";
-        confidence
-            .map(Self)
-            .ok_or_else(|| D::Error::invalid_value(Unexpected::Float(value), &expected))
+    /// The limit at a time: by the schedule, if there is one.
+    pub fn limit_at(&self, now: UtcSeconds) -> Limit {
+        let base = self.limit;
+        match &self.schedule {
+            Some(schedule) => Limit {
+                power: schedule.limit(now, base.power),
+                ..base
+            },
+            None => base,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use wattgate_runtime::Milliwatts;
+
     use super::*;
 
     const SAMPLE: &str = include_str!("../wattgated.toml");
@@ -245,9 +248,9 @@ mod tests {
         assert_eq!(config.limit.power, Milliwatts(15_000));
         assert_eq!(config.limit.average, None);
         // The optional keys are comments that show the default, but for those that are off.
-        let mut all = SAMPLE.replace("\n#average", "\naverage");
-        for key in ["confidence", "state_dir", "too_hot"] {
-            all = all.replace(&format!("\n#{key}"), &format!("\n{key}"));
+        let mut all = SAMPLE.to_owned();
+        for key in keys(SAMPLE) {
+            all = all.replace(&format!("\n#{key} ="), &format!("\n{key} ="));
         }
         let shown = parse(&all).expect("a config");
         assert_eq!(shown.confidence, config.confidence);
@@ -258,21 +261,40 @@ mod tests {
             window: Milliseconds(60_000),
         };
         assert_eq!(shown.limit.average, Some(average));
+        let schedule = shown.schedule.expect("a schedule");
+        assert_eq!(schedule.limit_at(0), Milliwatts(10_000));
+        let budget = Budget {
+            energy_mj: 144_000_000,
+            time: Milliseconds(5_400_000),
+        };
+        assert_eq!(shown.budget, Some(budget));
+        assert_eq!(shown.group.as_deref(), Some("wattgate"));
+        let address = "127.0.0.1:9753".parse().expect("an address");
+        assert_eq!(shown.metrics, Some(Metrics::Address(address)));
+        let device = Path::new("/dev/watchdog0");
+        assert_eq!(shown.hardware_watchdog.as_deref(), Some(device));
+        let off = (config.schedule, config.budget, config.group);
+        assert_eq!(off, (None, None, None));
+        assert_eq!((config.metrics, config.hardware_watchdog), (None, None));
     }
 
-    #[test]
-    fn the_sample_documents_every_key() {
-        let keys = |line: &str| {
+    /// Those that a sample has, in comments or not.
+    fn keys(sample: &str) -> Vec<String> {
+        let key = |line: &str| {
             let (key, _) = line.trim_start_matches('#').split_once(" = ")?;
             let is_key = key.bytes().all(|it| it.is_ascii_lowercase() || it == b'_');
             is_key.then(|| key.to_owned())
         };
-        let documented: Vec<String> = SAMPLE.lines().filter_map(keys).collect();
+        sample.lines().filter_map(key).collect()
+    }
+
+    #[test]
+    fn the_sample_documents_every_key() {
         // serde lists the keys that there are.
         let all = refused("limits = 1");
         let (_, all) = all.split_once("expected one of ").expect("a list");
         let all: Vec<&str> = all.split(", ").map(|it| it.trim_matches('`')).collect();
-        assert_eq!(documented, all);
+        assert_eq!(keys(SAMPLE), all);
     }
 
     #[test]
@@ -280,7 +302,8 @@ mod tests {
         assert_eq!(
             refused("limit = \"15W\"\nlimits = 1"),
             "w.toml:4: unknown field `limits`, expected one of `version`, `model`, `limit`, \
-             `average`, `confidence`, `state_dir`, `too_hot`"
+             `schedule`, `average`, `budget`, `confidence`, `state_dir`, `too_hot`, `group`, \
+             `metrics`, `hardware_watchdog`"
         );
         assert_eq!(
             refused("limit = \"15W\"\naverage = { power = \"9W\", window = \"9s\", of = 1 }"),
@@ -347,6 +370,91 @@ mod tests {
             let error = refused(&format!("limit = \"15W\"\n{line}"));
             assert_eq!(error, format!("w.toml:4: {expected}"));
         }
+    }
+
+    #[test]
+    fn a_budget_is_an_energy_and_a_time() {
+        let refused = |budget: &str| refused(&format!("limit = \"15W\"\nbudget = {budget}"));
+        let energy = "expected an energy of 1J to 10000Wh with its unit, such as \"40Wh\" or \
+                      \"900J\"";
+        let time = "expected a time of 1min to 240h with its unit, such as \"90min\" or \"8h\"";
+        for (budget, error) in [
+            ("{ energy = \"40Wh\" }", "missing field `time`".to_owned()),
+            (
+                "{ energy = 40, time = \"90min\" }",
+                format!("invalid type: integer `40`, {energy}"),
+            ),
+            (
+                "{ energy = \"40kWh\", time = \"90min\" }",
+                format!("invalid value: string \"40kWh\", {energy}"),
+            ),
+            (
+                "{ energy = \"40Wh\", time = \"90s\" }",
+                format!("invalid value: string \"90s\", {time}"),
+            ),
+            (
+                "{ energy = \"1J\", time = \"240h\" }",
+                "a budget has to come to 1mW to 1000W over its time".to_owned(),
+            ),
+            (
+                "{ energy = \"10000Wh\", time = \"1h\" }",
+                "a budget has to come to 1mW to 1000W over its time".to_owned(),
+            ),
+        ] {
+            assert_eq!(refused(budget), format!("w.toml:4: {error}"));
+        }
+    }
+
+    #[test]
+    fn metrics_leave_the_board_by_no_address() {
+        let refused = |at: &str| refused(&format!("limit = \"15W\"\nmetrics = \"{at}\""));
+        for address in ["0.0.0.0:9753", "192.168.55.1:9753", "[::]:9753"] {
+            assert_eq!(
+                refused(address),
+                format!(
+                    "w.toml:4: `{address}`: no loopback address: the metrics are for this board \
+                     only"
+                )
+            );
+        }
+        for text in [
+            "9753",
+            "localhost:9753",
+            "127.0.0.1",
+            "127.0.0.1:99999",
+            "m.prom",
+            "",
+        ] {
+            assert_eq!(
+                refused(text),
+                format!(
+                    "w.toml:4: `{text}`: expected a loopback address with its port, such as \
+                     \"127.0.0.1:9753\", or the absolute path of a file that ends in .prom"
+                )
+            );
+        }
+        assert_eq!(
+            refused("/run/wattgated/metrics"),
+            "w.toml:4: `/run/wattgated/metrics`: the file has to end in .prom"
+        );
+        let text = "version = 1\nmodel = \"m\"\nlimit = \"9W\"\nmetrics = \"[::1]:9753\"";
+        let address = "[::1]:9753".parse().expect("an address");
+        let config = parse(text).expect("a config");
+        assert_eq!(config.metrics, Some(Metrics::Address(address)));
+    }
+
+    #[test]
+    fn a_schedule_replaces_the_power_of_the_limit_and_nothing_else() {
+        let config = parse(
+            "version = 1\nmodel = \"m\"\nlimit = \"15W\"\n\
+             average = { power = \"9W\", window = \"60s\" }\n\
+             schedule = [{ at = \"00:00Z\", limit = \"20W\" }]",
+        );
+        let config = config.expect("a config");
+        let limit = config.limit_at(UtcSeconds(1_800_000_000));
+        assert_eq!(limit.power, Milliwatts(20_000));
+        assert_eq!(limit.average, config.limit.average);
+        assert_eq!(config.limit_at(UtcSeconds(0)), config.limit);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! sample ──┐
-//! read-back├─► Governor::step ─► Keep ──► the next look as Pace says
+//! read-back├─► Governor::step ─► Keep ──► the next look when it is due
 //! events ──┘          │
 //!                     └────────► Apply ─► Board::apply ─► the next look at once
 //! ```
@@ -15,11 +15,10 @@ use std::fmt;
 
 use wattgate_board::{ApplyError, Board, Files, KnobError, SampleError};
 use wattgate_runtime::{
-    Cause, Command, Governor, Grid, Input, Limit, Milliseconds, ModeId, PowerMode, Sample,
-    Settings, State, Status,
+    Cause, Command, Governor, Grid, Input, Limit, Milliseconds, Milliwatts, ModeId, PowerMode,
+    Sample, State, Status,
 };
 
-use crate::pace::Pace;
 use crate::setup::{POINTS, Setup};
 
 /// The files of the mode are read back so often: others write by hand or at boot, and the sensor
@@ -134,13 +133,11 @@ pub struct Control<F> {
     board: Board,
     grid: Grid,
     governor: Governor<POINTS>,
-    pace: Pace,
     too_hot_mc: Option<i64>,
     /// The wanted mode as it was last read back, and when.
     shown: Option<ModeId>,
     verified: Option<Milliseconds>,
-    /// The last result of the sensor.
-    result: Option<u32>,
+    power: Option<Milliwatts>,
     has_sample: bool,
     last: Option<Milliseconds>,
     state: State,
@@ -165,12 +162,11 @@ impl<F: Files> Control<F> {
             state: governor.status().state,
             governor,
             board: setup.board,
-            grid: setup.grid,
-            pace: Pace::new(Settings::default().period),
+            grid: setup.choices.grid,
             too_hot_mc: setup.config.too_hot_mc,
             shown: None,
             verified: None,
-            result: None,
+            power: None,
             has_sample: true,
             last: None,
             surroundings: Surroundings::default(),
@@ -208,10 +204,7 @@ impl<F: Files> Control<F> {
             }
         }
         let sample = self.sample(tell);
-        let result = sample.map(|sample| sample.result);
-        let is_new = result.is_some() && result != self.result;
-        self.result = result.or(self.result);
-        let next = self.pace.looked(now, is_new);
+        self.power = sample.map(|sample| sample.total());
         let command = self.governor.step(&Input {
             now,
             sample,
@@ -225,7 +218,7 @@ impl<F: Files> Control<F> {
                 self.look_around(now, tell);
                 match self.is_disturbed(now, tell) {
                     true => now,
-                    false => next,
+                    false => self.governor.due(),
                 }
             }
             Command::Apply(mode) => {
@@ -248,13 +241,7 @@ impl<F: Files> Control<F> {
                 if !std::mem::replace(&mut self.has_sample, true) {
                     tell(Event::SampleAgain);
                 }
-                Some(Sample {
-                    power: sample.power,
-                    result: sample
-                        .fingerprints
-                        .iter()
-                        .fold(0, |all, one| all.rotate_left(1) ^ one),
-                })
+                Some(sample)
             }
             Err(error) => {
                 if std::mem::replace(&mut self.has_sample, false) {
@@ -334,5 +321,22 @@ impl<F: Files> Control<F> {
             }),
         }
         self.verified = self.last;
+    }
+
+    /// The board, as it was found.
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// What the sensor said in the last look, whichever mode it was in.
+    pub fn power(&self) -> Option<Milliwatts> {
+        self.power
+    }
+
+    /// Another model's governor from now on, and the grid that numbers its modes.
+    pub fn set_model(&mut self, governor: Governor<POINTS>, grid: Grid) {
+        self.state = governor.status().state;
+        (self.governor, self.grid) = (governor, grid);
+        (self.shown, self.verified) = (None, None);
     }
 }

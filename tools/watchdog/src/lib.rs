@@ -10,7 +10,9 @@
 //! | what the user wants | [`config`] |
 //! | which modes there are to choose from | [`setup`], [`modules`] |
 //! | one look at the board, without a clock or a disk of its own | [`control`] |
-//! | when to look | [`pace`] |
+//! | what can be changed while it runs: the limit by config, schedule or client; the model | [`daemon`], [`schedule`] |
+//! | what clients and Prometheus are told | [`report`], [`tally`], [`serve`] |
+//! | who resets a board whose daemon hangs | [`hardware`] |
 //! | what was set before | [`prior`] |
 //! | one daemon for each board | [`lock`] |
 //! | what is said, and to whom | [`log`], [`notify`] |
@@ -20,10 +22,17 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod control;
+pub mod daemon;
+pub mod group;
+pub mod hardware;
 pub mod lock;
 pub mod log;
 pub mod modules;
 pub mod notify;
-pub mod pace;
 pub mod prior;
+pub mod quantity;
+pub mod report;
+pub mod schedule;
+pub mod serve;
 pub mod setup;
+pub mod tally;

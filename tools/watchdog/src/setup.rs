@@ -1,10 +1,12 @@
 //! From a config to the modes that there are to choose from: those of the model that this
 //! board can be set to.
 
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use thiserror::Error;
 use wattgate_board::{Board, DiscoverError, Files, Reach, SettableError};
 use wattgate_runtime::{
@@ -65,6 +67,13 @@ pub struct Setup {
     pub config: Config,
     /// The board.
     pub board: Board,
+    /// What the model offers on it.
+    pub choices: Choices,
+}
+
+/// What a model offers on a board.
+#[derive(Debug)]
+pub struct Choices {
     /// The grid of the model, which numbers the modes.
     pub grid: Grid,
     /// The modes to choose from.
@@ -77,9 +86,9 @@ pub struct Setup {
     pub modes: usize,
 }
 
-impl Setup {
-    /// Reads the model and looks at the board. Writes nothing.
-    pub fn new(config: Config, files: &impl Files, root: &Path) -> Result<Self, SetupError> {
+impl Choices {
+    /// Reads the config's model, and sees what of it this board can be set to.
+    pub fn read(config: &Config, board: &Board) -> Result<Self, SetupError> {
         let path = || config.model.clone();
         let bytes = read(&config.model).map_err(|source| SetupError::Model {
             path: path(),
@@ -94,7 +103,6 @@ impl Setup {
             .factor(config.confidence)
             .map_err(SetupError::Confidence)?;
 
-        let board = Board::discover(files, root)?;
         let device = provenance.device;
         if let Some(board) = modules::other_board(device, &board.identity().compatible) {
             let device = device.to_owned();
@@ -128,9 +136,37 @@ impl Setup {
             origin: format!("{kind}, {} on {device}", provenance.workload),
             front: Front::of_modes(&model, modes.iter().copied()),
             modes: modes.len(),
+            grid,
+        })
+    }
+
+    /// A governor that has seen nothing yet.
+    pub fn governor(&self, config: &Config) -> Governor<POINTS> {
+        let settings = Settings {
+            confidence: config.confidence,
+            patience: PATIENCE,
+            ..Settings::default()
+        };
+        // Power and confidence were looked at, and there is a mode.
+        Governor::new(self.front.clone(), settings, config.limit).expect("a front with power")
+    }
+
+    /// The predicted power of the safe mode.
+    pub fn least_power(&self) -> Milliwatts {
+        let least = self.front.points().first();
+        least.map_or(Milliwatts(0), |point| point.power)
+    }
+}
+
+impl Setup {
+    /// Reads the model and looks at the board. Writes nothing.
+    pub fn new(config: Config, files: &impl Files, root: &Path) -> Result<Self, SetupError> {
+        let board = Board::discover(files, root)?;
+        let choices = Choices::read(&config, &board)?;
+        Ok(Self {
             config,
             board,
-            grid,
+            choices,
         })
     }
 
@@ -143,19 +179,13 @@ impl Setup {
 
     /// A governor that has seen nothing yet.
     pub fn governor(&self) -> Governor<POINTS> {
-        let settings = Settings {
-            confidence: self.config.confidence,
-            patience: PATIENCE,
-            ..Settings::default()
-        };
-        // Power and confidence were looked at, and there is a mode.
-        Governor::new(self.front.clone(), settings, self.config.limit).expect("a front with power")
+        self.choices.governor(&self.config)
     }
 
     /// The mode that is set at boot: the fastest one that stays within the limit by the model
     /// alone, with its guard band.
     pub fn choice(&self) -> Result<Choice, SelectError> {
-        self.front.select(&Query {
+        self.choices.front.select(&Query {
             power_limit: Some(self.lowest_limit()),
             confidence: self.config.confidence,
             ..Query::default()
@@ -179,27 +209,31 @@ impl Setup {
 
     /// The safe mode: that of the least predicted power.
     pub fn safe(&self) -> PowerMode {
-        let least = self.front.points().first();
+        let least = self.choices.front.points().first();
         self.mode(least.map_or(ModeId(0), |point| point.mode))
-    }
-
-    /// The predicted power of the safe mode.
-    pub fn least_power(&self) -> Milliwatts {
-        let least = self.front.points().first();
-        least.map_or(Milliwatts(0), |point| point.power)
     }
 
     /// The mode of an id of the front.
     pub fn mode(&self, id: ModeId) -> PowerMode {
-        self.grid.mode(id).expect("a mode of the grid")
+        self.choices.grid.mode(id).expect("a mode of the grid")
     }
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    if fs::metadata(path)?.len() > LONGEST_MODEL {
+    // A pipe without a writer is no reason to wait.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("not a plain file"));
+    }
+    if metadata.len() > LONGEST_MODEL {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    fs::read(path)
+    let mut bytes = Vec::new();
+    // It may grow.
+    file.take(LONGEST_MODEL).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// What of an axis cannot be had, in words.

@@ -110,10 +110,7 @@ impl Running {
 }
 
 fn limit(watts: u32) -> Limit {
-    Limit {
-        power: Milliwatts(1_000 * watts),
-        average: None,
-    }
+    Limit::of(Milliwatts(1_000 * watts))
 }
 
 #[test]
@@ -148,7 +145,10 @@ fn an_average_is_held() {
     });
     let mut running = Running::new(orin(), "40W");
     let power = Milliwatts(40_000);
-    running.control.set_limit(Limit { power, average });
+    running.control.set_limit(Limit {
+        average,
+        ..Limit::of(power)
+    });
     running.run(120);
     let before = running.control.files().tree.jetson().energy_j();
     let from = running.now();
@@ -245,7 +245,7 @@ fn a_knob_that_is_missing_is_told_and_the_rest_works() {
         .push("/sys/kernel/debug/bpmp/debug/clk/emc".to_owned());
     let setup = setup(&files, config("30W")).expect("usable");
     assert_eq!(
-        setup.left_out,
+        setup.choices.left_out,
         ["memory clock: cannot be set; it is taken to be 3199000"]
     );
     let mut running = Running::new(files, "30W");
@@ -334,7 +334,7 @@ fn every_mode_to_choose_from_can_be_set() {
     let mut files = orin();
     let mut setup = setup(&files, config("15W")).expect("usable");
     let modes: Vec<PowerMode> = {
-        let points = setup.front.points().iter();
+        let points = setup.choices.front.points().iter();
         points.map(|point| setup.mode(point.mode)).collect()
     };
     for mode in modes {

@@ -3,6 +3,7 @@
 #[path = "../../board/tests/common/allocations.rs"]
 mod allocations;
 
+use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,9 +16,14 @@ use wattgate_simulator::board::Board as Description;
 use wattgate_simulator::tree::Tree;
 use wattgate_simulator::tree::mirror::Mirror;
 use wattgate_simulator::unit::Unit;
+use wattgate_watchdog::clock::{Clock, UtcSeconds};
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::control::{Control, Event};
+use wattgate_watchdog::daemon::Daemon;
 use wattgate_watchdog::log::log;
+use wattgate_watchdog::serve::Services;
+use wattgate_watchdog::serve::http::Http;
+use wattgate_watchdog::serve::socket::Socket;
 use wattgate_watchdog::setup::Setup;
 
 const MODEL: &str = concat!(
@@ -75,9 +81,7 @@ impl Place {
         let all = all.map(|mode| mode.id);
         let tree = Tree::new(of, Unit::NOMINAL, 0, all).expect("a mode");
         let _ = Mirror::create(&root, tree).expect("a tree on the disk");
-        let text = format!("version = 1\nmodel = \"{MODEL}\"\nlimit = \"40W\"\ntoo_hot = \"95C\"");
-        let config = Config::parse(&text, Path::new("test.toml")).expect("a config");
-        let setup = Setup::new(config, &Disk, &root).expect("usable");
+        let setup = Self::setup(&root);
         let device = "sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon0/curr1_input";
         let sensor = fs::canonicalize(root.join(device)).expect("a sensor");
         // Whoever owns the board changes what cannot be written.
@@ -91,6 +95,15 @@ impl Place {
             control: Control::new(setup, Timed::default()),
             now: Milliseconds(1_000),
         }
+    }
+
+    fn setup(root: &Path) -> Setup {
+        let text = format!(
+            "version = 1\nmodel = \"{MODEL}\"\nlimit = \"40W\"\ntoo_hot = \"95C\"\n\
+             schedule = [{{ at = \"06:00Z\", limit = \"40W\" }}]"
+        );
+        let config = Config::parse(&text, Path::new("test.toml")).expect("a config");
+        Setup::new(config, &Disk, root).expect("usable")
     }
 
     /// The sensor has another result.
@@ -123,10 +136,7 @@ impl Place {
 }
 
 fn limit(watts: u32) -> Limit {
-    Limit {
-        power: Milliwatts(1_000 * watts),
-        average: None,
-    }
+    Limit::of(Milliwatts(1_000 * watts))
 }
 
 #[test]
@@ -153,6 +163,50 @@ fn the_control_does_not_allocate() {
     assert!(status.changes >= 15, "{status:?}");
     assert!(status.violations >= 5, "{status:?}");
     assert_eq!(allocated, 0);
+}
+
+/// A socket and a port that nobody uses, beside the control of a board.
+#[test]
+fn what_is_served_does_not_allocate_while_nobody_asks() {
+    let place = Place::new();
+    let clock = Still(Cell::new(1_000));
+    let setup = Place::setup(&place.root);
+    let mut daemon = Daemon::new(setup, Timed::default(), clock.utc());
+    let run = place.root.join("run");
+    fs::create_dir_all(&run).expect("made");
+    let address = ([127, 0, 0, 1], 0).into();
+    let mut services = Services {
+        socket: Some(Socket::open(&run, None).expect("a socket")),
+        http: Some(Http::open(address).expect("a port")),
+    };
+    let mut allocated = 0;
+    for _ in 0..200 {
+        let (in_turn, ()) = allocations(|| {
+            let mut tell = |event: Event<'_>| log(event.priority(), &event);
+            let next = daemon.look(&clock, &mut tell);
+            let until = Milliseconds(clock.0.get() + 1).max(next);
+            for is_ready in [false, true] {
+                services.turn(is_ready, &mut daemon, &clock, until);
+                assert_eq!(services.waiting(clock.now()).count(), 2);
+            }
+            clock.0.set(until.0);
+        });
+        allocated += in_turn;
+    }
+    assert_eq!(allocated, 0);
+}
+
+/// Clocks that are moved by hand.
+struct Still(Cell<u64>);
+
+impl Clock for Still {
+    fn now(&self) -> Milliseconds {
+        Milliseconds(self.0.get())
+    }
+
+    fn utc(&self) -> UtcSeconds {
+        UtcSeconds(1_800_000_000 + self.0.get() as i64 / 1_000)
+    }
 }
 
 /// Prints the time from the begin of the look that finds a result over the limit to the last write

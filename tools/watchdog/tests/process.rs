@@ -396,7 +396,8 @@ fn bad_configs_are_refused_by_name() {
             2,
             format!(
                 "{path}:4: unknown field `mode`, expected one of `version`, `model`, `limit`, \
-                 `average`, `confidence`, `state_dir`, `too_hot`"
+                 `schedule`, `average`, `budget`, `confidence`, `state_dir`, `too_hot`, `group`, \
+                 `metrics`, `hardware_watchdog`"
             ),
         ),
         (
@@ -533,7 +534,7 @@ fn status_tells_what_the_daemon_does() {
         assert!(number("changes") >= 1, "{report}");
         let (_, json, _) = place.status(&["--json"]);
         assert!(
-            json.starts_with("{\"state\": \"") && json.ends_with("}\n"),
+            json.starts_with("{\"state\":\"") && json.ends_with("}\n"),
             "{json}"
         );
         daemon.stop();
@@ -555,7 +556,7 @@ fn a_config_that_is_read_again_changes_the_limit_only_if_it_is_right() {
         place.configure("limit = \"20W\"\nconfidence = 0.9");
         daemon.signal(Signal::HUP);
         daemon.says("<5>limit 20000 mW from now on");
-        daemon.says("other keys than limit and average need a restart");
+        daemon.says("other keys than limit, schedule, average and budget need a restart");
         daemon.says("<6>stepping down: ");
         daemon.stop();
     });
@@ -599,7 +600,7 @@ fn without_a_socket_the_control_goes_on() {
         scope.spawn(|| mirror.run(&stop, 1.0).expect("kept alive"));
         let _stops = Stops(&stop);
         let mut daemon = Daemon::start(place.command("run"));
-        daemon.says("<4>no socket for `status`: ");
+        daemon.says("<4>no socket for clients: ");
         daemon.says("<6>booting: ");
         daemon.stop();
     });

@@ -32,7 +32,8 @@ use crate::board::{Board, Preset, Rail};
 use crate::heat::Heat;
 use crate::pipeline::{Clocks, Luck, Pipeline};
 use crate::power::{Activity, Watts, watts};
-use crate::sensor::{Channel, UPDATE};
+use crate::sampling::{Chip, Sampling};
+use crate::sensor::{Channel, Reading, Results};
 use crate::steady::AMBIENT_C;
 use crate::unit::Unit;
 use crate::workload::Workload;
@@ -54,11 +55,8 @@ const PUBLISH: Duration = Duration::from_secs(2);
 pub const SLICE: Duration = Duration::from_millis(10);
 
 /// Spread of the power from one slice to the next. Assumed; the spread of what the sensors
-/// report is a sixth of it.
+/// report as L4T sets them is a sixth of it.
 pub const RIPPLE: f64 = 0.06;
-
-/// Spread of a bus voltage in mV from one result to the next. Assumed.
-const BUS_SPREAD_MV: f64 = 8.0;
 
 /// From these temperatures in °C on, the fan has these speeds of 255. The temperatures are
 /// those of the module's device tree (section 7), the speeds are assumed.
@@ -71,7 +69,6 @@ pub const NOT_SUMMED: &str = "VIN_SYS_5V0";
 #[derive(Clone, Copy, Debug)]
 struct Due {
     slice: Duration,
-    result: Duration,
     thermal: Duration,
     publish: Duration,
 }
@@ -107,7 +104,12 @@ pub struct Jetson {
     passive: usize,
     over_current: OverCurrent,
     off: bool,
+    /// Chips of power sensors, in the order of their first rails.
+    chips: Vec<Chip>,
+    /// The chip of each rail.
+    chip_of: Vec<usize>,
     channels: Vec<Channel>,
+    results: Vec<Results>,
     energy_j: f64,
     minibatches: f64,
 }
@@ -131,12 +133,15 @@ impl Jetson {
             first.warn_ma = limit(limits.warn_ma, first.warn_ma);
             first.crit_ma = limit(limits.crit_ma, first.crit_ma);
         }
+        let chip_of = board.chip_of();
+        let chips = chip_of.iter().max().map_or(0, |last| last + 1);
+        let chips = unit.sensor_time.into_iter().take(chips).enumerate();
+        let chips = chips.map(|(number, slowness)| Chip::new(number, slowness, seed));
         let mut jetson = Self {
             random: ChaCha8Rng::seed_from_u64(seed),
             now: Duration::ZERO,
             due: Due {
                 slice: SLICE,
-                result: UPDATE,
                 thermal: THERMAL_POLL,
                 publish: PUBLISH,
             },
@@ -158,7 +163,10 @@ impl Jetson {
             passive: 0,
             over_current: OverCurrent::default(),
             off: false,
+            chips: chips.collect(),
+            chip_of,
             channels,
+            results: Vec::new(),
             energy_j: 0.0,
             minibatches: 0.0,
             settings,
@@ -175,8 +183,7 @@ impl Jetson {
             let watts = jetson.watts.total();
             jetson.heat = Heat::settled(&thermal, watts, AMBIENT_C, 0.0);
         }
-        jetson.flow(UPDATE.as_secs_f64(), false);
-        jetson.finish_results();
+        jetson.rest();
         jetson
     }
 
@@ -237,6 +244,30 @@ impl Jetson {
     /// The same to set its limits.
     pub fn channel_mut(&mut self, rail: usize) -> &mut Channel {
         &mut self.channels[rail]
+    }
+
+    /// What the sensor of a rail showed at a time within the last minute.
+    pub fn reading_at(&self, rail: usize, time: Duration) -> Reading {
+        self.results[rail].at(time)
+    }
+
+    /// When the sensor of a rail has its next result.
+    pub fn next_result(&self, rail: usize) -> Duration {
+        self.chips[self.chip_of[rail]].due()
+    }
+
+    /// What the results of a chip are the mean of, by its number in [`Board::chip_of`].
+    pub fn sampling(&self, chip: usize) -> Sampling {
+        self.chips[chip].sampling()
+    }
+
+    /// Changes it. The result that was under way is lost, and another begins.
+    pub fn set_sampling(&mut self, chip: usize, sampling: Sampling) {
+        self.chips[chip].begin(self.now, sampling);
+        let channels = self.channels.iter_mut().zip(&self.chip_of);
+        for (channel, _) in channels.filter(|(_, of)| **of == chip) {
+            channel.begin();
+        }
     }
 
     /// What the governor of a cluster asks for, in kHz: `scaling_cur_freq`.
@@ -320,7 +351,7 @@ impl Jetson {
         while self.now < now && !self.off {
             let next = self.next().min(now);
             self.draw();
-            self.flow((next - self.now).as_secs_f64(), true);
+            self.flow((next - self.now).as_secs_f64());
             self.now = next;
             self.happen();
         }
@@ -333,13 +364,14 @@ impl Jetson {
 
     fn next(&self) -> Duration {
         let due = &self.due;
-        let regular = [due.slice, due.result, due.thermal, due.publish];
+        let regular = [due.slice, due.thermal, due.publish];
         let clocks = self.cpu.iter().chain([&self.gpu, &self.emc]);
         let next = clocks
             .filter_map(Clock::due)
             .chain(self.over_current.due())
+            .chain(self.chips.iter().map(Chip::due))
             .min();
-        let regular = regular.into_iter().min().expect("four of them");
+        let regular = regular.into_iter().min().expect("three of them");
         next.map_or(regular, |next| next.min(regular))
     }
 
@@ -352,9 +384,11 @@ impl Jetson {
             self.due.slice += SLICE;
             self.next_slice();
         }
-        if self.due.result <= now {
-            self.due.result += UPDATE;
-            self.finish_results();
+        for chip in 0..self.chips.len() {
+            if self.chips[chip].due() <= now {
+                self.finish_results(chip);
+                self.chips[chip].go_on();
+            }
         }
         if self.due.thermal <= now {
             self.due.thermal += THERMAL_POLL;
@@ -404,16 +438,32 @@ impl Jetson {
             })
     }
 
-    fn finish_results(&mut self) {
-        for rail in 0..self.channels.len() {
-            let spread: f64 = StandardNormal.sample(&mut self.random);
-            let bus_mv = self.rail_mv(rail) + BUS_SPREAD_MV * spread.clamp(-2.0, 2.0);
-            self.channels[rail].finish(bus_mv);
+    /// Before time zero the board has drawn for long what it draws then.
+    fn rest(&mut self) {
+        for (rail, &chip) in self.chip_of.iter().enumerate() {
+            let ma = self.rail_ma(rail);
+            let (chip, channel) = (&mut self.chips[chip], &mut self.channels[rail]);
+            let under_way = chip.period() - chip.due();
+            channel.flow(ma, chip.period().as_secs_f64());
+            channel.finish(chip.bus_mv(self.board.rails[rail].millivolts));
+            channel.flow(ma, under_way.as_secs_f64());
+            self.results.push(Results::from(channel.reading()));
+        }
+    }
+
+    fn finish_results(&mut self, chip: usize) {
+        let rails = self.chip_of.iter().enumerate();
+        for (rail, _) in rails.filter(|(_, of)| **of == chip) {
+            let bus_mv = self.rail_mv(rail);
+            let channel = &mut self.channels[rail];
+            channel.finish(self.chips[chip].bus_mv(bus_mv));
+            self.results[rail].push(self.now, channel.reading());
         }
         // The first channel is the one that the over-current protection watches.
-        let limited = self.board.over_current.warn_ma.is_some();
-        let warned = limited && self.channels.first().is_some_and(Channel::warn_alarm);
-        self.over_current.warn(warned);
+        if chip == 0 && self.board.over_current.warn_ma.is_some() {
+            let warned = self.channels.first().is_some_and(Channel::warn_alarm);
+            self.over_current.warn(warned);
+        }
     }
 
     fn poll_temperature(&mut self) {
@@ -593,13 +643,10 @@ impl Jetson {
     }
 
     /// The power of this moment is drawn for some seconds.
-    fn flow(&mut self, seconds: f64, heats: bool) {
+    fn flow(&mut self, seconds: f64) {
         for rail in 0..self.channels.len() {
             let ma = self.rail_ma(rail);
             self.channels[rail].flow(ma, seconds);
-        }
-        if !heats {
-            return;
         }
         let total = self.watts.total();
         let thermal = &self.board.physics().thermal;

@@ -170,7 +170,13 @@ impl Noted {
 }
 
 fn refused(errno: Errno) -> io::Error {
-    io::Error::other(errno.to_string())
+    match errno {
+        Errno::Enoent => io::ErrorKind::NotFound.into(),
+        Errno::Eacces => io::ErrorKind::PermissionDenied.into(),
+        Errno::Erofs => io::ErrorKind::ReadOnlyFilesystem.into(),
+        Errno::Eagain => io::ErrorKind::WouldBlock.into(),
+        _ => io::Error::other(errno.to_string()),
+    }
 }
 
 impl Files for Noted {

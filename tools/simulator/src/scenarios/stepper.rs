@@ -13,8 +13,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use wattgate_board::{Board, MOST_CHIPS};
-use wattgate_runtime::PowerMode;
+use wattgate_board::Board;
+use wattgate_runtime::{MOST_CHIPS, PowerMode};
 
 use super::holder::Outcome;
 use super::list::ToHolder;
@@ -92,9 +92,9 @@ pub fn hold(plant: &Plant<'_>, files: &mut Noted) -> io::Result<Outcome> {
         }
         let now = files.now();
         if let Ok(sample) = board.sample(files)
-            && results.is_new(sample.fingerprints, now, period)
+            && results.is_new(sample.chips.map(|chip| chip.result), now, period)
         {
-            let (power, limit) = (f64::from(sample.power.0), f64::from(plant.limit_mw(now)));
+            let (power, limit) = (f64::from(sample.total().0), f64::from(plant.limit_mw(now)));
             let next = match power {
                 power if power > limit => rung.saturating_sub(1),
                 power if power < limit * (1.0 - HYSTERESIS) => (rung + 1).min(ladder.len() - 1),

@@ -16,7 +16,7 @@ use super::layout::File;
 use super::nvpmodel::NvpmodelError;
 use super::{Errno, Tree};
 use crate::machine::supply::Supply;
-use crate::sensor::{REMEMBERED, Reading, UPDATE};
+use crate::sensor::{REMEMBERED, Reading};
 use crate::workload::{Workload, WorkloadError};
 
 /// The language, for `board --help`.
@@ -66,8 +66,8 @@ pub(super) enum SensorFault {
     Missing,
     /// Always this result.
     Frozen(Reading),
-    /// The result so many updates ago.
-    Late(usize),
+    /// What it showed so long ago.
+    Late(Duration),
     /// Full scale.
     Absurd,
     /// The negative current.
@@ -427,10 +427,8 @@ fn sensor_word(words: &mut Words<'_>) -> Result<SensorWord, ControlError> {
         "frozen" => SensorWord::Freezes,
         "ok" => SensorWord::Works,
         "late" => {
-            let most = (REMEMBERED as f64 * UPDATE.as_secs_f64()).floor();
-            let seconds = words.number("SECONDS", 0.0, most)?;
-            let updates = (seconds / UPDATE.as_secs_f64()).ceil() as usize;
-            SensorWord::Fails(SensorFault::Late(updates))
+            let seconds = words.number("SECONDS", 0.0, REMEMBERED.as_secs_f64())?;
+            SensorWord::Fails(SensorFault::Late(Duration::from_secs_f64(seconds)))
         }
         word => {
             return Err(ControlError::UnknownWord {

@@ -24,6 +24,8 @@ pub enum File {
     Emc(EmcFile),
     /// A file of a rail, by its place in [`Board::rails`].
     Rail(usize, RailFile),
+    /// A file of a power sensor's chip, by its number in [`Board::chip_of`].
+    Chip(usize, ChipFile),
     /// Sums over these rails.
     Sum(Vec<usize>, SumFile),
     /// Events of the over-current protection, 0 for OC1.
@@ -84,6 +86,15 @@ pub enum RailFile {
     Crit,
     WarnAlarm,
     CritAlarm,
+}
+
+/// Files of a whole power sensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChipFile {
+    /// The number of samples that a result is the mean of.
+    Samples,
+    /// From one result to the next, in ms.
+    Interval,
 }
 
 /// Files of a sensor's sum of channels.
@@ -446,11 +457,15 @@ impl Layout {
     fn power(&mut self, board: &Board, mut number: usize) -> usize {
         let mut chips: Vec<&str> = board.rails.iter().map(|rail| rail.chip.as_str()).collect();
         chips.dedup();
-        for chip in chips {
+        for (at, chip) in chips.into_iter().enumerate() {
             if release(board) >= 35 {
                 let device = format!("/sys/bus/i2c/drivers/ina3221/{chip}");
                 let hwmon = self.hwmon(&device, number, "ina3221");
                 self.hwmon_channels(board, chip, &hwmon);
+                let samples = File::Chip(at, ChipFile::Samples);
+                self.put(format!("{hwmon}/samples"), samples);
+                let interval = File::Chip(at, ChipFile::Interval);
+                self.put(format!("{hwmon}/update_interval"), interval);
             } else {
                 let device = format!("/sys/bus/i2c/drivers/ina3221x/{chip}/iio:device{number}");
                 self.iio_channels(board, chip, &device);

@@ -26,10 +26,11 @@ use thiserror::Error;
 use crate::board::Board;
 use crate::machine::Jetson;
 use crate::machine::settings::{Governor, rounded};
+use crate::sampling::SAMPLES;
 use crate::sensor::Reading;
 use crate::unit::Unit;
 use faults::{Faults, SensorFault, WriteFault};
-use layout::{Alias, EmcFile, File, GpuFile, Layout, PolicyFile, RailFile, SumFile};
+use layout::{Alias, ChipFile, EmcFile, File, GpuFile, Layout, PolicyFile, RailFile, SumFile};
 use nvpmodel::NvpmodelError;
 
 /// What nvpmodel writes for "no cap" into a file of a 32-bit integer.
@@ -248,6 +249,13 @@ impl Tree {
             }
             File::Gpu(file) => return Ok(self.gpu_text(*file) + "\n"),
             File::Rail(rail, file) => return self.rail_text(*rail, *file),
+            File::Chip(chip, file) => {
+                let sampling = jetson.sampling(*chip);
+                match file {
+                    ChipFile::Samples => sampling.samples.into(),
+                    ChipFile::Interval => sampling.interval_ms().into(),
+                }
+            }
             File::Sum(rails, file) => self.sum(rails, *file)?,
             File::Online(core) => self.is_online(*core).into(),
             File::Emc(EmcFile::Rate) => hertz(jetson.emc_khz()),
@@ -311,7 +319,10 @@ impl Tree {
             None => reading,
             Some(SensorFault::Missing) => return Err(Errno::Enoent),
             Some(SensorFault::Frozen(reading)) => reading,
-            Some(SensorFault::Late(updates)) => channel.reading_before(updates),
+            Some(SensorFault::Late(by)) => {
+                let then = self.jetson.now().saturating_sub(by);
+                self.jetson.reading_at(rail, then)
+            }
             Some(SensorFault::Absurd) => channel.full_scale(),
             Some(SensorFault::Flipped) => Reading {
                 milliamperes: -reading.milliamperes,
@@ -387,6 +398,14 @@ impl Tree {
                     RailFile::Warn => channel.warn_ma = limit,
                     _ => channel.crit_ma = limit,
                 }
+            }
+            File::Chip(chip, file) => {
+                let (sampling, wanted) = (self.jetson.sampling(chip), whole(text)?);
+                let sampling = match file {
+                    ChipFile::Samples => sampling.with_samples(wanted),
+                    ChipFile::Interval => sampling.with_interval_ms(wanted),
+                };
+                self.jetson.set_sampling(chip, sampling);
             }
             File::FanPwm => {
                 let pwm = u8::try_from(whole(text)?).map_err(|_| Errno::Einval)?;
@@ -494,6 +513,7 @@ impl Tree {
                 words.extend(["0".to_owned(), "-1".to_owned()]);
                 words
             }
+            Some(File::Chip(_, ChipFile::Samples)) => SAMPLES.map(|it| it.to_string()).to_vec(),
             Some(File::FanPwm) => (0..=255).map(|pwm| pwm.to_string()).collect(),
             _ => Vec::new(),
         }
@@ -512,6 +532,7 @@ impl File {
                 )
                 | Self::Emc(_)
                 | Self::Rail(_, RailFile::Warn | RailFile::Crit)
+                | Self::Chip(..)
                 | Self::FanPwm
         ) || matches!(self, Self::Gpu(file) if !matches!(
             file,

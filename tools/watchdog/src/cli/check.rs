@@ -2,35 +2,57 @@
 
 use std::fmt::Write as _;
 
-use lexopt::Parser;
-use wattgate_board::{Current, Disk};
-use wattgate_runtime::SelectError;
+use lexopt::{Arg, Parser};
+use serde_json::{Value, json};
+use wattgate_board::{Current, Disk, Missing};
+use wattgate_runtime::{PowerMode, SelectError};
 
 use super::{EXIT_CODES, Failure, parse, print, see_whether_writable};
+use crate::group;
+use crate::schedule::Schedule;
 use crate::setup::Setup;
 
 const USAGE: &str = "\
 Say what would be done with a config, its model and this board; write nothing
 
-Usage: wattgated check --config FILE [--root DIR]
+Usage: wattgated check --config FILE [--json] [--root DIR]
 
 Options:
   --config FILE  The config; tools/watchdog/wattgated.toml documents it
+  --json         Print one JSON object
   --root DIR     A simulated board's files [/]
   -h, --help     Print this
 
 Example:
   wattgated check --config /etc/wattgated.toml
 
+Keys of the object: limit_mw (of this time of day), average (power_mw, window_ms), schedule (a list
+of at and limit_mw), budget (energy_mj, time_ms), model, board, l4t, power (a list of rails), missing
+and left_out (lists of texts), modes, front (the number of modes to choose from), now (a mode as it
+is set; is_fixed, or else its clocks are the most), once (a mode with its power_mw and at_most_mw),
+run (a mode), safe (a mode with its power_mw). A mode has cores, cpu_khz, gpu_khz and emc_khz. What
+there is not is null.
+
 ";
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
-    let Some(place) = parse(arguments, |_| false)? else {
+    let mut is_json = false;
+    let place = parse(arguments, |argument| {
+        let known = *argument == Arg::Long("json");
+        is_json |= known;
+        known
+    })?;
+    let Some(place) = place else {
         return print(&format!("{USAGE}{EXIT_CODES}"));
     };
-    let setup = place.setup()?;
-    print(&report(&setup))?;
+    let setup = place.setup_now()?;
+    let group = setup.config.group.as_deref();
+    group.map(group::id).transpose()?;
+    print(&match is_json {
+        true => format!("{}\n", json(&setup)),
+        false => report(&setup),
+    })?;
     see_whether_writable(&setup.board)?;
     over_limit(&setup)
 }
@@ -61,7 +83,14 @@ fn report(setup: &Setup) -> String {
             &format_args!("{} over {seconds} s", average.power),
         );
     }
-    line("model", &setup.origin);
+    for (at, limit) in setup.config.schedule.iter().flat_map(Schedule::entries) {
+        line("schedule", &format_args!("{limit} from {at} on"));
+    }
+    if let Some(budget) = setup.config.budget {
+        let (joules, minutes) = (budget.energy_mj / 1_000, budget.time.0 / 60_000);
+        line("budget", &format_args!("{joules} J for {minutes} min"));
+    }
+    line("model", &setup.choices.origin);
     let identity = setup.board.identity();
     line(
         "board",
@@ -72,13 +101,13 @@ fn report(setup: &Setup) -> String {
     for missing in setup.board.missing() {
         line("missing", missing);
     }
-    for left_out in &setup.left_out {
+    for left_out in &setup.choices.left_out {
         line("left out", left_out);
     }
-    let points = setup.front.points().len();
+    let points = setup.choices.front.points().len();
     line(
         "modes",
-        &format_args!("{}, {points} of them to choose from", setup.modes),
+        &format_args!("{}, {points} of them to choose from", setup.choices.modes),
     );
     match setup.board.current(&Disk) {
         Ok(current) => line("now", &shown(&current)),
@@ -99,7 +128,7 @@ fn report(setup: &Setup) -> String {
     line("run", &format_args!("starts with {}", setup.first()));
     line(
         "safe",
-        &format_args!("{}: {}", setup.safe(), setup.least_power()),
+        &format_args!("{}: {}", setup.safe(), setup.choices.least_power()),
     );
     text
 }
@@ -119,4 +148,63 @@ fn shown(current: &Current) -> String {
     } = *current;
     let clocks = [clock("CPU", cpu), clock("GPU", gpu), clock("EMC", emc)].concat();
     format!("{cores} cores{held}{clocks}")
+}
+
+fn json(setup: &Setup) -> Value {
+    let Setup {
+        config,
+        board,
+        choices,
+    } = setup;
+    let limit = config.limit;
+    let average = limit
+        .average
+        .map(|average| json!({ "power_mw": average.power.0, "window_ms": average.window.0 }));
+    let schedule = config.schedule.as_ref().map(|schedule| {
+        let entries = schedule.entries();
+        let entries = entries.map(|(at, limit)| json!({ "at": at, "limit_mw": limit.0 }));
+        entries.collect::<Vec<Value>>()
+    });
+    let budget = config
+        .budget
+        .map(|budget| json!({ "energy_mj": budget.energy_mj, "time_ms": budget.time.0 }));
+    let now = board.current(&Disk).ok().map(|current| {
+        let [cpu, gpu, emc] = [current.cpu, current.gpu, current.emc].map(|it| it.map(|it| it.0));
+        let (cores, is_fixed) = (current.cores, current.is_fixed);
+        json!({
+            "cores": cores, "cpu_khz": cpu, "gpu_khz": gpu, "emc_khz": emc, "is_fixed": is_fixed,
+        })
+    });
+    let once = setup.choice().ok().map(|choice| {
+        let mut once = mode(setup.mode(choice.mode));
+        once["power_mw"] = json!(choice.power.map(|it| it.0));
+        once["at_most_mw"] = json!(choice.guarded_power.map(|it| it.0));
+        once
+    });
+    let mut safe = mode(setup.safe());
+    safe["power_mw"] = json!(choices.least_power().0);
+    let texts = |missing: &Missing| missing.to_string();
+    json!({
+        "limit_mw": limit.power.0,
+        "average": average,
+        "schedule": schedule,
+        "budget": budget,
+        "model": choices.origin,
+        "board": board.identity().model,
+        "l4t": board.identity().l4t,
+        "power": board.rails().collect::<Vec<&str>>(),
+        "missing": board.missing().iter().map(texts).collect::<Vec<String>>(),
+        "left_out": choices.left_out,
+        "modes": choices.modes,
+        "front": choices.front.points().len(),
+        "now": now,
+        "once": once,
+        "run": mode(setup.first()),
+        "safe": safe,
+    })
+}
+
+fn mode(mode: PowerMode) -> Value {
+    let [cores, cpu, gpu, emc] = mode.knobs();
+    json!({ "cores": cores, "cpu_khz": cpu, "gpu_khz": gpu, "emc_khz": emc })
 }

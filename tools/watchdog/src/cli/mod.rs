@@ -1,9 +1,12 @@
 //! The command line: `wattgated COMMAND`. Exit codes are those of the trainer.
 
+mod ask;
 mod check;
 mod once;
 mod run;
+mod set;
 mod status;
+mod watch;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -16,8 +19,11 @@ use thiserror::Error;
 use wattgate_board::{ApplyError, Board, Disk};
 use wattgate_runtime::Milliwatts;
 
+use crate::clock::{Clock, System};
 use crate::config::{Config, ConfigError};
 use crate::control::Priority;
+use crate::group::GroupError;
+use crate::hardware::HardwareError;
 use crate::lock::LockError;
 use crate::log::log;
 use crate::prior::PriorError;
@@ -29,10 +35,13 @@ Keep a Jetson under a power limit while its work runs as fast as that limit allo
 Usage: wattgated COMMAND
 
 Commands:
-  check    Say what would be done with a config, its model and this board; write nothing
-  once     Set the mode that the model alone chooses, and exit
-  run      Hold the limit: measure, correct, enforce, until SIGTERM
-  status   Say what the running daemon does
+  check      Say what would be done with a config, its model and this board; write nothing
+  once       Set the mode that the model alone chooses, and exit
+  run        Hold the limit: measure, correct, enforce, until SIGTERM
+  status     Say what the running daemon does
+  watch      Say it again whenever that changes
+  set-limit  Give the running daemon another limit
+  set-model  Give the running daemon another workload's model
 
 `wattgated COMMAND --help` tells more.
 ";
@@ -72,6 +81,12 @@ pub enum Failure {
     Apply(#[from] ApplyError),
     #[error("{}: no daemon answers: {why}", path.display())]
     NoDaemon { path: PathBuf, why: io::Error },
+    #[error("{message}")]
+    Refused { name: String, message: String },
+    #[error("{0}")]
+    Group(#[from] GroupError),
+    #[error("{0}")]
+    Hardware(#[from] HardwareError),
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
     #[error("NOTIFY_SOCKET: {0}")]
@@ -86,7 +101,11 @@ impl Failure {
             Self::Arguments(_)
             | Self::Missing(_)
             | Self::Config(ConfigError::Defect { .. } | ConfigError::Version { .. })
+            | Self::Group(GroupError::Unknown(_))
             | Self::Setup(SetupError::Confidence(_)) => 2,
+            Self::Refused { name, .. } if name == "out_of_range" => 2,
+            Self::Refused { name, .. } if name == "model_unreadable" => 5,
+            Self::Refused { name, .. } if name.starts_with("model_") => 3,
             Self::Config(ConfigError::Unreadable { .. })
             | Self::Setup(SetupError::Model { .. })
             | Self::NotWritable { .. }
@@ -94,6 +113,9 @@ impl Failure {
             | Self::Prior(_)
             | Self::Apply(_)
             | Self::NoDaemon { .. }
+            | Self::Refused { .. }
+            | Self::Group(GroupError::Unreadable(_))
+            | Self::Hardware(_)
             | Self::Signals(_)
             | Self::Notify(_)
             | Self::Print(_) => 5,
@@ -120,6 +142,9 @@ pub fn run() -> ExitCode {
     match command.to_str() {
         Some("check") => end(check::run(arguments), Told::ToUser),
         Some("status") => end(status::run(arguments), Told::ToUser),
+        Some("watch") => end(watch::run(arguments), Told::ToUser),
+        Some("set-limit") => end(set::limit(arguments), Told::ToUser),
+        Some("set-model") => end(set::model(arguments), Told::ToUser),
         Some("once") => end(once::run(arguments), Told::ToJournal),
         Some("run") => end(run::run(arguments), Told::ToJournal),
         _ => end(Err(Arg::Value(command).unexpected().into()), Told::ToUser),
@@ -163,6 +188,13 @@ impl Place {
     fn setup(&self) -> Result<Setup, Failure> {
         let config = Config::read(&self.config)?;
         Ok(Setup::new(config, &Disk, &self.root)?)
+    }
+
+    /// The same with the limit of this time of day.
+    fn setup_now(&self) -> Result<Setup, Failure> {
+        let mut setup = self.setup()?;
+        setup.config.limit = setup.config.limit_at(System.utc());
+        Ok(setup)
     }
 }
 

@@ -40,7 +40,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let Some(place) = place else {
         return print(&format!("{USAGE}{EXIT_CODES}"));
     };
-    let mut setup = place.setup()?;
+    let mut setup = place.setup_now()?;
     see_whether_writable(&setup.board)?;
     let _lock = Lock::take(&place.root)?;
     let mode = match setup.choice() {

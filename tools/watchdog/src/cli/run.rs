@@ -3,10 +3,11 @@
 //! One thread: it looks at the board, then waits for the next look, a signal or a question,
 //! whichever comes first.
 
-use std::fmt::{self, Write as _};
-use std::fs;
-use std::io::{self, Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::array;
+use std::fmt;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,17 +15,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lexopt::Parser;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use wattgate_board::{Disk, Files};
-use wattgate_runtime::{Milliseconds, PowerMode, Status};
+use wattgate_board::Disk;
+use wattgate_runtime::{Milliseconds, Status};
 
 use super::{EXIT_CODES, Failure, Place, below, parse, print, see_whether_writable};
-use crate::clock;
-use crate::config::Config;
-use crate::control::{Control, Priority, name};
+use crate::clock::{Clock, System};
+use crate::config::{Config, Metrics};
+use crate::control::{Event, Priority, name};
+use crate::daemon::Daemon;
+use crate::group;
+use crate::hardware::{Hardware, HardwareError};
 use crate::lock::{Lock, directory};
-use crate::log::{Text, log};
+use crate::log::log;
 use crate::notify::Notify;
 use crate::prior::{Origin, Prior};
+use crate::serve::http::Http;
+use crate::serve::socket::Socket;
+use crate::serve::textfile::Textfile;
+use crate::serve::{MOST_WAITING, Services};
 
 const USAGE: &str = "\
 Hold the limit: measure, correct, enforce, until SIGTERM or SIGINT
@@ -32,8 +40,8 @@ Hold the limit: measure, correct, enforce, until SIGTERM or SIGINT
 Usage: wattgated run --config FILE [--root DIR]
 
 What was set before is kept in the config's state_dir and restored at the end; a state that a
-crash has left there is the one that is restored. On SIGHUP the config is read again, and its
-limit and average hold from then on. Log lines on stderr have a priority as journald takes it.
+crash has left there is the one that is restored. On SIGHUP the config is read again: its limit,
+schedule, average and budget hold from then on, in place of what a client has set. Log lines on stderr have a priority as journald takes it.
 
 Options:
   --config FILE  The config; tools/watchdog/wattgated.toml documents it
@@ -48,6 +56,9 @@ Example:
 /// systemd is told so often that the daemon is alive.
 const ALIVE_EVERY: Milliseconds = Milliseconds(1_000);
 
+/// A file is written only where the next look is as far away.
+const FOR_A_FILE: Milliseconds = Milliseconds(50);
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
     let Some(place) = parse(arguments, |_| false)? else {
@@ -56,7 +67,9 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     // Before anything is written: what was set has to be restored, whenever a signal comes.
     let signals = Signals::new().map_err(Failure::Signals)?;
     let notify = Notify::from_env().map_err(Failure::Notify)?;
-    let setup = place.setup()?;
+    let mut setup = place.setup()?;
+    let group = setup.config.group.as_deref();
+    let group = group.map(group::id).transpose()?;
     see_whether_writable(&setup.board)?;
     let _lock = Lock::take(&place.root)?;
     let kept = below(&place.root, &setup.config.state_dir);
@@ -81,7 +94,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     for missing in setup.board.missing() {
         log(Priority::Notice, format_args!("missing: {missing}"));
     }
-    for left_out in &setup.left_out {
+    for left_out in &setup.choices.left_out {
         log(Priority::Notice, left_out);
     }
     log(
@@ -89,92 +102,167 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         format_args!(
             "limit {}; {}; {} modes to choose from",
             setup.config.limit.power,
-            setup.origin,
-            setup.front.points().len()
+            setup.choices.origin,
+            setup.choices.front.points().len()
         ),
     );
-    let socket = match Socket::open(&place.root) {
-        Ok(socket) => Some(socket),
+    if setup.config.budget.is_some() {
+        log(Priority::Warning, "budget: is read, and not held yet");
+    }
+    let config = &setup.config;
+    let hardware = config.hardware_watchdog.as_deref();
+    let hardware = match hardware.map(|path| arm(path, &place.root)).transpose() {
+        Ok(hardware) => hardware,
         Err(error) => {
-            log(
-                Priority::Warning,
-                format_args!("no socket for `status`: {error}"),
-            );
-            None
+            // Nothing was set yet: so nothing is left.
+            prior.restore(&mut setup.board, &mut Disk)?;
+            return Err(error.into());
         }
     };
-    let config = setup.config.clone();
-    let mut daemon = Daemon {
-        control: Control::new(setup, Disk),
+    let (http, textfile) = metrics(config.metrics.as_ref(), &place.root);
+    let socket = Socket::open(&directory(&place.root), group);
+    let services = Services {
+        socket: or_warn(socket, format_args!("no socket for clients")),
+        http,
+    };
+    let mut process = Process {
+        daemon: Daemon::new(setup, Disk, System.utc()),
         signals,
         notify,
-        socket,
+        services,
+        textfile,
+        hardware,
         alive: None,
     };
-    daemon.run(&place, config);
-    daemon.notify.send(format_args!("STOPPING=1"));
-    let (mut board, mut files) = daemon.control.release();
+    process.run(&place);
+    process.notify.send(format_args!("STOPPING=1"));
+    let (mut board, mut files) = process.daemon.release();
     prior.restore(&mut board, &mut files)?;
+    if let Some(textfile) = process.textfile {
+        textfile.remove();
+    }
+    if let Some(hardware) = process.hardware {
+        hardware.disarm()?;
+    }
     log(Priority::Info, "restored what was set before");
     Ok(())
 }
 
-struct Daemon {
-    control: Control<Disk>,
+/// What is there, or a warning: the control goes on without it.
+fn or_warn<T>(opened: io::Result<T>, without: fmt::Arguments<'_>) -> Option<T> {
+    match opened {
+        Ok(opened) => Some(opened),
+        Err(error) => {
+            log(Priority::Warning, format_args!("{without}: {error}"));
+            None
+        }
+    }
+}
+
+fn arm(path: &Path, root: &Path) -> Result<Hardware, HardwareError> {
+    let hardware = Hardware::arm(&below(root, path))?;
+    let shown = path.display();
+    match hardware.timeout_s(root) {
+        Some(seconds) => log(
+            Priority::Notice,
+            format_args!("{shown} resets the board {seconds} s after the last look"),
+        ),
+        None => log(
+            Priority::Notice,
+            format_args!("{shown} resets the board when its driver's time is over"),
+        ),
+    }
+    Ok(hardware)
+}
+
+fn metrics(at: Option<&Metrics>, root: &Path) -> (Option<Http>, Option<Textfile>) {
+    match at {
+        None => (None, None),
+        Some(Metrics::File(path)) => (None, Some(Textfile::new(below(root, path)))),
+        Some(Metrics::Address(address)) => {
+            let opened = Http::open(*address);
+            let http = or_warn(opened, format_args!("no metrics at {address}"));
+            (http, None)
+        }
+    }
+}
+
+struct Process {
+    daemon: Daemon<Disk>,
     signals: Signals,
     notify: Notify,
-    socket: Option<Socket>,
+    services: Services,
+    textfile: Option<Textfile>,
+    hardware: Option<Hardware>,
     alive: Option<Milliseconds>,
 }
 
-impl Daemon {
+impl Process {
     /// Until a signal says that it is over.
-    fn run(&mut self, place: &Place, config: Config) {
-        let mut tell = |event: crate::control::Event<'_>| log(event.priority(), &event);
+    fn run(&mut self, place: &Place) {
+        let mut tell = |event: Event<'_>| log(event.priority(), &event);
         while !self.signals.stop.load(Ordering::Relaxed) {
-            let next = self.control.look(clock::now(), &mut tell);
+            let next = self.daemon.look(&System, &mut tell);
             self.say_alive();
             if self.signals.reload.swap(false, Ordering::Relaxed) {
-                self.reload(place, &config);
+                self.reload(place);
             }
-            let now = clock::now();
-            if next > now {
-                self.wait(next.since(now));
-            }
+            self.write_metrics(next);
+            self.serve(next);
         }
     }
 
-    /// Until the next look, a signal or a question.
-    fn wait(&mut self, time: Milliseconds) {
+    /// Until the next look is due, a signal comes, or a client changes something.
+    fn serve(&mut self, next: Milliseconds) {
+        let mut is_ready = false;
+        loop {
+            let now = System.now();
+            if now >= next {
+                return;
+            }
+            let services = &mut self.services;
+            if services.turn(is_ready, &mut self.daemon, &System, next) {
+                return;
+            }
+            let now = System.now();
+            let (is_signalled, is_asked) = self.wait(now, next.since(now));
+            if is_signalled {
+                self.signals.drain();
+                return;
+            }
+            is_ready = is_asked;
+        }
+    }
+
+    /// Waits for a signal or a client. Says which of both there are.
+    fn wait(&self, now: Milliseconds, time: Milliseconds) -> (bool, bool) {
         let timeout = Timespec {
             tv_sec: (time.0 / 1_000) as i64,
             tv_nsec: (time.0 % 1_000 * 1_000_000) as i64,
         };
-        let signals = PollFd::new(&self.signals.wakes, PollFlags::IN);
-        let [woken, asked] = match &self.socket {
-            Some(socket) => {
-                let mut both = [signals, PollFd::new(&socket.0, PollFlags::IN)];
-                // An error, such as a signal, is a reason to look early.
-                let _ = poll(&mut both, Some(&timeout));
-                both.map(|it| it.revents().contains(PollFlags::IN))
-            }
-            None => {
-                let mut signals = [signals];
-                let _ = poll(&mut signals, Some(&timeout));
-                let [signals] = signals;
-                [signals.revents().contains(PollFlags::IN), false]
-            }
+        let signals = self.signals.wakes.as_fd();
+        let mut services = self.services.waiting(now);
+        // Places that are left over wait for nothing.
+        let mut waiting: [PollFd<'_>; 1 + MOST_WAITING] = array::from_fn(|index| {
+            let (stream, flags) = match index {
+                0 => (signals, PollFlags::IN),
+                _ => services.next().unwrap_or((signals, PollFlags::empty())),
+            };
+            PollFd::from_borrowed_fd(stream, flags)
+        });
+        // An error, such as a signal, is a reason to look early.
+        let Ok(_) = poll(&mut waiting, Some(&timeout)) else {
+            return (true, false);
         };
-        if woken {
-            self.signals.drain();
-        }
-        if let Some(socket) = self.socket.as_ref().filter(|_| asked) {
-            socket.answer(&self.control);
-        }
+        let mut ready = waiting.iter().map(|it| !it.revents().is_empty());
+        (ready.next() == Some(true), ready.any(|it| it))
     }
 
     fn say_alive(&mut self) {
-        let now = clock::now();
+        let now = System.now();
+        if let Some(Err(error)) = self.hardware.as_mut().map(|it| it.alive(now)) {
+            log(Priority::Error, &error);
+        }
         if self
             .alive
             .is_some_and(|alive| now.since(alive) < ALIVE_EVERY)
@@ -184,7 +272,7 @@ impl Daemon {
         if self.alive.replace(now).is_none() {
             self.notify.send(format_args!("READY=1"));
         }
-        let (status, mode) = self.control.status();
+        let (status, mode) = self.daemon.status();
         let state = name(status.state);
         let (allowed, measured) = (status.allowed, Measured(status));
         self.notify.send(format_args!(
@@ -192,22 +280,30 @@ impl Daemon {
         ));
     }
 
+    /// Writes the metrics to their file where there is time for it.
+    fn write_metrics(&mut self, next: Milliseconds) {
+        let now = System.now();
+        if next.since(now) < FOR_A_FILE {
+            return;
+        }
+        let textfile = self.textfile.as_mut();
+        if let Some(Err(error)) = textfile.map(|it| it.turn(&self.daemon, now)) {
+            log(Priority::Warning, &error);
+        }
+    }
+
     /// Takes the limits of the config over.
-    fn reload(&mut self, place: &Place, config: &Config) {
+    fn reload(&mut self, place: &Place) {
         let path = place.config.display();
         match Config::read(&place.config) {
             Ok(new) => {
-                let limit = new.limit;
-                self.control.set_limit(limit);
-                log(
-                    Priority::Notice,
-                    format_args!("limit {} from now on", limit.power),
-                );
-                let limit = config.limit;
-                if (Config { limit, ..new }) != *config {
+                if self.daemon.reload(new, System.utc()) {
                     log(
                         Priority::Warning,
-                        format_args!("{path}: other keys than limit and average need a restart"),
+                        format_args!(
+                            "{path}: other keys than limit, schedule, average and budget need a \
+                             restart"
+                        ),
                     );
                 }
             }
@@ -258,53 +354,4 @@ impl Signals {
         let mut stream = &self.wakes;
         while stream.read(&mut [0; 16]).is_ok_and(|read| read > 0) {}
     }
-}
-
-/// Where `status` asks.
-struct Socket(UnixListener);
-
-impl Socket {
-    /// Whoever has the lock may take the place of a socket that a crash has left.
-    fn open(root: &Path) -> io::Result<Self> {
-        let path = directory(root).join("socket");
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let listener = UnixListener::bind(&path)?;
-        listener.set_nonblocking(true)?;
-        Ok(Self(listener))
-    }
-
-    /// One answer. Who does not listen gets none.
-    fn answer<F: Files>(&self, control: &Control<F>) {
-        if let Ok((mut stream, _)) = self.0.accept() {
-            let (status, mode) = control.status();
-            let mut text = Text::new();
-            if report(&mut text, &status, &mode).is_ok() && stream.set_nonblocking(true).is_ok() {
-                let _ = stream.write_all(text.bytes());
-            }
-        }
-    }
-}
-
-/// Lines of a key and a value.
-fn report(text: &mut Text, status: &Status, mode: &PowerMode) -> fmt::Result {
-    let [cores, cpu, gpu, emc] = mode.knobs();
-    writeln!(text, "state {}", name(status.state))?;
-    writeln!(
-        text,
-        "cores {cores}\ncpu_khz {cpu}\ngpu_khz {gpu}\nemc_khz {emc}"
-    )?;
-    if let Some(measured) = status.measured {
-        writeln!(text, "measured_mw {}", measured.0)?;
-    }
-    let ppm = (u64::from(status.ratio) * 1_000_000) >> 16;
-    writeln!(text, "predicted_mw {}", status.predicted.0)?;
-    writeln!(text, "allowed_mw {}\nratio_ppm {ppm}", status.allowed.0)?;
-    writeln!(
-        text,
-        "violations {}\nchanges {}",
-        status.violations, status.changes
-    )
 }

@@ -1,0 +1,68 @@
+//! Asks the running daemon over its socket.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::Failure;
+use crate::lock::directory;
+use crate::report::Report;
+use crate::serve::protocol::{Request, parse_answer};
+
+/// The daemon answers between two looks at the board.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A daemon that was asked something.
+pub struct Answers {
+    path: PathBuf,
+    lines: BufReader<UnixStream>,
+}
+
+impl Answers {
+    /// Asks the daemon of the board below `root`.
+    pub fn to(request: Request, root: &Path) -> Result<Self, Failure> {
+        let path = directory(root).join("socket");
+        let ask = || {
+            let mut stream = UnixStream::connect(&path)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.write_all(&request.line())?;
+            Ok(BufReader::new(stream))
+        };
+        match ask() {
+            Ok(lines) => Ok(Self { path, lines }),
+            Err(why) => Err(Failure::NoDaemon { path, why }),
+        }
+    }
+
+    /// The next one.
+    pub fn next(&mut self) -> Result<Report, Failure> {
+        let mut line = String::new();
+        let read = self.lines.read_line(&mut line);
+        let answer = read.and_then(|_| match parse_answer(&line) {
+            Some(answer) => Ok(answer),
+            None if line.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+            None => Err(io::Error::other("the answer is of another version")),
+        });
+        match answer {
+            Ok(Ok(report)) => Ok(report),
+            Ok(Err(refused)) => Err(Failure::Refused {
+                name: refused.name.into_owned(),
+                message: refused.message,
+            }),
+            Err(why) => Err(Failure::NoDaemon {
+                path: self.path.clone(),
+                why,
+            }),
+        }
+    }
+}
+
+/// One JSON object, or lines of a key and a value.
+pub fn shown(report: &Report, is_json: bool) -> String {
+    match is_json {
+        // Texts and numbers become JSON without fail.
+        true => serde_json::to_string(report).unwrap_or_default() + "\n",
+        false => report.to_string(),
+    }
+}

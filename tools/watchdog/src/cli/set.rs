@@ -1,0 +1,121 @@
+//! `set-limit` and `set-model`: change what the running daemon holds.
+
+use std::path::{Path, PathBuf};
+
+use lexopt::{Arg, Parser, ValueExt};
+
+use super::ask::{Answers, shown};
+use super::{EXIT_CODES, Failure, print};
+use crate::quantity::{Power, Window};
+use crate::serve::protocol::{Request, WantedAverage, WantedLimit};
+
+const LIMIT: &str = "\
+Give the running daemon another limit, until it is set again, SIGHUP, or the daemon's end
+
+Usage: wattgated set-limit POWER [--average POWER/WINDOW] [--json] [--root DIR]
+       wattgated set-limit --config [--json] [--root DIR]
+
+Options:
+  --average POWER/WINDOW  What must not be drawn on average [as in the config]
+  --config                Go back to the config's limit and schedule
+  --json                  Print one JSON object, as `status --json` does
+  --root DIR              A simulated board's files [/]
+  -h, --help              Print this
+
+Example:
+  wattgated set-limit 15W --average 12W/60s
+
+Prints what `status` prints. A limit below least_mw cannot be held: the mode of the least power is
+set.
+
+";
+
+const MODEL: &str = "\
+Give the running daemon another workload's model, until it is set again or the daemon's end
+
+Usage: wattgated set-model FILE [--json] [--root DIR]
+
+The file has to be in the folder of the config's model, and no symbolic link.
+
+Options:
+  --json         Print one JSON object, as `status --json` does
+  --root DIR     A simulated board's files [/]
+  -h, --help     Print this
+
+Example:
+  wattgated set-model /etc/wattgate/night.wgt
+
+";
+
+/// Runs `set-limit` with the arguments that follow its name.
+pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
+    let (mut power, mut average, mut is_config) = (None, None, false);
+    let (mut root, mut is_json) = (PathBuf::from("/"), false);
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Arg::Value(text) if power.is_none() => {
+                power = Some(text.parse_with(Power::parse)?);
+            }
+            Arg::Long("average") => average = Some(arguments.value()?.parse_with(wanted_average)?),
+            Arg::Long("config") => is_config = true,
+            Arg::Short('h') | Arg::Long("help") => return print(&format!("{LIMIT}{EXIT_CODES}")),
+            Arg::Long("root") => root = PathBuf::from(arguments.value()?),
+            Arg::Long("json") => is_json = true,
+            argument => return Err(argument.unexpected().into()),
+        }
+    }
+    let limit = match (power, average, is_config) {
+        (None, None, true) => None,
+        (Some(Power(power)), average, false) => Some(WantedLimit {
+            power_mw: power.0,
+            average,
+        }),
+        _ => return Err(Failure::Missing("either a power or --config")),
+    };
+    ask(Request::SetLimit(limit), &root, is_json)
+}
+
+/// `12W/60s`.
+fn wanted_average(text: &str) -> Result<WantedAverage, &'static str> {
+    let parts = text.split_once('/');
+    let (power, window) = parts.ok_or("expected POWER/WINDOW, such as \"12W/60s\"")?;
+    let (Power(power), Window(window)) = (Power::parse(power)?, Window::parse(window)?);
+    Ok(WantedAverage {
+        power_mw: power.0,
+        window_ms: window.0,
+    })
+}
+
+/// Runs `set-model` with the arguments that follow its name.
+pub fn model(mut arguments: Parser) -> Result<(), Failure> {
+    let mut file = None;
+    let (mut root, mut is_json) = (PathBuf::from("/"), false);
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Arg::Value(path) if file.is_none() => file = Some(PathBuf::from(path)),
+            Arg::Short('h') | Arg::Long("help") => return print(&format!("{MODEL}{EXIT_CODES}")),
+            Arg::Long("root") => root = PathBuf::from(arguments.value()?),
+            Arg::Long("json") => is_json = true,
+            argument => return Err(argument.unexpected().into()),
+        }
+    }
+    let file = file.ok_or(Failure::Missing("a model file"))?;
+    let name = as_the_daemon_sees(&file);
+    let name = name.to_str().ok_or(Failure::Missing("a name in UTF-8"))?;
+    ask(Request::SetModel(name.to_owned()), &root, is_json)
+}
+
+fn ask(request: Request, root: &Path, is_json: bool) -> Result<(), Failure> {
+    let report = Answers::to(request, root)?.next()?;
+    print(&shown(&report, is_json))
+}
+
+/// Absolute, and without symbolic links in its folder.
+fn as_the_daemon_sees(file: &Path) -> PathBuf {
+    let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let folder = absolute.parent().and_then(|it| it.canonicalize().ok());
+    match (folder, absolute.file_name()) {
+        (Some(folder), Some(name)) => folder.join(name),
+        _ => absolute,
+    }
+}

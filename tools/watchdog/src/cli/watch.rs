@@ -1,0 +1,68 @@
+//! `watch`: a line whenever the running daemon does something else, and once a second.
+
+use std::path::PathBuf;
+
+use lexopt::{Arg, Parser};
+use wattgate_runtime::Milliwatts;
+
+use super::ask::{Answers, shown};
+use super::{EXIT_CODES, Failure, print};
+use crate::report::Report;
+use crate::serve::protocol::{Request, Subscription};
+
+const USAGE: &str = "\
+Say what the running daemon does, once a second and whenever it does something else
+
+Usage: wattgated watch [--json] [--root DIR]
+
+Options:
+  --json         Print JSON objects, one a line, as `status --json` does
+  --root DIR     A simulated board's files [/]
+  -h, --help     Print this
+
+Example:
+  wattgated watch
+
+";
+
+/// Runs the command with the arguments that follow its name.
+pub fn run(mut arguments: Parser) -> Result<(), Failure> {
+    let (mut root, mut is_json) = (PathBuf::from("/"), false);
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Arg::Long("root") => root = PathBuf::from(arguments.value()?),
+            Arg::Long("json") => is_json = true,
+            Arg::Short('h') | Arg::Long("help") => return print(&format!("{USAGE}{EXIT_CODES}")),
+            argument => return Err(argument.unexpected().into()),
+        }
+    }
+    let request = Request::Subscribe(Subscription { every_ms: 1_000 });
+    let mut answers = Answers::to(request, &root)?;
+    loop {
+        let report = answers.next()?;
+        match is_json {
+            true => print(&shown(&report, true))?,
+            false => print(&line(&report))?,
+        }
+    }
+}
+
+fn line(report: &Report) -> String {
+    let Report {
+        state,
+        cores,
+        cpu_khz,
+        gpu_khz,
+        emc_khz,
+        ..
+    } = report;
+    let measured = match report.measured_mw {
+        Some(measured) => Milliwatts(measured).to_string(),
+        None => "not yet measured".to_owned(),
+    };
+    let limit = Milliwatts(report.limit_mw);
+    format!(
+        "{state}: {measured}, limit {limit}; {cores} cores, CPU {cpu_khz} kHz, GPU {gpu_khz} kHz, \
+         EMC {emc_khz} kHz\n"
+    )
+}

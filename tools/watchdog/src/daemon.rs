@@ -1,0 +1,273 @@
+//! A board under control, with what can be changed from outside while it is: the limit, by the
+//! config, a schedule or a client, and the model.
+//!
+//! Time comes in as an argument, so that all of this runs in simulated time.
+
+use std::path::{Component, Path, PathBuf};
+
+use wattgate_board::{Board, Files};
+use wattgate_runtime::{Limit, Milliseconds, Milliwatts, ModeId, PowerMode, State, Status};
+
+use crate::clock::{Clock, UtcSeconds};
+use crate::config::Config;
+use crate::control::{Control, Event, Priority};
+use crate::log::log;
+use crate::report::{Report, Source, state_name};
+use crate::serve::protocol::{Refused, WantedLimit};
+use crate::setup::{Choices, Setup, SetupError};
+use crate::tally::Tally;
+
+/// The schedule is looked at so often, and models change no sooner one after the other.
+const SECOND: Milliseconds = Milliseconds(1_000);
+
+/// A board under control.
+#[derive(Debug)]
+pub struct Daemon<F> {
+    control: Control<F>,
+    config: Config,
+    /// The file of the model in use, its least power, and the folder of models.
+    model: PathBuf,
+    least: Milliwatts,
+    models: PathBuf,
+    /// Over the socket.
+    set: Option<Limit>,
+    /// What holds, and why.
+    limit: Limit,
+    source: Source,
+    tally: Tally,
+    /// The state and mode of the last look; and how often these, the limit or the model changed.
+    shown: Option<(State, ModeId)>,
+    changes: u64,
+    /// Results over the limit and changes of the mode with the models before this one.
+    before: [u32; 2],
+    scheduled: Option<Milliseconds>,
+    modelled: Option<Milliseconds>,
+}
+
+impl<F: Files> Daemon<F> {
+    /// A board that was not looked at yet, with the limit of this time.
+    pub fn new(mut setup: Setup, files: F, utc: UtcSeconds) -> Self {
+        let config = setup.config.clone();
+        let limit = config.limit_at(utc);
+        setup.config.limit = limit;
+        Self {
+            models: folder(&config.model),
+            model: config.model.clone(),
+            least: setup.choices.least_power(),
+            control: Control::new(setup, files),
+            set: None,
+            limit,
+            source: of_config(&config),
+            config,
+            tally: Tally::default(),
+            shown: None,
+            changes: 0,
+            before: [0; 2],
+            scheduled: None,
+            modelled: None,
+        }
+    }
+
+    /// One look. Returns when the next one is due.
+    pub fn look(&mut self, clock: &impl Clock, tell: &mut impl FnMut(Event<'_>)) -> Milliseconds {
+        let now = clock.now();
+        if self.scheduled.is_none_or(|last| now.since(last) >= SECOND) {
+            self.scheduled = Some(now);
+            self.choose_limit(clock.utc());
+        }
+        let (control, tally) = (&mut self.control, &mut self.tally);
+        let next = control.look(now, &mut |event| {
+            tally.count(&event);
+            tell(event);
+        });
+        let (status, _) = control.status();
+        tally.looked(now, control.power(), status.allowed);
+        let shown = Some((status.state, status.mode));
+        if std::mem::replace(&mut self.shown, shown) != shown {
+            self.changes += 1;
+        }
+        next
+    }
+
+    /// What the governor does, and the mode that it wants.
+    pub fn status(&self) -> (Status, PowerMode) {
+        self.control.status()
+    }
+
+    /// The limit that holds, and where it comes from.
+    pub fn limit(&self) -> (Limit, Source) {
+        (self.limit, self.source)
+    }
+
+    /// A number that differs whenever state, mode, limit or model do.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The file of the model.
+    pub fn model(&self) -> &Path {
+        &self.model
+    }
+
+    /// The files of the board.
+    pub fn files(&mut self) -> &mut F {
+        self.control.files()
+    }
+
+    /// The board and its files, to bring it back to what it was.
+    pub fn release(self) -> (Board, F) {
+        self.control.release()
+    }
+
+    /// All that is told.
+    pub fn report(&self) -> Report {
+        let (status, mode) = self.control.status();
+        let [cores, cpu_khz, gpu_khz, emc_khz] = mode.knobs();
+        let [violations, changes] = self.before;
+        let average = self.limit.average;
+        let model = self.model.file_name().unwrap_or_default();
+        Report {
+            state: state_name(status.state).into(),
+            cores,
+            cpu_khz,
+            gpu_khz,
+            emc_khz,
+            measured_mw: status.measured.map(|it| it.0),
+            predicted_mw: status.predicted.0,
+            allowed_mw: status.allowed.0,
+            ratio_ppm: (u64::from(status.ratio) * 1_000_000) >> 16,
+            limit_mw: self.limit.power.0,
+            limit_from: self.source,
+            average_mw: average.map(|it| it.power.0),
+            average_window_ms: average.map(|it| it.window.0),
+            least_mw: self.least.0,
+            model: model.to_string_lossy().into_owned(),
+            violations: violations.saturating_add(status.violations),
+            changes: changes.saturating_add(status.changes),
+            over_limit_ms: self.tally.over_limit().0,
+            energy_mj: self.tally.energy_mj(),
+            sensor_errors: self.tally.sensor_errors(),
+            failed_changes: self.tally.failed_changes(),
+        }
+    }
+
+    /// Takes the limits of a config over, in place of one that a client has set. Says whether
+    /// other keys differ, which need a restart.
+    pub fn reload(&mut self, new: Config, utc: UtcSeconds) -> bool {
+        let with_limits = Config {
+            limit: new.limit,
+            schedule: new.schedule.clone(),
+            budget: new.budget,
+            ..self.config.clone()
+        };
+        let differs = with_limits != new;
+        self.config = with_limits;
+        self.set = None;
+        self.choose_limit(utc);
+        differs
+    }
+
+    /// A limit of a client; none goes back to the config.
+    pub fn set_limit(
+        &mut self,
+        wanted: Option<WantedLimit>,
+        utc: UtcSeconds,
+    ) -> Result<(), Refused> {
+        self.set = match wanted {
+            Some(wanted) => Some(wanted.limit(self.config.limit)?),
+            None => None,
+        };
+        self.choose_limit(utc);
+        Ok(())
+    }
+
+    fn choose_limit(&mut self, utc: UtcSeconds) {
+        let before = (self.limit, self.source);
+        (self.limit, self.source) = match self.set {
+            Some(limit) => (limit, Source::Socket),
+            None => (self.config.limit_at(utc), of_config(&self.config)),
+        };
+        if (self.limit, self.source) != before {
+            self.changes += 1;
+            self.control.set_limit(self.limit);
+            let (power, source) = (self.limit.power, self.source);
+            log(
+                Priority::Notice,
+                format_args!("limit {power} from now on, by the {source}"),
+            );
+        }
+    }
+
+    /// A model of a client, by its name or path.
+    pub fn set_model(&mut self, name: &str, now: Milliseconds) -> Result<(), Refused> {
+        if self.modelled.is_some_and(|last| now.since(last) < SECOND) {
+            return Err(Refused::new("too_many_requests", "one model a second"));
+        }
+        self.modelled = Some(now);
+        let config = Config {
+            model: self.allowed(name)?,
+            limit: self.limit,
+            ..self.config.clone()
+        };
+        let choices = Choices::read(&config, self.control.board()).map_err(refused)?;
+        let (status, _) = self.control.status();
+        let [violations, changes] = &mut self.before;
+        *violations = violations.saturating_add(status.violations);
+        *changes = changes.saturating_add(status.changes);
+        self.least = choices.least_power();
+        let governor = choices.governor(&config);
+        self.changes += 1;
+        self.control.set_model(governor, choices.grid);
+        log(
+            Priority::Notice,
+            format_args!(
+                "model {} from now on: {}",
+                config.model.display(),
+                choices.origin
+            ),
+        );
+        self.model = config.model;
+        Ok(())
+    }
+
+    /// The path of a file in the folder of the config's model.
+    fn allowed(&self, name: &str) -> Result<PathBuf, Refused> {
+        let path = self.models.join(name);
+        let is_name = matches!(path.components().next_back(), Some(Component::Normal(_)));
+        match is_name && path.parent() == Some(&self.models) && !path.is_symlink() {
+            true => Ok(path),
+            false => {
+                let folder = self.models.display();
+                let message = format!("{name}: is no file in {folder}");
+                Err(Refused::new("model_not_allowed", message))
+            }
+        }
+    }
+}
+
+/// Where a file is, without symbolic links.
+fn folder(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let folder = path.parent().unwrap_or(&path);
+    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
+}
+
+fn of_config(config: &Config) -> Source {
+    match config.schedule {
+        Some(_) => Source::Schedule,
+        None => Source::Config,
+    }
+}
+
+fn refused(error: SetupError) -> Refused {
+    let name = match &error {
+        SetupError::Model { .. } => "model_unreadable",
+        SetupError::Format { .. } => "model_defective",
+        SetupError::NoPower { .. }
+        | SetupError::Confidence(_)
+        | SetupError::NotProfiled { .. }
+        | SetupError::Board(_) => "model_unsuitable",
+        SetupError::OtherBoard { .. } | SetupError::Nothing { .. } => "model_for_other_board",
+    };
+    Refused::new(name, error)
+}

@@ -1,0 +1,156 @@
+//! The hardware's watchdog, such as `/dev/watchdog0`: a device that resets the board unless it is
+//! written to in time.
+//!
+//! Opening it arms it. It is written to only by who goes round the control, so that a daemon that
+//! hangs, in the kernel too, ends in a reset. `V` as the last byte disarms it ("magic close");
+//! without, as after a crash, it goes on. The time is that of the driver: to set it takes an ioctl,
+//! which is not to be had without `unsafe`.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use thiserror::Error;
+use wattgate_runtime::Milliseconds;
+
+/// Between two writes.
+const EVERY: Milliseconds = Milliseconds(1_000);
+
+/// It cannot be armed.
+#[derive(Debug, Error)]
+#[error("hardware_watchdog: {}: {source}", path.display())]
+pub struct HardwareError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// An armed device.
+#[derive(Debug)]
+pub struct Hardware {
+    path: PathBuf,
+    device: File,
+    written: Option<Milliseconds>,
+    is_failing: bool,
+}
+
+impl Hardware {
+    /// Opens a device, which arms it.
+    pub fn arm(path: &Path) -> Result<Self, HardwareError> {
+        let at = |source| HardwareError {
+            path: path.to_owned(),
+            source,
+        };
+        // A pipe that nobody reads is no reason to wait.
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let device = File::options().write(true).custom_flags(flags).open(path);
+        Ok(Self {
+            path: path.to_owned(),
+            device: device.map_err(at)?,
+            written: None,
+            is_failing: false,
+        })
+    }
+
+    /// The driver's time in seconds, where sysfs below `root` shows it.
+    pub fn timeout_s(&self, root: &Path) -> Option<u32> {
+        let name = self.path.file_name()?;
+        let shown = root.join("sys/class/watchdog").join(name).join("timeout");
+        fs::read_to_string(shown).ok()?.trim().parse().ok()
+    }
+
+    /// Says that the control goes round, once a second at most. The first failure in a row is
+    /// returned.
+    pub fn alive(&mut self, now: Milliseconds) -> Result<(), HardwareError> {
+        if self.written.is_some_and(|last| now.since(last) < EVERY) {
+            return Ok(());
+        }
+        self.written = Some(now);
+        let written = self.device.write_all(b".");
+        let was_failing = std::mem::replace(&mut self.is_failing, written.is_err());
+        written.or_else(|source| match was_failing {
+            true => Ok(()),
+            false => Err(self.error(source)),
+        })
+    }
+
+    /// Disarms it.
+    pub fn disarm(mut self) -> Result<(), HardwareError> {
+        let written = self.device.write_all(b"V");
+        written.map_err(|source| self.error(source))
+    }
+
+    fn error(&self, source: io::Error) -> HardwareError {
+        HardwareError {
+            path: self.path.clone(),
+            source,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn armed() -> (tempfile::TempDir, PathBuf, Hardware) {
+        let root = tempfile::tempdir().expect("a directory");
+        let path = root.path().join("watchdog0");
+        fs::write(&path, "").expect("made");
+        let hardware = Hardware::arm(&path).expect("armed");
+        (root, path, hardware)
+    }
+
+    fn written(path: &Path) -> String {
+        fs::read_to_string(path).expect("read")
+    }
+
+    #[test]
+    fn it_is_written_to_once_a_second_however_often_the_control_goes_round() {
+        let (_root, path, mut hardware) = armed();
+        for now in (500..5_500).step_by(10) {
+            hardware.alive(Milliseconds(now)).expect("written");
+        }
+        assert_eq!(written(&path), ".....");
+    }
+
+    #[test]
+    fn a_clean_end_disarms_it_and_no_other_end_does() {
+        let (_root, path, mut hardware) = armed();
+        hardware.alive(Milliseconds(0)).expect("written");
+        hardware.disarm().expect("written");
+        assert_eq!(written(&path), ".V");
+        let (_root, path, mut hardware) = armed();
+        hardware.alive(Milliseconds(0)).expect("written");
+        drop(hardware);
+        assert_eq!(written(&path), ".");
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_named() {
+        let error = Hardware::arm(Path::new("/dev/no watchdog")).expect_err("absent");
+        assert_eq!(
+            error.to_string(),
+            "hardware_watchdog: /dev/no watchdog: No such file or directory (os error 2)"
+        );
+    }
+
+    /// `/dev/full` refuses every write.
+    #[test]
+    fn a_device_that_refuses_is_told_once() {
+        let mut hardware = Hardware::arm(Path::new("/dev/full")).expect("opened");
+        assert!(hardware.alive(Milliseconds(0)).is_err());
+        assert!(hardware.alive(Milliseconds(1_000)).is_ok());
+        assert!(hardware.disarm().is_err());
+    }
+
+    #[test]
+    fn the_time_of_the_driver_is_read() {
+        let (root, _, hardware) = armed();
+        assert_eq!(hardware.timeout_s(root.path()), None);
+        let directory = root.path().join("sys/class/watchdog/watchdog0");
+        fs::create_dir_all(&directory).expect("made");
+        fs::write(directory.join("timeout"), "120\n").expect("written");
+        assert_eq!(hardware.timeout_s(root.path()), Some(120));
+    }
+}

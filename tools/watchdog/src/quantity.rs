@@ -1,0 +1,165 @@
+//! Quantities as users write them: a text of a number and a unit, such as `15W`. A bare number
+//! is refused.
+
+use std::fmt;
+
+use serde::de;
+use serde::de::{Deserialize, Deserializer, Error as _, Unexpected, Visitor};
+use wattgate_runtime::{Confidence, Milliseconds, Milliwatts};
+
+/// `15W` or `15000mW`.
+#[derive(Clone, Copy, Debug)]
+pub struct Power(pub Milliwatts);
+
+/// Of an average: `60s` or `5min`.
+#[derive(Clone, Copy, Debug)]
+pub struct Window(pub Milliseconds);
+
+/// For which a battery has to last: `90min` or `8h`.
+#[derive(Clone, Copy, Debug)]
+pub struct Duration(pub Milliseconds);
+
+/// `40Wh` or `900J`, in mJ.
+#[derive(Clone, Copy, Debug)]
+pub struct Energy(pub u64);
+
+/// `95C`, in milli-°C.
+#[derive(Clone, Copy, Debug)]
+pub struct Temperature(pub i64);
+
+/// `0.95`.
+#[derive(Clone, Copy, Debug)]
+pub struct Probability(pub Confidence);
+
+/// What a text has to be.
+struct Quantity {
+    expected: &'static str,
+    /// The units, and how many of the unit of the result each is.
+    units: &'static [(&'static str, f64)],
+    least: f64,
+    most: f64,
+}
+
+const POWER: Quantity = Quantity {
+    expected: "a power of 1mW to 1000W with its unit, such as \"15W\" or \"900mW\"",
+    units: &[("mW", 1.0), ("W", 1_000.0)],
+    least: 1.0,
+    most: 1e6,
+};
+
+const WINDOW: Quantity = Quantity {
+    expected: "a time of 1s to 1440min with its unit, such as \"60s\" or \"5min\"",
+    units: &[("min", 60_000.0), ("s", 1_000.0)],
+    least: 1_000.0,
+    most: 86_400_000.0,
+};
+
+const DURATION: Quantity = Quantity {
+    expected: "a time of 1min to 240h with its unit, such as \"90min\" or \"8h\"",
+    units: &[("min", 60_000.0), ("h", 3_600_000.0)],
+    least: 60_000.0,
+    most: 864_000_000.0,
+};
+
+const ENERGY: Quantity = Quantity {
+    expected: "an energy of 1J to 10000Wh with its unit, such as \"40Wh\" or \"900J\"",
+    units: &[("Wh", 3_600_000.0), ("J", 1_000.0)],
+    least: 1_000.0,
+    most: 3.6e10,
+};
+
+const TEMPERATURE: Quantity = Quantity {
+    expected: "a temperature of 20C to 120C with its unit, such as \"95C\"",
+    units: &[("C", 1_000.0)],
+    least: 20_000.0,
+    most: 120_000.0,
+};
+
+impl Quantity {
+    fn of(&self, text: &str) -> Option<f64> {
+        let found = self.units.iter().find_map(|(unit, size)| {
+            let number = text.strip_suffix(unit)?.trim_end();
+            // No signs, exponents or names such as `inf`.
+            let is_plain = number.bytes().all(|it| it.is_ascii_digit() || it == b'.');
+            let number: f64 = number.parse().ok().filter(|_| is_plain)?;
+            Some((number * size).round())
+        });
+        found.filter(|value| (self.least..=self.most).contains(value))
+    }
+}
+
+impl Visitor<'_> for &Quantity {
+    type Value = f64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<f64, E> {
+        self.of(text)
+            .ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+    }
+}
+
+impl Power {
+    /// Of a text, or what is expected instead.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let value = POWER.of(text).ok_or(POWER.expected)?;
+        Ok(Self(Milliwatts(value as u32)))
+    }
+}
+
+impl Window {
+    /// Of a text, or what is expected instead.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let value = WINDOW.of(text).ok_or(WINDOW.expected)?;
+        Ok(Self(Milliseconds(value as u64)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Power {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = from.deserialize_any(&POWER)?;
+        Ok(Self(Milliwatts(value as u32)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Window {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = from.deserialize_any(&WINDOW)?;
+        Ok(Self(Milliseconds(value as u64)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Duration {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = from.deserialize_any(&DURATION)?;
+        Ok(Self(Milliseconds(value as u64)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Energy {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = from.deserialize_any(&ENERGY)?;
+        Ok(Self(value as u64))
+    }
+}
+
+impl<'de> Deserialize<'de> for Temperature {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = from.deserialize_any(&TEMPERATURE)?;
+        Ok(Self(value as i64))
+    }
+}
+
+impl<'de> Deserialize<'de> for Probability {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = f64::deserialize(from)?;
+        // Saturating: what is out of range stays so.
+        let confidence = Confidence::new((value * 10_000.0).round() as u16);
+        let expected = "a probability of 0.5 to 0.9999, such as 0.95";
+        confidence
+            .map(Self)
+            .ok_or_else(|| D::Error::invalid_value(Unexpected::Float(value), &expected))
+    }
+}

@@ -1,0 +1,213 @@
+//! What the daemon does, as clients of the socket and Prometheus are told.
+
+use std::borrow::Cow;
+use std::fmt::{self, Display};
+
+use serde::{Deserialize, Serialize};
+use wattgate_runtime::{Cause, State};
+
+/// All there is to know, in whole numbers. Keys that are absent are not known, or not set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// One of [`STATES`] by its [`state_name`].
+    pub state: Cow<'static, str>,
+    /// The mode that is wanted.
+    pub cores: u32,
+    pub cpu_khz: u32,
+    pub gpu_khz: u32,
+    pub emc_khz: u32,
+    /// The last result of the sensor that was wholly of one mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured_mw: Option<u32>,
+    /// What the model says of the mode.
+    pub predicted_mw: u32,
+    /// The limit, or less for heat, over-current, an average or the sensor's errors.
+    pub allowed_mw: u32,
+    /// Measured over predicted power, in millionths.
+    pub ratio_ppm: u64,
+    /// The limit that holds now.
+    pub limit_mw: u32,
+    /// Where it comes from.
+    pub limit_from: Source,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub average_mw: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub average_window_ms: Option<u64>,
+    /// The predicted power of the safe mode. A limit below cannot be held.
+    pub least_mw: u32,
+    /// The name of the model's file.
+    pub model: String,
+    /// Since the start of the daemon: results over what was allowed,
+    pub violations: u32,
+    /// changes of the mode,
+    pub changes: u32,
+    /// the time in which the last result was over what was allowed,
+    pub over_limit_ms: u64,
+    /// the energy drawn while it was measured,
+    pub energy_mj: u64,
+    /// how often the power ceased to be readable,
+    pub sensor_errors: u32,
+    /// and how often a mode could not be set.
+    pub failed_changes: u32,
+}
+
+/// Where a limit comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The config's `limit`.
+    Config,
+    /// The config's `schedule`.
+    Schedule,
+    /// Set over the socket.
+    Socket,
+}
+
+impl Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Config => "config",
+            Self::Schedule => "schedule",
+            Self::Socket => "socket",
+        })
+    }
+}
+
+/// All states.
+pub const STATES: [State; 7] = [
+    State::Booting,
+    State::Tracking,
+    State::SteppingDown,
+    State::ProbingUp,
+    State::Safe(Cause::NoSensor),
+    State::Safe(Cause::LimitTooLow),
+    State::Safe(Cause::NothingApplies),
+];
+
+/// Of a state, for programs. It stays the same from release to release.
+pub fn state_name(state: State) -> &'static str {
+    match state {
+        State::Booting => "booting",
+        State::Tracking => "tracking",
+        State::SteppingDown => "stepping_down",
+        State::ProbingUp => "probing_up",
+        State::Safe(Cause::NoSensor) => "safe_no_sensor",
+        State::Safe(Cause::LimitTooLow) => "safe_limit_too_low",
+        State::Safe(Cause::NothingApplies) => "safe_nothing_applies",
+    }
+}
+
+/// Lines of a key and a value.
+impl Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn known<T: Display>(
+            f: &mut fmt::Formatter<'_>,
+            key: &str,
+            value: Option<T>,
+        ) -> fmt::Result {
+            match value {
+                Some(value) => writeln!(f, "{key} {value}"),
+                None => Ok(()),
+            }
+        }
+        let Self {
+            cores,
+            cpu_khz,
+            gpu_khz,
+            emc_khz,
+            ..
+        } = self;
+        writeln!(f, "state {}", self.state)?;
+        writeln!(
+            f,
+            "cores {cores}\ncpu_khz {cpu_khz}\ngpu_khz {gpu_khz}\nemc_khz {emc_khz}"
+        )?;
+        known(f, "measured_mw", self.measured_mw)?;
+        writeln!(f, "predicted_mw {}", self.predicted_mw)?;
+        writeln!(f, "allowed_mw {}", self.allowed_mw)?;
+        writeln!(f, "ratio_ppm {}", self.ratio_ppm)?;
+        writeln!(f, "limit_mw {}", self.limit_mw)?;
+        writeln!(f, "limit_from {}", self.limit_from)?;
+        known(f, "average_mw", self.average_mw)?;
+        known(f, "average_window_ms", self.average_window_ms)?;
+        writeln!(f, "least_mw {}", self.least_mw)?;
+        writeln!(f, "model {}", self.model)?;
+        writeln!(f, "violations {}", self.violations)?;
+        writeln!(f, "changes {}", self.changes)?;
+        writeln!(f, "over_limit_ms {}", self.over_limit_ms)?;
+        writeln!(f, "energy_mj {}", self.energy_mj)?;
+        writeln!(f, "sensor_errors {}", self.sensor_errors)?;
+        writeln!(f, "failed_changes {}", self.failed_changes)
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub fn sample() -> Report {
+        Report {
+            state: "tracking".into(),
+            cores: 8,
+            cpu_khz: 1_728_000,
+            gpu_khz: 918_000,
+            emc_khz: 3_199_000,
+            measured_mw: Some(14_210),
+            predicted_mw: 13_900,
+            allowed_mw: 14_962,
+            ratio_ppm: 1_022_302,
+            limit_mw: 15_000,
+            limit_from: Source::Config,
+            average_mw: Some(12_000),
+            average_window_ms: Some(60_000),
+            least_mw: 6_100,
+            model: "model.wgt".to_owned(),
+            violations: 2,
+            changes: 17,
+            over_limit_ms: 860,
+            energy_mj: 1_234_567,
+            sensor_errors: 1,
+            failed_changes: 3,
+        }
+    }
+
+    #[test]
+    fn the_lines_have_the_keys_and_the_values_of_the_object() {
+        let report = sample();
+        let object = serde_json::to_string(&report).expect("an object");
+        let lines = report.to_string();
+        let lines = lines.lines().map(|line| line.split_once(' ').expect("two"));
+        let pairs = lines.map(|(key, value)| match value.parse::<u64>() {
+            Ok(number) => format!("\"{key}\":{number}"),
+            Err(_) => format!("\"{key}\":\"{value}\""),
+        });
+        let pairs: Vec<String> = pairs.collect();
+        assert_eq!(object, format!("{{{}}}", pairs.join(",")));
+    }
+
+    #[test]
+    fn what_is_not_known_is_absent() {
+        let report = Report {
+            measured_mw: None,
+            average_mw: None,
+            average_window_ms: None,
+            ..sample()
+        };
+        let object = serde_json::to_string(&report).expect("an object");
+        assert!(!object.contains("measured") && !object.contains("average"));
+        let lines = report.to_string();
+        assert!(!lines.contains("measured") && !lines.contains("average"));
+        let read: Report = serde_json::from_str(&object).expect("a report");
+        assert_eq!(read, report);
+    }
+
+    #[test]
+    fn names_of_states_differ() {
+        for (index, state) in STATES.iter().enumerate() {
+            let same = STATES
+                .iter()
+                .filter(|it| state_name(**it) == state_name(*state));
+            assert_eq!(same.count(), 1, "{index}");
+        }
+    }
+}

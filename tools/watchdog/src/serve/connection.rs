@@ -1,0 +1,119 @@
+//! A stream that does not block, with what has come and what is still to go.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+
+use rustix::event::PollFlags;
+
+use super::Waiting;
+
+/// More than this that a client does not read ends its connection.
+const MOST_OUTPUT: usize = 16 << 10;
+
+/// Read at a time.
+const CHUNK: usize = 4_096;
+
+/// A client's stream.
+#[derive(Debug)]
+pub struct Connection<S> {
+    stream: S,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    has_ended: bool,
+}
+
+/// The connection is of no more use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone;
+
+impl<S: Read + Write + AsFd> Connection<S> {
+    /// Of a stream that does not block.
+    pub fn new(stream: S) -> Self {
+        Self {
+            stream,
+            input: Vec::new(),
+            output: Vec::new(),
+            has_ended: false,
+        }
+    }
+
+    /// What to wait for.
+    pub fn waiting(&self) -> Waiting<'_> {
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::IN, !self.has_ended);
+        flags.set(PollFlags::OUT, !self.output.is_empty());
+        (self.stream.as_fd(), flags)
+    }
+
+    /// Reads once, at most up to `most` bytes in all. Says whether something came.
+    pub fn read(&mut self, most: usize) -> Result<bool, Gone> {
+        let free = most.saturating_sub(self.input.len()).min(CHUNK);
+        if self.has_ended || free == 0 {
+            return Ok(false);
+        }
+        let mut chunk = [0; CHUNK];
+        match self.stream.read(&mut chunk[..free]) {
+            Ok(0) => {
+                self.has_ended = true;
+                Ok(false)
+            }
+            Ok(read) => {
+                self.input.extend_from_slice(&chunk[..read]);
+                Ok(true)
+            }
+            Err(error) if is_later(&error) => Ok(false),
+            Err(_) => Err(Gone),
+        }
+    }
+
+    /// What has come.
+    pub fn input(&self) -> &[u8] {
+        &self.input
+    }
+
+    /// Takes a line without its newline.
+    pub fn line(&mut self) -> Option<Vec<u8>> {
+        let end = self.input.iter().position(|byte| *byte == b'\n')?;
+        let mut line: Vec<u8> = self.input.drain(..=end).collect();
+        line.pop();
+        Some(line)
+    }
+
+    /// The client sends no more.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Whether all was written.
+    pub fn is_flushed(&self) -> bool {
+        self.output.is_empty()
+    }
+
+    /// Writes, now or later. A client with too much that it does not read is gone.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Gone> {
+        self.output.extend_from_slice(bytes);
+        self.flush()?;
+        match self.output.len() <= MOST_OUTPUT {
+            true => Ok(()),
+            false => Err(Gone),
+        }
+    }
+
+    /// Writes what was not written yet, as far as that goes without waiting.
+    pub fn flush(&mut self) -> Result<(), Gone> {
+        while !self.output.is_empty() {
+            match self.stream.write(&self.output) {
+                Ok(0) => return Err(Gone),
+                Ok(written) => drop(self.output.drain(..written)),
+                Err(error) if is_later(&error) => break,
+                Err(_) => return Err(Gone),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_later(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, WouldBlock};
+    matches!(error.kind(), WouldBlock | Interrupted)
+}

@@ -1,0 +1,198 @@
+//! The metrics by HTTP: `GET /metrics`, and nothing else.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use wattgate_board::Files;
+use wattgate_runtime::Milliseconds;
+
+use super::Waiting;
+use super::connection::{Connection, Gone};
+use super::door::Door;
+use super::metrics;
+use crate::clock::Clock;
+use crate::daemon::Daemon;
+
+/// Clients at a time; others are dropped.
+pub const MOST_CLIENTS: usize = 4;
+
+/// From the connection to the last byte of the answer.
+const PATIENCE: Milliseconds = Milliseconds(5_000);
+
+/// The longest request without its body, which none has.
+const LONGEST_HEAD: usize = 4_096;
+
+/// Where Prometheus connects.
+#[derive(Debug)]
+pub struct Http {
+    door: Door<TcpListener>,
+    clients: Vec<Client>,
+}
+
+#[derive(Debug)]
+struct Client {
+    connection: Connection<TcpStream>,
+    since: Milliseconds,
+    is_answered: bool,
+}
+
+impl Http {
+    /// Listens at an address.
+    pub fn open(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self {
+            door: Door::new(listener),
+            clients: Vec::new(),
+        })
+    }
+
+    /// What to wait for.
+    pub fn waiting(&self, now: Milliseconds) -> impl Iterator<Item = Waiting<'_>> {
+        let clients = self.clients.iter().map(|it| it.connection.waiting());
+        std::iter::once(self.door.waiting(now)).chain(clients)
+    }
+
+    /// Hears and answers, at the latest until a time; `is_ready` where something waited for is
+    /// there.
+    pub fn turn<F: Files>(
+        &mut self,
+        is_ready: bool,
+        daemon: &Daemon<F>,
+        clock: &impl Clock,
+        until: Milliseconds,
+    ) {
+        if is_ready {
+            let (now, clients) = (clock.now(), &mut self.clients);
+            self.door.open(now, |stream| {
+                if clients.len() < MOST_CLIENTS {
+                    clients.push(Client {
+                        connection: Connection::new(stream),
+                        since: now,
+                        is_answered: false,
+                    });
+                }
+            });
+        }
+        self.clients.retain_mut(|client| {
+            let now = clock.now();
+            now >= until || client.turn(is_ready, daemon, now).is_ok()
+        });
+    }
+}
+
+impl Client {
+    fn turn<F: Files>(
+        &mut self,
+        is_ready: bool,
+        daemon: &Daemon<F>,
+        now: Milliseconds,
+    ) -> Result<(), Gone> {
+        if is_ready {
+            self.connection.flush()?;
+            self.connection.read(LONGEST_HEAD)?;
+            if !self.is_answered
+                && let Some(answer) =
+                    answer(self.connection.input(), || metrics::text(&daemon.report()))
+            {
+                self.is_answered = true;
+                self.connection.write(answer.as_bytes())?;
+            }
+        }
+        let is_done = match self.is_answered {
+            true => self.connection.is_flushed(),
+            false => self.connection.has_ended(),
+        };
+        match is_done || now.since(self.since) >= PATIENCE {
+            true => Err(Gone),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The answer to what has come; none until that is all.
+fn answer(input: &[u8], metrics: impl FnOnce() -> String) -> Option<String> {
+    let is_whole = input.windows(4).any(|bytes| bytes == b"\r\n\r\n");
+    if !is_whole && input.len() < LONGEST_HEAD {
+        return None;
+    }
+    let line = input.split(|byte| *byte == b'\r').next();
+    let line = line.and_then(|line| std::str::from_utf8(line).ok());
+    let words: Vec<&str> = line.unwrap_or_default().split(' ').collect();
+    let (status, body) = match words.as_slice() {
+        [method, target, version] if is_whole && version.starts_with("HTTP/1.") => {
+            // What comes after the `?` says nothing here.
+            let path = target.split('?').next().unwrap_or_default();
+            match (path, *method) {
+                ("/metrics", "GET") => ("200 OK", metrics()),
+                ("/metrics", _) => ("405 Method Not Allowed\r\nAllow: GET", String::new()),
+                _ => ("404 Not Found", String::new()),
+            }
+        }
+        _ => ("400 Bad Request", String::new()),
+    };
+    let length = body.len();
+    Some(format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first_line(request: &str) -> Option<String> {
+        let answer = answer(request.as_bytes(), || "x 1\n".to_owned())?;
+        answer.lines().next().map(str::to_owned)
+    }
+
+    #[test]
+    fn the_metrics_are_one_page() {
+        for request in [
+            "GET /metrics HTTP/1.1\r\nHost: localhost:9753\r\n\r\n",
+            "GET /metrics?collect=all HTTP/1.0\r\n\r\n",
+        ] {
+            let answer = answer(request.as_bytes(), || "x 1\n".to_owned());
+            assert_eq!(
+                answer.expect("an answer"),
+                "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
+                 Content-Length: 4\r\nConnection: close\r\n\r\nx 1\n"
+            );
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for (request, line) in [
+            ("GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found"),
+            (
+                "GET /metrics/../etc/passwd HTTP/1.1\r\n\r\n",
+                "HTTP/1.1 404 Not Found",
+            ),
+            (
+                "POST /metrics HTTP/1.1\r\n\r\n",
+                "HTTP/1.1 405 Method Not Allowed",
+            ),
+            ("GET /metrics HTTP/2\r\n\r\n", "HTTP/1.1 400 Bad Request"),
+            ("GET /metrics\r\n\r\n", "HTTP/1.1 400 Bad Request"),
+            ("GET  /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 400 Bad Request"),
+            ("\r\n\r\n", "HTTP/1.1 400 Bad Request"),
+        ] {
+            assert_eq!(first_line(request).as_deref(), Some(line), "{request}");
+        }
+        let long = format!("GET /metrics HTTP/1.1\r\nX: {}", "x".repeat(LONGEST_HEAD));
+        assert_eq!(
+            first_line(&long[..LONGEST_HEAD]).as_deref(),
+            Some("HTTP/1.1 400 Bad Request")
+        );
+    }
+
+    #[test]
+    fn a_request_is_answered_when_it_is_whole() {
+        let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        for end in 0..request.len() {
+            assert_eq!(first_line(&request[..end]), None);
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The metrics in Prometheus' text format, version 0.0.4.
+
+use std::fmt::{self, Display, Write};
+
+use crate::report::{Report, STATES, state_name};
+
+/// All metrics. One without a value is left out.
+pub fn text(report: &Report) -> String {
+    let mut page = Page(String::with_capacity(8 << 10));
+    // Writing to a string does not fail.
+    let _ = page.write(report);
+    page.0
+}
+
+struct Page(String);
+
+impl Page {
+    fn write(&mut self, report: &Report) -> fmt::Result {
+        let milli = |value: u32| Decimal(u64::from(value), 3);
+        let hertz = |khz: u32| u64::from(khz) * 1_000;
+        self.gauge(
+            "power_limit_watts",
+            "The limit that holds now, by config, schedule or socket.",
+            milli(report.limit_mw),
+        )?;
+        self.gauge(
+            "power_allowed_watts",
+            "The limit, or less for heat, over-current, an average or the sensor's errors.",
+            milli(report.allowed_mw),
+        )?;
+        if let Some(measured) = report.measured_mw {
+            self.gauge(
+                "power_measured_watts",
+                "The last result of the sensor that was wholly of one mode.",
+                milli(measured),
+            )?;
+        }
+        self.gauge(
+            "power_predicted_watts",
+            "What the model says of the mode.",
+            milli(report.predicted_mw),
+        )?;
+        self.gauge(
+            "power_correction_ratio",
+            "Measured over predicted power of the mode.",
+            Decimal(report.ratio_ppm, 6),
+        )?;
+        self.gauge("mode_cores", "Cores of the mode.", report.cores)?;
+        self.gauge(
+            "mode_cpu_hertz",
+            "CPU clock of the mode.",
+            hertz(report.cpu_khz),
+        )?;
+        self.gauge(
+            "mode_gpu_hertz",
+            "GPU clock of the mode.",
+            hertz(report.gpu_khz),
+        )?;
+        self.gauge(
+            "mode_emc_hertz",
+            "Memory clock of the mode.",
+            hertz(report.emc_khz),
+        )?;
+        self.head(
+            "state",
+            "gauge",
+            "1 for the state of the governor, 0 for the others.",
+        )?;
+        for state in STATES.map(state_name) {
+            let value = u8::from(state == report.state);
+            writeln!(self.0, "wattgate_state{{state=\"{state}\"}} {value}")?;
+        }
+        self.counter(
+            "violations_total",
+            "Results of the sensor over what was allowed.",
+            report.violations,
+        )?;
+        self.counter("mode_changes_total", "Changes of the mode.", report.changes)?;
+        self.counter(
+            "over_limit_seconds_total",
+            "Time in which the last result was over what was allowed.",
+            Decimal(report.over_limit_ms, 3),
+        )?;
+        self.counter(
+            "energy_joules_total",
+            "Energy that the module drew while it was measured.",
+            Decimal(report.energy_mj, 3),
+        )?;
+        self.counter(
+            "sensor_errors_total",
+            "How often the power ceased to be readable.",
+            report.sensor_errors,
+        )?;
+        self.counter(
+            "failed_changes_total",
+            "How often a mode could not be set.",
+            report.failed_changes,
+        )?;
+        self.head("build_info", "gauge", "The version of the daemon.")?;
+        let version = env!("CARGO_PKG_VERSION");
+        writeln!(self.0, "wattgate_build_info{{version=\"{version}\"}} 1")
+    }
+
+    fn head(&mut self, name: &str, kind: &str, help: &str) -> fmt::Result {
+        writeln!(self.0, "# HELP wattgate_{name} {help}")?;
+        writeln!(self.0, "# TYPE wattgate_{name} {kind}")
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) -> fmt::Result {
+        self.head(name, "gauge", help)?;
+        writeln!(self.0, "wattgate_{name} {value}")
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: impl Display) -> fmt::Result {
+        self.head(name, "counter", help)?;
+        writeln!(self.0, "wattgate_{name} {value}")
+    }
+}
+
+/// A whole number of 10⁻ⁿ, exactly: a float would not do for years of joules.
+struct Decimal(u64, u32);
+
+impl Display for Decimal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one = 10_u64.pow(self.1);
+        let digits = self.1 as usize;
+        write!(f, "{}.{:0digits$}", self.0 / one, self.0 % one)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use crate::report::tests::sample;
+
+    /// The samples of a page, by name and labels, where it keeps all rules of the text format and
+    /// of Prometheus' advice on names.
+    fn samples(page: &str) -> BTreeMap<String, f64> {
+        let is_name = |name: &str| {
+            let is_letter = |it: u8| it.is_ascii_alphabetic() || it == b'_' || it == b':';
+            name.bytes().next().is_some_and(is_letter)
+                && name.bytes().all(|it| is_letter(it) || it.is_ascii_digit())
+        };
+        assert!(page.ends_with('\n'), "the last line ends");
+        let (mut families, mut samples) = (BTreeSet::new(), BTreeMap::new());
+        let mut lines = page.lines().peekable();
+        while let Some(line) = lines.next() {
+            let help = line
+                .strip_prefix("# HELP ")
+                .expect("a family begins with its help");
+            let (name, help) = help.split_once(' ').expect("a text");
+            assert!(
+                is_name(name) && !help.trim().is_empty() && !help.contains('\\'),
+                "{line}"
+            );
+            assert!(families.insert(name), "{name}: one family");
+            let kind = lines.next().and_then(|it| it.strip_prefix("# TYPE "));
+            let (of, kind) = kind
+                .and_then(|it| it.split_once(' '))
+                .expect("then its type");
+            assert_eq!(of, name);
+            assert!(["counter", "gauge"].contains(&kind), "{kind}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+            let before = samples.len();
+            while let Some(line) = lines.next_if(|line| !line.starts_with('#')) {
+                let (series, value) = line.rsplit_once(' ').expect("a value");
+                let labels = match series.split_once('{') {
+                    None => "",
+                    Some((_, rest)) => rest.strip_suffix('}').expect("an end of the labels"),
+                };
+                assert_eq!(series.split('{').next(), Some(name), "the family's own");
+                for label in labels.split_terminator(',') {
+                    let (label, value) = label.split_once('=').expect("a value");
+                    assert!(is_name(label) && !label.contains(':'), "{label}");
+                    let value = value.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
+                    let value = value.expect("in quotes");
+                    assert!(!value.contains(['"', '\\', '\n']), "{value}");
+                }
+                let value: f64 = value.parse().expect("a number");
+                assert!(value.is_finite() && (kind == "gauge" || value >= 0.0));
+                assert_eq!(
+                    samples.insert(series.to_owned(), value),
+                    None,
+                    "{series}: once"
+                );
+            }
+            assert!(samples.len() > before, "{name}: has a sample");
+        }
+        samples
+    }
+
+    #[test]
+    fn the_page_keeps_the_rules_and_has_the_values_in_base_units() {
+        let samples = samples(&text(&sample()));
+        let expected = [
+            ("wattgate_build_info{version=\"0.1.0\"}", 1.0),
+            ("wattgate_energy_joules_total", 1_234.567),
+            ("wattgate_failed_changes_total", 3.0),
+            ("wattgate_mode_changes_total", 17.0),
+            ("wattgate_mode_cores", 8.0),
+            ("wattgate_mode_cpu_hertz", 1_728e6),
+            ("wattgate_mode_emc_hertz", 3_199e6),
+            ("wattgate_mode_gpu_hertz", 918e6),
+            ("wattgate_over_limit_seconds_total", 0.86),
+            ("wattgate_power_allowed_watts", 14.962),
+            ("wattgate_power_correction_ratio", 1.022_302),
+            ("wattgate_power_limit_watts", 15.0),
+            ("wattgate_power_measured_watts", 14.21),
+            ("wattgate_power_predicted_watts", 13.9),
+            ("wattgate_sensor_errors_total", 1.0),
+            ("wattgate_state{state=\"booting\"}", 0.0),
+            ("wattgate_state{state=\"probing_up\"}", 0.0),
+            ("wattgate_state{state=\"safe_limit_too_low\"}", 0.0),
+            ("wattgate_state{state=\"safe_no_sensor\"}", 0.0),
+            ("wattgate_state{state=\"safe_nothing_applies\"}", 0.0),
+            ("wattgate_state{state=\"stepping_down\"}", 0.0),
+            ("wattgate_state{state=\"tracking\"}", 1.0),
+            ("wattgate_violations_total", 2.0),
+        ];
+        let expected = expected.map(|(series, value)| (series.to_owned(), value));
+        assert_eq!(samples, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn what_was_not_measured_has_no_value() {
+        let report = Report {
+            measured_mw: None,
+            ..sample()
+        };
+        let page = text(&report);
+        samples(&page);
+        assert!(!page.contains("measured_watts"), "{page}");
+    }
+
+    #[test]
+    fn the_greatest_values_are_written_whole() {
+        let report = Report {
+            energy_mj: u64::MAX,
+            over_limit_ms: u64::MAX,
+            ratio_ppm: u64::MAX,
+            cpu_khz: u32::MAX,
+            ..sample()
+        };
+        let page = text(&report);
+        samples(&page);
+        assert!(
+            page.contains("_joules_total 18446744073709551.615\n"),
+            "{page}"
+        );
+        assert!(page.contains("_cpu_hertz 4294967295000\n"), "{page}");
+        assert!(page.len() < 8 << 10);
+    }
+}

@@ -1,0 +1,468 @@
+//! The protocol of the socket `/run/wattgated/socket`, version 1.
+//!
+//! # Lines
+//!
+//! A Unix stream socket. A line is one JSON object in UTF-8 that ends with a newline, at most
+//! 4096 bytes. Each request is answered by one line, in order. Powers are whole mW, times whole
+//! ms, clocks kHz. Unknown keys of a request are refused; a client has to accept keys of an answer
+//! that it does not know, as later releases add some. What exists keeps its name and meaning
+//! within a version.
+//!
+//! An answer has `ok` or `error`. `ok` is always the same object, what the daemon does at that
+//! moment ([`Report`]); an error has one of the names below and a message for people:
+//!
+//! ```json
+//! {"version":1,"ok":{"state":"tracking","cores":8,"cpu_khz":1728000,"gpu_khz":918000,"emc_khz":3199000,"measured_mw":14210,"predicted_mw":13900,"allowed_mw":14962,"ratio_ppm":1022302,"limit_mw":15000,"limit_from":"config","least_mw":6100,"model":"model.wgt","violations":2,"changes":17,"over_limit_ms":860,"energy_mj":1234567,"sensor_errors":0,"failed_changes":0}}
+//! {"version":1,"error":{"name":"out_of_range","message":"power_mw is 0, expected 1 to 1000000"}}
+//! ```
+//!
+//! `state` is `booting`, `tracking`, `stepping_down`, `probing_up`, `safe_no_sensor`,
+//! `safe_limit_too_low` or `safe_nothing_applies`; `limit_from` is `config`, `schedule` or
+//! `socket`. `measured_mw`, `average_mw` and `average_window_ms` are absent where there is none.
+//!
+//! # Requests
+//!
+//! What is done:
+//!
+//! ```json
+//! {"version":1,"request":"status"}
+//! ```
+//!
+//! Another limit, in place of the config's `limit` and `schedule`; without `average` that of the
+//! config stays. `null` goes back to the config. It holds until it is set again, until SIGHUP, by
+//! which the config holds again, and until the daemon ends: it is **not** kept over a restart. A
+//! limit below the power of the least mode is accepted: the least mode is set, and the state
+//! says `safe_limit_too_low`.
+//!
+//! ```json
+//! {"version":1,"request":{"set_limit":{"power_mw":15000}}}
+//! {"version":1,"request":{"set_limit":{"power_mw":15000,"average":{"power_mw":12000,"window_ms":60000}}}}
+//! {"version":1,"request":{"set_limit":null}}
+//! ```
+//!
+//! Another workload's model: a plain file in the folder of the config's model, by its name or its
+//! path. No other folder is read, and no symbolic link followed: who may use the socket chooses
+//! among what root has put there. The file is checked as at the start of the daemon; where it is
+//! refused, the old model stays. What was learned of the old one is forgotten. It is **not** kept
+//! over a restart either. At most one a second.
+//!
+//! ```json
+//! {"version":1,"request":{"set_model":"night.wgt"}}
+//! ```
+//!
+//! A line at once, one whenever state, mode, limit or model change but no sooner than 100 ms after
+//! the line before, and one after `every_ms` (100 to 60000) in any case. It ends with the connection.
+//!
+//! ```json
+//! {"version":1,"request":{"subscribe":{"every_ms":1000}}}
+//! ```
+//!
+//! # Errors
+//!
+//! | name | what is wrong | the connection |
+//! |---|---|---|
+//! | `malformed` | no JSON, no such request, a key too much or too few, no newline at the end | stays |
+//! | `not_utf8` | the line is no UTF-8 | stays |
+//! | `version` | the request is of another version | stays |
+//! | `out_of_range` | a number is | stays |
+//! | `too_many_requests` | more than 20 in a second, or models | is closed from 40 on |
+//! | `too_long` | a line of more than 4096 bytes | is closed |
+//! | `too_many_clients` | more than 16 | is closed |
+//! | `model_not_allowed` | it is not in the folder of the config's model | stays |
+//! | `model_unreadable` | there is no such file, or no plain one | stays |
+//! | `model_defective` | the file is no model | stays |
+//! | `model_unsuitable` | no power, too little confidence, or no mode that can be set | stays |
+//! | `model_for_other_board` | it is | stays |
+//!
+//! A client that sends nothing for 60 s, and has not subscribed, is dropped; so is one with more
+//! than 16 KiB of answers that it does not read. A client that closes its side is answered and
+//! then closed. Of those that connect 100 in a second are accepted; the others wait.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use wattgate_runtime::{Average, Limit, Milliseconds, Milliwatts};
+
+use crate::report::Report;
+
+/// The version of what this module describes.
+pub const VERSION: u32 = 1;
+
+/// The longest line with its newline, in bytes.
+pub const LONGEST_LINE: usize = 4_096;
+
+/// A line of a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Line {
+    version: u32,
+    request: Request,
+}
+
+/// What a client wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    Status,
+    /// None is that of the config.
+    SetLimit(Option<WantedLimit>),
+    SetModel(String),
+    Subscribe(Subscription),
+}
+
+/// A limit over the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WantedLimit {
+    pub power_mw: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub average: Option<WantedAverage>,
+}
+
+/// An average over the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WantedAverage {
+    pub power_mw: u32,
+    pub window_ms: u64,
+}
+
+/// Lines without questions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Subscription {
+    pub every_ms: u64,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// Stable, for programs.
+    pub name: Cow<'static, str>,
+    /// For people.
+    pub message: String,
+}
+
+impl Refused {
+    /// By a name of the table above.
+    pub fn new(name: &'static str, message: impl ToString) -> Self {
+        Self {
+            name: name.into(),
+            message: message.to_string(),
+        }
+    }
+}
+
+/// A line of the daemon.
+#[derive(Serialize, Deserialize)]
+struct Answer {
+    version: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ok: Option<Report>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Refused>,
+}
+
+impl Request {
+    /// Of a line without its newline.
+    pub fn parse(line: &[u8]) -> Result<Self, Refused> {
+        // Before the request, which may be another in another version.
+        #[derive(Deserialize)]
+        struct Version {
+            version: u32,
+        }
+        let line = std::str::from_utf8(line).map_err(|error| Refused::new("not_utf8", error))?;
+        let malformed = |error| Refused::new("malformed", error);
+        let Version { version } = serde_json::from_str(line).map_err(malformed)?;
+        if version != VERSION {
+            let message = format!("version is {version}, expected {VERSION}");
+            return Err(Refused::new("version", message));
+        }
+        let line: Line = serde_json::from_str(line).map_err(malformed)?;
+        Ok(line.request)
+    }
+
+    /// A line with its newline.
+    pub fn line(self) -> Vec<u8> {
+        line(&Line {
+            version: VERSION,
+            request: self,
+        })
+    }
+}
+
+/// The answer to a request, a line with its newline.
+pub fn answer(result: Result<Report, Refused>) -> Vec<u8> {
+    let (ok, error) = match result {
+        Ok(report) => (Some(report), None),
+        Err(refused) => (None, Some(refused)),
+    };
+    line(&Answer {
+        version: VERSION,
+        ok,
+        error,
+    })
+}
+
+/// What an answer says; none where it is no answer of this version.
+pub fn parse_answer(line: &str) -> Option<Result<Report, Refused>> {
+    let answer: Answer = serde_json::from_str(line).ok()?;
+    match answer {
+        Answer {
+            version: VERSION,
+            ok: Some(report),
+            error: None,
+        } => Some(Ok(report)),
+        Answer {
+            version: VERSION,
+            ok: None,
+            error: Some(refused),
+        } => Some(Err(refused)),
+        _ => None,
+    }
+}
+
+fn line(value: &impl Serialize) -> Vec<u8> {
+    // Texts and numbers become JSON without fail, and memory does not refuse them.
+    let mut line = serde_json::to_vec(value).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+impl WantedLimit {
+    /// As a limit; without an average that of `base` stays.
+    pub fn limit(self, base: Limit) -> Result<Limit, Refused> {
+        let mut limit = base;
+        limit.power = milliwatts(self.power_mw)?;
+        if let Some(average) = self.average {
+            limit.average = Some(Average {
+                power: milliwatts(average.power_mw)?,
+                window: milliseconds("window_ms", average.window_ms, 1_000, 86_400_000)?,
+            });
+        }
+        Ok(limit)
+    }
+}
+
+impl Subscription {
+    /// The time after which there is a line in any case.
+    pub fn every(self) -> Result<Milliseconds, Refused> {
+        milliseconds("every_ms", self.every_ms, 100, 60_000)
+    }
+}
+
+fn milliwatts(value: u32) -> Result<Milliwatts, Refused> {
+    in_range("power_mw", u64::from(value), 1, 1_000_000)?;
+    Ok(Milliwatts(value))
+}
+
+fn milliseconds(key: &str, value: u64, least: u64, most: u64) -> Result<Milliseconds, Refused> {
+    in_range(key, value, least, most)?;
+    Ok(Milliseconds(value))
+}
+
+fn in_range(key: &str, value: u64, least: u64, most: u64) -> Result<(), Refused> {
+    match (least..=most).contains(&value) {
+        true => Ok(()),
+        false => {
+            let message = format!("{key} is {value}, expected {least} to {most}");
+            Err(Refused::new("out_of_range", message))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{STATES, Source, state_name};
+
+    /// Lines of the examples above.
+    fn examples(of: &'static str) -> impl Iterator<Item = &'static str> {
+        let lines = include_str!("protocol.rs").lines();
+        let lines = lines.filter_map(|line| line.strip_prefix("//! "));
+        lines.filter(move |line| line.starts_with("{\"version\":1,") && line.contains(of))
+    }
+
+    #[test]
+    fn the_examples_are_requests() {
+        let found: Vec<Request> = examples("\"request\"")
+            .map(|line| Request::parse(line.as_bytes()).expect(line))
+            .collect();
+        let limit = |average| {
+            Request::SetLimit(Some(WantedLimit {
+                power_mw: 15_000,
+                average,
+            }))
+        };
+        let all = [
+            Request::Status,
+            limit(None),
+            limit(Some(WantedAverage {
+                power_mw: 12_000,
+                window_ms: 60_000,
+            })),
+            Request::SetLimit(None),
+            Request::SetModel("night.wgt".to_owned()),
+            Request::Subscribe(Subscription { every_ms: 1_000 }),
+        ];
+        assert_eq!(found, all);
+        for (request, line) in all.into_iter().zip(examples("\"request\"")) {
+            assert_eq!(request.line(), format!("{line}\n").into_bytes());
+        }
+    }
+
+    #[test]
+    fn the_examples_are_answers() {
+        let mut oks = examples("\"ok\"");
+        let line = oks.next().expect("an example");
+        let report = parse_answer(line).expect("an answer").expect("a report");
+        assert_eq!(report.limit_from, Source::Config);
+        assert_eq!(answer(Ok(report)), format!("{line}\n").into_bytes());
+        let line = examples("\"error\"").next().expect("an example");
+        let refused = parse_answer(line)
+            .expect("an answer")
+            .expect_err("an error");
+        assert_eq!(Err(refused.clone()), milliwatts(0));
+        assert_eq!(answer(Err(refused)), format!("{line}\n").into_bytes());
+        assert_eq!(parse_answer("{\"version\":2,\"ok\":1}"), None);
+        assert_eq!(parse_answer("{\"version\":1}"), None);
+    }
+
+    #[test]
+    fn every_state_is_written_down() {
+        for state in STATES {
+            let name = format!("`{}`", state_name(state));
+            assert!(include_str!("protocol.rs").contains(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_by_name() {
+        let cases: &[(&[u8], &str, &str)] = &[
+            (b"", "malformed", "EOF while parsing a value"),
+            (b"GET / HTTP/1.1\r", "malformed", "expected value"),
+            (
+                b"[]",
+                "malformed",
+                "invalid length 0, expected struct Version with 1 element",
+            ),
+            (b"{}", "malformed", "missing field `version`"),
+            (b"{\"version\":1}", "malformed", "missing field `request`"),
+            (
+                b"{\"version\":2,\"ask\":\"status\"}",
+                "version",
+                "version is 2, expected 1",
+            ),
+            (
+                b"{\"version\":\"1\"}",
+                "malformed",
+                "invalid type: string \"1\", expected u32",
+            ),
+            (
+                b"{\"version\":1,\"request\":\"stop\"}",
+                "malformed",
+                "unknown variant `stop`, expected one of `status`, `set_limit`, `set_model`, `subscribe`",
+            ),
+            (
+                b"{\"version\":1,\"request\":\"status\",\"now\":1}",
+                "malformed",
+                "unknown field `now`, expected `version` or `request`",
+            ),
+            (
+                b"{\"version\":1,\"request\":{\"set_limit\":{\"power_mw\":\"15W\"}}}",
+                "malformed",
+                "invalid type: string \"15W\", expected u32",
+            ),
+            (
+                b"{\"version\":1,\"request\":{\"set_limit\":{\"power_mw\":-1}}}",
+                "malformed",
+                "invalid value: integer `-1`, expected u32",
+            ),
+            (
+                b"\xFF\xFE{",
+                "not_utf8",
+                "invalid utf-8 sequence of 1 bytes from index 0",
+            ),
+            (
+                b"{\"version\":1,\"request\":\"stat",
+                "malformed",
+                "EOF while parsing a string",
+            ),
+        ];
+        for (line, name, message) in cases {
+            let refused = Request::parse(line).expect_err(message);
+            assert_eq!(refused.name, *name);
+            assert!(refused.message.starts_with(message), "{}", refused.message);
+        }
+        // Deeper than a reader's stack may be.
+        let deep = "[".repeat(4_000);
+        let deep = format!("{{\"version\":1,\"request\":{deep}");
+        let refused = Request::parse(deep.as_bytes()).expect_err("too deep");
+        assert_eq!(refused.name, "malformed");
+    }
+
+    #[test]
+    fn numbers_have_their_ranges() {
+        let base = Limit {
+            power: Milliwatts(9_000),
+            average: None,
+        };
+        let limit = |power_mw, average| WantedLimit { power_mw, average }.limit(base);
+        let average = |power_mw, window_ms| {
+            Some(WantedAverage {
+                power_mw,
+                window_ms,
+            })
+        };
+        for (limit, message) in [
+            (limit(0, None), "power_mw is 0, expected 1 to 1000000"),
+            (
+                limit(1_000_001, None),
+                "power_mw is 1000001, expected 1 to 1000000",
+            ),
+            (
+                limit(1, average(0, 1_000)),
+                "power_mw is 0, expected 1 to 1000000",
+            ),
+            (
+                limit(1, average(1, 999)),
+                "window_ms is 999, expected 1000 to 86400000",
+            ),
+            (
+                limit(1, average(1, 86_400_001)),
+                "window_ms is 86400001, expected 1000 to 86400000",
+            ),
+        ] {
+            assert_eq!(limit, Err(Refused::new("out_of_range", message)));
+        }
+        for every_ms in [0, 99, 60_001] {
+            let error = Subscription { every_ms }.every().expect_err("out of range");
+            assert_eq!(error.name, "out_of_range");
+        }
+        assert_eq!(
+            limit(1_000_000, None).map(|it| it.power),
+            Ok(Milliwatts(1_000_000))
+        );
+    }
+
+    #[test]
+    fn without_an_average_that_of_the_config_stays() {
+        let of_config = Average {
+            power: Milliwatts(8_000),
+            window: Milliseconds(30_000),
+        };
+        let base = Limit {
+            power: Milliwatts(9_000),
+            average: Some(of_config),
+        };
+        let wanted = WantedLimit {
+            power_mw: 12_000,
+            average: None,
+        };
+        let limit = wanted.limit(base).expect("in range");
+        assert_eq!(
+            (limit.power, limit.average),
+            (Milliwatts(12_000), Some(of_config))
+        );
+    }
+}

@@ -1,0 +1,232 @@
+//! The socket of clients; [`protocol`](super::protocol) has what is said.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use wattgate_board::Files;
+use wattgate_runtime::Milliseconds;
+
+use super::Waiting;
+use super::connection::{Connection, Gone};
+use super::door::Door;
+use super::protocol::{LONGEST_LINE, Refused, Request, Subscription, answer};
+use super::rate::Rate;
+use crate::clock::Clock;
+use crate::daemon::Daemon;
+
+/// Clients at a time.
+pub const MOST_CLIENTS: usize = 16;
+
+/// Requests of a client in a second: beyond these they are refused, and then it is closed.
+const MOST_REQUESTS: u32 = 20;
+const FAR_TOO_MANY: u32 = 2 * MOST_REQUESTS;
+
+/// Without a request for so long a client is dropped.
+const IDLE: Milliseconds = Milliseconds(60_000);
+
+/// Between two lines of a subscription.
+const BETWEEN_LINES: Milliseconds = Milliseconds(100);
+
+/// Where clients connect.
+#[derive(Debug)]
+pub struct Socket {
+    door: Door<UnixListener>,
+    clients: Vec<Client>,
+}
+
+impl Socket {
+    /// Makes the socket, for root and the members of a group, which may enter its directory as
+    /// well. It comes to its place when nobody else can connect any more, and takes that of one
+    /// that a crash has left.
+    pub fn open(directory: &Path, group: Option<u32>) -> io::Result<Self> {
+        let hidden = directory.join("new");
+        match fs::remove_dir_all(&hidden) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => DirBuilder::new().mode(0o700).create(&hidden)?,
+        }
+        let new = hidden.join("socket");
+        let listener = UnixListener::bind(&new)?;
+        listener.set_nonblocking(true)?;
+        if group.is_some() {
+            chown(directory, None, group)?;
+            let mode = fs::metadata(directory)?.permissions().mode() | 0o050;
+            fs::set_permissions(directory, Permissions::from_mode(mode))?;
+            chown(&new, None, group)?;
+        }
+        fs::set_permissions(&new, Permissions::from_mode(0o660))?;
+        fs::rename(&new, directory.join("socket"))?;
+        fs::remove_dir(&hidden)?;
+        Ok(Self {
+            door: Door::new(listener),
+            clients: Vec::new(),
+        })
+    }
+
+    /// What to wait for.
+    pub fn waiting(&self, now: Milliseconds) -> impl Iterator<Item = Waiting<'_>> {
+        let clients = self.clients.iter().map(|it| it.connection.waiting());
+        std::iter::once(self.door.waiting(now)).chain(clients)
+    }
+
+    /// Hears and answers, at the latest until a time; `is_ready` where something waited for is
+    /// there. Says whether a request has changed something, so that a look is due.
+    pub fn turn<F: Files>(
+        &mut self,
+        is_ready: bool,
+        daemon: &mut Daemon<F>,
+        clock: &impl Clock,
+        until: Milliseconds,
+    ) -> bool {
+        let changes = daemon.changes();
+        if is_ready {
+            let (now, clients) = (clock.now(), &mut self.clients);
+            self.door.open(now, |stream| let_in(clients, stream, now));
+        }
+        self.clients.retain_mut(|client| {
+            let is_due = clock.now() >= until;
+            is_due || client.turn(is_ready, daemon, clock).is_ok()
+        });
+        daemon.changes() != changes
+    }
+}
+
+fn let_in(clients: &mut Vec<Client>, mut stream: UnixStream, now: Milliseconds) {
+    if clients.len() < MOST_CLIENTS {
+        clients.push(Client {
+            connection: Connection::new(stream),
+            requests: Rate::default(),
+            heard: now,
+            subscribed: None,
+        });
+        return;
+    }
+    let message = format!("{MOST_CLIENTS} are connected already");
+    let refused = answer(Err(Refused::new("too_many_clients", message)));
+    // It is dropped, whether it hears why or not.
+    let _ = stream.write(&refused);
+}
+
+#[derive(Debug)]
+struct Client {
+    connection: Connection<UnixStream>,
+    requests: Rate,
+    /// When it last sent something.
+    heard: Milliseconds,
+    subscribed: Option<Subscribed>,
+}
+
+/// Lines without questions.
+#[derive(Clone, Copy, Debug)]
+struct Subscribed {
+    every: Milliseconds,
+    /// The last line, and what had changed until then.
+    told: Milliseconds,
+    changes: u64,
+}
+
+impl Client {
+    fn turn<F: Files>(
+        &mut self,
+        is_ready: bool,
+        daemon: &mut Daemon<F>,
+        clock: &impl Clock,
+    ) -> Result<(), Gone> {
+        if is_ready {
+            self.connection.flush()?;
+            self.hear(daemon, clock)?;
+        }
+        let now = clock.now();
+        if self.connection.has_ended() {
+            return match self.connection.is_flushed() || now.since(self.heard) >= IDLE {
+                true => Err(Gone),
+                false => Ok(()),
+            };
+        }
+        self.tell(daemon, now)?;
+        match self.subscribed.is_none() && now.since(self.heard) >= IDLE {
+            true => Err(Gone),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads once and answers each line.
+    fn hear<F: Files>(&mut self, daemon: &mut Daemon<F>, clock: &impl Clock) -> Result<(), Gone> {
+        let now = clock.now();
+        if self.connection.read(LONGEST_LINE)? {
+            self.heard = now;
+        }
+        while let Some(line) = self.connection.line() {
+            let count = self.requests.count(now);
+            let result = match count <= MOST_REQUESTS {
+                true => Request::parse(&line).and_then(|it| self.act(it, daemon, clock)),
+                false => {
+                    let message = format!("more than {MOST_REQUESTS} in a second");
+                    Err(Refused::new("too_many_requests", message))
+                }
+            };
+            let line = answer(result.map(|()| daemon.report()));
+            self.connection.write(&line)?;
+            if count >= FAR_TOO_MANY {
+                return Err(Gone);
+            }
+        }
+        let rest = self.connection.input().len();
+        if rest >= LONGEST_LINE {
+            let message = format!("a line has at most {LONGEST_LINE} bytes");
+            let line = answer(Err(Refused::new("too_long", message)));
+            self.connection.write(&line)?;
+            return Err(Gone);
+        }
+        if rest > 0 && self.connection.has_ended() {
+            let refused = Refused::new("malformed", "the last line has no newline");
+            self.connection.write(&answer(Err(refused)))?;
+            return Err(Gone);
+        }
+        Ok(())
+    }
+
+    fn act<F: Files>(
+        &mut self,
+        request: Request,
+        daemon: &mut Daemon<F>,
+        clock: &impl Clock,
+    ) -> Result<(), Refused> {
+        match request {
+            Request::Status => Ok(()),
+            Request::SetLimit(limit) => daemon.set_limit(limit, clock.utc()),
+            Request::SetModel(name) => daemon.set_model(&name, clock.now()),
+            Request::Subscribe(subscription) => self.subscribe(subscription, daemon, clock.now()),
+        }
+    }
+
+    fn subscribe<F: Files>(
+        &mut self,
+        subscription: Subscription,
+        daemon: &Daemon<F>,
+        now: Milliseconds,
+    ) -> Result<(), Refused> {
+        self.subscribed = Some(Subscribed {
+            every: subscription.every()?,
+            // The answer is the first line.
+            told: now,
+            changes: daemon.changes(),
+        });
+        Ok(())
+    }
+
+    fn tell<F: Files>(&mut self, daemon: &Daemon<F>, now: Milliseconds) -> Result<(), Gone> {
+        let Some(subscribed) = &mut self.subscribed else {
+            return Ok(());
+        };
+        let passed = now.since(subscribed.told);
+        let has_changed = subscribed.changes != daemon.changes();
+        if passed >= subscribed.every || (has_changed && passed >= BETWEEN_LINES) {
+            (subscribed.told, subscribed.changes) = (now, daemon.changes());
+            self.connection.write(&answer(Ok(daemon.report())))?;
+        }
+        Ok(())
+    }
+}
