@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use super::{EXIT_CODES, Failure, print};
-use crate::scenarios::{CASES, Holder, Row, SCENARIOS, SENSORS, Sensor, Spread, Task, live, rows};
+use crate::scenarios::{CASES, Holder, Row, SCENARIOS, Spread, Task, live, rows};
 
 const USAGE: &str = "\
 Let wattgate and others hold a limit on simulated boards in simulated time
@@ -68,11 +68,10 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             expected: "a scenario of the table",
         });
     }
-    let sensors: &[Sensor] = if is_live { &SENSORS[..1] } else { &SENSORS };
     let mut tasks = Vec::new();
     for scenario in scenarios {
         for case in &CASES {
-            for sensor in sensors {
+            for sensor in case.sensors() {
                 let task = |holder| Task {
                     scenario,
                     case,

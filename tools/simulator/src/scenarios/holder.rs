@@ -89,6 +89,11 @@ impl Outcome {
 pub fn run(task: &Task<'_>, seed: u64, weights: &Path) -> io::Result<Run> {
     let (plant, tree) = Plant::new(task, seed, weights)?;
     let mut files = Noted::new(tree);
+    if task.case.sets_sensor {
+        let board = Board::discover(&files, Path::new("/")).map_err(io::Error::other)?;
+        let set = board.set_averaging(&mut files, task.sensor.samples);
+        set.map_err(io::Error::other)?;
+    }
     let outcome = match task.holder {
         Holder::Wattgate => {
             let (outcome, held) = wattgate::hold(&plant, files)?;
