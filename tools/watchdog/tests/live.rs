@@ -47,7 +47,6 @@ fn limits_and_kills_and_bad_models_leave_nothing_behind() {
     ];
     for row in run(&scenarios) {
         assert!(row.r#final.ends_with(", restored"), "{row:?}");
-        assert!(!row.r#final.contains("safe"), "{row:?}");
         assert!(row.changes_per_min.worst > 0.0, "{row:?}");
         assert!(row.speed_vs_oracle_pct.worst > 0.0, "{row:?}");
         assert_eq!(row.safe_after_ms.is_some(), row.scenario == "killed");

@@ -235,9 +235,11 @@ type Line = (Duration, String);
 struct Daemon {
     child: Child,
     lines: Receiver<Line>,
+    seen: Vec<Line>,
 }
 
 impl Daemon {
+    /// Returns when it has set its first mode: from then on it takes signals.
     fn start(mut command: Command, start: Instant) -> io::Result<Self> {
         let mut child = command.stderr(Stdio::piped()).spawn()?;
         let (sender, lines) = channel();
@@ -250,7 +252,18 @@ impl Daemon {
                 }
             });
         }
-        Ok(Self { child, lines })
+        let mut daemon = Self {
+            child,
+            lines,
+            seen: Vec::new(),
+        };
+        while !daemon.seen.iter().any(is_mode) {
+            match daemon.lines.recv_timeout(PATIENCE) {
+                Ok(line) => daemon.seen.push(line),
+                Err(_) => return Err(io::Error::other(format!("no mode: {:?}", daemon.seen))),
+            }
+        }
+        Ok(daemon)
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
@@ -266,7 +279,9 @@ impl Daemon {
         }
         self.child.kill()?;
         let is_clean = self.child.wait()?.success();
-        Ok((is_clean, self.lines.iter().collect()))
+        let mut lines = std::mem::take(&mut self.seen);
+        lines.extend(self.lines.iter());
+        Ok((is_clean, lines))
     }
 }
 
@@ -276,6 +291,11 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// It says that it has set a mode.
+fn is_mode((_, line): &Line) -> bool {
+    line.contains("; predicted ")
 }
 
 /// All that the daemons of a scenario have said.
@@ -295,11 +315,7 @@ impl Told {
 
     /// Modes that were set.
     fn changes(&self) -> u32 {
-        let set = self
-            .0
-            .iter()
-            .filter(|(_, line)| line.contains("; predicted "));
-        set.count() as u32
+        self.0.iter().filter(|line| is_mode(line)).count() as u32
     }
 
     /// The last state.
