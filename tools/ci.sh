@@ -81,6 +81,7 @@ step "no_std, AArch64 bare metal" tools/cross.sh aarch64-unknown-none \
     build --release --locked -p wattgate-runtime
 step "fuzzing" tools/fuzz.sh 20
 step "images in QEMU, budgets, planted faults" firmware-tests/run.sh
+step "Debian package, emulated" tools/deb.sh
 step "host tests on AArch64" tools/cross.sh aarch64-unknown-linux-gnu \
     test --release --locked -p wattgate-runtime
 

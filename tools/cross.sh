@@ -3,9 +3,9 @@
 #
 #     tools/cross.sh TARGET CARGO-COMMAND [ARGUMENT…]
 #
-# TARGET is a bare-metal one of the list below, or aarch64-unknown-linux-gnu, whose programs run
-# under qemu-aarch64-static. Where rustup has the target or can fetch it, that toolchain is used;
-# elsewhere Debian's own one, installed on the first run.
+# TARGET is a bare-metal one of the list below, or aarch64-unknown-linux-gnu or -musl, whose
+# programs run under qemu-aarch64-static. Where rustup has the target or can fetch it, that
+# toolchain is used; elsewhere Debian's own one, installed on the first run, which has no musl.
 set -euo pipefail
 
 target=$1 command=$2
@@ -33,6 +33,12 @@ aarch64-unknown-linux-gnu)
     # one with the other's library hangs.
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS=-Ctarget-feature=+crt-static
     ;;
+aarch64-unknown-linux-musl)
+    bare_metal=no
+    "$packages" qemu-user-static
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER=qemu-aarch64-static
+    ;;
 *)
     echo "cross.sh: unknown target $target" >&2
     exit 2
@@ -43,6 +49,10 @@ if rustup_has_target; then
     exec cargo "$command" "${arguments[@]}" "$@"
 fi
 
+if [ "$target" = aarch64-unknown-linux-musl ]; then
+    echo "cross.sh: $target is had from rustup only" >&2
+    exit 1
+fi
 echo "cross.sh: no $target from rustup, using Debian's toolchain" >&2
 "$packages" rustc-web cargo-web
 [ "$command" != clippy ] || "$packages" rust-web-clippy

@@ -28,6 +28,13 @@ pub struct Budget {
     pub time: Milliseconds,
 }
 
+impl Budget {
+    /// The power that spends it evenly.
+    pub fn mean(&self) -> Milliwatts {
+        Left::new(*self).power()
+    }
+}
+
 /// What is left of a limit.
 #[derive(Clone, Debug)]
 pub struct Allowance {
@@ -91,7 +98,7 @@ impl Allowance {
             power = power.min(mean.0);
         }
         if let Some(left) = &self.left {
-            power = power.min(left.milliwatts());
+            power = power.min(left.power().0);
         }
         let power = scaled(power, ONE - self.derate);
         let power = power.saturating_sub(settings.sensor_offset.0);
@@ -129,12 +136,13 @@ impl Left {
     }
 
     /// The mean power that spends what is left in the time that is left.
-    fn milliwatts(&self) -> u32 {
+    fn power(&self) -> Milliwatts {
         let Budget { millijoules, time } = self.budget;
         let left = millijoules.saturating_mul(1_000).saturating_sub(self.spent);
         let time_left = time.0.saturating_sub(self.elapsed_ms);
         let power = left.checked_div(time_left.max(time.0 / LAST_PART).max(1));
-        power.map_or(0, |power| u32::try_from(power).unwrap_or(u32::MAX))
+        let power = power.map_or(0, |power| u32::try_from(power).unwrap_or(u32::MAX));
+        Milliwatts(power)
     }
 }
 

@@ -278,12 +278,7 @@ pub enum GovernorError {
 impl<const N: usize> Governor<N> {
     /// A governor that has seen nothing yet. Its first command sets the first mode.
     pub fn new(front: Front<N>, settings: Settings, limit: Limit) -> Result<Self, GovernorError> {
-        let guard = front.power_guard().ok_or(GovernorError::NoPower)?;
-        let guard = guard.factor(settings.confidence);
-        guard.map_err(|_| GovernorError::Confidence)?;
-        if front.points().is_empty() {
-            return Err(GovernorError::EmptyFront);
-        }
+        check(&front, &settings)?;
         let Settings {
             sensor_gain,
             distrust,
@@ -293,7 +288,7 @@ impl<const N: usize> Governor<N> {
             ..
         } = settings;
         let ratios = [sensor_gain, distrust, near_margin, slew];
-        if ratios.iter().any(|ratio| *ratio > ONE) || !(1..=LONGEST_PERIOD.0).contains(&period.0) {
+        if ratios.iter().any(|ratio| *ratio > ONE) || !is_period(period) {
             return Err(GovernorError::Settings);
         }
         Ok(Self {
@@ -322,6 +317,25 @@ impl<const N: usize> Governor<N> {
     /// Another limit from now on. What was learned stays.
     pub fn set_limit(&mut self, limit: Limit) {
         self.allowance.set_limit(limit);
+    }
+
+    /// Another front from now on, such as that of another workload's model. What was excluded and
+    /// measured is forgotten; what was spent and counted stays.
+    pub fn set_front(&mut self, front: Front<N>) -> Result<(), GovernorError> {
+        check(&front, &self.settings)?;
+        self.modes = Knowledge::new(front, &self.settings);
+        self.begin();
+        Ok(())
+    }
+
+    /// The sensor has another period from now on, within the range of [`Settings::period`].
+    pub fn set_period(&mut self, period: Milliseconds) -> Result<(), GovernorError> {
+        if !is_period(period) {
+            return Err(GovernorError::Settings);
+        }
+        self.settings.period = period;
+        self.meter = Meter::new(&self.settings);
+        Ok(())
     }
 
     /// A mode that is never to be chosen: the board cannot set it, or only by a reboot.
@@ -369,6 +383,20 @@ impl<const N: usize> Governor<N> {
     }
 }
 
+fn check<const N: usize>(front: &Front<N>, settings: &Settings) -> Result<(), GovernorError> {
+    let guard = front.power_guard().ok_or(GovernorError::NoPower)?;
+    let guard = guard.factor(settings.confidence);
+    guard.map_err(|_| GovernorError::Confidence)?;
+    match front.points().is_empty() {
+        true => Err(GovernorError::EmptyFront),
+        false => Ok(()),
+    }
+}
+
+fn is_period(period: Milliseconds) -> bool {
+    (1..=LONGEST_PERIOD.0).contains(&period.0)
+}
+
 /// `value` × `q16` / 65,536, saturating.
 fn scaled(value: u32, q16: u32) -> u32 {
     u32::try_from((u64::from(value) * u64::from(q16)) >> 16).unwrap_or(u32::MAX)
@@ -386,14 +414,19 @@ fn distance(ratio: u32) -> u32 {
 }
 
 impl<const N: usize> Governor<N> {
+    /// The next step sets a first mode.
+    fn begin(&mut self) {
+        (self.state, self.at, self.measured) = (State::Booting, 0, None);
+        (self.asked, self.since) = (None, None);
+    }
+
     /// Lets time pass. A step backwards counts as none.
     fn advance(&mut self, input: &Input) -> Milliseconds {
         let last = self.last.unwrap_or(input.now);
         let now = input.now.max(last);
         let elapsed = now.since(last).0;
         if elapsed > LONGEST_GAP.0 {
-            (self.state, self.asked, self.since) = (State::Booting, None, None);
-            self.measured = None;
+            self.begin();
             self.meter.forget();
         }
         self.ups = (self.ups.saturating_add(elapsed)).min(u64::from(UPS) * UP_EVERY.0);

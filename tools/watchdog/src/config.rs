@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use thiserror::Error;
-use wattgate_runtime::{Average, Confidence, Limit, Milliseconds};
+use wattgate_board::{AveragingError, SAMPLES};
+use wattgate_runtime::{Average, Budget, Confidence, Limit};
 
 use crate::clock::UtcSeconds;
 use crate::quantity::{Duration, Energy, Power, Probability, Temperature, Window};
@@ -46,30 +47,20 @@ pub struct Config {
     pub limit: Limit,
     /// Limits of a day that take the place of `limit`'s power.
     pub schedule: Option<Schedule>,
-    /// What a battery has to give.
-    pub budget: Option<Budget>,
     /// Of the guard band.
     pub confidence: Confidence,
     /// Where the prior state is kept, on the board.
     pub state_dir: PathBuf,
     /// From this temperature in milli-°C on, the limit is lowered; none where it is not.
     pub too_hot_mc: Option<i64>,
+    /// How many samples the power sensor averages; none where that is left as it is.
+    pub sensor_samples: Option<u32>,
     /// The group that may use the socket; root only where there is none.
     pub group: Option<String>,
     /// Where the metrics are.
     pub metrics: Option<Metrics>,
     /// The device that resets the board unless it hears of the daemon.
     pub hardware_watchdog: Option<PathBuf>,
-}
-
-/// An energy that has to last for a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "FileBudget")]
-pub struct Budget {
-    /// 1 J … 10,000 Wh, and 1 mW … 1000 W of mean power.
-    pub energy_mj: u64,
-    /// 1 min … 240 h.
-    pub time: Milliseconds,
 }
 
 /// Where a Prometheus finds the metrics.
@@ -91,10 +82,11 @@ struct File {
     limit: Power,
     schedule: Option<Schedule>,
     average: Option<FileAverage>,
-    budget: Option<Budget>,
+    budget: Option<FileBudget>,
     confidence: Option<Probability>,
     state_dir: Option<PathBuf>,
     too_hot: Option<Temperature>,
+    sensor_samples: Option<Samples>,
     group: Option<String>,
     metrics: Option<Metrics>,
     hardware_watchdog: Option<PathBuf>,
@@ -108,22 +100,42 @@ struct FileAverage {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(try_from = "BudgetTable")]
+struct FileBudget(Budget);
+
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FileBudget {
+struct BudgetTable {
     energy: Energy,
     time: Duration,
 }
 
-impl TryFrom<FileBudget> for Budget {
+impl TryFrom<BudgetTable> for FileBudget {
     type Error = &'static str;
 
-    fn try_from(file: FileBudget) -> Result<Self, Self::Error> {
-        let (Energy(energy_mj), Duration(time)) = (file.energy, file.time);
+    fn try_from(table: BudgetTable) -> Result<Self, Self::Error> {
+        let (Energy(millijoules), Duration(time)) = (table.energy, table.time);
         // mJ a second are mW.
-        let mean_mw = energy_mj * 1_000 / time.0.max(1);
+        let mean_mw = millijoules * 1_000 / time.0.max(1);
         match (1..=1_000_000).contains(&mean_mw) {
-            true => Ok(Self { energy_mj, time }),
+            true => Ok(Self(Budget { millijoules, time })),
             false => Err("a budget has to come to 1mW to 1000W over its time"),
+        }
+    }
+}
+
+/// `64`.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "u32")]
+struct Samples(u32);
+
+impl TryFrom<u32> for Samples {
+    type Error = AveragingError;
+
+    fn try_from(samples: u32) -> Result<Self, Self::Error> {
+        match SAMPLES.contains(&samples) {
+            true => Ok(Self(samples)),
+            false => Err(AveragingError::NoSuchNumber { samples }),
         }
     }
 }
@@ -198,13 +210,13 @@ impl Config {
             limit: Limit {
                 power: file.limit.0,
                 average,
-                budget: None,
+                budget: file.budget.map(|it| it.0),
             },
             schedule: file.schedule,
-            budget: file.budget,
             confidence: file.confidence.map_or(Confidence::P95, |it| it.0),
             state_dir: file.state_dir.unwrap_or_else(|| "/var/lib/wattgate".into()),
             too_hot_mc: file.too_hot.map(|it| it.0),
+            sensor_samples: file.sensor_samples.map(|it| it.0),
             group: file.group,
             metrics: file.metrics,
             hardware_watchdog: file.hardware_watchdog,
@@ -226,7 +238,7 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use wattgate_runtime::Milliwatts;
+    use wattgate_runtime::{Milliseconds, Milliwatts};
 
     use super::*;
 
@@ -264,16 +276,18 @@ mod tests {
         let schedule = shown.schedule.expect("a schedule");
         assert_eq!(schedule.limit_at(0), Milliwatts(10_000));
         let budget = Budget {
-            energy_mj: 144_000_000,
+            millijoules: 144_000_000,
             time: Milliseconds(5_400_000),
         };
-        assert_eq!(shown.budget, Some(budget));
+        assert_eq!(shown.limit.budget, Some(budget));
+        assert_eq!(shown.sensor_samples, Some(64));
+        assert_eq!(config.sensor_samples, None);
         assert_eq!(shown.group.as_deref(), Some("wattgate"));
         let address = "127.0.0.1:9753".parse().expect("an address");
         assert_eq!(shown.metrics, Some(Metrics::Address(address)));
         let device = Path::new("/dev/watchdog0");
         assert_eq!(shown.hardware_watchdog.as_deref(), Some(device));
-        let off = (config.schedule, config.budget, config.group);
+        let off = (config.schedule, config.limit.budget, config.group);
         assert_eq!(off, (None, None, None));
         assert_eq!((config.metrics, config.hardware_watchdog), (None, None));
     }
@@ -302,8 +316,8 @@ mod tests {
         assert_eq!(
             refused("limit = \"15W\"\nlimits = 1"),
             "w.toml:4: unknown field `limits`, expected one of `version`, `model`, `limit`, \
-             `schedule`, `average`, `budget`, `confidence`, `state_dir`, `too_hot`, `group`, \
-             `metrics`, `hardware_watchdog`"
+             `schedule`, `average`, `budget`, `confidence`, `state_dir`, `too_hot`, \
+             `sensor_samples`, `group`, `metrics`, `hardware_watchdog`"
         );
         assert_eq!(
             refused("limit = \"15W\"\naverage = { power = \"9W\", window = \"9s\", of = 1 }"),
@@ -402,6 +416,15 @@ mod tests {
             ),
         ] {
             assert_eq!(refused(budget), format!("w.toml:4: {error}"));
+        }
+    }
+
+    #[test]
+    fn a_sensor_averages_a_number_of_samples_that_it_can() {
+        for samples in ["0", "63", "2048"] {
+            let error = refused(&format!("limit = \"15W\"\nsensor_samples = {samples}"));
+            let expected = "expected 1, 4, 16, 64, 128, 256, 512 or 1024";
+            assert_eq!(error, format!("w.toml:4: {samples} samples, {expected}"));
         }
     }
 

@@ -13,13 +13,13 @@
 
 use std::fmt;
 
-use wattgate_board::{ApplyError, Board, Files, KnobError, SampleError};
+use wattgate_board::{ApplyError, AveragingError, Board, Files, KnobError, SampleError};
 use wattgate_runtime::{
-    Cause, Command, Governor, Grid, Input, Limit, Milliseconds, Milliwatts, ModeId, PowerMode,
-    Sample, State, Status,
+    Cause, Command, Governor, GovernorError, Grid, Input, Limit, Milliseconds, Milliwatts, ModeId,
+    PowerMode, Sample, Settings, State, Status,
 };
 
-use crate::setup::{POINTS, Setup};
+use crate::setup::{Choices, POINTS, Setup};
 
 /// The files of the mode are read back so often: others write by hand or at boot, and the sensor
 /// does not see it sooner.
@@ -52,6 +52,10 @@ pub enum Event<'a> {
     SampleAgain,
     /// Nothing happened for so long.
     Slept(Milliseconds),
+    /// The sensor has a result so often from now on.
+    Period(Milliseconds),
+    /// It does not average as it should.
+    NotAveraged(&'a AveragingError),
     /// Over-current events, or heat, lower the limit; told once until they end.
     Derated(&'static str),
 }
@@ -78,8 +82,11 @@ impl Event<'_> {
                 state: State::Safe(_),
                 ..
             })
-            | Self::Derated(_) => Priority::Warning,
-            Self::Disturbed(_) | Self::Slept(_) | Self::SampleAgain => Priority::Notice,
+            | Self::Derated(_)
+            | Self::NotAveraged(_) => Priority::Warning,
+            Self::Disturbed(_) | Self::Slept(_) | Self::SampleAgain | Self::Period(_) => {
+                Priority::Notice
+            }
             Self::Applied { .. } | Self::State(_) => Priority::Info,
         }
     }
@@ -108,6 +115,10 @@ impl fmt::Display for Event<'_> {
             Self::NoSample(error) => write!(f, "{error}"),
             Self::SampleAgain => write!(f, "the power can be read again"),
             Self::Slept(time) => write!(f, "the board has slept for {} s", time.0 / 1_000),
+            Self::Period(period) => {
+                write!(f, "the power sensor has a result every {} ms", period.0)
+            }
+            Self::NotAveraged(error) => write!(f, "power sensor: {error}"),
             Self::Derated(why) => write!(f, "{why}: the limit is lowered"),
         }
     }
@@ -134,6 +145,7 @@ pub struct Control<F> {
     grid: Grid,
     governor: Governor<POINTS>,
     too_hot_mc: Option<i64>,
+    sensor: Sensor,
     /// The wanted mode as it was last read back, and when.
     shown: Option<ModeId>,
     verified: Option<Milliseconds>,
@@ -142,6 +154,15 @@ pub struct Control<F> {
     last: Option<Milliseconds>,
     state: State,
     surroundings: Surroundings,
+}
+
+/// How the power sensor is set.
+#[derive(Clone, Copy, Debug)]
+struct Sensor {
+    /// How many it is to average; none where that is left as it is.
+    samples: Option<u32>,
+    period: Milliseconds,
+    has_failed: bool,
 }
 
 /// What lowers the limit beside the power.
@@ -164,6 +185,11 @@ impl<F: Files> Control<F> {
             board: setup.board,
             grid: setup.choices.grid,
             too_hot_mc: setup.config.too_hot_mc,
+            sensor: Sensor {
+                samples: setup.config.sensor_samples,
+                period: Settings::default().period,
+                has_failed: false,
+            },
             shown: None,
             verified: None,
             power: None,
@@ -282,6 +308,8 @@ impl<F: Files> Control<F> {
             return;
         }
         around.looked = Some(now);
+        self.watch_sensor(tell);
+        let around = &mut self.surroundings;
         // Of OC1, too little voltage, and OC2, the sensor's mean over its warning limit. OC3
         // comes thousands of times an hour without any excess (section 6.4).
         let [under_voltage, mean, _] = self.board.over_current_events(&self.files);
@@ -298,6 +326,23 @@ impl<F: Files> Control<F> {
             if !std::mem::replace(&mut around.too_hot, is_hot) && is_hot {
                 tell(Event::Derated("too hot"));
             }
+        }
+    }
+
+    /// Sets the averaging, and sees how often there is a result: nvpower sets it as well.
+    fn watch_sensor(&mut self, tell: &mut impl FnMut(Event<'_>)) {
+        let sensor = &mut self.sensor;
+        let samples = sensor.samples.filter(|_| !sensor.has_failed);
+        if let Some(samples) = samples.filter(|it| self.board.averaging(&self.files) != Ok(*it))
+            && let Err(error) = self.board.set_averaging(&mut self.files, samples)
+        {
+            sensor.has_failed = true;
+            tell(Event::NotAveraged(&error));
+        }
+        let period = self.board.period(&self.files);
+        if period != sensor.period && self.governor.set_period(period).is_ok() {
+            sensor.period = period;
+            tell(Event::Period(period));
         }
     }
 
@@ -333,10 +378,12 @@ impl<F: Files> Control<F> {
         self.power
     }
 
-    /// Another model's governor from now on, and the grid that numbers its modes.
-    pub fn set_model(&mut self, governor: Governor<POINTS>, grid: Grid) {
-        self.state = governor.status().state;
-        (self.governor, self.grid) = (governor, grid);
+    /// Another model's front from now on, and the grid that numbers its modes.
+    pub fn set_model(&mut self, choices: Choices) -> Result<(), GovernorError> {
+        self.governor.set_front(choices.front)?;
+        self.grid = choices.grid;
+        self.state = self.governor.status().state;
         (self.shown, self.verified) = (None, None);
+        Ok(())
     }
 }

@@ -38,8 +38,6 @@ pub struct Daemon<F> {
     /// The state and mode of the last look; and how often these, the limit or the model changed.
     shown: Option<(State, ModeId)>,
     changes: u64,
-    /// Results over the limit and changes of the mode with the models before this one.
-    before: [u32; 2],
     scheduled: Option<Milliseconds>,
     modelled: Option<Milliseconds>,
 }
@@ -62,7 +60,6 @@ impl<F: Files> Daemon<F> {
             tally: Tally::default(),
             shown: None,
             changes: 0,
-            before: [0; 2],
             scheduled: None,
             modelled: None,
         }
@@ -123,7 +120,6 @@ impl<F: Files> Daemon<F> {
     pub fn report(&self) -> Report {
         let (status, mode) = self.control.status();
         let [cores, cpu_khz, gpu_khz, emc_khz] = mode.knobs();
-        let [violations, changes] = self.before;
         let average = self.limit.average;
         let model = self.model.file_name().unwrap_or_default();
         Report {
@@ -142,8 +138,8 @@ impl<F: Files> Daemon<F> {
             average_window_ms: average.map(|it| it.window.0),
             least_mw: self.least.0,
             model: model.to_string_lossy().into_owned(),
-            violations: violations.saturating_add(status.violations),
-            changes: changes.saturating_add(status.changes),
+            violations: status.violations,
+            changes: status.changes,
             over_limit_ms: self.tally.over_limit().0,
             energy_mj: self.tally.energy_mj(),
             sensor_errors: self.tally.sensor_errors(),
@@ -157,7 +153,6 @@ impl<F: Files> Daemon<F> {
         let with_limits = Config {
             limit: new.limit,
             schedule: new.schedule.clone(),
-            budget: new.budget,
             ..self.config.clone()
         };
         let differs = with_limits != new;
@@ -210,21 +205,15 @@ impl<F: Files> Daemon<F> {
             ..self.config.clone()
         };
         let choices = Choices::read(&config, self.control.board()).map_err(refused)?;
-        let (status, _) = self.control.status();
-        let [violations, changes] = &mut self.before;
-        *violations = violations.saturating_add(status.violations);
-        *changes = changes.saturating_add(status.changes);
-        self.least = choices.least_power();
-        let governor = choices.governor(&config);
+        let (least, origin) = (choices.least_power(), choices.origin.clone());
+        // A front that was read has all that a governor needs.
+        let set = self.control.set_model(choices);
+        set.map_err(|_| Refused::new("model_unsuitable", "no mode to choose from"))?;
+        self.least = least;
         self.changes += 1;
-        self.control.set_model(governor, choices.grid);
         log(
             Priority::Notice,
-            format_args!(
-                "model {} from now on: {}",
-                config.model.display(),
-                choices.origin
-            ),
+            format_args!("model {} from now on: {origin}", config.model.display()),
         );
         self.model = config.model;
         Ok(())

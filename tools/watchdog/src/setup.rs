@@ -170,11 +170,12 @@ impl Setup {
         })
     }
 
-    /// The limit, or the average where that is lower.
+    /// The limit, or the average or the mean power of the budget where these are lower.
     pub fn lowest_limit(&self) -> Milliwatts {
         let limit = self.config.limit;
         let average = limit.average.map_or(limit.power, |average| average.power);
-        limit.power.min(average)
+        let budget = limit.budget.map_or(limit.power, |budget| budget.mean());
+        limit.power.min(average).min(budget)
     }
 
     /// A governor that has seen nothing yet.

@@ -441,11 +441,11 @@ impl Jetson {
     /// Before time zero the board has drawn for long what it draws then.
     fn rest(&mut self) {
         for (rail, &chip) in self.chip_of.iter().enumerate() {
-            let ma = self.rail_ma(rail);
+            let (ma, mv) = (self.rail_ma(rail), self.rail_mv(rail));
             let (chip, channel) = (&mut self.chips[chip], &mut self.channels[rail]);
             let under_way = chip.period() - chip.due();
             channel.flow(ma, chip.period().as_secs_f64());
-            channel.finish(chip.bus_mv(self.board.rails[rail].millivolts));
+            channel.finish(chip.bus_mv(mv));
             channel.flow(ma, under_way.as_secs_f64());
             self.results.push(Results::from(channel.reading()));
         }

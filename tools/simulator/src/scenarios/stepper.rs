@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use wattgate_board::Board;
-use wattgate_runtime::{MOST_CHIPS, PowerMode};
+use wattgate_runtime::{PowerMode, Sample};
 
 use super::holder::Outcome;
 use super::list::ToHolder;
@@ -49,14 +49,14 @@ fn ladder(board: &Board) -> Vec<PowerMode> {
 /// When there is a new result.
 #[derive(Debug, Default)]
 struct Results {
-    shown: Option<[u32; MOST_CHIPS]>,
+    shown: Option<Sample>,
     taken: Duration,
 }
 
 impl Results {
     /// Whether what is shown is another result than before. Chips have theirs at different
     /// times; together they count once in a period.
-    fn is_new(&mut self, shown: [u32; MOST_CHIPS], now: Duration, period: Duration) -> bool {
+    fn is_new(&mut self, shown: Sample, now: Duration, period: Duration) -> bool {
         let is_new =
             self.shown.replace(shown) != Some(shown) && now >= self.taken + period * 9 / 10;
         if is_new {
@@ -92,7 +92,7 @@ pub fn hold(plant: &Plant<'_>, files: &mut Noted) -> io::Result<Outcome> {
         }
         let now = files.now();
         if let Ok(sample) = board.sample(files)
-            && results.is_new(sample.chips.map(|chip| chip.result), now, period)
+            && results.is_new(sample, now, period)
         {
             let (power, limit) = (f64::from(sample.total().0), f64::from(plant.limit_mw(now)));
             let next = match power {

@@ -142,8 +142,7 @@ impl<'a> Running<'a> {
         let now = self.now();
         let wanted = self.plant.limit_mw(now);
         if std::mem::replace(&mut self.limit_mw, wanted) != wanted {
-            let power = Milliwatts(wanted);
-            self.control.set_limit(Limit::of(power));
+            self.control.set_limit(Limit::of(Milliwatts(wanted)));
         }
         let ms = Milliseconds(now.as_millis() as u64);
         let next = self.control.look(ms, &mut |_| {});

@@ -86,8 +86,8 @@ fn report(setup: &Setup) -> String {
     for (at, limit) in setup.config.schedule.iter().flat_map(Schedule::entries) {
         line("schedule", &format_args!("{limit} from {at} on"));
     }
-    if let Some(budget) = setup.config.budget {
-        let (joules, minutes) = (budget.energy_mj / 1_000, budget.time.0 / 60_000);
+    if let Some(budget) = limit.budget {
+        let (joules, minutes) = (budget.millijoules / 1_000, budget.time.0 / 60_000);
         line("budget", &format_args!("{joules} J for {minutes} min"));
     }
     line("model", &setup.choices.origin);
@@ -165,9 +165,9 @@ fn json(setup: &Setup) -> Value {
         let entries = entries.map(|(at, limit)| json!({ "at": at, "limit_mw": limit.0 }));
         entries.collect::<Vec<Value>>()
     });
-    let budget = config
+    let budget = limit
         .budget
-        .map(|budget| json!({ "energy_mj": budget.energy_mj, "time_ms": budget.time.0 }));
+        .map(|budget| json!({ "energy_mj": budget.millijoules, "time_ms": budget.time.0 }));
     let now = board.current(&Disk).ok().map(|current| {
         let [cpu, gpu, emc] = [current.cpu, current.gpu, current.emc].map(|it| it.map(|it| it.0));
         let (cores, is_fixed) = (current.cores, current.is_fixed);

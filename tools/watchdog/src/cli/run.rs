@@ -106,9 +106,6 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
             setup.choices.front.points().len()
         ),
     );
-    if setup.config.budget.is_some() {
-        log(Priority::Warning, "budget: is read, and not held yet");
-    }
     let config = &setup.config;
     let hardware = config.hardware_watchdog.as_deref();
     let hardware = match hardware.map(|path| arm(path, &place.root)).transpose() {

@@ -403,10 +403,7 @@ mod tests {
 
     #[test]
     fn numbers_have_their_ranges() {
-        let base = Limit {
-            power: Milliwatts(9_000),
-            average: None,
-        };
+        let base = Limit::of(Milliwatts(9_000));
         let limit = |power_mw, average| WantedLimit { power_mw, average }.limit(base);
         let average = |power_mw, window_ms| {
             Some(WantedAverage {
@@ -452,8 +449,8 @@ mod tests {
             window: Milliseconds(30_000),
         };
         let base = Limit {
-            power: Milliwatts(9_000),
             average: Some(of_config),
+            ..Limit::of(Milliwatts(9_000))
         };
         let wanted = WantedLimit {
             power_mw: 12_000,
