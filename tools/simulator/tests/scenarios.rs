@@ -97,8 +97,8 @@ fn no_scenario_is_over_the_limit_for_longer_than_a_step_can_hide() {
 
 #[test]
 fn nominal_scenarios_are_over_the_limit_after_a_change_only() {
-    // Three spreads of a mean over one period, where that is more.
-    let most = |row: &Row| f64::max(2.0, 300.0 * sensor(row).spread());
+    // A shorter mean spreads more.
+    let most = |row: &Row| 2.0 * sensor(row).spread() / Sensor::L4T.spread();
     let found = misses(wattgate(|it| it.nominal), |row| row.excess_pct, most);
     assert_eq!(found, NONE);
 }

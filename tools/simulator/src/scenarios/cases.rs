@@ -87,10 +87,7 @@ pub struct Sensor {
 
 /// As L4T sets it, and as fast as a step should be seen.
 pub const SENSORS: [Sensor; 2] = [
-    Sensor {
-        samples: 512,
-        period: UPDATE,
-    },
+    Sensor::L4T,
     Sensor {
         samples: 64,
         period: Duration::from_millis(54),
@@ -98,6 +95,12 @@ pub const SENSORS: [Sensor; 2] = [
 ];
 
 impl Sensor {
+    /// As L4T leaves it.
+    pub const L4T: Self = Self {
+        samples: 512,
+        period: UPDATE,
+    };
+
     /// Two periods, for which a step can hide, and what a reaction takes.
     pub fn longest_over(&self) -> Duration {
         2 * self.period + Duration::from_millis(50)
