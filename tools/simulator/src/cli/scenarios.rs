@@ -111,11 +111,19 @@ fn table(rows: &[Row]) -> String {
         let of = (row.scenario, row.board, row.period_ms);
         if heading.replace(of) != Some(of) {
             let (scenario, board, period) = of;
+            // A text takes all.
             let _ = writeln!(
                 text,
-                "{:<50}over, %  longest, ms  excess, %  overshoot, J     speed, %  changes/min  \
-                 events  safe, ms  final",
-                format!("{scenario}, {board}, {period} ms")
+                "{:<45}{:>13}{:>15}{:>13}{:>16}{:>14}{:>13}{:>12}{:>11}  final",
+                format!("{scenario}, {board}, {period} ms"),
+                "over, %",
+                "longest, ms",
+                "excess, %",
+                "overshoot, J",
+                "speed, %",
+                "changes/min",
+                "events",
+                "safe, ms"
             );
         }
         let of = |spread: Spread, digits: usize| {
@@ -123,7 +131,7 @@ fn table(rows: &[Row]) -> String {
         };
         let _ = writeln!(
             text,
-            "  {:<40}{:>15}{:>13}{:>11}{:>14}{:>13}{:>13}{:>8}{:>10}  {}",
+            "  {:<43}{:>13}{:>15}{:>13}{:>16}{:>14}{:>13}{:>12}{:>11}  {}",
             row.governor,
             of(row.time_over_pct, 2),
             of(row.longest_over_ms, 0),
