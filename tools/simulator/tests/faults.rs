@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{cpu, emc, gpu, ina, load, ms, nano, number, pass, pass_to_result};
+use common::{OC2, cpu, emc, gpu, ina, load, ms, nano, number, pass, pass_to_result};
 use wattgate_simulator::tree::{Errno, Tree};
 
 const RAILGATE: &str = "/sys/devices/platform/17000000.gpu/railgate_enable";
@@ -110,6 +110,48 @@ fn a_rail_offset_is_added_to_the_current() {
         pass_to_result(tree);
     }
     assert_eq!(current(&offset), current(&plain) + 400);
+}
+
+/// Events of OC1 that are visible so far.
+fn under_voltage_events(tree: &Tree) -> i64 {
+    number(tree, &OC2.replace("oc2", "oc1"))
+}
+
+#[test]
+fn a_supply_sags_under_load_and_the_power_stays() {
+    let (mut stiff, mut soft) = (nano(), nano());
+    order(&mut soft, "supply 5000 60");
+    for tree in [&mut stiff, &mut soft] {
+        load(tree, "resnet18");
+        pass(tree, Duration::from_secs(10));
+        pass_to_result(tree);
+    }
+    let millivolts = |tree| number(tree, &ina("in1_input"));
+    assert!((4_960..=5_040).contains(&millivolts(&stiff)));
+    // Some 20 W at 4.76 V.
+    assert!((4_700..=4_820).contains(&millivolts(&soft)));
+    let [stiff_w, soft_w] = [&stiff, &soft].map(|tree| {
+        let milliwatts = millivolts(tree) * current(tree) / 1000;
+        milliwatts as f64 / 1e3
+    });
+    assert!((soft_w / stiff_w - 1.0).abs() < 0.02, "{soft_w} {stiff_w}");
+    assert_eq!(under_voltage_events(&soft), 0);
+}
+
+#[test]
+fn too_little_voltage_throttles_and_is_counted() {
+    let (mut stiff, mut soft) = (nano(), nano());
+    order(&mut soft, "supply 4600 60");
+    for tree in [&mut stiff, &mut soft] {
+        load(tree, "resnet18");
+        pass(tree, Duration::from_secs(10));
+    }
+    assert_eq!(under_voltage_events(&stiff), 0);
+    // One in each slice of 10 ms, published every 2 s.
+    let events = under_voltage_events(&soft);
+    assert!((700..=1_000).contains(&events), "{events}");
+    let slower = soft.jetson().minibatches() / stiff.jetson().minibatches();
+    assert!((0.85..0.99).contains(&slower), "{slower}");
 }
 
 #[test]
@@ -276,6 +318,8 @@ fn every_wrong_line_is_named() {
         ("load doom", "unknown workload `doom`; there are resnet18,"),
         ("power 2", "FACTOR is `2`, expected 0.7 … 1.3"),
         ("ambient NaN", "CELSIUS is `NaN`, expected -40 … 85"),
+        ("supply 5", "MV is `5`, expected 1000 … 32760"),
+        ("supply 5000", "missing MOHM"),
         ("nvpmodel 9", "unknown mode 9; there are 0 15W, 1 25W,"),
         (
             "nvpmodel 1 quickly",

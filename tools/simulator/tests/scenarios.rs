@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use wattgate_simulator::scenarios::{
-    CASES, Holder, Row, SCENARIOS, SENSORS, Scenario, Sensor, Task, rows,
+    CASES, Holder, Row, SCENARIOS, SENSORS, Scenario, Sensor, Spread, Task, rows,
 };
 
 /// After the loss of all knowledge the safe mode is set so soon.
@@ -16,8 +16,8 @@ fn run(scenarios: &[&Scenario], holder: Holder, seeds: u64) -> Vec<Row> {
     let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights");
     let mut tasks = Vec::new();
     for scenario in scenarios {
-        for sensor in &SENSORS {
-            tasks.extend(CASES.iter().map(|case| Task {
+        for case in &CASES {
+            tasks.extend(case.sensors().iter().map(|sensor| Task {
                 scenario,
                 case,
                 sensor,
@@ -38,6 +38,9 @@ static WATTGATE: LazyLock<Vec<Row>> = LazyLock::new(|| {
     run(&all, Holder::Wattgate, 2)
 });
 
+/// Figures that are close to their bounds: more seeds.
+static STEADY: LazyLock<Vec<Row>> = LazyLock::new(|| run(&[named("steady")], Holder::Wattgate, 10));
+
 /// Those of the scenarios that are so.
 fn wattgate(is: fn(&Scenario) -> bool) -> impl Iterator<Item = &'static Row> {
     let found = WATTGATE.iter().filter(move |row| is(named(row.scenario)));
@@ -45,33 +48,79 @@ fn wattgate(is: fn(&Scenario) -> bool) -> impl Iterator<Item = &'static Row> {
     found
 }
 
-fn longest_over_ms(row: &Row) -> f64 {
+fn sensor(row: &Row) -> &'static Sensor {
     let mut sensors = SENSORS.iter();
     let is = |sensor: &&Sensor| sensor.period.as_millis() as u64 == row.period_ms;
-    let sensor = sensors.find(is).expect("a setting");
-    1e3 * sensor.longest_over().as_secs_f64()
+    sensors.find(is).expect("a setting")
+}
+
+fn longest_over_ms(row: &Row) -> f64 {
+    1e3 * sensor(row).longest_over().as_secs_f64()
+}
+
+/// All rows in which a figure is over its bound, at once.
+fn misses<'a>(
+    rows: impl IntoIterator<Item = &'a Row>,
+    figure: fn(&Row) -> Spread,
+    most: impl Fn(&Row) -> f64,
+) -> Vec<String> {
+    let missed = rows.into_iter().filter_map(|row| {
+        let (Spread { worst, seed, .. }, most) = (figure(row), most(row));
+        let (name, board, period) = (row.scenario, row.board, row.period_ms);
+        let told = format!("{name}, {board}, {period} ms, seed {seed}: {worst:.2}, not {most:.2}");
+        (worst > most).then_some(told)
+    });
+    missed.collect()
+}
+
+const NONE: [String; 0] = [];
+
+/// What is lost against the oracle, in %.
+fn lost(row: &Row) -> Spread {
+    let speed = row.speed_vs_oracle_pct;
+    Spread {
+        median: 100.0 - speed.median,
+        worst: 100.0 - speed.worst,
+        ..speed
+    }
 }
 
 #[test]
 fn no_scenario_is_over_the_limit_for_longer_than_a_step_can_hide() {
-    for row in wattgate(|_| true) {
-        let most = longest_over_ms(row);
-        assert!(row.longest_over_ms.worst <= most, "{row:?}");
-    }
+    let found = misses(
+        wattgate(|_| true),
+        |row| row.longest_over_ms,
+        longest_over_ms,
+    );
+    assert_eq!(found, NONE);
 }
 
 #[test]
 fn nominal_scenarios_are_over_the_limit_after_a_change_only() {
-    for row in wattgate(|scenario| scenario.nominal) {
-        assert!(row.excess_pct.worst <= 2.0, "{row:?}");
-    }
+    // A shorter mean spreads more.
+    let most = |row: &Row| 2.0 * sensor(row).spread() / Sensor::L4T.spread();
+    let found = misses(wattgate(|it| it.nominal), |row| row.excess_pct, most);
+    assert_eq!(found, NONE);
 }
 
 #[test]
 fn nominal_scenarios_are_nearly_as_fast_as_the_oracle() {
-    for row in wattgate(|scenario| scenario.nominal) {
-        assert!(row.speed_vs_oracle_pct.worst >= 93.0, "{row:?}");
-    }
+    assert_eq!(misses(wattgate(|it| it.nominal), lost, |_| 7.0), NONE);
+}
+
+#[test]
+fn a_steady_board_is_used() {
+    assert_eq!(misses(&*STEADY, lost, |_| 3.0), NONE);
+}
+
+#[test]
+fn a_steady_board_is_below_its_limit() {
+    assert_eq!(misses(&*STEADY, |row| row.time_over_pct, |_| 0.1), NONE);
+}
+
+#[test]
+fn a_steady_board_is_left_alone() {
+    assert_eq!(misses(&*STEADY, |row| row.changes_per_min, |_| 6.0), NONE);
 }
 
 #[test]
@@ -90,16 +139,10 @@ fn the_safe_mode_is_set_in_time_when_nothing_is_known() {
 #[test]
 fn at_the_end_the_limit_is_held_by_what_is_measured_and_then_all_is_as_it_was() {
     for row in wattgate(|_| true) {
-        assert_eq!(row.r#final, "tracking, restored", "{row:?}");
-    }
-}
-
-#[test]
-fn a_steady_board_is_used_and_left_alone() {
-    for row in run(&[named("steady")], Holder::Wattgate, 10) {
-        assert!(row.speed_vs_oracle_pct.worst >= 97.0, "{row:?}");
-        assert!(row.time_over_pct.worst <= 0.1, "{row:?}");
-        assert!(row.changes_per_min.worst <= 6.0, "{row:?}");
+        for end in row.r#final.split("; ") {
+            assert!(!end.contains("safe"), "{row:?}");
+            assert!(end.ends_with(", restored"), "{row:?}");
+        }
     }
 }
 

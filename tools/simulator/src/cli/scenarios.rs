@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use super::{EXIT_CODES, Failure, print};
-use crate::scenarios::{CASES, Holder, Row, SCENARIOS, SENSORS, Sensor, Spread, Task, live, rows};
+use crate::scenarios::{CASES, Holder, Row, SCENARIOS, Spread, Task, live, rows};
 
 const USAGE: &str = "\
 Let wattgate and others hold a limit on simulated boards in simulated time
@@ -68,11 +68,10 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             expected: "a scenario of the table",
         });
     }
-    let sensors: &[Sensor] = if is_live { &SENSORS[..1] } else { &SENSORS };
     let mut tasks = Vec::new();
     for scenario in scenarios {
         for case in &CASES {
-            for sensor in sensors {
+            for sensor in case.sensors() {
                 let task = |holder| Task {
                     scenario,
                     case,
@@ -112,11 +111,19 @@ fn table(rows: &[Row]) -> String {
         let of = (row.scenario, row.board, row.period_ms);
         if heading.replace(of) != Some(of) {
             let (scenario, board, period) = of;
+            // A text takes all.
             let _ = writeln!(
                 text,
-                "{:<50}over, %  longest, ms  excess, %  overshoot, J     speed, %  changes/min  \
-                 events  safe, ms  final",
-                format!("{scenario}, {board}, {period} ms")
+                "{:<45}{:>13}{:>15}{:>13}{:>16}{:>14}{:>13}{:>12}{:>11}  final",
+                format!("{scenario}, {board}, {period} ms"),
+                "over, %",
+                "longest, ms",
+                "excess, %",
+                "overshoot, J",
+                "speed, %",
+                "changes/min",
+                "events",
+                "safe, ms"
             );
         }
         let of = |spread: Spread, digits: usize| {
@@ -124,7 +131,7 @@ fn table(rows: &[Row]) -> String {
         };
         let _ = writeln!(
             text,
-            "  {:<40}{:>15}{:>13}{:>11}{:>14}{:>13}{:>13}{:>8}{:>10}  {}",
+            "  {:<43}{:>13}{:>15}{:>13}{:>16}{:>14}{:>13}{:>12}{:>11}  {}",
             row.governor,
             of(row.time_over_pct, 2),
             of(row.longest_over_ms, 0),

@@ -454,9 +454,9 @@ impl Jetson {
     fn finish_results(&mut self, chip: usize) {
         let rails = self.chip_of.iter().enumerate();
         for (rail, _) in rails.filter(|(_, of)| **of == chip) {
-            let mv = self.rail_mv(rail);
+            let bus_mv = self.rail_mv(rail);
             let channel = &mut self.channels[rail];
-            channel.finish(self.chips[chip].bus_mv(mv));
+            channel.finish(self.chips[chip].bus_mv(bus_mv));
             self.results[rail].push(self.now, channel.reading());
         }
         // The first channel is the one that the over-current protection watches.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::machine::{RIPPLE, SLICE};
 use crate::sensor::UPDATE;
 
 /// What runs at first; the models are of it.
@@ -18,6 +19,8 @@ pub struct Case {
     pub limit_mw: u32,
     /// The limits of scenarios in which it changes, one after another.
     pub stepped_mw: [u32; 3],
+    /// The driver lets the sensor be set: that of JetPack 4 does not.
+    pub sets_sensor: bool,
     /// Orders for a battery that empties in three steps: a little, much, and so far that OC1
     /// events come under the limit.
     pub battery: [&'static str; 3],
@@ -30,6 +33,7 @@ pub const CASES: [Case; 3] = [
         maxn: Some(0),
         limit_mw: 45_000,
         stepped_mw: [50_000, 20_000, 35_000],
+        sets_sensor: true,
         battery: [
             "supply 12000 100",
             "at 60 supply 11700 120",
@@ -41,6 +45,7 @@ pub const CASES: [Case; 3] = [
         maxn: Some(2),
         limit_mw: 16_000,
         stepped_mw: [16_000, 8_000, 12_000],
+        sets_sensor: true,
         battery: [
             "supply 5000 60",
             "at 60 supply 4850 60",
@@ -52,6 +57,7 @@ pub const CASES: [Case; 3] = [
         maxn: Some(0),
         limit_mw: 27_000,
         stepped_mw: [27_000, 12_000, 20_000],
+        sets_sensor: false,
         battery: [
             "supply 12000 100",
             "at 60 supply 11700 120",
@@ -60,19 +66,49 @@ pub const CASES: [Case; 3] = [
     },
 ];
 
+impl Case {
+    /// The settings that there are.
+    pub fn sensors(&self) -> &'static [Sensor] {
+        match self.sets_sensor {
+            true => &SENSORS,
+            false => &SENSORS[..1],
+        }
+    }
+}
+
 /// How the power sensor is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sensor {
+    /// A result is the mean of so many.
+    pub samples: u32,
     /// From one result to the next; each is the mean over this time.
     pub period: Duration,
 }
 
-/// The settings: as L4T leaves it.
-pub const SENSORS: [Sensor; 1] = [Sensor { period: UPDATE }];
+/// As L4T sets it, and as fast as a step should be seen.
+pub const SENSORS: [Sensor; 2] = [
+    Sensor::L4T,
+    Sensor {
+        samples: 64,
+        period: Duration::from_millis(54),
+    },
+];
 
 impl Sensor {
+    /// As L4T leaves it.
+    pub const L4T: Self = Self {
+        samples: 512,
+        period: UPDATE,
+    };
+
     /// Two periods, for which a step can hide, and what a reaction takes.
     pub fn longest_over(&self) -> Duration {
         2 * self.period + Duration::from_millis(50)
+    }
+
+    /// The spread of a mean over one period, as part of it: that of a slice of the board's power
+    /// over the root of their number.
+    pub fn spread(&self) -> f64 {
+        RIPPLE / self.period.div_duration_f64(SLICE).sqrt()
     }
 }

@@ -95,7 +95,10 @@ pub fn run(task: &Task<'_>, seed: u64, weights: &Path) -> io::Result<Run> {
             files = held;
             outcome
         }
-        Holder::Stepper => stepper::hold(&plant, &mut files)?,
+        Holder::Stepper => {
+            set_sensor(&plant, &mut files)?;
+            stepper::hold(&plant, &mut files)?
+        }
         Holder::OpenLoop => Outcome::of(open_loop(&plant, &mut files)?),
         Holder::Preset => Outcome::of(presets(&plant, &mut files)),
         Holder::Maxn => {
@@ -105,6 +108,17 @@ pub fn run(task: &Task<'_>, seed: u64, weights: &Path) -> io::Result<Run> {
         Holder::Wattgated => return Err(io::Error::other("a process is not simulated")),
     };
     finish(&plant, seed, &files.record, outcome)
+}
+
+/// For a peer without a key for it in its config.
+fn set_sensor(plant: &Plant<'_>, files: &mut Noted) -> io::Result<()> {
+    let Task { case, sensor, .. } = plant.task;
+    if case.sets_sensor {
+        let board = Board::discover(files, Path::new("/")).map_err(io::Error::other)?;
+        let set = board.set_averaging(files, sensor.samples);
+        set.map_err(io::Error::other)?;
+    }
+    Ok(())
 }
 
 /// The figures of a run that is over.

@@ -95,8 +95,12 @@ pub fn rows(tasks: &[Task<'_>], weights: &Path, wattgated: &Path) -> io::Result<
 
 fn run(task: &Task<'_>, weights: &Path, wattgated: &Path) -> io::Result<Run> {
     const SEED: u64 = 1;
-    let (plant, tree) = Plant::new(task, SEED, weights)?;
+    let (mut plant, tree) = Plant::new(task, SEED, weights)?;
     let folder = tempfile::tempdir()?;
+    // Other models are to be beside it.
+    let model = folder.path().join("model.wgt");
+    fs::copy(&plant.model, &model)?;
+    plant.model = model;
     let place = Place {
         plant: &plant,
         program: wattgated,
@@ -139,7 +143,7 @@ impl Place<'_> {
     fn hold(&self, start: Instant) -> io::Result<Outcome> {
         let scenario = self.plant.task.scenario;
         let before = settings(&Disk, &self.root)?;
-        self.configure(Duration::ZERO, &self.plant.model)?;
+        self.configure(Duration::ZERO)?;
         let mut told = Told::default();
         let mut daemon = Daemon::start(self.command("run"), start)?;
         let mut killed = None;
@@ -147,7 +151,7 @@ impl Place<'_> {
             thread::sleep(at.saturating_sub(start.elapsed()));
             match act {
                 Act::Limit => {
-                    self.configure(at, &self.plant.model)?;
+                    self.configure(at)?;
                     daemon.signal(Signal::HUP)?;
                 }
                 Act::Holder(ToHolder::Sleeps(seconds)) => {
@@ -158,8 +162,14 @@ impl Place<'_> {
                 Act::Holder(ToHolder::ReadsBadModel) => {
                     let model = self.config.with_file_name("half.wgt");
                     fs::write(&model, self.plant.half_a_model()?)?;
-                    self.configure(at, &model)?;
-                    daemon.signal(Signal::HUP)?;
+                    let mut set = Command::new(self.program);
+                    set.arg("set-model")
+                        .arg(&model)
+                        .arg("--root")
+                        .arg(&self.root);
+                    if set.stderr(Stdio::null()).status()?.success() {
+                        return Err(io::Error::other("half a model was taken"));
+                    }
                 }
                 Act::Holder(ToHolder::IsKilled) => {
                     let death = Instant::now();
@@ -196,8 +206,8 @@ impl Place<'_> {
         acts
     }
 
-    fn configure(&self, at: Duration, model: &Path) -> io::Result<()> {
-        fs::write(&self.config, self.plant.config(at, model))
+    fn configure(&self, at: Duration) -> io::Result<()> {
+        fs::write(&self.config, self.plant.config(at, &self.plant.model))
     }
 
     fn command(&self, command: &str) -> Command {
@@ -235,9 +245,11 @@ type Line = (Duration, String);
 struct Daemon {
     child: Child,
     lines: Receiver<Line>,
+    seen: Vec<Line>,
 }
 
 impl Daemon {
+    /// Returns when it has set its first mode: from then on it takes signals.
     fn start(mut command: Command, start: Instant) -> io::Result<Self> {
         let mut child = command.stderr(Stdio::piped()).spawn()?;
         let (sender, lines) = channel();
@@ -250,7 +262,18 @@ impl Daemon {
                 }
             });
         }
-        Ok(Self { child, lines })
+        let mut daemon = Self {
+            child,
+            lines,
+            seen: Vec::new(),
+        };
+        while !daemon.seen.iter().any(is_mode) {
+            match daemon.lines.recv_timeout(PATIENCE) {
+                Ok(line) => daemon.seen.push(line),
+                Err(_) => return Err(io::Error::other(format!("no mode: {:?}", daemon.seen))),
+            }
+        }
+        Ok(daemon)
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
@@ -266,7 +289,9 @@ impl Daemon {
         }
         self.child.kill()?;
         let is_clean = self.child.wait()?.success();
-        Ok((is_clean, self.lines.iter().collect()))
+        let mut lines = std::mem::take(&mut self.seen);
+        lines.extend(self.lines.iter());
+        Ok((is_clean, lines))
     }
 }
 
@@ -276,6 +301,11 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// It says that it has set a mode.
+fn is_mode((_, line): &Line) -> bool {
+    line.contains("; predicted ")
 }
 
 /// All that the daemons of a scenario have said.
@@ -295,11 +325,7 @@ impl Told {
 
     /// Modes that were set.
     fn changes(&self) -> u32 {
-        let set = self
-            .0
-            .iter()
-            .filter(|(_, line)| line.contains("; predicted "));
-        set.count() as u32
+        self.0.iter().filter(|line| is_mode(line)).count() as u32
     }
 
     /// The last state.

@@ -9,10 +9,7 @@ use std::time::Duration;
 use wattgate_runtime::{Front, Model, PowerMode};
 use wattgate_watchdog::setup::POINTS;
 
-use super::cases::Sensor;
 use super::plant::Plant;
-use crate::machine::RIPPLE;
-use crate::machine::SLICE;
 use crate::pipeline::Clocks;
 use crate::power::{Activity, watts};
 use crate::steady::Steady;
@@ -29,7 +26,7 @@ pub fn minibatches(plant: &Plant<'_>) -> io::Result<f64> {
     let modes = front.points().iter();
     let modes: Vec<PowerMode> = modes.filter_map(|p| model.grid().mode(p.mode)).collect();
     let scenario = plant.task.scenario;
-    let margin = 1.0 + 3.0 * spread(plant.task.sensor);
+    let margin = 1.0 + 3.0 * plant.task.sensor.spread();
     let mut truths: BTreeMap<&str, Vec<Truth>> = BTreeMap::new();
     let mut minibatches = 0.0;
     for second in 0..scenario.length {
@@ -47,12 +44,6 @@ pub fn minibatches(plant: &Plant<'_>) -> io::Result<f64> {
         minibatches += 1.0 / fits.map(|[_, period]| *period).fold(slowest, f64::min);
     }
     Ok(minibatches)
-}
-
-/// The spread of a mean over one period of the sensor, as part of it: that of a slice over the
-/// root of their number.
-fn spread(sensor: &Sensor) -> f64 {
-    RIPPLE / sensor.period.div_duration_f64(SLICE).sqrt()
 }
 
 fn truth(plant: &Plant<'_>, workload: &str, modes: &[PowerMode]) -> io::Result<Vec<Truth>> {

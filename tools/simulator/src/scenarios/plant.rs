@@ -7,7 +7,7 @@ use std::time::Duration;
 use wattgate_board::Files;
 
 use super::cases::WORKLOAD;
-use super::{Holder, Task};
+use super::{Holder, Sensor, Task};
 use crate::board::Board as Description;
 use crate::machine::Jetson;
 use crate::tree::{Errno, Tree};
@@ -78,7 +78,11 @@ impl<'a> Plant<'a> {
     /// A config of the daemon with the limit at a time, and what a model's file there is.
     pub fn config(&self, at: Duration, model: &Path) -> String {
         let (limit, model) = (self.limit_mw(at), model.display());
-        format!("version = 1\nmodel = \"{model}\"\nlimit = \"{limit}mW\"\n")
+        let sensor = match self.task.sensor {
+            sensor if *sensor == Sensor::L4T => String::new(),
+            Sensor { samples, .. } => format!("sensor_samples = {samples}\n"),
+        };
+        format!("version = 1\nmodel = \"{model}\"\nlimit = \"{limit}mW\"\n{sensor}")
     }
 }
 

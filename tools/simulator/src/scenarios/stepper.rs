@@ -4,10 +4,11 @@
 //! one entry of its table; from its lowest on the CPU, and then the memory. All cores stay on.
 //!
 //! After each result of the sensor: one rung down where it is over the limit, one rung up where
-//! it is below the limit by more than [`HYSTERESIS`], else nothing. It looks for results eight
-//! times in a period. It starts on the highest rung, where the board is: from the lowest one it
-//! would climb for 12 to 22 s, and lose up to a tenth of the speed of a scenario. Where the sensor cannot be read or a mode cannot be set, the board stays as it is, and
-//! the next result is another chance. Killed, it starts again after two seconds.
+//! it is below the limit by more than a tenth, else nothing. It looks for results eight times in
+//! a period. It starts on the highest rung, where the board is: from the lowest one it would climb
+//! for 12 to 22 s, and lose up to a tenth of the speed of a scenario. Where the sensor cannot be
+//! read or a mode cannot be set, the board stays as it is, and the next result is another chance.
+//! Killed, it starts again after two seconds.
 
 use std::io;
 use std::path::Path;
@@ -22,7 +23,7 @@ use super::plant::{Noted, Plant};
 
 /// Part of the limit. With less it steps up and down for ever on more of the boards and loads:
 /// the largest rungs are as high.
-const HYSTERESIS: f64 = 0.10;
+const HYSTERESIS: f64 = 0.1;
 
 /// From its death to its next start.
 const RESTART: Duration = Duration::from_secs(2);

@@ -10,7 +10,7 @@ use wattgate_runtime::{Cause, Limit, Milliseconds, Milliwatts, State};
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::control::{Control, name};
 use wattgate_watchdog::prior::{Origin, Prior};
-use wattgate_watchdog::setup::{Setup, SetupError};
+use wattgate_watchdog::setup::{Choices, Setup, SetupError};
 
 use super::holder::Outcome;
 use super::list::ToHolder;
@@ -95,17 +95,22 @@ pub fn settings(files: &impl Files, root: &Path) -> io::Result<Vec<String>> {
 fn stop_post(plant: &Plant<'_>, files: &mut Noted) -> io::Result<Duration> {
     let killed = files.now();
     files.until(killed + STOP_POST);
-    let mut setup = setup(plant, files, &plant.model)?.map_err(io::Error::other)?;
+    let mut setup = setup(plant, files)?;
     let safe = setup.safe();
     setup.board.apply(files, &safe).map_err(io::Error::other)?;
     Ok(files.now() - killed)
 }
 
-/// What the daemon reads at its start, or what is wrong with it.
-fn setup(plant: &Plant<'_>, files: &Noted, model: &Path) -> io::Result<Result<Setup, SetupError>> {
-    let text = plant.config(files.now(), model);
-    let config = Config::parse(&text, Path::new("scenario")).map_err(io::Error::other)?;
-    Ok(Setup::new(config, files, Path::new(ROOT)))
+/// The daemon's config.
+fn config(plant: &Plant<'_>, at: Duration, model: &Path) -> io::Result<Config> {
+    let text = plant.config(at, model);
+    Config::parse(&text, Path::new("scenario")).map_err(io::Error::other)
+}
+
+/// What the daemon finds at its start.
+fn setup(plant: &Plant<'_>, files: &Noted) -> io::Result<Setup> {
+    let config = config(plant, files.now(), &plant.model)?;
+    Setup::new(config, files, Path::new(ROOT)).map_err(io::Error::other)
 }
 
 /// A daemon between a start and its end.
@@ -118,7 +123,7 @@ struct Running<'a> {
 
 impl<'a> Running<'a> {
     fn start(plant: &'a Plant<'a>, files: Noted, kept: &Path) -> io::Result<Self> {
-        let setup = setup(plant, &files, &plant.model)?.map_err(io::Error::other)?;
+        let setup = setup(plant, &files)?;
         let prior = Prior::keep(&setup.board, &files, kept).map_err(io::Error::other)?;
         Ok(Self {
             plant,
@@ -167,7 +172,8 @@ impl<'a> Running<'a> {
     fn read_bad_model(&mut self) -> io::Result<()> {
         let file = tempfile::NamedTempFile::new()?;
         fs::write(file.path(), self.plant.half_a_model()?)?;
-        match setup(self.plant, self.control.files(), file.path())? {
+        let config = config(self.plant, self.now(), file.path())?;
+        match Choices::read(&config, self.control.board()) {
             Err(SetupError::Format { .. }) => Ok(()),
             other => Err(io::Error::other(format!("half a model: {other:?}"))),
         }
