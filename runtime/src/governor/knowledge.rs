@@ -5,10 +5,24 @@ use heapless::Vec;
 use super::{LEAST_RATIO, MOST_RATIO, ONE, SURPRISE, Settings, distance, ratio, scaled};
 use crate::front::{Front, Point};
 use crate::grid::ModeId;
-use crate::units::{Confidence, Milliwatts};
+use crate::units::{Confidence, Milliseconds, Milliwatts};
 
-/// A mode is taken whose power is below what is allowed by so many times the noise.
-const COME: u32 = 4;
+/// A mode is left whose power is not below what is allowed by so many times the noise: a result
+/// in some thousand is above.
+const STAY: u32 = 3;
+
+/// A result that is above what was expected by so many times the noise is a rise.
+const RISE: u32 = 4;
+
+/// Results are averaged over this time, of so many at least and at most.
+const AVERAGED_MS: u64 = 3_440;
+const LEAST_AVERAGED: u64 = 8;
+const MOST_AVERAGED: u64 = 64;
+
+/// The noise is averaged over so many times more, and is worth so many results at first.
+const LONGER: u32 = 4;
+const NOISE_AT_FIRST: u32 = ONE / 100;
+const WORTH: u32 = 4;
 
 /// The marks of a point that must not be set, and of one that could not be set lately.
 const EXCLUDED: u16 = u16::MAX;
@@ -23,12 +37,19 @@ pub struct Knowledge<const N: usize> {
     /// Measured over predicted power of each point in Q12, relative to `drift`; 0 where it was
     /// not measured, [`EXCLUDED`] or [`FAILED`] where it is not to be chosen.
     known: Vec<u16, N>,
-    /// Common to all ratios, in Q16.
+    /// Common to all ratios, in Q16, and from how many results.
     drift: u32,
+    drifted: u32,
     /// The last full result was a rise of the drift, perhaps of a part of it.
     rising: bool,
-    /// Mean distance of two results without time in common, in Q16 of their size.
+    /// The point whose ratio is new, and from how many results.
+    fresh: (usize, u32),
+    /// The most results that are averaged.
+    averaged: u32,
+    /// Mean distance of two results without time in common, in Q16 of their size, and from how
+    /// many.
     noise: u32,
+    compared: u32,
 }
 
 impl<const N: usize> Knowledge<N> {
@@ -43,8 +64,12 @@ impl<const N: usize> Knowledge<N> {
             near_margin: settings.near_margin,
             known,
             drift: ONE,
+            drifted: 0,
             rising: false,
-            noise: ONE / 100,
+            fresh: (0, 0),
+            averaged: averaged(settings.period),
+            noise: NOISE_AT_FIRST,
+            compared: WORTH,
         }
     }
 
@@ -62,9 +87,22 @@ impl<const N: usize> Knowledge<N> {
         self.point(index).map_or(u32::MAX, |point| point.power.0)
     }
 
-    /// Mean distance of two results, in Q16.
-    pub fn noise(&self) -> u32 {
-        self.noise
+    /// The sensor has another period: the noise is another one.
+    pub fn set_period(&mut self, period: Milliseconds) {
+        self.averaged = averaged(period);
+        (self.noise, self.compared) = (NOISE_AT_FIRST, WORTH);
+    }
+
+    /// The margin, in Q16, with which a mode is left.
+    pub fn margin(&self) -> u32 {
+        STAY * self.noise
+    }
+
+    /// The margin with which a mode is taken: more by the error of an average, so that noise does
+    /// not send the board to and fro. It falls with the root of their number.
+    fn margin_to_come(&self) -> u32 {
+        let part = (u64::from(ONE) << 16) / u64::from(self.averaged.max(1));
+        self.margin() + scaled(7 * self.noise / 2, part.isqrt() as u32)
     }
 
     /// A mode that is never to be chosen.
@@ -126,7 +164,8 @@ impl<const N: usize> Knowledge<N> {
     /// Two results of a mode that have no time in common.
     pub fn compare(&mut self, power: Milliwatts, last: Milliwatts) {
         let size = distance(ratio(power.0, last.0)).min(ONE / 10);
-        self.noise = self.noise - self.noise / 32 + size / 32;
+        self.compared = (self.compared + 1).min(LONGER * self.averaged);
+        self.noise = toward(self.noise, size, self.compared);
     }
 
     /// Takes a full result of a point over. Returns how far it is from what was expected, in Q16.
@@ -141,7 +180,7 @@ impl<const N: usize> Knowledge<N> {
             for known in self.known.iter_mut().filter(|known| **known < FAILED) {
                 *known = 0;
             }
-            self.drift = found;
+            (self.drift, self.drifted) = (found, 1);
             // It may hold some of the workload before, so that it is no knowledge of this mode.
             if surprise > SURPRISE {
                 return surprise;
@@ -149,12 +188,21 @@ impl<const N: usize> Knowledge<N> {
         } else if is_known {
             // Slowly, so that noise does not count as drift; at once where it is more power than
             // noise explains.
-            let found = scaled(self.drift, of_expected);
-            let noise = ONE + 3 * self.noise.max(ONE / 100);
-            self.rising = of_expected > noise;
-            let kept = if self.rising { 0 } else { 7 };
-            let drift = (u64::from(self.drift) * kept + u64::from(found)) / (kept + 1);
-            self.drift = (drift as u32).clamp(LEAST_RATIO, MOST_RATIO);
+            self.rising = of_expected > ONE + RISE * self.noise.max(NOISE_AT_FIRST);
+            match self.fresh {
+                (fresh, results) if fresh == at && results < self.averaged && !self.rising => {
+                    self.fresh = (at, results + 1);
+                    let power = toward(self.expected(at), power.0, results + 1);
+                    self.remember(at, Milliwatts(power));
+                }
+                _ => {
+                    let results = if self.rising { 0 } else { self.drifted };
+                    self.drifted = (results + 1).min(self.averaged);
+                    let found = scaled(self.drift, of_expected);
+                    let drift = toward(self.drift, found, self.drifted);
+                    self.drift = drift.clamp(LEAST_RATIO, MOST_RATIO);
+                }
+            }
             return surprise;
         } else if was_rising && of_expected > ONE {
             // The result before began before the rise: this one tells the rest of it.
@@ -162,6 +210,7 @@ impl<const N: usize> Knowledge<N> {
             self.drift = drift.clamp(LEAST_RATIO, MOST_RATIO);
         }
         self.remember(at, power);
+        self.fresh = (at, 1);
         surprise
     }
 
@@ -195,7 +244,7 @@ impl<const N: usize> Knowledge<N> {
             }
             None => (self.drift, self.near_margin + self.guard()),
         };
-        let margin = COME * self.noise + doubt;
+        let margin = self.margin_to_come() + doubt;
         scaled(scaled(predicted, ratio_near), ONE + margin)
     }
 
@@ -205,4 +254,17 @@ impl<const N: usize> Knowledge<N> {
         let factor = band.and_then(|band| band.factor(self.confidence).ok());
         factor.map_or(ONE, |factor| (factor.q16() - ONE).min(ONE))
     }
+}
+
+/// How many results are averaged.
+fn averaged(period: Milliseconds) -> u32 {
+    let results = AVERAGED_MS.checked_div(period.0).unwrap_or(0);
+    results.clamp(LEAST_AVERAGED, MOST_AVERAGED) as u32
+}
+
+/// A mean with another value, of so many values then.
+fn toward(mean: u32, value: u32, values: u32) -> u32 {
+    let (mean, values) = (u64::from(mean), u64::from(values.max(1)));
+    let sum = mean * (values - 1) + u64::from(value);
+    sum.checked_div(values).map_or(value, |mean| mean as u32)
 }

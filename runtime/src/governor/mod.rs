@@ -338,6 +338,7 @@ impl<const N: usize> Governor<N> {
         }
         self.settings.period = period;
         self.meter = Meter::new(&self.settings);
+        self.modes.set_period(period);
         Ok(())
     }
 
@@ -654,10 +655,7 @@ impl<const N: usize> Governor<N> {
             self.state = State::Tracking;
         }
         // To stay, less margin is needed than to come: hysteresis.
-        let present = scaled(
-            self.modes.expected(self.at),
-            ONE + 11 * self.modes.noise() / 4,
-        );
+        let present = scaled(self.modes.expected(self.at), ONE + self.modes.margin());
         if present > allowed.0 && self.at != least {
             return self.step_down(allowed, now);
         }
