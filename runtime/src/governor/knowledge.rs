@@ -19,7 +19,8 @@ const AVERAGED_MS: u64 = 3_440;
 const LEAST_AVERAGED: u64 = 8;
 const MOST_AVERAGED: u64 = 64;
 
-/// The noise is averaged over so many times more, and is worth so many results at first.
+/// The noise is averaged over so many times more. At first it is taken to be that of white noise
+/// of a hundredth over the [`LEAST_AVERAGED`] part of that time, as if from so many results.
 const LONGER: u32 = 4;
 const NOISE_AT_FIRST: u32 = ONE / 100;
 const WORTH: u32 = 4;
@@ -68,7 +69,7 @@ impl<const N: usize> Knowledge<N> {
             rising: false,
             fresh: (0, 0),
             averaged: averaged(settings.period),
-            noise: NOISE_AT_FIRST,
+            noise: noise_at_first(settings.period),
             compared: WORTH,
         }
     }
@@ -90,7 +91,12 @@ impl<const N: usize> Knowledge<N> {
     /// The sensor has another period: the noise is another one.
     pub fn set_period(&mut self, period: Milliseconds) {
         self.averaged = averaged(period);
-        (self.noise, self.compared) = (NOISE_AT_FIRST, WORTH);
+        (self.noise, self.compared) = (noise_at_first(period), WORTH);
+    }
+
+    /// How many results of a mode it takes to leave it for a faster one.
+    pub fn enough(&self) -> u32 {
+        self.averaged / LEAST_AVERAGED as u32
     }
 
     /// The margin, in Q16, with which a mode is left.
@@ -260,6 +266,12 @@ impl<const N: usize> Knowledge<N> {
 fn averaged(period: Milliseconds) -> u32 {
     let results = AVERAGED_MS.checked_div(period.0).unwrap_or(0);
     results.clamp(LEAST_AVERAGED, MOST_AVERAGED) as u32
+}
+
+/// By the root of how much shorter a period is.
+fn noise_at_first(period: Milliseconds) -> u32 {
+    let shorter = (u64::from(averaged(period)) << 32) / LEAST_AVERAGED;
+    scaled(NOISE_AT_FIRST, shorter.isqrt() as u32)
 }
 
 /// A mean with another value, of so many values then.

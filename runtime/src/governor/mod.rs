@@ -247,6 +247,8 @@ pub struct Governor<const N: usize> {
     measured: Option<Milliwatts>,
     /// One of the same mode with which later ones are compared, and when it came.
     compared: Option<(Milliseconds, Milliwatts)>,
+    /// Full results of the mode.
+    results: u32,
     /// Failures to set the mode, and modes that could not be set, in a row.
     failures: u8,
     modes_failed: u8,
@@ -305,6 +307,7 @@ impl<const N: usize> Governor<N> {
             due: Milliseconds(0),
             measured: None,
             compared: None,
+            results: 0,
             failures: 0,
             modes_failed: 0,
             left_out: Milliseconds(0),
@@ -422,7 +425,7 @@ impl<const N: usize> Governor<N> {
     fn begin(&mut self) {
         (self.state, self.at) = (State::Booting, 0);
         (self.asked, self.since) = (None, None);
-        (self.measured, self.compared) = (None, None);
+        (self.measured, self.compared, self.results) = (None, None, 0);
     }
 
     /// Lets time pass. A step backwards counts as none.
@@ -527,6 +530,7 @@ impl<const N: usize> Governor<N> {
         match taken {
             Taken::Full(power) => {
                 self.measured = Some(power);
+                self.results = self.results.saturating_add(1);
                 self.compare(power, now);
                 if power > allowed {
                     let power = power.max(self.meter.risen(self.set()));
@@ -659,7 +663,10 @@ impl<const N: usize> Governor<N> {
         if present > allowed.0 && self.at != least {
             return self.step_down(allowed, now);
         }
-        if self.state != State::Tracking || self.measured.is_none() || self.ups < UP_EVERY.0 {
+        if self.state != State::Tracking
+            || self.results < self.modes.enough()
+            || self.ups < UP_EVERY.0
+        {
             return Command::Keep;
         }
         match self.modes.best(allowed, usize::MAX) {
@@ -681,7 +688,7 @@ impl<const N: usize> Governor<N> {
     fn change(&mut self, to: usize, state: State, now: Milliseconds) -> Command {
         (self.at, self.state, self.since) = (to, state, None);
         (self.asked, self.failures) = (Some(now), 0);
-        (self.measured, self.compared) = (None, None);
+        (self.measured, self.compared, self.results) = (None, None, 0);
         self.changes = self.changes.saturating_add(1);
         self.modes
             .point(to)

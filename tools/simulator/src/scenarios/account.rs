@@ -30,13 +30,15 @@ impl Account {
             since.any(|since| since <= sensor.longest_over().as_secs_f64())
         };
         let begin = plant.task.holder.start().as_secs_f64();
+        let end = plant.task.scenario.length().as_secs_f64();
         let mut account = Self::default();
         let (mut stretch, mut is_explained) = (0.0_f64, false);
         let mut first = 0;
         for pair in notes.windows(2) {
             let [[before, _], [now, energy]] = [pair[0], pair[1]];
             let start = now - period;
-            if start < begin {
+            // After the end what was set before is restored, which may be any mode.
+            if start < begin || now > end {
                 continue;
             }
             while notes[first + 1][0] <= start {
@@ -51,6 +53,7 @@ impl Account {
                 account.over_s += passed;
                 account.longest_s = account.longest_s.max(stretch);
                 account.joules += (mean - limit) * passed;
+                if std::env::var_os("TRACE").is_some() && mean > 1.02 * limit { println!("OVER {now:.3} {:.2} % explained {is_explained}", 100.0 * (mean / limit - 1.0)); }
                 if !is_explained {
                     let excess = 100.0 * (mean / limit - 1.0);
                     account.excess_pct = account.excess_pct.max(excess);
