@@ -7,15 +7,15 @@ use crate::front::{Front, Point};
 use crate::grid::ModeId;
 use crate::units::{Confidence, Milliseconds, Milliwatts};
 
-/// A mode is left whose power is not below what is allowed by so many times the noise: a result
-/// in some thousand is above.
-const STAY: u32 = 3;
+/// A mode is left whose power is not below what is allowed by so many eighths of the noise, and
+/// one more for each doubling of the results in a time: one in thousands of its results is above.
+const STAY_EIGHTHS: u32 = 25;
 
 /// A result that is above what was expected by so many times the noise is a rise.
 const RISE: u32 = 4;
 
 /// Results are averaged over this time, of so many at least and at most.
-const AVERAGED_MS: u64 = 3_440;
+const AVERAGED_MS: u64 = 3_456;
 const LEAST_AVERAGED: u64 = 8;
 const MOST_AVERAGED: u64 = 64;
 
@@ -101,14 +101,15 @@ impl<const N: usize> Knowledge<N> {
 
     /// The margin, in Q16, with which a mode is left.
     pub fn margin(&self) -> u32 {
-        STAY * self.noise
+        let more = self.enough().max(1).ilog2();
+        (STAY_EIGHTHS + more) * self.noise / 8
     }
 
-    /// The margin with which a mode is taken: more by the error of an average, so that noise does
-    /// not send the board to and fro. It falls with the root of their number.
-    fn margin_to_come(&self) -> u32 {
+    /// The error of an average: so much more is the margin with which a mode is taken again, so
+    /// that noise does not send the board to and fro. It falls with the root of their number.
+    fn error_of_average(&self) -> u32 {
         let part = (u64::from(ONE) << 16) / u64::from(self.averaged.max(1));
-        self.margin() + scaled(7 * self.noise / 2, part.isqrt() as u32)
+        scaled(7 * self.noise / 2, part.isqrt() as u32)
     }
 
     /// A mode that is never to be chosen.
@@ -216,7 +217,9 @@ impl<const N: usize> Knowledge<N> {
             self.drift = drift.clamp(LEAST_RATIO, MOST_RATIO);
         }
         self.remember(at, power);
-        self.fresh = (at, 1);
+        // The first one is a bound where it holds some of the mode before: the next one replaces
+        // it.
+        self.fresh = (at, 0);
         surprise
     }
 
@@ -242,7 +245,7 @@ impl<const N: usize> Knowledge<N> {
     pub fn bound(&self, index: usize) -> u32 {
         let predicted = self.predicted(index);
         let (ratio_near, doubt) = match self.nearest(index) {
-            Some((near, known)) if near == index => (known, 0),
+            Some((near, known)) if near == index => (known, self.error_of_average()),
             Some((near, known)) => {
                 let away = distance(ratio(predicted, self.predicted(near)));
                 let growth = scaled(2 * self.guard(), away.min(ONE / 2));
@@ -250,7 +253,7 @@ impl<const N: usize> Knowledge<N> {
             }
             None => (self.drift, self.near_margin + self.guard()),
         };
-        let margin = self.margin_to_come() + doubt;
+        let margin = self.margin() + doubt;
         scaled(scaled(predicted, ratio_near), ONE + margin)
     }
 

@@ -59,7 +59,9 @@ pub fn rows(tasks: &[Task<'_>], seeds: u64, weights: &Path) -> io::Result<Vec<Ro
                 let v: Vec<&str> = v.split(':').collect();
                 tasks[*t].case.board == v[0]
                     && s.to_string() == v[1]
-                    && tasks[*t].holder == Holder::Wattgate && v.get(2).is_none_or(|p| tasks[*t].sensor.period.as_millis().to_string() == **p)
+                    && tasks[*t].holder == Holder::Wattgate
+                    && v.get(2)
+                        .is_none_or(|p| tasks[*t].sensor.period.as_millis().to_string() == **p)
             })
         })
         .collect();
