@@ -41,8 +41,9 @@ pub struct Knowledge<const N: usize> {
     /// Common to all ratios, in Q16, and from how many results.
     drift: u32,
     drifted: u32,
-    /// The last full result was a rise of the drift, perhaps of a part of it.
-    rising: bool,
+    /// The last full result was a rise of the drift, from this one; perhaps a part of it, perhaps
+    /// none.
+    rose_from: Option<u32>,
     /// The point whose ratio is new, and from how many results.
     fresh: (usize, u32),
     /// The most results that are averaged.
@@ -66,7 +67,7 @@ impl<const N: usize> Knowledge<N> {
             known,
             drift: ONE,
             drifted: 0,
-            rising: false,
+            rose_from: None,
             fresh: (0, 0),
             averaged: averaged(settings.period),
             noise: noise_at_first(settings.period),
@@ -180,47 +181,59 @@ impl<const N: usize> Knowledge<N> {
         let found = ratio(power.0, self.predicted(at)).clamp(LEAST_RATIO, MOST_RATIO);
         let knew = self.known.iter().any(|known| (1..FAILED).contains(known));
         let of_expected = ratio(found, self.ratio_of(at));
-        let was_rising = core::mem::take(&mut self.rising);
+        let rose_from = self.rose_from.take();
         let surprise = if knew { distance(of_expected) } else { 0 };
         let is_known = self.known.get(at).is_some_and(|known| *known != 0);
         if !knew || surprise > SURPRISE {
             for known in self.known.iter_mut().filter(|known| **known < FAILED) {
                 *known = 0;
             }
-            (self.drift, self.drifted) = (found, 1);
+            self.set_drift(found);
             // It may hold some of the workload before, so that it is no knowledge of this mode.
             if surprise > SURPRISE {
                 return surprise;
             }
-        } else if is_known {
-            // Slowly, so that noise does not count as drift; at once where it is more power than
-            // noise explains.
-            self.rising = of_expected > ONE + RISE * self.noise.max(NOISE_AT_FIRST);
-            match self.fresh {
-                (fresh, results) if fresh == at && results < self.averaged && !self.rising => {
-                    self.fresh = (at, results + 1);
-                    let power = toward(self.expected(at), power.0, results + 1);
-                    self.remember(at, Milliwatts(power));
-                }
-                _ => {
-                    let results = if self.rising { 0 } else { self.drifted };
-                    self.drifted = (results + 1).min(self.averaged);
-                    let found = scaled(self.drift, of_expected);
-                    let drift = toward(self.drift, found, self.drifted);
-                    self.drift = drift.clamp(LEAST_RATIO, MOST_RATIO);
-                }
+        } else if let Some(before) = rose_from {
+            // The result before held a part of the rise, or was noise: this one tells.
+            self.set_drift(scaled(self.drift, of_expected).max(before));
+            if is_known {
+                return surprise;
             }
+        } else if is_known && of_expected > ONE + RISE * self.noise.max(NOISE_AT_FIRST) {
+            self.rose_from = Some(self.drift);
+            self.set_drift(scaled(self.drift, of_expected));
             return surprise;
-        } else if was_rising && of_expected > ONE {
-            // The result before began before the rise: this one tells the rest of it.
-            let drift = scaled(self.drift, of_expected);
-            self.drift = drift.clamp(LEAST_RATIO, MOST_RATIO);
+        } else if is_known {
+            self.average(at, power, of_expected);
+            return surprise;
         }
         self.remember(at, power);
         // The first one is a bound where it holds some of the mode before: the next one replaces
         // it.
         self.fresh = (at, 0);
         surprise
+    }
+
+    fn set_drift(&mut self, drift: u32) {
+        (self.drift, self.drifted) = (drift.clamp(LEAST_RATIO, MOST_RATIO), 1);
+    }
+
+    /// A result of a point as it was expected but for noise: it belongs to the point while that
+    /// is new, and later to the drift.
+    fn average(&mut self, at: usize, power: Milliwatts, of_expected: u32) {
+        match self.fresh {
+            (fresh, results) if fresh == at && results < self.averaged => {
+                self.fresh = (at, results + 1);
+                let power = toward(self.expected(at), power.0, results + 1);
+                self.remember(at, Milliwatts(power));
+            }
+            _ => {
+                self.drifted = (self.drifted + 1).min(self.averaged);
+                let found = scaled(self.drift, of_expected);
+                let drift = toward(self.drift, found, self.drifted);
+                self.drift = drift.clamp(LEAST_RATIO, MOST_RATIO);
+            }
+        }
     }
 
     /// Measured over predicted power of a point in Q16, by the nearest that was measured.

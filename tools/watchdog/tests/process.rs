@@ -465,16 +465,6 @@ fn a_limit_that_no_mode_holds_is_told() {
 }
 
 #[test]
-fn a_budget_that_is_not_held_is_told() {
-    with_living("30W", |place| {
-        place.configure("limit = \"30W\"\nbudget = { energy = \"40Wh\", time = \"90min\" }");
-        let mut daemon = Daemon::start(place.command("run"));
-        daemon.says("<4>budget: is read, and not held yet");
-        daemon.stop();
-    });
-}
-
-#[test]
 fn a_config_that_is_read_again_changes_the_limit_only_if_it_is_right() {
     with_living("30W", |place| {
         let mut daemon = Daemon::start(place.command("run"));

@@ -53,12 +53,6 @@ impl Account {
                 account.over_s += passed;
                 account.longest_s = account.longest_s.max(stretch);
                 account.joules += (mean - limit) * passed;
-                if std::env::var_os("TRACE").is_some() && mean > 1.02 * limit {
-                    println!(
-                        "OVER {now:.3} {:.2} % explained {is_explained}",
-                        100.0 * (mean / limit - 1.0)
-                    );
-                }
                 if !is_explained {
                     let excess = 100.0 * (mean / limit - 1.0);
                     account.excess_pct = account.excess_pct.max(excess);

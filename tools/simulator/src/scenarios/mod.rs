@@ -54,16 +54,6 @@ pub struct Task<'a> {
 pub fn rows(tasks: &[Task<'_>], seeds: u64, weights: &Path) -> io::Result<Vec<Row>> {
     let runs: Vec<(usize, u64)> = (0..tasks.len())
         .flat_map(|task| (1..=seeds).map(move |seed| (task, seed)))
-        .filter(|(t, s)| {
-            std::env::var("TRACE").map_or(true, |v| {
-                let v: Vec<&str> = v.split(':').collect();
-                tasks[*t].case.board == v[0]
-                    && s.to_string() == v[1]
-                    && tasks[*t].holder == Holder::Wattgate
-                    && v.get(2)
-                        .is_none_or(|p| tasks[*t].sensor.period.as_millis().to_string() == **p)
-            })
-        })
         .collect();
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let done = at_once(threads, &runs, |(task, seed)| {

@@ -145,26 +145,7 @@ impl<'a> Running<'a> {
             self.control.set_limit(Limit::of(Milliwatts(wanted)));
         }
         let ms = Milliseconds(now.as_millis() as u64);
-        let next = if std::env::var_os("TRACE").is_some() {
-            let n = self.control.look(ms, &mut |e| println!("{:7} {e}", ms.0));
-            let (s, m) = self.control.status();
-            let p = self.control.power().map_or(0, |p| p.0);
-            println!(
-                "{:7} {:?} reading {p} measured {:?} allowed {} ratio {:.4} pred {} exp {:.0} viol {} {m} J {:.3}",
-                ms.0,
-                s.state,
-                s.measured.map(|m| m.0),
-                s.allowed.0,
-                f64::from(s.ratio) / 65536.0,
-                s.predicted.0,
-                f64::from(s.ratio) / 65536.0 * f64::from(s.predicted.0),
-                s.violations,
-                self.control.files().tree.jetson().energy_j()
-            );
-            n
-        } else {
-            self.control.look(ms, &mut |_| {})
-        };
+        let next = self.control.look(ms, &mut |_| {});
         Duration::from_millis(next.0).max(now + Duration::from_millis(1))
     }
 
