@@ -21,14 +21,16 @@ pub const MOST_CHIPS: usize = 4;
 /// The greatest part of a result from which a mode's power is told.
 const MOST_PART: u32 = ONE / 3;
 
-/// A chip that carries at most this part of the total is not waited for after a step down.
+/// A chip that carries at most this part of the total is not waited for after a step down, and
+/// need not be heard.
 const LITTLE: u32 = ONE / 16;
 
 /// A chip that carries at least this part of the total has to be heard.
 const MUCH: u32 = ONE / 2;
 
-/// The others have to be heard in so many times the patience: a steady rail shows equal results.
-const OTHERS: u64 = 4;
+/// One that carries less, but not little, has to be heard in so many times the patience: a steady
+/// rail shows equal results for long.
+const LONGER: u64 = 8;
 
 /// What one chip of the sensor shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,17 +150,18 @@ impl Meter {
         (is_new, next)
     }
 
-    /// For how long nothing was heard of the sensor since a time, in units of a patience: of a
-    /// chip that carries much, or for longer of any other.
+    /// For how long nothing was heard of a chip that carries much, since a time at most; or a
+    /// part of how long nothing was heard of another one.
     pub fn silence(&self, since: Milliseconds, now: Milliseconds) -> Milliseconds {
-        let much = scaled(self.total.0, MUCH);
+        let part = |part: u32| scaled(self.total.0, part);
+        let (much, little) = (part(MUCH), part(LITTLE));
         let heard = self.chips.iter().filter(|chip| chip.result.is_some());
-        let silent = heard.map(|chip| {
+        let silent = heard.filter(|chip| chip.power >= little).map(|chip| {
             let came = chip.came.map_or(since, |(_, came)| came.max(since));
             let silent = now.since(came).0;
             match chip.power >= much {
                 true => silent,
-                false => silent / OTHERS,
+                false => silent / LONGER,
             }
         });
         Milliseconds(silent.max().unwrap_or(now.since(since).0))

@@ -62,6 +62,8 @@ struct Place {
     _directory: tempfile::TempDir,
     root: PathBuf,
     sensor: PathBuf,
+    /// Of the second chip.
+    other: PathBuf,
     control: Control<Timed>,
     now: Milliseconds,
 }
@@ -82,16 +84,21 @@ impl Place {
         let tree = Tree::new(of, Unit::NOMINAL, 0, all).expect("a mode");
         let _ = Mirror::create(&root, tree).expect("a tree on the disk");
         let setup = Self::setup(&root);
-        let device = "sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon0/curr1_input";
-        let sensor = fs::canonicalize(root.join(device)).expect("a sensor");
-        // Whoever owns the board changes what cannot be written.
-        let mut mode = fs::metadata(&sensor).expect("there").permissions();
-        std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o644);
-        fs::set_permissions(&sensor, mode).expect("opened");
+        let [sensor, other] =
+            ["1-0040/hwmon/hwmon0/curr1", "1-0041/hwmon/hwmon1/curr2"].map(|it| {
+                let path = root.join(format!("sys/bus/i2c/drivers/ina3221/{it}_input"));
+                let sensor = fs::canonicalize(path).expect("a sensor");
+                // Whoever owns the board changes what cannot be written.
+                let mut mode = fs::metadata(&sensor).expect("there").permissions();
+                std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o644);
+                fs::set_permissions(&sensor, mode).expect("opened");
+                sensor
+            });
         Self {
             _directory: directory,
             root,
             sensor,
+            other,
             control: Control::new(setup, Timed::default()),
             now: Milliseconds(1_000),
         }
@@ -109,6 +116,7 @@ impl Place {
     /// The sensor has another result.
     fn draw(&self, milliamperes: u32) {
         fs::write(&self.sensor, format!("{milliamperes}\n")).expect("written");
+        fs::write(&self.other, format!("{}\n", milliamperes / 10)).expect("written");
     }
 
     /// Looks for some time; results come once in a period. Returns what was allocated in them.
