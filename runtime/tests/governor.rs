@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use wattgate_runtime::{
-    Average, Cause, Command, Front, Governor, GovernorError, Input, Limit, Milliseconds,
+    Average, Budget, Cause, Command, Front, Governor, GovernorError, Input, Limit, Milliseconds,
     Milliwatts, ModeId, Model, Reading, Sample, Settings, State, UP_EVERY, UPS,
 };
 
@@ -444,6 +444,109 @@ fn an_average_holds_over_its_window() {
     let most = windows.fold(0.0, f64::max);
     assert!(most <= 20_000.0 * 1.02, "{most} mW");
     assert!(most >= 20_000.0 * 0.9, "{most} mW");
+}
+
+/// When it is spent, the least mode is all that is left to do.
+#[test]
+fn a_budget_lasts_for_its_time_and_is_used() {
+    let budget = Budget {
+        millijoules: 25_000 * 600,
+        time: Milliseconds(600_000),
+    };
+    assert_eq!(budget.mean(), Milliwatts(25_000));
+    let mut plant = Plant::new(40_000, 1);
+    let limit = Limit {
+        budget: Some(budget),
+        ..limit(40_000)
+    };
+    plant.governor.set_limit(limit);
+    let mut spent = 0.0;
+    for _ in 0..600 {
+        plant.run(1_000, 40_000);
+        spent += plant.milliwatts(plant.mode);
+        // As it was set before: nothing begins anew.
+        plant.governor.set_limit(limit);
+    }
+    let part = spent / budget.millijoules as f64;
+    assert!((0.95..1.0).contains(&part), "{part} of the budget");
+    plant.run(120_000, 40_000);
+    assert_eq!(plant.status().state, State::Safe(Cause::LimitTooLow));
+}
+
+#[test]
+fn with_another_front_what_was_spent_stays_spent() {
+    let mut plant = Plant::new(40_000, 1);
+    plant.governor.set_limit(Limit {
+        budget: Some(Budget {
+            millijoules: 30_000 * 600,
+            time: Milliseconds(600_000),
+        }),
+        ..limit(40_000)
+    });
+    plant.run(50_000, 40_000);
+    let before = plant.status();
+    plant
+        .governor
+        .set_front(front())
+        .expect("a front with power");
+    assert_eq!(plant.status().state, State::Booting);
+    assert_eq!(plant.status().allowed, before.allowed);
+    assert_eq!(plant.status().changes, before.changes);
+    let empty = plant.governor.set_front(Front::new());
+    assert_eq!(empty, Err(GovernorError::NoPower));
+    plant.run(20_000, 40_000);
+    assert_eq!(plant.status().state, State::Tracking);
+}
+
+/// It is read back as before: only the chip tells nothing new.
+#[test]
+fn a_chip_that_falls_silent_is_missed_by_what_it_carries() {
+    for (share, seconds) in [(0.4, 2), (0.6, 17)] {
+        let mut plant = Plant::with_sensor(30_000, 1, 430, share);
+        plant.noise = 0.01;
+        plant.run(20_000, 30_000);
+        assert_eq!(plant.status().state, State::Tracking);
+        // The first one has the rest.
+        plant.chips[0].next_ms = u64::MAX;
+        plant.run(1_000 * seconds, 30_000);
+        assert_eq!(
+            plant.status().state,
+            State::Safe(Cause::NoSensor),
+            "{share}"
+        );
+    }
+    let mut plant = Plant::with_sensor(30_000, 1, 430, 0.96);
+    plant.noise = 0.01;
+    plant.run(20_000, 30_000);
+    plant.chips[0].next_ms = u64::MAX;
+    plant.run(60_000, 30_000);
+    assert_eq!(plant.status().state, State::Tracking);
+}
+
+/// As when somebody sets how many samples it averages.
+#[test]
+fn a_sensor_with_another_period_is_followed() {
+    let mut plant = Plant::new(30_000, 1);
+    plant.noise = 0.01;
+    plant.run(20_000, 30_000);
+    let period = plant.governor.set_period(Milliseconds(0));
+    assert_eq!(period, Err(GovernorError::Settings));
+    plant
+        .governor
+        .set_period(Milliseconds(54))
+        .expect("in range");
+    plant.chips = vec![Chip::new(1.0, 54, 1)];
+    plant.chips[0].next_ms += plant.now_ms;
+    plant.run(20_000, 30_000);
+    assert_eq!(plant.status().state, State::Tracking);
+    plant.longest_over_ms = 0;
+    plant.factor = 1.25;
+    plant.run(20_000, 30_000);
+    assert!(
+        plant.longest_over_ms <= bound_ms(59),
+        "{} ms",
+        plant.longest_over_ms
+    );
 }
 
 #[test]
