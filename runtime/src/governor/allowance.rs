@@ -171,8 +171,12 @@ impl Spent {
         let window = average.map_or(0, |average| average.window.0);
         let slot_ms = (window / SLOTS as u64).clamp(60, 1 << 40);
         let budget = power.saturating_mul(slot_ms) / 1_000;
+        // All but the present one.
+        let mut slots = [budget; SLOTS];
+        let [present, ..] = &mut slots;
+        *present = 0;
         Self {
-            slots: [budget; SLOTS],
+            slots,
             slot: 0,
             elapsed_ms: 0,
             slot_ms,
@@ -196,8 +200,9 @@ impl Spent {
         }
     }
 
-    /// The oldest slot becomes the present one. What it frees may be spent, and a quarter of what
-    /// is left; what is overspent is saved at once.
+    /// The oldest slot becomes the present one. The window holds as long as no more is spent than
+    /// that frees and is left. What is left is spent evenly over a window, and faster from a store
+    /// of more than a quarter of it.
     fn begin_slot(&mut self) {
         (self.slot, self.elapsed_ms) = ((self.slot + 1) % SLOTS, 0);
         let spent = self
@@ -206,9 +211,10 @@ impl Spent {
             .fold(0_u64, |sum, slot| sum.saturating_add(*slot));
         let window = self.budget.saturating_mul(SLOTS as u64);
         let oldest = self.slots.get_mut(self.slot).map_or(0, core::mem::take);
-        let left = window.saturating_sub(spent) / 4;
-        let over = spent.saturating_sub(window);
-        let energy = oldest.saturating_add(left).saturating_sub(over);
+        let holds = oldest.saturating_add(window).saturating_sub(spent);
+        let left = window.saturating_sub(spent);
+        let even = self.budget.saturating_add(left / SLOTS as u64);
+        let energy = holds.min(even.saturating_add(left.saturating_sub(window / 4) / 4));
         let power = energy.saturating_mul(1_000) / self.slot_ms.max(1);
         self.allowance = Some(Milliwatts(u32::try_from(power).unwrap_or(u32::MAX)));
     }
