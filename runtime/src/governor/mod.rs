@@ -18,6 +18,10 @@
 //! (the margin grows from [`Settings::near_margin`] to the model's guard band). All ratios move
 //! together with that of the present mode: that is drift, as by temperature.
 //!
+//! **Noise** is the mean distance of two results of a mode. The limit holds for each result, so
+//! that the mean of a mode has to stay below it by some three times the noise; to be taken again,
+//! by the error of an average more, and to be tried for the first time, by the margin above.
+//!
 //! **Slack** is used by *probing*: a faster mode is tried when its power fits the limit with that
 //! margin, so never past the limit as far as is known. What a probe measures stays known. Ups are
 //! rationed ([`UPS`], [`UP_EVERY`]), which bounds the changes of every minute.
@@ -25,12 +29,14 @@
 //! **Over the limit** the governor goes down at once and in one move: to the fastest mode that
 //! fits by what was just measured. A result that is far from what was expected means that the
 //! workload has changed: what was known is forgotten and the move is the deeper, by half of the
-//! surprise. A result that is not full counts too where it is over the limit and the mode before
-//! was not.
+//! surprise. Of several chips the one that has risen most tells how far. A result that is not full
+//! counts too where it is over the limit and the mode before was not. What the next result says of
+//! a rise replaces it: the first one held a part of it, or was noise.
 //!
-//! **Not knowing.** Without a new result the last one is taken to have risen by
-//! [`Settings::slew`]; after [`Settings::patience`] the governor goes to the *safe mode*, that of
-//! the least predicted power. A result that no mode can explain is none. Results bring it back.
+//! **Not knowing.** Without a new result of a chip that carries half of the total, the last one is
+//! taken to have risen by [`Settings::slew`]; after [`Settings::patience`] the governor goes to the
+//! *safe mode*, that of the least predicted power. A result that no mode can explain is none.
+//! Results bring it back.
 //!
 //! ```text
 //!            full result                     faster mode fits
@@ -561,7 +567,7 @@ impl<const N: usize> Governor<N> {
                 }
             }
         }
-        self.follow(allowed, now)
+        self.follow(allowed, matches!(taken, Taken::Full(_)), now)
     }
 
     /// Results of several chips share time with those before; of what is compared, none.
@@ -644,7 +650,8 @@ impl<const N: usize> Governor<N> {
     }
 
     /// Follows the limit: down where the present mode no longer fits, up where a faster one does.
-    fn follow(&mut self, allowed: Milliwatts, now: Milliseconds) -> Command {
+    /// Nothing new is known of faster ones without a full result.
+    fn follow(&mut self, allowed: Milliwatts, is_full: bool, now: Milliseconds) -> Command {
         let Some(least) = self.modes.least() else {
             return Command::Keep;
         };
@@ -663,10 +670,8 @@ impl<const N: usize> Governor<N> {
         if present > allowed.0 && self.at != least {
             return self.step_down(allowed, now);
         }
-        if self.state != State::Tracking
-            || self.results < self.modes.enough()
-            || self.ups < UP_EVERY.0
-        {
+        let has_ups = self.ups >= UP_EVERY.0 && self.results >= self.modes.enough();
+        if !is_full || self.state != State::Tracking || !has_ups {
             return Command::Keep;
         }
         match self.modes.best(allowed, usize::MAX) {

@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
+use wattgate_watchdog::clock::UtcSeconds;
+
 use super::cases::{Case, WORKLOAD};
+
+/// The begin of a day of 2027, in s since 1970.
+const DAY: i64 = 1_799_971_200;
 
 /// What happens to the board or to who holds its limit. Times are in s since the start.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +22,9 @@ pub struct Scenario {
     pub orders: &'static [&'static str],
     /// When the second and the third of the case's limits begin to hold.
     pub steps: Option<[u64; 2]>,
+    /// They are in the daemon's schedule, and its wall clock jumps to their times of day: by eight
+    /// hours, and then back by sixteen.
+    pub by_clock: bool,
     /// What happens to who holds the limit, and when.
     pub holder: Option<(u64, ToHolder)>,
     /// Another unit of the board for each seed.
@@ -45,6 +53,7 @@ const fn nominal(name: &'static str, orders: &'static [&'static str]) -> Scenari
         length: 180,
         orders,
         steps: None,
+        by_clock: false,
         holder: None,
         units: false,
         nominal: true,
@@ -64,6 +73,11 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         steps: Some([60, 120]),
         ..nominal("limit stepped", &[])
+    },
+    Scenario {
+        steps: Some([60, 120]),
+        by_clock: true,
+        ..nominal("clock jumps", &[])
     },
     nominal("workload changed", &["at 100 load mobilenetv3"]),
     nominal("model 30 % too high", &["power 0.7"]),
@@ -135,11 +149,23 @@ impl Scenario {
     pub fn limit_mw(&self, case: &Case, at: Duration) -> u32 {
         match self.steps {
             None => case.limit_mw,
-            Some(steps) => {
-                let passed = steps.iter().filter(|step| at.as_secs() >= **step);
-                case.stepped_mw[passed.count()]
-            }
+            Some(_) => case.stepped_mw[self.steps_before(at)],
         }
+    }
+
+    fn steps_before(&self, at: Duration) -> usize {
+        let steps = self.steps.iter().flatten();
+        steps.filter(|step| at.as_secs() >= **step).count()
+    }
+
+    /// The wall clock.
+    pub fn utc(&self, at: Duration) -> UtcSeconds {
+        let hours = [12, 20, 4][if self.by_clock {
+            self.steps_before(at)
+        } else {
+            0
+        }];
+        UtcSeconds(DAY + 3_600 * hours + at.as_secs() as i64)
     }
 
     /// The sensor works all the time.

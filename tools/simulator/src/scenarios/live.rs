@@ -41,6 +41,7 @@ const fn live(name: &'static str, orders: &'static [&'static str]) -> Scenario {
         length: 48,
         orders,
         steps: None,
+        by_clock: false,
         holder: None,
         units: false,
         nominal: false,

@@ -82,7 +82,16 @@ impl<'a> Plant<'a> {
             sensor if *sensor == Sensor::L4T => String::new(),
             Sensor { samples, .. } => format!("sensor_samples = {samples}\n"),
         };
-        format!("version = 1\nmodel = \"{model}\"\nlimit = \"{limit}mW\"\n{sensor}")
+        let schedule = match self.task.scenario.by_clock {
+            false => String::new(),
+            true => {
+                let [first, second, third] = self.task.case.stepped_mw;
+                let entries = [("00", third), ("08", first), ("16", second)];
+                let entry = |(hour, mw)| format!("{{ at = \"{hour}:00Z\", limit = \"{mw}mW\" }}");
+                format!("schedule = [{}]\n", entries.map(entry).join(", "))
+            }
+        };
+        format!("version = 1\nmodel = \"{model}\"\nlimit = \"{limit}mW\"\n{sensor}{schedule}")
     }
 }
 

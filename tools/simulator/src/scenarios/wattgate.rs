@@ -118,7 +118,8 @@ struct Running<'a> {
     plant: &'a Plant<'a>,
     control: Control<Noted>,
     prior: Prior,
-    limit_mw: u32,
+    config: Config,
+    limit: Limit,
 }
 
 impl<'a> Running<'a> {
@@ -127,7 +128,8 @@ impl<'a> Running<'a> {
         let prior = Prior::keep(&setup.board, &files, kept).map_err(io::Error::other)?;
         Ok(Self {
             plant,
-            limit_mw: plant.limit_mw(files.now()),
+            limit: setup.config.limit,
+            config: setup.config.clone(),
             control: Control::new(setup, files),
             prior,
         })
@@ -140,9 +142,13 @@ impl<'a> Running<'a> {
     /// One look. Returns when the next one is due.
     fn look(&mut self) -> Duration {
         let now = self.now();
-        let wanted = self.plant.limit_mw(now);
-        if std::mem::replace(&mut self.limit_mw, wanted) != wanted {
-            self.control.set_limit(Limit::of(Milliwatts(wanted)));
+        let scenario = self.plant.task.scenario;
+        if !scenario.by_clock {
+            self.config.limit.power = Milliwatts(self.plant.limit_mw(now));
+        }
+        let wanted = self.config.limit_at(scenario.utc(now));
+        if std::mem::replace(&mut self.limit, wanted) != wanted {
+            self.control.set_limit(wanted);
         }
         let ms = Milliseconds(now.as_millis() as u64);
         let next = self.control.look(ms, &mut |_| {});
