@@ -25,7 +25,7 @@ With --safe, where config or model are not usable, it is the one that the daemon
 last start: in the config's state_dir, or in the default one where the config cannot be read.
 
 Options:
-  --config FILE  The config; tools/watchdog/wattgated.toml documents it
+  --config FILE  The config, see wattgated.toml(5)
   --safe         Set the mode of the least power, whatever the limit is
   --root DIR     A simulated board's files [/]
   -h, --help     Print this

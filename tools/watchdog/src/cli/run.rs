@@ -48,7 +48,7 @@ as `wattgated set-limit`, connect to /run/wattgated/socket. Log lines on stderr 
 journald takes it.
 
 Options:
-  --config FILE  The config; tools/watchdog/wattgated.toml documents it
+  --config FILE  The config, see wattgated.toml(5)
   --root DIR     A simulated board's files [/]
   -h, --help     Print this
 
