@@ -19,6 +19,9 @@ use crate::schedule::Schedule;
 /// The version that this program reads.
 const VERSION: u32 = 1;
 
+/// The `state_dir` of a config that names none.
+pub const STATE_DIR: &str = "/var/lib/wattgate";
+
 /// Why a config is refused.
 #[derive(Debug, Error)]
 pub enum ConfigError {
@@ -214,7 +217,7 @@ impl Config {
             },
             schedule: file.schedule,
             confidence: file.confidence.map_or(Confidence::P95, |it| it.0),
-            state_dir: file.state_dir.unwrap_or_else(|| "/var/lib/wattgate".into()),
+            state_dir: file.state_dir.unwrap_or_else(|| STATE_DIR.into()),
             too_hot_mc: file.too_hot.map(|it| it.0),
             sensor_samples: file.sensor_samples.map(|it| it.0),
             group: file.group,

@@ -14,6 +14,7 @@
 //! | what clients and Prometheus are told | [`report`], [`tally`], [`serve`] |
 //! | who resets a board whose daemon hangs | [`hardware`] |
 //! | what was set before | [`prior`] |
+//! | what a crash leaves for `once --safe` | [`safe`] |
 //! | one daemon for each board | [`lock`] |
 //! | what is said, and to whom | [`log`], [`notify`] |
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ pub mod clock;
 pub mod config;
 pub mod control;
 pub mod daemon;
+pub mod durable;
 pub mod group;
 pub mod hardware;
 pub mod lock;
@@ -32,6 +34,7 @@ pub mod notify;
 pub mod prior;
 pub mod quantity;
 pub mod report;
+pub mod safe;
 pub mod schedule;
 pub mod serve;
 pub mod setup;

@@ -3,12 +3,14 @@
 //! A file that is there already was left by a crash: it is the true prior state, and what the
 //! board shows now is ours. A clean stop restores it and removes it.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use wattgate_board::{Board, Files, KnobError, RestoreError, Saved, SavedError};
+
+use crate::durable;
 
 /// Why the prior state is not kept, or not restored.
 #[derive(Debug, Error)]
@@ -72,9 +74,7 @@ impl Prior {
             Err(error) => return Err(at(error)),
         };
         let saved = board.save(files)?;
-        fs::create_dir_all(directory)
-            .and_then(|()| write(&path, saved.to_string().as_bytes()))
-            .map_err(at)?;
+        durable::write(&path, saved.to_string().as_bytes()).map_err(at)?;
         Ok(Self {
             path,
             saved,
@@ -99,18 +99,5 @@ impl Prior {
             return Err(PriorError::Restore { path, why });
         }
         fs::remove_file(&path).map_err(|source| PriorError::Io { path, source })
-    }
-}
-
-/// The file is there as a whole, on the disk, or not at all.
-fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let mut file = File::create(&new)?;
-    file.write_all(contents)?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    match path.parent() {
-        Some(directory) => File::open(directory)?.sync_all(),
-        None => Ok(()),
     }
 }

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -289,8 +290,17 @@ fn prometheus_is_served_at_an_address_or_in_a_file() {
         daemon.stop();
         place.configure("limit = \"30W\"\nmetrics = \"/run/wattgated/wattgate.prom\"");
         let path = place.root.join("run/wattgated/wattgate.prom");
-        let mut daemon = Daemon::start(place.command("run"));
+        // As the unit has it.
+        let mut command = Command::new("sh");
+        command.args(["-c", "umask 0077 && exec \"$0\" \"$@\""]);
+        let run = place.command("run");
+        let mut daemon = {
+            command.arg(run.get_program()).args(run.get_args());
+            Daemon::start(command)
+        };
         let page = eventually("a file", || fs::read_to_string(&path).ok());
+        let mode = fs::metadata(&path).expect("there").permissions().mode();
+        assert_eq!(mode & 0o7777, 0o644, "the collector is not root");
         assert!(
             page.contains("\nwattgate_power_limit_watts 30.000\n"),
             "{page}"

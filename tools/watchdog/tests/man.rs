@@ -83,3 +83,13 @@ fn each_key_of_the_config_is_in_the_manual() {
         .collect();
     assert_eq!(manual, sample);
 }
+
+/// Who has the package has the manual, and not these sources.
+#[test]
+fn a_help_names_the_manual_of_the_config() {
+    for command in ["check", "once", "run"] {
+        let help = help(&[command]);
+        assert!(help.contains("see wattgated.toml(5)\n"), "{help}");
+        assert!(!help.contains("tools/"), "{help}");
+    }
+}

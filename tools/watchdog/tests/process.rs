@@ -61,6 +61,156 @@ fn what_was_set_before_a_crash_is_restored_by_the_next_clean_stop() {
     });
 }
 
+/// A daemon with its model in the folder of its config, and what `check` says of its safe mode.
+fn with_own_model(place: &Place, lines: &str) -> (PathBuf, String) {
+    let model = place.config.with_file_name("model.wgt");
+    fs::copy(MODEL, &model).expect("copied");
+    let text = format!("version = 1\nmodel = \"model.wgt\"\nlimit = \"30W\"\n{lines}\n");
+    fs::write(&place.config, text).expect("written");
+    let (_, report, errors) = place.output("check");
+    let safe = report.lines().find_map(|line| line.strip_prefix("safe "));
+    let (safe, _) = safe.expect(&errors).split_once(": ").expect("a mode");
+    (model, safe.trim().to_owned())
+}
+
+fn crash(place: &Place) {
+    let mut daemon = Daemon::start(place.command("run"));
+    daemon.says("<6>booting: ");
+    daemon.signal(Signal::KILL);
+    assert_eq!(daemon.end(), None);
+}
+
+fn once_safe(place: &Place) -> (Option<i32>, String) {
+    let (code, _, errors) = told_of(place.command("once").arg("--safe"));
+    (code, errors)
+}
+
+/// That the mode which was kept is set, and why it was taken.
+fn is_made_safe(place: &Place, kept: &Path, mode: &str, why: &str) {
+    let (code, errors) = once_safe(place);
+    assert_eq!(code, Some(0), "{errors}");
+    let (warning, done) = errors.split_once('\n').expect("two lines");
+    let kept = kept.display();
+    let expected = format!("<4>the safe mode in {kept} is taken: {why}");
+    assert_eq!(warning, expected);
+    assert!(done.starts_with(&format!("<6>once: {mode}; ")), "{done}");
+    let board = Board::discover(&Disk, &place.root).expect("a board");
+    eventually(mode, || {
+        let current = board.current(&Disk).ok()?.mode()?;
+        (current.to_string() == mode).then_some(())
+    });
+}
+
+#[test]
+fn a_crash_is_made_safe_though_the_model_is_cut_off() {
+    with_living("30W", |place| {
+        let (model, mode) = with_own_model(place, "state_dir = \"/var/lib/other\"");
+        crash(place);
+        fs::write(&model, &fs::read(MODEL).expect("a model")[..400]).expect("written");
+        let kept = place.root.join("var/lib/other/safe");
+        let (_, _, why) = place.output("check");
+        let why = why.strip_prefix("error: ").expect("an error").trim_end();
+        assert!(why.starts_with(&model.display().to_string()), "{why}");
+        is_made_safe(place, &kept, &mode, why);
+    });
+}
+
+#[test]
+fn a_crash_is_made_safe_though_the_config_is_wrong_or_gone() {
+    with_living("30W", |place| {
+        let (_, mode) = with_own_model(place, "");
+        crash(place);
+        let config = place.config.display();
+        fs::write(&place.config, "limit = 15\n").expect("written");
+        let why = format!("{config}:1: missing field `version`");
+        is_made_safe(place, &place.safe(), &mode, &why);
+        fs::remove_file(&place.config).expect("removed");
+        let why = format!("{config}: cannot be read: No such file or directory (os error 2)");
+        is_made_safe(place, &place.safe(), &mode, &why);
+    });
+}
+
+#[test]
+fn the_config_s_model_goes_before_what_is_kept() {
+    with_living("30W", |place| {
+        let (_, mode) = with_own_model(place, "");
+        crash(place);
+        fs::write(place.safe(), "no mode").expect("written");
+        let (code, errors) = once_safe(place);
+        assert_eq!(code, Some(0), "{errors}");
+        assert!(
+            errors.starts_with(&format!("<6>once: {mode}; ")),
+            "{errors}"
+        );
+    });
+}
+
+#[test]
+fn without_a_config_a_safe_mode_that_is_not_kept_is_an_error_by_name() {
+    let (place, _mirror) = Place::new("30W");
+    fs::write(&place.config, "limit = 15\n").expect("written");
+    let before = place.shown();
+    let refused = |error: &str| {
+        let (config, path) = (place.config.display(), place.safe());
+        let path = path.display();
+        let expected = format!(
+            "<3>{config}:1: missing field `version`; and no safe mode is kept: {path}{error}\n"
+        );
+        assert_eq!(once_safe(&place), (Some(2), expected));
+        assert_eq!(place.shown(), before);
+    };
+    refused(": No such file or directory (os error 2)");
+    fs::create_dir_all(place.safe().parent().expect("a directory")).expect("made");
+    fs::write(place.safe(), "cores 4\ncpu_khz fast\n").expect("written");
+    refused(":2: expected `cpu_khz` and a whole number, found `cpu_khz fast`");
+    fs::write(place.safe(), [0xff; 4_096]).expect("written");
+    refused(": stream did not contain valid UTF-8");
+    // All is in its place, and no such clock is on the board.
+    let text = "cores 4\ncpu_khz 1\ngpu_khz 1\nemc_khz 1\nend\n";
+    fs::write(place.safe(), text).expect("written");
+    let (code, errors) = once_safe(&place);
+    assert_eq!(code, Some(5), "{errors}");
+    assert_eq!(place.shown(), before);
+}
+
+#[test]
+fn a_safe_mode_that_cannot_be_kept_does_not_keep_the_daemon_from_its_work() {
+    with_living("30W", |place| {
+        fs::create_dir_all(place.safe().with_extension("new")).expect("made");
+        let mut daemon = Daemon::start(place.command("run"));
+        daemon.says(&format!(
+            "<4>no safe mode is kept for after a crash: {}: Is a directory (os error 21)",
+            place.safe().display()
+        ));
+        daemon.says("<6>booting: ");
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_clean_stop_leaves_the_lock_s_file_alone() {
+    with_living("30W", |place| {
+        place.configure("limit = \"30W\"\nmetrics = \"/run/wattgated/wattgate.prom\"");
+        let files = |directory: &str| -> Vec<_> {
+            let entries = fs::read_dir(place.root.join(directory)).expect("a directory");
+            let mut names: Vec<_> = entries
+                .map(|entry| entry.expect("an entry").file_name())
+                .collect();
+            names.sort();
+            names
+        };
+        let mut daemon = Daemon::start(place.command("run"));
+        daemon.says("<6>booting: ");
+        let prom = place.root.join("run/wattgated/wattgate.prom");
+        eventually("metrics", || prom.exists().then_some(()));
+        assert_eq!(files("var/lib/wattgate"), ["prior", "safe"]);
+        assert_eq!(files("run/wattgated"), ["lock", "socket", "wattgate.prom"]);
+        daemon.stop();
+        assert_eq!(files("var/lib/wattgate"), [""; 0]);
+        assert_eq!(files("run/wattgated"), ["lock"]);
+    });
+}
+
 #[test]
 fn a_prior_state_that_is_defective_is_replaced() {
     with_living("30W", |place| {

@@ -18,7 +18,7 @@ Say what would be done with a config, its model and this board; write nothing
 Usage: wattgated check --config FILE [--json] [--root DIR]
 
 Options:
-  --config FILE  The config; tools/watchdog/wattgated.toml documents it
+  --config FILE  The config, see wattgated.toml(5)
   --json         Print one JSON object
   --root DIR     A simulated board's files [/]
   -h, --help     Print this

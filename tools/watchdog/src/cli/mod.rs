@@ -27,6 +27,7 @@ use crate::hardware::HardwareError;
 use crate::lock::LockError;
 use crate::log::log;
 use crate::prior::PriorError;
+use crate::safe::SafeError;
 use crate::setup::{Setup, SetupError};
 
 const USAGE: &str = "\
@@ -77,6 +78,8 @@ pub enum Failure {
     Lock(#[from] LockError),
     #[error("{0}")]
     Prior(#[from] PriorError),
+    #[error("{why}; and no safe mode is kept: {kept}")]
+    NoSafe { why: Box<Failure>, kept: SafeError },
     #[error("{0}")]
     Apply(#[from] ApplyError),
     #[error("{}: no daemon answers: {why}", path.display())]
@@ -120,6 +123,7 @@ impl Failure {
             | Self::Notify(_)
             | Self::Print(_) => 5,
             Self::Setup(_) => 3,
+            Self::NoSafe { why, .. } => why.exit_code(),
             Self::OverLimit { .. } => 4,
         }
     }

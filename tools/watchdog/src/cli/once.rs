@@ -2,13 +2,17 @@
 //! crash of the daemon.
 
 use lexopt::{Arg, Parser};
-use wattgate_board::Disk;
+use wattgate_board::{Board, Disk};
+use wattgate_runtime::PowerMode;
 
 use super::check::over_limit;
-use super::{EXIT_CODES, Failure, parse, print, see_whether_writable};
+use super::{EXIT_CODES, Failure, Place, below, parse, print, see_whether_writable};
+use crate::config::{Config, STATE_DIR};
 use crate::control::Priority;
 use crate::lock::Lock;
 use crate::log::log;
+use crate::safe::Safe;
+use crate::setup::{Setup, SetupError};
 
 const USAGE: &str = "\
 Set the mode that the model alone chooses, and exit: the fastest one whose power, with its
@@ -17,9 +21,11 @@ margin, is within the limit
 Usage: wattgated once --config FILE [--safe] [--root DIR]
 
 Where no mode is within the limit, the mode of the least power is set, and the exit code is 4.
+With --safe, where config or model are not usable, it is the one that the daemon has kept at its
+last start: in the config's state_dir, or in the default one where the config cannot be read.
 
 Options:
-  --config FILE  The config; tools/watchdog/wattgated.toml documents it
+  --config FILE  The config, see wattgated.toml(5)
   --safe         Set the mode of the least power, whatever the limit is
   --root DIR     A simulated board's files [/]
   -h, --help     Print this
@@ -40,21 +46,62 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let Some(place) = place else {
         return print(&format!("{USAGE}{EXIT_CODES}"));
     };
+    if is_safe {
+        let (mut board, mode) = safe(&place)?;
+        return set(&mut board, &mode, &place);
+    }
     let mut setup = place.setup_now()?;
-    see_whether_writable(&setup.board)?;
-    let _lock = Lock::take(&place.root)?;
     let mode = match setup.choice() {
-        Ok(choice) if !is_safe => setup.mode(choice.mode),
-        _ => setup.safe(),
+        Ok(choice) => setup.mode(choice.mode),
+        Err(_) => setup.safe(),
     };
-    let applied = setup.board.apply(&mut Disk, &mode)?;
-    let writes = applied.writes;
+    set(&mut setup.board, &mode, &place)?;
+    over_limit(&setup)
+}
+
+fn set(board: &mut Board, mode: &PowerMode, place: &Place) -> Result<(), Failure> {
+    see_whether_writable(board)?;
+    let _lock = Lock::take(&place.root)?;
+    let writes = board.apply(&mut Disk, mode)?.writes;
     log(
         Priority::Info,
         format_args!("once: {mode}; {writes} writes"),
     );
-    match is_safe {
-        true => Ok(()),
-        false => over_limit(&setup),
+    Ok(())
+}
+
+/// The safe mode: that of the config's model, or else what the daemon has kept.
+fn safe(place: &Place) -> Result<(Board, PowerMode), Failure> {
+    let config = Config::read(&place.config);
+    let state_dir = match &config {
+        Ok(config) => config.state_dir.clone(),
+        Err(_) => STATE_DIR.into(),
+    };
+    let setup = config.map_err(Failure::from).and_then(|config| {
+        let setup = Setup::new(config, &Disk, &place.root);
+        setup.map_err(Failure::from)
+    });
+    let why = match setup {
+        Ok(setup) => {
+            let mode = setup.safe();
+            return Ok((setup.board, mode));
+        }
+        Err(why) => why,
+    };
+    let board = Board::discover(&Disk, &place.root).map_err(SetupError::from)?;
+    let kept = Safe::at(&below(&place.root, &state_dir));
+    match kept.read() {
+        Ok(mode) => {
+            let path = kept.path().display();
+            log(
+                Priority::Warning,
+                format_args!("the safe mode in {path} is taken: {why}"),
+            );
+            Ok((board, mode))
+        }
+        Err(kept) => {
+            let why = Box::new(why);
+            Err(Failure::NoSafe { why, kept })
+        }
     }
 }

@@ -29,6 +29,7 @@ use crate::lock::{Lock, directory};
 use crate::log::log;
 use crate::notify::Notify;
 use crate::prior::{Origin, Prior};
+use crate::safe::Safe;
 use crate::serve::http::Http;
 use crate::serve::socket::Socket;
 use crate::serve::textfile::Textfile;
@@ -40,13 +41,14 @@ Hold the limit: measure, correct, enforce, until SIGTERM or SIGINT
 Usage: wattgated run --config FILE [--root DIR]
 
 What was set before is kept in the config's state_dir and restored at the end; a state that a
-crash has left there is the one that is restored. On SIGHUP the config is read again: its limit,
+crash has left there is the one that is restored. Beside it is the mode of the least power, for
+`wattgated once --safe` after a crash. On SIGHUP the config is read again: its limit,
 schedule, average and budget hold from then on, in place of what a client has set. Clients, such
 as `wattgated set-limit`, connect to /run/wattgated/socket. Log lines on stderr have a priority as
 journald takes it.
 
 Options:
-  --config FILE  The config; tools/watchdog/wattgated.toml documents it
+  --config FILE  The config, see wattgated.toml(5)
   --root DIR     A simulated board's files [/]
   -h, --help     Print this
 
@@ -93,6 +95,15 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
             ),
         ),
     }
+    // Before the mode is changed, so that a crash at any time leaves it.
+    let safe = Safe::at(&kept);
+    if let Err(error) = safe.keep(&setup.safe()) {
+        // A board that is under control is safer than one that is not.
+        log(
+            Priority::Warning,
+            format_args!("no safe mode is kept for after a crash: {error}"),
+        );
+    }
     for missing in setup.board.missing() {
         log(Priority::Notice, format_args!("missing: {missing}"));
     }
@@ -115,6 +126,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         Err(error) => {
             // Nothing was set yet: so nothing is left.
             prior.restore(&mut setup.board, &mut Disk)?;
+            safe.remove();
             return Err(error.into());
         }
     };
@@ -137,6 +149,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     process.notify.send(format_args!("STOPPING=1"));
     let (mut board, mut files) = process.daemon.release();
     prior.restore(&mut board, &mut files)?;
+    safe.remove();
     if let Some(textfile) = process.textfile {
         textfile.remove();
     }

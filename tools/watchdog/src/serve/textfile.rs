@@ -1,8 +1,9 @@
 //! The metrics in a file, for the textfile collector of Prometheus' node exporter.
 
-use std::fs;
-use std::io;
-use std::path::PathBuf;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use wattgate_board::Files;
@@ -54,7 +55,7 @@ impl Textfile {
         // The collector does not take files of this name.
         let new = self.path.with_extension("prom.new");
         let text = metrics::text(&daemon.report());
-        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.path));
+        let written = write(&new, &text).and_then(|()| fs::rename(&new, &self.path));
         let was_failing = std::mem::replace(&mut self.is_failing, written.is_err());
         written.or_else(|source| match was_failing {
             true => Ok(()),
@@ -70,4 +71,11 @@ impl Textfile {
         // It may not be there.
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// The collector is not root and reads the file, whatever the umask of the daemon is.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.set_permissions(Permissions::from_mode(0o644))?;
+    file.write_all(text.as_bytes())
 }

@@ -85,6 +85,11 @@ impl Place {
         self.root.join("var/lib/wattgate/prior")
     }
 
+    /// The safe mode for `once --safe`.
+    pub fn safe(&self) -> PathBuf {
+        self.root.join("var/lib/wattgate/safe")
+    }
+
     /// What all knobs show.
     pub fn shown(&self) -> Vec<String> {
         let board = Board::discover(&Disk, &self.root).expect("a board");
