@@ -149,5 +149,6 @@ wait "$daemon" || fail "the daemon ended with $?"
 daemon=
 cat "$place/log"
 settings | diff "$place/before" - || fail "not all is restored"
-[ ! -e "$place/board/var/lib/wattgate/prior" ] || fail "the prior state is still there"
+left=$(ls -A "$place/board/var/lib/wattgate")
+[ -z "$left" ] || fail "left behind: $left"
 echo "$deb"
