@@ -34,6 +34,9 @@ pub trait Files {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
+/// No value of a clock, a core or a sensor is longer.
+const VALUE: usize = 32;
+
 impl Files for Disk {
     fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str> {
         let mut file = File::open(path)?;
@@ -41,7 +44,14 @@ impl Files for Disk {
         while let Some(rest) = buffer.get_mut(length..).filter(|rest| !rest.is_empty()) {
             match file.read(rest) {
                 Ok(0) => return text(&buffer[..length]),
-                Ok(read) => length += read,
+                Ok(read) => {
+                    length += read;
+                    // A value comes in one piece, with a line's end: looking for more costs as
+                    // much as reading it.
+                    if length <= VALUE && buffer[..length].ends_with(b"\n") {
+                        return text(&buffer[..length]);
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
