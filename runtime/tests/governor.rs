@@ -342,6 +342,47 @@ proptest! {
     }
 }
 
+/// Twenty times what a mode can draw, or nothing.
+#[test]
+fn an_absurd_result_is_none() {
+    for factor in [20.0, 0.01] {
+        let mut plant = Plant::new(30_000, 1);
+        plant.noise = 0.01;
+        plant.run(20_000, 30_000);
+        plant.factor = factor;
+        plant.run(3_000, 1_000_000);
+        assert_eq!(
+            plant.status().state,
+            State::Safe(Cause::NoSensor),
+            "{factor}"
+        );
+        plant.factor = 1.0;
+        plant.run(30_000, 1_000_000);
+        assert_eq!(plant.status().state, State::Tracking, "{factor}");
+    }
+}
+
+#[test]
+fn each_mode_settles_before_it_is_tracked() {
+    let mut plant = Plant::new(30_000, 1);
+    let mut states = Vec::new();
+    for _ in 0..100 {
+        plant.run(10, 30_000);
+        states.push(plant.status().state);
+    }
+    states.dedup();
+    let [first, second, ..] = states[..] else {
+        panic!("{states:?}");
+    };
+    assert_eq!([first, second], [State::Booting, State::Settling]);
+    plant.run(10_000, 30_000);
+    assert_eq!(plant.status().state, State::Tracking);
+    // Somebody else.
+    plant.mode = plant.governor.front().points()[0].mode;
+    plant.run(200, 30_000);
+    assert_eq!(plant.status().state, State::Settling);
+}
+
 #[test]
 fn a_steady_board_is_used_up_to_its_limit() {
     let mut plant = Plant::new(30_000, 1);
@@ -412,7 +453,7 @@ fn a_board_that_slept_starts_anew() {
     plant.now_ms += 60_000;
     plant.chips[0].next_ms += 60_000;
     plant.run(200, 30_000);
-    assert_eq!(plant.status().state, State::Booting);
+    assert_eq!(plant.status().state, State::Settling);
     plant.run(60_000, 30_000);
     assert_eq!(plant.status().state, State::Tracking);
 }

@@ -179,6 +179,7 @@ fn govern(console: &mut impl Console, front: Front<FRONT>) {
     console.text("governor ");
     console.text(match status.state {
         State::Booting => "booting",
+        State::Settling => "settling",
         State::Tracking => "tracking",
         State::SteppingDown => "stepping down",
         State::ProbingUp => "probing up",

@@ -39,15 +39,17 @@
 //! Results bring it back.
 //!
 //! ```text
-//!            full result                     faster mode fits
-//!  Booting ──────────────► Tracking ─────────────────────────────► ProbingUp
-//!     ▲                     ▲   │  ▲                                  │  │
-//!     │ long gap       full │   │  └───────────── full, within ───────┘  │
-//!     │ in time      within │   │ over the limit                         │ over
-//!     │                     │   ▼                                        │
-//!     │                  SteppingDown ◄──────────────────────────────────┘
-//!     │                         │ no result for too long, no mode fits,
-//!     └──────── Safe ◄──────────┘ nothing can be applied (from every state)
+//!              read back             full result            faster mode fits
+//!  Booting ──────────────► Settling ──────────────► Tracking ──────────────► ProbingUp
+//!     ▲                        ▲   another writer    │  ▲  ▲                   │   │
+//!     │                        └─────────────────────┤  │  └─── full, within ──┘   │
+//!     │ long gap                                     │  │ full                     │
+//!     │ in time                       over the limit │  │ within    over the limit │
+//!     │                                              ▼  │                          │
+//!     │                                          SteppingDown ◄────────────────────┘
+//!     │                                              │
+//!     └────── Safe ◄─────────────────────────────────┘ from every state: no result for too
+//!                                                      long, no mode fits, nothing applies
 //! ```
 //!
 //! The daemon or the firmware keeps the board in the safe mode whenever it does not run this.
@@ -201,8 +203,11 @@ pub enum Cause {
 /// What a governor is doing; see the picture above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The first mode is being set and measured.
+    /// The first mode is being set.
     Booting,
+    /// It is set, or set anew after somebody else has changed it, and its first full result is
+    /// awaited.
+    Settling,
     /// A mode is set and measured.
     Tracking,
     /// A slower mode was set and its first full result is awaited.
@@ -463,7 +468,10 @@ impl<const N: usize> Governor<N> {
         if !is_new {
             return Taken::Nothing;
         }
-        let is_up = matches!(self.state, State::Booting | State::ProbingUp);
+        let is_up = matches!(
+            self.state,
+            State::Booting | State::Settling | State::ProbingUp
+        );
         self.meter.of_mode(self.set(), is_up, now)
     }
 
@@ -489,7 +497,11 @@ impl<const N: usize> Governor<N> {
         }
         if input.mode == Some(wanted) {
             (self.failures, self.modes_failed) = (0, 0);
-            self.since.get_or_insert(now);
+            if self.since.replace(self.since.unwrap_or(now)).is_none()
+                && matches!(self.state, State::Booting | State::Tracking)
+            {
+                self.state = State::Settling;
+            }
             if now.since(self.left_out) >= LEFT_OUT {
                 self.modes.forgive();
             }

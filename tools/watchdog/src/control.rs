@@ -136,6 +136,7 @@ impl fmt::Display for Event<'_> {
 pub fn name(state: State) -> &'static str {
     match state {
         State::Booting => "booting",
+        State::Settling => "settling",
         State::Tracking => "tracking",
         State::SteppingDown => "stepping down",
         State::ProbingUp => "probing up",

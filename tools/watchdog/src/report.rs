@@ -74,8 +74,9 @@ impl Display for Source {
 }
 
 /// All states.
-pub const STATES: [State; 7] = [
+pub const STATES: [State; 8] = [
     State::Booting,
+    State::Settling,
     State::Tracking,
     State::SteppingDown,
     State::ProbingUp,
@@ -88,6 +89,7 @@ pub const STATES: [State; 7] = [
 pub fn state_name(state: State) -> &'static str {
     match state {
         State::Booting => "booting",
+        State::Settling => "settling",
         State::Tracking => "tracking",
         State::SteppingDown => "stepping_down",
         State::ProbingUp => "probing_up",

@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use wattgate_board::Disk;
 use wattgate_runtime::{Cause, State};
 use wattgate_watchdog::control::name;
+use wattgate_watchdog::report::STATES;
 
 use super::holder::{Outcome, finish};
 use super::list::{Scenario, ToHolder};
@@ -331,15 +332,6 @@ impl Told {
 
     /// The last state.
     fn state(&self) -> &'static str {
-        const STATES: [State; 7] = [
-            State::Booting,
-            State::Tracking,
-            State::SteppingDown,
-            State::ProbingUp,
-            State::Safe(Cause::NoSensor),
-            State::Safe(Cause::LimitTooLow),
-            State::Safe(Cause::NothingApplies),
-        ];
         let of = |line: &str| {
             let mut names = STATES.into_iter().map(name);
             names.find(|name| line.starts_with(name))

@@ -215,6 +215,7 @@ mod tests {
             ("wattgate_state{state=\"safe_limit_too_low\"}", 0.0),
             ("wattgate_state{state=\"safe_no_sensor\"}", 0.0),
             ("wattgate_state{state=\"safe_nothing_applies\"}", 0.0),
+            ("wattgate_state{state=\"settling\"}", 0.0),
             ("wattgate_state{state=\"stepping_down\"}", 0.0),
             ("wattgate_state{state=\"tracking\"}", 1.0),
             ("wattgate_violations_total", 2.0),

@@ -16,7 +16,7 @@
 //! {"version":1,"error":{"name":"out_of_range","message":"power_mw is 0, expected 1 to 1000000"}}
 //! ```
 //!
-//! `state` is `booting`, `tracking`, `stepping_down`, `probing_up`, `safe_no_sensor`,
+//! `state` is `booting`, `settling`, `tracking`, `stepping_down`, `probing_up`, `safe_no_sensor`,
 //! `safe_limit_too_low` or `safe_nothing_applies`; `limit_from` is `config`, `schedule` or
 //! `socket`. `measured_mw`, `average_mw` and `average_window_ms` are absent where there is none.
 //!
