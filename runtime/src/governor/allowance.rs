@@ -58,6 +58,11 @@ impl Allowance {
         }
     }
 
+    /// What is not to be exceeded.
+    pub fn limit(&self) -> Limit {
+        self.limit
+    }
+
     /// Another limit. What was spent of the same average or budget stays.
     pub fn set_limit(&mut self, limit: Limit) {
         if self.limit.average != limit.average {

@@ -7,9 +7,14 @@ use crate::front::{Front, Point};
 use crate::grid::ModeId;
 use crate::units::{Confidence, Milliseconds, Milliwatts};
 
-/// A mode is left whose power is not below what is allowed by so many eighths of the noise, and
-/// one more for each doubling of the results in a time: one in thousands of its results is above.
+/// A mode is left whose power is not below what is allowed by so many eighths of the noise: one in
+/// thousands of its results is above.
 const STAY_EIGHTHS: u32 = 25;
+
+/// And one in millions is above by more than this part, which is less than the noise of a short
+/// period.
+const RARE_EIGHTHS: u32 = 36;
+const FAR: u32 = ONE / 50;
 
 /// A result that is above what was expected by so many times the noise is a rise.
 const RISE: u32 = 4;
@@ -102,8 +107,8 @@ impl<const N: usize> Knowledge<N> {
 
     /// The margin, in Q16, with which a mode is left.
     pub fn margin(&self) -> u32 {
-        let more = self.enough().max(1).ilog2();
-        (STAY_EIGHTHS + more) * self.noise / 8
+        let rarely_far = (RARE_EIGHTHS * self.noise / 8).saturating_sub(FAR);
+        rarely_far.max(STAY_EIGHTHS * self.noise / 8)
     }
 
     /// The error of an average: so much more is the margin with which a mode is taken again, so
@@ -177,7 +182,7 @@ impl<const N: usize> Knowledge<N> {
     }
 
     /// Takes a full result of a point over. Returns how far it is from what was expected, in Q16.
-    pub fn learn(&mut self, at: usize, power: Milliwatts) -> u32 {
+    pub fn learn(&mut self, at: usize, power: Milliwatts, is_within: bool) -> u32 {
         let found = ratio(power.0, self.predicted(at)).clamp(LEAST_RATIO, MOST_RATIO);
         let knew = self.known.iter().any(|known| (1..FAILED).contains(known));
         let of_expected = ratio(found, self.ratio_of(at));
@@ -207,11 +212,18 @@ impl<const N: usize> Knowledge<N> {
             self.average(at, power, of_expected);
             return surprise;
         }
-        self.remember(at, power);
-        // The first one is a bound where it holds some of the mode before: the next one replaces
-        // it.
-        self.fresh = (at, 0);
+        // The first one is a bound where it holds some of the mode before: the next one counts.
+        let results = if knew && is_within { self.worth() } else { 0 };
+        let power = toward(self.expected(at), power.0, results + 1);
+        self.remember(at, Milliwatts(power));
+        self.fresh = (at, results);
         surprise
+    }
+
+    /// What is expected of a mode from its neighbours is worth so many results.
+    fn worth(&self) -> u32 {
+        let noises = u64::from(2 * ratio(self.noise, self.near_margin.max(1)));
+        ((noises * noises) >> 32).min(u64::from(self.averaged) / 2) as u32
     }
 
     fn set_drift(&mut self, drift: u32) {

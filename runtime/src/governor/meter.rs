@@ -21,6 +21,10 @@ pub const MOST_CHIPS: usize = 4;
 /// The greatest part of a result from which a mode's power is told.
 const MOST_PART: u32 = ONE / 3;
 
+/// After a step down a power is not told where the two bounds are further apart than this part: the
+/// greater one would ask for another step, for nothing.
+const VAGUE: u32 = ONE / 16;
+
 /// A chip that carries at most this part of the total is not waited for after a step down, and
 /// need not be heard.
 const LITTLE: u32 = ONE / 16;
@@ -174,7 +178,7 @@ impl Meter {
         };
         let (mut power, mut unknown) = (0_u32, 0_u32);
         for chip in &self.chips {
-            match chip.of_mode(set, now) {
+            match chip.of_mode(set, is_up, now) {
                 Some(told) => power = power.saturating_add(told),
                 None => unknown = unknown.saturating_add(chip.power),
             }
@@ -188,6 +192,17 @@ impl Meter {
             true => Taken::Partial(self.total),
             false => Taken::Full(Milliwatts(power.saturating_add(unknown))),
         }
+    }
+
+    /// Whether the total has no time in common with that of a time. A chip that is heard of has a
+    /// new result, and of any other the result before is over.
+    pub fn is_new_since(&self, at: Milliseconds, now: Milliseconds) -> bool {
+        let little = scaled(self.total.0, LITTLE);
+        let mut chips = self.chips.iter().filter(|chip| chip.power > little);
+        chips.all(|chip| {
+            let is_new = chip.came.is_some_and(|(_, until)| until > at);
+            is_new || now.since(at).0 >= 2 * chip.pace.period().0
+        })
     }
 
     /// The total if all of it had risen, and half as much again, as that chip's part that has
@@ -228,7 +243,7 @@ impl Chip {
     }
 
     /// The power of a mode in mW, if it can be told.
-    fn of_mode(&self, set: Set, now: Milliseconds) -> Option<u32> {
+    fn of_mode(&self, set: Set, is_up: bool, now: Milliseconds) -> Option<u32> {
         if self.result.is_none() {
             return Some(0);
         }
@@ -251,6 +266,9 @@ impl Chip {
             let power = rest.checked_div(u64::from(ONE.saturating_sub(part)));
             power.map_or(u32::MAX, |power| u32::try_from(power).unwrap_or(u32::MAX))
         };
-        (most <= MOST_PART).then(|| power(most).max(power(least)))
+        let powers = [power(most), power(least)];
+        let [low, high] = [powers[0].min(powers[1]), powers[0].max(powers[1])];
+        let is_told = is_up || high - low <= scaled(low, VAGUE);
+        (most <= MOST_PART && is_told).then_some(high)
     }
 }

@@ -19,12 +19,15 @@
 //! together with that of the present mode: that is drift, as by temperature.
 //!
 //! **Noise** is the mean distance of two results of a mode. The limit holds for each result, so
-//! that the mean of a mode has to stay below it by some three times the noise; to be taken again,
-//! by the error of an average more, and to be tried for the first time, by the margin above.
+//! that the mean of a mode has to stay below it by some three times the noise, and by more where
+//! the noise is great; to be taken again, by the error of an average more, and to be tried for the
+//! first time, by the margin above. What was expected of such a mode counts beside its first
+//! results, for as much as noise and margin say.
 //!
 //! **Slack** is used by *probing*: a faster mode is tried when its power fits the limit with that
 //! margin, so never past the limit as far as is known. What a probe measures stays known. Ups are
-//! rationed ([`UPS`], [`UP_EVERY`]), which bounds the changes of every minute.
+//! rationed ([`UPS`], [`UP_EVERY`]), which bounds the changes of every minute; another limit fills
+//! the store.
 //!
 //! **Over the limit** the governor goes down at once and in one move: to the fastest mode that
 //! fits by what was just measured. A result that is far from what was expected means that the
@@ -70,11 +73,14 @@ use crate::front::Front;
 use crate::grid::ModeId;
 use crate::units::{Confidence, Milliseconds, Milliwatts};
 
-/// Ups that may come one after another.
+/// Ups that may come one after another, at the start and under another limit.
 pub const UPS: u32 = 4;
 
-/// Afterwards one up may come in so long.
-pub const UP_EVERY: Milliseconds = Milliseconds(20_000);
+/// Afterwards one up may come in so long. Limits that follow each other sooner bring no more.
+pub const UP_EVERY: Milliseconds = Milliseconds(30_000);
+
+/// A full store of them.
+const ALL_UPS: u64 = UPS as u64 * UP_EVERY.0;
 
 /// One in units of 1/65,536 (Q16), in which all ratios are.
 const ONE: u32 = 1 << 16;
@@ -115,7 +121,7 @@ pub struct Settings {
     pub period: Milliseconds,
     /// Greatest error of the sensor that is proportional to the power.
     pub sensor_gain: u32,
-    /// Greatest error of the sensor beside that.
+    /// Error of the sensor beside that, which is taken from the limit too.
     pub sensor_offset: Milliwatts,
     /// How far the model may be off before anything was measured.
     pub distrust: u32,
@@ -225,7 +231,8 @@ pub struct Status {
     pub state: State,
     /// The mode that it wants.
     pub mode: ModeId,
-    /// The power that is allowed now: the limit, or less for heat, over-current or an average.
+    /// The reading that is allowed now: the limit less the sensor's errors, or less for heat,
+    /// over-current, an average or a budget.
     pub allowed: Milliwatts,
     /// The last full result.
     pub measured: Option<Milliwatts>,
@@ -269,8 +276,9 @@ pub struct Governor<const N: usize> {
     asked: Option<Milliseconds>,
     /// When the first mode was asked for, or the first after a sleep.
     started: Milliseconds,
-    /// Ups in store, in milliseconds of [`UP_EVERY`].
+    /// Ups in store, in milliseconds of [`UP_EVERY`], and when another limit has filled the store.
     ups: u64,
+    filled: Milliseconds,
     /// Results over what is allowed in a row, and all of them.
     overs: u8,
     violations: u32,
@@ -324,7 +332,8 @@ impl<const N: usize> Governor<N> {
             left_out: Milliseconds(0),
             asked: None,
             started: Milliseconds(0),
-            ups: u64::from(UPS) * UP_EVERY.0,
+            ups: ALL_UPS,
+            filled: Milliseconds(0),
             overs: 0,
             violations: 0,
             changes: 0,
@@ -333,7 +342,14 @@ impl<const N: usize> Governor<N> {
 
     /// Another limit from now on. What was learned stays.
     pub fn set_limit(&mut self, limit: Limit) {
+        if self.allowance.limit() == limit {
+            return;
+        }
         self.allowance.set_limit(limit);
+        let now = self.last.unwrap_or(Milliseconds(0));
+        if now.since(self.filled) >= UP_EVERY {
+            (self.ups, self.filled) = (ALL_UPS, now);
+        }
     }
 
     /// Another front from now on, such as that of another workload's model. What was excluded and
@@ -448,7 +464,7 @@ impl<const N: usize> Governor<N> {
             self.begin();
             self.meter.forget();
         }
-        self.ups = (self.ups.saturating_add(elapsed)).min(u64::from(UPS) * UP_EVERY.0);
+        self.ups = self.ups.saturating_add(elapsed).min(ALL_UPS);
         let drawn = self
             .measured
             .map_or(self.modes.bound(self.at), |power| power.0);
@@ -552,10 +568,10 @@ impl<const N: usize> Governor<N> {
                 self.compare(power, now);
                 if power > allowed {
                     let power = power.max(self.meter.risen(self.set()));
-                    let surprise = self.modes.learn(self.at, power);
+                    let surprise = self.modes.learn(self.at, power, false);
                     return self.go_down(allowed, self.of_workload(surprise), now);
                 }
-                self.modes.learn(self.at, power);
+                self.modes.learn(self.at, power, true);
                 self.overs = 0;
                 if self.state != State::Safe(Cause::LimitTooLow) {
                     self.state = State::Tracking;
@@ -582,11 +598,10 @@ impl<const N: usize> Governor<N> {
         self.follow(allowed, matches!(taken, Taken::Full(_)), now)
     }
 
-    /// Results of several chips share time with those before; of what is compared, none.
+    /// The noise is told from results that have no time in common.
     fn compare(&mut self, power: Milliwatts, now: Milliseconds) {
-        let apart = self.settings.period.0 * 7 / 8;
         let (at, last) = *self.compared.get_or_insert((now, power));
-        if now.since(at).0 >= apart {
+        if self.meter.is_new_since(at, now) {
             self.modes.compare(power, last);
             self.compared = Some((now, power));
         }
