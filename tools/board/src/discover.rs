@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thiserror::Error;
+use wattgate_runtime::Milliwatts;
 
 use crate::averaging::Chips;
 use crate::cpu::Cpus;
@@ -167,6 +168,13 @@ impl Board {
     /// The labels of the rails that add up to the module's power.
     pub fn rails(&self) -> impl Iterator<Item = &str> {
         self.rails.labels()
+    }
+
+    /// By how much the module's power is typically off for the offsets of the sensor: by its data
+    /// sheet, the shunts and the voltages at discovery. Where the driver does not show a shunt, the
+    /// smallest known one is taken.
+    pub fn sensor_offset(&self) -> Milliwatts {
+        self.rails.offset()
     }
 
     /// How many chips measure these rails, 1 … [`MOST_CHIPS`](wattgate_runtime::MOST_CHIPS).

@@ -41,9 +41,18 @@ const FULL_SCALE_MV: i64 = 32_760;
 /// are UNKNOWN or smaller, and no module draws a third of it.
 const FULL_SCALE_MA: i64 = 32_760;
 
-/// A rail without load may show a current as low as the largest offset, 80 µV at 2 mΩ
-/// (section 6.3), below zero.
-const OFFSET_MA: i64 = 40;
+/// Offset of a shunt's voltage, typically; twice as much at most (section 6.3).
+const OFFSET_UV: i64 = 40;
+
+/// The smallest shunt that is known. Taken where the driver does not show it, as that of JetPack 4:
+/// the offset is the greatest then.
+const SHUNT_UOHM: i64 = 2_000;
+
+/// The highest input of a module. Taken where a rail's voltage cannot be read.
+const HIGHEST_MV: i64 = 20_000;
+
+/// A rail without load may show a current as low as the largest offset below zero.
+const OFFSET_MA: i64 = 2 * OFFSET_UV * 1_000 / SHUNT_UOHM;
 
 /// Why the power is not known now.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -90,6 +99,8 @@ struct Rail {
     voltage: Knob,
     /// In mA.
     current: Knob,
+    /// What the offset of the shunt's voltage typically makes of its power, in µW.
+    offset_uw: i64,
 }
 
 /// The rails that add up to the module's power.
@@ -120,6 +131,14 @@ impl Rails {
     /// Chips that the total comes from.
     pub(crate) fn chips(&self) -> usize {
         self.0.iter().map(|rail| rail.chip + 1).max().unwrap_or(0)
+    }
+
+    /// By how much the total is typically off for the offsets of the shunts' voltages, each of
+    /// which is as it happens to be. Rounded up.
+    pub(crate) fn offset(&self) -> Milliwatts {
+        let squares = self.0.iter().map(|rail| rail.offset_uw.saturating_pow(2));
+        let microwatts = squares.fold(0, i64::saturating_add).isqrt();
+        Milliwatts(u32::try_from(microwatts / 1_000 + 1).unwrap_or(u32::MAX))
     }
 
     /// Reads all of them. A chip's power is rounded up to the next mW, and its result is a
@@ -217,6 +236,7 @@ fn hwmon<F: Files>(search: &Search<F>) -> Vec<Rail> {
                 format!("in{channel}_label"),
                 format!("in{channel}_input"),
                 format!("curr{channel}_input"),
+                format!("shunt{channel}_resistor"),
             ]
         });
         rails.extend(channels.filter_map(|files| rail(search, &device, chip, &files)));
@@ -244,6 +264,7 @@ fn iio<F: Files>(search: &Search<F>) -> Vec<Rail> {
                     format!("rail_name_{channel}"),
                     format!("in_voltage{channel}_input"),
                     format!("in_current{channel}_input"),
+                    String::new(),
                 ]
             });
             rails.extend(channels.filter_map(|files| rail(search, &device, chip, &files)));
@@ -257,14 +278,22 @@ fn rail<F: Files>(
     search: &Search<F>,
     device: &Path,
     chip: usize,
-    [label, voltage, current]: &[String; 3],
+    [label, voltage, current, shunt]: &[String; 4],
 ) -> Option<Rail> {
     let text = search.text(&device.join(label)).ok()?;
     let label = text.trim();
-    (!label.is_empty() && label != "NC").then(|| Rail {
+    if label.is_empty() || label == "NC" {
+        return None;
+    }
+    let number = |name| search.word(&device.join(name)).ok()?.parse::<i64>().ok();
+    let millivolts = number(voltage).filter(|mv| (1..FULL_SCALE_MV).contains(mv));
+    let shunt_uohm = number(shunt).filter(|uohm| *uohm > 0);
+    let offset_nv = OFFSET_UV * 1_000 * millivolts.unwrap_or(HIGHEST_MV);
+    Some(Rail {
         label: label.into(),
         chip,
         voltage: Knob(device.join(voltage).into()),
         current: Knob(device.join(current).into()),
+        offset_uw: offset_nv / shunt_uohm.unwrap_or(SHUNT_UOHM),
     })
 }

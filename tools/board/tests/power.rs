@@ -306,3 +306,20 @@ fn every_unit_of_a_board_can_be_sampled_at_rest() {
         }
     }
 }
+
+/// The data sheet's typical offset of 40 µV: 20 mA of a shunt of 2 mΩ, 8 mA of one of 5 mΩ.
+#[test]
+fn the_offset_of_the_sensor_is_told_by_shunts_and_voltages() {
+    let offset = |files: &Simulated| discover(files).sensor_offset().0;
+    // Two rails of 12 V and two of 5 V, which are independent.
+    assert_eq!(offset(&booted("orin-agx-64")), 368);
+    assert_eq!(offset(&booted("orin-nano-8")), 41);
+    // The driver of JetPack 4 does not show shunts: 2 mΩ is the smallest that is known. Five rails
+    // of 12 V and one of 5 V.
+    assert_eq!(offset(&booted("xavier-agx")), 547);
+    let mut files = booted("orin-nano-8");
+    let broken = files.tree.control("sensor VDD_IN absurd");
+    broken.expect("a rail");
+    // The voltage is at full scale, so that the highest of any module is taken: 20 V.
+    assert_eq!(offset(&files), 161);
+}

@@ -145,6 +145,11 @@ impl Channel {
         (self.charge_ma_s, self.time_s, self.peak_ma) = (0.0, 0.0, 0.0);
     }
 
+    /// The shunt in µΩ.
+    pub fn shunt_uohm(&self) -> i64 {
+        (1_000.0 * self.shunt_mohm).round() as i64
+    }
+
     /// The newest result.
     pub fn reading(&self) -> Reading {
         self.result

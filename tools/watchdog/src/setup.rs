@@ -140,17 +140,6 @@ impl Choices {
         })
     }
 
-    /// A governor that has seen nothing yet.
-    pub fn governor(&self, config: &Config) -> Governor<POINTS> {
-        let settings = Settings {
-            confidence: config.confidence,
-            patience: PATIENCE,
-            ..Settings::default()
-        };
-        // Power and confidence were looked at, and there is a mode.
-        Governor::new(self.front.clone(), settings, config.limit).expect("a front with power")
-    }
-
     /// The predicted power of the safe mode.
     pub fn least_power(&self) -> Milliwatts {
         let least = self.front.points().first();
@@ -180,7 +169,15 @@ impl Setup {
 
     /// A governor that has seen nothing yet.
     pub fn governor(&self) -> Governor<POINTS> {
-        self.choices.governor(&self.config)
+        let settings = Settings {
+            confidence: self.config.confidence,
+            sensor_offset: self.board.sensor_offset(),
+            patience: PATIENCE,
+            ..Settings::default()
+        };
+        let governor = Governor::new(self.choices.front.clone(), settings, self.config.limit);
+        // Power and confidence were looked at, and there is a mode.
+        governor.expect("a front with power")
     }
 
     /// The mode that is set at boot: the fastest one that stays within the limit by the model

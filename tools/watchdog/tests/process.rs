@@ -377,6 +377,7 @@ fn check_tells_programs_the_same() {
         ),
         ("/model", json!("simulated, resnet18 on orin-agx-64")),
         ("/power/0", json!("VDD_GPU_SOC")),
+        ("/offset_mw", json!(368)),
         ("/missing", json!([])),
         ("/now/cores", json!(8)),
         ("/now/is_fixed", json!(false)),

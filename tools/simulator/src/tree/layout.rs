@@ -82,6 +82,8 @@ pub enum RailFile {
     Milliamperes,
     Milliwatts,
     ShuntMicrovolts,
+    /// In µΩ.
+    Shunt,
     Warn,
     Crit,
     WarnAlarm,
@@ -496,6 +498,7 @@ impl Layout {
                     RailFile::ShuntMicrovolts,
                 ),
                 (format!("curr{channel}_input"), RailFile::Milliamperes),
+                (format!("shunt{channel}_resistor"), RailFile::Shunt),
                 (format!("curr{channel}_max"), RailFile::Warn),
                 (format!("curr{channel}_crit"), RailFile::Crit),
                 (format!("curr{channel}_max_alarm"), RailFile::WarnAlarm),

@@ -340,6 +340,7 @@ impl Tree {
             RailFile::Milliamperes => reading.milliamperes,
             RailFile::Milliwatts => reading.millivolts * reading.milliamperes / 1000,
             RailFile::ShuntMicrovolts => reading.shunt_microvolts,
+            RailFile::Shunt => channel.shunt_uohm(),
             RailFile::Warn => channel.warn_ma,
             RailFile::Crit => channel.crit_ma,
             RailFile::WarnAlarm => channel.warn_alarm().into(),

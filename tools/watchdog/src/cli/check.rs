@@ -28,10 +28,11 @@ Example:
 
 Keys of the object: limit_mw (of this time of day), average (power_mw, window_ms), schedule (a
 list of at and limit_mw), budget (energy_mj, time_ms), model, board, l4t, power (a list of rails),
-missing and left_out (lists of texts), modes, front (the number of modes to choose from), now (a
-mode as it is set; is_fixed, or else its clocks are the most), once (a mode with its power_mw and
-at_most_mw), run (a mode), safe (a mode with its power_mw). A mode has cores, cpu_khz, gpu_khz and
-emc_khz. What there is not is null.
+offset_mw (what the sensor is typically off by, which is taken from the limit), missing and
+left_out (lists of texts), modes, front (the number of modes to choose from), now (a mode as it is
+set; is_fixed, or else its clocks are the most), once (a mode with its power_mw and at_most_mw),
+run (a mode), safe (a mode with its power_mw). A mode has cores, cpu_khz, gpu_khz and emc_khz. What
+there is not is null.
 
 ";
 
@@ -98,6 +99,11 @@ fn report(setup: &Setup) -> String {
     );
     let rails: Vec<&str> = setup.board.rails().collect();
     line("power", &rails.join(" + "));
+    let offset = setup.board.sensor_offset();
+    line(
+        "offset",
+        &format_args!("{offset} is what the sensor is typically off by; taken from the limit"),
+    );
     for missing in setup.board.missing() {
         line("missing", missing);
     }
@@ -193,6 +199,7 @@ fn json(setup: &Setup) -> Value {
         "board": board.identity().model,
         "l4t": board.identity().l4t,
         "power": board.rails().collect::<Vec<&str>>(),
+        "offset_mw": board.sensor_offset().0,
         "missing": board.missing().iter().map(texts).collect::<Vec<String>>(),
         "left_out": choices.left_out,
         "modes": choices.modes,
