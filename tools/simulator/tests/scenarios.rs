@@ -38,8 +38,10 @@ static WATTGATE: LazyLock<Vec<Row>> = LazyLock::new(|| {
     run(&all, Holder::Wattgate, 2)
 });
 
-/// Figures that are close to their bounds: more seeds.
+/// Figures that are close to their bounds, and noise that is seldom so great: more seeds.
 static STEADY: LazyLock<Vec<Row>> = LazyLock::new(|| run(&[named("steady")], Holder::Wattgate, 10));
+static UNITS: LazyLock<Vec<Row>> =
+    LazyLock::new(|| run(&[named("another board")], Holder::Wattgate, 10));
 
 /// Those of the scenarios that are so.
 fn wattgate(is: fn(&Scenario) -> bool) -> impl Iterator<Item = &'static Row> {
@@ -97,13 +99,14 @@ fn no_scenario_is_over_the_limit_for_longer_than_a_step_can_hide() {
 
 #[test]
 fn nominal_scenarios_are_over_the_limit_after_a_change_only() {
-    let found = misses(wattgate(|it| it.nominal), |row| row.excess_pct, |_| 2.0);
-    assert_eq!(found, NONE);
+    let rows = wattgate(|it| it.nominal).chain(&*UNITS);
+    assert_eq!(misses(rows, |row| row.excess_pct, |_| 2.0), NONE);
 }
 
 #[test]
 fn nominal_scenarios_are_nearly_as_fast_as_the_oracle() {
-    assert_eq!(misses(wattgate(|it| it.nominal), lost, |_| 7.0), NONE);
+    let rows = wattgate(|it| it.nominal).chain(&*UNITS);
+    assert_eq!(misses(rows, lost, |_| 7.0), NONE);
 }
 
 #[test]
