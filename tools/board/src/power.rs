@@ -264,6 +264,7 @@ fn iio<F: Files>(search: &Search<F>) -> Vec<Rail> {
                     format!("rail_name_{channel}"),
                     format!("in_voltage{channel}_input"),
                     format!("in_current{channel}_input"),
+                    // That driver does not show the shunt.
                     String::new(),
                 ]
             });

@@ -181,10 +181,12 @@ impl Setup {
     }
 
     /// The mode that is set at boot: the fastest one that stays within the limit by the model
-    /// alone, with its guard band.
+    /// alone, with its guard band and what the sensor is typically off by.
     pub fn choice(&self) -> Result<Choice, SelectError> {
+        let offset = self.board.sensor_offset().0;
+        let reading = self.lowest_limit().0.saturating_sub(offset);
         self.choices.front.select(&Query {
-            power_limit: Some(self.lowest_limit()),
+            power_limit: Some(Milliwatts(reading)),
             confidence: self.config.confidence,
             ..Query::default()
         })

@@ -291,6 +291,18 @@ fn heat_lowers_the_limit() {
     );
 }
 
+/// What the sensor of an AGX Orin is typically off by, and its gain's 0.25 %.
+#[test]
+fn the_errors_of_the_sensor_are_taken_from_the_limit() {
+    let setup = setup(&orin(), config("40W")).expect("usable");
+    let control = Control::new(setup, orin());
+    let allowed = f64::from(control.status().0.allowed.0);
+    assert!(
+        (allowed - (40_000.0 - 368.0) / 1.0025).abs() < 2.0,
+        "{allowed}"
+    );
+}
+
 #[test]
 fn looks_are_few() {
     let mut running = Running::new(orin(), "30W");

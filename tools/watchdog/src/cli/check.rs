@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use lexopt::{Arg, Parser};
 use serde_json::{Value, json};
 use wattgate_board::{Current, Disk, Missing};
-use wattgate_runtime::{PowerMode, SelectError};
+use wattgate_runtime::{Milliwatts, PowerMode, SelectError};
 
 use super::{EXIT_CODES, Failure, parse, print, see_whether_writable};
 use crate::group;
@@ -61,10 +61,13 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
 /// An error where no mode stays within the limit.
 pub(super) fn over_limit(setup: &Setup) -> Result<(), Failure> {
     match setup.choice() {
-        Err(SelectError::OverLimit { least_power }) => Err(Failure::OverLimit {
-            limit: setup.lowest_limit(),
-            least: least_power,
-        }),
+        Err(SelectError::OverLimit { least_power }) => {
+            let offset = setup.board.sensor_offset().0;
+            Err(Failure::OverLimit {
+                limit: setup.lowest_limit(),
+                least: Milliwatts(least_power.0.saturating_add(offset)),
+            })
+        }
         _ => Ok(()),
     }
 }
