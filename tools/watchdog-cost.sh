@@ -32,12 +32,19 @@ sleep 2
 "$place/wattgated" run --config "$place/wattgated.toml" --root "$place/root" 2>"$place/log" &
 daemon=$!
 sleep 20
-# Nanoseconds on a core.
-before=$(cut -d ' ' -f 1 "/proc/$daemon/schedstat")
+# Nanoseconds on a core, and how often it has slept: once before each look.
+used() {
+    cut -d ' ' -f 1 "/proc/$daemon/schedstat"
+    awk '/^voluntary/ { print $2 }' "/proc/$daemon/status"
+}
+before=$(used)
 sleep "$seconds"
-after=$(cut -d ' ' -f 1 "/proc/$daemon/schedstat")
-awk -v ns=$((after - before)) -v s="$seconds" \
-    'BEGIN { printf "of one core: %.2f %% over %d s\n", ns / s / 1e7, s }'
+echo $before $(used) $seconds | awk '{
+    part = ($3 - $1) / $5 / 1e7
+    looks = ($4 - $2) / $5
+    printf "of one core: %.2f %% over %d s", part, $5
+    printf ", with %.1f looks a second, so %.2f %% for ten\n", looks, 10 * part / looks
+}'
 awk '/VmHWM/ { print "resident memory: at most " $2 " kB" }' "/proc/$daemon/status"
 cargo test --release --locked -p wattgate-watchdog --test cost -- --nocapture 2>/dev/null |
     grep reactions

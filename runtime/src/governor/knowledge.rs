@@ -181,7 +181,8 @@ impl<const N: usize> Knowledge<N> {
         self.noise = toward(self.noise, size, self.compared);
     }
 
-    /// Takes a full result of a point over. Returns how far it is from what was expected, in Q16.
+    /// Takes a full result of a point over, which is within what is allowed or above. Returns how
+    /// far it is from what was expected, in Q16.
     pub fn learn(&mut self, at: usize, power: Milliwatts, is_within: bool) -> u32 {
         let found = ratio(power.0, self.predicted(at)).clamp(LEAST_RATIO, MOST_RATIO);
         let knew = self.known.iter().any(|known| (1..FAILED).contains(known));

@@ -266,9 +266,8 @@ impl Chip {
             let power = rest.checked_div(u64::from(ONE.saturating_sub(part)));
             power.map_or(u32::MAX, |power| u32::try_from(power).unwrap_or(u32::MAX))
         };
-        let powers = [power(most), power(least)];
-        let [low, high] = [powers[0].min(powers[1]), powers[0].max(powers[1])];
-        let is_told = is_up || high - low <= scaled(low, VAGUE);
-        (most <= MOST_PART && is_told).then_some(high)
+        let (one, other) = (power(most), power(least));
+        let is_told = is_up || one.abs_diff(other) <= scaled(one.min(other), VAGUE);
+        (most <= MOST_PART && is_told).then_some(one.max(other))
     }
 }
