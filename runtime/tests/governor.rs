@@ -472,6 +472,17 @@ fn the_noise_of_two_chips_is_no_less_than_that_of_one() {
     assert!(more < 0.01, "{:.1} % more", 100.0 * more);
 }
 
+/// One chip is sooner to tell of all of the rise, and the total has come just up to the limit.
+#[test]
+fn a_chip_that_tells_first_tells_of_the_others() {
+    let mut plant = Plant::with_sensor(26_312, 11_250_786_072_249_919_490, 430, 0.187);
+    plant.run(13_798, 26_312);
+    plant.factor = 1.173;
+    plant.run(10_000, 26_312);
+    let longest = plant.longest_over_ms;
+    assert!(longest <= bound_ms(plant.period_ms()), "{longest} ms");
+}
+
 #[test]
 fn a_steady_board_is_used_up_to_its_limit() {
     let mut plant = Plant::new(30_000, 1);

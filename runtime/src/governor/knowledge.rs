@@ -205,7 +205,7 @@ impl<const N: usize> Knowledge<N> {
             if is_known {
                 return surprise;
             }
-        } else if is_known && of_expected > ONE + RISE * self.noise.max(NOISE_AT_FIRST) {
+        } else if is_known && self.is_rise(of_expected) {
             self.rose_from = Some(self.drift);
             self.set_drift(scaled(self.drift, of_expected));
             return surprise;
@@ -219,6 +219,11 @@ impl<const N: usize> Knowledge<N> {
         self.remember(at, Milliwatts(power));
         self.fresh = (at, results);
         surprise
+    }
+
+    /// Whether a power over what was expected, in Q16, is more than noise explains.
+    pub fn is_rise(&self, of_expected: u32) -> bool {
+        of_expected > ONE + RISE * self.noise.max(NOISE_AT_FIRST)
     }
 
     /// What is expected of a mode from its neighbours is worth so many results.

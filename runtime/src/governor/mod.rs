@@ -549,7 +549,14 @@ impl<const N: usize> Governor<N> {
         // To stay, less margin is needed than to come: hysteresis.
         let present = scaled(self.modes.expected(self.at), ONE + self.modes.margin());
         if present > allowed.0 && self.at != least {
-            return self.step_down(allowed, now);
+            // The chip that tells first may have more to tell than the total.
+            let risen = self.meter.risen(self.set()).0;
+            let rise = ratio(risen, self.modes.expected(self.at));
+            let below = match is_full && self.modes.is_rise(rise) {
+                true => Milliwatts(ratio(allowed.0, rise)),
+                false => allowed,
+            };
+            return self.step_down(below, now);
         }
         let has_ups = self.ups >= UP_EVERY.0 && self.results >= self.modes.enough();
         if !is_full || self.state != State::Tracking || !has_ups {
