@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use super::{EXIT_CODES, Failure, print};
-use crate::scenarios::{CASES, Holder, Row, SCENARIOS, Spread, Task, live, rows};
+use crate::scenarios::{
+    CASES, Holder, Row, SCENARIOS, SENSORS, Scenario, Spread, Task, live, rows,
+};
 
 const USAGE: &str = "\
 Let wattgate and others hold a limit on simulated boards in simulated time
@@ -144,6 +146,54 @@ fn table(rows: &[Row]) -> String {
                 .map_or_else(|| "-".to_owned(), |spread| of(spread, 0)),
             row.r#final
         );
+    }
+    text + &worst(rows)
+}
+
+/// Of all rows of wattgate, the worst of all seeds for each setting of the sensor.
+fn worst(rows: &[Row]) -> String {
+    let steady = |row: &Row| row.scenario == "steady";
+    let nominal = |row: &Row| Scenario::named(row.scenario).is_some_and(|it| it.nominal);
+    let mut text = String::new();
+    for sensor in &SENSORS {
+        let period = sensor.period.as_millis() as u64;
+        let of = |is: &dyn Fn(&Row) -> bool, figure: fn(&Row) -> Option<f64>| {
+            let rows = rows.iter().filter(|row| row.governor == "wattgate");
+            let rows = rows.filter(|row| row.period_ms == period && is(row));
+            rows.filter_map(figure).max_by(f64::total_cmp)
+        };
+        let all = |_: &Row| true;
+        let slow = |row: &Row| Some(-row.speed_vs_oracle_pct.worst);
+        let over = |row: &Row| Some(row.time_over_pct.worst);
+        let changes = |row: &Row| Some(row.changes_per_min.worst);
+        let lines = [
+            (
+                "longest, ms",
+                of(&all, |row| Some(row.longest_over_ms.worst)),
+                0,
+            ),
+            ("over, %, steady", of(&steady, over), 3),
+            ("speed, %, steady", of(&steady, slow).map(|it| -it), 1),
+            ("changes/min, steady", of(&steady, changes), 1),
+            ("speed, %, nominal", of(&nominal, slow).map(|it| -it), 1),
+            (
+                "excess, %, nominal",
+                of(&nominal, |row| Some(row.excess_pct.worst)),
+                1,
+            ),
+            (
+                "safe, ms",
+                of(&all, |row| Some(row.safe_after_ms?.worst)),
+                0,
+            ),
+        ];
+        for (name, value, digits) in lines {
+            if let Some(value) = value {
+                let name = format!("worst of wattgate, {period} ms: {name}");
+                // A text takes all.
+                let _ = writeln!(text, "{name:<45}{value:>13.digits$}");
+            }
+        }
     }
     text
 }
