@@ -38,6 +38,7 @@
 )]
 
 mod crc;
+mod estimator;
 mod exponential;
 mod format;
 mod front;
@@ -53,6 +54,7 @@ mod shape;
 mod sweep;
 mod units;
 
+pub use estimator::{Chip, Estimate, Estimator, MOST_CHIPS, Sample};
 pub use crc::{Crc32, crc32};
 pub use format::{
     Body, FEATURE_MAP, FormatError, HEADER_LEN, Header, Kind, MAGIC, Model, Provenance,
@@ -60,8 +62,8 @@ pub use format::{
 };
 pub use front::{Front, Point};
 pub use governor::{
-    Average, Budget, Cause, Command, Governor, GovernorError, Input, Limit, MOST_CHIPS, Reading,
-    Sample, Settings, State, Status, UP_EVERY, UPS,
+    Average, Budget, Cause, Command, Governor, GovernorError, Input, Limit, Settings, State,
+    Status, UP_EVERY, UPS,
 };
 pub use grid::{Axes, Axis, Grid, GridError, MAX_AXIS_VALUES, MAX_MODES, ModeId, PowerMode};
 pub use guard::{GuardBand, GuardError, Knot, MAX_KNOTS};

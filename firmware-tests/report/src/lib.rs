@@ -152,8 +152,9 @@ fn govern(console: &mut impl Console, front: Front<FRONT>) {
         return;
     };
     let mut mode = None;
+    let mut register = middle;
     for step in 0..240_u32 {
-        // Four steps a period; the board draws 17/16 and from the 80th step on 22/16.
+        // The board draws 17/16 and from the 80th step on 22/16.
         let sixteenths = if step < 80 { 17 } else { 22 };
         if step == 120 {
             governor.set_limit(limit(middle / 2));
@@ -161,11 +162,14 @@ fn govern(console: &mut impl Console, front: Front<FRONT>) {
         let points = governor.front().points().iter();
         let now = points.clone().find(|point| Some(point.mode) == mode);
         let power = now.map_or(0, |point| point.power.0 / 16 * sixteenths);
-        let sample = Sample::one(Milliwatts(power), step / 4);
+        // Four steps are a time constant of the sensor.
+        register = register - register / 4 + power / 4;
+        let sample = Sample::one(Milliwatts(register));
         let command = governor.step(&Input {
             now: Milliseconds(u64::from(step) * 430 / 4),
             sample: Some(sample).filter(|_| !(160..180).contains(&step)),
             mode,
+            gpu_load: Some(900),
             over_current: step == 200,
             too_hot: false,
         });
@@ -188,7 +192,7 @@ fn govern(console: &mut impl Console, front: Front<FRONT>) {
         State::Safe(Cause::NothingApplies) => "safe, nothing applies",
     });
     console.field(", ", status.changes, " changes, ");
-    console.field("", status.violations, " results over the limit, ratio ");
+    console.field("", status.violations, " times over the limit, ratio ");
     console.hex(status.ratio);
     console.text("\n");
 }

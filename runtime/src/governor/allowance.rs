@@ -1,10 +1,11 @@
 //! What is allowed at a time: the limit, or less for an average over a window, for a budget, for
 //! heat, for over-current, and for the errors of the sensor.
 
-use super::{Limit, ONE, Settings, scaled};
+use super::interface::{Limit, Settings};
 use crate::units::{Milliseconds, Milliwatts};
 
 /// What over-current events and heat take from the limit at once, and how long it lasts.
+const ONE: u32 = 1 << 16;
 const DERATE: u32 = ONE / 10;
 const DERATE_EVERY: Milliseconds = Milliseconds(2_000);
 const DERATE_LASTS: Milliseconds = Milliseconds(60_000);
@@ -33,6 +34,11 @@ impl Budget {
     pub fn mean(&self) -> Milliwatts {
         Left::new(*self).power()
     }
+}
+
+/// `value` × `q16` / 65,536, rounded down.
+fn scaled(value: u32, q16: u32) -> u32 {
+    u32::try_from((u64::from(value) * u64::from(q16)) >> 16).unwrap_or(u32::MAX)
 }
 
 /// What is left of a limit.
@@ -74,11 +80,11 @@ impl Allowance {
         self.limit = limit;
     }
 
-    /// A power in mW was drawn for some time in ms.
-    pub fn spend(&mut self, milliwatts: u32, milliseconds: u64) {
-        self.spent.spend(milliwatts, milliseconds);
+    /// An energy in µJ was drawn in some ms.
+    pub fn spend(&mut self, microjoules: u64, milliseconds: u64) {
+        self.spent.spend(microjoules, milliseconds);
         if let Some(left) = &mut self.left {
-            left.spend(milliwatts, milliseconds);
+            left.spend(microjoules, milliseconds);
         }
     }
 
@@ -108,7 +114,7 @@ impl Allowance {
         let power = scaled(power, ONE - self.derate);
         let power = power.saturating_sub(settings.sensor_offset.0);
         let gain = u64::from(ONE) + u64::from(settings.sensor_gain);
-        let reading = (u64::from(power) << 16) / gain.max(1);
+        let reading = (u64::from(power) << 16).checked_div(gain).unwrap_or(0);
         Milliwatts(u32::try_from(reading).unwrap_or(u32::MAX))
     }
 }
@@ -117,7 +123,7 @@ impl Allowance {
 #[derive(Clone, Debug)]
 struct Left {
     budget: Budget,
-    /// In mW·ms.
+    /// In µJ.
     spent: u64,
     elapsed_ms: u64,
 }
@@ -134,9 +140,8 @@ impl Left {
         }
     }
 
-    fn spend(&mut self, milliwatts: u32, milliseconds: u64) {
-        let energy = u64::from(milliwatts).saturating_mul(milliseconds);
-        self.spent = self.spent.saturating_add(energy);
+    fn spend(&mut self, microjoules: u64, milliseconds: u64) {
+        self.spent = self.spent.saturating_add(microjoules);
         self.elapsed_ms = self.elapsed_ms.saturating_add(milliseconds);
     }
 
@@ -158,12 +163,12 @@ const SLOTS: usize = 16;
 /// taken to have been drawn.
 #[derive(Clone, Debug)]
 struct Spent {
-    /// In mJ, in each part of the window.
+    /// In µJ, in each part of the window.
     slots: [u64; SLOTS],
     /// The present one, and how much of it is over, in ms.
     slot: usize,
     elapsed_ms: u64,
-    /// The length of a slot in ms, and the budget of one in mJ.
+    /// The length of a slot in ms, and the budget of one in µJ.
     slot_ms: u64,
     budget: u64,
     /// The mean power of the present slot; `None` without an average.
@@ -175,7 +180,7 @@ impl Spent {
         let power = average.map_or(0, |average| u64::from(average.power.0));
         let window = average.map_or(0, |average| average.window.0);
         let slot_ms = (window / SLOTS as u64).clamp(60, 1 << 40);
-        let budget = power.saturating_mul(slot_ms) / 1_000;
+        let budget = power.saturating_mul(slot_ms);
         // All but the present one.
         let mut slots = [budget; SLOTS];
         let [present, ..] = &mut slots;
@@ -190,14 +195,12 @@ impl Spent {
         }
     }
 
-    /// A power in mW was drawn for some time in ms.
-    fn spend(&mut self, milliwatts: u32, milliseconds: u64) {
+    fn spend(&mut self, microjoules: u64, milliseconds: u64) {
         if self.allowance.is_none() {
             return;
         }
-        let energy = u64::from(milliwatts).saturating_mul(milliseconds) / 1_000;
         if let Some(slot) = self.slots.get_mut(self.slot) {
-            *slot = slot.saturating_add(energy);
+            *slot = slot.saturating_add(microjoules);
         }
         self.elapsed_ms = self.elapsed_ms.saturating_add(milliseconds);
         if self.elapsed_ms >= self.slot_ms {
@@ -220,7 +223,7 @@ impl Spent {
         let left = window.saturating_sub(spent);
         let even = self.budget.saturating_add(left / SLOTS as u64);
         let energy = holds.min(even.saturating_add(left.saturating_sub(window / 4) / 4));
-        let power = energy.saturating_mul(1_000) / self.slot_ms.max(1);
+        let power = energy / self.slot_ms.max(1);
         self.allowance = Some(Milliwatts(u32::try_from(power).unwrap_or(u32::MAX)));
     }
 }

@@ -1,43 +1,40 @@
 //! What goes into a governor, and what comes out of it.
 
-use super::{Average, Budget, ONE, Sample};
+use super::{Average, Budget};
+use crate::estimator::{Chip, MOST_CHIPS, Sample};
 use crate::grid::ModeId;
 use crate::units::{Confidence, Milliseconds, Milliwatts};
 
-/// What a governor knows of its board. Ratios are in units of 1/65,536 (Q16), at most one.
+/// What a governor knows of its board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Confidence of the guard band in which the margin of distant modes ends.
+    /// Confidence of the guard band with which the model is believed before anything was measured.
     pub confidence: Confidence,
-    /// From one result of a chip of the sensor to the next, nominally; each is the mean over this
-    /// time. 1 … 60,000 ms; a chip may be off by an eighth.
-    pub period: Milliseconds,
-    /// Greatest error of the sensor that is proportional to the power.
+    /// The chips of the power sensor.
+    pub chips: [Chip; MOST_CHIPS],
+    /// Greatest error of the sensor that is proportional to the power, in units of 1/65,536, at
+    /// most one.
     pub sensor_gain: u32,
     /// Error of the sensor beside that, which is taken from the limit too.
     pub sensor_offset: Milliwatts,
-    /// How far the model may be off before anything was measured.
-    pub distrust: u32,
-    /// Margin of a mode that was not measured, beside one that was.
-    pub near_margin: u32,
-    /// Rise of the power in a second that is assumed while there is no result.
-    pub slew: u32,
-    /// The time without a result after which nothing is known.
-    pub patience: Milliseconds,
+    /// From one look to the next while the power is near the limit; 1 … 1,000 ms. Far from it looks
+    /// are rarer, and when the power seems to change they come twice as often.
+    pub look: Milliseconds,
+    /// For how long a board has to work and draw less until the most that its workload drew is
+    /// forgotten; `None` for ever.
+    pub memory: Option<Milliseconds>,
 }
 
 impl Default for Settings {
-    /// An INA3221 as L4T sets it: 512 samples, 430 ms, gain within 0.25 %.
+    /// An INA3221 as L4T sets it, with a gain within 0.25 %, and a memory of ten minutes.
     fn default() -> Self {
         Self {
             confidence: Confidence::P95,
-            period: Milliseconds(430),
-            sensor_gain: ONE / 400,
+            chips: [Chip::L4T; MOST_CHIPS],
+            sensor_gain: (1 << 16) / 400,
             sensor_offset: Milliwatts(0),
-            distrust: ONE * 3 / 10,
-            near_margin: ONE * 3 / 100,
-            slew: ONE / 50,
-            patience: Milliseconds(1_700),
+            look: Milliseconds(25),
+            memory: Some(Milliseconds(600_000)),
         }
     }
 }
@@ -45,7 +42,7 @@ impl Default for Settings {
 /// What must not be exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// At any time, by the sensor's mean over one period.
+    /// At any time, as the mean over 430 ms.
     pub power: Milliwatts,
     /// On average over a longer time.
     pub average: Option<Average>,
@@ -73,6 +70,8 @@ pub struct Input {
     pub sample: Option<Sample>,
     /// The mode that was read back; `None` where it is none of the front's.
     pub mode: Option<ModeId>,
+    /// Load of the GPU in permille; `None` where it is not known.
+    pub gpu_load: Option<u16>,
     /// Over-current events since the last step.
     pub over_current: bool,
     /// A temperature is above its limit.
@@ -91,7 +90,7 @@ pub enum Command {
 /// Why the governor is in the safe mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// No result of the sensor, or only repeated or absurd ones.
+    /// The sensor cannot be read, shows nonsense, or does not follow what the board does.
     NoSensor,
     /// Even the least mode is above the limit.
     LimitTooLow,
@@ -104,14 +103,13 @@ pub enum Cause {
 pub enum State {
     /// The first mode is being set.
     Booting,
-    /// It is set, or set anew after somebody else has changed it, and its first full result is
-    /// awaited.
+    /// It is set, or set anew after somebody else has changed it, and is measured.
     Settling,
-    /// A mode is set and measured.
+    /// A mode is set and was measured.
     Tracking,
-    /// A slower mode was set and its first full result is awaited.
+    /// A slower mode was set and is measured.
     SteppingDown,
-    /// A faster mode was set and its first full result is awaited.
+    /// A faster mode was set and is measured.
     ProbingUp,
     /// The safe mode.
     Safe(Cause),
@@ -127,13 +125,19 @@ pub struct Status {
     /// The reading that is allowed now: the limit less the sensor's errors, or less for heat,
     /// over-current, an average or a budget.
     pub allowed: Milliwatts,
-    /// The last full result.
+    /// The mean over 430 ms, if the mode is set for so long.
     pub measured: Option<Milliwatts>,
+    /// The power now, with the sensor's lag undone.
+    pub power: Option<Milliwatts>,
+    /// Energy since the start.
+    pub millijoules: u64,
+    /// The time in which the mean over 430 ms was over what is allowed.
+    pub over: Milliseconds,
     /// What the model says of the mode.
     pub predicted: Milliwatts,
-    /// Measured over predicted power of the mode in Q16.
+    /// The most that the workload is taken to draw in the mode, over the prediction, in Q16.
     pub ratio: u32,
-    /// Results over the allowed power.
+    /// How often the power was over what is allowed.
     pub violations: u32,
     /// Changes of the mode.
     pub changes: u32,

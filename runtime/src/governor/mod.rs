@@ -1,101 +1,36 @@
 //! The governor: holds a power limit by choosing among the modes of a front, measuring, and
 //! correcting.
-//!
-//! # Theory of operation
-//!
-//! A governor is a pure state machine. Whoever runs it calls [`Governor::step`] with the time
-//! and what is known of the board, carries out the [`Command`], and says in the next step which
-//! mode the board is in. Nothing else is assumed: no clock, no memory but its own, no heap.
-//!
-//! **Feed-forward.** The model predicts the power of every mode; the governor starts in one whose
-//! prediction fits the limit even if the model is wrong by [`Settings::distrust`].
-//!
-//! **Feedback.** A *result* of the sensor is its mean over one *period*. Where all of it, or two
-//! thirds at least, lie after the last change of the mode, it is *full*: it tells what the mode
-//! draws, and with that the *ratio* of measured over predicted power. A sensor of several chips
-//! has the results of each at times of their own, and is full when all that matter are. The ratio
-//! of a mode holds for that mode closely, for others the less the further their power is away
-//! (the margin grows from [`Settings::near_margin`] to the model's guard band). All ratios move
-//! together with that of the present mode: that is drift, as by temperature.
-//!
-//! **Noise** is the mean distance of two results of a mode. The limit holds for each result, so
-//! that the mean of a mode has to stay below it by some three times the noise, and by more where
-//! the noise is great; to be taken again, by the error of an average more, and to be tried for the
-//! first time, by the margin above. What was expected of such a mode counts beside its first
-//! results, for as much as noise and margin say.
-//!
-//! **Slack** is used by *probing*: a faster mode is tried when its power fits the limit with that
-//! margin, so never past the limit as far as is known. What a probe measures stays known. Ups are
-//! rationed ([`UPS`], [`UP_EVERY`]), which bounds the changes of every minute; another limit fills
-//! the store.
-//!
-//! **Over the limit** the governor goes down at once and in one move: to the fastest mode that
-//! fits by what was just measured. A result that is far from what was expected means that the
-//! workload has changed: what was known is forgotten and the move is the deeper, by half of the
-//! surprise. Of several chips the one that has risen most tells how far. A result that is not full
-//! counts too where it is over the limit and the mode before was not. What the next result says of
-//! a rise replaces it: the first one held a part of it, or was noise.
-//!
-//! **Not knowing.** Without a new result of a chip that carries half of the total, the last one is
-//! taken to have risen by [`Settings::slew`]; after [`Settings::patience`] the governor goes to the
-//! *safe mode*, that of the least predicted power. A result that no mode can explain is none.
-//! Results bring it back.
-//!
-//! ```text
-//!              read back             full result            faster mode fits
-//!  Booting ──────────────► Settling ──────────────► Tracking ──────────────► ProbingUp
-//!     ▲                        ▲   another writer    │  ▲  ▲                   │   │
-//!     │                        └─────────────────────┤  │  └─── full, within ──┘   │
-//!     │ long gap                                     │  │ full                     │
-//!     │ in time                       over the limit │  │ within    over the limit │
-//!     │                                              ▼  │                          │
-//!     │                                          SteppingDown ◄────────────────────┘
-//!     │                                              │
-//!     └────── Safe ◄─────────────────────────────────┘ from every state: no result for too
-//!                                                      long, no mode fits, nothing applies
-//! ```
-//!
-//! The daemon or the firmware keeps the board in the safe mode whenever it does not run this.
 
 mod allowance;
 mod interface;
 mod knowledge;
-mod meter;
-mod pace;
+mod liveness;
+mod memory;
 
 pub use allowance::{Average, Budget};
 pub use interface::{Cause, Command, GovernorError, Input, Limit, Settings, State, Status};
-pub use meter::{MOST_CHIPS, Reading, Sample};
 
 use allowance::Allowance;
-use knowledge::Knowledge;
-use meter::{Meter, Set, Taken};
+use knowledge::{Knowledge, RATIO_RANGE};
+use liveness::Liveness;
+use memory::{Memory, Work};
 
+use crate::estimator::{Chip, Estimate, Estimator, Sample};
 use crate::front::Front;
 use crate::grid::ModeId;
 use crate::units::{Milliseconds, Milliwatts};
 
+/// The limit holds for the mean power over this time.
+const SPAN: Milliseconds = Milliseconds(430);
+
 /// Ups that may come one after another, at the start and under another limit.
-pub const UPS: u32 = 4;
+pub const UPS: u32 = 8;
 
 /// Afterwards one up may come in so long. Limits that follow each other sooner bring no more.
 pub const UP_EVERY: Milliseconds = Milliseconds(30_000);
 
 /// A full store of them.
 const ALL_UPS: u64 = UPS as u64 * UP_EVERY.0;
-
-/// One in units of 1/65,536 (Q16), in which all ratios are.
-const ONE: u32 = 1 << 16;
-
-/// Ratios of measured over predicted power lie within 1/8 … 8; beyond, a result is absurd.
-const MOST_RATIO: u32 = 8 * ONE;
-const LEAST_RATIO: u32 = ONE / 8;
-
-/// A full result that differs from what was expected by more than this part means another workload.
-const SURPRISE: u32 = ONE / 8;
-
-/// A move down that was not enough is followed by one that goes this part of the limit further.
-const AGAIN: u32 = ONE / 10;
 
 /// After so many failures in a row a mode is left out, and after so many modes in a row all are.
 const RETRIES: u8 = 2;
@@ -104,14 +39,51 @@ const MODES_TRIED: u8 = 3;
 /// Between two attempts to reach the safe mode.
 const RETRY_EVERY: Milliseconds = Milliseconds(1_000);
 
-/// For so long a mode is left out.
+/// For so long a mode is left out that could not be set.
 const LEFT_OUT: Milliseconds = Milliseconds(60_000);
 
-/// No sensor averages for longer.
-const LONGEST_PERIOD: Milliseconds = Milliseconds(60_000);
-
-/// A longer time from one step to the next leaves nothing known: the board slept.
+/// A longer time from one step to the next leaves nothing known of the power: the board slept.
 const LONGEST_GAP: Milliseconds = Milliseconds(5_000);
+
+/// Clocks follow within this time after they are set (platform reference, section 8: 8 ms).
+const FOLLOWS: u64 = 20;
+
+/// The error of a mode is told from the mean over this time.
+const MEASURED_OVER: Milliseconds = Milliseconds(900);
+
+/// A mode is left for a faster one after this time at the earliest.
+const DWELL: Milliseconds = Milliseconds(1_500);
+
+/// The estimate is over the limit when it is so by this number of standard deviations.
+const OVER_DEVIATIONS: f32 = 3.0;
+
+/// The peak of the workload is to stay within the limit with this number of standard deviations of
+/// the mean over [`SPAN`]: one in 10,000 of the means of a steady load is higher.
+const PEAK_DEVIATIONS: f32 = 3.7;
+
+/// To stay in a mode, its peak may be above the limit by this number of them: hysteresis.
+const STAY_DEVIATIONS: f32 = 1.5;
+
+/// The ripple that is provided for, at most: what is more is no ripple but phases, of which the
+/// peak is remembered.
+const MOST_RIPPLE: f32 = 0.015;
+
+/// What a jump has told of the load counts for so long; then what was measured since.
+const JUMP_COUNTS: Milliseconds = Milliseconds(3_000);
+
+/// A jump that is shorter does not carry the mean over [`SPAN`] over the limit if it never did.
+const SHORT: Milliseconds = Milliseconds(250);
+
+/// A mode that was over the limit as soon as it was set is held off for so long at first.
+const HOLD: Milliseconds = Milliseconds(60_000);
+
+/// The greatest step up, as the ratio of predictions: before a second mode has confirmed the level
+/// of the load, and afterwards.
+const FIRST_CLIMB: f32 = 1.15;
+const CLIMB: f32 = 1.4;
+
+/// Beside the least mode, so many of the least are tried until the limit is said to be too low.
+const LEAST_TRIED: u8 = 3;
 
 /// Holds a limit over the modes of a front of at most `N` points.
 #[derive(Clone, Debug)]
@@ -119,21 +91,35 @@ pub struct Governor<const N: usize> {
     settings: Settings,
     modes: Knowledge<N>,
     allowance: Allowance,
+    estimator: Estimator,
+    memory: Memory,
+    liveness: Liveness,
     state: State,
     /// The point of the front that is wanted.
     at: usize,
+    /// The point that was wanted before.
+    before: Option<usize>,
     /// The mode is as wanted since then.
     since: Option<Milliseconds>,
     /// The last step, and when the next one is due.
     last: Option<Milliseconds>,
     due: Milliseconds,
-    meter: Meter,
-    /// The last full result.
-    measured: Option<Milliwatts>,
-    /// One of the same mode with which later ones are compared, and when it came.
-    compared: Option<(Milliseconds, Milliwatts)>,
-    /// Full results of the mode.
-    results: u32,
+    /// The mean over [`SPAN`] in the mode.
+    measured: Option<f32>,
+    /// The level of the load before the mode was set, if it was steady, with the GPU's load.
+    reference: Option<(f32, Option<u16>)>,
+    /// The error of the mode is to be told.
+    is_new: bool,
+    /// What a jump has told of the level, and when.
+    jump: Option<(f32, Milliseconds)>,
+    /// The highest level of jumps that were too short to matter.
+    short: f32,
+    /// The highest level that was measured since the last jump.
+    since_jump: f32,
+    /// Means over [`SPAN`] near the highest level.
+    seen: f32,
+    work: Work,
+    gpu: Option<u16>,
     /// Failures to set the mode, and modes that could not be set, in a row.
     failures: u8,
     modes_failed: u8,
@@ -141,14 +127,18 @@ pub struct Governor<const N: usize> {
     left_out: Milliseconds,
     /// When the mode was last asked for; `None` before the first one.
     asked: Option<Milliseconds>,
-    /// When the first mode was asked for, or the first after a sleep.
-    started: Milliseconds,
     /// Ups in store, in milliseconds of [`UP_EVERY`], and when another limit has filled the store.
     ups: u64,
     filled: Milliseconds,
-    /// Results over what is allowed in a row, and all of them.
-    overs: u8,
+    /// The level at the last up.
+    level_at_up: f32,
+    /// Energy that is accounted for in µJ, and until when.
+    booked: u64,
+    booked_at: Milliseconds,
+    /// Of the least modes, those that were tried under a limit that is too low.
+    tried: u8,
     violations: u32,
+    over: Milliseconds,
     changes: u32,
 }
 
@@ -156,40 +146,41 @@ impl<const N: usize> Governor<N> {
     /// A governor that has seen nothing yet. Its first command sets the first mode.
     pub fn new(front: Front<N>, settings: Settings, limit: Limit) -> Result<Self, GovernorError> {
         check(&front, &settings)?;
-        let Settings {
-            sensor_gain,
-            distrust,
-            near_margin,
-            slew,
-            period,
-            ..
-        } = settings;
-        let ratios = [sensor_gain, distrust, near_margin, slew];
-        if ratios.iter().any(|ratio| *ratio > ONE) || !is_period(period) {
-            return Err(GovernorError::Settings);
-        }
+        let modes = Knowledge::new(front, &settings);
         Ok(Self {
-            modes: Knowledge::new(front, &settings),
+            memory: Memory::new(settings.memory, 1.0 / (1.0 + modes.guard())),
+            modes,
             allowance: Allowance::new(limit),
-            meter: Meter::new(&settings),
+            estimator: Estimator::new(settings.chips),
+            liveness: Liveness::new(Milliseconds(0)),
             settings,
             state: State::Booting,
             at: 0,
+            before: None,
             since: None,
             last: None,
             due: Milliseconds(0),
             measured: None,
-            compared: None,
-            results: 0,
+            reference: None,
+            is_new: true,
+            jump: None,
+            short: 0.0,
+            since_jump: 0.0,
+            seen: 1.0,
+            work: Work::None,
+            gpu: None,
             failures: 0,
             modes_failed: 0,
             left_out: Milliseconds(0),
             asked: None,
-            started: Milliseconds(0),
             ups: ALL_UPS,
             filled: Milliseconds(0),
-            overs: 0,
+            level_at_up: 0.0,
+            booked: 0,
+            booked_at: Milliseconds(0),
+            tried: 0,
             violations: 0,
+            over: Milliseconds(0),
             changes: 0,
         })
     }
@@ -200,6 +191,7 @@ impl<const N: usize> Governor<N> {
             return;
         }
         self.allowance.set_limit(limit);
+        self.tried = 0;
         let now = self.last.unwrap_or(Milliseconds(0));
         if now.since(self.filled) >= UP_EVERY {
             (self.ups, self.filled) = (ALL_UPS, now);
@@ -211,18 +203,22 @@ impl<const N: usize> Governor<N> {
     pub fn set_front(&mut self, front: Front<N>) -> Result<(), GovernorError> {
         check(&front, &self.settings)?;
         self.modes = Knowledge::new(front, &self.settings);
+        self.forget_load();
         self.begin();
         Ok(())
     }
 
-    /// The sensor has another period from now on, within the range of [`Settings::period`].
-    pub fn set_period(&mut self, period: Milliseconds) -> Result<(), GovernorError> {
-        if !is_period(period) {
-            return Err(GovernorError::Settings);
-        }
-        self.settings.period = period;
-        self.meter = Meter::new(&self.settings);
-        self.modes.set_period(period);
+    /// A chip of the sensor has another time constant from now on, within the range of
+    /// [`Chip::time_constant`].
+    pub fn set_time_constant(
+        &mut self,
+        chip: usize,
+        time_constant: Milliseconds,
+    ) -> Result<(), GovernorError> {
+        let known = self.settings.chips.get_mut(chip);
+        let known = known.filter(|_| is_time_constant(time_constant));
+        known.ok_or(GovernorError::Settings)?.time_constant = time_constant;
+        self.estimator.set_time_constant(chip, time_constant);
         Ok(())
     }
 
@@ -236,38 +232,55 @@ impl<const N: usize> Governor<N> {
         self.modes.front()
     }
 
+    /// The mode that it starts with under a limit: the fastest one that the model, with its guard
+    /// band, says is within it; `None` where there is none.
+    pub fn first(&self) -> Option<ModeId> {
+        let first = self.fastest_predicted()?;
+        self.modes.point(first).map(|point| point.mode)
+    }
+
     /// What it is doing.
     pub fn status(&self) -> Status {
         let point = self.modes.point(self.at);
+        let estimate = self.estimator.estimate().filter(|_| !self.liveness.is_blind());
+        let ratio = self.modes.error(self.at).0 * self.memory.highest();
         Status {
             state: self.state,
             mode: point.map_or(ModeId(0), |point| point.mode),
             allowed: self.allowance.reading(&self.settings),
-            measured: self.measured,
+            measured: self.measured.map(milliwatts),
+            power: estimate.map(|estimate| milliwatts(estimate.power)),
+            millijoules: self.booked / 1_000,
+            over: self.over,
             predicted: point.map_or(Milliwatts(0), |point| point.power),
-            ratio: self.modes.ratio_of(self.at),
+            ratio: (ratio * 65_536.0) as u32,
             violations: self.violations,
             changes: self.changes,
         }
     }
 
-    /// When the next step is due after a [`Command::Keep`]: soon after the sensor has a new
-    /// result. A step that comes sooner does no harm; after a [`Command::Apply`] one is due as soon
-    /// as the mode is set.
+    /// When the next step is due after a [`Command::Keep`]. A step that comes sooner does no harm;
+    /// after a [`Command::Apply`] one is due as soon as the mode is set.
     pub fn due(&self) -> Milliseconds {
         self.due
     }
 
     /// One step.
     pub fn step(&mut self, input: &Input) -> Command {
-        let now = self.advance(input);
+        let (now, passed) = self.advance(input);
         self.allowance
             .derate(input.over_current || input.too_hot, now);
-        let full = self.take_sample(input, now);
+        self.gpu = input.gpu_load;
+        let arrives = self.is_set(input) && self.since.is_none() && self.asked.is_some();
+        if arrives {
+            self.arrive(now);
+        }
+        let is_blind = self.take(input.sample.as_ref(), now);
+        self.plan_look(now);
         if let Some(command) = self.check_mode(input, now) {
             return command;
         }
-        self.decide(full, now)
+        self.decide(is_blind, now, passed)
     }
 }
 
@@ -275,80 +288,155 @@ fn check<const N: usize>(front: &Front<N>, settings: &Settings) -> Result<(), Go
     let guard = front.power_guard().ok_or(GovernorError::NoPower)?;
     let guard = guard.factor(settings.confidence);
     guard.map_err(|_| GovernorError::Confidence)?;
+    let is_chip = |chip: &Chip| is_time_constant(chip.time_constant);
+    let is_sound = settings.sensor_gain <= 1 << 16
+        && (1..=1_000).contains(&settings.look.0)
+        && settings.chips.iter().all(is_chip);
+    if !is_sound {
+        return Err(GovernorError::Settings);
+    }
     match front.points().is_empty() {
         true => Err(GovernorError::EmptyFront),
         false => Ok(()),
     }
 }
 
-fn is_period(period: Milliseconds) -> bool {
-    (1..=LONGEST_PERIOD.0).contains(&period.0)
+fn is_time_constant(time: Milliseconds) -> bool {
+    time.0 <= 60_000
 }
 
-/// `value` × `q16` / 65,536, saturating.
-fn scaled(value: u32, q16: u32) -> u32 {
-    u32::try_from((u64::from(value) * u64::from(q16)) >> 16).unwrap_or(u32::MAX)
+/// Rounded up.
+fn milliwatts(power: f32) -> Milliwatts {
+    Milliwatts(libm::ceilf(power) as u32)
 }
 
-/// `a` / `b` in Q16, saturating.
-fn ratio(a: u32, b: u32) -> u32 {
-    let quotient = (u64::from(a) << 16).checked_div(u64::from(b));
-    quotient.map_or(u32::MAX, |ratio| u32::try_from(ratio).unwrap_or(u32::MAX))
-}
-
-/// How far a ratio is from one, in Q16.
-fn distance(ratio: u32) -> u32 {
-    ratio.abs_diff(ONE)
+fn after(now: Milliseconds, ms: u64) -> Milliseconds {
+    Milliseconds(now.0.saturating_add(ms))
 }
 
 impl<const N: usize> Governor<N> {
     /// The next step sets a first mode.
     fn begin(&mut self) {
-        (self.state, self.at) = (State::Booting, 0);
-        (self.asked, self.since) = (None, None);
-        (self.measured, self.compared, self.results) = (None, None, 0);
+        self.state = State::Booting;
+        (self.asked, self.since, self.before) = (None, None, None);
+        (self.measured, self.reference, self.jump) = (None, None, None);
+        self.estimator.forget();
     }
 
-    /// Lets time pass. A step backwards counts as none.
-    fn advance(&mut self, input: &Input) -> Milliseconds {
+    fn forget_load(&mut self) {
+        self.memory = Memory::new(self.settings.memory, 1.0 / (1.0 + self.modes.guard()));
+        (self.short, self.seen, self.tried) = (0.0, 1.0, 0);
+        (self.at, self.is_new) = (0, true);
+    }
+
+    /// Lets time pass. A step backwards counts as none. After a gap nothing is known; what may have
+    /// been drawn in it is booked.
+    fn advance(&mut self, input: &Input) -> (Milliseconds, u64) {
         let last = self.last.unwrap_or(input.now);
+        if self.last.is_none() {
+            self.liveness = Liveness::new(input.now);
+            self.booked_at = input.now;
+        }
         let now = input.now.max(last);
-        let elapsed = now.since(last).0;
-        if elapsed > LONGEST_GAP.0 {
+        self.last = Some(now);
+        let passed = now.since(last).0;
+        if passed > LONGEST_GAP.0 {
+            self.book_unseen(now);
             self.begin();
-            self.meter.forget();
+            self.liveness = Liveness::new(now);
         }
-        self.ups = self.ups.saturating_add(elapsed).min(ALL_UPS);
-        let drawn = self
-            .measured
-            .map_or(self.modes.bound(self.at), |power| power.0);
-        self.allowance.spend(drawn, elapsed);
-        now
+        self.ups = self.ups.saturating_add(passed).min(ALL_UPS);
+        (now, passed)
     }
 
-    fn take_sample(&mut self, input: &Input, now: Milliseconds) -> Taken {
-        let before = self.last.replace(now);
-        let predicted = self.modes.point(self.at).map_or(0, |point| point.power.0);
-        let sample = input.sample.as_ref().filter(|sample| {
-            let of_predicted = ratio(sample.total().0, predicted);
-            (LEAST_RATIO..=MOST_RATIO).contains(&of_predicted)
+    /// Books what was drawn and not measured: the most that is likely.
+    fn book_unseen(&mut self, now: Milliseconds) {
+        let expected = self.modes.expected(self.at, self.memory.highest().max(1.0));
+        let power = self.estimator.estimate().map_or(expected, |it| it.power.max(expected));
+        let passed = now.since(self.booked_at).0;
+        self.book((power.clamp(0.0, 1e7) as u64 + 1).saturating_mul(passed), now);
+    }
+
+    fn book(&mut self, microjoules: u64, now: Milliseconds) {
+        self.allowance.spend(microjoules, now.since(self.booked_at).0);
+        self.booked = self.booked.saturating_add(microjoules);
+        self.booked_at = now;
+    }
+
+    fn is_set(&self, input: &Input) -> bool {
+        let wanted = self.modes.point(self.at).map(|point| point.mode);
+        wanted.is_some() && input.mode == wanted
+    }
+
+    /// The wanted mode is set now.
+    fn arrive(&mut self, now: Milliseconds) {
+        let Some(before) = self.before.filter(|before| *before != self.at) else {
+            return;
+        };
+        let (from, to) = (self.modes.expected(before, 1.0), self.modes.expected(self.at, 1.0));
+        let times = (to / from.max(1.0)).clamp(RATIO_RANGE.0, RATIO_RANGE.1);
+        // A board at rest follows its clocks much less.
+        let times = match self.work {
+            Work::None => 1.0 + (times - 1.0) / 4.0,
+            _ => times,
+        };
+        let Some(estimate) = self.estimator.estimate() else {
+            return;
+        };
+        self.estimator.expect(times);
+        let change = (times - 1.0).abs() * estimate.power;
+        let steps = self.settings.chips.iter().map(|chip| chip.step.0).max().unwrap_or(0);
+        if self.work != Work::None && change > (5 * steps) as f32 && change > estimate.power / 16.0 {
+            self.liveness.must_show(now);
+        }
+    }
+
+    /// Takes the sample, if it makes sense. Returns whether the sensor is blind.
+    fn take(&mut self, sample: Option<&Sample>, now: Milliseconds) -> bool {
+        let predicted = self.modes.predicted(self.at);
+        let sample = sample.filter(|sample| {
+            let of_predicted = sample.total().0 as f32 / predicted;
+            self.asked.is_none() || (RATIO_RANGE.0..=RATIO_RANGE.1).contains(&of_predicted)
         });
-        let (is_new, due) = self.meter.look(sample, before, now);
-        self.due = due;
-        if !is_new {
-            return Taken::Nothing;
+        let was_blind = self.liveness.is_blind();
+        let is_blind = self.liveness.look(sample, self.gpu, now);
+        if is_blind {
+            self.book_unseen(now);
+            if !was_blind {
+                self.estimator.forget();
+            }
+        } else if let Some(sample) = sample {
+            let had = self.estimator.estimate().is_some();
+            let before = self.estimator.energy_uj();
+            self.estimator.look(sample, now);
+            if had {
+                let energy = self.estimator.energy_uj().saturating_sub(before);
+                self.book(energy, now);
+            } else {
+                self.book_unseen(now);
+            }
         }
-        let is_up = matches!(
-            self.state,
-            State::Booting | State::Settling | State::ProbingUp
-        );
-        self.meter.of_mode(self.set(), is_up, now)
+        is_blind
     }
 
-    /// When the mode was set, if it is.
-    fn set(&self) -> Option<Set> {
-        let (asked, since) = self.asked.zip(self.since)?;
-        Some(Set { asked, since })
+    /// Near the limit often, far from it seldom, and at once again when the power seems to change.
+    fn plan_look(&mut self, now: Milliseconds) {
+        let look = self.settings.look.0;
+        let allowed = self.allowance.reading(&self.settings).0 as f32;
+        let is_fresh = self.since.is_some_and(|since| now.since(since) < SPAN);
+        let Some(estimate) = self.estimator.estimate() else {
+            self.due = after(now, look);
+            return;
+        };
+        let most = estimate.power + 4.0 * estimate.deviation;
+        let ms = if self.estimator.is_suspicious() && most > 0.9 * allowed {
+            (look / 2).max(1)
+        } else if is_fresh || most > 0.85 * allowed {
+            look
+        } else {
+            2 * look
+        };
+        self.due = after(now, ms.min(100));
     }
 
     /// Sees to it that the board is in the wanted mode.
@@ -357,9 +445,7 @@ impl<const N: usize> Governor<N> {
         self.asked?;
         // It was excluded meanwhile.
         if !self.modes.is_choosable(self.at) {
-            let allowed = self.allowance.reading(&self.settings);
-            let next = self.modes.best(allowed, self.at).or(self.modes.least());
-            let Some(next) = next else {
+            let Some(next) = self.best_below(now) else {
                 self.state = State::Safe(Cause::NothingApplies);
                 return Some(Command::Keep);
             };
@@ -379,7 +465,8 @@ impl<const N: usize> Governor<N> {
         }
         // It was set, so somebody else has changed it.
         if self.since.take().is_some() {
-            self.asked = Some(now);
+            (self.asked, self.before) = (Some(now), None);
+            self.reference = None;
             return Some(Command::Apply(wanted));
         }
         self.failures = self.failures.saturating_add(1);
@@ -391,10 +478,7 @@ impl<const N: usize> Governor<N> {
             self.modes.fail(self.at);
             self.left_out = now;
             self.modes_failed += 1;
-            let next = self
-                .modes
-                .best(self.allowance.reading(&self.settings), self.at)
-                .or(self.modes.least())?;
+            let next = self.best_below(now)?;
             return Some(self.change(next, State::SteppingDown, now));
         }
         if self.state != State::Safe(Cause::NothingApplies) {
@@ -410,161 +494,308 @@ impl<const N: usize> Governor<N> {
         Some(Command::Apply(wanted))
     }
 
-    fn decide(&mut self, taken: Taken, now: Milliseconds) -> Command {
-        let allowed = self.allowance.reading(&self.settings);
-        if self.asked.is_none() {
-            return self.boot(allowed, now);
-        }
-        match taken {
-            Taken::Full(power) => {
-                self.measured = Some(power);
-                self.results = self.results.saturating_add(1);
-                self.compare(power, now);
-                if power > allowed {
-                    let power = power.max(self.meter.risen(self.set()));
-                    let surprise = self.modes.learn(self.at, power, false);
-                    return self.go_down(allowed, self.of_workload(surprise), now);
-                }
-                self.modes.learn(self.at, power, true);
-                self.overs = 0;
-                if self.state != State::Safe(Cause::LimitTooLow) {
-                    self.state = State::Tracking;
-                }
-            }
-            Taken::Partial(power) if power > allowed && self.state != State::SteppingDown => {
-                // The mean holds some of the time before, so that the mode draws even more.
-                let of_expected = ratio(power.0, self.modes.expected(self.at)).max(ONE);
-                let surprise = (of_expected - ONE).saturating_mul(2);
-                let more = Milliwatts(scaled(power.0, of_expected));
-                self.modes.remember(self.at, more);
-                let surprise = self.of_workload(surprise);
-                // What is known of other modes is too little by as much.
-                let below = ratio(allowed.0, ONE.saturating_add(surprise));
-                return self.go_down(Milliwatts(below), 0, now);
-            }
-            Taken::Partial(_) => {}
-            Taken::Nothing => {
-                if let Some(command) = self.without_result(allowed, now) {
-                    return command;
-                }
-            }
-        }
-        self.follow(allowed, matches!(taken, Taken::Full(_)), now)
+    fn allowed(&self) -> f32 {
+        self.allowance.reading(&self.settings).0 as f32
     }
 
-    /// The noise is told from results that have no time in common.
-    fn compare(&mut self, power: Milliwatts, now: Milliseconds) {
-        let (at, last) = *self.compared.get_or_insert((now, power));
-        if self.meter.is_new_since(at, now) {
-            self.modes.compare(power, last);
-            self.compared = Some((now, power));
+    /// Standard deviation of a mean over [`SPAN`], as part of the power.
+    fn ripple(&self) -> f32 {
+        self.estimator.ripple(SPAN).min(MOST_RIPPLE)
+    }
+
+    /// The level that a mode has to have room for: the highest that counts, and more where few means
+    /// were seen of which it is the highest.
+    fn need(&self, now: Milliseconds) -> f32 {
+        // The highest of n normal deviates is about sqrt(2 ln n) standard deviations up.
+        let expected = libm::sqrtf(2.0 * libm::logf(self.seen + 1.0)) - 0.4;
+        let more = (PEAK_DEVIATIONS - expected.max(0.0)).max(0.0) * self.ripple();
+        let need = self.memory.highest() * (1.0 + more);
+        match self.jump {
+            Some((level, at)) if now.since(at) < JUMP_COUNTS => need.max(level),
+            _ => need,
         }
+    }
+
+    /// The power that a mode stays below at a level of the load.
+    fn bound(&self, index: usize, level: f32) -> f32 {
+        self.modes.expected(index, level) * (1.0 + self.modes.doubt(index))
+    }
+
+    fn fastest_predicted(&self) -> Option<usize> {
+        let allowed = self.allowance.reading(&self.settings);
+        self.modes.fastest(|index| self.modes.is_predicted_within(index, allowed))
+    }
+
+    /// The fastest mode that fits at a level and draws less than the present one; else the least.
+    fn below(&self, level: f32, now: Milliseconds) -> Option<usize> {
+        let allowed = self.allowed();
+        let present = self.modes.expected(self.at, 1.0);
+        let fitting = self.modes.fastest(|index| {
+            self.bound(index, level) <= allowed
+                && self.modes.expected(index, 1.0) < present
+                && !self.modes.is_held(index, now)
+        });
+        fitting.or_else(|| self.modes.least())
+    }
+
+    fn best_below(&self, now: Milliseconds) -> Option<usize> {
+        self.below(self.need(now), now)
+    }
+
+    fn decide(&mut self, is_blind: bool, now: Milliseconds, passed: u64) -> Command {
+        if self.asked.is_none() {
+            return self.boot(now);
+        }
+        if is_blind {
+            return self.without_sensor(now);
+        }
+        if self.state == State::Safe(Cause::NoSensor) {
+            self.state = State::Settling;
+        }
+        let (Some(estimate), Some(since)) = (self.estimator.estimate(), self.since) else {
+            return Command::Keep;
+        };
+        self.observe(&estimate, since, now, passed);
+        if self.measured.is_some_and(|mean| mean > self.allowed()) {
+            self.over.0 += passed;
+        }
+        if let Some(power) = self.over(&estimate, since, now) {
+            return self.go_down(power, &estimate, since, now);
+        }
+        self.follow(since, now)
     }
 
     /// The first mode, or the first after a sleep.
-    fn boot(&mut self, allowed: Milliwatts, now: Milliseconds) -> Command {
-        let cautious = scaled(allowed.0, ONE.saturating_sub(self.settings.distrust));
-        let first = self
-            .modes
-            .best(Milliwatts(cautious), usize::MAX)
-            .or(self.modes.least());
-        self.started = now;
-        let Some(first) = first else {
+    fn boot(&mut self, now: Milliseconds) -> Command {
+        let first = match self.changes {
+            0 => self.fastest_predicted(),
+            _ => {
+                let (need, allowed) = (self.need(now), self.allowed());
+                self.modes.fastest(|index| {
+                    self.bound(index, need.max(1.0)) <= allowed && !self.modes.is_held(index, now)
+                })
+            }
+        };
+        let Some(first) = first.or_else(|| self.modes.least()) else {
             self.state = State::Safe(Cause::NothingApplies);
             return Command::Keep;
         };
         self.change(first, State::Booting, now)
     }
 
-    /// A probed mode may differ from its neighbours without another workload.
-    fn of_workload(&self, surprise: u32) -> u32 {
-        match self.state {
-            State::ProbingUp if surprise <= SURPRISE => 0,
-            _ => surprise,
-        }
-    }
-
-    /// Down at once, by half of a surprise further than it takes, and further each time in a row.
-    fn go_down(&mut self, allowed: Milliwatts, surprise: u32, now: Milliseconds) -> Command {
-        self.violations = self.violations.saturating_add(1);
-        self.overs = self.overs.saturating_add(1);
-        let again = u32::from(self.overs - 1) * AGAIN;
-        let deeper = ONE - (surprise / 2 + again).min(ONE / 2);
-        self.step_down(Milliwatts(scaled(allowed.0, deeper)), now)
-    }
-
-    fn step_down(&mut self, below: Milliwatts, now: Milliseconds) -> Command {
-        // The next result has to be below: twice the margin for what was not measured.
-        let surely = scaled(below.0, ONE.saturating_sub(self.settings.near_margin));
-        let next = self
-            .modes
-            .best(Milliwatts(surely), self.at)
-            .or(self.modes.least());
-        let Some(next) = next else {
-            return Command::Keep;
-        };
-        if next < self.at {
-            return self.change(next, State::SteppingDown, now);
-        }
-        Command::Keep
-    }
-
-    /// Power is taken to rise while nothing is heard of it.
-    fn without_result(&mut self, allowed: Milliwatts, now: Milliseconds) -> Option<Command> {
-        let silent = self.meter.silence(self.started, now);
-        if silent >= self.settings.patience {
-            let least = self.modes.least()?;
-            if self.state == State::Safe(Cause::NoSensor) {
-                return None;
-            }
-            if least == self.at {
-                self.state = State::Safe(Cause::NoSensor);
-                return None;
-            }
-            return Some(self.change(least, State::Safe(Cause::NoSensor), now));
-        }
-        let overdue = silent.since(self.settings.period).0.min(60_000) as u32;
-        let risen = ONE + scaled(self.settings.slew, overdue * 65).min(ONE);
-        let assumed = scaled(self.measured?.0, risen);
-        (assumed > allowed.0 && self.state == State::Tracking && overdue > 0)
-            .then(|| self.step_down(Milliwatts(scaled(allowed.0, 2 * ONE - risen)), now))
-    }
-
-    /// Follows the limit: down where the present mode no longer fits, up where a faster one does.
-    /// Nothing new is known of faster ones without a full result.
-    fn follow(&mut self, allowed: Milliwatts, is_full: bool, now: Milliseconds) -> Command {
+    fn without_sensor(&mut self, now: Milliseconds) -> Command {
+        self.measured = None;
         let Some(least) = self.modes.least() else {
             return Command::Keep;
         };
-        if self.modes.expected(least) > allowed.0 {
-            if self.at != least {
-                return self.change(least, State::Safe(Cause::LimitTooLow), now);
-            }
-            self.state = State::Safe(Cause::LimitTooLow);
+        if self.state == State::Safe(Cause::NoSensor) {
             return Command::Keep;
         }
-        if self.state == State::Safe(Cause::LimitTooLow) {
+        if least == self.at {
+            self.state = State::Safe(Cause::NoSensor);
+            return Command::Keep;
+        }
+        self.change(least, State::Safe(Cause::NoSensor), now)
+    }
+
+    /// Learns from the power in the present mode.
+    fn observe(&mut self, estimate: &Estimate, since: Milliseconds, now: Milliseconds, passed: u64) {
+        let prediction = self.modes.predicted(self.at);
+        let error = self.modes.error(self.at).0;
+        let of_level = prediction * error;
+        self.work = self.memory.work(self.gpu, estimate.power / of_level);
+        self.memory.pass(self.work, passed);
+        let in_mode = now.since(since).0;
+        if in_mode < SPAN.0 + FOLLOWS {
+            return;
+        }
+        self.measured = self.estimator.mean(SPAN);
+        let Some(mean) = self.measured else {
+            return;
+        };
+        let is_steady = estimate.since.0 <= since.0.saturating_add(3 * FOLLOWS);
+        if self.is_new && self.work != Work::None {
+            let Some((reference, gpu)) = self.reference.filter(|_| is_steady) else {
+                // Nothing to compare with: the load is what is measured.
+                if !self.modes.is_measured(self.at) && self.before.is_none() {
+                    self.modes.raise(self.at, error);
+                }
+                self.is_new = false;
+                return;
+            };
+            if in_mode < MEASURED_OVER.0 + FOLLOWS {
+                return;
+            }
+            let is_same = match (gpu, self.gpu) {
+                (Some(before), Some(now)) => before.abs_diff(now) <= 30,
+                _ => true,
+            };
+            if let Some(mean) = self.estimator.mean(MEASURED_OVER).filter(|_| is_same) {
+                self.modes.learn(self.at, mean / (prediction * reference));
+            }
+            self.is_new = false;
+            return;
+        }
+        if self.work != Work::None {
+            self.see(mean / of_level, passed, now);
+        }
+        if !self.is_new && !matches!(self.state, State::Safe(_)) {
             self.state = State::Tracking;
         }
-        // To stay, less margin is needed than to come: hysteresis.
-        let present = scaled(self.modes.expected(self.at), ONE + self.modes.margin());
-        if present > allowed.0 && self.at != least {
-            // The chip that tells first may have more to tell than the total.
-            let risen = self.meter.risen(self.set()).0;
-            let rise = ratio(risen, self.modes.expected(self.at));
-            let below = match is_full && self.modes.is_rise(rise) {
-                true => Milliwatts(ratio(allowed.0, rise)),
-                false => allowed,
-            };
-            return self.step_down(below, now);
+    }
+
+    /// The board works at a level.
+    fn see(&mut self, level: f32, passed: u64, now: Milliseconds) {
+        let (highest, ripple) = (self.memory.highest(), self.ripple());
+        if level > highest * (1.0 + 4.0 * ripple) {
+            self.seen = 1.0;
+        } else if level > highest * (1.0 - 5.0 * ripple) {
+            self.seen += passed as f32 / SPAN.0 as f32;
         }
-        let has_ups = self.ups >= UP_EVERY.0 && self.results >= self.modes.enough();
-        if !is_full || self.state != State::Tracking || !has_ups {
+        self.memory.see(level);
+        self.since_jump = self.since_jump.max(level);
+        if let Some((jump, at)) = self.jump
+            && now.since(at) >= JUMP_COUNTS
+        {
+            // It was short where nothing since then was as high.
+            if self.since_jump < 0.97 * jump {
+                self.short = self.short.max(jump);
+            }
+            self.jump = None;
+        }
+    }
+
+    /// The power that is over what is allowed, if it is.
+    fn over(&self, estimate: &Estimate, since: Milliseconds, now: Milliseconds) -> Option<f32> {
+        let allowed = self.allowed();
+        if now.since(since).0 < FOLLOWS {
+            return None;
+        }
+        let mean = self.measured.unwrap_or(0.0);
+        let is_slowly = mean - self.estimator.resolution(SPAN) > allowed;
+        // A step was seen for sure; where it leads to is the question.
+        let has_stepped = now.since(estimate.since) < SPAN && estimate.since > since;
+        let deviations = match has_stepped {
+            true => -0.5,
+            false => OVER_DEVIATIONS,
+        };
+        let is_now = estimate.power - deviations * estimate.deviation > allowed;
+        let level = estimate.power / self.modes.expected(self.at, 1.0);
+        let is_short = level < 1.03 * self.short
+            && now.since(estimate.since) < SHORT
+            && self.jump.is_none();
+        let power = estimate.power + estimate.deviation;
+        match (is_slowly, is_now) {
+            (true, _) => Some(power.max(mean)),
+            (false, true) if !is_short => Some(power),
+            _ => None,
+        }
+    }
+
+    /// Down at once, to a mode that fits at the level that the power tells.
+    fn go_down(
+        &mut self,
+        power: f32,
+        estimate: &Estimate,
+        since: Milliseconds,
+        now: Milliseconds,
+    ) -> Command {
+        self.violations = self.violations.saturating_add(1);
+        let is_modes = estimate.since.0 <= since.0.saturating_add(3 * FOLLOWS);
+        let mut level = power / self.modes.expected(self.at, 1.0);
+        if is_modes && now.since(since) < Milliseconds(10_000) {
+            self.modes.hold(self.at, now, HOLD);
+            if let (true, Some((reference, _))) = (self.is_new, self.reference) {
+                // The load is as before, so it is the mode that draws more.
+                self.modes.learn(self.at, power / (self.modes.predicted(self.at) * reference));
+                self.is_new = false;
+                level = self.need(now);
+            }
+        }
+        self.memory.came_back(level);
+        (self.jump, self.since_jump) = (Some((level, now)), 0.0);
+        let Some(next) = self.below(level * (1.0 + 2.0 * self.ripple()), now) else {
+            return Command::Keep;
+        };
+        if next == self.at {
+            return self.too_low(now);
+        }
+        self.change(next, State::SteppingDown, now)
+    }
+
+    /// The least mode does not fit. Others may draw less than predicted.
+    fn too_low(&mut self, now: Milliseconds) -> Command {
+        let least = self.modes.predicted(self.at);
+        let untried = (0..N).find(|&index| {
+            self.modes.is_choosable(index)
+                && !self.modes.is_measured(index)
+                && self.modes.predicted(index) < 1.2 * least
+        });
+        match untried.filter(|_| self.tried < LEAST_TRIED && self.state == State::Tracking) {
+            Some(next) => {
+                self.tried += 1;
+                self.change(next, State::SteppingDown, now)
+            }
+            None => {
+                self.state = State::Safe(Cause::LimitTooLow);
+                Command::Keep
+            }
+        }
+    }
+
+    /// Follows the limit: down where the present mode no longer fits, up where a faster one does.
+    fn follow(&mut self, since: Milliseconds, now: Milliseconds) -> Command {
+        let (allowed, need) = (self.allowed(), self.need(now));
+        let Some(least) = self.modes.least() else {
+            return Command::Keep;
+        };
+        let room = 1.0 + STAY_DEVIATIONS * self.ripple();
+        let fits = self.modes.expected(self.at, need) <= allowed * room;
+        if !fits && self.at != least {
+            let next = self.below(need, now).unwrap_or(least);
+            if next != self.at {
+                return self.change(next, State::SteppingDown, now);
+            }
+        }
+        if self.at == least {
+            if self.modes.expected(least, need) > allowed * room {
+                return match self.is_new {
+                    true => Command::Keep,
+                    false => self.too_low(now),
+                };
+            }
+            if self.state == State::Safe(Cause::LimitTooLow) {
+                self.state = State::Tracking;
+            }
+        }
+        self.climb(need, since, now)
+    }
+
+    fn climb(&mut self, need: f32, since: Milliseconds, now: Milliseconds) -> Command {
+        // A load that became lighter is another chance.
+        if need < 0.95 * self.level_at_up {
+            (self.ups, self.level_at_up) = (ALL_UPS, need);
+        }
+        let is_time = now.since(since) >= DWELL && self.ups >= UP_EVERY.0;
+        if !is_time || self.state != State::Tracking || self.work == Work::None {
             return Command::Keep;
         }
-        match self.modes.best(allowed, usize::MAX) {
+        let allowed = self.allowed();
+        let measured = (0..self.at).filter(|&index| self.modes.is_measured(index)).take(2).count();
+        let reach = match measured {
+            0 => FIRST_CLIMB,
+            _ => CLIMB,
+        };
+        let reach = reach * self.modes.predicted(self.at);
+        let next = self.modes.fastest(|index| {
+            self.modes.predicted(index) <= reach
+                && self.bound(index, need) <= allowed
+                && !self.modes.is_held(index, now)
+        });
+        match next {
             Some(next) if next > self.at && self.is_worth(next) => {
                 self.ups -= UP_EVERY.0;
+                self.level_at_up = need;
                 self.change(next, State::ProbingUp, now)
             }
             _ => Command::Keep,
@@ -579,12 +810,28 @@ impl<const N: usize> Governor<N> {
     }
 
     fn change(&mut self, to: usize, state: State, now: Milliseconds) -> Command {
+        self.reference = self.steady_level(now);
+        self.before = self.since.map(|_| self.at);
+        self.is_new = true;
         (self.at, self.state, self.since) = (to, state, None);
         (self.asked, self.failures) = (Some(now), 0);
-        (self.measured, self.compared, self.results) = (None, None, 0);
+        self.measured = None;
         self.changes = self.changes.saturating_add(1);
         self.modes
             .point(to)
             .map_or(Command::Keep, |point| Command::Apply(point.mode))
+    }
+
+    /// The level of the load, if it was the same for [`SPAN`] at least.
+    fn steady_level(&self, now: Milliseconds) -> Option<(f32, Option<u16>)> {
+        let estimate = self.estimator.estimate()?;
+        let since = self.since?;
+        let begun = after(since.max(estimate.since), SPAN.0 + FOLLOWS);
+        if now < begun || self.work == Work::None || self.is_new {
+            return None;
+        }
+        let span = Milliseconds(now.since(begun).0.saturating_add(SPAN.0).min(MEASURED_OVER.0));
+        let mean = self.estimator.mean(span).or(self.measured)?;
+        Some((mean / self.modes.expected(self.at, 1.0), self.gpu))
     }
 }

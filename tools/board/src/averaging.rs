@@ -1,17 +1,17 @@
-//! How many samples the power sensors average, and how often they have a result
+//! How many samples the power sensors average, and the time constant that follows
 //! (`jetson-platform.md`, section 6.3).
 //!
-//! The driver of JetPack 5 has both in files: writing `samples` changes the averaging, and
-//! `update_interval` shows the time that follows from it. The driver of JetPack 4 has neither.
-//!
-//! A result is the mean of everything since the last one, so that fewer samples see a change
-//! earlier and are less steady. Nothing is said about the accuracy: offset and gain stay.
+//! An INA3221 averages as a low-pass of first order. Its time constant is the time that all
+//! channels take to be converted so many times. The driver of JetPack 5 has both in files:
+//! writing `samples` changes the averaging, and `update_interval` shows the time constant. The driver
+//! of JetPack 4 has neither. Fewer samples show a change earlier and the load's ripple more. Offset and
+//! gain stay.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thiserror::Error;
-use wattgate_runtime::Milliseconds;
+use wattgate_runtime::{MOST_CHIPS, Milliseconds};
 
 use crate::discover::Board;
 use crate::files::{Files, Knob, KnobError};
@@ -22,10 +22,10 @@ use crate::transition::{Failures, Journal, patiently, put};
 /// Numbers of samples that an INA3221 can average.
 pub const SAMPLES: [u32; 8] = [1, 4, 16, 64, 128, 256, 512, 1024];
 
-/// From one result to the next as L4T sets the sensors: 512 samples.
-const L4T_PERIOD: Milliseconds = Milliseconds(430);
+/// The time constant of the sensors as L4T sets them: 512 samples.
+const L4T: Milliseconds = Milliseconds(430);
 
-/// The file of the period is looked at again so many times at most, for half a second: on the
+/// The file of the time constant is looked at again so many times at most, for half a second: on the
 /// disk of a simulated board it follows later, and nobody waits where it is right at once.
 const LOOKS: u32 = 250;
 
@@ -44,7 +44,7 @@ pub enum AveragingError {
     /// It is not known what is set. Nothing was written.
     #[error("{0}; nothing was written")]
     Unknown(KnobError),
-    /// A chip does not take it, or has another time between two results than follows from it.
+    /// A chip does not take it, or shows another time constant than follows from it.
     /// All chips average as before.
     #[error("{cause}; all writes before were undone")]
     Undone { cause: KnobError },
@@ -180,7 +180,7 @@ impl Chip {
         })
     }
 
-    fn period(&self, files: &impl Files) -> Option<Milliseconds> {
+    fn time_constant(&self, files: &impl Files) -> Option<Milliseconds> {
         let interval = self.interval.read(files).ok();
         let interval = interval.filter(|ms| (0..=LONGEST_MS).contains(ms))?;
         // Less than half a ms is shown as none.
@@ -198,15 +198,24 @@ fn known(knob: &Knob, files: &impl Files) -> Result<i64, AveragingError> {
 }
 
 impl Board {
-    /// From one result of the power sensors to the next: the longest time of all chips of the
-    /// total, as the driver gives it; where it does not, 430 ms as L4T sets it. A chip's own
-    /// oscillator may make it some percent longer or shorter. Does not allocate on a disk.
-    pub fn period(&self, files: &impl Files) -> Milliseconds {
-        let of = |chip: &Chip| chip.period(files).unwrap_or(L4T_PERIOD);
-        self.chips.0.iter().map(of).max().unwrap_or(L4T_PERIOD)
+    /// The time constant of each chip of the total, as the driver gives it; where it does not,
+    /// 430 ms as L4T sets it. A chip's own oscillator may make it some percent longer or shorter. Does
+    /// not allocate on a disk.
+    pub fn time_constants(&self, files: &impl Files) -> [Milliseconds; MOST_CHIPS] {
+        std::array::from_fn(|number| {
+            let chip = self.chips.0.get(number);
+            chip.and_then(|chip| chip.time_constant(files)).unwrap_or(L4T)
+        })
     }
 
-    /// How many samples a result is the mean of; the largest number where chips differ.
+    /// The longest of all chips.
+    pub fn time_constant(&self, files: &impl Files) -> Milliseconds {
+        let all = self.time_constants(files);
+        let of_chips = all.into_iter().take(self.chips.0.len());
+        of_chips.max().unwrap_or(L4T)
+    }
+
+    /// How many samples are averaged; the largest number where chips differ.
     /// Errors: [`AveragingError::Unavailable`] and [`AveragingError::Unknown`].
     pub fn averaging(&self, files: &impl Files) -> Result<u32, AveragingError> {
         self.chips.0.iter().try_fold(0, |most, chip| {
@@ -220,9 +229,8 @@ impl Board {
     }
 
     /// Lets all chips of the total average so many samples, one of [`SAMPLES`], and gives the
-    /// [period](Self::period) that follows. Every write is read back, and where one fails all
-    /// are undone. A chip that averages so many already is not written to. After a write the
-    /// first result comes after a whole period.
+    /// [time constant](Self::time_constant) that follows. Every write is read back, and where one
+    /// fails all are undone. A chip that averages so many already is not written to.
     pub fn set_averaging(
         &self,
         files: &mut impl Files,
@@ -235,7 +243,7 @@ impl Board {
         let before: Result<Vec<Setting>, _> = chips.map(|chip| chip.setting(files)).collect();
         let mut journal = Journal::new(self.chips.0.len());
         match self.chips.set(files, &mut journal, &before?, samples) {
-            Ok(()) => Ok(self.period(files)),
+            Ok(()) => Ok(self.time_constant(files)),
             Err(cause) => {
                 let failures = journal.undo(files);
                 Err(match failures.first {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thiserror::Error;
-use wattgate_runtime::Milliwatts;
+use wattgate_runtime::{MOST_CHIPS, Milliwatts};
 
 use crate::averaging::Chips;
 use crate::cpu::Cpus;
@@ -175,6 +175,19 @@ impl Board {
     /// smallest known one is taken.
     pub fn sensor_offset(&self) -> Milliwatts {
         self.rails.offset()
+    }
+
+    /// The load of the GPU in permille: the part of the time in which it executes (section 5.2); none
+    /// where the driver does not show it. Does not allocate on a disk.
+    pub fn gpu_load(&self, files: &impl Files) -> Option<u16> {
+        let load = self.knobs.gpu.as_ref()?.load.as_ref()?.read(files).ok()?;
+        u16::try_from(load.clamp(0, 1_000)).ok()
+    }
+
+    /// The steps in which each chip shows the power: the root of the sum of the squares of its
+    /// rails' steps, by the shunts and the voltages at discovery.
+    pub fn sensor_steps(&self) -> [Milliwatts; MOST_CHIPS] {
+        self.rails.steps()
     }
 
     /// How many chips measure these rails, 1 … [`MOST_CHIPS`](wattgate_runtime::MOST_CHIPS).

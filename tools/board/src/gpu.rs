@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cpu::Limits;
 use crate::discover::{HZ, Search};
-use crate::files::Files;
+use crate::files::{Files, Knob};
 
 /// Names of GPUs in the device tree.
 const NAMES: [&str; 5] = ["gv11b", "gp10b", "ga10b", "gb10b", "gpu"];
@@ -26,6 +26,8 @@ pub(crate) struct Gpu {
     pub table: Vec<u32>,
     /// The directory of the device behind.
     pub device: PathBuf,
+    /// The load in permille, where the driver shows it.
+    pub load: Option<Knob>,
 }
 
 impl Gpu {
@@ -47,6 +49,7 @@ impl Gpu {
                 max: max?,
             },
             table: table.ok()?,
+            load: search.knob("GPU load", devfreq.join("device/load")),
             device: devfreq.join("device"),
         })
     }

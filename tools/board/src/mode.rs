@@ -155,8 +155,8 @@ impl Board {
         })
     }
 
-    /// The total power of the module now. Does not allocate on a disk.
-    pub fn sample(&self, files: &impl Files) -> Result<Sample, SampleError> {
+    /// The total power of the module as its sensors show it now. Does not allocate on a disk.
+    pub fn sample(&mut self, files: &impl Files) -> Result<Sample, SampleError> {
         self.rails.sample(files)
     }
 

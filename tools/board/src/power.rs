@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use thiserror::Error;
-use wattgate_runtime::{Crc32, MOST_CHIPS, Milliwatts, Reading, Sample};
+use wattgate_runtime::{MOST_CHIPS, Milliwatts, Sample};
 
 use crate::cpu::numbers;
 use crate::discover::{DiscoverError, Search};
@@ -23,14 +23,10 @@ const IIO: &str = "/sys/bus/i2c/drivers/ina3221x";
 /// Rails that are the module's whole input (section 6.2).
 const INPUTS: [&str; 2] = ["VDD_IN", "POM_5V_IN"];
 
-/// Boards without such a rail, by all of their rails: AGX Orin and AGX Xavier.
+/// Boards without such a rail, by the rails that add up to it: AGX Orin and AGX Xavier. On AGX Orin
+/// VDDQ_VDD2_1V8AO is a part of VIN_SYS_5V0.
 const SUMS: [&[&str]; 2] = [
-    &[
-        "VDD_GPU_SOC",
-        "VDD_CPU_CV",
-        "VIN_SYS_5V0",
-        "VDDQ_VDD2_1V8AO",
-    ],
+    &["VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0"],
     &["GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V"],
 ];
 
@@ -41,8 +37,9 @@ const FULL_SCALE_MV: i64 = 32_760;
 /// are UNKNOWN or smaller, and no module draws a third of it.
 const FULL_SCALE_MA: i64 = 32_760;
 
-/// Offset of a shunt's voltage, typically; twice as much at most (section 6.3).
-const OFFSET_UV: i64 = 40;
+/// Step of a shunt's voltage. The offset is typically as large, and twice as large at most (section
+/// 6.3).
+const STEP_UV: i64 = 40;
 
 /// The smallest shunt that is known. Taken where the driver does not show it, as that of JetPack 4:
 /// the offset is the greatest then.
@@ -51,8 +48,12 @@ const SHUNT_UOHM: i64 = 2_000;
 /// The highest input of a module. Taken where a rail's voltage cannot be read.
 const HIGHEST_MV: i64 = 20_000;
 
+/// A voltage that was read stands for so many more samples. Each read of a register takes half a
+/// millisecond of the bus, and voltages move little and slowly.
+const VOLTAGE_STANDS: u32 = 7;
+
 /// A rail without load may show a current as low as the largest offset below zero.
-const OFFSET_MA: i64 = 2 * OFFSET_UV * 1_000 / SHUNT_UOHM;
+const OFFSET_MA: i64 = 2 * STEP_UV * 1_000 / SHUNT_UOHM;
 
 /// Why the power is not known now.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -99,8 +100,11 @@ struct Rail {
     voltage: Knob,
     /// In mA.
     current: Knob,
-    /// What the offset of the shunt's voltage typically makes of its power, in µW.
-    offset_uw: i64,
+    /// The last voltage in mV, and for how many more samples it stands.
+    millivolts: i64,
+    stands: u32,
+    /// What one step of the shunt's voltage makes of its power, in µW.
+    step_uw: i64,
 }
 
 /// The rails that add up to the module's power.
@@ -136,40 +140,48 @@ impl Rails {
     /// By how much the total is typically off for the offsets of the shunts' voltages, each of
     /// which is as it happens to be. Rounded up.
     pub(crate) fn offset(&self) -> Milliwatts {
-        let squares = self.0.iter().map(|rail| rail.offset_uw.saturating_pow(2));
-        let microwatts = squares.fold(0, i64::saturating_add).isqrt();
-        Milliwatts(u32::try_from(microwatts / 1_000 + 1).unwrap_or(u32::MAX))
+        // An offset is typically as large as a step.
+        root_of_squares(self.0.iter())
     }
 
-    /// Reads all of them. A chip's power is rounded up to the next mW, and its result is a
-    /// checksum of what its rails show: while it stays, there is no new result. There is one
-    /// in every [period](crate::Board::period), which may by chance be equal to the one before.
-    /// Does not allocate on a disk.
-    pub(crate) fn sample(&self, files: &impl Files) -> Result<Sample, SampleError> {
+    /// The steps in which each chip shows the power: the root of the sum of the squares of its
+    /// rails' steps. Rounded up.
+    pub(crate) fn steps(&self) -> [Milliwatts; MOST_CHIPS] {
+        std::array::from_fn(|chip| root_of_squares(self.0.iter().filter(|rail| rail.chip == chip)))
+    }
+
+    /// Reads the current of all of them, and the voltage now and then. A chip's power is rounded up to the next mW. Does not allocate on a
+    /// disk.
+    pub(crate) fn sample(&mut self, files: &impl Files) -> Result<Sample, SampleError> {
         let (mut sample, mut microwatts) = (Sample::default(), [0_i64; MOST_CHIPS]);
-        for rail in &self.0 {
+        for rail in &mut self.0 {
             let (millivolts, milliamperes) = rail.read(files).map_err(|fault| SampleError {
                 rail: rail.label.clone(),
                 fault,
             })?;
             // At most 32,760 each, so that no sum of rails overflows.
             microwatts[rail.chip] += millivolts * milliamperes.max(0);
-            let Reading { power, result } = &mut sample.chips[rail.chip];
             let milliwatts = u32::try_from((microwatts[rail.chip] + 999) / 1000);
-            *power = Milliwatts(milliwatts.unwrap_or(u32::MAX));
-            *result = Crc32::new()
-                .update(&result.to_le_bytes())
-                .update(&millivolts.to_le_bytes())
-                .update(&milliamperes.to_le_bytes())
-                .finish();
+            sample.chips[rail.chip] = Milliwatts(milliwatts.unwrap_or(u32::MAX));
         }
         Ok(sample)
     }
 }
 
+/// Of the steps of rails, as if each were off on its own. Rounded up; 0 without a rail.
+fn root_of_squares<'a>(rails: impl Iterator<Item = &'a Rail>) -> Milliwatts {
+    let squares = rails.map(|rail| rail.step_uw.saturating_pow(2));
+    let microwatts = squares.fold(0, i64::saturating_add).isqrt();
+    Milliwatts(u32::try_from((microwatts + 999) / 1_000).unwrap_or(u32::MAX))
+}
+
 impl Rail {
-    fn read(&self, files: &impl Files) -> Result<(i64, i64), SampleFault> {
-        let millivolts = self.voltage.read(files).map_err(fault)?;
+    fn read(&mut self, files: &impl Files) -> Result<(i64, i64), SampleFault> {
+        let stands = std::mem::take(&mut self.stands);
+        let millivolts = match stands {
+            0 => self.voltage.read(files).map_err(fault)?,
+            _ => self.millivolts,
+        };
         let milliamperes = self.current.read(files).map_err(fault)?;
         if millivolts <= 0 {
             return Err(SampleFault::NoVoltage(millivolts));
@@ -183,6 +195,8 @@ impl Rail {
         if milliamperes < -OFFSET_MA {
             return Err(SampleFault::Negative(milliamperes));
         }
+        self.millivolts = millivolts;
+        self.stands = stands.checked_sub(1).unwrap_or(VOLTAGE_STANDS);
         Ok((millivolts, milliamperes))
     }
 }
@@ -202,9 +216,7 @@ fn fault(error: KnobError) -> SampleFault {
 fn total(rails: Vec<Rail>) -> Result<Vec<Rail>, DiscoverError> {
     let has = |label: &str| rails.iter().any(|rail| *rail.label == *label);
     let input = INPUTS.into_iter().find(|label| has(label));
-    let is_sum = SUMS
-        .iter()
-        .any(|labels| labels.iter().all(|label| has(label)));
+    let sum = SUMS.iter().find(|labels| labels.iter().all(|label| has(label)));
     match input {
         Some(input) => {
             let found = rails.into_iter().find(|rail| *rail.label == *input);
@@ -213,7 +225,10 @@ fn total(rails: Vec<Rail>) -> Result<Vec<Rail>, DiscoverError> {
                 .into_iter()
                 .collect())
         }
-        None if is_sum => Ok(rails),
+        None if let Some(sum) = sum => {
+            let is_part = |rail: &Rail| sum.contains(&&*rail.label);
+            Ok(rails.into_iter().filter(is_part).collect())
+        }
         None => Err(DiscoverError::PowerUnknown {
             labels: rails.iter().map(|rail| rail.label.to_string()).collect(),
         }),
@@ -289,12 +304,14 @@ fn rail<F: Files>(
     let number = |name| search.word(&device.join(name)).ok()?.parse::<i64>().ok();
     let millivolts = number(voltage).filter(|mv| (1..FULL_SCALE_MV).contains(mv));
     let shunt_uohm = number(shunt).filter(|uohm| *uohm > 0);
-    let offset_nv = OFFSET_UV * 1_000 * millivolts.unwrap_or(HIGHEST_MV);
+    let step_nv = STEP_UV * 1_000 * millivolts.unwrap_or(HIGHEST_MV);
     Some(Rail {
         label: label.into(),
         chip,
         voltage: Knob(device.join(voltage).into()),
         current: Knob(device.join(current).into()),
-        offset_uw: offset_nv / shunt_uohm.unwrap_or(SHUNT_UOHM),
+        millivolts: 0,
+        stands: 0,
+        step_uw: step_nv / shunt_uohm.unwrap_or(SHUNT_UOHM),
     })
 }

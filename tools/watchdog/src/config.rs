@@ -13,7 +13,7 @@ use wattgate_board::{AveragingError, SAMPLES};
 use wattgate_runtime::{Average, Budget, Confidence, Limit};
 
 use crate::clock::UtcSeconds;
-use crate::quantity::{Duration, Energy, Power, Probability, Temperature, Window};
+use crate::quantity::{Duration, Energy, Memory, Power, Probability, Temperature, Window};
 use crate::schedule::Schedule;
 
 /// The version that this program reads.
@@ -58,6 +58,8 @@ pub struct Config {
     pub too_hot_mc: Option<i64>,
     /// How many samples the power sensor averages; none where that is left as it is.
     pub sensor_samples: Option<u32>,
+    /// For how long the most that the workload drew is remembered.
+    pub memory: Memory,
     /// The group that may use the socket; root only where there is none.
     pub group: Option<String>,
     /// Where the metrics are.
@@ -90,6 +92,7 @@ struct File {
     state_dir: Option<PathBuf>,
     too_hot: Option<Temperature>,
     sensor_samples: Option<Samples>,
+    memory: Option<Memory>,
     group: Option<String>,
     metrics: Option<Metrics>,
     hardware_watchdog: Option<PathBuf>,
@@ -220,6 +223,7 @@ impl Config {
             state_dir: file.state_dir.unwrap_or_else(|| STATE_DIR.into()),
             too_hot_mc: file.too_hot.map(|it| it.0),
             sensor_samples: file.sensor_samples.map(|it| it.0),
+            memory: file.memory.unwrap_or(Memory::DEFAULT),
             group: file.group,
             metrics: file.metrics,
             hardware_watchdog: file.hardware_watchdog,
@@ -285,6 +289,7 @@ mod tests {
         assert_eq!(shown.limit.budget, Some(budget));
         assert_eq!(shown.sensor_samples, Some(64));
         assert_eq!(config.sensor_samples, None);
+        assert_eq!((shown.memory, config.memory), (Memory::DEFAULT, Memory::DEFAULT));
         assert_eq!(shown.group.as_deref(), Some("wattgate"));
         let address = "127.0.0.1:9753".parse().expect("an address");
         assert_eq!(shown.metrics, Some(Metrics::Address(address)));
@@ -320,7 +325,7 @@ mod tests {
             refused("limit = \"15W\"\nlimits = 1"),
             "w.toml:4: unknown field `limits`, expected one of `version`, `model`, `limit`, \
              `schedule`, `average`, `budget`, `confidence`, `state_dir`, `too_hot`, \
-             `sensor_samples`, `group`, `metrics`, `hardware_watchdog`"
+             `sensor_samples`, `memory`, `group`, `metrics`, `hardware_watchdog`"
         );
         assert_eq!(
             refused("limit = \"15W\"\naverage = { power = \"9W\", window = \"9s\", of = 1 }"),
@@ -428,6 +433,28 @@ mod tests {
             let error = refused(&format!("limit = \"15W\"\nsensor_samples = {samples}"));
             let expected = "expected 1, 4, 16, 64, 128, 256, 512 or 1024";
             assert_eq!(error, format!("w.toml:4: {samples} samples, {expected}"));
+        }
+    }
+
+    #[test]
+    fn a_memory_is_a_time_or_for_ever() {
+        let with = |memory: &str| format!("version = 1\nmodel = \"m\"\nlimit = \"9W\"\n{memory}");
+        for (text, memory) in [
+            ("memory = \"90s\"", Some(Milliseconds(90_000))),
+            ("memory = \"24h\"", Some(Milliseconds(86_400_000))),
+            ("memory = \"for ever\"", None),
+        ] {
+            assert_eq!(parse(&with(text)).expect(text).memory, Memory(memory));
+        }
+        for found in ["ever", "0s", "500ms", "25h", "10"] {
+            let error = refused(&format!("limit = \"15W\"\nmemory = \"{found}\""));
+            assert_eq!(
+                error,
+                format!(
+                    "w.toml:4: invalid value: string \"{found}\", expected a time of 1min to 24h with \
+                     its unit, such as \"10min\", or \"for ever\""
+                )
+            );
         }
     }
 

@@ -15,8 +15,8 @@ use std::fmt;
 
 use wattgate_board::{ApplyError, AveragingError, Board, Files, KnobError, SampleError};
 use wattgate_runtime::{
-    Cause, Command, Governor, GovernorError, Grid, Input, Limit, Milliseconds, Milliwatts, ModeId,
-    PowerMode, Sample, Settings, State, Status,
+    Cause, Chip, Command, Governor, GovernorError, Grid, Input, Limit, MOST_CHIPS, Milliseconds,
+    ModeId, PowerMode, Sample, State, Status,
 };
 
 use crate::setup::{Choices, POINTS, Setup};
@@ -52,8 +52,8 @@ pub enum Event<'a> {
     SampleAgain,
     /// Nothing happened for so long.
     Slept(Milliseconds),
-    /// The sensor has a result so often from now on.
-    Period(Milliseconds),
+    /// The sensor has this time constant from now on.
+    TimeConstant(Milliseconds),
     /// It does not average as it should.
     NotAveraged(&'a AveragingError),
     /// Over-current events, or heat, lower the limit; told once until they end.
@@ -92,9 +92,10 @@ impl Event<'_> {
             }
             | Self::Derated(_)
             | Self::NotAveraged(_) => Priority::Warning,
-            Self::Disturbed(_) | Self::Slept(_) | Self::SampleAgain | Self::Period(_) => {
-                Priority::Notice
-            }
+            Self::Disturbed(_)
+            | Self::Slept(_)
+            | Self::SampleAgain
+            | Self::TimeConstant(_) => Priority::Notice,
             Self::Applied { .. } | Self::State(_) => Priority::Info,
         }
     }
@@ -123,8 +124,8 @@ impl fmt::Display for Event<'_> {
             Self::NoSample(error) => write!(f, "{error}"),
             Self::SampleAgain => write!(f, "the power can be read again"),
             Self::Slept(time) => write!(f, "the board has slept for {} s", time.0 / 1_000),
-            Self::Period(period) => {
-                write!(f, "the power sensor has a result every {} ms", period.0)
+            Self::TimeConstant(time) => {
+                write!(f, "the power sensor has a time constant of {} ms", time.0)
             }
             Self::NotAveraged(error) => write!(f, "power sensor: {error}"),
             Self::Derated(why) => write!(f, "{why}: the limit is lowered"),
@@ -140,7 +141,7 @@ pub fn name(state: State) -> &'static str {
         State::Tracking => "tracking",
         State::SteppingDown => "stepping down",
         State::ProbingUp => "probing up",
-        State::Safe(Cause::NoSensor) => "safe: no result of the power sensor",
+        State::Safe(Cause::NoSensor) => "safe: the power sensor is blind",
         State::Safe(Cause::LimitTooLow) => "safe: even the least mode is above the limit",
         State::Safe(Cause::NothingApplies) => "safe: no mode can be set",
     }
@@ -158,7 +159,6 @@ pub struct Control<F> {
     /// The wanted mode as it was last read back, and when.
     shown: Option<ModeId>,
     verified: Option<Milliseconds>,
-    power: Option<Milliwatts>,
     has_sample: bool,
     last: Option<Milliseconds>,
     state: State,
@@ -170,7 +170,7 @@ pub struct Control<F> {
 struct Sensor {
     /// How many it is to average; none where that is left as it is.
     samples: Option<u32>,
-    period: Milliseconds,
+    time_constants: [Milliseconds; MOST_CHIPS],
     has_failed: bool,
 }
 
@@ -196,12 +196,11 @@ impl<F: Files> Control<F> {
             too_hot_mc: setup.config.too_hot_mc,
             sensor: Sensor {
                 samples: setup.config.sensor_samples,
-                period: Settings::default().period,
+                time_constants: [Chip::L4T.time_constant; MOST_CHIPS],
                 has_failed: false,
             },
             shown: None,
             verified: None,
-            power: None,
             has_sample: true,
             last: None,
             surroundings: Surroundings::default(),
@@ -239,11 +238,11 @@ impl<F: Files> Control<F> {
             }
         }
         let sample = self.sample(tell);
-        self.power = sample.map(|sample| sample.total());
         let command = self.governor.step(&Input {
             now,
             sample,
             mode: self.shown,
+            gpu_load: self.board.gpu_load(&self.files),
             over_current: std::mem::take(&mut self.surroundings.over_current),
             too_hot: self.surroundings.too_hot,
         });
@@ -338,7 +337,7 @@ impl<F: Files> Control<F> {
         }
     }
 
-    /// Sets the averaging, and sees how often there is a result: nvpower sets it as well.
+    /// Sets the averaging, and reads the time constants that follow: nvpower sets it as well.
     fn watch_sensor(&mut self, tell: &mut impl FnMut(Event<'_>)) {
         let sensor = &mut self.sensor;
         let samples = sensor.samples.filter(|_| !sensor.has_failed);
@@ -348,10 +347,12 @@ impl<F: Files> Control<F> {
             sensor.has_failed = true;
             tell(Event::NotAveraged(&error));
         }
-        let period = self.board.period(&self.files);
-        if period != sensor.period && self.governor.set_period(period).is_ok() {
-            sensor.period = period;
-            tell(Event::Period(period));
+        let found = self.board.time_constants(&self.files);
+        for (chip, (known, found)) in sensor.time_constants.iter_mut().zip(found).enumerate() {
+            if *known != found && self.governor.set_time_constant(chip, found).is_ok() {
+                *known = found;
+                tell(Event::TimeConstant(found));
+            }
         }
     }
 
@@ -380,11 +381,6 @@ impl<F: Files> Control<F> {
     /// The board, as it was found.
     pub fn board(&self) -> &Board {
         &self.board
-    }
-
-    /// What the sensor said in the last look, whichever mode it was in.
-    pub fn power(&self) -> Option<Milliwatts> {
-        self.power
     }
 
     /// Another model's front from now on, and the grid that numbers its modes.

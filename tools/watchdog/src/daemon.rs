@@ -78,7 +78,6 @@ impl<F: Files> Daemon<F> {
             tell(event);
         });
         let (status, _) = control.status();
-        tally.looked(now, control.power(), status.allowed);
         let shown = Some((status.state, status.mode));
         if std::mem::replace(&mut self.shown, shown) != shown {
             self.changes += 1;
@@ -135,8 +134,8 @@ impl<F: Files> Daemon<F> {
             model: model.to_string_lossy().into_owned(),
             violations: status.violations,
             changes: status.changes,
-            over_limit_ms: self.tally.over_limit().0,
-            energy_mj: self.tally.energy_mj(),
+            over_limit_ms: status.over.0,
+            energy_mj: status.millijoules,
             sensor_errors: self.tally.sensor_errors(),
             failed_changes: self.tally.failed_changes(),
         }

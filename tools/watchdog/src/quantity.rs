@@ -19,6 +19,15 @@ pub struct Window(pub Milliseconds);
 #[derive(Clone, Copy, Debug)]
 pub struct Duration(pub Milliseconds);
 
+/// For which something is remembered: `10min`, or `for ever`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory(pub Option<Milliseconds>);
+
+impl Memory {
+    /// Ten minutes.
+    pub const DEFAULT: Self = Self(Some(Milliseconds(600_000)));
+}
+
 /// `40Wh` or `900J`, in mJ.
 #[derive(Clone, Copy, Debug)]
 pub struct Energy(pub u64);
@@ -59,6 +68,13 @@ const DURATION: Quantity = Quantity {
     units: &[("min", 60_000.0), ("h", 3_600_000.0)],
     least: 60_000.0,
     most: 864_000_000.0,
+};
+
+const MEMORY: Quantity = Quantity {
+    expected: "a time of 1min to 24h with its unit, such as \"10min\", or \"for ever\"",
+    units: &[("min", 60_000.0), ("h", 3_600_000.0), ("s", 1_000.0)],
+    least: 60_000.0,
+    most: 86_400_000.0,
 };
 
 const ENERGY: Quantity = Quantity {
@@ -140,6 +156,17 @@ impl<'de> Deserialize<'de> for Duration {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let value = from.deserialize_any(&DURATION)?;
         Ok(Self(Milliseconds(value as u64)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Memory {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        if text == "for ever" {
+            return Ok(Self(None));
+        }
+        let value: f64 = (&MEMORY).visit_str(&text)?;
+        Ok(Self(Some(Milliseconds(value as u64))))
     }
 }
 

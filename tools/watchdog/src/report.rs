@@ -16,7 +16,7 @@ pub struct Report {
     pub cpu_khz: u32,
     pub gpu_khz: u32,
     pub emc_khz: u32,
-    /// The last result of the sensor that was wholly of one mode.
+    /// The mean power over 430 ms in the mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured_mw: Option<u32>,
     /// What the model says of the mode.
@@ -37,13 +37,13 @@ pub struct Report {
     pub least_mw: u32,
     /// The name of the model's file.
     pub model: String,
-    /// Since the start of the daemon: results over what was allowed,
+    /// Since the start of the daemon: how often the power was over what was allowed,
     pub violations: u32,
     /// changes of the mode,
     pub changes: u32,
-    /// the time in which the last result was over what was allowed,
+    /// the time in which the mean over 430 ms was over what was allowed,
     pub over_limit_ms: u64,
-    /// the energy drawn while it was measured,
+    /// the energy drawn,
     pub energy_mj: u64,
     /// how often the power ceased to be readable,
     pub sensor_errors: u32,

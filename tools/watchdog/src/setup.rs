@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 use thiserror::Error;
 use wattgate_board::{Board, DiscoverError, Files, Reach, SettableError};
 use wattgate_runtime::{
-    Axis, Choice, Command, FormatError, Front, Governor, Grid, GuardError, Input, Kind,
+    Axis, Chip, Choice, Command, FormatError, Front, Governor, Grid, GuardError, Input, Kind,
     Milliseconds, Milliwatts, ModeId, Model, PowerMode, Query, SelectError, Settings,
 };
 
@@ -20,9 +20,13 @@ use crate::modules;
 /// The most modes to choose from. A front that is larger is thinned.
 pub const POINTS: usize = 256;
 
-/// Without a result for so long the sensor is gone. Of a steady load, one rail shows up to four
-/// equal results in a row, of which three are no news; and the safe mode has to be set within 2 s.
-const PATIENCE: Milliseconds = Milliseconds(1_830);
+/// The part of a rail's bus that looks may take near the limit: reading one register takes 0.55 ms
+/// (`jetson-platform.md`, section 6.3), of each rail the current at every look and the voltage at one
+/// in eight. 11.25 ms for each rail are 5.5 % of the bus.
+const LOOK_US_PER_RAIL: u64 = 11_250;
+
+/// Looks are no closer than this: the slope of a step is not told in less.
+const CLOSEST_LOOK: Milliseconds = Milliseconds(16);
 
 /// No model is longer.
 const LONGEST_MODEL: u64 = 1 << 20;
@@ -167,12 +171,17 @@ impl Setup {
         limit.power.min(average).min(budget)
     }
 
-    /// A governor that has seen nothing yet.
+    /// A governor that has seen nothing yet. Its sensor is as L4T sets it.
     pub fn governor(&self) -> Governor<POINTS> {
+        let steps = self.board.sensor_steps();
+        let chips = steps.map(|step| Chip { step, ..Chip::L4T });
+        let look = self.board.rails().count() as u64 * LOOK_US_PER_RAIL / 1_000;
         let settings = Settings {
             confidence: self.config.confidence,
             sensor_offset: self.board.sensor_offset(),
-            patience: PATIENCE,
+            chips,
+            look: Milliseconds(look).max(CLOSEST_LOOK),
+            memory: self.config.memory.0,
             ..Settings::default()
         };
         let governor = Governor::new(self.choices.front.clone(), settings, self.config.limit);
@@ -180,13 +189,11 @@ impl Setup {
         governor.expect("a front with power")
     }
 
-    /// The mode that is set at boot: the fastest one that stays within the limit by the model
-    /// alone, with its guard band and what the sensor is typically off by.
+    /// The mode that is set at boot, and that the daemon starts with: the fastest one that stays
+    /// within the limit by the model alone, with its guard band and the sensor's errors.
     pub fn choice(&self) -> Result<Choice, SelectError> {
-        let offset = self.board.sensor_offset().0;
-        let reading = self.lowest_limit().0.saturating_sub(offset);
         self.choices.front.select(&Query {
-            power_limit: Some(Milliwatts(reading)),
+            power_limit: Some(self.governor().status().allowed),
             confidence: self.config.confidence,
             ..Query::default()
         })
@@ -198,6 +205,7 @@ impl Setup {
             now: Milliseconds(0),
             sample: None,
             mode: None,
+            gpu_load: None,
             over_current: false,
             too_hot: false,
         });

@@ -1,0 +1,108 @@
+//! Whether the sensor tells the truth, or has died.
+//!
+//! A reading that repeats is no sign of death: an idle board shows the same for seconds. A sensor is
+//! *blind* when its reads fail, when it shows nonsense, or when it stands still although something
+//! must show: a change of the mode, of the GPU's load, or the ripple of a busy board.
+
+use crate::estimator::Sample;
+use crate::units::Milliseconds;
+
+/// Reads that fail for so long.
+const SILENT: Milliseconds = Milliseconds(1_700);
+
+/// What must show is awaited for so long. A low-pass of 430 ms has gone 97 % of the way by then.
+const MUST_SHOW: Milliseconds = Milliseconds(1_500);
+
+/// A change of the GPU's load that must show, in permille.
+const MUCH_LOAD: u16 = 500;
+
+/// All registers stand still for so long on a busy board, and on any board.
+const STILL_BUSY: Milliseconds = Milliseconds(12_000);
+const STILL: Milliseconds = Milliseconds(120_000);
+
+/// From this load of the GPU on, in permille, a board is busy.
+const BUSY: u16 = 500;
+
+/// What the sensor has shown.
+#[derive(Clone, Debug)]
+pub struct Liveness {
+    /// The last sample that made sense, and when.
+    sample: Option<Sample>,
+    heard: Milliseconds,
+    /// When a sample last differed from the one before, and the load of the GPU then.
+    moved: Milliseconds,
+    load: Option<u16>,
+    /// Since when the GPU's load is another one than `load`, and since when it is busy.
+    other_load: Option<Milliseconds>,
+    busy: Option<Milliseconds>,
+    /// A change of the mode has to show until then.
+    must_show: Option<Milliseconds>,
+    /// Since when it is blind.
+    blind: Option<Milliseconds>,
+}
+
+impl Liveness {
+    /// From now on something has to be heard.
+    pub fn new(now: Milliseconds) -> Self {
+        Self {
+            sample: None,
+            heard: now,
+            moved: now,
+            load: None,
+            other_load: None,
+            busy: None,
+            must_show: None,
+            blind: None,
+        }
+    }
+
+    /// A mode was set that draws another power by much.
+    pub fn must_show(&mut self, now: Milliseconds) {
+        self.must_show = Some(after(now, MUST_SHOW));
+    }
+
+    /// Takes a look: a sample that makes sense, if there is one. Returns whether the sensor is blind.
+    pub fn look(&mut self, sample: Option<&Sample>, gpu: Option<u16>, now: Milliseconds) -> bool {
+        if let Some(sample) = sample {
+            self.heard = now;
+            if self.sample.replace(*sample) != Some(*sample) {
+                (self.moved, self.load) = (now, gpu);
+                (self.other_load, self.must_show) = (None, None);
+            }
+        }
+        let differs = |(load, gpu): (u16, u16)| load.abs_diff(gpu) >= MUCH_LOAD;
+        since(&mut self.other_load, self.load.zip(gpu).is_some_and(differs), now);
+        since(&mut self.busy, gpu.is_some_and(|gpu| gpu >= BUSY), now);
+        let still = now.since(self.moved);
+        let for_long = |since: Option<Milliseconds>, time| since.is_some_and(|at| now.since(at) >= time);
+        let is_blind = now.since(self.heard) >= SILENT
+            || self.must_show.is_some_and(|until| now >= until)
+            || for_long(self.other_load, MUST_SHOW)
+            || still >= STILL_BUSY && for_long(self.busy, STILL_BUSY)
+            || still >= STILL;
+        match self.blind {
+            None if is_blind => self.blind = Some(now),
+            // Only what moves is alive.
+            Some(since) if self.moved > since && self.heard == now => self.blind = None,
+            _ => {}
+        }
+        self.blind.is_some()
+    }
+
+    /// Whether it was blind at the last look.
+    pub fn is_blind(&self) -> bool {
+        self.blind.is_some()
+    }
+}
+
+fn after(now: Milliseconds, time: Milliseconds) -> Milliseconds {
+    Milliseconds(now.0.saturating_add(time.0))
+}
+
+/// Keeps since when something holds.
+fn since(from: &mut Option<Milliseconds>, holds: bool, now: Milliseconds) {
+    *from = match holds {
+        true => Some(from.unwrap_or(now)),
+        false => None,
+    };
+}

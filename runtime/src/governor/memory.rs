@@ -1,0 +1,174 @@
+//! What the workload has drawn at most, relative to the prediction, and for how long that counts.
+//!
+//! A workload rests, and comes back; an epoch ends, and the next one begins. So the *highest*
+//! level counts, and it is forgotten by *time of work*, in two ways:
+//!
+//! - while the board works at all, in the memory that the user states;
+//! - while the board is *fully busy* (its GPU as busy as at the highest level), and yet draws less,
+//!   in [`BUSY_MS`]: then the workload has become lighter. Where such a level comes back after it
+//!   was forgotten, twice that time is taken from then on, up to the stated memory.
+
+use crate::units::Milliseconds;
+
+/// The time that a lighter load has to last while the board is fully busy. Two minutes are the bound
+/// (a lasting drop is used after two minutes); phases of most loads are shorter.
+const BUSY_MS: u64 = 84_000;
+
+/// The time that a load lighter than the model's has to last at the start, while the board is fully
+/// busy: the model's level was never seen.
+const NEW_MS: u64 = 21_000;
+
+/// Parts of a memory, each of which is forgotten at once.
+const SLOTS: usize = 28;
+
+/// The highest level of each part of a span of time.
+#[derive(Clone, Debug)]
+struct Slots {
+    highest: [f32; SLOTS],
+    at: usize,
+    /// Of the present part, and of a whole one.
+    passed_ms: u64,
+    /// None where nothing is forgotten.
+    slot_ms: Option<u64>,
+}
+
+impl Slots {
+    fn new(memory_ms: Option<u64>) -> Self {
+        Self {
+            highest: [0.0; SLOTS],
+            at: 0,
+            passed_ms: 0,
+            slot_ms: memory_ms.map(|ms| (ms / SLOTS as u64).max(1)),
+        }
+    }
+
+    fn see(&mut self, level: f32) {
+        if let Some(highest) = self.highest.get_mut(self.at) {
+            *highest = highest.max(level);
+        }
+    }
+
+    /// A level that is forgotten after a part of the memory.
+    fn see_for(&mut self, level: f32, ms: u64) {
+        let slots = self.slot_ms.and_then(|slot| ms.checked_div(slot)).unwrap_or(SLOTS as u64);
+        let ahead = (slots as usize).clamp(1, SLOTS - 1);
+        if let Some(highest) = self.highest.get_mut((self.at + ahead) % SLOTS) {
+            *highest = highest.max(level);
+        }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        let Some(slot_ms) = self.slot_ms else {
+            return;
+        };
+        self.passed_ms += ms;
+        if self.passed_ms >= slot_ms {
+            self.passed_ms = 0;
+            self.at = (self.at + 1) % SLOTS;
+            if let Some(oldest) = self.highest.get_mut(self.at) {
+                *oldest = 0.0;
+            }
+        }
+    }
+
+    fn highest(&self) -> f32 {
+        self.highest.iter().copied().fold(0.0, f32::max)
+    }
+}
+
+/// The highest level that counts. A level is power over prediction.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    stated: Slots,
+    busy: Slots,
+    stated_ms: Option<u64>,
+    /// The GPU's load at its most, in permille.
+    busiest: u16,
+}
+
+/// How busy the board is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Not at all: what it draws tells nothing.
+    None,
+    /// It works.
+    Some,
+    /// As much as ever.
+    Full,
+}
+
+/// From this load of the GPU on, in permille, the board works; from the second on it may be fully
+/// busy, and it is within the third of the highest load.
+const WORKS: u16 = 50;
+const FULL: u16 = 500;
+const AS_BUSY: u16 = 20;
+
+/// Without the GPU's load: a board that draws less than this part of the highest level rests.
+const RESTS: f32 = 0.55;
+
+impl Memory {
+    /// The workload is taken to draw at least `level` until it was fully busy and lower for a while.
+    pub fn new(memory: Option<Milliseconds>, level: f32) -> Self {
+        let stated_ms = memory.map(|it| it.0.max(1));
+        let busy_ms = stated_ms.map_or(BUSY_MS, |ms| ms.min(BUSY_MS));
+        let mut stated = Slots::new(stated_ms);
+        let mut busy = Slots::new(Some(busy_ms));
+        stated.see(level);
+        busy.see_for(level, NEW_MS.min(busy_ms));
+        Self {
+            stated,
+            busy,
+            stated_ms,
+            busiest: 0,
+        }
+    }
+
+    /// The highest level that was not forgotten.
+    pub fn highest(&self) -> f32 {
+        self.stated.highest().min(self.busy.highest())
+    }
+
+    /// How busy the board is at a level.
+    pub fn work(&mut self, gpu: Option<u16>, level: f32) -> Work {
+        match gpu {
+            None if level < RESTS * self.highest() => Work::None,
+            None => Work::Some,
+            Some(gpu) if gpu < WORKS => Work::None,
+            Some(gpu) => {
+                self.busiest = self.busiest.max(gpu.min(1_000));
+                match gpu >= FULL && gpu + AS_BUSY >= self.busiest {
+                    true => Work::Full,
+                    false => Work::Some,
+                }
+            }
+        }
+    }
+
+    /// The board has worked at a level.
+    pub fn see(&mut self, level: f32) {
+        self.stated.see(level);
+        self.busy.see(level);
+    }
+
+    /// Time has passed.
+    pub fn pass(&mut self, work: Work, ms: u64) {
+        if work != Work::None {
+            self.stated.pass(ms);
+        }
+        if work == Work::Full {
+            self.busy.pass(ms);
+        }
+    }
+
+    /// A level came that had been forgotten because the board was fully busy without it: such phases
+    /// are longer than was thought.
+    pub fn came_back(&mut self, level: f32) {
+        if self.stated.highest() < level * 0.97 {
+            return;
+        }
+        if let Some(slot_ms) = &mut self.busy.slot_ms {
+            let longest = self.stated_ms.map_or(u64::MAX, |ms| ms / SLOTS as u64);
+            *slot_ms = slot_ms.saturating_mul(2).min(longest);
+        }
+    }
+}
