@@ -90,12 +90,23 @@ pub enum RailFile {
     CritAlarm,
 }
 
+impl RailFile {
+    /// How many measured values of the sensor a read of it fetches.
+    pub fn registers(self) -> u32 {
+        match self {
+            Self::Millivolts | Self::Milliamperes | Self::ShuntMicrovolts => 1,
+            Self::Milliwatts => 2,
+            _ => 0,
+        }
+    }
+}
+
 /// Files of a whole power sensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChipFile {
-    /// The number of samples that a result is the mean of.
+    /// The number of samples that the registers average over.
     Samples,
-    /// From one result to the next, in ms.
+    /// Their time constant in ms.
     Interval,
 }
 

@@ -159,6 +159,16 @@ impl Tree {
         }
     }
 
+    /// How many measured values of a power sensor a read of the file fetches.
+    pub fn registers_of(&self, path: &str) -> u32 {
+        let file = self.resolve(path).ok();
+        match file.and_then(|path| self.layout.files.get(&path)) {
+            Some(File::Rail(_, file)) => file.registers(),
+            Some(File::Sum(_, SumFile::Milliamperes | SumFile::ShuntMicrovolts)) => 1,
+            _ => 0,
+        }
+    }
+
     /// Writes to the file.
     pub fn write(&mut self, path: &str, text: &str) -> Result<(), Errno> {
         if self.jetson.is_off() {
@@ -311,7 +321,7 @@ impl Tree {
         value.to_string()
     }
 
-    /// The result of a rail's sensor as its fault shows it.
+    /// What a rail's sensor shows, as its fault shows it.
     fn reading(&self, rail: usize) -> Result<Reading, Errno> {
         let channel = self.jetson.channel(rail);
         let reading = channel.reading();
@@ -344,7 +354,7 @@ impl Tree {
             RailFile::Warn => channel.warn_ma,
             RailFile::Crit => channel.crit_ma,
             RailFile::WarnAlarm => channel.warn_alarm().into(),
-            RailFile::CritAlarm => channel.crit_alarm().into(),
+            RailFile::CritAlarm => self.jetson.crit_alarm(rail).into(),
         };
         Ok(format!("{value}\n"))
     }
