@@ -87,10 +87,7 @@ pub struct Sensor {
 }
 
 /// As L4T sets it, and as fast as a step should be seen.
-pub const SENSORS: [Sensor; 2] = [
-    Sensor::L4T,
-    Sensor::of(Sampling::of_samples(64)),
-];
+pub const SENSORS: [Sensor; 2] = [Sensor::L4T, Sensor::of(Sampling::of_samples(64))];
 
 impl Sensor {
     /// As L4T leaves it.

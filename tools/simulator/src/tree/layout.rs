@@ -2,7 +2,7 @@
 //!
 //! Sources: `jetson-platform.md`, sections 5 (clocks), 6 (power), 7 (heat, fan), 9 (identity).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::nvpmodel;
 use crate::board::Board;
@@ -134,6 +134,8 @@ pub struct Layout {
     pub files: BTreeMap<String, File>,
     /// Directories by absolute path.
     pub aliases: BTreeMap<String, Alias>,
+    /// The lengths of their paths, so that few prefixes of a path have to be looked up.
+    pub alias_lengths: BTreeSet<usize>,
 }
 
 /// Where the knobs of the GPU and of nvpmodel's memory ceiling are (sections 5.2, 5.3).
@@ -234,6 +236,7 @@ impl Layout {
         layout.fan(board, number);
         layout.put("/etc/nvpmodel.conf", fixed(nvpmodel::conf(board)));
         layout.put("/var/lib/nvpmodel/status", File::Status);
+        layout.alias_lengths = layout.aliases.keys().map(String::len).collect();
         layout
     }
 
