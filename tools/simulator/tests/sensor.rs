@@ -160,7 +160,7 @@ fn fewer_samples_are_less_steady() {
 
 /// When the first cycle of a chip ends.
 fn first_cycle(mut chip: Chip) -> Duration {
-    let times = (0..2_000).map(|at| Duration::from_micros(at));
+    let times = (0..2_000).map(Duration::from_micros);
     let mut ended = times.skip_while(|time| chip.pass(*time).is_none());
     ended.next().expect("a cycle takes 0.84 ms")
 }
@@ -519,7 +519,7 @@ fn idle_registers_wander_as_on_measured_agx_orins() {
         ),
         ("0.5 s", |idle| autocorrelation(&total(idle), 5), 0.02),
         ("spread", |idle| spread(&total(idle)), 0.0),
-        ("hold", |idle| longest_hold_s(idle), 0.0),
+        ("hold", |idle| longest_hold_s(idle), 0.5),
     ] {
         let of = |all: &[Idle]| all.iter().map(figure).collect::<Vec<_>>();
         let (measured, simulated) = (of(&measured), of(&simulated));

@@ -253,3 +253,37 @@ impl Files for Noted {
         self.until(end);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_of_a_sensor_takes_time_and_others_do_not() {
+        let board = Description::named("orin-nano-8-super").expect("a board");
+        let tree = Tree::new(board, Unit::NOMINAL, 0, None).expect("its default mode");
+        let files = Noted::new(tree);
+        let mut buffer = [0; 64];
+        let mut time_of = |path: &str| {
+            let before = files.now();
+            let path = format!("/sys/class/hwmon/hwmon0/{path}");
+            files.read(Path::new(&path), &mut buffer).expect("a text");
+            files.now() - before
+        };
+        for (path, registers) in [
+            ("in1_input", 1),
+            ("curr3_input", 1),
+            ("in7_input", 1),
+            ("in1_label", 0),
+            ("curr1_max", 0),
+            ("samples", 0),
+        ] {
+            assert_eq!(time_of(path), registers * REGISTER_READ, "{path}");
+        }
+        // Ticks are noted while the sensor is read.
+        let reads = (0..100).map(|_| time_of("curr1_input"));
+        assert_eq!(reads.sum::<Duration>(), 100 * REGISTER_READ);
+        let notes = &files.record().notes;
+        assert_eq!(notes.len(), 5, "{notes:?}");
+    }
+}
