@@ -479,18 +479,20 @@ impl Anchors<'_> {
             ..Clocks::of(&board, low)
         };
         let idle = drawn(&board, &rest, &Activity::IDLE);
-        for (rail, watts, simulated) in [
-            ("VDD_GPU_SOC", 2.4, idle.gpu + idle.soc),
-            ("VDD_CPU_CV", 0.4, idle.cpu),
-            ("VIN_SYS_5V0", 4.0, idle.system),
-            ("VDDQ_VDD2_1V8AO", 0.3, idle.dram),
-        ] {
+        let published = [
+            ("VDD_GPU_SOC", 2.4),
+            ("VDD_CPU_CV", 0.4),
+            ("VIN_SYS_5V0", 4.0),
+            ("VDDQ_VDD2_1V8AO", 0.3),
+        ];
+        for (rail, (label, watts)) in board.rails.iter().zip(published) {
+            assert_eq!(rail.label, label, "rails of {}", board.name);
             self.add(
-                format!("{} idle: {rail}", board.name),
+                format!("{} idle: {label}", board.name),
                 "a user's tegrastats",
                 "W",
                 watts,
-                simulated,
+                rail.domains.iter().map(|&domain| idle.of(domain)).sum(),
                 Bound::Percent(40.0),
             );
         }

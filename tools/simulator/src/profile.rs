@@ -11,7 +11,7 @@ use crate::board::Board;
 use crate::heat::Heat;
 use crate::pipeline::{Clocks, Luck, Pipeline};
 use crate::power::{Activity, Watts, watts};
-use crate::sensor::{Channel, UPDATE};
+use crate::sensor::Channel;
 use crate::steady::AMBIENT_C;
 use crate::unit::Unit;
 use crate::workload::Workload;
@@ -196,8 +196,7 @@ impl<'a> Profiler<'a> {
                     .sum::<f64>()
             };
             let watts = of(idle) + (of(busy) - of(idle)) * load;
-            channel.flow(1e6 * watts / rail.millivolts, UPDATE.as_secs_f64());
-            channel.finish(rail.millivolts);
+            channel.settle(1e6 * watts / rail.millivolts, rail.millivolts);
             let reading = channel.reading();
             if rail.total {
                 module += 1e-6 * reading.millivolts as f64 * reading.milliamperes as f64;

@@ -1,10 +1,15 @@
-//! When an INA3221 has results: after so many samples of all channels, by an oscillator of its
-//! own.
+//! When the registers of an INA3221 are renewed: after each cycle of conversions, by an
+//! oscillator of its own.
 //!
-//! Sources: `jetson-platform.md`, section 6.3 (L4T's setting, the formula), and Linux, for how the
-//! driver rounds: `Documentation/hwmon/ina3221.rst`, `drivers/hwmon/ina3221.c`. Assumed is that
-//! channels without a rail are enabled too, and that all channels of a chip have their results
-//! at once.
+//! A cycle converts shunt and bus of all three channels. Each conversion moves its register by
+//! one part in `samples` of the way to the converted value, so that a register is a low-pass of
+//! first order whose time constant is `samples` cycles (`jetson-platform.md`, section 6.3).
+//!
+//! Sources: section 6.3 (L4T's setting, the averaging, the formula), and Linux, for how the
+//! driver rounds: `Documentation/hwmon/ina3221.rst`, `drivers/hwmon/ina3221.c`. Assumptions:
+//! channels without a rail are enabled too; all registers of a chip are renewed at the end of
+//! its cycle; and a write to the configuration begins a cycle and leaves the registers as they
+//! are, as the data sheet does not say that it clears them.
 
 use std::time::Duration;
 
@@ -12,10 +17,10 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
-/// Chips that a board has at most.
+/// Maximum number of chips on a board.
 pub const MOST_CHIPS: usize = 2;
 
-/// Numbers of samples that a result can be the mean of.
+/// Numbers of samples that a chip can be set to.
 pub const SAMPLES: [u32; 8] = [1, 4, 16, 64, 128, 256, 512, 1024];
 
 /// Times that a conversion can take, in µs.
@@ -24,10 +29,13 @@ const CONVERSION_US: [u32; 8] = [140, 204, 332, 588, 1100, 2116, 4156, 8244];
 /// Enabled channels.
 const CHANNELS: u32 = 3;
 
-/// Spread of a bus voltage in mV from one result to the next. Assumed, for any number of samples.
-const BUS_SPREAD_MV: f64 = 8.0;
+/// Spread of a bus voltage from one slice of the machine's time to the next, as a part of the
+/// voltage. Derived from the idle AGX Orins in `PROVENANCE.md`: with 512 samples it becomes a
+/// spread of 1.7 mV in a register of 19.86 V, which is enough for the changes by one step that
+/// the 19.86 V rails show in each minute, and too little for any on the 5 V rail.
+const BUS_NOISE: f64 = 8e-4;
 
-/// What a result is the mean of.
+/// How a chip is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
     /// One of [`SAMPLES`].
@@ -43,10 +51,32 @@ impl Sampling {
         conversion_us: 140,
     };
 
-    /// From one result to the next, in whole ms as the driver shows it.
+    /// L4T's conversion time with another number of samples.
+    pub const fn of_samples(samples: u32) -> Self {
+        Self {
+            samples,
+            ..Self::L4T
+        }
+    }
+
+    /// The time constant of the registers in whole ms, as the driver shows it in
+    /// `update_interval`.
     pub const fn interval_ms(self) -> u32 {
-        let us = CHANNELS * self.samples * 2 * self.conversion_us;
-        (us + 500) / 1000
+        (self.samples * self.cycle_us() + 500) / 1000
+    }
+
+    /// From one conversion of a register to the next, in µs.
+    const fn cycle_us(self) -> u32 {
+        CHANNELS * 2 * self.conversion_us
+    }
+
+    /// The part of a register that is left of its old value after so many conversions.
+    fn left_after(self, conversions: u64) -> f64 {
+        let left = 1.0 - 1.0 / f64::from(self.samples);
+        match i32::try_from(conversions) {
+            Ok(conversions) => left.powi(conversions),
+            Err(_) => 0.0,
+        }
     }
 
     /// With the number of samples that is closest.
@@ -81,13 +111,15 @@ pub struct Chip {
     sampling: Sampling,
     /// The time of everything against the nominal one.
     slowness: f64,
+    cycle: Duration,
+    /// When the cycle that is under way ends.
     due: Duration,
     random: ChaCha8Rng,
 }
 
 impl Chip {
-    /// The chip of this number as L4T sets it. Its first result comes within a period, at a time
-    /// that depends on the seed.
+    /// The chip of this number as L4T sets it. Its first cycle ends at a time that depends on
+    /// the seed.
     pub fn new(number: usize, slowness: f64, seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         // Stream 0 is that of the board.
@@ -96,42 +128,46 @@ impl Chip {
         let mut chip = Self {
             sampling: Sampling::L4T,
             slowness,
+            cycle: Duration::ZERO,
             due: Duration::ZERO,
             random,
         };
-        chip.due = chip.period().mul_f64(1.0 - phase);
+        chip.set(Duration::ZERO, Sampling::L4T);
+        chip.due = chip.cycle.mul_f64(1.0 - phase);
         chip
     }
 
-    /// What its results are the mean of.
+    /// How it is set.
     pub fn sampling(&self) -> Sampling {
         self.sampling
     }
 
-    /// From one result to the next.
-    pub fn period(&self) -> Duration {
-        Duration::from_millis(self.sampling.interval_ms().into()).mul_f64(self.slowness)
+    /// The time constant of its registers by its own oscillator.
+    pub fn time_constant(&self) -> Duration {
+        self.cycle * self.sampling.samples
     }
 
-    /// When the next result is ready.
-    pub fn due(&self) -> Duration {
-        self.due
-    }
-
-    /// A result begins anew: so a write to the chip's configuration ends (TI's data sheet).
-    pub fn begin(&mut self, now: Duration, sampling: Sampling) {
+    /// A write to the configuration: a cycle begins anew.
+    pub fn set(&mut self, now: Duration, sampling: Sampling) {
+        let nominal = Duration::from_micros(sampling.cycle_us().into());
         self.sampling = sampling;
-        self.due = now + self.period();
+        self.cycle = nominal.mul_f64(self.slowness);
+        self.due = now + self.cycle;
     }
 
-    /// A result was taken; the next one follows at once.
-    pub fn go_on(&mut self) {
-        self.due += self.period();
+    /// Lets time pass up to `now`. Gives the part that is left of the registers' old values, the
+    /// rest being what was converted; nothing where no cycle has ended.
+    pub fn pass(&mut self, now: Duration) -> Option<f64> {
+        let beyond = now.checked_sub(self.due)?;
+        let cycle = self.cycle.as_nanos() as u64;
+        let conversions = 1 + beyond.as_nanos() as u64 / cycle;
+        self.due += Duration::from_nanos(conversions * cycle);
+        Some(self.sampling.left_after(conversions))
     }
 
-    /// A bus voltage in mV as it is at the next result.
-    pub fn bus_mv(&mut self, nominal_mv: f64) -> f64 {
-        let spread: f64 = StandardNormal.sample(&mut self.random);
-        nominal_mv + BUS_SPREAD_MV * spread.clamp(-2.0, 2.0)
+    /// What a bus voltage is off by in the next slice, as a part of it.
+    pub fn bus_noise(&mut self) -> f64 {
+        let noise: f64 = StandardNormal.sample(&mut self.random);
+        BUS_NOISE * noise.clamp(-3.0, 3.0)
     }
 }

@@ -1,24 +1,17 @@
-//! A channel of the power sensor INA3221: the mean current since its last result, in steps of
-//! 40 µV over the shunt and of 8 mV on the bus, with the offset and the gain of a unit. When
-//! there are results is in [`sampling`](crate::sampling).
+//! A channel of the power sensor INA3221: a register for the shunt's voltage and one for the bus
+//! voltage, each a low-pass of first order with the offset and the gain of a unit. What is shown
+//! is rounded to 40 µV and 8 mV, what the low-pass works on is not. When conversions renew the
+//! registers is in [`sampling`](crate::sampling).
 //!
-//! Sources: `jetson-platform.md`, sections 6.1 (files), 6.3 (timing, steps) and 6.4 (alarms).
+//! Sources: `jetson-platform.md`, sections 6.1 (files), 6.3 (averaging, steps) and 6.4 (alarms).
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::board::Rail;
-use crate::sampling::Sampling;
 
-/// From one result to the next of a nominal unit as L4T sets it: 3 channels × 512 samples × 2 ×
-/// 140 µs, in whole ms.
-pub const UPDATE: Duration = Duration::from_millis(Sampling::L4T.interval_ms() as u64);
-
-/// Results are remembered for so long.
+/// Readings are remembered for so long.
 pub const REMEMBERED: Duration = Duration::from_secs(60);
-
-/// Room for the results of this time as L4T sets the sensor, of the fastest unit.
-const RESULTS: usize = 160;
 
 /// Step of the shunt's voltage.
 const SHUNT_LSB_UV: f64 = 40.0;
@@ -32,7 +25,7 @@ const REGISTER: f64 = 4095.0;
 /// The shunt that is taken where it is UNKNOWN; it gives steps of 8 mA.
 const ASSUMED_SHUNT_MOHM: f64 = 5.0;
 
-/// A result of a channel.
+/// What the registers of a channel show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Of the bus.
@@ -43,22 +36,23 @@ pub struct Reading {
     pub shunt_microvolts: i64,
 }
 
-/// What a channel has shown.
+/// What a channel has shown, each reading with the time from which on it was there.
 #[derive(Clone, Debug)]
-pub struct Results(VecDeque<(Duration, Reading)>);
+pub struct History(VecDeque<(Duration, Reading)>);
 
-impl Results {
-    /// From this one on, at time zero.
+impl History {
+    /// From this reading on, at time zero.
     pub fn from(first: Reading) -> Self {
-        let mut results = VecDeque::with_capacity(RESULTS);
-        results.push_back((Duration::ZERO, first));
-        Self(results)
+        Self(VecDeque::from([(Duration::ZERO, first)]))
     }
 
-    /// A result is ready.
-    pub fn push(&mut self, now: Duration, reading: Reading) {
-        let ended = |results: &VecDeque<(Duration, Reading)>| {
-            let next = results.get(1);
+    /// What is shown now. Times ascend.
+    pub fn note(&mut self, now: Duration, reading: Reading) {
+        if self.0.back().is_some_and(|(_, last)| *last == reading) {
+            return;
+        }
+        let ended = |history: &VecDeque<(Duration, Reading)>| {
+            let next = history.get(1);
             next.is_some_and(|(from, _)| *from + REMEMBERED < now)
         };
         while ended(&self.0) {
@@ -67,7 +61,7 @@ impl Results {
         self.0.push_back((now, reading));
     }
 
-    /// The result that was shown at a time, or the oldest that is remembered.
+    /// What was shown at a time, or the oldest reading that is remembered.
     pub fn at(&self, time: Duration) -> Reading {
         let after = self.0.partition_point(|(from, _)| *from <= time);
         self.0[after.saturating_sub(1)].1
@@ -80,18 +74,16 @@ pub struct Channel {
     shunt_mohm: f64,
     shunt_offset_uv: f64,
     gain: f64,
-    /// Current times time since the last result, in mA·s.
-    charge_ma_s: f64,
-    /// Time since the last result, in s.
-    time_s: f64,
-    /// The largest current of a conversion since then, in mA.
-    peak_ma: f64,
-    result: Reading,
-    /// The warning compares the mean with this, in mA.
+    /// The shunt's register as a current in mA, before rounding.
+    average_ma: f64,
+    /// The bus register in mV, before rounding.
+    average_mv: f64,
+    /// When a conversion was last over the critical limit.
+    over_critical: Option<Duration>,
+    /// The warning alarm compares the shunt's register with this, in mA.
     pub warn_ma: i64,
     /// The critical alarm compares each conversion with this, in mA.
     pub crit_ma: i64,
-    crit_alarm: bool,
 }
 
 impl Channel {
@@ -103,13 +95,11 @@ impl Channel {
             shunt_mohm,
             shunt_offset_uv,
             gain,
-            charge_ma_s: 0.0,
-            time_s: 0.0,
-            peak_ma: 0.0,
-            result: Reading::default(),
+            average_ma: 0.0,
+            average_mv: 0.0,
+            over_critical: None,
             warn_ma: full_ma,
             crit_ma: full_ma,
-            crit_alarm: false,
         }
     }
 
@@ -118,31 +108,21 @@ impl Channel {
         ma * self.gain + self.shunt_offset_uv / self.shunt_mohm
     }
 
-    /// A current in mA flows for some seconds.
-    pub fn flow(&mut self, ma: f64, seconds: f64) {
-        self.charge_ma_s += ma * seconds;
-        self.time_s += seconds;
-        self.peak_ma = self.peak_ma.max(self.converted_ma(ma));
+    /// A current in mA and a bus voltage in mV were converted until `now`, so often that this
+    /// part is left of the registers' old values.
+    pub fn convert(&mut self, ma: f64, bus_mv: f64, left: f64, now: Duration) {
+        let ma = self.converted_ma(ma);
+        self.average_ma = ma + (self.average_ma - ma) * left;
+        self.average_mv = bus_mv + (self.average_mv - bus_mv) * left;
+        if ma > self.crit_ma as f64 {
+            self.over_critical = Some(now);
+        }
     }
 
-    /// A result is ready: the mean since the last one, at this bus voltage in mV.
-    pub fn finish(&mut self, bus_mv: f64) {
-        let mean = self.converted_ma(self.charge_ma_s / self.time_s.max(1e-9));
-        let steps = (mean * self.shunt_mohm / SHUNT_LSB_UV).round();
-        let shunt_uv = SHUNT_LSB_UV * steps.clamp(-REGISTER, REGISTER);
-        let bus = (bus_mv / BUS_LSB_MV).round().clamp(0.0, REGISTER);
-        self.result = Reading {
-            millivolts: (BUS_LSB_MV * bus) as i64,
-            milliamperes: (shunt_uv / self.shunt_mohm).round() as i64,
-            shunt_microvolts: shunt_uv as i64,
-        };
-        self.crit_alarm = self.peak_ma > self.crit_ma as f64;
-        self.begin();
-    }
-
-    /// What has flowed until now is no part of the next result.
-    pub fn begin(&mut self) {
-        (self.charge_ma_s, self.time_s, self.peak_ma) = (0.0, 0.0, 0.0);
+    /// A current in mA and a bus voltage in mV were there for long.
+    pub fn settle(&mut self, ma: f64, bus_mv: f64) {
+        self.average_ma = self.converted_ma(ma);
+        self.average_mv = bus_mv;
     }
 
     /// The shunt in µΩ.
@@ -150,16 +130,23 @@ impl Channel {
         (1_000.0 * self.shunt_mohm).round() as i64
     }
 
-    /// The newest result.
+    /// What the registers show.
     pub fn reading(&self) -> Reading {
-        self.result
+        let steps = (self.average_ma * self.shunt_mohm / SHUNT_LSB_UV).round();
+        let bus = (self.average_mv / BUS_LSB_MV).round().clamp(0.0, REGISTER);
+        self.shown(steps.clamp(-REGISTER, REGISTER), bus)
     }
 
     /// The largest value that the chip can give.
     pub fn full_scale(&self) -> Reading {
-        let shunt_uv = REGISTER * SHUNT_LSB_UV;
+        self.shown(REGISTER, REGISTER)
+    }
+
+    /// Both registers in steps.
+    fn shown(&self, shunt: f64, bus: f64) -> Reading {
+        let shunt_uv = SHUNT_LSB_UV * shunt;
         Reading {
-            millivolts: (BUS_LSB_MV * REGISTER) as i64,
+            millivolts: (BUS_LSB_MV * bus) as i64,
             milliamperes: (shunt_uv / self.shunt_mohm).round() as i64,
             shunt_microvolts: shunt_uv as i64,
         }
@@ -171,13 +158,14 @@ impl Channel {
         (steps.clamp(0.0, REGISTER) * SHUNT_LSB_UV / self.shunt_mohm).round() as i64
     }
 
-    /// The mean is over the warning limit.
+    /// The shunt's register is over the warning limit.
     pub fn warn_alarm(&self) -> bool {
         self.reading().milliamperes > self.warn_ma
     }
 
-    /// A conversion of the newest result was over the critical limit.
-    pub fn crit_alarm(&self) -> bool {
-        self.crit_alarm
+    /// A conversion was over the critical limit at this time or later. The chip holds the alarm
+    /// until it is read.
+    pub fn was_critical_since(&self, time: Duration) -> bool {
+        self.over_critical.is_some_and(|over| over >= time)
     }
 }

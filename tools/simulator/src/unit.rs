@@ -22,7 +22,7 @@ pub struct Unit {
     pub shunt_offset_uv: [f64; 6],
     /// Gain of each power sensor.
     pub gain: [f64; 6],
-    /// On the time between two results of each chip of power sensors.
+    /// On the time from one conversion to the next of each chip of power sensors.
     pub sensor_time: [f64; MOST_CHIPS],
 }
 

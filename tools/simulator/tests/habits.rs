@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{
     GPU_TRUE, OC2, OC3, agx, booted, cpu, emc, gpu, ina, load, ms, nano, number, online, pass,
-    pass_to_result, write,
+    write,
 };
 use wattgate_simulator::board::Board;
 use wattgate_simulator::tree::nvpmodel::NvpmodelError;
@@ -80,7 +80,7 @@ fn requested_effective_and_true_clock_are_three_values() {
     let mut tree = booted("orin-nano-8-super", Some(1));
     pin_cpu(&mut tree, 0, 1_190_400);
     write(&mut tree, &ina("curr1_max"), 8);
-    pass_to_result(&mut tree);
+    pass(&mut tree, ms(20));
     pin_cpu(&mut tree, 0, 1_344_000);
     assert_eq!(number(&tree, &cpu(0, "scaling_cur_freq")), 1_344_000);
     assert_eq!(tree.jetson().cpu_effective_khz(0), 1_190_400);
@@ -210,239 +210,6 @@ fn the_list_of_online_cores_is_in_ranges() {
 }
 
 #[test]
-fn a_power_sensor_gives_a_new_value_each_430_ms() {
-    // Sections 0, fact 2, and 6.3.
-    let mut tree = nano();
-    let current = |tree: &Tree| number(tree, &ina("curr1_input"));
-    for _ in 0..2 {
-        pass_to_result(&mut tree);
-        let before = current(&tree);
-        load(&mut tree, "resnet18");
-        pass(&mut tree, ms(430) - Duration::from_nanos(1));
-        assert_eq!(current(&tree), before);
-        pass(&mut tree, Duration::from_nanos(1));
-        assert!(current(&tree) > before + 400, "{} mA", current(&tree));
-        tree.jetson_mut().set_workload(None);
-        pass(&mut tree, ms(430));
-    }
-}
-
-#[test]
-fn two_sensors_have_results_at_times_of_their_own() {
-    // Section 6.1: two chips, each with its own oscillator. No boot is like another.
-    let phases = |board, seed| {
-        let board = Board::named(board).expect("a board");
-        let tree = Tree::new(board.clone(), Unit::NOMINAL, seed, None).expect("its default mode");
-        let next = |rail: &usize| tree.jetson().next_result(*rail);
-        let rails: Vec<usize> = (0..board.rails.len()).collect();
-        rails.iter().map(next).collect::<Vec<_>>()
-    };
-    for board in ["orin-agx-64", "xavier-agx", "tx2"] {
-        let mut times: Vec<_> = (0..3).flat_map(|seed| phases(board, seed)).collect();
-        times.sort_unstable();
-        times.dedup();
-        assert_eq!(times.len(), 6, "{board}: two chips under three seeds");
-        assert!(
-            times.iter().all(|time| *time <= ms(430)),
-            "{board}: {times:?}"
-        );
-        assert_eq!(phases(board, 1), phases(board, 1));
-    }
-    let agx = phases("orin-agx-64", 0);
-    assert_eq!(agx[..3], [agx[0]; 3], "one chip");
-}
-
-#[test]
-fn the_oscillator_of_each_sensor_is_up_to_a_tenth_off() {
-    // TI: a conversion of 140 µs takes 154 at most.
-    let periods = |seed| {
-        let board = Board::named("orin-agx-64").expect("a board");
-        let tree = Tree::new(board, Unit::drawn(seed), 0, None);
-        let mut tree = tree.expect("its default mode");
-        [0, 3].map(|rail| {
-            let first = tree.jetson().next_result(rail);
-            tree.advance(first);
-            (tree.jetson().next_result(rail) - first).as_secs_f64()
-        })
-    };
-    let of_units: Vec<_> = (0..40).map(periods).collect();
-    assert!(of_units.iter().all(|[first, second]| first != second));
-    let all = of_units.iter().flatten();
-    let least = all.clone().copied().fold(f64::INFINITY, f64::min);
-    let most = all.copied().fold(0.0, f64::max);
-    assert!((0.387..0.400).contains(&least), "{least} s");
-    assert!((0.460..=0.473).contains(&most), "{most} s");
-}
-
-#[test]
-fn a_power_sensor_gives_the_mean_over_its_samples() {
-    // Sections 0, fact 2, and 6.3: 512 samples, the whole of the 430 ms.
-    let current = |loaded_for| {
-        let mut tree = nano();
-        pin_highest(&mut tree);
-        pass_to_result(&mut tree);
-        load(&mut tree, "resnet18");
-        pass(&mut tree, ms(loaded_for));
-        tree.jetson_mut().set_workload(None);
-        pass(&mut tree, ms(430 - loaded_for));
-        number(&tree, &ina("curr1_input")) as f64
-    };
-    let (idle, half, full) = (current(0), current(215), current(430));
-    let part = (half - idle) / (full - idle);
-    assert!((0.42..0.58).contains(&part), "{idle} {half} {full} mA");
-}
-
-#[test]
-fn the_first_result_after_a_boot_is_the_mean_of_a_whole_period_as_well() {
-    for seed in 0..10 {
-        let board = Board::named("orin-nano-8-super").expect("a board");
-        let tree = Tree::new(board, Unit::NOMINAL, seed, Some(2));
-        let mut tree = tree.expect("a mode");
-        let current = |tree: &Tree| tree.jetson().channel(0).reading().milliamperes as f64;
-        let idle = current(&tree);
-        load(&mut tree, "resnet18");
-        let due = tree.jetson().next_result(0).as_secs_f64() / 0.430;
-        pass_to_result(&mut tree);
-        let first = current(&tree);
-        pass_to_result(&mut tree);
-        let part = (first - idle) / (current(&tree) - idle);
-        assert!(
-            (part - due).abs() < 0.12,
-            "{part} of the load in {due} of the time"
-        );
-    }
-}
-
-#[test]
-fn fewer_samples_give_results_more_often() {
-    // Section 6.3: the interval is channels × samples × 2 × conversion time. KDOC: the driver takes
-    // the closest number of samples and conversion time, and 0 ms for the shortest one.
-    let mut tree = nano();
-    let (samples, interval) = (ina("samples"), ina("update_interval"));
-    let both = |tree: &Tree| [&samples, &interval].map(|path| number(tree, path));
-    assert_eq!(both(&tree), [512, 430]);
-    for (path, written, expected) in [
-        (&samples, 64, [64, 54]),
-        (&samples, 1024, [1024, 860]),
-        (&samples, 40, [16, 13]),
-        (&samples, 41, [64, 54]),
-        (&samples, -1, [1, 1]),
-        (&samples, 100_000, [1024, 860]),
-        (&interval, 5000, [1024, 3613]),
-        (&samples, 64, [64, 226]),
-        (&interval, 54, [64, 54]),
-        (&interval, 100, [64, 78]),
-        (&interval, 0, [64, 54]),
-        (&interval, i64::MAX, [64, 3166]),
-    ] {
-        write(&mut tree, path, written);
-        assert_eq!(both(&tree), expected, "{written} into {path}");
-    }
-    for path in [&samples, &interval] {
-        assert_eq!(tree.write(path, "64 samples"), Err(Errno::Einval));
-    }
-}
-
-#[test]
-fn each_sensor_averages_on_its_own() {
-    let mut tree = agx();
-    let of = |chip: u32, file: &str| {
-        let device = format!("/sys/bus/i2c/drivers/ina3221/1-004{chip}");
-        format!("{device}/hwmon/hwmon{chip}/{file}")
-    };
-    write(&mut tree, &of(1, "samples"), 64);
-    assert_eq!(number(&tree, &of(0, "update_interval")), 430);
-    assert_eq!(number(&tree, &of(1, "update_interval")), 54);
-    // The result that was under way is lost.
-    let [first, second] = [0, 3].map(|rail| tree.jetson().next_result(rail));
-    assert_eq!(second, ms(54));
-    tree.advance(second);
-    assert_eq!(tree.jetson().next_result(3), ms(108));
-    assert_eq!(tree.jetson().next_result(0), first);
-}
-
-#[test]
-fn a_result_has_nothing_of_the_time_before_the_averaging_was_set() {
-    let mut tree = nano();
-    pass_to_result(&mut tree);
-    load(&mut tree, "resnet18");
-    pass(&mut tree, ms(300));
-    tree.jetson_mut().set_workload(None);
-    pass(&mut tree, ms(20));
-    write(&mut tree, &ina("samples"), 64);
-    pass(&mut tree, ms(54));
-    let after = number(&tree, &ina("curr1_input"));
-    pass(&mut tree, ms(54));
-    let idle = number(&tree, &ina("curr1_input"));
-    assert!(after < idle + idle / 10, "{after} and {idle} mA");
-}
-
-#[test]
-fn fewer_samples_are_less_steady() {
-    // Section 6.3. An eighth of the time has the root of 8 times the spread.
-    let spread = |samples| {
-        let mut tree = nano();
-        load(&mut tree, "resnet18");
-        // Until no temperature changes.
-        pass(&mut tree, Duration::from_secs(3600));
-        write(&mut tree, &ina("samples"), samples);
-        let currents: Vec<f64> = (0..400)
-            .map(|_| {
-                pass_to_result(&mut tree);
-                number(&tree, &ina("curr1_input")) as f64
-            })
-            .collect();
-        let mean = currents.iter().sum::<f64>() / 400.0;
-        let squares = currents.iter().map(|ma| (ma - mean).powi(2));
-        (squares.sum::<f64>() / 400.0).sqrt() / mean
-    };
-    let ratio = spread(64) / spread(512);
-    assert!((2.3..3.4).contains(&ratio), "{ratio} times");
-}
-
-#[test]
-fn power_is_read_in_steps_of_the_shunt() {
-    // Section 6.3: 20 mA at 2 mΩ, 8 mA at 5 mΩ, 8 mV.
-    for (mut tree, step_ma) in [(agx(), 20), (nano(), 8)] {
-        load(&mut tree, "resnet18");
-        let mut seen = BTreeSet::new();
-        for _ in 0..50 {
-            pass_to_result(&mut tree);
-            for channel in 1..=3 {
-                let ma = number(&tree, &ina(&format!("curr{channel}_input")));
-                let mv = number(&tree, &ina(&format!("in{channel}_input")));
-                assert_eq!((ma % step_ma, mv % 8), (0, 0), "{ma} mA, {mv} mV");
-                seen.insert(ma);
-            }
-        }
-        assert!(seen.len() > 5, "the readings stand still");
-    }
-}
-
-#[test]
-fn offset_and_gain_of_a_sensor_are_fixed_for_a_unit() {
-    // Section 6.3: at 5 mΩ the offset is ±8 mA typically and ±16 at most.
-    let nominal = Unit::NOMINAL;
-    let mut shunt_offset_uv = nominal.shunt_offset_uv;
-    shunt_offset_uv[0] = 80.0;
-    let offset = Unit {
-        shunt_offset_uv,
-        ..nominal
-    };
-    let mean = |unit| {
-        let board = Board::named("orin-nano-8-super").expect("a board");
-        let mut tree = Tree::new(board, unit, 0, None).expect("its default mode");
-        let readings = (0..100).map(|_| {
-            pass(&mut tree, ms(430));
-            number(&tree, &ina("curr1_input")) as f64
-        });
-        readings.sum::<f64>() / 100.0
-    };
-    let difference = mean(offset) - mean(nominal);
-    assert!((15.0..17.0).contains(&difference), "{difference} mA");
-}
-
-#[test]
 fn the_sum_of_currents_leaves_out_vin_sys_5v0() {
     // Section 6.1, the AGX Orin.
     let tree = agx();
@@ -565,7 +332,7 @@ fn oc2_throttles_while_the_warning_alarm_holds() {
     pin_cpu(&mut tree, 0, 1_344_000);
     let limit = number(&tree, &ina("curr1_max"));
     write(&mut tree, &ina("curr1_max"), 8);
-    pass_to_result(&mut tree);
+    pass(&mut tree, ms(20));
     assert_eq!(number(&tree, &ina("curr1_max_alarm")), 1);
     assert_eq!(number(&tree, &cpu(0, "cpuinfo_cur_freq")), 672_000);
     write(&mut tree, &ina("curr1_max"), limit);
@@ -573,24 +340,6 @@ fn oc2_throttles_while_the_warning_alarm_holds() {
     assert_eq!(number(&tree, &ina("curr1_max_alarm")), 0);
     assert_eq!(number(&tree, &cpu(0, "cpuinfo_cur_freq")), 1_344_000);
     assert_eq!(number(&tree, OC2), 1);
-}
-
-#[test]
-fn the_critical_alarm_compares_single_conversions() {
-    // Section 6.3. A load of 50 ms does not show in the mean.
-    let mut tree = nano();
-    pin_highest(&mut tree);
-    pass_to_result(&mut tree);
-    let idle = number(&tree, &ina("curr1_input"));
-    for limit in ["curr1_max", "curr1_crit"] {
-        write(&mut tree, &ina(limit), idle + 500);
-    }
-    load(&mut tree, "resnet18");
-    pass(&mut tree, ms(50));
-    tree.jetson_mut().set_workload(None);
-    pass(&mut tree, ms(380));
-    assert_eq!(number(&tree, &ina("curr1_max_alarm")), 0);
-    assert_eq!(number(&tree, &ina("curr1_crit_alarm")), 1);
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde::Serialize;
 use wattgate_simulator::board::{Board, Preset};
 use wattgate_simulator::machine::Jetson;
-use wattgate_simulator::sensor::UPDATE;
 use wattgate_simulator::unit::Unit;
 use wattgate_simulator::workload::Workload;
 
@@ -18,6 +17,9 @@ const LIMITS: [(u32, u32); 4] = [(0, 45), (60, 22), (120, 32), (180, 18)];
 
 /// In s.
 const END: u32 = 240;
+
+/// How often the sensors are read.
+const POLL: Duration = Duration::from_millis(430);
 
 /// Whose choices are replayed.
 const SHOWN: [&str; 3] = ["wattgate, 50 planned modes", "NVIDIA's presets", "MAXN"];
@@ -107,7 +109,7 @@ fn run(
         if let Some(next) = pending.next_if(|mode| now.as_secs() >= u64::from(mode.from_s)) {
             jetson.request(|settings| settings.pin(board, all[next.mode].knobs));
         }
-        now += UPDATE;
+        now += POLL;
         jetson.advance(now);
         points.push([
             round(now.as_secs_f64(), 2),

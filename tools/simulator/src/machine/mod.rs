@@ -1,4 +1,4 @@
-//! A board in time: settings are asked for, clocks follow, the die heats, sensors average.
+//! A board in time: settings are asked for, clocks follow, the die heats, sensors lag.
 //!
 //! ```text
 //! settings --> requested --1/5/8 ms--> effective --throttling--> true clocks
@@ -8,10 +8,12 @@
 //!             die temperature <-- heat sink, fan, air <-----+  +--> INA3221 --> OC2
 //! ```
 //!
-//! Time comes in with [`Jetson::advance`]; equal seeds and equal calls give equal boards.
+//! Time comes in with [`Jetson::advance`]; equal seeds and equal calls give equal boards. Power is
+//! constant from one event to the next, so that the sensors' low-pass needs no event of its own.
 //! Sources: `jetson-platform.md`, sections 6.4, 7, 8 and 8.2. What no source tells is marked
 //! as assumed.
 
+mod background;
 mod clock;
 mod over_current;
 pub mod settings;
@@ -23,6 +25,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal, StandardUniform};
 
+use background::Background;
 use clock::{CPU_DELAY, Clock, EMC_DELAY, GPU_DELAY};
 use over_current::{OC1, OC3, OverCurrent};
 use settings::{Governor, Settings, ends};
@@ -32,8 +35,8 @@ use crate::board::{Board, Preset, Rail};
 use crate::heat::Heat;
 use crate::pipeline::{Clocks, Luck, Pipeline};
 use crate::power::{Activity, Watts, watts};
-use crate::sampling::{Chip, Sampling};
-use crate::sensor::{Channel, Reading, Results};
+use crate::sampling::{Chip, MOST_CHIPS, Sampling};
+use crate::sensor::{Channel, History, Reading};
 use crate::steady::AMBIENT_C;
 use crate::unit::Unit;
 use crate::workload::Workload;
@@ -55,7 +58,7 @@ const PUBLISH: Duration = Duration::from_secs(2);
 pub const SLICE: Duration = Duration::from_millis(10);
 
 /// Spread of the power from one slice to the next. Assumed; the spread of what the sensors
-/// report as L4T sets them is a sixth of it.
+/// report as L4T sets them is a ninth of it.
 pub const RIPPLE: f64 = 0.06;
 
 /// From these temperatures in °C on, the fan has these speeds of 255. The temperatures are
@@ -98,6 +101,9 @@ pub struct Jetson {
     period_s: Option<f64>,
     ripple: f64,
     watts: Watts,
+    /// Something has happened since `watts` was computed.
+    redraw: bool,
+    background: Background,
     heat: Heat,
     fan_pwm: u8,
     /// By how many entries of the table the passive trip lowers the CPU clocks.
@@ -109,7 +115,9 @@ pub struct Jetson {
     /// The chip of each rail.
     chip_of: Vec<usize>,
     channels: Vec<Channel>,
-    results: Vec<Results>,
+    /// What the bus voltage of each rail is off by in this slice, as a part of it.
+    bus_noise: Vec<f64>,
+    history: Vec<History>,
     energy_j: f64,
     minibatches: f64,
 }
@@ -158,6 +166,8 @@ impl Jetson {
             period_s: None,
             ripple: 1.0,
             watts: Watts::default(),
+            redraw: true,
+            background: Background::new(seed),
             heat: Heat::of_air(AMBIENT_C),
             fan_pwm: 0,
             passive: 0,
@@ -165,8 +175,9 @@ impl Jetson {
             off: false,
             chips: chips.collect(),
             chip_of,
+            bus_noise: vec![0.0; channels.len()],
             channels,
-            results: Vec::new(),
+            history: Vec::new(),
             energy_j: 0.0,
             minibatches: 0.0,
             settings,
@@ -211,6 +222,7 @@ impl Jetson {
     /// Starts a workload, or ends the one that runs.
     pub fn set_workload(&mut self, workload: Option<Workload>) {
         self.workload = workload;
+        self.redraw = true;
         // The same clocks mean something else from here on.
         self.clocks.cores = 0.0;
         self.retarget();
@@ -224,6 +236,7 @@ impl Jetson {
     /// A factor on what the workload draws above the idle power.
     pub fn set_power_factor(&mut self, factor: f64) {
         self.power_factor = factor;
+        self.redraw = true;
     }
 
     /// An error of the sensor of a rail, in mA that it reads too much.
@@ -246,28 +259,26 @@ impl Jetson {
         &mut self.channels[rail]
     }
 
-    /// What the sensor of a rail showed at a time within the last minute.
+    /// What the sensor of a rail showed at a time within the last minute, to 10 ms.
     pub fn reading_at(&self, rail: usize, time: Duration) -> Reading {
-        self.results[rail].at(time)
+        self.history[rail].at(time)
     }
 
-    /// When the sensor of a rail has its next result.
-    pub fn next_result(&self, rail: usize) -> Duration {
-        self.chips[self.chip_of[rail]].due()
+    /// A conversion of the sensor of a rail was over the critical limit. The chip holds this alarm
+    /// until it is read; here it is held for one time constant of the registers.
+    pub fn crit_alarm(&self, rail: usize) -> bool {
+        let held = self.chips[self.chip_of[rail]].time_constant();
+        self.channels[rail].was_critical_since(self.now.saturating_sub(held))
     }
 
-    /// What the results of a chip are the mean of, by its number in [`Board::chip_of`].
+    /// How a chip is set, by its number in [`Board::chip_of`].
     pub fn sampling(&self, chip: usize) -> Sampling {
         self.chips[chip].sampling()
     }
 
-    /// Changes it. The result that was under way is lost, and another begins.
+    /// Changes it. The registers keep their values and have another time constant from now on.
     pub fn set_sampling(&mut self, chip: usize, sampling: Sampling) {
-        self.chips[chip].begin(self.now, sampling);
-        let channels = self.channels.iter_mut().zip(&self.chip_of);
-        for (channel, _) in channels.filter(|(_, of)| **of == chip) {
-            channel.begin();
-        }
+        self.chips[chip].set(self.now, sampling);
     }
 
     /// What the governor of a cluster asks for, in kHz: `scaling_cur_freq`.
@@ -349,11 +360,16 @@ impl Jetson {
     /// Lets time pass up to `now`; earlier times change nothing.
     pub fn advance(&mut self, now: Duration) {
         while self.now < now && !self.off {
-            let next = self.next().min(now);
-            self.draw();
-            self.flow((next - self.now).as_secs_f64());
-            self.now = next;
-            self.happen();
+            let event = self.next();
+            if self.redraw {
+                self.redraw = false;
+                self.draw();
+            }
+            self.flow(event.min(now));
+            if event <= now {
+                self.redraw = true;
+                self.happen();
+            }
         }
         self.now = self.now.max(now);
     }
@@ -369,7 +385,6 @@ impl Jetson {
         let next = clocks
             .filter_map(Clock::due)
             .chain(self.over_current.due())
-            .chain(self.chips.iter().map(Chip::due))
             .min();
         let regular = regular.into_iter().min().expect("three of them");
         next.map_or(regular, |next| next.min(regular))
@@ -383,12 +398,6 @@ impl Jetson {
         if self.due.slice <= now {
             self.due.slice += SLICE;
             self.next_slice();
-        }
-        for chip in 0..self.chips.len() {
-            if self.chips[chip].due() <= now {
-                self.finish_results(chip);
-                self.chips[chip].go_on();
-            }
         }
         if self.due.thermal <= now {
             self.due.thermal += THERMAL_POLL;
@@ -405,6 +414,8 @@ impl Jetson {
     }
 
     fn next_slice(&mut self) {
+        self.look_at_sensors();
+        self.background.pass(self.now);
         let ripple: f64 = StandardNormal.sample(&mut self.random);
         self.ripple = 1.0 + RIPPLE * ripple.clamp(-3.0, 3.0);
         let chance: f64 = StandardUniform.sample(&mut self.random);
@@ -440,27 +451,24 @@ impl Jetson {
 
     /// Before time zero the board has drawn for long what it draws then.
     fn rest(&mut self) {
-        for (rail, &chip) in self.chip_of.iter().enumerate() {
+        for rail in 0..self.channels.len() {
             let (ma, mv) = (self.rail_ma(rail), self.rail_mv(rail));
-            let (chip, channel) = (&mut self.chips[chip], &mut self.channels[rail]);
-            let under_way = chip.period() - chip.due();
-            channel.flow(ma, chip.period().as_secs_f64());
-            channel.finish(chip.bus_mv(mv));
-            channel.flow(ma, under_way.as_secs_f64());
-            self.results.push(Results::from(channel.reading()));
+            self.channels[rail].settle(ma, mv);
+            self.history
+                .push(History::from(self.channels[rail].reading()));
         }
     }
 
-    fn finish_results(&mut self, chip: usize) {
-        let rails = self.chip_of.iter().enumerate();
-        for (rail, _) in rails.filter(|(_, of)| **of == chip) {
-            let bus_mv = self.rail_mv(rail);
-            let channel = &mut self.channels[rail];
-            channel.finish(self.chips[chip].bus_mv(bus_mv));
-            self.results[rail].push(self.now, channel.reading());
+    /// Notes what the registers show, and lets OC2 follow them.
+    fn look_at_sensors(&mut self) {
+        for (channel, history) in self.channels.iter().zip(&mut self.history) {
+            history.note(self.now, channel.reading());
+        }
+        for (noise, &chip) in self.bus_noise.iter_mut().zip(&self.chip_of) {
+            *noise = self.chips[chip].bus_noise();
         }
         // The first channel is the one that the over-current protection watches.
-        if chip == 0 && self.board.over_current.warn_ma.is_some() {
+        if self.board.over_current.warn_ma.is_some() {
             let warned = self.channels.first().is_some_and(Channel::warn_alarm);
             self.over_current.warn(warned);
         }
@@ -512,6 +520,7 @@ impl Jetson {
 
     /// Asks all clocks for what settings, load and temperature want of them.
     fn retarget(&mut self) {
+        self.redraw = true;
         let (board, settings) = (&self.board, &self.settings);
         // A whole cluster runs at the highest request of its cores (section 1).
         let mut wanted = vec![ends(&board.cpu_khz).0; self.cpu.len()];
@@ -580,9 +589,13 @@ impl Jetson {
             self.act();
         }
         let gpu = &self.settings.gpu;
+        let idle = match self.workload {
+            Some(_) => Activity::IDLE,
+            None => self.background.activity(self.now, clocks.cores),
+        };
         let idle = Activity {
             gpu_on: self.workload.is_some() || !gpu.railgate || gpu.always_on,
-            ..Activity::IDLE
+            ..idle
         };
         let watts = |activity| watts(&self.board, &self.unit, &clocks, activity, self.heat.die_c);
         let (at_rest, at_work) = (watts(&idle), watts(&self.activity));
@@ -642,11 +655,21 @@ impl Jetson {
         }
     }
 
-    /// The power of this moment is drawn for some seconds.
-    fn flow(&mut self, seconds: f64) {
+    /// The power of this moment is drawn until `end`.
+    fn flow(&mut self, end: Duration) {
+        let seconds = (end - self.now).as_secs_f64();
+        self.now = end;
+        let mut left = [None; MOST_CHIPS];
+        for (left, chip) in left.iter_mut().zip(&mut self.chips) {
+            *left = chip.pass(end);
+        }
         for rail in 0..self.channels.len() {
-            let ma = self.rail_ma(rail);
-            self.channels[rail].flow(ma, seconds);
+            if let Some(left) = left[self.chip_of[rail]] {
+                let mv = self.rail_mv(rail);
+                let ma = 1e6 * self.rail_watts(rail) / mv + self.offset_ma[rail];
+                let mv = mv * (1.0 + self.bus_noise[rail]);
+                self.channels[rail].convert(ma, mv, left, end);
+            }
         }
         let total = self.watts.total();
         let thermal = &self.board.physics().thermal;

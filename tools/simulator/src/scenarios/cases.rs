@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::machine::{RIPPLE, SLICE};
-use crate::sensor::UPDATE;
+use crate::sampling::Sampling;
 
 /// What runs at first; the models are of it.
 pub const WORKLOAD: &str = "resnet18";
@@ -79,27 +79,26 @@ impl Case {
 /// How the power sensor is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sensor {
-    /// A result is the mean of so many.
+    /// Its number of samples.
     pub samples: u32,
-    /// From one result to the next; each is the mean over this time.
+    /// The time constant of its registers, as the driver shows it. The true power is averaged over
+    /// this time.
     pub period: Duration,
 }
 
 /// As L4T sets it, and as fast as a step should be seen.
-pub const SENSORS: [Sensor; 2] = [
-    Sensor::L4T,
-    Sensor {
-        samples: 64,
-        period: Duration::from_millis(54),
-    },
-];
+pub const SENSORS: [Sensor; 2] = [Sensor::L4T, Sensor::of(Sampling::of_samples(64))];
 
 impl Sensor {
     /// As L4T leaves it.
-    pub const L4T: Self = Self {
-        samples: 512,
-        period: UPDATE,
-    };
+    pub const L4T: Self = Self::of(Sampling::L4T);
+
+    const fn of(sampling: Sampling) -> Self {
+        Self {
+            samples: sampling.samples,
+            period: Duration::from_millis(sampling.interval_ms() as u64),
+        }
+    }
 
     /// Two periods, for which a step can hide, and what a reaction takes.
     pub fn longest_over(&self) -> Duration {

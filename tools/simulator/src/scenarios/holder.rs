@@ -107,7 +107,7 @@ pub fn run(task: &Task<'_>, seed: u64, weights: &Path) -> io::Result<Run> {
         }
         Holder::Wattgated => return Err(io::Error::other("a process is not simulated")),
     };
-    finish(&plant, seed, &files.record, outcome)
+    finish(&plant, seed, &files.record(), outcome)
 }
 
 /// For a peer without a key for it in its config.
@@ -197,7 +197,7 @@ fn presets(plant: &Plant<'_>, files: &mut Noted) -> u32 {
     at_each_limit(plant, files, |files, limit| {
         if std::mem::replace(&mut is_booted, true)
             && let Some(id) = preset(&plant.description, limit)
-            && files.tree.control(&format!("nvpmodel {id}")).is_ok()
+            && files.control(&format!("nvpmodel {id}")).is_ok()
         {
             changes += 1;
         }

@@ -1,5 +1,6 @@
 //! A board under a scenario: its tree in simulated time, and the true energy at every tick.
 
+use std::cell::{Ref, RefCell};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,11 +11,15 @@ use super::cases::WORKLOAD;
 use super::{Holder, Sensor, Task};
 use crate::board::Board as Description;
 use crate::machine::Jetson;
+use crate::tree::faults::ControlError;
 use crate::tree::{Errno, Tree};
 use crate::unit::Unit;
 
 /// Energy is noted so often.
 pub const TICK: Duration = Duration::from_millis(10);
+
+/// A read of one register of a power sensor (`jetson-platform.md`, section 6.3).
+const REGISTER_READ: Duration = Duration::from_micros(550);
 
 /// What a run is made of.
 #[derive(Debug)]
@@ -151,34 +156,59 @@ impl Record {
     }
 }
 
-/// A tree that is recorded.
+/// A tree that is recorded. Reading a power sensor takes simulated time.
 #[derive(Debug)]
-pub struct Noted {
+pub struct Noted(RefCell<State>);
+
+#[derive(Debug)]
+struct State {
     /// The board.
-    pub tree: Tree,
+    tree: Tree,
     /// The truth about it.
-    pub record: Record,
+    record: Record,
+    /// When the next tick is to be noted.
+    next: Duration,
+}
+
+impl State {
+    fn until(&mut self, end: Duration) {
+        while self.next <= end {
+            self.tree.advance(self.next);
+            self.record.note(self.tree.jetson());
+            self.next += TICK;
+        }
+        self.tree.advance(end);
+    }
 }
 
 impl Noted {
     /// A board at its start.
     pub fn new(tree: Tree) -> Self {
-        let record = Record::default();
-        Self { tree, record }
+        Self(RefCell::new(State {
+            tree,
+            record: Record::default(),
+            next: TICK,
+        }))
     }
 
     /// The simulated time.
     pub fn now(&self) -> Duration {
-        self.tree.jetson().now()
+        self.0.borrow().tree.jetson().now()
     }
 
     /// Lets time pass.
     pub fn until(&mut self, end: Duration) {
-        while self.now() < end {
-            let next = (self.now() + TICK).min(end);
-            self.tree.advance(next);
-            self.record.note(self.tree.jetson());
-        }
+        self.0.get_mut().until(end);
+    }
+
+    /// Obeys a line of the board's control language.
+    pub fn control(&mut self, line: &str) -> Result<(), ControlError> {
+        self.0.get_mut().tree.control(line)
+    }
+
+    /// The truth about the board so far.
+    pub fn record(&self) -> Ref<'_, Record> {
+        Ref::map(self.0.borrow(), |state| &state.record)
     }
 }
 
@@ -195,7 +225,13 @@ fn refused(errno: Errno) -> io::Error {
 impl Files for Noted {
     fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str> {
         let path = path.to_str().ok_or(io::ErrorKind::NotFound)?;
-        let text = self.tree.read(path).map_err(refused)?;
+        let mut state = self.0.borrow_mut();
+        let registers = state.tree.registers_of(path);
+        if registers > 0 {
+            let end = state.tree.jetson().now() + registers * REGISTER_READ;
+            state.until(end);
+        }
+        let text = state.tree.read(path).map_err(refused)?;
         let place = buffer.get_mut(..text.len());
         let place = place.ok_or(io::ErrorKind::FileTooLarge)?;
         place.copy_from_slice(text.as_bytes());
@@ -204,16 +240,50 @@ impl Files for Noted {
 
     fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
         let path = path.to_str().ok_or(io::ErrorKind::NotFound)?;
-        self.tree.write(path, text).map_err(refused)
+        self.0.get_mut().tree.write(path, text).map_err(refused)
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
         let path = directory.to_str().ok_or(io::ErrorKind::NotFound)?;
-        self.tree.list(path).map_err(refused)
+        self.0.borrow().tree.list(path).map_err(refused)
     }
 
     fn wait(&mut self, time: Duration) {
         let end = self.now() + time;
         self.until(end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_of_a_sensor_takes_time_and_others_do_not() {
+        let board = Description::named("orin-nano-8-super").expect("a board");
+        let tree = Tree::new(board, Unit::NOMINAL, 0, None).expect("its default mode");
+        let files = Noted::new(tree);
+        let mut buffer = [0; 64];
+        let mut time_of = |path: &str| {
+            let before = files.now();
+            let path = format!("/sys/class/hwmon/hwmon0/{path}");
+            files.read(Path::new(&path), &mut buffer).expect("a text");
+            files.now() - before
+        };
+        for (path, registers) in [
+            ("in1_input", 1),
+            ("curr3_input", 1),
+            ("in7_input", 1),
+            ("in1_label", 0),
+            ("curr1_max", 0),
+            ("samples", 0),
+        ] {
+            assert_eq!(time_of(path), registers * REGISTER_READ, "{path}");
+        }
+        // Ticks are noted while the sensor is read.
+        let reads = (0..100).map(|_| time_of("curr1_input"));
+        assert_eq!(reads.sum::<Duration>(), 100 * REGISTER_READ);
+        let notes = &files.record().notes;
+        assert_eq!(notes.len(), 5, "{notes:?}");
     }
 }

@@ -59,12 +59,12 @@ pub enum ControlError {
     Refused { path: String, errno: Errno },
 }
 
-/// What the files of a rail show instead of its sensor's results.
+/// What the files of a rail show instead of its sensor's registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SensorFault {
     /// They are not there.
     Missing,
-    /// Always this result.
+    /// Always what the registers held when it froze.
     Frozen(Reading),
     /// What it showed so long ago.
     Late(Duration),

@@ -2,7 +2,7 @@
 //!
 //! Sources: `jetson-platform.md`, sections 5 (clocks), 6 (power), 7 (heat, fan), 9 (identity).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::nvpmodel;
 use crate::board::Board;
@@ -90,12 +90,23 @@ pub enum RailFile {
     CritAlarm,
 }
 
+impl RailFile {
+    /// How many measured values of the sensor a read of it fetches.
+    pub fn registers(self) -> u32 {
+        match self {
+            Self::Millivolts | Self::Milliamperes | Self::ShuntMicrovolts => 1,
+            Self::Milliwatts => 2,
+            _ => 0,
+        }
+    }
+}
+
 /// Files of a whole power sensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChipFile {
-    /// The number of samples that a result is the mean of.
+    /// The number of samples that the registers average over.
     Samples,
-    /// From one result to the next, in ms.
+    /// Their time constant in ms.
     Interval,
 }
 
@@ -123,6 +134,8 @@ pub struct Layout {
     pub files: BTreeMap<String, File>,
     /// Directories by absolute path.
     pub aliases: BTreeMap<String, Alias>,
+    /// The lengths of their paths, so that few prefixes of a path have to be looked up.
+    pub alias_lengths: BTreeSet<usize>,
 }
 
 /// Where the knobs of the GPU and of nvpmodel's memory ceiling are (sections 5.2, 5.3).
@@ -223,6 +236,7 @@ impl Layout {
         layout.fan(board, number);
         layout.put("/etc/nvpmodel.conf", fixed(nvpmodel::conf(board)));
         layout.put("/var/lib/nvpmodel/status", File::Status);
+        layout.alias_lengths = layout.aliases.keys().map(String::len).collect();
         layout
     }
 

@@ -32,6 +32,9 @@
 //! - A core that has been switched on has its cpufreq files some ms later.
 //! - A write while the tree itself writes that file, some µs, can be lost.
 //! - Writing what the file already shows is no event: nothing happens.
+//!
+//! **Power sensors.** Their files show what the registers held at most some 5 ms ago, and a read
+//! takes no time; in simulated time it takes as long as the bus does.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
@@ -52,8 +55,11 @@ use super::links::Links;
 use super::{Errno, Tree};
 use crate::machine::{Jetson, SLICE};
 
-/// How often the files are brought up to date.
+/// How often all files are brought up to date.
 const TICK: Duration = Duration::from_millis(50);
+
+/// How often those of the power sensors are, whose registers move all the time.
+const SENSOR_TICK: Duration = Duration::from_millis(5);
 
 /// The same while clocks follow a request.
 const SETTLING_TICK: Duration = Duration::from_millis(2);
@@ -137,6 +143,8 @@ pub struct Mirror {
     inotify: OwnedFd,
     /// What changes, by its path in the tree.
     entries: BTreeMap<String, Entry>,
+    /// Those of the power sensors.
+    sensors: Vec<String>,
     watches: HashMap<i32, String>,
     batch: Batch,
     links: Links,
@@ -191,6 +199,7 @@ impl Mirror {
         let mut mirror = Self {
             inotify: inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?,
             entries: BTreeMap::new(),
+            sensors: Vec::new(),
             watches: HashMap::new(),
             batch: Batch::default(),
             links: Links::default(),
@@ -206,7 +215,7 @@ impl Mirror {
         };
         mirror.watch(CONTROL.to_owned(), &mirror.root.join(CONTROL))?;
         mirror.lay_out()?;
-        mirror.publish()?;
+        mirror.publish_all()?;
         Ok(mirror)
     }
 
@@ -215,7 +224,7 @@ impl Mirror {
         self.run_noted(stop, speed, |_| {})
     }
 
-    /// The same, and `note` sees the board every 10 ms of its time.
+    /// The same, and `note` sees the board at least every 10 ms of its time.
     pub fn run_noted(
         &mut self,
         stop: &AtomicBool,
@@ -223,9 +232,10 @@ impl Mirror {
         mut note: impl FnMut(&Jetson),
     ) -> Result<End, MirrorError> {
         let start = Instant::now();
+        let mut all_shown = start;
         while !stop.load(Ordering::Relaxed) {
             let settling = self.tree.jetson().is_settling() || !self.is_quiet();
-            self.wait(if settling { SETTLING_TICK } else { TICK })?;
+            let was_written = self.wait(if settling { SETTLING_TICK } else { SENSOR_TICK })?;
             let until = start.elapsed().mul_f64(speed);
             while self.tree.jetson().now() < until && self.tree.crashed().is_none() {
                 let next = self.tree.jetson().now() + SLICE;
@@ -241,7 +251,12 @@ impl Mirror {
                 self.write_half(&path)?;
                 return Ok(End::Crashed);
             }
-            self.publish()?;
+            if settling || was_written || all_shown.elapsed() >= TICK {
+                self.publish_all()?;
+                all_shown = Instant::now();
+            } else {
+                self.publish_sensors()?;
+            }
             if self.tree.jetson().is_off() {
                 let die_c = self.tree.jetson().die_c();
                 self.tree
@@ -277,6 +292,9 @@ impl Mirror {
                     handle: None,
                 };
                 self.entries.insert(path.clone(), entry);
+                if kind.is_measured() {
+                    self.sensors.push(path.clone());
+                }
             }
             if let Some((_, name)) = path.split_once("/policy0/") {
                 let offline = self.root.join(OFFLINE);
@@ -326,16 +344,17 @@ impl Mirror {
         Ok(())
     }
 
-    /// Until something was written or the time is over.
-    fn wait(&self, at_most: Duration) -> Result<(), MirrorError> {
+    /// Until something was written or the time is over. Returns whether something was.
+    fn wait(&self, at_most: Duration) -> Result<bool, MirrorError> {
         let at_most = Timespec {
             tv_sec: 0,
             tv_nsec: at_most.as_nanos() as _,
         };
         let mut waiting = [PollFd::new(&self.inotify, PollFlags::IN)];
         match poll(&mut waiting, Some(&at_most)) {
+            Ok(ready) => Ok(ready > 0),
             // A signal: whoever asked for it looks at its flag.
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(rustix::io::Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -375,7 +394,9 @@ impl Mirror {
             match (events.is_empty(), truncated.is_empty()) {
                 (true, true) => break,
                 _ if start.elapsed() > TICK => return Ok(false),
-                (true, false) => self.wait(SETTLING_TICK)?,
+                (true, false) => {
+                    self.wait(SETTLING_TICK)?;
+                }
                 _ => {}
             }
             for path in events {
@@ -466,24 +487,37 @@ impl Mirror {
     }
 
     /// Brings everything on the disk up to date.
-    fn publish(&mut self) -> Result<(), MirrorError> {
+    fn publish_all(&mut self) -> Result<(), MirrorError> {
         self.publish_links()?;
         let paths: Vec<String> = self.entries.keys().cloned().collect();
         for path in paths {
-            if self.tree.layout.files[&path].is_writable() && !self.is_quiet() {
-                continue;
-            }
-            let wanted = match (self.tree.refusal(&path), self.tree.text(&path)) {
-                (Some(errno), _) => Shown::Error(errno),
-                (None, Ok(text)) => Shown::Text(text),
-                (None, Err(Errno::Enoent)) => Shown::Nothing,
-                (None, Err(errno)) => Shown::Error(errno),
-            };
-            if self.entries[&path].shown != wanted {
-                self.show(&path, wanted)?;
+            if !self.tree.layout.files[&path].is_writable() || self.is_quiet() {
+                self.publish(&path)?;
             }
         }
         self.append_log()
+    }
+
+    /// Brings the files of the power sensors up to date.
+    fn publish_sensors(&mut self) -> Result<(), MirrorError> {
+        let sensors = std::mem::take(&mut self.sensors);
+        let published = sensors.iter().try_for_each(|path| self.publish(path));
+        self.sensors = sensors;
+        published
+    }
+
+    /// Writes a file if it shows something else than the tree.
+    fn publish(&mut self, path: &str) -> Result<(), MirrorError> {
+        let wanted = match (self.tree.refusal(path), self.tree.text(path)) {
+            (Some(errno), _) => Shown::Error(errno),
+            (None, Ok(text)) => Shown::Text(text),
+            (None, Err(Errno::Enoent)) => Shown::Nothing,
+            (None, Err(errno)) => Shown::Error(errno),
+        };
+        match self.entries[path].shown == wanted {
+            true => Ok(()),
+            false => self.show(path, wanted),
+        }
     }
 
     /// The cpufreq links of cores that came or went.

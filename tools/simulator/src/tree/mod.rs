@@ -18,6 +18,7 @@ mod links;
 pub mod mirror;
 pub mod nvpmodel;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -151,11 +152,24 @@ impl Tree {
         if self.jetson.is_off() {
             return Err(Errno::Eshutdown);
         }
-        let path = self.resolve(path)?;
-        let text = self.text(&path)?;
+        let (path, file) = self.resolve(path)?;
+        let text = self.text_of(&path, file)?;
         match self.faults.crashed() {
             Some(crashed) if crashed == path => Ok(faults::half(&text).to_owned()),
             _ => Ok(text),
+        }
+    }
+
+    /// How many measured values of a power sensor a read of the file fetches.
+    pub fn registers_of(&self, path: &str) -> u32 {
+        // Most files that are read are none of a sensor's.
+        if !path.ends_with("_input") {
+            return 0;
+        }
+        match self.resolve(path) {
+            Ok((_, File::Rail(_, file))) => file.registers(),
+            Ok((_, File::Sum(_, SumFile::Milliamperes | SumFile::ShuntMicrovolts))) => 1,
+            _ => 0,
         }
     }
 
@@ -164,8 +178,8 @@ impl Tree {
         if self.jetson.is_off() {
             return Err(Errno::Eshutdown);
         }
-        let path = self.resolve(path)?;
-        let file = self.layout.files[&path].clone();
+        let (path, file) = self.resolve(path)?;
+        let file = file.clone();
         if !file.is_writable() {
             return Err(Errno::Eacces);
         }
@@ -180,13 +194,15 @@ impl Tree {
         self.apply(&path, &file, text.trim())
     }
 
-    /// The path behind all aliases; the file exists.
-    fn resolve(&self, path: &str) -> Result<String, Errno> {
-        let path = self.target(path)?;
-        match self.layout.files.contains_key(&path) {
-            true => Ok(path),
-            false => Err(Errno::Enoent),
+    /// The path behind all aliases, and its file.
+    fn resolve<'a>(&self, path: &'a str) -> Result<(Cow<'a, str>, &File), Errno> {
+        // No file is listed under an alias.
+        if let Some(file) = self.layout.files.get(path) {
+            return Ok((Cow::Borrowed(path), file));
         }
+        let path = self.target(path)?;
+        let file = self.layout.files.get(&path).ok_or(Errno::Enoent)?;
+        Ok((Cow::Owned(path), file))
     }
 
     /// The path behind all aliases, whether or not there is a file.
@@ -202,9 +218,11 @@ impl Tree {
     }
 
     fn alias_in<'a>(&self, path: &'a str) -> Option<(&Alias, &'a str)> {
-        let ends = path.match_indices('/').map(|(at, _)| at).skip(1);
-        let split = |at| self.layout.aliases.get(&path[..at]).zip(path.get(at..));
-        ends.map(split).find_map(|found| found)
+        let split = |&at: &usize| {
+            let rest = path.get(at..).filter(|rest| rest.starts_with('/'))?;
+            Some((self.layout.aliases.get(&path[..at])?, rest))
+        };
+        self.layout.alias_lengths.iter().find_map(split)
     }
 
     fn is_online(&self, core: u32) -> bool {
@@ -229,8 +247,12 @@ impl Tree {
     }
 
     fn text(&self, path: &str) -> Result<String, Errno> {
+        self.text_of(path, &self.layout.files[path])
+    }
+
+    fn text_of(&self, path: &str, file: &File) -> Result<String, Errno> {
         let (jetson, settings) = (&self.jetson, self.jetson.settings());
-        let value: i64 = match &self.layout.files[path] {
+        let value: i64 = match file {
             File::Fixed(text) => return Ok(text.clone()),
             File::Register(words) => {
                 let word = self.registers.get(path).copied().unwrap_or(words[0]);
@@ -311,7 +333,7 @@ impl Tree {
         value.to_string()
     }
 
-    /// The result of a rail's sensor as its fault shows it.
+    /// What a rail's sensor shows, as its fault shows it.
     fn reading(&self, rail: usize) -> Result<Reading, Errno> {
         let channel = self.jetson.channel(rail);
         let reading = channel.reading();
@@ -344,7 +366,7 @@ impl Tree {
             RailFile::Warn => channel.warn_ma,
             RailFile::Crit => channel.crit_ma,
             RailFile::WarnAlarm => channel.warn_alarm().into(),
-            RailFile::CritAlarm => channel.crit_alarm().into(),
+            RailFile::CritAlarm => self.jetson.crit_alarm(rail).into(),
         };
         Ok(format!("{value}\n"))
     }
@@ -522,6 +544,15 @@ impl Tree {
 }
 
 impl File {
+    /// A power sensor changes it from one conversion to the next.
+    fn is_measured(&self) -> bool {
+        match self {
+            Self::Rail(_, RailFile::WarnAlarm | RailFile::CritAlarm) | Self::Sum(..) => true,
+            Self::Rail(_, file) => file.registers() > 0,
+            _ => false,
+        }
+    }
+
     fn is_writable(&self) -> bool {
         matches!(
             self,

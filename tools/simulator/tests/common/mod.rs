@@ -34,11 +34,6 @@ pub fn pass(tree: &mut Tree, time: Duration) {
     tree.advance(now + time);
 }
 
-/// Lets time pass until the first power sensor has a result.
-pub fn pass_to_result(tree: &mut Tree) {
-    tree.advance(tree.jetson().next_result(0));
-}
-
 pub fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }

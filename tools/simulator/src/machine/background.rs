@@ -1,0 +1,62 @@
+//! What an idle board does: nothing for seconds, and then some cores work for a moment.
+//!
+//! Derived from the idle AGX Orins in `PROVENANCE.md`: about every 5.5 s the CPU's rail draws
+//! some 2 W more for 0.3 s, and that of the memory 0.4 W. The mean is that of
+//! [`Activity::IDLE`]. Assumed is that other boards do the same, and that the clocks stay low.
+
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::power::Activity;
+use crate::sampling::MOST_CHIPS;
+
+/// How long a burst of work takes.
+const BURST: Duration = Duration::from_millis(300);
+
+/// From the begin of a burst to that of the next one, on average.
+const INTERVAL: Duration = Duration::from_millis(5500);
+
+/// How far intervals differ from it, as a part of it.
+const JITTER: f64 = 0.1;
+
+/// The background work of a board.
+#[derive(Clone, Debug)]
+pub struct Background {
+    random: ChaCha8Rng,
+    /// The next burst, or the one that lasts.
+    from: Duration,
+}
+
+impl Background {
+    /// That of a board that has idled for long.
+    pub fn new(seed: u64) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        // After those of the board and of its chips.
+        random.set_stream(1 + MOST_CHIPS as u64);
+        let from = INTERVAL.mul_f64(random.random_range(0.0..1.0));
+        Self { random, from }
+    }
+
+    /// Lets time pass.
+    pub fn pass(&mut self, now: Duration) {
+        if now >= self.from + BURST {
+            let factor = self.random.random_range(1.0 - JITTER..1.0 + JITTER);
+            self.from += INTERVAL.mul_f64(factor);
+        }
+    }
+
+    /// What happens now on a board without a workload and with so many cores online.
+    pub fn activity(&self, now: Duration, cores: f64) -> Activity {
+        let against_mean = match now >= self.from {
+            true => INTERVAL.div_duration_f64(BURST),
+            false => 0.0,
+        };
+        Activity {
+            cores: (Activity::IDLE.cores * against_mean).min(cores),
+            bytes: Activity::IDLE.bytes * against_mean,
+            ..Activity::IDLE
+        }
+    }
+}
