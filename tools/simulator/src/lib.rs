@@ -12,6 +12,7 @@ pub mod cli;
 pub mod corpus;
 pub mod exit;
 pub mod heat;
+pub mod load;
 pub mod machine;
 pub mod output;
 pub mod pipeline;

@@ -13,9 +13,11 @@
 //! as assumed.
 
 mod clock;
+pub mod mode_errors;
 mod over_current;
 pub mod settings;
 pub mod supply;
+pub mod trace;
 
 use std::time::Duration;
 
@@ -24,14 +26,17 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal, StandardUniform};
 
 use clock::{CPU_DELAY, Clock, EMC_DELAY, GPU_DELAY};
+use mode_errors::ModeErrors;
 use over_current::{OC1, OC3, OverCurrent};
 use settings::{Governor, Settings, ends};
 use supply::{Supply, is_low};
+use trace::Segment;
 
 use crate::board::{Board, Preset, Rail};
 use crate::heat::Heat;
+use crate::load::WORKING;
 use crate::pipeline::{Clocks, Luck, Pipeline};
-use crate::power::{Activity, Watts, watts};
+use crate::power::{Activity, Draw, Watts, leakage};
 use crate::sampling::{Chip, Sampling};
 use crate::sensor::{Channel, Reading, Results};
 use crate::steady::AMBIENT_C;
@@ -65,6 +70,12 @@ const FAN: [(f64, u8); 3] = [(80.0, 255), (65.0, 170), (50.0, 85)];
 /// The rail that is no part of the sum of a chip's currents (section 6.1).
 pub const NOT_SUMMED: &str = "VIN_SYS_5V0";
 
+/// The speed of a fan that follows a die temperature in °C, of 255.
+pub fn automatic_fan(die_c: f64) -> u8 {
+    let step = FAN.iter().find(|(from_c, _)| die_c >= *from_c);
+    step.map_or(0, |(_, pwm)| *pwm)
+}
+
 /// What happens regularly, at its next time.
 #[derive(Clone, Copy, Debug)]
 struct Due {
@@ -88,6 +99,13 @@ pub struct Jetson {
     workload: Option<Workload>,
     ambient_c: f64,
     power_factor: f64,
+    /// What the workload does of what it does at full activity.
+    load: f64,
+    /// What the GPU's load file shows, where it is given.
+    gpu_load: Option<f64>,
+    mode_errors: Option<ModeErrors>,
+    /// The factor of the planted errors at the clocks of this moment.
+    mode_factor: f64,
     offset_ma: Vec<f64>,
     /// What feeds the board, where its voltage is not that of the rails.
     supply: Option<Supply>,
@@ -96,8 +114,16 @@ pub struct Jetson {
     activity: Activity,
     /// From one minibatch to the next, in s.
     period_s: Option<f64>,
+    /// Settings, workload or clocks have changed since activity and draws were computed.
+    is_stale: bool,
+    /// The throttling that the clocks were computed with.
+    divided_by: u32,
+    at_rest: Draw,
+    at_work: Draw,
     ripple: f64,
     watts: Watts,
+    /// The module's power without the ripple, in W.
+    calm_w: f64,
     heat: Heat,
     fan_pwm: u8,
     /// By how many entries of the table the passive trip lowers the CPU clocks.
@@ -111,7 +137,9 @@ pub struct Jetson {
     channels: Vec<Channel>,
     results: Vec<Results>,
     energy_j: f64,
+    calm_energy_j: f64,
     minibatches: f64,
+    trace: Option<Vec<Segment>>,
 }
 
 impl Jetson {
@@ -151,13 +179,22 @@ impl Jetson {
             workload: None,
             ambient_c: AMBIENT_C,
             power_factor: 1.0,
+            load: 1.0,
+            gpu_load: None,
+            mode_errors: None,
+            mode_factor: 1.0,
             offset_ma: vec![0.0; board.rails.len()],
             supply: None,
             clocks: Clocks::of(&board, board.maxn()),
             activity: Activity::IDLE,
             period_s: None,
+            is_stale: true,
+            divided_by: 1,
+            at_rest: Draw::default(),
+            at_work: Draw::default(),
             ripple: 1.0,
             watts: Watts::default(),
+            calm_w: 0.0,
             heat: Heat::of_air(AMBIENT_C),
             fan_pwm: 0,
             passive: 0,
@@ -168,14 +205,18 @@ impl Jetson {
             channels,
             results: Vec::new(),
             energy_j: 0.0,
+            calm_energy_j: 0.0,
             minibatches: 0.0,
+            trace: None,
             settings,
             board,
             unit,
         };
         jetson.retarget();
         let longest = CPU_DELAY.max(GPU_DELAY).max(EMC_DELAY);
-        jetson.all_clocks().for_each(|clock| clock.follow(longest));
+        for clock in jetson.all_clocks() {
+            clock.follow(longest);
+        }
         // Temperatures that this power has led to.
         let thermal = jetson.board.physics().thermal;
         for _ in 0..20 {
@@ -224,6 +265,32 @@ impl Jetson {
     /// A factor on what the workload draws above the idle power.
     pub fn set_power_factor(&mut self, factor: f64) {
         self.power_factor = factor;
+    }
+
+    /// What the workload does from now on, as a part of what it does at full activity (0 = idle,
+    /// above 1 allowed), and the part of the time that the GPU's load file shows, 0 … 1. Power is
+    /// that at rest plus `activity` times what the workload adds. The clocks stay those of a board
+    /// with a workload.
+    pub fn set_load(&mut self, activity: f64, gpu_load: f64) {
+        self.load = activity;
+        self.gpu_load = Some(gpu_load);
+    }
+
+    /// Plants errors: what the workload draws above the idle power is off by a factor that depends
+    /// on the mode.
+    pub fn set_mode_errors(&mut self, errors: ModeErrors) {
+        self.mode_errors = Some(errors);
+        self.is_stale = true;
+    }
+
+    /// Keeps from now on what [`Jetson::take_trace`] takes.
+    pub fn keep_trace(&mut self) {
+        self.trace = Some(Vec::new());
+    }
+
+    /// Takes the power since [`Jetson::keep_trace`] or since the last call.
+    pub fn take_trace(&mut self) -> Vec<Segment> {
+        self.trace.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// An error of the sensor of a rail, in mA that it reads too much.
@@ -306,6 +373,11 @@ impl Jetson {
         clocks.any(|clock| clock.due().is_some())
     }
 
+    /// The temperatures of this moment.
+    pub fn heat(&self) -> Heat {
+        self.heat
+    }
+
     /// The temperature of the die in °C.
     pub fn die_c(&self) -> f64 {
         self.heat.die_c
@@ -331,14 +403,21 @@ impl Jetson {
         self.energy_j
     }
 
-    /// Minibatches of workloads since time zero.
+    /// The same without the random [`RIPPLE`].
+    pub fn calm_energy_j(&self) -> f64 {
+        self.calm_energy_j
+    }
+
+    /// Minibatches of workloads since time zero. There is progress while the activity is above
+    /// [`WORKING`].
     pub fn minibatches(&self) -> f64 {
         self.minibatches
     }
 
-    /// The part of the time that kernels execute.
+    /// The part of the time that kernels execute, or what [`Jetson::set_load`] says.
     pub fn gpu_load(&self) -> f64 {
-        self.activity.gpu
+        let given = self.gpu_load.filter(|_| self.workload.is_some());
+        given.unwrap_or(self.activity.gpu)
     }
 
     /// Published counts of OC1, OC2 and OC3 since time zero.
@@ -378,7 +457,9 @@ impl Jetson {
     /// Everything that is due now.
     fn happen(&mut self) {
         let now = self.now;
-        self.all_clocks().for_each(|clock| clock.follow(now));
+        for clock in self.cpu.iter_mut().chain([&mut self.gpu, &mut self.emc]) {
+            self.is_stale |= clock.follow(now);
+        }
         self.over_current.pass(now);
         if self.due.slice <= now {
             self.due.slice += SLICE;
@@ -472,8 +553,7 @@ impl Jetson {
         } else {
             self.passive = self.passive.saturating_sub(1);
         }
-        let step = FAN.iter().find(|(from_c, _)| self.heat.die_c >= *from_c);
-        let automatic = step.map_or(0, |(_, pwm)| *pwm);
+        let automatic = automatic_fan(self.heat.die_c);
         self.fan_pwm = self.settings.fan_pwm.unwrap_or(automatic);
         self.retarget();
     }
@@ -512,6 +592,7 @@ impl Jetson {
 
     /// Asks all clocks for what settings, load and temperature want of them.
     fn retarget(&mut self) {
+        self.is_stale = true;
         let (board, settings) = (&self.board, &self.settings);
         // A whole cluster runs at the highest request of its cores (section 1).
         let mut wanted = vec![ends(&board.cpu_khz).0; self.cpu.len()];
@@ -574,6 +655,37 @@ impl Jetson {
 
     /// The power of this moment.
     fn draw(&mut self) {
+        let divisor = self.divisor();
+        if std::mem::take(&mut self.is_stale) || divisor != self.divided_by {
+            self.divided_by = divisor;
+            self.refresh();
+        }
+        let leakage = leakage(&self.unit, self.heat.die_c);
+        let (at_rest, at_work) = (self.at_rest.at(leakage), self.at_work.at(leakage));
+        let above_rest = match self.workload {
+            Some(_) => self.power_factor * self.mode_factor * self.load,
+            None => 0.0,
+        };
+        let of = |rest: f64, work: f64| rest + above_rest * (work - rest);
+        let calm = Watts {
+            cpu: of(at_rest.cpu, at_work.cpu),
+            gpu: of(at_rest.gpu, at_work.gpu),
+            soc: of(at_rest.soc, at_work.soc),
+            dram: of(at_rest.dram, at_work.dram),
+            system: at_rest.system,
+        };
+        self.calm_w = calm.total();
+        self.watts = Watts {
+            cpu: self.ripple * calm.cpu,
+            gpu: self.ripple * calm.gpu,
+            soc: self.ripple * calm.soc,
+            dram: self.ripple * calm.dram,
+            system: calm.system,
+        };
+    }
+
+    /// Computes what depends on settings, workload and clocks.
+    fn refresh(&mut self) {
         let clocks = self.true_clocks();
         if clocks != self.clocks {
             self.clocks = clocks;
@@ -584,19 +696,10 @@ impl Jetson {
             gpu_on: self.workload.is_some() || !gpu.railgate || gpu.always_on,
             ..Activity::IDLE
         };
-        let watts = |activity| watts(&self.board, &self.unit, &clocks, activity, self.heat.die_c);
-        let (at_rest, at_work) = (watts(&idle), watts(&self.activity));
-        let of = |rest: f64, work: f64| {
-            let work = if self.workload.is_some() { work } else { rest };
-            self.ripple * (rest + self.power_factor * (work - rest))
-        };
-        self.watts = Watts {
-            cpu: of(at_rest.cpu, at_work.cpu),
-            gpu: of(at_rest.gpu, at_work.gpu),
-            soc: of(at_rest.soc, at_work.soc),
-            dram: of(at_rest.dram, at_work.dram),
-            system: at_rest.system,
-        };
+        let draw = |activity| Draw::of(&self.board, &self.unit, &clocks, activity);
+        (self.at_rest, self.at_work) = (draw(&idle), draw(&self.activity));
+        let errors = self.mode_errors.as_ref();
+        self.mode_factor = errors.map_or(1.0, |errors| errors.factor(&self.board, &clocks));
     }
 
     /// What the workload does at the clocks of this moment.
@@ -653,6 +756,17 @@ impl Jetson {
         let fan = f64::from(self.fan_pwm) / 255.0;
         self.heat.flow(thermal, total, self.ambient_c, fan, seconds);
         self.energy_j += seconds * total;
-        self.minibatches += self.period_s.map_or(0.0, |period| seconds / period);
+        self.calm_energy_j += seconds * self.calm_w;
+        if let Some(period) = self.period_s.filter(|_| self.load > WORKING) {
+            self.minibatches += seconds / period;
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.push(Segment {
+                seconds,
+                watts: total,
+                calm_watts: self.calm_w,
+                minibatches: self.minibatches,
+            });
+        }
     }
 }
