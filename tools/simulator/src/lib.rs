@@ -18,6 +18,7 @@ pub mod output;
 pub mod pipeline;
 pub mod power;
 pub mod profile;
+pub mod replay;
 pub mod sampling;
 pub mod scenarios;
 pub mod sensor;

@@ -63,6 +63,16 @@ impl Activity {
             gpu_on: true,
         }
     }
+
+    /// The same on a unit that takes so many times as long for everything.
+    pub fn slowed(self, time: f64) -> Self {
+        Self {
+            flop: self.flop / time,
+            gpu_bytes: self.gpu_bytes / time,
+            bytes: self.bytes / time,
+            ..self
+        }
+    }
 }
 
 /// Watts of each domain.

@@ -48,6 +48,7 @@ pub enum LoadError {
 }
 
 /// What is wrong with a line.
+#[derive(Debug)]
 struct Wrong {
     line: usize,
     found: String,
@@ -196,7 +197,7 @@ mod tests {
     use super::*;
 
     fn refused(text: &[u8]) -> String {
-        let wrong = Load::parse(text).err().expect("a defect");
+        let wrong = Load::parse(text).expect_err("a defect");
         let Wrong {
             line,
             found,
@@ -208,7 +209,7 @@ mod tests {
     #[test]
     fn a_file_with_and_without_the_gpus_load_is_read() {
         let load = Load::parse(b"t_ms,activity\n0,1.5\n250.5,0\n3000,9e-1\n");
-        let load = load.ok().expect("a load");
+        let load = load.expect("a load");
         assert_eq!(load.length(), Duration::from_secs(3));
         let [first, second] = load.steps() else {
             panic!("{load:?}");
@@ -216,7 +217,7 @@ mod tests {
         assert_eq!((first.activity, first.gpu_load), (1.5, 1.0));
         assert_eq!(second.from, Duration::from_micros(250_500));
         let text = "\u{feff}t_ms,activity,gpu_load\r\n0, 1, 0.25\r\n3000,0,0\r\n";
-        let load = Load::parse(text.as_bytes()).ok().expect("a load");
+        let load = Load::parse(text.as_bytes()).expect("a load");
         assert_eq!(load.steps()[0].gpu_load, 0.25);
     }
 

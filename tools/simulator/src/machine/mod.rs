@@ -432,9 +432,25 @@ impl Jetson {
             self.draw();
             self.flow((next - self.now).as_secs_f64());
             self.now = next;
+            self.keep_power();
             self.happen();
         }
-        self.now = self.now.max(now);
+        if self.now < now {
+            self.now = now;
+            self.keep_power();
+        }
+    }
+
+    /// The power was constant up to now.
+    fn keep_power(&mut self) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(Segment {
+                until: self.now,
+                watts: self.watts.total(),
+                calm_watts: self.calm_w,
+                minibatches: self.minibatches,
+            });
+        }
     }
 
     fn all_clocks(&mut self) -> impl Iterator<Item = &mut Clock> {
@@ -481,7 +497,7 @@ impl Jetson {
         }
         if self.heat.die_c >= CRITICAL_C {
             self.off = true;
-            self.watts = Watts::default();
+            (self.watts, self.calm_w) = (Watts::default(), 0.0);
         }
     }
 
@@ -709,14 +725,8 @@ impl Jetson {
             return;
         };
         let step = Pipeline::new(&self.board, workload, self.clocks).step(None, &Luck::NONE);
-        let activity = Activity::of(&step, self.clocks.cores);
         let time = self.unit.time;
-        self.activity = Activity {
-            flop: activity.flop / time,
-            gpu_bytes: activity.gpu_bytes / time,
-            bytes: activity.bytes / time,
-            ..activity
-        };
+        self.activity = Activity::of(&step, self.clocks.cores).slowed(time);
         self.period_s = Some(step.period * time);
     }
 
@@ -759,14 +769,6 @@ impl Jetson {
         self.calm_energy_j += seconds * self.calm_w;
         if let Some(period) = self.period_s.filter(|_| self.load > WORKING) {
             self.minibatches += seconds / period;
-        }
-        if let Some(trace) = &mut self.trace {
-            trace.push(Segment {
-                seconds,
-                watts: total,
-                calm_watts: self.calm_w,
-                minibatches: self.minibatches,
-            });
         }
     }
 }

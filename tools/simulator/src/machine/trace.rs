@@ -1,10 +1,12 @@
 //! The truth about the power, at every change of it.
 
+use std::time::Duration;
+
 /// A stretch of constant power.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Segment {
-    /// How long it lasts.
-    pub seconds: f64,
+    /// When it ends. It begins where the one before ends, the first when the trace is begun.
+    pub until: Duration,
     /// The module's power.
     pub watts: f64,
     /// The same without the random [`RIPPLE`](super::RIPPLE).

@@ -1,13 +1,13 @@
 //! A board under a scenario: its tree in simulated time, and the true energy at every tick.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use wattgate_board::Files;
 
 use super::cases::WORKLOAD;
-use super::{Holder, Sensor, Task};
+use super::{Course, Holder, Task};
 use crate::board::Board as Description;
 use crate::machine::Jetson;
 use crate::tree::{Errno, Tree};
@@ -24,8 +24,8 @@ pub struct Plant<'a> {
     /// The board, and how it differs.
     pub description: Description,
     pub unit: Unit,
-    /// The model's file.
-    pub model: PathBuf,
+    /// What the holder is told.
+    pub course: Course,
 }
 
 impl<'a> Plant<'a> {
@@ -43,7 +43,13 @@ impl<'a> Plant<'a> {
             false => Unit::NOMINAL,
         };
         // Masks need a reboot, so that a preset is booted in.
-        let limit_mw = scenario.limit_mw(case, Duration::ZERO);
+        let course = Course {
+            length: scenario.length(),
+            limits: scenario.limits(case),
+            model: weights.join(format!("{}-{WORKLOAD}.wgt", case.board)),
+            sensor: *task.sensor,
+        };
+        let limit_mw = course.limit_mw(Duration::ZERO);
         let mode = match holder {
             Holder::Preset => super::holder::preset(&description, limit_mw),
             _ => case.maxn,
@@ -53,35 +59,29 @@ impl<'a> Plant<'a> {
         for order in orders(task, &tree) {
             tree.control(&order).map_err(io::Error::other)?;
         }
-        let model = weights.join(format!("{}-{WORKLOAD}.wgt", case.board));
         let plant = Self {
             task: *task,
             description,
             unit,
-            model,
+            course,
         };
         Ok((plant, tree))
     }
 
     /// The limit at a time, in mW.
     pub fn limit_mw(&self, at: Duration) -> u32 {
-        self.task.scenario.limit_mw(self.task.case, at)
+        self.course.limit_mw(at)
     }
 
     /// A defective file: of this model one half is missing.
     pub fn half_a_model(&self) -> io::Result<Vec<u8>> {
-        let mut bytes = std::fs::read(&self.model)?;
+        let mut bytes = std::fs::read(&self.course.model)?;
         bytes.truncate(bytes.len() / 2);
         Ok(bytes)
     }
 
     /// A config of the daemon with the limit at a time, and what a model's file there is.
     pub fn config(&self, at: Duration, model: &Path) -> String {
-        let (limit, model) = (self.limit_mw(at), model.display());
-        let sensor = match self.task.sensor {
-            sensor if *sensor == Sensor::L4T => String::new(),
-            Sensor { samples, .. } => format!("sensor_samples = {samples}\n"),
-        };
         let schedule = match self.task.scenario.by_clock {
             false => String::new(),
             true => {
@@ -91,7 +91,7 @@ impl<'a> Plant<'a> {
                 format!("schedule = [{}]\n", entries.map(entry).join(", "))
             }
         };
-        format!("version = 1\nmodel = \"{model}\"\nlimit = \"{limit}mW\"\n{sensor}{schedule}")
+        self.course.config(at, model) + &schedule
     }
 }
 
