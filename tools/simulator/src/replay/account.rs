@@ -183,9 +183,9 @@ fn jumps(trace: &[Segment], load: &Load, limits: &[(Duration, u32)], start: Dura
     times.retain(|(at, _)| *at > start);
     times.sort_by_key(|(at, _)| *at);
     let jump = |(at, cause): (Duration, Cause)| {
+        let before = trace.partition_point(|segment| segment.until < at);
         let after = trace.partition_point(|segment| segment.until <= at);
-        let before = trace.get(after.checked_sub(1)?)?.calm_watts;
-        let after = trace.get(after)?.calm_watts;
+        let (before, after) = (trace.get(before)?.calm_watts, trace.get(after)?.calm_watts);
         let was = limit_at(at - Duration::from_nanos(1));
         let jumps = before <= was && after > limit_at(at);
         jumps.then_some(Jump {

@@ -301,3 +301,165 @@ impl<'a> Warming<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::Step as Move;
+
+    const THERMAL: Thermal = Thermal {
+        die_k_per_w: 0.5,
+        die_j_per_k: 10.0,
+        sink_k_per_w: 2.0,
+        sink_fan_k_per_w: 1.0,
+        sink_j_per_k: 200.0,
+    };
+
+    const LIMITS: [(Duration, u32); 2] =
+        [(Duration::ZERO, 30_000), (Duration::from_secs(8), 22_000)];
+
+    /// Modes of many rates and powers, in no order. Some leak much.
+    fn modes() -> Vec<Truth> {
+        let modes = (0..60_u32).map(|at| {
+            let spread = f64::from(at * 37 % 61) / 61.0;
+            let other = f64::from(at * 23 % 59) / 59.0;
+            Truth {
+                rate: 4.0 + 9.0 * spread - 3.0 * other,
+                rest: [3.0 + other, 0.5 + 2.0 * other],
+                added: [4.0 + 22.0 * spread, 3.0 * other],
+            }
+        });
+        modes.collect()
+    }
+
+    fn load() -> Load {
+        let step = |ms, activity| Move::new(Duration::from_millis(ms), activity);
+        let steps = vec![
+            step(0, 1.0),
+            step(2_300, 0.02),
+            step(4_000, 1.4),
+            step(4_250, 0.7),
+            step(7_000, 0.4),
+            step(9_500, 1.0),
+        ];
+        Load::new(steps, Duration::from_millis(12_700))
+    }
+
+    fn oracle<'a>(truths: &'a Truths, load: &'a Load) -> Oracle<'a> {
+        Oracle {
+            truths,
+            thermal: &THERMAL,
+            unit: &Unit::NOMINAL,
+            heat: Heat::of_air(30.0),
+            load,
+            limits: &LIMITS,
+            start: Duration::from_secs(1),
+        }
+    }
+
+    /// Whether a mode is within the limits for every window of 430 ms, ms by ms.
+    fn fits(oracle: &Oracle<'_>, truth: &Truth) -> bool {
+        let mut watts = Vec::new();
+        let mut at = Duration::ZERO;
+        Warming::new(oracle).run(truth, oracle.load.length(), |end, power| {
+            while at < end {
+                at += Duration::from_millis(1);
+                watts.push(power);
+            }
+        });
+        (1_430..=watts.len()).all(|end| {
+            let mean = watts[end - 430..end].iter().sum::<f64>() / 430.0;
+            let limit = if end > 8_000 { 22.0 } else { 30.0 };
+            mean <= limit + 1e-9
+        })
+    }
+
+    #[test]
+    fn the_fixed_oracle_is_the_fastest_of_all_that_fit() {
+        let (truths, load) = (Truths::unbeaten(modes()), load());
+        let oracle = oracle(&truths, &load);
+        let fitting = modes().into_iter().filter(|truth| fits(&oracle, truth));
+        let rates: Vec<f64> = fitting.map(|truth| truth.rate).collect();
+        assert!((2..50).contains(&rates.len()), "{}", rates.len());
+        let fastest = rates.into_iter().fold(0.0, f64::max);
+        // 1.3 s, and from 4 s to the end.
+        let expected = fastest * (1.3 + 8.7);
+        let found = oracle.fixed();
+        assert!((found - expected).abs() < 1e-9, "{found}, not {expected}");
+    }
+
+    #[test]
+    fn modes_that_are_left_out_change_nothing() {
+        let load = load();
+        let kept = Truths::unbeaten(modes());
+        assert!(kept.0.len() < modes().len());
+        let mut all = Truths(modes());
+        all.0.sort_by(|a, b| b.rate.total_cmp(&a.rate));
+        for of in [Oracle::fixed, Oracle::clairvoyant] {
+            assert_eq!(of(&oracle(&kept, &load)), of(&oracle(&all, &load)));
+        }
+    }
+
+    #[test]
+    fn the_clairvoyant_oracle_takes_the_fastest_for_each_second() {
+        // No heat: what leaks is the same at any temperature.
+        let mut modes = modes();
+        for truth in &mut modes {
+            (truth.rest[1], truth.added[1]) = (0.0, 0.0);
+        }
+        let (truths, load) = (Truths::unbeaten(modes.clone()), load());
+        // The worst activity in 430 ms of each second, and the seconds with work in it.
+        let mixed = (0.25 * 1.4 + 0.18 * 0.7) / 0.43;
+        let seconds = [
+            (1.0, 30.0, 1.0),
+            (0.3 / 0.43 * 1.0 + 0.13 / 0.43 * 0.02, 30.0, 0.3),
+            (0.02, 30.0, 0.0),
+            (mixed, 30.0, 1.0),
+            (0.7, 30.0, 1.0),
+            (0.7, 30.0, 1.0),
+            (0.4, 30.0, 1.0),
+            (0.4, 22.0, 1.0),
+            (1.0, 22.0, 1.0),
+            (1.0, 22.0, 1.0),
+            (1.0, 22.0, 1.0),
+            (1.0, 22.0, 0.7),
+        ];
+        let best = |activity: f64, limit: f64| {
+            let within = modes.iter();
+            let within = within.filter(|truth| truth.watts(activity, 0.0) <= limit);
+            within.map(|truth| truth.rate).fold(0.0, f64::max)
+        };
+        let expected: f64 = seconds
+            .iter()
+            .map(|(activity, limit, work)| work * best(*activity, *limit))
+            .sum();
+        let found = oracle(&truths, &load).clairvoyant();
+        assert!((found - expected).abs() < 1e-6, "{found}, not {expected}");
+        assert!(found > oracle(&truths, &load).fixed());
+    }
+
+    #[test]
+    fn heat_that_leaks_costs_speed() {
+        let (truths, load) = (Truths::unbeaten(modes()), load());
+        let cold = oracle(&truths, &load);
+        let hot = Oracle {
+            heat: Heat::of_air(90.0),
+            ..cold
+        };
+        assert!(hot.fixed() < cold.fixed() && hot.clairvoyant() < cold.clairvoyant());
+    }
+
+    #[test]
+    fn where_nothing_fits_the_least_mode_runs() {
+        let (truths, load) = (Truths::unbeaten(modes()), load());
+        let limits = [(Duration::ZERO, 1_000)];
+        let oracle = Oracle {
+            limits: &limits,
+            ..oracle(&truths, &load)
+        };
+        let least = truths.least().expect("a mode").rate;
+        assert!((oracle.fixed() - 10.0 * least).abs() < 1e-9);
+        // Seconds without load cannot work, whatever fits there.
+        assert!((oracle.clairvoyant() - 10.0 * least).abs() < 1e-9);
+    }
+}
