@@ -63,6 +63,16 @@ impl Activity {
             gpu_on: true,
         }
     }
+
+    /// The same on a unit that takes so many times as long for everything.
+    pub fn slowed(self, time: f64) -> Self {
+        Self {
+            flop: self.flop / time,
+            gpu_bytes: self.gpu_bytes / time,
+            bytes: self.bytes / time,
+            ..self
+        }
+    }
 }
 
 /// Watts of each domain.
@@ -101,41 +111,84 @@ pub fn watts(
     activity: &Activity,
     die_c: f64,
 ) -> Watts {
-    let physics = board.physics();
-    let top = |axis: &[u32]| f64::from(*axis.last().expect("a table")) / 1e6;
-    let volt = |volts: &Volts, ghz, axis| volts.at(ghz, top(axis));
-    let leak = unit.leakage * ((die_c - LEAKAGE_AT_C) / LEAKAGE_DOUBLES_K).exp2();
+    Draw::of(board, unit, clocks, activity).at(leakage(unit, die_c))
+}
 
-    let cpu = &physics.cpu;
-    let v = volt(&cpu.volts, clocks.cpu_ghz, &board.cpu_khz);
-    let switching = cpu.core_nf * (activity.cores + WAITING * activity.waiting_cores)
-        + cpu.cluster_nf * clocks.clusters;
-    let cpu_w = unit.switching * v * v * clocks.cpu_ghz * switching
-        + leak * cpu.leak_w * v * v * clocks.cores;
+/// The leakage of a unit at a die temperature in °C, as a factor on the nominal one at 40 °C.
+pub fn leakage(unit: &Unit, die_c: f64) -> f64 {
+    unit.leakage * ((die_c - LEAKAGE_AT_C) / LEAKAGE_DOUBLES_K).exp2()
+}
 
-    let gpu = &physics.gpu;
-    let v = volt(&gpu.volts, clocks.gpu_ghz, &board.gpu_khz);
-    let gpu_w = if activity.gpu_on {
-        let clock = gpu.idle_nf + (gpu.clock_nf - gpu.idle_nf) * activity.gpu;
-        let work = 1e-12 * (gpu.flop_pj * activity.flop + gpu.byte_pj * activity.gpu_bytes);
-        unit.switching * v * v * (clocks.tpcs * clock * clocks.gpu_ghz + work)
-            + leak * gpu.leak_w * v * v * clocks.tpcs
-    } else {
-        0.0
-    };
+/// What clocks and activity draw at any temperature.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Draw {
+    /// At every temperature.
+    pub fixed: Watts,
+    /// Times the factor of [`leakage`].
+    pub leaking: Watts,
+}
 
-    let memory = &physics.memory;
-    let v = volt(&memory.volts, clocks.emc_ghz, &board.emc_khz);
-    let soc_w = physics.idle.soc_w * f64::midpoint(1.0, leak)
-        + unit.switching * memory.controller_nf * v * v * clocks.emc_ghz;
-    let dram_w = physics.idle.dram_w
-        + memory.standby_w * clocks.emc_ghz / top(&board.emc_khz)
-        + unit.switching * 1e-12 * memory.byte_pj * activity.bytes;
-    Watts {
-        cpu: cpu_w,
-        gpu: gpu_w,
-        soc: soc_w,
-        dram: dram_w,
-        system: physics.idle.system_w * unit.system,
+impl Draw {
+    /// That of a unit of a board.
+    pub fn of(board: &Board, unit: &Unit, clocks: &Clocks, activity: &Activity) -> Self {
+        let physics = board.physics();
+        let top = |axis: &[u32]| f64::from(*axis.last().expect("a table")) / 1e6;
+        let volt = |volts: &Volts, ghz, axis| volts.at(ghz, top(axis));
+
+        let cpu = &physics.cpu;
+        let v = volt(&cpu.volts, clocks.cpu_ghz, &board.cpu_khz);
+        let switching = cpu.core_nf * (activity.cores + WAITING * activity.waiting_cores)
+            + cpu.cluster_nf * clocks.clusters;
+        let cpu_w = unit.switching * v * v * clocks.cpu_ghz * switching;
+        let cpu_leak_w = cpu.leak_w * v * v * clocks.cores;
+
+        let gpu = &physics.gpu;
+        let v = volt(&gpu.volts, clocks.gpu_ghz, &board.gpu_khz);
+        let (gpu_w, gpu_leak_w) = if activity.gpu_on {
+            let clock = gpu.idle_nf + (gpu.clock_nf - gpu.idle_nf) * activity.gpu;
+            let work = 1e-12 * (gpu.flop_pj * activity.flop + gpu.byte_pj * activity.gpu_bytes);
+            (
+                unit.switching * v * v * (clocks.tpcs * clock * clocks.gpu_ghz + work),
+                gpu.leak_w * v * v * clocks.tpcs,
+            )
+        } else {
+            (0.0, 0.0)
+        };
+
+        let memory = &physics.memory;
+        let v = volt(&memory.volts, clocks.emc_ghz, &board.emc_khz);
+        let soc_w = physics.idle.soc_w / 2.0
+            + unit.switching * memory.controller_nf * v * v * clocks.emc_ghz;
+        let dram_w = physics.idle.dram_w
+            + memory.standby_w * clocks.emc_ghz / top(&board.emc_khz)
+            + unit.switching * 1e-12 * memory.byte_pj * activity.bytes;
+        Self {
+            fixed: Watts {
+                cpu: cpu_w,
+                gpu: gpu_w,
+                soc: soc_w,
+                dram: dram_w,
+                system: physics.idle.system_w * unit.system,
+            },
+            leaking: Watts {
+                cpu: cpu_leak_w,
+                gpu: gpu_leak_w,
+                soc: physics.idle.soc_w / 2.0,
+                ..Watts::default()
+            },
+        }
+    }
+
+    /// The power at a leakage.
+    pub fn at(&self, leakage: f64) -> Watts {
+        let Self { fixed, leaking } = self;
+        let of = |fixed: f64, leaking: f64| fixed + leakage * leaking;
+        Watts {
+            cpu: of(fixed.cpu, leaking.cpu),
+            gpu: of(fixed.gpu, leaking.gpu),
+            soc: of(fixed.soc, leaking.soc),
+            dram: of(fixed.dram, leaking.dram),
+            system: of(fixed.system, leaking.system),
+        }
     }
 }

@@ -3,6 +3,9 @@
 pub mod anchors;
 pub mod board;
 pub mod corpus;
+pub mod load;
+pub mod loads;
+pub mod replay;
 pub mod scenarios;
 
 use std::io::{self, Write};
@@ -15,7 +18,9 @@ use crate::anchors::AnchorError;
 use crate::board::BoardError;
 use crate::corpus::ModesError;
 use crate::exit::{Failed, end};
+use crate::load::LoadError;
 use crate::output::OutputError;
+use crate::replay::ReplayError;
 use crate::tree::mirror::MirrorError;
 use crate::tree::nvpmodel::NvpmodelError;
 use crate::workload::WorkloadError;
@@ -30,6 +35,9 @@ Commands:
   corpus   Profile a simulated board and write the corpus
   board    Keep the files of a simulated board alive in a directory
   scenarios  Governors beside each other in simulated time
+  load    Write a built-in load as a file
+  replay  Replay a load from a file under a limit
+  loads   Replay all built-in loads on several boards
 
 `wattgate-simulator COMMAND --help` tells more.
 ";
@@ -71,6 +79,10 @@ pub enum Failure {
     Signals(io::Error),
     #[error("{0}")]
     Scenario(io::Error),
+    #[error("{0}")]
+    Load(#[from] LoadError),
+    #[error("{0}")]
+    Replay(#[from] ReplayError),
     #[error("{0} anchors are not met")]
     Anchors(usize),
     #[error("cannot print: {0}")]
@@ -96,14 +108,26 @@ impl Failed for Failure {
             | Self::Workload(WorkloadError::NoSuchWorkload { .. })
             | Self::Mode(_)
             | Self::Mirror(MirrorError::NotEmpty { .. })
+            | Self::Replay(
+                ReplayError::Board(_)
+                | ReplayError::Boot(_)
+                | ReplayError::Samples { .. }
+                | ReplayError::ModelsWorkload { .. },
+            )
             | Self::Modes(_) => 2,
             Self::Workload(WorkloadError::Defect { .. } | WorkloadError::Impossible { .. })
+            | Self::Load(LoadError::Line { .. })
+            | Self::Replay(
+                ReplayError::Format { .. } | ReplayError::NoPower { .. } | ReplayError::Setup(_),
+            )
             | Self::Anchors(_) => 3,
             Self::Workload(WorkloadError::Io { .. })
             | Self::Output(_)
             | Self::Mirror(_)
             | Self::Signals(_)
             | Self::Scenario(_)
+            | Self::Load(LoadError::Io { .. })
+            | Self::Replay(ReplayError::Model { .. } | ReplayError::Holder(_))
             | Self::Print(_) => 5,
         }
     }
@@ -127,6 +151,9 @@ fn dispatch(mut arguments: Parser) -> Result<(), Failure> {
         Some(Arg::Value(command)) if command == "corpus" => corpus::run(arguments),
         Some(Arg::Value(command)) if command == "board" => board::run(arguments),
         Some(Arg::Value(command)) if command == "scenarios" => scenarios::run(arguments),
+        Some(Arg::Value(command)) if command == "load" => load::run(arguments),
+        Some(Arg::Value(command)) if command == "replay" => replay::run(arguments),
+        Some(Arg::Value(command)) if command == "loads" => loads::run(arguments),
         Some(Arg::Short('h') | Arg::Long("help")) => print(&format!("{USAGE}\n{EXIT_CODES}")),
         Some(argument) => Err(argument.unexpected().into()),
         None => Err(Failure::Missing("a command; try --help")),

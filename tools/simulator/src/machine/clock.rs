@@ -46,10 +46,13 @@ impl Clock {
         self.coming.front().map(|(due, _)| *due)
     }
 
-    /// Takes what is due.
-    pub fn follow(&mut self, now: Duration) {
+    /// Takes what is due. Returns whether something was.
+    pub fn follow(&mut self, now: Duration) -> bool {
+        let mut is_changed = false;
         while self.due().is_some_and(|due| due <= now) {
             self.khz = self.coming.pop_front().expect("one is due").1;
+            is_changed = true;
         }
+        is_changed
     }
 }

@@ -15,9 +15,11 @@
 
 mod background;
 mod clock;
+pub mod mode_errors;
 mod over_current;
 pub mod settings;
 pub mod supply;
+pub mod trace;
 
 use std::time::Duration;
 
@@ -27,14 +29,17 @@ use rand_distr::{Distribution, StandardNormal, StandardUniform};
 
 use background::Background;
 use clock::{CPU_DELAY, Clock, EMC_DELAY, GPU_DELAY};
+use mode_errors::ModeErrors;
 use over_current::{OC1, OC3, OverCurrent};
 use settings::{Governor, Settings, ends};
 use supply::{Supply, is_low};
+use trace::Segment;
 
 use crate::board::{Board, Preset, Rail};
 use crate::heat::Heat;
+use crate::load::WORKING;
 use crate::pipeline::{Clocks, Luck, Pipeline};
-use crate::power::{Activity, Watts, watts};
+use crate::power::{Activity, Draw, Watts, leakage};
 use crate::sampling::{Chip, MOST_CHIPS, Sampling};
 use crate::sensor::{Channel, History, Reading};
 use crate::steady::AMBIENT_C;
@@ -68,6 +73,12 @@ const FAN: [(f64, u8); 3] = [(80.0, 255), (65.0, 170), (50.0, 85)];
 /// The rail that is no part of the sum of a chip's currents (section 6.1).
 pub const NOT_SUMMED: &str = "VIN_SYS_5V0";
 
+/// The speed of a fan that follows a die temperature in °C, of 255.
+pub fn automatic_fan(die_c: f64) -> u8 {
+    let step = FAN.iter().find(|(from_c, _)| die_c >= *from_c);
+    step.map_or(0, |(_, pwm)| *pwm)
+}
+
 /// What happens regularly, at its next time.
 #[derive(Clone, Copy, Debug)]
 struct Due {
@@ -91,6 +102,13 @@ pub struct Jetson {
     workload: Option<Workload>,
     ambient_c: f64,
     power_factor: f64,
+    /// What the workload does of what it does at full activity.
+    load: f64,
+    /// What the GPU's load file shows, where it is given.
+    gpu_load: Option<f64>,
+    mode_errors: Option<ModeErrors>,
+    /// The factor of the planted errors at the clocks of this moment.
+    mode_factor: f64,
     offset_ma: Vec<f64>,
     /// What feeds the board, where its voltage is not that of the rails.
     supply: Option<Supply>,
@@ -99,11 +117,19 @@ pub struct Jetson {
     activity: Activity,
     /// From one minibatch to the next, in s.
     period_s: Option<f64>,
+    /// Settings, workload or clocks have changed since activity and draws were computed.
+    is_stale: bool,
+    /// The throttling that the clocks were computed with.
+    divided_by: u32,
+    at_rest: Draw,
+    at_work: Draw,
     ripple: f64,
     watts: Watts,
     /// Something has happened since `watts` was computed.
     redraw: bool,
     background: Background,
+    /// The module's power without the ripple, in W.
+    calm_w: f64,
     heat: Heat,
     fan_pwm: u8,
     /// By how many entries of the table the passive trip lowers the CPU clocks.
@@ -119,7 +145,9 @@ pub struct Jetson {
     bus_noise: Vec<f64>,
     history: Vec<History>,
     energy_j: f64,
+    calm_energy_j: f64,
     minibatches: f64,
+    trace: Option<Vec<Segment>>,
 }
 
 impl Jetson {
@@ -159,15 +187,24 @@ impl Jetson {
             workload: None,
             ambient_c: AMBIENT_C,
             power_factor: 1.0,
+            load: 1.0,
+            gpu_load: None,
+            mode_errors: None,
+            mode_factor: 1.0,
             offset_ma: vec![0.0; board.rails.len()],
             supply: None,
             clocks: Clocks::of(&board, board.maxn()),
             activity: Activity::IDLE,
             period_s: None,
+            is_stale: true,
+            divided_by: 1,
+            at_rest: Draw::default(),
+            at_work: Draw::default(),
             ripple: 1.0,
             watts: Watts::default(),
             redraw: true,
             background: Background::new(seed),
+            calm_w: 0.0,
             heat: Heat::of_air(AMBIENT_C),
             fan_pwm: 0,
             passive: 0,
@@ -179,14 +216,18 @@ impl Jetson {
             channels,
             history: Vec::new(),
             energy_j: 0.0,
+            calm_energy_j: 0.0,
             minibatches: 0.0,
+            trace: None,
             settings,
             board,
             unit,
         };
         jetson.retarget();
         let longest = CPU_DELAY.max(GPU_DELAY).max(EMC_DELAY);
-        jetson.all_clocks().for_each(|clock| clock.follow(longest));
+        for clock in jetson.all_clocks() {
+            clock.follow(longest);
+        }
         // Temperatures that this power has led to.
         let thermal = jetson.board.physics().thermal;
         for _ in 0..20 {
@@ -237,6 +278,33 @@ impl Jetson {
     pub fn set_power_factor(&mut self, factor: f64) {
         self.power_factor = factor;
         self.redraw = true;
+    }
+
+    /// What the workload does from now on, as a part of what it does at full activity (0 = idle,
+    /// above 1 allowed), and the part of the time that the GPU's load file shows, 0 … 1. Power is
+    /// that at rest plus `activity` times what the workload adds. The clocks stay those of a board
+    /// with a workload.
+    pub fn set_load(&mut self, activity: f64, gpu_load: f64) {
+        self.load = activity;
+        self.gpu_load = Some(gpu_load);
+        self.redraw = true;
+    }
+
+    /// Plants errors: what the workload draws above the idle power is off by a factor that depends
+    /// on the mode.
+    pub fn set_mode_errors(&mut self, errors: ModeErrors) {
+        self.mode_errors = Some(errors);
+        (self.redraw, self.is_stale) = (true, true);
+    }
+
+    /// Keeps from now on what [`Jetson::take_trace`] takes.
+    pub fn keep_trace(&mut self) {
+        self.trace = Some(Vec::new());
+    }
+
+    /// Takes the power since [`Jetson::keep_trace`] or since the last call.
+    pub fn take_trace(&mut self) -> Vec<Segment> {
+        self.trace.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// An error of the sensor of a rail, in mA that it reads too much.
@@ -317,6 +385,11 @@ impl Jetson {
         clocks.any(|clock| clock.due().is_some())
     }
 
+    /// The temperatures of this moment.
+    pub fn heat(&self) -> Heat {
+        self.heat
+    }
+
     /// The temperature of the die in °C.
     pub fn die_c(&self) -> f64 {
         self.heat.die_c
@@ -342,14 +415,21 @@ impl Jetson {
         self.energy_j
     }
 
-    /// Minibatches of workloads since time zero.
+    /// The same without the random [`RIPPLE`].
+    pub fn calm_energy_j(&self) -> f64 {
+        self.calm_energy_j
+    }
+
+    /// Minibatches of workloads since time zero. There is progress while the activity is above
+    /// [`WORKING`].
     pub fn minibatches(&self) -> f64 {
         self.minibatches
     }
 
-    /// The part of the time that kernels execute.
+    /// The part of the time that kernels execute, or what [`Jetson::set_load`] says.
     pub fn gpu_load(&self) -> f64 {
-        self.activity.gpu
+        let given = self.gpu_load.filter(|_| self.workload.is_some());
+        given.unwrap_or(self.activity.gpu)
     }
 
     /// Published counts of OC1, OC2 and OC3 since time zero.
@@ -366,12 +446,28 @@ impl Jetson {
                 self.draw();
             }
             self.flow(event.min(now));
+            self.keep_power();
             if event <= now {
                 self.redraw = true;
                 self.happen();
             }
         }
-        self.now = self.now.max(now);
+        if self.now < now {
+            self.now = now;
+            self.keep_power();
+        }
+    }
+
+    /// The power was constant up to now.
+    fn keep_power(&mut self) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(Segment {
+                until: self.now,
+                watts: self.watts.total(),
+                calm_watts: self.calm_w,
+                minibatches: self.minibatches,
+            });
+        }
     }
 
     fn all_clocks(&mut self) -> impl Iterator<Item = &mut Clock> {
@@ -393,7 +489,9 @@ impl Jetson {
     /// Everything that is due now.
     fn happen(&mut self) {
         let now = self.now;
-        self.all_clocks().for_each(|clock| clock.follow(now));
+        for clock in self.cpu.iter_mut().chain([&mut self.gpu, &mut self.emc]) {
+            self.is_stale |= clock.follow(now);
+        }
         self.over_current.pass(now);
         if self.due.slice <= now {
             self.due.slice += SLICE;
@@ -409,7 +507,7 @@ impl Jetson {
         }
         if self.heat.die_c >= CRITICAL_C {
             self.off = true;
-            self.watts = Watts::default();
+            (self.watts, self.calm_w) = (Watts::default(), 0.0);
         }
     }
 
@@ -480,8 +578,7 @@ impl Jetson {
         } else {
             self.passive = self.passive.saturating_sub(1);
         }
-        let step = FAN.iter().find(|(from_c, _)| self.heat.die_c >= *from_c);
-        let automatic = step.map_or(0, |(_, pwm)| *pwm);
+        let automatic = automatic_fan(self.heat.die_c);
         self.fan_pwm = self.settings.fan_pwm.unwrap_or(automatic);
         self.retarget();
     }
@@ -520,7 +617,7 @@ impl Jetson {
 
     /// Asks all clocks for what settings, load and temperature want of them.
     fn retarget(&mut self) {
-        self.redraw = true;
+        (self.redraw, self.is_stale) = (true, true);
         let (board, settings) = (&self.board, &self.settings);
         // A whole cluster runs at the highest request of its cores (section 1).
         let mut wanted = vec![ends(&board.cpu_khz).0; self.cpu.len()];
@@ -583,6 +680,39 @@ impl Jetson {
 
     /// The power of this moment.
     fn draw(&mut self) {
+        let divisor = self.divisor();
+        // What a board without a workload does changes by itself.
+        let is_stale = std::mem::take(&mut self.is_stale) || self.workload.is_none();
+        if is_stale || divisor != self.divided_by {
+            self.divided_by = divisor;
+            self.refresh();
+        }
+        let leakage = leakage(&self.unit, self.heat.die_c);
+        let (at_rest, at_work) = (self.at_rest.at(leakage), self.at_work.at(leakage));
+        let above_rest = match self.workload {
+            Some(_) => self.power_factor * self.mode_factor * self.load,
+            None => 0.0,
+        };
+        let of = |rest: f64, work: f64| rest + above_rest * (work - rest);
+        let calm = Watts {
+            cpu: of(at_rest.cpu, at_work.cpu),
+            gpu: of(at_rest.gpu, at_work.gpu),
+            soc: of(at_rest.soc, at_work.soc),
+            dram: of(at_rest.dram, at_work.dram),
+            system: at_rest.system,
+        };
+        self.calm_w = calm.total();
+        self.watts = Watts {
+            cpu: self.ripple * calm.cpu,
+            gpu: self.ripple * calm.gpu,
+            soc: self.ripple * calm.soc,
+            dram: self.ripple * calm.dram,
+            system: calm.system,
+        };
+    }
+
+    /// Computes what depends on settings, workload and clocks.
+    fn refresh(&mut self) {
         let clocks = self.true_clocks();
         if clocks != self.clocks {
             self.clocks = clocks;
@@ -597,19 +727,10 @@ impl Jetson {
             gpu_on: self.workload.is_some() || !gpu.railgate || gpu.always_on,
             ..idle
         };
-        let watts = |activity| watts(&self.board, &self.unit, &clocks, activity, self.heat.die_c);
-        let (at_rest, at_work) = (watts(&idle), watts(&self.activity));
-        let of = |rest: f64, work: f64| {
-            let work = if self.workload.is_some() { work } else { rest };
-            self.ripple * (rest + self.power_factor * (work - rest))
-        };
-        self.watts = Watts {
-            cpu: of(at_rest.cpu, at_work.cpu),
-            gpu: of(at_rest.gpu, at_work.gpu),
-            soc: of(at_rest.soc, at_work.soc),
-            dram: of(at_rest.dram, at_work.dram),
-            system: at_rest.system,
-        };
+        let draw = |activity| Draw::of(&self.board, &self.unit, &clocks, activity);
+        (self.at_rest, self.at_work) = (draw(&idle), draw(&self.activity));
+        let errors = self.mode_errors.as_ref();
+        self.mode_factor = errors.map_or(1.0, |errors| errors.factor(&self.board, &clocks));
     }
 
     /// What the workload does at the clocks of this moment.
@@ -619,14 +740,8 @@ impl Jetson {
             return;
         };
         let step = Pipeline::new(&self.board, workload, self.clocks).step(None, &Luck::NONE);
-        let activity = Activity::of(&step, self.clocks.cores);
         let time = self.unit.time;
-        self.activity = Activity {
-            flop: activity.flop / time,
-            gpu_bytes: activity.gpu_bytes / time,
-            bytes: activity.bytes / time,
-            ..activity
-        };
+        self.activity = Activity::of(&step, self.clocks.cores).slowed(time);
         self.period_s = Some(step.period * time);
     }
 
@@ -676,6 +791,9 @@ impl Jetson {
         let fan = f64::from(self.fan_pwm) / 255.0;
         self.heat.flow(thermal, total, self.ambient_c, fan, seconds);
         self.energy_j += seconds * total;
-        self.minibatches += self.period_s.map_or(0.0, |period| seconds / period);
+        self.calm_energy_j += seconds * self.calm_w;
+        if let Some(period) = self.period_s.filter(|_| self.load > WORKING) {
+            self.minibatches += seconds / period;
+        }
     }
 }

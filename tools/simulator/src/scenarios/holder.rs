@@ -11,7 +11,7 @@ use wattgate_watchdog::setup::POINTS;
 use super::account::Account;
 use super::plant::{Noted, Plant, Record};
 use super::report::Run;
-use super::{Task, oracle, stepper, wattgate};
+use super::{Course, Task, oracle, stepper, wattgate};
 use crate::board::Board as Description;
 
 /// Who holds the limit.
@@ -88,6 +88,7 @@ impl Outcome {
 /// One run in simulated time. `weights` is the folder with the models.
 pub fn run(task: &Task<'_>, seed: u64, weights: &Path) -> io::Result<Run> {
     let (plant, tree) = Plant::new(task, seed, weights)?;
+    let course = &plant.course;
     let mut files = Noted::new(tree);
     let outcome = match task.holder {
         Holder::Wattgate => {
@@ -96,11 +97,13 @@ pub fn run(task: &Task<'_>, seed: u64, weights: &Path) -> io::Result<Run> {
             outcome
         }
         Holder::Stepper => {
-            set_sensor(&plant, &mut files)?;
-            stepper::hold(&plant, &mut files)?
+            if task.case.sets_sensor {
+                set_sensor(course, &mut files)?;
+            }
+            stepper::hold(course, task.scenario.holder, &mut files)?
         }
-        Holder::OpenLoop => Outcome::of(open_loop(&plant, &mut files)?),
-        Holder::Preset => Outcome::of(presets(&plant, &mut files)),
+        Holder::OpenLoop => Outcome::of(open_loop(course, &mut files)?),
+        Holder::Preset => Outcome::of(presets(course, &plant.description, &mut files)),
         Holder::Maxn => {
             files.until(task.scenario.length());
             Outcome::of(0)
@@ -111,14 +114,10 @@ pub fn run(task: &Task<'_>, seed: u64, weights: &Path) -> io::Result<Run> {
 }
 
 /// For a peer without a key for it in its config.
-fn set_sensor(plant: &Plant<'_>, files: &mut Noted) -> io::Result<()> {
-    let Task { case, sensor, .. } = plant.task;
-    if case.sets_sensor {
-        let board = Board::discover(files, Path::new("/")).map_err(io::Error::other)?;
-        let set = board.set_averaging(files, sensor.samples);
-        set.map_err(io::Error::other)?;
-    }
-    Ok(())
+pub fn set_sensor(course: &Course, files: &mut Noted) -> io::Result<()> {
+    let board = Board::discover(files, Path::new("/")).map_err(io::Error::other)?;
+    let set = board.set_averaging(files, course.sensor.samples);
+    set.map(drop).map_err(io::Error::other)
 }
 
 /// The figures of a run that is over.
@@ -153,28 +152,27 @@ pub fn preset(board: &Description, limit_mw: u32) -> Option<u32> {
 }
 
 /// Calls `set` with each limit when it begins to hold, and lets time pass to the end.
-fn at_each_limit(plant: &Plant<'_>, files: &mut Noted, mut set: impl FnMut(&mut Noted, u32)) {
-    let length = plant.task.scenario.length();
+fn at_each_limit(course: &Course, files: &mut Noted, mut set: impl FnMut(&mut Noted, u32)) {
     let mut limit = 0;
-    while files.now() < length {
-        let wanted = plant.limit_mw(files.now());
+    while files.now() < course.length {
+        let wanted = course.limit_mw(files.now());
         if std::mem::replace(&mut limit, wanted) != wanted {
             set(files, wanted);
         }
         let next = files.now() + Duration::from_secs(1);
-        files.until(next.min(length));
+        files.until(next.min(course.length));
     }
 }
 
 /// The fastest mode by the prediction alone. Returns the changes.
-fn open_loop(plant: &Plant<'_>, files: &mut Noted) -> io::Result<u32> {
-    let bytes = std::fs::read(&plant.model)?;
+pub fn open_loop(course: &Course, files: &mut Noted) -> io::Result<u32> {
+    let bytes = std::fs::read(&course.model)?;
     let model = Model::parse(&bytes).map_err(|why| io::Error::other(why.to_string()))?;
     let front = Front::<POINTS>::of(&model, &model.profiled());
     let mut board = Board::discover(files, Path::new("/")).map_err(io::Error::other)?;
     let settable = board.settable(model.grid()).map_err(io::Error::other)?;
     let mut changes = 0;
-    at_each_limit(plant, files, |files, limit| {
+    at_each_limit(course, files, |files, limit| {
         let mut fits = front.points().iter().rev().filter_map(|point| {
             let mode = model.grid().mode(point.mode)?;
             (point.power.0 <= limit && settable.can_set(&mode)).then_some(mode)
@@ -192,11 +190,11 @@ fn open_loop(plant: &Plant<'_>, files: &mut Noted) -> io::Result<u32> {
 
 /// The modes of nvpmodel. One is left as it is where the change needs a reboot. Returns the
 /// changes.
-fn presets(plant: &Plant<'_>, files: &mut Noted) -> u32 {
+pub fn presets(course: &Course, board: &Description, files: &mut Noted) -> u32 {
     let (mut changes, mut is_booted) = (0, false);
-    at_each_limit(plant, files, |files, limit| {
+    at_each_limit(course, files, |files, limit| {
         if std::mem::replace(&mut is_booted, true)
-            && let Some(id) = preset(&plant.description, limit)
+            && let Some(id) = preset(board, limit)
             && files.control(&format!("nvpmodel {id}")).is_ok()
         {
             changes += 1;

@@ -145,11 +145,14 @@ impl Scenario {
         Duration::from_secs(self.length)
     }
 
-    /// The limit of a case at a time, in mW.
-    pub fn limit_mw(&self, case: &Case, at: Duration) -> u32 {
+    /// The limits of a case in mW, each with the time from which it holds.
+    pub fn limits(&self, case: &Case) -> Vec<(Duration, u32)> {
         match self.steps {
-            None => case.limit_mw,
-            Some(_) => case.stepped_mw[self.steps_before(at)],
+            None => vec![(Duration::ZERO, case.limit_mw)],
+            Some([second, third]) => {
+                let times = [0, second, third].map(Duration::from_secs);
+                times.into_iter().zip(case.stepped_mw).collect()
+            }
         }
     }
 

@@ -101,8 +101,8 @@ fn run(task: &Task<'_>, weights: &Path, wattgated: &Path) -> io::Result<Run> {
     let folder = tempfile::tempdir()?;
     // Other models are to be beside it.
     let model = folder.path().join("model.wgt");
-    fs::copy(&plant.model, &model)?;
-    plant.model = model;
+    fs::copy(&plant.course.model, &model)?;
+    plant.course.model = model;
     let place = Place {
         plant: &plant,
         program: wattgated,
@@ -209,7 +209,10 @@ impl Place<'_> {
     }
 
     fn configure(&self, at: Duration) -> io::Result<()> {
-        fs::write(&self.config, self.plant.config(at, &self.plant.model))
+        fs::write(
+            &self.config,
+            self.plant.config(at, &self.plant.course.model),
+        )
     }
 
     fn command(&self, command: &str) -> Command {

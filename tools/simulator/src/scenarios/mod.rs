@@ -4,6 +4,7 @@
 //! |---|---|
 //! | which boards, limits and settings of the sensor | [`cases`] |
 //! | what happens, and when | [`list`] |
+//! | what a holder is told | [`course`] |
 //! | the board under a scenario, and its true energy | [`plant`] |
 //! | who holds the limit | [`holder`]; [`wattgate`] is the daemon's control, [`stepper`] a peer |
 //! | how fast it could have been | [`oracle`] |
@@ -16,6 +17,7 @@
 
 pub mod account;
 pub mod cases;
+pub mod course;
 pub mod holder;
 pub mod list;
 pub mod live;
@@ -32,6 +34,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 pub use cases::{CASES, Case, SENSORS, Sensor};
+pub use course::Course;
 pub use holder::Holder;
 pub use list::{SCENARIOS, Scenario};
 pub use report::{Row, Run, Spread};
@@ -68,11 +71,11 @@ pub fn rows(tasks: &[Task<'_>], seeds: u64, weights: &Path) -> io::Result<Vec<Ro
 }
 
 /// Does so many jobs at once; the results are in the order of the jobs.
-fn at_once<J: Sync, T: Send>(
+pub fn at_once<J: Sync, T: Send, E: Send>(
     threads: usize,
     jobs: &[J],
-    run: impl Fn(&J) -> io::Result<T> + Sync,
-) -> io::Result<Vec<T>> {
+    run: impl Fn(&J) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
@@ -88,13 +91,13 @@ fn at_once<J: Sync, T: Send>(
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         let mut done: Vec<(usize, T)> = Vec::new();
         for worker in workers {
-            let part: io::Result<Vec<_>> = match worker.join() {
+            let part: Result<Vec<_>, E> = match worker.join() {
                 Ok(part) => part,
                 Err(panic) => std::panic::resume_unwind(panic),
             };
             done.extend(part?);
         }
-        Ok::<_, io::Error>(done)
+        Ok::<_, E>(done)
     })?;
     done.sort_by_key(|(at, _)| *at);
     Ok(done.into_iter().map(|(_, result)| result).collect())

@@ -20,7 +20,7 @@ type Truth = [f64; 2];
 
 /// The minibatches of the oracle in the time of a scenario.
 pub fn minibatches(plant: &Plant<'_>) -> io::Result<f64> {
-    let bytes = std::fs::read(&plant.model)?;
+    let bytes = std::fs::read(&plant.course.model)?;
     let model = Model::parse(&bytes).map_err(|why| io::Error::other(why.to_string()))?;
     let front = Front::<POINTS>::of(&model, &model.profiled());
     let modes = front.points().iter();

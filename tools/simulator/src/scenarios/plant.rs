@@ -2,13 +2,13 @@
 
 use std::cell::{Ref, RefCell};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use wattgate_board::Files;
 
 use super::cases::WORKLOAD;
-use super::{Holder, Sensor, Task};
+use super::{Course, Holder, Task};
 use crate::board::Board as Description;
 use crate::machine::Jetson;
 use crate::tree::faults::ControlError;
@@ -29,8 +29,8 @@ pub struct Plant<'a> {
     /// The board, and how it differs.
     pub description: Description,
     pub unit: Unit,
-    /// The model's file.
-    pub model: PathBuf,
+    /// What the holder is told.
+    pub course: Course,
 }
 
 impl<'a> Plant<'a> {
@@ -48,7 +48,13 @@ impl<'a> Plant<'a> {
             false => Unit::NOMINAL,
         };
         // Masks need a reboot, so that a preset is booted in.
-        let limit_mw = scenario.limit_mw(case, Duration::ZERO);
+        let course = Course {
+            length: scenario.length(),
+            limits: scenario.limits(case),
+            model: weights.join(format!("{}-{WORKLOAD}.wgt", case.board)),
+            sensor: *task.sensor,
+        };
+        let limit_mw = course.limit_mw(Duration::ZERO);
         let mode = match holder {
             Holder::Preset => super::holder::preset(&description, limit_mw),
             _ => case.maxn,
@@ -58,35 +64,29 @@ impl<'a> Plant<'a> {
         for order in orders(task, &tree) {
             tree.control(&order).map_err(io::Error::other)?;
         }
-        let model = weights.join(format!("{}-{WORKLOAD}.wgt", case.board));
         let plant = Self {
             task: *task,
             description,
             unit,
-            model,
+            course,
         };
         Ok((plant, tree))
     }
 
     /// The limit at a time, in mW.
     pub fn limit_mw(&self, at: Duration) -> u32 {
-        self.task.scenario.limit_mw(self.task.case, at)
+        self.course.limit_mw(at)
     }
 
     /// A defective file: of this model one half is missing.
     pub fn half_a_model(&self) -> io::Result<Vec<u8>> {
-        let mut bytes = std::fs::read(&self.model)?;
+        let mut bytes = std::fs::read(&self.course.model)?;
         bytes.truncate(bytes.len() / 2);
         Ok(bytes)
     }
 
     /// A config of the daemon with the limit at a time, and what a model's file there is.
     pub fn config(&self, at: Duration, model: &Path) -> String {
-        let (limit, model) = (self.limit_mw(at), model.display());
-        let sensor = match self.task.sensor {
-            sensor if *sensor == Sensor::L4T => String::new(),
-            Sensor { samples, .. } => format!("sensor_samples = {samples}\n"),
-        };
         let schedule = match self.task.scenario.by_clock {
             false => String::new(),
             true => {
@@ -96,7 +96,7 @@ impl<'a> Plant<'a> {
                 format!("schedule = [{}]\n", entries.map(entry).join(", "))
             }
         };
-        format!("version = 1\nmodel = \"{model}\"\nlimit = \"{limit}mW\"\n{sensor}{schedule}")
+        self.course.config(at, model) + &schedule
     }
 }
 
@@ -204,6 +204,11 @@ impl Noted {
     /// Obeys a line of the board's control language.
     pub fn control(&mut self, line: &str) -> Result<(), ControlError> {
         self.0.get_mut().tree.control(line)
+    }
+
+    /// The simulated board.
+    pub fn tree(&mut self) -> &mut Tree {
+        &mut self.0.get_mut().tree
     }
 
     /// The truth about the board so far.

@@ -42,7 +42,7 @@ pub struct Spread {
 
 impl Spread {
     /// Of at least one value with its seed; `sign` is −1 where more is better.
-    fn of(values: impl Iterator<Item = (u64, f64)>, sign: f64) -> Option<Self> {
+    pub fn of(values: impl Iterator<Item = (u64, f64)>, sign: f64) -> Option<Self> {
         let mut values: Vec<(u64, f64)> = values.map(|(seed, it)| (seed, sign * it)).collect();
         values.sort_by(|a, b| a.1.total_cmp(&b.1));
         let (_, median) = values.get(values.len().checked_sub(1)? / 2)?;

@@ -17,9 +17,10 @@ use std::time::Duration;
 use wattgate_board::Board;
 use wattgate_runtime::{PowerMode, Sample};
 
+use super::Course;
 use super::holder::Outcome;
 use super::list::ToHolder;
-use super::plant::{Noted, Plant};
+use super::plant::Noted;
 
 /// Part of the limit. With less it steps up and down for ever on more of the boards and loads:
 /// the largest rungs are as high.
@@ -67,18 +68,20 @@ impl Results {
     }
 }
 
-/// Holds the limit to the end of the scenario.
-pub fn hold(plant: &Plant<'_>, files: &mut Noted) -> io::Result<Outcome> {
-    let scenario = plant.task.scenario;
-    let period = plant.task.sensor.period;
+/// Holds the limit to the end. What happens to the stepper, and when, is in `to_come`.
+pub fn hold(
+    course: &Course,
+    mut to_come: Option<(u64, ToHolder)>,
+    files: &mut Noted,
+) -> io::Result<Outcome> {
+    let period = course.sensor.period;
     let mut board = Board::discover(files, Path::new("/")).map_err(io::Error::other)?;
     let ladder = ladder(&board);
     let (mut rung, mut changes) = (ladder.len() - 1, 0);
     let mut results = Results::default();
-    let mut to_come = scenario.holder;
     // What cannot be set now is another time.
     let _ = board.apply(files, &ladder[rung]);
-    while files.now() < scenario.length() {
+    while files.now() < course.length {
         let now = files.now();
         if let Some((_, what)) = to_come.take_if(|(at, _)| now.as_secs() >= *at) {
             match what {
@@ -95,7 +98,7 @@ pub fn hold(plant: &Plant<'_>, files: &mut Noted) -> io::Result<Outcome> {
         if let Ok(sample) = board.sample(files)
             && results.is_new(sample, now, period)
         {
-            let (power, limit) = (f64::from(sample.total().0), f64::from(plant.limit_mw(now)));
+            let (power, limit) = (f64::from(sample.total().0), f64::from(course.limit_mw(now)));
             let next = match power {
                 power if power > limit => rung.saturating_sub(1),
                 power if power < limit * (1.0 - HYSTERESIS) => (rung + 1).min(ladder.len() - 1),
@@ -107,7 +110,7 @@ pub fn hold(plant: &Plant<'_>, files: &mut Noted) -> io::Result<Outcome> {
             }
         }
         let next = files.now() + period / LOOKS;
-        files.until(next.min(scenario.length()));
+        files.until(next.min(course.length));
     }
     Ok(Outcome::of(changes))
 }

@@ -109,7 +109,7 @@ fn config(plant: &Plant<'_>, at: Duration, model: &Path) -> io::Result<Config> {
 
 /// What the daemon finds at its start.
 fn setup(plant: &Plant<'_>, files: &Noted) -> io::Result<Setup> {
-    let config = config(plant, files.now(), &plant.model)?;
+    let config = config(plant, files.now(), &plant.course.model)?;
     Setup::new(config, files, Path::new(ROOT)).map_err(io::Error::other)
 }
 

@@ -15,6 +15,7 @@ use thiserror::Error;
 use super::layout::File;
 use super::nvpmodel::NvpmodelError;
 use super::{Errno, Tree};
+use crate::load::MOST_ACTIVITY;
 use crate::machine::supply::Supply;
 use crate::sensor::{REMEMBERED, Reading};
 use crate::workload::{Workload, WorkloadError};
@@ -90,6 +91,7 @@ pub(super) enum Command {
     Allow(String),
     Load(Option<Box<Workload>>),
     Power(f64),
+    Activity { activity: f64, gpu_load: f64 },
     Ambient(f64),
     Supply(Supply),
     Nvpmodel { id: u32, container: bool },
@@ -272,6 +274,14 @@ impl Tree {
                 name => Some(Box::new(Workload::named(name)?)),
             }),
             "power" => Command::Power(words.number("FACTOR", 0.7, 1.3)?),
+            "activity" => {
+                let activity = words.number("A", 0.0, MOST_ACTIVITY)?;
+                let gpu_load = match words.0.clone().next() {
+                    None => activity.min(1.0),
+                    Some(_) => words.number("G", 0.0, 1.0)?,
+                };
+                Command::Activity { activity, gpu_load }
+            }
             "ambient" => Command::Ambient(words.number("CELSIUS", -40.0, 85.0)?),
             "supply" => Command::Supply(Supply {
                 millivolts: words.number("MV", 1_000.0, MAX_SUPPLY_MV)?,
@@ -378,6 +388,7 @@ impl Tree {
             }
             Command::Load(workload) => self.jetson.set_workload(workload.map(|it| *it)),
             Command::Power(factor) => self.jetson.set_power_factor(factor),
+            Command::Activity { activity, gpu_load } => self.jetson.set_load(activity, gpu_load),
             Command::Ambient(celsius) => self.jetson.set_ambient_c(celsius),
             Command::Supply(supply) => self.jetson.set_supply(supply),
             Command::Nvpmodel { id, container } => match container {

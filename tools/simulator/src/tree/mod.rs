@@ -25,6 +25,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::board::Board;
+use crate::load::Load;
 use crate::machine::Jetson;
 use crate::machine::settings::{Governor, rounded};
 use crate::sampling::SAMPLES;
@@ -84,6 +85,9 @@ pub struct Tree {
     /// The mode that nvpmodel's status names.
     status: u32,
     faults: Faults,
+    /// The load that is played, and how many of its steps were.
+    load: Option<Load>,
+    played: usize,
 }
 
 impl Tree {
@@ -105,6 +109,8 @@ impl Tree {
             mode: mode.id,
             status: mode.id,
             faults: Faults::default(),
+            load: None,
+            played: 0,
         })
     }
 
@@ -136,15 +142,33 @@ impl Tree {
         }
     }
 
+    /// Plays a load from time zero on. After its end the last activity stays.
+    pub fn play(&mut self, load: Load) {
+        (self.load, self.played) = (Some(load), 0);
+        self.pass(self.jetson.now());
+    }
+
     /// Lets time pass, and the commands happen whose time comes.
     pub fn advance(&mut self, now: Duration) {
         while let Some((at, command)) = self.faults.due(now) {
-            self.jetson.advance(at);
+            self.pass(at);
             self.execute(&command);
         }
         if self.faults.crashed().is_none() {
-            self.jetson.advance(now);
+            self.pass(now);
         }
+    }
+
+    /// Lets time pass, in which the load moves.
+    fn pass(&mut self, now: Duration) {
+        while let Some(step) = self.load.iter().find_map(|it| it.steps().get(self.played))
+            && step.from <= now
+        {
+            self.jetson.advance(step.from);
+            self.jetson.set_load(step.activity, step.gpu_load);
+            self.played += 1;
+        }
+        self.jetson.advance(now);
     }
 
     /// What a read of the file gives.

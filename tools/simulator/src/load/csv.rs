@@ -1,0 +1,307 @@
+//! Loads in files.
+//!
+//! ```text
+//! t_ms,activity,gpu_load
+//! 0,1,0.97
+//! 40000,0.75,0.6
+//! 43000.5,0,0
+//! 60000,0,0
+//! ```
+//!
+//! The column `gpu_load` may be missing; the GPU's load is then the activity, at most 1. The last
+//! row ends the run.
+
+use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::{Load, MOST_ACTIVITY, Step};
+
+/// The columns without and with the GPU's load.
+const COLUMNS: [&str; 2] = ["t_ms,activity", "t_ms,activity,gpu_load"];
+
+/// The latest time of a row, a week.
+const LATEST_MS: f64 = 7.0 * 24.0 * 3.6e6;
+
+/// The shortest load: one second that does not count, and two windows of 430 ms.
+const SHORTEST: Duration = Duration::from_secs(2);
+
+/// Why a file is no load.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    /// The file cannot be read.
+    #[error("{}: cannot read: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    /// A line is wrong.
+    #[error("{}:{line}: {found}, expected {expected}", path.display())]
+    Line {
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        found: String,
+        expected: String,
+    },
+}
+
+/// What is wrong with a line.
+#[derive(Debug)]
+struct Wrong {
+    line: usize,
+    found: String,
+    expected: String,
+}
+
+impl Wrong {
+    fn new(line: usize, found: impl Into<String>, expected: impl Into<String>) -> Self {
+        Self {
+            line,
+            found: found.into(),
+            expected: expected.into(),
+        }
+    }
+}
+
+/// A row of a file.
+struct Row {
+    /// Counted from 1.
+    line: usize,
+    step: Step,
+}
+
+impl Load {
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self, LoadError> {
+        let bytes = fs::read(path).map_err(|source| LoadError::Io {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(&bytes).map_err(|wrong| LoadError::Line {
+            path: path.to_owned(),
+            line: wrong.line,
+            found: wrong.found,
+            expected: wrong.expected,
+        })
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self, Wrong> {
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            let before = &bytes[..error.valid_up_to()];
+            let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+            Wrong::new(line, "bytes that are no text", "UTF-8")
+        })?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
+        let (_, header) = lines.next().unwrap_or((1, ""));
+        let columns = COLUMNS.iter().position(|columns| *columns == header);
+        let columns = columns.ok_or_else(|| {
+            let [without, with] = COLUMNS;
+            let expected = format!("the columns `{without}` or `{with}`");
+            Wrong::new(1, format!("`{header}`"), expected)
+        })?;
+        let mut rows: Vec<Row> = Vec::new();
+        for (line, text) in lines {
+            let step = row(line, text, columns == 1)?;
+            check_order(rows.last(), line, &step)?;
+            rows.push(Row { line, step });
+        }
+        let end = rows.pop();
+        let line = end.as_ref().map_or(1, |row| row.line);
+        let rows_missing = |found| Wrong::new(line, found, "two rows at least; the last ends it");
+        let end = end.ok_or_else(|| rows_missing("no row"))?.step.from;
+        if rows.is_empty() {
+            return Err(rows_missing("the only row"));
+        }
+        if end < SHORTEST {
+            let found = format!("the load ends at {} ms", 1e3 * end.as_secs_f64());
+            let expected = format!("{} ms at least", SHORTEST.as_millis());
+            return Err(Wrong::new(line, found, expected));
+        }
+        Ok(Self::new(
+            rows.into_iter().map(|row| row.step).collect(),
+            end,
+        ))
+    }
+
+    /// The text of a file.
+    pub fn to_csv(&self) -> String {
+        let mut text = format!("{}\n", COLUMNS[1]);
+        let last = self.steps.last().map(|last| Step {
+            from: self.length,
+            ..*last
+        });
+        for step in self.steps.iter().copied().chain(last) {
+            let ms = 1e3 * step.from.as_secs_f64();
+            // A text takes all.
+            let _ = writeln!(text, "{ms},{},{}", step.activity, step.gpu_load);
+        }
+        text
+    }
+}
+
+/// The row of a line.
+fn row(line: usize, text: &str, has_gpu_load: bool) -> Result<Step, Wrong> {
+    let cells: Vec<&str> = text.split(',').map(str::trim).collect();
+    let wanted = 2 + usize::from(has_gpu_load);
+    if cells.len() != wanted {
+        let found = match text.trim().is_empty() {
+            true => "an empty line".to_owned(),
+            false => format!("`{text}`"),
+        };
+        return Err(Wrong::new(line, found, format!("{wanted} cells")));
+    }
+    let number = |at: usize, column: &str, most: f64| {
+        let parsed = cells[at].parse().ok();
+        let within = parsed.filter(|number: &f64| (0.0..=most).contains(number));
+        within.ok_or_else(|| {
+            let found = match cells[at] {
+                "" => format!("an empty cell in `{column}`"),
+                cell => format!("`{cell}` in `{column}`"),
+            };
+            Wrong::new(line, found, format!("a number, 0 … {most}"))
+        })
+    };
+    let time_us = (1e3 * number(0, "t_ms", LATEST_MS)?).round();
+    let step = Step::new(
+        Duration::from_micros(time_us as u64),
+        number(1, "activity", MOST_ACTIVITY)?,
+    );
+    match has_gpu_load {
+        false => Ok(step),
+        true => Ok(Step {
+            gpu_load: number(2, "gpu_load", 1.0)?,
+            ..step
+        }),
+    }
+}
+
+/// The first row is at 0, and each later one after the row before.
+fn check_order(before: Option<&Row>, line: usize, step: &Step) -> Result<(), Wrong> {
+    let ms = |time: Duration| 1e3 * time.as_secs_f64();
+    let found = format!("{} ms", ms(step.from));
+    match before {
+        None if step.from > Duration::ZERO => Err(Wrong::new(line, found, "0 ms in the first row")),
+        Some(before) if step.from <= before.step.from => {
+            let expected = format!("more than {} ms of the row before", ms(before.step.from));
+            Err(Wrong::new(line, found, expected))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &[u8]) -> String {
+        let wrong = Load::parse(text).expect_err("a defect");
+        let Wrong {
+            line,
+            found,
+            expected,
+        } = wrong;
+        format!("{line}: {found}, expected {expected}")
+    }
+
+    #[test]
+    fn a_file_with_and_without_the_gpus_load_is_read() {
+        let load = Load::parse(b"t_ms,activity\n0,1.5\n250.5,0\n3000,9e-1\n");
+        let load = load.expect("a load");
+        assert_eq!(load.length(), Duration::from_secs(3));
+        let [first, second] = load.steps() else {
+            panic!("{load:?}");
+        };
+        assert_eq!((first.activity, first.gpu_load), (1.5, 1.0));
+        assert_eq!(second.from, Duration::from_micros(250_500));
+        let text = "\u{feff}t_ms,activity,gpu_load\r\n0, 1, 0.25\r\n3000,0,0\r\n";
+        let load = Load::parse(text.as_bytes()).expect("a load");
+        assert_eq!(load.steps()[0].gpu_load, 0.25);
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for kind in super::super::KINDS {
+            let load = kind.load(Duration::from_secs(200), 3);
+            let again = Load::parse(load.to_csv().as_bytes()).ok();
+            assert_eq!(again.as_ref(), Some(&load), "{}", kind.name());
+        }
+    }
+
+    #[test]
+    fn each_defect_is_named_with_its_line() {
+        let columns = "the columns `t_ms,activity` or `t_ms,activity,gpu_load`";
+        let cases = [
+            ("", format!("1: ``, expected {columns}")),
+            (
+                "time,load\n0,1\n",
+                format!("1: `time,load`, expected {columns}"),
+            ),
+            (
+                "t_ms,activity\n",
+                "1: no row, expected two rows at least; the last ends it".to_owned(),
+            ),
+            (
+                "t_ms,activity\n0,1\n",
+                "2: the only row, expected two rows at least; the last ends it".to_owned(),
+            ),
+            (
+                "t_ms,activity\n0,1\n1000,\n",
+                "3: an empty cell in `activity`, expected a number, 0 … 4".to_owned(),
+            ),
+            (
+                "t_ms,activity\n0,1\n\n3000,1\n",
+                "3: an empty line, expected 2 cells".to_owned(),
+            ),
+            (
+                "t_ms,activity,gpu_load\n0,1\n",
+                "2: `0,1`, expected 3 cells".to_owned(),
+            ),
+            (
+                "t_ms,activity\n0,busy\n",
+                "2: `busy` in `activity`, expected a number, 0 … 4".to_owned(),
+            ),
+            (
+                "t_ms,activity\n0,NaN\n",
+                "2: `NaN` in `activity`, expected a number, 0 … 4".to_owned(),
+            ),
+            (
+                "t_ms,activity\n0,inf\n",
+                "2: `inf` in `activity`, expected a number, 0 … 4".to_owned(),
+            ),
+            (
+                "t_ms,activity\n0,4.01\n",
+                "2: `4.01` in `activity`, expected a number, 0 … 4".to_owned(),
+            ),
+            (
+                "t_ms,activity\n-1,1\n",
+                "2: `-1` in `t_ms`, expected a number, 0 … 604800000".to_owned(),
+            ),
+            (
+                "t_ms,activity,gpu_load\n0,1,1.1\n",
+                "2: `1.1` in `gpu_load`, expected a number, 0 … 1".to_owned(),
+            ),
+            (
+                "t_ms,activity\n10,1\n3000,1\n",
+                "2: 10 ms, expected 0 ms in the first row".to_owned(),
+            ),
+            (
+                "t_ms,activity\n0,1\n500,1\n500,0\n",
+                "4: 500 ms, expected more than 500 ms of the row before".to_owned(),
+            ),
+            (
+                "t_ms,activity\n0,1\n1999,1\n",
+                "3: the load ends at 1999 ms, expected 2000 ms at least".to_owned(),
+            ),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(refused(text.as_bytes()), expected, "{text:?}");
+        }
+        assert_eq!(
+            refused(b"t_ms,activity\n0,\xff\n"),
+            "2: bytes that are no text, expected UTF-8"
+        );
+    }
+}

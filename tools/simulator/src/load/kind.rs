@@ -1,0 +1,405 @@
+//! Built-in loads, each drawn from a seed.
+
+use std::time::Duration;
+
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, Exp1, StandardNormal};
+
+use super::{Load, Step};
+
+/// What a load does. Times in s.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Activity 1 all the time.
+    Constant,
+    /// Epochs with short stalls of the loader, each followed by a validation and a checkpoint.
+    Training,
+    /// Requests arrive as a Poisson process and are served one after another.
+    Requests {
+        /// The share of the time in which requests are served.
+        utilisation: f64,
+    },
+    /// A model is loaded, and answers prompts: prefill, decode, and a pause.
+    Llm,
+    /// Activity 1, and lower by the amplitude for the rest of each period.
+    Square {
+        period: f64,
+        amplitude: f64,
+        /// The share of the period with activity 1.
+        duty: f64,
+    },
+    /// Work and idle times of random lengths.
+    OnOff,
+    /// A fifth of the time at work, three fifths idle, the last fifth at work again.
+    IdleAndBack,
+    /// Slow rises and falls, with a rest at each end.
+    Ramps,
+    /// Small random steps up and down.
+    RandomWalk,
+}
+
+/// All that tables have.
+pub const KINDS: [Kind; 14] = [
+    Kind::Constant,
+    Kind::Training,
+    Kind::Requests { utilisation: 0.3 },
+    Kind::Requests { utilisation: 0.8 },
+    Kind::Llm,
+    square(0.2, 0.6),
+    square(1.0, 0.6),
+    square(3.0, 0.6),
+    square(3.0, 1.0),
+    square(20.0, 0.6),
+    Kind::OnOff,
+    Kind::IdleAndBack,
+    Kind::Ramps,
+    Kind::RandomWalk,
+];
+
+const fn square(period: f64, amplitude: f64) -> Kind {
+    Kind::Square {
+        period,
+        amplitude,
+        duty: 0.5,
+    }
+}
+
+/// Length of an epoch in s, of a training job whose steps take some 100 ms. Assumed.
+const EPOCH_S: f64 = 40.0;
+/// Mean time from one stall of the loader to the next, and the lengths of stalls, in s. Assumed.
+const STALL_EVERY_S: f64 = 8.0;
+const STALL_S: [f64; 2] = [0.1, 0.6];
+/// Activity while the loader stalls. Assumed.
+const STALLED: f64 = 0.25;
+/// Activity of a validation, which has no backward pass, and its length in s. Assumed.
+const VALIDATION: f64 = 0.75;
+const VALIDATION_S: [f64; 2] = [5.0, 8.0];
+/// Activity while a checkpoint is written, and its length in s. Assumed.
+const CHECKPOINT: [f64; 2] = [0.1, 0.2];
+const CHECKPOINT_S: [f64; 2] = [1.0, 2.0];
+
+/// Mean time to serve a request, in s. Assumed.
+const SERVICE_S: f64 = 0.25;
+
+/// Activity of an LLM's phases relative to decode, and their lengths in s.
+///
+/// From `agx-orin-64__llm-phases__jetson-llm-maxperf.csv`, runs in MAXN: the lag of the sensor is
+/// undone by P = y + 0.43 s · dy/dt with differences over 200 ms, the 0.5 s at both ends of each
+/// phase are left out (the markers are ± 0.2 s), and a phase's activity is its mean power above
+/// that of `idle_pre`, over the same of `decode`. Each constant is the median over the runs. Runs
+/// with a prefill below 2 s have a short prompt; their prefill, 0.1 s, is shorter than the lag,
+/// and takes the level of a long one. `tests/traces.rs` computes all of them again.
+pub const LLM: Llm = Llm {
+    loading: 0.08,
+    prefill: 1.31,
+    loading_s: 5.0,
+    short: [0.1, 9.5],
+    long: [22.0, 15.1],
+};
+
+/// The phases of an LLM.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Llm {
+    /// Activity while the model is loaded.
+    pub loading: f64,
+    /// Activity of prefill.
+    pub prefill: f64,
+    /// Time to load the model.
+    pub loading_s: f64,
+    /// Times of prefill and decode with a short prompt.
+    pub short: [f64; 2],
+    /// The same with a long prompt.
+    pub long: [f64; 2],
+}
+
+/// Spread of the phases' lengths from one prompt to the next, both ways. Assumed.
+const LLM_SPREAD: f64 = 0.3;
+/// Pause between two prompts of a session, and between two sessions, in s. Assumed.
+const PROMPT_PAUSE_S: [f64; 2] = [0.5, 5.0];
+const SESSION_PAUSE_S: [f64; 2] = [10.0, 40.0];
+
+/// Lengths of work and of idle times in s; their logarithms are uniform. Assumed.
+const ON_OFF_S: [f64; 2] = [0.1, 20.0];
+
+/// Levels and times in s of ramps. Assumed.
+const RAMP_LOW: f64 = 0.2;
+const RAMP_S: [f64; 2] = [5.0, 30.0];
+const RAMP_REST_S: [f64; 2] = [2.0, 10.0];
+/// From one step of a ramp to the next, in s.
+const RAMP_STEP_S: f64 = 0.1;
+
+/// From one step of a random walk to the next, in s, their spread, and where it turns. Assumed.
+const WALK_STEP_S: f64 = 0.25;
+const WALK_SPREAD: f64 = 0.05;
+const WALK: [f64; 2] = [0.2, 1.1];
+
+impl Kind {
+    /// The name in tables and on the command line.
+    pub fn name(self) -> String {
+        match self {
+            Self::Constant => "constant".to_owned(),
+            Self::Training => "training".to_owned(),
+            Self::Requests { utilisation } => format!("requests-{:.0}%", 100.0 * utilisation),
+            Self::Llm => "llm".to_owned(),
+            Self::Square {
+                period, amplitude, ..
+            } => format!("square-{period}s-{:.0}%", 100.0 * amplitude),
+            Self::OnOff => "on-off".to_owned(),
+            Self::IdleAndBack => "idle-and-back".to_owned(),
+            Self::Ramps => "ramps".to_owned(),
+            Self::RandomWalk => "random-walk".to_owned(),
+        }
+    }
+
+    /// The kind of a name, of those in [`KINDS`].
+    pub fn named(name: &str) -> Option<Self> {
+        KINDS.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The load of a seed. Equal seeds give equal loads.
+    pub fn load(self, length: Duration, seed: u64) -> Load {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut drawing = Drawing::new(length);
+        self.draw(&mut drawing, &mut random);
+        drawing.load()
+    }
+
+    /// Draws one cycle after another until the time is over.
+    fn draw(self, drawing: &mut Drawing, random: &mut ChaCha8Rng) {
+        let length = drawing.length.as_secs_f64();
+        let mut level = uniform(random, WALK);
+        while !drawing.is_full() {
+            match self {
+                Self::Constant => drawing.hold(1.0, length),
+                Self::IdleAndBack => {
+                    for (activity, fifths) in [(1.0, 1.0), (0.0, 3.0), (1.0, 1.0)] {
+                        drawing.hold(activity, fifths / 5.0 * length);
+                    }
+                }
+                Self::Training => training(drawing, random),
+                Self::Requests { utilisation } => {
+                    // An M/M/1 queue is idle for the mean time between arrivals.
+                    let gap = exponential(random) * SERVICE_S / utilisation;
+                    drawing.hold(0.0, gap);
+                    drawing.hold(1.0, busy_period(random, utilisation));
+                }
+                Self::Llm => llm(drawing, random),
+                Self::Square {
+                    period,
+                    amplitude,
+                    duty,
+                } => {
+                    drawing.hold(1.0, period * duty);
+                    drawing.hold(1.0 - amplitude, period * (1.0 - duty));
+                }
+                Self::OnOff => {
+                    let logs = ON_OFF_S.map(f64::ln);
+                    drawing.hold(1.0, uniform(random, logs).exp());
+                    drawing.hold(0.0, uniform(random, logs).exp());
+                }
+                Self::Ramps => {
+                    for [from, to] in [[RAMP_LOW, 1.0], [1.0, RAMP_LOW]] {
+                        let steps = (uniform(random, RAMP_S) / RAMP_STEP_S).round();
+                        for step in 0..steps as u32 {
+                            let part = f64::from(step) / steps;
+                            drawing.hold(from + part * (to - from), RAMP_STEP_S);
+                        }
+                        drawing.hold(to, uniform(random, RAMP_REST_S));
+                    }
+                }
+                Self::RandomWalk => {
+                    drawing.hold(level, WALK_STEP_S);
+                    let step: f64 = StandardNormal.sample(random);
+                    let next = level + WALK_SPREAD * step;
+                    // Reflected at both ends; no step is longer than the way between them.
+                    let [low, high] = WALK;
+                    level = match next {
+                        next if next < low => (2.0 * low - next).min(high),
+                        next if next > high => (2.0 * high - next).max(low),
+                        next => next,
+                    };
+                }
+            }
+        }
+    }
+}
+
+fn training(drawing: &mut Drawing, random: &mut ChaCha8Rng) {
+    let mut left = EPOCH_S;
+    while left > 0.0 {
+        let until_stall = (exponential(random) * STALL_EVERY_S).min(left);
+        drawing.hold(1.0, until_stall);
+        left -= until_stall;
+        if left > 0.0 {
+            let stall = uniform(random, STALL_S);
+            drawing.hold(STALLED, stall);
+            left -= stall;
+        }
+    }
+    drawing.hold(VALIDATION, uniform(random, VALIDATION_S));
+    drawing.hold(uniform(random, CHECKPOINT), uniform(random, CHECKPOINT_S));
+}
+
+fn llm(drawing: &mut Drawing, random: &mut ChaCha8Rng) {
+    drawing.hold(LLM.loading, LLM.loading_s);
+    for _ in 0..random.random_range(2..=5) {
+        let is_long = random.random_bool(0.5);
+        let times = if is_long { LLM.long } else { LLM.short };
+        let spread = [1.0 - LLM_SPREAD, 1.0 + LLM_SPREAD];
+        let [prefill, decode] = times.map(|time| time * uniform(random, spread));
+        drawing.hold(LLM.prefill, prefill);
+        drawing.hold(1.0, decode);
+        drawing.hold(0.0, uniform(random, PROMPT_PAUSE_S));
+    }
+    drawing.hold(0.0, uniform(random, SESSION_PAUSE_S));
+}
+
+/// From the arrival at an idle server to the end of the last request that arrived meanwhile.
+fn busy_period(random: &mut impl Rng, utilisation: f64) -> f64 {
+    let mut left = exponential(random) * SERVICE_S;
+    let mut busy = 0.0;
+    loop {
+        let arrival = exponential(random) * SERVICE_S / utilisation;
+        if arrival >= left {
+            return busy + left;
+        }
+        busy += arrival;
+        left += exponential(random) * SERVICE_S - arrival;
+    }
+}
+
+fn uniform(random: &mut impl Rng, [least, most]: [f64; 2]) -> f64 {
+    random.random_range(least..=most)
+}
+
+fn exponential(random: &mut impl Rng) -> f64 {
+    Exp1.sample(random)
+}
+
+/// A load that is being drawn, in whole ms.
+struct Drawing {
+    steps: Vec<Step>,
+    length: Duration,
+    /// Where the next step begins, in s.
+    at: f64,
+}
+
+impl Drawing {
+    fn new(length: Duration) -> Self {
+        Self {
+            steps: Vec::new(),
+            length,
+            at: 0.0,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.at >= self.length.as_secs_f64()
+    }
+
+    /// Goes on with an activity for some seconds. A step that ends in the ms in which it begins
+    /// is left out.
+    fn hold(&mut self, activity: f64, seconds: f64) {
+        let from = Duration::from_millis((1e3 * self.at).round() as u64);
+        self.at += seconds;
+        if from >= self.length {
+            return;
+        }
+        match self.steps.last_mut() {
+            Some(last) if last.from == from => *last = Step::new(from, activity),
+            Some(last) if last.activity == activity => {}
+            _ => self.steps.push(Step::new(from, activity)),
+        }
+    }
+
+    fn load(self) -> Load {
+        Load::new(self.steps, self.length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// Means of activity and duty over some seeds.
+    fn means(kind: Kind) -> (f64, f64) {
+        let loads: Vec<Load> = (0..8).map(|seed| kind.load(HOUR, seed)).collect();
+        let mean = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>() / 8.0;
+        (mean(Load::mean), mean(Load::duty))
+    }
+
+    #[test]
+    fn each_kind_has_its_mean_and_duty() {
+        let cases = [
+            (Kind::Constant, 1.0, 1.0, 1e-9),
+            // 40 s at 1 with 5 stalls of 0.35 s, 6.5 s at 0.75, 1.5 s at 0.15.
+            (Kind::Training, 0.915, 1.0, 0.01),
+            (Kind::Requests { utilisation: 0.3 }, 0.3, 0.3, 0.02),
+            (Kind::Requests { utilisation: 0.8 }, 0.8, 0.8, 0.04),
+            (square(3.0, 0.6), 0.7, 1.0, 1e-9),
+            (square(3.0, 1.0), 0.5, 0.5, 1e-9),
+            (square(0.2, 0.6), 0.7, 1.0, 1e-9),
+            (Kind::OnOff, 0.5, 0.5, 0.03),
+            (Kind::IdleAndBack, 0.4, 0.4, 1e-9),
+            (Kind::Ramps, 0.6, 1.0, 0.02),
+            (Kind::RandomWalk, 0.65, 1.0, 0.06),
+        ];
+        for (kind, mean, duty, within) in cases {
+            let found = means(kind);
+            let name = kind.name();
+            assert!((found.0 - mean).abs() <= within, "{name}: mean {found:?}");
+            assert!((found.1 - duty).abs() <= within, "{name}: duty {found:?}");
+        }
+        // A mean session: 5 s at 0.08; 3.5 prompts with 11.05 s of prefill, 12.3 s of decode and
+        // 2.75 s of pause; 25 s of pause.
+        let (mean, duty) = means(Kind::Llm);
+        assert!(
+            (mean - 0.78).abs() < 0.04 && (duty - 0.71).abs() < 0.04,
+            "{mean} {duty}"
+        );
+    }
+
+    #[test]
+    fn a_duty_other_than_a_half_holds() {
+        let kind = Kind::Square {
+            period: 2.0,
+            amplitude: 0.5,
+            duty: 0.25,
+        };
+        assert!((kind.load(HOUR, 0).mean() - 0.625).abs() < 1e-9);
+    }
+
+    #[test]
+    fn equal_seeds_give_equal_loads_and_others_others() {
+        for kind in KINDS {
+            let load = |seed| kind.load(Duration::from_secs(120), seed);
+            assert_eq!(load(5), load(5), "{}", kind.name());
+            let is_drawn = !matches!(
+                kind,
+                Kind::Constant | Kind::IdleAndBack | Kind::Square { .. }
+            );
+            assert_eq!(load(5) != load(6), is_drawn, "{}", kind.name());
+        }
+    }
+
+    #[test]
+    fn names_are_found_again() {
+        for kind in KINDS {
+            assert_eq!(Kind::named(&kind.name()), Some(kind));
+        }
+        assert_eq!(Kind::named("square"), None);
+    }
+
+    #[test]
+    fn loads_have_the_length_that_was_asked_for() {
+        for kind in KINDS {
+            for ms in [2_000, 7_001, 300_000] {
+                let length = Duration::from_millis(ms);
+                assert_eq!(kind.load(length, 1).length(), length, "{}", kind.name());
+            }
+        }
+    }
+}

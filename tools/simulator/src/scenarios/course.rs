@@ -1,0 +1,37 @@
+//! What a holder is told: for how long, under which limits, with which model and sensor.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::Sensor;
+
+/// A run as a holder sees it.
+#[derive(Clone, Debug)]
+pub struct Course {
+    /// The whole time.
+    pub length: Duration,
+    /// Each limit in mW with the time from which it holds, the first at zero.
+    pub limits: Vec<(Duration, u32)>,
+    /// The model's file.
+    pub model: PathBuf,
+    /// As the sensor is set.
+    pub sensor: Sensor,
+}
+
+impl Course {
+    /// The limit at a time, in mW.
+    pub fn limit_mw(&self, at: Duration) -> u32 {
+        let holding = self.limits.iter().rev().find(|(from, _)| *from <= at);
+        holding.map_or(0, |(_, limit)| *limit)
+    }
+
+    /// A config of the daemon with the limit at a time and a model's file.
+    pub fn config(&self, at: Duration, model: &Path) -> String {
+        let (limit, model) = (self.limit_mw(at), model.display());
+        let sensor = match self.sensor {
+            sensor if sensor == Sensor::L4T => String::new(),
+            Sensor { samples, .. } => format!("sensor_samples = {samples}\n"),
+        };
+        format!("version = 1\nmodel = \"{model}\"\nlimit = \"{limit}mW\"\n{sensor}")
+    }
+}
