@@ -29,9 +29,11 @@ aarch64-unknown-linux-gnu)
     "$packages" gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=qemu-aarch64-static
-    # Static programs: a machine may hold two C libraries for this target, and a loader of
-    # one with the other's library hangs.
+    # Static programs: a machine may have no C library for this target where QEMU looks for
+    # it, or two, and the loader of one hangs with the other. Documentation tests are linked by
+    # rustdoc, which takes flags of its own.
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS=-Ctarget-feature=+crt-static
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTDOCFLAGS=-Ctarget-feature=+crt-static
     ;;
 aarch64-unknown-linux-musl)
     bare_metal=no
