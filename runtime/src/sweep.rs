@@ -201,7 +201,8 @@ impl<'a> Network<'a> {
         self.model
     }
 
-    /// Visits every mode of a region once, in no order that a caller could use.
+    /// Visits every mode of a region once, in no order that a caller could use. A region of
+    /// another grid than the model's has none.
     pub fn sweep(&mut self, region: &Region, mut visit: impl FnMut(ModeId, Prediction)) {
         self.batches(region, |batch| {
             for place in 0..BATCH {
@@ -217,6 +218,10 @@ impl<'a> Network<'a> {
         let Some(layers) = Layers::new(self.model.shape().widths(), self.layers) else {
             return;
         };
+        // Its indices may lie beyond the axes.
+        if !self.model.has_region(region) {
+            return;
+        }
         let pairs = self.tiles.len() / VECTORS;
         let [cores, cpu, emc] = self.rows_of(region);
         let mut clocks = Clocks::new(self.model, region, emc);

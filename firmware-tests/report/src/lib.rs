@@ -375,6 +375,7 @@ fn answer(console: &mut impl Console, model: &Model<'_>, front: &Front<FRONT>, q
         }
         Err(SelectError::Guard(_)) => console.text("confidence too high"),
         Err(SelectError::EmptyFront) => console.text("empty front"),
+        Err(SelectError::OtherGrid) => console.text("other grid"),
     }
     console.text("\n");
 }
