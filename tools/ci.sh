@@ -62,11 +62,13 @@ demo() {
 }
 
 # The runtime with vectors in plain Rust, where a sum that leaves its range is a panic: what a
-# debug build of a user does on a processor without vectors of its own.
+# debug build of a user does on a processor without vectors of its own. Then what only a build
+# for firmware has: it refuses the large shape.
 checked() {
-    WATTGATE_LANES=plain CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true \
-        CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_LTO=off \
-        cargo test --release --locked -p wattgate-runtime --no-fail-fast --target-dir target/checked
+    local -x WATTGATE_LANES=plain CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true \
+        CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_LTO=off
+    local test=(cargo test --release --locked -p wattgate-runtime --target-dir target/checked)
+    "${test[@]}" --features large-shapes --no-fail-fast && "${test[@]}" --lib --test refusals
 }
 
 step "packages" tools/packages.sh gcc libc6-dev
@@ -83,7 +85,7 @@ step "fuzzing" tools/fuzz.sh 20
 step "images in QEMU, budgets, planted faults" firmware-tests/run.sh
 step "Debian package, emulated" tools/deb.sh
 step "host tests on AArch64" tools/cross.sh aarch64-unknown-linux-gnu \
-    test --release --locked -p wattgate-runtime
+    test --release --locked -p wattgate-runtime --features large-shapes
 
 for failure in "${failed[@]}"; do
     echo "FAILED $failure"

@@ -502,10 +502,11 @@ fn write_layers(mut pairs: &mut [Pair], model: &Model<'_>) {
     }
 }
 
-/// Enough for every shape but the largest, on any grid.
+/// Enough for every shape of firmware, on any grid.
 const USUAL: usize = workspace_pairs(Shape::Wide32, MAX_AXIS_VALUES);
 
 /// Enough for any model.
+#[cfg(feature = "large-shapes")]
 const LARGEST: usize = workspace_pairs(Shape::PowerTrain, MAX_AXIS_VALUES);
 
 /// Runs `f` with the network of a model, whose tables are on the stack. Functions of their own,
@@ -517,9 +518,22 @@ pub(crate) fn with_network(model: &Model<'_>, f: impl FnOnce(Network<'_>)) {
             f(network);
         }
     }
-    if workspace_pairs(model.shape(), row_values(model.grid())) <= USUAL {
-        with::<USUAL>(model, f);
-    } else {
-        with::<LARGEST>(model, f);
+    #[cfg(feature = "large-shapes")]
+    if workspace_pairs(model.shape(), row_values(model.grid())) > USUAL {
+        return with::<LARGEST>(model, f);
+    }
+    with::<USUAL>(model, f);
+}
+
+#[cfg(all(test, not(feature = "large-shapes")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_finds_room_on_the_stack() {
+        for shape in Shape::ALL {
+            assert!(workspace_pairs(*shape, MAX_AXIS_VALUES) <= USUAL, "{shape}");
+        }
+        assert!(size_of::<Workspace<USUAL>>() <= 6_400);
     }
 }

@@ -289,6 +289,7 @@ proptest! {
     }
 }
 
+#[cfg(feature = "large-shapes")]
 #[test]
 fn the_large_shape_answers_as_an_exhaustive_search_does() {
     let grid = Grid::new([&[1, 2, 4], &[100, 200, 400], &[300, 600], &[500, 800]]).expect("a grid");

@@ -150,6 +150,7 @@ proptest! {
     }
 }
 
+#[cfg(feature = "large-shapes")]
 #[test]
 fn the_large_shape_computes_what_the_specification_says() {
     let grid = Grid::new([&[1, 2], &[100, 200, 400], &[300, 600], &[500, 800]]).expect("a grid");
@@ -163,6 +164,7 @@ fn the_large_shape_computes_what_the_specification_says() {
 }
 
 /// Weights, inputs and biases at the ends of their ranges do not overflow.
+#[cfg(feature = "large-shapes")]
 #[test]
 fn the_largest_sums_do_not_overflow() {
     let grid = Grid::new([&[1, 2], &[100, 200], &[300, 600], &[500, 800]]).expect("a grid");
