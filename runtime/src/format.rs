@@ -44,6 +44,7 @@ pub const SCALE_RANGE: [f32; 2] = [1e-9, 1.0];
 
 /// Why a file is no usable model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FormatError {
     /// Shorter than a header.
     TooShort,

@@ -11,9 +11,8 @@
 //! ```
 //! use wattgate_runtime::{Front, Model};
 //!
-//! # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../weights/tx1-image5000.wgt");
-//! # let file = std::fs::read(file).unwrap();
-//! let model = Model::parse(&file).unwrap();
+//! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
+//! let model = Model::parse(file).unwrap();
 //! let all = Front::<256>::of(&model, &model.profiled());
 //! let some = Front::<16>::of(&model, &model.profiled());
 //! assert!(!all.is_thinned() && some.is_thinned());

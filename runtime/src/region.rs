@@ -40,6 +40,7 @@ pub struct Region {
 
 /// Why no mode is left under a constraint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ConstraintError {
     /// More cores were asked for than any mode on offer has.
     TooFewCores {

@@ -9,9 +9,8 @@
 //! ```
 //! use wattgate_runtime::{Front, Microseconds, Milliwatts, Model, Objective, Query, SelectError};
 //!
-//! # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../weights/tx1-image5000.wgt");
-//! # let file = std::fs::read(file).unwrap();
-//! let model = Model::parse(&file).unwrap();
+//! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
+//! let model = Model::parse(file).unwrap();
 //! let front = Front::<256>::of(&model, &model.profiled());
 //! let in_time = Query {
 //!     objective: Objective::Energy,
@@ -94,6 +93,7 @@ pub struct Choice {
 
 /// Why a query has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SelectError {
     /// The query speaks of power and the model does not know it.
     NoPower,

@@ -25,13 +25,12 @@ use crate::shape::{Shape, Widths};
 /// ```
 /// use wattgate_runtime::{Front, Model, Query, Shape, Workspace, workspace_pairs};
 ///
-/// # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../weights/tx1-image5000.wgt");
-/// # let file = std::fs::read(file).unwrap();
+/// # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
 /// // A TX1 has 4 numbers of cores, 17 CPU clocks and 5 memory clocks.
 /// const PAIRS: usize = workspace_pairs(Shape::Wide32, 4 + 17 + 5);
 /// let (mut workspace, mut front) = (Workspace::<PAIRS>::new(), Front::<128>::new());
 ///
-/// let model = Model::parse(&file).unwrap();
+/// let model = Model::parse(file).unwrap();
 /// let mut network = workspace.network(&model).unwrap();
 /// front.rebuild(&mut network, &model.profiled());
 /// assert!(front.select(&Query::default()).is_ok());
