@@ -24,6 +24,12 @@ step() {
     fi
 }
 
+# rustup's minimal profile has neither; elsewhere they come with the toolchain.
+toolchain() {
+    { cargo fmt --version && cargo clippy --version; } ||
+        rustup component add rustfmt clippy
+}
+
 # The runtime depends on these five crates and on nothing else, and nothing but the trainer
 # on burn or clap.
 dependencies() {
@@ -34,7 +40,9 @@ dependencies() {
         echo "wattgate-runtime depends on: $direct"
         return 1
     fi
-    ! git grep -lE '^(burn|clap)\b' -- '*/Cargo.toml' ':!trainer/Cargo.toml'
+    # 1: nothing was found. Any other status is an error of git.
+    git grep -lE '^(burn|clap)\b' -- '*/Cargo.toml' ':!trainer/Cargo.toml'
+    [ $? -eq 1 ]
 }
 
 format() {
@@ -80,7 +88,8 @@ bare_metal() {
     done
 }
 
-step "packages" tools/packages.sh gcc libc6-dev
+step "packages" tools/packages.sh gcc git libc6-dev systemd
+step "toolchain" toolchain
 step "format" format
 step "dependencies" dependencies
 step "lint" lint

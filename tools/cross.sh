@@ -18,6 +18,8 @@ rustup_has_target() {
     timeout 120 rustup target add "$target" >&2
 }
 
+# Build scripts and macros are programs of this machine.
+"$packages" gcc libc6-dev
 arguments=(--target "$target")
 case $target in
 aarch64-unknown-none | aarch64-unknown-none-softfloat | x86_64-unknown-none | \

@@ -31,7 +31,7 @@ eventually() {
     fail "not within a minute: $what"
 }
 
-tools/packages.sh binutils mandoc qemu-user-static systemd
+tools/packages.sh binutils gcc libc6-dev mandoc qemu-user-static systemd
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 # Without features, and unoptimised: it is built in 20 s and packs in one.
 cargo install --quiet cargo-deb --version "=$cargo_deb" --locked --no-default-features --debug \
