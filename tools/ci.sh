@@ -24,6 +24,12 @@ step() {
     fi
 }
 
+# quick COMMAND…: without LTO across crates, which would optimise each of the many test programs
+# anew. The images and the packaged daemon are tested as they ship, with it.
+quick() {
+    CARGO_PROFILE_RELEASE_LTO=false "$@"
+}
+
 # rustup's minimal profile has neither; elsewhere they come with the toolchain.
 toolchain() {
     { cargo fmt --version && cargo clippy --version; } ||
@@ -92,16 +98,16 @@ step "packages" tools/packages.sh gcc git libc6-dev systemd
 step "toolchain" toolchain
 step "format" format
 step "dependencies" dependencies
-step "lint" lint
-step "documentation" documentation
-step "host tests" cargo test --release --locked --workspace --no-fail-fast
+step "lint" quick lint
+step "documentation" quick documentation
+step "host tests" quick cargo test --release --locked --workspace --no-fail-fast
 step "runtime tests with overflow checks and plain vectors" checked
-step "demo" demo
+step "demo" quick demo
 step "no_std, bare metal with and without vectors" bare_metal
 step "fuzzing" tools/fuzz.sh 20
 step "images in QEMU, budgets, planted faults" firmware-tests/run.sh
 step "Debian package, emulated" tools/deb.sh
-step "host tests on AArch64" tools/cross.sh aarch64-unknown-linux-gnu \
+step "host tests on AArch64" quick tools/cross.sh aarch64-unknown-linux-gnu \
     test --release --locked -p wattgate-runtime --features large-shapes
 
 for failure in "${failed[@]}"; do
