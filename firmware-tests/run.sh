@@ -7,6 +7,6 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-../tools/packages.sh qemu-system-arm
+../tools/packages.sh gcc libc6-dev qemu-system-arm
 cargo test --release --locked -p wattgate-harness
 exec cargo run --release --locked -p wattgate-harness

@@ -24,6 +24,18 @@ step() {
     fi
 }
 
+# quick COMMAND…: without LTO across crates, which would optimise each of the many test programs
+# anew. The images and the packaged daemon are tested as they ship, with it.
+quick() {
+    CARGO_PROFILE_RELEASE_LTO=false "$@"
+}
+
+# rustup's minimal profile has neither; elsewhere they come with the toolchain.
+toolchain() {
+    { cargo fmt --version && cargo clippy --version; } ||
+        rustup component add rustfmt clippy
+}
+
 # The runtime depends on these five crates and on nothing else, and nothing but the trainer
 # on burn or clap.
 dependencies() {
@@ -34,7 +46,9 @@ dependencies() {
         echo "wattgate-runtime depends on: $direct"
         return 1
     fi
-    ! git grep -lE '^(burn|clap)\b' -- '*/Cargo.toml' ':!trainer/Cargo.toml'
+    # 1: nothing was found. Any other status is an error of git.
+    git grep -lE '^(burn|clap)\b' -- '*/Cargo.toml' ':!trainer/Cargo.toml'
+    [ $? -eq 1 ]
 }
 
 format() {
@@ -62,28 +76,39 @@ demo() {
 }
 
 # The runtime with vectors in plain Rust, where a sum that leaves its range is a panic: what a
-# debug build of a user does on a processor without vectors of its own.
+# debug build of a user does on a processor without vectors of its own. Then what only a build
+# for firmware has: it refuses the large shape.
 checked() {
-    WATTGATE_LANES=plain CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true \
-        CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_LTO=off \
-        cargo test --release --locked -p wattgate-runtime --no-fail-fast --target-dir target/checked
+    local -x WATTGATE_LANES=plain CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true \
+        CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_LTO=off
+    local test=(cargo test --release --locked -p wattgate-runtime --target-dir target/checked)
+    "${test[@]}" --features large-shapes --no-fail-fast && "${test[@]}" --lib --test refusals
 }
 
-step "packages" tools/packages.sh gcc libc6-dev
+# Targets without std; the latter two have none of the vector instructions of their processors.
+bare_metal() {
+    local target
+    for target in aarch64-unknown-none aarch64-unknown-none-softfloat x86_64-unknown-none; do
+        tools/cross.sh $target rustc --release --locked -p wattgate-runtime -- -D warnings ||
+            return
+    done
+}
+
+step "packages" tools/packages.sh gcc git libc6-dev systemd
+step "toolchain" toolchain
 step "format" format
 step "dependencies" dependencies
-step "lint" lint
-step "documentation" documentation
-step "host tests" cargo test --release --locked --workspace --no-fail-fast
+step "lint" quick lint
+step "documentation" quick documentation
+step "host tests" quick cargo test --release --locked --workspace --no-fail-fast
 step "runtime tests with overflow checks and plain vectors" checked
-step "demo" demo
-step "no_std, AArch64 bare metal" tools/cross.sh aarch64-unknown-none \
-    build --release --locked -p wattgate-runtime
+step "demo" quick demo
+step "no_std, bare metal with and without vectors" bare_metal
 step "fuzzing" tools/fuzz.sh 20
 step "images in QEMU, budgets, planted faults" firmware-tests/run.sh
 step "Debian package, emulated" tools/deb.sh
-step "host tests on AArch64" tools/cross.sh aarch64-unknown-linux-gnu \
-    test --release --locked -p wattgate-runtime
+step "host tests on AArch64" quick tools/cross.sh aarch64-unknown-linux-gnu \
+    test --release --locked -p wattgate-runtime --features large-shapes
 
 for failure in "${failed[@]}"; do
     echo "FAILED $failure"

@@ -18,10 +18,13 @@ rustup_has_target() {
     timeout 120 rustup target add "$target" >&2
 }
 
+# Build scripts and macros are programs of this machine.
+"$packages" gcc libc6-dev
 arguments=(--target "$target")
 case $target in
-aarch64-unknown-none | thumbv6m-none-eabi | thumbv7m-none-eabi | thumbv7em-none-eabihf | \
-    armv7r-none-eabihf | riscv32imac-unknown-none-elf)
+aarch64-unknown-none | aarch64-unknown-none-softfloat | x86_64-unknown-none | \
+    thumbv6m-none-eabi | thumbv7m-none-eabi | thumbv7em-none-eabihf | armv7r-none-eabihf | \
+    riscv32imac-unknown-none-elf)
     bare_metal=yes
     ;;
 aarch64-unknown-linux-gnu)
@@ -29,9 +32,11 @@ aarch64-unknown-linux-gnu)
     "$packages" gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=qemu-aarch64-static
-    # Static programs: a machine may hold two C libraries for this target, and a loader of
-    # one with the other's library hangs.
+    # Static programs: a machine may have no C library for this target where QEMU looks for
+    # it, or two, and the loader of one hangs with the other. Documentation tests are linked by
+    # rustdoc, which takes flags of its own.
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS=-Ctarget-feature=+crt-static
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTDOCFLAGS=-Ctarget-feature=+crt-static
     ;;
 aarch64-unknown-linux-musl)
     bare_metal=no

@@ -31,7 +31,7 @@ eventually() {
     fail "not within a minute: $what"
 }
 
-tools/packages.sh binutils mandoc qemu-user-static systemd
+tools/packages.sh binutils gcc libc6-dev mandoc qemu-user-static systemd
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 # Without features, and unoptimised: it is built in 20 s and packs in one.
 cargo install --quiet cargo-deb --version "=$cargo_deb" --locked --no-default-features --debug \
@@ -127,7 +127,8 @@ settings() {
         -name 'm*_freq' -o -name mrq_rate_locked -o -name emc_iso_cap \) -type f |
         sort | xargs tail -n +1)
 }
-cargo build --release --locked -p wattgate-simulator
+# As tools/ci.sh has built it for the tests.
+CARGO_PROFILE_RELEASE_LTO=false cargo build --release --locked -p wattgate-simulator
 "$target/release/wattgate-simulator" board --board orin-agx-64 --workload resnet18 \
     --root "$place/board" &
 board=$!

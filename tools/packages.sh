@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing: tools/packages.sh PACKAGE…
+# Installs the Debian packages that are missing: tools/packages.sh PACKAGE… Waits for another
+# program that installs, as a fresh machine may run one for its updates.
 set -euo pipefail
 
 missing=()
@@ -13,4 +14,4 @@ root=()
 [ "$(id -u)" -eq 0 ] || root=(sudo)
 "${root[@]}" apt-get update -q
 "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -qy --no-install-recommends "${missing[@]}"
+    apt-get install -qy --no-install-recommends -o DPkg::Lock::Timeout=300 "${missing[@]}"

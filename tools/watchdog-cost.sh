@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
 
+tools/packages.sh gcc libc6-dev
 cargo build --release --locked -p wattgate-watchdog -p wattgate-simulator
 target=${CARGO_TARGET_DIR:-target}/release
 place=$(mktemp -d /dev/shm/wattgate.XXXXXX)

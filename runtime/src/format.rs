@@ -44,6 +44,7 @@ pub const SCALE_RANGE: [f32; 2] = [1e-9, 1.0];
 
 /// Why a file is no usable model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FormatError {
     /// Shorter than a header.
     TooShort,
@@ -263,7 +264,7 @@ impl<'a> Model<'a> {
         let mut model = Self {
             header: Header::NONE,
             grid: Grid(Axes::none()),
-            profiled: Region::FIRST,
+            profiled: Region::NONE,
             layers: &[],
             scales: [0.0; 2],
             time_guard: GuardBand::none(),
@@ -281,7 +282,7 @@ impl<'a> Model<'a> {
         let mut body = Fields(body);
         self.header = header;
         body.axes(&mut self.grid.0)?;
-        self.profiled = Region::of_bytes(body.array()?);
+        self.profiled = Region::of_bytes(header.grid_hash, body.array()?);
         self.layers = body.take()?;
         body.knots(&mut self.time_guard)?;
         body.knots(&mut self.power_guard)?;
@@ -357,6 +358,11 @@ impl<'a> Model<'a> {
         self.profiled
     }
 
+    /// Whether a region belongs to this model's grid.
+    pub(crate) fn has_region(&self, region: &Region) -> bool {
+        region.is_of(self.header.grid_hash)
+    }
+
     /// The layer shape.
     pub fn shape(&self) -> Shape {
         self.header.shape
@@ -393,7 +399,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Predicts every mode of a region, each once, in no order that a caller could use.
+    /// Predicts every mode of a region, each once, in no order that a caller could use. A region
+    /// of another grid has none.
     pub fn sweep(&self, region: &Region, visit: impl FnMut(ModeId, Prediction)) {
         with_network(self, |mut network| network.sweep(region, visit));
     }

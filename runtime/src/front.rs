@@ -11,9 +11,8 @@
 //! ```
 //! use wattgate_runtime::{Front, Model};
 //!
-//! # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../weights/tx1-image5000.wgt");
-//! # let file = std::fs::read(file).unwrap();
-//! let model = Model::parse(&file).unwrap();
+//! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
+//! let model = Model::parse(file).unwrap();
 //! let all = Front::<256>::of(&model, &model.profiled());
 //! let some = Front::<16>::of(&model, &model.profiled());
 //! assert!(!all.is_thinned() && some.is_thinned());
@@ -32,6 +31,7 @@ use crate::lanes::LANES;
 use crate::leaps::{self, Leaps};
 use crate::network::Prediction;
 use crate::region::Region;
+use crate::select::SelectError;
 use crate::sweep::{Batch, Network, with_network};
 use crate::units::{Microseconds, Milliwatts};
 
@@ -54,6 +54,8 @@ pub struct Front<const N: usize> {
     time_guard: GuardBand,
     power_guard: GuardBand,
     thinned: bool,
+    /// Built over a region of another grid, and therefore empty.
+    foreign: bool,
 }
 
 impl<const N: usize> Front<N> {
@@ -67,10 +69,12 @@ impl<const N: usize> Front<N> {
             time_guard: GuardBand::none(),
             power_guard: GuardBand::none(),
             thinned: false,
+            foreign: false,
         }
     }
 
-    /// The front of a region of the model's grid. Without power it is the fastest mode.
+    /// The front of a region of the model's grid. Without power it is the fastest mode. With a
+    /// region of another grid it is empty, and [`Front::select`] says why.
     pub fn of(model: &Model<'_>, region: &Region) -> Self {
         let mut front = Self::new();
         with_network(model, |mut network| front.rebuild(&mut network, region));
@@ -85,6 +89,7 @@ impl<const N: usize> Front<N> {
         self.replace(model, |front| {
             front.offer_region(network, region);
         });
+        self.foreign = !model.has_region(region);
     }
 
     /// The front of any modes with their predictions by the model. Of modes with equal
@@ -110,6 +115,7 @@ impl<const N: usize> Front<N> {
         self.thinned = staircase.finish(model);
         self.time_guard.copy(model.time_guard());
         self.power_guard.copy(model.power_guard_or_none());
+        self.foreign = false;
     }
 
     /// By strictly ascending power and strictly descending time.
@@ -120,6 +126,15 @@ impl<const N: usize> Front<N> {
     /// Whether points were dropped for want of capacity.
     pub fn is_thinned(&self) -> bool {
         self.thinned
+    }
+
+    /// Why there is no point.
+    pub(crate) fn why_empty(&self) -> SelectError {
+        if self.foreign {
+            SelectError::OtherGrid
+        } else {
+            SelectError::EmptyFront
+        }
     }
 
     /// The guard band of the time; `None` for a front that was never built.

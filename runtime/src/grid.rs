@@ -96,6 +96,7 @@ pub struct ModeId(pub u16);
 
 /// Why four axes make no grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GridError {
     /// The lengths of the axes do not add up to the number of values.
     LengthsDisagree,

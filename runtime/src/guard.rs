@@ -43,6 +43,7 @@ pub struct GuardBand(pub(crate) Vec<Knot, MAX_KNOTS>);
 
 /// Why a guard band gives no ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GuardError {
     /// Knots missing, too many, not ascending, or with a confidence or ratio out of range.
     BadKnots,

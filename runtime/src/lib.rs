@@ -9,8 +9,8 @@
 //! use wattgate_runtime::{Front, Milliwatts, Model, Query};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../weights/tx1-image5000.wgt"))?;
-//! let model = Model::parse(&file)?;
+//! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
+//! let model = Model::parse(file)?;
 //! let front = Front::<256>::of(&model, &model.profiled());
 //! let query = Query { power_limit: Some(Milliwatts(5_000)), ..Query::default() };
 //! let choice = front.select(&query)?;

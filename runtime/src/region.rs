@@ -5,6 +5,9 @@
 //! in which it was profiled: outside of it a prediction would be extrapolated, and
 //! a limit cannot rest on that.
 //!
+//! A region belongs to one grid, which it names by [`Grid::hash`]. A constraint or a sweep with
+//! another grid is refused.
+//!
 //! ```
 //! use wattgate_runtime::{ConstraintError, Grid, Kilohertz, Region};
 //!
@@ -23,15 +26,21 @@ use serde::{Deserialize, Serialize};
 use crate::grid::{Axis, Grid};
 use crate::units::Kilohertz;
 
-/// An inclusive range of indices on each axis of a grid.
+/// An inclusive range of indices on each axis of one grid.
+///
+/// Serialised it is the indices alone, as in a file; deserialised it belongs to no grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
+    /// [`Grid::hash`] of the grid that the indices belong to.
+    #[serde(skip)]
+    grid: u32,
     first: [u8; 4],
     last: [u8; 4],
 }
 
 /// Why no mode is left under a constraint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ConstraintError {
     /// More cores were asked for than any mode on offer has.
     TooFewCores {
@@ -40,6 +49,8 @@ pub enum ConstraintError {
     },
     /// No mode on offer has this memory clock.
     NoSuchEmc,
+    /// The region belongs to another grid.
+    OtherGrid,
 }
 
 impl fmt::Display for ConstraintError {
@@ -47,6 +58,7 @@ impl fmt::Display for ConstraintError {
         match self {
             Self::TooFewCores { most } => write!(f, "no mode on offer has more than {most} cores"),
             Self::NoSuchEmc => write!(f, "no mode on offer has this memory clock"),
+            Self::OtherGrid => write!(f, "the region belongs to the grid of another board"),
         }
     }
 }
@@ -54,8 +66,9 @@ impl fmt::Display for ConstraintError {
 impl error::Error for ConstraintError {}
 
 impl Region {
-    /// The first mode of any grid.
-    pub(crate) const FIRST: Self = Self {
+    /// To be filled.
+    pub(crate) const NONE: Self = Self {
+        grid: 0,
         first: [0; 4],
         last: [0; 4],
     };
@@ -64,6 +77,7 @@ impl Region {
     pub fn all(grid: &Grid) -> Self {
         let last = Axis::ALL.map(|axis| index(grid.axis(axis).len().saturating_sub(1)));
         Self {
+            grid: grid.hash(),
             first: [0; 4],
             last,
         }
@@ -78,7 +92,8 @@ impl Region {
             for ((at, knob), axis) in at.iter_mut().zip(knobs).zip(Axis::ALL) {
                 *at = index(grid.axis(axis).binary_search(&knob).ok()?);
             }
-            let region = bounds.get_or_insert(Self {
+            let region = bounds.get_or_insert_with(|| Self {
+                grid: grid.hash(),
                 first: at,
                 last: at,
             });
@@ -90,12 +105,19 @@ impl Region {
         bounds
     }
 
-    /// As it stands in a file: the first index of each axis, then the last ones.
-    pub(crate) fn of_bytes([a, b, c, d, last @ ..]: [u8; 8]) -> Self {
+    /// As it stands in a file: the first index of each axis, then the last ones. `grid` is the
+    /// hash of the file's grid.
+    pub(crate) fn of_bytes(grid: u32, [a, b, c, d, last @ ..]: [u8; 8]) -> Self {
         Self {
+            grid,
             first: [a, b, c, d],
             last,
         }
+    }
+
+    /// Whether the region belongs to the grid with this [`Grid::hash`].
+    pub(crate) fn is_of(&self, grid: u32) -> bool {
+        self.grid == grid
     }
 
     /// Whether every index lies on its axis and no range is empty.
@@ -108,6 +130,7 @@ impl Region {
 
     /// Only modes with at least `cores` online cores.
     pub fn with_min_cores(mut self, grid: &Grid, cores: u32) -> Result<Self, ConstraintError> {
+        self.check(grid)?;
         let on_offer = self.values(grid, Axis::Cores);
         let below = on_offer.partition_point(|&n| n < cores);
         if below == on_offer.len() {
@@ -122,6 +145,7 @@ impl Region {
 
     /// Only modes with exactly this memory clock.
     pub fn with_emc(mut self, grid: &Grid, emc: Kilohertz) -> Result<Self, ConstraintError> {
+        self.check(grid)?;
         let at = self
             .values(grid, Axis::Emc)
             .binary_search(&emc.0)
@@ -130,6 +154,11 @@ impl Region {
         *first = first.saturating_add(index(at));
         *last = *first;
         Ok(self)
+    }
+
+    fn check(&self, grid: &Grid) -> Result<(), ConstraintError> {
+        let ours = self.is_of(grid.hash());
+        ours.then_some(()).ok_or(ConstraintError::OtherGrid)
     }
 
     /// The range of indices on an axis.
@@ -146,7 +175,7 @@ impl Region {
             .product()
     }
 
-    /// The values of an axis inside the region.
+    /// The values of an axis inside the region, which belongs to this grid.
     pub fn values<'a>(&self, grid: &'a Grid, axis: Axis) -> &'a [u32] {
         let range = self.range(axis);
         let range = *range.start()..range.end().saturating_add(1);

@@ -9,9 +9,8 @@
 //! ```
 //! use wattgate_runtime::{Front, Microseconds, Milliwatts, Model, Objective, Query, SelectError};
 //!
-//! # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../weights/tx1-image5000.wgt");
-//! # let file = std::fs::read(file).unwrap();
-//! let model = Model::parse(&file).unwrap();
+//! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
+//! let model = Model::parse(file).unwrap();
 //! let front = Front::<256>::of(&model, &model.profiled());
 //! let in_time = Query {
 //!     objective: Objective::Energy,
@@ -94,6 +93,7 @@ pub struct Choice {
 
 /// Why a query has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SelectError {
     /// The query speaks of power and the model does not know it.
     NoPower,
@@ -109,8 +109,10 @@ pub enum SelectError {
     },
     /// The guard band does not reach the confidence.
     Guard(GuardError),
-    /// The front was built over an empty region.
+    /// The front has no mode: it was never built, or built of none.
     EmptyFront,
+    /// The front was built over a region of another grid than the model's.
+    OtherGrid,
 }
 
 impl fmt::Display for SelectError {
@@ -130,6 +132,7 @@ impl fmt::Display for SelectError {
             ),
             Self::Guard(why) => why.fmt(f),
             Self::EmptyFront => write!(f, "no mode is on offer"),
+            Self::OtherGrid => write!(f, "the region belongs to the grid of another board"),
         }
     }
 }
@@ -154,7 +157,7 @@ impl<const N: usize> Front<N> {
         let guarded_time = |point: &Point| Microseconds(time_factor.widen(point.time.0));
 
         let points = self.points();
-        let fastest = points.last().ok_or(SelectError::EmptyFront)?;
+        let fastest = points.last().ok_or_else(|| self.why_empty())?;
         let too_slow = query.deadline.map_or(0, |deadline| {
             points.partition_point(|point| !time_factor.is_within(point.time.0, deadline.0))
         });

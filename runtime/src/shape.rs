@@ -22,7 +22,11 @@ impl fmt::Display for Widths {
 }
 
 /// A supported layer shape.
+///
+/// A reader refuses a model of another shape. Without the feature `large-shapes` the largest
+/// shape is not supported, so that no file makes firmware take more stack than the others need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Shape {
     /// One layer of 16, for the smallest targets.
     Wide16,
@@ -34,6 +38,7 @@ pub enum Shape {
     /// Two layers of 16.
     Deep16x16,
     /// PowerTrain's layers, for comparisons on a workstation.
+    #[cfg(feature = "large-shapes")]
     PowerTrain,
 }
 
@@ -44,6 +49,7 @@ impl Shape {
         Self::Wide32,
         Self::Deep8x8,
         Self::Deep16x16,
+        #[cfg(feature = "large-shapes")]
         Self::PowerTrain,
     ];
 
@@ -61,6 +67,7 @@ impl Shape {
             Self::Wide32 => [32, 0, 0],
             Self::Deep8x8 => [8, 8, 0],
             Self::Deep16x16 => [16, 16, 0],
+            #[cfg(feature = "large-shapes")]
             Self::PowerTrain => [256, 128, 64],
         })
     }

@@ -25,13 +25,12 @@ use crate::shape::{Shape, Widths};
 /// ```
 /// use wattgate_runtime::{Front, Model, Query, Shape, Workspace, workspace_pairs};
 ///
-/// # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../weights/tx1-image5000.wgt");
-/// # let file = std::fs::read(file).unwrap();
+/// # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
 /// // A TX1 has 4 numbers of cores, 17 CPU clocks and 5 memory clocks.
 /// const PAIRS: usize = workspace_pairs(Shape::Wide32, 4 + 17 + 5);
 /// let (mut workspace, mut front) = (Workspace::<PAIRS>::new(), Front::<128>::new());
 ///
-/// let model = Model::parse(&file).unwrap();
+/// let model = Model::parse(file).unwrap();
 /// let mut network = workspace.network(&model).unwrap();
 /// front.rebuild(&mut network, &model.profiled());
 /// assert!(front.select(&Query::default()).is_ok());
@@ -201,7 +200,8 @@ impl<'a> Network<'a> {
         self.model
     }
 
-    /// Visits every mode of a region once, in no order that a caller could use.
+    /// Visits every mode of a region once, in no order that a caller could use. A region of
+    /// another grid than the model's has none.
     pub fn sweep(&mut self, region: &Region, mut visit: impl FnMut(ModeId, Prediction)) {
         self.batches(region, |batch| {
             for place in 0..BATCH {
@@ -217,6 +217,10 @@ impl<'a> Network<'a> {
         let Some(layers) = Layers::new(self.model.shape().widths(), self.layers) else {
             return;
         };
+        // Its indices may lie beyond the axes.
+        if !self.model.has_region(region) {
+            return;
+        }
         let pairs = self.tiles.len() / VECTORS;
         let [cores, cpu, emc] = self.rows_of(region);
         let mut clocks = Clocks::new(self.model, region, emc);
@@ -497,10 +501,11 @@ fn write_layers(mut pairs: &mut [Pair], model: &Model<'_>) {
     }
 }
 
-/// Enough for every shape but the largest, on any grid.
+/// Enough for every shape of firmware, on any grid.
 const USUAL: usize = workspace_pairs(Shape::Wide32, MAX_AXIS_VALUES);
 
 /// Enough for any model.
+#[cfg(feature = "large-shapes")]
 const LARGEST: usize = workspace_pairs(Shape::PowerTrain, MAX_AXIS_VALUES);
 
 /// Runs `f` with the network of a model, whose tables are on the stack. Functions of their own,
@@ -512,9 +517,22 @@ pub(crate) fn with_network(model: &Model<'_>, f: impl FnOnce(Network<'_>)) {
             f(network);
         }
     }
-    if workspace_pairs(model.shape(), row_values(model.grid())) <= USUAL {
-        with::<USUAL>(model, f);
-    } else {
-        with::<LARGEST>(model, f);
+    #[cfg(feature = "large-shapes")]
+    if workspace_pairs(model.shape(), row_values(model.grid())) > USUAL {
+        return with::<LARGEST>(model, f);
+    }
+    with::<USUAL>(model, f);
+}
+
+#[cfg(all(test, not(feature = "large-shapes")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_finds_room_on_the_stack() {
+        for shape in Shape::ALL {
+            assert!(workspace_pairs(*shape, MAX_AXIS_VALUES) <= USUAL, "{shape}");
+        }
+        assert!(size_of::<Workspace<USUAL>>() <= 6_400);
     }
 }

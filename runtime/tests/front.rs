@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use wattgate_runtime::{
-    Axis, Confidence, Correction, Front, Grid, GuardBand, Microseconds, Milliwatts, ModeId, Model,
-    Objective, Point, Prediction, Query, Region, SelectError, Shape,
+    Axis, Confidence, ConstraintError, Correction, Front, Grid, GuardBand, Kilohertz, Microseconds,
+    Milliwatts, ModeId, Model, Objective, Point, Prediction, Query, Region, SelectError, Shape,
+    Workspace, workspace_pairs,
 };
 
 /// What the search over all modes compares: everything in the order of its weight.
@@ -288,6 +289,7 @@ proptest! {
     }
 }
 
+#[cfg(feature = "large-shapes")]
 #[test]
 fn the_large_shape_answers_as_an_exhaustive_search_does() {
     let grid = Grid::new([&[1, 2, 4], &[100, 200, 400], &[300, 600], &[500, 800]]).expect("a grid");
@@ -316,4 +318,32 @@ fn a_time_only_model_refuses_every_question_about_power() {
     }
     let fastest = front.select(&Query::default()).expect("a mode");
     assert_eq!((fastest.power, fastest.guarded_power), (None, None));
+}
+
+#[test]
+fn the_front_of_another_grids_region_names_its_error() {
+    let grid = Grid::new([&[1, 2], &[100, 200], &[300], &[500, 800]]).expect("a grid");
+    let other = Grid::new([&[1, 2], &[100, 200], &[300, 400], &[500, 800]]).expect("a grid");
+    let bytes = common::random_model(&grid, Shape::Wide16, true, 7);
+    let model = Model::parse(&bytes).expect("a model");
+    let mut front = Front::<8>::of(&model, &Region::all(&other));
+    assert_eq!(front.select(&Query::default()), Err(SelectError::OtherGrid));
+    assert_eq!(
+        Region::all(&other).with_min_cores(&grid, 1),
+        Err(ConstraintError::OtherGrid)
+    );
+    assert_eq!(
+        Region::all(&other).with_emc(&grid, Kilohertz(500)),
+        Err(ConstraintError::OtherGrid)
+    );
+
+    let mut workspace = Workspace::<{ workspace_pairs(Shape::Wide16, 6) }>::new();
+    let mut network = workspace.network(&model).expect("enough");
+    front.rebuild(&mut network, &Region::all(&grid));
+    assert!(front.select(&Query::default()).is_ok());
+    front = Front::of_modes(&model, []);
+    assert_eq!(
+        front.select(&Query::default()),
+        Err(SelectError::EmptyFront)
+    );
 }

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use wattgate_report::{Console, MODELS, WORKSPACE, run};
-use wattgate_runtime::{Grid, Kind, Model, Shape, Workspace, workspace_pairs};
+use wattgate_runtime::{Kind, Model, Shape, Workspace};
 
 struct Text(String);
 
@@ -66,8 +66,11 @@ fn every_target_prints_the_golden_report() {
 }
 
 /// Too large for a small target, but not for a Jetson.
+#[cfg(feature = "large-shapes")]
 #[test]
 fn the_large_shape_prints_the_golden_report() {
+    use wattgate_runtime::{Grid, workspace_pairs};
+
     let cpu: Vec<u32> = (1..=29).map(|i| 76_800 * i).collect();
     let gpu: Vec<u32> = (1..=5).map(|i| 114_750 * i).collect();
     let grid = Grid::new([&[2, 4], &cpu, &gpu, &[204_000, 3_199_000]]).expect("a grid");

@@ -150,6 +150,7 @@ proptest! {
     }
 }
 
+#[cfg(feature = "large-shapes")]
 #[test]
 fn the_large_shape_computes_what_the_specification_says() {
     let grid = Grid::new([&[1, 2], &[100, 200, 400], &[300, 600], &[500, 800]]).expect("a grid");
@@ -163,6 +164,7 @@ fn the_large_shape_computes_what_the_specification_says() {
 }
 
 /// Weights, inputs and biases at the ends of their ranges do not overflow.
+#[cfg(feature = "large-shapes")]
 #[test]
 fn the_largest_sums_do_not_overflow() {
     let grid = Grid::new([&[1, 2], &[100, 200], &[300, 600], &[500, 800]]).expect("a grid");
@@ -208,6 +210,26 @@ fn a_workspace_that_is_too_small_is_refused() {
     let mut less = Workspace::<{ NEEDED - 1 }>::new();
     let refused = less.network(&model).map(|_| ());
     assert_eq!(refused, Err(WorkspaceTooSmall { needed: NEEDED }));
+}
+
+/// Its indices would reach beyond the axes, to rows of the batch before and to ids that a u16
+/// does not hold.
+#[test]
+fn a_region_of_another_grid_has_no_mode() {
+    let axis = |n: u32| (1..=n).collect::<Vec<u32>>();
+    let small = Grid::new([&[1, 2], &[100, 200], &[300, 600], &[500, 800]]).expect("a grid");
+    let bytes = common::random_model(&small, Shape::Wide16, true, 1);
+    let model = Model::parse(&bytes).expect("a model");
+    let large = Grid::new([&axis(15), &axis(17), &axis(15), &axis(17)]).expect("a grid");
+    let others = Grid::new([&[1, 2], &[100, 200], &[300, 601], &[500, 800]]).expect("a grid");
+    for other in [large, others] {
+        assert_eq!(swept(&model, &Region::all(&other)), []);
+        let knobs = other.mode(ModeId(3)).map(PowerMode::knobs);
+        let mode = Region::spanning(&other, knobs).expect("on the axes");
+        assert_eq!(swept(&model, &mode), []);
+    }
+    let equal = Grid::new([&[1, 2], &[100, 200], &[300, 600], &[500, 800]]).expect("a grid");
+    assert_eq!(swept(&model, &Region::all(&equal)).len(), 16);
 }
 
 #[test]

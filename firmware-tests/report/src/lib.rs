@@ -217,6 +217,7 @@ fn reason(error: FormatError) -> &'static str {
         FormatError::BadLayer => "bad layer",
         FormatError::BadScale => "bad scale",
         FormatError::BadGuardBand => "bad guard band",
+        _ => "another reason",
     }
 }
 
@@ -379,6 +380,8 @@ fn answer(console: &mut impl Console, model: &Model<'_>, front: &Front<FRONT>, q
         }
         Err(SelectError::Guard(_)) => console.text("confidence too high"),
         Err(SelectError::EmptyFront) => console.text("empty front"),
+        Err(SelectError::OtherGrid) => console.text("other grid"),
+        Err(_) => console.text("another reason"),
     }
     console.text("\n");
 }

@@ -1,4 +1,4 @@
-//! Vectors for the Advanced SIMD instructions that every AArch64 has.
+//! Vectors for the Advanced SIMD instructions of AArch64, on targets that enable them.
 
 #![allow(unsafe_code)]
 
@@ -14,8 +14,8 @@ use super::{LANES, Pair, Tile, Vector};
 #[derive(Clone, Copy, Debug)]
 pub struct Neon([int16x8_t; 2]);
 
-// SAFETY, of every intrinsic below: Advanced SIMD is part of AArch64; those that take pointers
-// say more.
+// SAFETY, of every intrinsic below: build.rs takes this module only where the target enables
+// Advanced SIMD; those that take pointers say more.
 impl Vector for Neon {
     type Sums = [int32x4_t; 2];
 

@@ -1,5 +1,5 @@
-//! Vectors for x86-64: one register of AVX2 where the build has it, else two of SSE2, which
-//! every x86-64 has.
+//! Vectors for x86-64 targets that enable SSE2: one register of AVX2 where the build has it, else
+//! two of SSE2.
 
 #![allow(unsafe_code)]
 
@@ -39,8 +39,8 @@ impl X86 {
     }
 }
 
-// SAFETY, of every call of an intrinsic below: the target has its feature, since SSE2 is part
-// of x86-64 and the names with AVX2 are compiled only where that is enabled.
+// SAFETY, of every call of an intrinsic below: the target has its feature, since build.rs takes
+// this module only where SSE2 is enabled, and the names with AVX2 are compiled only where that is.
 impl Vector for X86 {
     type Sums = Self;
 

@@ -15,6 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use eventually::{PATIENCE, eventually};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use common::{cpu, emc, gpu, ina, online};
@@ -356,11 +357,9 @@ fn a_crash_leaves_half_a_file() {
 
 #[test]
 fn sigterm_and_sigint_end_it_cleanly() {
-    for signal in ["-TERM", "-INT"] {
+    for signal in [Signal::TERM, Signal::INT] {
         let mut board = Running::start();
-        let id = board.child.id().to_string();
-        let sent = Command::new("kill").args([signal, &id]).status();
-        assert!(sent.expect("kill runs").success());
+        kill_process(Pid::from_child(&board.child), signal).expect("it runs");
         assert_eq!(board.end().code(), Some(0));
     }
 }
