@@ -282,7 +282,7 @@ impl Track {
         let &Passage { decay, half, .. } = passage;
         let (gain, spread) = (1.0 - half, 1.0 - decay);
         // A power that is far from the register is not known well: no measure of noise.
-        let level = self.state.x.clamp(0.0, 3.0 * self.state.y.max(0.0));
+        let level = self.state.x.min(3.0 * self.state.y).max(0.0);
         let ripple = passage.ripple * level * level;
         // The power may change at any time in between: in the middle, give or take.
         let change = event.step * event.step + passage.drift * level * level;
@@ -306,7 +306,7 @@ impl Track {
         // Where rounding errors of f32 would make it impossible.
         let (power, register) = (self.covariance.m11.max(1.0), self.covariance.m22.max(0.001));
         let most = 0.999 * libm::sqrtf(power * register);
-        let both = self.covariance.m12.clamp(-most, most);
+        let both = self.covariance.m12.max(-most).min(most);
         self.covariance = Matrix2::new(power, both, both, register);
         let excess = (cut.variance + cut.mean * cut.mean) / variance - 1.0;
         self.excess = excess * ripple / variance;
@@ -349,7 +349,7 @@ impl Cut {
         let mean = centre * variance / sum;
         let width = 2.0 * half / libm::sqrtf(core::f32::consts::TAU * sum);
         Self {
-            mean: mean.clamp(centre - half, centre + half),
+            mean: mean.max(centre - half).min(centre + half),
             variance: variance * error / sum,
             likelihood: libm::logf(width) - centre * centre / (2.0 * sum),
         }
@@ -575,9 +575,10 @@ impl Estimator {
             .zip(registers)
             .filter(|(_, register)| *register > 0.0);
         let variance = present.map(|(chip, _)| {
-            // That of two readings.
-            let of_span = chip.step.0 as f32 * chip.time_constant.0 as f32 / span;
-            of_span * of_span / 6.0
+            let step = chip.step.0 as f32;
+            // Of the two readings at the ends, and of those in between, which may all be alike.
+            let ends = step * chip.time_constant.0 as f32 / span;
+            ends * ends / 6.0 + step * step / 12.0
         });
         libm::sqrtf(variance.sum())
     }
