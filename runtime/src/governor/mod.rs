@@ -826,9 +826,12 @@ impl<const N: usize> Governor<N> {
         let is_short = level < 1.03 * self.short
             && now.since(estimate.since) < SHORT
             && self.jump.is_none();
+        // Where the step is not seen yet, the last means have more of it.
+        let is_in_mode = now.since(since).0 >= SHORT.0 + FOLLOWS;
+        let recent = self.estimator.mean(SHORT).filter(|_| is_in_mode);
         let power = estimate.power + estimate.deviation;
         match (is_slowly, is_now) {
-            (true, _) => Some(power.max(mean)),
+            (true, _) => Some(power.max(mean).max(recent.unwrap_or(0.0))),
             (false, true) if is_told && !is_short => Some(power),
             _ => None,
         }
