@@ -50,6 +50,8 @@ const LONGEST_GAP: Milliseconds = Milliseconds(5_000);
 /// Clocks follow within this time after they are set (platform reference, section 8: 8 ms).
 const FOLLOWS: u64 = 20;
 
+const NO_PHASE: (f32, u64) = (0.0, 0);
+
 /// A phase of the load that is longer is known by its mean.
 const LONG_PHASE: u64 = 2_000;
 
@@ -142,9 +144,9 @@ pub struct Governor<const N: usize> {
     short: f32,
     /// The highest level that was measured since the last jump.
     since_jump: f32,
-    /// The highest mean over [`SPAN`] in the present phase as a level, while it is short; and the number of
-    /// short phases near the highest level.
-    short_phase: f32,
+    /// Of the present phase, while it is short: its level, and the time in ms that this is the mean
+    /// over; and the number of short phases near the highest level.
+    short_phase: (f32, u64),
     seen: f32,
     noise: Noise,
     /// A mean with which the next one is compared, and when it was taken.
@@ -200,7 +202,7 @@ impl<const N: usize> Governor<N> {
             jump: None,
             short: 0.0,
             since_jump: 0.0,
-            short_phase: 0.0,
+            short_phase: NO_PHASE,
             seen: 1.0,
             noise: Noise::new(),
             compared: None,
@@ -758,19 +760,20 @@ impl<const N: usize> Governor<N> {
     }
 
     /// Remembers the level of the present phase of the load: of a long one its mean, of a short one
-    /// the highest mean over [`SPAN`], when it is over.
+    /// its mean, or the highest mean over [`SPAN`] with a part of it, when it is over.
     fn see(&mut self, mean: f32, of_level: f32, now: Milliseconds) {
         let level = mean / of_level;
         self.since_jump = self.since_jump.max(level);
         match self.steady_mean(now) {
             Some((mean, passed)) if passed >= LONG_PHASE => {
                 self.memory.see(mean / of_level);
-                self.short_phase = 0.0;
+                self.short_phase = NO_PHASE;
                 if passed >= TOLD_LAST {
                     self.steady = Some((now, self.booked, self.gpu));
                 }
             }
-            _ => self.short_phase = self.short_phase.max(level),
+            Some((mean, passed)) => self.short_phase = (mean / of_level, passed),
+            None => self.short_phase = (self.short_phase.0.max(level), SPAN.0),
         }
         if let Some((jump, at)) = self.jump
             && now.since(at) >= JUMP_COUNTS
@@ -786,11 +789,12 @@ impl<const N: usize> Governor<N> {
     /// A short phase is over. The highest of many means has ripple and the errors of the sensor in
     /// it, so the phase itself is lower.
     fn end_phase(&mut self) {
-        let level = core::mem::take(&mut self.short_phase);
+        let (level, ms) = core::mem::replace(&mut self.short_phase, NO_PHASE);
         if level <= 0.0 {
             return;
         }
         let noise = self.noise.measured().min(2.0 * MOST_RIPPLE);
+        let noise = noise * libm::sqrtf(SPAN.0 as f32 / ms.max(SPAN.0) as f32);
         let highest = self.memory.highest();
         if level > highest * (1.0 + 4.0 * noise) {
             self.seen = 1.0;
@@ -931,7 +935,7 @@ impl<const N: usize> Governor<N> {
             return Command::Keep;
         }
         // What the present phase has shown counts, although it may be noise.
-        let phase = phase.max(self.short_phase * (1.0 - self.noise.measured()));
+        let phase = phase.max(self.short_phase.0 * (1.0 - self.noise.measured()));
         let allowed = self.allowed();
         let measured = (0..self.at).filter(|&index| self.modes.is_measured(index)).take(2).count();
         let reach = match measured {
