@@ -99,6 +99,9 @@ const JUMP_COUNTS: Milliseconds = Milliseconds(3_000);
 /// A jump that is shorter does not carry the mean over [`SPAN`] over the limit if it never did.
 const SHORT: Milliseconds = Milliseconds(250);
 
+/// A mode that was set within this time may be over the limit for a reason of its own.
+const YOUNG: Milliseconds = Milliseconds(10_000);
+
 /// A mode that was over the limit as soon as it was set is held off for so long at first.
 const HOLD: Milliseconds = Milliseconds(60_000);
 
@@ -852,19 +855,20 @@ impl<const N: usize> Governor<N> {
         self.violations = self.violations.saturating_add(1);
         let is_modes = estimate.since.0 <= since.0.saturating_add(3 * FOLLOWS)
             && now.since(since).0 >= SETTLES;
-        let mut level = power / self.modes.expected(self.at, 1.0);
-        if is_modes && now.since(since) < Milliseconds(10_000) {
+        let level = power / self.modes.expected(self.at, 1.0);
+        let is_young = now.since(since) < YOUNG;
+        if is_modes && is_young {
             self.modes.hold(self.at, now, HOLD);
-            let reference = self.reference.filter(|(_, gpu)| self.is_same_load(*gpu));
-            if let (true, Some((reference, _))) = (self.is_new, reference) {
-                // The load is as before, so it is the mode that draws more.
+        }
+        let reference = self.reference.filter(|(_, gpu)| self.is_same_load(*gpu));
+        match reference.filter(|_| is_modes && is_young && self.is_new) {
+            // The load is as before, so it is the mode that draws more.
+            Some((reference, _)) => {
                 let error = power / (self.modes.predicted(self.at) * reference);
                 self.modes.learn(self.at, error, 0.0);
-                self.is_new = false;
-                level = self.phase(now);
             }
+            None => self.memory.came_back(level),
         }
-        self.memory.came_back(level);
         (self.jump, self.since_jump) = (Some((level, now)), 0.0);
         let Some(next) = self.below(level, now) else {
             return Command::Keep;
@@ -872,7 +876,10 @@ impl<const N: usize> Governor<N> {
         if next == self.at {
             return self.too_low(now);
         }
-        self.change(next, State::SteppingDown, now)
+        let command = self.change(next, State::SteppingDown, now);
+        // The load before is not known to be that after.
+        self.reference = None;
+        command
     }
 
     /// The least mode does not fit. Others may draw less than predicted.
