@@ -230,17 +230,15 @@ impl<const N: usize> Knowledge<N> {
         libm::sqrtf(self.squares / self.guesses).max(LEAST_SPREAD)
     }
 
-    /// The point was measured: its error, where the load stayed as it was, and the variance of the
+    /// The point was measured: its error, where the load stayed at a level, and the variance of the
     /// measurement.
-    pub fn learn(&mut self, index: usize, error: f32, noise: f32) {
+    pub fn learn(&mut self, index: usize, error: f32, level: f32, noise: f32) {
         let error = error.clamp(RATIO_RANGE.0, RATIO_RANGE.1);
         if !self.is_measured(index) {
             let (guess, _) = self.error(index);
             let off = libm::logf(error / guess);
             let most = (OUTLIER_DEVIATIONS * self.spread()).max(OUTLIER);
-            if let Some(mode) = self.modes.get_mut(index) {
-                mode.is_outlier = libm::fabsf(off) > most;
-            }
+            self.mark_outlier(index, libm::fabsf(off) > most, level, error);
             let most = 3.0 * self.spread();
             let off = off.clamp(-most, most);
             if self.guesses >= MOST_GUESSES {
@@ -255,6 +253,21 @@ impl<const N: usize> Knowledge<N> {
             let mean = (f32::from(mode.error) / Q12 * samples + error) / (samples + 1.0);
             mode.error = (mean * Q12 + 0.5) as u16;
             mode.samples = (mode.samples + 1).min(MOST_SAMPLES);
+        }
+    }
+
+    /// A point that is far from the guess is an outlier. If the guess came from one point at most, the
+    /// outlier is the one that is further from the model.
+    fn mark_outlier(&mut self, index: usize, is_far: bool, level: f32, error: f32) {
+        let known = (0..self.modes.len()).filter(|&at| self.typical(at).is_some());
+        let is_single = known.take(2).count() < 2;
+        let far = |ratio: f32| libm::fabsf(libm::logf(ratio));
+        let is_other = is_far && is_single && far(level) > far(level * error);
+        for (at, mode) in self.modes.iter_mut().enumerate() {
+            match at == index {
+                true => mode.is_outlier = is_far && !is_other,
+                false => mode.is_outlier |= is_other,
+            }
         }
     }
 

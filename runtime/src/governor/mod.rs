@@ -301,12 +301,6 @@ impl<const N: usize> Governor<N> {
         }
     }
 
-    /// DEBUG
-    pub fn debug(&self) -> [f32; 8] {
-        let now = self.last.unwrap_or(Milliseconds(0));
-        [self.phase(now), self.memory.highest(), self.seen, self.ripple(), self.modes.spread(), self.modes.error(self.at).0, self.estimator.resolution(SPAN), self.ups as f32 / UP_EVERY.0 as f32]
-    }
-
     /// When the next step is due after a [`Command::Keep`]. A step that comes sooner does no harm;
     /// after a [`Command::Apply`] one is due as soon as the mode is set.
     pub fn due(&self) -> Milliseconds {
@@ -563,7 +557,7 @@ impl<const N: usize> Governor<N> {
 
     /// Standard deviation of the true mean over [`SPAN`] of a steady load, as part of the power.
     fn ripple(&self) -> f32 {
-        self.noise.true_mean().min(MOST_RIPPLE)
+        self.noise.deviation().min(MOST_RIPPLE)
     }
 
     /// The level of the load's highest phase that counts.
@@ -738,10 +732,10 @@ impl<const N: usize> Governor<N> {
         };
         let error = mean / (self.modes.predicted(self.at) * reference);
         // Both means have noise.
-        let noise = self.noise.measured();
+        let noise = self.noise.deviation();
         let noise = noise * noise * (1.0 + SPAN.0 as f32 / passed as f32);
         match self.told_next == TOLD_FIRST {
-            true => self.modes.learn(self.at, error, noise),
+            true => self.modes.learn(self.at, error, reference, noise),
             false => self.modes.refine(self.at, error),
         }
         self.is_new = false;
@@ -796,7 +790,7 @@ impl<const N: usize> Governor<N> {
         if level <= 0.0 {
             return;
         }
-        let noise = self.noise.measured().min(2.0 * MOST_RIPPLE);
+        let noise = self.noise.deviation().min(2.0 * MOST_RIPPLE);
         let noise = noise * libm::sqrtf(SPAN.0 as f32 / ms.max(SPAN.0) as f32);
         let highest = self.memory.highest();
         if level > highest * (1.0 + 4.0 * noise) {
@@ -865,7 +859,7 @@ impl<const N: usize> Governor<N> {
             // The load is as before, so it is the mode that draws more.
             Some((reference, _)) => {
                 let error = power / (self.modes.predicted(self.at) * reference);
-                self.modes.learn(self.at, error, 0.0);
+                self.modes.learn(self.at, error, reference, 0.0);
             }
             None => self.memory.came_back(level),
         }
@@ -942,7 +936,7 @@ impl<const N: usize> Governor<N> {
             return Command::Keep;
         }
         // What the present phase has shown counts, although it may be noise.
-        let phase = phase.max(self.short_phase.0 * (1.0 - self.noise.measured()));
+        let phase = phase.max(self.short_phase.0 * (1.0 - self.noise.deviation()));
         let allowed = self.allowed();
         let measured = (0..self.at).filter(|&index| self.modes.is_measured(index)).take(2).count();
         let reach = match measured {
