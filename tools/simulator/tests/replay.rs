@@ -315,13 +315,13 @@ fn open_loop(bench: &Bench, limits: Vec<(Duration, u32)>, errors: Option<ModeErr
 #[test]
 fn a_limit_that_falls_is_an_event() {
     let bench = Bench::of("orin-agx-64", &weights()).expect("a bench");
-    let limits = vec![(Duration::ZERO, 40_000), (Duration::from_secs(10), 20_000)];
+    let limits = vec![(Duration::ZERO, 50_000), (Duration::from_secs(10), 35_000)];
     let report = open_loop(&bench, limits, None);
     assert_eq!(report.changes_per_min, 4.0);
     let fallen = report.events.iter().find(|event| event.at_ms == 10_000.0);
-    // Clocks take some ms, and the window 10.
+    // To set and read back each knob takes some 30 ms, and the window is 10 ms long.
     let ms = fallen.expect("an event").ms;
-    assert!((5.0..30.0).contains(&ms) || ms > 19_000.0, "{ms}");
+    assert!((10.0..100.0).contains(&ms), "{ms}");
 }
 
 #[test]

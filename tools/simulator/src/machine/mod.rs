@@ -460,13 +460,18 @@ impl Jetson {
 
     /// The power was constant up to now.
     fn keep_power(&mut self) {
-        if let Some(trace) = &mut self.trace {
-            trace.push(Segment {
-                until: self.now,
-                watts: self.watts.total(),
-                calm_watts: self.calm_w,
-                minibatches: self.minibatches,
-            });
+        let Some(trace) = &mut self.trace else {
+            return;
+        };
+        let segment = Segment {
+            until: self.now,
+            watts: self.watts.total(),
+            calm_watts: self.calm_w,
+            minibatches: self.minibatches,
+        };
+        match trace.last_mut() {
+            Some(last) if last.has_power_of(&segment) => *last = segment,
+            _ => trace.push(segment),
         }
     }
 

@@ -14,3 +14,10 @@ pub struct Segment {
     /// Minibatches since time zero, at its end.
     pub minibatches: f64,
 }
+
+impl Segment {
+    /// One stretch of constant power with another segment that follows it.
+    pub fn has_power_of(&self, next: &Self) -> bool {
+        (self.watts, self.calm_watts) == (next.watts, next.calm_watts)
+    }
+}

@@ -89,12 +89,14 @@ pub struct Account {
 }
 
 impl Account {
-    /// Of a trace from zero on. What is before `start` does not count.
+    /// Of a trace from zero on. What is before `start` does not count, nor what is after the end of
+    /// the load: a holder may read the sensor beyond it.
     ///
     /// A mean is compared with the highest limit of its window: what was drawn before a limit fell
     /// was within that limit.
     pub fn of(trace: &[Segment], load: &Load, limits: &[(Duration, u32)], start: Duration) -> Self {
         let [slow, fast] = WINDOWS;
+        let trace = &trace[..trace.partition_point(|segment| segment.until <= load.length())];
         let noisy = trace.iter().map(|segment| (segment.until, segment.watts));
         let calm = trace
             .iter()
@@ -393,6 +395,21 @@ mod tests {
         let stretches = [(3000, 20.0), (6000, 50.0)];
         let account = account(&stretches, &[(0, 25_000)], &[3000]);
         near(account.events[0].ms, 3000.0);
+    }
+
+    #[test]
+    fn what_is_after_the_load_does_not_count() {
+        let segment = |until, watts, minibatches| Segment {
+            until: ms(until),
+            watts,
+            calm_watts: watts,
+            minibatches,
+        };
+        let trace = [segment(3000, 20.0, 30.0), segment(3100, 50.0, 31.0)];
+        let load = Load::new(vec![Step::new(ms(0), 1.0)], ms(3000));
+        let account = Account::of(&trace, &load, &[(ms(0), 25_000)], START);
+        assert_eq!((account.fast.over_s, account.slow.over_s), (0.0, 0.0));
+        assert_eq!(account.minibatches, 30.0);
     }
 
     #[test]
