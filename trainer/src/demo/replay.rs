@@ -1,5 +1,5 @@
 //! A power limit that changes while a training job runs: true power under wattgate's watchdog,
-//! beside the model alone, NVIDIA's presets and MAXN.
+//! beside the modes that the model chooses once, NVIDIA's presets and MAXN.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use wattgate_simulator::workload::Workload;
 use super::round;
 
 /// From when on which limit holds, in s and W.
-const LIMITS: [(u32, u32); 4] = [(0, 45), (60, 22), (120, 32), (180, 18)];
+const LIMITS: [(u32, u32); 4] = [(0, 36), (60, 22), (120, 30), (180, 18)];
 
 /// In s.
 const END: u32 = 240;
@@ -33,7 +33,7 @@ const POINT_EVERY: Duration = Duration::from_millis(200);
 /// Who holds the limit, with the name on the page.
 const HOLDERS: [(&str, Holder); 4] = [
     ("wattgate's watchdog", Holder::Wattgate),
-    ("wattgate's model alone", Holder::OpenLoop),
+    ("chosen once by the model", Holder::Once),
     ("NVIDIA's presets", Holder::Preset),
     ("MAXN", Holder::Maxn),
 ];
