@@ -230,8 +230,9 @@ impl<const N: usize> Knowledge<N> {
         libm::sqrtf(self.squares / self.guesses).max(LEAST_SPREAD)
     }
 
-    /// The point was measured: its error, where the load stayed as it was.
-    pub fn learn(&mut self, index: usize, error: f32) {
+    /// The point was measured: its error, where the load stayed as it was, and the variance of the
+    /// measurement.
+    pub fn learn(&mut self, index: usize, error: f32, noise: f32) {
         let error = error.clamp(RATIO_RANGE.0, RATIO_RANGE.1);
         if !self.is_measured(index) {
             let (guess, _) = self.error(index);
@@ -240,19 +241,30 @@ impl<const N: usize> Knowledge<N> {
             if let Some(mode) = self.modes.get_mut(index) {
                 mode.is_outlier = libm::fabsf(off) > most;
             }
+            let most = 3.0 * self.spread();
             let off = off.clamp(-most, most);
             if self.guesses >= MOST_GUESSES {
                 self.squares -= self.squares / self.guesses;
             } else {
                 self.guesses += 1.0;
             }
-            self.squares += off * off;
+            self.squares += (off * off - noise).max(0.0);
         }
         if let Some(mode) = self.modes.get_mut(index) {
             let samples = f32::from(mode.samples);
             let mean = (f32::from(mode.error) / Q12 * samples + error) / (samples + 1.0);
             mode.error = (mean * Q12 + 0.5) as u16;
             mode.samples = (mode.samples + 1).min(MOST_SAMPLES);
+        }
+    }
+
+    /// The same point's error, from a longer measurement.
+    pub fn refine(&mut self, index: usize, error: f32) {
+        if let Some(mode) = self.modes.get_mut(index).filter(|it| it.samples > 0) {
+            let part = 1.0 / f32::from(mode.samples);
+            let old = f32::from(mode.error) / Q12;
+            let error = old + (error.clamp(0.9 * old, 1.1 * old) - old) * part;
+            mode.error = (error * Q12 + 0.5) as u16;
         }
     }
 

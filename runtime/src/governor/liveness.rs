@@ -16,8 +16,11 @@ const MUST_SHOW: Milliseconds = Milliseconds(1_500);
 /// A change of the GPU's load that must show, in permille.
 const MUCH_LOAD: u16 = 500;
 
+/// A load of the GPU that is the same, in permille.
+const SAME_LOAD: u16 = 50;
+
 /// All registers stand still for so long on a busy board, and on any board.
-const STILL_BUSY: Milliseconds = Milliseconds(12_000);
+const STILL_BUSY: Milliseconds = Milliseconds(30_000);
 const STILL: Milliseconds = Milliseconds(120_000);
 
 /// From this load of the GPU on, in permille, a board is busy.
@@ -35,8 +38,8 @@ pub struct Liveness {
     /// Since when the GPU's load is another one than `load`, and since when it is busy.
     other_load: Option<Milliseconds>,
     busy: Option<Milliseconds>,
-    /// A change of the mode has to show until then.
-    must_show: Option<Milliseconds>,
+    /// A change of the mode has to show until then, while the GPU's load stays as it was.
+    must_show: Option<(Milliseconds, Option<u16>)>,
     /// Since when it is blind.
     blind: Option<Milliseconds>,
 }
@@ -57,8 +60,8 @@ impl Liveness {
     }
 
     /// A mode was set that draws another power by much.
-    pub fn must_show(&mut self, now: Milliseconds) {
-        self.must_show = Some(after(now, MUST_SHOW));
+    pub fn must_show(&mut self, gpu: Option<u16>, now: Milliseconds) {
+        self.must_show = Some((after(now, MUST_SHOW), gpu));
     }
 
     /// Takes a look: a sample that makes sense, if there is one. Returns whether the sensor is blind.
@@ -70,13 +73,19 @@ impl Liveness {
                 (self.other_load, self.must_show) = (None, None);
             }
         }
+        // A load that changes may undo what the mode does.
+        let is_same = |before: Option<u16>| {
+            let loads = before.zip(gpu);
+            loads.is_none_or(|(before, now)| before.abs_diff(now) <= SAME_LOAD)
+        };
+        self.must_show = self.must_show.filter(|(_, before)| is_same(*before));
         let differs = |(load, gpu): (u16, u16)| load.abs_diff(gpu) >= MUCH_LOAD;
         since(&mut self.other_load, self.load.zip(gpu).is_some_and(differs), now);
         since(&mut self.busy, gpu.is_some_and(|gpu| gpu >= BUSY), now);
         let still = now.since(self.moved);
         let for_long = |since: Option<Milliseconds>, time| since.is_some_and(|at| now.since(at) >= time);
         let is_blind = now.since(self.heard) >= SILENT
-            || self.must_show.is_some_and(|until| now >= until)
+            || self.must_show.is_some_and(|(until, _)| now >= until)
             || for_long(self.other_load, MUST_SHOW)
             || still >= STILL_BUSY && for_long(self.busy, STILL_BUSY)
             || still >= STILL;

@@ -6,6 +6,7 @@ mod interface;
 mod knowledge;
 mod liveness;
 mod memory;
+mod noise;
 
 pub use allowance::{Average, Budget};
 pub use interface::{Cause, Command, GovernorError, Input, Limit, Settings, State, Status};
@@ -14,6 +15,7 @@ use allowance::Allowance;
 use knowledge::{Knowledge, RATIO_RANGE};
 use liveness::Liveness;
 use memory::{Memory, Work};
+use noise::{Noise, highest_of};
 
 use crate::estimator::{Chip, Estimate, Estimator, Sample};
 use crate::front::Front;
@@ -48,8 +50,20 @@ const LONGEST_GAP: Milliseconds = Milliseconds(5_000);
 /// Clocks follow within this time after they are set (platform reference, section 8: 8 ms).
 const FOLLOWS: u64 = 20;
 
-/// The error of a mode is told from the mean over this time.
-const MEASURED_OVER: Milliseconds = Milliseconds(900);
+/// A phase of the load that is longer is known by its mean.
+const LONG_PHASE: u64 = 2_000;
+
+/// The GPU's load is smoothed over this time, in ms, and the same within this, in permille.
+const SMOOTHED_OVER: u64 = 60;
+const SAME_LOAD: u16 = 100;
+
+/// The estimate is not used for steps so soon after a change of the mode.
+const SETTLES: u64 = 100;
+
+/// The error of a mode is told from the mean over this time at first, and then over times twice as
+/// long each, up to the last one.
+const TOLD_FIRST: u64 = 900;
+const TOLD_LAST: u64 = 8_000;
 
 /// A mode is left for a faster one after this time at the earliest.
 const DWELL: Milliseconds = Milliseconds(1_500);
@@ -57,12 +71,21 @@ const DWELL: Milliseconds = Milliseconds(1_500);
 /// The estimate is over the limit when it is so by this number of standard deviations.
 const OVER_DEVIATIONS: f32 = 3.0;
 
-/// The peak of the workload is to stay within the limit with this number of standard deviations of
-/// the mean over [`SPAN`]: one in 10,000 of the means of a steady load is higher.
-const PEAK_DEVIATIONS: f32 = 3.7;
+/// After a step that was seen for sure, this number is enough.
+const OVER_AFTER_STEP: f32 = -0.5;
 
-/// To stay in a mode, its peak may be above the limit by this number of them: hysteresis.
-const STAY_DEVIATIONS: f32 = 1.5;
+/// A step is believed after this part of the sensor's time constant.
+const TOLD_AFTER: u64 = 6;
+
+/// A step that leads to a known phase of the load within this number of deviations is none to another.
+const KNOWN_DEVIATIONS: f32 = 2.0;
+
+/// The highest phase of the load is to stay within the limit with this number of standard deviations
+/// of the mean over [`SPAN`]: 0.016 % of the means of a steady load are higher.
+const PEAK_DEVIATIONS: f32 = 3.6;
+
+/// To stay in a mode, so many of them less are enough: hysteresis.
+const STAY_DEVIATIONS: f32 = 0.8;
 
 /// The ripple that is provided for, at most: what is more is no ripple but phases, of which the
 /// peak is remembered.
@@ -108,17 +131,26 @@ pub struct Governor<const N: usize> {
     measured: Option<f32>,
     /// The level of the load before the mode was set, if it was steady, with the GPU's load.
     reference: Option<(f32, Option<u16>)>,
-    /// The error of the mode is to be told.
+    /// From when on the load was steady in the mode, and the energy in µJ and the GPU's load then.
+    steady: Option<(Milliseconds, u64, Option<u16>)>,
+    /// The error of the mode is to be told; and the time in it when it is told next, in ms.
     is_new: bool,
+    told_next: u64,
     /// What a jump has told of the level, and when.
     jump: Option<(f32, Milliseconds)>,
     /// The highest level of jumps that were too short to matter.
     short: f32,
     /// The highest level that was measured since the last jump.
     since_jump: f32,
-    /// Means over [`SPAN`] near the highest level.
+    /// The highest mean over [`SPAN`] in the present phase as a level, while it is short; and the number of
+    /// short phases near the highest level.
+    short_phase: f32,
     seen: f32,
+    noise: Noise,
+    /// A mean with which the next one is compared, and when it was taken.
+    compared: Option<(Milliseconds, f32)>,
     work: Work,
+    /// The GPU's load in permille, smoothed.
     gpu: Option<u16>,
     /// Failures to set the mode, and modes that could not be set, in a row.
     failures: u8,
@@ -162,11 +194,16 @@ impl<const N: usize> Governor<N> {
             due: Milliseconds(0),
             measured: None,
             reference: None,
+            steady: None,
             is_new: true,
+            told_next: TOLD_FIRST,
             jump: None,
             short: 0.0,
             since_jump: 0.0,
+            short_phase: 0.0,
             seen: 1.0,
+            noise: Noise::new(),
+            compared: None,
             work: Work::None,
             gpu: None,
             failures: 0,
@@ -259,6 +296,12 @@ impl<const N: usize> Governor<N> {
         }
     }
 
+    /// DEBUG
+    pub fn debug(&self) -> [f32; 8] {
+        let now = self.last.unwrap_or(Milliseconds(0));
+        [self.phase(now), self.memory.highest(), self.seen, self.ripple(), self.modes.spread(), self.modes.error(self.at).0, self.estimator.resolution(SPAN), self.ups as f32 / UP_EVERY.0 as f32]
+    }
+
     /// When the next step is due after a [`Command::Keep`]. A step that comes sooner does no harm;
     /// after a [`Command::Apply`] one is due as soon as the mode is set.
     pub fn due(&self) -> Milliseconds {
@@ -270,7 +313,7 @@ impl<const N: usize> Governor<N> {
         let (now, passed) = self.advance(input);
         self.allowance
             .derate(input.over_current || input.too_hot, now);
-        self.gpu = input.gpu_load;
+        self.smooth_load(input.gpu_load, passed);
         let arrives = self.is_set(input) && self.since.is_none() && self.asked.is_some();
         if arrives {
             self.arrive(now);
@@ -349,6 +392,19 @@ impl<const N: usize> Governor<N> {
         (now, passed)
     }
 
+    /// Takes the GPU's load, which some drivers take over a few ms.
+    fn smooth_load(&mut self, load: Option<u16>, passed: u64) {
+        self.gpu = match (self.gpu, load) {
+            (Some(before), Some(now)) => {
+                let (before, now) = (u64::from(before), u64::from(now.min(1_000)));
+                let passed = passed.min(SMOOTHED_OVER);
+                let sum = before * (SMOOTHED_OVER - passed) + now * passed;
+                Some((sum / SMOOTHED_OVER) as u16)
+            }
+            _ => load,
+        };
+    }
+
     /// Books what was drawn and not measured: the most that is likely.
     fn book_unseen(&mut self, now: Milliseconds) {
         let expected = self.modes.expected(self.at, self.memory.highest().max(1.0));
@@ -370,24 +426,26 @@ impl<const N: usize> Governor<N> {
 
     /// The wanted mode is set now.
     fn arrive(&mut self, now: Milliseconds) {
-        let Some(before) = self.before.filter(|before| *before != self.at) else {
+        let Some(estimate) = self.estimator.estimate() else {
             return;
         };
-        let (from, to) = (self.modes.expected(before, 1.0), self.modes.expected(self.at, 1.0));
+        // Before the first mode the board was in any; what it draws then is told by the model.
+        let from = match self.before {
+            Some(before) => self.modes.expected(before, 1.0),
+            None => estimate.power,
+        };
+        let to = self.modes.expected(self.at, 1.0);
         let times = (to / from.max(1.0)).clamp(RATIO_RANGE.0, RATIO_RANGE.1);
         // A board at rest follows its clocks much less.
         let times = match self.work {
             Work::None => 1.0 + (times - 1.0) / 4.0,
             _ => times,
         };
-        let Some(estimate) = self.estimator.estimate() else {
-            return;
-        };
         self.estimator.expect(times);
         let change = (times - 1.0).abs() * estimate.power;
         let steps = self.settings.chips.iter().map(|chip| chip.step.0).max().unwrap_or(0);
         if self.work != Work::None && change > (5 * steps) as f32 && change > estimate.power / 16.0 {
-            self.liveness.must_show(now);
+            self.liveness.must_show(self.gpu, now);
         }
     }
 
@@ -498,27 +556,26 @@ impl<const N: usize> Governor<N> {
         self.allowance.reading(&self.settings).0 as f32
     }
 
-    /// Standard deviation of a mean over [`SPAN`], as part of the power.
+    /// Standard deviation of the true mean over [`SPAN`] of a steady load, as part of the power.
     fn ripple(&self) -> f32 {
-        self.estimator.ripple(SPAN).min(MOST_RIPPLE)
+        self.noise.true_mean().min(MOST_RIPPLE)
     }
 
-    /// The level that a mode has to have room for: the highest that counts, and more where few means
-    /// were seen of which it is the highest.
-    fn need(&self, now: Milliseconds) -> f32 {
-        // The highest of n normal deviates is about sqrt(2 ln n) standard deviations up.
-        let expected = libm::sqrtf(2.0 * libm::logf(self.seen + 1.0)) - 0.4;
-        let more = (PEAK_DEVIATIONS - expected.max(0.0)).max(0.0) * self.ripple();
-        let need = self.memory.highest() * (1.0 + more);
+    /// The level of the load's highest phase that counts.
+    fn phase(&self, now: Milliseconds) -> f32 {
+        let phase = self.memory.highest();
         match self.jump {
-            Some((level, at)) if now.since(at) < JUMP_COUNTS => need.max(level),
-            _ => need,
+            Some((level, at)) if now.since(at) < JUMP_COUNTS => phase.max(level),
+            _ => phase,
         }
     }
 
-    /// The power that a mode stays below at a level of the load.
-    fn bound(&self, index: usize, level: f32) -> f32 {
-        self.modes.expected(index, level) * (1.0 + self.modes.doubt(index))
+    /// The power in mW that a mode stays below in a phase. Ripple, and the error of a guess, are
+    /// independent of each other.
+    fn bound(&self, index: usize, phase: f32) -> f32 {
+        let (ripple, doubt) = (PEAK_DEVIATIONS * self.ripple(), self.modes.doubt(index));
+        let margin = libm::sqrtf(ripple * ripple + doubt * doubt);
+        self.modes.expected(index, phase) * (1.0 + margin)
     }
 
     fn fastest_predicted(&self) -> Option<usize> {
@@ -539,7 +596,7 @@ impl<const N: usize> Governor<N> {
     }
 
     fn best_below(&self, now: Milliseconds) -> Option<usize> {
-        self.below(self.need(now), now)
+        self.below(self.phase(now), now)
     }
 
     fn decide(&mut self, is_blind: bool, now: Milliseconds, passed: u64) -> Command {
@@ -570,9 +627,9 @@ impl<const N: usize> Governor<N> {
         let first = match self.changes {
             0 => self.fastest_predicted(),
             _ => {
-                let (need, allowed) = (self.need(now), self.allowed());
+                let (phase, allowed) = (self.phase(now), self.allowed());
                 self.modes.fastest(|index| {
-                    self.bound(index, need.max(1.0)) <= allowed && !self.modes.is_held(index, now)
+                    self.bound(index, phase.max(1.0)) <= allowed && !self.modes.is_held(index, now)
                 })
             }
         };
@@ -605,6 +662,7 @@ impl<const N: usize> Governor<N> {
         let of_level = prediction * error;
         self.work = self.memory.work(self.gpu, estimate.power / of_level);
         self.memory.pass(self.work, passed);
+        self.mark_steady(estimate, since, now);
         let in_mode = now.since(since).0;
         if in_mode < SPAN.0 + FOLLOWS {
             return;
@@ -613,47 +671,107 @@ impl<const N: usize> Governor<N> {
         let Some(mean) = self.measured else {
             return;
         };
-        let is_steady = estimate.since.0 <= since.0.saturating_add(3 * FOLLOWS);
-        if self.is_new && self.work != Work::None {
-            let Some((reference, gpu)) = self.reference.filter(|_| is_steady) else {
-                // Nothing to compare with: the load is what is measured.
-                if !self.modes.is_measured(self.at) && self.before.is_none() {
-                    self.modes.raise(self.at, error);
-                }
-                self.is_new = false;
-                return;
-            };
-            if in_mode < MEASURED_OVER.0 + FOLLOWS {
-                return;
-            }
-            let is_same = match (gpu, self.gpu) {
-                (Some(before), Some(now)) => before.abs_diff(now) <= 30,
-                _ => true,
-            };
-            if let Some(mean) = self.estimator.mean(MEASURED_OVER).filter(|_| is_same) {
-                self.modes.learn(self.at, mean / (prediction * reference));
-            }
-            self.is_new = false;
-            return;
-        }
-        if self.work != Work::None {
-            self.see(mean / of_level, passed, now);
+        self.tell_error(since, now);
+        self.compare(mean, estimate, now);
+        // Of a new mode nobody knows whether it or the load is other than expected.
+        if self.work != Work::None && !self.is_new {
+            self.see(mean, of_level, now);
         }
         if !self.is_new && !matches!(self.state, State::Safe(_)) {
             self.state = State::Tracking;
         }
     }
 
-    /// The board works at a level.
-    fn see(&mut self, level: f32, passed: u64, now: Milliseconds) {
-        let (highest, ripple) = (self.memory.highest(), self.ripple());
-        if level > highest * (1.0 + 4.0 * ripple) {
-            self.seen = 1.0;
-        } else if level > highest * (1.0 - 5.0 * ripple) {
-            self.seen += passed as f32 / SPAN.0 as f32;
+    /// Keeps from when on the load is steady.
+    fn mark_steady(&mut self, estimate: &Estimate, since: Milliseconds, now: Milliseconds) {
+        let from = after(since, FOLLOWS);
+        let is_steady = self.steady.is_some_and(|(at, _, gpu)| {
+            at >= estimate.since && at >= from && self.is_same_load(gpu)
+        });
+        if now >= from && !is_steady {
+            self.end_phase();
+            self.steady = Some((now, self.booked, self.gpu));
         }
-        self.memory.see(level);
+    }
+
+    /// The mean power in mW while the load was steady, and for how long.
+    fn steady_mean(&self, now: Milliseconds) -> Option<(f32, u64)> {
+        let (from, energy, _) = self.steady?;
+        let passed = now.since(from).0;
+        let mean = self.booked.saturating_sub(energy) as f32 / passed as f32;
+        (passed >= SPAN.0).then_some((mean, passed))
+    }
+
+    /// The GPU is as busy as at another time.
+    fn is_same_load(&self, before: Option<u16>) -> bool {
+        let loads = before.zip(self.gpu);
+        loads.is_none_or(|(before, now)| before.abs_diff(now) <= SAME_LOAD)
+    }
+
+    /// Tells the error of the mode from the powers before and after it was set, if the load was
+    /// steady then.
+    fn tell_error(&mut self, since: Milliseconds, now: Milliseconds) {
+        if self.work == Work::None {
+            return;
+        }
+        let in_mode = now.since(since).0;
+        let is_steady = self.steady.is_some_and(|(from, ..)| from.since(since).0 <= 5 * FOLLOWS);
+        let reference = self.reference.filter(|(_, gpu)| self.is_same_load(*gpu));
+        let Some((reference, _)) = reference.filter(|_| is_steady) else {
+            // Nothing to compare with. The first mode has no error: the load is what is measured.
+            if self.is_new && !self.modes.is_measured(self.at) && self.before.is_none() {
+                self.modes.raise(self.at, self.modes.error(self.at).0);
+            }
+            self.is_new = false;
+            return;
+        };
+        if in_mode < self.told_next.saturating_add(FOLLOWS) || self.told_next > TOLD_LAST {
+            return;
+        }
+        let Some((mean, passed)) = self.steady_mean(now) else {
+            return;
+        };
+        let error = mean / (self.modes.predicted(self.at) * reference);
+        // Both means have noise.
+        let noise = self.noise.measured();
+        let noise = noise * noise * (1.0 + SPAN.0 as f32 / passed as f32);
+        match self.told_next == TOLD_FIRST {
+            true => self.modes.learn(self.at, error, noise),
+            false => self.modes.refine(self.at, error),
+        }
+        self.is_new = false;
+        self.told_next = self.told_next.saturating_mul(2);
+    }
+
+    /// Tells the noise from means of the same phase in the same mode.
+    fn compare(&mut self, mean: f32, estimate: &Estimate, now: Milliseconds) {
+        let Some((at, before)) = self.compared.filter(|(at, _)| *at > estimate.since) else {
+            // The first mean of a phase holds a part of the one before.
+            self.compared = (now.since(estimate.since) > SPAN).then_some((now, mean));
+            return;
+        };
+        if now.since(at) >= SPAN {
+            let resolution = self.estimator.resolution(SPAN);
+            self.noise.compare(mean, before, resolution);
+            self.compared = Some((now, mean));
+        }
+    }
+
+    /// Remembers the level of the present phase of the load: of a long one its mean, of a short one
+    /// the highest mean over [`SPAN`], when it is over.
+    fn see(&mut self, mean: f32, of_level: f32, now: Milliseconds) {
+        let level = mean / of_level;
         self.since_jump = self.since_jump.max(level);
+        match self.steady_mean(now) {
+            Some((mean, passed)) if passed >= LONG_PHASE => {
+                self.memory.see(mean / of_level);
+                self.short_phase = 0.0;
+                if passed >= TOLD_LAST {
+                    self.steady = Some((now, self.booked, self.gpu));
+                }
+            }
+            _ => self.short_phase = self.short_phase.max(level),
+        }
         if let Some((jump, at)) = self.jump
             && now.since(at) >= JUMP_COUNTS
         {
@@ -665,18 +783,42 @@ impl<const N: usize> Governor<N> {
         }
     }
 
+    /// A short phase is over. The highest of many means has ripple and the errors of the sensor in
+    /// it, so the phase itself is lower.
+    fn end_phase(&mut self) {
+        let level = core::mem::take(&mut self.short_phase);
+        if level <= 0.0 {
+            return;
+        }
+        let noise = self.noise.measured().min(2.0 * MOST_RIPPLE);
+        let highest = self.memory.highest();
+        if level > highest * (1.0 + 4.0 * noise) {
+            self.seen = 1.0;
+        } else if level > highest * (1.0 - 4.0 * noise) {
+            self.seen += 1.0;
+        }
+        self.memory.see(level * (1.0 - highest_of(self.seen) * noise));
+    }
+
     /// The power that is over what is allowed, if it is.
     fn over(&self, estimate: &Estimate, since: Milliseconds, now: Milliseconds) -> Option<f32> {
         let allowed = self.allowed();
         if now.since(since).0 < FOLLOWS {
             return None;
         }
+        // Of a step that has just begun, rounding tells more than the power.
+        let chips = self.settings.chips.iter();
+        let slowest = chips.map(|chip| chip.time_constant.0).max().unwrap_or(0);
+        let is_told = now.since(estimate.since).0 >= slowest / TOLD_AFTER;
         let mean = self.measured.unwrap_or(0.0);
         let is_slowly = mean - self.estimator.resolution(SPAN) > allowed;
-        // A step was seen for sure; where it leads to is the question.
-        let has_stepped = now.since(estimate.since) < SPAN && estimate.since > since;
+        // A step was seen for sure; where it leads to is the question. A phase that is known fits.
+        let known = self.modes.expected(self.at, self.phase(now));
+        let has_stepped = now.since(estimate.since) < SPAN
+            && estimate.since.0 > since.0.saturating_add(SETTLES)
+            && estimate.power - KNOWN_DEVIATIONS * estimate.deviation > known;
         let deviations = match has_stepped {
-            true => -0.5,
+            true => OVER_AFTER_STEP,
             false => OVER_DEVIATIONS,
         };
         let is_now = estimate.power - deviations * estimate.deviation > allowed;
@@ -684,10 +826,13 @@ impl<const N: usize> Governor<N> {
         let is_short = level < 1.03 * self.short
             && now.since(estimate.since) < SHORT
             && self.jump.is_none();
+        // Where the step is not seen yet, the last means have more of it.
+        let is_in_mode = now.since(since).0 >= SHORT.0 + FOLLOWS;
+        let recent = self.estimator.mean(SHORT).filter(|_| is_in_mode);
         let power = estimate.power + estimate.deviation;
         match (is_slowly, is_now) {
-            (true, _) => Some(power.max(mean)),
-            (false, true) if !is_short => Some(power),
+            (true, _) => Some(power.max(mean).max(recent.unwrap_or(0.0))),
+            (false, true) if is_told && !is_short => Some(power),
             _ => None,
         }
     }
@@ -701,20 +846,23 @@ impl<const N: usize> Governor<N> {
         now: Milliseconds,
     ) -> Command {
         self.violations = self.violations.saturating_add(1);
-        let is_modes = estimate.since.0 <= since.0.saturating_add(3 * FOLLOWS);
+        let is_modes = estimate.since.0 <= since.0.saturating_add(3 * FOLLOWS)
+            && now.since(since).0 >= SETTLES;
         let mut level = power / self.modes.expected(self.at, 1.0);
         if is_modes && now.since(since) < Milliseconds(10_000) {
             self.modes.hold(self.at, now, HOLD);
-            if let (true, Some((reference, _))) = (self.is_new, self.reference) {
+            let reference = self.reference.filter(|(_, gpu)| self.is_same_load(*gpu));
+            if let (true, Some((reference, _))) = (self.is_new, reference) {
                 // The load is as before, so it is the mode that draws more.
-                self.modes.learn(self.at, power / (self.modes.predicted(self.at) * reference));
+                let error = power / (self.modes.predicted(self.at) * reference);
+                self.modes.learn(self.at, error, 0.0);
                 self.is_new = false;
-                level = self.need(now);
+                level = self.phase(now);
             }
         }
         self.memory.came_back(level);
         (self.jump, self.since_jump) = (Some((level, now)), 0.0);
-        let Some(next) = self.below(level * (1.0 + 2.0 * self.ripple()), now) else {
+        let Some(next) = self.below(level, now) else {
             return Command::Keep;
         };
         if next == self.at {
@@ -745,20 +893,22 @@ impl<const N: usize> Governor<N> {
 
     /// Follows the limit: down where the present mode no longer fits, up where a faster one does.
     fn follow(&mut self, since: Milliseconds, now: Milliseconds) -> Command {
-        let (allowed, need) = (self.allowed(), self.need(now));
+        let (allowed, phase) = (self.allowed(), self.phase(now));
         let Some(least) = self.modes.least() else {
             return Command::Keep;
         };
-        let room = 1.0 + STAY_DEVIATIONS * self.ripple();
-        let fits = self.modes.expected(self.at, need) <= allowed * room;
+        // To stay takes less than to come: hysteresis.
+        let allowed = allowed * (1.0 + STAY_DEVIATIONS * self.ripple());
+        let ripple = 1.0 + PEAK_DEVIATIONS * self.ripple();
+        let fits = self.modes.expected(self.at, phase) * ripple <= allowed;
         if !fits && self.at != least {
-            let next = self.below(need, now).unwrap_or(least);
+            let next = self.below(phase, now).unwrap_or(least);
             if next != self.at {
                 return self.change(next, State::SteppingDown, now);
             }
         }
         if self.at == least {
-            if self.modes.expected(least, need) > allowed * room {
+            if !fits {
                 return match self.is_new {
                     true => Command::Keep,
                     false => self.too_low(now),
@@ -768,18 +918,20 @@ impl<const N: usize> Governor<N> {
                 self.state = State::Tracking;
             }
         }
-        self.climb(need, since, now)
+        self.climb(phase, since, now)
     }
 
-    fn climb(&mut self, need: f32, since: Milliseconds, now: Milliseconds) -> Command {
+    fn climb(&mut self, phase: f32, since: Milliseconds, now: Milliseconds) -> Command {
         // A load that became lighter is another chance.
-        if need < 0.95 * self.level_at_up {
-            (self.ups, self.level_at_up) = (ALL_UPS, need);
+        if phase < 0.95 * self.level_at_up {
+            (self.ups, self.level_at_up) = (ALL_UPS, phase);
         }
         let is_time = now.since(since) >= DWELL && self.ups >= UP_EVERY.0;
         if !is_time || self.state != State::Tracking || self.work == Work::None {
             return Command::Keep;
         }
+        // What the present phase has shown counts, although it may be noise.
+        let phase = phase.max(self.short_phase * (1.0 - self.noise.measured()));
         let allowed = self.allowed();
         let measured = (0..self.at).filter(|&index| self.modes.is_measured(index)).take(2).count();
         let reach = match measured {
@@ -789,13 +941,13 @@ impl<const N: usize> Governor<N> {
         let reach = reach * self.modes.predicted(self.at);
         let next = self.modes.fastest(|index| {
             self.modes.predicted(index) <= reach
-                && self.bound(index, need) <= allowed
+                && self.bound(index, phase) <= allowed
                 && !self.modes.is_held(index, now)
         });
         match next {
             Some(next) if next > self.at && self.is_worth(next) => {
                 self.ups -= UP_EVERY.0;
-                self.level_at_up = need;
+                self.level_at_up = phase;
                 self.change(next, State::ProbingUp, now)
             }
             _ => Command::Keep,
@@ -812,10 +964,11 @@ impl<const N: usize> Governor<N> {
     fn change(&mut self, to: usize, state: State, now: Milliseconds) -> Command {
         self.reference = self.steady_level(now);
         self.before = self.since.map(|_| self.at);
-        self.is_new = true;
+        self.end_phase();
+        (self.is_new, self.told_next, self.steady) = (true, TOLD_FIRST, None);
         (self.at, self.state, self.since) = (to, state, None);
         (self.asked, self.failures) = (Some(now), 0);
-        self.measured = None;
+        (self.measured, self.compared) = (None, None);
         self.changes = self.changes.saturating_add(1);
         self.modes
             .point(to)
@@ -824,14 +977,10 @@ impl<const N: usize> Governor<N> {
 
     /// The level of the load, if it was the same for [`SPAN`] at least.
     fn steady_level(&self, now: Milliseconds) -> Option<(f32, Option<u16>)> {
-        let estimate = self.estimator.estimate()?;
-        let since = self.since?;
-        let begun = after(since.max(estimate.since), SPAN.0 + FOLLOWS);
-        if now < begun || self.work == Work::None || self.is_new {
+        let (mean, _) = self.steady_mean(now)?;
+        if self.work == Work::None || self.is_new {
             return None;
         }
-        let span = Milliseconds(now.since(begun).0.saturating_add(SPAN.0).min(MEASURED_OVER.0));
-        let mean = self.estimator.mean(span).or(self.measured)?;
         Some((mean / self.modes.expected(self.at, 1.0), self.gpu))
     }
 }

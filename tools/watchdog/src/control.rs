@@ -378,6 +378,8 @@ impl<F: Files> Control<F> {
         self.verified = self.last;
     }
 
+    /// DEBUG
+    pub fn debug(&self) -> [f32; 8] { self.governor.debug() }
     /// The board, as it was found.
     pub fn board(&self) -> &Board {
         &self.board

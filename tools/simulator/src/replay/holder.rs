@@ -87,6 +87,15 @@ fn wattgate(course: &Course, files: Noted) -> Result<(Held, Noted), ReplayError>
         let next = control.look(Milliseconds(now.as_millis() as u64), &mut |_| {});
         let next = Duration::from_millis(next.0).max(now + Duration::from_millis(1));
         control.files().until(next.min(course.length));
+        if std::env::var("WG_TRACE").is_ok() {
+            let (st, m) = control.status();
+            let now = control.files().now();
+            let fine = std::env::var("WG_FINE").ok().map(|v| v.split(',').map(|x| x.parse::<f64>().unwrap()).collect::<Vec<_>>());
+            let show = match &fine { Some(v) => now.as_secs_f64() > v[0] && now.as_secs_f64() < v[1], None => held.changes != st.changes || (now.as_millis() / 1000) % 10 == 0 && (now.as_millis() % 1000) < 40 };
+            held.changes = st.changes;
+            if show { let w=control.files().tree().jetson().watts().total();
+            eprintln!("{:8.3} {:?} {:?} pred {} meas {} now {} allow {} true {:.2} viol {} | {:.3?}", now.as_secs_f64(), st.state, m.knobs(), st.predicted.0, st.measured.map_or(0,|x|x.0), st.power.map_or(0,|x|x.0), st.allowed.0, w, st.violations, control.debug()); }
+        }
         if matches!(control.status().0.state, State::Safe(_)) {
             held.safe_s += (control.files().now() - now).as_secs_f64();
         }
