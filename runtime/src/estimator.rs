@@ -149,10 +149,12 @@ const PULSES_A_SECOND: f32 = 0.05;
 const PULSE_SIZE: f32 = 0.4;
 const PULSE_MS: f32 = 50.0;
 
-/// [`Estimate::since`] moves to a step when it is this improbable that there was none.
+/// [`Estimate::since`] moves to a step when the probability that there was none is below this: less
+/// than one false step a minute with a ripple of 6 % (tests/estimator.rs).
 const DOUBT: f32 = 0.05;
 
-/// A step since [`Estimate::since`] that is more probable makes [`Estimator::is_suspicious`] true.
+/// [`Estimator::is_suspicious`] where the probability of a step after [`Estimate::since`] is above
+/// this: one look in four at worst on a steady load (tests/estimator.rs).
 const SUSPICION: f32 = 0.1;
 
 /// Random walk of the power in one second, as part of the ripple: what ripples much drifts much.
@@ -161,32 +163,33 @@ const DRIFT: f32 = 0.15;
 
 /// The ripple is white noise: its standard deviation in means over [`RIPPLE_MS`], as part of the
 /// power. The first value is that of steady LLM inference on an AGX Orin (platform reference,
-/// addendum: 0.5 to 1.6 % at 100 ms). The others keep it within what rails do: the CPU rail of an
-/// idle AGX Orin has 1.
+/// addendum: 0.5 to 1.6 % at 100 ms, which is 1.6 to 5 % at 10 ms). The others keep it within what
+/// rails do: the CPU rail of an idle AGX Orin has 1 (traces).
 const RIPPLE_MS: f32 = 10.0;
 const RIPPLE_AT_FIRST: f32 = 0.04;
 const RIPPLE_RANGE: (f32, f32) = (0.005, 2.0);
 
-/// How fast the ripple is learned: the part of a look's excess that changes the variance. Learned
-/// within 50 looks.
+/// The part of a look's excess that changes the variance of the ripple: 1 / 25 of what one look
+/// tells, so that the ripple follows the load within some 25 looks.
 const RIPPLE_RATE: f32 = 0.04;
 
 /// A look changes the variance of the ripple as if its excess were this at most.
 const MOST_EXCESS: f32 = 8.0;
 
-/// Standard deviation of a time constant, as part of it: TI's limits of the conversion time are 10 %
-/// off.
+/// Standard deviation of a time constant, as part of it. A conversion of 140 µs takes 154 µs at most
+/// (TI, data sheet SBOS576A).
 const CLOCK: f32 = 0.04;
 
-/// Correlation of the errors of two chips. Ripple moves all of them together, rounding each alone.
+/// Correlation of the errors of two chips: between 1 for ripple, which moves all of them, and 0 for
+/// rounding, which moves each alone.
 const TOGETHER: f32 = 0.5;
 
-/// How certain the power is at the first reading, as part of it: with the board at rest, and in the
-/// middle of a step; and the probabilities of the two.
+/// Standard deviation of the power at the first reading, as part of it, and probability: of a board at
+/// rest, and of one in the middle of a step. Assumed.
 const AT_FIRST: [(f32, f32); 2] = [(0.02, 0.8), (0.3, 0.2)];
 
-/// The power after an expected change is uncertain by this part of the change and this part of the
-/// total: rails share the change in parts that nobody knows.
+/// Standard deviation of the power after an expected change: a part of the change, as models of power
+/// are that far off, and a part of the total, as nobody knows how the rails share the change. Assumed.
 const OF_CHANGE: f32 = 0.3;
 const OF_TOTAL: f32 = 0.03;
 
@@ -207,24 +210,23 @@ struct Passage {
     decay: f32,
     /// The same after half of the time.
     half: f32,
-    /// Variance that drift adds to the power, as part of its square.
+    /// Variance that drift adds to the power, over the square of the ripple.
     drift: f32,
-    /// Variance that ripple adds to the register, as part of the power's square.
+    /// Variance that ripple adds to the register, over the square of the ripple.
     ripple: f32,
 }
 
 impl Passage {
-    fn new(ms: f32, time_constant: Milliseconds, ripple: f32) -> Self {
+    fn new(ms: f32, time_constant: Milliseconds) -> Self {
         let half = decay(ms / 2.0, time_constant);
         let decay = half * half;
-        let variance = ripple * ripple;
         // White noise through the low-pass; at most that of RIPPLE_MS.
         let seen = (RIPPLE_MS / (2.0 * time_constant.0.max(1) as f32)).min(1.0);
         Self {
             decay,
             half,
-            drift: DRIFT * DRIFT * variance * ms / 1_000.0,
-            ripple: variance * seen * (1.0 - decay * decay),
+            drift: DRIFT * DRIFT * ms / 1_000.0,
+            ripple: seen * (1.0 - decay * decay),
         }
     }
 }
@@ -278,14 +280,21 @@ impl Track {
     }
 
     /// Lets time pass. Returns the variance of the register by ripple.
-    fn predict(&mut self, passage: &Passage, event: Event) -> f32 {
-        let &Passage { decay, half, .. } = passage;
+    fn predict(&mut self, view: &View, event: Event) -> f32 {
+        let Passage {
+            decay,
+            half,
+            drift,
+            ripple,
+        } = view.passage;
         let (gain, spread) = (1.0 - half, 1.0 - decay);
         // A power that is far from the register is not known well: no measure of noise.
-        let level = self.state.x.clamp(0.0, 3.0 * self.state.y.max(0.0));
-        let ripple = passage.ripple * level * level;
+        let level = self.state.x.min(3.0 * self.state.y).max(0.0);
+        let rippling = view.ripple * level;
+        let square = rippling * rippling;
+        let ripple = ripple * square;
         // The power may change at any time in between: in the middle, give or take.
-        let change = event.step * event.step + passage.drift * level * level;
+        let change = event.step * event.step + drift * square;
         let pulse = event.pulse * spread;
         let register = change * (gain * gain + spread * spread / 12.0) + ripple + pulse * pulse;
         let added = Matrix2::new(change, change * gain, change * gain, register);
@@ -306,7 +315,7 @@ impl Track {
         // Where rounding errors of f32 would make it impossible.
         let (power, register) = (self.covariance.m11.max(1.0), self.covariance.m22.max(0.001));
         let most = 0.999 * libm::sqrtf(power * register);
-        let both = self.covariance.m12.clamp(-most, most);
+        let both = self.covariance.m12.max(-most).min(most);
         self.covariance = Matrix2::new(power, both, both, register);
         let excess = (cut.variance + cut.mean * cut.mean) / variance - 1.0;
         self.excess = excess * ripple / variance;
@@ -349,7 +358,7 @@ impl Cut {
         let mean = centre * variance / sum;
         let width = 2.0 * half / libm::sqrtf(core::f32::consts::TAU * sum);
         Self {
-            mean: mean.clamp(centre - half, centre + half),
+            mean: mean.max(centre - half).min(centre + half),
             variance: variance * error / sum,
             likelihood: libm::logf(width) - centre * centre / (2.0 * sum),
         }
@@ -376,6 +385,8 @@ fn step(chip: &Chip) -> f32 {
 struct View {
     reading: f32,
     step: f32,
+    /// As part of the power.
+    ripple: f32,
     passage: Passage,
 }
 
@@ -420,7 +431,7 @@ impl Hypothesis {
                 *track = Track::NONE;
                 continue;
             }
-            let ripple = track.predict(&view.passage, event);
+            let ripple = track.predict(view, event);
             likelihood += track.correct(view.reading, view.step, ripple);
         }
         // One that all readings contradict is still there if all others are, too.
@@ -575,9 +586,10 @@ impl Estimator {
             .zip(registers)
             .filter(|(_, register)| *register > 0.0);
         let variance = present.map(|(chip, _)| {
-            // That of two readings.
-            let of_span = chip.step.0 as f32 * chip.time_constant.0 as f32 / span;
-            of_span * of_span / 6.0
+            let step = chip.step.0 as f32;
+            // Of the two readings at the ends, and of those in between, which may all be alike.
+            let ends = step * chip.time_constant.0 as f32 / span;
+            ends * ends / 6.0 + step * step / 12.0
         });
         libm::sqrtf(variance.sum())
     }
@@ -633,13 +645,13 @@ impl Estimator {
     fn views(&self, readings: [f32; MOST_CHIPS], ms: f32) -> [View; MOST_CHIPS] {
         let mut views = self.chips.map(|chip| View {
             reading: 0.0,
+            ripple: 0.0,
             step: step(&chip),
-            passage: Passage::new(ms, chip.time_constant, 1.0),
+            passage: Passage::new(ms, chip.time_constant),
         });
         for ((view, reading), ripple) in views.iter_mut().zip(readings).zip(self.ripples) {
             view.reading = reading;
-            view.passage.drift *= ripple * ripple;
-            view.passage.ripple *= ripple * ripple;
+            view.ripple = ripple;
         }
         views
     }
