@@ -10,7 +10,7 @@ use tempfile::{TempDir, tempdir};
 use wattgate_simulator::load::{Kind, Load};
 use wattgate_simulator::machine::mode_errors::ModeErrors;
 use wattgate_simulator::replay::report::Report;
-use wattgate_simulator::replay::table::{Bench, Task, rows};
+use wattgate_simulator::replay::table::{Bench, Task, Wrong, rows};
 use wattgate_simulator::replay::{Run, run};
 use wattgate_simulator::scenarios::Holder;
 
@@ -289,7 +289,7 @@ fn the_worst_of_a_row_is_that_of_one_of_its_seeds() {
         bench: &bench,
         limit_pct: 45.0,
         holder: Holder::OpenLoop,
-        units: true,
+        wrong: Wrong::Unit,
     };
     let rows = rows(&[task], 3).expect("rows");
     let worst = rows[0].speed_vs_clairvoyant_pct;
