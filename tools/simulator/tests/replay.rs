@@ -10,7 +10,7 @@ use tempfile::{TempDir, tempdir};
 use wattgate_simulator::load::{Kind, Load};
 use wattgate_simulator::machine::mode_errors::ModeErrors;
 use wattgate_simulator::replay::report::Report;
-use wattgate_simulator::replay::table::{Bench, Task, rows};
+use wattgate_simulator::replay::table::{Bench, Task, Wrong, rows};
 use wattgate_simulator::replay::{Run, run};
 use wattgate_simulator::scenarios::Holder;
 
@@ -134,6 +134,10 @@ fn each_governor_holds_in_its_way() {
         report[figure].as_f64().expect("a number")
     };
     assert_eq!(of("open-loop", "changes_per_min"), 1.0);
+    assert_eq!(of("once", "changes_per_min"), 1.0);
+    // The guard band takes a slower mode.
+    assert!(of("once", "energy_j") < of("open-loop", "energy_j"));
+    assert_eq!(of("once", "over_430ms_pct"), 0.0);
     assert!(of("stepper", "changes_per_min") > 5.0);
     assert_eq!(of("preset", "over_430ms_pct"), 0.0);
     assert!(of("wattgate", "over_430ms_pct") < of("maxn", "over_430ms_pct"));
@@ -177,7 +181,7 @@ fn wrong_arguments_are_named() {
         ),
         (
             ["--governor", "wattgated"],
-            "--governor is `wattgated`, expected wattgate, stepper, open-loop, preset or maxn"
+            "--governor is `wattgated`, expected wattgate, stepper, open-loop, once, preset or maxn"
                 .to_owned(),
         ),
     ] {
@@ -285,7 +289,7 @@ fn the_worst_of_a_row_is_that_of_one_of_its_seeds() {
         bench: &bench,
         limit_pct: 45.0,
         holder: Holder::OpenLoop,
-        units: true,
+        wrong: Wrong::Unit,
     };
     let rows = rows(&[task], 3).expect("rows");
     let worst = rows[0].speed_vs_clairvoyant_pct;

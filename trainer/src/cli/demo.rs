@@ -13,11 +13,13 @@ Example:
   firefox demo-report/index.html
 
 Simulates a Jetson AGX Orin, trains a reference on ResNet, transfers to MobileNet with 50 and
-with 15 planned modes, asks the runtime for a mode under each limit from 17 to 50 W, and
-writes corpora, model files and the page index.html. Nothing in it is measured.
+with 15 planned modes, asks the runtime for a mode under each limit from 17 to 50 W, lets the
+watchdog hold a limit that changes during a training job, and writes corpora, model files and
+the page index.html. Nothing in it is measured.
 
 With --json: what the page shows, {\"kind\", \"summary\": [{\"name\", \"time_penalty_pct\",
-\"area_w\", \"over_pct\", \"over_1w_pct\"}], …}.";
+\"area_w\", \"over_pct\", \"over_1w_pct\"}], \"replay\": {\"series\": [{\"name\", \"report\"}], …},
+…}; a report has the figures of `wattgate-simulator replay`.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
@@ -75,6 +77,20 @@ fn text(story: &Story) -> String {
         text += &format!(
             "  {:<44}{:>8.1} %{:>8.1} %{:>10.1} %\n",
             row.name, row.time_penalty_pct, row.over_pct, row.over_1w_pct
+        );
+    }
+    text += &format!(
+        "{:<46}{:>10}{:>10}{:>12}\n",
+        format!("a training job under a changing limit, {}", story.kind),
+        "time over",
+        "excess",
+        "speed"
+    );
+    for series in &story.replay.series {
+        let report = &series.report;
+        text += &format!(
+            "  {:<44}{:>8.2} %{:>8.1} %{:>10.1} %\n",
+            series.name, report.over_430ms_pct, report.excess_430ms_pct, report.speed_vs_fixed_pct
         );
     }
     text += &format!("{:.0} s\n", story.made.seconds);

@@ -1,5 +1,5 @@
-//! The demo: the whole path on a simulated board, from profiling to a power limit that
-//! changes, told as one page. Nothing in it is measured.
+//! The demo: the whole path on a simulated board, from profiling to a watchdog that holds a power
+//! limit that changes, told as one page. Nothing in it is measured.
 
 mod replay;
 
@@ -20,6 +20,7 @@ use wattgate_simulator::board::{Board, BoardError};
 use wattgate_simulator::corpus::csv;
 use wattgate_simulator::output::{AtomicFile, OutputError};
 use wattgate_simulator::profile::Profiler;
+use wattgate_simulator::replay::ReplayError;
 use wattgate_simulator::unit::Unit;
 use wattgate_simulator::workload::{Workload, WorkloadError};
 
@@ -114,6 +115,8 @@ pub enum DemoError {
     Reference(#[from] SingularKernel),
     #[error("the reference is refused by the runtime: {0}")]
     Model(#[from] FormatError),
+    #[error("{0}")]
+    Replay(#[from] ReplayError),
 }
 
 /// What the page shows; its script reads these names.
@@ -345,8 +348,11 @@ pub fn tell(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, D
         .collect::<Result<Vec<Told>, DemoError>>()?;
     for told in &trained {
         if let Some(exported) = told.trained.model() {
-            let name = format!("{WORKLOAD}-{}", told.contestant.modes);
-            write(folder, &name, &exported.bytes)?;
+            write(
+                folder,
+                &exported_name(told.contestant.modes),
+                &exported.bytes,
+            )?;
         }
     }
 
@@ -368,7 +374,9 @@ pub fn tell(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, D
         .collect::<Result<Vec<Choices>, DemoError>>()?;
 
     stage("replay");
-    let replay = replay(&board, &workload, seed, &choices, &all);
+    let [first, ..] = &CONTESTANTS;
+    let model = file(folder, &exported_name(first.modes));
+    let replay = replay(&board, &workload, seed, &model)?;
     let models = trained.iter().filter_map(Told::learned);
     let story = Story {
         kind: new.kind.to_string(),
@@ -415,8 +423,18 @@ pub fn simulate(
     Ok(Corpus::read(path, &ProgressBar::hidden())?)
 }
 
+/// Of the model that learned from so many modes.
+fn exported_name(modes: usize) -> String {
+    format!("{WORKLOAD}-{modes}")
+}
+
+/// The place of a model.
+fn file(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.wgt"))
+}
+
 fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), OutputError> {
-    AtomicFile::create(&folder.join(format!("{name}.wgt")))?.commit(bytes)
+    AtomicFile::create(&file(folder, name))?.commit(bytes)
 }
 
 /// Some modes of a corpus.

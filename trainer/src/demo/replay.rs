@@ -1,34 +1,50 @@
-//! A power limit that changes while the workload runs: the simulated board is put into the
-//! mode that was chosen for each limit, and its sensors are read.
+//! A power limit that changes while a training job runs: true power under wattgate's watchdog,
+//! beside the modes that the model chooses once, NVIDIA's presets and MAXN.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use wattgate_simulator::board::{Board, Preset};
-use wattgate_simulator::machine::Jetson;
-use wattgate_simulator::unit::Unit;
+use wattgate_simulator::board::Board;
+use wattgate_simulator::load::{Kind, Load, Step};
+use wattgate_simulator::replay::account::WINDOWS;
+use wattgate_simulator::replay::oracle::Mode;
+use wattgate_simulator::replay::report::Report;
+use wattgate_simulator::replay::sliding::{lines, sampled};
+use wattgate_simulator::replay::{ReplayError, Run, modes, traced};
+use wattgate_simulator::sampling::Sampling;
+use wattgate_simulator::scenarios::Holder;
 use wattgate_simulator::workload::Workload;
 
-use super::{Choices, round};
-use crate::split::Known;
+use super::round;
 
 /// From when on which limit holds, in s and W.
-const LIMITS: [(u32, u32); 4] = [(0, 45), (60, 22), (120, 32), (180, 18)];
+const LIMITS: [(u32, u32); 4] = [(0, 36), (60, 22), (120, 30), (180, 18)];
 
 /// In s.
 const END: u32 = 240;
 
-/// How often the sensors are read.
-const POLL: Duration = Duration::from_millis(430);
+/// The job pauses between these times in s.
+const PAUSE: [u64; 2] = [135, 155];
 
-/// Whose choices are replayed.
-const SHOWN: [&str; 3] = ["wattgate, 50 planned modes", "NVIDIA's presets", "MAXN"];
+/// Time between two points of a curve.
+const POINT_EVERY: Duration = Duration::from_millis(200);
+
+/// Who holds the limit, with the name on the page.
+const HOLDERS: [(&str, Holder); 4] = [
+    ("wattgate's watchdog", Holder::Wattgate),
+    ("chosen once by the model", Holder::Once),
+    ("NVIDIA's presets", Holder::Preset),
+    ("MAXN", Holder::Maxn),
+];
 
 /// Power over time under the limits.
 #[derive(Clone, Debug, Serialize)]
 pub struct Replay {
     pub limits: Vec<Limit>,
     pub end_s: u32,
+    /// Time in s, and the load's activity from then on.
+    pub load: Vec<[f64; 2]>,
     pub series: Vec<Series>,
 }
 
@@ -39,92 +55,93 @@ pub struct Limit {
     pub limit_w: u32,
 }
 
-/// What the sensors gave, and which modes the board was in.
+/// What the board truly drew, and the figures of the whole run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
     pub name: &'static str,
-    /// Seconds and watts.
+    /// Time in s, and the mean power in W of the 430 ms before.
     pub points: Vec<[f64; 2]>,
-    pub modes: Vec<InMode>,
+    pub report: Report,
 }
 
-/// A mode until the next one.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct InMode {
-    pub from_s: u32,
-    pub mode: usize,
-}
-
-/// Replays the choices of some contestants.
+/// Runs the job under the limits once for each holder.
 pub fn replay(
     board: &Board,
     workload: &Workload,
     seed: u64,
-    choices: &[Choices],
-    all: &[Known],
-) -> Replay {
-    let first = *LIMITS.first().expect("a limit");
-    let series = SHOWN.iter().filter_map(|&name| {
-        let by = &choices.iter().find(|choices| choices.name == name)?.by;
-        let modes = LIMITS.iter().filter_map(|&(from_s, limit_w)| {
-            let at = (limit_w - super::LIMITS_W.start()) as usize;
-            let mode = by[at].as_ref()?.point.mode;
-            Some(InMode { from_s, mode })
-        });
-        let modes: Vec<InMode> = modes.collect();
-        // Who has no mode for the first limit has nothing to show.
-        (modes.first()?.from_s == first.0).then(|| Series {
-            name,
-            points: run(board, workload, seed, &modes, all),
-            modes,
-        })
+    model: &Path,
+) -> Result<Replay, ReplayError> {
+    let modes = modes(board, model, workload)?;
+    let load = training_with_a_pause(seed);
+    let second = |s: u32| Duration::from_secs(s.into());
+    let series = HOLDERS.iter().map(|&(name, holder)| {
+        let run = Run {
+            board,
+            model,
+            limits: LIMITS.map(|(s, watts)| (second(s), 1000 * watts)).to_vec(),
+            load: load.clone(),
+            workload,
+            samples: Sampling::L4T.samples,
+            unit: None,
+            seed,
+            holder,
+            errors: None,
+        };
+        series(name, &run, &modes)
     });
-    Replay {
-        series: series.collect(),
+    let step = |step: &Step| [step.from.as_secs_f64(), round(step.activity, 3)];
+    Ok(Replay {
+        series: series.collect::<Result<_, _>>()?,
         limits: LIMITS
             .map(|(from_s, limit_w)| Limit { from_s, limit_w })
             .to_vec(),
         end_s: END,
-    }
+        load: load.steps().iter().map(step).collect(),
+    })
 }
 
-fn run(
-    board: &Board,
-    workload: &Workload,
-    seed: u64,
-    modes: &[InMode],
-    all: &[Known],
-) -> Vec<[f64; 2]> {
-    // Every TPC powered, as while profiling: other modes of nvpmodel gate some of them.
-    let gated = |mode: &&Preset| mode.tpc_pg_mask.unwrap_or(0).count_ones();
-    let boot = board.modes.iter().min_by_key(gated).expect("a mode");
-    let mut jetson = Jetson::new(board.clone(), Unit::NOMINAL, seed, boot);
-    jetson.set_workload(Some(workload.clone()));
-    // As while profiling.
-    jetson.request(|settings| settings.fan_pwm = Some(255));
-    let mut pending = modes.iter().peekable();
-    let mut points = Vec::new();
-    let mut now = Duration::ZERO;
-    while now.as_secs() < u64::from(END) {
-        if let Some(next) = pending.next_if(|mode| now.as_secs() >= u64::from(mode.from_s)) {
-            jetson.request(|settings| settings.pin(board, all[next.mode].knobs));
+fn series(name: &'static str, run: &Run<'_>, modes: &[Mode]) -> Result<Series, ReplayError> {
+    let (report, trace) = traced(run, modes)?;
+    let stretches = trace.iter().map(|segment| (segment.until, segment.watts));
+    let means = lines(stretches, Duration::ZERO, WINDOWS[0]);
+    let points = sampled(means, POINT_EVERY).into_iter();
+    Ok(Series {
+        name,
+        points: points.map(|[s, w]| [round(s, 1), round(w, 2)]).collect(),
+        report,
+    })
+}
+
+fn training_with_a_pause(seed: u64) -> Load {
+    let [from, to] = PAUSE.map(Duration::from_secs);
+    let end = Duration::from_secs(END.into());
+    let before = Kind::Training.load(from, seed);
+    let after = Kind::Training.load(end - to, seed.wrapping_add(1));
+    let mut steps = before.steps().to_vec();
+    steps.push(Step::new(from, 0.0));
+    let after = after.steps().iter().map(|step| Step {
+        from: to + step.from,
+        ..*step
+    });
+    steps.extend(after);
+    Load::new(steps, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_job_has_phases_and_pauses_once() {
+        let load = training_with_a_pause(1);
+        let [from, to] = PAUSE.map(Duration::from_secs);
+        let all = || load.between(Duration::ZERO, load.length());
+        let idle = all().filter(|(_, activity)| *activity == 0.0);
+        assert_eq!(idle.collect::<Vec<_>>(), [(20.0, 0.0)]);
+        assert_eq!(load.between(from, to).collect::<Vec<_>>(), [(20.0, 0.0)]);
+        // Epochs, validations, stalls and checkpoints.
+        for [low, high] in [[1.0, 1.0], [0.7, 0.8], [0.25, 0.25], [0.1, 0.2]] {
+            assert!(all().any(|(_, activity)| (low..=high).contains(&activity)));
         }
-        now += POLL;
-        jetson.advance(now);
-        points.push([
-            round(now.as_secs_f64(), 2),
-            round(module_w(board, &jetson), 2),
-        ]);
     }
-    points
-}
-
-/// The module's power as its sensors give it.
-fn module_w(board: &Board, jetson: &Jetson) -> f64 {
-    let rails = board.rails.iter().enumerate();
-    let readings = rails
-        .filter(|(_, rail)| rail.total)
-        .map(|(at, _)| jetson.channel(at).reading());
-    let each = readings.map(|r| 1e-6 * r.millivolts as f64 * r.milliamperes as f64);
-    each.sum()
 }

@@ -23,7 +23,8 @@ Options:
   --kind KIND        One kind of load [all]
   --limit-pct P,...  Limits in % of the board's span, which goes from the least to the highest
                      power that the model's front predicts [25,45,75]
-  --governor G       Who holds the limit: wattgate, stepper, open-loop, preset or maxn [wattgate]
+  --governor G       Who holds the limit: wattgate, stepper, open-loop, once, preset or maxn
+                     [wattgate]
   --weights FOLDER   Where the models are [weights]
   --json             Print JSON: an array of rows, each with kind, board, limit_pct, limit_mw,
                      governor, seeds, and as {\"median\",\"worst\",\"seed\"} of the seeds the figures of

@@ -34,7 +34,8 @@ Options:
   --samples N       Samples of which a result of the power sensor is the mean [512]
   --unit N          Draw how this unit differs, and its sensors, under a number [the nominal one]
   --seed S          Noise, and the numbers of hwmon devices [0]
-  --governor G      Who holds the limit: wattgate, stepper, open-loop, preset or maxn [wattgate]
+  --governor G      Who holds the limit: wattgate, stepper, open-loop, once, preset or maxn
+                    [wattgate]
   --json            Print one JSON object: seconds, over_430ms_pct, over_10ms_pct,
                     longest_430ms_ms, longest_10ms_ms, excess_430ms_pct, excess_10ms_pct, over_j,
                     events (each with at_ms, cause (load or limit), ms and excess_pct),
@@ -135,12 +136,12 @@ fn number_of_samples(value: String) -> Result<u32, Failure> {
 
 /// Who holds the limit, by the name on the command line.
 pub fn governor(value: String) -> Result<Holder, Failure> {
-    let mut known = Holder::SIMULATED.into_iter();
+    let mut known = Holder::SIMULATED.into_iter().chain([Holder::Once]);
     let found = known.find(|holder| holder.name().replace(' ', "-") == value);
     found.ok_or(Failure::Value {
         option: "--governor",
         value,
-        expected: "wattgate, stepper, open-loop, preset or maxn",
+        expected: "wattgate, stepper, open-loop, once, preset or maxn",
     })
 }
 

@@ -91,6 +91,9 @@ pub struct Account {
 impl Account {
     /// Of a trace from zero on. What is before `start` does not count, nor what is after the end of
     /// the load: a holder may read the sensor beyond it.
+    ///
+    /// A mean is compared with the highest limit of its window: what was drawn before a limit fell
+    /// was within that limit.
     pub fn of(trace: &[Segment], load: &Load, limits: &[(Duration, u32)], start: Duration) -> Self {
         let [slow, fast] = WINDOWS;
         let trace = &trace[..trace.partition_point(|segment| segment.until <= load.length())];
@@ -104,17 +107,40 @@ impl Account {
             events: Vec::new(),
             minibatches: minibatches(trace, start),
         };
-        each(lines(noisy, start, slow), limits, |line, limit| {
-            account.slow.add(line, limit);
-        });
+        each(
+            lines(noisy, start, slow),
+            &after(limits, slow),
+            |line, limit| {
+                account.slow.add(line, limit);
+            },
+        );
         let mut open = Open::new(jumps(trace, load, limits, start));
-        each(lines(calm, start, fast), limits, |line, limit| {
-            account.fast.add(line, limit);
-            open.add(line, limit);
-        });
+        each(
+            lines(calm, start, fast),
+            &after(limits, fast),
+            |line, limit| {
+                account.fast.add(line, limit);
+                open.add(line, limit);
+            },
+        );
         account.events = open.events(trace.last().map_or(start, |last| last.until));
         account
     }
+}
+
+/// The highest limit of a window that ends at a time: a lower limit begins a window later.
+fn after(limits: &[(Duration, u32)], window: Duration) -> Vec<(Duration, u32)> {
+    let highest = |end: Duration| {
+        let since = limits.partition_point(|(from, _)| *from + window <= end);
+        let since = limits[since.saturating_sub(1)..].iter();
+        let held = since.take_while(|(from, _)| *from <= end);
+        held.map(|(_, mw)| *mw).max().unwrap_or(0)
+    };
+    let begins = limits.iter().map(|(from, _)| *from);
+    let ends = begins.clone().map(|from| from + window);
+    let mut times: Vec<Duration> = begins.chain(ends).collect();
+    times.sort();
+    times.into_iter().map(|at| (at, highest(at))).collect()
 }
 
 /// Minibatches after a time.
@@ -348,9 +374,20 @@ mod tests {
         };
         assert_eq!((event.at_ms, event.cause), (4000.0, Cause::Limit));
         near(event.ms, 55.0);
-        near(account.fast.over_s, 0.055);
-        // 430 ms: at 21 W for 50 ms, then falling by 10 W in 430 ms to 15 W.
-        near(account.slow.over_s, 0.05 + 0.43 * 0.6);
+        // The first window under the lower limit ends at 4.01 s.
+        near(account.fast.over_s, 0.045);
+        // The mean of 430 ms from 4 s on is (50 × 21 + 380 × 11) / 430 = 12.2 W.
+        near(account.slow.over_s, 0.0);
+    }
+
+    #[test]
+    fn a_mean_is_compared_with_the_highest_limit_of_its_window() {
+        let limits = [(0, 20), (1000, 30), (2000, 10), (2100, 25), (2200, 15)];
+        let limits = limits.map(|(at, mw)| (ms(at), mw));
+        let found = after(&limits, ms(430));
+        let changes = found.chunk_by(|a, b| a.1 == b.1).map(|equal| equal[0]);
+        let changes: Vec<_> = changes.map(|(at, mw)| (at.as_millis(), mw)).collect();
+        assert_eq!(changes, [(0, 20), (1000, 30), (2430, 25), (2630, 15)]);
     }
 
     #[test]

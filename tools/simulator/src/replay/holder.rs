@@ -11,7 +11,7 @@ use wattgate_watchdog::setup::Setup;
 
 use super::ReplayError;
 use crate::board::Board;
-use crate::scenarios::holder::{open_loop, preset, presets, set_sensor};
+use crate::scenarios::holder::{once, open_loop, preset, presets, set_sensor};
 use crate::scenarios::plant::Noted;
 use crate::scenarios::{Course, Holder, Sensor, stepper};
 
@@ -51,6 +51,7 @@ pub fn hold(
             stepper::hold(course, None, &mut files)?.changes
         }
         Holder::OpenLoop => open_loop(course, &mut files)?,
+        Holder::Once => once(course, &mut files)?,
         Holder::Preset => presets(course, board, &mut files),
         Holder::Maxn => 0,
         Holder::Wattgated => return Err(io::Error::other("a process is not simulated").into()),

@@ -29,6 +29,7 @@ use wattgate_watchdog::setup::SetupError;
 use crate::board::{Board, BoardError};
 use crate::load::Load;
 use crate::machine::mode_errors::ModeErrors;
+use crate::machine::trace::Segment;
 use crate::sampling::Sampling;
 use crate::scenarios::plant::Noted;
 use crate::scenarios::{Course, Holder, Sensor};
@@ -164,6 +165,11 @@ pub fn modes(board: &Board, path: &Path, workload: &Workload) -> Result<Vec<Mode
 
 /// Replays a load. `modes` are those of [`modes`] for the same board, model and workload.
 pub fn run(run: &Run<'_>, modes: &[Mode]) -> Result<Report, ReplayError> {
+    traced(run, modes).map(|(report, _)| report)
+}
+
+/// The same, with the true power over time.
+pub fn traced(run: &Run<'_>, modes: &[Mode]) -> Result<(Report, Vec<Segment>), ReplayError> {
     let course = Course {
         length: run.load.length(),
         limits: run.limits.clone(),
@@ -204,13 +210,8 @@ pub fn run(run: &Run<'_>, modes: &[Mode]) -> Result<Report, ReplayError> {
         limits: &run.limits,
         start: START,
     };
-    Ok(Report::new(
-        &account,
-        &oracle,
-        &held,
-        course.length,
-        energy_j,
-    ))
+    let report = Report::new(&account, &oracle, &held, course.length, energy_j);
+    Ok((report, trace))
 }
 
 fn is_samples(path: &str) -> bool {

@@ -30,7 +30,7 @@ pub struct Report {
     pub over_j: f64,
     /// Each time that the load or the limit jumped over the limit.
     pub events: Vec<Event>,
-    /// Work against that of the fastest mode that fits into the load's worst 430 ms.
+    /// Work against that of the fastest mode, for each limit, that fits into the load's worst 430 ms.
     pub speed_vs_fixed_pct: f64,
     /// Work against that of the fastest mode that fits into each second.
     pub speed_vs_clairvoyant_pct: f64,

@@ -82,6 +82,23 @@ pub fn lines(
     })
 }
 
+/// Times in s and means at whole multiples of a step, as far as there are lines.
+pub fn sampled(lines: impl Iterator<Item = Line>, every: Duration) -> Vec<[f64; 2]> {
+    let every = every.as_secs_f64();
+    let mut samples = Vec::new();
+    let mut next = 0.0;
+    for line in lines {
+        let passed = ((line.from - next) / every).ceil().max(0.0);
+        next += passed * every;
+        while next < line.from + line.seconds {
+            let part = (next - line.from) / line.seconds;
+            samples.push([next, line.first + part * (line.last - line.first)]);
+            next += every;
+        }
+    }
+    samples
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +138,21 @@ mod tests {
     #[test]
     fn a_window_that_is_longer_than_all_has_no_line() {
         assert_eq!(of(&[(400, 10.0)], 0, 500), [[0.0; 4]; 0]);
+    }
+
+    #[test]
+    fn samples_lie_on_the_lines_at_equal_times() {
+        let stretches = [(1000, 10.0), (2000, 30.0)].map(|(end, watts)| (ms(end), watts));
+        let lines = lines(stretches.into_iter(), ms(0), ms(500));
+        let expected = [
+            [0.5, 10.0],
+            [0.75, 10.0],
+            [1.0, 10.0],
+            [1.25, 20.0],
+            [1.5, 30.0],
+            [1.75, 30.0],
+        ];
+        assert_eq!(sampled(lines, ms(250)), expected);
     }
 
     #[test]

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use wattgate_board::Board;
-use wattgate_runtime::{Front, Model};
-use wattgate_watchdog::setup::POINTS;
+use wattgate_runtime::{Front, Milliwatts, Model};
+use wattgate_watchdog::config::Config;
+use wattgate_watchdog::setup::{POINTS, Setup};
 
 use super::account::Account;
 use super::plant::{Noted, Plant, Record};
@@ -23,6 +24,8 @@ pub enum Holder {
     Stepper,
     /// The fastest mode whose prediction is within the limit, once: PowerTrain's use of a model.
     OpenLoop,
+    /// `wattgated once`: the same with the guard band and the sensor's offset, once.
+    Once,
     /// nvpmodel's mode with the most watts in its name that are within the limit.
     Preset,
     /// No cap at all.
@@ -32,7 +35,7 @@ pub enum Holder {
 }
 
 impl Holder {
-    /// Everyone in simulated time.
+    /// Everyone in the table of scenarios.
     pub const SIMULATED: [Self; 5] = [
         Self::Wattgate,
         Self::Stepper,
@@ -56,6 +59,7 @@ impl Holder {
             Self::Wattgate => "wattgate",
             Self::Stepper => "stepper",
             Self::OpenLoop => "open loop",
+            Self::Once => "once",
             Self::Preset => "preset",
             Self::Maxn => "maxn",
             Self::Wattgated => "wattgated",
@@ -103,6 +107,7 @@ pub fn run(task: &Task<'_>, seed: u64, weights: &Path) -> io::Result<Run> {
             stepper::hold(course, task.scenario.holder, &mut files)?
         }
         Holder::OpenLoop => Outcome::of(open_loop(course, &mut files)?),
+        Holder::Once => Outcome::of(once(course, &mut files)?),
         Holder::Preset => Outcome::of(presets(course, &plant.description, &mut files)),
         Holder::Maxn => {
             files.until(task.scenario.length());
@@ -153,15 +158,12 @@ pub fn preset(board: &Description, limit_mw: u32) -> Option<u32> {
 
 /// Calls `set` with each limit when it begins to hold, and lets time pass to the end.
 fn at_each_limit(course: &Course, files: &mut Noted, mut set: impl FnMut(&mut Noted, u32)) {
-    let mut limit = 0;
-    while files.now() < course.length {
-        let wanted = course.limit_mw(files.now());
-        if std::mem::replace(&mut limit, wanted) != wanted {
-            set(files, wanted);
-        }
-        let next = files.now() + Duration::from_secs(1);
-        files.until(next.min(course.length));
+    let limits = course.limits.iter();
+    for (from, limit) in limits.filter(|(from, _)| *from < course.length) {
+        files.until(files.now().max(*from));
+        set(files, *limit);
     }
+    files.until(files.now().max(course.length));
 }
 
 /// The fastest mode by the prediction alone. Returns the changes.
@@ -184,6 +186,25 @@ pub fn open_loop(course: &Course, files: &mut Noted) -> io::Result<u32> {
             let _ = board.apply(files, &mode);
             changes += 1;
         }
+    });
+    Ok(changes)
+}
+
+/// The mode of `wattgated once` for each limit. Returns the changes.
+pub fn once(course: &Course, files: &mut Noted) -> io::Result<u32> {
+    let text = course.config(Duration::ZERO, &course.model);
+    let config = Config::parse(&text, Path::new("once")).map_err(io::Error::other)?;
+    let mut setup = Setup::new(config, files, Path::new("/")).map_err(io::Error::other)?;
+    let mut changes = 0;
+    at_each_limit(course, files, |files, limit| {
+        setup.config.limit.power = Milliwatts(limit);
+        let mode = match setup.choice() {
+            Ok(choice) => setup.mode(choice.mode),
+            Err(_) => setup.safe(),
+        };
+        // A fault may keep it from being set; then the board stays as it is.
+        let _ = setup.board.apply(files, &mode);
+        changes += 1;
     });
     Ok(changes)
 }
