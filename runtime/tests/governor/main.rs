@@ -29,7 +29,11 @@ fn holds_for(seeds: Range<u64>, claim: impl Fn(u64) -> Result<(), String>) {
     let claims = seeds.filter_map(|seed| Some(format!("seed {seed}: {}", claim(seed).err()?)));
     let failures: Vec<String> = claims.collect();
     let failed = failures.len();
-    assert!(failures.is_empty(), "{failed} of {number} fail:\n{}", failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{failed} of {number} fail:\n{}",
+        failures.join("\n")
+    );
 }
 
 /// Err with a reason unless a condition holds.

@@ -179,7 +179,7 @@ pub struct Plant {
     frozen: Sample,
     pub writes_work: Box<dyn Fn(ModeId) -> bool>,
     /// The board is in none of the front's modes until one is set.
-    pub is_elsewhere: bool,
+    is_elsewhere: bool,
     pub is_too_hot: bool,
     /// What happened: commands, and states that differ from the one before.
     pub modes: Vec<(u64, ModeId)>,
@@ -358,6 +358,11 @@ impl Plant {
         }
     }
 
+    /// Somebody else sets a mode that is none of the front's.
+    pub fn leave_front(&mut self) {
+        (self.is_elsewhere, self.coming) = (true, None);
+    }
+
     /// Nothing of the board's software runs for some time; the board goes on in its mode.
     pub fn sleep(&mut self, milliseconds: u64, milliwatts: u32) {
         self.next_step_ms = self.now_ms + milliseconds;
@@ -414,14 +419,17 @@ impl Plant {
         }
     }
 
-    /// The most commands within a minute.
-    pub fn most_changes_a_minute(&self) -> usize {
+    /// The most commands within a minute that set a faster mode than the one before.
+    pub fn most_ups_a_minute(&self) -> usize {
+        let changes = self.modes.windows(2);
+        let is_up =
+            |pair: &&[(u64, ModeId)]| self.microseconds(pair[1].1) < self.microseconds(pair[0].1);
+        let ups: Vec<u64> = changes.filter(is_up).map(|pair| pair[1].0).collect();
         let within = |start: u64| {
-            let after = self.modes.iter().filter(move |(at, _)| *at >= start);
-            after.take_while(|(at, _)| *at < start + 60_000).count()
+            let minute = start..start + 60_000;
+            ups.iter().filter(|at| minute.contains(at)).count()
         };
-        let starts = self.modes.iter().map(|(at, _)| within(*at));
-        starts.max().unwrap_or(0)
+        ups.iter().map(|at| within(*at)).max().unwrap_or(0)
     }
 }
 
