@@ -50,6 +50,8 @@ const LONGEST_GAP: Milliseconds = Milliseconds(5_000);
 /// Clocks follow within this time after they are set (platform reference, section 8: 8 ms).
 const FOLLOWS: u64 = 20;
 
+const NO_PHASE: (f32, u64) = (0.0, 0);
+
 /// A phase of the load that is longer is known by its mean.
 const LONG_PHASE: u64 = 2_000;
 
@@ -97,6 +99,9 @@ const JUMP_COUNTS: Milliseconds = Milliseconds(3_000);
 /// A jump that is shorter does not carry the mean over [`SPAN`] over the limit if it never did.
 const SHORT: Milliseconds = Milliseconds(250);
 
+/// A mode that was set within this time may be over the limit for a reason of its own.
+const YOUNG: Milliseconds = Milliseconds(10_000);
+
 /// A mode that was over the limit as soon as it was set is held off for so long at first.
 const HOLD: Milliseconds = Milliseconds(60_000);
 
@@ -142,9 +147,9 @@ pub struct Governor<const N: usize> {
     short: f32,
     /// The highest level that was measured since the last jump.
     since_jump: f32,
-    /// The highest mean over [`SPAN`] in the present phase as a level, while it is short; and the number of
-    /// short phases near the highest level.
-    short_phase: f32,
+    /// Of the present phase, while it is short: its level, and the time in ms that this is the mean
+    /// over; and the number of short phases near the highest level.
+    short_phase: (f32, u64),
     seen: f32,
     noise: Noise,
     /// A mean with which the next one is compared, and when it was taken.
@@ -200,7 +205,7 @@ impl<const N: usize> Governor<N> {
             jump: None,
             short: 0.0,
             since_jump: 0.0,
-            short_phase: 0.0,
+            short_phase: NO_PHASE,
             seen: 1.0,
             noise: Noise::new(),
             compared: None,
@@ -758,19 +763,20 @@ impl<const N: usize> Governor<N> {
     }
 
     /// Remembers the level of the present phase of the load: of a long one its mean, of a short one
-    /// the highest mean over [`SPAN`], when it is over.
+    /// its mean, or the highest mean over [`SPAN`] with a part of it, when it is over.
     fn see(&mut self, mean: f32, of_level: f32, now: Milliseconds) {
         let level = mean / of_level;
         self.since_jump = self.since_jump.max(level);
         match self.steady_mean(now) {
             Some((mean, passed)) if passed >= LONG_PHASE => {
                 self.memory.see(mean / of_level);
-                self.short_phase = 0.0;
+                self.short_phase = NO_PHASE;
                 if passed >= TOLD_LAST {
                     self.steady = Some((now, self.booked, self.gpu));
                 }
             }
-            _ => self.short_phase = self.short_phase.max(level),
+            Some((mean, passed)) => self.short_phase = (mean / of_level, passed),
+            None => self.short_phase = (self.short_phase.0.max(level), SPAN.0),
         }
         if let Some((jump, at)) = self.jump
             && now.since(at) >= JUMP_COUNTS
@@ -786,11 +792,12 @@ impl<const N: usize> Governor<N> {
     /// A short phase is over. The highest of many means has ripple and the errors of the sensor in
     /// it, so the phase itself is lower.
     fn end_phase(&mut self) {
-        let level = core::mem::take(&mut self.short_phase);
+        let (level, ms) = core::mem::replace(&mut self.short_phase, NO_PHASE);
         if level <= 0.0 {
             return;
         }
         let noise = self.noise.measured().min(2.0 * MOST_RIPPLE);
+        let noise = noise * libm::sqrtf(SPAN.0 as f32 / ms.max(SPAN.0) as f32);
         let highest = self.memory.highest();
         if level > highest * (1.0 + 4.0 * noise) {
             self.seen = 1.0;
@@ -826,9 +833,12 @@ impl<const N: usize> Governor<N> {
         let is_short = level < 1.03 * self.short
             && now.since(estimate.since) < SHORT
             && self.jump.is_none();
+        // Where the step is not seen yet, the last means have more of it.
+        let is_in_mode = now.since(since).0 >= SHORT.0 + FOLLOWS;
+        let recent = self.estimator.mean(SHORT).filter(|_| is_in_mode);
         let power = estimate.power + estimate.deviation;
         match (is_slowly, is_now) {
-            (true, _) => Some(power.max(mean)),
+            (true, _) => Some(power.max(mean).max(recent.unwrap_or(0.0))),
             (false, true) if is_told && !is_short => Some(power),
             _ => None,
         }
@@ -845,19 +855,20 @@ impl<const N: usize> Governor<N> {
         self.violations = self.violations.saturating_add(1);
         let is_modes = estimate.since.0 <= since.0.saturating_add(3 * FOLLOWS)
             && now.since(since).0 >= SETTLES;
-        let mut level = power / self.modes.expected(self.at, 1.0);
-        if is_modes && now.since(since) < Milliseconds(10_000) {
+        let level = power / self.modes.expected(self.at, 1.0);
+        let is_young = now.since(since) < YOUNG;
+        if is_modes && is_young {
             self.modes.hold(self.at, now, HOLD);
-            let reference = self.reference.filter(|(_, gpu)| self.is_same_load(*gpu));
-            if let (true, Some((reference, _))) = (self.is_new, reference) {
-                // The load is as before, so it is the mode that draws more.
+        }
+        let reference = self.reference.filter(|(_, gpu)| self.is_same_load(*gpu));
+        match reference.filter(|_| is_modes && is_young && self.is_new) {
+            // The load is as before, so it is the mode that draws more.
+            Some((reference, _)) => {
                 let error = power / (self.modes.predicted(self.at) * reference);
                 self.modes.learn(self.at, error, 0.0);
-                self.is_new = false;
-                level = self.phase(now);
             }
+            None => self.memory.came_back(level),
         }
-        self.memory.came_back(level);
         (self.jump, self.since_jump) = (Some((level, now)), 0.0);
         let Some(next) = self.below(level, now) else {
             return Command::Keep;
@@ -865,7 +876,10 @@ impl<const N: usize> Governor<N> {
         if next == self.at {
             return self.too_low(now);
         }
-        self.change(next, State::SteppingDown, now)
+        let command = self.change(next, State::SteppingDown, now);
+        // The load before is not known to be that after.
+        self.reference = None;
+        command
     }
 
     /// The least mode does not fit. Others may draw less than predicted.
@@ -928,7 +942,7 @@ impl<const N: usize> Governor<N> {
             return Command::Keep;
         }
         // What the present phase has shown counts, although it may be noise.
-        let phase = phase.max(self.short_phase * (1.0 - self.noise.measured()));
+        let phase = phase.max(self.short_phase.0 * (1.0 - self.noise.measured()));
         let allowed = self.allowed();
         let measured = (0..self.at).filter(|&index| self.modes.is_measured(index)).take(2).count();
         let reach = match measured {

@@ -204,7 +204,8 @@ impl Board {
     pub fn time_constants(&self, files: &impl Files) -> [Milliseconds; MOST_CHIPS] {
         std::array::from_fn(|number| {
             let chip = self.chips.0.get(number);
-            chip.and_then(|chip| chip.time_constant(files)).unwrap_or(L4T)
+            chip.and_then(|chip| chip.time_constant(files))
+                .unwrap_or(L4T)
         })
     }
 

@@ -172,7 +172,7 @@ impl Board {
 
     /// By how much the module's power is typically off for the offsets of the sensor: by its data
     /// sheet, the shunts and the voltages at discovery. Where the driver does not show a shunt, the
-    /// smallest known one is taken.
+    /// step of the rail's current at discovery tells the smallest that it can be.
     pub fn sensor_offset(&self) -> Milliwatts {
         self.rails.offset()
     }

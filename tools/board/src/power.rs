@@ -41,19 +41,25 @@ const FULL_SCALE_MA: i64 = 32_760;
 /// 6.3).
 const STEP_UV: i64 = 40;
 
-/// The smallest shunt that is known. Taken where the driver does not show it, as that of JetPack 4:
-/// the offset is the greatest then.
-const SHUNT_UOHM: i64 = 2_000;
+/// The smallest shunt that is known, in mΩ. It has the greatest offset.
+const SHUNT_MOHM: i64 = 2;
+
+/// Steps of the current at shunts of 2, 4, 5 and 10 mΩ, in mA.
+const STEPS_MA: [i64; 4] = [20, 10, 8, 4];
+
+/// Readings of a current from which its step is inferred.
+const READINGS: usize = 8;
 
 /// The highest input of a module. Taken where a rail's voltage cannot be read.
 const HIGHEST_MV: i64 = 20_000;
 
-/// A voltage that was read stands for so many more samples. Each read of a register takes half a
-/// millisecond of the bus, and voltages move little and slowly.
-const VOLTAGE_STANDS: u32 = 7;
+/// A voltage is read in one sample of this number, and stands in between: voltages move little and
+/// slowly, and reading a register takes 0.55 ms of the bus (section 6.3). Rails take turns, so that
+/// all samples cost the same.
+const VOLTAGE_EVERY: usize = 8;
 
 /// A rail without load may show a current as low as the largest offset below zero.
-const OFFSET_MA: i64 = 2 * STEP_UV * 1_000 / SHUNT_UOHM;
+const OFFSET_MA: i64 = 2 * STEP_UV / SHUNT_MOHM;
 
 /// Why the power is not known now.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -71,8 +77,8 @@ pub enum SampleFault {
     /// The file is gone: the driver was unbound.
     #[error("it is not there")]
     Missing,
-    /// EAGAIN: there is no result now.
-    #[error("no result now")]
+    /// EAGAIN: the driver has no reading now.
+    #[error("no reading now")]
     NotReady,
     /// Another error of the system.
     #[error("cannot be read: {0}")]
@@ -100,16 +106,19 @@ struct Rail {
     voltage: Knob,
     /// In mA.
     current: Knob,
-    /// The last voltage in mV, and for how many more samples it stands.
+    /// The last voltage in mV; zero where the next sample has to read it.
     millivolts: i64,
-    stands: u32,
     /// What one step of the shunt's voltage makes of its power, in µW.
     step_uw: i64,
 }
 
 /// The rails that add up to the module's power.
 #[derive(Clone, Debug)]
-pub(crate) struct Rails(Vec<Rail>);
+pub(crate) struct Rails {
+    rails: Vec<Rail>,
+    /// The rails whose voltage the next sample reads: each [`VOLTAGE_EVERY`]th from this one on.
+    turn: usize,
+}
 
 impl Rails {
     pub(crate) fn find<F: Files>(search: &mut Search<F>) -> Result<Self, DiscoverError> {
@@ -119,43 +128,54 @@ impl Rails {
             let hwmon = search.path(HWMON);
             search.miss("power sensor", hwmon, io::ErrorKind::NotFound);
         }
-        total(rails).map(Self)
+        let rails = total(rails)?;
+        Ok(Self { rails, turn: 0 })
     }
 
     pub(crate) fn labels(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|rail| &*rail.label)
+        self.rails.iter().map(|rail| &*rail.label)
     }
 
     /// The directory of each rail's chip, with the rail's label.
     pub(crate) fn devices(&self) -> impl Iterator<Item = (&Path, &str)> {
-        let rails = self.0.iter();
+        let rails = self.rails.iter();
         rails.filter_map(|rail| Some((rail.voltage.0.parent()?, &*rail.label)))
     }
 
     /// Chips that the total comes from.
     pub(crate) fn chips(&self) -> usize {
-        self.0.iter().map(|rail| rail.chip + 1).max().unwrap_or(0)
+        self.rails
+            .iter()
+            .map(|rail| rail.chip + 1)
+            .max()
+            .unwrap_or(0)
     }
 
     /// By how much the total is typically off for the offsets of the shunts' voltages, each of
     /// which is as it happens to be. Rounded up.
     pub(crate) fn offset(&self) -> Milliwatts {
         // An offset is typically as large as a step.
-        root_of_squares(self.0.iter())
+        root_of_squares(self.rails.iter())
     }
 
     /// The steps in which each chip shows the power: the root of the sum of the squares of its
     /// rails' steps. Rounded up.
     pub(crate) fn steps(&self) -> [Milliwatts; MOST_CHIPS] {
-        std::array::from_fn(|chip| root_of_squares(self.0.iter().filter(|rail| rail.chip == chip)))
+        std::array::from_fn(|chip| {
+            root_of_squares(self.rails.iter().filter(|rail| rail.chip == chip))
+        })
     }
 
-    /// Reads the current of all of them, and the voltage now and then. A chip's power is rounded up to the next mW. Does not allocate on a
-    /// disk.
+    /// Reads the current of each rail, and the voltage of each [`VOLTAGE_EVERY`]th. A chip's power is
+    /// rounded up to the next mW. Does not allocate on a disk.
     pub(crate) fn sample(&mut self, files: &impl Files) -> Result<Sample, SampleError> {
         let (mut sample, mut microwatts) = (Sample::default(), [0_i64; MOST_CHIPS]);
-        for rail in &mut self.0 {
-            let (millivolts, milliamperes) = rail.read(files).map_err(|fault| SampleError {
+        let turn = self.turn;
+        self.turn = (turn + 1) % VOLTAGE_EVERY;
+        for (number, rail) in self.rails.iter_mut().enumerate() {
+            let is_turn = number % VOLTAGE_EVERY == turn;
+            let read = rail.read(files, is_turn);
+            let (millivolts, milliamperes) = read.map_err(|fault| SampleError {
                 rail: rail.label.clone(),
                 fault,
             })?;
@@ -176,11 +196,11 @@ fn root_of_squares<'a>(rails: impl Iterator<Item = &'a Rail>) -> Milliwatts {
 }
 
 impl Rail {
-    fn read(&mut self, files: &impl Files) -> Result<(i64, i64), SampleFault> {
-        let stands = std::mem::take(&mut self.stands);
-        let millivolts = match stands {
-            0 => self.voltage.read(files).map_err(fault)?,
-            _ => self.millivolts,
+    /// The voltage in mV, read anew in its turn and after a fault, and the current in mA.
+    fn read(&mut self, files: &impl Files, is_turn: bool) -> Result<(i64, i64), SampleFault> {
+        let millivolts = match std::mem::take(&mut self.millivolts) {
+            known if known == 0 || is_turn => self.voltage.read(files).map_err(fault)?,
+            known => known,
         };
         let milliamperes = self.current.read(files).map_err(fault)?;
         if millivolts <= 0 {
@@ -196,7 +216,6 @@ impl Rail {
             return Err(SampleFault::Negative(milliamperes));
         }
         self.millivolts = millivolts;
-        self.stands = stands.checked_sub(1).unwrap_or(VOLTAGE_STANDS);
         Ok((millivolts, milliamperes))
     }
 }
@@ -216,23 +235,33 @@ fn fault(error: KnobError) -> SampleFault {
 fn total(rails: Vec<Rail>) -> Result<Vec<Rail>, DiscoverError> {
     let has = |label: &str| rails.iter().any(|rail| *rail.label == *label);
     let input = INPUTS.into_iter().find(|label| has(label));
-    let sum = SUMS.iter().find(|labels| labels.iter().all(|label| has(label)));
+    let sum = SUMS
+        .iter()
+        .find(|labels| labels.iter().all(|label| has(label)));
     match input {
         Some(input) => {
             let found = rails.into_iter().find(|rail| *rail.label == *input);
-            Ok(found
-                .map(|rail| Rail { chip: 0, ..rail })
-                .into_iter()
-                .collect())
+            Ok(numbered(found.into_iter().collect()))
         }
         None if let Some(sum) = sum => {
             let is_part = |rail: &Rail| sum.contains(&&*rail.label);
-            Ok(rails.into_iter().filter(is_part).collect())
+            Ok(numbered(rails.into_iter().filter(is_part).collect()))
         }
         None => Err(DiscoverError::PowerUnknown {
             labels: rails.iter().map(|rail| rail.label.to_string()).collect(),
         }),
     }
+}
+
+/// Numbers the chips anew, in the order of their rails: chips that are not in the total do not count.
+fn numbered(mut rails: Vec<Rail>) -> Vec<Rail> {
+    let (mut next, mut before) = (0, None);
+    for rail in &mut rails {
+        let chip = rail.chip;
+        next += usize::from(before.replace(chip).is_some_and(|before| before != chip));
+        rail.chip = next;
+    }
+    rails
 }
 
 /// Channels of hwmon devices with this name, whatever their numbers.
@@ -303,15 +332,73 @@ fn rail<F: Files>(
     }
     let number = |name| search.word(&device.join(name)).ok()?.parse::<i64>().ok();
     let millivolts = number(voltage).filter(|mv| (1..FULL_SCALE_MV).contains(mv));
-    let shunt_uohm = number(shunt).filter(|uohm| *uohm > 0);
-    let step_nv = STEP_UV * 1_000 * millivolts.unwrap_or(HIGHEST_MV);
+    let millivolts = millivolts.unwrap_or(HIGHEST_MV);
+    let step_uw = match number(shunt).filter(|uohm| *uohm > 0) {
+        Some(uohm) => STEP_UV * 1_000 * millivolts / uohm,
+        None => step_ma((0..READINGS).filter_map(|_| number(current))) * millivolts,
+    };
     Some(Rail {
         label: label.into(),
         chip,
         voltage: Knob(device.join(voltage).into()),
         current: Knob(device.join(current).into()),
         millivolts: 0,
-        stands: 0,
-        step_uw: step_nv / shunt_uohm.unwrap_or(SHUNT_UOHM),
+        step_uw,
     })
+}
+
+/// The step of a rail's current in mA where the driver does not show the shunt, as that of JetPack 4:
+/// the largest of [`STEPS_MA`] that divides all readings; 20 mA, that of the smallest shunt, where
+/// none does.
+///
+/// That is an upper bound of the step: each reading is a multiple of the step, so that the step is one
+/// of those that divide all readings. It holds for all shunts of whole mΩ from 2 mΩ on, the only ones
+/// that this driver takes, to the half mA to which it rounds (a test tries them). Rails are judged one
+/// by one, as their shunts may differ. It is no bound where the device tree has
+/// `shunt-volt-offset-uv`: the driver then takes a calibrated offset from each reading, which leaves
+/// less than the typical one.
+fn step_ma(readings_ma: impl Iterator<Item = i64>) -> i64 {
+    let readings: Vec<i64> = readings_ma.collect();
+    let mut steps = STEPS_MA.into_iter();
+    let step = steps.find(|step| readings.iter().all(|ma| ma % step == 0));
+    step.unwrap_or(STEP_UV / SHUNT_MOHM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the driver of JetPack 4 converts a register: to the nearest whole mA.
+    fn shown_ma(steps: i64, shunt_mohm: i64) -> i64 {
+        (2 * STEP_UV * steps / shunt_mohm + 1) / 2
+    }
+
+    #[test]
+    fn the_step_that_is_inferred_is_never_below_that_of_the_shunt() {
+        for shunt_mohm in SHUNT_MOHM..=100 {
+            for steps in 0..2_000 {
+                for spread in [0, 1, 2, 3, 7] {
+                    let readings = [steps, steps + spread].map(|it| shown_ma(it, shunt_mohm));
+                    let step = step_ma(readings.into_iter());
+                    // Within the half mA by which the driver rounds.
+                    let is_bound = (2 * step + 1) * shunt_mohm > 2 * STEP_UV;
+                    assert!(is_bound, "{readings:?} at {shunt_mohm} mΩ");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn neighbouring_readings_tell_the_step() {
+        for (shunt_mohm, expected) in [(2, 20), (4, 10), (5, 8), (10, 4)] {
+            for steps in 1..100 {
+                let readings = [steps, steps + 1].map(|it| shown_ma(it, shunt_mohm));
+                assert_eq!(step_ma(readings.into_iter()), expected, "{readings:?}");
+            }
+        }
+        // Nothing was read, or nothing but zero, or an offset below zero.
+        assert_eq!(step_ma([].into_iter()), 20);
+        assert_eq!(step_ma([0, 0].into_iter()), 20);
+        assert_eq!(step_ma([-8, 0, 8].into_iter()), 8);
+    }
 }

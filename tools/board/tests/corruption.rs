@@ -1,4 +1,4 @@
-//! Whatever the files of a board hold: an error or a result, and no panic.
+//! Whatever the files of a board hold: an error or a value, and no panic.
 
 mod common;
 
@@ -57,13 +57,27 @@ fn use_board(files: &mut Simulated, name: &str) {
     let axes = description(name).axes();
     let grid = Grid::new([&axes[0], &axes[1], &axes[2], &axes[3]]).expect("a grid");
     let settable = board.settable(&grid);
+    let (chips, steps) = (board.chips(), board.sensor_steps());
+    assert!((1..=steps.len()).contains(&chips));
+    // A step of power is there where a chip is, and no more than 20 V make of the largest step.
+    assert!(steps[..chips].iter().all(|step| step.0 > 0));
+    assert!(steps[chips..].iter().all(|step| step.0 == 0));
     let saved = board.save(files);
     for mode in [highest(name), lowest(name)] {
         let _ = settable.as_ref().map(|it| it.can_set(&mode));
         let _ = board.apply(files, &mode);
         let _ = board.verify(files, &mode);
         let _ = board.current(files);
-        let _ = board.sample(files);
+        for _ in 0..3 {
+            let _ = board.sample(files);
+        }
+        assert!(
+            board
+                .gpu_load(files)
+                .is_none_or(|permille| permille <= 1_000)
+        );
+        let constants = board.time_constants(files).map(|it| it.0);
+        assert!(constants.iter().all(|ms| (1..=50_651).contains(ms)));
         let _ = board.hottest_mc(files);
         let _ = board.over_current_events(files);
         let _ = (board.masks(files), board.nvpmodel_mode(files));
@@ -103,7 +117,9 @@ proptest! {
             files.shown.insert(at.get(&paths).clone(), text);
         }
         let _ = board.apply(&mut files, &highest(name));
-        let _ = board.sample(&files);
+        for _ in 0..9 {
+            let _ = board.sample(&files);
+        }
         let _ = board.restore(&mut files, &saved);
         files.wait(std::time::Duration::from_millis(20));
     }

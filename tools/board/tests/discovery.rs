@@ -321,8 +321,10 @@ fn a_board_whose_input_rail_is_missing_is_refused() {
         "the total power cannot be known from the rails VDD_CPU_GPU_CV, VDD_SOC"
     );
     let mut files = booted("orin-agx-64");
-    files.absent.push("/sys/class/hwmon/hwmon1".to_owned());
-    let error = Board::discover(&files, Path::new("/")).expect_err("half of the sum");
+    files
+        .absent
+        .push("/sys/class/hwmon/hwmon0/in3_label".to_owned());
+    let error = Board::discover(&files, Path::new("/")).expect_err("two of three rails");
     assert!(
         matches!(error, DiscoverError::PowerUnknown { .. }),
         "{error}"

@@ -13,7 +13,7 @@ use std::time::Duration;
 use allocations::allocations;
 use common::{boards, description, highest, lowest, middle};
 use wattgate_board::{ApplyError, Board, Disk};
-use wattgate_runtime::Milliseconds;
+use wattgate_runtime::{MOST_CHIPS, Milliseconds};
 use wattgate_simulator::tree::Tree;
 use wattgate_simulator::tree::mirror::Mirror;
 use wattgate_simulator::unit::Unit;
@@ -69,8 +69,16 @@ fn the_control_loop_does_not_allocate() {
         assert_eq!(count, 0, "{name}: sample");
         let (count, hottest) = allocations(|| board.hottest_mc(&files));
         assert!(count == 0 && hottest.is_some(), "{name}: hottest");
-        let (count, period) = allocations(|| board.period(&files));
-        assert_eq!((count, period), (0, Milliseconds(430)), "{name}: period");
+        for _ in 0..8 {
+            // A voltage in each one's turn.
+            let (count, sample) = allocations(|| board.sample(&files));
+            assert!(count == 0 && sample.is_ok(), "{name}: a later sample");
+        }
+        let (count, load) = allocations(|| board.gpu_load(&files));
+        assert!(count == 0 && load.is_some(), "{name}: GPU load");
+        let (count, found) = allocations(|| board.time_constants(&files));
+        let expected = [Milliseconds(430); MOST_CHIPS];
+        assert_eq!((count, found), (0, expected), "{name}: time constants");
 
         // Nor when it fails.
         let gpu = root.join("sys/class/devfreq");
@@ -135,14 +143,14 @@ fn a_living_tree_averages_as_many_samples_as_it_is_told() {
     with_living("orin-agx-64", |_, mut board| {
         let mut files = Disk;
         let saved = board.save(&files).expect("readable");
-        let period = board.set_averaging(&mut files, 64);
-        assert_eq!(period, Ok(Milliseconds(54)));
+        let time_constant = board.set_averaging(&mut files, 64);
+        assert_eq!(time_constant, Ok(Milliseconds(54)));
         thread::sleep(LATER);
         assert_eq!(board.averaging(&files), Ok(64));
-        assert_eq!(board.period(&files), Milliseconds(54));
+        assert_eq!(board.time_constant(&files), Milliseconds(54));
         assert_eq!(board.restore(&mut files, &saved), Ok(()));
         thread::sleep(LATER);
-        assert_eq!(board.period(&files), Milliseconds(430));
+        assert_eq!(board.time_constant(&files), Milliseconds(430));
     });
 }
 

@@ -94,7 +94,7 @@ fn the_writes_of_each_board_are_the_golden_ones() {
         }
         for samples in [64, 512] {
             text += &match board.set_averaging(&mut files, samples) {
-                Ok(period) => format!("{samples} samples: {} ms\n", period.0),
+                Ok(time_constant) => format!("{samples} samples: {} ms\n", time_constant.0),
                 Err(error) => format!("{samples} samples: {error}\n"),
             };
             text += &files.take_writes();

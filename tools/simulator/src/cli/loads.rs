@@ -8,8 +8,8 @@ use lexopt::{Arg, Parser, ValueExt};
 use super::load::{named, names};
 use super::replay::governor;
 use super::{EXIT_CODES, Failure, print};
-use crate::load::KINDS;
-use crate::replay::table::{Bench, LIMITS_PCT, Row, Task, boards, rows};
+use crate::load::{KINDS, Kind};
+use crate::replay::table::{Bench, LIMITS_PCT, Row, Task, WRONGS, Wrong, boards, rows};
 use crate::scenarios::{Holder, Spread};
 
 const USAGE: &str = "\
@@ -24,26 +24,25 @@ Options:
   --limit-pct P,...  Limits in % of the board's span, which goes from the least to the highest
                      power that the model's front predicts [25,45,75]
   --governor G       Who holds the limit: wattgate, stepper, open-loop, preset or maxn [wattgate]
-  --units            Another unit of the board for each seed
   --weights FOLDER   Where the models are [weights]
   --json             Print JSON: an array of rows, each with kind, board, limit_pct, limit_mw,
                      governor, seeds, and as {\"median\",\"worst\",\"seed\"} of the seeds the figures of
                      `replay` and longest_event_ms
   -h, --help         Print this
 
-The figures are those of `replay`, each run with 300 s.
+The figures are those of `replay`, each run with 300 s. The constant load is replayed on boards and
+models that are wrong, too.
 ";
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
-    let (mut json, mut units, mut seeds) = (false, false, 4);
+    let (mut json, mut seeds) = (false, 4);
     let (mut only_board, mut only_kind, mut holder) = (None, None, Holder::Wattgate);
     let mut limits = LIMITS_PCT.to_vec();
     let mut weights = PathBuf::from("weights");
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("json") => json = true,
-            Arg::Long("units") => units = true,
             Arg::Long("seeds") => {
                 let value = arguments.value()?.string()?;
                 let number = value.parse().ok().filter(|number| *number > 0);
@@ -73,14 +72,18 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let kinds = KINDS.into_iter();
     let kinds = kinds.filter(|kind| only_kind.is_none_or(|only| only == *kind));
     let mut tasks = Vec::new();
-    for kind in kinds {
+    let right = kinds.map(|kind| (kind, Wrong::Nothing));
+    let is_constant = only_kind.is_none_or(|only| only == Kind::Constant);
+    let wrong = WRONGS.iter().filter(|_| is_constant);
+    let wrong = wrong.map(|wrong| (Kind::Constant, *wrong));
+    for (kind, wrong) in right.chain(wrong) {
         for bench in &benches {
             tasks.extend(limits.iter().map(|limit_pct| Task {
                 kind,
                 bench,
                 limit_pct: *limit_pct,
                 holder,
-                units,
+                wrong,
             }));
         }
     }

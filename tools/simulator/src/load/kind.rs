@@ -37,10 +37,16 @@ pub enum Kind {
     Ramps,
     /// Small random steps up and down.
     RandomWalk,
+    /// Activity 1 for a hundred seconds, and then another one for good, with a busy GPU all the
+    /// time.
+    Jump {
+        /// The activity that follows.
+        to: f64,
+    },
 }
 
 /// All that tables have.
-pub const KINDS: [Kind; 14] = [
+pub const KINDS: [Kind; 18] = [
     Kind::Constant,
     Kind::Training,
     Kind::Requests { utilisation: 0.3 },
@@ -55,6 +61,10 @@ pub const KINDS: [Kind; 14] = [
     Kind::IdleAndBack,
     Kind::Ramps,
     Kind::RandomWalk,
+    Kind::Jump { to: 1.1 },
+    Kind::Jump { to: 1.3 },
+    Kind::Jump { to: 1.6 },
+    Kind::Jump { to: 0.5 },
 ];
 
 const fn square(period: f64, amplitude: f64) -> Kind {
@@ -122,6 +132,9 @@ const SESSION_PAUSE_S: [f64; 2] = [10.0, 40.0];
 /// Lengths of work and of idle times in s; their logarithms are uniform. Assumed.
 const ON_OFF_S: [f64; 2] = [0.1, 20.0];
 
+/// The time before a jump, in s, which is up to one second longer.
+const JUMP_S: f64 = 100.0;
+
 /// Levels and times in s of ramps. Assumed.
 const RAMP_LOW: f64 = 0.2;
 const RAMP_S: [f64; 2] = [5.0, 30.0];
@@ -149,6 +162,7 @@ impl Kind {
             Self::IdleAndBack => "idle-and-back".to_owned(),
             Self::Ramps => "ramps".to_owned(),
             Self::RandomWalk => "random-walk".to_owned(),
+            Self::Jump { to } => format!("jump-to-{:.0}%", 100.0 * to),
         }
     }
 
@@ -197,6 +211,10 @@ impl Kind {
                     let logs = ON_OFF_S.map(f64::ln);
                     drawing.hold(1.0, uniform(random, logs).exp());
                     drawing.hold(0.0, uniform(random, logs).exp());
+                }
+                Self::Jump { to } => {
+                    drawing.hold(1.0, JUMP_S + uniform(random, [0.0, 1.0]));
+                    drawing.busy(to, length);
                 }
                 Self::Ramps => {
                     for [from, to] in [[RAMP_LOW, 1.0], [1.0, RAMP_LOW]] {
@@ -310,6 +328,15 @@ impl Drawing {
             Some(last) if last.from == from => *last = Step::new(from, activity),
             Some(last) if last.activity == activity => {}
             _ => self.steps.push(Step::new(from, activity)),
+        }
+    }
+
+    /// The same, with a GPU that is busy all the time.
+    fn busy(&mut self, activity: f64, seconds: f64) {
+        let before = self.steps.len();
+        self.hold(activity, seconds);
+        if let Some(last) = self.steps.last_mut().filter(|_| before > 0) {
+            last.gpu_load = 1.0;
         }
     }
 

@@ -193,7 +193,8 @@ pub fn run(run: &Run<'_>, modes: &[Mode]) -> Result<Report, ReplayError> {
     let trace = jetson.take_trace();
 
     let account = Account::of(&trace, &run.load, &run.limits, START);
-    let truths = Truths::of(modes, run.board, &unit, run.errors.as_ref());
+    let physical = run.errors.as_ref().filter(|errors| errors.is_physical());
+    let truths = Truths::of(modes, run.board, &unit, physical);
     let oracle = Oracle {
         truths: &truths,
         thermal: &run.board.physics().thermal,

@@ -14,6 +14,7 @@ use super::report::Report;
 use super::{ReplayError, Run, modes, parse, read_model, run, workload_of};
 use crate::board::Board;
 use crate::load::Kind;
+use crate::machine::mode_errors::ModeErrors;
 use crate::sampling::Sampling;
 use crate::scenarios::cases::WORKLOAD;
 use crate::scenarios::{CASES, Holder, Spread, at_once};
@@ -28,6 +29,57 @@ pub const LENGTH: Duration = Duration::from_secs(300);
 /// The boards of a table: those that have a model.
 pub fn boards() -> [&'static str; 3] {
     CASES.map(|case| case.board)
+}
+
+/// How the model is wrong, or the board.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Wrong {
+    /// Within its band.
+    Nothing,
+    /// Another unit of the board for each seed.
+    Unit,
+    /// The power above rest is so many times the model's, which differs from the least to the highest clock
+    /// of the GPU.
+    Tilt([f64; 2]),
+    /// Each mode on its own by a factor whose logarithm has this spread.
+    Each(f64),
+    /// Some modes by far; see [`ModeErrors::Rogues`].
+    Rogues,
+}
+
+/// All that tables have, under a constant load.
+pub const WRONGS: [Wrong; 7] = [
+    Wrong::Unit,
+    Wrong::Tilt([0.7, 0.7]),
+    Wrong::Tilt([1.3, 1.3]),
+    Wrong::Tilt([0.85, 1.15]),
+    Wrong::Tilt([1.15, 0.85]),
+    Wrong::Each(0.1),
+    Wrong::Rogues,
+];
+
+impl Wrong {
+    /// As it is printed behind the kind of load.
+    pub fn name(self) -> String {
+        let percent = |factor: f64| format!("{:+.0} %", 100.0 * (factor - 1.0));
+        match self {
+            Self::Nothing => String::new(),
+            Self::Unit => ", other units".to_owned(),
+            Self::Tilt([low, high]) if low == high => format!(", power {}", percent(low)),
+            Self::Tilt([low, high]) => format!(", tilt {} to {}", percent(low), percent(high)),
+            Self::Each(spread) => format!(", each mode by {:.0} %", 100.0 * spread),
+            Self::Rogues => ", rogue modes".to_owned(),
+        }
+    }
+
+    fn errors(self, seed: u64) -> Option<ModeErrors> {
+        match self {
+            Self::Nothing | Self::Unit => None,
+            Self::Tilt(factors) => Some(ModeErrors::Tilt { factors }),
+            Self::Each(spread) => Some(ModeErrors::Each { spread, seed }),
+            Self::Rogues => Some(ModeErrors::Rogues { seed }),
+        }
+    }
 }
 
 /// A board with its model, and what many runs need of both.
@@ -84,8 +136,8 @@ pub struct Task<'a> {
     pub limit_pct: f64,
     /// Who holds the limit.
     pub holder: Holder,
-    /// Another unit of the board for each seed.
-    pub units: bool,
+    /// What is wrong.
+    pub wrong: Wrong,
 }
 
 impl Task<'_> {
@@ -106,10 +158,10 @@ impl Task<'_> {
             load: self.kind.load(LENGTH, seed),
             workload,
             samples: Sampling::L4T.samples,
-            unit: self.units.then_some(seed),
+            unit: (self.wrong == Wrong::Unit).then_some(seed),
             seed,
             holder: self.holder,
-            errors: None,
+            errors: self.wrong.errors(seed),
         };
         run(&asked, modes)
     }
@@ -166,7 +218,7 @@ impl Row {
             Spread::of(values, sign)
         };
         Some(Self {
-            kind: task.kind.name(),
+            kind: task.kind.name() + &task.wrong.name(),
             board: task.bench.board.name.clone(),
             limit_pct: task.limit_pct,
             limit_mw: task.bench.limit_mw(task.limit_pct),

@@ -31,7 +31,7 @@ impl Page {
         if let Some(measured) = report.measured_mw {
             self.gauge(
                 "power_measured_watts",
-                "The last result of the sensor that was wholly of one mode.",
+                "The mean power over 430 ms in the present mode.",
                 milli(measured),
             )?;
         }
@@ -72,18 +72,18 @@ impl Page {
         }
         self.counter(
             "violations_total",
-            "Results of the sensor over what was allowed.",
+            "How often the power was over what was allowed.",
             report.violations,
         )?;
         self.counter("mode_changes_total", "Changes of the mode.", report.changes)?;
         self.counter(
             "over_limit_seconds_total",
-            "Time in which the last result was over what was allowed.",
+            "Time in which the mean power over 430 ms was over what was allowed.",
             Decimal(report.over_limit_ms, 3),
         )?;
         self.counter(
             "energy_joules_total",
-            "Energy that the module drew while it was measured.",
+            "Energy that the module drew since the start.",
             Decimal(report.energy_mj, 3),
         )?;
         self.counter(
