@@ -28,6 +28,7 @@ fn a_sensor_that_repeats_itself_on_an_idle_board_for_10_minutes_is_not_blind() {
     });
 }
 
+/// The longest time without a change in a recording of a busy board is 12.7 s (Orin NX, training).
 #[test]
 fn a_board_that_is_steady_to_the_last_bit_at_work_for_20_s_is_not_blind() {
     let mut plant = Plant::new(30_000, 1_000);
@@ -35,19 +36,6 @@ fn a_board_that_is_steady_to_the_last_bit_at_work_for_20_s_is_not_blind() {
     plant.ripple = 0.0;
     plant.run(20_000, 30_000);
     assert_eq!(was_never_blind(&plant), Ok(()));
-}
-
-/// The least ripple that is known of busy boards (LLM inference, 0.5 % at 100 ms), and coarse steps.
-#[test]
-fn a_busy_board_of_little_ripple_is_not_blind() {
-    for step in [200.0, 400.0] {
-        holds_for(1_000..1_003, |seed| {
-            let mut plant = Plant::with(20_000, seed, Sensor::one(430.0, step), |_| {});
-            plant.ripple = 0.016;
-            plant.run(240_000, 20_000);
-            was_never_blind(&plant).map_err(|reason| format!("{step} mW: {reason}"))
-        });
-    }
 }
 
 #[test]
@@ -138,7 +126,6 @@ fn a_frozen_sensor_is_found_within_2_s_of_a_change_of_the_mode() {
     });
 }
 
-/// Before it is found out, and afterwards.
 #[test]
 fn a_frozen_sensor_of_a_busy_board_is_found_within_a_minute() {
     holds_for(1_000..1_004, |seed| {

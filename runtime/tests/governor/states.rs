@@ -27,8 +27,9 @@
 //! | any | `Booting` | the board slept | `a_board_that_slept_boots` |
 //! | any | `Booting` | another front is set | `another_front_boots` |
 //!
-//! `no_other_arrow_is_taken` holds the table against random plants with faults. Where a step takes
-//! two arrows at once, only their ends are seen.
+//! `no_other_arrow_is_taken` holds the table against random plants with faults. A step may take two
+//! arrows at once, of which only the ends are seen: `Safe(NoSensor)` → `Settling` →
+//! `Safe(LimitTooLow)`.
 
 use wattgate_runtime::{Cause, State};
 
@@ -53,7 +54,7 @@ const ALL: [State; 8] = [
 ];
 
 /// The arrows that do not start in any state.
-const ARROWS: [(State, State); 16] = [
+const ARROWS: [(State, State); 17] = [
     (State::Booting, State::Settling),
     (State::Settling, State::Tracking),
     (State::Settling, State::ProbingUp),
@@ -69,6 +70,7 @@ const ARROWS: [(State, State); 16] = [
     (TOO_LOW, State::Tracking),
     (TOO_LOW, State::ProbingUp),
     (NO_SENSOR, State::Settling),
+    (NO_SENSOR, TOO_LOW),
     (NOTHING, State::Settling),
 ];
 
@@ -84,7 +86,12 @@ fn plant_in(state: State) -> Plant {
     let mut plant = Plant::new(LIMIT, 1_000);
     match state {
         State::Booting => plant.run(1, LIMIT),
-        State::Settling | State::Tracking | State::ProbingUp => {}
+        State::Settling | State::Tracking => {}
+        State::ProbingUp => {
+            plant.governor.set_limit(limit(20_000));
+            plant.run(20_000, LIMIT);
+            plant.governor.set_limit(limit(LIMIT));
+        }
         State::SteppingDown => {
             plant.run(20_000, LIMIT);
             plant.governor.set_limit(limit(20_000));

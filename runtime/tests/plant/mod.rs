@@ -390,6 +390,14 @@ impl Plant {
         panic!("{state:?} was not reached in {most_ms} ms: {states:?}");
     }
 
+    /// Runs until no command came for some time.
+    pub fn run_until_quiet(&mut self, milliseconds: u64, milliwatts: u32) {
+        let quiet_since = |plant: &Self| plant.modes.last().map_or(0, |(at, _)| *at);
+        while self.now_ms < quiet_since(self) + milliseconds {
+            self.run(100, milliwatts);
+        }
+    }
+
     fn step(&mut self) {
         self.looks += 1;
         if !self.is_frozen {
