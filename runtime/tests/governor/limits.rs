@@ -243,6 +243,7 @@ fn a_limit_below_the_least_mode_is_said_until_another_one_comes() {
     });
 }
 
+/// The mode that was set, the least one, and three others.
 #[test]
 fn a_limit_that_is_too_low_is_counted_once_for_each_mode_tried() {
     let mut plant = Plant::new(30_000, 1_000);
@@ -251,7 +252,7 @@ fn a_limit_that_is_too_low_is_counted_once_for_each_mode_tried() {
     plant.run(60_000, NONE_FITS);
     assert_eq!(plant.state(), State::Safe(Cause::LimitTooLow));
     let violations = plant.status().violations;
-    assert!(violations <= 4, "{violations} violations in a minute");
+    assert!(violations <= 5, "{violations} violations in a minute");
 }
 
 /// A level that comes while it is remembered does not come back.

@@ -418,7 +418,7 @@ fn disturb(plant: &mut Plant, seed: u64, at: u64) {
                 } else {
                     (0.4, None)
                 }
-            })
+            });
         }
         7 => plant.mode = front().points()[(at % 128) as usize].mode,
         8 => fail_writes(plant),
