@@ -289,7 +289,10 @@ mod tests {
         assert_eq!(shown.limit.budget, Some(budget));
         assert_eq!(shown.sensor_samples, Some(64));
         assert_eq!(config.sensor_samples, None);
-        assert_eq!((shown.memory, config.memory), (Memory::DEFAULT, Memory::DEFAULT));
+        assert_eq!(
+            (shown.memory, config.memory),
+            (Memory::DEFAULT, Memory::DEFAULT)
+        );
         assert_eq!(shown.group.as_deref(), Some("wattgate"));
         let address = "127.0.0.1:9753".parse().expect("an address");
         assert_eq!(shown.metrics, Some(Metrics::Address(address)));

@@ -92,10 +92,9 @@ impl Event<'_> {
             }
             | Self::Derated(_)
             | Self::NotAveraged(_) => Priority::Warning,
-            Self::Disturbed(_)
-            | Self::Slept(_)
-            | Self::SampleAgain
-            | Self::TimeConstant(_) => Priority::Notice,
+            Self::Disturbed(_) | Self::Slept(_) | Self::SampleAgain | Self::TimeConstant(_) => {
+                Priority::Notice
+            }
             Self::Applied { .. } | Self::State(_) => Priority::Info,
         }
     }
