@@ -54,8 +54,8 @@ mod shape;
 mod sweep;
 mod units;
 
-pub use estimator::{Chip, Estimate, Estimator, MOST_CHIPS, Sample};
 pub use crc::{Crc32, crc32};
+pub use estimator::{Chip, Estimate, Estimator, MOST_CHIPS, Sample};
 pub use format::{
     Body, FEATURE_MAP, FormatError, HEADER_LEN, Header, Kind, MAGIC, Model, Provenance,
     SCALE_RANGE, VERSION,

@@ -30,7 +30,7 @@ const MOST_GUESSES: f32 = 12.0;
 const LEAST_SPREAD: f32 = 0.004;
 
 /// The standard deviations that a guess is given.
-pub const GUESS_DEVIATIONS: f32 = 2.3;
+pub const GUESS_DEVIATIONS: f32 = 2.6;
 
 /// A guess that is off by this number of spreads, and by this much at least, is an outlier.
 const OUTLIER_DEVIATIONS: f32 = 4.0;
@@ -138,7 +138,8 @@ impl<const N: usize> Knowledge<N> {
 
     /// The predicted power of a point in mW, without measurements.
     pub fn predicted(&self, index: usize) -> f32 {
-        self.point(index).map_or(f32::MAX, |point| point.power.0 as f32)
+        self.point(index)
+            .map_or(f32::MAX, |point| point.power.0 as f32)
     }
 
     /// A mode that is never to be chosen.
@@ -151,7 +152,11 @@ impl<const N: usize> Knowledge<N> {
 
     /// A point that could not be set. It is not to be chosen until it is forgiven.
     pub fn fail(&mut self, index: usize) {
-        if let Some(mode) = self.modes.get_mut(index).filter(|it| it.mark == Mark::Choosable) {
+        if let Some(mode) = self
+            .modes
+            .get_mut(index)
+            .filter(|it| it.mark == Mark::Choosable)
+        {
             mode.mark = Mark::Failed;
         }
     }
@@ -165,12 +170,17 @@ impl<const N: usize> Knowledge<N> {
 
     /// Whether a point may be chosen.
     pub fn is_choosable(&self, index: usize) -> bool {
-        self.modes.get(index).is_some_and(|it| it.mark == Mark::Choosable)
+        self.modes
+            .get(index)
+            .is_some_and(|it| it.mark == Mark::Choosable)
     }
 
     /// How many points may be chosen.
     pub fn choosable(&self) -> usize {
-        self.modes.iter().filter(|it| it.mark == Mark::Choosable).count()
+        self.modes
+            .iter()
+            .filter(|it| it.mark == Mark::Choosable)
+            .count()
     }
 
     /// Whether a point was measured.
@@ -300,7 +310,11 @@ impl<const N: usize> Knowledge<N> {
             }
             None => {
                 if self.held.is_full() {
-                    let oldest = self.held.iter().enumerate().min_by_key(|(_, hold)| hold.until.0);
+                    let oldest = self
+                        .held
+                        .iter()
+                        .enumerate()
+                        .min_by_key(|(_, hold)| hold.until.0);
                     if let Some((at, _)) = oldest {
                         self.held.swap_remove(at);
                     }
@@ -317,7 +331,9 @@ impl<const N: usize> Knowledge<N> {
 
     /// Whether a point is held off.
     pub fn is_held(&self, index: usize, now: Milliseconds) -> bool {
-        self.held.iter().any(|hold| hold.point == index && now < hold.until)
+        self.held
+            .iter()
+            .any(|hold| hold.point == index && now < hold.until)
     }
 
     /// The point that may be chosen and draws least, as far as is known.

@@ -19,9 +19,9 @@ const MUCH_LOAD: u16 = 500;
 /// A load of the GPU that is the same, in permille.
 const SAME_LOAD: u16 = 50;
 
-/// All registers stand still for so long on a busy board, and on any board.
-const STILL_BUSY: Milliseconds = Milliseconds(30_000);
-const STILL: Milliseconds = Milliseconds(120_000);
+/// All readings stand still for so long on a busy board. The longest that recorded boards show is 12.7 s
+/// (an Orin NX that trains); a board at rest may be still for any time.
+const STILL: Milliseconds = Milliseconds(30_000);
 
 /// From this load of the GPU on, in permille, a board is busy.
 const BUSY: u16 = 500;
@@ -80,15 +80,19 @@ impl Liveness {
         };
         self.must_show = self.must_show.filter(|(_, before)| is_same(*before));
         let differs = |(load, gpu): (u16, u16)| load.abs_diff(gpu) >= MUCH_LOAD;
-        since(&mut self.other_load, self.load.zip(gpu).is_some_and(differs), now);
+        since(
+            &mut self.other_load,
+            self.load.zip(gpu).is_some_and(differs),
+            now,
+        );
         since(&mut self.busy, gpu.is_some_and(|gpu| gpu >= BUSY), now);
         let still = now.since(self.moved);
-        let for_long = |since: Option<Milliseconds>, time| since.is_some_and(|at| now.since(at) >= time);
+        let for_long =
+            |since: Option<Milliseconds>, time| since.is_some_and(|at| now.since(at) >= time);
         let is_blind = now.since(self.heard) >= SILENT
             || self.must_show.is_some_and(|(until, _)| now >= until)
             || for_long(self.other_load, MUST_SHOW)
-            || still >= STILL_BUSY && for_long(self.busy, STILL_BUSY)
-            || still >= STILL;
+            || still >= STILL && for_long(self.busy, STILL);
         match self.blind {
             None if is_blind => self.blind = Some(now),
             // Only what moves is alive.
@@ -96,6 +100,11 @@ impl Liveness {
             _ => {}
         }
         self.blind.is_some()
+    }
+
+    /// Whether a sample that makes sense came at this time.
+    pub fn is_heard(&self, now: Milliseconds) -> bool {
+        self.sample.is_some() && self.heard == now
     }
 
     /// Whether it was blind at the last look.

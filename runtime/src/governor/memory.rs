@@ -38,7 +38,8 @@ impl Slots {
             highest: [0.0; SLOTS],
             at: 0,
             passed_ms: 0,
-            slot_ms: memory_ms.map(|ms| (ms / SLOTS as u64).max(1)),
+            // The present part and the oldest one together are one part.
+            slot_ms: memory_ms.map(|ms| ms.div_ceil(SLOTS as u64 - 1).max(1)),
         }
     }
 
@@ -50,7 +51,10 @@ impl Slots {
 
     /// A level that is forgotten after a part of the memory.
     fn see_for(&mut self, level: f32, ms: u64) {
-        let slots = self.slot_ms.and_then(|slot| ms.checked_div(slot)).unwrap_or(SLOTS as u64);
+        let slots = self
+            .slot_ms
+            .and_then(|slot| ms.checked_div(slot))
+            .unwrap_or(SLOTS as u64);
         let ahead = (slots as usize).clamp(1, SLOTS - 1);
         if let Some(highest) = self.highest.get_mut((self.at + ahead) % SLOTS) {
             *highest = highest.max(level);
@@ -81,7 +85,6 @@ impl Slots {
 pub struct Memory {
     stated: Slots,
     busy: Slots,
-    stated_ms: Option<u64>,
     /// The GPU's load at its most, in permille.
     busiest: u16,
 }
@@ -110,15 +113,14 @@ impl Memory {
     /// The workload is taken to draw at least `level` until it was fully busy and lower for a while.
     pub fn new(memory: Option<Milliseconds>, level: f32) -> Self {
         let stated_ms = memory.map(|it| it.0.max(1));
-        let busy_ms = stated_ms.map_or(BUSY_MS, |ms| ms.min(BUSY_MS));
+        let busy_ms = stated_ms.map(|ms| ms.min(BUSY_MS));
         let mut stated = Slots::new(stated_ms);
-        let mut busy = Slots::new(Some(busy_ms));
+        let mut busy = Slots::new(busy_ms);
         stated.see(level);
-        busy.see_for(level, NEW_MS.min(busy_ms));
+        busy.see_for(level, NEW_MS);
         Self {
             stated,
             busy,
-            stated_ms,
             busiest: 0,
         }
     }
@@ -163,11 +165,12 @@ impl Memory {
     /// A level came that had been forgotten because the board was fully busy without it: such phases
     /// are longer than was thought.
     pub fn came_back(&mut self, level: f32) {
-        if self.stated.highest() < level * 0.97 {
+        let is_there = |slots: &Slots| slots.highest() >= level * 0.97;
+        if is_there(&self.busy) || !is_there(&self.stated) {
             return;
         }
         if let Some(slot_ms) = &mut self.busy.slot_ms {
-            let longest = self.stated_ms.map_or(u64::MAX, |ms| ms / SLOTS as u64);
+            let longest = self.stated.slot_ms.unwrap_or(u64::MAX);
             *slot_ms = slot_ms.saturating_mul(2).min(longest);
         }
     }

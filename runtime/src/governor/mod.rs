@@ -113,6 +113,9 @@ const CLIMB: f32 = 1.4;
 /// Beside the least mode, so many of the least are tried until the limit is said to be too low.
 const LEAST_TRIED: u8 = 3;
 
+/// A mode that is predicted to draw more than this many times the least one is not tried then.
+const MUCH_MORE: f32 = 1.2;
+
 /// Holds a limit over the modes of a front of at most `N` points.
 #[derive(Clone, Debug)]
 pub struct Governor<const N: usize> {
@@ -284,7 +287,10 @@ impl<const N: usize> Governor<N> {
     /// What it is doing.
     pub fn status(&self) -> Status {
         let point = self.modes.point(self.at);
-        let estimate = self.estimator.estimate().filter(|_| !self.liveness.is_blind());
+        let estimate = self
+            .estimator
+            .estimate()
+            .filter(|_| !self.liveness.is_blind());
         let ratio = self.modes.error(self.at).0 * self.memory.highest();
         Status {
             state: self.state,
@@ -400,20 +406,27 @@ impl<const N: usize> Governor<N> {
                 let sum = before * (SMOOTHED_OVER - passed) + now * passed;
                 Some((sum / SMOOTHED_OVER) as u16)
             }
-            _ => load,
+            _ => load.map(|load| load.min(1_000)),
         };
     }
 
     /// Books what was drawn and not measured: the most that is likely.
     fn book_unseen(&mut self, now: Milliseconds) {
         let expected = self.modes.expected(self.at, self.memory.highest().max(1.0));
-        let power = self.estimator.estimate().map_or(expected, |it| it.power.max(expected));
+        let power = self
+            .estimator
+            .estimate()
+            .map_or(expected, |it| it.power.max(expected));
         let passed = now.since(self.booked_at).0;
-        self.book((power.clamp(0.0, 1e7) as u64 + 1).saturating_mul(passed), now);
+        self.book(
+            (power.clamp(0.0, 1e7) as u64 + 1).saturating_mul(passed),
+            now,
+        );
     }
 
     fn book(&mut self, microjoules: u64, now: Milliseconds) {
-        self.allowance.spend(microjoules, now.since(self.booked_at).0);
+        self.allowance
+            .spend(microjoules, now.since(self.booked_at).0);
         self.booked = self.booked.saturating_add(microjoules);
         self.booked_at = now;
     }
@@ -442,8 +455,15 @@ impl<const N: usize> Governor<N> {
         };
         self.estimator.expect(times);
         let change = (times - 1.0).abs() * estimate.power;
-        let steps = self.settings.chips.iter().map(|chip| chip.step.0).max().unwrap_or(0);
-        if self.work != Work::None && change > (5 * steps) as f32 && change > estimate.power / 16.0 {
+        let steps = self
+            .settings
+            .chips
+            .iter()
+            .map(|chip| chip.step.0)
+            .max()
+            .unwrap_or(0);
+        if self.work != Work::None && change > 5.0 * steps as f32 && change > estimate.power / 16.0
+        {
             self.liveness.must_show(self.gpu, now);
         }
     }
@@ -511,7 +531,10 @@ impl<const N: usize> Governor<N> {
         if input.mode == Some(wanted) {
             (self.failures, self.modes_failed) = (0, 0);
             if self.since.replace(self.since.unwrap_or(now)).is_none()
-                && matches!(self.state, State::Booting | State::Tracking)
+                && matches!(
+                    self.state,
+                    State::Booting | State::Tracking | State::Safe(Cause::NothingApplies)
+                )
             {
                 self.state = State::Settling;
             }
@@ -579,7 +602,8 @@ impl<const N: usize> Governor<N> {
 
     fn fastest_predicted(&self) -> Option<usize> {
         let allowed = self.allowance.reading(&self.settings);
-        self.modes.fastest(|index| self.modes.is_predicted_within(index, allowed))
+        self.modes
+            .fastest(|index| self.modes.is_predicted_within(index, allowed))
     }
 
     /// The fastest mode that fits at a level and draws less than the present one; else the least.
@@ -611,6 +635,11 @@ impl<const N: usize> Governor<N> {
         let (Some(estimate), Some(since)) = (self.estimator.estimate(), self.since) else {
             return Command::Keep;
         };
+        if !self.liveness.is_heard(now) {
+            // What is not read teaches nothing, nor does a mean across it.
+            (self.steady, self.compared) = (None, None);
+            return Command::Keep;
+        }
         self.observe(&estimate, since, now, passed);
         if self.measured.is_some_and(|mean| mean > self.allowed()) {
             self.over.0 += passed;
@@ -655,7 +684,13 @@ impl<const N: usize> Governor<N> {
     }
 
     /// Learns from the power in the present mode.
-    fn observe(&mut self, estimate: &Estimate, since: Milliseconds, now: Milliseconds, passed: u64) {
+    fn observe(
+        &mut self,
+        estimate: &Estimate,
+        since: Milliseconds,
+        now: Milliseconds,
+        passed: u64,
+    ) {
         let prediction = self.modes.predicted(self.at);
         let error = self.modes.error(self.at).0;
         let of_level = prediction * error;
@@ -714,7 +749,9 @@ impl<const N: usize> Governor<N> {
             return;
         }
         let in_mode = now.since(since).0;
-        let is_steady = self.steady.is_some_and(|(from, ..)| from.since(since).0 <= 5 * FOLLOWS);
+        let is_steady = self
+            .steady
+            .is_some_and(|(from, ..)| from.since(since).0 <= 5 * FOLLOWS);
         let reference = self.reference.filter(|(_, gpu)| self.is_same_load(*gpu));
         let Some((reference, _)) = reference.filter(|_| is_steady) else {
             // Nothing to compare with. The first mode has no error: the load is what is measured.
@@ -798,7 +835,8 @@ impl<const N: usize> Governor<N> {
         } else if level > highest * (1.0 - 4.0 * noise) {
             self.seen += 1.0;
         }
-        self.memory.see(level * (1.0 - highest_of(self.seen) * noise));
+        self.memory
+            .see(level * (1.0 - highest_of(self.seen) * noise));
     }
 
     /// The power that is over what is allowed, if it is.
@@ -824,9 +862,8 @@ impl<const N: usize> Governor<N> {
         };
         let is_now = estimate.power - deviations * estimate.deviation > allowed;
         let level = estimate.power / self.modes.expected(self.at, 1.0);
-        let is_short = level < 1.03 * self.short
-            && now.since(estimate.since) < SHORT
-            && self.jump.is_none();
+        let is_short =
+            level < 1.03 * self.short && now.since(estimate.since) < SHORT && self.jump.is_none();
         // Where the step is not seen yet, the last means have more of it.
         let is_in_mode = now.since(since).0 >= SHORT.0 + FOLLOWS;
         let recent = self.estimator.mean(SHORT).filter(|_| is_in_mode);
@@ -846,7 +883,9 @@ impl<const N: usize> Governor<N> {
         since: Milliseconds,
         now: Milliseconds,
     ) -> Command {
-        self.violations = self.violations.saturating_add(1);
+        if self.state == State::Safe(Cause::LimitTooLow) {
+            return Command::Keep;
+        }
         let is_modes = estimate.since.0 <= since.0.saturating_add(3 * FOLLOWS)
             && now.since(since).0 >= SETTLES;
         let level = power / self.modes.expected(self.at, 1.0);
@@ -870,21 +909,33 @@ impl<const N: usize> Governor<N> {
         if next == self.at {
             return self.too_low(now);
         }
+        self.violations = self.violations.saturating_add(1);
         let command = self.change(next, State::SteppingDown, now);
         // The load before is not known to be that after.
         self.reference = None;
         command
     }
 
-    /// The least mode does not fit. Others may draw less than predicted.
+    /// The least mode does not fit. Others of the least may draw less than predicted: some are tried, one
+    /// after another, each for as long as it takes to measure it.
     fn too_low(&mut self, now: Milliseconds) -> Command {
-        let least = self.modes.predicted(self.at);
+        let is_told = self
+            .steady_mean(now)
+            .is_some_and(|(_, passed)| passed >= TOLD_FIRST);
+        if !is_told {
+            return Command::Keep;
+        }
+        if !self.modes.is_measured(self.at) {
+            self.modes.raise(self.at, self.modes.error(self.at).0);
+        }
+        self.is_new = false;
+        let most = MUCH_MORE * self.modes.predicted(self.at);
         let untried = (0..N).find(|&index| {
             self.modes.is_choosable(index)
                 && !self.modes.is_measured(index)
-                && self.modes.predicted(index) < 1.2 * least
+                && self.modes.predicted(index) < most
         });
-        match untried.filter(|_| self.tried < LEAST_TRIED && self.state == State::Tracking) {
+        match untried.filter(|_| self.tried < LEAST_TRIED) {
             Some(next) => {
                 self.tried += 1;
                 self.change(next, State::SteppingDown, now)
@@ -914,9 +965,9 @@ impl<const N: usize> Governor<N> {
         }
         if self.at == least {
             if !fits {
-                return match self.is_new {
-                    true => Command::Keep,
-                    false => self.too_low(now),
+                return match self.state {
+                    State::Safe(Cause::LimitTooLow) => Command::Keep,
+                    _ => self.too_low(now),
                 };
             }
             if self.state == State::Safe(Cause::LimitTooLow) {
@@ -938,14 +989,18 @@ impl<const N: usize> Governor<N> {
         // What the present phase has shown counts, although it may be noise.
         let phase = phase.max(self.short_phase.0 * (1.0 - self.noise.deviation()));
         let allowed = self.allowed();
-        let measured = (0..self.at).filter(|&index| self.modes.is_measured(index)).take(2).count();
+        let measured = (0..self.at)
+            .filter(|&index| self.modes.is_measured(index))
+            .take(2)
+            .count();
         let reach = match measured {
             0 => FIRST_CLIMB,
             _ => CLIMB,
         };
         let reach = reach * self.modes.predicted(self.at);
+        let nearest = (self.at + 1..N).find(|&index| self.modes.is_choosable(index));
         let next = self.modes.fastest(|index| {
-            self.modes.predicted(index) <= reach
+            (self.modes.predicted(index) <= reach || Some(index) == nearest)
                 && self.bound(index, phase) <= allowed
                 && !self.modes.is_held(index, now)
         });

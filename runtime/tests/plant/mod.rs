@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 
 use wattgate_runtime::{
     Chip, Command, Front, Governor, Input, Limit, MOST_CHIPS, Milliseconds, Milliwatts, ModeId,
-    Model, Sample, Settings, Status,
+    Model, Sample, Settings, State, Status,
 };
 
 /// The points of the front.
 pub const POINTS: usize = 128;
 
+/// The front of the shipped model, 10.9 … 47.3 W.
 pub fn front() -> Front<POINTS> {
     let file = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -26,7 +27,8 @@ pub fn limit(milliwatts: u32) -> Limit {
 
 /// xorshift64 (Marsaglia 2003), for a number in 0 … 1 that belongs to a place.
 pub fn random(seed: u64, place: u64) -> f64 {
-    let mixed = (seed ^ place.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let place = place.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed = (seed ^ place).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let mut state = mixed | 1;
     for _ in 0..3 {
         state ^= state << 13;
@@ -36,36 +38,116 @@ pub fn random(seed: u64, place: u64) -> f64 {
     (state >> 11) as f64 / (1_u64 << 53) as f64
 }
 
+/// A number between two that belongs to a place.
+pub fn between(seed: u64, place: u64, from: f64, to: f64) -> f64 {
+    from + (to - from) * random(seed, place)
+}
+
 /// A standard normal number that belongs to a place.
 pub fn normal(seed: u64, place: u64) -> f64 {
     let all = (0..12).map(|at| random(seed, 12 * place + at));
     all.sum::<f64>() - 6.0
 }
 
-/// Activity and load of the GPU at a time in ms.
-pub type Load = fn(u64) -> (f64, Option<u16>);
+/// Activity and load of the GPU in permille at a time in ms.
+pub type Load = Box<dyn Fn(u64) -> (f64, Option<u16>)>;
+
+/// The error of a mode, as a factor.
+pub type ModeError = fn(u64, ModeId) -> f64;
 
 /// Full work.
 pub fn full(_: u64) -> (f64, Option<u16>) {
     (1.0, Some(1_000))
 }
 
-/// What the sensor of a plant is.
-#[derive(Clone, Copy)]
-pub struct Sensor {
-    /// Time constant of each chip in ms.
-    pub time_constant: f64,
-    /// Steps of each chip in mW.
-    pub step: f64,
-    /// The part of the power that the second chip measures.
-    pub share: f64,
+/// No work.
+pub fn idle(_: u64) -> (f64, Option<u16>) {
+    (0.0, Some(0))
 }
 
-pub const L4T: Sensor = Sensor {
-    time_constant: 430.0,
-    step: 200.0,
-    share: 0.0,
-};
+/// The model is right for every mode.
+pub fn exact(_: u64, _: ModeId) -> f64 {
+    1.0
+}
+
+/// Modes are off by 1.5 % each.
+pub fn off_by_1_5_percent(seed: u64, mode: ModeId) -> f64 {
+    (0.015 * normal(seed, 1_000 + u64::from(mode.0))).exp()
+}
+
+/// Modes are off by 10 % each.
+pub fn off_by_10_percent(seed: u64, mode: ModeId) -> f64 {
+    (0.1 * normal(seed, 1_000 + u64::from(mode.0))).exp()
+}
+
+/// One mode in twenty draws twice its prediction, one in ten half of it.
+pub fn some_twice_some_half(seed: u64, mode: ModeId) -> f64 {
+    let small = (0.01 * normal(seed, 1_000 + u64::from(mode.0))).exp();
+    match random(seed, 900 + u64::from(mode.0)) {
+        it if it < 0.05 => 2.0 * small,
+        it if it < 0.15 => 0.5 * small,
+        _ => small,
+    }
+}
+
+/// A chip of the power sensor.
+#[derive(Clone, Copy, Debug)]
+pub struct SensorChip {
+    /// The part of the board's power that it measures.
+    pub share: f64,
+    /// Nominal time constant in ms.
+    pub time_constant: f64,
+    /// Steps of its readings in mW.
+    pub step: f64,
+}
+
+/// The power sensor of a plant.
+#[derive(Clone, Copy, Debug)]
+pub struct Sensor {
+    pub chips: [SensorChip; MOST_CHIPS],
+}
+
+impl Sensor {
+    /// One chip that measures everything.
+    pub const fn one(time_constant: f64, step: f64) -> Self {
+        let none = SensorChip {
+            share: 0.0,
+            time_constant,
+            step,
+        };
+        let all = SensorChip { share: 1.0, ..none };
+        Self {
+            chips: [all, none, none, none],
+        }
+    }
+
+    /// What a governor is told of it.
+    fn described(&self) -> [Chip; MOST_CHIPS] {
+        self.chips.map(|chip| Chip {
+            time_constant: Milliseconds(chip.time_constant.round() as u64),
+            step: Milliwatts(chip.step as u32),
+        })
+    }
+}
+
+/// An INA3221 as L4T sets it, on an AGX Orin.
+pub const L4T: Sensor = Sensor::one(430.0, 200.0);
+
+/// The same with the steps of a 5 mΩ shunt at 5 V.
+pub const FINE: Sensor = Sensor::one(430.0, 40.0);
+
+/// The sensor has no fault.
+pub fn works(_: u64, sample: Sample) -> Option<Sample> {
+    Some(sample)
+}
+
+/// Reads fail.
+pub fn fails(_: u64, _: Sample) -> Option<Sample> {
+    None
+}
+
+/// From the command to set a mode until the board is in it, in ms.
+pub const SETS_IN: u64 = 8;
 
 /// A board that draws what the model predicts, but for a common factor, an error of each mode and
 /// ripple.
@@ -74,28 +156,34 @@ pub struct Plant {
     pub seed: u64,
     /// Measured over predicted power.
     pub factor: f64,
-    /// The error of a mode.
-    pub error: fn(u64, ModeId) -> f64,
+    pub error: ModeError,
     /// Standard deviation of the mean power of 10 ms.
     pub ripple: f64,
     pub load: Load,
     pub sensor: Sensor,
-    /// Offset of the time constant: the chip's own clock.
+    /// True over nominal time constant: each sensor has a clock of its own.
     pub slowness: f64,
-    registers: [f64; 2],
+    registers: [f64; MOST_CHIPS],
     pub now_ms: u64,
     next_step_ms: u64,
     rippled: f64,
     /// The mode that the board is in, and the one it will be in.
     pub mode: ModeId,
     coming: Option<(u64, ModeId)>,
+    /// What the mode draws with full work in mW, and its time for a minibatch in µs.
+    draws: f64,
+    takes: f64,
     /// Faults.
-    pub sensor_works: bool,
+    pub sensor_fault: fn(u64, Sample) -> Option<Sample>,
     pub is_frozen: bool,
     frozen: Sample,
-    pub writes_work: fn(ModeId) -> bool,
-    /// What happened.
+    pub writes_work: Box<dyn Fn(ModeId) -> bool>,
+    /// The board is in none of the front's modes until one is set.
+    is_elsewhere: bool,
+    pub is_too_hot: bool,
+    /// What happened: commands, and states that differ from the one before.
     pub modes: Vec<(u64, ModeId)>,
+    pub states: Vec<(u64, State)>,
     pub account: Account,
     pub looks: u64,
 }
@@ -114,7 +202,7 @@ pub struct Account {
     pub excess_10: f64,
     pub longest_10: u64,
     stretch: u64,
-    /// Lengths of stretches over the limit in the mean of 10 ms.
+    /// Lengths in ms of stretches over the limit, without ripple, in the mean of 10 ms.
     pub events: Vec<u64>,
     /// Work, in minibatches.
     pub work: f64,
@@ -129,12 +217,8 @@ impl Plant {
     pub fn with(milliwatts: u32, seed: u64, sensor: Sensor, set: impl Fn(&mut Settings)) -> Self {
         let front = front();
         let mode = front.points()[0].mode;
-        let chip = Chip {
-            time_constant: Milliseconds(sensor.time_constant.round() as u64),
-            step: Milliwatts(sensor.step as u32),
-        };
         let mut settings = Settings {
-            chips: [chip; MOST_CHIPS],
+            chips: sensor.described(),
             ..Settings::default()
         };
         set(&mut settings);
@@ -143,41 +227,61 @@ impl Plant {
             governor: governor.expect("a front with power"),
             seed,
             factor: 1.0,
-            error: |_, _| 1.0,
+            error: exact,
             ripple: 0.06,
-            load: full,
+            load: Box::new(full),
             sensor,
-            slowness: 1.0 + 0.05 * (2.0 * random(seed, 77) - 1.0),
-            registers: [0.0; 2],
+            slowness: between(seed, 77, 0.95, 1.05),
+            registers: [0.0; MOST_CHIPS],
             now_ms: 0,
             next_step_ms: 0,
             rippled: 1.0,
             mode,
             coming: None,
-            sensor_works: true,
+            draws: 0.0,
+            takes: 0.0,
+            sensor_fault: works,
             is_frozen: false,
             frozen: Sample::default(),
-            writes_work: |_| true,
+            writes_work: Box::new(|_| true),
+            is_elsewhere: false,
+            is_too_hot: false,
             modes: Vec::new(),
+            states: Vec::new(),
             account: Account::default(),
             looks: 0,
         };
-        let power = plant.milliwatts(plant.mode, 1.0);
-        plant.registers = [power * (1.0 - sensor.share), power * sensor.share];
+        let power = plant.milliwatts(mode, 1.0);
+        plant.registers = sensor.chips.map(|chip| chip.share * power);
         plant
     }
 
     /// What a mode draws at an activity.
     pub fn milliwatts(&self, mode: ModeId, activity: f64) -> f64 {
+        at_activity(self.full_milliwatts(mode), activity)
+    }
+
+    fn full_milliwatts(&self, mode: ModeId) -> f64 {
         let points = self.governor.front().points();
         let point = points.iter().find(|point| point.mode == mode);
         let predicted = f64::from(point.expect("a mode of the front").power.0);
-        let full = predicted * self.factor * (self.error)(self.seed, mode);
-        let rest = 4_000.0 + 0.3 * full;
-        rest + activity * (full - rest)
+        predicted * self.factor * (self.error)(self.seed, mode)
     }
 
-    /// The fastest work, in minibatches a ms, within a power at an activity.
+    /// What the board draws now, without ripple.
+    pub fn draws_now(&self) -> f64 {
+        let (activity, _) = (self.load)(self.now_ms);
+        self.milliwatts(self.mode, activity)
+    }
+
+    /// The time of a mode for a minibatch in µs.
+    pub fn microseconds(&self, mode: ModeId) -> f64 {
+        let points = self.governor.front().points();
+        let point = points.iter().find(|point| point.mode == mode);
+        f64::from(point.expect("a mode of the front").time.0)
+    }
+
+    /// The most work, in minibatches a ms, within a power at an activity.
     pub fn oracle(&self, milliwatts: f64, activity: f64) -> f64 {
         let points = self.governor.front().points().iter();
         let fitting = points.filter(|point| self.milliwatts(point.mode, activity) <= milliwatts);
@@ -185,52 +289,112 @@ impl Plant {
         1e3 / f64::from(fastest.unwrap_or(u32::MAX))
     }
 
+    /// The index of the front's point that the board is in.
+    pub fn point(&self) -> usize {
+        let mut points = self.governor.front().points().iter();
+        let point = points.position(|point| point.mode == self.mode);
+        point.expect("a mode of the front")
+    }
+
     pub fn status(&self) -> Status {
         self.governor.status()
     }
 
-    pub fn sample(&self) -> Sample {
-        let step = self.sensor.step.max(1.0);
-        let shown = self.registers.map(|it| Milliwatts(((it / step).round() * step) as u32));
+    pub fn state(&self) -> State {
+        self.status().state
+    }
+
+    fn sample(&self) -> Sample {
         let mut sample = Sample::default();
-        sample.chips[..2].copy_from_slice(&shown);
+        let chips = self.sensor.chips.iter().zip(self.registers);
+        for (shown, (chip, register)) in sample.chips.iter_mut().zip(chips) {
+            let step = chip.step.max(1.0);
+            *shown = Milliwatts(((register / step).round() * step) as u32);
+        }
         sample
+    }
+
+    /// Looks up what the mode draws.
+    fn enter(&mut self, mode: ModeId) {
+        self.mode = mode;
+        (self.draws, self.takes) = (self.full_milliwatts(mode), self.microseconds(mode));
     }
 
     /// Runs for some time under a limit that the account goes by.
     pub fn run(&mut self, milliseconds: u64, milliwatts: u32) {
         let limit = f64::from(milliwatts);
+        self.enter(self.mode);
+        let parts = self.sensor.chips.map(|chip| {
+            let time_constant = chip.time_constant * self.slowness;
+            match time_constant < 1.0 {
+                true => 1.0,
+                false => 1.0 - (-1.0 / time_constant).exp(),
+            }
+        });
         for _ in 0..milliseconds {
             self.now_ms += 1;
             if let Some((_, mode)) = self.coming.take_if(|(at, _)| *at <= self.now_ms) {
-                self.mode = mode;
+                self.is_elsewhere = false;
+                self.enter(mode);
             }
             if self.now_ms.is_multiple_of(10) {
                 let ripple = normal(self.seed, 1 << 40 | self.now_ms).clamp(-3.0, 3.0);
                 self.rippled = 1.0 + self.ripple * ripple;
             }
             let (activity, _) = (self.load)(self.now_ms);
-            let calm = self.milliwatts(self.mode, activity);
+            let calm = at_activity(self.draws, activity);
             let drawn = calm * self.rippled;
-            let time = self.governor.front().points().iter().find(|it| it.mode == self.mode);
-            let time = f64::from(time.map_or(u32::MAX, |point| point.time.0));
-            let account = &mut self.account;
             if activity > 0.05 {
-                account.work += 1e3 / time;
+                self.account.work += 1e3 / self.takes;
             }
-            account.take(drawn, calm, limit);
-            let shares = [1.0 - self.sensor.share, self.sensor.share];
-            let time_constant = self.sensor.time_constant * self.slowness;
-            let part = match time_constant {
-                tau if tau < 1.0 => 1.0,
-                tau => 1.0 - (-1.0 / tau).exp(),
-            };
-            for (register, share) in self.registers.iter_mut().zip(shares) {
-                *register += (share * drawn - *register) * part;
+            self.account.take(drawn, calm, limit);
+            let chips = self.sensor.chips.iter().zip(parts);
+            for (register, (chip, part)) in self.registers.iter_mut().zip(chips) {
+                *register += (chip.share * drawn - *register) * part;
             }
             if self.now_ms >= self.next_step_ms {
                 self.step();
             }
+        }
+    }
+
+    /// Somebody else sets a mode that is none of the front's.
+    pub fn leave_front(&mut self) {
+        (self.is_elsewhere, self.coming) = (true, None);
+    }
+
+    /// Nothing of the board's software runs for some time; the board goes on in its mode.
+    pub fn sleep(&mut self, milliseconds: u64, milliwatts: u32) {
+        self.next_step_ms = self.now_ms + milliseconds;
+        self.run(milliseconds, milliwatts);
+    }
+
+    /// Runs until the next step was taken. Returns its command.
+    pub fn run_to_next_step(&mut self, milliwatts: u32) -> Option<ModeId> {
+        let (looks, commands) = (self.looks, self.modes.len());
+        while self.looks == looks {
+            self.run(1, milliwatts);
+        }
+        self.modes.get(commands).map(|(_, mode)| *mode)
+    }
+
+    /// Runs until a state is reached. Panics when it takes longer than some time.
+    pub fn run_to(&mut self, state: State, most_ms: u64, milliwatts: u32) {
+        for _ in 0..most_ms {
+            if self.state() == state {
+                return;
+            }
+            self.run(1, milliwatts);
+        }
+        let states = &self.states;
+        panic!("{state:?} was not reached in {most_ms} ms: {states:?}");
+    }
+
+    /// Runs until no command came for some time.
+    pub fn run_until_quiet(&mut self, milliseconds: u64, milliwatts: u32) {
+        let quiet_since = |plant: &Self| plant.modes.last().map_or(0, |(at, _)| *at);
+        while self.now_ms < quiet_since(self) + milliseconds {
+            self.run(100, milliwatts);
         }
     }
 
@@ -240,36 +404,62 @@ impl Plant {
             self.frozen = self.sample();
         }
         let (_, gpu_load) = (self.load)(self.now_ms);
+        let is_known = self.coming.is_none() && !self.is_elsewhere;
         let command = self.governor.step(&Input {
             now: Milliseconds(self.now_ms),
-            sample: self.sensor_works.then_some(self.frozen),
-            mode: self.coming.is_none().then_some(self.mode),
+            sample: (self.sensor_fault)(self.now_ms, self.frozen),
+            mode: is_known.then_some(self.mode),
             gpu_load,
             over_current: false,
-            too_hot: false,
+            too_hot: self.is_too_hot,
         });
         self.next_step_ms = self.governor.due().0;
         if let Command::Apply(mode) = command {
             self.modes.push((self.now_ms, mode));
             if (self.writes_work)(mode) {
-                self.coming = Some((self.now_ms + 8, mode));
+                self.coming = Some((self.now_ms + SETS_IN, mode));
             }
             self.next_step_ms = self.now_ms + 10;
         }
+        let state = self.state();
+        if self.states.last().is_none_or(|(_, last)| *last != state) {
+            self.states.push((self.now_ms, state));
+        }
     }
 
-    /// The most commands within a minute.
-    pub fn most_changes_a_minute(&self) -> usize {
+    /// The most commands within a minute that set a faster mode than the one before.
+    pub fn most_ups_a_minute(&self) -> usize {
+        let changes = self.modes.windows(2);
+        let is_up =
+            |pair: &&[(u64, ModeId)]| self.microseconds(pair[1].1) < self.microseconds(pair[0].1);
+        let ups: Vec<u64> = changes.filter(is_up).map(|pair| pair[1].0).collect();
         let within = |start: u64| {
-            let after = self.modes.iter().filter(move |(at, _)| *at >= start);
-            after.take_while(|(at, _)| *at < start + 60_000).count()
+            let minute = start..start + 60_000;
+            ups.iter().filter(|at| minute.contains(at)).count()
         };
-        let starts = self.modes.iter().map(|(at, _)| within(*at));
-        starts.max().unwrap_or(0)
+        ups.iter().map(|at| within(*at)).max().unwrap_or(0)
     }
 }
 
+/// A part of the power stays when the work stops: 4 W and three tenths of full work.
+fn at_activity(full: f64, activity: f64) -> f64 {
+    let rest = 4_000.0 + 0.3 * full;
+    rest + activity * (full - rest)
+}
+
 impl Account {
+    /// The part of the time in which the mean over 430 ms was over the limit.
+    pub fn part_over(&self) -> f64 {
+        self.over_430 as f64 / self.ms as f64
+    }
+
+    /// Lengths in ms of the stretches over the limit, with one that is not over yet.
+    pub fn all_events(&self) -> Vec<u64> {
+        let mut events = self.events.clone();
+        events.extend((self.stretch > 0).then_some(self.stretch));
+        events
+    }
+
     fn take(&mut self, drawn: f64, calm: f64, limit: f64) {
         self.ms += 1;
         self.energy_mj += drawn / 1e3;

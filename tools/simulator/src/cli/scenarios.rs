@@ -16,8 +16,8 @@ Let wattgate and others hold a limit on simulated boards in simulated time
 Usage: wattgate-simulator scenarios [options]
 
 Options:
-  --json            Print JSON: an array of rows, each with scenario, board, period_ms of the
-                    sensor, governor, seeds, final, and as {\"median\",\"worst\",\"seed\"} of the seeds
+  --json            Print JSON: an array of rows, each with scenario, board, time_constant_ms of
+                    the sensor, governor, seeds, final, and as {\"median\",\"worst\",\"seed\"} of the seeds
                     time_over_pct, longest_over_ms, excess_pct, overshoot_j,
                     speed_vs_oracle_pct, changes_per_min, over_current_events and
                     safe_after_ms, which is null where nobody had to be safe
@@ -29,7 +29,7 @@ Options:
   --wattgated PATH  The daemon for --live [the one beside this program]
   -h, --help        Print this
 
-Over the limit is the true mean power of one period of the sensor. The excess is that of stretches
+Over the limit is the true mean power of 430 ms. The excess is that of stretches
 which no change of limit, load or mode explains. Speed is against an oracle that is always in the
 fastest mode of the front that holds the limit. Events are those of too little voltage and of too
 much current on average. Safe is the time from the loss of all knowledge to the safe mode.
@@ -110,7 +110,7 @@ fn table(rows: &[Row]) -> String {
     let mut text = String::from("median / worst of the seeds; simulated\n");
     let mut heading = None;
     for row in rows {
-        let of = (row.scenario, row.board, row.period_ms);
+        let of = (row.scenario, row.board, row.time_constant_ms);
         if heading.replace(of) != Some(of) {
             let (scenario, board, period) = of;
             // A text takes all.
@@ -156,10 +156,10 @@ fn worst(rows: &[Row]) -> String {
     let nominal = |row: &Row| Scenario::named(row.scenario).is_some_and(|it| it.nominal);
     let mut text = String::new();
     for sensor in &SENSORS {
-        let period = sensor.period.as_millis() as u64;
+        let period = sensor.time_constant.as_millis() as u64;
         let of = |is: &dyn Fn(&Row) -> bool, figure: fn(&Row) -> Option<f64>| {
             let rows = rows.iter().filter(|row| row.governor == "wattgate");
-            let rows = rows.filter(|row| row.period_ms == period && is(row));
+            let rows = rows.filter(|row| row.time_constant_ms == period && is(row));
             rows.filter_map(figure).max_by(f64::total_cmp)
         };
         let all = |_: &Row| true;

@@ -223,6 +223,6 @@ fn sensor(samples: u32) -> Sensor {
     let sampling = Sampling::L4T.with_samples(samples.into());
     Sensor {
         samples,
-        period: Duration::from_millis(sampling.interval_ms().into()),
+        time_constant: Duration::from_millis(sampling.interval_ms().into()),
     }
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::machine::{RIPPLE, SLICE};
 use crate::sampling::Sampling;
 
 /// What runs at first; the models are of it.
@@ -81,9 +80,8 @@ impl Case {
 pub struct Sensor {
     /// Its number of samples.
     pub samples: u32,
-    /// The time constant of its registers, as the driver shows it. The true power is averaged over
-    /// this time.
-    pub period: Duration,
+    /// The time constant of its registers, as the driver shows it.
+    pub time_constant: Duration,
 }
 
 /// As L4T sets it, and as fast as a step should be seen.
@@ -96,18 +94,7 @@ impl Sensor {
     const fn of(sampling: Sampling) -> Self {
         Self {
             samples: sampling.samples,
-            period: Duration::from_millis(sampling.interval_ms() as u64),
+            time_constant: Duration::from_millis(sampling.interval_ms() as u64),
         }
-    }
-
-    /// Two periods, for which a step can hide, and what a reaction takes.
-    pub fn longest_over(&self) -> Duration {
-        2 * self.period + Duration::from_millis(50)
-    }
-
-    /// The spread of a mean over one period, as part of it: that of a slice of the board's power
-    /// over the root of their number.
-    pub fn spread(&self) -> f64 {
-        RIPPLE / self.period.div_duration_f64(SLICE).sqrt()
     }
 }

@@ -120,9 +120,15 @@ pub const SCENARIOS: &[Scenario] = &[
         "sensor missing 30 s",
         &["at 100 sensor * missing", "at 130 sensor * ok"],
     ),
+    // Nothing tells before the load changes and the sensor does not.
     fault(
         "sensor frozen 30 s",
-        &["at 100 sensor * frozen", "at 130 sensor * ok"],
+        &[
+            "at 100 sensor * frozen",
+            "at 105 load off",
+            "at 115 load resnet18",
+            "at 130 sensor * ok",
+        ],
     ),
     fault(
         "writes ignored 30 s",
@@ -216,10 +222,14 @@ impl Scenario {
         changes
     }
 
-    /// When nothing is known of the power any more.
+    /// When it can be known that nothing is known of the power any more: a sensor that is frozen
+    /// shows it when the load changes.
     pub fn loss(&self) -> Option<Duration> {
-        let mut orders = self.timeline();
-        let sensor = orders.find_map(|(at, order)| order.starts_with("sensor").then_some(at));
+        let is_frozen = self.orders.iter().any(|order| order.ends_with("frozen"));
+        let tells = if is_frozen { "load" } else { "sensor" };
+        let is_fault = is_frozen || !self.has_sensor();
+        let mut orders = self.timeline().filter(|_| is_fault);
+        let sensor = orders.find_map(|(at, order)| order.starts_with(tells).then_some(at));
         let killed = self.holder.filter(|(_, what)| *what == ToHolder::IsKilled);
         sensor.or(killed.map(|(at, _)| Duration::from_secs(at)))
     }

@@ -12,8 +12,7 @@
 //! | the lines of the report | [`report`] |
 //! | the daemon as a process, in real time | [`live`] |
 //!
-//! The *true power* is the mean over one period of the sensor at every 10 ms; a step can hide
-//! from a sensor for up to two periods.
+//! The *true power* is the mean over 430 ms at every 10 ms, whatever the sensor's time constant is.
 
 pub mod account;
 pub mod cases;

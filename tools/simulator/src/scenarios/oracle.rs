@@ -9,7 +9,9 @@ use std::time::Duration;
 use wattgate_runtime::{Front, Model, PowerMode};
 use wattgate_watchdog::setup::POINTS;
 
+use super::account::SPAN;
 use super::plant::Plant;
+use crate::machine::{RIPPLE, SLICE};
 use crate::pipeline::Clocks;
 use crate::power::{Activity, watts};
 use crate::steady::Steady;
@@ -26,7 +28,9 @@ pub fn minibatches(plant: &Plant<'_>) -> io::Result<f64> {
     let modes = front.points().iter();
     let modes: Vec<PowerMode> = modes.filter_map(|p| model.grid().mode(p.mode)).collect();
     let scenario = plant.task.scenario;
-    let margin = 1.0 + 3.0 * plant.task.sensor.spread();
+    // The spread of a mean is that of a slice of the board's power over the root of their number.
+    let spread = RIPPLE / SPAN.div_duration_f64(SLICE).sqrt();
+    let margin = 1.0 + 3.0 * spread;
     let mut truths: BTreeMap<&str, Vec<Truth>> = BTreeMap::new();
     let mut minibatches = 0.0;
     for second in 0..scenario.length {

@@ -61,8 +61,8 @@ impl Spread {
 pub struct Row {
     pub scenario: &'static str,
     pub board: &'static str,
-    /// The sensor's period.
-    pub period_ms: u64,
+    /// That of the sensor.
+    pub time_constant_ms: u64,
     pub governor: &'static str,
     pub seeds: usize,
     pub time_over_pct: Spread,
@@ -91,7 +91,7 @@ impl Row {
         Some(Self {
             scenario: task.scenario.name,
             board: task.case.board,
-            period_ms: task.sensor.period.as_millis() as u64,
+            time_constant_ms: task.sensor.time_constant.as_millis() as u64,
             governor: task.holder.name(),
             seeds: runs.len(),
             time_over_pct: spread(|run| run.time_over_pct, 1.0)?,

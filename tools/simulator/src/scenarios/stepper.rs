@@ -57,7 +57,7 @@ pub fn hold(
     mut to_come: Option<(u64, ToHolder)>,
     files: &mut Noted,
 ) -> io::Result<Outcome> {
-    let wait = course.sensor.period / LOOKS;
+    let wait = course.sensor.time_constant / LOOKS;
     let mut board = Board::discover(files, Path::new("/")).map_err(io::Error::other)?;
     let ladder = ladder(&board);
     let (mut rung, mut changes) = (ladder.len() - 1, 0);

@@ -1,0 +1,301 @@
+//! No input breaks it, and what `new` refuses.
+
+use proptest::prelude::*;
+use wattgate_runtime::{
+    Average, Budget, Chip, Command, Confidence, Front, Governor, GovernorError, Input, Limit,
+    MOST_CHIPS, Milliseconds, Milliwatts, ModeId, Model, Sample, Settings,
+};
+
+use crate::plant::{POINTS, front, limit};
+
+/// A number that is small, or any.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        4 => 0..100_u64,
+        2 => 0..10_000_u64,
+        1 => any::<u64>(),
+        1 => Just(u64::MAX),
+        1 => Just(0),
+    ]
+}
+
+/// A power that a board may draw, or any.
+fn power() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        6 => 5_000..60_000_u32,
+        1 => any::<u32>(),
+        1 => Just(u32::MAX),
+        1 => Just(0),
+    ]
+}
+
+fn sample() -> impl Strategy<Value = Option<Sample>> {
+    let chips = [power(), power(), power(), power()];
+    prop_oneof![
+        4 => power().prop_map(|power| Some(Sample::one(Milliwatts(power)))),
+        2 => chips.prop_map(|chips| Some(Sample { chips: chips.map(Milliwatts) })),
+        1 => Just(None),
+    ]
+}
+
+fn any_limit() -> impl Strategy<Value = Limit> {
+    let average = proptest::option::of((power(), number()));
+    let budget = proptest::option::of((number(), number()));
+    (power(), average, budget).prop_map(|(power, average, budget)| Limit {
+        power: Milliwatts(power),
+        average: average.map(|(power, window)| Average {
+            power: Milliwatts(power),
+            window: Milliseconds(window),
+        }),
+        budget: budget.map(|(millijoules, time)| Budget {
+            millijoules,
+            time: Milliseconds(time),
+        }),
+    })
+}
+
+/// What a caller may do.
+#[derive(Clone, Debug)]
+enum Call {
+    /// A step some ms later, in the wanted mode or in any.
+    Later(u64, Option<Sample>, bool, Option<u16>, bool),
+    /// A step at any time.
+    At(u64, Option<Sample>, Option<u16>, Option<u16>),
+    SetLimit(Limit),
+    SetFront,
+    SetTimeConstant(usize, u64),
+    Exclude(usize),
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    let gpu = || proptest::option::of(prop_oneof![0..=1_000_u16, any::<u16>()]);
+    prop_oneof![
+        40 => (0..200_u64, sample(), proptest::bool::weighted(0.9), gpu(), proptest::bool::weighted(0.05))
+            .prop_map(|(ms, sample, is_set, gpu, is_hot)| Call::Later(ms, sample, is_set, gpu, is_hot)),
+        2 => (number(), sample(), any::<Option<u16>>(), gpu())
+            .prop_map(|(now, sample, mode, gpu)| Call::At(now, sample, mode, gpu)),
+        2 => any_limit().prop_map(Call::SetLimit),
+        1 => Just(Call::SetFront),
+        1 => (0..8_usize, number()).prop_map(|(chip, ms)| Call::SetTimeConstant(chip, ms)),
+        1 => (0..POINTS).prop_map(Call::Exclude),
+    ]
+}
+
+fn settings() -> impl Strategy<Value = Settings> {
+    let chip = || {
+        (0..=60_000_u64, power()).prop_map(|(time_constant, step)| Chip {
+            time_constant: Milliseconds(time_constant),
+            step: Milliwatts(step),
+        })
+    };
+    let chips = prop_oneof![
+        2 => Just([Chip::L4T; MOST_CHIPS]),
+        1 => [chip(), chip(), chip(), chip()],
+    ];
+    let memory = proptest::option::of(number());
+    (chips, 0..=1_u32 << 16, power(), 1..=1_000_u64, memory).prop_map(
+        |(chips, sensor_gain, offset, look, memory)| Settings {
+            chips,
+            sensor_gain,
+            sensor_offset: Milliwatts(offset % 40_000),
+            look: Milliseconds(look),
+            memory: memory.map(Milliseconds),
+            ..Settings::default()
+        },
+    )
+}
+
+/// A governor and the time of its caller.
+struct Caller {
+    governor: Governor<POINTS>,
+    now: u64,
+}
+
+impl Caller {
+    fn step(
+        &mut self,
+        sample: Option<Sample>,
+        mode: Option<ModeId>,
+        gpu_load: Option<u16>,
+        too_hot: bool,
+    ) -> Command {
+        self.governor.step(&Input {
+            now: Milliseconds(self.now),
+            sample,
+            mode,
+            gpu_load,
+            over_current: too_hot,
+            too_hot,
+        })
+    }
+
+    fn call(&mut self, call: Call) -> Command {
+        match call {
+            Call::Later(ms, sample, is_set, gpu, too_hot) => {
+                self.now = self.now.saturating_add(ms);
+                let mode = is_set.then_some(self.governor.status().mode);
+                return self.step(sample, mode, gpu, too_hot);
+            }
+            Call::At(now, sample, mode, gpu) => {
+                // From the far end of time there is no way back.
+                self.now = now;
+                return self.step(sample, mode.map(ModeId), gpu, false);
+            }
+            Call::SetLimit(limit) => self.governor.set_limit(limit),
+            Call::SetFront => assert_eq!(self.governor.set_front(front()), Ok(())),
+            Call::SetTimeConstant(chip, ms) => {
+                let set = self.governor.set_time_constant(chip, Milliseconds(ms));
+                assert_eq!(set.is_ok(), chip < MOST_CHIPS && ms <= 60_000);
+            }
+            Call::Exclude(point) => {
+                let mode = self.governor.front().points()[point].mode;
+                self.governor.exclude(mode);
+            }
+        }
+        Command::Keep
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 200, failure_persistence: None, ..Default::default()
+    })]
+
+    /// Whatever is called: no panic, and only modes of the front are asked for.
+    #[test]
+    fn no_input_breaks_it(
+        settings in settings(),
+        first in any_limit(),
+        calls in proptest::collection::vec(call(), 1..300),
+    ) {
+        let governor = Governor::new(front(), settings, first);
+        let mut caller = Caller { governor: governor.expect("settings in range"), now: 0 };
+        for call in calls {
+            if let Command::Apply(mode) = caller.call(call) {
+                let points = caller.governor.front().points();
+                prop_assert!(points.iter().any(|point| point.mode == mode));
+            }
+        }
+    }
+
+    /// The clock starts anywhere and jumps back and forth.
+    #[test]
+    fn no_time_breaks_it(times in proptest::collection::vec(any::<u64>(), 1..200), power in power()) {
+        let governor = Governor::new(front(), Settings::default(), limit(power));
+        let mut caller = Caller { governor: governor.expect("settings in range"), now: 0 };
+        for now in times {
+            caller.now = now;
+            let mode = caller.governor.status().mode;
+            caller.step(Some(Sample::one(Milliwatts(power))), Some(mode), Some(u16::MAX), false);
+            prop_assert!(caller.governor.due() >= Milliseconds(now));
+        }
+    }
+}
+
+/// A time that goes back counts as none.
+#[test]
+fn a_step_into_the_past_changes_nothing() {
+    let mut plant = crate::plant::Plant::new(30_000, 1_000);
+    plant.run(30_000, 30_000);
+    let before = plant.status();
+    let input = Input {
+        now: Milliseconds(10),
+        sample: None,
+        mode: Some(plant.mode),
+        gpu_load: Some(1_000),
+        over_current: false,
+        too_hot: false,
+    };
+    assert_eq!(plant.governor.step(&input), Command::Keep);
+    assert_eq!(plant.status(), before);
+}
+
+fn refusal<const N: usize>(front: Front<N>, settings: Settings) -> Option<GovernorError> {
+    Governor::new(front, settings, limit(30_000)).err()
+}
+
+#[test]
+fn settings_out_of_range_are_refused() {
+    let changed = |set: &dyn Fn(&mut Settings)| {
+        let mut settings = Settings::default();
+        set(&mut settings);
+        settings
+    };
+    let look = |ms| changed(&|it| it.look = Milliseconds(ms));
+    let gain = |gain| changed(&|it| it.sensor_gain = gain);
+    let slow = |chip: usize, ms| changed(&|it| it.chips[chip].time_constant = Milliseconds(ms));
+    let last = MOST_CHIPS - 1;
+    let bad = [
+        gain((1 << 16) + 1),
+        gain(u32::MAX),
+        look(0),
+        look(1_001),
+        look(u64::MAX),
+        slow(0, 60_001),
+        slow(last, u64::MAX),
+    ];
+    for settings in bad {
+        assert_eq!(
+            refusal(front(), settings),
+            Some(GovernorError::Settings),
+            "{settings:?}"
+        );
+    }
+    let edges = [
+        gain(0),
+        gain(1 << 16),
+        look(1),
+        look(1_000),
+        slow(0, 0),
+        slow(last, 60_000),
+    ];
+    for settings in edges {
+        assert_eq!(refusal(front(), settings), None, "{settings:?}");
+    }
+}
+
+#[test]
+fn a_front_without_power_is_refused() {
+    let refused = refusal(Front::<4>::new(), Settings::default());
+    assert_eq!(refused, Some(GovernorError::NoPower));
+    let time_only = model("../weights/golden/wide-16-time-only.wgt", |model| {
+        Front::<POINTS>::of(model, &model.profiled())
+    });
+    let refused = refusal(time_only, Settings::default());
+    assert_eq!(refused, Some(GovernorError::NoPower));
+}
+
+#[test]
+fn an_empty_front_is_refused() {
+    let empty = model("../weights/orin-agx-64-resnet18.wgt", |model| {
+        Front::<POINTS>::of_modes(model, [])
+    });
+    let refused = refusal(empty, Settings::default());
+    assert_eq!(refused, Some(GovernorError::EmptyFront));
+}
+
+#[test]
+fn a_confidence_beyond_the_guard_band_is_refused() {
+    let settings = Settings {
+        confidence: Confidence::new(9_999).expect("in range"),
+        ..Settings::default()
+    };
+    assert_eq!(refusal(front(), settings), Some(GovernorError::Confidence));
+}
+
+#[test]
+fn a_front_that_is_refused_changes_nothing() {
+    let mut plant = crate::plant::Plant::new(30_000, 1_000);
+    plant.run(30_000, 30_000);
+    let before = plant.status();
+    let refused = plant.governor.set_front(Front::new());
+    assert_eq!(refused, Err(GovernorError::NoPower));
+    assert_eq!(plant.status(), before);
+    assert_eq!(plant.governor.front().points().len(), POINTS);
+}
+
+fn model<T>(path: &str, with: impl FnOnce(&Model<'_>) -> T) -> T {
+    let file = std::fs::read(format!("{}/{path}", env!("CARGO_MANIFEST_DIR")));
+    let file = file.expect("a file of the repository");
+    with(&Model::parse(&file).expect("a valid model"))
+}

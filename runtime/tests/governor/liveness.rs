@@ -1,0 +1,298 @@
+//! A dead sensor is told from a steady board, and sensors of several chips are followed.
+
+use wattgate_runtime::{Cause, GovernorError, MOST_CHIPS, Milliseconds, Milliwatts, Sample, State};
+
+use crate::plant::{
+    Account, FINE, L4T, Plant, Sensor, SensorChip, between, fails, full, idle, limit,
+    off_by_1_5_percent, random, works,
+};
+use crate::{ensure, has_at_most_events, holds_for, means_hold};
+
+const NO_SENSOR: State = State::Safe(Cause::NoSensor);
+
+/// It was never without a sensor.
+fn was_never_blind(plant: &Plant) -> Result<(), String> {
+    let blind = plant.states.iter().find(|(_, state)| *state == NO_SENSOR);
+    ensure(blind.is_none(), || format!("{blind:?}"))
+}
+
+/// Without ripple the register stands still as soon as it has followed.
+#[test]
+fn a_sensor_that_repeats_itself_on_an_idle_board_for_10_minutes_is_not_blind() {
+    holds_for(1_000..1_004, |seed| {
+        let mut plant = Plant::new(30_000, seed);
+        plant.run(20_000, 30_000);
+        (plant.load, plant.ripple) = (Box::new(idle), 0.0);
+        plant.run(600_000, 30_000);
+        was_never_blind(&plant)
+    });
+}
+
+/// The longest time without a change in a recording of a busy board is 12.7 s (Orin NX, training).
+#[test]
+fn a_board_that_is_steady_to_the_last_bit_at_work_for_20_s_is_not_blind() {
+    let mut plant = Plant::new(30_000, 1_000);
+    plant.run(60_000, 30_000);
+    plant.ripple = 0.0;
+    plant.run(20_000, 30_000);
+    assert_eq!(was_never_blind(&plant), Ok(()));
+}
+
+#[test]
+fn reads_that_fail_lead_to_the_least_mode_within_2_s_and_back() {
+    holds_for(1_000..1_008, |seed| {
+        let watts = between(seed, 2, 20_000.0, 42_000.0) as u32;
+        let mut plant = Plant::new(watts, seed);
+        plant.error = off_by_1_5_percent;
+        plant.run(between(seed, 3, 2_000.0, 60_000.0) as u64, watts);
+        plant.sensor_fault = fails;
+        plant.run(2_000, watts);
+        let state = plant.state();
+        ensure(state == NO_SENSOR && plant.point() == 0, || {
+            format!("{state:?} in point {} after 2 s", plant.point())
+        })?;
+        plant.run(between(seed, 4, 0.0, 60_000.0) as u64, watts);
+        plant.sensor_fault = works;
+        plant.run(60_000, watts);
+        let (state, drawn) = (plant.state(), plant.draws_now());
+        ensure(state == State::Tracking, || {
+            format!("{state:?} a minute later")
+        })?;
+        ensure(drawn > 0.8 * f64::from(watts), || {
+            format!("{drawn} mW of {watts} mW")
+        })?;
+        has_at_most_events(&plant, 0)
+    });
+}
+
+/// Time without readings is no time without power.
+#[test]
+fn reads_that_fail_for_a_second_after_a_change_of_the_mode_teach_nothing() {
+    holds_for(1_000..1_008, |seed| {
+        let mut plant = Plant::new(40_000, seed);
+        plant.error = off_by_1_5_percent;
+        plant.run(20_000, 40_000);
+        plant.governor.set_limit(limit(20_000));
+        plant.run(between(seed, 2, 20.0, 900.0) as u64, 20_000);
+        plant.account = Account::default();
+        plant.sensor_fault = fails;
+        plant.run(1_000, 20_000);
+        plant.sensor_fault = works;
+        plant.run(10_000, 20_000);
+        was_never_blind(&plant)?;
+        let ratio = f64::from(plant.status().ratio) / 65_536.0;
+        ensure((0.9..1.1).contains(&ratio), || format!("ratio {ratio:.2}"))?;
+        has_at_most_events(&plant, 0)
+    });
+}
+
+#[test]
+fn a_frozen_sensor_is_found_within_2_s_of_a_change_of_the_gpus_load() {
+    holds_for(1_000..1_008, |seed| {
+        let mut plant = Plant::new(30_000, seed);
+        plant.run(20_000, 30_000);
+        plant.load = Box::new(idle);
+        plant.run(between(seed, 2, 5_000.0, 60_000.0) as u64, 30_000);
+        plant.is_frozen = true;
+        plant.run(between(seed, 3, 0.0, 20_000.0) as u64, 30_000);
+        was_never_blind(&plant)?;
+        plant.load = Box::new(full);
+        plant.run(2_000, 30_000);
+        let state = plant.state();
+        ensure(state == NO_SENSOR, || format!("{state:?}"))?;
+        plant.is_frozen = false;
+        plant.run(60_000, 30_000);
+        let state = plant.state();
+        ensure(state == State::Tracking, || {
+            format!("{state:?} a minute later")
+        })
+    });
+}
+
+#[test]
+fn a_frozen_sensor_is_found_within_2_s_of_a_change_of_the_mode() {
+    holds_for(1_000..1_008, |seed| {
+        let mut plant = Plant::new(40_000, seed);
+        plant.error = off_by_1_5_percent;
+        plant.run(20_000, 40_000);
+        plant.is_frozen = true;
+        plant.run(between(seed, 2, 0.0, 5_000.0) as u64, 40_000);
+        was_never_blind(&plant)?;
+        let second = between(seed, 3, 15_000.0, 30_000.0) as u32;
+        plant.governor.set_limit(limit(second));
+        plant.run(2_000, second);
+        let state = plant.state();
+        ensure(state == NO_SENSOR, || format!("{state:?}"))
+    });
+}
+
+#[test]
+fn a_frozen_sensor_of_a_busy_board_is_found_within_a_minute() {
+    holds_for(1_000..1_004, |seed| {
+        let mut plant = Plant::new(30_000, seed);
+        plant.run(20_000, 30_000);
+        plant.is_frozen = true;
+        plant.run(60_000, 30_000);
+        let state = plant.state();
+        ensure(state == NO_SENSOR, || format!("{state:?}"))?;
+        has_at_most_events(&plant, 0)
+    });
+}
+
+/// Twenty times what a mode can draw, or next to nothing.
+#[test]
+fn absurd_readings_count_as_none() {
+    let faults: [fn(u64, Sample) -> Option<Sample>; 2] = [
+        |_, _| Some(Sample::one(Milliwatts(1_000_000))),
+        |_, _| Some(Sample::one(Milliwatts(100))),
+    ];
+    for (at, fault) in faults.into_iter().enumerate() {
+        let mut plant = Plant::new(30_000, 1_000);
+        plant.run(20_000, 30_000);
+        let before = plant.status().millijoules;
+        plant.sensor_fault = fault;
+        plant.run(2_000, 30_000);
+        assert_eq!(plant.state(), NO_SENSOR, "fault {at}");
+        let drawn = plant.status().millijoules - before;
+        assert!(
+            (40_000..80_000).contains(&drawn),
+            "fault {at}: {drawn} mJ in 2 s"
+        );
+        plant.sensor_fault = works;
+        plant.run(60_000, 30_000);
+        assert_eq!(plant.state(), State::Tracking, "fault {at}");
+    }
+}
+
+/// One in twenty reads fails, one in twenty shows nonsense.
+#[test]
+fn single_bad_readings_change_nothing() {
+    let mut plant = Plant::new(30_000, 1_000);
+    plant.sensor_fault = |now, sample| match random(1_000, now) {
+        it if it < 0.05 => None,
+        it if it < 0.1 => Some(Sample::one(Milliwatts(900_000))),
+        _ => Some(sample),
+    };
+    plant.run(120_000, 30_000);
+    assert_eq!(was_never_blind(&plant), Ok(()));
+    assert_eq!(has_at_most_events(&plant, 0), Ok(()));
+    assert!(plant.draws_now() > 25_000.0, "{} mW", plant.draws_now());
+}
+
+/// Two to four chips, with shares and time constants of their own, and steps of 40 mW each.
+fn several_chips(seed: u64) -> Sensor {
+    let mut sensor = FINE;
+    let number = 2 + (3.0 * random(seed, 30)) as u64;
+    let weights: Vec<f64> = (0..number)
+        .map(|chip| 0.1 + random(seed, 40 + chip))
+        .collect();
+    let sum: f64 = weights.iter().sum();
+    for (at, (chip, weight)) in sensor.chips.iter_mut().zip(weights).enumerate() {
+        *chip = SensorChip {
+            share: weight / sum,
+            time_constant: between(seed, 50 + at as u64, 54.0, 860.0).round(),
+            step: 40.0,
+        };
+    }
+    sensor
+}
+
+#[test]
+fn several_chips_of_different_time_constants_hold_a_constant_load() {
+    holds_for(1_000..1_012, |seed| {
+        let watts = between(seed, 2, 16_000.0, 42_000.0) as u32;
+        let mut plant = Plant::with(watts, seed, several_chips(seed), |_| {});
+        plant.error = off_by_1_5_percent;
+        plant.run(90_000, watts);
+        has_at_most_events(&plant, 0)?;
+        was_never_blind(&plant)?;
+        let drawn = plant.draws_now();
+        ensure(drawn > 0.85 * f64::from(watts), || {
+            format!("{drawn} mW of {watts} mW")
+        })
+    });
+}
+
+/// The slowest of them takes 860 ms, twice as long as an INA3221 of L4T, and so may the answer.
+#[test]
+fn several_chips_of_different_time_constants_answer_a_jump_within_500_ms() {
+    holds_for(1_000..1_012, |seed| {
+        let watts = between(seed, 2, 20_000.0, 42_000.0) as u32;
+        let mut plant = Plant::with(watts, seed, several_chips(seed), |_| {});
+        plant.error = off_by_1_5_percent;
+        plant.run(30_000, watts);
+        plant.factor = between(seed, 4, 1.15, 1.6);
+        plant.run(30_000, watts);
+        has_at_most_events(&plant, 1)?;
+        let longest = plant.account.longest_10;
+        ensure(longest <= 500, || {
+            format!("×{:.2}: over for {longest} ms", plant.factor)
+        })
+    });
+}
+
+/// As when somebody sets how many samples the chip averages.
+#[test]
+fn another_time_constant_at_any_time_is_followed() {
+    holds_for(1_000..1_012, |seed| {
+        let watts = between(seed, 2, 20_000.0, 42_000.0) as u32;
+        let mut plant = Plant::with(watts, seed, L4T, |_| {});
+        plant.error = off_by_1_5_percent;
+        for change in 0..6 {
+            plant.run(between(seed, 10 + change, 100.0, 15_000.0) as u64, watts);
+            // 1 … 1,024 samples of 0.84 ms.
+            let samples = (1_u64 << (11.0 * random(seed, 20 + change)) as u64) as f64;
+            let time_constant = (0.84 * samples).round();
+            plant.sensor.chips[0].time_constant = time_constant;
+            let nominal = Milliseconds(time_constant as u64);
+            let set = plant.governor.set_time_constant(0, nominal);
+            ensure(set.is_ok(), || format!("{set:?}"))?;
+        }
+        plant.run(20_000, watts);
+        was_never_blind(&plant)?;
+        has_at_most_events(&plant, 0)?;
+        means_hold(&plant)
+    });
+}
+
+#[test]
+fn a_jump_is_answered_within_250_ms_after_the_time_constant_was_set_back() {
+    holds_for(1_000..1_008, |seed| {
+        let mut plant = Plant::with(30_000, seed, Sensor::one(54.0, 40.0), |_| {});
+        plant.error = off_by_1_5_percent;
+        plant.run(20_000, 30_000);
+        plant.sensor.chips[0].time_constant = 430.0;
+        let set = plant.governor.set_time_constant(0, Milliseconds(430));
+        ensure(set.is_ok(), || format!("{set:?}"))?;
+        plant.run(5_000, 30_000);
+        plant.account = Account::default();
+        plant.factor = between(seed, 4, 1.15, 1.6);
+        plant.run(20_000, 30_000);
+        has_at_most_events(&plant, 1)?;
+        let longest = plant.account.longest_10;
+        ensure(longest <= 250, || {
+            format!("×{:.2}: over for {longest} ms", plant.factor)
+        })
+    });
+}
+
+#[test]
+fn a_time_constant_out_of_range_is_refused_and_changes_nothing() {
+    let mut plant = Plant::new(30_000, 1_000);
+    plant.run(20_000, 30_000);
+    let before = plant.status();
+    for (chip, ms) in [
+        (0, 60_001),
+        (0, u64::MAX),
+        (MOST_CHIPS, 430),
+        (usize::MAX, 430),
+    ] {
+        let set = plant.governor.set_time_constant(chip, Milliseconds(ms));
+        assert_eq!(set, Err(GovernorError::Settings), "chip {chip}, {ms} ms");
+    }
+    assert_eq!(plant.status(), before);
+    assert_eq!(
+        plant.governor.set_time_constant(0, Milliseconds(60_000)),
+        Ok(())
+    );
+}

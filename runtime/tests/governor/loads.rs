@@ -1,0 +1,305 @@
+//! The limit holds for loads that move and models that are wrong, and it is used.
+
+use wattgate_runtime::{Milliseconds, UP_EVERY, UPS};
+
+use crate::plant::{
+    Account, FINE, L4T, Load, Plant, Sensor, between, full, idle, off_by_1_5_percent,
+    off_by_10_percent, random, some_twice_some_half,
+};
+use crate::{ensure, has_at_most_events, holds_for, means_hold, watts};
+
+/// The most ups in a minute. A load that becomes lighter than at the start brings a second store.
+const MOST_UPS: usize = 2 * UPS as usize + (60_000 / UP_EVERY.0) as usize;
+
+/// A plant whose modes are off by 1.5 % each, as a good model has it.
+fn good_model(sensor: Sensor, milliwatts: u32, seed: u64) -> Plant {
+    let mut plant = Plant::with(milliwatts, seed, sensor, |_| {});
+    plant.error = off_by_1_5_percent;
+    plant
+}
+
+/// Work at an activity, with a GPU that is as busy.
+fn followed(activity: f64) -> (f64, Option<u16>) {
+    (activity, Some((1_000.0 * activity) as u16))
+}
+
+/// A load that alternates between full work and less. Full work comes first.
+fn square(period_ms: u64, duty: f64, low: f64) -> Load {
+    Box::new(move |now| {
+        let is_high = (now % period_ms) as f64 <= duty * period_ms as f64;
+        followed(if is_high { 1.0 } else { low })
+    })
+}
+
+/// Training: epochs of minibatches that wait for data now and then, each with a validation and a
+/// checkpoint.
+fn training(epoch_ms: u64, validation: f64) -> Load {
+    Box::new(move |now| {
+        followed(match now % (epoch_ms + 12_000) {
+            at if at < epoch_ms => {
+                if at % 4_000 < 300 {
+                    0.5
+                } else {
+                    1.0
+                }
+            }
+            at if at < epoch_ms + 10_000 => validation,
+            _ => 0.15,
+        })
+    })
+}
+
+#[test]
+fn a_constant_load_is_never_over() {
+    holds_for(1_000..1_016, |seed| {
+        let watts = watts(seed);
+        let mut plant = good_model(L4T, watts, seed);
+        plant.run(150_000, watts);
+        has_at_most_events(&plant, 0)?;
+        means_hold(&plant)
+    });
+}
+
+/// At a limit of 20 W or more, where the front is dense enough.
+#[test]
+fn a_constant_load_uses_the_limit() {
+    holds_for(1_000..1_012, |seed| {
+        let watts = between(seed, 2, 20_000.0, 42_000.0) as u32;
+        let mut plant = good_model(L4T, watts, seed);
+        plant.run(120_000, watts);
+        plant.account = Account::default();
+        plant.run(10_000, watts);
+        let used = plant.account.work / (10_000.0 * plant.oracle(f64::from(watts), 1.0));
+        ensure(used >= 0.9, || {
+            format!("{:.1} % of the oracle's speed", 100.0 * used)
+        })
+    });
+}
+
+/// Reaction to a jump of the load in ms. Steps of 40 mW hide nothing of it; of coarser ones the
+/// register has to rise by some more until a rise is told from rounding: by 2 steps, for which a
+/// low-pass takes τ · 2 · step / jump.
+fn reaction_ms(sensor: &Sensor, jump: f64) -> u64 {
+    let [chip, ..] = sensor.chips;
+    let coarse = (chip.step - FINE.chips[0].step).max(0.0);
+    250 + (chip.time_constant * 2.0 * coarse / jump) as u64
+}
+
+/// A workload that was constant so far draws 10 … 60 % more from a time on.
+fn holds_after_a_jump(sensor: Sensor, seed: u64) -> Result<(), String> {
+    let watts = between(seed, 2, 20_000.0, 42_000.0) as u32;
+    let mut plant = good_model(sensor, watts, seed);
+    plant.run(between(seed, 3, 20_000.0, 80_000.0) as u64, watts);
+    has_at_most_events(&plant, 0)?;
+    let before = plant.draws_now();
+    plant.factor = between(seed, 4, 1.1, 1.6);
+    let jump = plant.draws_now() - before;
+    plant.run(40_000, watts);
+    has_at_most_events(&plant, 1)?;
+    let (longest, most) = (plant.account.longest_10, reaction_ms(&sensor, jump));
+    ensure(longest <= most, || {
+        let factor = plant.factor;
+        format!("×{factor:.2} ({jump:.0} mW): {longest} ms, expected {most}")
+    })
+}
+
+#[test]
+fn a_first_jump_of_the_load_is_over_for_250_ms_at_most_and_once() {
+    holds_for(1_000..1_024, |seed| holds_after_a_jump(FINE, seed));
+}
+
+#[test]
+fn coarse_readings_delay_the_answer_to_a_jump_by_two_steps_of_the_register() {
+    holds_for(1_032..1_056, |seed| {
+        let step = between(seed, 5, 200.0, 400.0).round();
+        holds_after_a_jump(Sensor::one(430.0, step), seed)
+    });
+}
+
+#[test]
+fn a_board_that_was_idle_goes_on_in_its_mode_within_the_limit() {
+    holds_for(1_000..1_008, |seed| {
+        let watts = watts(seed);
+        let mut plant = good_model(L4T, watts, seed);
+        plant.run(between(seed, 3, 60_000.0, 150_000.0) as u64, watts);
+        plant.run_until_quiet(5_000, watts);
+        let before = plant.mode;
+        plant.load = Box::new(idle);
+        // 30 s … 15 min, most of them short.
+        plant.run((30_000.0 * 30_f64.powf(random(seed, 4))) as u64, watts);
+        let (after, wanted) = (plant.mode, plant.status().mode);
+        ensure(after == before && wanted == before, || {
+            format!("{before:?} before, {after:?} at the end of the idle time")
+        })?;
+        plant.load = Box::new(full);
+        plant.run(20_000, watts);
+        has_at_most_events(&plant, 0)?;
+        let (before, after) = (plant.microseconds(before), plant.microseconds(plant.mode));
+        ensure(after <= before, || {
+            format!("{before} µs before, {after} µs after")
+        })
+    });
+}
+
+#[test]
+fn square_waves_stay_within_the_limit() {
+    holds_for(1_000..1_012, |seed| {
+        let watts = watts(seed);
+        let mut plant = good_model(L4T, watts, seed);
+        let period = 100.0 * 600_f64.powf(random(seed, 2));
+        let (duty, low) = (between(seed, 3, 0.2, 0.8), between(seed, 4, 0.2, 0.8));
+        plant.load = square(period as u64, duty, low);
+        plant.run(200_000, watts);
+        let ups = plant.most_ups_a_minute();
+        ensure(ups <= MOST_UPS, || format!("{ups} ups in a minute"))?;
+        means_hold(&plant).map_err(|reason| {
+            format!("{period:.0} ms, duty {duty:.2}, low {low:.2}, {watts} mW: {reason}")
+        })
+    });
+}
+
+#[test]
+fn phases_of_training_stay_within_the_limit() {
+    holds_for(1_000..1_008, |seed| {
+        let watts = watts(seed);
+        let mut plant = good_model(L4T, watts, seed);
+        let epoch = between(seed, 2, 15_000.0, 60_000.0) as u64;
+        plant.load = training(epoch, between(seed, 3, 0.5, 0.95));
+        plant.run(240_000, watts);
+        means_hold(&plant).map_err(|reason| format!("epochs of {epoch} ms, {watts} mW: {reason}"))
+    });
+}
+
+#[test]
+fn a_model_that_is_wrong_by_a_factor_is_over_once_at_most() {
+    holds_for(1_000..1_016, |seed| {
+        let watts = between(seed, 2, 17_000.0, 42_000.0) as u32;
+        let mut plant = good_model(L4T, watts, seed);
+        plant.factor = between(seed, 3, 0.7, 1.3);
+        plant.run(120_000, watts);
+        has_at_most_events(&plant, 1)
+            .map_err(|reason| format!("×{:.2}, {watts} mW: {reason}", plant.factor))
+    });
+}
+
+#[test]
+fn a_model_that_is_wrong_by_a_factor_uses_the_limit() {
+    holds_for(1_000..1_008, |seed| {
+        let watts = between(seed, 2, 20_000.0, 35_000.0) as u32;
+        let mut plant = good_model(L4T, watts, seed);
+        plant.factor = between(seed, 3, 0.7, 1.3);
+        plant.run(240_000, watts);
+        plant.account = Account::default();
+        plant.run(10_000, watts);
+        let used = plant.account.work / (10_000.0 * plant.oracle(f64::from(watts), 1.0));
+        ensure(used >= 0.85, || {
+            format!(
+                "×{:.2}: {:.1} % of the oracle's speed",
+                plant.factor,
+                100.0 * used
+            )
+        })
+    });
+}
+
+/// Two times over the limit at most, none of them for longer than a second.
+fn is_over_twice_at_most(mut plant: Plant, watts: u32) -> Result<(), String> {
+    plant.run(150_000, watts);
+    has_at_most_events(&plant, 2)?;
+    let longest = plant.account.longest_10;
+    ensure(longest <= 1_000, || format!("over for {longest} ms"))
+}
+
+#[test]
+fn modes_that_are_wrong_by_a_tenth_each_are_over_twice_at_most() {
+    holds_for(1_000..1_016, |seed| {
+        let watts = watts(seed);
+        let mut plant = Plant::new(watts, seed);
+        plant.error = off_by_10_percent;
+        is_over_twice_at_most(plant, watts)
+    });
+}
+
+#[test]
+fn modes_that_draw_twice_or_half_are_over_twice_at_most() {
+    holds_for(1_000..1_016, |seed| {
+        let watts = watts(seed);
+        let mut plant = Plant::new(watts, seed);
+        plant.error = some_twice_some_half;
+        is_over_twice_at_most(plant, watts)
+    });
+}
+
+/// Full work for a minute; from then on less, as far as the GPU's load tells none the wiser.
+fn lighter_after_a_minute(activity: f64, gpu: Option<u16>) -> Load {
+    Box::new(move |now| match now <= 60_000 {
+        true => (1.0, gpu),
+        false => (activity, gpu),
+    })
+}
+
+/// How long after the first minute a mode is used that full work would not fit.
+fn forgets_after(plant: &mut Plant, most_ms: u64, watts: u32) -> Option<u64> {
+    plant.run(60_000, watts);
+    (0..most_ms / 100).find_map(|tenths| {
+        plant.run(100, watts);
+        let forgets = plant.milliwatts(plant.mode, 1.0) > 1.01 * f64::from(watts);
+        forgets.then_some(100 * (tenths + 1))
+    })
+}
+
+#[test]
+fn a_lighter_load_of_a_busy_gpu_is_used_within_two_minutes() {
+    holds_for(1_000..1_008, |seed| {
+        let watts = between(seed, 2, 16_000.0, 35_000.0) as u32;
+        let mut plant = good_model(L4T, watts, seed);
+        plant.load = lighter_after_a_minute(between(seed, 3, 0.5, 0.8), Some(1_000));
+        let forgets = forgets_after(&mut plant, 120_000, watts);
+        ensure(forgets.is_some(), || "no faster mode".into())?;
+        plant.run(20_000, watts);
+        has_at_most_events(&plant, 0)
+    });
+}
+
+#[test]
+fn without_the_gpus_load_a_lighter_load_is_used_after_the_memory() {
+    holds_for(1_000..1_008, |seed| {
+        let watts = between(seed, 2, 16_000.0, 35_000.0) as u32;
+        let memory = Some(Milliseconds(60_000));
+        let mut plant = Plant::with(watts, seed, L4T, |settings| settings.memory = memory);
+        plant.error = off_by_1_5_percent;
+        plant.load = lighter_after_a_minute(between(seed, 3, 0.7, 0.8), None);
+        match forgets_after(&mut plant, 120_000, watts) {
+            Some(ms) => ensure(ms >= 60_000, || format!("a faster mode after {ms} ms")),
+            None => Err("no faster mode in two minutes".into()),
+        }
+    });
+}
+
+/// However short it is: what is drawn now counts.
+#[test]
+fn a_short_memory_holds_a_constant_load() {
+    for memory in [0, 1, 30, 400, 3_000] {
+        holds_for(1_000..1_003, |seed| {
+            let memory = Some(Milliseconds(memory));
+            let mut plant = Plant::with(25_000, seed, L4T, |settings| settings.memory = memory);
+            plant.error = off_by_1_5_percent;
+            plant.run(60_000, 25_000);
+            has_at_most_events(&plant, 0).map_err(|reason| format!("{memory:?}: {reason}"))
+        });
+    }
+}
+
+#[test]
+fn without_the_gpus_load_and_with_an_endless_memory_a_lighter_load_is_never_used() {
+    holds_for(1_000..1_002, |seed| {
+        let watts = between(seed, 2, 16_000.0, 35_000.0) as u32;
+        let mut plant = Plant::with(watts, seed, L4T, |settings| settings.memory = None);
+        plant.error = off_by_1_5_percent;
+        plant.load = lighter_after_a_minute(between(seed, 3, 0.7, 0.8), None);
+        match forgets_after(&mut plant, 900_000, watts) {
+            Some(ms) => Err(format!("a faster mode after {ms} ms")),
+            None => Ok(()),
+        }
+    });
+}
