@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What the daemon costs beside a simulated board whose files are in memory: size, memory, share
-# of one core, and the time from a result over the limit to the last write.
+# of one core, the time from a reading over the limit to the last write, and the share of the
+# sensors' I2C bus that reads take.
 # tools/watchdog-cost.sh [SECONDS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -47,5 +48,5 @@ echo $before $(used) $seconds | awk '{
     printf ", with %.1f looks a second, so %.2f %% for ten\n", looks, 10 * part / looks
 }'
 awk '/VmHWM/ { print "resident memory: at most " $2 " kB" }' "/proc/$daemon/status"
-cargo test --release --locked -p wattgate-watchdog --test cost -- --nocapture 2>/dev/null |
-    grep reactions
+cargo test --release --locked -p wattgate-watchdog --test cost --test control -- --nocapture 2>/dev/null |
+    grep -E 'reactions|I2C'

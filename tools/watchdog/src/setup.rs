@@ -22,8 +22,9 @@ pub const POINTS: usize = 256;
 
 /// The part of a rail's bus that looks may take near the limit: reading one register takes 0.55 ms
 /// (`jetson-platform.md`, section 6.3), of each rail the current at every look and the voltage at one
-/// in eight. 11.25 ms for each rail are 5.5 % of the bus.
-const LOOK_US_PER_RAIL: u64 = 11_250;
+/// in eight. 15 ms for each rail are 4.1 % of the bus, and up to 6 % with the looks that come sooner
+/// where the power seems to change (tests/control.rs).
+const LOOK_MS_PER_RAIL: u64 = 15;
 
 /// Looks are no closer than this: the slope of a step is not told in less.
 const CLOSEST_LOOK: Milliseconds = Milliseconds(16);
@@ -175,7 +176,7 @@ impl Setup {
     pub fn governor(&self) -> Governor<POINTS> {
         let steps = self.board.sensor_steps();
         let chips = steps.map(|step| Chip { step, ..Chip::L4T });
-        let look = self.board.rails().count() as u64 * LOOK_US_PER_RAIL / 1_000;
+        let look = self.board.rails().count() as u64 * LOOK_MS_PER_RAIL;
         let settings = Settings {
             confidence: self.config.confidence,
             sensor_offset: self.board.sensor_offset(),

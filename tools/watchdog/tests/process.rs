@@ -335,7 +335,7 @@ fn check_writes_nothing_and_tells_everything() {
         "limit     25000 mW\n",
         "average   20000 mW over 60 s\n",
         "model     simulated, resnet18 on orin-agx-64\n",
-        "power     VDD_GPU_SOC + VDD_CPU_CV + VIN_SYS_5V0 + VDDQ_VDD2_1V8AO\n",
+        "power     VDD_GPU_SOC + VDD_CPU_CV + VIN_SYS_5V0\n",
         "missing   memory clock: ",
         "left out  memory clock: cannot be set; it is taken to be 3199000\n",
         "now       8 cores, at most, CPU 1728000 kHz, GPU ",
@@ -377,7 +377,7 @@ fn check_tells_programs_the_same() {
         ),
         ("/model", json!("simulated, resnet18 on orin-agx-64")),
         ("/power/0", json!("VDD_GPU_SOC")),
-        ("/offset_mw", json!(368)),
+        ("/offset_mw", json!(354)),
         ("/missing", json!([])),
         ("/now/cores", json!(8)),
         ("/now/is_fixed", json!(false)),
@@ -445,7 +445,7 @@ fn bad_configs_are_refused_by_name() {
             format!(
                 "{path}:4: unknown field `mode`, expected one of `version`, `model`, `limit`, \
                  `schedule`, `average`, `budget`, `confidence`, `state_dir`, `too_hot`, \
-                 `sensor_samples`, `group`, `metrics`, `hardware_watchdog`"
+                 `sensor_samples`, `memory`, `group`, `metrics`, `hardware_watchdog`"
             ),
         ),
         (

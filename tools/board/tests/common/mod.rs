@@ -1,6 +1,7 @@
 //! Simulated boards behind [`Files`], with a record of all writes.
 #![allow(dead_code)] // Each test file uses a part.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -25,6 +26,8 @@ pub struct Simulated {
     pub taken: BTreeMap<String, String>,
     /// No permission to write.
     pub read_only: bool,
+    /// Registers of power sensors that were read.
+    pub registers: Cell<u64>,
 }
 
 impl Simulated {
@@ -36,6 +39,7 @@ impl Simulated {
             shown: BTreeMap::new(),
             taken: BTreeMap::new(),
             read_only: false,
+            registers: Cell::new(0),
         }
     }
 
@@ -67,6 +71,8 @@ impl Simulated {
 impl Files for Simulated {
     fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str> {
         let path = self.check(path)?;
+        let registers = u64::from(self.tree.registers_of(&path));
+        self.registers.set(self.registers.get() + registers);
         let text = match self.shown.get(&path) {
             Some(shown) => shown.clone().map_err(errno)?,
             None => self.tree.read(&path).map_err(errno)?.into_bytes(),

@@ -20,7 +20,7 @@ use crate::board::Board as Description;
 pub enum Holder {
     /// The daemon's control.
     Wattgate,
-    /// One step up or down after each result of the sensor.
+    /// One step up or down after a look at the sensor.
     Stepper,
     /// The fastest mode whose prediction is within the limit, once: PowerTrain's use of a model.
     OpenLoop,

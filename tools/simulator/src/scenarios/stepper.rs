@@ -3,11 +3,11 @@
 //! The modes are a ladder. From the top, all clocks at their highest, each rung lowers the GPU by
 //! one entry of its table; from its lowest on the CPU, and then the memory. All cores stay on.
 //!
-//! After each result of the sensor: one rung down where it is over the limit, one rung up where
-//! it is below the limit by more than a tenth, else nothing. It looks for results eight times in
-//! a period. It starts on the highest rung, where the board is: from the lowest one it would climb
-//! for 12 to 22 s, and lose up to a tenth of the speed of a scenario. Where the sensor cannot be
-//! read or a mode cannot be set, the board stays as it is, and the next result is another chance.
+//! Eight times in a time constant of the sensor it compares the reading with the limit: one rung down
+//! where it is over, one rung up where it is below by more than a tenth, else nothing. It does not
+//! know that the reading lags, and so takes more rungs than it has to. It starts on the highest rung,
+//! where the board is: from the lowest one it would climb for many seconds. Where the sensor cannot be
+//! read or a mode cannot be set, the board stays as it is, and the next look is another chance.
 //! Killed, it starts again after two seconds.
 
 use std::io;
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use wattgate_board::Board;
-use wattgate_runtime::{PowerMode, Sample};
+use wattgate_runtime::PowerMode;
 
 use super::Course;
 use super::holder::Outcome;
@@ -29,7 +29,10 @@ const HYSTERESIS: f64 = 0.1;
 /// From its death to its next start.
 const RESTART: Duration = Duration::from_secs(2);
 
-/// Looks in a period of the sensor.
+/// Looks in a time constant of the sensor: what serves it best. Over all built-in loads (`loads
+/// --governor stepper --seeds 1`) the time over the limit is on average 8.3 %, at 72 % of the
+/// clairvoyant oracle's speed; with 4 looks 9.1 and 73 %, with 1 look 11.9 and 74 %, with a look in
+/// three time constants 16.5 and 77 %. More than 8 change nothing but the number of its writes.
 const LOOKS: u32 = 8;
 
 /// All modes from the lowest to the highest.
@@ -48,37 +51,16 @@ fn ladder(board: &Board) -> Vec<PowerMode> {
     rungs.into_iter().map(PowerMode::from_knobs).collect()
 }
 
-/// When there is a new result.
-#[derive(Debug, Default)]
-struct Results {
-    shown: Option<Sample>,
-    taken: Duration,
-}
-
-impl Results {
-    /// Whether what is shown is another result than before. Chips have theirs at different
-    /// times; together they count once in a period.
-    fn is_new(&mut self, shown: Sample, now: Duration, period: Duration) -> bool {
-        let is_new =
-            self.shown.replace(shown) != Some(shown) && now >= self.taken + period * 9 / 10;
-        if is_new {
-            self.taken = now;
-        }
-        is_new
-    }
-}
-
 /// Holds the limit to the end. What happens to the stepper, and when, is in `to_come`.
 pub fn hold(
     course: &Course,
     mut to_come: Option<(u64, ToHolder)>,
     files: &mut Noted,
 ) -> io::Result<Outcome> {
-    let period = course.sensor.time_constant;
+    let wait = course.sensor.time_constant / LOOKS;
     let mut board = Board::discover(files, Path::new("/")).map_err(io::Error::other)?;
     let ladder = ladder(&board);
     let (mut rung, mut changes) = (ladder.len() - 1, 0);
-    let mut results = Results::default();
     // What cannot be set now is another time.
     let _ = board.apply(files, &ladder[rung]);
     while files.now() < course.length {
@@ -95,9 +77,7 @@ pub fn hold(
             }
         }
         let now = files.now();
-        if let Ok(sample) = board.sample(files)
-            && results.is_new(sample, now, period)
-        {
+        if let Ok(sample) = board.sample(files) {
             let (power, limit) = (f64::from(sample.total().0), f64::from(course.limit_mw(now)));
             let next = match power {
                 power if power > limit => rung.saturating_sub(1),
@@ -109,7 +89,7 @@ pub fn hold(
                 changes += 1;
             }
         }
-        let next = files.now() + period / LOOKS;
+        let next = files.now() + wait;
         files.until(next.min(course.length));
     }
     Ok(Outcome::of(changes))
