@@ -6,6 +6,7 @@
 //! error, never a smaller sum.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,6 +41,9 @@ const FULL_SCALE_MA: i64 = 32_760;
 /// Step of a shunt's voltage. The offset is typically as large, and twice as large at most (section
 /// 6.3).
 const STEP_UV: i64 = 40;
+
+/// Shunts that a board may have, in µΩ; what the driver shows beyond is nonsense.
+const SHUNTS_UOHM: RangeInclusive<i64> = 100..=100_000;
 
 /// The smallest shunt that is known, in mΩ. It has the greatest offset.
 const SHUNT_MOHM: i64 = 2;
@@ -333,8 +337,8 @@ fn rail<F: Files>(
     let number = |name| search.word(&device.join(name)).ok()?.parse::<i64>().ok();
     let millivolts = number(voltage).filter(|mv| (1..FULL_SCALE_MV).contains(mv));
     let millivolts = millivolts.unwrap_or(HIGHEST_MV);
-    let step_uw = match number(shunt).filter(|uohm| *uohm > 0) {
-        Some(uohm) => STEP_UV * 1_000 * millivolts / uohm,
+    let step_uw = match number(shunt).filter(|uohm| SHUNTS_UOHM.contains(uohm)) {
+        Some(uohm) => (STEP_UV * 1_000 * millivolts + uohm - 1) / uohm,
         None => step_ma((0..READINGS).filter_map(|_| number(current))) * millivolts,
     };
     Some(Rail {

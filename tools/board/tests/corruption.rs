@@ -59,7 +59,7 @@ fn use_board(files: &mut Simulated, name: &str) {
     let settable = board.settable(&grid);
     let (chips, steps) = (board.chips(), board.sensor_steps());
     assert!((1..=steps.len()).contains(&chips));
-    // A step of power is there where a chip is, and no more than 20 V make of the largest step.
+    // Steps are not zero where a chip is.
     assert!(steps[..chips].iter().all(|step| step.0 > 0));
     assert!(steps[chips..].iter().all(|step| step.0 == 0));
     let saved = board.save(files);

@@ -449,6 +449,22 @@ fn offset_and_steps_follow_from_shunts_and_voltages() {
         files.shown.insert(shunt, Ok(b"4000\n".to_vec()));
     }
     assert_eq!(found(&files), (177, [177, 0, 0, 0]));
+    // Nonsense is as if there were nothing, and the currents tell.
+    for shunt in [
+        "0",
+        "-2000",
+        "99",
+        "100001",
+        "9223372036854775807",
+        "2 mOhm",
+    ] {
+        let mut files = booted("orin-nano-8");
+        let path = "/sys/class/hwmon/hwmon0/shunt1_resistor".to_owned();
+        files.shown.insert(path, Ok(shunt.as_bytes().to_vec()));
+        let current = "/sys/class/hwmon/hwmon0/curr1_input".to_owned();
+        files.shown.insert(current, Ok(b"1000\n".to_vec()));
+        assert_eq!(found(&files), (100, [100, 0, 0, 0]), "{shunt}");
+    }
 }
 
 /// The driver of JetPack 4 does not show shunts, but its currents come in their steps.
