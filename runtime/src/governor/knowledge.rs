@@ -68,6 +68,9 @@ struct Mode {
     is_outlier: bool,
     /// In Q12; of no meaning without a measurement.
     error: u16,
+    /// The error that the neighbours tell, and the distance to the nearest of them.
+    guess: f32,
+    distance: f32,
 }
 
 const Q12: f32 = 4_096.0;
@@ -103,6 +106,8 @@ impl<const N: usize> Knowledge<N> {
             samples: 0,
             is_outlier: false,
             error: Q12 as u16,
+            guess: 1.0,
+            distance: 0.0,
         };
         // A front has at most as many points.
         let _ = modes.resize(front.points().len(), unknown);
@@ -203,21 +208,29 @@ impl<const N: usize> Knowledge<N> {
     /// The error of a point, and the distance to what it was told from; 0 for a point that was
     /// measured.
     pub fn error(&self, index: usize) -> (f32, f32) {
-        if let Some((error, _)) = self.measured(index) {
-            return (error, 0.0);
-        }
-        let predicted = self.predicted(index);
-        let distance = |(_, other): (f32, f32)| libm::fabsf(libm::logf(predicted / other));
-        let below = (0..index).rev().find_map(|at| self.typical(at));
-        let above = (index + 1..self.modes.len()).find_map(|at| self.typical(at));
-        match (below, above) {
+        match (self.measured(index), self.modes.get(index)) {
+            (Some((error, _)), _) => (error, 0.0),
+            (None, Some(mode)) => (mode.guess, mode.distance),
             (None, None) => (1.0, 0.0),
-            (Some(one), None) | (None, Some(one)) => (one.0, distance(one)),
-            (Some(one), Some(other)) => {
-                let (near, far) = (distance(one), distance(other));
-                let part = near / (near + far).max(1e-6);
-                (one.0 + (other.0 - one.0) * part, near.min(far))
+        }
+    }
+
+    /// Tells the errors of all points from their neighbours, after something was measured.
+    fn guess(&mut self) {
+        let mut below = None;
+        let mut at = 0;
+        while at < self.modes.len() {
+            // All points up to the next typical one have the same neighbours.
+            let next = (at..self.modes.len()).find(|&index| self.typical(index).is_some());
+            let above = next.and_then(|index| self.typical(index));
+            let end = next.unwrap_or(self.modes.len());
+            for index in at..end {
+                let (guess, distance) = between(below, above, self.predicted(index));
+                if let Some(mode) = self.modes.get_mut(index) {
+                    (mode.guess, mode.distance) = (guess, distance);
+                }
             }
+            (below, at) = (above, end + 1);
         }
     }
 
@@ -264,6 +277,7 @@ impl<const N: usize> Knowledge<N> {
             mode.error = (mean * Q12 + 0.5) as u16;
             mode.samples = (mode.samples + 1).min(MOST_SAMPLES);
         }
+        self.guess();
     }
 
     /// A point that is far from the guess is an outlier. If the guess came from one point at most, the
@@ -289,6 +303,7 @@ impl<const N: usize> Knowledge<N> {
             let error = old + (error.clamp(0.9 * old, 1.1 * old) - old) * part;
             mode.error = (error * Q12 + 0.5) as u16;
         }
+        self.guess();
     }
 
     /// The point has drawn at least so many times its expected power: it is not what it seemed.
@@ -298,6 +313,7 @@ impl<const N: usize> Knowledge<N> {
             mode.error = (error * Q12 + 0.5) as u16;
             mode.samples = mode.samples.max(1);
         }
+        self.guess();
     }
 
     /// A point that was over is held off, twice as long each time.
@@ -352,5 +368,20 @@ impl<const N: usize> Knowledge<N> {
     pub fn is_predicted_within(&self, index: usize, power: Milliwatts) -> bool {
         let point = self.point(index);
         point.is_some_and(|point| self.factor.is_within(point.power.0, power.0))
+    }
+}
+
+/// The error of a point with this prediction between those that were measured, each with its error and
+/// prediction; and the distance to the nearer one.
+fn between(below: Option<(f32, f32)>, above: Option<(f32, f32)>, predicted: f32) -> (f32, f32) {
+    let distance = |other: f32| libm::fabsf(libm::logf(predicted / other));
+    match (below, above) {
+        (None, None) => (1.0, 0.0),
+        (Some((error, other)), None) | (None, Some((error, other))) => (error, distance(other)),
+        (Some((one, less)), Some((other, more))) => {
+            let (near, far) = (distance(less), distance(more));
+            let part = near / (near + far).max(1e-6);
+            (one + (other - one) * part, near.min(far))
+        }
     }
 }

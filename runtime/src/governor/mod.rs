@@ -132,6 +132,12 @@ const OVER_DEVIATIONS: f32 = 3.0;
 /// After a step that was seen for sure, this number is enough.
 const OVER_AFTER_STEP: f32 = -0.5;
 
+/// And so is this one soon after a step down for a jump: it was likely too small.
+const OVER_AFTER_JUMP: f32 = 1.0;
+
+/// A step that is suspected is told within this time, or is none.
+const SUSPECTED: Milliseconds = Milliseconds(150);
+
 /// A step is believed after this part of the sensor's time constant.
 const TOLD_AFTER: u64 = 6;
 
@@ -218,6 +224,8 @@ pub struct Governor<const N: usize> {
     work: Work,
     /// The GPU's load in permille, smoothed.
     gpu: Option<u16>,
+    /// Since when a step of the load is suspected.
+    suspected: Option<Milliseconds>,
     /// Failures to set the mode, and modes that could not be set, in a row.
     failures: u8,
     modes_failed: u8,
@@ -273,6 +281,7 @@ impl<const N: usize> Governor<N> {
             compared: None,
             work: Work::None,
             gpu: None,
+            suspected: None,
             failures: 0,
             modes_failed: 0,
             left_out: Milliseconds(0),
@@ -564,8 +573,14 @@ impl<const N: usize> Governor<N> {
             self.due = after(now, look);
             return;
         };
+        self.suspected = match self.estimator.is_suspicious() {
+            true => Some(self.suspected.unwrap_or(now)),
+            false => None,
+        };
         let most = estimate.power + 4.0 * estimate.deviation;
-        let ms = if self.estimator.is_suspicious() && most > 0.9 * allowed {
+        let ms = if self.has_just_jumped(now) {
+            (look / 3).max(1)
+        } else if self.suspected.is_some() && most > 0.9 * allowed {
             (look / 2).max(1)
         } else if is_fresh || most > 0.85 * allowed {
             look
@@ -704,12 +719,18 @@ impl<const N: usize> Governor<N> {
             self.missed = now;
             return Command::Keep;
         }
+        // What the step itself has shown so far is no phase that is known.
+        let known = self.modes.expected(self.at, self.phase(now));
         self.observe(&estimate, since, now, passed);
         if self.measured.is_some_and(|mean| mean > self.allowed()) {
             self.over.0 += passed;
         }
-        if let Some(power) = self.over(&estimate, since, now) {
+        if let Some(power) = self.over(&estimate, known, since, now) {
             return self.go_down(power, &estimate, since, now);
+        }
+        // Another mode would hide a step that is about to be told.
+        if self.suspected.is_some_and(|at| now.since(at) < SUSPECTED) {
+            return Command::Keep;
         }
         self.follow(since, now)
     }
@@ -906,7 +927,13 @@ impl<const N: usize> Governor<N> {
     }
 
     /// The power that is over what is allowed, if it is.
-    fn over(&self, estimate: &Estimate, since: Milliseconds, now: Milliseconds) -> Option<f32> {
+    fn over(
+        &self,
+        estimate: &Estimate,
+        known: f32,
+        since: Milliseconds,
+        now: Milliseconds,
+    ) -> Option<f32> {
         let allowed = self.allowed();
         if now.since(since).0 < FOLLOWS {
             return None;
@@ -918,12 +945,12 @@ impl<const N: usize> Governor<N> {
         let mean = self.measured.unwrap_or(0.0);
         let is_slowly = mean - self.estimator.resolution(SPAN) > allowed;
         // A step was seen for sure; where it leads to is the question. A phase that is known fits.
-        let known = self.modes.expected(self.at, self.phase(now));
         let has_stepped = now.since(estimate.since) < SPAN
             && estimate.since.0 > since.0.saturating_add(SETTLES)
             && estimate.power - KNOWN_DEVIATIONS * estimate.deviation > known;
         let deviations = match has_stepped {
             true => OVER_AFTER_STEP,
+            false if self.has_just_jumped(now) => OVER_AFTER_JUMP,
             false => OVER_DEVIATIONS,
         };
         let is_now = estimate.power - deviations * estimate.deviation > allowed;
@@ -939,6 +966,11 @@ impl<const N: usize> Governor<N> {
             (false, true) if is_told && !is_short => Some(power),
             _ => None,
         }
+    }
+
+    /// The mode was left for a jump so lately that it shows whether that was enough.
+    fn has_just_jumped(&self, now: Milliseconds) -> bool {
+        self.jump.is_some_and(|(_, at)| now.since(at) <= SPAN)
     }
 
     /// Down at once, to a mode that fits at the level that the power tells.
