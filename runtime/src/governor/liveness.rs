@@ -1,8 +1,10 @@
 //! Whether the sensor tells the truth, or has died.
 //!
-//! A reading that repeats is no sign of death: an idle board shows the same for seconds. A sensor is
-//! *blind* when its reads fail, when it shows nonsense, or when it stands still although something
-//! must show: a change of the mode, of the GPU's load, or the ripple of a busy board.
+//! A reading that repeats is no sign of death: an idle board shows the same for seconds, and so does
+//! a busy one whose ripple is small beside the sensor's steps. A sensor is *blind* when its reads fail,
+//! when it shows nonsense, or when it stands still although something must show: a change of the mode
+//! or of the GPU's load. Where a busy board's readings stand still for long, the governor makes such
+//! a change: it *tries* the sensor.
 
 use crate::estimator::Sample;
 use crate::units::Milliseconds;
@@ -19,9 +21,11 @@ const MUCH_LOAD: u16 = 500;
 /// A load of the GPU that is the same, in permille.
 const SAME_LOAD: u16 = 50;
 
-/// All readings stand still for so long on a busy board. The longest that recorded boards show is 12.7 s
-/// (an Orin NX that trains); a board at rest may be still for any time.
+/// A sensor is tried after its readings stood still for so long on a busy board, twice as long
+/// each time that it proves alive, up to the second value. The longest that recorded boards show is
+/// 12.7 s (an Orin NX that trains); a board at rest may be still for any time.
 const STILL: Milliseconds = Milliseconds(30_000);
+const STILL_AT_MOST: Milliseconds = Milliseconds(480_000);
 
 /// From this load of the GPU on, in permille, a board is busy.
 const BUSY: u16 = 500;
@@ -40,6 +44,9 @@ pub struct Liveness {
     busy: Option<Milliseconds>,
     /// A change of the mode has to show until then, while the GPU's load stays as it was.
     must_show: Option<(Milliseconds, Option<u16>)>,
+    /// It is tried, and after how long a standstill it is tried next.
+    is_tried: bool,
+    patience: Milliseconds,
     /// Since when it is blind.
     blind: Option<Milliseconds>,
 }
@@ -55,6 +62,8 @@ impl Liveness {
             other_load: None,
             busy: None,
             must_show: None,
+            is_tried: false,
+            patience: STILL,
             blind: None,
         }
     }
@@ -71,6 +80,10 @@ impl Liveness {
             if self.sample.replace(*sample) != Some(*sample) {
                 (self.moved, self.load) = (now, gpu);
                 (self.other_load, self.must_show) = (None, None);
+                if core::mem::take(&mut self.is_tried) {
+                    let longer = self.patience.0.saturating_mul(2);
+                    self.patience = Milliseconds(longer).min(STILL_AT_MOST);
+                }
             }
         }
         // A load that changes may undo what the mode does.
@@ -86,13 +99,9 @@ impl Liveness {
             now,
         );
         since(&mut self.busy, gpu.is_some_and(|gpu| gpu >= BUSY), now);
-        let still = now.since(self.moved);
-        let for_long =
-            |since: Option<Milliseconds>, time| since.is_some_and(|at| now.since(at) >= time);
         let is_blind = now.since(self.heard) >= SILENT
             || self.must_show.is_some_and(|(until, _)| now >= until)
-            || for_long(self.other_load, MUST_SHOW)
-            || still >= STILL && for_long(self.busy, STILL);
+            || is_for(self.other_load, MUST_SHOW, now);
         match self.blind {
             None if is_blind => self.blind = Some(now),
             // Only what moves is alive.
@@ -100,6 +109,16 @@ impl Liveness {
             _ => {}
         }
         self.blind.is_some()
+    }
+
+    /// Whether it stands still on a busy board for so long that it is to be tried.
+    pub fn is_in_doubt(&self, now: Milliseconds) -> bool {
+        now.since(self.moved) >= self.patience && is_for(self.busy, self.patience, now)
+    }
+
+    /// A mode that must show is set only to try the sensor.
+    pub fn try_out(&mut self) {
+        self.is_tried = true;
     }
 
     /// Whether a sample that makes sense came at this time.
@@ -115,6 +134,11 @@ impl Liveness {
 
 fn after(now: Milliseconds, time: Milliseconds) -> Milliseconds {
     Milliseconds(now.0.saturating_add(time.0))
+}
+
+/// Whether something holds for so long.
+fn is_for(since: Option<Milliseconds>, time: Milliseconds, now: Milliseconds) -> bool {
+    since.is_some_and(|at| now.since(at) >= time)
 }
 
 /// Keeps since when something holds.

@@ -87,6 +87,41 @@ pub struct Memory {
     busy: Slots,
     /// The GPU's load at its most, in permille.
     busiest: u16,
+    bursts: Bursts,
+}
+
+/// The GPU's load of the last second or two: its peaks and its mean, in permille.
+#[derive(Clone, Copy, Debug)]
+struct Bursts {
+    /// Of the present second, and of the one before.
+    peaks: [u16; 2],
+    passed_ms: u64,
+    mean: f32,
+}
+
+impl Bursts {
+    const NONE: Self = Self {
+        peaks: [0; 2],
+        passed_ms: 0,
+        mean: 0.0,
+    };
+
+    fn see(&mut self, load: u16, ms: u64) {
+        self.passed_ms += ms;
+        if self.passed_ms >= SECOND_MS {
+            let [present, _] = self.peaks;
+            (self.peaks, self.passed_ms) = ([load, present], 0);
+        }
+        let [present, _] = &mut self.peaks;
+        *present = load.max(*present);
+        let part = (ms as f32 / SECOND_MS as f32).min(1.0);
+        self.mean += part * (f32::from(load) - self.mean);
+    }
+
+    fn peak(&self) -> u16 {
+        let [present, before] = self.peaks;
+        present.max(before)
+    }
 }
 
 /// How busy the board is.
@@ -106,6 +141,10 @@ const WORKS: u16 = 50;
 const FULL: u16 = 500;
 const AS_BUSY: u16 = 20;
 
+/// A load that alternates fast is fully busy when its peaks are, and its mean is at least this.
+const MEAN_WHEN_FULL: f32 = 400.0;
+const SECOND_MS: u64 = 1_000;
+
 /// Without the GPU's load: a board that draws less than this part of the highest level rests.
 const RESTS: f32 = 0.55;
 
@@ -122,7 +161,13 @@ impl Memory {
             stated,
             busy,
             busiest: 0,
+            bursts: Bursts::NONE,
         }
+    }
+
+    /// The GPU's load in permille, as it was for so long.
+    pub fn see_load(&mut self, load: u16, ms: u64) {
+        self.bursts.see(load, ms);
     }
 
     /// The highest level that was not forgotten.
@@ -130,15 +175,18 @@ impl Memory {
         self.stated.highest().min(self.busy.highest())
     }
 
-    /// How busy the board is at a level.
-    pub fn work(&mut self, gpu: Option<u16>, level: f32) -> Work {
+    /// How busy the board is at a level, with the GPU's load over some looks, and whether its means of
+    /// 430 ms are alike.
+    pub fn work(&mut self, gpu: Option<u16>, level: f32, is_steady: bool) -> Work {
         match gpu {
             None if level < RESTS * self.highest() => Work::None,
             None => Work::Some,
             Some(gpu) if gpu < WORKS => Work::None,
             Some(gpu) => {
                 self.busiest = self.busiest.max(gpu.min(1_000));
-                match gpu >= FULL && gpu + AS_BUSY >= self.busiest {
+                let is_full = |load: u16| load >= FULL && load + AS_BUSY >= self.busiest;
+                let alternates = is_steady && self.bursts.mean >= MEAN_WHEN_FULL;
+                match is_full(gpu) || alternates && is_full(self.bursts.peak()) {
                     true => Work::Full,
                     false => Work::Some,
                 }

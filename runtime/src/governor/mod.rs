@@ -36,9 +36,10 @@
 //! [`RETRIES`] times more, then left out for [`LEFT_OUT`]; after [`MODES_TRIED`] modes in a row nothing can
 //! be set. Who else changes the mode is overruled at once.
 //!
-//! **Not knowing** (`liveness.rs`). The sensor is blind when reads fail or make no sense for 1.7 s, when
-//! a change of the mode or of the GPU's load does not show within 1.5 s, or when a busy board's readings
-//! stand still for 30 s. Then the mode that draws least, as far as is known, is set.
+//! **Not knowing** (`liveness.rs`). The sensor is blind when reads fail or make no sense for 1.7 s, or
+//! when a change of the mode or of the GPU's load does not show within 1.5 s. Then the mode that draws
+//! least, as far as is known, is set. Where a busy board's readings stand still for 30 s, a slower mode
+//! tries the sensor.
 //!
 //! | from | to | when |
 //! |---|---|---|
@@ -159,7 +160,10 @@ const MOST_RIPPLE: f32 = 0.015;
 const JUMP_COUNTS: Milliseconds = Milliseconds(3_000);
 
 /// A jump that is shorter does not carry the mean over [`SPAN`] over the limit if it never did.
-const SHORT: Milliseconds = Milliseconds(250);
+const SHORT: Milliseconds = Milliseconds(150);
+
+/// Of a rise that was not told as a step the mean over this time has more than the mean over [`SPAN`].
+const RECENT: Milliseconds = Milliseconds(250);
 
 /// A mode that was set within this time may be over the limit for a reason of its own.
 const YOUNG: Milliseconds = Milliseconds(10_000);
@@ -172,11 +176,25 @@ const HOLD: Milliseconds = Milliseconds(60_000);
 const FIRST_CLIMB: f32 = 1.15;
 const CLIMB: f32 = 1.4;
 
+/// A change of the power by so many steps of the sensor and by this part of it must show.
+const SHOWS_STEPS: f32 = 5.0;
+const SHOWS_PART: f32 = 1.0 / 16.0;
+
 /// Beside the least mode, so many of the least are tried until the limit is said to be too low.
 const LEAST_TRIED: u8 = 3;
 
 /// A mode that is predicted to draw more than this many times the least one is not tried then.
 const MUCH_MORE: f32 = 1.2;
+
+/// A step of the load that led over the limit.
+#[derive(Clone, Copy, Debug)]
+struct Jump {
+    at: Milliseconds,
+    /// The level of the load, as far as it was told.
+    level: f32,
+    /// The level that the mode could have carried.
+    carried: f32,
+}
 
 /// Holds a limit over the modes of a front of at most `N` points.
 #[derive(Clone, Debug)]
@@ -208,8 +226,8 @@ pub struct Governor<const N: usize> {
     /// The error of the mode is to be told; and the time in it when it is told next, in ms.
     is_new: bool,
     told_next: u64,
-    /// What a jump has told of the level, and when.
-    jump: Option<(f32, Milliseconds)>,
+    /// The last jump, while it counts.
+    jump: Option<Jump>,
     /// The highest level of jumps that were too short to matter.
     short: f32,
     /// The highest level that was measured since the last jump.
@@ -467,6 +485,9 @@ impl<const N: usize> Governor<N> {
 
     /// Takes the GPU's load, which some drivers take over a few ms.
     fn smooth_load(&mut self, load: Option<u16>, passed: u64) {
+        if let Some(load) = load {
+            self.memory.see_load(load.min(1_000), passed);
+        }
         self.gpu = match (self.gpu, load) {
             (Some(before), Some(now)) => {
                 let (before, now) = (u64::from(before), u64::from(now.min(1_000)));
@@ -523,17 +544,24 @@ impl<const N: usize> Governor<N> {
         };
         self.estimator.expect(times);
         let change = (times - 1.0).abs() * estimate.power;
-        let steps = self
-            .settings
-            .chips
-            .iter()
-            .map(|chip| chip.step.0)
-            .max()
-            .unwrap_or(0);
-        if self.work != Work::None && change > 5.0 * steps as f32 && change > estimate.power / 16.0
-        {
+        if self.work != Work::None && change > self.least_that_shows(estimate.power) {
             self.liveness.must_show(self.gpu, now);
         }
+    }
+
+    /// A change of this power in mW must show.
+    fn least_that_shows(&self, power: f32) -> f32 {
+        let steps = self.settings.chips.iter().map(|chip| chip.step.0);
+        let step = steps.max().unwrap_or(0) as f32;
+        (SHOWS_STEPS * step).max(SHOWS_PART * power)
+    }
+
+    /// The fastest mode that draws so much less than the present one that it must show.
+    fn shows(&self, power: f32) -> Option<usize> {
+        let most = power - self.least_that_shows(power) * 1.2;
+        let present = self.modes.expected(self.at, 1.0);
+        self.modes
+            .fastest(|index| self.modes.expected(index, 1.0) / present * power < most)
     }
 
     /// Takes the sample, if it makes sense. Returns whether the sensor is blind.
@@ -581,7 +609,7 @@ impl<const N: usize> Governor<N> {
         let ms = if self.has_just_jumped(now) {
             (look / 3).max(1)
         } else if self.suspected.is_some() && most > 0.9 * allowed {
-            (look / 2).max(1)
+            (look / 3).max(1)
         } else if is_fresh || most > 0.85 * allowed {
             look
         } else {
@@ -661,7 +689,7 @@ impl<const N: usize> Governor<N> {
     fn phase(&self, now: Milliseconds) -> f32 {
         let phase = self.memory.highest();
         match self.jump {
-            Some((level, at)) if now.since(at) < JUMP_COUNTS => phase.max(level),
+            Some(jump) if now.since(jump.at) < JUMP_COUNTS => phase.max(jump.level),
             _ => phase,
         }
     }
@@ -732,6 +760,14 @@ impl<const N: usize> Governor<N> {
         if self.suspected.is_some_and(|at| now.since(at) < SUSPECTED) {
             return Command::Keep;
         }
+        if self.liveness.is_in_doubt(now)
+            && let Some(next) = self.shows(estimate.power)
+        {
+            self.liveness.try_out();
+            // The way back is none.
+            self.ups = self.ups.saturating_add(UP_EVERY.0);
+            return self.change(next, State::SteppingDown, now);
+        }
         self.follow(since, now)
     }
 
@@ -779,7 +815,9 @@ impl<const N: usize> Governor<N> {
         let prediction = self.modes.predicted(self.at);
         let error = self.modes.error(self.at).0;
         let of_level = prediction * error;
-        self.work = self.memory.work(self.gpu, estimate.power / of_level);
+        let is_steady = self.noise.deviation() <= MOST_RIPPLE;
+        let level = estimate.power / of_level;
+        self.work = self.memory.work(self.gpu, level, is_steady);
         self.memory.pass(self.work, passed);
         self.mark_steady(estimate, since, now);
         let in_mode = now.since(since.max(self.missed)).0;
@@ -896,12 +934,12 @@ impl<const N: usize> Governor<N> {
             Some((mean, passed)) => self.short_phase = (mean / of_level, passed),
             None => self.short_phase = (self.short_phase.0.max(level), SPAN.0),
         }
-        if let Some((jump, at)) = self.jump
-            && now.since(at) >= JUMP_COUNTS
+        if let Some(jump) = self.jump
+            && now.since(jump.at) >= JUMP_COUNTS
         {
-            // It was short where nothing since then was as high.
-            if self.since_jump < 0.97 * jump {
-                self.short = self.short.max(jump);
+            // Where no mean since then would have been over the limit, it was short.
+            if self.since_jump < jump.carried {
+                self.short = self.short.max(jump.level);
             }
             self.jump = None;
         }
@@ -914,7 +952,7 @@ impl<const N: usize> Governor<N> {
         if level <= 0.0 {
             return;
         }
-        let noise = self.noise.deviation().min(2.0 * MOST_RIPPLE);
+        let noise = self.ripple();
         let noise = noise * libm::sqrtf(SPAN.0 as f32 / ms.max(SPAN.0) as f32);
         let highest = self.memory.highest();
         if level > highest * (1.0 + 4.0 * noise) {
@@ -958,8 +996,8 @@ impl<const N: usize> Governor<N> {
         let is_short =
             level < 1.03 * self.short && now.since(estimate.since) < SHORT && self.jump.is_none();
         // Where the step is not seen yet, the last means have more of it.
-        let is_in_mode = now.since(since).0 >= SHORT.0 + FOLLOWS;
-        let recent = self.estimator.mean(SHORT).filter(|_| is_in_mode);
+        let is_in_mode = now.since(since).0 >= RECENT.0 + FOLLOWS;
+        let recent = self.estimator.mean(RECENT).filter(|_| is_in_mode);
         let power = estimate.power + estimate.deviation;
         match (is_slowly, is_now) {
             (true, _) => Some(power.max(mean).max(recent.unwrap_or(0.0))),
@@ -970,7 +1008,7 @@ impl<const N: usize> Governor<N> {
 
     /// The mode was left for a jump so lately that it shows whether that was enough.
     fn has_just_jumped(&self, now: Milliseconds) -> bool {
-        self.jump.is_some_and(|(_, at)| now.since(at) <= SPAN)
+        self.jump.is_some_and(|jump| now.since(jump.at) <= SPAN)
     }
 
     /// Down at once, to a mode that fits at the level that the power tells.
@@ -1000,7 +1038,13 @@ impl<const N: usize> Governor<N> {
             }
             None => self.memory.came_back(level),
         }
-        (self.jump, self.since_jump) = (Some((level, now)), 0.0);
+        let carried = self.allowed() / self.modes.expected(self.at, 1.0);
+        self.since_jump = 0.0;
+        self.jump = Some(Jump {
+            at: now,
+            level,
+            carried,
+        });
         let next = match self.fitting(level, now) {
             Some(next) => next,
             // Nothing fits, so that the least modes are compared, each by what it draws.
@@ -1112,7 +1156,9 @@ impl<const N: usize> Governor<N> {
         let reach = reach * self.modes.predicted(self.at);
         let nearest = (self.at + 1..N).find(|&index| self.modes.is_choosable(index));
         let next = self.modes.fastest(|index| {
-            (self.modes.predicted(index) <= reach || Some(index) == nearest)
+            (self.modes.predicted(index) <= reach
+                || self.modes.is_measured(index)
+                || Some(index) == nearest)
                 && self.bound(index, phase) <= allowed
                 && !self.modes.is_held(index, now)
         });

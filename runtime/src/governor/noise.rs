@@ -23,7 +23,7 @@ impl Noise {
         Self {
             variance: AT_FIRST * AT_FIRST,
             pairs: COUNTS,
-            hidden: 0.0,
+            hidden: AT_FIRST * AT_FIRST,
         }
     }
 
@@ -39,12 +39,11 @@ impl Noise {
         self.hidden += (resolution * resolution - self.hidden) / self.pairs;
     }
 
-    /// Standard deviation of a true mean: what the means vary without what the steps of the sensor
-    /// make of it. What is finer than the steps does not show, so that no less is believed than they
-    /// hide, up to the first value.
+    /// Standard deviation of a mean. What is finer than the steps of the sensor does not show, so
+    /// that no less is believed than they hide, up to the first value.
     pub fn deviation(&self) -> f32 {
-        let least = self.hidden.min(AT_FIRST * AT_FIRST);
-        libm::sqrtf((self.variance - self.hidden).max(least))
+        let hidden = self.hidden.min(AT_FIRST * AT_FIRST);
+        libm::sqrtf(self.variance.max(hidden))
     }
 }
 
