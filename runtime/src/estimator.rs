@@ -451,6 +451,8 @@ pub struct Estimator {
     /// Energy in µJ up to some looks, the newest at the back. None before the first reading.
     energies: Deque<(Milliseconds, i64), ENERGIES>,
     energy: i64,
+    /// The part of a µJ that is not in `energy` yet.
+    rest: f32,
 }
 
 impl Estimator {
@@ -463,6 +465,7 @@ impl Estimator {
             since: Milliseconds(0),
             energies: Deque::new(),
             energy: 0,
+            rest: 0.0,
         };
         for (index, chip) in chips.iter().enumerate() {
             estimator.set_time_constant(index, chip.time_constant);
@@ -754,11 +757,13 @@ impl Estimator {
 
     /// Adds the energy since the last look.
     fn integrate(&mut self, before: &[f32; MOST_CHIPS], ms: f32, now: Milliseconds) {
-        let mut energy = 0.0;
+        let mut energy = self.rest;
         for ((from, to), chip) in before.iter().zip(self.registers()).zip(&self.chips) {
             energy += (from + to) / 2.0 * ms + chip.time_constant.0 as f32 * (to - from);
         }
-        self.energy = self.energy.saturating_add(energy as i64);
+        let whole = libm::floorf(energy);
+        self.rest = energy - whole;
+        self.energy = self.energy.saturating_add(whole as i64);
         // The newest two may be closer than SPAN_MS.
         let mut newest = self.energies.iter().rev();
         let is_close = newest

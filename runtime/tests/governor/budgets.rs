@@ -170,7 +170,7 @@ fn steps_of_1_ms_at_1999_mw_lose_nothing() {
         step(&mut governor, now, 1_999);
     }
     let drawn = governor.status().millijoules;
-    assert!((59_960..=59_980).contains(&drawn), "{drawn} mJ");
+    assert!((59_965..=59_980).contains(&drawn), "{drawn} mJ");
     // Under a limit beyond it, what is left of the budget is what is allowed.
     governor.set_limit(Limit {
         budget: Some(budget),
