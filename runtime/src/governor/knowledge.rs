@@ -263,7 +263,8 @@ impl<const N: usize> Knowledge<N> {
             let most = (OUTLIER_DEVIATIONS * self.spread()).max(OUTLIER);
             self.mark_outlier(index, libm::fabsf(off) > most, level, error);
             let most = 3.0 * self.spread();
-            let off = off.clamp(-most, most);
+            // `clamp` panics where a bound is no number.
+            let off = off.max(-most).min(most);
             if self.guesses >= MOST_GUESSES {
                 self.squares -= self.squares / self.guesses;
             } else {
@@ -300,7 +301,8 @@ impl<const N: usize> Knowledge<N> {
         if let Some(mode) = self.modes.get_mut(index).filter(|it| it.samples > 0) {
             let part = 1.0 / f32::from(mode.samples);
             let old = f32::from(mode.error) / Q12;
-            let error = old + (error.clamp(0.9 * old, 1.1 * old) - old) * part;
+            let error = error.max(0.9 * old).min(1.1 * old);
+            let error = old + (error - old) * part;
             mode.error = (error * Q12 + 0.5) as u16;
         }
         self.guess();
@@ -325,22 +327,16 @@ impl<const N: usize> Knowledge<N> {
                 hold.until = Milliseconds(now.0.saturating_add(first.0 << hold.times));
             }
             None => {
-                if self.held.is_full() {
-                    let oldest = self
-                        .held
-                        .iter()
-                        .enumerate()
-                        .min_by_key(|(_, hold)| hold.until.0);
-                    if let Some((at, _)) = oldest {
-                        self.held.swap_remove(at);
-                    }
-                }
-                let until = Milliseconds(now.0.saturating_add(first.0));
-                let _ = self.held.push(Hold {
+                let new = Hold {
                     point: index,
-                    until,
+                    until: Milliseconds(now.0.saturating_add(first.0)),
                     times: 0,
-                });
+                };
+                if let Err(new) = self.held.push(new)
+                    && let Some(oldest) = self.held.iter_mut().min_by_key(|hold| hold.until)
+                {
+                    *oldest = new;
+                }
             }
         }
     }
