@@ -196,6 +196,9 @@ const OF_TOTAL: f32 = 0.03;
 /// No power in mW is greater: 100 kW.
 const MOST_POWER: f32 = 1e8;
 
+/// A longer time constant of a chip counts as this one.
+const LONGEST_TIME_CONSTANT: Milliseconds = Milliseconds(60_000);
+
 /// A longer time in ms between two looks tells no more.
 const LONGEST_MS: f32 = 60_000.0;
 
@@ -458,7 +461,11 @@ pub struct Estimator {
 impl Estimator {
     /// Nothing was read yet. Time constants beyond a minute count as one.
     pub fn new(chips: [Chip; MOST_CHIPS]) -> Self {
-        let mut estimator = Self {
+        let chips = chips.map(|chip| Chip {
+            time_constant: chip.time_constant.min(LONGEST_TIME_CONSTANT),
+            ..chip
+        });
+        Self {
             chips,
             hypotheses: [Hypothesis::FREE; HYPOTHESES],
             ripples: [RIPPLE_AT_FIRST; MOST_CHIPS],
@@ -466,17 +473,13 @@ impl Estimator {
             energies: Deque::new(),
             energy: 0,
             rest: 0.0,
-        };
-        for (index, chip) in chips.iter().enumerate() {
-            estimator.set_time_constant(index, chip.time_constant);
         }
-        estimator
     }
 
     /// A chip has another time constant from the last look on.
     pub fn set_time_constant(&mut self, chip: usize, time_constant: Milliseconds) {
         if let Some(chip) = self.chips.get_mut(chip) {
-            chip.time_constant = time_constant.min(Milliseconds(60_000));
+            chip.time_constant = time_constant.min(LONGEST_TIME_CONSTANT);
         }
     }
 
