@@ -42,7 +42,13 @@ const TARGETS: &[Target] = &[
     },
     Target {
         triple: "thumbv6m-none-eabi",
-        machine: &["qemu-system-arm", "-M", "microbit"],
+        machine: &[
+            "qemu-system-arm",
+            "-M",
+            "microbit",
+            "-global",
+            "nrf51-soc.sram-size=32768",
+        ],
     },
     Target {
         triple: "armv7r-none-eabihf",
