@@ -570,11 +570,11 @@ impl Estimator {
                 let part = match after {
                     Some((end, more)) if end > at => {
                         let part = from.since(at).0 as f32 / end.since(at).0 as f32;
-                        (more - then) as f32 * part
+                        more.saturating_sub(then) as f32 * part
                     }
                     _ => 0.0,
                 };
-                return Some(((energy - then) as f32 - part) / span.0 as f32);
+                return Some((energy.saturating_sub(then) as f32 - part) / span.0 as f32);
             }
             after = Some((at, then));
         }

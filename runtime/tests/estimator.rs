@@ -293,6 +293,22 @@ proptest! {
     }
 }
 
+/// Energy saturates, and a fall of the power makes it negative before: the difference of two energies
+/// is out of range then.
+#[test]
+fn a_mean_of_energy_that_saturates_is_finite() {
+    let mut estimator = Estimator::new([Chip::L4T; MOST_CHIPS]);
+    let far = u64::MAX / 2;
+    for (power, now) in [(10_000_000, 0), (0, 18), (10, far), (10, far + 3)] {
+        estimator.look(&Sample::one(Milliwatts(power)), Milliseconds(now));
+    }
+    let mean = estimator.mean(Milliseconds(430));
+    assert!(
+        mean.is_some_and(|mean| mean.is_finite() && mean >= 0.0),
+        "{mean:?}"
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
