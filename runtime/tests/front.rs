@@ -88,7 +88,7 @@ fn limits(values: impl Iterator<Item = u32>) -> Vec<Option<u32>> {
     let values: Vec<u32> = values.collect::<BTreeSet<_>>().into_iter().collect();
     let last = values.len() - 1;
     let at = (0..=8).map(|part| values[last * part / 8]);
-    let around = at.flat_map(|v| [v.saturating_sub(1), v, v + v / 16]);
+    let around = at.flat_map(|v| [v.saturating_sub(1), v, v.saturating_add(v / 16)]);
     [None, Some(0), Some(u32::MAX)]
         .into_iter()
         .chain(around.map(Some))
