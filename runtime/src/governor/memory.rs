@@ -175,9 +175,8 @@ impl Memory {
         self.stated.highest().min(self.busy.highest())
     }
 
-    /// How busy the board is at a level, with the GPU's load over some looks, and whether its means of
-    /// 430 ms are alike.
-    pub fn work(&mut self, gpu: Option<u16>, level: f32, is_steady: bool) -> Work {
+    /// How busy the board is at a level, with the GPU's load over some looks.
+    pub fn work(&mut self, gpu: Option<u16>, level: f32) -> Work {
         match gpu {
             None if level < RESTS * self.highest() => Work::None,
             None => Work::Some,
@@ -185,7 +184,7 @@ impl Memory {
             Some(gpu) => {
                 self.busiest = self.busiest.max(gpu.min(1_000));
                 let is_full = |load: u16| load >= FULL && load + AS_BUSY >= self.busiest;
-                let alternates = is_steady && self.bursts.mean >= MEAN_WHEN_FULL;
+                let alternates = self.bursts.mean >= MEAN_WHEN_FULL;
                 match is_full(gpu) || alternates && is_full(self.bursts.peak()) {
                     true => Work::Full,
                     false => Work::Some,

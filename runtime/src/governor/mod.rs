@@ -160,7 +160,7 @@ const MOST_RIPPLE: f32 = 0.015;
 const JUMP_COUNTS: Milliseconds = Milliseconds(3_000);
 
 /// A jump that is shorter does not carry the mean over [`SPAN`] over the limit if it never did.
-const SHORT: Milliseconds = Milliseconds(150);
+const SHORT: Milliseconds = Milliseconds(200);
 
 /// Of a rise that was not told as a step the mean over this time has more than the mean over [`SPAN`].
 const RECENT: Milliseconds = Milliseconds(250);
@@ -606,9 +606,8 @@ impl<const N: usize> Governor<N> {
             false => None,
         };
         let most = estimate.power + 4.0 * estimate.deviation;
-        let ms = if self.has_just_jumped(now) {
-            (look / 3).max(1)
-        } else if self.suspected.is_some() && most > 0.9 * allowed {
+        let is_close = self.suspected.is_some() && most > 0.9 * allowed;
+        let ms = if is_close || self.has_just_jumped(now) {
             (look / 3).max(1)
         } else if is_fresh || most > 0.85 * allowed {
             look
@@ -815,9 +814,7 @@ impl<const N: usize> Governor<N> {
         let prediction = self.modes.predicted(self.at);
         let error = self.modes.error(self.at).0;
         let of_level = prediction * error;
-        let is_steady = self.noise.deviation() <= MOST_RIPPLE;
-        let level = estimate.power / of_level;
-        self.work = self.memory.work(self.gpu, level, is_steady);
+        self.work = self.memory.work(self.gpu, estimate.power / of_level);
         self.memory.pass(self.work, passed);
         self.mark_steady(estimate, since, now);
         let in_mode = now.since(since.max(self.missed)).0;
