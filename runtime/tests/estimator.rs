@@ -231,6 +231,7 @@ fn setups() -> impl Strategy<Value = Setup> {
 enum Event {
     Look([u32; MOST_CHIPS], u64),
     TimeConstant(usize, u64),
+    Steps([u32; MOST_CHIPS]),
     Expect(f32),
     Forget,
 }
@@ -242,10 +243,12 @@ fn times() -> impl Strategy<Value = u64> {
 fn events() -> impl Strategy<Value = Event> {
     let power =
         prop_oneof![4 => 0..60_000_u32, 1 => any::<u32>(), 1 => Just(0), 1 => Just(u32::MAX)];
-    let looks = (prop::array::uniform4(power), times());
+    let powers = || prop::array::uniform4(power.clone());
+    let looks = (powers(), times());
     prop_oneof![
         12 => looks.prop_map(|(powers, time)| Event::Look(powers, time)),
         1 => (0..6_usize, times()).prop_map(|(chip, time)| Event::TimeConstant(chip, time)),
+        1 => powers().prop_map(Event::Steps),
         1 => prop_oneof![any::<f32>(), 0.0_f32..3.0].prop_map(Event::Expect),
         1 => Just(Event::Forget),
     ]
@@ -273,6 +276,7 @@ proptest! {
                     estimator.look(&Sample { chips: powers.map(Milliwatts) }, Milliseconds(now));
                 }
                 Event::TimeConstant(chip, time) => estimator.set_time_constant(chip, Milliseconds(time)),
+                Event::Steps(steps) => estimator.set_steps(steps.map(Milliwatts)),
                 Event::Expect(times) => estimator.expect(times),
                 Event::Forget => estimator.forget(),
             }
@@ -291,6 +295,40 @@ proptest! {
             estimator.energy_uj();
         }
     }
+}
+
+/// Looks of 20 ms at a ramp in steps of 40 mW.
+fn ramp(estimator: &mut Estimator, looks: std::ops::Range<u64>) {
+    for look in looks {
+        let shown = Milliwatts(10_000 + 40 * (look as u32 % 50));
+        estimator.look(&Sample::one(shown), Milliseconds(20 * look));
+    }
+}
+
+#[test]
+fn steps_that_are_set_count_as_those_from_the_start_and_later_only_from_then_on() {
+    let coarse = Chip {
+        step: Milliwatts(100),
+        ..Chip::L4T
+    };
+    let chips = [coarse; MOST_CHIPS];
+    let steps = [Chip::L4T.step; MOST_CHIPS];
+    let mut from_the_start = Estimator::new([Chip::L4T; MOST_CHIPS]);
+    let mut set = Estimator::new(chips);
+    set.set_steps(steps);
+    let mut never = Estimator::new(chips);
+    for estimator in [&mut from_the_start, &mut set, &mut never] {
+        ramp(estimator, 0..100);
+    }
+    assert_eq!(set.estimate(), from_the_start.estimate());
+    assert_ne!(set.estimate(), never.estimate());
+    // What was estimated stays until the next look.
+    let before = (never.estimate(), never.energy_uj());
+    never.set_steps(steps);
+    assert_eq!((never.estimate(), never.energy_uj()), before);
+    let span = Milliseconds(430);
+    let difference = never.resolution(span) / set.resolution(span) - 1.0;
+    assert!(difference.abs() < 0.001, "{difference}");
 }
 
 proptest! {
