@@ -389,3 +389,18 @@ fn steps_and_an_offset_that_are_set_count_as_those_from_the_start() {
     assert_eq!(set.modes, from_the_start.modes);
     assert_ne!(never.status().power, set.status().power);
 }
+
+/// A change of the mode has to show where it is greater than five steps.
+#[test]
+fn a_frozen_sensor_is_found_by_the_steps_that_were_set() {
+    for (step, expected) in [(200, true), (10_000, false)] {
+        let mut plant = Plant::new(40_000, 1_000);
+        plant.run(20_000, 40_000);
+        let steps = [Milliwatts(step); MOST_CHIPS];
+        plant.governor.set_sensor_steps(steps, Milliwatts(0));
+        plant.is_frozen = true;
+        plant.governor.set_limit(limit(20_000));
+        plant.run(2_000, 20_000);
+        assert_eq!(plant.state() == NO_SENSOR, expected, "steps of {step} mW");
+    }
+}
