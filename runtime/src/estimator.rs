@@ -483,6 +483,13 @@ impl Estimator {
         }
     }
 
+    /// The chips have other steps from the next look on, in mW as in [`Chip::step`].
+    pub fn set_steps(&mut self, steps: [Milliwatts; MOST_CHIPS]) {
+        for (chip, step) in self.chips.iter_mut().zip(steps) {
+            chip.step = step;
+        }
+    }
+
     /// Nothing is known of the power any more, as after a sleep. Energy stays.
     pub fn forget(&mut self) {
         self.hypotheses = [Hypothesis::FREE; HYPOTHESES];

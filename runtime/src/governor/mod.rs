@@ -74,7 +74,7 @@ use liveness::Liveness;
 use memory::{Memory, Work};
 use noise::{Noise, highest_of};
 
-use crate::estimator::{Chip, Estimate, Estimator, Sample};
+use crate::estimator::{Chip, Estimate, Estimator, MOST_CHIPS, Sample};
 use crate::front::Front;
 use crate::grid::ModeId;
 use crate::units::{Milliseconds, Milliwatts};
@@ -351,6 +351,16 @@ impl<const N: usize> Governor<N> {
         known.ok_or(GovernorError::Settings)?.time_constant = time_constant;
         self.estimator.set_time_constant(chip, time_constant);
         Ok(())
+    }
+
+    /// The sensor has other steps and another offset from now on, in mW as in [`Chip::step`] and
+    /// [`Settings::sensor_offset`]. The limit follows at once. What was learned stays.
+    pub fn set_sensor_steps(&mut self, steps: [Milliwatts; MOST_CHIPS], offset: Milliwatts) {
+        for (chip, step) in self.settings.chips.iter_mut().zip(steps) {
+            chip.step = step;
+        }
+        self.settings.sensor_offset = offset;
+        self.estimator.set_steps(steps);
     }
 
     /// A mode that is never to be chosen: the board cannot set it, or only by a reboot.

@@ -64,6 +64,7 @@ enum Call {
     SetLimit(Limit),
     SetFront,
     SetTimeConstant(usize, u64),
+    SetSensorSteps([u32; MOST_CHIPS], u32),
     Exclude(usize),
 }
 
@@ -77,6 +78,8 @@ fn call() -> impl Strategy<Value = Call> {
         2 => any_limit().prop_map(Call::SetLimit),
         1 => Just(Call::SetFront),
         1 => (0..8_usize, number()).prop_map(|(chip, ms)| Call::SetTimeConstant(chip, ms)),
+        1 => ([power(), power(), power(), power()], power())
+            .prop_map(|(steps, offset)| Call::SetSensorSteps(steps, offset)),
         1 => (0..POINTS).prop_map(Call::Exclude),
     ]
 }
@@ -146,6 +149,10 @@ impl Caller {
             Call::SetTimeConstant(chip, ms) => {
                 let set = self.governor.set_time_constant(chip, Milliseconds(ms));
                 assert_eq!(set.is_ok(), chip < MOST_CHIPS && ms <= 60_000);
+            }
+            Call::SetSensorSteps(steps, offset) => {
+                let steps = steps.map(Milliwatts);
+                self.governor.set_sensor_steps(steps, Milliwatts(offset));
             }
             Call::Exclude(point) => {
                 let mode = self.governor.front().points()[point].mode;

@@ -1,6 +1,9 @@
 //! A dead sensor is told from a steady board, and sensors of several chips are followed.
 
-use wattgate_runtime::{Cause, GovernorError, MOST_CHIPS, Milliseconds, Milliwatts, Sample, State};
+use wattgate_runtime::{
+    Cause, Chip, GovernorError, MOST_CHIPS, Milliseconds, Milliwatts, Sample, Settings, State,
+    Status,
+};
 
 use crate::plant::{
     Account, FINE, L4T, Plant, Sensor, SensorChip, between, fails, full, idle, limit,
@@ -295,4 +298,109 @@ fn a_time_constant_out_of_range_is_refused_and_changes_nothing() {
         plant.governor.set_time_constant(0, Milliseconds(60_000)),
         Ok(())
     );
+}
+
+/// What a limit in mW leaves, with a gain within 0.25 %.
+fn allowed(milliwatts: u32, offset: u32) -> Milliwatts {
+    let left = u64::from(milliwatts.saturating_sub(offset));
+    let gain = u64::from(Settings::default().sensor_gain);
+    Milliwatts(((left << 16) / ((1 << 16) + gain)) as u32)
+}
+
+/// As when readings tell them.
+#[test]
+fn other_steps_and_offsets_at_any_time_move_the_limit_at_once_and_it_holds() {
+    holds_for(1_000..1_012, |seed| {
+        let watts = between(seed, 2, 20_000.0, 42_000.0) as u32;
+        let mut plant = Plant::new(watts, seed);
+        plant.error = off_by_1_5_percent;
+        for change in 0..12 {
+            plant.run(between(seed, 10 + change, 0.0, 8_000.0) as u64, watts);
+            // Those of 200 mW are true.
+            let times = between(seed, 30 + change, 1.0, 3.0);
+            let mut steps = [Milliwatts(0); MOST_CHIPS];
+            steps[0] = Milliwatts((200.0 * times) as u32);
+            let offset = between(seed, 50 + change, 0.0, 600.0) as u32;
+            let before = plant.status();
+            plant.governor.set_sensor_steps(steps, Milliwatts(offset));
+            let expected = Status {
+                allowed: allowed(watts, offset),
+                ..before
+            };
+            let after = plant.status();
+            ensure(after == expected, || format!("{after:?}, not {expected:?}"))?;
+        }
+        let steps = [Milliwatts(200); MOST_CHIPS];
+        plant.governor.set_sensor_steps(steps, Milliwatts(0));
+        plant.run(20_000, watts);
+        was_never_blind(&plant)?;
+        has_at_most_events(&plant, 0)?;
+        means_hold(&plant)
+    });
+}
+
+/// As where readings come that no step divides.
+#[test]
+fn a_greater_offset_is_obeyed_in_the_next_step_and_holds_within_150_ms() {
+    holds_for(1_000..1_008, |seed| {
+        let watts = between(seed, 2, 25_000.0, 42_000.0) as u32;
+        let offset = between(seed, 3, 3_000.0, 9_000.0) as u32;
+        let left = watts - offset;
+        let mut plant = Plant::new(watts, seed);
+        plant.error = off_by_1_5_percent;
+        plant.run(between(seed, 4, 5_000.0, 30_000.0) as u64, watts);
+        let steps = [Milliwatts(200); MOST_CHIPS];
+        plant.governor.set_sensor_steps(steps, Milliwatts(offset));
+        plant.account = Account::default();
+        let command = plant.run_to_next_step(left);
+        ensure(command.is_some(), || "no command in the next step".into())?;
+        plant.run(20_000, left);
+        has_at_most_events(&plant, 1)?;
+        let longest = plant.account.longest_10;
+        ensure(longest <= 150, || format!("over for {longest} ms"))
+    });
+}
+
+#[test]
+fn steps_and_an_offset_that_are_set_count_as_those_from_the_start() {
+    let fine = Chip {
+        time_constant: Milliseconds(430),
+        step: Milliwatts(40),
+    };
+    let coarse = Chip {
+        step: Milliwatts(400),
+        ..fine
+    };
+    let with = |chip: Chip, offset: u32| {
+        Plant::with(30_000, 1_000, FINE, |settings| {
+            settings.chips = [chip; MOST_CHIPS];
+            settings.sensor_offset = Milliwatts(offset);
+        })
+    };
+    let mut from_the_start = with(fine, 100);
+    let mut set = with(coarse, 500);
+    let steps = [fine.step; MOST_CHIPS];
+    set.governor.set_sensor_steps(steps, Milliwatts(100));
+    let mut never = with(coarse, 500);
+    for plant in [&mut from_the_start, &mut set, &mut never] {
+        plant.run(60_000, 30_000);
+    }
+    assert_eq!(set.status(), from_the_start.status());
+    assert_eq!(set.modes, from_the_start.modes);
+    assert_ne!(never.status().power, set.status().power);
+}
+
+/// A change of the mode has to show where it is greater than five steps.
+#[test]
+fn a_frozen_sensor_is_found_by_the_steps_that_were_set() {
+    for (step, expected) in [(200, true), (10_000, false)] {
+        let mut plant = Plant::new(40_000, 1_000);
+        plant.run(20_000, 40_000);
+        let steps = [Milliwatts(step); MOST_CHIPS];
+        plant.governor.set_sensor_steps(steps, Milliwatts(0));
+        plant.is_frozen = true;
+        plant.governor.set_limit(limit(20_000));
+        plant.run(2_000, 20_000);
+        assert_eq!(plant.state() == NO_SENSOR, expected, "steps of {step} mW");
+    }
 }

@@ -172,7 +172,8 @@ impl Board {
 
     /// By how much the module's power is typically off for the offsets of the sensor: by its data
     /// sheet, the shunts and the voltages at discovery. Where the driver does not show a shunt, the
-    /// step of the rail's current at discovery tells the smallest that it can be.
+    /// readings of the rail's current so far, at discovery and in each [sample](Self::sample), tell the
+    /// smallest that it can be: the offset falls as they do.
     pub fn sensor_offset(&self) -> Milliwatts {
         self.rails.offset()
     }
@@ -185,7 +186,8 @@ impl Board {
     }
 
     /// The steps in which each chip shows the power: the root of the sum of the squares of its
-    /// rails' steps, by the shunts and the voltages at discovery.
+    /// rails' steps, by the shunts and the voltages at discovery. Where the driver does not show a
+    /// shunt, they follow the readings as [`Self::sensor_offset`] does.
     pub fn sensor_steps(&self) -> [Milliwatts; MOST_CHIPS] {
         self.rails.steps()
     }

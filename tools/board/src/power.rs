@@ -51,7 +51,10 @@ const SHUNT_MOHM: i64 = 2;
 /// Steps of the current at shunts of 2, 4, 5 and 10 mΩ, in mA.
 const STEPS_MA: [i64; 4] = [20, 10, 8, 4];
 
-/// Readings of a current from which its step is inferred.
+/// The least current that is a multiple of all [`STEPS_MA`].
+const MULTIPLE_MA: u64 = 40;
+
+/// Readings of a current at discovery, where its step is inferred.
 const READINGS: usize = 8;
 
 /// The highest input of a module. Taken where a rail's voltage cannot be read.
@@ -112,8 +115,25 @@ struct Rail {
     current: Knob,
     /// The last voltage in mV; zero where the next sample has to read it.
     millivolts: i64,
-    /// What one step of the shunt's voltage makes of its power, in µW.
-    step_uw: i64,
+    step: Step,
+}
+
+/// What one step of the shunt's voltage makes of a rail's power.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// In µW, where the driver shows the shunt.
+    Shown(i64),
+    /// Inferred from the currents where it does not, at the voltage at discovery in mV.
+    Inferred(Currents, i64),
+}
+
+impl Step {
+    fn microwatts(self) -> i64 {
+        match self {
+            Self::Shown(microwatts) => microwatts,
+            Self::Inferred(currents, millivolts) => currents.step_ma() * millivolts,
+        }
+    }
 }
 
 /// The rails that add up to the module's power.
@@ -194,7 +214,7 @@ impl Rails {
 
 /// Of the steps of rails, as if each were off on its own. Rounded up; 0 without a rail.
 fn root_of_squares<'a>(rails: impl Iterator<Item = &'a Rail>) -> Milliwatts {
-    let squares = rails.map(|rail| rail.step_uw.saturating_pow(2));
+    let squares = rails.map(|rail| rail.step.microwatts().saturating_pow(2));
     let microwatts = squares.fold(0, i64::saturating_add).isqrt();
     Milliwatts(u32::try_from((microwatts + 999) / 1_000).unwrap_or(u32::MAX))
 }
@@ -220,6 +240,9 @@ impl Rail {
             return Err(SampleFault::Negative(milliamperes));
         }
         self.millivolts = millivolts;
+        if let Step::Inferred(currents, _) = &mut self.step {
+            currents.add(milliamperes);
+        }
         Ok((millivolts, milliamperes))
     }
 }
@@ -337,9 +360,12 @@ fn rail<F: Files>(
     let number = |name| search.word(&device.join(name)).ok()?.parse::<i64>().ok();
     let millivolts = number(voltage).filter(|mv| (1..FULL_SCALE_MV).contains(mv));
     let millivolts = millivolts.unwrap_or(HIGHEST_MV);
-    let step_uw = match number(shunt).filter(|uohm| SHUNTS_UOHM.contains(uohm)) {
-        Some(uohm) => (STEP_UV * 1_000 * millivolts + uohm - 1) / uohm,
-        None => step_ma((0..READINGS).filter_map(|_| number(current))) * millivolts,
+    let step = match number(shunt).filter(|uohm| SHUNTS_UOHM.contains(uohm)) {
+        Some(uohm) => Step::Shown((STEP_UV * 1_000 * millivolts + uohm - 1) / uohm),
+        None => {
+            let readings = (0..READINGS).filter_map(|_| number(current));
+            Step::Inferred(Currents::of(readings), millivolts)
+        }
     };
     Some(Rail {
         label: label.into(),
@@ -347,46 +373,103 @@ fn rail<F: Files>(
         voltage: Knob(device.join(voltage).into()),
         current: Knob(device.join(current).into()),
         millivolts: 0,
-        step_uw,
+        step,
     })
 }
 
-/// The step of a rail's current in mA where the driver does not show the shunt, as that of JetPack 4:
-/// the largest of [`STEPS_MA`] that divides all readings; 20 mA, that of the smallest shunt, where
-/// none does.
-///
-/// That is an upper bound of the step: each reading is a multiple of the step, so that the step is one
-/// of those that divide all readings. It holds for all shunts of whole mΩ from 2 mΩ on, the only ones
-/// that this driver takes, to the half mA to which it rounds (a test tries them). Rails are judged one
-/// by one, as their shunts may differ. It is no bound where the device tree has
-/// `shunt-volt-offset-uv`: the driver then takes a calibrated offset from each reading, which leaves
-/// less than the typical one.
-fn step_ma(readings_ma: impl Iterator<Item = i64>) -> i64 {
-    let readings: Vec<i64> = readings_ma.collect();
-    let mut steps = STEPS_MA.into_iter();
-    let step = steps.find(|step| readings.iter().all(|ma| ma % step == 0));
-    step.unwrap_or(STEP_UV / SHUNT_MOHM)
+/// All readings of a current so far: the greatest number of mA that divides them and [`MULTIPLE_MA`].
+/// It tells which of [`STEPS_MA`] divide all readings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Currents(u64);
+
+impl Currents {
+    fn of(readings_ma: impl Iterator<Item = i64>) -> Self {
+        let mut currents = Self(MULTIPLE_MA);
+        readings_ma.for_each(|reading| currents.add(reading));
+        currents
+    }
+
+    /// Takes a reading in mA into account, by Euclid's algorithm. One modulo where nothing changes.
+    fn add(&mut self, reading_ma: i64) {
+        let (mut divisor, mut rest) = (self.0, reading_ma.unsigned_abs() % self.0);
+        while rest != 0 {
+            (divisor, rest) = (rest, divisor % rest);
+        }
+        self.0 = divisor;
+    }
+
+    /// The step of a rail's current in mA where the driver does not show the shunt, as that of
+    /// JetPack 4: the largest of [`STEPS_MA`] that divides all readings so far; 20 mA, that of the
+    /// smallest shunt, where none does. A rail that has read nothing but 0 has 20 mA too. So the step
+    /// becomes finer with the readings, and coarser only where no step divides them any more.
+    ///
+    /// That is an upper bound of the step: each reading is a multiple of the step, so that the step is
+    /// one of those that divide all readings. It holds for all shunts of whole mΩ from 2 mΩ on, the
+    /// only ones that this driver takes, to the half mA to which it rounds, and after any number of
+    /// readings (a test tries them). Rails are judged one by one, as their shunts may differ. It is no
+    /// bound where the device tree has `shunt-volt-offset-uv`: the driver then takes a calibrated offset
+    /// from each reading, which leaves less than the typical one.
+    fn step_ma(self) -> i64 {
+        let divides = |step: &i64| self.0.is_multiple_of(step.unsigned_abs());
+        let step = STEPS_MA.into_iter().find(divides);
+        step.unwrap_or(STEP_UV / SHUNT_MOHM)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// As the driver of JetPack 4 converts a register: to the nearest whole mA.
+    /// As the driver of JetPack 4 converts a register: to the nearest whole mA, the same below zero.
     fn shown_ma(steps: i64, shunt_mohm: i64) -> i64 {
-        (2 * STEP_UV * steps / shunt_mohm + 1) / 2
+        steps.signum() * ((2 * STEP_UV * steps.abs() / shunt_mohm + 1) / 2)
+    }
+
+    /// All that readings in any number and order can leave of the currents at a shunt.
+    fn reachable(shunt_mohm: i64) -> Vec<Currents> {
+        let mut all = vec![Currents::of([].into_iter())];
+        let mut next = 0;
+        while let Some(&before) = all.get(next) {
+            next += 1;
+            // Their remainders by 40 mA repeat after as many steps as the shunt has mΩ.
+            for steps in 0..=shunt_mohm {
+                let mut after = before;
+                after.add(shown_ma(steps, shunt_mohm));
+                if !all.contains(&after) {
+                    all.push(after);
+                }
+            }
+        }
+        all
     }
 
     #[test]
     fn the_step_that_is_inferred_is_never_below_that_of_the_shunt() {
         for shunt_mohm in SHUNT_MOHM..=100 {
-            for steps in 0..2_000 {
-                for spread in [0, 1, 2, 3, 7] {
-                    let readings = [steps, steps + spread].map(|it| shown_ma(it, shunt_mohm));
-                    let step = step_ma(readings.into_iter());
-                    // Within the half mA by which the driver rounds.
-                    let is_bound = (2 * step + 1) * shunt_mohm > 2 * STEP_UV;
-                    assert!(is_bound, "{readings:?} at {shunt_mohm} mΩ");
+            for currents in reachable(shunt_mohm) {
+                let step = currents.step_ma();
+                // Within the half mA by which the driver rounds.
+                let is_bound = (2 * step + 1) * shunt_mohm > 2 * STEP_UV;
+                assert!(is_bound, "{currents:?}: {step} mA at {shunt_mohm} mΩ");
+            }
+        }
+    }
+
+    #[test]
+    fn the_step_is_the_largest_that_divides_all_readings_so_far() {
+        for shunt_mohm in SHUNT_MOHM..=100 {
+            for first in 0..200 {
+                for spread in [1, 2, 3, 7] {
+                    let readings = [0, 0, spread, -spread];
+                    let readings = readings.map(|it| shown_ma(first + it, shunt_mohm));
+                    let mut currents = Currents::of([].into_iter());
+                    for (last, reading) in readings.into_iter().enumerate() {
+                        currents.add(reading);
+                        let divides =
+                            |step: &i64| readings[..=last].iter().all(|ma| ma % step == 0);
+                        let expected = STEPS_MA.into_iter().find(divides).unwrap_or(20);
+                        assert_eq!(currents.step_ma(), expected, "{:?}", &readings[..=last]);
+                    }
                 }
             }
         }
@@ -397,12 +480,18 @@ mod tests {
         for (shunt_mohm, expected) in [(2, 20), (4, 10), (5, 8), (10, 4)] {
             for steps in 1..100 {
                 let readings = [steps, steps + 1].map(|it| shown_ma(it, shunt_mohm));
-                assert_eq!(step_ma(readings.into_iter()), expected, "{readings:?}");
+                let currents = Currents::of(readings.into_iter());
+                assert_eq!(currents.step_ma(), expected, "{readings:?}");
             }
         }
+        let step_ma = |readings: &[i64]| Currents::of(readings.iter().copied()).step_ma();
         // Nothing was read, or nothing but zero, or an offset below zero.
-        assert_eq!(step_ma([].into_iter()), 20);
-        assert_eq!(step_ma([0, 0].into_iter()), 20);
-        assert_eq!(step_ma([-8, 0, 8].into_iter()), 8);
+        assert_eq!(step_ma(&[]), 20);
+        assert_eq!(step_ma(&[0, 0]), 20);
+        assert_eq!(step_ma(&[-8, 0, 8]), 8);
+        // No step divides them, whatever comes afterwards.
+        assert_eq!(step_ma(&[8, 10]), 20);
+        assert_eq!(step_ma(&[8, 10, 8, 4]), 20);
+        assert_eq!(step_ma(&[i64::MIN, i64::MAX]), 20);
     }
 }

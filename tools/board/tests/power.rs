@@ -431,10 +431,7 @@ fn every_unit_of_a_board_can_be_sampled_at_rest() {
 /// The data sheet's typical offset of 40 µV: 20 mA of a shunt of 2 mΩ, 8 mA of one of 5 mΩ.
 #[test]
 fn offset_and_steps_follow_from_shunts_and_voltages() {
-    let found = |files: &Simulated| {
-        let board = discover(files);
-        (board.sensor_offset().0, board.sensor_steps().map(|it| it.0))
-    };
+    let found = |files: &Simulated| errors(&discover(files));
     // Two rails of 12 V and one of 5 V, which are independent, on one chip.
     assert_eq!(found(&booted("orin-agx-64")), (354, [354, 0, 0, 0]));
     assert_eq!(found(&booted("orin-nano-8")), (40, [40, 0, 0, 0]));
@@ -467,35 +464,48 @@ fn offset_and_steps_follow_from_shunts_and_voltages() {
     }
 }
 
+/// The current in mA of each rail of an AGX Xavier from now on. The first five rails have 12 V, the last
+/// one 5 V; three belong to a chip.
+fn show_currents(files: &mut Simulated, show: impl Fn(usize) -> i64) {
+    for (at, chip) in ["1-0040/iio:device0", "1-0041/iio:device1"]
+        .iter()
+        .enumerate()
+    {
+        for channel in 0..3 {
+            let device = format!("/sys/bus/i2c/drivers/ina3221x/{chip}");
+            let shown = Ok(format!("{}\n", show(3 * at + channel)).into_bytes());
+            let path = format!("{device}/in_current{channel}_input");
+            files.shown.insert(path, shown);
+        }
+    }
+}
+
+/// The typical offset of the total and the steps of its chips, in mW.
+fn errors(board: &Board) -> (u32, [u32; MOST_CHIPS]) {
+    (board.sensor_offset().0, board.sensor_steps().map(|it| it.0))
+}
+
+/// All rails in steps of 20 mA, the largest, and of 8 mA.
+const COARSEST: (u32, [u32; MOST_CHIPS]) = (546, [416, 354, 0, 0]);
+const STEPS_OF_8_MA: (u32, [u32; MOST_CHIPS]) = (219, [167, 142, 0, 0]);
+
 /// The driver of JetPack 4 does not show shunts, but its currents come in their steps.
 #[test]
 fn steps_of_the_current_tell_the_offset_where_no_shunt_is_shown() {
-    let chips = ["1-0040/iio:device0", "1-0041/iio:device1"];
     let found = |show: &dyn Fn(usize) -> i64| {
         let mut files = booted("xavier-agx");
-        for (at, chip) in chips.iter().enumerate() {
-            for channel in 0..3 {
-                let device = format!("/sys/bus/i2c/drivers/ina3221x/{chip}");
-                let ma = show(3 * at + channel);
-                let shown = Ok(format!("{ma}\n").into_bytes());
-                files
-                    .shown
-                    .insert(format!("{device}/in_current{channel}_input"), shown);
-            }
-        }
-        let board = discover(&files);
-        (board.sensor_offset().0, board.sensor_steps().map(|it| it.0))
+        show_currents(&mut files, show);
+        errors(&discover(&files))
     };
     // Five rails of 12 V and one of 5 V. All readings are multiples of 20 mA, or of none.
-    let largest = (546, [416, 354, 0, 0]);
-    assert_eq!(found(&|_| 1_000), largest);
-    assert_eq!(found(&|_| 0), largest);
-    assert_eq!(found(&|_| 1_001), largest);
+    assert_eq!(found(&|_| 1_000), COARSEST);
+    assert_eq!(found(&|_| 0), COARSEST);
+    assert_eq!(found(&|_| 1_001), COARSEST);
     assert_eq!(
         found(&|rail| 100 * rail as i64 + 10),
         (273, [208, 177, 0, 0])
     );
-    assert_eq!(found(&|_| 1_008), (219, [167, 142, 0, 0]));
+    assert_eq!(found(&|_| 1_008), STEPS_OF_8_MA);
     assert_eq!(found(&|_| 1_004), (110, [84, 71, 0, 0]));
     // Shunts differ from rail to rail, and each one counts on its own.
     assert_eq!(
@@ -512,6 +522,111 @@ fn steps_of_the_current_tell_the_offset_where_no_shunt_is_shown() {
         total += offset;
     }
     assert!(total / 20 < 400, "{total} in 20 boards");
+}
+
+#[test]
+fn samples_after_discovery_tell_the_steps_too() {
+    let mut files = booted("xavier-agx");
+    show_currents(&mut files, |_| 0);
+    let mut board = discover(&files);
+    let mut sampled = |show: &dyn Fn(usize) -> i64| {
+        show_currents(&mut files, show);
+        let sample = board.sample(&files);
+        assert!(sample.is_ok(), "{sample:?}");
+        errors(&board)
+    };
+    assert_eq!(sampled(&|_| 0), COARSEST);
+    assert_eq!(sampled(&|_| 1_000), COARSEST);
+    // Each rail on its own; the second chip's have no load.
+    let first_chip = (391, [167, 354, 0, 0]);
+    assert_eq!(sampled(&|rail| [1_008, 0][rail / 3]), first_chip);
+    assert_eq!(sampled(&|_| 1_000), first_chip);
+    assert_eq!(sampled(&|_| 0), first_chip);
+    assert_eq!(sampled(&|_| 16), STEPS_OF_8_MA);
+    // Never coarser again, although 20 mA divides these.
+    for _ in 0..20 {
+        assert_eq!(sampled(&|_| 1_000), STEPS_OF_8_MA);
+        assert_eq!(sampled(&|_| 0), STEPS_OF_8_MA);
+    }
+    assert_eq!(sampled(&|_| -12), (110, [84, 71, 0, 0]));
+    // None of the steps divides these, so that the greatest counts, and stays.
+    assert_eq!(sampled(&|_| 1_002), COARSEST);
+    assert_eq!(sampled(&|_| 1_008), COARSEST);
+}
+
+#[test]
+fn a_rail_without_load_keeps_the_coarsest_step() {
+    let mut files = booted("xavier-agx");
+    show_currents(&mut files, |_| 0);
+    let mut board = discover(&files);
+    for ma in (0..400).step_by(8) {
+        show_currents(&mut files, |rail| if rail == 3 { 0 } else { ma });
+        board.sample(&files).expect("a reading");
+    }
+    // Four rails of 8 mA and one of 20 mA at 12 V, and one of 8 mA at 5 V.
+    assert_eq!(errors(&board), (310, [167, 262, 0, 0]));
+}
+
+#[test]
+fn a_faulty_reading_tells_no_step() {
+    let mut files = booted("xavier-agx");
+    show_currents(&mut files, |_| 1_008);
+    let mut board = discover(&files);
+    for faulty in [32_761, i64::MAX, -41, i64::MIN] {
+        show_currents(&mut files, |_| faulty);
+        board.sample(&files).expect_err("no power");
+        assert_eq!(errors(&board), STEPS_OF_8_MA, "{faulty} mA");
+    }
+}
+
+#[test]
+fn readings_tell_nothing_where_the_shunt_is_shown() {
+    let mut files = booted("orin-agx-64");
+    let mut board = discover(&files);
+    let before = errors(&board);
+    for ma in [0, 8, 1_004, 1_001] {
+        for channel in 1..=3 {
+            let current = format!("/sys/class/hwmon/hwmon0/curr{channel}_input");
+            let shown = Ok(format!("{ma}\n").into_bytes());
+            files.shown.insert(current, shown);
+        }
+        board.sample(&files).expect("a reading");
+        assert_eq!(errors(&board), before, "{ma} mA");
+    }
+}
+
+/// The offset of a simulated AGX Xavier in mW at discovery, and after ten seconds of work. It never
+/// rises.
+fn offsets_of_a_xavier(unit: Unit, seed: u64) -> (u32, u32) {
+    let tree = Tree::new(description("xavier-agx"), unit, seed, None);
+    let mut files = Simulated::new(tree.expect("a default mode"));
+    let mut board = discover(&files);
+    let first = board.sensor_offset();
+    let mut last = first;
+    load(&mut files);
+    for _ in 0..200 {
+        files.wait(Duration::from_millis(50));
+        board.sample(&files).expect("a reading");
+        let offset = board.sensor_offset();
+        assert!(offset <= last, "seed {seed}: {last}, then {offset}");
+        last = offset;
+    }
+    (first.0, last.0)
+}
+
+/// Its shunts are 5 mΩ, which nothing but its currents tells.
+#[test]
+fn the_steps_of_a_xavier_at_work_are_found_within_seconds() {
+    // The GPU has load now. CV has none, reads 0, and keeps its 20 mA.
+    assert_eq!(offsets_of_a_xavier(Unit::NOMINAL, 0), (381, 310));
+    // The offsets of real units move CV from 0, if they are large enough.
+    let units = (0..20).map(|seed| offsets_of_a_xavier(Unit::drawn(seed), seed));
+    let (first, last): (Vec<u32>, Vec<u32>) = units.unzip();
+    let mean = |offsets: &[u32]| offsets.iter().sum::<u32>() / 20;
+    assert!(
+        mean(&first) > 320 && mean(&last) < 270,
+        "{first:?}, {last:?}"
+    );
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::fmt;
 use wattgate_board::{ApplyError, AveragingError, Board, Files, KnobError, SampleError};
 use wattgate_runtime::{
     Cause, Chip, Command, Governor, GovernorError, Grid, Input, Limit, MOST_CHIPS, Milliseconds,
-    ModeId, PowerMode, Sample, State, Status,
+    Milliwatts, ModeId, PowerMode, Sample, State, Status,
 };
 
 use crate::setup::{Choices, POINTS, Setup};
@@ -170,6 +170,8 @@ struct Sensor {
     /// How many it is to average; none where that is left as it is.
     samples: Option<u32>,
     time_constants: [Milliseconds; MOST_CHIPS],
+    /// The steps of its chips and its offset, as the governor knows them.
+    steps: ([Milliwatts; MOST_CHIPS], Milliwatts),
     has_failed: bool,
 }
 
@@ -190,14 +192,15 @@ impl<F: Files> Control<F> {
             files,
             state: governor.status().state,
             governor,
-            board: setup.board,
             grid: setup.choices.grid,
             too_hot_mc: setup.config.too_hot_mc,
             sensor: Sensor {
                 samples: setup.config.sensor_samples,
                 time_constants: [Chip::L4T.time_constant; MOST_CHIPS],
+                steps: (setup.board.sensor_steps(), setup.board.sensor_offset()),
                 has_failed: false,
             },
+            board: setup.board,
             shown: None,
             verified: None,
             has_sample: true,
@@ -336,7 +339,8 @@ impl<F: Files> Control<F> {
         }
     }
 
-    /// Sets the averaging, and reads the time constants that follow: nvpower sets it as well.
+    /// Sets the averaging, and reads the time constants that follow: nvpower sets it as well. Hands the
+    /// governor the steps that the readings have told by now.
     fn watch_sensor(&mut self, tell: &mut impl FnMut(Event<'_>)) {
         let sensor = &mut self.sensor;
         let samples = sensor.samples.filter(|_| !sensor.has_failed);
@@ -352,6 +356,11 @@ impl<F: Files> Control<F> {
                 *known = found;
                 tell(Event::TimeConstant(found));
             }
+        }
+        let found = (self.board.sensor_steps(), self.board.sensor_offset());
+        if std::mem::replace(&mut sensor.steps, found) != found {
+            let (steps, offset) = found;
+            self.governor.set_sensor_steps(steps, offset);
         }
     }
 

@@ -28,6 +28,14 @@ fn config(limit: &str) -> Config {
     Config::parse(&text, Path::new("test.toml")).expect("a config")
 }
 
+/// With the model of a board.
+fn config_of(board: &str, limit: &str) -> Config {
+    let mut config = config(limit);
+    config.model =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../weights/{board}-resnet18.wgt"));
+    config
+}
+
 fn setup(files: &Simulated, config: Config) -> Result<Setup, SetupError> {
     Setup::new(config, files, Path::new("/"))
 }
@@ -311,6 +319,39 @@ fn the_errors_of_the_sensor_are_taken_from_the_limit() {
     );
 }
 
+/// Its driver shows no shunts. The GPU reads 0 at discovery, so that its step is known from its load
+/// only; CV has none and keeps 20 mA. See the board's tests for the offsets.
+#[test]
+fn readings_of_a_xavier_at_work_raise_the_limit_and_never_lower_it() {
+    const LIMIT: u32 = 15_000;
+    let allowed_at = |offset_mw: f64| (f64::from(LIMIT) - offset_mw) / 1.0025;
+    let files = booted("xavier-agx");
+    let config = config_of("xavier-agx", "15W");
+    let at_discovery = setup(&files, config.clone()).expect("usable");
+    let once = at_discovery.choice().expect("a mode that fits").mode;
+    let mut running = Running::with(files, config);
+    running.control.look(Milliseconds(0), &mut |_| {});
+    let (first, mode) = running.control.status();
+    assert_eq!(mode, at_discovery.first());
+    assert_eq!(mode, at_discovery.mode(once));
+    let workload = Workload::named("resnet18").expect("a shipped workload");
+    let jetson = running.control.files().tree.jetson_mut();
+    jetson.set_workload(Some(workload));
+    let mut allowed = vec![first.allowed];
+    for _ in 0..40 {
+        running.run(1);
+        allowed.push(running.control.status().0.allowed);
+    }
+    let is_at = |at: usize, offset_mw| {
+        let difference = f64::from(allowed[at].0) - allowed_at(offset_mw);
+        difference.abs() < 2.0
+    };
+    assert!(is_at(0, 381.0) && is_at(40, 310.0), "{allowed:?}");
+    assert!(allowed.is_sorted(), "{allowed:?}");
+    let most = running.run(30);
+    assert!((12.0..15.15).contains(&most), "{most} W");
+}
+
 /// Prints the part of the sensors' bus that reads take, under a constant load near the limit. Reading
 /// a register takes 0.55 ms (`jetson-platform.md`, section 6.3).
 #[test]
@@ -329,10 +370,7 @@ fn reads_take_a_small_part_of_the_bus() {
         assert_eq!(buses.len(), 1, "{board}: all chips are on one bus");
         let workload = Workload::named("resnet18").expect("a shipped workload");
         files.tree.jetson_mut().set_workload(Some(workload));
-        let mut config = config(watts);
-        config.model = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join(format!("../../weights/{board}-resnet18.wgt"));
-        let mut running = Running::with(files, config);
+        let mut running = Running::with(files, config_of(board, watts));
         running.run(60);
         let before = running.control.files().registers.get();
         running.looks = 0;
