@@ -186,6 +186,14 @@ const LEAST_TRIED: u8 = 3;
 /// A mode that is predicted to draw more than this many times the least one is not tried then.
 const MUCH_MORE: f32 = 1.2;
 
+/// A mean that the next one is compared with, and the one before it, which it is compared with itself.
+#[derive(Clone, Copy, Debug)]
+struct Compared {
+    at: Milliseconds,
+    mean: f32,
+    before: Option<f32>,
+}
+
 /// A step of the load that led over the limit.
 #[derive(Clone, Copy, Debug)]
 struct Jump {
@@ -237,8 +245,7 @@ pub struct Governor<const N: usize> {
     short_phase: (f32, u64),
     seen: f32,
     noise: Noise,
-    /// A mean with which the next one is compared, and when it was taken.
-    compared: Option<(Milliseconds, f32)>,
+    compared: Option<Compared>,
     work: Work,
     /// The GPU's load in permille, smoothed.
     gpu: Option<u16>,
@@ -913,15 +920,27 @@ impl<const N: usize> Governor<N> {
 
     /// Tells the noise from means of the same phase in the same mode.
     fn compare(&mut self, mean: f32, estimate: &Estimate, now: Milliseconds) {
-        let Some((at, before)) = self.compared.filter(|(at, _)| *at > estimate.since) else {
+        let Some(last) = self.compared.filter(|last| last.at > estimate.since) else {
             // The first mean of a phase holds a part of the one before.
-            self.compared = (now.since(estimate.since) > SPAN).then_some((now, mean));
+            let is_whole = now.since(estimate.since) > SPAN;
+            self.compared = is_whole.then_some(Compared {
+                at: now,
+                mean,
+                before: None,
+            });
             return;
         };
-        if now.since(at) >= SPAN {
-            let resolution = self.estimator.resolution(SPAN);
-            self.noise.compare(mean, before, resolution);
-            self.compared = Some((now, mean));
+        if now.since(last.at) >= SPAN {
+            // Only now it is known that there was no step within the last one.
+            if let Some(before) = last.before {
+                let resolution = self.estimator.resolution(SPAN);
+                self.noise.compare(last.mean, before, resolution);
+            }
+            self.compared = Some(Compared {
+                at: now,
+                mean,
+                before: Some(last.mean),
+            });
         }
     }
 

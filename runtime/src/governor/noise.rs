@@ -39,11 +39,16 @@ impl Noise {
         self.hidden += (resolution * resolution - self.hidden) / self.pairs;
     }
 
-    /// Standard deviation of a mean. What is finer than the steps of the sensor does not show, so
-    /// that no less is believed than they hide, up to the first value.
+    /// Standard deviation of a true mean. What is finer than the steps of the sensor does not show, so
+    /// that no less is believed than they hide, up to the first value. Where means vary more than that,
+    /// the steps have their part in it.
     pub fn deviation(&self) -> f32 {
-        let hidden = self.hidden.min(AT_FIRST * AT_FIRST);
-        libm::sqrtf(self.variance.max(hidden))
+        let first = AT_FIRST * AT_FIRST;
+        let least = match self.variance > first {
+            true => first,
+            false => self.variance.max(self.hidden.min(first)),
+        };
+        libm::sqrtf((self.variance - self.hidden).max(least))
     }
 }
 
