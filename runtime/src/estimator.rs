@@ -630,6 +630,14 @@ impl Estimator {
         self.energy.max(0).unsigned_abs()
     }
 
+    /// The longest time constant of the chips that show anything.
+    pub fn slowest(&self) -> Milliseconds {
+        let chips = self.chips.iter().zip(self.registers());
+        let present = chips.filter(|(_, register)| *register > 0.0);
+        let times = present.map(|(chip, _)| chip.time_constant);
+        times.max().unwrap_or(Milliseconds(0))
+    }
+
     /// A step may be under way: another look soon tells.
     pub fn is_suspicious(&self) -> bool {
         let later = self.hypotheses.iter().filter(|it| it.since > self.since);

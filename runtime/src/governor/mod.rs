@@ -773,7 +773,8 @@ impl<const N: usize> Governor<N> {
             return self.go_down(power, &estimate, since, now);
         }
         // Another mode would hide a step that is about to be told.
-        if self.suspected.is_some_and(|at| now.since(at) < SUSPECTED) {
+        let is_suspected = self.suspected.is_some_and(|at| now.since(at) < SUSPECTED);
+        if is_suspected || !self.is_told(&estimate, now) {
             return Command::Keep;
         }
         if self.liveness.is_in_doubt(now)
@@ -1002,10 +1003,6 @@ impl<const N: usize> Governor<N> {
         if now.since(since).0 < FOLLOWS {
             return None;
         }
-        // Of a step that has just begun, rounding tells more than the power.
-        let chips = self.settings.chips.iter();
-        let slowest = chips.map(|chip| chip.time_constant.0).max().unwrap_or(0);
-        let is_told = now.since(estimate.since).0 >= slowest / TOLD_AFTER;
         let mean = self.measured.unwrap_or(0.0);
         let is_slowly = mean - self.estimator.resolution(SPAN) > allowed;
         // A step was seen for sure; where it leads to is the question. A phase that is known fits.
@@ -1027,9 +1024,14 @@ impl<const N: usize> Governor<N> {
         let power = estimate.power + estimate.deviation;
         match (is_slowly, is_now) {
             (true, _) => Some(power.max(mean).max(recent.unwrap_or(0.0))),
-            (false, true) if is_told && !is_short => Some(power),
+            (false, true) if self.is_told(estimate, now) && !is_short => Some(power),
             _ => None,
         }
+    }
+
+    /// Of a step that has just begun, rounding tells more than the power.
+    fn is_told(&self, estimate: &Estimate, now: Milliseconds) -> bool {
+        now.since(estimate.since).0 >= self.estimator.slowest().0 / TOLD_AFTER
     }
 
     /// The mode was left for a jump so lately that it shows whether that was enough.

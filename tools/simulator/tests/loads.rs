@@ -1,18 +1,27 @@
-//! The limit holds for every kind of load, on boards and models that are wrong too, over two seeds; the command `loads` has more.
+//! The limit holds for every kind of load, on boards and models that are wrong too, over ten seeds.
 //!
-//! For 430 ms sensors and limits at 25, 45 and 75 % of each board's span. The bounds are wider than what the
-//! command prints: they find what is broken, not what is a little slower.
+//! For sensors as L4T sets them and limits at 25, 45 and 75 % of each board's span, where nothing else
+//! is said. The command `loads` prints the same rows.
 
 use std::path::Path;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use wattgate_simulator::load::{KINDS, Kind};
 use wattgate_simulator::replay::table::{
     Bench, LIMITS_PCT, Row, Task, WRONGS, Wrong, boards, rows,
 };
+use wattgate_simulator::replay::{Run, START, traced};
+use wattgate_simulator::sampling::Sampling;
 use wattgate_simulator::scenarios::{Holder, Spread};
 
-const SEEDS: u64 = 2;
+const SEEDS: u64 = 10;
+
+/// Limits on steep parts of the fronts.
+const STEEP_PCT: [f64; 1] = [10.0];
+
+/// A faster sensor; the driver of the AGX Xavier does not let it be set.
+const FEWER_SAMPLES: u32 = 64;
 
 static BENCHES: LazyLock<Vec<Bench>> = LazyLock::new(|| {
     let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights");
@@ -22,14 +31,17 @@ static BENCHES: LazyLock<Vec<Bench>> = LazyLock::new(|| {
         .expect("boards with models")
 });
 
-fn run(kinds: &[(Kind, Wrong)]) -> Vec<Row> {
+fn run_at(kinds: &[(Kind, Wrong)], limits_pct: &[f64], samples: u32) -> Vec<Row> {
+    let is_l4t = samples == Sampling::L4T.samples;
+    let can_be_set = |bench: &&Bench| is_l4t || !bench.board.name.starts_with("xavier");
     let mut tasks = Vec::new();
     for &(kind, wrong) in kinds {
-        for bench in BENCHES.iter() {
-            tasks.extend(LIMITS_PCT.iter().map(|limit_pct| Task {
+        for bench in BENCHES.iter().filter(can_be_set) {
+            tasks.extend(limits_pct.iter().map(|limit_pct| Task {
                 kind,
                 bench,
                 limit_pct: *limit_pct,
+                samples,
                 holder: Holder::Wattgate,
                 wrong,
             }));
@@ -38,43 +50,36 @@ fn run(kinds: &[(Kind, Wrong)]) -> Vec<Row> {
     rows(&tasks, SEEDS).expect("rows")
 }
 
-/// All rows in which the worst of a figure is beyond its bound, at once.
-fn misses(
-    rows: &[Row],
-    figure: fn(&Row) -> Spread,
-    is_beyond: impl Fn(&Row, f64) -> bool,
-) -> Vec<String> {
-    let missed = rows.iter().filter_map(|row| {
-        let Spread { worst, seed, .. } = figure(row);
-        let told = format!(
-            "{}, {}, {} %, seed {seed}: {worst:.2}",
-            row.kind, row.board, row.limit_pct
-        );
-        is_beyond(row, worst).then_some(told)
-    });
-    missed.collect()
+fn run(kinds: &[(Kind, Wrong)]) -> Vec<Row> {
+    run_at(kinds, &LIMITS_PCT, Sampling::L4T.samples)
 }
 
-const NONE: [String; 0] = [];
+fn right(is: fn(&Kind) -> bool) -> Vec<Row> {
+    let kinds = KINDS.into_iter().filter(is);
+    run(&kinds.map(|kind| (kind, Wrong::Nothing)).collect::<Vec<_>>())
+}
 
-fn jumps(kind: &Kind) -> bool {
+fn is_jump(kind: &Kind) -> bool {
     matches!(kind, Kind::Jump { .. })
 }
 
-/// What moves within what the model was made of, or comes back to it.
-static KNOWN: LazyLock<Vec<Row>> = LazyLock::new(|| {
-    let kinds = KINDS
-        .into_iter()
-        .filter(|kind| !jumps(kind) && *kind != Kind::Llm);
+static CONSTANT: LazyLock<Vec<Row>> = LazyLock::new(|| right(|kind| *kind == Kind::Constant));
+
+/// Pauses: the board idles, and all comes back.
+static IDLE: LazyLock<Vec<Row>> =
+    LazyLock::new(|| right(|kind| matches!(kind, Kind::OnOff | Kind::IdleAndBack)));
+
+/// What moves within what the model was made of.
+static MOVING: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    let others = |kind: &Kind| matches!(kind, Kind::Constant | Kind::Llm | Kind::IdleAndBack);
+    let kinds = KINDS.into_iter();
+    let kinds = kinds.filter(|kind| !others(kind) && !is_jump(kind) && *kind != Kind::OnOff);
     run(&kinds.map(|kind| (kind, Wrong::Nothing)).collect::<Vec<_>>())
 });
 
-static LLM: LazyLock<Vec<Row>> = LazyLock::new(|| run(&[(Kind::Llm, Wrong::Nothing)]));
+static LLM: LazyLock<Vec<Row>> = LazyLock::new(|| right(|kind| *kind == Kind::Llm));
 
-static JUMPS: LazyLock<Vec<Row>> = LazyLock::new(|| {
-    let kinds = KINDS.into_iter().filter(jumps);
-    run(&kinds.map(|kind| (kind, Wrong::Nothing)).collect::<Vec<_>>())
-});
+static JUMPS: LazyLock<Vec<Row>> = LazyLock::new(|| right(is_jump));
 
 static WRONG: LazyLock<Vec<Row>> = LazyLock::new(|| {
     let wrongs = WRONGS.into_iter();
@@ -83,136 +88,242 @@ static WRONG: LazyLock<Vec<Row>> = LazyLock::new(|| {
         .collect::<Vec<_>>())
 });
 
-#[test]
-fn the_mean_over_430_ms_stays_within_the_limit() {
-    assert_eq!(
-        misses(&KNOWN, |row| row.over_430ms_pct, |_, worst| worst > 0.2),
-        NONE
-    );
-    assert_eq!(
-        misses(&KNOWN, |row| row.excess_430ms_pct, |_, worst| worst > 5.0),
-        NONE
-    );
+/// All rows in which the worst of a figure is beyond its bound, at once.
+fn misses<'a>(
+    rows: impl IntoIterator<Item = &'a Row>,
+    figure: fn(&Row) -> Spread,
+    is_beyond: impl Fn(f64) -> bool,
+) -> Vec<String> {
+    let missed = rows.into_iter().filter_map(|row| {
+        let Spread { worst, seed, .. } = figure(row);
+        let Row {
+            kind,
+            board,
+            limit_pct,
+            ..
+        } = row;
+        let told = format!("{kind}, {board}, {limit_pct} %, seed {seed}: {worst:.3}");
+        is_beyond(worst).then_some(told)
+    });
+    missed.collect()
+}
+
+const NONE: [String; 0] = [];
+
+#[track_caller]
+fn assert_most<'a>(rows: impl IntoIterator<Item = &'a Row>, figure: fn(&Row) -> Spread, most: f64) {
+    assert_eq!(misses(rows, figure, |worst| worst > most), NONE);
+}
+
+#[track_caller]
+fn assert_least_speed<'a>(rows: impl IntoIterator<Item = &'a Row>, least: f64) {
+    let speed = |row: &Row| row.speed_vs_fixed_pct;
+    assert_eq!(misses(rows, speed, |worst| worst < least), NONE);
+}
+
+/// The median over rows of the medians over seeds.
+fn median_speed<'a>(rows: impl IntoIterator<Item = &'a Row>) -> f64 {
+    let medians = rows.into_iter().map(|row| row.speed_vs_fixed_pct.median);
+    let mut medians: Vec<f64> = medians.collect();
+    medians.sort_by(f64::total_cmp);
+    medians[medians.len() / 2]
+}
+
+fn of<'a>(rows: &'a [Row], is: impl Fn(&Row) -> bool) -> impl Iterator<Item = &'a Row> + Clone {
+    let found: Vec<&Row> = rows.iter().filter(|row| is(row)).collect();
+    assert!(!found.is_empty());
+    found.into_iter()
+}
+
+fn is_low(row: &Row) -> bool {
+    row.limit_pct < 40.0
 }
 
 #[test]
-fn the_limit_is_used() {
-    // Where neighbouring modes differ little in power and much in speed, margins cost most.
-    let least = |row: &Row| match row.limit_pct {
-        pct if pct < 40.0 => 40.0,
-        _ => 60.0,
-    };
-    assert_eq!(
-        misses(
-            &KNOWN,
-            |row| row.speed_vs_fixed_pct,
-            |row, worst| worst < least(row)
-        ),
-        NONE
-    );
+fn a_constant_load_never_exceeds_the_limit() {
+    assert_most(&*CONSTANT, |row| row.over_430ms_pct, 0.02);
+    assert_most(&*CONSTANT, |row| row.excess_430ms_pct, 2.0);
+    // Only while clocks follow a change of the mode, which takes 8 ms, one after another.
+    assert_most(&*CONSTANT, |row| row.longest_10ms_ms, 10.0);
+    assert_most(&*CONSTANT, |row| row.excess_10ms_pct, 2.0);
 }
 
+/// At 25 % of the span neighbouring modes differ by 1 % in power and 2.4 % in speed (AGX Orin), and
+/// the margins for ripple and for the sensor's errors are 3 to 7 %.
 #[test]
-fn a_working_sensor_is_never_called_blind() {
-    for rows in [&KNOWN, &LLM, &JUMPS, &WRONG] {
-        assert_eq!(
-            misses(rows, |row| row.safe_pct, |_, worst| worst > 2.0),
-            NONE
-        );
-    }
-}
-
-/// Prefill draws more than what the model was made of, and nobody can know before the first.
-#[test]
-fn an_llms_first_prefill_is_answered_at_once() {
-    assert_eq!(
-        misses(&LLM, |row| row.over_430ms_pct, |_, worst| worst > 0.3),
-        NONE
-    );
-    assert_eq!(
-        misses(&LLM, |row| row.excess_430ms_pct, |_, worst| worst > 12.0),
-        NONE
-    );
-    assert_eq!(
-        misses(&LLM, |row| row.speed_vs_fixed_pct, |_, worst| worst < 50.0),
-        NONE
-    );
-}
-
-/// A jump that leads over the limit by less than a step of the sensor takes longer to tell.
-#[test]
-fn a_jump_is_answered() {
-    let rows: Vec<Row> = JUMPS
-        .iter()
-        .filter(|row| row.kind != "jump-to-110%")
-        .cloned()
-        .collect();
-    assert_eq!(
-        misses(
-            &rows,
-            |row| row.longest_event_ms,
-            |_, worst| worst > 1_000.0
-        ),
-        NONE
-    );
-    assert_eq!(
-        misses(&JUMPS, |row| row.over_430ms_pct, |_, worst| worst > 0.8),
-        NONE
-    );
-    assert_eq!(
-        misses(&JUMPS, |row| row.over_j, |_, worst| worst > 3.0),
-        NONE
-    );
-}
-
-#[test]
-fn boards_and_models_that_are_wrong_are_found_out() {
-    let systematic = |row: &&Row| !row.kind.contains("rogue") && !row.kind.contains("each");
-    let systematic: Vec<Row> = WRONG.iter().filter(systematic).cloned().collect();
-    assert_eq!(
-        misses(
-            &systematic,
-            |row| row.over_430ms_pct,
-            |_, worst| worst > 0.5
-        ),
-        NONE
-    );
-    assert_eq!(
-        misses(
-            &systematic,
-            |row| row.speed_vs_fixed_pct,
-            |_, worst| worst < 60.0
-        ),
-        NONE
-    );
-    assert_eq!(
-        misses(&WRONG, |row| row.over_430ms_pct, |_, worst| worst > 0.8),
-        NONE
-    );
-    assert_eq!(
-        misses(
-            &WRONG,
-            |row| row.speed_vs_fixed_pct,
-            |_, worst| worst < 25.0
-        ),
-        NONE
-    );
+fn a_constant_load_is_run_fast() {
+    let median = median_speed(of(&CONSTANT, |row| !is_low(row)));
+    assert!(median >= 96.0, "{median}");
+    assert_least_speed(of(&CONSTANT, |row| !is_low(row)), 92.0);
+    let median = median_speed(of(&CONSTANT, is_low));
+    assert!(median >= 91.5, "{median}");
+    assert_least_speed(of(&CONSTANT, is_low), 87.0);
 }
 
 #[test]
 fn a_constant_load_is_left_alone() {
-    let constant: Vec<Row> = KNOWN
-        .iter()
-        .filter(|row| row.kind == "constant")
-        .cloned()
-        .collect();
-    assert_eq!(constant.len(), BENCHES.len() * LIMITS_PCT.len());
-    assert_eq!(
-        misses(
-            &constant,
-            |row| row.changes_per_min,
-            |_, worst| worst > 12.0
-        ),
-        NONE
+    assert_most(&*CONSTANT, |row| row.changes_per_min, 4.0);
+}
+
+#[test]
+fn a_constant_load_is_run_at_limits_on_steep_fronts() {
+    let constant = [(Kind::Constant, Wrong::Nothing)];
+    let rows = run_at(&constant, &STEEP_PCT, Sampling::L4T.samples);
+    assert_most(&rows, |row| row.over_430ms_pct, 0.02);
+    assert_most(&rows, |row| row.safe_pct, 0.0);
+    assert_least_speed(&rows, 55.0);
+    let median = median_speed(&rows);
+    assert!(median >= 78.0, "{median}");
+}
+
+#[test]
+fn idle_is_no_slack() {
+    assert_most(&*IDLE, |row| row.over_430ms_pct, 0.02);
+    assert_most(&*IDLE, |row| row.excess_430ms_pct, 2.0);
+    assert_most(&*IDLE, |row| row.excess_10ms_pct, 10.0);
+    let (idle, constant) = (median_speed(&*IDLE), median_speed(&*CONSTANT));
+    assert!((idle - constant).abs() <= 2.0, "{idle}, {constant}");
+    assert_least_speed(&*IDLE, 82.0);
+}
+
+#[test]
+fn loads_that_move_stay_within_the_limit() {
+    assert_most(&*MOVING, |row| row.over_430ms_pct, 0.05);
+    assert_most(&*MOVING, |row| row.excess_430ms_pct, 5.0);
+}
+
+#[test]
+fn loads_that_move_are_run_fast() {
+    let mut kinds: Vec<&str> = MOVING.iter().map(|row| row.kind.as_str()).collect();
+    kinds.dedup();
+    assert!(kinds.len() >= 8);
+    for kind in kinds {
+        let median = median_speed(of(&MOVING, |row| row.kind == kind));
+        assert!(median >= 92.0, "{kind}: {median}");
+    }
+    assert_least_speed(&*MOVING, 75.0);
+}
+
+/// Prefill draws 31 % more than decode, of which the model was made: a jump that nobody can know
+/// before the first.
+#[test]
+fn an_llms_first_prefill_is_answered_at_once() {
+    assert_most(&*LLM, |row| row.over_430ms_pct, 0.06);
+    assert_most(&*LLM, |row| row.excess_430ms_pct, 7.0);
+    let median = median_speed(&*LLM);
+    assert!(median >= 92.0, "{median}");
+    assert_least_speed(&*LLM, 75.0);
+}
+
+/// A jump in mJ of the energy over the limit takes 0.3 s at most: jumps of 10 to 60 % of a load of up
+/// to 40 W.
+const OVER_J: f64 = 3.0;
+
+#[test]
+fn a_jump_is_answered_within_250_ms() {
+    // One that leads over the limit by less than a step of the sensor, 2 % of the limit on an AGX
+    // Orin, takes as long as it takes to tell it.
+    for row in JUMPS.iter() {
+        let (ms, excess) = (row.longest_event_ms, row.excess_10ms_pct);
+        let is_small = excess.worst < 6.0;
+        let most = if is_small { 800.0 } else { 300.0 };
+        assert!(
+            ms.worst <= most && (is_small || ms.median <= 250.0),
+            "{row:?}"
+        );
+    }
+    let large = |row: &Row| row.excess_10ms_pct.worst >= 10.0;
+    assert_most(of(&JUMPS, large), |row| row.longest_event_ms, 250.0);
+    assert_most(&*JUMPS, |row| row.over_j, OVER_J);
+}
+
+#[test]
+fn a_jump_is_answered_within_120_ms_with_fewer_samples() {
+    let jumps = [1.3, 1.6].map(|to| (Kind::Jump { to }, Wrong::Nothing));
+    let rows = run_at(&jumps, &LIMITS_PCT, FEWER_SAMPLES);
+    let large = |row: &Row| row.excess_10ms_pct.worst >= 10.0;
+    assert_most(of(&rows, large), |row| row.longest_event_ms, 120.0);
+    assert_most(&rows, |row| row.over_j, OVER_J);
+}
+
+/// A lasting lighter load is used after two minutes where the GPU is seen to be busy. At the lowest
+/// limit the margins cost the rest.
+#[test]
+fn a_load_that_drops_to_half_for_good_is_found_out() {
+    let two_minutes = Duration::from_secs(220);
+    let end = Duration::from_secs(300);
+    for bench in BENCHES.iter() {
+        for pct in LIMITS_PCT {
+            let held = |length| {
+                let limit_mw = bench.limit_mw(pct);
+                let run = Run {
+                    board: &bench.board,
+                    model: &bench.model,
+                    limits: vec![(Duration::ZERO, limit_mw)],
+                    load: Kind::Jump { to: 0.5 }.load(length, 1),
+                    workload: &bench.workload,
+                    samples: Sampling::L4T.samples,
+                    unit: None,
+                    seed: 1,
+                    holder: Holder::Wattgate,
+                    errors: None,
+                };
+                let (report, trace) = traced(&run, &bench.modes).expect("a run");
+                let until = |at| {
+                    let segment = trace.iter().find(|segment| segment.until >= at);
+                    segment.expect("a segment").minibatches
+                };
+                let done = until(length) - until(START);
+                (done, 100.0 * done / report.speed_vs_clairvoyant_pct)
+            };
+            let ((before, least), (all, most)) = (held(two_minutes), held(end));
+            let speed = 100.0 * (all - before) / (most - least);
+            let bound = if pct < 40.0 { 85.0 } else { 93.0 };
+            assert!(speed >= bound, "{}, {pct} %: {speed}", bench.board.name);
+        }
+    }
+}
+
+#[test]
+fn boards_and_models_that_are_wrong_are_found_out() {
+    let of_modes = |row: &Row| row.kind.contains("rogue") || row.kind.contains("each");
+    let systematic = || of(&WRONG, |row| !of_modes(row));
+    // Events while it is found out: at most one in a run, of 250 ms of 300 s.
+    assert_most(systematic(), |row| row.over_430ms_pct, 0.05);
+    assert_most(systematic(), |row| row.longest_430ms_ms, 250.0);
+    assert_most(systematic(), |row| row.excess_430ms_pct, 2.0);
+    let median = median_speed(systematic());
+    assert!(median >= 93.0, "{median}");
+    assert_least_speed(systematic(), 80.0);
+}
+
+#[test]
+fn modes_that_are_wrong_each_on_its_own_are_found_out() {
+    let each = || of(&WRONG, |row| row.kind.contains("each"));
+    assert_most(each(), |row| row.over_430ms_pct, 0.1);
+    assert_most(each(), |row| row.longest_430ms_ms, 250.0);
+    let median = median_speed(each());
+    assert!(median >= 88.0, "{median}");
+    assert_least_speed(each(), 65.0);
+}
+
+#[test]
+fn rogue_modes_are_found_out() {
+    let rogue = || of(&WRONG, |row| row.kind.contains("rogue"));
+    assert_most(
+        rogue(),
+        |row| row.over_430ms_pct,
+        2.0 * 0.25 / 300.0 * 100.0,
     );
+    assert_most(rogue(), |row| row.longest_430ms_ms, 250.0);
+    let median = median_speed(rogue());
+    assert!(median >= 85.0, "{median}");
+    assert_least_speed(rogue(), 75.0);
+}
+
+#[test]
+fn a_working_sensor_is_never_called_blind() {
+    for rows in [&CONSTANT, &IDLE, &MOVING, &LLM, &JUMPS, &WRONG] {
+        assert_most(&**rows, |row| row.safe_pct, 0.0);
+    }
 }

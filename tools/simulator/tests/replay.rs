@@ -278,7 +278,8 @@ fn the_table_has_a_row_for_each_limit() {
     }
     assert!(rows[0]["limit_mw"].as_u64() < rows[1]["limit_mw"].as_u64());
     let table = String::from_utf8(simulator(&base).stdout).expect("text");
-    assert_eq!(table.lines().count(), 4, "{table}");
+    // A title, a heading, the rows, and the summary with its heading.
+    assert_eq!(table.lines().count(), 6, "{table}");
 }
 
 #[test]
@@ -288,6 +289,7 @@ fn the_worst_of_a_row_is_that_of_one_of_its_seeds() {
         kind: Kind::OnOff,
         bench: &bench,
         limit_pct: 45.0,
+        samples: 512,
         holder: Holder::OpenLoop,
         wrong: Wrong::Unit,
     };

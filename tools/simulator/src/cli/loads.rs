@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use super::load::{named, names};
-use super::replay::governor;
+use super::replay::{governor, number_of_samples};
 use super::{EXIT_CODES, Failure, print};
 use crate::load::{KINDS, Kind};
 use crate::replay::table::{Bench, LIMITS_PCT, Row, Task, WRONGS, Wrong, boards, rows};
+use crate::sampling::Sampling;
 use crate::scenarios::{Holder, Spread};
 
 const USAGE: &str = "\
@@ -23,11 +24,12 @@ Options:
   --kind KIND        One kind of load [all]
   --limit-pct P,...  Limits in % of the board's span, which goes from the least to the highest
                      power that the model's front predicts [25,45,75]
+  --samples N        As of `replay` [512]
   --governor G       Who holds the limit: wattgate, stepper, open-loop, once, preset or maxn
                      [wattgate]
   --weights FOLDER   Where the models are [weights]
   --json             Print JSON: an array of rows, each with kind, board, limit_pct, limit_mw,
-                     governor, seeds, and as {\"median\",\"worst\",\"seed\"} of the seeds the figures of
+                     samples, governor, seeds, and as {\"median\",\"worst\",\"seed\"} of the seeds the figures of
                      `replay` and longest_event_ms
   -h, --help         Print this
 
@@ -40,6 +42,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut json, mut seeds) = (false, 4);
     let (mut only_board, mut only_kind, mut holder) = (None, None, Holder::Wattgate);
     let mut limits = LIMITS_PCT.to_vec();
+    let mut samples = Sampling::L4T.samples;
     let mut weights = PathBuf::from("weights");
     while let Some(argument) = arguments.next()? {
         match argument {
@@ -56,6 +59,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("board") => only_board = Some(arguments.value()?.string()?),
             Arg::Long("kind") => only_kind = Some(named(arguments.value()?.string()?)?),
             Arg::Long("limit-pct") => limits = percentages(arguments.value()?.string()?)?,
+            Arg::Long("samples") => samples = number_of_samples(arguments.value()?.string()?)?,
             Arg::Long("governor") => holder = governor(arguments.value()?.string()?)?,
             Arg::Long("weights") => weights = PathBuf::from(arguments.value()?),
             Arg::Short('h') | Arg::Long("help") => {
@@ -83,6 +87,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
                 kind,
                 bench,
                 limit_pct: *limit_pct,
+                samples,
                 holder,
                 wrong,
             }));

@@ -124,7 +124,7 @@ fn power(value: String) -> Result<u32, Failure> {
     })
 }
 
-fn number_of_samples(value: String) -> Result<u32, Failure> {
+pub(super) fn number_of_samples(value: String) -> Result<u32, Failure> {
     let number = value.parse().ok();
     let number = number.filter(|number| SAMPLES.contains(number));
     number.ok_or(Failure::Value {

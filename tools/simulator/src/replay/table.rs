@@ -15,7 +15,6 @@ use super::{ReplayError, Run, modes, parse, read_model, run, workload_of};
 use crate::board::Board;
 use crate::load::Kind;
 use crate::machine::mode_errors::ModeErrors;
-use crate::sampling::Sampling;
 use crate::scenarios::cases::WORKLOAD;
 use crate::scenarios::{CASES, Holder, Spread, at_once};
 use crate::workload::Workload;
@@ -134,6 +133,8 @@ pub struct Task<'a> {
     pub bench: &'a Bench,
     /// In % of the board's span.
     pub limit_pct: f64,
+    /// Samples that a result of the sensor is the mean of; see [`crate::sampling::SAMPLES`].
+    pub samples: u32,
     /// Who holds the limit.
     pub holder: Holder,
     /// What is wrong.
@@ -157,7 +158,7 @@ impl Task<'_> {
             limits: vec![(Duration::ZERO, limit_mw)],
             load: self.kind.load(LENGTH, seed),
             workload,
-            samples: Sampling::L4T.samples,
+            samples: self.samples,
             unit: (self.wrong == Wrong::Unit).then_some(seed),
             seed,
             holder: self.holder,
@@ -192,6 +193,7 @@ pub struct Row {
     pub board: String,
     pub limit_pct: f64,
     pub limit_mw: u32,
+    pub samples: u32,
     pub governor: &'static str,
     pub seeds: usize,
     pub over_430ms_pct: Spread,
@@ -222,6 +224,7 @@ impl Row {
             board: task.bench.board.name.clone(),
             limit_pct: task.limit_pct,
             limit_mw: task.bench.limit_mw(task.limit_pct),
+            samples: task.samples,
             governor: task.holder.name(),
             seeds: reports.len(),
             over_430ms_pct: spread(|it| it.over_430ms_pct, 1.0)?,
