@@ -129,7 +129,7 @@ fn median_speed<'a>(rows: impl IntoIterator<Item = &'a Row>) -> f64 {
     medians[medians.len() / 2]
 }
 
-fn of<'a>(rows: &'a [Row], is: impl Fn(&Row) -> bool) -> impl Iterator<Item = &'a Row> + Clone {
+fn of(rows: &[Row], is: impl Fn(&Row) -> bool) -> impl Iterator<Item = &Row> {
     let found: Vec<&Row> = rows.iter().filter(|row| is(row)).collect();
     assert!(!found.is_empty());
     found.into_iter()
