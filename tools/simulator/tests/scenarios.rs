@@ -1,6 +1,4 @@
-//! The daemon's control holds its limit in every scenario, and nobody else does.
-//!
-//! Few seeds: the command `scenarios` has the whole table.
+//! The daemon's control holds its limit in every scenario, over ten seeds, and nobody else does.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -34,13 +32,17 @@ fn named(name: &str) -> &'static Scenario {
 /// All scenarios under the daemon's control.
 static WATTGATE: LazyLock<Vec<Row>> = LazyLock::new(|| {
     let all: Vec<&Scenario> = SCENARIOS.iter().collect();
-    run(&all, Holder::Wattgate, 2)
+    run(&all, Holder::Wattgate, 10)
 });
 
-/// Figures that are close to their bounds, and noise that is seldom so great: more seeds.
-static STEADY: LazyLock<Vec<Row>> = LazyLock::new(|| run(&[named("steady")], Holder::Wattgate, 10));
-static UNITS: LazyLock<Vec<Row>> =
-    LazyLock::new(|| run(&[named("another board")], Holder::Wattgate, 10));
+fn steady() -> impl Iterator<Item = &'static Row> {
+    wattgate(|it| it.name == "steady")
+}
+
+/// Those without a fault, and that of other units.
+fn nominal() -> impl Iterator<Item = &'static Row> {
+    wattgate(|it| it.nominal || it.name == "another board")
+}
 
 /// Those of the scenarios that are so.
 fn wattgate(is: fn(&Scenario) -> bool) -> impl Iterator<Item = &'static Row> {
@@ -92,29 +94,31 @@ fn no_scenario_is_over_the_limit_for_longer_than_a_step_can_hide() {
 
 #[test]
 fn nominal_scenarios_are_over_the_limit_after_a_change_only() {
-    let rows = wattgate(|it| it.nominal).chain(&*UNITS);
-    assert_eq!(misses(rows, |row| row.excess_pct, |_| 2.0), NONE);
+    assert_eq!(misses(nominal(), |row| row.excess_pct, |_| 2.0), NONE);
 }
 
 #[test]
 fn nominal_scenarios_are_nearly_as_fast_as_the_oracle() {
-    let rows = wattgate(|it| it.nominal).chain(&*UNITS);
-    assert_eq!(misses(rows, lost, |_| 10.0), NONE);
+    // At 20 W the modes of an AGX Orin differ by 1 % in power and 2.4 % in speed.
+    assert_eq!(misses(nominal(), lost, |_| 10.0), NONE);
+    for row in nominal() {
+        assert!(lost(row).median <= 7.5, "{row:?}");
+    }
 }
 
 #[test]
 fn a_steady_board_is_used() {
-    assert_eq!(misses(&*STEADY, lost, |_| 3.0), NONE);
+    assert_eq!(misses(steady(), lost, |_| 3.0), NONE);
 }
 
 #[test]
 fn a_steady_board_is_below_its_limit() {
-    assert_eq!(misses(&*STEADY, |row| row.time_over_pct, |_| 0.1), NONE);
+    assert_eq!(misses(steady(), |row| row.time_over_pct, |_| 0.1), NONE);
 }
 
 #[test]
 fn a_steady_board_is_left_alone() {
-    assert_eq!(misses(&*STEADY, |row| row.changes_per_min, |_| 6.0), NONE);
+    assert_eq!(misses(steady(), |row| row.changes_per_min, |_| 6.0), NONE);
 }
 
 #[test]
@@ -156,7 +160,7 @@ fn one_step_after_each_result_is_too_slow_for_another_limit() {
     assert_eq!(slow.clone().count(), CASES.len());
     for row in slow {
         assert!(
-            row.longest_over_ms.worst > 2.0 * longest_over_ms(row),
+            row.longest_over_ms.worst > 1.5 * longest_over_ms(row),
             "{row:?}"
         );
     }
