@@ -68,9 +68,10 @@ impl Liveness {
         }
     }
 
-    /// A mode was set that draws another power by much.
+    /// A mode was set that draws another power by much. While such a change has not shown, another one
+    /// gives it no more time.
     pub fn must_show(&mut self, gpu: Option<u16>, now: Milliseconds) {
-        self.must_show = Some((after(now, MUST_SHOW), gpu));
+        self.must_show.get_or_insert((after(now, MUST_SHOW), gpu));
     }
 
     /// Takes a look: a sample that makes sense, if there is one. Returns whether the sensor is blind.
