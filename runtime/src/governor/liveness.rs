@@ -112,9 +112,11 @@ impl Liveness {
         self.blind.is_some()
     }
 
-    /// Whether it stands still on a busy board for so long that it is to be tried.
+    /// Whether it stands still on a busy board for so long that it is to be tried, and no try is under
+    /// way.
     pub fn is_in_doubt(&self, now: Milliseconds) -> bool {
-        now.since(self.moved) >= self.patience && is_for(self.busy, self.patience, now)
+        let is_still = now.since(self.moved) >= self.patience;
+        is_still && is_for(self.busy, self.patience, now) && self.must_show.is_none()
     }
 
     /// A mode that must show is set only to try the sensor.

@@ -212,7 +212,7 @@ pub struct Governor<const N: usize> {
     before: Option<usize>,
     /// The mode is as wanted since then.
     since: Option<Milliseconds>,
-    /// When no sample came at last.
+    /// When the look after the last one without a sample was due.
     missed: Milliseconds,
     /// The last step, and when the next one is due.
     last: Option<Milliseconds>,
@@ -743,7 +743,7 @@ impl<const N: usize> Governor<N> {
         if !self.liveness.is_heard(now) {
             // What is not read teaches nothing, nor does a mean across it.
             (self.steady, self.compared, self.measured) = (None, None, None);
-            self.missed = now;
+            self.missed = self.due;
             return Command::Keep;
         }
         // What the step itself has shown so far is no phase that is known.
@@ -1176,6 +1176,8 @@ impl<const N: usize> Governor<N> {
             (self.ups, self.level_at_up) = (ALL_UPS, phase);
         }
         let is_time = now.since(since) >= DWELL && self.ups >= UP_EVERY.0;
+        // After a time without readings it is measured anew first.
+        let is_time = is_time && self.measured.is_some();
         if !is_time || self.state != State::Tracking || self.work == Work::None {
             return Command::Keep;
         }

@@ -201,6 +201,38 @@ fn another_writer_is_overruled_in_the_next_step() {
     });
 }
 
+/// It sets the fastest mode, again and again for up to half a second.
+#[test]
+fn what_is_read_while_another_writer_has_raised_the_clocks_teaches_nothing() {
+    holds_for(1_000..1_016, |seed| {
+        let mut plant = Plant::new(20_000, seed);
+        plant.error = off_by_1_5_percent;
+        // Work that is lighter than the model's: another level would show.
+        let activity = between(seed, 2, 0.6, 1.0);
+        plant.load = Box::new(move |_| (activity, Some(1_000)));
+        plant.run_until_quiet(100_000, 20_000);
+        let (wanted, before) = (plant.mode, plant.status());
+        let commands = plant.modes.len();
+        for raise in 0..5 {
+            let until = plant.now_ms + between(seed, 10 + raise, 0.0, 500.0) as u64;
+            while plant.now_ms <= until {
+                plant.mode = modes()[127];
+                plant.run(between(seed, plant.now_ms, 1.0, 40.0) as u64, 50_000);
+            }
+            plant.run(between(seed, 20 + raise, 1_000.0, 5_000.0) as u64, 50_000);
+        }
+        // A phase that is cut short may tell some more of the ripple, and a slower neighbour fit.
+        let power = |mode: ModeId| plant.milliwatts(mode, 1.0) / plant.milliwatts(wanted, 1.0);
+        let mut set = plant.modes[commands..].iter();
+        let other = set.find(|(_, mode)| !(0.95..=1.0).contains(&power(*mode)));
+        ensure(other.is_none(), || format!("{other:?}, not {wanted:?}"))?;
+        let (before, after) = (f64::from(before.ratio), f64::from(plant.status().ratio));
+        ensure((0.99..1.01).contains(&(after / before)), || {
+            format!("the level is {:.3} of that before", after / before)
+        })
+    });
+}
+
 #[test]
 fn nothing_can_be_set_and_then_everything_can() {
     let mut plant = Plant::new(30_000, 1_000);
