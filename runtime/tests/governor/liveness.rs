@@ -333,7 +333,7 @@ fn another_time_constant_at_any_time_is_followed() {
         plant.run(20_000, watts);
         was_never_blind(&plant)?;
         has_at_most_events(&plant, 0)?;
-        means_hold(&plant)
+        means_hold(&plant, 0.001_5)
     });
 }
 
