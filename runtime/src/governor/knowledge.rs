@@ -354,6 +354,13 @@ impl<const N: usize> Knowledge<N> {
         choosable.min_by(|&a, &b| self.expected(a, 1.0).total_cmp(&self.expected(b, 1.0)))
     }
 
+    /// The same of those that were measured.
+    pub fn least_measured(&self) -> Option<usize> {
+        let measured = (0..self.modes.len())
+            .filter(|&index| self.is_choosable(index) && self.is_measured(index));
+        measured.min_by(|&a, &b| self.expected(a, 1.0).total_cmp(&self.expected(b, 1.0)))
+    }
+
     /// The fastest point that may be chosen and for which `fits` holds.
     pub fn fastest(&self, mut fits: impl FnMut(usize) -> bool) -> Option<usize> {
         let mut points = (0..self.modes.len()).rev();

@@ -68,9 +68,10 @@ impl Liveness {
         }
     }
 
-    /// A mode was set that draws another power by much.
+    /// A mode was set that draws another power by much. While such a change has not shown, another one
+    /// gives it no more time.
     pub fn must_show(&mut self, gpu: Option<u16>, now: Milliseconds) {
-        self.must_show = Some((after(now, MUST_SHOW), gpu));
+        self.must_show.get_or_insert((after(now, MUST_SHOW), gpu));
     }
 
     /// Takes a look: a sample that makes sense, if there is one. Returns whether the sensor is blind.
@@ -111,9 +112,11 @@ impl Liveness {
         self.blind.is_some()
     }
 
-    /// Whether it stands still on a busy board for so long that it is to be tried.
+    /// Whether it stands still on a busy board for so long that it is to be tried, and no try is under
+    /// way.
     pub fn is_in_doubt(&self, now: Milliseconds) -> bool {
-        now.since(self.moved) >= self.patience && is_for(self.busy, self.patience, now)
+        let is_still = now.since(self.moved) >= self.patience;
+        is_still && is_for(self.busy, self.patience, now) && self.must_show.is_none()
     }
 
     /// A mode that must show is set only to try the sensor.

