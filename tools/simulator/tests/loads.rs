@@ -300,7 +300,7 @@ fn boards_and_models_that_are_wrong_are_found_out() {
 #[test]
 fn modes_that_are_wrong_each_on_its_own_are_found_out() {
     let each = || of(&WRONG, |row| row.kind.contains("each"));
-    assert_most(each(), |row| row.over_430ms_pct, 0.1);
+    assert_most(each(), |row| row.over_430ms_pct, 0.15);
     assert_most(each(), |row| row.longest_430ms_ms, 250.0);
     let median = median_speed(each());
     assert!(median >= 88.0, "{median}");
