@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use wattgate_simulator::load::{KINDS, Kind};
 use wattgate_simulator::replay::table::{
-    Bench, LIMITS_PCT, Row, Task, WRONGS, Wrong, boards, rows,
+    Bench, LENGTH, LIMITS_PCT, Row, Task, WRONGS, Wrong, boards, rows,
 };
 use wattgate_simulator::replay::{Run, START, traced};
 use wattgate_simulator::sampling::Sampling;
@@ -176,6 +176,65 @@ fn a_constant_load_is_run_at_limits_on_steep_fronts() {
     assert!(median >= 78.0, "{median}");
 }
 
+/// What is taken from the limit for the typical offset of each board's sensor, in W, and for its gain.
+const OFFSETS_W: [f64; 3] = [0.354, 0.040, 0.310];
+const GAIN: f64 = 0.0025;
+
+/// 0.02 % of normal means are higher by this number of standard deviations.
+const DEVIATIONS: f64 = 3.54;
+
+/// Slices of ripple in 430 ms.
+const SLICES: f64 = 43.0;
+
+/// Of one run: minibatches, minibatches of the fixed oracle, and the standard deviation of means of
+/// 430 ms by ripple as part of the power.
+fn constant_run(bench: &Bench, limit_mw: u32, holder: Holder) -> [f64; 3] {
+    let run = Run {
+        board: &bench.board,
+        model: &bench.model,
+        limits: vec![(Duration::ZERO, limit_mw)],
+        load: Kind::Constant.load(LENGTH, 1),
+        workload: &bench.workload,
+        samples: Sampling::L4T.samples,
+        unit: None,
+        seed: 1,
+        holder,
+        errors: None,
+    };
+    let (report, trace) = traced(&run, &bench.modes).expect("a run");
+    let begin = trace.iter().find(|segment| segment.until >= START);
+    let end = trace.last().expect("a segment");
+    let done = end.minibatches - begin.expect("a segment").minibatches;
+    let ripples = trace.iter().map(|it| it.watts / it.calm_watts - 1.0);
+    let squares: f64 = ripples.map(|ripple| ripple * ripple).sum();
+    let deviation = (squares / trace.len() as f64 / SLICES).sqrt();
+    [done, 100.0 * done / report.speed_vs_fixed_pct, deviation]
+}
+
+/// The fastest mode of the whole grid that leaves what ripple and the sensor's errors need has no more
+/// speed than this: at low limits that is less than the bounds on speed, which no controller can reach
+/// that holds the limit on other units too.
+#[test]
+fn the_margins_leave_little_more_speed() {
+    for (bench, offset_w) in BENCHES.iter().zip(OFFSETS_W) {
+        for pct in [STEEP_PCT[0], 25.0, 45.0, 75.0] {
+            let limit_mw = bench.limit_mw(pct);
+            let [done, fixed, deviation] = constant_run(bench, limit_mw, Holder::Wattgate);
+            let limit_w = f64::from(limit_mw) / 1e3;
+            let left_w = (limit_w / (1.0 + GAIN) - offset_w) / (1.0 + DEVIATIONS * deviation);
+            let [_, left, _] = constant_run(bench, (1e3 * left_w) as u32, Holder::Once);
+            let (reached, left) = (100.0 * done / fixed, 100.0 * left / fixed);
+            let told = format!(
+                "{}, {pct} % = {limit_w:.1} W: margins leave {left:.1} %, reached {reached:.1} %",
+                bench.board.name
+            );
+            println!("{told}");
+            let least = if pct < 20.0 { 0.87 } else { 0.96 };
+            assert!(reached >= least * left, "{told}");
+        }
+    }
+}
+
 #[test]
 fn idle_is_no_slack() {
     assert_most(&*IDLE, |row| row.over_430ms_pct, 0.02);
@@ -244,6 +303,34 @@ fn a_jump_is_answered_within_120_ms_with_fewer_samples() {
     let large = |row: &Row| row.excess_10ms_pct.worst >= 10.0;
     assert_most(of(&rows, large), |row| row.longest_event_ms, 120.0);
     assert_most(&rows, |row| row.over_j, OVER_J);
+}
+
+#[test]
+fn a_limit_that_falls_holds_within_150_ms() {
+    let falls = Duration::from_secs(60);
+    for bench in BENCHES.iter() {
+        for seed in 1..=SEEDS {
+            let run = Run {
+                board: &bench.board,
+                model: &bench.model,
+                limits: vec![
+                    (Duration::ZERO, bench.limit_mw(75.0)),
+                    (falls, bench.limit_mw(25.0)),
+                ],
+                load: Kind::Constant.load(2 * falls, seed),
+                workload: &bench.workload,
+                samples: Sampling::L4T.samples,
+                unit: None,
+                seed,
+                holder: Holder::Wattgate,
+                errors: None,
+            };
+            let (report, _) = traced(&run, &bench.modes).expect("a run");
+            let fallen = report.events.iter().find(|event| event.at_ms == 60_000.0);
+            let ms = fallen.expect("an event").ms;
+            assert!(ms <= 150.0, "{}, seed {seed}: {ms} ms", bench.board.name);
+        }
+    }
 }
 
 /// A lasting lighter load is used after two minutes where the GPU is seen to be busy. At the lowest

@@ -1,0 +1,59 @@
+//! `CONSTANTS.md` has each constant of the governor and the estimator with its value, and no other.
+
+use std::fs;
+use std::path::Path;
+
+/// Name and value of each constant of a source, in order.
+fn constants(source: &str) -> Vec<(String, String)> {
+    let starts = source.match_indices("const ");
+    let at_the_left = starts.filter(|(at, _)| {
+        let line = source[..*at].rsplit('\n').next().unwrap_or("");
+        line.is_empty() || line == "pub "
+    });
+    let found = at_the_left.map(|(at, keyword)| {
+        let rest = &source[at + keyword.len()..];
+        let (name, rest) = rest.split_once(':').expect("a type");
+        let (_, value) = rest.split_once("= ").expect("a value");
+        // `[f32; 2]` is a type, so that the first `;` after `= ` ends the value.
+        let (value, _) = value.split_once(';').expect("an end");
+        let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
+        (name.to_owned(), value)
+    });
+    found.collect()
+}
+
+/// The same from the section of a table.
+fn documented(section: &str) -> Vec<(String, String)> {
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        assert_eq!(cells.len(), 4, "{row}");
+        assert!(cells.iter().all(|cell| !cell.is_empty()), "{row}");
+        let bare = |cell: &str| cell.trim_matches('`').to_owned();
+        (bare(cells[0]), bare(cells[1]))
+    });
+    cells.collect()
+}
+
+#[test]
+fn every_constant_has_its_value_and_its_source() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| fs::read_to_string(root.join(path)).expect(path);
+    let text = read("CONSTANTS.md");
+    let sections = text.split("\n## `").skip(1);
+    let mut files = Vec::new();
+    for section in sections {
+        let (path, section) = section.split_once('`').expect("a path");
+        assert_eq!(documented(section), constants(&read(path)), "{path}");
+        files.push(path.to_owned());
+    }
+    files.sort();
+    let folder = fs::read_dir(root.join("src/governor")).expect("the governor");
+    let names = folder.map(|entry| entry.expect("a file").file_name());
+    let paths = names.map(|name| format!("src/governor/{}", name.display()));
+    let has_some = |path: &String| !constants(&read(path)).is_empty();
+    let mut all: Vec<String> = paths.filter(has_some).collect();
+    all.push("src/estimator.rs".to_owned());
+    all.sort();
+    assert_eq!(files, all);
+}
