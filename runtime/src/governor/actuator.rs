@@ -1,0 +1,120 @@
+//! Sees to it that the board is in the wanted mode.
+
+use super::knowledge::RATIO_RANGE;
+use super::memory::Work;
+use super::{Cause, Command, Governor, Input, State, TOLD_FIRST};
+use crate::units::Milliseconds;
+
+/// After so many failures in a row a mode is left out, and after so many modes in a row all are.
+const RETRIES: u8 = 2;
+const MODES_TRIED: u8 = 3;
+
+/// Between two attempts to reach the safe mode.
+const RETRY_EVERY: Milliseconds = Milliseconds(1_000);
+
+/// For so long a mode is left out that could not be set.
+const LEFT_OUT: Milliseconds = Milliseconds(60_000);
+
+impl<const N: usize> Governor<N> {
+    pub(super) fn is_set(&self, input: &Input) -> bool {
+        let wanted = self.modes.point(self.at).map(|point| point.mode);
+        wanted.is_some() && input.mode == wanted
+    }
+
+    /// The wanted mode is set now.
+    pub(super) fn arrive(&mut self, now: Milliseconds) {
+        let Some(estimate) = self.estimator.estimate() else {
+            return;
+        };
+        // Before the first mode the board was in any; what it draws then is told by the model.
+        let from = match self.before {
+            Some(before) => self.modes.expected(before, 1.0),
+            None => estimate.power,
+        };
+        let to = self.modes.expected(self.at, 1.0);
+        let times = (to / from.max(1.0)).clamp(RATIO_RANGE.0, RATIO_RANGE.1);
+        // A board at rest follows its clocks much less.
+        let times = match self.work {
+            Work::None => 1.0 + (times - 1.0) / 4.0,
+            _ => times,
+        };
+        self.estimator.expect(times);
+        let change = (times - 1.0).abs() * estimate.power;
+        if self.work != Work::None && change > self.least_that_shows(estimate.power) {
+            self.liveness.must_show(self.gpu, now);
+        }
+    }
+
+    /// Sees to it that the board is in the wanted mode.
+    pub(super) fn check_mode(&mut self, input: &Input, now: Milliseconds) -> Option<Command> {
+        let wanted = self.modes.point(self.at)?.mode;
+        self.asked?;
+        // It was excluded meanwhile.
+        if !self.modes.is_choosable(self.at) {
+            let Some(next) = self.best_below(now) else {
+                self.state = State::Safe(Cause::NothingApplies);
+                return Some(Command::Keep);
+            };
+            return Some(self.change(next, State::SteppingDown, now));
+        }
+        if input.mode == Some(wanted) {
+            (self.failures, self.modes_failed) = (0, 0);
+            if self.since.replace(self.since.unwrap_or(now)).is_none()
+                && matches!(
+                    self.state,
+                    State::Booting | State::Tracking | State::Safe(Cause::NothingApplies)
+                )
+            {
+                self.state = State::Settling;
+            }
+            if now.since(self.left_out) >= LEFT_OUT {
+                self.modes.forgive();
+            }
+            return None;
+        }
+        // It was set, so somebody else has changed it.
+        if self.since.take().is_some() {
+            (self.asked, self.before) = (Some(now), None);
+            self.reference = None;
+            return Some(Command::Apply(wanted));
+        }
+        self.failures = self.failures.saturating_add(1);
+        if self.failures <= RETRIES {
+            self.asked = Some(now);
+            return Some(Command::Apply(wanted));
+        }
+        if self.modes_failed < MODES_TRIED && self.modes.choosable() > 1 {
+            self.modes.fail(self.at);
+            self.left_out = now;
+            self.modes_failed += 1;
+            let next = self.best_below(now)?;
+            return Some(self.change(next, State::SteppingDown, now));
+        }
+        if self.state != State::Safe(Cause::NothingApplies) {
+            return Some(self.change(self.least()?, State::Safe(Cause::NothingApplies), now));
+        }
+        if self
+            .asked
+            .is_some_and(|asked| now.since(asked) < RETRY_EVERY)
+        {
+            return Some(Command::Keep);
+        }
+        self.asked = Some(now);
+        Some(Command::Apply(wanted))
+    }
+
+    pub(super) fn change(&mut self, to: usize, state: State, now: Milliseconds) -> Command {
+        self.reference = self.steady_level(now);
+        self.before = self.since.map(|_| self.at);
+        self.end_phase();
+        (self.is_new, self.told_next, self.steady) = (true, TOLD_FIRST, None);
+        self.is_trial = false;
+        (self.at, self.state, self.since) = (to, state, None);
+        (self.asked, self.failures) = (Some(now), 0);
+        (self.measured, self.compared) = (None, None);
+        self.changes = self.changes.saturating_add(1);
+        self.modes
+            .point(to)
+            .map_or(Command::Keep, |point| Command::Apply(point.mode))
+    }
+}

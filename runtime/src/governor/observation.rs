@@ -1,0 +1,294 @@
+//! What readings and the GPU's load tell: the energy, the level of the load, the errors of modes, the
+//! noise; and when to look next.
+
+use super::knowledge::RATIO_RANGE;
+use super::memory::Work;
+use super::noise::highest_of;
+use super::{
+    Compared, FOLLOWS, Governor, JUMP_COUNTS, NO_PHASE, SPAN, State, TOLD_FIRST, TOLD_LAST, after,
+};
+use crate::estimator::{Estimate, Sample};
+use crate::units::Milliseconds;
+
+/// A phase of the load that is longer is known by its mean.
+const LONG_PHASE: u64 = 2_000;
+
+/// The GPU's load is smoothed over this time, in ms, and the same within this, in permille.
+const SMOOTHED_OVER: u64 = 60;
+const SAME_LOAD: u16 = 100;
+
+impl<const N: usize> Governor<N> {
+    /// Takes the GPU's load, which some drivers take over a few ms.
+    pub(super) fn smooth_load(&mut self, load: Option<u16>, passed: u64) {
+        if let Some(load) = load {
+            self.memory.see_load(load.min(1_000), passed);
+        }
+        self.gpu = match (self.gpu, load) {
+            (Some(before), Some(now)) => {
+                let (before, now) = (u64::from(before), u64::from(now.min(1_000)));
+                let passed = passed.min(SMOOTHED_OVER);
+                let sum = before * (SMOOTHED_OVER - passed) + now * passed;
+                Some((sum / SMOOTHED_OVER) as u16)
+            }
+            _ => load.map(|load| load.min(1_000)),
+        };
+    }
+
+    /// Books what was drawn and not measured: the most that is likely.
+    pub(super) fn book_unseen(&mut self, now: Milliseconds) {
+        let expected = self.modes.expected(self.at, self.memory.highest().max(1.0));
+        let power = self
+            .estimator
+            .estimate()
+            .map_or(expected, |it| it.power.max(expected));
+        let passed = now.since(self.booked_at).0;
+        self.book(
+            (power.clamp(0.0, 1e7) as u64 + 1).saturating_mul(passed),
+            now,
+        );
+    }
+
+    pub(super) fn book(&mut self, microjoules: u64, now: Milliseconds) {
+        self.allowance
+            .spend(microjoules, now.since(self.booked_at).0);
+        self.booked = self.booked.saturating_add(microjoules);
+        self.booked_at = now;
+    }
+
+    /// Takes the sample, if it makes sense. Returns whether the sensor is blind.
+    pub(super) fn take(&mut self, sample: Option<&Sample>, now: Milliseconds) -> bool {
+        let predicted = self.modes.predicted(self.at);
+        let sample = sample.filter(|sample| {
+            let of_predicted = sample.total().0 as f32 / predicted;
+            self.asked.is_none() || (RATIO_RANGE.0..=RATIO_RANGE.1).contains(&of_predicted)
+        });
+        let was_blind = self.liveness.is_blind();
+        let is_blind = self.liveness.look(sample, self.gpu, now);
+        if is_blind {
+            self.book_unseen(now);
+            if !was_blind {
+                self.estimator.forget();
+            }
+        } else if let Some(sample) = sample {
+            let had = self.estimator.estimate().is_some();
+            let before = self.estimator.energy_uj();
+            self.estimator.look(sample, now);
+            if had {
+                let energy = self.estimator.energy_uj().saturating_sub(before);
+                self.book(energy, now);
+            } else {
+                self.book_unseen(now);
+            }
+        }
+        is_blind
+    }
+
+    /// Near the limit often, far from it seldom, and at once again when the power seems to change.
+    pub(super) fn plan_look(&mut self, now: Milliseconds) {
+        let look = self.settings.look.0;
+        let allowed = self.allowance.reading(&self.settings).0 as f32;
+        let is_fresh = self.since.is_some_and(|since| now.since(since) < SPAN);
+        let Some(estimate) = self.estimator.estimate() else {
+            self.due = after(now, look);
+            return;
+        };
+        self.suspected = match self.estimator.is_suspicious() {
+            true => Some(self.suspected.unwrap_or(now)),
+            false => None,
+        };
+        let most = estimate.power + 4.0 * estimate.deviation;
+        let is_close = self.suspected.is_some() && most > 0.9 * allowed;
+        let ms = if is_close || self.has_just_jumped(now) {
+            (look / 3).max(1)
+        } else if is_fresh || most > 0.85 * allowed {
+            look
+        } else {
+            2 * look
+        };
+        self.due = after(now, ms.min(100));
+    }
+
+    /// Learns from the power in the present mode.
+    pub(super) fn observe(
+        &mut self,
+        estimate: &Estimate,
+        since: Milliseconds,
+        now: Milliseconds,
+        passed: u64,
+    ) {
+        let prediction = self.modes.predicted(self.at);
+        let error = self.modes.error(self.at).0;
+        let of_level = prediction * error;
+        self.work = self.memory.work(self.gpu, estimate.power / of_level);
+        self.memory.pass(self.work, passed);
+        self.mark_steady(estimate, since, now);
+        let in_mode = now.since(since.max(self.missed)).0;
+        if in_mode < SPAN.0 + FOLLOWS {
+            return;
+        }
+        self.measured = self.estimator.mean(SPAN);
+        let Some(mean) = self.measured else {
+            return;
+        };
+        self.tell_error(since, now);
+        if self.work != Work::None {
+            self.compare(mean, estimate, now);
+        }
+        // Of a new mode nobody knows whether it or the load is other than expected.
+        if self.work != Work::None && !self.is_new {
+            self.see(mean, of_level, now);
+        }
+        if !self.is_new && !matches!(self.state, State::Safe(_)) {
+            self.state = State::Tracking;
+        }
+    }
+
+    /// Keeps from when on the load is steady.
+    pub(super) fn mark_steady(
+        &mut self,
+        estimate: &Estimate,
+        since: Milliseconds,
+        now: Milliseconds,
+    ) {
+        let from = after(since, FOLLOWS);
+        let is_steady = self.steady.is_some_and(|(at, _, gpu)| {
+            at >= estimate.since && at >= from && self.is_same_load(gpu)
+        });
+        if now >= from && !is_steady {
+            self.end_phase();
+            self.steady = Some((now, self.booked, self.gpu));
+        }
+    }
+
+    /// The mean power in mW while the load was steady, and for how long.
+    pub(super) fn steady_mean(&self, now: Milliseconds) -> Option<(f32, u64)> {
+        let (from, energy, _) = self.steady?;
+        let passed = now.since(from).0;
+        let mean = self.booked.saturating_sub(energy) as f32 / passed as f32;
+        (passed >= SPAN.0).then_some((mean, passed))
+    }
+
+    /// The GPU is as busy as at another time.
+    pub(super) fn is_same_load(&self, before: Option<u16>) -> bool {
+        let loads = before.zip(self.gpu);
+        loads.is_none_or(|(before, now)| before.abs_diff(now) <= SAME_LOAD)
+    }
+
+    /// Tells the error of the mode from the powers before and after it was set, if the load was
+    /// steady then.
+    pub(super) fn tell_error(&mut self, since: Milliseconds, now: Milliseconds) {
+        if self.work == Work::None {
+            return;
+        }
+        let in_mode = now.since(since).0;
+        let is_steady = self
+            .steady
+            .is_some_and(|(from, ..)| from.since(since).0 <= 5 * FOLLOWS);
+        let reference = self.reference.filter(|(_, gpu)| self.is_same_load(*gpu));
+        let Some((reference, _)) = reference.filter(|_| is_steady) else {
+            // Nothing to compare with. The first mode has no error: the load is what is measured.
+            if self.is_new && !self.modes.is_measured(self.at) && self.before.is_none() {
+                self.modes.raise(self.at, self.modes.error(self.at).0);
+            }
+            self.is_new = false;
+            return;
+        };
+        if in_mode < self.told_next.saturating_add(FOLLOWS) || self.told_next > TOLD_LAST {
+            return;
+        }
+        let Some((mean, passed)) = self.steady_mean(now) else {
+            return;
+        };
+        let error = mean / (self.modes.predicted(self.at) * reference);
+        // Both means have noise.
+        let noise = self.noise.deviation();
+        let noise = noise * noise * (1.0 + SPAN.0 as f32 / passed as f32);
+        match self.told_next == TOLD_FIRST {
+            true => self.modes.learn(self.at, error, reference, noise),
+            false => self.modes.refine(self.at, error),
+        }
+        self.is_new = false;
+        self.told_next = self.told_next.saturating_mul(2);
+    }
+
+    /// Tells the noise from means of the same phase in the same mode.
+    pub(super) fn compare(&mut self, mean: f32, estimate: &Estimate, now: Milliseconds) {
+        let Some(last) = self.compared.filter(|last| last.at > estimate.since) else {
+            // The first mean of a phase holds a part of the one before.
+            let is_whole = now.since(estimate.since) > SPAN;
+            self.compared = is_whole.then_some(Compared {
+                at: now,
+                mean,
+                before: None,
+            });
+            return;
+        };
+        if now.since(last.at) >= SPAN {
+            // Only now it is known that there was no step within the last one.
+            if let Some(before) = last.before {
+                let resolution = self.estimator.resolution(SPAN);
+                self.noise.compare(last.mean, before, resolution);
+            }
+            self.compared = Some(Compared {
+                at: now,
+                mean,
+                before: Some(last.mean),
+            });
+        }
+    }
+
+    /// Remembers the level of the present phase of the load: of a long one its mean, of a short one
+    /// its mean, or the highest mean over [`SPAN`] with a part of it, when it is over.
+    pub(super) fn see(&mut self, mean: f32, of_level: f32, now: Milliseconds) {
+        let level = mean / of_level;
+        self.since_jump = self.since_jump.max(level);
+        match self.steady_mean(now) {
+            Some((mean, passed)) if passed >= LONG_PHASE => {
+                self.memory.see(mean / of_level);
+                self.short_phase = NO_PHASE;
+                if passed >= TOLD_LAST {
+                    self.steady = Some((now, self.booked, self.gpu));
+                }
+            }
+            Some((mean, passed)) => self.short_phase = (mean / of_level, passed),
+            None => self.short_phase = (self.short_phase.0.max(level), SPAN.0),
+        }
+        if let Some(jump) = self.jump
+            && now.since(jump.at) >= JUMP_COUNTS
+        {
+            // Where no mean since then would have been over the limit, it was short.
+            if self.since_jump < jump.carried {
+                self.short = self.short.max(jump.level);
+            }
+            self.jump = None;
+        }
+    }
+
+    /// A short phase is over. The highest of many means has ripple and the errors of the sensor in
+    /// it, so the phase itself is lower.
+    pub(super) fn end_phase(&mut self) {
+        let (level, ms) = core::mem::replace(&mut self.short_phase, NO_PHASE);
+        if level <= 0.0 {
+            return;
+        }
+        let noise = self.ripple();
+        let noise = noise * libm::sqrtf(SPAN.0 as f32 / ms.max(SPAN.0) as f32);
+        let highest = self.memory.highest();
+        if level > highest * (1.0 + 4.0 * noise) {
+            self.seen = 1.0;
+        } else if level > highest * (1.0 - 4.0 * noise) {
+            self.seen += 1.0;
+        }
+        self.memory
+            .see(level * (1.0 - highest_of(self.seen) * noise));
+    }
+
+    /// The level of the load, if it was the same for [`SPAN`] at least.
+    pub(super) fn steady_level(&self, now: Milliseconds) -> Option<(f32, Option<u16>)> {
+        let (mean, _) = self.steady_mean(now)?;
+        if self.work == Work::None || self.is_new {
+            return None;
+        }
+        Some((mean / self.modes.expected(self.at, 1.0), self.gpu))
+    }
+}
