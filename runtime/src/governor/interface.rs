@@ -1,5 +1,7 @@
 //! What goes into a governor, and what comes out of it.
 
+use core::fmt;
+
 use super::{Average, Budget};
 use crate::estimator::{Chip, MOST_CHIPS, Sample};
 use crate::grid::ModeId;
@@ -155,3 +157,16 @@ pub enum GovernorError {
     /// A setting is out of its range.
     Settings,
 }
+
+impl fmt::Display for GovernorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::EmptyFront => "the front has no power mode",
+            Self::NoPower => "the model does not predict power",
+            Self::Confidence => "the guard band does not reach the confidence",
+            Self::Settings => "a setting is out of its range",
+        })
+    }
+}
+
+impl core::error::Error for GovernorError {}

@@ -159,9 +159,9 @@ pub struct Governor<const N: usize> {
     steady: Option<(Milliseconds, u64, Option<u16>)>,
     /// The error of the mode is to be told; and the time in it when it is told next, in ms.
     is_new: bool,
+    told_next: u64,
     /// The mode was set as one of the few least, which are tried before the limit is too low.
     is_trial: bool,
-    told_next: u64,
     /// The last jump, while it counts.
     jump: Option<Jump>,
     /// The highest level of jumps that were too short to matter.

@@ -306,3 +306,18 @@ fn model<T>(path: &str, with: impl FnOnce(&Model<'_>) -> T) -> T {
     let file = file.expect("a file of the repository");
     with(&Model::parse(&file).expect("a valid model"))
 }
+
+#[test]
+fn refusals_say_what_is_wrong() {
+    let told = |error: GovernorError| error.to_string();
+    assert_eq!(
+        told(GovernorError::EmptyFront),
+        "the front has no power mode"
+    );
+    assert_eq!(
+        told(GovernorError::NoPower),
+        "the model does not predict power"
+    );
+    assert!(told(GovernorError::Confidence).contains("guard band"));
+    assert!(told(GovernorError::Settings).contains("out of its range"));
+}
