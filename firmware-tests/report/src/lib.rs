@@ -170,6 +170,7 @@ fn govern(console: &mut impl Console, front: Front<FRONT>) {
             sample: Some(sample).filter(|_| !(160..180).contains(&step)),
             mode,
             gpu_load: Some(900),
+            steps: None,
             over_current: step == 200,
             too_hot: false,
         });

@@ -112,6 +112,7 @@ impl<const N: usize> Governor<N> {
         (self.at, self.state, self.since) = (to, state, None);
         (self.asked, self.failures) = (Some(now), 0);
         (self.measured, self.compared) = (None, None);
+        self.steps.restart(now);
         self.changes = self.changes.saturating_add(1);
         self.modes
             .point(to)

@@ -74,6 +74,9 @@ pub struct Input {
     pub mode: Option<ModeId>,
     /// Load of the GPU in permille; `None` where it is not known.
     pub gpu_load: Option<u16>,
+    /// Steps that the workload has reported in all; `None` where it reports none. They tell how busy
+    /// the board is where the GPU's load does not.
+    pub steps: Option<u64>,
     /// Over-current events since the last step.
     pub over_current: bool,
     /// A temperature is above its limit.

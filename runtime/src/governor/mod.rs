@@ -17,7 +17,7 @@
 //! estimator undoes it: it tells the power now with its deviation, since when the power is at this
 //! level, and the mean power of any time span.
 //!
-//! **Knowledge** (`observation.rs`, `knowledge.rs`, `memory.rs`, `noise.rs`). The power of a mode is
+//! **Knowledge** (`observation.rs`, `knowledge.rs`, `memory.rs`, `noise.rs`, `steps.rs`). The power of a mode is
 //! *prediction × error of the mode × level of the load*. The error is told from the powers before and
 //! after a change of the mode under a steady load. The level is that of the workload's highest phase: it
 //! is remembered, because a pause is no slack, and forgotten only by time of work. Nothing is learned
@@ -69,6 +69,7 @@ mod memory;
 mod noise;
 mod observation;
 mod policy;
+mod steps;
 
 pub use allowance::{Average, Budget};
 pub use interface::{Cause, Command, GovernorError, Input, Limit, Settings, State, Status};
@@ -78,6 +79,7 @@ use knowledge::Knowledge;
 use liveness::Liveness;
 use memory::{Memory, Work};
 use noise::Noise;
+use steps::Steps;
 
 use crate::estimator::{Chip, Estimator, MOST_CHIPS};
 use crate::front::Front;
@@ -177,6 +179,7 @@ pub struct Governor<const N: usize> {
     work: Work,
     /// The GPU's load in permille, smoothed.
     gpu: Option<u16>,
+    steps: Steps,
     /// Since when a step of the load is suspected.
     suspected: Option<Milliseconds>,
     /// Failures to set the mode, and modes that could not be set, in a row.
@@ -233,6 +236,7 @@ impl<const N: usize> Governor<N> {
             compared: None,
             work: Work::None,
             gpu: None,
+            steps: Steps::NONE,
             suspected: None,
             failures: 0,
             modes_failed: 0,
@@ -347,6 +351,9 @@ impl<const N: usize> Governor<N> {
         self.allowance
             .derate(input.over_current || input.too_hot, now);
         self.smooth_load(input.gpu_load, passed);
+        if let (Some(steps), Some(point)) = (input.steps, self.modes.point(self.at)) {
+            self.steps.see(steps, point.time, now);
+        }
         let arrives = self.is_set(input) && self.since.is_none() && self.asked.is_some();
         if arrives {
             self.arrive(now);

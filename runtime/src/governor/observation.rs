@@ -119,7 +119,10 @@ impl<const N: usize> Governor<N> {
         let prediction = self.modes.predicted(self.at);
         let error = self.modes.error(self.at).0;
         let of_level = prediction * error;
-        self.work = self.memory.work(self.gpu, estimate.power / of_level);
+        self.work = match (self.gpu, self.steps.work(now)) {
+            (None, Some(work)) => work,
+            (gpu, _) => self.memory.work(gpu, estimate.power / of_level),
+        };
         self.memory.pass(self.work, passed);
         self.mark_steady(estimate, since, now);
         let in_mode = now.since(since.max(self.missed)).0;

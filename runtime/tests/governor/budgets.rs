@@ -142,6 +142,7 @@ fn step(governor: &mut Governor<POINTS>, now: u64, milliwatts: u32) {
         sample: Some(Sample::one(Milliwatts(milliwatts))),
         mode: Some(mode),
         gpu_load: Some(1_000),
+        steps: None,
         over_current: false,
         too_hot: false,
     });

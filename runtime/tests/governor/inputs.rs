@@ -127,6 +127,7 @@ impl Caller {
             sample,
             mode,
             gpu_load,
+            steps: sample.map(|sample| u64::from(sample.total().0)),
             over_current: too_hot,
             too_hot,
         })
@@ -210,6 +211,7 @@ fn a_step_into_the_past_changes_nothing() {
         sample: None,
         mode: Some(plant.mode),
         gpu_load: Some(1_000),
+        steps: None,
         over_current: false,
         too_hot: false,
     };

@@ -291,6 +291,50 @@ fn without_the_gpus_load_a_lighter_load_is_used_after_the_memory() {
     });
 }
 
+/// Steps at the same pace as ever show that the board is as busy as ever, where the GPU's load is not
+/// known: without them nothing is forgotten for ten minutes.
+#[test]
+fn steps_tell_that_a_lighter_load_is_as_busy_as_ever() {
+    holds_for(1_000..1_008, |seed| {
+        let watts = between(seed, 2, 16_000.0, 35_000.0) as u32;
+        let lighter = |reports_steps| {
+            let mut plant = good_model(L4T, watts, seed);
+            plant.reports_steps = reports_steps;
+            plant.load = lighter_after_a_minute(between(seed, 3, 0.6, 0.8), None);
+            plant
+        };
+        let silent = forgets_after(&mut lighter(false), 120_000, watts);
+        ensure(silent.is_none(), || format!("without steps: {silent:?}"))?;
+        let mut plant = lighter(true);
+        let forgets = forgets_after(&mut plant, 120_000, watts);
+        ensure(forgets.is_some(), || "no faster mode".into())?;
+        plant.run(20_000, watts);
+        has_at_most_events(&plant, 0)
+    });
+}
+
+/// A workload that does no step rests: what the board draws then is not taken for a lighter load,
+/// although it draws more than a board at rest.
+#[test]
+fn without_steps_the_board_rests() {
+    holds_for(1_000..1_008, |seed| {
+        let watts = between(seed, 2, 16_000.0, 35_000.0) as u32;
+        let mut plant = good_model(L4T, watts, seed);
+        plant.reports_steps = true;
+        plant.load = Box::new(|_| (1.0, None));
+        plant.run(60_000, watts);
+        let before = plant.modes.len();
+        // Less than that is no progress, see `Plant::run`.
+        plant.load = Box::new(|_| (0.05, None));
+        plant.run(1_800_000, watts);
+        let changes = plant.modes.len() - before;
+        ensure(changes == 0, || format!("{changes} changes at rest"))?;
+        plant.load = Box::new(|_| (1.0, None));
+        plant.run(60_000, watts);
+        has_at_most_events(&plant, 0)
+    });
+}
+
 /// However short it is: what is drawn now counts.
 #[test]
 fn a_short_memory_holds_a_constant_load() {

@@ -181,6 +181,9 @@ pub struct Plant {
     /// The board is in none of the front's modes until one is set.
     is_elsewhere: bool,
     pub is_too_hot: bool,
+    /// Whether the workload reports its steps, and how many it did.
+    pub reports_steps: bool,
+    steps: f64,
     /// What happened: commands, and states that differ from the one before.
     pub modes: Vec<(u64, ModeId)>,
     pub states: Vec<(u64, State)>,
@@ -251,6 +254,8 @@ impl Plant {
             writes_work: Box::new(|_| true),
             is_elsewhere: false,
             is_too_hot: false,
+            reports_steps: false,
+            steps: 0.0,
             modes: Vec::new(),
             states: Vec::new(),
             account: Account::default(),
@@ -351,6 +356,7 @@ impl Plant {
             let drawn = calm * self.rippled;
             if activity > 0.05 {
                 self.account.work += 1e3 / self.takes;
+                self.steps += 1e3 / self.takes;
             }
             self.account.take(drawn, calm, limit);
             let chips = self.sensor.chips.iter().zip(parts);
@@ -415,6 +421,7 @@ impl Plant {
             sample: (self.sensor_fault)(self.now_ms, self.frozen),
             mode: is_known.then_some(self.mode),
             gpu_load,
+            steps: self.reports_steps.then_some(self.steps as u64),
             over_current: false,
             too_hot: self.is_too_hot,
         });

@@ -245,6 +245,7 @@ impl<F: Files> Control<F> {
             sample,
             mode: self.shown,
             gpu_load: self.board.gpu_load(&self.files),
+            steps: None,
             over_current: std::mem::take(&mut self.surroundings.over_current),
             too_hot: self.surroundings.too_hot,
         });

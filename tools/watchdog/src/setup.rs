@@ -207,6 +207,7 @@ impl Setup {
             sample: None,
             mode: None,
             gpu_load: None,
+            steps: None,
             over_current: false,
             too_hot: false,
         });
