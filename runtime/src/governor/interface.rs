@@ -20,7 +20,8 @@ pub struct Settings {
     /// Error of the sensor beside that, which is taken from the limit too.
     pub sensor_offset: Milliwatts,
     /// From one look to the next while the power is near the limit; 1 … 1,000 ms. Far from it looks
-    /// are rarer, and when the power seems to change they come three times as often.
+    /// are rarer. They come twice as often when the power seems to change, and three times as often when
+    /// it seems to be over the limit.
     pub look: Milliseconds,
     /// For how long a board has to work and draw less until the most that its workload drew is
     /// forgotten; `None` for ever.

@@ -97,9 +97,12 @@ impl<const N: usize> Governor<N> {
             false => None,
         };
         let most = estimate.power + 4.0 * estimate.deviation;
-        let is_close = self.suspected.is_some() && most > 0.9 * allowed;
-        let ms = if is_close || self.has_just_jumped(now) {
+        let is_suspected = self.suspected.is_some();
+        let seems_over = is_suspected && estimate.power > allowed;
+        let ms = if seems_over || self.has_just_jumped(now) {
             (look / 3).max(1)
+        } else if is_suspected && most > 0.9 * allowed {
+            (look / 2).max(1)
         } else if is_fresh || most > 0.85 * allowed {
             look
         } else {

@@ -267,8 +267,8 @@ fn loads_that_move_are_run_fast() {
 /// before the first.
 #[test]
 fn an_llms_first_prefill_is_answered_at_once() {
-    assert_most(&*LLM, |row| row.over_430ms_pct, 0.06);
-    assert_most(&*LLM, |row| row.excess_430ms_pct, 7.0);
+    assert_most(&*LLM, |row| row.over_430ms_pct, 0.05);
+    assert_most(&*LLM, |row| row.excess_430ms_pct, 5.0);
     let median = median_speed(&*LLM);
     assert!(median >= 92.0, "{median}");
     assert_least_speed(&*LLM, 75.0);
@@ -388,7 +388,7 @@ fn boards_and_models_that_are_wrong_are_found_out() {
 fn modes_that_are_wrong_each_on_its_own_are_found_out() {
     let each = || of(&WRONG, |row| row.kind.contains("each"));
     assert_most(each(), |row| row.over_430ms_pct, 0.15);
-    assert_most(each(), |row| row.longest_430ms_ms, 250.0);
+    assert_most(each(), |row| row.longest_430ms_ms, 300.0);
     let median = median_speed(each());
     assert!(median >= 88.0, "{median}");
     assert_least_speed(each(), 65.0);
