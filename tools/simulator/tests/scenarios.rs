@@ -100,7 +100,7 @@ fn nominal_scenarios_are_over_the_limit_after_a_change_only() {
 #[test]
 fn nominal_scenarios_are_nearly_as_fast_as_the_oracle() {
     // At 20 W the modes of an AGX Orin differ by 1 % in power and 2.4 % in speed.
-    assert_eq!(misses(nominal(), lost, |_| 10.0), NONE);
+    assert_eq!(misses(nominal(), lost, |_| 11.0), NONE);
     for row in nominal() {
         assert!(lost(row).median <= 7.5, "{row:?}");
     }
