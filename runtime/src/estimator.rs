@@ -498,7 +498,7 @@ impl Estimator {
 
     /// The power has changed at the last look: it is expected to be so many times the one before,
     /// give or take a part of the change. 0 … 100 times.
-    pub fn expect(&mut self, times: f32) {
+    pub fn expect_change(&mut self, times: f32) {
         let Some(&(last, _)) = self.energies.back().filter(|_| times.is_finite()) else {
             return;
         };

@@ -279,7 +279,7 @@ proptest! {
                 }
                 Event::TimeConstant(chip, time) => estimator.set_time_constant(chip, Milliseconds(time)),
                 Event::Steps(steps) => estimator.set_steps(steps.map(Milliwatts)),
-                Event::Expect(times) => estimator.expect(times),
+                Event::Expect(times) => estimator.expect_change(times),
                 Event::Forget => estimator.forget(),
             }
             if let Some(estimate) = estimator.estimate() {
@@ -580,7 +580,7 @@ impl Jump {
             if let Some(error) = told {
                 plant.look();
                 let believed = 1.0 + part * (1.0 + error * random.normal());
-                plant.estimator.expect(believed as f32);
+                plant.estimator.expect_change(believed as f32);
             }
             plant.power = power * (1.0 + part);
             let start = plant.now;

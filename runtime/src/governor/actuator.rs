@@ -38,7 +38,7 @@ impl<const N: usize> Governor<N> {
             Work::None => 1.0 + (times - 1.0) / 4.0,
             _ => times,
         };
-        self.estimator.expect(times);
+        self.estimator.expect_change(times);
         let change = (times - 1.0).abs() * estimate.power;
         if self.work != Work::None && change > self.least_that_shows(estimate.power) {
             self.liveness.must_show(self.gpu, now);

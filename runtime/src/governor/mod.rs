@@ -32,9 +32,9 @@
 //! anything was measured the model decides, with its guard band: `once` and the governor begin with
 //! the same mode.
 //!
-//! **Actuator** (`actuator.rs`). A mode counts as set when it is read back. It is asked for
-//! `RETRIES` times more, then left out for `LEFT_OUT`; after `MODES_TRIED` modes in a row nothing can
-//! be set. Who else changes the mode is overruled at once.
+//! **Actuator** (`actuator.rs`). A mode is set when the caller reads it back. Otherwise the governor asks
+//! `RETRIES` times more, and then avoids the mode for `LEFT_OUT`. When `MODES_TRIED` modes in a row
+//! fail, no mode can be set. When another program changes the mode, the governor sets its own at once.
 //!
 //! **Not knowing** (`liveness.rs`). The sensor is blind when reads fail or make no sense for 1.7 s, or
 //! when a change of the mode or of the GPU's load does not show within 1.5 s. Then the mode that draws

@@ -1,5 +1,5 @@
-//! What readings and the GPU's load tell: the energy, the level of the load, the errors of modes, the
-//! noise; and when to look next.
+//! The governor learns from each look: it books energy, and tells the level of the load, the error of
+//! the mode and the noise. It also plans the next look.
 
 use super::knowledge::RATIO_RANGE;
 use super::memory::Work;

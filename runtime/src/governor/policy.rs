@@ -47,10 +47,11 @@ const MOST_RIPPLE: f32 = 0.015;
 /// A jump that is shorter does not carry the mean over [`SPAN`] over the limit if it never did.
 const SHORT: Milliseconds = Milliseconds(200);
 
-/// Of a rise that was not told as a step the mean over this time has more than the mean over [`SPAN`].
+/// A rise that is not told as a step shows more in the mean over this time than in that over [`SPAN`].
 const RECENT: Milliseconds = Milliseconds(250);
 
-/// A mode that was set within this time may be over the limit for a reason of its own.
+/// Where the power exceeds the limit so soon after a mode was set, the mode may be the cause, not the
+/// load.
 const YOUNG: Milliseconds = Milliseconds(10_000);
 
 /// A mode that was over the limit as soon as it was set is held off for so long at first.
@@ -65,10 +66,10 @@ const CLIMB: f32 = 1.4;
 const SHOWS_STEPS: f32 = 5.0;
 const SHOWS_PART: f32 = 1.0 / 16.0;
 
-/// Beside the least mode, so many of the least are tried until the limit is said to be too low.
+/// Before the governor says that the limit is too low, it tries so many modes beside the least one.
 const LEAST_TRIED: usize = 3;
 
-/// A mode that is predicted to draw more than this many times the least one is not tried then.
+/// It does not try a mode whose prediction is more than this many times that of the least mode.
 const MUCH_MORE: f32 = 1.2;
 
 impl<const N: usize> Governor<N> {
@@ -460,7 +461,7 @@ impl<const N: usize> Governor<N> {
                 && !self.modes.is_held(index, now)
         });
         match next {
-            Some(next) if next > self.at && self.is_worth(next) => {
+            Some(next) if next > self.at && self.is_faster(next) => {
                 self.ups -= UP_EVERY.0;
                 self.level_at_up = phase;
                 self.change(next, State::ProbingUp, now)
@@ -469,8 +470,8 @@ impl<const N: usize> Governor<N> {
         }
     }
 
-    /// Whether a point is faster than the present one by at least half a percent.
-    pub(super) fn is_worth(&self, next: usize) -> bool {
+    /// Whether the model says that a mode is faster than the present one by half a percent or more.
+    pub(super) fn is_faster(&self, next: usize) -> bool {
         let time = |index| self.modes.point(index).map_or(0, |point| point.time.0);
         let (present, faster) = (time(self.at), time(next));
         faster < present - present / 200

@@ -55,7 +55,7 @@ fn longest_over_ms(_: &Row) -> f64 {
     1e3 * LONGEST_OVER.as_secs_f64()
 }
 
-/// All rows in which a figure is over its bound, at once.
+/// Names each row whose worst figure is over its bound.
 fn misses<'a>(
     rows: impl IntoIterator<Item = &'a Row>,
     figure: fn(&Row) -> Spread,

@@ -165,8 +165,8 @@ fn table(rows: &[Row]) -> String {
     text + &summary(rows)
 }
 
-/// Of each kind of load, over all boards, limits and seeds: the worst, and the median of the medians of
-/// the speed.
+/// One line for each kind of load. It has the worst of each figure over all boards, limits and seeds, and
+/// the median over boards and limits of the median speed.
 fn summary(rows: &[Row]) -> String {
     let mut kinds: Vec<&str> = rows.iter().map(|row| row.kind.as_str()).collect();
     kinds.dedup();
