@@ -32,7 +32,8 @@ const LEAST_SPREAD: f32 = 0.004;
 /// The standard deviations that a guess is given.
 pub const GUESS_DEVIATIONS: f32 = 2.6;
 
-/// A guess that is off by this number of spreads, and by this much at least, is an outlier.
+/// A guess that is off by this number of spreads, and by this much at least, is an outlier. Outliers
+/// within the latter of each other agree.
 const OUTLIER_DEVIATIONS: f32 = 4.0;
 const OUTLIER: f32 = 0.1;
 
@@ -281,17 +282,34 @@ impl<const N: usize> Knowledge<N> {
         self.guess();
     }
 
-    /// A point that is far from the guess is an outlier. If the guess came from one point at most, the
-    /// outlier is the one that is further from the model.
+    /// A point that is far from the guess is an outlier, with two exceptions. Outliers that agree and
+    /// draw more than was guessed are none, for safety. And where they are more than the other points,
+    /// those are the outliers; of two points alone, the one that is further from the model.
     fn mark_outlier(&mut self, index: usize, is_far: bool, level: f32, error: f32) {
-        let known = (0..self.modes.len()).filter(|&at| self.typical(at).is_some());
-        let is_single = known.take(2).count() < 2;
-        let far = |ratio: f32| libm::fabsf(libm::logf(ratio));
-        let is_other = is_far && is_single && far(level) > far(level * error);
-        for (at, mode) in self.modes.iter_mut().enumerate() {
-            match at == index {
-                true => mode.is_outlier = is_far && !is_other,
-                false => mode.is_outlier |= is_other,
+        let agrees = |other: f32| (error / other).max(other / error) < 1.0 + OUTLIER;
+        let (mut typical, mut agreeing) = (0, 0);
+        for at in 0..self.modes.len() {
+            match self.measured(at) {
+                Some(_) if self.typical(at).is_some() => typical += 1,
+                Some((other, _)) if agrees(other) => agreeing += 1,
+                _ => {}
+            }
+        }
+        let (guess, _) = self.error(index);
+        let are_more = match (typical, agreeing) {
+            (0 | 1, 0) => libm::fabsf(libm::logf(level)) > libm::fabsf(libm::logf(level * error)),
+            _ => agreeing >= typical,
+        };
+        let are_none = are_more || agreeing > 0 && error > guess;
+        for at in (0..self.modes.len()).filter(|_| is_far) {
+            let measured = self.measured(at);
+            let is_alike = at == index || measured.is_some_and(|(other, _)| agrees(other));
+            if let Some(mode) = self.modes.get_mut(at) {
+                match is_alike {
+                    true if are_none => mode.is_outlier = false,
+                    true => mode.is_outlier |= at == index,
+                    false => mode.is_outlier |= are_more && mode.samples > 0,
+                }
             }
         }
     }

@@ -122,6 +122,17 @@ struct Compared {
     before: Option<f32>,
 }
 
+/// A steady load in a mode.
+#[derive(Clone, Copy, Debug)]
+struct Steady {
+    from: Milliseconds,
+    /// In µJ, up to then.
+    energy: u64,
+    gpu: Option<u16>,
+    /// The mean power in mW of the span before, where a long phase is measured anew.
+    before: Option<f32>,
+}
+
 /// A step of the load that led over the limit.
 #[derive(Clone, Copy, Debug)]
 struct Jump {
@@ -157,8 +168,7 @@ pub struct Governor<const N: usize> {
     measured: Option<f32>,
     /// The level of the load before the mode was set, if it was steady, with the GPU's load.
     reference: Option<(f32, Option<u16>)>,
-    /// From when on the load was steady in the mode, and the energy in µJ and the GPU's load then.
-    steady: Option<(Milliseconds, u64, Option<u16>)>,
+    steady: Option<Steady>,
     /// The error of the mode is to be told; and the time in it when it is told next, in ms.
     is_new: bool,
     told_next: u64,

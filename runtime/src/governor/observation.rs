@@ -5,7 +5,8 @@ use super::knowledge::RATIO_RANGE;
 use super::memory::Work;
 use super::noise::highest_of;
 use super::{
-    Compared, FOLLOWS, Governor, JUMP_COUNTS, NO_PHASE, SPAN, State, TOLD_FIRST, TOLD_LAST, after,
+    Compared, FOLLOWS, Governor, JUMP_COUNTS, NO_PHASE, SPAN, State, Steady, TOLD_FIRST, TOLD_LAST,
+    after,
 };
 use crate::estimator::{Estimate, Sample};
 use crate::units::Milliseconds;
@@ -157,18 +158,28 @@ impl<const N: usize> Governor<N> {
         now: Milliseconds,
     ) {
         let from = after(since, FOLLOWS);
-        let is_steady = self.steady.is_some_and(|(at, _, gpu)| {
-            at >= estimate.since && at >= from && self.is_same_load(gpu)
+        let is_steady = self.steady.is_some_and(|steady| {
+            let begun = steady.from;
+            begun >= estimate.since && begun >= from && self.is_same_load(steady.gpu)
         });
         if now >= from && !is_steady {
             self.end_phase();
-            self.steady = Some((now, self.booked, self.gpu));
+            self.begin_steady(None, now);
         }
+    }
+
+    fn begin_steady(&mut self, before: Option<f32>, now: Milliseconds) {
+        self.steady = Some(Steady {
+            from: now,
+            energy: self.booked,
+            gpu: self.gpu,
+            before,
+        });
     }
 
     /// The mean power in mW while the load was steady, and for how long.
     pub(super) fn steady_mean(&self, now: Milliseconds) -> Option<(f32, u64)> {
-        let (from, energy, _) = self.steady?;
+        let Steady { from, energy, .. } = self.steady?;
         let passed = now.since(from).0;
         let mean = self.booked.saturating_sub(energy) as f32 / passed as f32;
         (passed >= SPAN.0).then_some((mean, passed))
@@ -189,7 +200,7 @@ impl<const N: usize> Governor<N> {
         let in_mode = now.since(since).0;
         let is_steady = self
             .steady
-            .is_some_and(|(from, ..)| from.since(since).0 <= 5 * FOLLOWS);
+            .is_some_and(|steady| steady.from.since(since).0 <= 5 * FOLLOWS);
         let reference = self.reference.filter(|(_, gpu)| self.is_same_load(*gpu));
         let Some((reference, _)) = reference.filter(|_| is_steady) else {
             // Nothing to compare with. The first mode has no error: the load is what is measured.
@@ -253,7 +264,7 @@ impl<const N: usize> Governor<N> {
                 self.memory.see(mean / of_level);
                 self.short_phase = NO_PHASE;
                 if passed >= TOLD_LAST {
-                    self.steady = Some((now, self.booked, self.gpu));
+                    self.begin_steady(Some(mean), now);
                 }
             }
             Some((mean, passed)) => self.short_phase = (mean / of_level, passed),
@@ -291,7 +302,10 @@ impl<const N: usize> Governor<N> {
 
     /// The level of the load, if it was the same for [`SPAN`] at least.
     pub(super) fn steady_level(&self, now: Milliseconds) -> Option<(f32, Option<u16>)> {
-        let (mean, _) = self.steady_mean(now)?;
+        let mean = match self.steady_mean(now) {
+            Some((mean, _)) => mean,
+            None => self.steady?.before?,
+        };
         if self.work == Work::None || self.is_new {
             return None;
         }

@@ -287,23 +287,23 @@ impl<const N: usize> Governor<N> {
         if is_least || self.jump.is_some_and(|jump| jump.at > since) {
             return self.too_low(now);
         }
-        let is_modes = estimate.since.0 <= since.0.saturating_add(3 * FOLLOWS)
-            && now.since(since).0 >= SETTLES;
+        let is_modes = estimate.since.0 <= since.0.saturating_add(3 * FOLLOWS);
         let is_young = now.since(since) < YOUNG;
         if is_modes && is_young {
             self.modes.hold(self.at, now, HOLD);
         }
         let phase = self.phase(now);
         let reference = self.reference.filter(|(_, gpu)| self.is_same_load(*gpu));
+        let reference = reference.filter(|_| is_modes && is_young && self.is_new);
         let mut level = power / self.modes.expected(self.at, 1.0);
-        match reference.filter(|_| is_modes && is_young && self.is_new) {
+        match reference {
             // The load is as before, so it is the mode that draws more. Its neighbours may too: the step
             // down is as great as if it were the load.
             Some((reference, _)) => {
                 let is_trying = self.is_trying();
                 let error = match is_trying {
                     true => self.error_beyond_noise(estimate, reference),
-                    false => power / (self.modes.predicted(self.at) * reference),
+                    false => estimate.power / (self.modes.predicted(self.at) * reference),
                 };
                 self.modes.learn(self.at, error, reference, 0.0);
                 if is_trying {
@@ -317,7 +317,9 @@ impl<const N: usize> Governor<N> {
             Some(_) => None,
             // Nothing fits, so that the least modes are compared, each by what it draws.
             None => {
-                if !self.modes.is_measured(self.at) {
+                if let Some((reference, _)) = reference {
+                    level = reference;
+                } else if !self.modes.is_measured(self.at) {
                     let error = self.error_beyond_noise(estimate, phase);
                     self.modes.raise(self.at, error);
                     level = phase;
@@ -337,8 +339,12 @@ impl<const N: usize> Governor<N> {
         };
         self.violations = self.violations.saturating_add(1);
         let command = self.change(next, State::SteppingDown, now);
-        // The load before is not known to be that after. Among the least modes it is taken to be.
-        self.reference = fitting.is_none().then_some((level, self.gpu));
+        // After a jump the load is not known to stay. Among the least modes it is taken to.
+        self.reference = match (reference, fitting) {
+            (Some((level, _)), _) => Some((level, self.gpu)),
+            (None, None) => Some((level, self.gpu)),
+            (None, Some(_)) => None,
+        };
         self.is_trial = untried.is_some();
         command
     }

@@ -1,6 +1,7 @@
 //! A board under a load, with a power sensor that is a low-pass, around a governor.
 
 use std::collections::VecDeque;
+use std::sync::LazyLock;
 
 use wattgate_runtime::{
     Chip, Command, Front, Governor, Input, Limit, MOST_CHIPS, Milliseconds, Milliwatts, ModeId,
@@ -19,6 +20,13 @@ pub fn front() -> Front<POINTS> {
     let file = std::fs::read(file).expect("the shipped model");
     let model = Model::parse(&file).expect("a valid model");
     Front::of(&model, &model.profiled())
+}
+
+/// What the shipped model predicts for a mode of its front, in mW.
+pub fn predicted(mode: ModeId) -> u32 {
+    static FRONT: LazyLock<Front<POINTS>> = LazyLock::new(front);
+    let point = FRONT.points().iter().find(|point| point.mode == mode);
+    point.expect("a mode of the front").power.0
 }
 
 pub fn limit(milliwatts: u32) -> Limit {

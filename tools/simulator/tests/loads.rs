@@ -399,14 +399,13 @@ fn boards_and_models_that_are_wrong_are_found_out() {
 #[test]
 fn modes_that_are_wrong_each_on_its_own_are_found_out() {
     let each = of(&WRONG, |row| row.kind.contains("each"));
-    assert_found_out(each, [0.15, 300.0], [88.0, 65.0]);
+    assert_found_out(each, [0.12, 250.0], [88.0, 65.0]);
 }
 
 #[test]
 fn rogue_modes_are_found_out() {
     let rogue = of(&WRONG, |row| row.kind.contains("rogue"));
-    // Two events of 250 ms in 300 s.
-    assert_found_out(rogue, [2.0 * 0.25 / 3.0, 250.0], [85.0, 75.0]);
+    assert_found_out(rogue, [0.1, 250.0], [85.0, 75.0]);
 }
 
 #[test]
