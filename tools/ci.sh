@@ -71,7 +71,7 @@ documentation() {
 
 # The demo from its start to a page that is drawn, on a phone as well.
 demo() {
-    cargo run --release --locked -p wattgate-trainer -- demo -o target/demo-report &&
+    cargo run --release --locked -p wattgate-demo -- -o target/demo-report &&
         tools/demo-page.sh target/demo-report/index.html
 }
 

@@ -7,5 +7,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 tools/packages.sh gcc libc6-dev
-cargo build --release --locked -p wattgate-trainer --example published
+cargo build --release --locked -p wattgate-demo --example published
 exec target/release/examples/published

@@ -10,12 +10,12 @@ use std::process::ExitCode;
 use indicatif::ProgressBar;
 use wattgate_runtime::{Confidence, Shape};
 use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::evaluate::{Comparison, evaluate};
+use wattgate_trainer::lab::evaluate::{Comparison, evaluate};
+use wattgate_trainer::lab::optimize::{Choosing, Limits, optimize};
+use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::learn::reference::Reference;
+use wattgate_trainer::learn::split::{Amount, Sampling};
 use wattgate_trainer::methods::{Method, method};
-use wattgate_trainer::optimize::{Choosing, Limits, optimize};
-use wattgate_trainer::predictions::Target;
-use wattgate_trainer::reference::Reference;
-use wattgate_trainer::split::{Amount, Sampling};
 
 const TX1: &str = "tx1__image5000__translucence";
 const TX2: &str = "tx2__image5000__translucence";

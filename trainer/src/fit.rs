@@ -8,11 +8,11 @@ use thiserror::Error;
 use wattgate_runtime::{GuardBand, Knot, Shape};
 
 use crate::corpus::Corpus;
+use crate::learn::predictions::{Errors, Target};
+use crate::learn::reference::Reference;
+use crate::learn::split::{Amount, Known, Sampling, Split, SplitError};
 use crate::methods::wattgate::{self, export};
 use crate::methods::{MethodError, Task};
-use crate::predictions::{Errors, Target};
-use crate::reference::Reference;
-use crate::split::{Amount, Known, Sampling, Split, SplitError};
 
 /// How to fit.
 #[derive(Clone, Copy, Debug)]

@@ -6,8 +6,8 @@
 use thiserror::Error;
 use wattgate_runtime::{Confidence, Kilohertz, Microseconds, Milliwatts};
 
-use crate::optimize::Limits;
-use crate::split::Amount;
+use crate::lab::optimize::Limits;
+use crate::learn::split::Amount;
 
 /// Why a text is no quantity of the wanted kind.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

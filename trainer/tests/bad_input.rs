@@ -573,22 +573,3 @@ fn ten_million_rows_are_streamed() {
     assert_eq!(json["files"][0]["rows"], 10_000_000);
     assert_eq!(json["files"][0]["modes"], 96);
 }
-
-#[test]
-fn a_demo_that_cannot_write_says_so_before_it_works() {
-    let folder = folder();
-    let path = folder.path();
-    write(path, "file", "");
-    let refused = run(path, "demo -o file");
-    assert_eq!(refused.code, 5);
-    assert_eq!(
-        refused.stderr,
-        "error: file: cannot write: File exists (os error 17)\n"
-    );
-    std::fs::create_dir_all(path.join("report/index.html")).expect("a folder");
-    let refused = run(path, "demo -o report");
-    assert_eq!(refused.code, 5);
-    let expected = "error: report/index.html: cannot write: is a directory\n";
-    assert_eq!(refused.stderr, expected);
-    assert_eq!(run(path, "demo --seed one").code, 2);
-}

@@ -14,8 +14,8 @@ use common::{folder, run};
 fn every_help_text_is_the_golden_one() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     for command in [
-        "", "demo", "check", "fit", "transfer", "plan", "evaluate", "optimize", "matrix",
-        "inspect", "select",
+        "", "check", "fit", "transfer", "plan", "evaluate", "optimize", "matrix", "inspect",
+        "select",
     ] {
         let help = run(folder().path(), &format!("{command} --help"));
         assert_eq!(help.code, 0);

@@ -5,9 +5,9 @@ mod common;
 use common::{folder, measured, run};
 use serde_json::Value;
 use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::evaluate::{Comparison, evaluate};
+use wattgate_trainer::lab::evaluate::{Comparison, evaluate};
+use wattgate_trainer::learn::split::{Amount, Sampling};
 use wattgate_trainer::methods::method;
-use wattgate_trainer::split::{Amount, Sampling};
 
 const TX1: &str = "tx1__image5000__translucence.csv";
 

@@ -6,9 +6,9 @@ use rand_distr::{Distribution, StandardNormal};
 use wattgate_runtime::{
     Factor, Grid, GuardBand, INPUTS, Kind, Knot, Model, Provenance, Region, Shape,
 };
-use wattgate_trainer::inputs::{axis_features, mode_inputs};
-use wattgate_trainer::quantise::{Dense, Plan, forward};
-use wattgate_trainer::wgt::{Layers, ModelFile};
+use wattgate_trainer::export::inputs::{axis_features, mode_inputs};
+use wattgate_trainer::export::quantise::{Dense, Plan, forward};
+use wattgate_trainer::export::wgt::{Layers, ModelFile};
 
 fn grid() -> Grid {
     let cpu: Vec<u32> = (1..=15).map(|i| 100_000 * i).collect();

@@ -2,17 +2,20 @@
 
 mod common;
 
+use std::fs;
 use std::path::Path;
 
 use common::{folder, run};
+use indicatif::ProgressBar;
+use wattgate_board_tables::Board;
 use wattgate_runtime::Kind;
-use wattgate_simulator::board::Board;
-use wattgate_simulator::corpus::Modes;
-use wattgate_simulator::workload::Workload;
+use wattgate_simulated_board::corpus::{Modes, csv};
+use wattgate_simulated_board::profile::Profiler;
+use wattgate_simulated_board::unit::Unit;
+use wattgate_simulated_board::workload::Workload;
 use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::demo::simulate;
+use wattgate_trainer::learn::split::profiled;
 use wattgate_trainer::methods::wattgate::read_back;
-use wattgate_trainer::split::profiled;
 
 fn orin(workload: &str, folder: &Path) -> Corpus {
     orin_in(Modes::Papers, workload, folder)
@@ -23,7 +26,10 @@ fn orin_in(modes: Modes, workload: &str, folder: &Path) -> Corpus {
     let workload = Workload::named(workload).expect("shipped");
     let path = folder.join(format!("{}.csv", workload.name));
     let modes = modes.of(&board, 1).expect("on offer");
-    simulate(&board, &workload, &modes, 1, &path).expect("simulated")
+    let mut profiler = Profiler::new(&board, Unit::NOMINAL, &workload, 1);
+    let profiles = profiler.profile_all(&modes);
+    fs::write(&path, csv(&board, &workload, &profiles)).expect("written");
+    Corpus::read(&path, &ProgressBar::hidden()).expect("a corpus")
 }
 
 #[test]

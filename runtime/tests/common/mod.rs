@@ -10,7 +10,7 @@ use wattgate_runtime::{
     Knot, Provenance, ROW_LIMIT, Region, SCALE_RANGE, Shape, Widths,
 };
 
-#[path = "../../../trainer/src/wgt.rs"]
+#[path = "../../../trainer/src/export/wgt.rs"]
 pub mod wgt;
 use wgt::{FirstRow, HiddenRow, Layers, ModelFile, OutputRow};
 

@@ -6,10 +6,10 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use wattgate_board_tables::Board;
 use wattgate_runtime::{
     Body, FEATURES, Grid, Header, INPUTS, Model, ROW_LIMIT, ROW_SCALE_ONE, Region, Shape, Widths,
 };
-use wattgate_simulator::board::Board;
 
 use crate::wgt::{FirstRow, HiddenRow, Layers, ModelFile, OutputRow};
 

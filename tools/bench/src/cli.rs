@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use lexopt::{Arg, Parser, ValueExt};
 use serde::Serialize;
 use thiserror::Error;
+use wattgate_cli::exit::{Failed, end};
 use wattgate_runtime::{Region, Shape};
-use wattgate_simulator::exit::{Failed, end};
 
 use crate::bounds;
 use crate::floor::{self, Floor};

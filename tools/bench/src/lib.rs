@@ -6,5 +6,5 @@
 
 pub mod case;
 pub mod tasks;
-#[path = "../../../trainer/src/wgt.rs"]
+#[path = "../../../trainer/src/export/wgt.rs"]
 pub mod wgt;

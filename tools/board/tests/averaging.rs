@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::{Simulated, boards, booted, description, discover, highest, seeded};
 use wattgate_board::{AveragingError, Files, SAMPLES, Saved};
 use wattgate_runtime::{MOST_CHIPS, Milliseconds};
-use wattgate_simulator::tree::Errno;
+use wattgate_simulated_board::tree::Errno;
 
 /// The two chips of [`two_chips`].
 const FIRST: &str = "/sys/class/hwmon/hwmon0/samples";

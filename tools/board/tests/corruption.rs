@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use wattgate_board::{Board, Files, Saved};
 use wattgate_runtime::Grid;
-use wattgate_simulator::tree::Errno;
+use wattgate_simulated_board::tree::Errno;
 
 /// What a file shows instead.
 fn shown() -> impl Strategy<Value = Result<Vec<u8>, Errno>> {

@@ -7,7 +7,7 @@ use std::path::Path;
 use common::{apply, boards, booted, description, discover, highest, lowest, mode, seeded};
 use wattgate_board::{Board, DiscoverError, Masks, Reach, SettableError};
 use wattgate_runtime::{Axis, Grid};
-use wattgate_simulator::tree::Errno;
+use wattgate_simulated_board::tree::Errno;
 
 #[test]
 fn a_board_has_its_identity() {

@@ -14,9 +14,9 @@ use allocations::allocations;
 use common::{boards, description, highest, lowest, middle};
 use wattgate_board::{ApplyError, Board, Disk};
 use wattgate_runtime::{MOST_CHIPS, Milliseconds};
-use wattgate_simulator::tree::Tree;
-use wattgate_simulator::tree::mirror::Mirror;
-use wattgate_simulator::unit::Unit;
+use wattgate_simulated_board::tree::Tree;
+use wattgate_simulated_board::tree::mirror::Mirror;
+use wattgate_simulated_board::unit::Unit;
 
 /// By then a living tree has taken all writes.
 const LATER: Duration = Duration::from_millis(200);

@@ -11,9 +11,9 @@ use std::time::Duration;
 use common::{Simulated, apply, boards, booted, description, discover, highest, lowest};
 use wattgate_board::{Board, Files, SampleFault};
 use wattgate_runtime::{MOST_CHIPS, Milliseconds, Milliwatts};
-use wattgate_simulator::tree::{Errno, Tree};
-use wattgate_simulator::unit::Unit;
-use wattgate_simulator::workload::Workload;
+use wattgate_simulated_board::tree::{Errno, Tree};
+use wattgate_simulated_board::unit::Unit;
+use wattgate_simulated_board::workload::Workload;
 
 const UPDATE: Duration = Duration::from_millis(430);
 

@@ -4,8 +4,8 @@ mod common;
 
 use common::{Simulated, apply, boards, booted, description, discover, highest, lowest, middle};
 use wattgate_board::{Board, Files, RestoreError, Saved, SavedError};
-use wattgate_simulator::tree::Tree;
-use wattgate_simulator::unit::Unit;
+use wattgate_simulated_board::tree::Tree;
+use wattgate_simulated_board::unit::Unit;
 
 /// Lets clocks that run free come to rest.
 fn settle(files: &mut Simulated) {

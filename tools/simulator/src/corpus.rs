@@ -1,86 +1,92 @@
-//! Corpora of the simulated board: the common CSV, with the kind `simulated` in every row.
+//! `corpus`: profiles a simulated board and writes the corpus.
 
-use std::fmt::Write;
+use std::path::PathBuf;
 
-use rand::SeedableRng;
-use rand::seq::SliceRandom;
-use rand_chacha::ChaCha8Rng;
-use thiserror::Error;
+use lexopt::{Arg, Parser, ValueExt};
 
-use crate::board::Board;
-use crate::profile::Profile;
-use crate::workload::Workload;
+use crate::{EXIT_CODES, Failure, lists, print};
+use wattgate_board_tables::Board;
+use wattgate_cli::output::AtomicFile;
+use wattgate_simulated_board::corpus::{Modes, csv};
+use wattgate_simulated_board::profile::Profiler;
+use wattgate_simulated_board::unit::Unit;
+use wattgate_simulated_board::workload::Workload;
 
-/// Which modes are profiled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Modes {
-    /// Those of the papers.
-    Papers,
-    /// Every mode of the board.
-    All,
-    /// So many, drawn from every mode of the board.
-    Random(usize),
-}
+const USAGE: &str = "\
+Profile a simulated board as PowerTrain's authors profiled real ones, and write the corpus.
+Its rows have the kind `simulated`.
 
-/// Why there are no such modes.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum ModesError {
-    /// No paper profiled this board.
-    #[error("no paper profiled `{board}`; take all or random:N modes")]
-    NoPaper { board: String },
-    /// More modes than the board has, or none.
-    #[error("cannot profile {asked} modes: `{board}` has {available}")]
-    OutOfRange {
-        board: String,
-        asked: usize,
-        available: usize,
-    },
-}
+Usage: wattgate-simulator corpus --board NAME --workload NAME|FILE -o FILE.csv [options]
 
-impl Modes {
-    /// The modes of a board, by ascending knobs.
-    pub fn of(self, board: &Board, seed: u64) -> Result<Vec<[u32; 4]>, ModesError> {
-        let number = match self {
-            Self::All => return Ok(board.all_modes()),
-            Self::Random(number) => number,
-            Self::Papers => match board.papers.as_ref().map(|papers| papers.random) {
-                Some(Some(number)) => number,
-                Some(None) => return Ok(board.papers_modes()),
-                None => {
-                    return Err(ModesError::NoPaper {
-                        board: board.name.clone(),
-                    });
-                }
-            },
-        };
-        let mut modes = board.all_modes();
-        if !(1..=modes.len()).contains(&number) {
-            return Err(ModesError::OutOfRange {
-                board: board.name.clone(),
-                asked: number,
-                available: modes.len(),
-            });
+Options:
+  --board NAME          The board
+  --workload NAME|FILE  What runs on it
+  --minibatch N         Samples of a minibatch [the workload's]
+  --modes WHICH         papers, all, or random:N [papers]
+  --unit N              A unit of the board that differs as real ones do [the nominal one]
+  --seed S              Noise, and which modes are drawn [0]
+  -o, --output FILE     The corpus
+  -h, --help            Print this
+";
+
+const EXAMPLE: &str = "\
+Example:
+  wattgate-simulator corpus --board orin-agx-64 --workload resnet18 --seed 1 -o resnet.csv
+";
+
+/// Runs the command with the arguments that follow its name.
+pub fn run(mut arguments: Parser) -> Result<(), Failure> {
+    let (mut board, mut workload, mut output) = (None, None, None);
+    let (mut minibatch, mut unit, mut seed) = (None, Unit::NOMINAL, 0);
+    let mut modes = Modes::Papers;
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Arg::Long("board") => board = Some(Board::named(&arguments.value()?.string()?)?),
+            Arg::Long("workload") => {
+                workload = Some(Workload::named(&arguments.value()?.string()?)?);
+            }
+            Arg::Long("minibatch") => minibatch = Some(arguments.value()?.parse()?),
+            Arg::Long("modes") => modes = which(&arguments.value()?.string()?)?,
+            Arg::Long("unit") => unit = Unit::drawn(arguments.value()?.parse()?),
+            Arg::Long("seed") => seed = arguments.value()?.parse()?,
+            Arg::Short('o') | Arg::Long("output") => {
+                output = Some(PathBuf::from(arguments.value()?));
+            }
+            Arg::Short('h') | Arg::Long("help") => {
+                return print(&format!("{USAGE}\n{}\n{EXAMPLE}\n{EXIT_CODES}", lists()));
+            }
+            argument => return Err(argument.unexpected().into()),
         }
-        modes.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
-        modes.truncate(number);
-        modes.sort_unstable();
-        Ok(modes)
     }
+    let board = board.ok_or(Failure::Missing("--board"))?;
+    let mut workload = workload.ok_or(Failure::Missing("--workload"))?;
+    let output = output.ok_or(Failure::Missing("-o FILE"))?;
+    if let Some(minibatch) = minibatch {
+        workload = workload.with_minibatch(minibatch)?;
+    }
+    let modes = modes.of(&board, seed)?;
+    let file = AtomicFile::create(&output)?;
+    let profiles = Profiler::new(&board, unit, &workload, seed).profile_all(&modes);
+    file.commit(csv(&board, &workload, &profiles).as_bytes())?;
+    let hours = profiles.iter().map(|profile| profile.seconds).sum::<f64>() / 3600.0;
+    print(&format!(
+        "{} on {}, simulated: {} modes, {hours:.1} h of profiling\n",
+        workload.name,
+        board.name,
+        profiles.len()
+    ))
 }
 
-/// The text of a corpus.
-pub fn csv(board: &Board, workload: &Workload, profiles: &[Profile]) -> String {
-    let mut text = String::from(
-        "device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,kind,minibatch\n",
-    );
-    for profile in profiles {
-        let [cores, cpu, gpu, emc] = profile.knobs;
-        writeln!(
-            text,
-            "{},{},{cores},{cpu},{gpu},{emc},{:.4},{:.1},simulated,{}",
-            board.name, workload.name, profile.time_ms, profile.power_mw, workload.minibatch
-        )
-        .expect("a string takes all text");
+fn which(text: &str) -> Result<Modes, Failure> {
+    let number = text.strip_prefix("random:").map(str::parse);
+    match (text, number) {
+        ("papers", _) => Ok(Modes::Papers),
+        ("all", _) => Ok(Modes::All),
+        (_, Some(Ok(number))) => Ok(Modes::Random(number)),
+        _ => Err(Failure::Value {
+            option: "--modes",
+            value: text.to_owned(),
+            expected: "papers, all, or random:N",
+        }),
     }
-    text
 }

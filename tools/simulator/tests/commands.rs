@@ -77,7 +77,7 @@ fn a_corpus_has_the_papers_modes_and_says_that_it_is_simulated() {
 fn a_workload_may_be_a_file_of_the_users() {
     let folder = tempdir().expect("a folder");
     let [workload, corpus] = ["mine.toml", "mine.csv"].map(|name| folder.path().join(name));
-    let lenet = include_str!("../workloads/lenet.toml");
+    let lenet = include_str!("../../simulated-board/workloads/lenet.toml");
     fs::write(&workload, lenet.replace("\"lenet\"", "\"mine\"")).expect("written");
     let arguments = format!(
         "corpus --board tx2 --modes random:7 --workload {} -o {}",
@@ -161,7 +161,7 @@ fn what_does_not_exist_is_refused_by_name() {
 fn a_workload_with_impossible_numbers_is_refused_by_name() {
     let folder = tempdir().expect("a folder");
     let [workload, corpus] = ["w.toml", "c.csv"].map(|name| folder.path().join(name));
-    let lenet = include_str!("../workloads/lenet.toml");
+    let lenet = include_str!("../../simulated-board/workloads/lenet.toml");
     let first = |start: &str| {
         let line = lenet.lines().find(|line| line.starts_with(start));
         line.expect("a line of the file").to_owned()

@@ -1,8 +1,9 @@
 //! The command `board` as a process, with files on a disk.
 
+#[path = "../../simulated-board/tests/common/mod.rs"]
 mod common;
 
-#[path = "common/eventually.rs"]
+#[path = "../../simulated-board/tests/common/eventually.rs"]
 mod eventually;
 
 use std::fs::{self, File, OpenOptions};

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
-use wattgate_simulator::load::{Kind, Load};
-use wattgate_simulator::machine::mode_errors::ModeErrors;
-use wattgate_simulator::replay::report::Report;
-use wattgate_simulator::replay::table::{Bench, Task, Wrong, rows};
-use wattgate_simulator::replay::{Run, run};
-use wattgate_simulator::scenarios::Holder;
+use wattgate_scenarios::Holder;
+use wattgate_scenarios::replay::report::Report;
+use wattgate_scenarios::replay::table::{Bench, Task, Wrong, rows};
+use wattgate_scenarios::replay::{Run, run};
+use wattgate_simulated_board::load::{Kind, Load};
+use wattgate_simulated_board::machine::mode_errors::ModeErrors;
 
 fn weights() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights")

@@ -33,7 +33,7 @@ pub fn other_board(device: &str, compatible: &[String]) -> Option<&'static str> 
 
 #[cfg(test)]
 mod tests {
-    use wattgate_simulator::board::{Board, names};
+    use wattgate_board_tables::{Board, names};
 
     use super::*;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{Simulated, booted};
 use wattgate_board::{Board, Files};
 use wattgate_runtime::{Average, Cause, Limit, Milliseconds, Milliwatts, PowerMode, State};
-use wattgate_simulator::workload::Workload;
+use wattgate_simulated_board::workload::Workload;
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::control::Control;
 use wattgate_watchdog::setup::{Setup, SetupError};

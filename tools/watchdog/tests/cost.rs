@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use allocations::allocations;
 use wattgate_board::{Disk, Files};
+use wattgate_board_tables::Board as Description;
 use wattgate_runtime::{Limit, Milliseconds, Milliwatts};
-use wattgate_simulator::board::Board as Description;
-use wattgate_simulator::tree::Tree;
-use wattgate_simulator::tree::mirror::Mirror;
-use wattgate_simulator::unit::Unit;
+use wattgate_simulated_board::tree::Tree;
+use wattgate_simulated_board::tree::mirror::Mirror;
+use wattgate_simulated_board::unit::Unit;
 use wattgate_watchdog::clock::{Clock, UtcSeconds};
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::control::{Control, Event};

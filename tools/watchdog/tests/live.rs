@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use wattgate_simulator::scenarios::list::{Scenario, ToHolder};
-use wattgate_simulator::scenarios::{CASES, Holder, Row, SENSORS, Task, live};
+use wattgate_scenarios::list::{Scenario, ToHolder};
+use wattgate_scenarios::{CASES, Holder, Row, SENSORS, Task, live};
 
 fn run(scenarios: &[Scenario]) -> Vec<Row> {
     let [case, ..] = &CASES;

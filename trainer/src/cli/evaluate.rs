@@ -11,13 +11,14 @@ use super::{
     read_corpus, read_reference, show,
 };
 use crate::corpus::Corpus;
-use crate::evaluate::{Comparison, Evaluation, Quartiles, Row, evaluate};
 use crate::fit::FitError;
+use crate::lab::evaluate::{Comparison, Evaluation, Quartiles, Row, evaluate};
+use crate::lab::plots;
+use crate::lab::plots::PlotError;
+use crate::learn::reference::Reference;
+use crate::learn::split::{Amount, Sampling};
 use crate::methods::Method;
-use crate::plots::PlotError;
-use crate::reference::Reference;
-use crate::split::{Amount, Sampling};
-use crate::{plots, quantity};
+use crate::quantity;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -176,7 +177,7 @@ fn text(evaluation: &Evaluation) -> String {
 }
 
 fn guard_band(row: &Row) -> String {
-    let wanted = |c: &&crate::evaluate::Covered| [0.9, 0.95, 0.99].contains(&c.confidence);
+    let wanted = |c: &&crate::lab::evaluate::Covered| [0.9, 0.95, 0.99].contains(&c.confidence);
     let shares = row.coverage.iter().filter(wanted).map(|covered| {
         format!(
             "{:.1} % at {:.0} % (+{:.1} %)",

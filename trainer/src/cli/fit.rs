@@ -9,11 +9,11 @@ use super::{
     read_reference, show,
 };
 use crate::fit::{Options, Report, fit};
+use crate::learn::predictions::Errors;
+use crate::learn::split::Amount;
 use crate::methods::wattgate::PROGRESS;
-use crate::predictions::Errors;
 use crate::quantity;
-use crate::split::Amount;
-use wattgate_simulator::output::AtomicFile;
+use wattgate_cli::output::AtomicFile;
 
 const EXAMPLE: &str = "\
 Example:

@@ -9,11 +9,11 @@ use super::{
     Failure, MethodArgument, SamplingArgument, print_json, print_text, progress_bar, read_corpus,
 };
 use crate::corpus::Corpus;
-use crate::matrix::{Matrix, Options, matrix, short};
-use crate::predictions::Target;
+use crate::lab::matrix::{Matrix, Options, matrix, short};
+use crate::learn::predictions::Target;
+use crate::learn::reference::Reference;
+use crate::learn::split::Amount;
 use crate::quantity;
-use crate::reference::Reference;
-use crate::split::Amount;
 
 const EXAMPLE: &str = "\
 Example:

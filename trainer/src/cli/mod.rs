@@ -4,7 +4,6 @@
 //! and errors go to standard error.
 
 mod check;
-mod demo;
 mod evaluate;
 mod fit;
 mod inspect;
@@ -24,20 +23,19 @@ use clap::{Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use thiserror::Error;
+use wattgate_cli::exit::{Failed, end};
 use wattgate_runtime::{
     ConstraintError, FormatError, MAGIC, Model, Provenance, SelectError, Shape,
 };
-use wattgate_simulator::exit::{Failed, end};
 
 use crate::corpus::{Corpus, CorpusError};
-use crate::demo::DemoError;
 use crate::fit::FitError;
-use crate::gp::SingularKernel;
+use crate::lab::plots::PlotError;
+use crate::learn::gp::SingularKernel;
+use crate::learn::reference::Reference;
+use crate::learn::split::{Sampling, SplitError};
 use crate::methods::{self, Method, MethodError};
-use crate::plots::PlotError;
-use crate::reference::Reference;
-use crate::split::{Sampling, SplitError};
-use wattgate_simulator::output::OutputError;
+use wattgate_cli::output::OutputError;
 
 /// Learns time and power of a workload for every power mode of a Jetson.
 #[derive(Debug, Parser)]
@@ -62,8 +60,6 @@ Exit codes:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show the whole path on a simulated board, as one page
-    Demo(demo::Arguments),
     /// Report what corpora hold and what in them is suspect
     Check(check::Arguments),
     /// Train a model on a corpus and write it as a model file
@@ -103,8 +99,6 @@ enum Failure {
     PlanSize { asked: usize, available: usize },
     #[error("{}: {mode} is no mode of the board", path.display())]
     NotOfBoard { path: PathBuf, mode: String },
-    #[error("{0}")]
-    Demo(#[from] DemoError),
     #[error("--axes: {0}")]
     Axes(String),
     #[error("{0}")]
@@ -131,7 +125,6 @@ impl Failed for Failure {
             | Self::Output(_)
             | Self::Read { .. }
             | Self::Plot(_)
-            | Self::Demo(DemoError::Folder { .. } | DemoError::Output(_))
             | Self::Print(_) => 5,
             Self::Constraint(_)
             | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => 4,
@@ -152,7 +145,6 @@ impl Failed for Failure {
             | Self::Plan { .. }
             | Self::NotOfBoard { .. }
             | Self::Model { .. }
-            | Self::Demo(_)
             | Self::Select(_)
             | Self::Defects => 3,
         }
@@ -169,7 +161,6 @@ impl Failed for Failure {
 /// Runs the program.
 pub fn run() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Demo(arguments) => demo::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Fit(arguments) => fit::run(&arguments),
         Command::Transfer(arguments) => transfer::run(&arguments),

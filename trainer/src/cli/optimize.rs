@@ -5,8 +5,9 @@ use wattgate_runtime::Confidence;
 
 use super::Failure;
 use super::evaluate::Compared;
-use crate::optimize::{Choosing, Limits, Optimization, optimize};
-use crate::{plots, quantity};
+use crate::lab::optimize::{Choosing, Limits, Optimization, optimize};
+use crate::lab::plots;
+use crate::quantity;
 
 const EXAMPLE: &str = "\
 Examples:

@@ -11,11 +11,11 @@ use wattgate_runtime::{Grid, PowerMode};
 
 use super::inspect::Mode;
 use super::{Failure, print_json, print_text, read_corpus, show};
-use crate::mean::Scales;
-use crate::order::{Visit, descending};
-use crate::plan::{expected_error, first, next};
-use crate::split::{Known, MIN_MODES, profiled};
-use crate::teacher::{Teachers, all_modes};
+use crate::corpus::order::{Visit, descending};
+use crate::learn::mean::Scales;
+use crate::learn::plan::{expected_error, first, next};
+use crate::learn::split::{Known, MIN_MODES, profiled};
+use crate::learn::teacher::{Teachers, all_modes};
 
 const EXAMPLE: &str = "\
 Examples:

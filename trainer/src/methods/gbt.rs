@@ -6,9 +6,9 @@ use smartcore::linalg::basic::matrix::DenseMatrix;
 use smartcore::xgboost::{XGRegressor, XGRegressorParameters};
 
 use super::{Method, MethodError, Predicted, Task, Trained};
-use crate::predictions::{Predictions, Target};
-use crate::standard::Standard;
-use crate::teacher::all_modes;
+use crate::learn::predictions::{Predictions, Target};
+use crate::learn::standard::Standard;
+use crate::learn::teacher::all_modes;
 
 /// The method.
 pub struct Gbt;

@@ -6,10 +6,10 @@
 use nalgebra::{DMatrix, DVector};
 
 use super::{Method, MethodError, Predicted, Task, Trained};
-use crate::predictions::{Predictions, Target};
-use crate::split::{Known, profiled};
-use crate::standard::Standard;
-use crate::teacher::all_modes;
+use crate::learn::predictions::{Predictions, Target};
+use crate::learn::split::{Known, profiled};
+use crate::learn::standard::Standard;
+use crate::learn::teacher::all_modes;
 
 /// Modes among which `linear-4` chooses.
 const CANDIDATES: usize = 10;

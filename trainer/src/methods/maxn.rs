@@ -1,7 +1,7 @@
 //! `maxn`: the fastest mode on offer, whatever the limit, as a board without limit runs.
 
 use super::{Ask, Method, MethodError, Task, Trained, fastest_within};
-use crate::split::Known;
+use crate::learn::split::Known;
 
 /// The baseline.
 pub struct Maxn;

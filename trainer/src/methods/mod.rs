@@ -15,10 +15,10 @@ use thiserror::Error;
 use wattgate_runtime::{Confidence, FormatError, GuardError, Shape};
 
 use crate::corpus::Corpus;
-use crate::gp::SingularKernel;
-use crate::predictions::Predictions;
-use crate::reference::Reference;
-use crate::split::Known;
+use crate::learn::gp::SingularKernel;
+use crate::learn::predictions::Predictions;
+use crate::learn::reference::Reference;
+use crate::learn::split::Known;
 
 /// What a method learns from.
 pub struct Task<'a> {

@@ -18,10 +18,10 @@ use rand_chacha::ChaCha8Rng;
 use wattgate_runtime::Grid;
 
 use super::{Method, MethodError, Predicted, Task, Trained};
-use crate::predictions::{Predictions, Target};
-use crate::split::Known;
-use crate::standard::Standard;
-use crate::teacher::all_modes;
+use crate::learn::predictions::{Predictions, Target};
+use crate::learn::split::Known;
+use crate::learn::standard::Standard;
+use crate::learn::teacher::all_modes;
 
 /// Inputs, widths of the hidden layers, output.
 const SIZES: [usize; 5] = [4, 256, 128, 64, 1];

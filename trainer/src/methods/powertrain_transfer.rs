@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 
 use super::powertrain_nn::{Loss, Recipe, Training, predict_each};
 use super::{Method, MethodError, Task, Trained};
-use crate::predictions::Target;
-use crate::reference::Reference;
-use crate::split::profiled;
+use crate::learn::predictions::Target;
+use crate::learn::reference::Reference;
+use crate::learn::split::profiled;
 
 /// The seed of the reference networks: one reference serves all runs.
 const REFERENCE_SEED: u64 = 0;

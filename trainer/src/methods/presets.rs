@@ -1,11 +1,11 @@
 //! `presets`: the nvpmodel modes that NVIDIA ships with the board. A mode with a wattage in
 //! its name is taken to hold it; of the others it is assumed that the user measured them.
 
+use wattgate_board_tables::{Board, names};
 use wattgate_runtime::{Axis, PowerMode};
-use wattgate_simulator::board::{self, Board};
 
 use super::{Ask, Method, MethodError, Task, Trained};
-use crate::split::Known;
+use crate::learn::split::Known;
 
 /// The baseline.
 pub struct Presets;
@@ -22,7 +22,7 @@ impl Method for Presets {
         let device = &task.corpus.device;
         let board = Board::described(device).map_err(|_| MethodError::UnknownBoard {
             device: device.clone(),
-            known: board::names().join(", "),
+            known: names().join(", "),
         })?;
         let grid = &task.corpus.grid;
         // Caps: a knob takes its highest value within, as the board does.

@@ -1,7 +1,7 @@
 //! `random`: the best of the modes that were profiled, by what was measured.
 
 use super::{Ask, Method, MethodError, Task, Trained, fastest_within};
-use crate::split::Known;
+use crate::learn::split::Known;
 
 /// The baseline.
 pub struct Random;

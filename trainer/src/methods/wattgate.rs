@@ -10,14 +10,14 @@ use wattgate_runtime::{
 };
 
 use super::{Ask, Method, MethodError, Task, Trained, fastest_within};
-use crate::guard::{Unmeasured, band};
-use crate::plan::promise;
-use crate::predictions::{Errors, Predictions, Target};
-use crate::reference::Reference;
-use crate::split::Known;
-use crate::student::{self, distil};
-use crate::teacher::{Expected, Teachers, all_modes};
-use crate::wgt::{Layers, ModelFile};
+use crate::export::student::{self, distil};
+use crate::export::wgt::{Layers, ModelFile};
+use crate::learn::guard::{Unmeasured, band};
+use crate::learn::plan::promise;
+use crate::learn::predictions::{Errors, Predictions, Target};
+use crate::learn::reference::Reference;
+use crate::learn::split::Known;
+use crate::learn::teacher::{Expected, Teachers, all_modes};
 
 /// Modes over which the spread of the predictions is taken.
 const SPREAD_OVER: usize = 512;

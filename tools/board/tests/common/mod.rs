@@ -8,10 +8,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use wattgate_board::{Board, Files};
+use wattgate_board_tables::{Board as Description, names};
 use wattgate_runtime::PowerMode;
-use wattgate_simulator::board::{Board as Description, names};
-use wattgate_simulator::tree::{Errno, Tree};
-use wattgate_simulator::unit::Unit;
+use wattgate_simulated_board::tree::{Errno, Tree};
+use wattgate_simulated_board::unit::Unit;
 
 /// The files of a simulated board.
 pub struct Simulated {

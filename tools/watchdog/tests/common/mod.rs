@@ -12,7 +12,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use wattgate_board::Files;
 use wattgate_runtime::Milliseconds;
-use wattgate_simulator::workload::Workload;
+use wattgate_simulated_board::workload::Workload;
 use wattgate_watchdog::clock::{Clock, UtcSeconds};
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::daemon::Daemon;

@@ -1,7 +1,7 @@
 //! The program `wattgated` as a process, beside a simulated board whose files are on a disk.
 #![allow(dead_code)] // Each test file uses a part.
 
-#[path = "../../../simulator/tests/common/eventually.rs"]
+#[path = "../../../simulated-board/tests/common/eventually.rs"]
 mod eventually;
 
 use std::fs;
@@ -17,11 +17,11 @@ pub use eventually::{PATIENCE, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use wattgate_board::{Board, Disk};
-use wattgate_simulator::board::Board as Description;
-use wattgate_simulator::tree::Tree;
-use wattgate_simulator::tree::mirror::Mirror;
-use wattgate_simulator::unit::Unit;
-use wattgate_simulator::workload::Workload;
+use wattgate_board_tables::Board as Description;
+use wattgate_simulated_board::tree::Tree;
+use wattgate_simulated_board::tree::mirror::Mirror;
+use wattgate_simulated_board::unit::Unit;
+use wattgate_simulated_board::workload::Workload;
 
 pub const MODEL: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),

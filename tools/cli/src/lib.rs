@@ -1,0 +1,10 @@
+//! What the command lines of wattgate share.
+//!
+//! | question | module |
+//! |---|---|
+//! | how a program ends, with which exit code | [`exit`] |
+//! | a file that is written whole or not at all | [`output`] |
+#![forbid(unsafe_code)]
+
+pub mod exit;
+pub mod output;

@@ -1,0 +1,147 @@
+//! A power limit that changes while a training job runs: true power under wattgate's watchdog,
+//! beside the modes that the model chooses once, NVIDIA's presets and MAXN.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+use wattgate_board_tables::Board;
+use wattgate_scenarios::Holder;
+use wattgate_scenarios::replay::account::WINDOWS;
+use wattgate_scenarios::replay::oracle::Mode;
+use wattgate_scenarios::replay::report::Report;
+use wattgate_scenarios::replay::sliding::{lines, sampled};
+use wattgate_scenarios::replay::{ReplayError, Run, modes, traced};
+use wattgate_simulated_board::load::{Kind, Load, Step};
+use wattgate_simulated_board::sampling::Sampling;
+use wattgate_simulated_board::workload::Workload;
+
+use super::round;
+
+/// From when on which limit holds, in s and W.
+const LIMITS: [(u32, u32); 4] = [(0, 36), (60, 22), (120, 30), (180, 18)];
+
+/// In s.
+const END: u32 = 240;
+
+/// The job pauses between these times in s.
+const PAUSE: [u64; 2] = [135, 155];
+
+/// Time between two points of a curve.
+const POINT_EVERY: Duration = Duration::from_millis(200);
+
+/// Who holds the limit, with the name on the page.
+const HOLDERS: [(&str, Holder); 4] = [
+    ("wattgate's watchdog", Holder::Wattgate),
+    ("chosen once by the model", Holder::Once),
+    ("NVIDIA's presets", Holder::Preset),
+    ("MAXN", Holder::Maxn),
+];
+
+/// Power over time under the limits.
+#[derive(Clone, Debug, Serialize)]
+pub struct Replay {
+    pub limits: Vec<Limit>,
+    pub end_s: u32,
+    /// Time in s, and the load's activity from then on.
+    pub load: Vec<[f64; 2]>,
+    pub series: Vec<Series>,
+}
+
+/// A limit that holds until the next one.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Limit {
+    pub from_s: u32,
+    pub limit_w: u32,
+}
+
+/// What the board truly drew, and the figures of the whole run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Series {
+    pub name: &'static str,
+    /// Time in s, and the mean power in W of the 430 ms before.
+    pub points: Vec<[f64; 2]>,
+    pub report: Report,
+}
+
+/// Runs the job under the limits once for each holder.
+pub fn replay(
+    board: &Board,
+    workload: &Workload,
+    seed: u64,
+    model: &Path,
+) -> Result<Replay, ReplayError> {
+    let modes = modes(board, model, workload)?;
+    let load = training_with_a_pause(seed);
+    let second = |s: u32| Duration::from_secs(s.into());
+    let series = HOLDERS.iter().map(|&(name, holder)| {
+        let run = Run {
+            board,
+            model,
+            limits: LIMITS.map(|(s, watts)| (second(s), 1000 * watts)).to_vec(),
+            load: load.clone(),
+            workload,
+            samples: Sampling::L4T.samples,
+            unit: None,
+            seed,
+            holder,
+            errors: None,
+        };
+        series(name, &run, &modes)
+    });
+    let step = |step: &Step| [step.from.as_secs_f64(), round(step.activity, 3)];
+    Ok(Replay {
+        series: series.collect::<Result<_, _>>()?,
+        limits: LIMITS
+            .map(|(from_s, limit_w)| Limit { from_s, limit_w })
+            .to_vec(),
+        end_s: END,
+        load: load.steps().iter().map(step).collect(),
+    })
+}
+
+fn series(name: &'static str, run: &Run<'_>, modes: &[Mode]) -> Result<Series, ReplayError> {
+    let (report, trace) = traced(run, modes)?;
+    let stretches = trace.iter().map(|segment| (segment.until, segment.watts));
+    let means = lines(stretches, Duration::ZERO, WINDOWS[0]);
+    let points = sampled(means, POINT_EVERY).into_iter();
+    Ok(Series {
+        name,
+        points: points.map(|[s, w]| [round(s, 1), round(w, 2)]).collect(),
+        report,
+    })
+}
+
+fn training_with_a_pause(seed: u64) -> Load {
+    let [from, to] = PAUSE.map(Duration::from_secs);
+    let end = Duration::from_secs(END.into());
+    let before = Kind::Training.load(from, seed);
+    let after = Kind::Training.load(end - to, seed.wrapping_add(1));
+    let mut steps = before.steps().to_vec();
+    steps.push(Step::new(from, 0.0));
+    let after = after.steps().iter().map(|step| Step {
+        from: to + step.from,
+        ..*step
+    });
+    steps.extend(after);
+    Load::new(steps, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_job_has_phases_and_pauses_once() {
+        let load = training_with_a_pause(1);
+        let [from, to] = PAUSE.map(Duration::from_secs);
+        let all = || load.between(Duration::ZERO, load.length());
+        let idle = all().filter(|(_, activity)| *activity == 0.0);
+        assert_eq!(idle.collect::<Vec<_>>(), [(20.0, 0.0)]);
+        assert_eq!(load.between(from, to).collect::<Vec<_>>(), [(20.0, 0.0)]);
+        // Epochs, validations, stalls and checkpoints.
+        for [low, high] in [[1.0, 1.0], [0.7, 0.8], [0.25, 0.25], [0.1, 0.2]] {
+            assert!(all().any(|(_, activity)| (low..=high).contains(&activity)));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What software asks of a board: cores, clocks, masks and fan, in the values of its tables.
+
+use wattgate_board_tables::{Board, Preset};
+
+/// Who chooses the clock between minimum and maximum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Governor {
+    /// The maximum for a core with a process to run, otherwise the minimum. Assumed: the
+    /// real one follows the load.
+    Schedutil,
+    /// The maximum.
+    Performance,
+    /// What was written to `scaling_setspeed`.
+    Userspace,
+}
+
+/// What is asked of a cluster. Clocks in kHz, of the board's table, min ≤ max.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    pub min_khz: u32,
+    pub max_khz: u32,
+    pub governor: Governor,
+    pub setspeed_khz: u32,
+}
+
+/// What is asked of the GPU. Clocks in kHz, of the board's table, min ≤ max.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gpu {
+    pub min_khz: u32,
+    pub max_khz: u32,
+    /// The maximum whatever the load; otherwise the maximum under load only (assumed).
+    pub performance: bool,
+    /// The rail may be switched off while there is no work.
+    pub railgate: bool,
+    /// `power/control` is `on`.
+    pub always_on: bool,
+}
+
+/// What is asked of the memory. Clocks in kHz, of the board's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Emc {
+    /// The rate is held. Without it the bandwidth manager takes the ceiling under load and
+    /// the least rate otherwise (assumed).
+    pub locked: bool,
+    /// What a lock holds; none holds what was there.
+    pub rate_khz: Option<u32>,
+    /// nvpmodel's ceiling.
+    pub cap_khz: Option<u32>,
+}
+
+/// Everything that software asks of the board.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// By core.
+    pub online: Vec<bool>,
+    /// By cluster.
+    pub policies: Vec<Policy>,
+    pub gpu: Gpu,
+    pub emc: Emc,
+    /// A set bit gates a TPC; none on boards without the file.
+    pub tpc_pg_mask: Option<u32>,
+    /// A set bit gates an FBP; none on boards without the file.
+    pub fbp_pg_mask: Option<u32>,
+    /// A fan speed of 255; without one the temperature decides.
+    pub fan_pwm: Option<u8>,
+}
+
+impl Settings {
+    /// Those after a boot in a mode of nvpmodel.
+    pub fn of(board: &Board, mode: &Preset) -> Self {
+        let (least, most) = ends(&board.cpu_khz);
+        let (gpu_least, gpu_most) = ends(&board.gpu_khz);
+        let mut settings = Self {
+            online: vec![true; board.core_order.len()],
+            policies: vec![
+                Policy {
+                    min_khz: least,
+                    max_khz: most,
+                    governor: Governor::Schedutil,
+                    setspeed_khz: least,
+                };
+                board.clusters.len()
+            ],
+            gpu: Gpu {
+                min_khz: gpu_least,
+                max_khz: gpu_most,
+                performance: false,
+                railgate: true,
+                always_on: false,
+            },
+            emc: Emc {
+                locked: false,
+                rate_khz: None,
+                cap_khz: None,
+            },
+            tpc_pg_mask: mode.tpc_pg_mask,
+            fbp_pg_mask: mode.fbp_pg_mask,
+            fan_pwm: None,
+        };
+        settings.enter(board, mode);
+        settings
+    }
+
+    /// What nvpmodel sets for a mode: cores, minima, maxima and the memory's ceiling. Masks
+    /// stay, and so does what nvpmodel has no line for.
+    pub fn enter(&mut self, board: &Board, mode: &Preset) {
+        for (core, online) in self.online.iter_mut().enumerate() {
+            *online = mode.cores.contains(&(core as u32));
+        }
+        let capped = |table: &[u32], cap: Option<u32>| {
+            cap.map_or(ends(table).1, |khz| rounded(table, khz.into()))
+        };
+        let min_khz = rounded(&board.cpu_khz, mode.cpu_min_khz.unwrap_or(0).into());
+        for (policy, cores) in self.policies.iter_mut().zip(&board.clusters) {
+            if cores.iter().any(|core| mode.cores.contains(core)) {
+                policy.max_khz = capped(&board.cpu_khz, mode.cpu_khz);
+                policy.min_khz = min_khz.min(policy.max_khz);
+            }
+        }
+        self.gpu.min_khz = ends(&board.gpu_khz).0;
+        self.gpu.max_khz = capped(&board.gpu_khz, mode.gpu_khz);
+        self.emc.cap_khz = mode.emc_khz.map(|khz| rounded(&board.emc_khz, khz.into()));
+    }
+
+    /// Fixes a power mode: online cores in the board's order, and every clock at one value.
+    pub fn pin(&mut self, board: &Board, [cores, cpu_khz, gpu_khz, emc_khz]: [u32; 4]) {
+        let awake = &board.core_order[..cores as usize];
+        for (core, online) in self.online.iter_mut().enumerate() {
+            *online = awake.contains(&(core as u32));
+        }
+        for policy in &mut self.policies {
+            (policy.min_khz, policy.max_khz) = (cpu_khz, cpu_khz);
+        }
+        (self.gpu.min_khz, self.gpu.max_khz) = (gpu_khz, gpu_khz);
+        self.emc = Emc {
+            locked: true,
+            rate_khz: Some(emc_khz),
+            cap_khz: None,
+        };
+    }
+
+    /// The highest memory clock that can be had, in kHz.
+    pub fn emc_ceiling_khz(&self, board: &Board) -> u32 {
+        let top = ends(&board.emc_khz).1;
+        self.emc.cap_khz.map_or(top, |cap| cap.min(top))
+    }
+}
+
+/// The least and the highest clock of a table.
+pub fn ends(table: &[u32]) -> (u32, u32) {
+    (table[0], *table.last().expect("a table"))
+}
+
+/// The highest clock of a table that is not above `khz`, or the least of all. That clocks are
+/// rounded is a fact, the direction is UNKNOWN (section 4); down is assumed.
+pub fn rounded(table: &[u32], khz: u64) -> u32 {
+    let above = table.partition_point(|&entry| u64::from(entry) <= khz);
+    table[above.saturating_sub(1)]
+}

@@ -1,0 +1,194 @@
+//! Power by domain: C·V²·f of clocks that run, energy of operations and bytes at V²,
+//! leakage that grows with temperature, and what is drawn whatever the mode.
+
+use crate::pipeline::{Clocks, Step};
+use crate::unit::Unit;
+use wattgate_board_tables::{Board, Domain, Volts};
+
+/// Leakage doubles every so many kelvin (a rule of thumb for such processes).
+const LEAKAGE_DOUBLES_K: f64 = 38.0;
+
+/// The temperature at which leakage is given, in °C.
+const LEAKAGE_AT_C: f64 = 40.0;
+
+/// What a core that waits in a loop switches, against one at work.
+const WAITING: f64 = 0.45;
+
+/// Cores that logging and the system keep at work on average.
+const BACKGROUND_CORES: f64 = 0.1;
+
+/// What runs on the board, as parts of a second or rates a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Activity {
+    /// Cores at work, on average.
+    pub cores: f64,
+    /// Cores that wait in a loop.
+    pub waiting_cores: f64,
+    /// The part of the time that kernels execute.
+    pub gpu: f64,
+    /// Floating-point operations a second.
+    pub flop: f64,
+    /// Bytes a second that the GPU moves.
+    pub gpu_bytes: f64,
+    /// Bytes a second to and from the DRAM.
+    pub bytes: f64,
+    /// The GPU is powered, not only its rail.
+    pub gpu_on: bool,
+}
+
+impl Activity {
+    /// Nothing runs but the logger.
+    pub const IDLE: Self = Self {
+        cores: BACKGROUND_CORES,
+        waiting_cores: 0.0,
+        gpu: 0.0,
+        flop: 0.0,
+        gpu_bytes: 0.0,
+        bytes: 2e8,
+        gpu_on: false,
+    };
+
+    /// That of a minibatch.
+    pub fn of(step: &Step, cores: f64) -> Self {
+        let period = step.period.max(1e-9);
+        let working = (step.loader_cpu + step.main_cpu) / period + BACKGROUND_CORES;
+        let waiting = (1.0 - step.main_cpu / period).max(0.0);
+        Self {
+            cores: working.min(cores),
+            waiting_cores: waiting.min((cores - working).max(0.0)),
+            gpu: (step.gpu_busy / period).min(1.0),
+            flop: step.flop / period,
+            gpu_bytes: step.gpu_bytes / period,
+            bytes: step.bytes / period,
+            gpu_on: true,
+        }
+    }
+
+    /// The same on a unit that takes so many times as long for everything.
+    pub fn slowed(self, time: f64) -> Self {
+        Self {
+            flop: self.flop / time,
+            gpu_bytes: self.gpu_bytes / time,
+            bytes: self.bytes / time,
+            ..self
+        }
+    }
+}
+
+/// Watts of each domain.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Watts {
+    pub cpu: f64,
+    pub gpu: f64,
+    pub soc: f64,
+    pub dram: f64,
+    pub system: f64,
+}
+
+impl Watts {
+    /// The watts of one domain.
+    pub fn of(&self, domain: Domain) -> f64 {
+        match domain {
+            Domain::Cpu => self.cpu,
+            Domain::Gpu => self.gpu,
+            Domain::Soc => self.soc,
+            Domain::Dram => self.dram,
+            Domain::System => self.system,
+        }
+    }
+
+    /// Of the whole module.
+    pub fn total(&self) -> f64 {
+        self.cpu + self.gpu + self.soc + self.dram + self.system
+    }
+}
+
+/// What a unit of a board draws at certain clocks, activity and die temperature in °C.
+pub fn watts(
+    board: &Board,
+    unit: &Unit,
+    clocks: &Clocks,
+    activity: &Activity,
+    die_c: f64,
+) -> Watts {
+    Draw::of(board, unit, clocks, activity).at(leakage(unit, die_c))
+}
+
+/// The leakage of a unit at a die temperature in °C, as a factor on the nominal one at 40 °C.
+pub fn leakage(unit: &Unit, die_c: f64) -> f64 {
+    unit.leakage * ((die_c - LEAKAGE_AT_C) / LEAKAGE_DOUBLES_K).exp2()
+}
+
+/// What clocks and activity draw at any temperature.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Draw {
+    /// At every temperature.
+    pub fixed: Watts,
+    /// Times the factor of [`leakage`].
+    pub leaking: Watts,
+}
+
+impl Draw {
+    /// That of a unit of a board.
+    pub fn of(board: &Board, unit: &Unit, clocks: &Clocks, activity: &Activity) -> Self {
+        let physics = board.physics();
+        let top = |axis: &[u32]| f64::from(*axis.last().expect("a table")) / 1e6;
+        let volt = |volts: &Volts, ghz, axis| volts.at(ghz, top(axis));
+
+        let cpu = &physics.cpu;
+        let v = volt(&cpu.volts, clocks.cpu_ghz, &board.cpu_khz);
+        let switching = cpu.core_nf * (activity.cores + WAITING * activity.waiting_cores)
+            + cpu.cluster_nf * clocks.clusters;
+        let cpu_w = unit.switching * v * v * clocks.cpu_ghz * switching;
+        let cpu_leak_w = cpu.leak_w * v * v * clocks.cores;
+
+        let gpu = &physics.gpu;
+        let v = volt(&gpu.volts, clocks.gpu_ghz, &board.gpu_khz);
+        let (gpu_w, gpu_leak_w) = if activity.gpu_on {
+            let clock = gpu.idle_nf + (gpu.clock_nf - gpu.idle_nf) * activity.gpu;
+            let work = 1e-12 * (gpu.flop_pj * activity.flop + gpu.byte_pj * activity.gpu_bytes);
+            (
+                unit.switching * v * v * (clocks.tpcs * clock * clocks.gpu_ghz + work),
+                gpu.leak_w * v * v * clocks.tpcs,
+            )
+        } else {
+            (0.0, 0.0)
+        };
+
+        let memory = &physics.memory;
+        let v = volt(&memory.volts, clocks.emc_ghz, &board.emc_khz);
+        let soc_w = physics.idle.soc_w / 2.0
+            + unit.switching * memory.controller_nf * v * v * clocks.emc_ghz;
+        let dram_w = physics.idle.dram_w
+            + memory.standby_w * clocks.emc_ghz / top(&board.emc_khz)
+            + unit.switching * 1e-12 * memory.byte_pj * activity.bytes;
+        Self {
+            fixed: Watts {
+                cpu: cpu_w,
+                gpu: gpu_w,
+                soc: soc_w,
+                dram: dram_w,
+                system: physics.idle.system_w * unit.system,
+            },
+            leaking: Watts {
+                cpu: cpu_leak_w,
+                gpu: gpu_leak_w,
+                soc: physics.idle.soc_w / 2.0,
+                ..Watts::default()
+            },
+        }
+    }
+
+    /// The power at a leakage.
+    pub fn at(&self, leakage: f64) -> Watts {
+        let Self { fixed, leaking } = self;
+        let of = |fixed: f64, leaking: f64| fixed + leakage * leaking;
+        Watts {
+            cpu: of(fixed.cpu, leaking.cpu),
+            gpu: of(fixed.gpu, leaking.gpu),
+            soc: of(fixed.soc, leaking.soc),
+            dram: of(fixed.dram, leaking.dram),
+            system: of(fixed.system, leaking.system),
+        }
+    }
+}

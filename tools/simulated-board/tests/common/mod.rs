@@ -1,0 +1,80 @@
+//! Boards and paths that several tests use.
+#![allow(dead_code)] // Each test file uses a part.
+
+use std::time::Duration;
+
+use wattgate_board_tables::Board;
+use wattgate_simulated_board::tree::Tree;
+use wattgate_simulated_board::unit::Unit;
+use wattgate_simulated_board::workload::Workload;
+
+/// A nominal board that has booted in a mode of nvpmodel.
+pub fn booted(board: &str, mode: Option<u32>) -> Tree {
+    let board = Board::named(board).expect("a board that can be simulated");
+    Tree::new(board, Unit::NOMINAL, 0, mode).expect("a mode of it")
+}
+
+/// An Orin Nano with JetPack 6 in MAXN_SUPER.
+pub fn nano() -> Tree {
+    booted("orin-nano-8-super", Some(2))
+}
+
+/// An AGX Orin with JetPack 5 in MAXN.
+pub fn agx() -> Tree {
+    booted("orin-agx-64", Some(0))
+}
+
+pub fn load(tree: &mut Tree, workload: &str) {
+    let workload = Workload::named(workload).expect("a shipped workload");
+    tree.jetson_mut().set_workload(Some(workload));
+}
+
+pub fn pass(tree: &mut Tree, time: Duration) {
+    let now = tree.jetson().now();
+    tree.advance(now + time);
+}
+
+pub fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+pub fn number(tree: &Tree, path: &str) -> i64 {
+    let text = tree
+        .read(path)
+        .unwrap_or_else(|errno| panic!("{path}: {errno}"));
+    let number = text.trim().parse();
+    number.unwrap_or_else(|_| panic!("{path}: `{text}`"))
+}
+
+pub fn write(tree: &mut Tree, path: &str, value: impl ToString) {
+    let written = tree.write(path, &value.to_string());
+    written.unwrap_or_else(|errno| panic!("{path}: {errno}"));
+}
+
+pub fn cpu(core: u32, file: &str) -> String {
+    format!("/sys/devices/system/cpu/cpu{core}/cpufreq/{file}")
+}
+
+pub fn online(core: u32) -> String {
+    format!("/sys/devices/system/cpu/cpu{core}/online")
+}
+
+/// Of the GPU on JetPack 6.
+pub fn gpu(file: &str) -> String {
+    format!("/sys/devices/platform/17000000.gpu/devfreq/17000000.gpu/{file}")
+}
+
+pub const GPU_TRUE: &str = "/sys/kernel/debug/bpmp/debug/clk/nafll_gpc0/pto_counter";
+
+pub fn emc(file: &str) -> String {
+    format!("/sys/kernel/debug/bpmp/debug/clk/emc/{file}")
+}
+
+/// A file of the first power sensor; hwmon is 0 under seed 0.
+pub fn ina(file: &str) -> String {
+    format!("/sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon0/{file}")
+}
+
+/// The counter of OC3 of a board with one power sensor under seed 0.
+pub const OC3: &str = "/sys/devices/platform/soctherm-oc-event/hwmon/hwmon3/oc3_event_cnt";
+pub const OC2: &str = "/sys/devices/platform/soctherm-oc-event/hwmon/hwmon3/oc2_event_cnt";

@@ -1,0 +1,77 @@
+//! `load`: writes a built-in load into a file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lexopt::{Arg, Parser, ValueExt};
+
+use crate::{EXIT_CODES, Failure, print};
+use wattgate_cli::output::AtomicFile;
+use wattgate_simulated_board::load::{KINDS, Kind};
+
+const USAGE: &str = "\
+Write a built-in load as a CSV for `replay`
+
+Usage: wattgate-simulator load --kind KIND -o FILE.csv [options]
+
+Options:
+  --kind KIND        What the load does
+  --seconds N        How long it is, 2 ... 604800 [300]
+  --seed S           What is drawn at random [0]
+  -o, --output FILE  The load
+  -h, --help         Print this
+";
+
+const EXAMPLE: &str = "\
+Example:
+  wattgate-simulator load --kind training --seconds 300 --seed 1 -o training.csv
+";
+
+/// Runs the command with the arguments that follow its name.
+pub fn run(mut arguments: Parser) -> Result<(), Failure> {
+    let (mut kind, mut seconds, mut seed, mut output) = (None, 300, 0, None);
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Arg::Long("kind") => kind = Some(named(arguments.value()?.string()?)?),
+            Arg::Long("seconds") => {
+                let value = arguments.value()?.string()?;
+                let number = value.parse().ok();
+                let number = number.filter(|number| (2..=604_800).contains(number));
+                seconds = number.ok_or(Failure::Value {
+                    option: "--seconds",
+                    value,
+                    expected: "2 … 604800",
+                })?;
+            }
+            Arg::Long("seed") => seed = arguments.value()?.parse()?,
+            Arg::Short('o') | Arg::Long("output") => {
+                output = Some(PathBuf::from(arguments.value()?));
+            }
+            Arg::Short('h') | Arg::Long("help") => {
+                let kinds = names();
+                return print(&format!(
+                    "{USAGE}\nKinds: {kinds}\n\n{EXAMPLE}\n{EXIT_CODES}"
+                ));
+            }
+            argument => return Err(argument.unexpected().into()),
+        }
+    }
+    let kind: Kind = kind.ok_or(Failure::Missing("--kind"))?;
+    let file = AtomicFile::create(&output.ok_or(Failure::Missing("--output"))?)?;
+    let load = kind.load(Duration::from_secs(seconds), seed);
+    Ok(file.commit(load.to_csv().as_bytes())?)
+}
+
+/// The kind of a name.
+pub fn named(value: String) -> Result<Kind, Failure> {
+    Kind::named(&value).ok_or(Failure::Value {
+        option: "--kind",
+        value,
+        expected: "a kind of `load --help`",
+    })
+}
+
+/// The names of all kinds.
+pub fn names() -> String {
+    KINDS.map(Kind::name).join(", ")
+}

@@ -1,0 +1,273 @@
+//! What a corpus holds, and what in it is suspect.
+
+use std::path::Path;
+
+use indicatif::ProgressBar;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+use wattgate_runtime::Axis;
+
+use crate::corpus::{Corpus, CorpusError, Profile, Survey};
+use crate::learn::gp::{Process, Spec};
+use crate::learn::mean::{Mean, Place, Scales};
+use crate::learn::split::MIN_MODES;
+
+/// Defects and outliers are counted all and listed up to this number.
+pub const LISTED: usize = 20;
+
+/// A repeat is an outlier where it differs from its mode's median by more than this part
+/// and by more than this many times the typical deviation.
+const REPEAT_OUTLIER: (f64, f64) = (0.1, 8.0);
+
+/// A mode is an outlier where it differs from what the other modes suggest by more than
+/// this part and by more than this many of the process's standard deviations.
+const MODE_OUTLIER: (f64, f64) = (0.1, 5.0);
+
+/// Modes that are compared with each other at once; the cost is their cube.
+const COMPARED: usize = 800;
+
+/// The values of one axis.
+#[derive(Clone, Debug, Serialize)]
+pub struct AxisReport {
+    /// The column.
+    pub name: &'static str,
+    /// All values, ascending.
+    pub values: Vec<u32>,
+}
+
+/// What a corpus says of one target.
+#[derive(Clone, Debug, Serialize)]
+pub struct TargetReport {
+    /// Modes with a value.
+    pub modes: usize,
+    /// The least median of a mode, in the column's unit.
+    pub least: f64,
+    /// The largest median of a mode.
+    pub most: f64,
+    /// Modes with more than one value.
+    pub repeated_modes: usize,
+    /// Median deviation of a repeat from its mode's median, in percent.
+    pub repeat_noise_pct: Option<f64>,
+    /// Repeats that deviate far from their mode's median.
+    pub repeat_outliers: usize,
+    /// Modes that deviate far from what the other modes suggest.
+    pub mode_outliers: usize,
+    /// The first outliers, the farthest first.
+    pub outliers: Vec<Outlier>,
+}
+
+/// A value that does not fit the others.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outlier {
+    /// Cores, CPU, GPU and EMC clock in kHz.
+    pub mode: [u32; 4],
+    /// `repeat` or `mode`.
+    pub of: &'static str,
+    /// The value, in the column's unit.
+    pub value: f64,
+    /// What the other repeats, or the other modes, suggest.
+    pub expected: f64,
+}
+
+impl Outlier {
+    /// The distance on a logarithmic scale.
+    fn distance(&self) -> f64 {
+        (self.value / self.expected).ln().abs()
+    }
+}
+
+/// What a corpus holds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Check {
+    /// The file.
+    pub file: String,
+    /// `measured` or `simulated`.
+    pub kind: String,
+    /// The board.
+    pub device: String,
+    /// The workload.
+    pub workload: String,
+    /// Samples in a minibatch, where the file says.
+    pub minibatch: Option<u32>,
+    /// Sound rows.
+    pub rows: u64,
+    /// Distinct modes, unprofiled ones included.
+    pub modes: usize,
+    /// Modes without time and power: known to exist, not profiled.
+    pub unprofiled_modes: usize,
+    /// Modes of the grid that the axes span.
+    pub modes_in_grid: u32,
+    /// The axes in the order of the columns.
+    pub axes: Vec<AxisReport>,
+    /// The time, in ms; `None` where no mode has one.
+    pub time_ms: Option<TargetReport>,
+    /// The power, in mW; `None` where no mode has one.
+    pub power_mw: Option<TargetReport>,
+    /// Rows left out because of a defect.
+    pub defect_count: u64,
+    /// The first defects.
+    pub defects: Vec<String>,
+}
+
+/// Reads a corpus and looks at all of it.
+pub fn check(path: &Path, progress: &ProgressBar) -> Result<Check, CorpusError> {
+    let Survey {
+        corpus,
+        defects,
+        defect_count,
+    } = Corpus::survey(path, LISTED, progress)?;
+    progress.set_message("compare");
+    progress.set_length(2 * corpus.modes.len() as u64);
+    progress.set_position(0);
+    let (time_ms, power_mw) = rayon::join(
+        || target(&corpus, |mode| &mode.times, Profile::time, progress),
+        || target(&corpus, |mode| &mode.powers, Profile::power, progress),
+    );
+    let axes = ["cores", "cpu_khz", "gpu_khz", "emc_khz"]
+        .into_iter()
+        .zip(Axis::ALL)
+        .map(|(name, axis)| AxisReport {
+            name,
+            values: corpus.grid.axis(axis).to_vec(),
+        });
+    let unprofiled = |mode: &&Profile| mode.times.is_empty() && mode.powers.is_empty();
+    Ok(Check {
+        file: path.display().to_string(),
+        kind: corpus.kind.to_string(),
+        device: corpus.device.clone(),
+        workload: corpus.workload.clone(),
+        minibatch: corpus.minibatch,
+        rows: corpus.rows,
+        modes: corpus.modes.len(),
+        unprofiled_modes: corpus.modes.iter().filter(unprofiled).count(),
+        modes_in_grid: corpus.grid.modes(),
+        axes: axes.collect(),
+        time_ms,
+        power_mw,
+        defect_count,
+        defects: defects.iter().map(ToString::to_string).collect(),
+    })
+}
+
+fn target(
+    corpus: &Corpus,
+    values: fn(&Profile) -> &Vec<f32>,
+    median: fn(&Profile) -> Option<f64>,
+    progress: &ProgressBar,
+) -> Option<TargetReport> {
+    let known: Vec<([u32; 4], f64)> = corpus
+        .modes
+        .iter()
+        .filter_map(|mode| Some((mode.knobs, median(mode)?)))
+        .collect();
+    let (least, most) = known
+        .iter()
+        .fold((f64::MAX, 0.0_f64), |(least, most), &(_, value)| {
+            (least.min(value), most.max(value))
+        });
+    let repeats = || {
+        let repeated = corpus.modes.iter().filter(|mode| values(mode).len() > 1);
+        repeated.flat_map(|mode| {
+            let expected = median(mode).expect("a mode with values");
+            values(mode).iter().map(move |&value| Outlier {
+                mode: mode.knobs,
+                of: "repeat",
+                value: f64::from(value),
+                expected,
+            })
+        })
+    };
+    let noise = middle(repeats().map(|repeat| (repeat.value / repeat.expected - 1.0).abs() as f32));
+    let (part, times) = REPEAT_OUTLIER;
+    let far = noise.map_or(part, |noise| part.max(times * noise));
+    let mut outliers = Farthest::default();
+    repeats()
+        .filter(|repeat| repeat.distance() > far)
+        .for_each(|repeat| outliers.push(repeat));
+    let repeat_outliers = outliers.count;
+    odd_modes(corpus, &known, progress)
+        .into_iter()
+        .for_each(|mode| outliers.push(mode));
+    let mode_outliers = outliers.count - repeat_outliers;
+    (!known.is_empty()).then_some(TargetReport {
+        modes: known.len(),
+        least,
+        most,
+        repeated_modes: corpus
+            .modes
+            .iter()
+            .filter(|mode| values(mode).len() > 1)
+            .count(),
+        repeat_noise_pct: noise.map(|noise| 100.0 * noise),
+        repeat_outliers,
+        mode_outliers,
+        outliers: outliers.kept,
+    })
+}
+
+/// Counts outliers and keeps the farthest of them: a corpus may have millions.
+#[derive(Default)]
+struct Farthest {
+    count: usize,
+    kept: Vec<Outlier>,
+}
+
+impl Farthest {
+    fn push(&mut self, outlier: Outlier) {
+        self.count += 1;
+        let farther = |kept: &Outlier| kept.distance() >= outlier.distance();
+        let at = self.kept.partition_point(farther);
+        self.kept.insert(at, outlier);
+        self.kept.truncate(LISTED);
+    }
+}
+
+/// The upper median.
+fn middle(values: impl Iterator<Item = f32>) -> Option<f64> {
+    let mut values: Vec<f32> = values.collect();
+    let at = values.len() / 2;
+    let (_, middle, _) =
+        (at < values.len()).then(|| values.select_nth_unstable_by(at, f32::total_cmp))?;
+    Some(f64::from(*middle))
+}
+
+/// Modes that a Gaussian process of the other modes does not expect. Too few modes show
+/// nothing.
+fn odd_modes(corpus: &Corpus, known: &[([u32; 4], f64)], progress: &ProgressBar) -> Vec<Outlier> {
+    let scales = Scales::of(&corpus.grid);
+    let mut shuffled = known.to_vec();
+    shuffled.shuffle(&mut ChaCha8Rng::seed_from_u64(0));
+    let parts = shuffled.len().div_ceil(COMPARED).max(1);
+    let size = shuffled.len().div_ceil(parts).max(1);
+    let (part, times) = MODE_OUTLIER;
+    let odd = |modes: &[([u32; 4], f64)]| -> Vec<Outlier> {
+        if modes.len() < 2 * MIN_MODES {
+            return Vec::new();
+        }
+        let places: Vec<Place> = modes
+            .iter()
+            .map(|&(knobs, _)| scales.place(knobs))
+            .collect();
+        let logs: Vec<f64> = modes.iter().map(|&(_, value)| value.ln()).collect();
+        let process = Process::fit_mode(&Spec::of(Mean::Zero), &places, &logs);
+        progress.inc(modes.len() as u64);
+        let Ok(process) = process else {
+            return Vec::new();
+        };
+        let expected = process.left_out().swap_remove(0);
+        let triples = modes.iter().zip(&logs).zip(expected);
+        let far = triples.filter(|((_, log), expected)| {
+            (*log - expected.mean).abs() > part.max(times * expected.variance.sqrt())
+        });
+        far.map(|((&(mode, value), _), expected)| Outlier {
+            mode,
+            of: "mode",
+            value,
+            expected: expected.mean.exp(),
+        })
+        .collect()
+    };
+    shuffled.chunks(size).flat_map(odd).collect()
+}

@@ -1,0 +1,542 @@
+//! Corpora: profiled modes of one workload on one board, read from CSV.
+//!
+//! The form is `device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw` in any
+//! order; repeats of a mode are allowed and collapsed to their median; a blank time or
+//! power is unknown, and a row without both names a mode that exists but was not
+//! profiled. The optional columns `kind` (`measured`, the default, or `simulated`) and
+//! `minibatch` hold for the whole file. Further columns are ignored.
+//!
+//! Rows are streamed: memory grows by eight bytes a row and not with its text.
+
+pub mod check;
+pub mod order;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use csv::{ByteRecord, ErrorKind, ReaderBuilder};
+use indicatif::{ProgressBar, ProgressBarIter};
+use thiserror::Error;
+use wattgate_runtime::{Grid, GridError, Kind, MAX_AXIS_VALUES, MAX_MODES};
+
+/// The columns that a corpus must have.
+pub const COLUMNS: [&str; 8] = [
+    "device", "workload", "cores", "cpu_khz", "gpu_khz", "emc_khz", "time_ms", "power_mw",
+];
+
+/// The columns that are read where they exist.
+const OPTIONAL_COLUMNS: [&str; 2] = ["kind", "minibatch"];
+
+/// Times from here on do not fit the runtime's 32-bit microseconds.
+const MAX_TIME_MS: f64 = 4_294_967.0;
+
+/// Powers from here on do not fit the runtime's 32-bit milliwatts.
+const MAX_POWER_MW: f64 = 4_294_967_000.0;
+
+/// Profiled modes of one workload on one board.
+#[derive(Clone, Debug)]
+pub struct Corpus {
+    /// Measured or simulated.
+    pub kind: Kind,
+    /// The board.
+    pub device: String,
+    /// The workload.
+    pub workload: String,
+    /// Samples in a minibatch, where the file says.
+    pub minibatch: Option<u32>,
+    /// Rows read, repeats and unprofiled modes included.
+    pub rows: u64,
+    /// Every mode of the file, by ascending knobs.
+    pub modes: Vec<Profile>,
+    /// The grid that these modes span.
+    pub grid: Grid,
+}
+
+/// What was measured in one mode.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// Cores, CPU, GPU and EMC clock in kHz.
+    pub knobs: [u32; 4],
+    /// Times in ms, one for each repeat that has one.
+    pub times: Vec<f32>,
+    /// Powers in mW, one for each repeat that has one.
+    pub powers: Vec<f32>,
+}
+
+impl Profile {
+    /// The median time in ms.
+    pub fn time(&self) -> Option<f64> {
+        median(&self.times)
+    }
+
+    /// The median power in mW.
+    pub fn power(&self) -> Option<f64> {
+        median(&self.powers)
+    }
+}
+
+/// The mean of the two middle values where their number is even.
+fn median(values: &[f32]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f32::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = sorted[(sorted.len() - 1) / 2];
+    Some(f64::midpoint(f64::from(lower), f64::from(upper)))
+}
+
+/// Something wrong in a corpus file: where it is, and what was expected there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Defect {
+    /// The line, counted from one; `None` where the file as a whole is meant.
+    pub line: Option<u64>,
+    /// The column's name.
+    pub column: Option<String>,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+impl fmt::Display for Defect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, "line {line}: ")?;
+        }
+        if let Some(column) = &self.column {
+            write!(f, "column `{column}`: ")?;
+        }
+        self.problem.fmt(f)
+    }
+}
+
+/// What is wrong in a corpus file.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Problem {
+    /// No byte, or no line with text.
+    #[error("the file is empty; expected a header with the columns {}", COLUMNS.join(","))]
+    Empty,
+    /// A header without rows.
+    #[error("no rows after the header")]
+    NoRows,
+    /// A required column is missing.
+    #[error("missing; a corpus has the columns {}", COLUMNS.join(","))]
+    MissingColumn,
+    /// A column name stands twice in the header.
+    #[error("stands twice in the header")]
+    DuplicateColumn,
+    /// The header line stands again among the rows.
+    #[error("the header stands again; expected a row of values")]
+    RepeatedHeader,
+    /// A row with more or fewer fields than the header.
+    #[error("expected {expected} fields as in the header, found {found}")]
+    FieldCount { expected: u64, found: u64 },
+    /// Bytes that are not UTF-8.
+    #[error("expected text in UTF-8")]
+    NotUtf8,
+    /// A field that is not what the column holds.
+    #[error("expected {expected}, found `{found}`")]
+    BadField {
+        expected: &'static str,
+        found: String,
+    },
+    /// A file that mixes what belongs into two.
+    #[error(
+        "expected `{first}` as in the rows before, found `{found}`: one file holds one workload on one board"
+    )]
+    Mixed { first: String, found: String },
+    /// More modes or axis values than the runtime can hold.
+    #[error("{0}")]
+    TooLarge(GridError),
+}
+
+/// Why a corpus could not be read.
+#[derive(Debug, Error)]
+pub enum CorpusError {
+    /// The file cannot be opened or read.
+    #[error("{}: cannot read: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    /// The first defect of the file.
+    #[error("{}: {defect}", path.display())]
+    Defect { path: PathBuf, defect: Defect },
+}
+
+/// A corpus together with the defects of the rows that were left out.
+#[derive(Debug)]
+pub struct Survey {
+    /// What the sound rows hold.
+    pub corpus: Corpus,
+    /// The first defects, as many as were asked for.
+    pub defects: Vec<Defect>,
+    /// All defects.
+    pub defect_count: u64,
+}
+
+impl Corpus {
+    /// Reads a file and refuses it at its first defect. `progress` counts bytes.
+    pub fn read(path: &Path, progress: &ProgressBar) -> Result<Self, CorpusError> {
+        let mut reader = Reader::open(path, progress)?;
+        while let Some(row) = reader.next()? {
+            row.map_err(|defect| reader.refuse(defect))?;
+        }
+        reader.finish()
+    }
+
+    /// Reads a file, leaves out rows with defects and keeps the first `keep` of them.
+    pub fn survey(path: &Path, keep: usize, progress: &ProgressBar) -> Result<Survey, CorpusError> {
+        let mut reader = Reader::open(path, progress)?;
+        let (mut defects, mut defect_count) = (Vec::new(), 0);
+        while let Some(row) = reader.next()? {
+            if let Err(defect) = row {
+                defect_count += 1;
+                if defects.len() < keep {
+                    defects.push(defect);
+                }
+            }
+        }
+        let corpus = match (reader.finish(), defects.first()) {
+            (Ok(corpus), _) => corpus,
+            // Where no row is sound, the first defect says more than "no rows".
+            (Err(CorpusError::Defect { path, .. }), Some(first)) => {
+                let defect = first.clone();
+                return Err(CorpusError::Defect { path, defect });
+            }
+            (Err(error), _) => return Err(error),
+        };
+        Ok(Survey {
+            corpus,
+            defects,
+            defect_count,
+        })
+    }
+}
+
+/// Where the columns stand in a row.
+struct Columns {
+    required: [usize; COLUMNS.len()],
+    optional: [Option<usize>; OPTIONAL_COLUMNS.len()],
+}
+
+/// What holds for a whole file.
+struct Identity {
+    device: String,
+    workload: String,
+    kind: Kind,
+    minibatch: Option<u32>,
+}
+
+struct Reader {
+    path: PathBuf,
+    csv: csv::Reader<ProgressBarIter<File>>,
+    record: ByteRecord,
+    header: ByteRecord,
+    columns: Columns,
+    /// Of the first row, with the fields that say so.
+    identity: Option<([Vec<u8>; 4], Identity)>,
+    rows: u64,
+    modes: HashMap<[u32; 4], Profile>,
+    axes: [Vec<u32>; 4],
+}
+
+impl Reader {
+    fn open(path: &Path, progress: &ProgressBar) -> Result<Self, CorpusError> {
+        let io = |source| CorpusError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let file = File::open(path).map_err(io)?;
+        progress.set_length(file.metadata().map_err(io)?.len());
+        let mut csv = ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .buffer_capacity(1 << 16)
+            .from_reader(progress.wrap_read(file));
+        let mut header = ByteRecord::new();
+        let found = csv
+            .read_byte_record(&mut header)
+            .map_err(|error| csv_io(path, error))?;
+        let line = header.position().map(csv::Position::line);
+        let defect = |column: Option<&str>, problem| CorpusError::Defect {
+            path: path.to_owned(),
+            defect: Defect {
+                line: line.filter(|_| column.is_some()),
+                column: column.map(str::to_owned),
+                problem,
+            },
+        };
+        if !found {
+            return Err(defect(None, Problem::Empty));
+        }
+        header.trim();
+        let place = |name: &str| {
+            let mut places = header
+                .iter()
+                .enumerate()
+                .filter(|(_, field)| *field == name.as_bytes());
+            let first = places.next().map(|(place, _)| place);
+            match places.next() {
+                Some(_) => Err(defect(Some(name), Problem::DuplicateColumn)),
+                None => Ok(first),
+            }
+        };
+        let mut required = [0; COLUMNS.len()];
+        for (column, name) in required.iter_mut().zip(COLUMNS) {
+            *column = place(name)?.ok_or_else(|| defect(Some(name), Problem::MissingColumn))?;
+        }
+        let mut optional = [None; OPTIONAL_COLUMNS.len()];
+        for (column, name) in optional.iter_mut().zip(OPTIONAL_COLUMNS) {
+            *column = place(name)?;
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            csv,
+            record: ByteRecord::new(),
+            header,
+            columns: Columns { required, optional },
+            identity: None,
+            rows: 0,
+            modes: HashMap::new(),
+            axes: Default::default(),
+        })
+    }
+
+    /// Takes in the next row; `None` at the end of the file.
+    fn next(&mut self) -> Result<Option<Result<(), Defect>>, CorpusError> {
+        let more = self
+            .csv
+            .read_byte_record(&mut self.record)
+            .map_err(|error| csv_io(&self.path, error))?;
+        if !more {
+            return Ok(None);
+        }
+        let line = self.record.position().map(csv::Position::line);
+        Ok(Some(self.take_row().map_err(|(column, problem)| Defect {
+            line,
+            column: column.map(str::to_owned),
+            problem,
+        })))
+    }
+
+    fn take_row(&mut self) -> Result<(), (Option<&'static str>, Problem)> {
+        let (expected, found) = (self.header.len() as u64, self.record.len() as u64);
+        if expected != found {
+            return Err((None, Problem::FieldCount { expected, found }));
+        }
+        let trimmed = |column: usize| self.record[column].trim_ascii();
+        if self
+            .header
+            .iter()
+            .enumerate()
+            .all(|(column, name)| trimmed(column) == name)
+        {
+            return Err((None, Problem::RepeatedHeader));
+        }
+        let field = |index: usize| (COLUMNS[index], trimmed(self.columns.required[index]));
+        let optional = |index: usize| {
+            let field = self.columns.optional[index].map(trimmed);
+            (OPTIONAL_COLUMNS[index], field.unwrap_or_default())
+        };
+        let said = [field(0), field(1), optional(0), optional(1)];
+        // Nearly every row repeats the first one here, so only the bytes are compared.
+        let repeats =
+            |(fields, _): &([Vec<u8>; 4], _)| said.iter().zip(fields).all(|(a, b)| a.1 == b);
+        let identity = if self.identity.as_ref().is_some_and(repeats) {
+            None
+        } else {
+            Some(identity(said)?)
+        };
+        let knobs = [
+            whole(field(2), "a number of cores above zero")?,
+            whole(field(3), "a frequency in kHz above zero")?,
+            whole(field(4), "a frequency in kHz above zero")?,
+            whole(field(5), "a frequency in kHz above zero")?,
+        ];
+        let time = quantity(field(6), MAX_TIME_MS, TIME_EXPECTED)?;
+        let power = quantity(field(7), MAX_POWER_MW, POWER_EXPECTED)?;
+
+        match (&self.identity, identity) {
+            (Some((_, first)), Some(found)) => same(first, &found)?,
+            (None, Some(found)) => self.identity = Some((said.map(|s| s.1.to_vec()), found)),
+            (_, None) => {}
+        }
+        let profile = self
+            .profile(knobs)
+            .map_err(|error| (None, Problem::TooLarge(error)))?;
+        profile.times.extend(time);
+        profile.powers.extend(power);
+        self.rows += 1;
+        Ok(())
+    }
+
+    /// What is known of a mode. A file whose modes cannot form a grid is refused before it
+    /// fills the memory.
+    fn profile(&mut self, knobs: [u32; 4]) -> Result<&mut Profile, GridError> {
+        match self.modes.entry(knobs) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(new) => {
+                let unseen = |axis: usize| !self.axes[axis].contains(&knobs[axis]);
+                let lengths = [0, 1, 2, 3].map(|i| self.axes[i].len() + usize::from(unseen(i)));
+                if lengths.iter().sum::<usize>() > MAX_AXIS_VALUES {
+                    return Err(GridError::TooManyValues);
+                }
+                if lengths.iter().product::<usize>() > MAX_MODES as usize {
+                    return Err(GridError::TooManyModes);
+                }
+                for (axis, knob) in self.axes.iter_mut().zip(knobs) {
+                    if !axis.contains(&knob) {
+                        axis.push(knob);
+                    }
+                }
+                Ok(new.insert(Profile {
+                    knobs,
+                    times: Vec::new(),
+                    powers: Vec::new(),
+                }))
+            }
+        }
+    }
+
+    fn refuse(&self, defect: Defect) -> CorpusError {
+        CorpusError::Defect {
+            path: self.path.clone(),
+            defect,
+        }
+    }
+
+    fn finish(mut self) -> Result<Corpus, CorpusError> {
+        let whole_file = |problem| Defect {
+            line: None,
+            column: None,
+            problem,
+        };
+        self.axes.iter_mut().for_each(|axis| axis.sort_unstable());
+        let grid = Grid::new(self.axes.each_ref().map(Vec::as_slice));
+        let (Some((_, identity)), Ok(grid)) = (&self.identity, grid) else {
+            return Err(self.refuse(whole_file(Problem::NoRows)));
+        };
+        let mut modes: Vec<Profile> = self.modes.into_values().collect();
+        modes.sort_unstable_by_key(|mode| mode.knobs);
+        Ok(Corpus {
+            kind: identity.kind,
+            device: identity.device.clone(),
+            workload: identity.workload.clone(),
+            minibatch: identity.minibatch,
+            rows: self.rows,
+            modes,
+            grid,
+        })
+    }
+}
+
+/// With `flexible` set, reading can only fail in the operating system.
+fn csv_io(path: &Path, error: csv::Error) -> CorpusError {
+    let source = match error.into_kind() {
+        ErrorKind::Io(source) => source,
+        other => io::Error::other(format!("{other:?}")),
+    };
+    CorpusError::Io {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+const TIME_EXPECTED: &str = "a time in ms above zero and below 4294967 (71 minutes), or a blank";
+const POWER_EXPECTED: &str = "a power in mW above zero and below 4294967000, or a blank";
+
+type Named<'a> = (&'static str, &'a [u8]);
+type FieldError = (Option<&'static str>, Problem);
+
+fn text((column, field): Named<'_>) -> Result<&str, FieldError> {
+    str::from_utf8(field).map_err(|_| (Some(column), Problem::NotUtf8))
+}
+
+fn bad(column: &'static str, expected: &'static str, found: &str) -> FieldError {
+    // A field may be as long as the file.
+    let found = found.chars().take(40).collect();
+    (Some(column), Problem::BadField { expected, found })
+}
+
+fn name(field: Named<'_>) -> Result<String, FieldError> {
+    const EXPECTED: &str = "a name of 1 to 64 characters";
+    let name = text(field)?;
+    if name.is_empty() || name.chars().count() > 64 {
+        return Err(bad(field.0, EXPECTED, name));
+    }
+    Ok(name.to_owned())
+}
+
+/// A positive whole number, also as spreadsheets write it: `4.0`.
+fn whole(field: Named<'_>, expected: &'static str) -> Result<u32, FieldError> {
+    let text = text(field)?;
+    let digits = text.trim_end_matches('0').strip_suffix('.').unwrap_or(text);
+    let value: Option<u32> = digits.parse().ok().filter(|&value| value > 0);
+    value.ok_or_else(|| bad(field.0, expected, text))
+}
+
+fn quantity(
+    field: Named<'_>,
+    most: f64,
+    expected: &'static str,
+) -> Result<Option<f32>, FieldError> {
+    let text = text(field)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let value: Option<f64> = text.parse().ok().filter(|&v| v > 0.0 && v < most);
+    match value {
+        Some(value) if value as f32 > 0.0 => Ok(Some(value as f32)),
+        _ => Err(bad(field.0, expected, text)),
+    }
+}
+
+fn kind(field: Named<'_>) -> Result<Kind, FieldError> {
+    match text(field)? {
+        "" | "measured" => Ok(Kind::Measured),
+        "simulated" => Ok(Kind::Simulated),
+        other => Err(bad(field.0, "`measured` or `simulated`", other)),
+    }
+}
+
+fn minibatch(field: Named<'_>) -> Result<Option<u32>, FieldError> {
+    match text(field)? {
+        "" => Ok(None),
+        _ => whole(field, "a number of samples above zero, or a blank").map(Some),
+    }
+}
+
+fn identity(
+    [device, workload, of_kind, of_minibatch]: [Named<'_>; 4],
+) -> Result<Identity, FieldError> {
+    Ok(Identity {
+        device: name(device)?,
+        workload: name(workload)?,
+        kind: kind(of_kind)?,
+        minibatch: minibatch(of_minibatch)?,
+    })
+}
+
+fn same(first: &Identity, found: &Identity) -> Result<(), FieldError> {
+    let mixed = |column, first: &str, found: &str| {
+        let (first, found) = (first.to_owned(), found.to_owned());
+        Err((Some(column), Problem::Mixed { first, found }))
+    };
+    let samples = |minibatch: Option<u32>| minibatch.map_or(String::new(), |n| n.to_string());
+    if first.device != found.device {
+        return mixed("device", &first.device, &found.device);
+    }
+    if first.workload != found.workload {
+        return mixed("workload", &first.workload, &found.workload);
+    }
+    if first.kind != found.kind {
+        return mixed("kind", &first.kind.to_string(), &found.kind.to_string());
+    }
+    if first.minibatch != found.minibatch {
+        return mixed(
+            "minibatch",
+            &samples(first.minibatch),
+            &samples(found.minibatch),
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,10 @@
+//! From predictions of all modes to the bytes of a model file.
+//!
+//! ```text
+//! predictions ──► student ──► quantise ──► wgt
+//! ```
+
+pub mod inputs;
+pub mod quantise;
+pub mod student;
+pub mod wgt;

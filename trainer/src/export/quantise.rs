@@ -1,0 +1,316 @@
+//! From floating-point weights to the integers of a model file.
+//!
+//! ReLU networks keep their function when a unit's activation is measured in another
+//! unit: what its own weights gain, the next layer's weights lose. A [`Plan`] uses this
+//! freedom to choose the unit of each activation so that every column of the next layer
+//! spans the whole range of an i8 in at least one row. It is made once from a trained
+//! network; training then goes on with weights rounded to its steps.
+
+use wattgate_runtime::{BIAS_LIMIT, FEATURES, INPUTS, ROW_LIMIT, ROW_SCALE_ONE, SCALE_RANGE};
+
+use crate::export::inputs::{GridFeatures, Inputs};
+use crate::export::wgt::{FirstRow, HiddenRow, Layers, OutputRow};
+
+/// Room for weights to grow in the training that follows a plan.
+const HEADROOM: f64 = 1.05;
+
+/// The largest weight of an i8 whose sign can be changed.
+const WEIGHT_LIMIT: f64 = 127.0;
+
+/// Where a table row of the first layer should reach at most: the rest is headroom.
+const ROW_TARGET: f64 = 0.85 * ROW_LIMIT as f64;
+
+/// Where a later activation should reach at most.
+const ACTIVATION_TARGET: f64 = 0.85 * i16::MAX as f64;
+
+/// An activation has at least this many levels.
+const LEAST_LEVELS: f64 = 255.0;
+
+/// The smallest scale of an output: ln of the longest time stays within a bias.
+const LEAST_SCALE: f64 = 32.0 / BIAS_LIMIT as f64;
+
+/// A fully connected layer in floating point.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dense {
+    /// One row for each unit.
+    pub weights: Vec<Vec<f64>>,
+    /// One bias for each unit.
+    pub biases: Vec<f64>,
+}
+
+impl Dense {
+    /// The number of inputs.
+    pub fn inputs(&self) -> usize {
+        self.weights.first().map_or(0, Vec::len)
+    }
+
+    fn apply(&self, inputs: &[f64]) -> Vec<f64> {
+        let sum = |(row, bias): (&Vec<f64>, &f64)| {
+            bias + row.iter().zip(inputs).map(|(w, x)| w * x).sum::<f64>()
+        };
+        self.weights.iter().zip(&self.biases).map(sum).collect()
+    }
+
+    /// The largest absolute weight of each input, each row measured by its `unit`.
+    fn columns(&self, units: &[f64]) -> Vec<f64> {
+        let largest = |input: usize| {
+            let column = self
+                .weights
+                .iter()
+                .zip(units)
+                .map(|(row, unit)| row[input].abs() / unit);
+            column.fold(0.0, f64::max)
+        };
+        (0..self.inputs()).map(largest).collect()
+    }
+}
+
+/// The outputs of a network of ReLU layers with linear outputs.
+pub fn forward(layers: &[Dense], inputs: &[f64]) -> Vec<f64> {
+    let mut x = inputs.to_vec();
+    for (at, layer) in layers.iter().enumerate() {
+        x = layer.apply(&x);
+        if at + 1 < layers.len() {
+            x.iter_mut().for_each(|x| *x = x.max(0.0));
+        }
+    }
+    x
+}
+
+/// The units in which a network's weights and activations become integers.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    first: Vec<FirstUnit>,
+    hidden: Vec<Vec<HiddenUnit>>,
+    /// ln units for one unit of the sum, one for each output.
+    outputs: Vec<f64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FirstUnit {
+    /// Real value of one weight unit.
+    step: f64,
+    scale: u16,
+}
+
+impl FirstUnit {
+    /// Real value of one unit of the activation.
+    fn activation(&self) -> f64 {
+        self.step * f64::from(ROW_SCALE_ONE) / f64::from(self.scale)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct HiddenUnit {
+    /// Real value of one unit of the sum.
+    sum: f64,
+    shift: u8,
+}
+
+impl HiddenUnit {
+    /// Real value of one unit of the activation.
+    fn activation(&self) -> f64 {
+        self.sum * f64::from(self.shift).exp2()
+    }
+}
+
+impl Plan {
+    /// A plan for a network whose activations are those over `inputs`.
+    pub fn new(layers: &[Dense], inputs: &[Inputs], axes: &GridFeatures) -> Self {
+        let peaks = activation_peaks(layers, inputs);
+        let wishes = |at: usize, reach: &[f64], target: f64| -> Vec<f64> {
+            wished_activations(&layers[at + 1], &peaks[at], reach, target)
+        };
+        let reach = table_reach(&layers[0], axes);
+        let first_wishes = wishes(0, &reach, ROW_TARGET);
+        let first = layers[0]
+            .weights
+            .iter()
+            .zip(&first_wishes)
+            .map(|(row, wish)| {
+                let step = weight_step(row.iter().copied());
+                let scale = (step * f64::from(ROW_SCALE_ONE) / wish).round();
+                FirstUnit {
+                    step,
+                    scale: scale.clamp(1.0, f64::from(u16::MAX)) as u16,
+                }
+            });
+        let first: Vec<FirstUnit> = first.collect();
+        let mut units: Vec<f64> = first.iter().map(FirstUnit::activation).collect();
+
+        let mut hidden = Vec::new();
+        for at in 1..layers.len() - 1 {
+            let layer_wishes = wishes(at, &peaks[at], ACTIVATION_TARGET);
+            let rows = layers[at].weights.iter().zip(&layer_wishes).zip(&peaks[at]);
+            let layer: Vec<HiddenUnit> = rows
+                .map(|((row, wish), peak)| {
+                    let sum = weight_step(row.iter().zip(&units).map(|(w, unit)| w * unit));
+                    let wished = (wish / sum).log2().round();
+                    let needed = (peak / (ACTIVATION_TARGET * sum)).log2().ceil();
+                    HiddenUnit {
+                        sum,
+                        shift: wished.max(needed).clamp(0.0, 31.0) as u8,
+                    }
+                })
+                .collect();
+            units = layer.iter().map(HiddenUnit::activation).collect();
+            hidden.push(layer);
+        }
+
+        let last = &layers[layers.len() - 1];
+        let output = |row: &Vec<f64>| {
+            let step = weight_step(row.iter().zip(&units).map(|(w, unit)| w * unit));
+            // The scale is stored as f32, so the plan counts with what is stored.
+            let scale = step.clamp(LEAST_SCALE, f64::from(SCALE_RANGE[1])) as f32;
+            f64::from(scale)
+        };
+        Self {
+            first,
+            hidden,
+            outputs: last.weights.iter().map(output).collect(),
+        }
+    }
+
+    /// For each layer, row and input, the step between two weights that differ by one.
+    pub fn steps(&self) -> Vec<Vec<Vec<f64>>> {
+        let first = self
+            .first
+            .iter()
+            .map(|unit| vec![unit.step; INPUTS])
+            .collect();
+        let mut steps = vec![first];
+        let mut units: Vec<f64> = self.first.iter().map(FirstUnit::activation).collect();
+        let row = |sum: f64, units: &[f64]| units.iter().map(|unit| sum / unit).collect();
+        for layer in &self.hidden {
+            steps.push(layer.iter().map(|unit| row(unit.sum, &units)).collect());
+            units = layer.iter().map(HiddenUnit::activation).collect();
+        }
+        steps.push(
+            self.outputs
+                .iter()
+                .map(|&scale| row(scale, &units))
+                .collect(),
+        );
+        steps
+    }
+
+    /// The integers of a network of the planned sizes.
+    pub fn layers(&self, layers: &[Dense]) -> Layers {
+        let steps = self.steps();
+        let weights = |layer: usize, row: usize| -> Vec<i8> {
+            let rounded = layers[layer].weights[row].iter().zip(&steps[layer][row]);
+            rounded
+                .map(|(w, step)| (w / step).round().clamp(-WEIGHT_LIMIT, WEIGHT_LIMIT) as i8)
+                .collect()
+        };
+        let bias = |layer: usize, row: usize, unit: f64, limit: f64| {
+            (layers[layer].biases[row] / unit)
+                .round()
+                .clamp(-limit, limit)
+        };
+        let limit = f64::from(BIAS_LIMIT);
+        let first = self.first.iter().enumerate().map(|(row, unit)| FirstRow {
+            weights: weights(0, row).try_into().expect("a weight for each input"),
+            scale: unit.scale,
+            bias: bias(0, row, unit.activation(), f64::from(ROW_LIMIT)) as i16,
+        });
+        let hidden = self.hidden.iter().enumerate().map(|(at, units)| {
+            let rows = units.iter().enumerate().map(|(row, unit)| {
+                // Half a unit, so that shifting rounds instead of cutting.
+                let half = (f64::from(unit.shift) - 1.0).exp2().floor();
+                let bias = bias(at + 1, row, unit.sum, limit) + half;
+                HiddenRow {
+                    weights: weights(at + 1, row),
+                    bias: bias.min(limit) as i32,
+                    shift: unit.shift,
+                }
+            });
+            rows.collect()
+        });
+        let last = layers.len() - 1;
+        let output = self
+            .outputs
+            .iter()
+            .enumerate()
+            .map(|(row, &scale)| OutputRow {
+                weights: weights(last, row),
+                bias: bias(last, row, scale, limit) as i32,
+                scale: scale as f32,
+            });
+        Layers {
+            first: first.collect(),
+            hidden: hidden.collect(),
+            output: output.collect(),
+        }
+    }
+}
+
+/// The step that lets the largest weight be an i8, with headroom.
+fn weight_step(weights: impl Iterator<Item = f64>) -> f64 {
+    let largest = weights.map(f64::abs).fold(0.0, f64::max);
+    (HEADROOM * largest / WEIGHT_LIMIT).max(1e-12)
+}
+
+/// The largest activation of each unit of each hidden layer over the inputs.
+fn activation_peaks(layers: &[Dense], inputs: &[Inputs]) -> Vec<Vec<f64>> {
+    let hidden = &layers[..layers.len() - 1];
+    let mut peaks: Vec<Vec<f64>> = hidden
+        .iter()
+        .map(|layer| vec![0.0; layer.biases.len()])
+        .collect();
+    for input in inputs {
+        let mut x: Vec<f64> = input.iter().copied().map(f64::from).collect();
+        for (layer, peaks) in hidden.iter().zip(&mut peaks) {
+            x = layer.apply(&x);
+            for (x, peak) in x.iter_mut().zip(peaks) {
+                *x = x.max(0.0);
+                *peak = peak.max(*x);
+            }
+        }
+    }
+    peaks
+}
+
+/// How far from zero each unit's table rows reach; the bias goes with the first axis.
+fn table_reach(first: &Dense, axes: &GridFeatures) -> Vec<f64> {
+    let units = first.weights.iter().zip(&first.biases);
+    let reach = |(weights, bias): (&Vec<f64>, &f64)| {
+        let tables = weights.chunks(FEATURES).zip(axes).enumerate();
+        let entries = tables.flat_map(|(axis, (weights, values))| {
+            let bias = if axis == 0 { *bias } else { 0.0 };
+            values.iter().map(move |features| {
+                let sum: f64 = weights
+                    .iter()
+                    .zip(features)
+                    .map(|(w, &x)| w * f64::from(x))
+                    .sum();
+                (sum + bias).abs()
+            })
+        });
+        entries.fold(0.0, f64::max)
+    };
+    units.map(reach).collect()
+}
+
+/// The unit that each activation should have: inversely proportional to the largest weight
+/// that the next layer gives it, and as small as `reach` allows for all.
+fn wished_activations(next: &Dense, peaks: &[f64], reach: &[f64], target: f64) -> Vec<f64> {
+    // Rows are compared by what they contribute, not by their own unit.
+    let contribution = |row: &Vec<f64>| {
+        let largest = row.iter().zip(peaks).map(|(w, peak)| (w * peak).abs());
+        largest.fold(f64::MIN_POSITIVE, f64::max)
+    };
+    let units: Vec<f64> = next.weights.iter().map(contribution).collect();
+    let columns = next.columns(&units);
+    let needed = columns
+        .iter()
+        .zip(reach)
+        .map(|(column, reach)| column * reach / target);
+    let common = needed.fold(0.0, f64::max);
+    let wish = |(column, reach): (&f64, &f64)| {
+        let finest = (reach / target).max(1e-12);
+        let coarsest = (reach / LEAST_LEVELS).max(finest);
+        (common / column).clamp(finest, coarsest)
+    };
+    columns.iter().zip(reach).map(wish).collect()
+}

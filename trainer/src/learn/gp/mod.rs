@@ -1,0 +1,460 @@
+//! A Gaussian process around a mean with unknown coefficients.
+//!
+//! k(x, x′) = a²·(1 + r + r²/3)·e^(−r) + b²·(1 + x·x′), with r² = 5·Σ ((xᵢ − x′ᵢ)/lᵢ)²
+//! (Rasmussen and Williams, *Gaussian Processes for Machine Learning*, 2006, equations 4.17
+//! and 5.1), plus noise s²·e^ηᵢ of point i with ηᵢ ~ N(0, 1), so that a disturbed
+//! measurement may be noisier than the others. All hyperparameters θ have normal priors.
+//!
+//! The mode of the posterior of θ and η is found by L-BFGS; then θ is sampled given η,
+//! because a dozen points leave more than one θ open. Above [`SAMPLED`] points the mode for
+//! as many of them is taken and the process conditioned on all.
+
+mod hyper;
+mod kernel;
+
+use faer::linalg::solvers::{DenseSolveCore, Llt, Solve};
+use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
+use faer::{Mat, Par, Side};
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+use thiserror::Error;
+
+use self::kernel::Kernel;
+use crate::learn::mean::{KERNEL, Mean, Place, Prior};
+use crate::learn::standard::Standard;
+
+/// Up to so many points decide the hyperparameters.
+pub const SAMPLED: usize = 200;
+
+/// Keeps the kernel matrix positive definite where two points coincide.
+const JITTER: f64 = 1e-7;
+
+/// The kernel matrix was not positive definite, whatever the hyperparameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the Gaussian process has a singular kernel on these modes")]
+pub struct SingularKernel;
+
+/// A mean with the prior of its hyperparameters.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The mean.
+    pub mean: Mean,
+    /// The prior.
+    pub prior: Prior,
+}
+
+impl Spec {
+    /// A mean with its own prior.
+    pub fn of(mean: Mean) -> Self {
+        Self {
+            mean,
+            prior: mean.prior(),
+        }
+    }
+}
+
+/// What is known: places and targets.
+#[derive(Clone, Debug)]
+struct Points {
+    mean: Mean,
+    places: Vec<Place>,
+    standard: Standard,
+    /// Standardised.
+    targets: Vec<f64>,
+}
+
+/// The points under given hyperparameters.
+struct Solved {
+    /// Of the kernel matrix.
+    factor: Llt<f64>,
+    /// The kernel matrix's inverse times the targets' distance from the mean.
+    weights: Vec<f64>,
+    /// Up to a constant.
+    log_likelihood: f64,
+}
+
+impl Points {
+    fn new(mean: Mean, places: &[Place], targets: &[f64]) -> Self {
+        let standard = Standard::of(targets.iter().copied());
+        Self {
+            mean,
+            places: places.to_vec(),
+            targets: targets.iter().map(|&y| standard.apply(y)).collect(),
+            standard,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The first points, in the same standard.
+    fn first(&self, count: usize) -> Self {
+        let mut few = self.clone();
+        few.places.truncate(count);
+        few.targets.truncate(count);
+        few
+    }
+
+    fn solve(&self, theta: &[f64], noise: &[f64]) -> Result<Solved, SingularKernel> {
+        let kernel = Kernel::new(theta);
+        let n = self.places.len();
+        let mut matrix = Mat::zeros(n, n);
+        for j in 0..n {
+            let column = matrix.col_as_slice_mut(j);
+            for (slot, place) in column[j..].iter_mut().zip(&self.places[j..]) {
+                *slot = kernel.value(place, &self.places[j]);
+            }
+            column[j] += kernel.noise * noise[j] + JITTER;
+        }
+        let factor = Llt::new(matrix.as_ref(), Side::Lower).map_err(|_| SingularKernel)?;
+        drop(matrix);
+        let mut gradient = vec![0.0; theta.len() - KERNEL];
+        let residuals: Vec<f64> = self
+            .places
+            .iter()
+            .zip(&self.targets)
+            .map(|(place, y)| y - self.mean.value(place, theta, &mut gradient) / self.standard.sd)
+            .collect();
+        let solution = factor.solve(Mat::from_fn(n, 1, |i, _| residuals[i]));
+        let weights = solution.col_as_slice(0).to_vec();
+        let lower = factor.L();
+        let half_log_determinant: f64 = (0..n).map(|i| lower[(i, i)].ln()).sum();
+        let fit: f64 = residuals.iter().zip(&weights).map(|(r, w)| r * w).sum();
+        let log_likelihood = -0.5 * fit - half_log_determinant;
+        if !log_likelihood.is_finite() {
+            return Err(SingularKernel);
+        }
+        Ok(Solved {
+            factor,
+            weights,
+            log_likelihood,
+        })
+    }
+}
+
+/// A process fitted to points.
+#[derive(Clone, Debug)]
+pub struct Process {
+    points: Points,
+    /// e^ηᵢ of each point.
+    noise: Vec<f64>,
+    mode: Vec<f64>,
+    log_posterior: f64,
+    samples: Vec<Sample>,
+}
+
+/// A process with given hyperparameters.
+#[derive(Clone, Debug)]
+struct Sample {
+    theta: Vec<f64>,
+    kernel: Kernel,
+    factor: Llt<f64>,
+    weights: Vec<f64>,
+}
+
+/// What is predicted of a place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Normal {
+    /// The mean.
+    pub mean: f64,
+    /// The variance.
+    pub variance: f64,
+}
+
+impl Process {
+    /// Fits hyperparameters by sampling. Targets are logarithms in any unit. Where there
+    /// are many, the first decide, so the order of the points should be random.
+    pub fn fit(
+        spec: &Spec,
+        places: &[Place],
+        targets: &[f64],
+        random: &mut ChaCha8Rng,
+    ) -> Result<Self, SingularKernel> {
+        if places.len() > SAMPLED {
+            return Self::fit_mode(spec, places, targets);
+        }
+        let points = Points::new(spec.mean, places, targets);
+        let mode = hyper::mode(&points, &spec.prior, true)?;
+        let thetas = hyper::samples(&points, &spec.prior, &mode, random);
+        let noise = mode.noise.clone();
+        Self::with_thetas(points, noise, thetas, spec, &mode)
+    }
+
+    /// Takes the mode of the hyperparameters, with the same noise in all points.
+    pub fn fit_mode(
+        spec: &Spec,
+        places: &[Place],
+        targets: &[f64],
+    ) -> Result<Self, SingularKernel> {
+        let points = Points::new(spec.mean, places, targets);
+        let mode = hyper::mode(&points.first(SAMPLED), &spec.prior, false)?;
+        let theta = hyper::unwhitened(&spec.prior, &mode.at);
+        let noise = vec![1.0; points.len()];
+        Self::with_thetas(points, noise, vec![theta], spec, &mode)
+    }
+
+    /// A process that knows nothing but where it would be measured, with hyperparameters
+    /// at the mean of their prior.
+    pub fn unmeasured(spec: &Spec, places: &[Place]) -> Result<Self, SingularKernel> {
+        let points = Points::new(spec.mean, places, &vec![0.0; places.len()]);
+        let noise = vec![1.0; points.len()];
+        let mode = hyper::Mode {
+            at: vec![0.0; spec.prior.len()],
+            noise: noise.clone(),
+            log_posterior: 0.0,
+        };
+        let theta = hyper::unwhitened(&spec.prior, &mode.at);
+        Self::with_thetas(points, noise, vec![theta], spec, &mode)
+    }
+
+    fn with_thetas(
+        points: Points,
+        noise: Vec<f64>,
+        thetas: Vec<Vec<f64>>,
+        spec: &Spec,
+        mode: &hyper::Mode,
+    ) -> Result<Self, SingularKernel> {
+        let mut process = Self {
+            points,
+            noise,
+            mode: hyper::unwhitened(&spec.prior, &mode.at),
+            log_posterior: mode.log_posterior,
+            samples: Vec::new(),
+        };
+        process.condition(thetas)?;
+        Ok(process)
+    }
+
+    fn condition(&mut self, thetas: Vec<Vec<f64>>) -> Result<(), SingularKernel> {
+        let samples: Result<Vec<Sample>, SingularKernel> = thetas
+            .into_iter()
+            .map(|theta| {
+                let solved = self.points.solve(&theta, &self.noise)?;
+                Ok(Sample {
+                    kernel: Kernel::new(&theta),
+                    theta,
+                    factor: solved.factor,
+                    weights: solved.weights,
+                })
+            })
+            .collect();
+        self.samples = samples?;
+        Ok(())
+    }
+
+    /// The hyperparameters at the mode of their posterior.
+    pub fn mode(&self) -> &[f64] {
+        &self.mode
+    }
+
+    /// The logarithm of the posterior at its mode, to compare priors on the same data.
+    pub fn log_posterior(&self) -> f64 {
+        self.log_posterior
+    }
+
+    /// The mean that each sample predicts at each place, in the unit of the targets.
+    pub fn means(&self, places: &[Place]) -> Vec<Vec<f64>> {
+        let of = |sample: &Sample| -> Vec<f64> {
+            let mut gradient = vec![0.0; sample.theta.len() - KERNEL];
+            let mut one = |at: &Place| {
+                let pairs = self.points.places.iter().zip(&sample.weights);
+                let sum: f64 = pairs.map(|(x, w)| w * sample.kernel.value(at, x)).sum();
+                let mean = self.points.mean.value(at, &sample.theta, &mut gradient);
+                self.points.standard.mean + mean + self.points.standard.sd * sum
+            };
+            places.iter().map(&mut one).collect()
+        };
+        self.samples.par_iter().map(of).collect()
+    }
+
+    /// What each sample predicts of a measurement at each place, noise included.
+    pub fn predictions(&self, places: &[Place]) -> Vec<Vec<Normal>> {
+        let means = self.means(places);
+        let variance = self.points.standard.sd * self.points.standard.sd;
+        let of = |(sample, means): (&Sample, Vec<f64>)| -> Vec<Normal> {
+            let solved = self.whitened_columns(sample, places);
+            let one = |(at, mean): (usize, f64)| {
+                let explained: f64 = solved.col_as_slice(at).iter().map(|v| v * v).sum();
+                let latent = (sample.kernel.variance(&places[at]) - explained).max(1e-12);
+                Normal {
+                    mean,
+                    variance: variance * (latent + sample.kernel.noise),
+                }
+            };
+            means.into_iter().enumerate().map(one).collect()
+        };
+        self.samples.par_iter().zip(means).map(of).collect()
+    }
+
+    /// L⁻¹·k(points, places).
+    fn whitened_columns(&self, sample: &Sample, places: &[Place]) -> Mat<f64> {
+        let mut columns = Mat::from_fn(self.points.places.len(), places.len(), |i, j| {
+            sample.kernel.value(&self.points.places[i], &places[j])
+        });
+        solve_lower_triangular_in_place(sample.factor.L(), columns.as_mut(), Par::Seq);
+        columns
+    }
+
+    /// For each sample and point, what the others say of a new measurement there
+    /// (Rasmussen and Williams, equations 5.12).
+    pub fn left_out(&self) -> Vec<Vec<Normal>> {
+        let Standard { mean, sd } = self.points.standard;
+        let of = |sample: &Sample| -> Vec<Normal> {
+            let inverse = sample.factor.inverse();
+            let one = |(i, weight): (usize, &f64)| {
+                let own_noise = sample.kernel.noise * self.noise[i] + JITTER;
+                let latent = (inverse[(i, i)].recip() - own_noise).max(1e-12);
+                Normal {
+                    mean: mean + sd * (self.points.targets[i] - weight / inverse[(i, i)]),
+                    variance: sd * sd * (latent + sample.kernel.noise),
+                }
+            };
+            sample.weights.iter().enumerate().map(one).collect()
+        };
+        self.samples.iter().map(of).collect()
+    }
+
+    /// The targets that were fitted, in their unit.
+    pub fn targets(&self) -> impl Iterator<Item = f64> {
+        let Standard { mean, sd } = self.points.standard;
+        self.points.targets.iter().map(move |y| mean + sd * y)
+    }
+
+    /// The process after one more measurement, with the same hyperparameters.
+    pub fn observe(&self, place: Place, target: f64) -> Result<Self, SingularKernel> {
+        let mut more = self.clone();
+        more.points.places.push(place);
+        more.points.targets.push(self.points.standard.apply(target));
+        more.noise.push(1.0);
+        let thetas = self.samples.iter().map(|sample| sample.theta.clone());
+        more.condition(thetas.collect())?;
+        Ok(more)
+    }
+
+    /// For each candidate, how much a measurement there would lower the variance of the
+    /// predictions at the other places, on average and in the square of the targets' unit:
+    /// mean of cov(place, candidate)² / var(measurement), by the first sample.
+    pub fn gains(&self, places: &[Place], candidates: &[Place]) -> Vec<f64> {
+        let sample = &self.samples[0];
+        let of_places = self.whitened_columns(sample, places);
+        let of_candidates = self.whitened_columns(sample, candidates);
+        let scale = self.points.standard.sd * self.points.standard.sd / places.len() as f64;
+        let one = |at: usize| {
+            let known = of_candidates.col_as_slice(at);
+            let explained: f64 = known.iter().map(|v| v * v).sum();
+            let latent = (sample.kernel.variance(&candidates[at]) - explained).max(1e-12);
+            let covariance = |place: usize| {
+                let shared = of_places.col_as_slice(place).iter().zip(known);
+                let prior = sample.kernel.value(&places[place], &candidates[at]);
+                prior - shared.map(|(a, b)| a * b).sum::<f64>()
+            };
+            let squares: f64 = (0..places.len()).map(|at| covariance(at).powi(2)).sum();
+            scale * squares / (latent + sample.kernel.noise)
+        };
+        (0..candidates.len()).map(one).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    /// Some places and a smooth function of them.
+    pub fn points(n: usize) -> (Vec<Place>, Vec<f64>) {
+        let spread = |i: usize, k: f64| ((i as f64 * k).fract() - 0.5) * 3.0;
+        let places: Vec<Place> = (1..=n)
+            .map(|i| {
+                let input = [0.618, 0.414, 0.732, 0.236].map(|k| spread(i, k));
+                Place {
+                    input,
+                    log: input.map(|x| 0.3 * x),
+                    load: 0.5 + 0.1 * input[0],
+                    log_time: 0.2 * input[1],
+                }
+            })
+            .collect();
+        let target = |at: &Place| {
+            let x = at.input;
+            5.0 + x[0] + (0.7 * x[1]).sin() - 0.3 * x[2] * x[3]
+        };
+        let targets = places.iter().map(target).collect();
+        (places, targets)
+    }
+
+    fn random() -> ChaCha8Rng {
+        ChaCha8Rng::seed_from_u64(1)
+    }
+
+    #[test]
+    fn a_smooth_function_is_found_again_between_its_points() {
+        let (places, targets) = points(140);
+        let spec = Spec::of(Mean::Zero);
+        let process = Process::fit(&spec, &places[..100], &targets[..100], &mut random());
+        let predicted = process.expect("regular").predictions(&places[100..]);
+        for sample in predicted {
+            for (predicted, target) in sample.iter().zip(&targets[100..]) {
+                let error = (predicted.mean - target).abs();
+                assert!(error < 0.1 && error < 6.0 * predicted.variance.sqrt());
+            }
+        }
+    }
+
+    #[test]
+    fn leaving_one_out_in_closed_form_is_leaving_it_out() {
+        let (places, targets) = points(25);
+        let spec = Spec::of(Mean::Time);
+        let process = Process::fit(&spec, &places, &targets, &mut random()).expect("regular");
+        let mut others = process.clone();
+        others.points.places.remove(0);
+        others.points.targets.remove(0);
+        others.noise.remove(0);
+        let thetas = process.samples.iter().map(|sample| sample.theta.clone());
+        others.condition(thetas.collect()).expect("regular");
+        let expected = others.predictions(&places[..1]);
+        for (found, expected) in process.left_out().iter().zip(expected) {
+            assert!((found[0].mean - expected[0].mean).abs() < 1e-6);
+            let ratio = found[0].variance / expected[0].variance;
+            assert!((ratio - 1.0).abs() < 1e-4, "{ratio}");
+        }
+    }
+
+    #[test]
+    fn a_measurement_lowers_the_variance_as_foretold() {
+        let (places, targets) = points(60);
+        let spec = Spec::of(Mean::Zero);
+        let process = Process::fit_mode(&spec, &places[..20], &targets[..20]).expect("regular");
+        let (elsewhere, candidate) = (&places[21..], &places[20..21]);
+        let gain = process.gains(elsewhere, candidate)[0];
+        let more = process.observe(candidate[0], targets[20]).expect("regular");
+        let variance = |process: &Process| {
+            let predictions = &process.predictions(elsewhere)[0];
+            let sum: f64 = predictions.iter().map(|normal| normal.variance).sum();
+            sum / elsewhere.len() as f64
+        };
+        let lowered = variance(&process) - variance(&more);
+        assert!((gain / lowered - 1.0).abs() < 1e-3, "{gain} {lowered}");
+    }
+
+    #[test]
+    fn a_constant_target_is_predicted_as_it_is() {
+        let (places, _) = points(10);
+        let spec = Spec::of(Mean::Zero);
+        let process = Process::fit(&spec, &places, &[2.5; 10], &mut random()).expect("regular");
+        for sample in process.means(&points(11).0[10..]) {
+            assert!((sample[0] - 2.5).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn coinciding_points_are_no_singular_kernel() {
+        let places = [points(1).0[0]; 8];
+        let targets = [1.0, 1.1, 0.9, 1.0, 1.2, 0.8, 1.0, 1.0];
+        let spec = Spec::of(Mean::Zero);
+        let process = Process::fit(&spec, &places, &targets, &mut random());
+        for sample in process.expect("noise keeps it regular").means(&places[..1]) {
+            assert!((sample[0] - 1.0).abs() < 0.2);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! What is expected of time and power before any Gaussian process: physics with unknown
+//! coefficients, and how far each of them may lie from what is usual.
+//!
+//! Knobs count in parts of the board's highest, so that what is learned on one board says
+//! something of another. All coefficients are learned together with the process.
+
+use wattgate_runtime::{Axis, Grid};
+
+use crate::learn::standard::Standard;
+
+/// The exponent of the Box–Cox transform of a knob. Between the logarithm (0) and the
+/// inverse square root (−½), which each win on some corpora; −¼ is never far behind.
+const BOX_COX: f64 = -0.25;
+
+/// The hyperparameters of the kernel, which stand before those of the mean: logarithms of
+/// four lengths, of the size of the Matérn and the linear part, and of the noise.
+pub const KERNEL: usize = 7;
+
+/// A mode as the models take it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Place {
+    /// Box–Cox transformed knobs with a spread of one over their axes.
+    pub input: [f64; 4],
+    /// ln of each knob, minus its mean over the axis.
+    pub log: [f64; 4],
+    /// The least capacity of the board's cores over that of this mode, in 0 … 1.
+    pub load: f64,
+    /// ln of the predicted time, minus its mean over the modes trained on; zero where a
+    /// model does not ask for it.
+    pub log_time: f64,
+}
+
+/// How the modes of a grid become places.
+#[derive(Clone, Debug)]
+pub struct Scales {
+    axes: [Scale; 4],
+    least_capacity: f64,
+}
+
+#[derive(Clone, Debug)]
+struct Scale {
+    highest: f64,
+    transformed: Standard,
+    mean_log: f64,
+}
+
+impl Scale {
+    fn of(axis: &[u32]) -> Self {
+        let highest = axis.last().map_or(1.0, |&value| f64::from(value));
+        let parts = axis.iter().map(|&value| f64::from(value) / highest);
+        Self {
+            highest,
+            transformed: Standard::of(parts.clone().map(box_cox)),
+            mean_log: Standard::of(parts.map(f64::ln)).mean,
+        }
+    }
+}
+
+fn box_cox(part: f64) -> f64 {
+    (part.powf(BOX_COX) - 1.0) / BOX_COX
+}
+
+impl Scales {
+    /// The scales of a grid.
+    pub fn of(grid: &Grid) -> Self {
+        let axes = Axis::ALL.map(|axis| Scale::of(grid.axis(axis)));
+        let least = |axis: Axis| f64::from(grid.axis(axis)[0]) / axes[axis as usize].highest;
+        Self {
+            least_capacity: least(Axis::Cores) * least(Axis::Cpu),
+            axes,
+        }
+    }
+
+    /// The place of a mode given by its knobs.
+    pub fn place(&self, knobs: [u32; 4]) -> Place {
+        let part: [f64; 4] = std::array::from_fn(|i| f64::from(knobs[i]) / self.axes[i].highest);
+        Place {
+            input: std::array::from_fn(|i| self.axes[i].transformed.apply(box_cox(part[i]))),
+            log: std::array::from_fn(|i| part[i].ln() - self.axes[i].mean_log),
+            load: self.least_capacity / (part[0] * part[1]),
+            log_time: 0.0,
+        }
+    }
+}
+
+/// A model of ln(target), up to the mean over the modes trained on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mean {
+    /// Nothing is expected.
+    Zero,
+    /// Only that background work slows a board of little capacity: coefficients u and k
+    /// of k·h(u), with h = ln(1 − σ(u)·load).
+    Starved,
+    /// A soft roofline of what a step waits for: the CPU (a serial part and one for each
+    /// core, both slowed by background work), the GPU, the memory, and a constant. Each
+    /// is a power of its clock; their R-norm reaches from their sum (R = 1) to the slowest
+    /// of them. Coefficients: 3 exponents of the clocks, 5 weights, ln(R − 1), u.
+    Time,
+    /// Static power, of the memory and of the voltage of CPU and GPU, plus the energy that a
+    /// step takes in CPU and GPU, over its time. Coefficients: 6 weights, 5 exponents, u, k.
+    Power,
+}
+
+/// Prior means and standard deviations of a model's hyperparameters, the kernel's first.
+pub type Prior = Vec<[f64; 2]>;
+
+impl Mean {
+    /// The hyperparameters of a process with this mean. Those of the time are the rounded
+    /// average of four families of corpora (Inception and Xception on a TX2, image
+    /// recognition on a TX1 and a TX2); a family's errors change little when it is left
+    /// out of the average. Those of the power are set by hand.
+    pub fn prior(self) -> Prior {
+        let mut prior = match self {
+            Self::Zero | Self::Starved => vec![
+                [1.1, 1.2],
+                [1.1, 1.2],
+                [1.1, 1.2],
+                [1.1, 1.2],
+                [0.0, 1.5],
+                [0.0, 1.5],
+                [-3.5, 1.5],
+            ],
+            Self::Time => vec![
+                [0.5, 0.6],
+                [0.4, 0.6],
+                [1.1, 1.2],
+                [2.2, 0.8],
+                [-1.5, 1.0],
+                [-3.1, 0.5],
+                [-3.2, 1.4],
+            ],
+            Self::Power => vec![
+                [1.0, 0.9],
+                [1.0, 0.9],
+                [1.0, 0.9],
+                [1.0, 0.9],
+                [-0.8, 0.8],
+                [-1.8, 1.0],
+                [-3.0, 1.4],
+            ],
+        };
+        prior.extend_from_slice(match self {
+            Self::Zero => &[],
+            Self::Starved => &[[-2.0, 2.0], [0.0, 0.5]],
+            Self::Time => &[
+                [0.0, 0.2],
+                [-0.1, 0.2],
+                [0.0, 0.3],
+                [-1.6, 0.8],
+                [-2.7, 0.9],
+                [-0.8, 0.8],
+                [-1.1, 0.8],
+                [-1.7, 0.8],
+                [-0.3, 0.6],
+                [-1.0, 1.7],
+            ],
+            Self::Power => &[
+                [-1.8, 1.0],
+                [-1.8, 1.0],
+                [-1.8, 1.0],
+                [-1.8, 1.0],
+                [-1.8, 1.0],
+                [-1.8, 1.0],
+                [1.0, 0.3],
+                [0.7, 0.3],
+                [0.7, 0.3],
+                [1.7, 0.3],
+                [1.7, 0.3],
+                [-1.0, 2.0],
+                [0.0, 0.5],
+            ],
+        });
+        prior
+    }
+
+    /// The mean of a model with hyperparameters `theta`, the kernel's first, and its
+    /// derivative by each of those after the kernel's, into `gradient`.
+    pub fn value(self, at: &Place, theta: &[f64], gradient: &mut [f64]) -> f64 {
+        let p = theta.get(KERNEL..).unwrap_or(&[]);
+        match self {
+            Self::Zero => 0.0,
+            Self::Starved => {
+                let (h, dh) = starvation(at.load, p[0]);
+                let k = p[1].exp();
+                gradient.copy_from_slice(&[k * dh, k * h]);
+                k * h
+            }
+            Self::Time => time(at, p, gradient),
+            Self::Power => power(at, p, gradient),
+        }
+    }
+}
+
+/// h = ln(1 − σ(u)·load) and its derivative by u.
+fn starvation(load: f64, u: f64) -> (f64, f64) {
+    let part = 1.0 / (1.0 + (-u).exp());
+    // One at the least capacity of the board, up to rounding.
+    let left = (1.0 - part * load).max(1e-12);
+    (left.ln(), -part * (1.0 - part) * load / left)
+}
+
+/// ln Σ e^x and each term's share.
+fn log_sum<const N: usize>(x: [f64; N]) -> (f64, [f64; N]) {
+    let largest = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let terms = x.map(|x| (x - largest).exp());
+    let sum: f64 = terms.iter().sum();
+    (largest + sum.ln(), terms.map(|term| term / sum))
+}
+
+fn time(at: &Place, p: &[f64], gradient: &mut [f64]) -> f64 {
+    let [cores, cpu, gpu, emc] = at.log;
+    let exponents = [p[0], p[1], p[2]].map(f64::exp);
+    let (h, dh) = starvation(at.load, p[9]);
+    let serial = p[3] - exponents[0] * cpu;
+    let parallel = p[4] - exponents[0] * cpu - cores;
+    let (on_cpu, [by_serial, by_parallel]) = log_sum([serial, parallel]);
+    let waits = [
+        on_cpu - h,
+        p[5] - exponents[1] * gpu,
+        p[6] - exponents[2] * emc,
+        p[7],
+    ];
+    let sharpness = p[8].exp();
+    let norm = 1.0 + sharpness;
+    let (sum, share) = log_sum(waits.map(|wait| norm * wait));
+    let mean_wait: f64 = share
+        .iter()
+        .zip(waits)
+        .map(|(share, wait)| share * wait)
+        .sum();
+    gradient.copy_from_slice(&[
+        -share[0] * exponents[0] * cpu,
+        -share[1] * exponents[1] * gpu,
+        -share[2] * exponents[2] * emc,
+        share[0] * by_serial,
+        share[0] * by_parallel,
+        share[1],
+        share[2],
+        share[3],
+        (mean_wait - sum / norm) / norm * sharpness,
+        -share[0] * dh,
+    ]);
+    sum / norm
+}
+
+fn power(at: &Place, p: &[f64], gradient: &mut [f64]) -> f64 {
+    let [cores, cpu, gpu, emc] = at.log;
+    let (h, dh) = starvation(at.load, p[11]);
+    let k = p[12].exp();
+    let (sum, share) = log_sum([
+        p[0],
+        p[1] + p[6] * emc,
+        p[2] + p[7] * cpu - at.log_time,
+        p[3] + p[8] * gpu - at.log_time,
+        p[4] + p[9] * gpu,
+        p[5] + p[10] * cpu + cores,
+    ]);
+    gradient[..6].copy_from_slice(&share);
+    gradient[6..].copy_from_slice(&[
+        share[1] * emc,
+        share[2] * cpu,
+        share[3] * gpu,
+        share[4] * gpu,
+        share[5] * cpu,
+        k * dh,
+        k * h,
+    ]);
+    sum + k * h
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid() -> Grid {
+        Grid::new([&[1, 2, 4], &[100, 300, 900], &[5, 6], &[7, 8]]).expect("a grid")
+    }
+
+    #[test]
+    fn the_gradients_are_those_of_the_values() {
+        let mut place = Scales::of(&grid()).place([2, 300, 6, 7]);
+        place.log_time = 0.7;
+        for mean in [Mean::Zero, Mean::Starved, Mean::Time, Mean::Power] {
+            let theta: Vec<f64> = mean
+                .prior()
+                .iter()
+                .map(|[mean, sd]| mean + 0.3 * sd)
+                .collect();
+            let count = theta.len() - KERNEL;
+            let mut gradient = vec![0.0; count];
+            mean.value(&place, &theta, &mut gradient);
+            for i in 0..count {
+                let value = |step: f64| {
+                    let mut moved = theta.clone();
+                    moved[KERNEL + i] += step;
+                    mean.value(&place, &moved, &mut vec![0.0; count])
+                };
+                let numeric = (value(1e-6) - value(-1e-6)) / 2e-6;
+                assert!((numeric - gradient[i]).abs() < 1e-7, "{mean:?} {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn places_have_a_spread_of_one_and_zero_on_a_constant_axis() {
+        let grid = Grid::new([&[3], &[100, 200, 900], &[5, 6], &[7, 8]]).expect("a grid");
+        let scales = Scales::of(&grid);
+        let modes = crate::learn::teacher::all_modes(&grid);
+        let places: Vec<Place> = modes.map(|knobs| scales.place(knobs)).collect();
+        let spread = |of: &dyn Fn(&Place) -> f64| {
+            places.iter().map(|place| of(place).powi(2)).sum::<f64>() / places.len() as f64
+        };
+        assert_eq!(spread(&|place| place.input[0]), 0.0);
+        assert_eq!(spread(&|place| place.log[0]), 0.0);
+        for axis in 1..4 {
+            assert!((spread(&|place| place.input[axis]) - 1.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn a_board_in_another_unit_has_the_same_places() {
+        let other = Grid::new([&[2, 4, 8], &[200, 600, 1800], &[50, 60], &[14, 16]]);
+        let (one, other) = (Scales::of(&grid()), Scales::of(&other.expect("a grid")));
+        let (a, b) = (one.place([2, 300, 6, 7]), other.place([4, 600, 60, 14]));
+        for i in 0..4 {
+            assert!((a.input[i] - b.input[i]).abs() < 1e-12 && (a.log[i] - b.log[i]).abs() < 1e-12);
+        }
+        assert!((a.load - b.load).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,255 @@
+//! Which modes to profile.
+//!
+//! A mode is worth as much as its measurement would lower the variance of the predictions,
+//! on average over the board (Seo et al. 2000, "active learning Cohn"). The first modes are
+//! chosen by what is usual for any board; once they are measured, a process for each target
+//! says which is worth most next, and is fitted anew after each measurement. Where power is
+//! measured every second of these further modes is rather one that may turn out to be the
+//! fastest within a power limit: those are the modes that will be asked for.
+
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use statrs::distribution::{Continuous, ContinuousCDF, Normal};
+
+use crate::learn::gp::{Process, SingularKernel, Spec};
+use crate::learn::mean::{Mean, Place, Scales};
+use crate::learn::predictions::Target;
+use crate::learn::split::Known;
+use crate::learn::teacher::{Expected, LeftOut, Teachers};
+
+/// Modes that are chosen before anything is measured.
+pub const FIRST: usize = 8;
+
+/// How often each of the first modes is exchanged for a better one.
+const EXCHANGES: usize = 2;
+
+/// Power limits for which the fastest mode is looked for.
+const LIMITS: u32 = 32;
+
+/// Modes that are compared with each other, and modes over which a variance is averaged.
+const COMPARED: usize = 400;
+
+/// Chooses up to `count` modes by what is usual for a board: indices of `offered`, the most
+/// valuable first.
+pub fn first(
+    scales: &Scales,
+    offered: &[[u32; 4]],
+    count: usize,
+    random: &mut ChaCha8Rng,
+) -> Result<Vec<usize>, SingularKernel> {
+    let spec = Spec::of(Mean::Zero);
+    let board = Board::of(scales, offered);
+    let unmeasured = |chosen: &[usize]| Process::unmeasured(&spec, &board.places_of(chosen));
+    let mut chosen = Vec::new();
+    while chosen.len() < count.min(offered.len()) {
+        chosen.extend(board.best(&[&unmeasured(&chosen)?], &chosen, None, random));
+    }
+    if count > FIRST {
+        return Ok(chosen);
+    }
+    for _ in 0..EXCHANGES {
+        for at in 0..chosen.len() {
+            let old = chosen.remove(at);
+            let others = unmeasured(&chosen)?;
+            let new = board.best(&[&others], &chosen, Some(old), random);
+            chosen.insert(at, new.unwrap_or(old));
+        }
+    }
+    Ok(chosen)
+}
+
+/// Chooses `count` more modes, given what was measured: indices of `offered`. Where several
+/// are chosen at once, each counts as measured, with what was expected, for the next.
+pub fn next(
+    scales: &Scales,
+    offered: &[[u32; 4]],
+    measured: &[Known],
+    count: usize,
+    random: &mut ChaCha8Rng,
+) -> Result<Vec<usize>, SingularKernel> {
+    let board = Board::of(scales, offered);
+    let mut measured = measured.to_vec();
+    let mut chosen = Vec::new();
+    let fit = |target: Target| {
+        let known = measured
+            .iter()
+            .filter_map(|mode| Some((scales.place(mode.knobs), target.measured(mode)?.ln())));
+        let (places, logs): (Vec<Place>, Vec<f64>) = known.unzip();
+        let spec = Spec::of(Mean::Zero);
+        (!places.is_empty())
+            .then(|| Process::fit_mode(&spec, &places, &logs))
+            .transpose()
+    };
+    let (mut time, mut power) = (fit(Target::Time)?, fit(Target::Power)?);
+    while chosen.len() < count {
+        let known = |at: &usize| measured.iter().any(|mode| mode.knobs == offered[*at]);
+        let taken: Vec<usize> = (0..offered.len()).filter(known).collect();
+        let at_the_front = (measured.len() - FIRST.min(measured.len())) % 2 == 1;
+        let best = match (&time, &power) {
+            (Some(time), Some(power)) if at_the_front => {
+                board.fastest_within(time, power, &measured, &taken)
+            }
+            _ => {
+                let processes: Vec<&Process> = [&time, &power].into_iter().flatten().collect();
+                board.best(&processes, &taken, None, random)
+            }
+        };
+        let Some(best) = best else { break };
+        chosen.push(best);
+        let expected = |process: &mut Option<Process>| {
+            let Some(known) = process else {
+                return Ok(None);
+            };
+            let place = board.places[best];
+            let log = known.means(&[place])[0][0];
+            *known = known.observe(place, log)?;
+            Ok(Some(log.exp()))
+        };
+        measured.push(Known {
+            id: best,
+            knobs: offered[best],
+            time_us: expected(&mut time)?.unwrap_or(f64::INFINITY),
+            power_mw: expected(&mut power)?,
+        });
+    }
+    Ok(chosen)
+}
+
+/// Chooses `count` modes one after the other, where each can be measured as soon as it is
+/// chosen: indices of `offered` in the order of the choice.
+pub fn sequence(
+    scales: &Scales,
+    offered: &[Known],
+    count: usize,
+    random: &mut ChaCha8Rng,
+) -> Result<Vec<usize>, SingularKernel> {
+    let knobs: Vec<[u32; 4]> = offered.iter().map(|mode| mode.knobs).collect();
+    let mut chosen = first(scales, &knobs, count.min(FIRST), random)?;
+    while chosen.len() < count.min(offered.len()) {
+        let measured: Vec<Known> = chosen.iter().map(|&at| offered[at]).collect();
+        chosen.extend(next(scales, &knobs, &measured, 1, random)?);
+    }
+    Ok(chosen)
+}
+
+/// The modes that may be chosen.
+struct Board {
+    places: Vec<Place>,
+}
+
+impl Board {
+    fn of(scales: &Scales, offered: &[[u32; 4]]) -> Self {
+        Self {
+            places: offered.iter().map(|&knobs| scales.place(knobs)).collect(),
+        }
+    }
+
+    fn places_of(&self, chosen: &[usize]) -> Vec<Place> {
+        chosen.iter().map(|&at| self.places[at]).collect()
+    }
+
+    /// The mode that is worth most to all processes together, of a random part of the board;
+    /// `old` is always compared.
+    fn best(
+        &self,
+        processes: &[&Process],
+        chosen: &[usize],
+        old: Option<usize>,
+        random: &mut ChaCha8Rng,
+    ) -> Option<usize> {
+        let mut drawn: Vec<usize> = (0..self.places.len()).collect();
+        drawn.shuffle(random);
+        let places = self.places_of(&drawn[..drawn.len().min(COMPARED)]);
+        drawn.shuffle(random);
+        let free = drawn
+            .into_iter()
+            .filter(|at| !chosen.contains(at) && Some(*at) != old);
+        let candidates: Vec<usize> = old.into_iter().chain(free.take(COMPARED)).collect();
+        let at = self.places_of(&candidates);
+        let mut worth = vec![0.0; candidates.len()];
+        for process in processes {
+            let gains = process.gains(&places, &at);
+            worth
+                .iter_mut()
+                .zip(gains)
+                .for_each(|(sum, gain)| *sum += gain);
+        }
+        let best = worth
+            .iter()
+            .zip(&candidates)
+            .max_by(|a, b| a.0.total_cmp(b.0));
+        best.map(|(_, &candidate)| candidate)
+    }
+
+    /// The mode that may be expected to lower the least known time within a power limit
+    /// most, over limits at equal distances: the sum of what [`promise`] says of each.
+    fn fastest_within(
+        &self,
+        time: &Process,
+        power: &Process,
+        measured: &[Known],
+        taken: &[usize],
+    ) -> Option<usize> {
+        let free: Vec<usize> = (0..self.places.len())
+            .filter(|at| !taken.contains(at))
+            .collect();
+        let places = self.places_of(&free);
+        let [times, powers] = [time, power].map(|process| {
+            let normals = process.predictions(&places).swap_remove(0);
+            let expected = normals.into_iter().map(Expected::from);
+            expected.collect::<Vec<Expected>>()
+        });
+        let known = || powers.iter().map(|power| power.median.exp());
+        let (low, high) = known().fold((f64::MAX, 0.0_f64), |(low, high), power| {
+            (low.min(power), high.max(power))
+        });
+        let slowest = times
+            .iter()
+            .map(|time| time.median)
+            .fold(f64::NEG_INFINITY, f64::max);
+        let mut worth = vec![0.0; free.len()];
+        for step in 1..=LIMITS {
+            let limit_mw = low + (high - low) * f64::from(step) / f64::from(LIMITS);
+            let within = measured
+                .iter()
+                .filter(|mode| mode.power_mw.is_some_and(|p| p <= limit_mw));
+            let best = within.map(|mode| mode.time_us.ln()).fold(slowest, f64::min);
+            for ((worth, time), power) in worth.iter_mut().zip(&times).zip(&powers) {
+                *worth += promise(limit_mw.ln(), best, time, power);
+            }
+        }
+        let best = worth.iter().zip(&free).max_by(|a, b| a.0.total_cmp(b.0));
+        best.map(|(_, &free)| free)
+    }
+}
+
+/// How far below `best`, the least ln time known within a power limit, a mode may be
+/// expected to be, times the probability that it is within the limit itself: P(power ≤
+/// limit)·E[max(0, best − ln time)] (constrained expected improvement, Gardner et al. 2014).
+pub fn promise(ln_limit: f64, best: f64, time: &Expected, power: &Expected) -> f64 {
+    let standard = Normal::standard();
+    let margin = (ln_limit - power.median) / power.sd;
+    let ahead = (best - time.median) / time.sd;
+    let gain = time.sd * (ahead * standard.cdf(ahead) + standard.pdf(ahead));
+    standard.cdf(margin) * gain
+}
+
+/// The mean absolute percentage error that a model of some modes may be expected to have
+/// over a board, of time and of power where it is known. Between what the modes say of each
+/// other and what the teachers expect elsewhere; meant to be rather too high than too low.
+pub fn expected_error(teachers: &Teachers, board: &[[u32; 4]]) -> [Option<f64>; 2] {
+    let elsewhere = teachers.predict(board);
+    let of = |target: Target| {
+        let left_out = teachers.of(target)?.left_out();
+        let sds = elsewhere[target as usize]
+            .iter()
+            .map(|expected| expected.sd);
+        let sd = sds.sum::<f64>() / board.len() as f64;
+        let mean =
+            |of: fn(&LeftOut) -> f64| left_out.iter().map(of).sum::<f64>() / left_out.len() as f64;
+        let here = mean(|left_out| left_out.residual.abs());
+        let there = sd * mean(|left_out| left_out.residual.abs() / left_out.sd);
+        Some(100.0 * f64::midpoint(here, there))
+    };
+    Target::ALL.map(of)
+}

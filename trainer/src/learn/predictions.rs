@@ -1,0 +1,178 @@
+//! Predictions for every mode of a grid, and how far they are from what was measured.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::learn::split::Known;
+
+/// One value for each mode of the grid, by id.
+#[derive(Clone, Debug)]
+pub struct Predictions {
+    /// Times in µs.
+    pub time: Vec<f64>,
+    /// Powers in mW, where the corpus has any.
+    pub power: Option<Vec<f64>>,
+}
+
+/// What is predicted of a mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    /// In µs.
+    Time,
+    /// In mW.
+    Power,
+}
+
+impl Target {
+    /// Both, time first.
+    pub const ALL: [Self; 2] = [Self::Time, Self::Power];
+
+    /// What was measured in a mode.
+    pub fn measured(self, mode: &Known) -> Option<f64> {
+        match self {
+            Self::Time => Some(mode.time_us),
+            Self::Power => mode.power_mw,
+        }
+    }
+
+    /// What is predicted for each mode, by id.
+    pub fn predicted(self, predictions: &Predictions) -> Option<&[f64]> {
+        match self {
+            Self::Time => Some(&predictions.time),
+            Self::Power => predictions.power.as_deref(),
+        }
+    }
+
+    /// Units of the target in one unit that is reported: ms or mW.
+    fn reported(self) -> f64 {
+        match self {
+            Self::Time => 1e3,
+            Self::Power => 1.0,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Time => "time",
+            Self::Power => "power",
+        })
+    }
+}
+
+impl Serialize for Target {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Predictions {
+    /// From natural logarithms in the runtime's units: ln µs, then ln mW where known.
+    pub fn of_logs(logs: &[Vec<f64>]) -> Self {
+        let natural = |log: &Vec<f64>| log.iter().map(|y| y.exp()).collect();
+        Self {
+            time: natural(&logs[0]),
+            power: logs.get(1).map(natural),
+        }
+    }
+
+    /// How far both targets are off on some modes.
+    pub fn errors(&self, modes: &[Known]) -> Errors {
+        let mape = |target| Some(self.accuracy(target, modes)?.mape);
+        Errors {
+            time_mape: mape(Target::Time),
+            power_mape: mape(Target::Power),
+        }
+    }
+
+    /// How far one target is off on some modes; `None` where none of them has it.
+    pub fn accuracy(&self, target: Target, modes: &[Known]) -> Option<Accuracy> {
+        let predicted = target.predicted(self)?;
+        let pairs = modes
+            .iter()
+            .filter_map(|mode| Some((target.measured(mode)?, predicted[mode.id])));
+        Accuracy::of(pairs, target.reported())
+    }
+}
+
+/// Mean absolute percentage errors of time and power.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Errors {
+    /// Of the time; `None` where nothing was held out.
+    pub time_mape: Option<f64>,
+    /// Of the power; `None` where nothing was held out or power is not known.
+    pub power_mape: Option<f64>,
+}
+
+/// Errors on held-out modes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Accuracy {
+    /// Mean absolute percentage error.
+    pub mape: f64,
+    /// Share of the modes that are predicted within 5 %, in percent.
+    pub within_5_pct: f64,
+    /// The same within 10 %.
+    pub within_10_pct: f64,
+    /// The same within 15 %.
+    pub within_15_pct: f64,
+    /// The same within 20 %.
+    pub within_20_pct: f64,
+    /// Root of the mean square error, in ms or mW.
+    pub rmse: f64,
+    /// Mean absolute error, in ms or mW.
+    pub mae: f64,
+}
+
+impl Accuracy {
+    /// Of pairs (measured, predicted); `None` of nothing. Errors are divided by `unit`.
+    fn of(pairs: impl Iterator<Item = (f64, f64)>, unit: f64) -> Option<Self> {
+        let errors: Vec<(f64, f64)> = pairs
+            .map(|(measured, predicted)| {
+                let error = (predicted - measured).abs();
+                (100.0 * error / measured, error / unit)
+            })
+            .collect();
+        let n = errors.len() as f64;
+        let mean = |of: fn(&(f64, f64)) -> f64| errors.iter().map(of).sum::<f64>() / n;
+        let within = |percent: f64| {
+            let count = errors.iter().filter(|(error, _)| *error <= percent).count();
+            100.0 * count as f64 / n
+        };
+        (!errors.is_empty()).then(|| Self {
+            mape: mean(|(percent, _)| *percent),
+            within_5_pct: within(5.0),
+            within_10_pct: within(10.0),
+            within_15_pct: within(15.0),
+            within_20_pct: within(20.0),
+            rmse: mean(|(_, error)| error * error).sqrt(),
+            mae: mean(|(_, error)| *error),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_measure_is_what_its_name_says() {
+        let pairs = [(100.0, 104.0), (200.0, 170.0), (400.0, 400.0), (50.0, 62.0)];
+        let accuracy = Accuracy::of(pairs.into_iter(), 2.0).expect("pairs");
+        assert_eq!(accuracy.mape, (4.0 + 15.0 + 0.0 + 24.0) / 4.0);
+        assert_eq!(
+            [
+                accuracy.within_5_pct,
+                accuracy.within_10_pct,
+                accuracy.within_15_pct,
+                accuracy.within_20_pct
+            ],
+            [50.0, 50.0, 75.0, 75.0]
+        );
+        assert_eq!(accuracy.mae, (2.0 + 15.0 + 0.0 + 6.0) / 4.0);
+        let square: f64 = (4.0 + 225.0 + 0.0 + 36.0) / 4.0;
+        assert_eq!(accuracy.rmse, square.sqrt());
+        assert_eq!(Accuracy::of([].into_iter(), 1.0), None);
+    }
+}

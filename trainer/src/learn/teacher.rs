@@ -1,0 +1,442 @@
+//! The teacher: Gaussian processes for log time and log power around what physics expects.
+//!
+//! Time is a mixture of a process around a roofline and one around nothing, power of one
+//! around the energy that a step takes and one around nothing. The mixtures' predictions
+//! on the whole grid are what the exported network learns; their spread is what the guard
+//! band is made of.
+//!
+//! A transfer takes over hyperparameters, not predictions: beside the usual prior stands
+//! one half way to the reference's hyperparameters, and the two are weighted by how well
+//! they explain the modes of the corpus, so that a reference that does not fit is dropped.
+//! Knobs count in parts of the board's highest, which maps one board's axes to another's.
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rayon::join;
+use rayon::prelude::*;
+use statrs::distribution::ContinuousCDF;
+use wattgate_runtime::{Axis, Grid};
+
+use crate::learn::gp::{Normal, Process, SingularKernel, Spec};
+use crate::learn::mean::{KERNEL, Mean, Place, Prior, Scales};
+use crate::learn::predictions::Target;
+use crate::learn::split::Known;
+
+/// Of more modes, so many teach.
+pub const TAUGHT: usize = 2_000;
+
+/// Weight of the process around physics, the rest is of the one around nothing.
+const PHYSICS: f64 = 0.5;
+
+/// How much narrower the prior of a mean's coefficients is beside a reference.
+const NARROWED: f64 = 0.7;
+
+/// The place of the noise among the hyperparameters, which no reference knows.
+const NOISE: usize = 6;
+
+/// Below this share of the process around physics a reference is dropped.
+const LEAST_SHARE: f64 = 0.01;
+
+/// A reference never has more than this share: few modes may take the wrong one for right.
+const MOST_SHARE: f64 = 0.25;
+
+/// Places that are predicted at once: memory is this times the number of modes taught.
+const AT_ONCE: usize = 4_096;
+
+/// How exactly a median is found, in ln units.
+const MEDIAN_TOLERANCE: f64 = 1e-7;
+
+/// The hyperparameters of a reference, of time and of power.
+pub type Learned = [Option<Vec<f64>>; 2];
+
+/// What the modes trained on say of one of them that is left out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LeftOut {
+    /// ln(measured / predicted).
+    pub residual: f64,
+    /// The standard deviation that was expected of it.
+    pub sd: f64,
+}
+
+/// A mixture of processes for the logarithm of one target.
+#[derive(Clone, Debug)]
+pub struct Teacher {
+    /// Weights, which sum to one.
+    parts: Vec<(f64, Process)>,
+}
+
+impl Teacher {
+    /// A part with a mean of its own, one beside a reference, and one without. Takes the
+    /// mode of the hyperparameters where nothing `random` samples them.
+    fn fit(
+        [mean, without]: [Mean; 2],
+        places: &[Place],
+        targets: &[f64],
+        reference: Option<&[f64]>,
+        random: Option<&ChaCha8Rng>,
+    ) -> Result<Self, SingularKernel> {
+        let fit = |spec: &Spec, stream| match random {
+            Some(random) => {
+                let mut random = random.clone();
+                random.set_stream(stream);
+                Process::fit(spec, places, targets, &mut random)
+            }
+            None => Process::fit_mode(spec, places, targets),
+        };
+        let own = Spec::of(mean);
+        let (physical, (other, plain)) = join(
+            || fit(&own, 1),
+            || {
+                let near = reference.map(|theta| Spec {
+                    mean,
+                    prior: between(&own.prior, theta),
+                });
+                join(
+                    || near.map(|near| fit(&near, 2)).transpose(),
+                    || fit(&Spec::of(without), 3),
+                )
+            },
+        );
+        let (physical, other) = (physical?, other?);
+        let mut parts = vec![(1.0 - PHYSICS, plain?)];
+        match other {
+            Some(other) => {
+                let share = 1.0 / (1.0 + (physical.log_posterior() - other.log_posterior()).exp());
+                let share = if share < LEAST_SHARE {
+                    0.0
+                } else {
+                    share.min(MOST_SHARE)
+                };
+                parts.push((PHYSICS * (1.0 - share), physical));
+                parts.push((PHYSICS * share, other));
+                parts.retain(|(weight, _)| *weight > 0.0);
+            }
+            None => parts.push((PHYSICS, physical)),
+        }
+        Ok(Self { parts })
+    }
+
+    /// What is expected of a measurement of the logarithm at each place.
+    fn predict(&self, places: &[Place]) -> Vec<Expected> {
+        let of = |places: &[Place]| -> Vec<Expected> {
+            let samples = self.weighted(|process| process.predictions(places));
+            let at = |place: usize| {
+                let parts = samples
+                    .iter()
+                    .map(|(weight, sample)| (*weight, sample[place]));
+                Expected::of(&parts.collect::<Vec<_>>())
+            };
+            (0..places.len()).into_par_iter().map(at).collect()
+        };
+        places.chunks(AT_ONCE).flat_map(of).collect()
+    }
+
+    /// What each sample of each part says, with weights that sum to one.
+    fn weighted(&self, of: impl Fn(&Process) -> Vec<Vec<Normal>>) -> Vec<(f64, Vec<Normal>)> {
+        let samples = self.parts.iter().flat_map(|(weight, process)| {
+            let samples = of(process);
+            let weight = weight / samples.len() as f64;
+            samples.into_iter().map(move |sample| (weight, sample))
+        });
+        samples.collect()
+    }
+
+    /// For each mode, in the order of the fit, what the others say of it. A sample of the
+    /// hyperparameters that was drawn with the mode counts for as much less as the mode
+    /// made it likelier (Gelfand, Dey and Chang 1992).
+    pub fn left_out(&self) -> Vec<LeftOut> {
+        let samples = self.weighted(Process::left_out);
+        let Some((_, process)) = self.parts.first() else {
+            return Vec::new();
+        };
+        let of = |(at, target): (usize, f64)| {
+            let ln_weight = |(weight, sample): &(f64, Vec<Normal>)| {
+                let Normal { mean, variance } = sample[at];
+                weight.ln() + 0.5 * (variance.ln() + (target - mean).powi(2) / variance)
+            };
+            let largest = samples
+                .iter()
+                .map(ln_weight)
+                .fold(f64::NEG_INFINITY, f64::max);
+            let weights: Vec<f64> = samples
+                .iter()
+                .map(|sample| (ln_weight(sample) - largest).exp())
+                .collect();
+            let total: f64 = weights.iter().sum();
+            let pairs = weights.iter().zip(&samples);
+            let parts: Vec<(f64, Normal)> = pairs
+                .map(|(weight, (_, sample))| (weight / total, sample[at]))
+                .collect();
+            let Expected { median, sd } = Expected::of(&parts);
+            LeftOut {
+                residual: target - median,
+                sd,
+            }
+        };
+        process.targets().enumerate().map(of).collect()
+    }
+
+    fn observe(&self, place: Place, target: f64) -> Result<Self, SingularKernel> {
+        let observe =
+            |(weight, process): &(f64, Process)| Ok((*weight, process.observe(place, target)?));
+        let parts: Result<Vec<_>, SingularKernel> = self.parts.iter().map(observe).collect();
+        Ok(Self { parts: parts? })
+    }
+
+    /// The hyperparameters of the process around physics without a reference.
+    fn learned(&self) -> Option<Vec<f64>> {
+        self.parts
+            .get(1)
+            .map(|(_, process)| process.mode().to_vec())
+    }
+}
+
+/// What is expected of a measurement of a logarithm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expected {
+    /// As likely exceeded as not. A few samples that are far off hardly move it.
+    pub median: f64,
+    /// The root of the mean square deviation from it.
+    pub sd: f64,
+}
+
+impl From<Normal> for Expected {
+    fn from(normal: Normal) -> Self {
+        Self {
+            median: normal.mean,
+            sd: normal.variance.sqrt(),
+        }
+    }
+}
+
+impl Expected {
+    /// Of a mixture with weights that sum to one.
+    fn of(parts: &[(f64, Normal)]) -> Self {
+        let standard = statrs::distribution::Normal::standard();
+        let below = |at: f64| -> f64 {
+            let part = |(weight, part): &(f64, Normal)| {
+                weight * standard.cdf((at - part.mean) / part.variance.sqrt())
+            };
+            parts.iter().map(part).sum()
+        };
+        let means = parts.iter().map(|(_, part)| part.mean);
+        let mut low = means.clone().fold(f64::INFINITY, f64::min);
+        let mut high = means.fold(f64::NEG_INFINITY, f64::max);
+        while high - low > MEDIAN_TOLERANCE {
+            let middle = f64::midpoint(low, high);
+            if below(middle) < 0.5 {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        let median = f64::midpoint(low, high);
+        let square = |(weight, part): &(f64, Normal)| {
+            weight * (part.variance + (part.mean - median).powi(2))
+        };
+        Self {
+            median,
+            sd: parts.iter().map(square).sum::<f64>().sqrt(),
+        }
+    }
+}
+
+/// A prior half way to what a reference learned.
+fn between(prior: &Prior, reference: &[f64]) -> Prior {
+    let pairs = prior.iter().zip(reference).enumerate();
+    pairs
+        .map(|(at, (&[mean, sd], learned))| match at {
+            NOISE => [mean, sd],
+            0..KERNEL => [f64::midpoint(mean, *learned), sd],
+            _ => [f64::midpoint(mean, *learned), NARROWED * sd],
+        })
+        .collect()
+}
+
+/// The teachers of one workload on one board.
+#[derive(Clone, Debug)]
+pub struct Teachers {
+    scales: Scales,
+    time: Teacher,
+    power: Option<Teacher>,
+    /// The mean predicted ln time over the modes trained on.
+    centre: f64,
+}
+
+impl Teachers {
+    /// Learns from modes in random order; of more than [`TAUGHT`] the first teach. Power is
+    /// learned where at least one mode has it.
+    pub fn fit(
+        grid: &Grid,
+        used: &[Known],
+        reference: Option<&Learned>,
+        seed: u64,
+    ) -> Result<Self, SingularKernel> {
+        let random = ChaCha8Rng::seed_from_u64(seed);
+        Self::learn(grid, used, reference, Some(&random))
+    }
+
+    /// As [`Teachers::fit`], but with the mode of the hyperparameters alone.
+    pub fn fit_modes(grid: &Grid, used: &[Known]) -> Result<Self, SingularKernel> {
+        Self::learn(grid, used, None, None)
+    }
+
+    fn learn(
+        grid: &Grid,
+        used: &[Known],
+        reference: Option<&Learned>,
+        random: Option<&ChaCha8Rng>,
+    ) -> Result<Self, SingularKernel> {
+        let used = &used[..used.len().min(TAUGHT)];
+        let scales = Scales::of(grid);
+        let learned = |target| reference.and_then(|learned| learned[target as usize].as_deref());
+        let places: Vec<Place> = used.iter().map(|mode| scales.place(mode.knobs)).collect();
+        let logs: Vec<f64> = used.iter().map(|mode| mode.time_us.ln()).collect();
+        let time = Teacher::fit(
+            [Mean::Time, Mean::Zero],
+            &places,
+            &logs,
+            learned(Target::Time),
+            random,
+        )?;
+        let log_times: Vec<f64> = time
+            .predict(&places)
+            .iter()
+            .map(|time| time.median)
+            .collect();
+        let centre = log_times.iter().sum::<f64>() / log_times.len() as f64;
+        let mut teachers = Self {
+            scales,
+            time,
+            power: None,
+            centre,
+        };
+        let measured = used.iter().zip(places).zip(log_times);
+        let (places, logs): (Vec<Place>, Vec<f64>) = measured
+            .filter_map(|((mode, place), log_time)| {
+                let log_time = log_time - centre;
+                Some((Place { log_time, ..place }, mode.power_mw?.ln()))
+            })
+            .unzip();
+        if !places.is_empty() {
+            teachers.power = Some(Teacher::fit(
+                [Mean::Power, Mean::Starved],
+                &places,
+                &logs,
+                learned(Target::Power),
+                random,
+            )?);
+        }
+        Ok(teachers)
+    }
+
+    /// The teacher of a target.
+    pub fn of(&self, target: Target) -> Option<&Teacher> {
+        match target {
+            Target::Time => Some(&self.time),
+            Target::Power => self.power.as_ref(),
+        }
+    }
+
+    /// What is expected of a measurement of ln of time, and of power where it is known, in
+    /// some modes.
+    pub fn predict(&self, modes: &[[u32; 4]]) -> Vec<Vec<Expected>> {
+        let places: Vec<Place> = modes
+            .iter()
+            .map(|&knobs| self.scales.place(knobs))
+            .collect();
+        let time = self.time.predict(&places);
+        let power = self.power.as_ref().map(|teacher| {
+            let places = self.with_log_times(places, time.iter().map(|time| time.median));
+            teacher.predict(&places)
+        });
+        [Some(time), power].into_iter().flatten().collect()
+    }
+
+    fn with_log_times(
+        &self,
+        mut places: Vec<Place>,
+        times: impl Iterator<Item = f64>,
+    ) -> Vec<Place> {
+        for (place, time) in places.iter_mut().zip(times) {
+            place.log_time = time - self.centre;
+        }
+        places
+    }
+
+    /// The teachers after one more measurement, with the same hyperparameters.
+    pub fn observe(&self, mode: &Known) -> Result<Self, SingularKernel> {
+        let place = self.scales.place(mode.knobs);
+        let log_time = self.time.predict(&[place])[0].median - self.centre;
+        let power = self.power.as_ref().zip(mode.power_mw);
+        let place_of_power = Place { log_time, ..place };
+        Ok(Self {
+            time: self.time.observe(place, mode.time_us.ln())?,
+            power: power
+                .map(|(teacher, power)| teacher.observe(place_of_power, power.ln()))
+                .transpose()?,
+            ..self.clone()
+        })
+    }
+
+    /// What another workload or board may start from.
+    pub fn learned(&self) -> Learned {
+        Target::ALL.map(|target| self.of(target).and_then(Teacher::learned))
+    }
+}
+
+/// The knobs of every mode of a grid, by id.
+pub fn all_modes(grid: &Grid) -> impl Iterator<Item = [u32; 4]> + Clone {
+    let axis = |axis| grid.axis(axis).iter().copied();
+    axis(Axis::Cores).flat_map(move |cores| {
+        axis(Axis::Cpu).flat_map(move |cpu| {
+            axis(Axis::Gpu)
+                .flat_map(move |gpu| axis(Axis::Emc).map(move |emc| [cores, cpu, gpu, emc]))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wattgate_runtime::{ModeId, PowerMode};
+
+    #[test]
+    fn modes_are_listed_by_id() {
+        let grid = Grid::new([&[1, 2], &[10, 20, 30], &[5], &[7, 8]]).expect("a grid");
+        let listed: Vec<_> = all_modes(&grid).collect();
+        let by_id: Vec<_> = (0..grid.modes() as u16)
+            .map(|id| {
+                grid.mode(ModeId(id))
+                    .map(PowerMode::knobs)
+                    .expect("in range")
+            })
+            .collect();
+        assert_eq!(listed, by_id);
+    }
+
+    #[test]
+    fn a_mixture_is_as_wide_as_its_parts_lie_apart() {
+        let part = |mean| Normal {
+            mean,
+            variance: 1.0,
+        };
+        let of_two = Expected::of(&[(0.5, part(-2.0)), (0.5, part(2.0))]);
+        assert!(of_two.median.abs() < 1e-6 && (of_two.sd - 5_f64.sqrt()).abs() < 1e-6);
+        let far_off = Expected::of(&[(0.9, part(0.0)), (0.1, part(100.0))]);
+        assert!(far_off.median < 0.2 && far_off.sd > 30.0);
+    }
+
+    #[test]
+    fn a_reference_pulls_coefficients_half_way_and_leaves_the_noise() {
+        let prior = Mean::Time.prior();
+        let reference: Vec<f64> = prior.iter().map(|[mean, _]| mean + 1.0).collect();
+        for (at, ([mean, sd], [new, narrow])) in
+            prior.iter().zip(between(&prior, &reference)).enumerate()
+        {
+            let moved = if at == NOISE { 0.0 } else { 0.5 };
+            assert!((new - mean - moved).abs() < 1e-12);
+            assert_eq!(narrow, if at < KERNEL { *sd } else { NARROWED * sd });
+        }
+    }
+}
