@@ -8,11 +8,11 @@ use thiserror::Error;
 use wattgate_runtime::{GuardBand, Knot, Shape};
 
 use crate::corpus::Corpus;
+use crate::corpus::modes::Known;
 use crate::learn::predictions::{Errors, Target};
 use crate::learn::reference::Reference;
-use crate::learn::split::{Amount, Known, Sampling, Split, SplitError};
-use crate::methods::wattgate::{self, export};
-use crate::methods::{MethodError, Task};
+use crate::learn::split::{Amount, Sampling, Split, SplitError};
+use crate::train::{Exported, Task, TrainError, train};
 
 /// How to fit.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ pub enum FitError {
     Split(#[from] SplitError),
     /// Nothing can be learned from them.
     #[error("{0}")]
-    Method(#[from] MethodError),
+    Train(#[from] TrainError),
 }
 
 /// The share of held-out modes whose measured value lies within the guard band.
@@ -104,7 +104,7 @@ pub struct Fit {
 }
 
 /// Trains on modes of a corpus and scores what it exports. The progress bar advances by
-/// [`wattgate::PROGRESS`].
+/// [`PROGRESS`](crate::train::PROGRESS).
 pub fn fit(
     corpus: &Corpus,
     options: &Options<'_>,
@@ -121,7 +121,7 @@ pub fn fit(
         shape: options.shape,
         progress,
     };
-    let exported = export(&task)?;
+    let exported = train(&task)?;
     let errors = exported.predictions.errors(&held_out);
     let bytes = exported.encode(&task, held_out.len(), &errors);
     let left_out = |target: Target| {
@@ -164,7 +164,7 @@ fn mape_of_residuals(residuals: &[f64]) -> f64 {
 }
 
 /// The share of modes within the guard bands at each of their knots.
-pub fn coverage(exported: &wattgate::Exported, modes: &[Known]) -> Vec<Coverage> {
+pub fn coverage(exported: &Exported, modes: &[Known]) -> Vec<Coverage> {
     let within = |target: Target, ratio: f64| {
         let predicted = target.predicted(&exported.predictions)?;
         let known: Vec<bool> = modes

@@ -10,11 +10,14 @@
 //! | which modes were profiled, and whether the figures can be true | [`corpus`] |
 //! | time and power of all modes from those of a few | [`learn`] |
 //! | from there to a network of integers, and to the bytes of a file | [`export`] |
-//! | all of it in one call | [`fit`] |
+//! | from measured modes to a model file, in one call | [`train`](mod@train) |
+//! | the same from a corpus, scored on the modes held out | [`fit`](mod@fit) |
+//! | what in a corpus is suspect | [`check`](mod@check) |
 //! | what it is compared with | [`methods`] |
 //! | how well each does | [`lab`] |
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod cli;
 pub mod corpus;
 pub mod export;
@@ -23,3 +26,4 @@ pub mod lab;
 pub mod learn;
 pub mod methods;
 pub mod quantity;
+pub mod train;

@@ -14,8 +14,8 @@ use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
 use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::learn::split::profiled;
-use wattgate_trainer::methods::wattgate::read_back;
+use wattgate_trainer::corpus::modes::profiled;
+use wattgate_trainer::learn::predictions::Predictions;
 
 fn orin(workload: &str, folder: &Path) -> Corpus {
     orin_in(Modes::Papers, workload, folder)
@@ -59,7 +59,7 @@ fn assert_fits(file: &str, modes: Modes, bounds: [f64; 2]) {
     assert_eq!(model.grid(), &corpus.grid);
     let provenance = model.provenance().expect("a provenance");
     assert_eq!(provenance.kind, Kind::Simulated);
-    let errors = read_back(&model).errors(&profiled(&corpus));
+    let errors = Predictions::of_model(&model).errors(&profiled(&corpus));
     let errors = [errors.time_mape, errors.power_mape].map(|error| error.expect("known"));
     assert!(
         errors[0] < bounds[0] && errors[1] < bounds[1],

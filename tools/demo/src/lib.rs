@@ -25,15 +25,18 @@ use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::{Workload, WorkloadError};
 
 use replay::{Replay, replay};
+use wattgate_trainer::corpus::modes::{Known, profiled};
 use wattgate_trainer::corpus::{Corpus, CorpusError};
 use wattgate_trainer::fit::{FitError, Options, fit};
+use wattgate_trainer::lab::LabError;
 use wattgate_trainer::lab::evaluate::{Comparison, Quartiles, evaluate};
 use wattgate_trainer::learn::gp::SingularKernel;
 use wattgate_trainer::learn::predictions::Target;
 use wattgate_trainer::learn::reference::Reference;
-use wattgate_trainer::learn::split::{Amount, Known, Sampling, Split, profiled};
-use wattgate_trainer::methods::wattgate::Wattgate;
-use wattgate_trainer::methods::{Ask, Method, MethodError, Task, Trained, method};
+use wattgate_trainer::learn::split::{Amount, Sampling, Split};
+use wattgate_trainer::methods::Wattgate;
+use wattgate_trainer::methods::{Ask, Method, MethodError, Trained, method};
+use wattgate_trainer::train::Task;
 
 const BOARD: &str = "orin-agx-64";
 const REFERENCE: &str = "resnet18";
@@ -109,6 +112,8 @@ pub enum DemoError {
     Corpus(#[from] CorpusError),
     #[error("{0}")]
     Fit(#[from] FitError),
+    #[error("{0}")]
+    Compare(#[from] LabError),
     #[error("{0}")]
     Method(#[from] MethodError),
     #[error("{0}")]
@@ -328,7 +333,7 @@ pub fn tell(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, D
             };
             let amount = Amount::Modes(contestant.modes);
             let split =
-                Split::new(&new, amount, contestant.sampling, seed).map_err(FitError::from)?;
+                Split::new(&new, amount, contestant.sampling, seed).map_err(LabError::from)?;
             let task = Task {
                 corpus: &new,
                 used: &split.used,

@@ -8,7 +8,7 @@ use serde::Serialize;
 use wattgate_runtime::PowerMode;
 
 use super::{Failure, print_json, print_text, reading_bar, show};
-use crate::corpus::check::{Check, LISTED, TargetReport, check};
+use crate::check::{Check, LISTED, TargetReport, check};
 
 const EXAMPLE: &str = "\
 Example:

@@ -11,7 +11,7 @@ use super::{
     read_corpus, read_reference, show,
 };
 use crate::corpus::Corpus;
-use crate::fit::FitError;
+use crate::lab::LabError;
 use crate::lab::evaluate::{Comparison, Evaluation, Quartiles, Row, evaluate};
 use crate::lab::plots;
 use crate::lab::plots::PlotError;
@@ -95,7 +95,7 @@ impl Compared {
     /// Reads the files, compares methods on them, and plots and prints the result.
     pub fn compare<T: Serialize>(
         &self,
-        compare: impl FnOnce(&Comparison<'_>, &ProgressBar) -> Result<T, FitError>,
+        compare: impl FnOnce(&Comparison<'_>, &ProgressBar) -> Result<T, LabError>,
         plot: impl FnOnce(&T, &Path) -> Result<(), PlotError>,
         text: impl FnOnce(&T) -> String,
     ) -> Result<(), Failure> {
@@ -119,7 +119,7 @@ impl Compared {
         let progress = progress_bar(comparison.trainings()).with_message("run");
         let result = compare(&comparison, &progress);
         progress.finish_and_clear();
-        let result = result.map_err(|why| Failure::Fit {
+        let result = result.map_err(|why| Failure::Compare {
             path: self.corpus.clone(),
             why,
         })?;

@@ -11,8 +11,8 @@ use super::{
 use crate::fit::{Options, Report, fit};
 use crate::learn::predictions::Errors;
 use crate::learn::split::Amount;
-use crate::methods::wattgate::PROGRESS;
 use crate::quantity;
+use crate::train::PROGRESS;
 use wattgate_cli::output::AtomicFile;
 
 const EXAMPLE: &str = "\

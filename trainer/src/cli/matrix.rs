@@ -80,7 +80,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         &options,
         &progress.with_message("run"),
     );
-    let matrix = result.map_err(|(path, why)| Failure::Fit {
+    let matrix = result.map_err(|(path, why)| Failure::Compare {
         path: path.into(),
         why,
     })?;

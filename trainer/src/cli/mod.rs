@@ -30,6 +30,7 @@ use wattgate_runtime::{
 
 use crate::corpus::{Corpus, CorpusError};
 use crate::fit::FitError;
+use crate::lab::LabError;
 use crate::lab::plots::PlotError;
 use crate::learn::gp::SingularKernel;
 use crate::learn::reference::Reference;
@@ -87,6 +88,8 @@ enum Failure {
     Corpus(#[from] CorpusError),
     #[error("{}: {why}", path.display())]
     Fit { path: PathBuf, why: FitError },
+    #[error("{}: {why}", path.display())]
+    Compare { path: PathBuf, why: LabError },
     #[error("{0}")]
     Output(#[from] OutputError),
     #[error("{}: the output would replace an input", path.display())]
@@ -135,12 +138,20 @@ impl Failed for Failure {
                 why:
                     FitError::Split(
                         SplitError::ModesOutOfRange { .. } | SplitError::NothingHeldOut { .. },
+                    ),
+                ..
+            }
+            | Self::Compare {
+                why:
+                    LabError::Split(
+                        SplitError::ModesOutOfRange { .. } | SplitError::NothingHeldOut { .. },
                     )
-                    | FitError::Method(MethodError::NoReferenceCorpus { .. }),
+                    | LabError::Method(MethodError::NoReferenceCorpus { .. }),
                 ..
             } => 2,
             Self::Corpus(CorpusError::Defect { .. })
             | Self::Fit { .. }
+            | Self::Compare { .. }
             | Self::Reference { .. }
             | Self::Plan { .. }
             | Self::NotOfBoard { .. }

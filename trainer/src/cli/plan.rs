@@ -11,11 +11,13 @@ use wattgate_runtime::{Grid, PowerMode};
 
 use super::inspect::Mode;
 use super::{Failure, print_json, print_text, read_corpus, show};
+use crate::corpus::modes::all_modes;
+use crate::corpus::modes::{Known, profiled};
 use crate::corpus::order::{Visit, descending};
 use crate::learn::mean::Scales;
 use crate::learn::plan::{expected_error, first, next};
-use crate::learn::split::{Known, MIN_MODES, profiled};
-use crate::learn::teacher::{Teachers, all_modes};
+use crate::learn::split::MIN_MODES;
+use crate::learn::teacher::Teachers;
 
 const EXAMPLE: &str = "\
 Examples:

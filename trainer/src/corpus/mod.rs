@@ -8,7 +8,7 @@
 //!
 //! Rows are streamed: memory grows by eight bytes a row and not with its text.
 
-pub mod check;
+pub mod modes;
 pub mod order;
 
 use std::collections::HashMap;

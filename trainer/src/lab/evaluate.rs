@@ -9,11 +9,14 @@ use serde::Serialize;
 use wattgate_runtime::Shape;
 
 use crate::corpus::Corpus;
-use crate::fit::{Coverage, FitError, coverage};
+use crate::corpus::modes::Known;
+use crate::fit::{Coverage, coverage};
+use crate::lab::LabError;
 use crate::learn::predictions::{Accuracy, Errors, Target};
 use crate::learn::reference::Reference;
-use crate::learn::split::{Amount, Known, Sampling, Split, SplitError};
-use crate::methods::{Method, Task, Trained};
+use crate::learn::split::{Amount, Sampling, Split, SplitError};
+use crate::methods::{Method, Trained};
+use crate::train::Task;
 
 /// What to compare on what.
 pub struct Comparison<'a> {
@@ -73,8 +76,8 @@ impl Comparison<'_> {
     pub fn run<T: Send>(
         &self,
         progress: &ProgressBar,
-        look: impl Fn(&Learned<'_>) -> Result<T, FitError> + Sync,
-    ) -> Result<Vec<T>, FitError> {
+        look: impl Fn(&Learned<'_>) -> Result<T, LabError> + Sync,
+    ) -> Result<Vec<T>, LabError> {
         for method in self.methods {
             method.prepare(self.reference);
         }
@@ -260,7 +263,7 @@ pub struct Evaluation {
 pub fn evaluate(
     comparison: &Comparison<'_>,
     progress: &ProgressBar,
-) -> Result<Evaluation, FitError> {
+) -> Result<Evaluation, LabError> {
     let runs = comparison.run(progress, |learned| Ok(run(learned)))?;
     let runs: Vec<Run> = runs.into_iter().flatten().collect();
     let mut groups: BTreeMap<(Sampling, usize, usize, Target), Vec<&Run>> = BTreeMap::new();

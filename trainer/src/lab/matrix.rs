@@ -7,7 +7,7 @@ use serde::Serialize;
 use wattgate_runtime::Shape;
 
 use crate::corpus::Corpus;
-use crate::fit::FitError;
+use crate::lab::LabError;
 use crate::lab::evaluate::{Comparison, Quartiles, Subject, evaluate};
 use crate::learn::predictions::Target;
 use crate::learn::reference::Reference;
@@ -60,7 +60,7 @@ pub fn matrix(
     references: &[Reference],
     options: &Options<'_>,
     progress: &ProgressBar,
-) -> Result<Matrix, (String, FitError)> {
+) -> Result<Matrix, (String, LabError)> {
     let starts: Vec<Option<&Reference>> = [None]
         .into_iter()
         .chain(references.iter().map(Some))

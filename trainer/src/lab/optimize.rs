@@ -5,9 +5,10 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use wattgate_runtime::Confidence;
 
-use crate::fit::FitError;
+use crate::corpus::modes::{Known, profiled};
+use crate::lab::LabError;
 use crate::lab::evaluate::{Comparison, Quartiles, Subject, quantile};
-use crate::learn::split::{Known, Sampling, profiled};
+use crate::learn::split::Sampling;
 use crate::methods::{Ask, MethodError, Trained};
 
 /// Limits where they are taken from the measured powers.
@@ -147,7 +148,7 @@ pub fn optimize(
     comparison: &Comparison<'_>,
     choosing: &Choosing,
     progress: &ProgressBar,
-) -> Result<Optimization, FitError> {
+) -> Result<Optimization, LabError> {
     let measured = || {
         let all = profiled(comparison.corpus).into_iter();
         all.filter_map(|mode| Some((mode.power_mw?, mode.time_us / 1e3)))

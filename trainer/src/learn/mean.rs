@@ -305,7 +305,7 @@ mod tests {
     fn places_have_a_spread_of_one_and_zero_on_a_constant_axis() {
         let grid = Grid::new([&[3], &[100, 200, 900], &[5, 6], &[7, 8]]).expect("a grid");
         let scales = Scales::of(&grid);
-        let modes = crate::learn::teacher::all_modes(&grid);
+        let modes = crate::corpus::modes::all_modes(&grid);
         let places: Vec<Place> = modes.map(|knobs| scales.place(knobs)).collect();
         let spread = |of: &dyn Fn(&Place) -> f64| {
             places.iter().map(|place| of(place).powi(2)).sum::<f64>() / places.len() as f64

@@ -11,10 +11,10 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use statrs::distribution::{Continuous, ContinuousCDF, Normal};
 
+use crate::corpus::modes::Known;
 use crate::learn::gp::{Process, SingularKernel, Spec};
 use crate::learn::mean::{Mean, Place, Scales};
 use crate::learn::predictions::Target;
-use crate::learn::split::Known;
 use crate::learn::teacher::{Expected, LeftOut, Teachers};
 
 /// Modes that are chosen before anything is measured.

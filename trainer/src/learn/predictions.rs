@@ -3,8 +3,9 @@
 use std::fmt;
 
 use serde::Serialize;
+use wattgate_runtime::{Model, Region};
 
-use crate::learn::split::Known;
+use crate::corpus::modes::Known;
 
 /// One value for each mode of the grid, by id.
 #[derive(Clone, Debug)]
@@ -75,6 +76,23 @@ impl Predictions {
         Self {
             time: natural(&logs[0]),
             power: logs.get(1).map(natural),
+        }
+    }
+
+    /// What the runtime predicts from a model for every mode of its grid.
+    pub fn of_model(model: &Model<'_>) -> Self {
+        let modes = model.grid().modes() as usize;
+        let (mut time, mut power) = (vec![0.0; modes], vec![0.0; modes]);
+        model.sweep(&Region::all(model.grid()), |mode, prediction| {
+            let id = usize::from(mode.0);
+            time[id] = f64::from(model.time(prediction).0);
+            power[id] = model
+                .power(prediction)
+                .map_or(0.0, |power| f64::from(power.0));
+        });
+        Self {
+            time,
+            power: model.has_power().then_some(power),
         }
     }
 

@@ -7,10 +7,11 @@ use rand_chacha::ChaCha8Rng;
 use wattgate_runtime::Model;
 
 use crate::corpus::Corpus;
+use crate::corpus::modes::all_modes;
+use crate::corpus::modes::{Known, profiled};
 use crate::learn::gp::{SAMPLED, SingularKernel};
-use crate::learn::split::{Known, profiled};
-use crate::learn::teacher::{Learned, Teachers, all_modes};
-use crate::methods::wattgate::read_back;
+use crate::learn::predictions::Predictions;
+use crate::learn::teacher::{Learned, Teachers};
 
 /// A reference.
 #[derive(Clone, Debug)]
@@ -33,7 +34,7 @@ impl Reference {
 
     /// Learns what a model predicts where it was profiled.
     pub fn of_model(name: String, model: &Model<'_>) -> Result<Self, SingularKernel> {
-        let predictions = read_back(model);
+        let predictions = Predictions::of_model(model);
         let grid = model.grid();
         let mut known = Vec::new();
         model.sweep(&model.profiled(), |mode, _| {

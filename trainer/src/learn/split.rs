@@ -7,28 +7,15 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::{Serialize, Serializer};
 use thiserror::Error;
-use wattgate_runtime::PowerMode;
 
 use crate::corpus::Corpus;
+use crate::corpus::modes::{Known, profiled};
 use crate::learn::gp::SingularKernel;
 use crate::learn::mean::Scales;
 use crate::learn::plan;
 
 /// The fewest modes from which a model is trained.
 pub const MIN_MODES: usize = 5;
-
-/// A profiled mode with its medians in the runtime's units.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Known {
-    /// Its id in the grid of its corpus.
-    pub id: usize,
-    /// Cores, CPU, GPU and EMC clock in kHz.
-    pub knobs: [u32; 4],
-    /// Time in µs.
-    pub time_us: f64,
-    /// Power in mW, where it was measured.
-    pub power_mw: Option<f64>,
-}
 
 /// How the modes to train on are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -156,18 +143,4 @@ impl Split {
             held_out,
         })
     }
-}
-
-/// The modes of a corpus that have a time, by ascending knobs.
-pub fn profiled(corpus: &Corpus) -> Vec<Known> {
-    let known = corpus.modes.iter().filter_map(|profile| {
-        let id = corpus.grid.id(PowerMode::from_knobs(profile.knobs))?;
-        Some(Known {
-            id: usize::from(id.0),
-            knobs: profile.knobs,
-            time_us: 1e3 * profile.time()?,
-            power_mw: profile.power(),
-        })
-    });
-    known.collect()
 }

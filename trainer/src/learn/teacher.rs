@@ -15,12 +15,12 @@ use rand_chacha::ChaCha8Rng;
 use rayon::join;
 use rayon::prelude::*;
 use statrs::distribution::ContinuousCDF;
-use wattgate_runtime::{Axis, Grid};
+use wattgate_runtime::Grid;
 
+use crate::corpus::modes::Known;
 use crate::learn::gp::{Normal, Process, SingularKernel, Spec};
 use crate::learn::mean::{KERNEL, Mean, Place, Prior, Scales};
 use crate::learn::predictions::Target;
-use crate::learn::split::Known;
 
 /// Of more modes, so many teach.
 pub const TAUGHT: usize = 2_000;
@@ -385,35 +385,9 @@ impl Teachers {
     }
 }
 
-/// The knobs of every mode of a grid, by id.
-pub fn all_modes(grid: &Grid) -> impl Iterator<Item = [u32; 4]> + Clone {
-    let axis = |axis| grid.axis(axis).iter().copied();
-    axis(Axis::Cores).flat_map(move |cores| {
-        axis(Axis::Cpu).flat_map(move |cpu| {
-            axis(Axis::Gpu)
-                .flat_map(move |gpu| axis(Axis::Emc).map(move |emc| [cores, cpu, gpu, emc]))
-        })
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wattgate_runtime::{ModeId, PowerMode};
-
-    #[test]
-    fn modes_are_listed_by_id() {
-        let grid = Grid::new([&[1, 2], &[10, 20, 30], &[5], &[7, 8]]).expect("a grid");
-        let listed: Vec<_> = all_modes(&grid).collect();
-        let by_id: Vec<_> = (0..grid.modes() as u16)
-            .map(|id| {
-                grid.mode(ModeId(id))
-                    .map(PowerMode::knobs)
-                    .expect("in range")
-            })
-            .collect();
-        assert_eq!(listed, by_id);
-    }
 
     #[test]
     fn a_mixture_is_as_wide_as_its_parts_lie_apart() {

@@ -5,10 +5,11 @@
 use smartcore::linalg::basic::matrix::DenseMatrix;
 use smartcore::xgboost::{XGRegressor, XGRegressorParameters};
 
-use super::{Method, MethodError, Predicted, Task, Trained};
+use super::{Method, MethodError, Predicted, Trained};
+use crate::corpus::modes::all_modes;
 use crate::learn::predictions::{Predictions, Target};
 use crate::learn::standard::Standard;
-use crate::learn::teacher::all_modes;
+use crate::train::Task;
 
 /// The method.
 pub struct Gbt;

@@ -5,11 +5,12 @@
 
 use nalgebra::{DMatrix, DVector};
 
-use super::{Method, MethodError, Predicted, Task, Trained};
+use super::{Method, MethodError, Predicted, Trained};
+use crate::corpus::modes::all_modes;
+use crate::corpus::modes::{Known, profiled};
 use crate::learn::predictions::{Predictions, Target};
-use crate::learn::split::{Known, profiled};
 use crate::learn::standard::Standard;
-use crate::learn::teacher::all_modes;
+use crate::train::Task;
 
 /// Modes among which `linear-4` chooses.
 const CANDIDATES: usize = 10;

@@ -1,7 +1,8 @@
 //! `maxn`: the fastest mode on offer, whatever the limit, as a board without limit runs.
 
-use super::{Ask, Method, MethodError, Task, Trained, fastest_within};
-use crate::learn::split::Known;
+use super::{Ask, Method, MethodError, Trained, fastest_within};
+use crate::corpus::modes::Known;
+use crate::train::Task;
 
 /// The baseline.
 pub struct Maxn;

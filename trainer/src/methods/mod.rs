@@ -8,33 +8,18 @@ mod powertrain_nn;
 mod powertrain_transfer;
 mod presets;
 mod random;
-pub mod wattgate;
+mod wattgate;
 
-use indicatif::ProgressBar;
+pub use wattgate::Wattgate;
+
 use thiserror::Error;
-use wattgate_runtime::{Confidence, FormatError, GuardError, Shape};
+use wattgate_runtime::{Confidence, FormatError, GuardError};
 
-use crate::corpus::Corpus;
+use crate::corpus::modes::Known;
 use crate::learn::gp::SingularKernel;
 use crate::learn::predictions::Predictions;
 use crate::learn::reference::Reference;
-use crate::learn::split::Known;
-
-/// What a method learns from.
-pub struct Task<'a> {
-    /// The corpus of the new workload. Only its grid and its names are for the method.
-    pub corpus: &'a Corpus,
-    /// The modes to train on, at least five.
-    pub used: &'a [Known],
-    /// A model or corpus of another workload or board.
-    pub reference: Option<&'a Reference>,
-    /// Decides everything that is random.
-    pub seed: u64,
-    /// The shape of an exported network.
-    pub shape: Shape,
-    /// Advances by [`wattgate::PROGRESS`] for a method that exports a network.
-    pub progress: &'a ProgressBar,
-}
+use crate::train::{Exported, Task, TrainError};
 
 /// A way to learn.
 pub trait Method: Sync {
@@ -61,7 +46,7 @@ pub trait Trained: Send {
     }
 
     /// The exported model with its guard bands; `None` for a method that exports none.
-    fn model(&self) -> Option<&wattgate::Exported> {
+    fn model(&self) -> Option<&Exported> {
         None
     }
 
@@ -88,12 +73,9 @@ pub struct Ask<'a> {
 /// Why a method does not learn or does not choose.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum MethodError {
-    /// The kernel matrix of a Gaussian process is singular.
+    /// Our own training fails.
     #[error("{0}")]
-    SingularKernel(#[from] SingularKernel),
-    /// The file that was written is refused by the runtime.
-    #[error("the model that was fitted is refused by the runtime: {0}")]
-    Refused(#[from] FormatError),
+    Train(#[from] TrainError),
     /// The guard band does not reach the confidence.
     #[error("{0}")]
     Guard(#[from] GuardError),
@@ -117,6 +99,18 @@ pub enum MethodError {
     /// A choice by power without any.
     #[error("no power is known, so that a mode cannot be chosen by power")]
     NoPower,
+}
+
+impl From<SingularKernel> for MethodError {
+    fn from(why: SingularKernel) -> Self {
+        Self::Train(why.into())
+    }
+}
+
+impl From<FormatError> for MethodError {
+    fn from(why: FormatError) -> Self {
+        Self::Train(why.into())
+    }
 }
 
 /// The names of all methods.

@@ -17,11 +17,12 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wattgate_runtime::Grid;
 
-use super::{Method, MethodError, Predicted, Task, Trained};
+use super::{Method, MethodError, Predicted, Trained};
+use crate::corpus::modes::Known;
+use crate::corpus::modes::all_modes;
 use crate::learn::predictions::{Predictions, Target};
-use crate::learn::split::Known;
 use crate::learn::standard::Standard;
-use crate::learn::teacher::all_modes;
+use crate::train::Task;
 
 /// Inputs, widths of the hidden layers, output.
 const SIZES: [usize; 5] = [4, 256, 128, 64, 1];

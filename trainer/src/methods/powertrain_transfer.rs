@@ -6,10 +6,11 @@
 use std::sync::OnceLock;
 
 use super::powertrain_nn::{Loss, Recipe, Training, predict_each};
-use super::{Method, MethodError, Task, Trained};
+use super::{Method, MethodError, Trained};
+use crate::corpus::modes::profiled;
 use crate::learn::predictions::Target;
 use crate::learn::reference::Reference;
-use crate::learn::split::profiled;
+use crate::train::Task;
 
 /// The seed of the reference networks: one reference serves all runs.
 const REFERENCE_SEED: u64 = 0;

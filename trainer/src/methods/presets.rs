@@ -4,8 +4,9 @@
 use wattgate_board_tables::{Board, names};
 use wattgate_runtime::{Axis, PowerMode};
 
-use super::{Ask, Method, MethodError, Task, Trained};
-use crate::learn::split::Known;
+use super::{Ask, Method, MethodError, Trained};
+use crate::corpus::modes::Known;
+use crate::train::Task;
 
 /// The baseline.
 pub struct Presets;

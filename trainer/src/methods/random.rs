@@ -1,7 +1,8 @@
 //! `random`: the best of the modes that were profiled, by what was measured.
 
-use super::{Ask, Method, MethodError, Task, Trained, fastest_within};
-use crate::learn::split::Known;
+use super::{Ask, Method, MethodError, Trained, fastest_within};
+use crate::corpus::modes::Known;
+use crate::train::Task;
 
 /// The baseline.
 pub struct Random;

@@ -1,0 +1,63 @@
+//! The modes of a grid, and those of them that were profiled.
+
+use wattgate_runtime::{Axis, Grid, PowerMode};
+
+use crate::corpus::Corpus;
+
+/// A profiled mode with its medians in the runtime's units.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Known {
+    /// Its id in the grid of its corpus.
+    pub id: usize,
+    /// Cores, CPU, GPU and EMC clock in kHz.
+    pub knobs: [u32; 4],
+    /// Time in µs.
+    pub time_us: f64,
+    /// Power in mW, where it was measured.
+    pub power_mw: Option<f64>,
+}
+
+/// The modes of a corpus that have a time, by ascending knobs.
+pub fn profiled(corpus: &Corpus) -> Vec<Known> {
+    let known = corpus.modes.iter().filter_map(|profile| {
+        let id = corpus.grid.id(PowerMode::from_knobs(profile.knobs))?;
+        Some(Known {
+            id: usize::from(id.0),
+            knobs: profile.knobs,
+            time_us: 1e3 * profile.time()?,
+            power_mw: profile.power(),
+        })
+    });
+    known.collect()
+}
+
+/// The knobs of every mode of a grid, by id.
+pub fn all_modes(grid: &Grid) -> impl Iterator<Item = [u32; 4]> + Clone {
+    let axis = |axis| grid.axis(axis).iter().copied();
+    axis(Axis::Cores).flat_map(move |cores| {
+        axis(Axis::Cpu).flat_map(move |cpu| {
+            axis(Axis::Gpu)
+                .flat_map(move |gpu| axis(Axis::Emc).map(move |emc| [cores, cpu, gpu, emc]))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wattgate_runtime::ModeId;
+
+    #[test]
+    fn modes_are_listed_by_id() {
+        let grid = Grid::new([&[1, 2], &[10, 20, 30], &[5], &[7, 8]]).expect("a grid");
+        let listed: Vec<_> = all_modes(&grid).collect();
+        let by_id: Vec<_> = (0..grid.modes() as u16)
+            .map(|id| {
+                grid.mode(ModeId(id))
+                    .map(PowerMode::knobs)
+                    .expect("in range")
+            })
+            .collect();
+        assert_eq!(listed, by_id);
+    }
+}
