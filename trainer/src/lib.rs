@@ -25,5 +25,4 @@ pub mod fit;
 pub mod lab;
 pub mod learn;
 pub mod methods;
-pub mod quantity;
 pub mod train;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
-use wattgate_watchdog::quantity::Power;
+use wattgate_cli::quantity;
 
 use crate::{EXIT_CODES, Failure, lists, print};
 use wattgate_board_tables::Board;
@@ -116,8 +116,8 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
 
 /// A power in mW.
 fn power(value: String) -> Result<u32, Failure> {
-    let parsed = Power::parse(&value).ok().filter(|power| power.0.0 > 0);
-    parsed.map(|power| power.0.0).ok_or(Failure::Value {
+    let parsed = quantity::power(&value);
+    parsed.map(|power| power.0).map_err(|_| Failure::Value {
         option: "--limit",
         value,
         expected: "a power above 0, such as 25W or 12500mW",

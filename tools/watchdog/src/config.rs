@@ -352,6 +352,15 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_is_never_rounded_up() {
+        for (text, milliwatts) in [("15.0009W", 15_000), ("15 w", 15_000), ("15.1W", 15_100)] {
+            let text = format!("version = 1\nmodel = \"m.wgt\"\nlimit = \"{text}\"\n");
+            let config = parse(&text).expect("a config");
+            assert_eq!(config.limit.power, Milliwatts(milliwatts));
+        }
+    }
+
+    #[test]
     fn a_quantity_has_its_unit_and_is_in_range() {
         let power = "expected a power of 1mW to 1000W with its unit, such as \"15W\" or \"900mW\"";
         for (line, found) in [
@@ -360,10 +369,10 @@ mod tests {
             ("limit = true", "type: boolean `true`"),
             ("limit = \"15\"", "value: string \"15\""),
             ("limit = \"15kW\"", "value: string \"15kW\""),
-            ("limit = \"15w\"", "value: string \"15w\""),
+            ("limit = \"15MW\"", "value: string \"15MW\""),
             ("limit = \"-15W\"", "value: string \"-15W\""),
             ("limit = \"infW\"", "value: string \"infW\""),
-            ("limit = \"1e3W\"", "value: string \"1e3W\""),
+            ("limit = \"1e4W\"", "value: string \"1e4W\""),
             ("limit = \"W\"", "value: string \"W\""),
             ("limit = \"0W\"", "value: string \"0W\""),
             ("limit = \"1001W\"", "value: string \"1001W\""),

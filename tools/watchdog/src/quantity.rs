@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::de;
 use serde::de::{Deserialize, Deserializer, Error as _, Unexpected, Visitor};
+use wattgate_cli::quantity::{Scale, value};
 use wattgate_runtime::{Confidence, Milliseconds, Milliwatts};
 
 /// `15W` or `15000mW`.
@@ -43,15 +44,14 @@ pub struct Probability(pub Confidence);
 /// What a text has to be.
 struct Quantity {
     expected: &'static str,
-    /// The units, and how many of the unit of the result each is.
-    units: &'static [(&'static str, f64)],
+    units: &'static [Scale],
     least: f64,
     most: f64,
 }
 
 const POWER: Quantity = Quantity {
     expected: "a power of 1mW to 1000W with its unit, such as \"15W\" or \"900mW\"",
-    units: &[("mW", 1.0), ("W", 1_000.0)],
+    units: &[("mw", 1.0), ("w", 1_000.0)],
     least: 1.0,
     most: 1e6,
 };
@@ -79,28 +79,22 @@ const MEMORY: Quantity = Quantity {
 
 const ENERGY: Quantity = Quantity {
     expected: "an energy of 1J to 10000Wh with its unit, such as \"40Wh\" or \"900J\"",
-    units: &[("Wh", 3_600_000.0), ("J", 1_000.0)],
+    units: &[("wh", 3_600_000.0), ("j", 1_000.0)],
     least: 1_000.0,
     most: 3.6e10,
 };
 
 const TEMPERATURE: Quantity = Quantity {
     expected: "a temperature of 20C to 120C with its unit, such as \"95C\"",
-    units: &[("C", 1_000.0)],
+    units: &[("c", 1_000.0)],
     least: 20_000.0,
     most: 120_000.0,
 };
 
 impl Quantity {
     fn of(&self, text: &str) -> Option<f64> {
-        let found = self.units.iter().find_map(|(unit, size)| {
-            let number = text.strip_suffix(unit)?.trim_end();
-            // No signs, exponents or names such as `inf`.
-            let is_plain = number.bytes().all(|it| it.is_ascii_digit() || it == b'.');
-            let number: f64 = number.parse().ok().filter(|_| is_plain)?;
-            Some((number * size).round())
-        });
-        found.filter(|value| (self.least..=self.most).contains(value))
+        let value = value(text, self.units).ok();
+        value.filter(|value| (self.least..=self.most).contains(value))
     }
 
     fn parse(&self, text: &str) -> Result<f64, String> {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{
     Failure, MethodArgument, SamplingArgument, ShapeArgument, print_json, print_text, progress_bar,
-    read_corpus, read_reference, show,
+    read_corpus, read_reference, show, values,
 };
 use crate::corpus::Corpus;
 use crate::lab::LabError;
@@ -18,7 +18,6 @@ use crate::lab::plots::PlotError;
 use crate::learn::reference::Reference;
 use crate::learn::split::{Amount, Sampling};
 use crate::methods::Method;
-use crate::quantity;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -54,7 +53,7 @@ pub struct Compared {
     #[arg(long, value_name = "FILE")]
     reference: Option<PathBuf>,
     /// Modes to train on: numbers, or shares of the profiled ones such as 90%
-    #[arg(long, value_name = "N", value_parser = quantity::amount, value_delimiter = ',', default_value = "50", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = values::amount, value_delimiter = ',', default_value = "50", allow_hyphen_values = true)]
     modes: Vec<Amount>,
     /// How these modes are chosen
     #[arg(

@@ -6,12 +6,11 @@ use clap::Args;
 
 use super::{
     Failure, SamplingArgument, ShapeArgument, print_json, print_text, progress_bar, read_corpus,
-    read_reference, show,
+    read_reference, show, values,
 };
 use crate::fit::{Options, Report, fit};
 use crate::learn::predictions::Errors;
 use crate::learn::split::Amount;
-use crate::quantity;
 use crate::train::PROGRESS;
 use wattgate_cli::output::AtomicFile;
 
@@ -44,7 +43,7 @@ pub struct Training {
     #[arg(long, value_name = "FILE")]
     pub corpus: PathBuf,
     /// Modes to train on: a number, or a share of the profiled ones such as 90% [default: all]
-    #[arg(long, value_name = "N", value_parser = quantity::amount, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = values::amount, allow_hyphen_values = true)]
     pub modes: Option<Amount>,
     /// How these modes are chosen
     #[arg(long, value_enum, value_name = "HOW", default_value = "random")]

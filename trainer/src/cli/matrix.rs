@@ -7,13 +7,13 @@ use rayon::prelude::*;
 
 use super::{
     Failure, MethodArgument, SamplingArgument, print_json, print_text, progress_bar, read_corpus,
+    values,
 };
 use crate::corpus::Corpus;
 use crate::lab::matrix::{Matrix, Options, matrix, short};
 use crate::learn::predictions::Target;
 use crate::learn::reference::Reference;
 use crate::learn::split::Amount;
-use crate::quantity;
 
 const EXAMPLE: &str = "\
 Example:
@@ -35,7 +35,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME", value_enum, default_value = "wattgate")]
     method: MethodArgument,
     /// Modes to train on: a number, or a share of the profiled ones such as 90%
-    #[arg(long, value_name = "N", value_parser = quantity::amount, default_value = "50", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = values::amount, default_value = "50", allow_hyphen_values = true)]
     modes: Amount,
     /// How these modes are chosen
     #[arg(long, value_enum, value_name = "HOW", default_value = "random")]

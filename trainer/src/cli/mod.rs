@@ -13,6 +13,7 @@ mod plan;
 mod select;
 mod show;
 mod transfer;
+mod values;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

@@ -1,13 +1,13 @@
 //! `optimize`: methods side by side, by what they choose under power limits.
 
 use clap::Args;
+use wattgate_cli::quantity;
 use wattgate_runtime::Confidence;
 
-use super::Failure;
 use super::evaluate::Compared;
+use super::{Failure, values};
 use crate::lab::optimize::{Choosing, Limits, Optimization, optimize};
 use crate::lab::plots;
-use crate::quantity;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -32,7 +32,7 @@ pub struct Arguments {
     #[command(flatten)]
     compared: Compared,
     /// Power limits LO:HI:STEP with units, or auto: 34 from the 5 % to the 95 % quantile of the measured powers
-    #[arg(long, value_name = "LIMITS", value_parser = quantity::limits, default_value = "auto")]
+    #[arg(long, value_name = "LIMITS", value_parser = values::limits, default_value = "auto")]
     limits: Limits,
     /// Probability with which a limit shall hold
     #[arg(long, value_name = "P", value_parser = quantity::confidence, default_value = "0.95")]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use wattgate_cli::quantity;
 use wattgate_runtime::{
     Choice, Confidence, Front, Kilohertz, Microseconds, Milliwatts, Model, Objective, Provenance,
     Query, SelectError,
@@ -11,7 +12,6 @@ use wattgate_runtime::{
 
 use super::inspect::{FRONT, Mode};
 use super::{Failure, parse_model, print_json, print_text, read_model, show};
-use crate::quantity;
 
 const EXAMPLE: &str = "\
 Examples:

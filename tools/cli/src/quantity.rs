@@ -6,9 +6,6 @@
 use thiserror::Error;
 use wattgate_runtime::{Confidence, Kilohertz, Microseconds, Milliwatts};
 
-use crate::lab::optimize::Limits;
-use crate::learn::split::Amount;
-
 /// Why a text is no quantity of the wanted kind.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
@@ -50,16 +47,6 @@ pub enum QuantityError {
         kind: &'static str,
         most: &'static str,
     },
-    /// Neither a whole number nor a percentage.
-    #[error(
-        "`{text}` is not a number of modes: write a whole number such as 50, or a share of the profiled modes such as 90%"
-    )]
-    NotAnAmount { text: String },
-    /// Not three powers of which the second is the highest.
-    #[error(
-        "`{text}` are not limits: write LO:HI:STEP with LO ≤ HI, for instance 3W:9W:500mW, or auto"
-    )]
-    NotLimits { text: String },
     /// Not a probability from 50 % to 99.99 %.
     #[error("`{text}` is not a usable confidence: it must lie in 0.5 … 0.9999, for instance 0.95")]
     NotAConfidence { text: String },
@@ -72,8 +59,7 @@ struct Kind {
     example: &'static str,
     least: &'static str,
     most: &'static str,
-    /// Lower-case unit and how many of the runtime's unit it holds.
-    scales: &'static [(&'static str, f64)],
+    scales: &'static [Scale],
 }
 
 const POWER: Kind = Kind {
@@ -142,89 +128,77 @@ pub fn confidence(text: &str) -> Result<Confidence, QuantityError> {
     Confidence::new(per_ten_thousand as u16).ok_or_else(refused)
 }
 
-/// A number of modes, `50`, or a share of those that were profiled, `90%`.
-pub fn amount(text: &str) -> Result<Amount, QuantityError> {
-    let trimmed = text.trim();
-    let percent = |number: &str| number.trim_end().parse().ok();
-    let amount = match trimmed.strip_suffix('%') {
-        Some(number) => percent(number)
-            .filter(|percent| (0.0..=100.0).contains(percent))
-            .map(Amount::Percent),
-        None => trimmed.parse().ok().map(Amount::Modes),
-    };
-    amount.ok_or_else(|| QuantityError::NotAnAmount {
-        text: text.to_owned(),
-    })
+/// A unit in lower case, and how many of the wanted unit it holds.
+pub type Scale = (&'static str, f64);
+
+/// Why a text has no value in any of some units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoValue<'a> {
+    /// It does not begin with a number.
+    NotANumber,
+    /// It is a number alone.
+    NoUnit,
+    /// Its unit is none of them.
+    WrongUnit(&'a str),
 }
 
-/// Power limits `LO:HI:STEP` with a unit each, or `auto`.
-pub fn limits(text: &str) -> Result<Limits, QuantityError> {
-    if text.trim() == "auto" {
-        return Ok(Limits::Automatic);
-    }
-    let refused = || QuantityError::NotLimits {
-        text: text.to_owned(),
-    };
-    let powers: Result<Vec<Milliwatts>, QuantityError> = text.split(':').map(power).collect();
-    match powers?[..] {
-        [low, high, step] if low <= high => Ok(Limits::Range(
-            [low, high, step].map(|power| f64::from(power.0)),
-        )),
-        _ => Err(refused()),
-    }
-}
-
-fn parse(text: &str, kind: &Kind) -> Result<u32, QuantityError> {
+/// The value of a number with a unit, in the wanted unit, rounded down. Upper and lower case are
+/// the same but in `MW`, which is a megawatt and no way to write `mW`.
+pub fn value<'a>(text: &'a str, scales: &[Scale]) -> Result<f64, NoValue<'a>> {
     let trimmed = text.trim();
     let unit_at = trimmed
         .char_indices()
         .find(|&(at, c)| (c.is_alphabetic() || c == '%') && !is_exponent(trimmed, at))
         .map_or(trimmed.len(), |(at, _)| at);
     let (number, unit) = trimmed.split_at(unit_at);
-    let text = || text.to_owned();
-    let value: f64 = number
-        .trim_end()
-        .parse()
-        .map_err(|_| QuantityError::NotANumber {
-            text: text(),
-            kind: kind.name,
-            example: kind.example,
-        })?;
+    let number = number.trim_end().parse::<f64>();
+    let number = number.map_err(|_| NoValue::NotANumber)?;
     if unit.is_empty() {
-        return Err(QuantityError::NoUnit {
-            text: text(),
-            kind: kind.name,
-            units: kind.units,
-            example: kind.example,
-        });
+        return Err(NoValue::NoUnit);
     }
-    // MW is a megawatt, not a way to write mW.
     let known = if unit == "MW" { "" } else { unit };
-    let scale = kind
-        .scales
+    let scale = scales
         .iter()
-        .find(|(name, _)| *name == known.to_lowercase())
-        .map(|&(_, scale)| scale)
-        .ok_or_else(|| QuantityError::WrongUnit {
-            text: text(),
-            unit: unit.to_owned(),
-            kind: kind.name,
-            units: kind.units,
-            example: kind.example,
-        })?;
+        .find(|(name, _)| *name == known.to_lowercase());
+    let (_, scale) = scale.ok_or(NoValue::WrongUnit(unit))?;
     // Decimal fractions such as 5.1 W are not exact in binary.
-    let scaled = (value * scale * (1.0 + f64::EPSILON)).floor();
+    Ok((number * scale * (1.0 + f64::EPSILON)).floor())
+}
+
+fn parse(text: &str, kind: &Kind) -> Result<u32, QuantityError> {
+    let (name, example) = (kind.name, kind.example);
+    let own = || text.to_owned();
+    let scaled = value(text, kind.scales).map_err(|why| match why {
+        NoValue::NotANumber => QuantityError::NotANumber {
+            text: own(),
+            kind: name,
+            example,
+        },
+        NoValue::NoUnit => QuantityError::NoUnit {
+            text: own(),
+            kind: name,
+            units: kind.units,
+            example,
+        },
+        NoValue::WrongUnit(unit) => QuantityError::WrongUnit {
+            text: own(),
+            unit: unit.to_owned(),
+            kind: name,
+            units: kind.units,
+            example,
+        },
+    })?;
     if scaled < 1.0 {
         return Err(QuantityError::NotPositive {
-            text: text(),
-            kind: kind.name,
+            text: own(),
+            kind: name,
             least: kind.least,
         });
     }
     if scaled > f64::from(u32::MAX) {
         return Err(QuantityError::TooLarge {
-            text: text(),
-            kind: kind.name,
+            text: own(),
+            kind: name,
             most: kind.most,
         });
     }
@@ -266,21 +240,6 @@ mod tests {
         }
         for text in ["0.95", "95%", "95 %", ".95"] {
             assert_eq!(confidence(text), Ok(Confidence::P95), "{text}");
-        }
-    }
-
-    #[test]
-    fn amounts_and_limits_are_read() {
-        assert_eq!(amount("50"), Ok(Amount::Modes(50)));
-        assert_eq!(amount(" 90 %"), Ok(Amount::Percent(90.0)));
-        for text in ["", "fifty", "-1", "101%", "1.5", "NaN%"] {
-            assert!(amount(text).is_err(), "{text}");
-        }
-        assert_eq!(limits("auto"), Ok(Limits::Automatic));
-        let range = Limits::Range([3_000.0, 9_000.0, 500.0]);
-        assert_eq!(limits("3W:9W:500mW"), Ok(range));
-        for text in ["9W:3W:1W", "3W:9W", "3:9:1", "3W:9W:0W", "3W:9W:1W:1W"] {
-            assert!(limits(text).is_err(), "{text}");
         }
     }
 

@@ -1,0 +1,78 @@
+//! Numbers of modes and ranges of limits, as arguments.
+
+use thiserror::Error;
+use wattgate_cli::quantity::{QuantityError, power};
+use wattgate_runtime::Milliwatts;
+
+use crate::lab::optimize::Limits;
+use crate::learn::split::Amount;
+
+/// Why an argument is none of these.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ValueError {
+    /// Neither a whole number nor a percentage.
+    #[error(
+        "`{text}` is not a number of modes: write a whole number such as 50, or a share of the profiled modes such as 90%"
+    )]
+    NotAnAmount { text: String },
+    /// Not three powers of which the second is the highest.
+    #[error(
+        "`{text}` are not limits: write LO:HI:STEP with LO ≤ HI, for instance 3W:9W:500mW, or auto"
+    )]
+    NotLimits { text: String },
+    /// One of the limits is no power.
+    #[error("{0}")]
+    Limit(#[from] QuantityError),
+}
+
+/// A number of modes, `50`, or a share of those that were profiled, `90%`.
+pub fn amount(text: &str) -> Result<Amount, ValueError> {
+    let trimmed = text.trim();
+    let percent = |number: &str| number.trim_end().parse().ok();
+    let amount = match trimmed.strip_suffix('%') {
+        Some(number) => percent(number)
+            .filter(|percent| (0.0..=100.0).contains(percent))
+            .map(Amount::Percent),
+        None => trimmed.parse().ok().map(Amount::Modes),
+    };
+    amount.ok_or_else(|| ValueError::NotAnAmount {
+        text: text.to_owned(),
+    })
+}
+
+/// Power limits `LO:HI:STEP` with a unit each, or `auto`.
+pub fn limits(text: &str) -> Result<Limits, ValueError> {
+    if text.trim() == "auto" {
+        return Ok(Limits::Automatic);
+    }
+    let refused = || ValueError::NotLimits {
+        text: text.to_owned(),
+    };
+    let powers: Result<Vec<Milliwatts>, QuantityError> = text.split(':').map(power).collect();
+    match powers?[..] {
+        [low, high, step] if low <= high => Ok(Limits::Range(
+            [low, high, step].map(|power| f64::from(power.0)),
+        )),
+        _ => Err(refused()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_and_limits_are_read() {
+        assert_eq!(amount("50"), Ok(Amount::Modes(50)));
+        assert_eq!(amount(" 90 %"), Ok(Amount::Percent(90.0)));
+        for text in ["", "fifty", "-1", "101%", "1.5", "NaN%"] {
+            assert!(amount(text).is_err(), "{text}");
+        }
+        assert_eq!(limits("auto"), Ok(Limits::Automatic));
+        let range = Limits::Range([3_000.0, 9_000.0, 500.0]);
+        assert_eq!(limits("3W:9W:500mW"), Ok(range));
+        for text in ["9W:3W:1W", "3W:9W", "3:9:1", "3W:9W:0W", "3W:9W:1W:1W"] {
+            assert!(limits(text).is_err(), "{text}");
+        }
+    }
+}
