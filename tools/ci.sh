@@ -66,7 +66,19 @@ lint() {
 }
 
 documentation() {
-    RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --no-deps --workspace
+    RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --no-deps --workspace && links
+}
+
+# Links from a text of the project to a file of it.
+links() {
+    local file link broken=0
+    while IFS=: read -r file link; do
+        if [ ! -e "$(dirname "$file")/$link" ]; then
+            echo "$file: there is no $link"
+            broken=1
+        fi
+    done < <(git grep -oE '\]\([^):#]+\)' -- '*.md' | sed -E 's/\]\((.*)\)$/\1/')
+    return $broken
 }
 
 # The demo from its start to a page that is drawn, on a phone as well.
