@@ -47,18 +47,19 @@ mod grid;
 mod guard;
 mod lanes;
 mod leaps;
+mod model;
 mod network;
+mod point;
 mod region;
 mod select;
 mod shape;
-mod sweep;
 mod units;
 
 pub use crc::{Crc32, crc32};
 pub use estimator::{Chip, Estimate, Estimator, MOST_CHIPS, Sample};
 pub use format::{
-    Body, FEATURE_MAP, FormatError, HEADER_LEN, Header, Kind, MAGIC, Model, Provenance,
-    SCALE_RANGE, VERSION,
+    Body, FEATURE_MAP, FormatError, HEADER_LEN, Header, Kind, MAGIC, Provenance, SCALE_RANGE,
+    VERSION,
 };
 pub use front::{Front, Point};
 pub use governor::{
@@ -67,13 +68,13 @@ pub use governor::{
 };
 pub use grid::{Axes, Axis, Grid, GridError, MAX_AXIS_VALUES, MAX_MODES, ModeId, PowerMode};
 pub use guard::{GuardBand, GuardError, Knot, MAX_KNOTS};
+pub use model::{Model, Prediction};
 pub use network::{
-    AxisFeatures, BIAS_LIMIT, FEATURES, INPUTS, Prediction, ROW_LIMIT, ROW_SCALE_ONE,
+    AxisFeatures, Network, ROW_LIMIT, ROW_SCALE_ONE, Workspace, WorkspaceTooSmall, workspace_pairs,
 };
 pub use region::{ConstraintError, Region};
 pub use select::{Choice, Objective, Query, SelectError};
-pub use shape::{Shape, Widths};
-pub use sweep::{Network, Workspace, WorkspaceTooSmall, workspace_pairs};
+pub use shape::{BIAS_LIMIT, FEATURES, INPUTS, Shape, Widths};
 pub use units::{
     Confidence, Correction, Factor, Kilohertz, Microseconds, Milliseconds, Milliwatts,
 };
