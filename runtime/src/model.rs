@@ -9,7 +9,7 @@
 //!
 //! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
 //! let model = Model::parse(file)?;
-//! assert_eq!(model.provenance()?.workload, "image5000");
+//! assert_eq!(model.provenance()?.device, "tx1");
 //! assert_eq!(model.grid().axis(Axis::Cores), [1, 2, 3, 4]);
 //! assert!(model.has_power());
 //! # Ok::<(), wattgate_runtime::FormatError>(())

@@ -2,7 +2,6 @@
 
 use core::fmt;
 
-use super::{Average, Budget};
 use crate::estimator::{Chip, MOST_CHIPS, Sample};
 use crate::grid::ModeId;
 use crate::units::{Confidence, Milliseconds, Milliwatts};
@@ -62,6 +61,24 @@ impl Limit {
             budget: None,
         }
     }
+}
+
+/// A budget of energy: `power` × `window` over any `window`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Average {
+    /// The mean power.
+    pub power: Milliwatts,
+    /// The time over which it is taken, at least one second.
+    pub window: Milliseconds,
+}
+
+/// Energy that has to last for a time, such as that of a battery for a flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// In mJ, from the time on at which the limit is set.
+    pub millijoules: u64,
+    /// How long it has to last. What is left then is spent ever more slowly.
+    pub time: Milliseconds,
 }
 
 /// What is known of the board at a step.
