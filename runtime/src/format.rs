@@ -12,12 +12,12 @@
 
 use core::{error, fmt};
 
-use heapless::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::crc::Crc32;
 use crate::grid::{Axes, GridError};
 use crate::guard::{GuardBand, Knot, MAX_KNOTS};
+use crate::list::List;
 use crate::region::Region;
 use crate::shape::{Shape, Widths};
 
@@ -118,12 +118,13 @@ impl error::Error for FormatError {}
 
 /// The fields of a header whose file length and checksum were verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Header {
     /// 1 = time, 2 = time and power.
     pub outputs: u8,
     /// The layer shape.
     pub shape: Shape,
-    /// [`Grid::hash`] of the axes.
+    /// [`Grid::hash`](crate::Grid::hash) of the axes.
     pub grid_hash: u32,
 }
 
@@ -230,9 +231,9 @@ pub struct Body<'a> {
     #[serde(borrow)]
     pub layers: &'a [u8],
     /// Guard band of the time.
-    pub time_guard: Vec<Knot, MAX_KNOTS>,
+    pub time_guard: List<Knot, MAX_KNOTS>,
     /// Guard band of the power; empty for a model without power.
-    pub power_guard: Vec<Knot, MAX_KNOTS>,
+    pub power_guard: List<Knot, MAX_KNOTS>,
     /// Where the model comes from.
     pub provenance: Provenance<'a>,
 }

@@ -66,6 +66,7 @@ impl Default for Query {
 
 /// The answer to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Choice {
     /// The mode to take.
     pub mode: ModeId,

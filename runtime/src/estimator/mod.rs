@@ -91,6 +91,7 @@ const LONGEST_MS: f32 = 60_000.0;
 
 /// The power now.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Estimate {
     /// In mW.
     pub power: f32,

@@ -101,7 +101,7 @@ pub struct Input {
     pub too_hot: bool,
 }
 
-/// What is to be done.
+/// What is to be done. Callers match every command, so that none is overlooked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Nothing.
@@ -110,7 +110,7 @@ pub enum Command {
     Apply(ModeId),
 }
 
-/// Why the governor is in the safe mode.
+/// Why the governor is in the safe mode. Callers match every cause, so that none is overlooked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The sensor cannot be read, shows nonsense, or does not follow what the board does.
@@ -121,7 +121,8 @@ pub enum Cause {
     NothingApplies,
 }
 
-/// What a governor is doing; see the picture above.
+/// What a governor is doing: the table of the [module](super) says how states follow each other.
+/// Callers match every state, so that none is overlooked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// The first mode is being set.
@@ -140,6 +141,7 @@ pub enum State {
 
 /// What a governor shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Status {
     /// What it is doing.
     pub state: State,
@@ -168,6 +170,7 @@ pub struct Status {
 
 /// A governor needs a mode to choose, and a front with power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GovernorError {
     /// The front has no point.
     EmptyFront,

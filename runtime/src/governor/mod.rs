@@ -13,7 +13,7 @@
 //!                              └─────► knowledge ─────────┘          read-back ◄───────┘
 //! ```
 //!
-//! **Estimator** ([`Estimator`]). The power sensor is a low-pass with a time constant of 430 ms. The
+//! **Estimator** ([`Estimator`](crate::Estimator)). The power sensor is a low-pass with a time constant of 430 ms. The
 //! estimator undoes it: it tells the power now with its deviation, since when the power is at this
 //! level, and the mean power of any time span.
 //!

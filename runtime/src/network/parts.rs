@@ -47,6 +47,7 @@ impl Parts {
 
 /// A [`Workspace`](crate::Workspace) is too small for a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WorkspaceTooSmall {
     /// The pairs that the model needs.
     pub needed: usize,
