@@ -1,9 +1,7 @@
-//! The reader of `.wgt` model files: header → verify → typed view.
+//! The format of `.wgt` model files: header, body, and why a file is refused.
 //!
-//! The layout is specified in `weights/FORMAT.md`. A file is refused with a named reason
-//! before anything of it can be used; a [`Model`] that exists is valid, and nothing that it
-//! offers can fail but its [provenance](Model::provenance), which is decoded when it is asked
-//! for. Its layers stay where the file lies, for instance in flash.
+//! The layout is specified in `weights/FORMAT.md`. [`Model::parse`](crate::Model::parse) refuses a
+//! file with a named reason before anything of it can be used.
 //!
 //! ```
 //! use wattgate_runtime::{FormatError, Model};
@@ -14,18 +12,14 @@
 
 use core::{error, fmt};
 
-use heapless::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::crc::Crc32;
-use crate::exponential::exponential;
-use crate::grid::{Axes, Grid, GridError, ModeId};
+use crate::grid::{Axes, GridError};
 use crate::guard::{GuardBand, Knot, MAX_KNOTS};
-use crate::network::{BIAS_LIMIT, Prediction};
+use crate::list::List;
 use crate::region::Region;
-use crate::shape::{Layer, Shape, Widths};
-use crate::sweep::with_network;
-use crate::units::{Microseconds, Milliwatts};
+use crate::shape::{Shape, Widths};
 
 /// The first bytes of every model file.
 pub const MAGIC: [u8; 4] = *b"wgt\x1a";
@@ -124,18 +118,19 @@ impl error::Error for FormatError {}
 
 /// The fields of a header whose file length and checksum were verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Header {
     /// 1 = time, 2 = time and power.
     pub outputs: u8,
     /// The layer shape.
     pub shape: Shape,
-    /// [`Grid::hash`] of the axes.
+    /// [`Grid::hash`](crate::Grid::hash) of the axes.
     pub grid_hash: u32,
 }
 
 impl Header {
     /// To be filled.
-    const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         outputs: 0,
         shape: Shape::Wide16,
         grid_hash: 0,
@@ -236,206 +231,18 @@ pub struct Body<'a> {
     #[serde(borrow)]
     pub layers: &'a [u8],
     /// Guard band of the time.
-    pub time_guard: Vec<Knot, MAX_KNOTS>,
+    pub time_guard: List<Knot, MAX_KNOTS>,
     /// Guard band of the power; empty for a model without power.
-    pub power_guard: Vec<Knot, MAX_KNOTS>,
+    pub power_guard: List<Knot, MAX_KNOTS>,
     /// Where the model comes from.
     pub provenance: Provenance<'a>,
 }
 
-/// A verified model: the typed view of a file.
-#[derive(Clone, Debug)]
-pub struct Model<'a> {
-    header: Header,
-    grid: Grid,
-    profiled: Region,
-    layers: &'a [u8],
-    scales: [f32; 2],
-    time_guard: GuardBand,
-    power_guard: GuardBand,
-    provenance: &'a [u8],
-}
-
-impl<'a> Model<'a> {
-    /// Verifies a whole file. `bytes` is the file and nothing else.
-    // Never inlined: what this needs on the stack is not to lie there while a caller sweeps.
-    #[inline(never)]
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, FormatError> {
-        let mut model = Self {
-            header: Header::NONE,
-            grid: Grid(Axes::none()),
-            profiled: Region::NONE,
-            layers: &[],
-            scales: [0.0; 2],
-            time_guard: GuardBand::none(),
-            power_guard: GuardBand::none(),
-            provenance: &[],
-        };
-        model.read(bytes)?;
-        Ok(model)
-    }
-
-    /// Field by field in the order of [`Body`], which would take its size on the stack again.
-    #[inline(never)]
-    fn read(&mut self, bytes: &'a [u8]) -> Result<(), FormatError> {
-        let (header, body) = Header::parse(bytes)?;
-        let mut body = Fields(body);
-        self.header = header;
-        body.axes(&mut self.grid.0)?;
-        self.profiled = Region::of_bytes(header.grid_hash, body.array()?);
-        self.layers = body.take()?;
-        body.knots(&mut self.time_guard)?;
-        body.knots(&mut self.power_guard)?;
-        self.provenance = body.0;
-        self.verify()
-    }
-
-    fn verify(&mut self) -> Result<(), FormatError> {
-        self.grid.0.verify().map_err(FormatError::BadGrid)?;
-        if self.grid.hash() != self.header.grid_hash {
-            return Err(FormatError::GridMismatch);
-        }
-        if !self.profiled.is_within(&self.grid) {
-            return Err(FormatError::BadRegion);
-        }
-        self.verify_layers()?;
-        let power_is_sound = match self.header.outputs {
-            1 => self.power_guard.knots().is_empty(),
-            _ => self.power_guard.is_sound(),
-        };
-        if !self.time_guard.is_sound() || !power_is_sound {
-            return Err(FormatError::BadGuardBand);
-        }
-        Ok(())
-    }
-
-    /// Walks over all rows and takes the scales of the outputs over.
-    fn verify_layers(&mut self) -> Result<(), FormatError> {
-        let layers = self.layers();
-        if self.layers.len() != layers.iter().map(|(layer, _)| layer.bytes()).sum() {
-            return Err(FormatError::LayersLength);
-        }
-        let mut scales = self.scales.iter_mut();
-        for (layer, rows) in &layers {
-            for row in rows.chunks_exact(layer.row()) {
-                let (weights, tail) = row.split_at_checked(layer.inputs).unwrap_or_default();
-                if weights.iter().any(|w| w.cast_signed() == i8::MIN) {
-                    return Err(FormatError::BadLayer);
-                }
-                let [b0, b1, b2, b3, tail @ ..] = tail else {
-                    return Err(FormatError::LayersLength);
-                };
-                let bias = i32::from_le_bytes([*b0, *b1, *b2, *b3]);
-                let bias_is_sound = (-BIAS_LIMIT..=BIAS_LIMIT).contains(&bias);
-                match *tail {
-                    [] => {}
-                    [0..32] if bias_is_sound => {}
-                    [s0, s1, s2, s3] if bias_is_sound => {
-                        let found = f32::from_le_bytes([s0, s1, s2, s3]);
-                        let [least, most] = SCALE_RANGE;
-                        if !(least..=most).contains(&found) {
-                            return Err(FormatError::BadScale);
-                        }
-                        if let Some(scale) = scales.next() {
-                            *scale = found;
-                        }
-                    }
-                    _ => return Err(FormatError::BadLayer),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// All modes of the board.
-    pub fn grid(&self) -> &Grid {
-        &self.grid
-    }
-
-    /// The smallest region that holds all modes that the model was trained on. Outside of
-    /// it a prediction is an extrapolation.
-    pub fn profiled(&self) -> Region {
-        self.profiled
-    }
-
-    /// Whether a region belongs to this model's grid.
-    pub(crate) fn has_region(&self, region: &Region) -> bool {
-        region.is_of(self.header.grid_hash)
-    }
-
-    /// The layer shape.
-    pub fn shape(&self) -> Shape {
-        self.header.shape
-    }
-
-    /// Whether the model predicts power.
-    pub fn has_power(&self) -> bool {
-        self.header.outputs > 1
-    }
-
-    /// The guard band of the time.
-    pub fn time_guard(&self) -> &GuardBand {
-        &self.time_guard
-    }
-
-    /// The guard band of the power; `None` for a model without power.
-    pub fn power_guard(&self) -> Option<&GuardBand> {
-        self.has_power().then_some(&self.power_guard)
-    }
-
-    /// Without knots for a model without power.
-    pub(crate) fn power_guard_or_none(&self) -> &GuardBand {
-        &self.power_guard
-    }
-
-    /// Where the model comes from. Decoded when it is asked for, so that firmware which never
-    /// asks does not carry what reads it; [`FormatError::BadBody`] where it does not decode.
-    pub fn provenance(&self) -> Result<Provenance<'a>, FormatError> {
-        let mut fields = Fields(self.provenance);
-        let provenance = fields.take()?;
-        match fields {
-            Fields([]) => Ok(provenance),
-            _ => Err(FormatError::BadBody),
-        }
-    }
-
-    /// Predicts every mode of a region, each once, in no order that a caller could use. A region
-    /// of another grid has none.
-    pub fn sweep(&self, region: &Region, visit: impl FnMut(ModeId, Prediction)) {
-        with_network(self, |mut network| network.sweep(region, visit));
-    }
-
-    /// The predicted time, rounded up. Rising with `log_time`.
-    pub fn time(&self, prediction: Prediction) -> Microseconds {
-        let [scale, _] = self.scales;
-        Microseconds(exponential(prediction.log_time, scale))
-    }
-
-    /// The predicted power, rounded up; `None` for a model without power. Rising with
-    /// `log_power`.
-    pub fn power(&self, prediction: Prediction) -> Option<Milliwatts> {
-        let [_, scale] = self.scales;
-        self.has_power()
-            .then(|| Milliwatts(exponential(prediction.log_power, scale)))
-    }
-
-    /// The layers with their rows as they stand in the file.
-    #[inline(never)]
-    pub(crate) fn layers(&self) -> [(Layer, &'a [u8]); 4] {
-        let mut rest = self.layers;
-        self.shape().layers(self.header.outputs).map(|layer| {
-            let (rows, later) = rest.split_at_checked(layer.bytes()).unwrap_or_default();
-            rest = later;
-            (layer, rows)
-        })
-    }
-}
-
 /// The fields of a body that are still to be read.
-struct Fields<'a>(&'a [u8]);
+pub(crate) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
-    fn take<T: Deserialize<'a>>(&mut self) -> Result<T, FormatError> {
+    pub fn take<T: Deserialize<'a>>(&mut self) -> Result<T, FormatError> {
         let Self(bytes) = self;
         let (field, rest) = postcard::take_from_bytes(bytes).map_err(|_| FormatError::BadBody)?;
         *bytes = rest;
@@ -448,13 +255,13 @@ impl<'a> Fields<'a> {
     }
 
     /// Single bytes, which postcard writes as they are.
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], FormatError> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], FormatError> {
         let (field, rest) = self.0.split_first_chunk().ok_or(FormatError::BadBody)?;
         self.0 = rest;
         Ok(*field)
     }
 
-    fn axes(&mut self, axes: &mut Axes) -> Result<(), FormatError> {
+    pub fn axes(&mut self, axes: &mut Axes) -> Result<(), FormatError> {
         axes.lengths = self.array()?;
         for _ in 0..self.number()? {
             let value = self.number()?;
@@ -463,7 +270,7 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    fn knots(&mut self, band: &mut GuardBand) -> Result<(), FormatError> {
+    pub fn knots(&mut self, band: &mut GuardBand) -> Result<(), FormatError> {
         for _ in 0..self.number()? {
             let confidence = self.number()?;
             let knot = Knot {

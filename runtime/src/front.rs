@@ -24,28 +24,16 @@ use core::cell::Cell;
 
 use heapless::{Vec, VecView};
 
-use crate::format::Model;
 use crate::grid::ModeId;
 use crate::guard::GuardBand;
 use crate::lanes::LANES;
-use crate::leaps::{self, Leaps};
-use crate::network::Prediction;
+use crate::leaps;
+use crate::model::{Model, Prediction};
+use crate::network::{Batch, Network, with_network};
+use crate::point::Leaps;
+pub use crate::point::Point;
 use crate::region::Region;
-use crate::select::SelectError;
-use crate::sweep::{Batch, Network, with_network};
 use crate::units::{Microseconds, Milliwatts};
-
-/// One mode of a front.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Point {
-    /// The mode.
-    pub mode: ModeId,
-    /// Its predicted power; 0 in a front without power.
-    pub power: Milliwatts,
-    /// Its predicted time.
-    pub time: Microseconds,
-    pub(crate) leaps: Leaps,
-}
 
 /// The Pareto front of a region in (power, time), of at most `N` points.
 #[derive(Clone, Debug)]
@@ -128,13 +116,9 @@ impl<const N: usize> Front<N> {
         self.thinned
     }
 
-    /// Why there is no point.
-    pub(crate) fn why_empty(&self) -> SelectError {
-        if self.foreign {
-            SelectError::OtherGrid
-        } else {
-            SelectError::EmptyFront
-        }
+    /// Whether it was built over a region of another grid, and is therefore empty.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.foreign
     }
 
     /// The guard band of the time; `None` for a front that was never built.

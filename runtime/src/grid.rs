@@ -19,10 +19,10 @@
 
 use core::{error, fmt};
 
-use heapless::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::crc::Crc32;
+use crate::list::List;
 use crate::units::Kilohertz;
 
 /// The most values that the four axes of a grid may hold together. The largest
@@ -138,19 +138,19 @@ pub struct Axes {
     /// The number of values of each axis.
     pub lengths: [u8; 4],
     /// The values of all axes, one axis after the other.
-    pub values: Vec<u32, MAX_AXIS_VALUES>,
+    pub values: List<u32, MAX_AXIS_VALUES>,
 }
 
 impl Grid {
     /// A grid from its axes in the order of [`Axis::ALL`].
     pub fn new(axes: [&[u32]; 4]) -> Result<Self, GridError> {
         let mut lengths = [0; 4];
-        let mut values = Vec::new();
+        let mut values = List::new();
         for (length, axis) in lengths.iter_mut().zip(axes) {
             *length = u8::try_from(axis.len()).map_err(|_| GridError::TooManyValues)?;
-            values
-                .extend_from_slice(axis)
-                .map_err(|_| GridError::TooManyValues)?;
+            for value in axis {
+                values.push(*value).map_err(|_| GridError::TooManyValues)?;
+            }
         }
         Self::try_from(Axes { lengths, values })
     }
@@ -210,7 +210,7 @@ impl Axes {
     pub(crate) const fn none() -> Self {
         Self {
             lengths: [0; 4],
-            values: Vec::new(),
+            values: List::new(),
         }
     }
 

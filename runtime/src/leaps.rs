@@ -12,61 +12,7 @@
 
 use core::ops::Range;
 
-use crate::front::Point;
-use crate::select::Objective;
-
-/// The leaps from one point.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Leaps(u16);
-
-#[derive(Clone, Copy)]
-enum Direction {
-    Back,
-    On,
-}
-
-impl Leaps {
-    /// Where the four bits of an objective and direction lie.
-    fn shift(objective: Objective, direction: Direction) -> u16 {
-        let first = match objective {
-            Objective::EnergyDelay => 8,
-            _ => 0,
-        };
-        match direction {
-            Direction::Back => first,
-            Direction::On => first + 4,
-        }
-    }
-
-    /// The lengths are 0, 1, 2, 3, 4, 6, 8, 12, … 128, 192: two for each power of two. Any
-    /// distance below 200 takes at most four of them.
-    fn length(self, shift: u16) -> usize {
-        match usize::from(self.0 >> shift) & 0xF {
-            short @ 0..2 => short,
-            code => (2 | code & 1) << (code / 2 - 1),
-        }
-    }
-
-    /// Sets the greatest length within a distance.
-    fn set(&mut self, shift: u16, distance: usize) {
-        let code = match distance.checked_ilog2() {
-            None | Some(0) => distance as u32,
-            Some(power) => (2 * power + (distance >> (power - 1) & 1) as u32).min(0xF),
-        };
-        self.0 |= (code as u16) << shift;
-    }
-}
-
-/// What an objective makes small; both fit: P·t below 2⁶⁴ nJ, P·t² below 2⁹⁶ nJ·µs, in two parts.
-fn cost(objective: Objective, point: &Point) -> (u64, u32) {
-    let time = u64::from(point.time.0);
-    let energy = u64::from(point.power.0) * time;
-    if objective == Objective::Energy {
-        return (energy, 0);
-    }
-    let low = (energy & u64::from(u32::MAX)) * time;
-    ((energy >> 32) * time + (low >> 32), low as u32)
-}
+use crate::point::{Direction, Leaps, Objective, Point, cost};
 
 /// Sets the leaps of all points of a front.
 pub fn set(points: &mut [Point]) {

@@ -2,11 +2,29 @@
 //!
 //! A model file, written by the trainer, predicts time and power of a workload for every
 //! power mode of a board. This crate verifies the file, predicts all modes, keeps the
-//! Pareto front and answers queries, without a heap, without panics, and with the same
-//! bits on every target.
+//! Pareto front, answers queries, and holds a limit on a running board by measuring its power. It
+//! does so without a heap, without panics, and with the same bits on every target.
+//!
+//! ```text
+//!  model file ──► format ──► model ──► network ──► front ──► select ──► a mode for a query
+//!   (bytes)       verify     grid,     predict     Pareto    objective,
+//!                            region    all modes   front     limits, guard band
+//!                                                    │
+//!                                                    ▼
+//!  power sensor ──► estimator ──────────────────► governor ──► a mode for now
+//!   (readings)      undo the lag                  hold the limit    │
+//!        ▲                                                          ▼
+//!        └─────────────────────────── board ◄───────────────────────┘
+//! ```
+//!
+//! The example asks for the fastest mode below 5 W, and then lets a governor hold 5 W. Its model
+//! file is a copy of `weights/tx1-image5000.wgt`, trained on a Jetson TX1 that classified images.
 //!
 //! ```
-//! use wattgate_runtime::{Front, Milliwatts, Model, Query};
+//! use wattgate_runtime::{
+//!     Command, Front, Governor, Input, Limit, Milliseconds, Milliwatts, Model, Query, Sample,
+//!     Settings,
+//! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
@@ -16,17 +34,32 @@
 //! let choice = front.select(&query)?;
 //! assert!(choice.guarded_power <= query.power_limit);
 //! println!("{}", model.grid().mode(choice.mode).unwrap());
+//!
+//! let mut governor = Governor::new(front, Settings::default(), Limit::of(Milliwatts(5_000)))?;
+//! let command = governor.step(&Input {
+//!     now: Milliseconds(0),
+//!     sample: Some(Sample::one(Milliwatts(3_000))),
+//!     mode: None,
+//!     gpu_load: None,
+//!     steps: None,
+//!     over_current: false,
+//!     too_hot: false,
+//! });
+//! assert!(matches!(command, Command::Apply(_)));
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! | step | module |
 //! |---|---|
-//! | bytes → verified model | [`format`](Model) |
-//! | modes, grid, constraints | [`Grid`], [`Region`] |
-//! | features and layers, all modes at once | [`Workspace`], [`Network`] |
-//! | front | [`Front`] |
-//! | query, guard band → mode | [`Query`], [`GuardBand`] |
+//! | bytes → verified model | [`format`](mod@format), [`model`] |
+//! | modes, grid, constraints | [`grid`], [`region`] |
+//! | features and layers, all modes at once | [`shape`], [`network`] |
+//! | front | [`front`] |
+//! | query, guard band → mode | [`select`], [`guard`] |
+//! | readings → power now | [`estimator`] |
+//! | limit, power now → mode | [`governor`] |
+//! | physical quantities | [`units`] |
 #![no_std]
 #![deny(
     missing_docs,
@@ -38,27 +71,29 @@
 )]
 
 mod crc;
-mod estimator;
+pub mod estimator;
 mod exponential;
-mod format;
-mod front;
-mod governor;
-mod grid;
-mod guard;
+pub mod format;
+pub mod front;
+pub mod governor;
+pub mod grid;
+pub mod guard;
 mod lanes;
 mod leaps;
-mod network;
-mod region;
-mod select;
-mod shape;
-mod sweep;
-mod units;
+mod list;
+pub mod model;
+pub mod network;
+mod point;
+pub mod region;
+pub mod select;
+pub mod shape;
+pub mod units;
 
 pub use crc::{Crc32, crc32};
 pub use estimator::{Chip, Estimate, Estimator, MOST_CHIPS, Sample};
 pub use format::{
-    Body, FEATURE_MAP, FormatError, HEADER_LEN, Header, Kind, MAGIC, Model, Provenance,
-    SCALE_RANGE, VERSION,
+    Body, FEATURE_MAP, FormatError, HEADER_LEN, Header, Kind, MAGIC, Provenance, SCALE_RANGE,
+    VERSION,
 };
 pub use front::{Front, Point};
 pub use governor::{
@@ -67,13 +102,14 @@ pub use governor::{
 };
 pub use grid::{Axes, Axis, Grid, GridError, MAX_AXIS_VALUES, MAX_MODES, ModeId, PowerMode};
 pub use guard::{GuardBand, GuardError, Knot, MAX_KNOTS};
+pub use list::List;
+pub use model::{Model, Prediction};
 pub use network::{
-    AxisFeatures, BIAS_LIMIT, FEATURES, INPUTS, Prediction, ROW_LIMIT, ROW_SCALE_ONE,
+    AxisFeatures, Network, ROW_LIMIT, ROW_SCALE_ONE, Workspace, WorkspaceTooSmall, workspace_pairs,
 };
 pub use region::{ConstraintError, Region};
 pub use select::{Choice, Objective, Query, SelectError};
-pub use shape::{Shape, Widths};
-pub use sweep::{Network, Workspace, WorkspaceTooSmall, workspace_pairs};
+pub use shape::{BIAS_LIMIT, FEATURES, INPUTS, Shape, Widths};
 pub use units::{
     Confidence, Correction, Factor, Kilohertz, Microseconds, Milliseconds, Milliwatts,
 };

@@ -28,25 +28,13 @@
 
 use core::{error, fmt};
 
-use crate::front::{Front, Point};
+use crate::front::Front;
 use crate::grid::ModeId;
-use crate::guard::GuardError;
+use crate::guard::{GuardBand, GuardError};
 use crate::leaps;
+pub use crate::point::Objective;
+use crate::point::Point;
 use crate::units::{Confidence, Correction, Factor, Microseconds, Milliwatts};
-
-/// What to make as small as possible.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Objective {
-    /// Time t: the fastest mode.
-    #[default]
-    Time,
-    /// Power P.
-    Power,
-    /// Energy P·t.
-    Energy,
-    /// Energy-delay product P·t².
-    EnergyDelay,
-}
 
 /// What a mode shall do. Without limits every mode of the front is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +66,7 @@ impl Default for Query {
 
 /// The answer to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Choice {
     /// The mode to take.
     pub mode: ModeId,
@@ -144,7 +133,7 @@ impl<const N: usize> Front<N> {
     /// modes of the region finds, unless the front [was thinned](Front::is_thinned).
     pub fn select(&self, query: &Query) -> Result<Choice, SelectError> {
         let asks_power = query.power_limit.is_some() || query.objective != Objective::Time;
-        let factor = |guard: &crate::GuardBand| guard.factor(query.confidence);
+        let factor = |guard: &GuardBand| guard.factor(query.confidence);
         let time_guard = self.time_guard().ok_or(SelectError::EmptyFront)?;
         let time_factor = factor(time_guard).map_err(SelectError::Guard)?;
         let power_factor = match self.power_guard() {
@@ -157,7 +146,10 @@ impl<const N: usize> Front<N> {
         let guarded_time = |point: &Point| Microseconds(time_factor.widen(point.time.0));
 
         let points = self.points();
-        let fastest = points.last().ok_or_else(|| self.why_empty())?;
+        let fastest = points.last().ok_or(match self.is_foreign() {
+            true => SelectError::OtherGrid,
+            false => SelectError::EmptyFront,
+        })?;
         let too_slow = query.deadline.map_or(0, |deadline| {
             points.partition_point(|point| !time_factor.is_within(point.time.0, deadline.0))
         });

@@ -1,11 +1,20 @@
-//! The layer shapes that a model may have, listed in one place.
+//! The dimensions of a network, and the layer shapes that a model may have, listed in one place.
 //!
 //! A shape is the widths of the hidden layers. Every width is even, since units are computed in
 //! pairs, and at most 256, so that no sum overflows.
 
 use core::fmt;
 
-use crate::network::INPUTS;
+use crate::grid::Axis;
+
+/// Features of each axis: logarithm, inverse and value of the knob.
+pub const FEATURES: usize = 3;
+
+/// Inputs of the first layer: [`FEATURES`] for each axis, in the order of the axes.
+pub const INPUTS: usize = FEATURES * Axis::ALL.len();
+
+/// The bias of a later layer lies within ± this value.
+pub const BIAS_LIMIT: i32 = 1 << 30;
 
 /// Widths of up to three hidden layers as they stand in a file; 0 = no such layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

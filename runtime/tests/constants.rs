@@ -48,12 +48,14 @@ fn every_constant_has_its_value_and_its_source() {
         files.push(path.to_owned());
     }
     files.sort();
-    let folder = fs::read_dir(root.join("src/governor")).expect("the governor");
-    let names = folder.map(|entry| entry.expect("a file").file_name());
-    let paths = names.map(|name| format!("src/governor/{}", name.display()));
-    let has_some = |path: &String| !constants(&read(path)).is_empty();
-    let mut all: Vec<String> = paths.filter(has_some).collect();
-    all.push("src/estimator.rs".to_owned());
+    let mut all = Vec::new();
+    for folder in ["src/estimator", "src/governor"] {
+        for entry in fs::read_dir(root.join(folder)).expect(folder) {
+            let name = entry.expect("a file").file_name();
+            all.push(format!("{folder}/{}", name.display()));
+        }
+    }
+    all.retain(|path| !constants(&read(path)).is_empty());
     all.sort();
     assert_eq!(files, all);
 }

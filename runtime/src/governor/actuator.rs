@@ -1,8 +1,9 @@
 //! Sees to it that the board is in the wanted mode.
 
+use super::interface::{Cause, Command, Input, State};
 use super::knowledge::RATIO_RANGE;
+use super::machine::{Governor, TOLD_FIRST};
 use super::memory::Work;
-use super::{Cause, Command, Governor, Input, State, TOLD_FIRST};
 use crate::units::Milliseconds;
 
 /// After so many failures in a row a mode is left out, and after so many modes in a row all are.

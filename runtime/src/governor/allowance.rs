@@ -1,7 +1,7 @@
 //! What is allowed at a time: the limit, or less for an average over a window, for a budget, for
 //! heat, for over-current, and for the errors of the sensor.
 
-use super::interface::{Limit, Settings};
+use super::interface::{Average, Budget, Limit, Settings};
 use crate::units::{Milliseconds, Milliwatts};
 
 /// What over-current events and heat take from the limit at once, and how long it lasts.
@@ -10,24 +10,6 @@ const DERATE: u32 = ONE / 10;
 const DERATE_EVERY: Milliseconds = Milliseconds(2_000);
 const DERATE_LASTS: Milliseconds = Milliseconds(60_000);
 const MOST_DERATE: u32 = ONE / 2;
-
-/// A budget of energy: `power` × `window` over any `window`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Average {
-    /// The mean power.
-    pub power: Milliwatts,
-    /// The time over which it is taken, at least one second.
-    pub window: Milliseconds,
-}
-
-/// Energy that has to last for a time, such as that of a battery for a flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
-    /// In mJ, from the time on at which the limit is set.
-    pub millijoules: u64,
-    /// How long it has to last. What is left then is spent ever more slowly.
-    pub time: Milliseconds,
-}
 
 impl Budget {
     /// The power that spends it evenly.

@@ -2,7 +2,6 @@
 
 use core::fmt;
 
-use super::{Average, Budget};
 use crate::estimator::{Chip, MOST_CHIPS, Sample};
 use crate::grid::ModeId;
 use crate::units::{Confidence, Milliseconds, Milliwatts};
@@ -64,6 +63,24 @@ impl Limit {
     }
 }
 
+/// A budget of energy: `power` × `window` over any `window`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Average {
+    /// The mean power.
+    pub power: Milliwatts,
+    /// The time over which it is taken, at least one second.
+    pub window: Milliseconds,
+}
+
+/// Energy that has to last for a time, such as that of a battery for a flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// In mJ, from the time on at which the limit is set.
+    pub millijoules: u64,
+    /// How long it has to last. What is left then is spent ever more slowly.
+    pub time: Milliseconds,
+}
+
 /// What is known of the board at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Input {
@@ -84,7 +101,7 @@ pub struct Input {
     pub too_hot: bool,
 }
 
-/// What is to be done.
+/// What is to be done. Callers match every command, so that none is overlooked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Nothing.
@@ -93,7 +110,7 @@ pub enum Command {
     Apply(ModeId),
 }
 
-/// Why the governor is in the safe mode.
+/// Why the governor is in the safe mode. Callers match every cause, so that none is overlooked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The sensor cannot be read, shows nonsense, or does not follow what the board does.
@@ -104,7 +121,8 @@ pub enum Cause {
     NothingApplies,
 }
 
-/// What a governor is doing; see the picture above.
+/// What a governor is doing: the table of the [module](super) says how states follow each other.
+/// Callers match every state, so that none is overlooked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// The first mode is being set.
@@ -123,6 +141,7 @@ pub enum State {
 
 /// What a governor shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Status {
     /// What it is doing.
     pub state: State,
@@ -151,6 +170,7 @@ pub struct Status {
 
 /// A governor needs a mode to choose, and a front with power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GovernorError {
     /// The front has no point.
     EmptyFront,

@@ -14,7 +14,7 @@
 
 use heapless::Vec;
 
-use super::Settings;
+use super::interface::Settings;
 use crate::front::{Front, Point};
 use crate::grid::ModeId;
 use crate::units::{Factor, Milliseconds, Milliwatts};

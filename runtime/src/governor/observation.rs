@@ -1,13 +1,13 @@
 //! The governor learns from each look: it books energy, and tells the level of the load, the error of
 //! the mode and the noise. It also plans the next look.
 
+use super::interface::State;
 use super::knowledge::RATIO_RANGE;
+use super::machine::{
+    Compared, FOLLOWS, Governor, JUMP_COUNTS, NO_PHASE, SPAN, Steady, TOLD_FIRST, TOLD_LAST, after,
+};
 use super::memory::Work;
 use super::noise::highest_of;
-use super::{
-    Compared, FOLLOWS, Governor, JUMP_COUNTS, NO_PHASE, SPAN, State, Steady, TOLD_FIRST, TOLD_LAST,
-    after,
-};
 use crate::estimator::{Estimate, Sample};
 use crate::units::Milliseconds;
 

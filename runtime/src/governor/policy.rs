@@ -1,11 +1,9 @@
 //! Which mode is wanted: down when the power is over the limit or the mode no longer fits, up where a
 //! faster one does.
 
+use super::interface::{Cause, Command, State};
+use super::machine::{ALL_UPS, FOLLOWS, Governor, JUMP_COUNTS, Jump, SPAN, TOLD_FIRST, UP_EVERY};
 use super::memory::Work;
-use super::{
-    ALL_UPS, Cause, Command, FOLLOWS, Governor, JUMP_COUNTS, Jump, SPAN, State, TOLD_FIRST,
-    UP_EVERY,
-};
 use crate::estimator::Estimate;
 use crate::units::Milliseconds;
 

@@ -5,7 +5,7 @@
 
 use core::arch::asm;
 
-use super::{LANES, Pair, Tile, Vector};
+use super::vector::{LANES, Pair, Tile, Vector};
 
 /// A register for each mode; the pair's first unit in the lower half.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use core::arch::aarch64::{
     vst1q_s32, vst2q_s16,
 };
 
-use super::{LANES, Pair, Tile, Vector};
+use super::vector::{LANES, Pair, Tile, Vector};
 
 /// The first unit of every pair in one register, the second in the other.
 #[derive(Clone, Copy, Debug)]

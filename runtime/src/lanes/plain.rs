@@ -1,6 +1,6 @@
 //! Vectors in plain Rust, for every target.
 
-use super::{LANES, Pair, Tile, Vector};
+use super::vector::{LANES, Pair, Tile, Vector};
 
 /// Mode after mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use core::arch::x86_64::{
 };
 use core::mem::transmute;
 
-use super::{LANES, Pair, Tile, Vector};
+use super::vector::{LANES, Pair, Tile, Vector};
 
 const REGISTERS: usize = size_of::<Tile>() / size_of::<Register>();
 

@@ -1,127 +1,22 @@
-//! The sweep: every mode of a region through the network.
-//!
-//! Modes that differ in their GPU and memory clocks only stand beside each other in a vector.
-//! A *tile* holds the sums of these two table rows for [`LANES`] modes; with the sum of the rows
-//! of CPU clock and cores on top it is layer 1. So the loops run over tiles, CPU clocks and
-//! cores, and layer 1 costs one addition a unit.
+//! The sweep: every mode of a region through the network, as [`network`](crate::network) says.
 
+use core::mem;
 use core::slice::{ChunksExact, ChunksExactMut};
-use core::{error, fmt, mem};
 
-use crate::format::Model;
-use crate::grid::{Axis, Grid, MAX_AXIS_VALUES, ModeId};
+use super::dense::{DENSE_HEAD, Dense, Outputs, activate, add_rows};
+use super::parts::{Parts, WorkspaceTooSmall, workspace_pairs};
+use super::rows::{AxisFeatures, TOGETHER, write_rows};
+use crate::grid::{Axis, Grid, ModeId};
 use crate::lanes::{BATCH, LANES, Native, Pair, Tile, VECTORS};
-use crate::network::{
-    AxisFeatures, DENSE_HEAD, Dense, Outputs, Prediction, TOGETHER, activate, add_rows, write_rows,
-};
+use crate::model::{Model, Prediction};
 use crate::region::Region;
-use crate::shape::{Shape, Widths};
-
-/// Memory for the tables of a [`Network`], `PAIRS` × 4 bytes.
-///
-/// [`Model::sweep`] and [`Front::of`](crate::Front::of) bring their own on the stack. A target
-/// with little memory provides this instead; [`workspace_pairs`] tells how much.
-///
-/// ```
-/// use wattgate_runtime::{Front, Model, Query, Shape, Workspace, workspace_pairs};
-///
-/// # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
-/// // A TX1 has 4 numbers of cores, 17 CPU clocks and 5 memory clocks.
-/// const PAIRS: usize = workspace_pairs(Shape::Wide32, 4 + 17 + 5);
-/// let (mut workspace, mut front) = (Workspace::<PAIRS>::new(), Front::<128>::new());
-///
-/// let model = Model::parse(file).unwrap();
-/// let mut network = workspace.network(&model).unwrap();
-/// front.rebuild(&mut network, &model.profiled());
-/// assert!(front.select(&Query::default()).is_ok());
-///
-/// let mut smaller = Workspace::<{ PAIRS - 1 }>::new();
-/// assert_eq!(smaller.network(&model).unwrap_err().needed, PAIRS);
-/// ```
-#[derive(Clone, Debug)]
-#[repr(align(32))]
-pub struct Workspace<const PAIRS: usize>([Pair; PAIRS]);
-
-/// A [`Workspace`] is too small for a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WorkspaceTooSmall {
-    /// The pairs that the model needs.
-    pub needed: usize,
-}
-
-impl fmt::Display for WorkspaceTooSmall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the model's tables need {} pairs", self.needed)
-    }
-}
-
-impl error::Error for WorkspaceTooSmall {}
-
-impl<const PAIRS: usize> Workspace<PAIRS> {
-    /// All zero: a static one takes no flash.
-    pub const fn new() -> Self {
-        Self([Pair::new(0, 0); PAIRS])
-    }
-
-    /// The model's network, with its tables in this memory.
-    pub fn network<'a>(
-        &'a mut self,
-        model: &'a Model<'_>,
-    ) -> Result<Network<'a>, WorkspaceTooSmall> {
-        let Self(memory) = self;
-        Network::new(model, memory)
-    }
-}
-
-impl<const PAIRS: usize> Default for Workspace<PAIRS> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// The pairs of a [`Workspace`] for a shape and the number of values that the axes of cores, CPU
-/// clocks and memory clocks have together.
-pub const fn workspace_pairs(shape: Shape, values: usize) -> usize {
-    let parts = Parts::new(shape.widths(), values);
-    (parts.tiles + parts.units) * LANES + parts.sums + parts.rows + parts.layers
-}
-
-/// How a workspace is divided: tiles, then pairs.
-struct Parts {
-    tiles: usize,
-    units: usize,
-    sums: usize,
-    rows: usize,
-    layers: usize,
-}
-
-impl Parts {
-    const fn new(widths: Widths, values: usize) -> Self {
-        let Widths([first, second, third]) = widths;
-        let [a, b, c] = [first as usize / 2, second as usize / 2, third as usize / 2];
-        let last = if c > 0 {
-            c
-        } else if b > 0 {
-            b
-        } else {
-            a
-        };
-        Self {
-            tiles: VECTORS * a,
-            // One hidden layer needs no memory for its activations.
-            units: if b > 0 { a + b + c } else { 0 },
-            sums: a * TOGETHER,
-            rows: a * values,
-            layers: b * (DENSE_HEAD + 2 * a) + c * (DENSE_HEAD + 2 * b) + (DENSE_HEAD + 2 * last),
-        }
-    }
-}
+use crate::shape::Widths;
 
 /// The axes whose table rows are kept. Those of the GPU are computed for each batch anew: that
 /// costs little time and saves much memory.
 const ROW_AXES: [Axis; 3] = [Axis::Cores, Axis::Cpu, Axis::Emc];
 
-fn row_values(grid: &Grid) -> usize {
+pub fn row_values(grid: &Grid) -> usize {
     ROW_AXES.iter().map(|axis| grid.axis(*axis).len()).sum()
 }
 
@@ -168,7 +63,10 @@ impl Batch {
 
 impl<'a> Network<'a> {
     #[inline(never)]
-    fn new(model: &'a Model<'_>, memory: &'a mut [Pair]) -> Result<Self, WorkspaceTooSmall> {
+    pub(super) fn new(
+        model: &'a Model<'_>,
+        memory: &'a mut [Pair],
+    ) -> Result<Self, WorkspaceTooSmall> {
         let values = row_values(model.grid());
         let needed = workspace_pairs(model.shape(), values);
         let parts = Parts::new(model.shape().widths(), values);
@@ -498,41 +396,5 @@ fn write_layers(mut pairs: &mut [Pair], model: &Model<'_>) {
             let dense = take(&mut pairs, DENSE_HEAD + layer.inputs).unwrap_or_default();
             Dense::write(dense, split(two, layer.row()).into(), layer.inputs);
         }
-    }
-}
-
-/// Enough for every shape of firmware, on any grid.
-const USUAL: usize = workspace_pairs(Shape::Wide32, MAX_AXIS_VALUES);
-
-/// Enough for any model.
-#[cfg(feature = "large-shapes")]
-const LARGEST: usize = workspace_pairs(Shape::PowerTrain, MAX_AXIS_VALUES);
-
-/// Runs `f` with the network of a model, whose tables are on the stack. Functions of their own,
-/// so that only the largest shape takes the stack of the largest.
-pub(crate) fn with_network(model: &Model<'_>, f: impl FnOnce(Network<'_>)) {
-    #[inline(never)]
-    fn with<const PAIRS: usize>(model: &Model<'_>, f: impl FnOnce(Network<'_>)) {
-        if let Ok(network) = Workspace::<PAIRS>::new().network(model) {
-            f(network);
-        }
-    }
-    #[cfg(feature = "large-shapes")]
-    if workspace_pairs(model.shape(), row_values(model.grid())) > USUAL {
-        return with::<LARGEST>(model, f);
-    }
-    with::<USUAL>(model, f);
-}
-
-#[cfg(all(test, not(feature = "large-shapes")))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_shape_finds_room_on_the_stack() {
-        for shape in Shape::ALL {
-            assert!(workspace_pairs(*shape, MAX_AXIS_VALUES) <= USUAL, "{shape}");
-        }
-        assert!(size_of::<Workspace<USUAL>>() <= 6_400);
     }
 }

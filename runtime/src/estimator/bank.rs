@@ -1,0 +1,262 @@
+//! The bank of hypotheses of when the power has stepped.
+
+use super::hypothesis::Hypothesis;
+use super::sensor::{Chip, MOST_CHIPS, step};
+use super::track::{Event, MOST_POWER, NOTHING, Track, View};
+use crate::units::Milliseconds;
+
+/// The most hypotheses at a time. More detect steps no sooner (16 were tried).
+const HYPOTHESES: usize = 12;
+
+/// Steps of the power in a second. The traces of real boards have 0.1 to 0.3; fewer make false steps
+/// rarer and true ones later.
+const STEPS_A_SECOND: f32 = 0.08;
+
+/// Standard deviations of a step, as part of the power: of a change of phase, and of a start or an
+/// end.
+const STEP_SIZES: [f32; 2] = [0.1, 0.4];
+
+/// Pulses of the power in a second. With fewer the traces of the Orin NX are predicted worse; more
+/// delay the detection of steps.
+const PULSES_A_SECOND: f32 = 0.05;
+
+/// Standard deviation of a pulse, as part of the power, and how long it lasts at most in ms: bursts on
+/// an idle AGX Orin (traces).
+const PULSE_SIZE: f32 = 0.4;
+const PULSE_MS: f32 = 50.0;
+
+/// [`Bank::since`] moves to a step when the probability that there was none is below this: less than
+/// one false step a minute with a ripple of 6 % (tests/estimator.rs).
+const DOUBT: f32 = 0.05;
+
+/// [`Bank::is_suspicious`] where the probability of a step after [`Bank::since`] is above this: one
+/// look in four at worst on a steady load (tests/estimator.rs).
+const SUSPICION: f32 = 0.1;
+
+/// Standard deviation of the ripple in means over [`RIPPLE_MS`](super::track::RIPPLE_MS), as part of
+/// the power: the first value is that of steady LLM inference on an AGX Orin (platform reference,
+/// addendum: 0.5 to 1.6 % at 100 ms, which is 1.6 to 5 % at 10 ms). The others keep it within what
+/// rails do: the CPU rail of an idle AGX Orin has 1 (traces).
+const RIPPLE_AT_FIRST: f32 = 0.04;
+const RIPPLE_RANGE: (f32, f32) = (0.005, 2.0);
+
+/// The part of a look's excess that changes the variance of the ripple: 1 / 25 of what one look
+/// tells, so that the ripple follows the load within some 25 looks.
+const RIPPLE_RATE: f32 = 0.04;
+
+/// A look changes the variance of the ripple as if its excess were this at most.
+const MOST_EXCESS: f32 = 8.0;
+
+/// Standard deviation of the power at the first reading, as part of it, and probability: of a board at
+/// rest, and of one in the middle of a step. Assumed.
+const AT_FIRST: [(f32, f32); 2] = [(0.02, 0.8), (0.3, 0.2)];
+
+/// Standard deviation of the power after an expected change: a part of the change, as models of power
+/// are that far off, and a part of the total, as nobody knows how the rails share the change. Assumed.
+const OF_CHANGE: f32 = 0.3;
+const OF_TOTAL: f32 = 0.03;
+
+/// Hypotheses of when the power has stepped.
+#[derive(Clone, Debug)]
+pub struct Bank {
+    /// The heaviest of the last look is the first.
+    hypotheses: [Hypothesis; HYPOTHESES],
+    /// Ripple of each chip as part of its power.
+    pub ripples: [f32; MOST_CHIPS],
+    /// Since when there was no step.
+    pub since: Milliseconds,
+}
+
+impl Bank {
+    /// Without hypotheses.
+    pub const fn new() -> Self {
+        Self {
+            hypotheses: [Hypothesis::FREE; HYPOTHESES],
+            ripples: [RIPPLE_AT_FIRST; MOST_CHIPS],
+            since: Milliseconds(0),
+        }
+    }
+
+    /// Drops all hypotheses. The ripple stays.
+    pub fn clear(&mut self) {
+        self.hypotheses = [Hypothesis::FREE; HYPOTHESES];
+    }
+
+    /// The first readings.
+    pub fn begin(
+        &mut self,
+        chips: &[Chip; MOST_CHIPS],
+        readings: [f32; MOST_CHIPS],
+        now: Milliseconds,
+    ) {
+        for (part, weight) in AT_FIRST {
+            let mut tracks = [Track::NONE; MOST_CHIPS];
+            for ((track, chip), reading) in tracks.iter_mut().zip(chips).zip(readings) {
+                if reading > 0.0 {
+                    let step = step(chip);
+                    *track = Track::at(reading, part * reading + step, step);
+                }
+            }
+            self.admit(Hypothesis {
+                since: now,
+                tracks,
+                weight,
+            });
+        }
+        self.since = now;
+    }
+
+    /// The power has changed at the last look, `last`: it is expected to be so many times the one
+    /// before, give or take a part of the change. 0 … 100 times.
+    pub fn expect_change(&mut self, times: f32, last: Milliseconds) {
+        let mut only = *self.heaviest();
+        let total = only.power();
+        for track in &mut only.tracks {
+            let change = track.state.x * (times.clamp(0.0, 100.0) - 1.0);
+            let deviation = OF_CHANGE * change.abs() + OF_TOTAL * total;
+            track.state.x = (track.state.x + change).clamp(-MOST_POWER, MOST_POWER);
+            track.covariance.m11 += deviation * deviation;
+        }
+        (only.since, only.weight, self.since) = (last, 1.0, last);
+        self.hypotheses = [Hypothesis::FREE; HYPOTHESES];
+        self.admit(only);
+    }
+
+    /// All hypotheses follow the power to a look. Those of an event since the last one join them.
+    pub fn follow(&mut self, views: &[View; MOST_CHIPS], ms: f32, last: Milliseconds) {
+        let parent = *self.heaviest();
+        let power = parent.power().max(0.0);
+        for hypothesis in self.hypotheses.iter_mut().filter(|it| it.weight > 0.0) {
+            hypothesis.follow(views, NOTHING);
+        }
+        self.learn_ripple();
+        let mut pulsed = parent;
+        pulsed.weight *= (PULSES_A_SECOND * ms / 1_000.0).min(0.5);
+        let pulse = PULSE_SIZE * power * (PULSE_MS / ms).min(1.0);
+        pulsed.follow(views, Event { step: 0.0, pulse });
+        self.merge(pulsed);
+        for size in STEP_SIZES {
+            let mut stepped = parent;
+            stepped.since = last;
+            stepped.weight *= (STEPS_A_SECOND * ms / 1_000.0).min(0.5) / STEP_SIZES.len() as f32;
+            let step = size * power;
+            stepped.follow(views, Event { step, pulse: 0.0 });
+            self.admit(stepped);
+        }
+    }
+
+    /// Weighs the hypotheses after they have followed, and says whether there was a step.
+    pub fn judge(&mut self) {
+        self.normalise();
+        self.decide();
+    }
+
+    /// A step may be under way.
+    pub fn is_suspicious(&self) -> bool {
+        let later = self.hypotheses.iter().filter(|it| it.since > self.since);
+        later.map(|it| it.weight).sum::<f32>() > SUSPICION
+    }
+
+    /// The heaviest hypothesis of the last look: the first.
+    fn heaviest(&self) -> &Hypothesis {
+        let [first, ..] = &self.hypotheses;
+        first
+    }
+
+    /// From the surprise of the hypothesis that was the heaviest before the look.
+    fn learn_ripple(&mut self) {
+        let [parent, ..] = &self.hypotheses;
+        let (least, most) = RIPPLE_RANGE;
+        for (ripple, track) in self.ripples.iter_mut().zip(&parent.tracks) {
+            let times = 1.0 + RIPPLE_RATE * track.excess.min(MOST_EXCESS) / 2.0;
+            *ripple = (*ripple * times).clamp(least, most);
+        }
+    }
+
+    /// With the first hypothesis, which says the same of the present. The likelier one stays.
+    fn merge(&mut self, pulsed: Hypothesis) {
+        let [parent, ..] = &mut self.hypotheses;
+        let weight = parent.weight + pulsed.weight;
+        if pulsed.weight > parent.weight {
+            *parent = pulsed;
+        }
+        parent.weight = weight;
+    }
+
+    /// Takes the place of the lightest hypothesis that is not as new.
+    fn admit(&mut self, new: Hypothesis) {
+        let older = |it: &&mut Hypothesis| it.weight == 0.0 || it.since != new.since;
+        let places = self.hypotheses.iter_mut().filter(older);
+        if let Some(place) = places.min_by(|one, other| one.weight.total_cmp(&other.weight)) {
+            *place = new;
+        }
+    }
+
+    /// The weights are probabilities again, and the heaviest is the first.
+    fn normalise(&mut self) {
+        let sum: f32 = self.hypotheses.iter().map(|it| it.weight).sum();
+        for hypothesis in &mut self.hypotheses {
+            hypothesis.weight /= sum;
+        }
+        let [first, others @ ..] = &mut self.hypotheses;
+        let best = others
+            .iter_mut()
+            .max_by(|one, other| one.weight.total_cmp(&other.weight));
+        if let Some(best) = best.filter(|best| best.weight > first.weight) {
+            core::mem::swap(first, best);
+        }
+    }
+
+    /// Whether there was a step.
+    fn decide(&mut self) {
+        let without = self.hypotheses.iter().filter(|it| it.since <= self.since);
+        if without.map(|it| it.weight).sum::<f32>() < DOUBT {
+            self.since = self.heaviest().since;
+        }
+    }
+
+    /// Mean over the hypotheses.
+    pub fn mean_of(&self, value: impl Fn(&Hypothesis) -> f32) -> f32 {
+        self.hypotheses.iter().map(|it| it.weight * value(it)).sum()
+    }
+
+    /// The mean registers of the chips in mW.
+    pub fn registers(&self) -> [f32; MOST_CHIPS] {
+        let mut registers = [0.0; MOST_CHIPS];
+        for hypothesis in &self.hypotheses {
+            for (register, track) in registers.iter_mut().zip(&hypothesis.tracks) {
+                *register += hypothesis.weight * track.state.y;
+            }
+        }
+        registers
+    }
+
+    /// The mean registers in mW when so much is left of the distance between register and power.
+    pub fn forecast(&self, left: [f32; MOST_CHIPS]) -> [f32; MOST_CHIPS] {
+        let mut shown = [0.0; MOST_CHIPS];
+        for hypothesis in &self.hypotheses {
+            for ((shown, track), left) in shown.iter_mut().zip(&hypothesis.tracks).zip(left) {
+                let (power, register) = (track.state.x, track.state.y);
+                *shown += hypothesis.weight * (power + (register - power) * left);
+            }
+        }
+        shown
+    }
+
+    /// Standard deviation of the power in means over [`RIPPLE_MS`](super::track::RIPPLE_MS), as part
+    /// of it, by the ripple of the load.
+    pub fn ripple(&self) -> f32 {
+        let (mut ripple, mut power) = (0.0, 0.0);
+        // Rails of one board ripple together.
+        for (track, of_chip) in self.heaviest().tracks.iter().zip(self.ripples) {
+            let of_track = track.state.x.max(0.0);
+            ripple += of_chip * of_track;
+            power += of_track;
+        }
+        if power < 1.0 {
+            RIPPLE_AT_FIRST
+        } else {
+            ripple / power
+        }
+    }
+}

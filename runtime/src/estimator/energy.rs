@@ -1,0 +1,92 @@
+//! Energy since the first reading, and means over the last second.
+
+use heapless::Deque;
+
+use crate::units::Milliseconds;
+
+/// Energies are kept at least this far apart, and so many of them: 1.1 s and more.
+const SPAN_MS: u64 = 18;
+const ENERGIES: usize = 64;
+
+/// Energy in µJ up to some looks.
+#[derive(Clone, Debug)]
+pub struct Energy {
+    /// The newest at the back. None before the first reading.
+    energies: Deque<(Milliseconds, i64), ENERGIES>,
+    energy: i64,
+    /// The part of a µJ that is not in `energy` yet.
+    rest: f32,
+}
+
+impl Energy {
+    /// Before the first reading.
+    pub const fn new() -> Self {
+        Self {
+            energies: Deque::new(),
+            energy: 0,
+            rest: 0.0,
+        }
+    }
+
+    /// The time of the last look; `None` before the first reading.
+    pub fn last(&self) -> Option<Milliseconds> {
+        self.energies.back().map(|(last, _)| *last)
+    }
+
+    /// The next look is a first one. The sum stays.
+    pub fn clear(&mut self) {
+        self.energies.clear();
+    }
+
+    /// The first look.
+    pub fn begin(&mut self, now: Milliseconds) {
+        let _ = self.energies.push_back((now, self.energy));
+    }
+
+    /// The sum in µJ.
+    pub fn microjoules(&self) -> u64 {
+        self.energy.max(0).unsigned_abs()
+    }
+
+    /// The mean power in mW of the time up to the last look; `None` where the readings do not reach
+    /// back so far, and for no span.
+    pub fn mean(&self, span: Milliseconds) -> Option<f32> {
+        let &(now, energy) = self.energies.back().filter(|_| span.0 > 0)?;
+        let from = Milliseconds(now.0.checked_sub(span.0)?);
+        let mut after: Option<(Milliseconds, i64)> = None;
+        for &(at, then) in self.energies.iter().rev() {
+            if at <= from {
+                let part = match after {
+                    Some((end, more)) if end > at => {
+                        let part = from.since(at).0 as f32 / end.since(at).0 as f32;
+                        more.saturating_sub(then) as f32 * part
+                    }
+                    _ => 0.0,
+                };
+                return Some((energy.saturating_sub(then) as f32 - part) / span.0 as f32);
+            }
+            after = Some((at, then));
+        }
+        None
+    }
+
+    /// Adds the energies in µJ of all chips since the last look.
+    pub fn add(&mut self, of_chips: impl Iterator<Item = f32>, now: Milliseconds) {
+        let energy = of_chips.fold(self.rest, |sum, of_chip| sum + of_chip);
+        let whole = libm::floorf(energy);
+        self.rest = energy - whole;
+        self.energy = self.energy.saturating_add(whole as i64);
+        // The newest two may be closer than SPAN_MS.
+        let mut newest = self.energies.iter().rev();
+        let is_close = newest
+            .next()
+            .zip(newest.next())
+            .is_some_and(|((last, _), (before, _))| last.since(*before).0 < SPAN_MS);
+        if is_close {
+            self.energies.pop_back();
+        } else if self.energies.is_full() {
+            self.energies.pop_front();
+        }
+        let _ = self.energies.push_back((now, self.energy));
+    }
+}

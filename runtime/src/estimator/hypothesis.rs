@@ -1,0 +1,62 @@
+//! A hypothesis: since when the power is at its level.
+
+use super::sensor::MOST_CHIPS;
+use super::track::{Event, Track, View};
+use crate::units::Milliseconds;
+
+/// Standard deviation of a time constant, as part of it. A conversion of 140 µs takes 154 µs at most
+/// (TI, data sheet SBOS576A).
+const CLOCK: f32 = 0.04;
+
+/// Correlation of the errors of two chips: between 1 for ripple, which moves all of them, and 0 for
+/// rounding, which moves each alone.
+const TOGETHER: f32 = 0.5;
+
+/// Says since when the power is at its level, and follows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Hypothesis {
+    pub since: Milliseconds,
+    pub tracks: [Track; MOST_CHIPS],
+    /// Probability; 0 where the place is free.
+    pub weight: f32,
+}
+
+impl Hypothesis {
+    pub const FREE: Self = Self {
+        since: Milliseconds(0),
+        tracks: [Track::NONE; MOST_CHIPS],
+        weight: 0.0,
+    };
+
+    pub fn power(&self) -> f32 {
+        self.tracks.iter().map(|track| track.state.x).sum()
+    }
+
+    pub fn register(&self) -> f32 {
+        self.tracks.iter().map(|track| track.state.y).sum()
+    }
+
+    /// Variance of the power.
+    pub fn variance(&self) -> f32 {
+        let variances = self.tracks.iter().map(|track| track.covariance.m11);
+        let deviations: f32 = variances.clone().map(libm::sqrtf).sum();
+        let alone: f32 = variances.sum();
+        let lag = CLOCK * (self.power() - self.register());
+        alone + TOGETHER * (deviations * deviations - alone) + lag * lag
+    }
+
+    /// Follows the power to the next look.
+    pub fn follow(&mut self, views: &[View; MOST_CHIPS], event: Event) {
+        let mut likelihood = 0.0;
+        for (track, view) in self.tracks.iter_mut().zip(views) {
+            if view.reading == 0.0 && track.state.y.abs() < view.step {
+                *track = Track::NONE;
+                continue;
+            }
+            let ripple = track.predict(view, event);
+            likelihood += track.correct(view.reading, view.step, ripple);
+        }
+        // One that all readings contradict is still there if all others are, too.
+        self.weight = (self.weight * libm::expf(likelihood.max(-60.0))).max(1e-30);
+    }
+}

@@ -1,0 +1,269 @@
+//! The estimator: from readings of a power sensor that lags to the power that is drawn now.
+//!
+//! # The sensor
+//!
+//! An INA3221 averages as a low-pass of first order: at each conversion its register moves by
+//! one part in `samples` towards the converted value (TI, data sheet SBOS576A, "Averaging
+//! function"). With the power `x` and the register `y`,
+//!
+//! ```text
+//! τ · dy/dt = x − y          τ = 430 ms with 512 samples, 54 ms with 64
+//! ```
+//!
+//! A reading `z` is `y`, rounded to the steps of its rails.
+//!
+//! # Energy
+//!
+//! The equation above, integrated, needs no model of the power:
+//!
+//! ```text
+//! ∫ x dt  =  ∫ y dt  +  τ · (y(end) − y(begin))
+//! ```
+//!
+//! So the energy of any time span follows from the readings within it, whatever the power did in
+//! between, and so does the mean power of a span ([`Estimator::mean`]). An error of one step in
+//! the last reading is an error of τ / span steps in the mean.
+//!
+//! # Power now
+//!
+//! Each chip has a Kalman filter with the state `(x, y)`. Between two looks `dt` apart
+//!
+//! ```text
+//! ┌ x ┐      ┌ 1      0 ┐ ┌ x ┐
+//! └ y ┘  ←   └ 1 − a  a ┘ └ y ┘     a = exp(−dt / τ)
+//! ```
+//!
+//! with a random walk of `x` for slow drifts and white noise of `x` for the ripple of the load.
+//! The filter learns the size of the ripple from the readings: it grows where readings surprise the
+//! filter more than they should, and shrinks where they surprise it less.
+//!
+//! # Rounding
+//!
+//! A reading says that `y` is within half a step of it, and nothing else. So the filter cuts off what
+//! is outside, and takes the mean and the variance of the rest (the Gaussian fit of R. E. Curry,
+//! Estimation and Control with Quantized Measurements, MIT Press 1970). A reading that repeats tells
+//! little, however often it repeats. A reading that changes tells where between two steps `y` is.
+//! This is exact for one rail. For a sum of rails, a half of the root of the sum of the squares of
+//! their steps is an approximation.
+//!
+//! # Steps
+//!
+//! A load that starts or changes its phase steps. The estimator keeps a bank of hypotheses: one says
+//! that there was no step of late, each of the others that there was one in the time before a
+//! certain look. Each hypothesis has filters of its own, and a probability that each look multiplies
+//! by how likely its filters find the readings (Bayes; R. P. Adams and D. J. C. MacKay, Bayesian
+//! Online Changepoint Detection, 2007, arXiv:0710.3742; for jumps in a Kalman filter A. S. Willsky and
+//! H. L. Jones, IEEE Transactions on Automatic Control 21, 1976). A look adds hypotheses of a step
+//! since the look before, and the least probable ones give way to them.
+//!
+//! The [estimate](Estimator::estimate) is the mean over the hypotheses. Its deviation says how wide
+//! each of them is and how far they lie apart: after a step it grows before the step is sure.
+//!
+//! A pulse, such as of a background task, moves the register and is over at the next look. So is a
+//! reading that waited on the bus after its time was taken, as some in the traces of an Orin NX did.
+//! Hence each look also adds the hypothesis that the power has only pulsed; it merges with its parent
+//! at once.
+//!
+//! Readings may be missing or late, chips may have time constants of their own, and these may
+//! change at any time.
+
+mod bank;
+mod energy;
+mod hypothesis;
+mod sensor;
+mod track;
+
+pub use sensor::{Chip, MOST_CHIPS, Sample};
+
+use bank::Bank;
+use energy::Energy;
+use hypothesis::Hypothesis;
+use sensor::step;
+use track::{Passage, RIPPLE_MS, View, decay};
+
+use crate::units::{Milliseconds, Milliwatts};
+
+/// A longer time constant of a chip counts as this one.
+const LONGEST_TIME_CONSTANT: Milliseconds = Milliseconds(60_000);
+
+/// A longer time in ms between two looks tells no more.
+const LONGEST_MS: f32 = 60_000.0;
+
+/// The power now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Estimate {
+    /// In mW.
+    pub power: f32,
+    /// Its standard deviation in mW.
+    pub deviation: f32,
+    /// Since when the power is at this level, as far as the readings tell.
+    pub since: Milliseconds,
+}
+
+/// Undoes the low-pass of a power sensor. In mW and ms.
+#[derive(Clone, Debug)]
+pub struct Estimator {
+    chips: [Chip; MOST_CHIPS],
+    bank: Bank,
+    energy: Energy,
+}
+
+impl Estimator {
+    /// Nothing was read yet. Time constants beyond a minute count as one.
+    pub fn new(chips: [Chip; MOST_CHIPS]) -> Self {
+        let chips = chips.map(|chip| Chip {
+            time_constant: chip.time_constant.min(LONGEST_TIME_CONSTANT),
+            ..chip
+        });
+        Self {
+            chips,
+            bank: Bank::new(),
+            energy: Energy::new(),
+        }
+    }
+
+    /// A chip has another time constant from the last look on.
+    pub fn set_time_constant(&mut self, chip: usize, time_constant: Milliseconds) {
+        if let Some(chip) = self.chips.get_mut(chip) {
+            chip.time_constant = time_constant.min(LONGEST_TIME_CONSTANT);
+        }
+    }
+
+    /// The chips have other steps from the next look on, in mW as in [`Chip::step`].
+    pub fn set_steps(&mut self, steps: [Milliwatts; MOST_CHIPS]) {
+        for (chip, step) in self.chips.iter_mut().zip(steps) {
+            chip.step = step;
+        }
+    }
+
+    /// Nothing is known of the power any more, as after a sleep. Energy stays.
+    pub fn forget(&mut self) {
+        self.bank.clear();
+        self.energy.clear();
+    }
+
+    /// The power has changed at the last look: it is expected to be so many times the one before,
+    /// give or take a part of the change. 0 … 100 times.
+    pub fn expect_change(&mut self, times: f32) {
+        if let Some(last) = self.energy.last().filter(|_| times.is_finite()) {
+            self.bank.expect_change(times, last);
+        }
+    }
+
+    /// Takes readings into account. A time before the last one counts as that one.
+    pub fn look(&mut self, sample: &Sample, now: Milliseconds) {
+        let readings = sample.chips.map(|power| power.0.min(1 << 24) as f32);
+        let Some(last) = self.energy.last() else {
+            self.bank.begin(&self.chips, readings, now);
+            self.energy.begin(now);
+            return;
+        };
+        if now <= last {
+            return;
+        }
+        let ms = now.since(last).0 as f32;
+        let before = self.bank.registers();
+        let views = self.views(readings, ms.min(LONGEST_MS));
+        self.bank.follow(&views, ms.min(LONGEST_MS), last);
+        self.bank.judge();
+        self.integrate(&before, ms, now);
+    }
+
+    /// The power now; `None` before the first reading.
+    pub fn estimate(&self) -> Option<Estimate> {
+        let _ = self.energy.last()?;
+        let power = self.bank.mean_of(Hypothesis::power);
+        let variance = self.bank.mean_of(|hypothesis| {
+            let apart = hypothesis.power() - power;
+            hypothesis.variance() + apart * apart
+        });
+        Some(Estimate {
+            power,
+            deviation: libm::sqrtf(variance),
+            since: self.bank.since,
+        })
+    }
+
+    /// What the chips will show in mW so long after the last look, before rounding, if the power stays;
+    /// `None` before the first reading.
+    pub fn forecast(&self, ahead: Milliseconds) -> Option<[f32; MOST_CHIPS]> {
+        let _ = self.energy.last()?;
+        let left = self
+            .chips
+            .map(|chip| decay(ahead.0 as f32, chip.time_constant));
+        Some(self.bank.forecast(left))
+    }
+
+    /// The mean power in mW of the time up to the last look, from [`Self::estimate`]'s energy;
+    /// `None` where the readings do not reach back so far, and for no span.
+    pub fn mean(&self, span: Milliseconds) -> Option<f32> {
+        self.energy.mean(span)
+    }
+
+    /// Standard deviation of a [mean](Self::mean) over a span in mW, by the steps of the readings
+    /// alone.
+    pub fn resolution(&self, span: Milliseconds) -> f32 {
+        let span = span.0.max(1) as f32;
+        let registers = self.bank.registers();
+        let present = self
+            .chips
+            .iter()
+            .zip(registers)
+            .filter(|(_, register)| *register > 0.0);
+        let variance = present.map(|(chip, _)| {
+            let step = chip.step.0 as f32;
+            // Of the two readings at the ends, and of those in between, which may all be alike.
+            let ends = step * chip.time_constant.0 as f32 / span;
+            ends * ends / 6.0 + step * step / 12.0
+        });
+        libm::sqrtf(variance.sum())
+    }
+
+    /// Standard deviation of the true mean over a span, as part of the power, by the ripple of the
+    /// load.
+    pub fn ripple(&self, span: Milliseconds) -> f32 {
+        self.bank.ripple() * libm::sqrtf(RIPPLE_MS / span.0.max(1) as f32)
+    }
+
+    /// Energy in µJ since the first reading.
+    pub fn energy_uj(&self) -> u64 {
+        self.energy.microjoules()
+    }
+
+    /// The longest time constant of the chips that show anything.
+    pub fn slowest(&self) -> Milliseconds {
+        let chips = self.chips.iter().zip(self.bank.registers());
+        let present = chips.filter(|(_, register)| *register > 0.0);
+        let times = present.map(|(chip, _)| chip.time_constant);
+        times.max().unwrap_or(Milliseconds(0))
+    }
+
+    /// A step may be under way: another look soon tells.
+    pub fn is_suspicious(&self) -> bool {
+        self.bank.is_suspicious()
+    }
+
+    fn views(&self, readings: [f32; MOST_CHIPS], ms: f32) -> [View; MOST_CHIPS] {
+        let mut views = self.chips.map(|chip| View {
+            reading: 0.0,
+            ripple: 0.0,
+            step: step(&chip),
+            passage: Passage::new(ms, chip.time_constant),
+        });
+        for ((view, reading), ripple) in views.iter_mut().zip(readings).zip(self.bank.ripples) {
+            view.reading = reading;
+            view.ripple = ripple;
+        }
+        views
+    }
+
+    /// Adds the energy since the last look.
+    fn integrate(&mut self, before: &[f32; MOST_CHIPS], ms: f32, now: Milliseconds) {
+        let chips = before.iter().zip(self.bank.registers()).zip(&self.chips);
+        let parts = chips.map(|((from, to), chip)| {
+            (from + to) / 2.0 * ms + chip.time_constant.0 as f32 * (to - from)
+        });
+        self.energy.add(parts, now);
+    }
+}

@@ -1,0 +1,62 @@
+//! How much memory the tables of a network take, and how it is divided.
+
+use core::{error, fmt};
+
+use super::dense::DENSE_HEAD;
+use super::rows::TOGETHER;
+use crate::lanes::{LANES, VECTORS};
+use crate::shape::{Shape, Widths};
+
+/// The pairs of a [`Workspace`](crate::Workspace) for a shape and the number of values that the
+/// axes of cores, CPU clocks and memory clocks have together.
+pub const fn workspace_pairs(shape: Shape, values: usize) -> usize {
+    let parts = Parts::new(shape.widths(), values);
+    (parts.tiles + parts.units) * LANES + parts.sums + parts.rows + parts.layers
+}
+
+/// How a workspace is divided: tiles, then pairs.
+pub struct Parts {
+    pub tiles: usize,
+    pub units: usize,
+    pub sums: usize,
+    pub rows: usize,
+    pub layers: usize,
+}
+
+impl Parts {
+    pub const fn new(widths: Widths, values: usize) -> Self {
+        let Widths([first, second, third]) = widths;
+        let [a, b, c] = [first as usize / 2, second as usize / 2, third as usize / 2];
+        let last = if c > 0 {
+            c
+        } else if b > 0 {
+            b
+        } else {
+            a
+        };
+        Self {
+            tiles: VECTORS * a,
+            // One hidden layer needs no memory for its activations.
+            units: if b > 0 { a + b + c } else { 0 },
+            sums: a * TOGETHER,
+            rows: a * values,
+            layers: b * (DENSE_HEAD + 2 * a) + c * (DENSE_HEAD + 2 * b) + (DENSE_HEAD + 2 * last),
+        }
+    }
+}
+
+/// A [`Workspace`](crate::Workspace) is too small for a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkspaceTooSmall {
+    /// The pairs that the model needs.
+    pub needed: usize,
+}
+
+impl fmt::Display for WorkspaceTooSmall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the model's tables need {} pairs", self.needed)
+    }
+}
+
+impl error::Error for WorkspaceTooSmall {}

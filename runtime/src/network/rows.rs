@@ -1,0 +1,139 @@
+//! The first layer: features of the axes, and its table rows.
+
+use nalgebra::Vector3;
+
+use crate::grid::{Axis, Grid};
+use crate::lanes::{BATCH, Pair};
+use crate::shape::{FEATURES, FIRST_TAIL, INPUTS};
+
+/// An entry of the first layer's tables is at most this value, and at least −1 − this value.
+pub const ROW_LIMIT: i16 = 8_191;
+
+/// The units of a first-layer row scale: 1/256 of a row's unit for each weight unit.
+pub const ROW_SCALE_ONE: f32 = 256.0;
+
+/// The features of the values of one axis.
+#[derive(Clone, Copy, Debug)]
+pub struct AxisFeatures {
+    first: f32,
+    /// Of the last value: ln r, 1 − 1/r and r − 1, with r its ratio to the first.
+    top: Vector3<f32>,
+}
+
+impl AxisFeatures {
+    /// For an axis from `first` to `last`.
+    pub fn new(first: u32, last: u32) -> Self {
+        let first = first as f32;
+        Self {
+            first,
+            top: curves(last as f32 / first),
+        }
+    }
+
+    pub(crate) fn of_axis(grid: &Grid, axis: Axis) -> Self {
+        let values = grid.axis(axis);
+        let (first, last) = (values.first(), values.last());
+        Self::new(*first.unwrap_or(&1), *last.unwrap_or(&1))
+    }
+
+    /// The features of an axis value v: ln v, −1/v and v, each scaled to −1 … 1 over the axis
+    /// and rising with v. Zero on an axis with one value.
+    pub fn of(&self, value: u32) -> [f32; FEATURES] {
+        if self.top == Vector3::zeros() {
+            return [0.0; FEATURES];
+        }
+        let parts = curves(value as f32 / self.first);
+        let scaled = parts.zip_map(&self.top, |part, top| 2.0 * (part / top) - 1.0);
+        scaled.into()
+    }
+
+    /// The features of up to [`TOGETHER`] values.
+    fn of_each(&self, values: &[u32]) -> Inputs {
+        let mut inputs = [[0.0; TOGETHER]; FEATURES];
+        for (place, value) in (0..TOGETHER).zip(values) {
+            for (inputs, feature) in inputs.iter_mut().zip(self.of(*value)) {
+                if let Some(input) = inputs.get_mut(place) {
+                    *input = feature;
+                }
+            }
+        }
+        inputs
+    }
+}
+
+/// The values of an axis whose table entries are computed together: several where memory is
+/// plentiful and a vector holds as many.
+pub const TOGETHER: usize = if cfg!(target_arch = "x86_64") {
+    BATCH
+} else {
+    1
+};
+
+/// The features of values of an axis, feature by feature.
+type Inputs = [[f32; TOGETHER]; FEATURES];
+
+/// Ratios to the first value keep every term near one, where f32 is exact enough.
+fn curves(ratio: f32) -> Vector3<f32> {
+    Vector3::new(libm::logf(ratio), 1.0 - 1.0 / ratio, ratio - 1.0)
+}
+
+/// The bytes of a unit of the first layer: weights, scale (u16), bias (i16).
+const FIRST_UNIT: usize = INPUTS + FIRST_TAIL;
+
+/// Writes the table rows of values of an axis, as many as there is room for. `units` are those of
+/// the first layer as they stand in a file.
+#[inline(never)]
+pub fn write_rows(
+    rows: &mut [Pair],
+    units: &[u8],
+    axis: Axis,
+    features: AxisFeatures,
+    values: &[u32],
+) {
+    let (units, _) = units.as_chunks::<FIRST_UNIT>();
+    // Never 0, which the compiler has to know.
+    let pairs = (units.len() / 2).max(1);
+    for (rows, values) in rows
+        .chunks_mut(TOGETHER * pairs)
+        .zip(values.chunks(TOGETHER))
+    {
+        let inputs = features.of_each(values);
+        for (pair, [a, b]) in units.as_chunks::<2>().0.iter().enumerate() {
+            let (a, b) = (entries(a, axis, &inputs), entries(b, axis, &inputs));
+            for ((row, a), b) in rows.chunks_exact_mut(pairs).zip(a).zip(b) {
+                if let Some(pair) = row.get_mut(pair) {
+                    *pair = Pair::new(a, b);
+                }
+            }
+        }
+    }
+}
+
+/// The entries of one unit. The bias goes with the first axis.
+fn entries(unit: &[u8; FIRST_UNIT], axis: Axis, inputs: &Inputs) -> [i16; TOGETHER] {
+    let [weights @ .., s0, s1, b0, b1] = unit;
+    let weights = weights.as_chunks().0.get(axis as usize);
+    let [u, v, w] = weights.map_or([0.0; FEATURES], |w| w.map(|w| f32::from(w.cast_signed())));
+    let scale = f32::from(u16::from_le_bytes([*s0, *s1])) / ROW_SCALE_ONE;
+    let bias = match axis {
+        Axis::Cores => f32::from(i16::from_le_bytes([*b0, *b1])),
+        _ => 0.0,
+    };
+    let mut entries = [0; TOGETHER];
+    let [a, b, c] = inputs;
+    for (entry, ((a, b), c)) in entries.iter_mut().zip(a.iter().zip(b).zip(c)) {
+        *entry = round((u * a + v * b + w * c) * scale + bias);
+    }
+    entries
+}
+
+/// To the nearest entry, ties to even. `value` is within ± 2²², as every sum of three weights and
+/// a bias is.
+#[inline(always)]
+fn round(value: f32) -> i16 {
+    // Here a step of f32 is one, so that the addition rounds, and its last bits are the integer.
+    const STEP_IS_ONE: f32 = 12_582_912.0;
+    let sum = (value + STEP_IS_ONE).to_bits().cast_signed();
+    let (least, most) = (-i32::from(ROW_LIMIT) - 1, i32::from(ROW_LIMIT));
+    (sum.wrapping_sub(STEP_IS_ONE.to_bits().cast_signed())).clamp(least, most) as i16
+}
