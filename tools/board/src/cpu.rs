@@ -5,27 +5,26 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::discover::{DiscoverError, Search};
+use crate::clock::Limits;
 use crate::files::{Files, Knob, KnobError};
+use crate::search::{DiscoverError, Search};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
 /// Cores as bits, the first core of the order being bit 0.
 pub(crate) type CoreSet = u64;
 
-/// The lower and the upper limit of a clock.
-#[derive(Clone, Debug)]
-pub(crate) struct Limits {
-    pub min: Knob,
-    pub max: Knob,
+/// Whether a set has the core at this place of the order.
+pub(crate) fn has(set: CoreSet, place: u32) -> bool {
+    set >> place & 1 != 0
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
     pub number: u32,
-    /// None for cpu0, which stays on, and where there is no file.
+    /// The switch; `None` for cpu0, which is always online, and for a core without the file.
     pub online: Option<Knob>,
-    /// Whether a core without the file is on.
+    /// Whether a core without a switch is online.
     on: bool,
 }
 
@@ -51,7 +50,7 @@ pub(crate) struct Cpus {
 impl Cpus {
     pub(crate) fn find<F: Files>(search: &mut Search<F>) -> Result<Self, DiscoverError> {
         let cpus = search.path(CPUS);
-        let mut numbers = numbers(&search.list(&cpus), "cpu");
+        let mut numbers = search.numbers(&cpus, "cpu");
         if numbers.is_empty() {
             search.miss("cores", cpus.clone(), io::ErrorKind::NotFound);
         }
@@ -78,7 +77,7 @@ impl Cpus {
                     online: (number != 0)
                         .then(|| search.knob("switch of a core", file))
                         .flatten(),
-                    on: number == 0 || online.as_ref().is_none_or(|text| has(text, number)),
+                    on: number == 0 || online.as_ref().is_none_or(|text| lists(text, number)),
                 }
             })
             .collect();
@@ -94,7 +93,7 @@ impl Cpus {
             let there = search.list(&directory);
             let mut limit = |name: &str| {
                 let path = directory.join(name);
-                // It cannot be read while the cluster is offline.
+                // The file cannot be read while the cluster is offline: it is enough that it exists.
                 if there.iter().any(|it| it == name) {
                     return Some(Knob(Arc::from(path)));
                 }
@@ -117,7 +116,7 @@ impl Cpus {
             policies,
             cores,
         };
-        // A clock that only some clusters follow is none.
+        // The CPU clock counts as settable only if every cluster follows it.
         if found.table.is_empty() || found.policies.len() < clusters.len() {
             found.table.clear();
             found.policies.clear();
@@ -125,18 +124,18 @@ impl Cpus {
         Ok(found)
     }
 
-    /// Some core can be switched.
+    /// Whether any core can be switched.
     pub fn can_switch(&self) -> bool {
         self.cores.iter().any(|core| core.online.is_some())
     }
 
-    /// The first so many cores.
+    /// The first `cores` cores.
     pub fn first(cores: u32) -> CoreSet {
         let missing = CoreSet::BITS.saturating_sub(cores);
         CoreSet::MAX.checked_shr(missing).unwrap_or(0)
     }
 
-    /// The numbers of online cores that can be set: cores without a switch stay as they are.
+    /// How many cores can be online: cores without a switch stay as they are.
     pub fn counts(&self) -> impl Iterator<Item = u32> + '_ {
         (1..=self.cores.len() as u32).filter(|&count| {
             let fixed = self.cores.iter().zip(0..);
@@ -160,18 +159,17 @@ impl Cpus {
     }
 }
 
-/// The cores of each policy by the policy's number, the policy of the least core first; takes
-/// the cores out of `free`.
+/// The number and the cores of each policy, ordered by first core. Removes these cores from `free`.
 ///
-/// An offline cluster may not tell its cores. A policy has the number of its first core, so
-/// cores that nobody claims belong to the silent policy with the highest number that is not
-/// above theirs.
+/// The policy of an offline cluster may not list its cores. A policy is numbered after its first
+/// core, so a core that no policy lists belongs to the policy without a list whose number is the
+/// highest not above the core's.
 fn clusters<F: Files>(
     search: &Search<F>,
     cpufreq: &Path,
     free: &mut Vec<u32>,
 ) -> Vec<(u32, Vec<u32>)> {
-    let policies = numbers(&search.list(cpufreq), "policy");
+    let policies = search.numbers(cpufreq, "policy");
     let mut clusters: Vec<(u32, Vec<u32>)> = Vec::new();
     let mut silent = Vec::new();
     for policy in policies {
@@ -199,7 +197,7 @@ fn clusters<F: Files>(
     clusters
 }
 
-/// Clocks that all policies have whose table can be read.
+/// Clocks that are in every table that can be read.
 fn table<F: Files>(
     search: &mut Search<F>,
     cpufreq: &Path,
@@ -223,19 +221,8 @@ fn table<F: Files>(
     common.unwrap_or_default()
 }
 
-/// The numbers of names such as `policy4`, ascending.
-pub(crate) fn numbers(names: &[String], prefix: &str) -> Vec<u32> {
-    let mut numbers: Vec<u32> = names
-        .iter()
-        .filter_map(|name| name.strip_prefix(prefix)?.parse().ok())
-        .collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    numbers
-}
-
-/// Whether a list of ranges such as `0-3,5` has a number.
-fn has(ranges: &str, number: u32) -> bool {
+/// Whether a list of ranges such as `0-3,5` contains a number.
+fn lists(ranges: &str, number: u32) -> bool {
     ranges.trim().split(',').any(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let ends = first.parse().ok().zip(last.parse().ok());

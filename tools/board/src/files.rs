@@ -1,8 +1,8 @@
 //! Files of a board: short texts that are read and written whole.
 //!
 //! All access goes through [`Files`]: to a disk by [`Disk`], in tests to a simulated board.
-//! Reading and writing do not allocate on a disk where paths are shorter than 384 bytes, so
-//! that a control loop need not.
+//! Reading and writing on a disk do not allocate if paths are shorter than 384 bytes, so that a
+//! control loop can run without allocation.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -16,14 +16,14 @@ use thiserror::Error;
 
 /// How a board's files are reached.
 pub trait Files {
-    /// The text of a file. Errors: `FileTooLarge` where it does not fit into the buffer,
-    /// `InvalidData` where it is no UTF-8, and those of the system.
+    /// Reads the text of a file. Errors: `FileTooLarge` if it does not fit into the buffer,
+    /// `InvalidData` if it is not UTF-8, and those of the system.
     fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str>;
 
     /// Replaces the text of a file that exists, with one write.
     fn write(&mut self, path: &Path, text: &str) -> io::Result<()>;
 
-    /// The names in a directory, in no order.
+    /// The names in a directory, in any order.
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
 
     /// Lets time pass on the board.
@@ -34,7 +34,7 @@ pub trait Files {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
-/// No value of a clock, a core or a sensor is longer.
+/// Maximum length of the value of a clock, a core or a sensor, in bytes.
 const VALUE: usize = 32;
 
 impl Files for Disk {
@@ -46,8 +46,8 @@ impl Files for Disk {
                 Ok(0) => return text(&buffer[..length]),
                 Ok(read) => {
                     length += read;
-                    // A value comes in one piece, with a line's end: looking for more costs as
-                    // much as reading it.
+                    // A short text that ends a line is complete. Another read to find the end of
+                    // the file would cost as much as the first.
                     if length <= VALUE && buffer[..length].ends_with(b"\n") {
                         return text(&buffer[..length]);
                     }
@@ -83,7 +83,7 @@ fn text(bytes: &[u8]) -> io::Result<&str> {
     std::str::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Why the system refuses to read or write. Unlike [`io::Error`] it is copied freely.
+/// Why the system refuses to read or write: an [`io::Error`] that can be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     kind: io::ErrorKind,
@@ -96,7 +96,7 @@ impl Refusal {
         self.kind
     }
 
-    /// The system's number of the error, where it comes from the system.
+    /// The system's number of the error, if it comes from the system.
     pub fn errno(self) -> Option<i32> {
         self.errno
     }
@@ -126,7 +126,7 @@ pub enum KnobError {
     /// It cannot be read.
     #[error("{}: cannot be read: {why}", path.display())]
     Unreadable { path: Arc<Path>, why: Refusal },
-    /// What it shows is no whole number.
+    /// It does not show a whole number.
     #[error("{}: shows no number", path.display())]
     NotANumber { path: Arc<Path> },
     /// The write fails.
@@ -136,8 +136,8 @@ pub enum KnobError {
         wanted: i64,
         why: Refusal,
     },
-    /// The write succeeds and the file shows another value: rounded, dropped, or written by
-    /// somebody else.
+    /// The write succeeds but the file shows another value: the driver rounded or ignored the
+    /// value, or another process wrote to the file.
     #[error("{}: {wanted} was wanted and {found} is found", path.display())]
     Differs {
         path: Arc<Path>,
@@ -147,7 +147,7 @@ pub enum KnobError {
 }
 
 impl KnobError {
-    /// There is no such file.
+    /// Whether the file does not exist.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Self::Unreadable { why, .. } if why.kind() == io::ErrorKind::NotFound)
     }

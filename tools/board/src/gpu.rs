@@ -4,14 +4,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::cpu::Limits;
-use crate::discover::{HZ, Search};
+use crate::clock::{HZ, Limits};
 use crate::files::{Files, Knob};
+use crate::search::Search;
 
 /// Names of GPUs in the device tree.
 const NAMES: [&str; 5] = ["gv11b", "gp10b", "ga10b", "gb10b", "gpu"];
 
-/// Directories with an entry for each devfreq device, or for the GPU's.
+/// Directories with an entry for each devfreq device, or for the GPU alone.
 const PLACES: [&str; 3] = [
     "/sys/class/devfreq",
     "/sys/devices/platform/gpu.0/devfreq",
@@ -24,9 +24,9 @@ pub(crate) struct Gpu {
     pub limits: Limits,
     /// In kHz, ascending.
     pub table: Vec<u32>,
-    /// The directory of the device behind.
+    /// The directory of the device that devfreq controls.
     pub device: PathBuf,
-    /// The load in permille, where the driver shows it.
+    /// The load in permille, if the driver shows it.
     pub load: Option<Knob>,
 }
 

@@ -1,19 +1,20 @@
-//! What a board says that it is (`jetson-platform.md`, section 9).
+//! Identity of a board from its device tree and L4T's release file (`jetson-platform.md`, section 9).
 
 use std::io;
 
-use crate::discover::Search;
 use crate::files::Files;
+use crate::search::Search;
 
 /// Places of the device tree.
 const DEVICE_TREES: [&str; 2] = ["/proc/device-tree", "/sys/firmware/devicetree/base"];
 
-/// What a board says that it is. Texts are empty where it does not say.
+/// The model, the chip and the release of L4T that a board names. A text that the board lacks is
+/// empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// Such as `NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super`.
     pub model: String,
-    /// Such as `nvidia,p3767-0005`, the most special first.
+    /// Such as `nvidia,p3767-0005`, the most specific first.
     pub compatible: Vec<String>,
     /// The chip, such as `tegra234`.
     pub soc: String,
@@ -64,7 +65,7 @@ impl Identity {
     }
 }
 
-/// The texts of a property, which NULs end.
+/// The texts of a property; each ends with a NUL.
 fn texts(property: &str) -> impl Iterator<Item = &str> {
     property
         .split('\0')

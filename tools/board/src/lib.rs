@@ -1,9 +1,20 @@
-//! Board I/O of a Jetson: which knobs and sensors it has, what it draws, and changes of its
-//! power mode that are verified or undone, as is how many samples the power sensors average.
+//! Board I/O of a Jetson: discovery of its knobs and sensors, its power, and changes of its power
+//! mode and of the averaging of its power sensors. A change is verified, or undone.
 //!
-//! Everything is found at run time by name and label (`jetson-platform.md`); numbers of hwmon
-//! devices, paths of GPUs and tables differ between boards and releases. Masks that need a
-//! reboot are read and never written.
+//! All knobs and sensors are found at run time by name and label (`jetson-platform.md`), because
+//! numbers of hwmon devices, paths of GPUs and tables of clocks differ between boards and releases.
+//! Masks that need a reboot are read and never written.
+//!
+//! No module uses a module of a floor above it:
+//!
+//! | floor | modules |
+//! |---|---|
+//! | uses of a board | `mode`, `restore`, `settable` |
+//! | the board | `board` |
+//! | changes | `averaging`, `transition`, `target` |
+//! | knobs and sensors | `knobs`, `cpu`, `gpu`, `memory`, `nvpmodel`, `power`, `thermal`, `identity` |
+//! | tools | `search`, `journal`, `saved`, `clock`, `shunt` |
+//! | access | `files` |
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -30,26 +41,35 @@
 #![forbid(unsafe_code)]
 
 mod averaging;
+mod board;
+mod clock;
 mod cpu;
-mod discover;
 mod files;
 mod gpu;
 mod identity;
+mod journal;
+mod knobs;
 mod memory;
 mod mode;
 mod nvpmodel;
 mod power;
+mod restore;
 mod saved;
+mod search;
 mod settable;
+mod shunt;
+mod target;
 mod thermal;
 mod transition;
 
 pub use averaging::{AveragingError, SAMPLES};
-pub use discover::{Board, DiscoverError, Missing};
+pub use board::Board;
 pub use files::{Disk, Files, KnobError, Refusal};
 pub use identity::Identity;
 pub use mode::{Applied, ApplyError, Current};
 pub use nvpmodel::Masks;
 pub use power::{SampleError, SampleFault};
-pub use saved::{RestoreError, Saved, SavedError};
+pub use restore::RestoreError;
+pub use saved::{Saved, SavedError};
+pub use search::{DiscoverError, Missing};
 pub use settable::{Reach, Settable, SettableError};

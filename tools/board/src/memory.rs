@@ -3,9 +3,9 @@
 
 use std::io;
 
-use crate::cpu::numbers;
-use crate::discover::{HZ, Search};
+use crate::clock::HZ;
 use crate::files::{Files, Knob, KnobError};
+use crate::search::Search;
 
 const CLOCK: &str = "/sys/kernel/debug/bpmp/debug/clk/emc";
 const TABLES: &str = "/sys/kernel/debug/bpmp/debug/emc";
@@ -26,16 +26,16 @@ pub(crate) struct Memory {
     pub table: Vec<u32>,
 }
 
-/// A ceiling in Hz; 0, −1 or `INT_MAX` for none.
+/// nvpmodel's cap in Hz; 0, −1 or `INT_MAX` means no cap.
 #[derive(Clone, Debug)]
 pub(crate) struct Cap {
     pub knob: Knob,
-    /// It takes 32 bits only, so that nothing but "none" allows the highest rates.
+    /// The file takes 32 bits, which cannot hold the highest rates in Hz: they need "no cap".
     none_only: bool,
 }
 
 impl Cap {
-    /// The ceiling that a value stands for.
+    /// The ceiling in Hz that a value of the cap means.
     pub fn ceiling(value: i64) -> i64 {
         match value <= 0 || value == i64::from(i32::MAX) {
             true => i64::MAX,
@@ -43,7 +43,7 @@ impl Cap {
         }
     }
 
-    /// The value that allows a rate.
+    /// The value of the cap that allows a rate.
     pub fn allowing(&self, hz: i64) -> i64 {
         if self.none_only { 0 } else { hz }
     }
@@ -64,7 +64,7 @@ impl Memory {
         })
     }
 
-    /// The highest rate in Hz that may be had now.
+    /// The highest rate in Hz under the current cap.
     pub fn ceiling(&self, files: &impl Files) -> Result<i64, KnobError> {
         let cap = match &self.cap {
             Some(cap) => Cap::ceiling(cap.knob.read(files)?),
@@ -88,7 +88,7 @@ fn cap<F: Files>(search: &mut Search<F>) -> Option<Cap> {
     None
 }
 
-/// The rates that BPMP has, up to its own ceiling.
+/// The rates that BPMP offers, up to its maximum rate.
 fn table<F: Files>(search: &mut Search<F>) -> Option<Vec<u32>> {
     let tables = search.path(TABLES);
     let possible = tables.join("possible_rates");
@@ -96,7 +96,7 @@ fn table<F: Files>(search: &mut Search<F>) -> Option<Vec<u32>> {
     let mut table = match search.table(&possible, 1) {
         Ok(table) => table,
         Err(why) => {
-            let mut table = numbers(&search.list(&tables.join("tables/regular")), "");
+            let mut table = search.numbers(&tables.join("tables/regular"), "");
             table.retain(|&khz| khz > 0);
             if table.is_empty() {
                 search.miss("table of the memory clock", possible, why.kind());

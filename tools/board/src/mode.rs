@@ -1,19 +1,20 @@
-//! Power modes on a board: applying one, verifying it, reading the one that is set.
+//! Power modes on a board: applying one, verifying it, and reading the current one.
 
 use thiserror::Error;
-use wattgate_runtime::{Axis, Kilohertz, PowerMode, Sample};
+use wattgate_runtime::{Axis, Kilohertz, PowerMode};
 
+use crate::board::Board;
+use crate::clock::HZ;
 use crate::cpu::Cpus;
-use crate::discover::{Board, HZ};
 use crate::files::{Files, KnobError};
-use crate::power::SampleError;
 use crate::settable::name;
-use crate::transition::{OnFailure, Target, Transition, check};
+use crate::target::{Target, check};
+use crate::transition::{OnFailure, Transition};
 
-/// A change that was made and read back.
+/// A mode that was applied and read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The number of writes; none where the mode was set already.
+    /// The number of writes; 0 if the mode was set already.
     pub writes: u32,
 }
 
@@ -26,13 +27,13 @@ pub enum ApplyError {
     /// A knob failed twice. All knobs show what they showed before.
     #[error("{cause}; all writes before were undone")]
     Undone { cause: KnobError },
-    /// A knob failed twice, and others could not be brought back.
+    /// A knob failed twice, and not all writes could be undone.
     #[error("{cause}; {left} writes could not be undone, the first failure: {first}")]
     NotUndone {
         cause: KnobError,
-        /// The number of writes that were not taken back.
+        /// The number of writes that could not be undone.
         left: u32,
-        /// In the order of undoing.
+        /// The first failure while undoing.
         first: KnobError,
     },
 }
@@ -42,19 +43,19 @@ pub enum ApplyError {
 pub struct Current {
     /// The number of online cores.
     pub cores: u32,
-    /// The highest clock that a cluster with an online core may have; none where the knob is
-    /// missing, as with the other clocks.
+    /// The highest clock that a cluster with an online core may have. This and the other clocks are
+    /// `None` if the knob is missing.
     pub cpu: Option<Kilohertz>,
     /// The highest clock that the GPU may have.
     pub gpu: Option<Kilohertz>,
-    /// The rate that is held, or else the highest that the memory may have.
+    /// The rate that is held; if none is, the highest that the memory may have.
     pub emc: Option<Kilohertz>,
     /// The cores are the first of [`Board::core_order`], and every clock is held at its value.
     pub is_fixed: bool,
 }
 
 impl Current {
-    /// The mode, where no knob is missing and every clock is held.
+    /// The mode, if no knob is missing and [`Self::is_fixed`].
     pub fn mode(&self) -> Option<PowerMode> {
         let Self {
             cores,
@@ -76,11 +77,11 @@ impl Current {
 }
 
 impl Board {
-    /// Brings the board to a mode: lowers before it raises, reads every write back, and starts
-    /// once more where one fails. A second failure undoes everything in reverse order. Knobs that are missing are left out. Does not allocate on a disk.
+    /// Sets a mode: lowers clocks before it raises others, reads every write back, and retries once
+    /// if a write fails. A second failure undoes all writes in reverse order. Knobs that are missing
+    /// are left out. Does not allocate on a disk.
     ///
-    /// It takes some 30 ms where something changes, because it looks at everything again when
-    /// the clocks have followed.
+    /// A change takes some 30 ms, because all knobs are read again after the clocks have followed.
     pub fn apply(
         &mut self,
         files: &mut impl Files,
@@ -153,11 +154,6 @@ impl Board {
             emc: emc.map(|value| khz(value, HZ)),
             is_fixed,
         })
-    }
-
-    /// The total power of the module as its sensors show it now. Does not allocate on a disk.
-    pub fn sample(&mut self, files: &impl Files) -> Result<Sample, SampleError> {
-        self.rails.sample(files)
     }
 
     fn on_board(&self, mode: &PowerMode) -> Result<(), ApplyError> {

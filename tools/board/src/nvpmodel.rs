@@ -1,15 +1,15 @@
-//! What nvpmodel has set: the masks, which need a reboot and are only read, and the id of its
-//! mode (`jetson-platform.md`, sections 3.1 and 4.1).
+//! Settings of nvpmodel: the masks, which need a reboot and are only read, and the id of its mode
+//! (`jetson-platform.md`, sections 3.1 and 4.1).
 
 use std::path::PathBuf;
 
-use crate::discover::Search;
 use crate::files::{Files, Knob};
 use crate::gpu::Gpu;
+use crate::search::Search;
 
 const STATUS: &str = "/var/lib/nvpmodel/status";
 
-/// The masks that gate parts of the GPU; none on boards without the file.
+/// The masks that gate parts of the GPU; `None` on boards without the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Masks {
     /// A set bit gates a TPC.
@@ -27,7 +27,7 @@ pub(crate) struct Nvpmodel {
 
 impl Nvpmodel {
     pub(crate) fn find<F: Files>(search: &mut Search<F>, gpu: Option<&Gpu>) -> Self {
-        // Boards up to TX2 have no masks, so their absence is nothing that is missing.
+        // Boards up to TX2 have no masks, so that an absent mask is not reported as missing.
         let mask = |name: &str| {
             let knob = Knob(gpu?.device.join(name).into());
             knob.read(search.files).is_ok().then_some(knob)

@@ -1,25 +1,24 @@
 //! Which modes of a model's grid a board can be set to: the board's own tables intersected
 //! with the grid's axes, exact values only.
 //!
-//! A knob that the board lacks leaves its axis at one value. How many cores are online is
-//! known. A clock that runs free is taken for the highest value of the grid's axis: it
-//! draws at most what it draws there, so a power that is predicted for it is not too low,
-//! while a time may be.
+//! If the board lacks a knob, the axis has one value. The number of online cores is known. A clock
+//! that cannot be set is assumed to be at the highest value of the grid's axis, where it draws the
+//! most: the predicted power is then not too low, although the predicted time may be.
 
 use thiserror::Error;
 use wattgate_runtime::{Axis, Grid, PowerMode};
 
-use crate::discover::Board;
+use crate::board::Board;
 
 /// Why no mode of a grid can be set.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum SettableError {
-    /// The board can be set to none of the grid's values.
+    /// The board has none of the grid's values on this axis.
     #[error("the board can be set to no {} of the model's grid", name(*axis))]
     NothingInCommon { axis: Axis },
 }
 
-/// Of an axis, for messages.
+/// The name of an axis in messages.
 pub(crate) fn name(axis: Axis) -> &'static str {
     match axis {
         Axis::Cores => "number of cores",
@@ -29,13 +28,13 @@ pub(crate) fn name(axis: Axis) -> &'static str {
     }
 }
 
-/// The values of an axis that can be had.
+/// The values of an axis that the board can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// Each of these can be set; ascending.
     Values(Vec<u32>),
-    /// The knob is missing, see [`Board::missing`]. It is taken for this highest value of the
-    /// grid.
+    /// The knob is missing, see [`Board::missing`]. The clock is assumed to be at this value, the
+    /// highest of the grid.
     Free(u32),
 }
 
@@ -59,7 +58,7 @@ impl Settable {
         knobs.all(|(reach, knob)| reach.has(knob))
     }
 
-    /// What can be had on an axis.
+    /// The values of an axis that the board can have.
     pub fn reach(&self, axis: Axis) -> &Reach {
         &self.0[axis as usize]
     }
@@ -90,7 +89,7 @@ impl Board {
         ]))
     }
 
-    /// What an axis can be set to, ascending; empty where the knob is missing.
+    /// The values that an axis can be set to, ascending; empty if the knob is missing.
     fn values(&self, axis: Axis) -> Vec<u32> {
         match axis {
             Axis::Cores => self.knobs.cpus.counts().collect(),

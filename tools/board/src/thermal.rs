@@ -3,14 +3,13 @@
 
 use std::io;
 
-use crate::cpu::numbers;
-use crate::discover::Search;
 use crate::files::{Files, Knob};
+use crate::search::Search;
 
 const ZONES: &str = "/sys/class/thermal";
 const HWMON: &str = "/sys/class/hwmon";
 
-/// What zones without power show, in milli-°C (section 7), or below.
+/// Zones without power show this temperature in milli-°C or a lower one (section 7).
 const NO_TEMPERATURE_MC: i64 = -100_000;
 
 #[derive(Clone, Debug)]
@@ -24,7 +23,7 @@ impl Heat {
     pub(crate) fn find<F: Files>(search: &mut Search<F>) -> Self {
         let directory = search.path(ZONES);
         let mut zones = Vec::new();
-        for number in numbers(&search.list(&directory), "thermal_zone") {
+        for number in search.numbers(&directory, "thermal_zone") {
             let zone = directory.join(format!("thermal_zone{number}"));
             match search.word(&zone.join("type")) {
                 Ok(name) => zones.push((name, Knob(zone.join("temp").into()))),

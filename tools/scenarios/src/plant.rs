@@ -11,7 +11,7 @@ use super::cases::WORKLOAD;
 use super::{Course, Holder, Task};
 use wattgate_board_tables::Board as Description;
 use wattgate_simulated_board::machine::Jetson;
-use wattgate_simulated_board::tree::faults::ControlError;
+use wattgate_simulated_board::tree::control::ControlError;
 use wattgate_simulated_board::tree::{Errno, Tree};
 use wattgate_simulated_board::unit::Unit;
 

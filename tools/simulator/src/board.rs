@@ -11,7 +11,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use crate::{EXIT_CODES, Failure, lists, print};
 use wattgate_board_tables::Board;
 use wattgate_simulated_board::tree::Tree;
-use wattgate_simulated_board::tree::faults;
+use wattgate_simulated_board::tree::control;
 use wattgate_simulated_board::tree::mirror::{End, Mirror};
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
@@ -57,7 +57,7 @@ struct Arguments {
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
     let Some(arguments) = parse(arguments)? else {
-        let language = faults::HELP;
+        let language = control::HELP;
         let lists = lists();
         return print(&format!("{USAGE}{language}{EXAMPLE}{lists}\n{EXIT_CODES}"));
     };

@@ -36,24 +36,29 @@
 //! **Power sensors.** Their files show what the registers held at most some 5 ms ago, and a read
 //! takes no time; in simulated time it takes as long as the bus does.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod batch;
+mod disk;
+mod links;
+mod watcher;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::mem::MaybeUninit;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::OwnedFd;
-use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
-use thiserror::Error;
-
-use super::layout::File as Kind;
-use super::links::Links;
-use super::{Errno, Tree};
+use super::errno::Errno;
+use super::faults::half;
+use super::file::File as Kind;
+use super::files::Tree;
 use crate::machine::{Jetson, SLICE};
+use batch::Batch;
+pub use disk::MirrorError;
+use disk::{Root, at, read, replace};
+use links::Links;
+use watcher::Watcher;
 
 /// How often all files are brought up to date.
 const TICK: Duration = Duration::from_millis(50);
@@ -68,9 +73,6 @@ const SETTLING_TICK: Duration = Duration::from_millis(2);
 /// program in the middle of a sequence shall not meet the tree in the same file.
 const QUIET: Duration = Duration::from_millis(10);
 
-/// A file that is empty for so long will not be written by who has emptied it.
-const ABANDONED: Duration = Duration::from_millis(100);
-
 /// The commands, in the root.
 pub const CONTROL: &str = "control";
 
@@ -79,23 +81,6 @@ pub const LOG: &str = "control.log";
 
 /// Where the cpufreq links of offline cores lead, in the root.
 const OFFLINE: &str = ".offline";
-
-/// What is renamed into place, in the root.
-const NEW: &str = ".new";
-
-/// A file of commands longer than this is not read at once.
-const MAX_READ: usize = 1 << 20;
-
-/// Why there is no tree on the disk.
-#[derive(Debug, Error)]
-pub enum MirrorError {
-    #[error("{}: not empty; name a directory that is, or one that is not there", root.display())]
-    NotEmpty { root: PathBuf },
-    #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
-    #[error("inotify: {0}")]
-    Inotify(#[from] rustix::io::Errno),
-}
 
 /// Why a tree is no longer kept alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,28 +109,16 @@ struct Entry {
     handle: Option<File>,
 }
 
-/// What programs have written and the tree does not know yet.
-#[derive(Debug, Default)]
-struct Batch {
-    /// Paths in the order of their last writes.
-    order: Vec<String>,
-    /// The last text of each.
-    written: BTreeMap<String, String>,
-    /// Files that were emptied to be written next, and when.
-    truncated: BTreeMap<String, Instant>,
-}
-
 /// A tree on a disk.
 #[derive(Debug)]
 pub struct Mirror {
-    root: PathBuf,
+    root: Root,
     tree: Tree,
-    inotify: OwnedFd,
+    watcher: Watcher,
     /// What changes, by its path in the tree.
     entries: BTreeMap<String, Entry>,
     /// Those of the power sensors.
     sensors: Vec<String>,
-    watches: HashMap<i32, String>,
     batch: Batch,
     links: Links,
     /// Errors that no link could give and that were reported.
@@ -197,10 +170,9 @@ impl Mirror {
             options.open(&path).map_err(at(&path))
         };
         let mut mirror = Self {
-            inotify: inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?,
+            watcher: Watcher::new()?,
             entries: BTreeMap::new(),
             sensors: Vec::new(),
-            watches: HashMap::new(),
             batch: Batch::default(),
             links: Links::default(),
             missed: BTreeSet::new(),
@@ -210,10 +182,11 @@ impl Mirror {
             obeyed: 0,
             log: open(LOG)?,
             logged: 0,
-            root,
+            root: Root(root),
             tree,
         };
-        mirror.watch(CONTROL.to_owned(), &mirror.root.join(CONTROL))?;
+        let control = mirror.root.path(CONTROL);
+        mirror.watcher.watch(CONTROL.to_owned(), &control)?;
         mirror.lay_out()?;
         mirror.publish_all()?;
         Ok(mirror)
@@ -235,7 +208,9 @@ impl Mirror {
         let mut all_shown = start;
         while !stop.load(Ordering::Relaxed) {
             let settling = self.tree.jetson().is_settling() || !self.is_quiet();
-            let was_written = self.wait(if settling { SETTLING_TICK } else { SENSOR_TICK })?;
+            let was_written =
+                self.watcher
+                    .wait(if settling { SETTLING_TICK } else { SENSOR_TICK })?;
             let until = start.elapsed().mul_f64(speed);
             while self.tree.jetson().now() < until && self.tree.crashed().is_none() {
                 let next = self.tree.jetson().now() + SLICE;
@@ -273,19 +248,15 @@ impl Mirror {
             .is_none_or(|written| written.elapsed() >= QUIET)
     }
 
-    fn path(&self, path: &str) -> PathBuf {
-        self.root.join(path.trim_start_matches('/'))
-    }
-
     /// Directories, links between them and files that never change.
     fn lay_out(&mut self) -> Result<(), MirrorError> {
-        let layout = self.tree.layout.clone();
+        let layout = self.tree.state.layout.clone();
         for (path, kind) in &layout.files {
-            let on_disk = self.path(path);
-            let parent = on_disk.parent().unwrap_or(&self.root);
+            let on_disk = self.root.path(path);
+            let parent = on_disk.parent().unwrap_or(&self.root.0);
             fs::create_dir_all(parent).map_err(at(parent))?;
             if let Kind::Fixed(text) = kind {
-                self.make(&on_disk, text, false)?;
+                self.root.make(&on_disk, text, false)?;
             } else {
                 let entry = Entry {
                     shown: Shown::Nothing,
@@ -297,88 +268,20 @@ impl Mirror {
                 }
             }
             if let Some((_, name)) = path.split_once("/policy0/") {
-                let offline = self.root.join(OFFLINE);
+                let offline = self.root.0.join(OFFLINE);
                 fs::create_dir_all(&offline).map_err(at(&offline))?;
                 let link = offline.join(name);
                 symlink("/proc/self/mem", &link).map_err(at(&link))?;
             }
         }
         for (path, alias) in &layout.aliases {
-            let on_disk = self.path(path);
-            let parent = on_disk.parent().unwrap_or(&self.root);
+            let on_disk = self.root.path(path);
+            let parent = on_disk.parent().unwrap_or(&self.root.0);
             fs::create_dir_all(parent).map_err(at(parent))?;
-            self.link(&on_disk, &self.path(&alias.target))?;
+            self.root.link(&on_disk, &self.root.path(&alias.target))?;
         }
         self.online = vec![true; self.tree.jetson().settings().online.len()];
         Ok(())
-    }
-
-    /// Puts a new file in place of whatever is there, and gives it open.
-    fn make(&self, on_disk: &Path, text: &str, writable: bool) -> Result<File, MirrorError> {
-        let new = self.root.join(NEW);
-        let make = || {
-            let mode = if writable { 0o644 } else { 0o444 };
-            let mut options = File::options();
-            let options = options.read(true).write(true).create_new(true).mode(mode);
-            let mut file = options.open(&new)?;
-            file.write_all(text.as_bytes())?;
-            fs::rename(&new, on_disk)?;
-            Ok(file)
-        };
-        make().map_err(at(on_disk))
-    }
-
-    /// Puts a link in place of whatever is there.
-    fn link(&self, on_disk: &Path, target: &Path) -> Result<(), MirrorError> {
-        let new = self.root.join(NEW);
-        let make = || {
-            symlink(target, &new)?;
-            fs::rename(&new, on_disk)
-        };
-        make().map_err(at(on_disk))
-    }
-
-    fn watch(&mut self, path: String, on_disk: &Path) -> Result<(), MirrorError> {
-        let watch = inotify::add_watch(&self.inotify, on_disk, WatchFlags::MODIFY)?;
-        self.watches.insert(watch, path);
-        Ok(())
-    }
-
-    /// Until something was written or the time is over. Returns whether something was.
-    fn wait(&self, at_most: Duration) -> Result<bool, MirrorError> {
-        let at_most = Timespec {
-            tv_sec: 0,
-            tv_nsec: at_most.as_nanos() as _,
-        };
-        let mut waiting = [PollFd::new(&self.inotify, PollFlags::IN)];
-        match poll(&mut waiting, Some(&at_most)) {
-            Ok(ready) => Ok(ready > 0),
-            // A signal: whoever asked for it looks at its flag.
-            Err(rustix::io::Errno::INTR) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The files that were written since the last call.
-    fn events(&mut self) -> Result<Vec<String>, MirrorError> {
-        let mut events = Vec::new();
-        let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
-        loop {
-            let event = match reader.next() {
-                Err(rustix::io::Errno::WOULDBLOCK) => return Ok(events),
-                event => event?,
-            };
-            let kind = event.events();
-            if kind.contains(ReadFlags::QUEUE_OVERFLOW) {
-                // What was missed is in the files.
-                events.extend(self.watches.values().cloned());
-            } else if kind.contains(ReadFlags::IGNORED) {
-                self.watches.remove(&event.wd());
-            } else {
-                events.extend(self.watches.get(&event.wd()).cloned());
-            }
-        }
     }
 
     /// Applies what programs have written; false where they are still at it.
@@ -388,14 +291,12 @@ impl Mirror {
         // other files before has an event by then. So a batch ends when there are no more,
         // and when whoever has truncated a file has written it.
         loop {
-            let events = self.events()?;
-            let truncated = &mut self.batch.truncated;
-            truncated.retain(|_, since| since.elapsed() < ABANDONED);
-            match (events.is_empty(), truncated.is_empty()) {
-                (true, true) => break,
+            let events = self.watcher.events()?;
+            match (events.is_empty(), self.batch.is_truncated()) {
+                (true, false) => break,
                 _ if start.elapsed() > TICK => return Ok(false),
-                (true, false) => {
-                    self.wait(SETTLING_TICK)?;
+                (true, true) => {
+                    self.watcher.wait(SETTLING_TICK)?;
                 }
                 _ => {}
             }
@@ -403,29 +304,14 @@ impl Mirror {
                 self.look_at(path)?;
             }
         }
-        let Batch {
-            order, mut written, ..
-        } = std::mem::take(&mut self.batch);
-        for path in order {
-            let partner = if path.ends_with("min_freq") {
-                path.replace("min_freq", "max_freq")
-            } else {
-                path.replace("max_freq", "min_freq")
-            };
-            let Some(text) = written.remove(&path) else {
-                continue;
-            };
-            match written.remove(&partner) {
-                Some(other) => {
-                    // Whichever order is legal.
-                    if self.tree.write(&partner, &other).is_ok() {
-                        self.apply(&path, &text);
-                    } else {
-                        self.apply(&path, &text);
-                        self.apply(&partner, &other);
-                    }
+        for ((path, text), other) in self.batch.take() {
+            match other {
+                // Whichever order is legal.
+                Some((partner, other)) if self.tree.write(&partner, &other).is_err() => {
+                    self.apply(&path, &text);
+                    self.apply(&partner, &other);
                 }
-                None => self.apply(&path, &text),
+                _ => self.apply(&path, &text),
             }
         }
         Ok(true)
@@ -440,7 +326,7 @@ impl Mirror {
 
     /// Adds what a program has done to a file to the batch.
     fn look_at(&mut self, path: String) -> Result<(), MirrorError> {
-        let on_disk = self.path(&path);
+        let on_disk = self.root.path(&path);
         let Some(entry) = self.entries.get_mut(&path) else {
             return Ok(());
         };
@@ -451,24 +337,15 @@ impl Mirror {
         if contents == *shown {
             return Ok(());
         }
-        let batch = &mut self.batch;
-        batch.order.retain(|before| *before != path);
-        if contents.is_empty() {
-            batch.written.remove(&path);
-            batch.truncated.insert(path, Instant::now());
-        } else {
-            let text = meant(&contents, shown, &self.tree.words(&path)).to_owned();
-            batch.truncated.remove(&path);
-            batch.order.push(path.clone());
-            batch.written.insert(path, text);
-        }
+        let words = self.tree.state.words(&path);
+        self.batch.add(path, &contents, shown, &words);
         entry.shown = Shown::Text(contents);
         self.written = Some(Instant::now());
         Ok(())
     }
 
     fn take_commands(&mut self) -> Result<(), MirrorError> {
-        let path = self.root.join(CONTROL);
+        let path = self.root.0.join(CONTROL);
         let length = self.control.metadata().map_err(at(&path))?.len();
         if length < self.obeyed {
             // Somebody has emptied it and begins anew.
@@ -491,7 +368,7 @@ impl Mirror {
         self.publish_links()?;
         let paths: Vec<String> = self.entries.keys().cloned().collect();
         for path in paths {
-            if !self.tree.layout.files[&path].is_writable() || self.is_quiet() {
+            if !self.tree.state.layout.files[&path].is_writable() || self.is_quiet() {
                 self.publish(&path)?;
             }
         }
@@ -508,7 +385,7 @@ impl Mirror {
 
     /// Writes a file if it shows something else than the tree.
     fn publish(&mut self, path: &str) -> Result<(), MirrorError> {
-        let wanted = match (self.tree.refusal(path), self.tree.text(path)) {
+        let wanted = match (self.tree.refusal(path), self.tree.state.text(path)) {
             (Some(errno), _) => Shown::Error(errno),
             (None, Ok(text)) => Shown::Text(text),
             (None, Err(Errno::Enoent)) => Shown::Nothing,
@@ -526,17 +403,17 @@ impl Mirror {
         if online == self.online {
             return Ok(());
         }
-        let aliases = self.tree.layout.aliases.clone();
+        let aliases = self.tree.state.layout.aliases.clone();
         for (path, alias) in &aliases {
             let Some(core) = alias.core.map(|core| core as usize) else {
                 continue;
             };
             if online[core] != self.online[core] {
                 let target = match online[core] {
-                    true => self.path(&alias.target),
-                    false => self.root.join(OFFLINE),
+                    true => self.root.path(&alias.target),
+                    false => self.root.0.join(OFFLINE),
                 };
-                self.link(&self.path(path), &target)?;
+                self.root.link(&self.root.path(path), &target)?;
             }
         }
         self.online = online;
@@ -544,15 +421,18 @@ impl Mirror {
     }
 
     fn show(&mut self, path: &str, mut wanted: Shown) -> Result<(), MirrorError> {
-        let on_disk = self.path(path);
+        let on_disk = self.root.path(path);
         if let Shown::Error(errno) = wanted {
             match self.link_to(path, errno)? {
                 true => {}
                 // Refused afterwards instead.
-                false => wanted = self.tree.text(path).map_or(Shown::Nothing, Shown::Text),
+                false => {
+                    let text = self.tree.state.text(path);
+                    wanted = text.map_or(Shown::Nothing, Shown::Text);
+                }
             }
         }
-        let writable = self.tree.layout.files[path].is_writable();
+        let writable = self.tree.state.layout.files[path].is_writable();
         let entry = self.entries.get_mut(path).expect("a file that changes");
         match (&entry.shown, &wanted) {
             (shown, wanted) if shown == wanted => {}
@@ -568,9 +448,9 @@ impl Mirror {
             (_, Shown::Text(text)) => {
                 let text = text.clone();
                 self.links.release(path);
-                let handle = self.make(&on_disk, &text, writable)?;
+                let handle = self.root.make(&on_disk, &text, writable)?;
                 if writable {
-                    self.watch(path.to_owned(), &on_disk)?;
+                    self.watcher.watch(path.to_owned(), &on_disk)?;
                 }
                 let entry = self.entries.get_mut(path).expect("a file that changes");
                 entry.handle = Some(handle);
@@ -594,7 +474,7 @@ impl Mirror {
         } else {
             errno
         };
-        let text = self.tree.text(path).unwrap_or_default();
+        let text = self.tree.state.text(path).unwrap_or_default();
         let seen = (path.to_owned(), errno);
         if errno != possible && self.missed.insert(seen.clone()) {
             self.tree.report(&format!(
@@ -606,7 +486,7 @@ impl Mirror {
         }
         match self.links.target(path, possible, &text) {
             Ok(target) => {
-                self.link(&self.path(path), &target)?;
+                self.root.link(&self.root.path(path), &target)?;
                 Ok(true)
             }
             Err(why) => {
@@ -626,110 +506,14 @@ impl Mirror {
         }
         let text = lines.join("\n") + "\n";
         self.logged += lines.len();
-        let path = self.root.join(LOG);
+        let path = self.root.0.join(LOG);
         self.log.write_all(text.as_bytes()).map_err(at(&path))
     }
 
     /// What a process leaves that dies while it writes.
     fn write_half(&mut self, path: &str) -> Result<(), MirrorError> {
-        let text = self.tree.text(path).unwrap_or_default();
-        self.make(&self.path(path), super::faults::half(&text), true)?;
+        let text = self.tree.state.text(path).unwrap_or_default();
+        self.root.make(&self.root.path(path), half(&text), true)?;
         Ok(())
-    }
-}
-
-fn at(path: &Path) -> impl Fn(io::Error) -> MirrorError {
-    let path = path.to_owned();
-    move |source| MirrorError::Io {
-        path: path.clone(),
-        source,
-    }
-}
-
-/// The text of a file from an offset on.
-fn read(file: &File, from: u64) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    let mut piece = [0; 4096];
-    loop {
-        let read = file.read_at(&mut piece, from + bytes.len() as u64)?;
-        bytes.extend_from_slice(&piece[..read]);
-        if read == 0 || bytes.len() > MAX_READ {
-            return Ok(String::from_utf8_lossy(&bytes).into_owned());
-        }
-    }
-}
-
-/// Changes the text of a file from one of `length` bytes so that every reader finds the old
-/// or the new one, followed by newlines at most.
-fn replace(file: &File, length: usize, text: &str) -> io::Result<()> {
-    let longer = text.len().saturating_sub(length);
-    file.write_all_at("\n".repeat(longer).as_bytes(), length as u64)?;
-    let padding = length.saturating_sub(text.len());
-    let padded = text.to_owned() + &"\n".repeat(padding);
-    file.write_all_at(padded.as_bytes(), 0)?;
-    if padding > 0 {
-        file.set_len(text.len() as u64)?;
-    }
-    Ok(())
-}
-
-/// What a program has written: the first line, or of it a word of the knob that was put over
-/// the start of a longer text: of what was there, or of another word, unseen in between.
-fn meant<'a>(contents: &'a str, shown: &str, words: &[String]) -> &'a str {
-    let line = contents.lines().next().unwrap_or_default();
-    if words.iter().any(|word| word == line) {
-        return line;
-    }
-    let over = |word: &&String| {
-        let rest = |text: &str| {
-            text.get(word.len()..)
-                .map(|rest| rest.trim_end().to_owned())
-        };
-        let mut before = words.iter().map(String::as_str).chain([shown]);
-        line.starts_with(word.as_str()) && before.any(|text| rest(text) == rest(line))
-    };
-    let longest = words.iter().filter(over).map(String::len).max();
-    longest.map_or(line, |length| &contents[..length])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_write_over_a_longer_text_is_known_by_its_end() {
-        let clocks = ["115200", "883200", "1190400", "1344000"].map(str::to_owned);
-        let cases = [
-            ("883200", "1344000\n", "883200"),
-            ("883200\n", "1344000\n", "883200"),
-            // Neither truncated nor with a newline.
-            ("8832000\n", "1344000\n", "883200"),
-            ("883200\n\n", "1344000\n", "883200"),
-            ("1344000", "883200\n", "1344000"),
-            // The same, and `1344000` was there in between.
-            ("8832000", "115200\n", "883200"),
-            // Off the table: the whole line.
-            ("9000000\n", "1344000\n", "9000000"),
-            ("soon\n", "1344000\n", "soon"),
-        ];
-        for (contents, shown, expected) in cases {
-            assert_eq!(meant(contents, shown, &clocks), expected, "{contents:?}");
-        }
-        let governors = ["schedutil", "performance"].map(str::to_owned);
-        assert_eq!(
-            meant("schedutilce\n", "performance\n", &governors),
-            "schedutil"
-        );
-    }
-
-    #[test]
-    fn a_replaced_text_is_exact() {
-        let file = tempfile::tempfile().expect("a file");
-        let mut length = 0;
-        for text in ["1000\n", "96\n", "115200\n", "-8\n", "\n"] {
-            replace(&file, length, text).expect("written");
-            length = text.len();
-            assert_eq!(read(&file, 0).expect("readable"), text);
-        }
     }
 }

@@ -19,7 +19,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::ioctl_tiocexcl;
 use thiserror::Error;
 
-use super::Errno;
+use super::super::errno::Errno;
 
 /// Why a program cannot be given this error.
 #[derive(Debug, Error)]

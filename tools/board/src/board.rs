@@ -1,0 +1,190 @@
+//! A board: the knobs and sensors that it has, found by name, label and type.
+//!
+//! [`Board::missing`] lists what a board lacks; everything else works. Discovery fails only if
+//! nothing can be set or the total power cannot be known.
+
+use std::path::Path;
+
+use wattgate_runtime::{MOST_CHIPS, Milliseconds, Milliwatts, Sample};
+
+use crate::averaging::{AveragingError, Chips};
+use crate::cpu::Cpus;
+use crate::files::Files;
+use crate::gpu::Gpu;
+use crate::identity::Identity;
+use crate::journal::Journal;
+use crate::knobs::Knobs;
+use crate::memory::Memory;
+use crate::nvpmodel::{Masks, Nvpmodel};
+use crate::power::{Rails, SampleError};
+use crate::search::{DiscoverError, Missing, Search};
+use crate::thermal::Heat;
+
+/// The knobs and sensors of a board.
+#[derive(Debug)]
+pub struct Board {
+    pub(crate) identity: Identity,
+    pub(crate) knobs: Knobs,
+    pub(crate) rails: Rails,
+    pub(crate) chips: Chips,
+    pub(crate) heat: Heat,
+    pub(crate) nvpmodel: Nvpmodel,
+    missing: Vec<Missing>,
+    /// The writes of the last transition; kept here so that a transition does not allocate.
+    pub(crate) journal: Journal,
+}
+
+impl Board {
+    /// Looks for everything below `root`, which is `/` on a board.
+    pub fn discover(files: &impl Files, root: &Path) -> Result<Self, DiscoverError> {
+        let mut search = Search::new(files, root);
+        let identity = Identity::find(&mut search);
+        let cpus = Cpus::find(&mut search)?;
+        let gpu = Gpu::find(&mut search);
+        let nvpmodel = Nvpmodel::find(&mut search, gpu.as_ref());
+        let memory = Memory::find(&mut search);
+        let rails = Rails::find(&mut search)?;
+        let heat = Heat::find(&mut search);
+        let missing = search.into_missing();
+        let knobs = Knobs { cpus, gpu, memory };
+        if knobs.is_empty() {
+            let root = root.to_owned();
+            return Err(DiscoverError::NothingToSet { root, missing });
+        }
+        Ok(Self {
+            identity,
+            journal: Journal::new(knobs.count()),
+            knobs,
+            chips: Chips::of(&rails),
+            rails,
+            heat,
+            nvpmodel,
+            missing,
+        })
+    }
+
+    /// What the board is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The knobs and sensors that the board lacks, in the order of the search.
+    pub fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    /// CPU clocks in kHz that all clusters have, ascending; empty where they cannot be set.
+    pub fn cpu_khz(&self) -> &[u32] {
+        &self.knobs.cpus.table
+    }
+
+    /// GPU clocks in kHz, ascending; empty where they cannot be set.
+    pub fn gpu_khz(&self) -> &[u32] {
+        self.knobs.gpu.as_ref().map_or(&[], |gpu| &gpu.table)
+    }
+
+    /// Memory clocks in kHz, ascending; empty where they cannot be set.
+    pub fn emc_khz(&self) -> &[u32] {
+        let memory = self.knobs.memory.as_ref();
+        memory.map_or(&[], |memory| &memory.table)
+    }
+
+    /// All cores in the order in which a power mode counts them: cluster by cluster (section
+    /// 1).
+    pub fn core_order(&self) -> impl Iterator<Item = u32> + '_ {
+        self.knobs.cpus.cores.iter().map(|core| core.number)
+    }
+
+    /// The labels of the rails that add up to the module's power.
+    pub fn rails(&self) -> impl Iterator<Item = &str> {
+        self.rails.labels()
+    }
+
+    /// Reads the total power of the module from its sensors. Does not allocate on a disk.
+    pub fn sample(&mut self, files: &impl Files) -> Result<Sample, SampleError> {
+        self.rails.sample(files)
+    }
+
+    /// Typical error of the module's power from the offsets of the sensors, computed from the data
+    /// sheet, the shunts, and the voltages at discovery. If the driver does not show a shunt, its lower
+    /// bound is inferred from the currents read so far (at discovery and by [`Self::sample`]); more
+    /// readings can raise that bound and so lower this error.
+    pub fn sensor_offset(&self) -> Milliwatts {
+        self.rails.offset()
+    }
+
+    /// The load of the GPU in permille: the part of the time in which it executes (section 5.2);
+    /// `None` if the driver does not show it. Does not allocate on a disk.
+    pub fn gpu_load(&self, files: &impl Files) -> Option<u16> {
+        let load = self.knobs.gpu.as_ref()?.load.as_ref()?.read(files).ok()?;
+        u16::try_from(load.clamp(0, 1_000)).ok()
+    }
+
+    /// Resolution of each chip's power: the root of the sum of the squares of its rails' steps,
+    /// computed from the shunts and the voltages at discovery. If the driver does not show a shunt,
+    /// the value depends on the readings so far, as in [`Self::sensor_offset`].
+    pub fn sensor_steps(&self) -> [Milliwatts; MOST_CHIPS] {
+        self.rails.steps()
+    }
+
+    /// How many chips measure these rails, 1 … [`MOST_CHIPS`].
+    pub fn chips(&self) -> usize {
+        self.rails.chips()
+    }
+
+    /// The types of the thermal zones.
+    pub fn thermal_zones(&self) -> impl Iterator<Item = &str> {
+        self.heat.names()
+    }
+
+    /// The temperature of the hottest zone that can be read, in milli-°C (section 7).
+    pub fn hottest_mc(&self, files: &impl Files) -> Option<i64> {
+        self.heat.hottest_mc(files)
+    }
+
+    /// Events of the over-current protection OC1, OC2 and OC3 since boot (section 6.4); `None`
+    /// for an event without a counter.
+    pub fn over_current_events(&self, files: &impl Files) -> [Option<i64>; 3] {
+        self.heat.over_current_events(files)
+    }
+
+    /// The masks that gate parts of the GPU; they are never written.
+    pub fn masks(&self, files: &impl Files) -> Masks {
+        self.nvpmodel.masks(files)
+    }
+
+    /// The id of the mode that nvpmodel believes to be set (section 4.1).
+    pub fn nvpmodel_mode(&self, files: &impl Files) -> Option<u32> {
+        self.nvpmodel.mode(files)
+    }
+
+    /// The time constant of each chip of the total, as the driver shows it; 430 ms, L4T's setting,
+    /// if the driver does not. The tolerance of a chip's oscillator may make it some percent longer or
+    /// shorter. Does not allocate on a disk.
+    pub fn time_constants(&self, files: &impl Files) -> [Milliseconds; MOST_CHIPS] {
+        self.chips.time_constants(files)
+    }
+
+    /// The longest time constant of all chips.
+    pub fn time_constant(&self, files: &impl Files) -> Milliseconds {
+        self.chips.time_constant(files)
+    }
+
+    /// The number of samples that the power sensors average; the largest number if chips differ.
+    /// Errors: [`AveragingError::Unavailable`] and [`AveragingError::Unknown`].
+    pub fn averaging(&self, files: &impl Files) -> Result<u32, AveragingError> {
+        self.chips.averaging(files)
+    }
+
+    /// Sets the number of samples that all chips of the total average, one of
+    /// [`SAMPLES`](crate::SAMPLES), and returns the [time constant](Self::time_constant) that follows.
+    /// Every write is read back; if one fails, all are undone. A chip that has this number already is
+    /// not written to.
+    pub fn set_averaging(
+        &self,
+        files: &mut impl Files,
+        samples: u32,
+    ) -> Result<Milliseconds, AveragingError> {
+        self.chips.set_averaging(files, samples)
+    }
+}

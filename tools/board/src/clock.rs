@@ -1,0 +1,21 @@
+//! Units of clocks, and the two limits that cpufreq and devfreq give each clock.
+
+use crate::files::Knob;
+
+/// Hz in a kHz.
+pub(crate) const HZ: u32 = 1000;
+
+/// The lower and the upper limit of a clock.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    pub min: Knob,
+    pub max: Knob,
+}
+
+/// Converts a clock in units of 1/`unit` kHz to kHz; `None` if it is not positive or not a
+/// whole number of kHz.
+pub(crate) fn khz(value: i64, unit: u32) -> Option<u32> {
+    let unit = i64::from(unit);
+    let whole = value > 0 && value % unit == 0;
+    whole.then(|| u32::try_from(value / unit).ok()).flatten()
+}

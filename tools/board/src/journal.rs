@@ -1,0 +1,142 @@
+//! Writes to knobs: each is read back, with retries, and recorded in a journal that can undo it.
+
+use std::time::Duration;
+
+use crate::files::{Files, Knob, KnobError};
+
+/// Time between two reads of a file that is not ready yet: the files of a cluster appear some time
+/// after its first core is on, and the memory's rate takes 8 ms (`jetson-platform.md`, section 8).
+const RETRY_AFTER: Duration = Duration::from_millis(2);
+
+/// Maximum number of retries of one read.
+const RETRIES: u32 = 25;
+
+/// All writes in order, each with the value that the knob had before.
+#[derive(Debug)]
+pub(crate) struct Journal(Vec<(Knob, i64)>);
+
+impl Journal {
+    /// With room for two writes to each knob, so that recording does not allocate: a transition
+    /// writes each knob at most once, and runs at most twice.
+    pub fn new(knobs: usize) -> Self {
+        Self(Vec::with_capacity(2 * knobs))
+    }
+
+    /// The number of writes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Forgets all writes.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Undoes all writes, the last one first. A file that cannot be brought back does not keep the
+    /// others from it.
+    pub fn undo(&mut self, files: &mut impl Files) -> Failures {
+        let mut failures = Failures::default();
+        while let Some((knob, earlier)) = self.0.pop() {
+            // A knob that refuses every write may still show its earlier value.
+            let written = knob.write(files, earlier);
+            if let Err(error) = read_back(files, &knob, earlier) {
+                failures.add(written.err().unwrap_or(error));
+            }
+        }
+        failures
+    }
+}
+
+/// Failures that did not end the work on the other knobs.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    pub count: u32,
+    pub first: Option<KnobError>,
+}
+
+impl Failures {
+    pub fn add(&mut self, error: KnobError) {
+        self.count += 1;
+        self.first.get_or_insert(error);
+    }
+
+    /// Adds failures that came after these.
+    pub fn join(&mut self, later: Self) {
+        self.count += later.count;
+        self.first = self.first.take().or(later.first);
+    }
+}
+
+/// Calls `look` until it succeeds, with at most `retries` retries.
+pub(crate) fn patiently<F: Files, T>(
+    files: &mut F,
+    retries: u32,
+    look: impl Fn(&F) -> Result<T, KnobError>,
+) -> Result<T, KnobError> {
+    let mut found = look(files);
+    for _ in 0..retries {
+        if found.is_ok() {
+            break;
+        }
+        files.wait(RETRY_AFTER);
+        found = look(files);
+    }
+    found
+}
+
+/// Reads a knob, with retries.
+pub(crate) fn read(files: &mut impl Files, knob: &Knob) -> Result<i64, KnobError> {
+    patiently(files, RETRIES, |files| knob.read(files))
+}
+
+/// Waits until a knob shows a value.
+fn read_back(files: &mut impl Files, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
+    patiently(files, RETRIES, |files| expect(files, knob, wanted))
+}
+
+/// Reads a knob once; another value than `wanted` is an error.
+pub(crate) fn expect(files: &impl Files, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
+    match knob.read(files)? {
+        found if found == wanted => Ok(()),
+        found => Err(KnobError::Differs {
+            path: knob.0.clone(),
+            wanted,
+            found,
+        }),
+    }
+}
+
+/// Sets a knob, unless it has the value already.
+pub(crate) fn put(
+    files: &mut impl Files,
+    journal: &mut Journal,
+    knob: &Knob,
+    wanted: i64,
+) -> Result<(), KnobError> {
+    match read(files, knob)? {
+        earlier if earlier == wanted => Ok(()),
+        earlier => replace(files, journal, knob, [earlier, wanted]),
+    }
+}
+
+/// Sets a knob, even if it has the value already.
+pub(crate) fn put_anyway(
+    files: &mut impl Files,
+    journal: &mut Journal,
+    knob: &Knob,
+    wanted: i64,
+) -> Result<(), KnobError> {
+    let earlier = read(files, knob)?;
+    replace(files, journal, knob, [earlier, wanted])
+}
+
+fn replace(
+    files: &mut impl Files,
+    journal: &mut Journal,
+    knob: &Knob,
+    [earlier, wanted]: [i64; 2],
+) -> Result<(), KnobError> {
+    journal.0.push((knob.clone(), earlier));
+    knob.write(files, wanted)?;
+    read_back(files, knob, wanted)
+}

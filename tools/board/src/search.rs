@@ -1,0 +1,159 @@
+//! The search for knobs and sensors: paths below a root, texts and tables in files, and a list of
+//! what is missing.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::clock::khz;
+use crate::files::{Files, Knob, KnobError, Refusal};
+
+/// Maximum length of a text that is read, in bytes; longer than any table of clocks.
+const LONGEST_TEXT: usize = 16 * 1024;
+
+/// Why a board cannot be used.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum DiscoverError {
+    /// Neither cores nor a clock can be set.
+    #[error("nothing can be set under {}: {}", root.display(), list(missing))]
+    NothingToSet {
+        root: PathBuf,
+        missing: Vec<Missing>,
+    },
+    /// The board has no rail for the module's input, and no known set of rails that add up to it.
+    #[error("the total power cannot be known from the rails {}", list(labels))]
+    PowerUnknown { labels: Vec<String> },
+    /// More cores than any board has.
+    #[error("{cores} cores, expected 64 at most")]
+    TooManyCores { cores: usize },
+}
+
+fn list<T: fmt::Display>(items: &[T]) -> String {
+    match items {
+        [] => "(none)".to_owned(),
+        _ => {
+            let items: Vec<String> = items.iter().map(T::to_string).collect();
+            items.join(", ")
+        }
+    }
+}
+
+/// A knob or a sensor that the board lacks, or that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Such as `memory clock`.
+    pub what: &'static str,
+    /// The file or the directory where it should be.
+    pub path: PathBuf,
+    /// `NotFound` where it is not there, `PermissionDenied` where root is needed,
+    /// `InvalidData` where its content makes no sense.
+    pub why: io::ErrorKind,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, path, why } = self;
+        write!(f, "{what}: {}: {why}", path.display())
+    }
+}
+
+/// A search below a root that records what is missing.
+pub(crate) struct Search<'a, F> {
+    pub files: &'a F,
+    root: &'a Path,
+    missing: Vec<Missing>,
+}
+
+impl<'a, F: Files> Search<'a, F> {
+    /// A search that has found nothing missing yet.
+    pub fn new(files: &'a F, root: &'a Path) -> Self {
+        Self {
+            files,
+            root,
+            missing: Vec::new(),
+        }
+    }
+
+    /// Ends the search: what was missing, in the order of the search.
+    pub fn into_missing(self) -> Vec<Missing> {
+        self.missing
+    }
+
+    /// A path of the board below the root.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// The text of a file.
+    pub fn text(&self, path: &Path) -> Result<String, Refusal> {
+        let mut buffer = vec![0; LONGEST_TEXT];
+        Ok(self.files.read(path, &mut buffer)?.to_owned())
+    }
+
+    /// The first word of a file, up to white space or a NUL; may be empty.
+    pub fn word(&self, path: &Path) -> Result<String, Refusal> {
+        let text = self.text(path)?;
+        let separators = |c: char| c.is_whitespace() || c == '\0';
+        Ok(text.split(separators).next().unwrap_or_default().to_owned())
+    }
+
+    /// The names in a directory, ascending; empty if it cannot be listed.
+    pub fn list(&self, directory: &Path) -> Vec<String> {
+        let mut names = self.files.list(directory).unwrap_or_default();
+        names.sort_unstable();
+        names
+    }
+
+    /// The numbers of the names in a directory that start with `prefix`, such as 4 in `policy4`;
+    /// ascending.
+    pub fn numbers(&self, directory: &Path, prefix: &str) -> Vec<u32> {
+        let mut numbers: Vec<u32> = self
+            .list(directory)
+            .iter()
+            .filter_map(|name| name.strip_prefix(prefix)?.parse().ok())
+            .collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
+    /// A table of clocks in kHz, ascending. The file's unit is 1/`unit` kHz. Words that are not a
+    /// whole number of kHz are left out.
+    pub fn table(&self, path: &Path, unit: u32) -> Result<Vec<u32>, Refusal> {
+        let text = self.text(path)?;
+        let mut table: Vec<u32> = text
+            .split_whitespace()
+            .filter_map(|word| khz(word.parse().ok()?, unit))
+            .collect();
+        table.sort_unstable();
+        table.dedup();
+        match table.is_empty() {
+            true => Err(io::Error::from(io::ErrorKind::InvalidData).into()),
+            false => Ok(table),
+        }
+    }
+
+    /// A file as a knob, if a number can be read from it.
+    pub fn knob(&mut self, what: &'static str, path: PathBuf) -> Option<Knob> {
+        let knob = Knob(Arc::from(path));
+        match knob.read(self.files) {
+            Ok(_) => Some(knob),
+            Err(error) => {
+                let why = match error {
+                    KnobError::Unreadable { why, .. } => why.kind(),
+                    _ => io::ErrorKind::InvalidData,
+                };
+                self.miss(what, knob.0.to_path_buf(), why);
+                None
+            }
+        }
+    }
+
+    /// Records that something is missing.
+    pub fn miss(&mut self, what: &'static str, path: PathBuf, why: io::ErrorKind) {
+        self.missing.push(Missing { what, path, why });
+    }
+}

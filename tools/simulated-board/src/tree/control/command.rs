@@ -1,0 +1,48 @@
+//! Commands of the control language.
+
+use std::time::Duration;
+
+use super::super::faults::{SensorFault, WriteFault};
+use crate::machine::supply::Supply;
+use crate::workload::Workload;
+
+/// A parsed command. Paths are resolved.
+#[derive(Clone, Debug)]
+pub enum Command {
+    Sensor(usize, SensorWord),
+    Offset(usize, f64),
+    Fault(String, WriteFault),
+    Allow(String),
+    Load(Option<Box<Workload>>),
+    Power(f64),
+    Activity { activity: f64, gpu_load: f64 },
+    Ambient(f64),
+    Supply(Supply),
+    Nvpmodel { id: u32, container: bool },
+    Service,
+    JetsonClocks,
+    Write(String, String),
+    Crash(String),
+}
+
+/// A command, and when it is to be obeyed.
+#[derive(Clone, Debug)]
+pub enum Order {
+    Now(Command),
+    At(Duration, Box<Line>),
+}
+
+/// How a sensor is to fail.
+#[derive(Clone, Copy, Debug)]
+pub enum SensorWord {
+    Fails(SensorFault),
+    Freezes,
+    Works,
+}
+
+/// An order with its text.
+#[derive(Clone, Debug)]
+pub struct Line {
+    pub text: String,
+    pub order: Order,
+}

@@ -1,0 +1,198 @@
+//! Parsing: from a line of the control language to an order.
+
+use std::time::Duration;
+
+use super::super::errno::Errno;
+use super::super::faults::{SensorFault, WriteFault};
+use super::super::state::State;
+use super::command::{Command, Line, Order, SensorWord};
+use super::error::ControlError;
+use crate::load::MOST_ACTIVITY;
+use crate::machine::supply::Supply;
+use crate::sensor::REMEMBERED;
+use crate::workload::Workload;
+
+/// The words of a line.
+struct Words<'a>(std::str::SplitWhitespace<'a>);
+
+impl<'a> Words<'a> {
+    fn next(&mut self, what: &'static str) -> Result<&'a str, ControlError> {
+        self.0.next().ok_or(ControlError::Missing { what })
+    }
+
+    fn number(&mut self, what: &'static str, least: f64, most: f64) -> Result<f64, ControlError> {
+        let word = self.next(what)?;
+        let number = word.parse().ok();
+        let within = number.filter(|number: &f64| (least..=most).contains(number));
+        within.ok_or_else(|| ControlError::OutOfRange {
+            what,
+            word: word.to_owned(),
+            least,
+            most,
+        })
+    }
+
+    fn end(mut self) -> Result<(), ControlError> {
+        match self.0.next() {
+            None => Ok(()),
+            Some(word) => Err(ControlError::TooMuch {
+                word: word.to_owned(),
+            }),
+        }
+    }
+}
+
+/// The largest offset of a sensor in mA, that of full scale.
+const MAX_OFFSET_MA: f64 = 32_760.0;
+
+/// The highest voltage and resistance of a supply, in mV and mΩ: those of the bus register's
+/// full scale, and of a source that no board can run from.
+const MAX_SUPPLY_MV: f64 = 32_760.0;
+const MAX_SUPPLY_MOHM: f64 = 1_000.0;
+
+/// The latest time of a command in s, a year.
+const MAX_SECONDS: f64 = 3.2e7;
+
+impl State {
+    /// Parses a line of the control language.
+    pub fn parse(&self, text: &str) -> Result<Order, ControlError> {
+        let mut words = Words(text.split_whitespace());
+        let command = match words.next("a command")? {
+            "sensor" => {
+                let rail = self.rail(words.next("a rail")?)?;
+                Command::Sensor(rail, sensor_word(&mut words)?)
+            }
+            "offset" => {
+                let rail = self.rail(words.next("a rail")?)?;
+                Command::Offset(rail, words.number("MA", -MAX_OFFSET_MA, MAX_OFFSET_MA)?)
+            }
+            "refuse" => {
+                let path = self.knob(words.next("a path")?)?;
+                let errno = match words.next("an errno")? {
+                    "EBUSY" => Errno::Ebusy,
+                    "EINVAL" => Errno::Einval,
+                    "EIO" => Errno::Eio,
+                    "EROFS" => Errno::Erofs,
+                    word => {
+                        return Err(ControlError::UnknownWord {
+                            word: word.to_owned(),
+                            expected: "EBUSY, EINVAL, EIO or EROFS",
+                        });
+                    }
+                };
+                Command::Fault(path, WriteFault::Refused(errno))
+            }
+            "ignore" => Command::Fault(self.knob(words.next("a path")?)?, WriteFault::Ignored),
+            "allow" => Command::Allow(self.knob(words.next("a path")?)?),
+            "load" => Command::Load(match words.next("a workload or `off`")? {
+                "off" => None,
+                name => Some(Box::new(Workload::named(name)?)),
+            }),
+            "power" => Command::Power(words.number("FACTOR", 0.7, 1.3)?),
+            "activity" => {
+                let activity = words.number("A", 0.0, MOST_ACTIVITY)?;
+                let gpu_load = match words.0.clone().next() {
+                    None => activity.min(1.0),
+                    Some(_) => words.number("G", 0.0, 1.0)?,
+                };
+                Command::Activity { activity, gpu_load }
+            }
+            "ambient" => Command::Ambient(words.number("CELSIUS", -40.0, 85.0)?),
+            "supply" => Command::Supply(Supply {
+                millivolts: words.number("MV", 1_000.0, MAX_SUPPLY_MV)?,
+                milliohms: words.number("MOHM", 0.0, MAX_SUPPLY_MOHM)?,
+            }),
+            "nvpmodel" => {
+                let id = words.number("ID", 0.0, f64::from(u32::MAX))? as u32;
+                let container = match words.0.next() {
+                    None => false,
+                    Some("container") => true,
+                    Some(word) => {
+                        return Err(ControlError::UnknownWord {
+                            word: word.to_owned(),
+                            expected: "`container` or nothing",
+                        });
+                    }
+                };
+                Command::Nvpmodel { id, container }
+            }
+            "service" => Command::Service,
+            "jetson-clocks" => Command::JetsonClocks,
+            "write" => {
+                let path = self.knob(words.next("a path")?)?;
+                Command::Write(path, words.next("a value")?.to_owned())
+            }
+            "crash" => Command::Crash(self.file(words.next("a path")?)?),
+            "at" => {
+                let seconds = words.number("SECONDS", 0.0, MAX_SECONDS)?;
+                let rest = words.0.collect::<Vec<_>>().join(" ");
+                let line = Line {
+                    order: self.parse(&rest)?,
+                    text: rest,
+                };
+                return Ok(Order::At(Duration::from_secs_f64(seconds), Box::new(line)));
+            }
+            word => {
+                return Err(ControlError::UnknownCommand {
+                    word: word.to_owned(),
+                });
+            }
+        };
+        words.end()?;
+        Ok(Order::Now(command))
+    }
+
+    fn rail(&self, label: &str) -> Result<usize, ControlError> {
+        let rails = &self.jetson.board().rails;
+        let found = rails.iter().position(|rail| rail.label == label);
+        found.ok_or_else(|| ControlError::UnknownRail {
+            rail: label.to_owned(),
+            known: rails.iter().map(|rail| rail.label.clone()).collect(),
+        })
+    }
+
+    /// A file that exists, whether or not its core is online.
+    fn file(&self, path: &str) -> Result<String, ControlError> {
+        let mut resolved = path.to_owned();
+        while let Some((alias, rest)) = self.alias_in(&resolved) {
+            resolved = format!("{}{rest}", alias.target);
+        }
+        match self.layout.files.contains_key(&resolved) {
+            true => Ok(resolved),
+            false => Err(ControlError::UnknownPath {
+                path: path.to_owned(),
+            }),
+        }
+    }
+
+    /// A file that can be written.
+    fn knob(&self, path: &str) -> Result<String, ControlError> {
+        let resolved = self.file(path)?;
+        match self.layout.files[&resolved].is_writable() {
+            true => Ok(resolved),
+            false => Err(ControlError::ReadOnly {
+                path: path.to_owned(),
+            }),
+        }
+    }
+}
+
+fn sensor_word(words: &mut Words<'_>) -> Result<SensorWord, ControlError> {
+    Ok(match words.next("what the sensor does")? {
+        "missing" => SensorWord::Fails(SensorFault::Missing),
+        "absurd" => SensorWord::Fails(SensorFault::Absurd),
+        "flipped" => SensorWord::Fails(SensorFault::Flipped),
+        "frozen" => SensorWord::Freezes,
+        "ok" => SensorWord::Works,
+        "late" => {
+            let seconds = words.number("SECONDS", 0.0, REMEMBERED.as_secs_f64())?;
+            SensorWord::Fails(SensorFault::Late(Duration::from_secs_f64(seconds)))
+        }
+        word => {
+            return Err(ControlError::UnknownWord {
+                word: word.to_owned(),
+                expected: "missing, frozen, late, absurd, flipped or ok",
+            });
+        }
+    })
+}

@@ -1,0 +1,143 @@
+//! Kinds of files: what each file of a board stands for.
+
+/// What a file stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum File {
+    /// Text that never changes.
+    Fixed(String),
+    /// It holds one of some words, the first one at start, and has no effect.
+    Register(&'static [&'static str]),
+    /// `online` of a core.
+    Online(u32),
+    /// The list of online cores, of all cores or of one cluster.
+    Cores(Option<usize>),
+    /// A file of a cluster's cpufreq policy.
+    Policy(usize, PolicyFile),
+    Gpu(GpuFile),
+    Emc(EmcFile),
+    /// A file of a rail, by its place in [`Board::rails`].
+    Rail(usize, RailFile),
+    /// A file of a power sensor's chip, by its number in [`Board::chip_of`].
+    Chip(usize, ChipFile),
+    /// Sums over these rails.
+    Sum(Vec<usize>, SumFile),
+    /// Events of the over-current protection, 0 for OC1.
+    Events(usize),
+    Temperature,
+    /// The temperature of something without power.
+    Unpowered,
+    FanPwm,
+    FanRpm,
+    /// nvpmodel's status.
+    Status,
+}
+
+impl File {
+    /// Whether a power sensor changes the file from one conversion to the next.
+    pub fn is_measured(&self) -> bool {
+        match self {
+            Self::Rail(_, RailFile::WarnAlarm | RailFile::CritAlarm) | Self::Sum(..) => true,
+            Self::Rail(_, file) => file.registers() > 0,
+            _ => false,
+        }
+    }
+
+    /// Whether programs can write the file.
+    pub fn is_writable(&self) -> bool {
+        matches!(
+            self,
+            Self::Register(_)
+                | Self::Online(_)
+                | Self::Policy(
+                    _,
+                    PolicyFile::Min | PolicyFile::Max | PolicyFile::Governor | PolicyFile::Setspeed
+                )
+                | Self::Emc(_)
+                | Self::Rail(_, RailFile::Warn | RailFile::Crit)
+                | Self::Chip(..)
+                | Self::FanPwm
+        ) || matches!(self, Self::Gpu(file) if !matches!(
+            file,
+            GpuFile::Requested | GpuFile::True | GpuFile::Load
+        ))
+    }
+}
+
+/// Files of a cpufreq policy that change, in kHz.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyFile {
+    Min,
+    Max,
+    Requested,
+    True,
+    Governor,
+    Setspeed,
+}
+
+/// Files of the GPU that change, in Hz where they are clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuFile {
+    Min,
+    Max,
+    Requested,
+    True,
+    Governor,
+    Railgate,
+    PowerControl,
+    TpcMask,
+    FbpMask,
+    Load,
+}
+
+/// Files of the memory clock that change, in Hz where they are clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmcFile {
+    Rate,
+    Locked,
+    /// The ceiling of nvpmodel; 0 for none up to R35, the highest clock on R36 (assumed).
+    Cap,
+}
+
+/// Files of a channel of a power sensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RailFile {
+    Label,
+    Millivolts,
+    Milliamperes,
+    Milliwatts,
+    ShuntMicrovolts,
+    /// In µΩ.
+    Shunt,
+    Warn,
+    Crit,
+    WarnAlarm,
+    CritAlarm,
+}
+
+impl RailFile {
+    /// How many measured values of the sensor a read of it fetches.
+    pub fn registers(self) -> u32 {
+        match self {
+            Self::Millivolts | Self::Milliamperes | Self::ShuntMicrovolts => 1,
+            Self::Milliwatts => 2,
+            _ => 0,
+        }
+    }
+}
+
+/// Files of a whole power sensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChipFile {
+    /// The number of samples that the registers average over.
+    Samples,
+    /// Their time constant in ms.
+    Interval,
+}
+
+/// Files of a sensor's sum of channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SumFile {
+    Milliamperes,
+    ShuntMicrovolts,
+    CritAlarm,
+}

@@ -1,0 +1,49 @@
+//! Which files a board has, by its chip and its release of L4T.
+//!
+//! Sources: `jetson-platform.md`, sections 5 (clocks), 6 (power), 7 (heat, fan), 9 (identity).
+
+mod clocks;
+mod heat;
+mod listing;
+mod power;
+
+use wattgate_board_tables::Board;
+
+use super::conf::conf;
+use super::file::File;
+use listing::fixed;
+pub use listing::{Alias, Layout, ranges};
+
+/// The files of a board whose first hwmon or iio device has this number.
+pub fn files_of(board: &Board, first_number: usize) -> Layout {
+    let mut layout = Layout::default();
+    identity(&mut layout, board);
+    clocks::cpus(&mut layout, board);
+    clocks::gpu(&mut layout, board);
+    clocks::memory(&mut layout, board);
+    heat::thermal(&mut layout, board);
+    let number = power::power(&mut layout, board, first_number);
+    heat::fan(&mut layout, board, number);
+    layout.put("/etc/nvpmodel.conf", fixed(conf(board)));
+    layout.put("/var/lib/nvpmodel/status", File::Status);
+    layout.alias_lengths = layout.aliases.keys().map(String::len).collect();
+    layout
+}
+
+fn identity(layout: &mut Layout, board: &Board) {
+    let tree = "/proc/device-tree";
+    layout.put(format!("{tree}/model"), fixed(board.model.clone() + "\0"));
+    let compatible: String = board
+        .compatible
+        .iter()
+        .map(|it| format!("{it}\0"))
+        .collect();
+    layout.put(format!("{tree}/compatible"), fixed(compatible));
+    layout.alias("/sys/firmware/devicetree/base", tree);
+    if let Some((release, revision)) = &board.l4t {
+        let text = format!(
+            "# R{release} (release), REVISION: {revision}, GCID: 0, BOARD: simulated, EABI: aarch64, DATE: simulated\n"
+        );
+        layout.put("/etc/nv_tegra_release", fixed(text));
+    }
+}

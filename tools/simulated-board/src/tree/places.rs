@@ -1,0 +1,66 @@
+//! Paths that depend on the chip and the release of L4T.
+
+use wattgate_board_tables::Board;
+
+/// Where the knobs of the GPU and of nvpmodel's memory ceiling are (sections 5.2, 5.3).
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    /// The GPU's device.
+    pub gpu: &'static str,
+    /// Its name in devfreq.
+    pub gpu_name: &'static str,
+    /// Another name of the device.
+    pub gpu_alias: Option<&'static str>,
+    /// What tools look for in `of_node/name`.
+    pub gpu_node: &'static str,
+    pub emc_cap: &'static str,
+}
+
+/// The release of L4T, such as 35; 35, that of JetPack 5, if none is given.
+pub fn release(board: &Board) -> u32 {
+    board.l4t.as_ref().map_or(35, |(release, _)| *release)
+}
+
+impl Places {
+    /// The paths of a chip under a release of L4T.
+    pub fn of(soc: &str, release: u32) -> Self {
+        let (gpu, gpu_name, gpu_alias, gpu_node) = match (soc, release) {
+            ("tegra234", 36..) => (
+                "/sys/devices/platform/17000000.gpu",
+                "17000000.gpu",
+                Some("/sys/devices/platform/gpu.0"),
+                "gpu",
+            ),
+            ("tegra234", _) => (
+                "/sys/devices/17000000.ga10b",
+                "17000000.ga10b",
+                Some("/sys/devices/gpu.0"),
+                "ga10b",
+            ),
+            ("tegra194", _) => (
+                "/sys/devices/17000000.gv11b",
+                "17000000.gv11b",
+                None,
+                "gv11b",
+            ),
+            _ => (
+                "/sys/devices/17000000.gp10b",
+                "17000000.gp10b",
+                None,
+                "gp10b",
+            ),
+        };
+        let emc_cap = if release >= 36 {
+            "/sys/kernel/nvpmodel_clk_cap/emc"
+        } else {
+            "/sys/kernel/nvpmodel_emc_cap/emc_iso_cap"
+        };
+        Self {
+            gpu,
+            gpu_name,
+            gpu_alias,
+            gpu_node,
+            emc_cap,
+        }
+    }
+}
