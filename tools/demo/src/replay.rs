@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 use wattgate_board_tables::Board;
-use wattgate_scenarios::Holder;
-use wattgate_scenarios::replay::account::WINDOWS;
-use wattgate_scenarios::replay::oracle::Mode;
-use wattgate_scenarios::replay::report::Report;
+use wattgate_scenarios::replay::oracle::TimedMode;
+use wattgate_scenarios::replay::report::LoadReport;
 use wattgate_scenarios::replay::sliding::{lines, sampled};
-use wattgate_scenarios::replay::{ReplayError, Run, modes, traced};
+use wattgate_scenarios::replay::{LoadRun, ReplayError, timed_modes, traced};
+use wattgate_scenarios::{Holder, LIMIT_WINDOW};
 use wattgate_simulated_board::load::{Kind, Load, Step};
 use wattgate_simulated_board::sampling::Sampling;
 use wattgate_simulated_board::workload::Workload;
@@ -61,7 +60,7 @@ pub struct Series {
     pub name: &'static str,
     /// Time in s, and the mean power in W of the 430 ms before.
     pub points: Vec<[f64; 2]>,
-    pub report: Report,
+    pub report: LoadReport,
 }
 
 /// Runs the job under the limits once for each holder.
@@ -71,11 +70,11 @@ pub fn replay(
     seed: u64,
     model: &Path,
 ) -> Result<Replay, ReplayError> {
-    let modes = modes(board, model, workload)?;
+    let modes = timed_modes(board, model, workload)?;
     let load = training_with_a_pause(seed);
     let second = |s: u32| Duration::from_secs(s.into());
     let series = HOLDERS.iter().map(|&(name, holder)| {
-        let run = Run {
+        let run = LoadRun {
             board,
             model,
             limits: LIMITS.map(|(s, watts)| (second(s), 1000 * watts)).to_vec(),
@@ -100,10 +99,14 @@ pub fn replay(
     })
 }
 
-fn series(name: &'static str, run: &Run<'_>, modes: &[Mode]) -> Result<Series, ReplayError> {
+fn series(
+    name: &'static str,
+    run: &LoadRun<'_>,
+    modes: &[TimedMode],
+) -> Result<Series, ReplayError> {
     let (report, trace) = traced(run, modes)?;
     let stretches = trace.iter().map(|segment| (segment.until, segment.watts));
-    let means = lines(stretches, Duration::ZERO, WINDOWS[0]);
+    let means = lines(stretches, Duration::ZERO, LIMIT_WINDOW);
     let points = sampled(means, POINT_EVERY).into_iter();
     Ok(Series {
         name,

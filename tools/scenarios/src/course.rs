@@ -3,18 +3,22 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::Sensor;
+use crate::sensor::Sensor;
+
+/// The limit applies to the power averaged over this time: the time constant of the sensor as L4T
+/// sets it.
+pub const LIMIT_WINDOW: Duration = Duration::from_millis(430);
 
 /// A run as a holder sees it.
 #[derive(Clone, Debug)]
 pub struct Course {
-    /// The whole time.
+    /// The length of the run.
     pub length: Duration,
     /// Each limit in mW with the time from which it holds, the first at zero.
     pub limits: Vec<(Duration, u32)>,
     /// The model's file.
     pub model: PathBuf,
-    /// As the sensor is set.
+    /// The setting of the power sensor.
     pub sensor: Sensor,
 }
 
@@ -25,7 +29,7 @@ impl Course {
         holding.map_or(0, |(_, limit)| *limit)
     }
 
-    /// A config of the daemon with the limit at a time and a model's file.
+    /// The daemon's config file with the limit at a time and a model's file.
     pub fn config(&self, at: Duration, model: &Path) -> String {
         let (limit, model) = (self.limit_mw(at), model.display());
         let sensor = match self.sensor {

@@ -1,16 +1,18 @@
-//! The limit holds for every kind of load, on boards and models that are wrong too, over ten seeds.
+//! The limit holds for every kind of load, also on boards that differ from their model, over ten
+//! seeds.
 //!
-//! For sensors as L4T sets them and limits at 25, 45 and 75 % of each board's span, where nothing else
-//! is said. The command `loads` prints the same rows.
+//! Unless a test says otherwise, the sensors are as L4T sets them and the limits are at 25, 45 and
+//! 75 % of each board's span. The command `loads` prints the same rows.
 
 use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use wattgate_scenarios::models::BOARDS;
 use wattgate_scenarios::replay::table::{
-    Bench, LENGTH, LIMITS_PCT, Row, Task, WRONGS, Wrong, boards, rows,
+    Bench, LENGTH, LIMITS_PCT, LoadRow, LoadTask, WRONGS, Wrong, rows,
 };
-use wattgate_scenarios::replay::{Run, START, traced};
+use wattgate_scenarios::replay::{LoadRun, START, traced};
 use wattgate_scenarios::{Holder, Spread};
 use wattgate_simulated_board::load::{KINDS, Kind};
 use wattgate_simulated_board::sampling::Sampling;
@@ -25,19 +27,19 @@ const FEWER_SAMPLES: u32 = 64;
 
 static BENCHES: LazyLock<Vec<Bench>> = LazyLock::new(|| {
     let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights");
-    let benches = boards().into_iter().map(|board| Bench::of(board, &weights));
+    let benches = BOARDS.into_iter().map(|board| Bench::of(board, &weights));
     benches
         .collect::<Result<_, _>>()
         .expect("boards with models")
 });
 
-fn run_at(kinds: &[(Kind, Wrong)], limits_pct: &[f64], samples: u32) -> Vec<Row> {
+fn run_at(kinds: &[(Kind, Wrong)], limits_pct: &[f64], samples: u32) -> Vec<LoadRow> {
     let is_l4t = samples == Sampling::L4T.samples;
     let can_be_set = |bench: &&Bench| is_l4t || !bench.board.name.starts_with("xavier");
     let mut tasks = Vec::new();
     for &(kind, wrong) in kinds {
         for bench in BENCHES.iter().filter(can_be_set) {
-            tasks.extend(limits_pct.iter().map(|limit_pct| Task {
+            tasks.extend(limits_pct.iter().map(|limit_pct| LoadTask {
                 kind,
                 bench,
                 limit_pct: *limit_pct,
@@ -50,11 +52,11 @@ fn run_at(kinds: &[(Kind, Wrong)], limits_pct: &[f64], samples: u32) -> Vec<Row>
     rows(&tasks, SEEDS).expect("rows")
 }
 
-fn run(kinds: &[(Kind, Wrong)]) -> Vec<Row> {
+fn run(kinds: &[(Kind, Wrong)]) -> Vec<LoadRow> {
     run_at(kinds, &LIMITS_PCT, Sampling::L4T.samples)
 }
 
-fn right(is: fn(&Kind) -> bool) -> Vec<Row> {
+fn right(is: fn(&Kind) -> bool) -> Vec<LoadRow> {
     let kinds = KINDS.into_iter().filter(is);
     run(&kinds.map(|kind| (kind, Wrong::Nothing)).collect::<Vec<_>>())
 }
@@ -63,25 +65,25 @@ fn is_jump(kind: &Kind) -> bool {
     matches!(kind, Kind::Jump { .. })
 }
 
-static CONSTANT: LazyLock<Vec<Row>> = LazyLock::new(|| right(|kind| *kind == Kind::Constant));
+static CONSTANT: LazyLock<Vec<LoadRow>> = LazyLock::new(|| right(|kind| *kind == Kind::Constant));
 
-/// Pauses: the board idles, and all comes back.
-static IDLE: LazyLock<Vec<Row>> =
+/// Loads that pause: the board idles, and the full load comes back.
+static IDLE: LazyLock<Vec<LoadRow>> =
     LazyLock::new(|| right(|kind| matches!(kind, Kind::OnOff | Kind::IdleAndBack)));
 
-/// What moves within what the model was made of.
-static MOVING: LazyLock<Vec<Row>> = LazyLock::new(|| {
+/// Loads that move within the activity of the model's workload.
+static MOVING: LazyLock<Vec<LoadRow>> = LazyLock::new(|| {
     let others = |kind: &Kind| matches!(kind, Kind::Constant | Kind::Llm | Kind::IdleAndBack);
     let kinds = KINDS.into_iter();
     let kinds = kinds.filter(|kind| !others(kind) && !is_jump(kind) && *kind != Kind::OnOff);
     run(&kinds.map(|kind| (kind, Wrong::Nothing)).collect::<Vec<_>>())
 });
 
-static LLM: LazyLock<Vec<Row>> = LazyLock::new(|| right(|kind| *kind == Kind::Llm));
+static LLM: LazyLock<Vec<LoadRow>> = LazyLock::new(|| right(|kind| *kind == Kind::Llm));
 
-static JUMPS: LazyLock<Vec<Row>> = LazyLock::new(|| right(is_jump));
+static JUMPS: LazyLock<Vec<LoadRow>> = LazyLock::new(|| right(is_jump));
 
-static WRONG: LazyLock<Vec<Row>> = LazyLock::new(|| {
+static WRONG: LazyLock<Vec<LoadRow>> = LazyLock::new(|| {
     let wrongs = WRONGS.into_iter();
     run(&wrongs
         .map(|wrong| (Kind::Constant, wrong))
@@ -90,13 +92,13 @@ static WRONG: LazyLock<Vec<Row>> = LazyLock::new(|| {
 
 /// Names each row whose worst figure misses the bound.
 fn misses<'a>(
-    rows: impl IntoIterator<Item = &'a Row>,
-    figure: fn(&Row) -> Spread,
+    rows: impl IntoIterator<Item = &'a LoadRow>,
+    figure: fn(&LoadRow) -> Spread,
     is_beyond: impl Fn(f64) -> bool,
 ) -> Vec<String> {
     let missed = rows.into_iter().filter_map(|row| {
         let Spread { worst, seed, .. } = figure(row);
-        let Row {
+        let LoadRow {
             kind,
             board,
             limit_pct,
@@ -111,31 +113,35 @@ fn misses<'a>(
 const NONE: [String; 0] = [];
 
 #[track_caller]
-fn assert_most<'a>(rows: impl IntoIterator<Item = &'a Row>, figure: fn(&Row) -> Spread, most: f64) {
+fn assert_most<'a>(
+    rows: impl IntoIterator<Item = &'a LoadRow>,
+    figure: fn(&LoadRow) -> Spread,
+    most: f64,
+) {
     assert_eq!(misses(rows, figure, |worst| worst > most), NONE);
 }
 
 #[track_caller]
-fn assert_least_speed<'a>(rows: impl IntoIterator<Item = &'a Row>, least: f64) {
-    let speed = |row: &Row| row.speed_vs_fixed_pct;
+fn assert_least_speed<'a>(rows: impl IntoIterator<Item = &'a LoadRow>, least: f64) {
+    let speed = |row: &LoadRow| row.speed_vs_fixed_pct;
     assert_eq!(misses(rows, speed, |worst| worst < least), NONE);
 }
 
 /// The median over rows of the medians over seeds.
-fn median_speed<'a>(rows: impl IntoIterator<Item = &'a Row>) -> f64 {
+fn median_speed<'a>(rows: impl IntoIterator<Item = &'a LoadRow>) -> f64 {
     let medians = rows.into_iter().map(|row| row.speed_vs_fixed_pct.median);
     let mut medians: Vec<f64> = medians.collect();
     medians.sort_by(f64::total_cmp);
     medians[medians.len() / 2]
 }
 
-fn of(rows: &[Row], is: impl Fn(&Row) -> bool) -> impl Iterator<Item = &Row> {
-    let found: Vec<&Row> = rows.iter().filter(|row| is(row)).collect();
+fn of(rows: &[LoadRow], is: impl Fn(&LoadRow) -> bool) -> impl Iterator<Item = &LoadRow> {
+    let found: Vec<&LoadRow> = rows.iter().filter(|row| is(row)).collect();
     assert!(!found.is_empty());
     found.into_iter()
 }
 
-fn is_low(row: &Row) -> bool {
+fn is_low(row: &LoadRow) -> bool {
     row.limit_pct < 40.0
 }
 
@@ -176,20 +182,20 @@ fn a_constant_load_is_run_at_limits_on_steep_fronts() {
     assert!(median >= 78.0, "{median}");
 }
 
-/// What is taken from the limit for the typical offset of each board's sensor, in W, and for its gain.
+/// The share of the limit lost to the sensor's errors: each board's typical offset in W, and the gain.
 const OFFSETS_W: [f64; 3] = [0.354, 0.040, 0.310];
 const GAIN: f64 = 0.0025;
 
-/// 0.02 % of normal means are higher by this number of standard deviations.
+/// 0.02 % of normally distributed means are more than this number of standard deviations too high.
 const DEVIATIONS: f64 = 3.54;
 
-/// Slices of ripple in 430 ms.
+/// Number of slices of ripple in 430 ms.
 const SLICES: f64 = 43.0;
 
-/// Of one run: minibatches, minibatches of the fixed oracle, and the standard deviation of means of
-/// 430 ms by ripple as part of the power.
+/// Runs the constant load once. Returns the minibatches, those of the fixed oracle, and the standard
+/// deviation of the mean power of 430 ms, as a part of the power.
 fn constant_run(bench: &Bench, limit_mw: u32, holder: Holder) -> [f64; 3] {
-    let run = Run {
+    let run = LoadRun {
         board: &bench.board,
         model: &bench.model,
         limits: vec![(Duration::ZERO, limit_mw)],
@@ -211,9 +217,9 @@ fn constant_run(bench: &Bench, limit_mw: u32, holder: Holder) -> [f64; 3] {
     [done, 100.0 * done / report.speed_vs_fixed_pct, deviation]
 }
 
-/// The fastest mode of the whole grid that leaves what ripple and the sensor's errors need has no more
-/// speed than this: at low limits that is less than the bounds on speed, which no controller can reach
-/// that holds the limit on other units too.
+/// Compares the governor with the fastest mode of the whole grid that leaves the margins for ripple
+/// and the sensor's errors. At low limits that mode is slower than the bounds on speed elsewhere: no
+/// governor that holds the limit on other units, too, can be faster.
 #[test]
 fn the_margins_leave_little_more_speed() {
     for (bench, offset_w) in BENCHES.iter().zip(OFFSETS_W) {
@@ -263,8 +269,8 @@ fn loads_that_move_are_run_fast() {
     assert_least_speed(&*MOVING, 75.0);
 }
 
-/// Prefill draws 31 % more than decode, of which the model was made: a jump that nobody can know
-/// before the first.
+/// Prefill draws 31 % more power than decode, the model's workload. No governor can foresee the first
+/// such jump.
 #[test]
 fn an_llms_first_prefill_is_answered_at_once() {
     assert_most(&*LLM, |row| row.over_430ms_pct, 0.05);
@@ -274,14 +280,14 @@ fn an_llms_first_prefill_is_answered_at_once() {
     assert_least_speed(&*LLM, 75.0);
 }
 
-/// A jump in mJ of the energy over the limit takes 0.3 s at most: jumps of 10 to 60 % of a load of up
-/// to 40 W.
+/// Maximum energy above the limit in a run, in J. Jumps are of 10 to 60 % of a load of up to 40 W and
+/// last at most 0.3 s.
 const OVER_J: f64 = 3.0;
 
 #[test]
 fn a_jump_is_answered_within_250_ms() {
-    // One that leads over the limit by less than a step of the sensor, 2 % of the limit on an AGX
-    // Orin, takes as long as it takes to tell it.
+    // A small jump, over the limit by little more than a step of the sensor (2 % of the limit on an
+    // AGX Orin), takes longer to detect.
     for row in JUMPS.iter() {
         let (ms, excess) = (row.longest_event_ms, row.excess_10ms_pct);
         let is_small = excess.worst < 6.0;
@@ -291,7 +297,7 @@ fn a_jump_is_answered_within_250_ms() {
             "{row:?}"
         );
     }
-    let large = |row: &Row| row.excess_10ms_pct.worst >= 10.0;
+    let large = |row: &LoadRow| row.excess_10ms_pct.worst >= 10.0;
     assert_most(of(&JUMPS, large), |row| row.longest_event_ms, 250.0);
     assert_most(&*JUMPS, |row| row.over_j, OVER_J);
 }
@@ -300,7 +306,7 @@ fn a_jump_is_answered_within_250_ms() {
 fn a_jump_is_answered_within_120_ms_with_fewer_samples() {
     let jumps = [1.3, 1.6].map(|to| (Kind::Jump { to }, Wrong::Nothing));
     let rows = run_at(&jumps, &LIMITS_PCT, FEWER_SAMPLES);
-    let large = |row: &Row| row.excess_10ms_pct.worst >= 10.0;
+    let large = |row: &LoadRow| row.excess_10ms_pct.worst >= 10.0;
     assert_most(of(&rows, large), |row| row.longest_event_ms, 120.0);
     assert_most(&rows, |row| row.over_j, OVER_J);
 }
@@ -310,7 +316,7 @@ fn a_limit_that_falls_holds_within_150_ms() {
     let falls = Duration::from_secs(60);
     for bench in BENCHES.iter() {
         for seed in 1..=SEEDS {
-            let run = Run {
+            let run = LoadRun {
                 board: &bench.board,
                 model: &bench.model,
                 limits: vec![
@@ -333,8 +339,8 @@ fn a_limit_that_falls_holds_within_150_ms() {
     }
 }
 
-/// A lasting lighter load is used after two minutes where the GPU is seen to be busy. At the lowest
-/// limit the margins cost the rest.
+/// Two minutes after the load drops to half, the governor uses the freed power. At the lowest limit
+/// the margins cost the rest.
 #[test]
 fn a_load_that_drops_to_half_for_good_is_found_out() {
     let two_minutes = Duration::from_secs(220);
@@ -343,7 +349,7 @@ fn a_load_that_drops_to_half_for_good_is_found_out() {
         for pct in LIMITS_PCT {
             let held = |length| {
                 let limit_mw = bench.limit_mw(pct);
-                let run = Run {
+                let run = LoadRun {
                     board: &bench.board,
                     model: &bench.model,
                     limits: vec![(Duration::ZERO, limit_mw)],
@@ -371,15 +377,15 @@ fn a_load_that_drops_to_half_for_good_is_found_out() {
     }
 }
 
-/// The most share of time over the limit in % and the longest such stretch in ms, and the least speed in
-/// %: the median, and the worst.
+/// Asserts the maximum share of time over the limit in % and the longest such stretch in ms, then the
+/// minimum speed in %: the median and the worst.
 #[track_caller]
 fn assert_found_out<'a>(
-    rows: impl Iterator<Item = &'a Row>,
+    rows: impl Iterator<Item = &'a LoadRow>,
     [over_pct, longest_ms]: [f64; 2],
     [median_pct, worst_pct]: [f64; 2],
 ) {
-    let rows: Vec<&Row> = rows.collect();
+    let rows: Vec<&LoadRow> = rows.collect();
     let all = || rows.iter().copied();
     assert_most(all(), |row| row.over_430ms_pct, over_pct);
     assert_most(all(), |row| row.longest_430ms_ms, longest_ms);
@@ -390,7 +396,7 @@ fn assert_found_out<'a>(
 
 #[test]
 fn boards_and_models_that_are_wrong_are_found_out() {
-    let of_modes = |row: &Row| row.kind.contains("rogue") || row.kind.contains("each");
+    let of_modes = |row: &LoadRow| row.kind.contains("rogue") || row.kind.contains("each");
     let systematic = || of(&WRONG, |row| !of_modes(row));
     assert_most(systematic(), |row| row.excess_430ms_pct, 2.0);
     assert_found_out(systematic(), [0.05, 250.0], [93.0, 80.0]);

@@ -1,20 +1,22 @@
-//! The daemon's control holds its limit in every scenario, over ten seeds, and nobody else does.
+//! The daemon's control holds its limit in every scenario, over ten seeds; its peers do not.
 
 use std::path::Path;
 use std::sync::LazyLock;
 
-use wattgate_scenarios::account::LONGEST_OVER;
-use wattgate_scenarios::{CASES, Holder, Row, SCENARIOS, Scenario, Spread, Task, rows};
+use wattgate_scenarios::scenario::{
+    CASES, LONGEST_OVER, SCENARIOS, Scenario, ScenarioRow, ScenarioTask, rows,
+};
+use wattgate_scenarios::{Holder, Spread};
 
-/// After the loss of all knowledge the safe mode is set so soon.
+/// Maximum time from the loss of the sensor or the daemon to the safe mode.
 const SAFE_AFTER_MS: f64 = 2_000.0;
 
-fn run(scenarios: &[&Scenario], holder: Holder, seeds: u64) -> Vec<Row> {
+fn run(scenarios: &[&Scenario], holder: Holder, seeds: u64) -> Vec<ScenarioRow> {
     let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights");
     let mut tasks = Vec::new();
     for scenario in scenarios {
         for case in &CASES {
-            tasks.extend(case.sensors().iter().map(|sensor| Task {
+            tasks.extend(case.sensors().iter().map(|sensor| ScenarioTask {
                 scenario,
                 case,
                 sensor,
@@ -30,36 +32,36 @@ fn named(name: &str) -> &'static Scenario {
 }
 
 /// All scenarios under the daemon's control.
-static WATTGATE: LazyLock<Vec<Row>> = LazyLock::new(|| {
+static WATTGATE: LazyLock<Vec<ScenarioRow>> = LazyLock::new(|| {
     let all: Vec<&Scenario> = SCENARIOS.iter().collect();
     run(&all, Holder::Wattgate, 10)
 });
 
-fn steady() -> impl Iterator<Item = &'static Row> {
+fn steady() -> impl Iterator<Item = &'static ScenarioRow> {
     wattgate(|it| it.name == "steady")
 }
 
-/// Those without a fault, and that of other units.
-fn nominal() -> impl Iterator<Item = &'static Row> {
+/// The scenarios without a fault, and the one with other units.
+fn nominal() -> impl Iterator<Item = &'static ScenarioRow> {
     wattgate(|it| it.nominal || it.name == "another board")
 }
 
-/// Those of the scenarios that are so.
-fn wattgate(is: fn(&Scenario) -> bool) -> impl Iterator<Item = &'static Row> {
+/// The rows of the scenarios for which `is` holds.
+fn wattgate(is: fn(&Scenario) -> bool) -> impl Iterator<Item = &'static ScenarioRow> {
     let found = WATTGATE.iter().filter(move |row| is(named(row.scenario)));
     assert!(found.clone().count() > 0);
     found
 }
 
-fn longest_over_ms(_: &Row) -> f64 {
+fn longest_over_ms(_: &ScenarioRow) -> f64 {
     1e3 * LONGEST_OVER.as_secs_f64()
 }
 
-/// Names each row whose worst figure is over its bound.
+/// Describes each row whose worst figure is over its bound.
 fn misses<'a>(
-    rows: impl IntoIterator<Item = &'a Row>,
-    figure: fn(&Row) -> Spread,
-    most: impl Fn(&Row) -> f64,
+    rows: impl IntoIterator<Item = &'a ScenarioRow>,
+    figure: fn(&ScenarioRow) -> Spread,
+    most: impl Fn(&ScenarioRow) -> f64,
 ) -> Vec<String> {
     let missed = rows.into_iter().filter_map(|row| {
         let (Spread { worst, seed, .. }, most) = (figure(row), most(row));
@@ -72,8 +74,8 @@ fn misses<'a>(
 
 const NONE: [String; 0] = [];
 
-/// What is lost against the oracle, in %.
-fn lost(row: &Row) -> Spread {
+/// The speed lost against the oracle, in %.
+fn lost(row: &ScenarioRow) -> Spread {
     let speed = row.speed_vs_oracle_pct;
     Spread {
         median: 100.0 - speed.median,

@@ -8,9 +8,9 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 use wattgate_scenarios::Holder;
-use wattgate_scenarios::replay::report::Report;
-use wattgate_scenarios::replay::table::{Bench, Task, Wrong, rows};
-use wattgate_scenarios::replay::{Run, run};
+use wattgate_scenarios::replay::report::LoadReport;
+use wattgate_scenarios::replay::table::{Bench, LoadTask, Wrong, rows};
+use wattgate_scenarios::replay::{LoadRun, run};
 use wattgate_simulated_board::load::{Kind, Load};
 use wattgate_simulated_board::machine::mode_errors::ModeErrors;
 
@@ -285,7 +285,7 @@ fn the_table_has_a_row_for_each_limit() {
 #[test]
 fn the_worst_of_a_row_is_that_of_one_of_its_seeds() {
     let bench = Bench::of("orin-nano-8-super", &weights()).expect("a bench");
-    let task = Task {
+    let task = LoadTask {
         kind: Kind::OnOff,
         bench: &bench,
         limit_pct: 45.0,
@@ -302,8 +302,12 @@ fn the_worst_of_a_row_is_that_of_one_of_its_seeds() {
 }
 
 /// An open loop on the AGX Orin.
-fn open_loop(bench: &Bench, limits: Vec<(Duration, u32)>, errors: Option<ModeErrors>) -> Report {
-    let asked = Run {
+fn open_loop(
+    bench: &Bench,
+    limits: Vec<(Duration, u32)>,
+    errors: Option<ModeErrors>,
+) -> LoadReport {
+    let load_run = LoadRun {
         board: &bench.board,
         model: &bench.model,
         limits,
@@ -315,7 +319,7 @@ fn open_loop(bench: &Bench, limits: Vec<(Duration, u32)>, errors: Option<ModeErr
         holder: Holder::OpenLoop,
         errors,
     };
-    run(&asked, &bench.modes).expect("a run")
+    run(&load_run, &bench.modes).expect("a run")
 }
 
 #[test]

@@ -4,19 +4,19 @@
 
 use std::path::Path;
 
-use wattgate_scenarios::list::{Scenario, ToHolder};
-use wattgate_scenarios::{CASES, Holder, Row, SENSORS, Task, live};
+use wattgate_scenarios::scenario::{CASES, Scenario, ScenarioRow, ScenarioTask, live};
+use wattgate_scenarios::{Holder, Incident, SENSORS};
 
-fn run(scenarios: &[Scenario]) -> Vec<Row> {
+fn run(scenarios: &[Scenario]) -> Vec<ScenarioRow> {
     let [case, ..] = &CASES;
     let [sensor, ..] = &SENSORS;
-    let tasks = scenarios.iter().map(|scenario| Task {
+    let tasks = scenarios.iter().map(|scenario| ScenarioTask {
         scenario,
         case,
         sensor,
         holder: Holder::Wattgated,
     });
-    let tasks: Vec<Task<'_>> = tasks.collect();
+    let tasks: Vec<ScenarioTask<'_>> = tasks.collect();
     let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights");
     let wattgated = Path::new(env!("CARGO_BIN_EXE_wattgated"));
     live::rows(&tasks, &weights, wattgated).expect("rows")
@@ -36,12 +36,12 @@ fn limits_and_kills_and_bad_models_leave_nothing_behind() {
         },
         Scenario {
             name: "killed",
-            holder: Some((3, ToHolder::IsKilled)),
+            incident: Some((3, Incident::Kill)),
             ..short
         },
         Scenario {
             name: "half a model",
-            holder: Some((3, ToHolder::ReadsBadModel)),
+            incident: Some((3, Incident::BadModel)),
             ..short
         },
     ];

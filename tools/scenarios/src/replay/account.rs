@@ -5,31 +5,31 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::sliding::{Line, lines};
+use crate::course::LIMIT_WINDOW;
 use wattgate_simulated_board::load::Load;
 use wattgate_simulated_board::machine::trace::Segment;
 
-/// Windows over which the power is averaged: the time constant of the sensor as L4T sets it, and
-/// one slice of the ripple.
-pub const WINDOWS: [Duration; 2] = [Duration::from_millis(430), Duration::from_millis(10)];
+/// Windows over which the power is averaged: the limit's, and one slice of the ripple.
+pub const WINDOWS: [Duration; 2] = [LIMIT_WINDOW, Duration::from_millis(10)];
 
-/// The figures of one window.
+/// How long and how far the mean power of one window was over the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Over {
-    /// The time that was accounted for, in s.
+pub struct OverLimit {
+    /// The accounted time, in s.
     pub seconds: f64,
     /// The time over the limit, in s.
     pub over_s: f64,
-    /// The longest stretch over it, in s.
+    /// The longest stretch over the limit, in s.
     pub longest_s: f64,
-    /// The highest mean above the limit, as part of the limit.
+    /// The greatest excess of a mean above the limit, as a part of the limit.
     pub excess: f64,
     /// The energy above the limit, in J.
     pub joules: f64,
-    /// The stretch over the limit that has not ended yet, in s.
+    /// The length so far of the stretch over the limit that has not ended yet, in s.
     stretch_s: f64,
 }
 
-impl Over {
+impl OverLimit {
     fn add(&mut self, line: &Line, limit: f64) {
         self.seconds += line.seconds;
         let Some([from, to]) = line.above(limit) else {
@@ -52,48 +52,48 @@ impl Over {
     }
 }
 
-/// What made the power jump over the limit.
+/// Why the power jumped over the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Cause {
+pub enum JumpCause {
     /// More activity.
     Load,
     /// A lower limit.
     Limit,
 }
 
-/// A jump over the limit, where the mean of 10 ms followed.
+/// A jump of load or limit after which the mean of 10 ms was over the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Event {
-    /// When, since the start.
+    /// Time of the jump since the start.
     pub at_ms: f64,
     /// What jumped.
-    pub cause: Cause,
-    /// How long until the mean of 10 ms was back at the limit, or to the end of the run.
+    pub cause: JumpCause,
+    /// Time from the jump until the mean of 10 ms was back at the limit, or to the end of the run.
     pub ms: f64,
-    /// The highest mean of 10 ms meanwhile, above the limit, in % of it.
+    /// The greatest excess of a mean of 10 ms meanwhile, in % of the limit.
     pub excess_pct: f64,
 }
 
-/// What was over the limit, and when.
+/// How long and how far the power was over the limit, and after which jumps.
 #[derive(Clone, Debug)]
-pub struct Account {
-    /// Of the mean of 430 ms with the ripple.
-    pub slow: Over,
-    /// Of the mean of 10 ms without it.
-    pub fast: Over,
-    /// In the order of time.
+pub struct LoadAccount {
+    /// By the mean of 430 ms with the ripple.
+    pub slow: OverLimit,
+    /// By the mean of 10 ms without the ripple.
+    pub fast: OverLimit,
+    /// Events in the order of time.
     pub events: Vec<Event>,
-    /// Minibatches that counted.
+    /// Minibatches after the start.
     pub minibatches: f64,
 }
 
-impl Account {
-    /// Of a trace from zero on. What is before `start` does not count, nor what is after the end of
-    /// the load: a holder may read the sensor beyond it.
+impl LoadAccount {
+    /// Accounts for a trace that begins at zero. Power before `start` does not count, nor power after
+    /// the end of the load, because a holder may read the sensor beyond the end.
     ///
-    /// A mean is compared with the highest limit of its window: what was drawn before a limit fell
-    /// was within that limit.
+    /// A mean is compared with the highest limit of its window, because power drawn before the limit
+    /// fell was within the old limit.
     pub fn of(trace: &[Segment], load: &Load, limits: &[(Duration, u32)], start: Duration) -> Self {
         let [slow, fast] = WINDOWS;
         let trace = &trace[..trace.partition_point(|segment| segment.until <= load.length())];
@@ -102,8 +102,8 @@ impl Account {
             .iter()
             .map(|segment| (segment.until, segment.calm_watts));
         let mut account = Self {
-            slow: Over::default(),
-            fast: Over::default(),
+            slow: OverLimit::default(),
+            fast: OverLimit::default(),
             events: Vec::new(),
             minibatches: minibatches(trace, start),
         };
@@ -114,16 +114,16 @@ impl Account {
                 account.slow.add(line, limit);
             },
         );
-        let mut open = Open::new(jumps(trace, load, limits, start));
+        let mut tracker = EventTracker::new(jumps(trace, load, limits, start));
         each(
             lines(calm, start, fast),
             &after(limits, fast),
             |line, limit| {
                 account.fast.add(line, limit);
-                open.add(line, limit);
+                tracker.add(line, limit);
             },
         );
-        account.events = open.events(trace.last().map_or(start, |last| last.until));
+        account.events = tracker.events(trace.last().map_or(start, |last| last.until));
         account
     }
 }
@@ -151,7 +151,7 @@ fn minibatches(trace: &[Segment], start: Duration) -> f64 {
     all - before.unwrap_or(0.0)
 }
 
-/// Calls `visit` with each line and the limit in W that holds; a line is cut where the limit
+/// Calls `visit` with each line and the limit in W at that time. A line is cut where the limit
 /// changes.
 pub fn each(
     lines: impl Iterator<Item = Line>,
@@ -195,22 +195,22 @@ pub fn each(
 #[derive(Clone, Copy, Debug)]
 struct Jump {
     at: f64,
-    cause: Cause,
+    cause: JumpCause,
 }
 
-/// When the power without ripple jumps from below the limit to above it, because the load or the
-/// limit does.
+/// The times at which the power without ripple goes from below the limit to above it because the
+/// load or the limit changes.
 fn jumps(trace: &[Segment], load: &Load, limits: &[(Duration, u32)], start: Duration) -> Vec<Jump> {
     let limit_at = |at: Duration| {
         let holding = limits.iter().rev().find(|(from, _)| *from <= at);
         holding.map_or(0.0, |(_, mw)| f64::from(*mw) / 1e3)
     };
-    let moves = load.steps().iter().map(|step| (step.from, Cause::Load));
-    let steps = limits.iter().map(|(from, _)| (*from, Cause::Limit));
-    let mut times: Vec<(Duration, Cause)> = moves.chain(steps).collect();
+    let moves = load.steps().iter().map(|step| (step.from, JumpCause::Load));
+    let steps = limits.iter().map(|(from, _)| (*from, JumpCause::Limit));
+    let mut times: Vec<(Duration, JumpCause)> = moves.chain(steps).collect();
     times.retain(|(at, _)| *at > start);
     times.sort_by_key(|(at, _)| *at);
-    let jump = |(at, cause): (Duration, Cause)| {
+    let jump = |(at, cause): (Duration, JumpCause)| {
         let before = trace.partition_point(|segment| segment.until < at);
         let after = trace.partition_point(|segment| segment.until <= at);
         let (before, after) = (trace.get(before)?.calm_watts, trace.get(after)?.calm_watts);
@@ -224,15 +224,15 @@ fn jumps(trace: &[Segment], load: &Load, limits: &[(Duration, u32)], start: Dura
     times.into_iter().filter_map(jump).collect()
 }
 
-/// Events that come to be.
-struct Open {
+/// Turns jumps and the mean of 10 ms into events.
+struct EventTracker {
     jumps: std::iter::Peekable<std::vec::IntoIter<Jump>>,
-    /// The jump that has not ended yet, and the highest excess since then, if there was any.
+    /// The jump whose event has not ended yet, with the highest excess since then, if any.
     open: Option<(Jump, Option<f64>)>,
     events: Vec<Event>,
 }
 
-impl Open {
+impl EventTracker {
     fn new(jumps: Vec<Jump>) -> Self {
         Self {
             jumps: jumps.into_iter().peekable(),
@@ -241,7 +241,7 @@ impl Open {
         }
     }
 
-    /// Lines of the mean of 10 ms.
+    /// Adds a line of the mean of 10 ms.
     fn add(&mut self, line: &Line, limit: f64) {
         // A stretch begins at each jump, and the mean is a line from there on.
         while let Some(jump) = self.jumps.next_if(|jump| jump.at <= line.from) {
@@ -279,7 +279,7 @@ impl Open {
         });
     }
 
-    /// All of them. What is open at the end ends there.
+    /// All events. An event that is open at the end ends there.
     fn events(mut self, end: Duration) -> Vec<Event> {
         if let Some((jump, Some(excess))) = self.open {
             self.close(jump, end.as_secs_f64(), excess);
@@ -297,8 +297,8 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Ends in ms with powers, of which the calm one is given and the noisy one is 1 W more.
-    fn account(stretches: &[(u64, f64)], limits: &[(u64, u32)], moves: &[u64]) -> Account {
+    /// `stretches` are ends in ms with the power in W without ripple; the ripple adds 1 W.
+    fn account(stretches: &[(u64, f64)], limits: &[(u64, u32)], moves: &[u64]) -> LoadAccount {
         let segment = |(until, watts): &(u64, f64)| Segment {
             until: ms(*until),
             watts: watts + 1.0,
@@ -310,7 +310,7 @@ mod tests {
         let steps = std::iter::once(&0).chain(moves);
         let steps = steps.map(|at| Step::new(ms(*at), 1.0)).collect();
         let end = trace.last().expect("a stretch").until;
-        Account::of(&trace, &Load::new(steps, end), &limits, START)
+        LoadAccount::of(&trace, &Load::new(steps, end), &limits, START)
     }
 
     const START: Duration = ms(1000);
@@ -324,7 +324,7 @@ mod tests {
         // 20 W, and 50 W for 100 ms; before the start 90 W.
         let stretches = [(1000, 90.0), (3000, 20.0), (3100, 50.0), (6000, 20.0)];
         let account = account(&stretches, &[(0, 25_000)], &[3000]);
-        let Account { slow, fast, .. } = account;
+        let LoadAccount { slow, fast, .. } = account;
         near(fast.seconds, 4.99);
         // The mean rises by 30 W in 10 ms: it is over 25 W from 1.667 ms on, and for the same
         // time it is below 25 W of the 10 ms after the peak.
@@ -348,7 +348,7 @@ mod tests {
         let [event] = account.events[..] else {
             panic!("{:?}", account.events);
         };
-        assert_eq!((event.at_ms, event.cause), (3000.0, Cause::Load));
+        assert_eq!((event.at_ms, event.cause), (3000.0, JumpCause::Load));
         near(event.ms, 100.0 + 10.0 * 25.0 / 30.0);
         near(event.excess_pct, 100.0);
     }
@@ -372,7 +372,7 @@ mod tests {
         let [event] = account.events[..] else {
             panic!("{:?}", account.events);
         };
-        assert_eq!((event.at_ms, event.cause), (4000.0, Cause::Limit));
+        assert_eq!((event.at_ms, event.cause), (4000.0, JumpCause::Limit));
         near(event.ms, 55.0);
         // The first window under the lower limit ends at 4.01 s.
         near(account.fast.over_s, 0.045);
@@ -407,7 +407,7 @@ mod tests {
         };
         let trace = [segment(3000, 20.0, 30.0), segment(3100, 50.0, 31.0)];
         let load = Load::new(vec![Step::new(ms(0), 1.0)], ms(3000));
-        let account = Account::of(&trace, &load, &[(ms(0), 25_000)], START);
+        let account = LoadAccount::of(&trace, &load, &[(ms(0), 25_000)], START);
         assert_eq!((account.fast.over_s, account.slow.over_s), (0.0, 0.0));
         assert_eq!(account.minibatches, 30.0);
     }

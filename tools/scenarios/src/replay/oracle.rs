@@ -1,15 +1,15 @@
-//! Oracles: how fast a load could have run. They know the truth and keep no margin.
+//! Oracles: how fast a load could have run. They know the true power and keep no margin.
 //!
-//! The *fixed* one sets a single mode for each limit, the fastest whose true power fits in the worst
-//! 430 ms of the load under that limit. The *clairvoyant* one sets a mode for each second, the fastest whose power fits in
-//! the worst 430 ms of that second, at the highest temperature of the die that it meets there.
-//! Both choose from the whole profiled grid. Where nothing fits they set the mode of the least
-//! power. The random ripple is left out.
+//! The *fixed* oracle sets one mode for each limit: the fastest whose true power is within the limit
+//! in the load's worst 430 ms. The *clairvoyant* oracle sets one mode for each second: the fastest
+//! whose true power is within the limit in the worst 430 ms of that second, at the highest die
+//! temperature in that second. Both choose from the whole profiled grid. Where no mode fits, they set
+//! the mode of the least power. They ignore the random ripple.
 
 use std::time::Duration;
 
-use super::account::WINDOWS;
 use super::sliding::lines;
+use crate::course::LIMIT_WINDOW;
 use wattgate_board_tables::{Board, Thermal};
 use wattgate_simulated_board::heat::Heat;
 use wattgate_simulated_board::load::{Load, WORKING};
@@ -21,24 +21,24 @@ use wattgate_simulated_board::steady::AMBIENT_C;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
 
-/// The time in which heat flows at constant power. The die's time constants are some seconds.
+/// Time step of the heat flow. The die's time constants are some seconds.
 const HEAT_STEP: Duration = Duration::from_millis(100);
 
-/// The fan follows the temperature so often, as in the machine.
+/// The fan follows the temperature at this interval, as in the machine.
 const FAN_EVERY: Duration = Duration::from_secs(1);
 
-/// What the clairvoyant oracle chooses a mode for.
+/// Time for which the clairvoyant oracle chooses a mode.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A mode, and an average minibatch in it on the nominal unit.
+/// A mode with the times of an average minibatch in it on the nominal unit.
 #[derive(Clone, Copy, Debug)]
-pub struct Mode {
+pub struct TimedMode {
     clocks: Clocks,
     step: Step,
 }
 
-impl Mode {
-    /// A mode with a workload.
+impl TimedMode {
+    /// Times a workload's average minibatch in a mode.
     pub fn of(board: &Board, workload: &Workload, knobs: [u32; 4]) -> Self {
         let clocks = Clocks::of(board, knobs);
         let step = Pipeline::new(board, workload, clocks).step(None, &Luck::NONE);
@@ -46,20 +46,20 @@ impl Mode {
     }
 }
 
-/// What a mode truly does on a unit.
+/// The true speed and power of a mode on a unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Truth {
     /// Minibatches a second.
     pub rate: f64,
-    /// Power at rest in W: at every temperature, and times the leakage.
+    /// Power at rest in W: the fixed part, and the part that is multiplied by the leakage.
     rest: [f64; 2],
-    /// The same of what full activity adds.
+    /// Power that full activity adds, in the same two parts.
     added: [f64; 2],
 }
 
 impl Truth {
-    fn of(mode: &Mode, board: &Board, unit: &Unit, errors: Option<&ModeErrors>) -> Self {
-        let Mode { clocks, step } = mode;
+    fn of(mode: &TimedMode, board: &Board, unit: &Unit, errors: Option<&ModeErrors>) -> Self {
+        let TimedMode { clocks, step } = mode;
         let activity = Activity::of(step, clocks.cores).slowed(unit.time);
         let idle = Activity {
             gpu_on: true,
@@ -82,7 +82,8 @@ impl Truth {
         of(self.rest) + activity * of(self.added)
     }
 
-    /// No slower than another mode, and at no activity and temperature with more power.
+    /// Whether this mode is at least as fast as another one and draws no more power at any activity
+    /// and temperature.
     fn beats(&self, other: &Self) -> bool {
         let all = |truth: &Self| [truth.rest, truth.added];
         let pairs = all(self).into_iter().flatten();
@@ -91,20 +92,25 @@ impl Truth {
     }
 }
 
-/// The modes that an oracle may want, the fastest first.
+/// The modes from which an oracle chooses, the fastest first.
 #[derive(Clone, Debug)]
 pub struct Truths(Vec<Truth>);
 
 impl Truths {
-    /// Of modes on a unit with planted errors. Modes that another one beats are left out.
-    pub fn of(modes: &[Mode], board: &Board, unit: &Unit, errors: Option<&ModeErrors>) -> Self {
+    /// The modes on a unit with planted errors, without those that another mode beats.
+    pub fn of(
+        modes: &[TimedMode],
+        board: &Board,
+        unit: &Unit,
+        errors: Option<&ModeErrors>,
+    ) -> Self {
         let truths = modes.iter();
         let truths = truths.map(|mode| Truth::of(mode, board, unit, errors));
         Self::unbeaten(truths.collect())
     }
 
     fn unbeaten(mut truths: Vec<Truth>) -> Self {
-        // Of equal rates the one with the least power comes first.
+        // Among equal rates, the mode with the least power comes first.
         truths.sort_by(|a, b| {
             let watts = |truth: &Truth| truth.watts(1.0, 1.0);
             let rates = b.rate.total_cmp(&a.rate);
@@ -112,7 +118,7 @@ impl Truths {
         });
         let mut kept: Vec<Truth> = Vec::new();
         for truth in truths {
-            // The last ones draw the least, and beat most.
+            // The modes kept last draw the least power and beat the most modes.
             if !kept.iter().rev().any(|other| other.beats(&truth)) {
                 kept.push(truth);
             }
@@ -128,22 +134,22 @@ impl Truths {
     }
 }
 
-/// A load under limits, on a unit that begins at a temperature.
+/// A load under limits on a unit with an initial temperature.
 #[derive(Clone, Copy, Debug)]
 pub struct Oracle<'a> {
-    /// What there is to choose from.
+    /// The modes from which to choose.
     pub truths: &'a Truths,
-    /// How the board warms up.
+    /// The board's thermal model.
     pub thermal: &'a Thermal,
     /// The unit.
     pub unit: &'a Unit,
-    /// At time zero.
+    /// The temperatures at time zero.
     pub heat: Heat,
-    /// What runs.
+    /// The load.
     pub load: &'a Load,
-    /// Each in mW with the time from which it holds.
+    /// Each limit in mW with the time from which it holds.
     pub limits: &'a [(Duration, u32)],
-    /// What is before it does not count.
+    /// Minibatches and power before this time do not count.
     pub start: Duration,
 }
 
@@ -155,28 +161,27 @@ impl Oracle<'_> {
         let begins = self.limits.iter().skip(1).map(|(from, _)| *from);
         let ends = begins.chain([self.load.length()]);
         for ((_, mw), end) in self.limits.iter().zip(ends) {
-            let limited = Limited {
+            let period = LimitPeriod {
                 from: board.now,
                 to: end.min(self.load.length()),
                 watts: f64::from(*mw) / 1e3,
             };
-            let activities = self.activities(limited.from, limited.to);
+            let activities = self.activities(period.from, period.to);
             let mut truths = self.truths.0.iter();
-            let chosen =
-                truths.find_map(|truth| match self.may_fit(truth, &activities, &limited) {
-                    true => Some((truth.rate, self.fits(truth, &board, &limited)?)),
-                    false => None,
-                });
+            let chosen = truths.find_map(|truth| match self.may_fit(truth, &activities, &period) {
+                true => Some((truth.rate, self.fits(truth, &board, &period)?)),
+                false => None,
+            });
             let (rate, after) = match (chosen, self.truths.least()) {
                 (Some(chosen), _) => chosen,
                 (None, Some(least)) => {
-                    board.run(least, limited.to, |_, _| {});
+                    board.run(least, period.to, |_, _| {});
                     (least.rate, board)
                 }
                 (None, None) => return 0.0,
             };
             board = after;
-            minibatches += rate * self.working_s(limited.from.max(self.start), limited.to);
+            minibatches += rate * self.working_s(period.from.max(self.start), period.to);
         }
         minibatches
     }
@@ -188,37 +193,37 @@ impl Oracle<'_> {
         working.map(|(seconds, _)| seconds).sum()
     }
 
-    /// A mode that does not fit at the temperature of the air fits at no other.
-    fn may_fit(&self, truth: &Truth, activities: &[(Duration, f64)], limited: &Limited) -> bool {
+    /// Whether a mode fits at the temperature of the air. If it does not, it fits at no higher one.
+    fn may_fit(&self, truth: &Truth, activities: &[(Duration, f64)], period: &LimitPeriod) -> bool {
         let leakage = leakage(self.unit, AMBIENT_C);
         let watts = |(end, activity): &(Duration, f64)| (*end, truth.watts(*activity, leakage));
-        self.holds(activities.iter().map(watts), limited)
+        self.holds(activities.iter().map(watts), period)
     }
 
     /// Whether all means of 430 ms are within the limit.
     fn holds(
         &self,
         stretches: impl Iterator<Item = (Duration, f64)> + Clone,
-        limited: &Limited,
+        period: &LimitPeriod,
     ) -> bool {
-        let begin = limited.from.max(self.start);
-        let window = WINDOWS[0].min(limited.to.saturating_sub(begin));
+        let begin = period.from.max(self.start);
+        let window = LIMIT_WINDOW.min(period.to.saturating_sub(begin));
         let mut lines = lines(stretches, begin, window);
-        lines.all(|line| line.above(limited.watts).is_none())
+        lines.all(|line| line.above(period.watts).is_none())
     }
 
-    /// The board after the time of the limit in a mode, if the mode fits.
+    /// The board at the end of the limit's period in a mode, if the mode fits.
     fn fits<'a>(
         &self,
         truth: &Truth,
         board: &Warming<'a>,
-        limited: &Limited,
+        period: &LimitPeriod,
     ) -> Option<Warming<'a>> {
         let mut after = board.clone();
         let mut stretches = Vec::new();
-        after.run(truth, limited.to, |end, watts| stretches.push((end, watts)));
+        after.run(truth, period.to, |end, watts| stretches.push((end, watts)));
         let stretches = stretches.iter().copied();
-        self.holds(stretches, limited).then_some(after)
+        self.holds(stretches, period).then_some(after)
     }
 
     /// The end and the activity of each stretch between two times.
@@ -262,10 +267,10 @@ impl Oracle<'_> {
         minibatches
     }
 
-    /// The highest mean activity of 430 ms between two times, or of all the time where it is
-    /// shorter.
+    /// The highest mean activity of 430 ms between two times. If they are closer, the mean activity
+    /// between them.
     fn worst(&self, from: Duration, to: Duration) -> f64 {
-        let window = WINDOWS[0].min(to - from);
+        let window = LIMIT_WINDOW.min(to - from);
         let lines = lines(self.activities(from, to).into_iter(), from, window);
         lines.fold(0.0, |worst, line| worst.max(line.first).max(line.last))
     }
@@ -280,9 +285,9 @@ impl Oracle<'_> {
     }
 }
 
-/// A limit and the time in which it holds.
+/// A limit and the period in which it holds.
 #[derive(Clone, Copy, Debug)]
-struct Limited {
+struct LimitPeriod {
     from: Duration,
     to: Duration,
     watts: f64,
@@ -294,9 +299,9 @@ struct Warming<'a> {
     oracle: &'a Oracle<'a>,
     now: Duration,
     heat: Heat,
-    /// Part of the highest speed.
+    /// Speed of the fan, as a part of the highest.
     fan: f64,
-    /// The step of the load that `now` is in.
+    /// Index of the load's step at `now`.
     step: usize,
 }
 
@@ -311,7 +316,7 @@ impl<'a> Warming<'a> {
         }
     }
 
-    /// Runs in a mode up to a time, and tells the end and the power of each stretch.
+    /// Runs in a mode up to a time. Calls `tell` with the end and the power in W of each stretch.
     fn run(&mut self, truth: &Truth, to: Duration, mut tell: impl FnMut(Duration, f64)) {
         let Oracle {
             thermal,
@@ -395,8 +400,9 @@ mod tests {
         }
     }
 
-    /// The fastest mode of all that are within a limit for every window of 430 ms from `begin` on,
-    /// ms by ms, on a board that has come so far, and how many there are.
+    /// By brute force, ms by ms: the fastest mode that is within a limit in every window of 430 ms
+    /// from `begin` to `end`. Returns the board after that mode, the mode's rate, and the number of
+    /// modes that fit.
     fn fastest<'a>(
         board: &Warming<'a>,
         begin: u64,

@@ -1,26 +1,26 @@
-//! The mean of a power that is constant for a while, over a window that slides.
+//! The moving average of a piecewise constant power.
 //!
-//! The mean is a straight line between the times at which the power at the window's head or at its
-//! tail changes, so that a few lines describe it exactly.
+//! The average is a straight line between the times at which the power at the window's head or tail
+//! changes, so a few lines describe it exactly.
 
 use std::time::Duration;
 
-/// The mean over a stretch of time in which it is a straight line.
+/// A stretch of time in which the mean is a straight line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
-    /// When the window's head enters the stretch, in s.
+    /// Time at which the window's head enters the stretch, in s.
     pub from: f64,
-    /// How long the stretch is, in s.
+    /// Length of the stretch, in s.
     pub seconds: f64,
-    /// The mean at the begin of the stretch.
+    /// The mean at the start of the stretch.
     pub first: f64,
     /// The mean at its end.
     pub last: f64,
 }
 
 impl Line {
-    /// The part in which the mean is above a limit, as times within the stretch in s: from the
-    /// first to the second one.
+    /// The part in which the mean is above a limit: its start and end in s, counted from the start of
+    /// the stretch.
     pub fn above(&self, limit: f64) -> Option<[f64; 2]> {
         let crossing = || self.seconds * (limit - self.first) / (self.last - self.first);
         match (self.first > limit, self.last > limit) {
@@ -32,11 +32,11 @@ impl Line {
     }
 }
 
-/// All lines of a window that slides over constant stretches.
+/// The lines of a window that slides over constant stretches.
 ///
-/// `stretches` gives the end and the value of each, in the order of time; the first begins at
-/// `begin`. The window's tail starts there. Without a stretch as long as the window there is no
-/// line.
+/// `stretches` gives the end and the value of each stretch, in the order of time. The window's tail
+/// starts at `begin`. There is no line if the stretches
+/// from there on are shorter than the window.
 pub fn lines(
     stretches: impl Iterator<Item = (Duration, f64)> + Clone,
     begin: Duration,
@@ -82,7 +82,7 @@ pub fn lines(
     })
 }
 
-/// Times in s and means at whole multiples of a step, as far as there are lines.
+/// The means at whole multiples of `every`, each with its time in s, as far as the lines go.
 pub fn sampled(lines: impl Iterator<Item = Line>, every: Duration) -> Vec<[f64; 2]> {
     let every = every.as_secs_f64();
     let mut samples = Vec::new();

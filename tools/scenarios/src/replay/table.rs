@@ -1,52 +1,51 @@
-//! All kinds of loads on all boards under several limits: a row for each, over seeds.
+//! The table of `loads`: kinds of loads on boards under several limits, one row each, over seeds.
 
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
 use serde::Serialize;
-use wattgate_runtime::Front;
-use wattgate_watchdog::setup::POINTS;
-
-use super::oracle::Mode;
-use super::report::Report;
-use super::{ReplayError, Run, modes, parse, read_model, run, workload_of};
-use crate::cases::WORKLOAD;
-use crate::{CASES, Holder, Spread, at_once};
 use wattgate_board_tables::Board;
+use wattgate_runtime::Front;
 use wattgate_simulated_board::load::Kind;
 use wattgate_simulated_board::machine::mode_errors::ModeErrors;
 use wattgate_simulated_board::workload::Workload;
+use wattgate_watchdog::setup::POINTS;
 
-/// Limits of a table, in % of a board's span.
+use super::error::ReplayError;
+use super::model::{parse, read_model, timed_modes, workload_of};
+use super::oracle::TimedMode;
+use super::report::LoadReport;
+use super::run::{LoadRun, run};
+use crate::holder::Holder;
+use crate::models;
+use crate::parallel::map_seeds;
+use crate::spread::Spread;
+use crate::spread::Worst::{self, Highest, Lowest};
+
+/// The table's limits, in % of a board's span.
 pub const LIMITS_PCT: [f64; 3] = [25.0, 45.0, 75.0];
 
-/// The length of each run of a table.
+/// The length of each run.
 pub const LENGTH: Duration = Duration::from_secs(300);
 
-/// The boards of a table: those that have a model.
-pub fn boards() -> [&'static str; 3] {
-    CASES.map(|case| case.board)
-}
-
-/// How the model is wrong, or the board.
+/// How the board differs from its model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Wrong {
-    /// Within its band.
+    /// Not beyond the guard band.
     Nothing,
     /// Another unit of the board for each seed.
     Unit,
-    /// The power above rest is so many times the model's, which differs from the least to the highest clock
-    /// of the GPU.
+    /// The power above rest is multiplied by a factor: the first at the lowest GPU clock, the second
+    /// at the highest.
     Tilt([f64; 2]),
-    /// Each mode on its own by a factor whose logarithm has this spread.
+    /// The power of each mode is multiplied by a random factor, whose logarithm has this standard
+    /// deviation.
     Each(f64),
-    /// Some modes by far; see [`ModeErrors::Rogues`].
+    /// The power of some modes differs much; see [`ModeErrors::Rogues`].
     Rogues,
 }
 
-/// All that tables have, under a constant load.
+/// The differences in the table, each under a constant load.
 pub const WRONGS: [Wrong; 7] = [
     Wrong::Unit,
     Wrong::Tilt([0.7, 0.7]),
@@ -58,7 +57,7 @@ pub const WRONGS: [Wrong; 7] = [
 ];
 
 impl Wrong {
-    /// As it is printed behind the kind of load.
+    /// The name that the table prints after the kind of load.
     pub fn name(self) -> String {
         let percent = |factor: f64| format!("{:+.0} %", 100.0 * (factor - 1.0));
         match self {
@@ -81,18 +80,18 @@ impl Wrong {
     }
 }
 
-/// A board with its model, and what many runs need of both.
+/// A board with its model, prepared once for many runs.
 #[derive(Debug)]
 pub struct Bench {
     /// The board.
     pub board: Board,
     /// The model's file.
     pub model: PathBuf,
-    /// That the model was made of.
+    /// The workload of which the model was made.
     pub workload: Workload,
     /// True times of all modes.
-    pub modes: Vec<Mode>,
-    /// The least and the highest predicted power of the model's front, in mW.
+    pub modes: Vec<TimedMode>,
+    /// The span: the lowest and the highest predicted power of the model's front, in mW.
     pub span_mw: [u32; 2],
 }
 
@@ -100,9 +99,9 @@ impl Bench {
     /// The board of a name, with its model in the folder `weights`.
     pub fn of(board: &str, weights: &Path) -> Result<Self, ReplayError> {
         let board = Board::named(board)?;
-        let model = weights.join(format!("{}-{WORKLOAD}.wgt", board.name));
+        let model = models::path(&board.name, weights);
         let workload = workload_of(&model)?;
-        let modes = modes(&board, &model, &workload)?;
+        let modes = timed_modes(&board, &model, &workload)?;
         let bytes = read_model(&model)?;
         let parsed = parse(&model, &bytes)?;
         let front = Front::<POINTS>::of(&parsed, &parsed.profiled());
@@ -117,33 +116,34 @@ impl Bench {
         })
     }
 
-    /// The limit in mW at so many % of the span.
+    /// The limit in mW at a percentage of the span.
     pub fn limit_mw(&self, pct: f64) -> u32 {
         let [least, most] = self.span_mw.map(f64::from);
         (least + pct / 100.0 * (most - least)).round() as u32
     }
 }
 
-/// A row to come.
+/// What one row of the table is about.
 #[derive(Clone, Copy, Debug)]
-pub struct Task<'a> {
-    /// What the load does.
+pub struct LoadTask<'a> {
+    /// The kind of load.
     pub kind: Kind,
-    /// Where it runs.
+    /// The board with its model.
     pub bench: &'a Bench,
-    /// In % of the board's span.
+    /// The limit in % of the board's span.
     pub limit_pct: f64,
-    /// Samples that a result of the sensor is the mean of; see [`wattgate_simulated_board::sampling::SAMPLES`].
+    /// The number of samples in one result of the sensor; see
+    /// [`Sensor::samples`](crate::Sensor::samples).
     pub samples: u32,
     /// Who holds the limit.
     pub holder: Holder,
-    /// What is wrong.
+    /// How the board differs from its model.
     pub wrong: Wrong,
 }
 
-impl Task<'_> {
-    /// The run of a seed.
-    pub fn run(&self, seed: u64) -> Result<Report, ReplayError> {
+impl LoadTask<'_> {
+    /// Runs the task with a seed.
+    pub fn run(&self, seed: u64) -> Result<LoadReport, ReplayError> {
         let Bench {
             board,
             model,
@@ -152,7 +152,7 @@ impl Task<'_> {
             ..
         } = self.bench;
         let limit_mw = self.bench.limit_mw(self.limit_pct);
-        let asked = Run {
+        let load_run = LoadRun {
             board,
             model,
             limits: vec![(Duration::ZERO, limit_mw)],
@@ -164,31 +164,24 @@ impl Task<'_> {
             holder: self.holder,
             errors: self.wrong.errors(seed),
         };
-        run(&asked, modes)
+        run(&load_run, modes)
     }
 }
 
-/// Runs all of them with the seeds 1 … `seeds`, on all cores, and gives their rows in the same
-/// order.
-pub fn rows(tasks: &[Task<'_>], seeds: u64) -> Result<Vec<Row>, ReplayError> {
-    let runs: Vec<(usize, u64)> = (0..tasks.len())
-        .flat_map(|task| (1..=seeds).map(move |seed| (task, seed)))
-        .collect();
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let done = at_once(threads, &runs, |(task, seed)| {
-        Ok::<_, ReplayError>((*task, *seed, tasks[*task].run(*seed)?))
+/// Runs all tasks with the seeds 1 … `seeds`, on all cores. The rows have the order of the tasks.
+pub fn rows(tasks: &[LoadTask<'_>], seeds: u64) -> Result<Vec<LoadRow>, ReplayError> {
+    let reports = map_seeds(tasks, seeds, |task, seed| {
+        Ok::<_, ReplayError>((seed, task.run(seed)?))
     })?;
-    let rows = tasks.iter().enumerate().filter_map(|(at, task)| {
-        let reports = done.iter().filter(|(of, ..)| *of == at);
-        let reports: Vec<(u64, &Report)> = reports.map(|(_, seed, it)| (*seed, it)).collect();
-        Row::of(task, &reports)
-    });
-    Ok(rows.collect())
+    let rows = tasks.iter().zip(&reports);
+    Ok(rows
+        .filter_map(|(task, reports)| LoadRow::of(task, reports))
+        .collect())
 }
 
-/// A line of the table: figures of [`Report`] over all seeds.
+/// A row of the table: the figures of [`LoadReport`] over all seeds.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct LoadRow {
     pub kind: String,
     pub board: String,
     pub limit_pct: f64,
@@ -203,7 +196,7 @@ pub struct Row {
     pub excess_430ms_pct: Spread,
     pub excess_10ms_pct: Spread,
     pub over_j: Spread,
-    /// Of the longest event of each run; 0 where there was none.
+    /// The longest event of each run; 0 for a run without events.
     pub longest_event_ms: Spread,
     pub speed_vs_fixed_pct: Spread,
     pub speed_vs_clairvoyant_pct: Spread,
@@ -212,12 +205,12 @@ pub struct Row {
     pub energy_j: Spread,
 }
 
-impl Row {
-    /// Of the reports of each seed, or none where there is no report.
-    pub fn of(task: &Task<'_>, reports: &[(u64, &Report)]) -> Option<Self> {
-        let spread = |of: fn(&Report) -> f64, sign| {
+impl LoadRow {
+    /// The row of a task and its report of each seed, or none without reports.
+    pub fn of(task: &LoadTask<'_>, reports: &[(u64, LoadReport)]) -> Option<Self> {
+        let spread = |of: fn(&LoadReport) -> f64, worst: Worst| {
             let values = reports.iter().map(|(seed, report)| (*seed, of(report)));
-            Spread::of(values, sign)
+            Spread::of(values, worst)
         };
         Some(Self {
             kind: task.kind.name() + &task.wrong.name(),
@@ -227,19 +220,19 @@ impl Row {
             samples: task.samples,
             governor: task.holder.name(),
             seeds: reports.len(),
-            over_430ms_pct: spread(|it| it.over_430ms_pct, 1.0)?,
-            over_10ms_pct: spread(|it| it.over_10ms_pct, 1.0)?,
-            longest_430ms_ms: spread(|it| it.longest_430ms_ms, 1.0)?,
-            longest_10ms_ms: spread(|it| it.longest_10ms_ms, 1.0)?,
-            excess_430ms_pct: spread(|it| it.excess_430ms_pct, 1.0)?,
-            excess_10ms_pct: spread(|it| it.excess_10ms_pct, 1.0)?,
-            over_j: spread(|it| it.over_j, 1.0)?,
-            longest_event_ms: spread(Report::longest_event_ms, 1.0)?,
-            speed_vs_fixed_pct: spread(|it| it.speed_vs_fixed_pct, -1.0)?,
-            speed_vs_clairvoyant_pct: spread(|it| it.speed_vs_clairvoyant_pct, -1.0)?,
-            changes_per_min: spread(|it| it.changes_per_min, 1.0)?,
-            safe_pct: spread(|it| it.safe_pct, 1.0)?,
-            energy_j: spread(|it| it.energy_j, 1.0)?,
+            over_430ms_pct: spread(|it| it.over_430ms_pct, Highest)?,
+            over_10ms_pct: spread(|it| it.over_10ms_pct, Highest)?,
+            longest_430ms_ms: spread(|it| it.longest_430ms_ms, Highest)?,
+            longest_10ms_ms: spread(|it| it.longest_10ms_ms, Highest)?,
+            excess_430ms_pct: spread(|it| it.excess_430ms_pct, Highest)?,
+            excess_10ms_pct: spread(|it| it.excess_10ms_pct, Highest)?,
+            over_j: spread(|it| it.over_j, Highest)?,
+            longest_event_ms: spread(LoadReport::longest_event_ms, Highest)?,
+            speed_vs_fixed_pct: spread(|it| it.speed_vs_fixed_pct, Lowest)?,
+            speed_vs_clairvoyant_pct: spread(|it| it.speed_vs_clairvoyant_pct, Lowest)?,
+            changes_per_min: spread(|it| it.changes_per_min, Highest)?,
+            safe_pct: spread(|it| it.safe_pct, Highest)?,
+            energy_j: spread(|it| it.energy_j, Highest)?,
         })
     }
 }

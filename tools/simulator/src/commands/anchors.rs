@@ -1,15 +1,17 @@
-//! `anchors`: published measurements beside the simulated ones.
+//! `anchors`: compares simulated boards with published measurements.
 
 use std::fmt::Write;
 
 use lexopt::{Arg, Parser};
 
-use crate::{EXIT_CODES, Failure, print};
+use crate::failure::Failure;
+use crate::help::EXIT_CODES;
+use crate::output::{print, print_json};
 use wattgate_simulated_board::anchors::{Anchor, Bound, Shipped, anchors};
 
 const USAGE: &str = "\
-Print published measurements of real boards beside what the simulated boards say, and fail
-where one differs by more than its bound
+Print published measurements of real boards beside those of the simulated boards. Fail if one
+differs by more than its bound
 
 Usage: wattgate-simulator anchors [--json]
 
@@ -30,8 +32,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     }
     let anchors = anchors(&Shipped)?;
     if json {
-        let text = serde_json::to_string_pretty(&anchors).map_err(std::io::Error::from)?;
-        print(&format!("{text}\n"))?;
+        print_json(serde_json::to_string_pretty(&anchors))?;
     } else {
         print(&table(&anchors))?;
     }

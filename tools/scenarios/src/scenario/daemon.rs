@@ -1,54 +1,59 @@
-//! The daemon's control on a simulated board, with what its unit and its end do around it.
+//! The daemon's control in simulated time, with what the daemon and its systemd unit do at a start, a
+//! crash and an end.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use wattgate_board::{Board, Files};
-use wattgate_runtime::{Cause, Limit, Milliseconds, Milliwatts, State};
+use wattgate_runtime::{Cause, Limit, Milliwatts, State};
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::control::{Control, name};
 use wattgate_watchdog::prior::{Origin, Prior};
 use wattgate_watchdog::setup::{Choices, Setup, SetupError};
 
-use super::holder::Outcome;
-use super::list::ToHolder;
-use super::plant::{Noted, Plant};
+use super::outcome::{Outcome, end, settings};
+use super::plant::Plant;
+use crate::holder::Incident;
+use crate::holders::wattgate::look;
+use crate::recorded::RecordedTree;
 
-/// From the death of the daemon to the safe mode by the unit's `ExecStopPost=`, and from there to
-/// its next start by `RestartSec=`.
+/// Time from a crash to the unit's `ExecStopPost=`, which sets the safe mode.
 const STOP_POST: Duration = Duration::from_secs(1);
+
+/// `RestartSec=` of the unit: time from the safe mode to the next start.
 const RESTART: Duration = Duration::from_secs(1);
 
 const ROOT: &str = "/";
 
-/// Holds the limit to the end of the scenario, and restores what was set before.
-pub fn hold(plant: &Plant<'_>, files: Noted) -> io::Result<(Outcome, Noted)> {
+/// Holds the limit to the end of the scenario, and restores the settings from before.
+pub fn hold(plant: &Plant<'_>, files: RecordedTree) -> io::Result<(Outcome, RecordedTree)> {
     let scenario = plant.task.scenario;
     let kept = tempfile::tempdir()?;
     let before = settings(&files, Path::new(ROOT))?;
     let mut running = Running::start(plant, files, kept.path())?;
-    let mut to_come = scenario.holder;
+    let mut incident = scenario.incident;
     let (mut changes, mut safe_after) = (0, None);
     while running.now() < scenario.length() {
         let now = running.now();
-        if let Some((_, what)) = to_come.take_if(|(at, _)| now.as_secs() >= *at) {
+        if let Some((_, what)) = incident.take_if(|(at, _)| now.as_secs() >= *at) {
             match what {
-                ToHolder::Sleeps(time) => {
+                Incident::Suspend(time) => {
                     let files = running.control.files();
                     files.until(now + Duration::from_secs(time));
                 }
-                ToHolder::ReadsBadModel => running.read_bad_model()?,
-                ToHolder::IsKilled => {
+                Incident::BadModel => running.read_bad_model()?,
+                Incident::Kill => {
                     changes += running.control.status().0.changes;
-                    // What it has kept of the state before outlives it.
+                    // The saved settings from before the first start outlive the daemon.
                     let (_, mut files) = running.control.release();
                     safe_after = Some(stop_post(plant, &mut files)?);
                     files.until(files.now() + RESTART);
                     running = Running::start(plant, files, kept.path())?;
                     if *running.prior.origin() != Origin::LeftByCrash {
-                        return Err(io::Error::other("the state before is lost"));
+                        return Err(io::Error::other(
+                            "the settings from before the first start are lost",
+                        ));
                     }
                 }
             }
@@ -73,26 +78,9 @@ pub fn hold(plant: &Plant<'_>, files: Noted) -> io::Result<(Outcome, Noted)> {
     Ok((outcome, files))
 }
 
-/// The last state, and whether all is as it was before the first start.
-pub fn end(state: &str, is_restored: bool) -> String {
-    let restored = match is_restored {
-        true => "restored",
-        false => "not restored",
-    };
-    format!("{state}, {restored}")
-}
-
-/// What is set, but for the rate of the memory: nobody holds it before, so that it follows the
-/// load.
-pub fn settings(files: &impl Files, root: &Path) -> io::Result<Vec<String>> {
-    let board = Board::discover(files, root).map_err(io::Error::other)?;
-    let saved = board.save(files).map_err(io::Error::other)?.to_string();
-    let lines = saved.lines().filter(|line| !line.contains("/emc/rate "));
-    Ok(lines.map(str::to_owned).collect())
-}
-
-/// `once --safe`, as the unit does after a crash. Returns how long after it.
-fn stop_post(plant: &Plant<'_>, files: &mut Noted) -> io::Result<Duration> {
+/// Sets the safe mode by `once --safe`, as the unit does after a crash. Returns the time since the
+/// crash.
+fn stop_post(plant: &Plant<'_>, files: &mut RecordedTree) -> io::Result<Duration> {
     let killed = files.now();
     files.until(killed + STOP_POST);
     let mut setup = setup(plant, files)?;
@@ -101,29 +89,29 @@ fn stop_post(plant: &Plant<'_>, files: &mut Noted) -> io::Result<Duration> {
     Ok(files.now() - killed)
 }
 
-/// The daemon's config.
+/// The daemon's config with the limit at a time.
 fn config(plant: &Plant<'_>, at: Duration, model: &Path) -> io::Result<Config> {
     let text = plant.config(at, model);
     Config::parse(&text, Path::new("scenario")).map_err(io::Error::other)
 }
 
-/// What the daemon finds at its start.
-fn setup(plant: &Plant<'_>, files: &Noted) -> io::Result<Setup> {
+/// What the daemon has read at its start.
+fn setup(plant: &Plant<'_>, files: &RecordedTree) -> io::Result<Setup> {
     let config = config(plant, files.now(), &plant.course.model)?;
     Setup::new(config, files, Path::new(ROOT)).map_err(io::Error::other)
 }
 
-/// A daemon between a start and its end.
+/// A daemon between its start and its end.
 struct Running<'a> {
     plant: &'a Plant<'a>,
-    control: Control<Noted>,
+    control: Control<RecordedTree>,
     prior: Prior,
     config: Config,
     limit: Limit,
 }
 
 impl<'a> Running<'a> {
-    fn start(plant: &'a Plant<'a>, files: Noted, kept: &Path) -> io::Result<Self> {
+    fn start(plant: &'a Plant<'a>, files: RecordedTree, kept: &Path) -> io::Result<Self> {
         let setup = setup(plant, &files)?;
         let prior = Prior::keep(&setup.board, &files, kept).map_err(io::Error::other)?;
         Ok(Self {
@@ -139,7 +127,7 @@ impl<'a> Running<'a> {
         self.control.files().now()
     }
 
-    /// One look. Returns when the next one is due.
+    /// Lets the control look once, under the limit at this time. Returns the time of the next look.
     fn look(&mut self) -> Duration {
         let now = self.now();
         let scenario = self.plant.task.scenario;
@@ -150,12 +138,10 @@ impl<'a> Running<'a> {
         if std::mem::replace(&mut self.limit, wanted) != wanted {
             self.control.set_limit(wanted);
         }
-        let ms = Milliseconds(now.as_millis() as u64);
-        let next = self.control.look(ms, &mut |_| {});
-        Duration::from_millis(next.0).max(now + Duration::from_millis(1))
+        look(&mut self.control)
     }
 
-    /// The daemon takes another model only when all of it is right. Of this one half is missing.
+    /// Reads half a model, which the daemon has to refuse.
     fn read_bad_model(&mut self) -> io::Result<()> {
         let file = tempfile::NamedTempFile::new()?;
         fs::write(file.path(), self.plant.half_a_model()?)?;

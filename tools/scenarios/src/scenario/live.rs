@@ -1,8 +1,8 @@
 //! The daemon `wattgated` as a process in real time, beside a board whose files are on a disk.
 //!
-//! Scenarios are short, and several run at once. What is counted as over the limit is the truth of
-//! the board, as in simulated time; how fast the daemon is depends on the machine that runs both.
-//! What its unit does around it, [`ToHolder::IsKilled`], is done here.
+//! Scenarios are short, and several run at once. As in simulated time, the true power of the board is
+//! compared with the limit. How soon the daemon answers depends on the machine that runs both. After
+//! an [`Incident::Kill`] this module does what the daemon's unit would do.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -16,24 +16,27 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use wattgate_board::Disk;
 use wattgate_runtime::{Cause, State};
+use wattgate_simulated_board::tree::mirror::Mirror;
 use wattgate_watchdog::control::name;
 use wattgate_watchdog::report::STATES;
 
-use super::holder::{Outcome, finish};
-use super::list::{Scenario, ToHolder};
-use super::plant::{Plant, Record};
-use super::report::{Row, Run};
-use super::wattgate::{end, settings};
-use super::{Task, at_once};
-use wattgate_simulated_board::tree::mirror::Mirror;
+use super::list::Scenario;
+use super::outcome::{Outcome, end, settings};
+use super::plant::Plant;
+use super::report::ScenarioReport;
+use super::table::ScenarioRow;
+use super::task::ScenarioTask;
+use crate::holder::Incident;
+use crate::parallel;
+use crate::recorded::Record;
 
-/// So many daemons with their boards run at once.
-const AT_ONCE: usize = 10;
+/// Number of daemons with their boards that run at once.
+const THREADS: usize = 10;
 
 /// `RestartSec=` of the daemon's unit.
 const RESTART: Duration = Duration::from_secs(1);
 
-/// A daemon that has not ended so long after its signal is stuck.
+/// Timeout for the daemon's first mode, and for its end after a signal.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const fn live(name: &'static str, orders: &'static [&'static str]) -> Scenario {
@@ -43,13 +46,13 @@ const fn live(name: &'static str, orders: &'static [&'static str]) -> Scenario {
         orders,
         steps: None,
         by_clock: false,
-        holder: None,
+        incident: None,
         units: false,
         nominal: false,
     }
 }
 
-/// The scenarios in real time. While the daemon sleeps, it is stopped and its board works on.
+/// The scenarios in real time. [`Incident::Suspend`] stops the daemon while its board works on.
 pub const SCENARIOS: &[Scenario] = &[
     live("steady", &[]),
     Scenario {
@@ -71,97 +74,101 @@ pub const SCENARIOS: &[Scenario] = &[
         &["at 10 refuse GPU EIO", "at 20 allow GPU"],
     ),
     Scenario {
-        holder: Some((24, ToHolder::ReadsBadModel)),
+        incident: Some((24, Incident::BadModel)),
         ..live("model file defective", &[])
     },
     Scenario {
-        holder: Some((24, ToHolder::Sleeps(10))),
+        incident: Some((24, Incident::Suspend(10))),
         ..live("stopped 10 s", &[])
     },
     Scenario {
-        holder: Some((24, ToHolder::IsKilled)),
+        incident: Some((24, Incident::Kill)),
         ..live("killed", &[])
     },
 ];
 
-/// Runs all of them, each once, and gives their rows in the same order. `weights` is the folder
-/// with the models, `wattgated` the daemon.
-pub fn rows(tasks: &[Task<'_>], weights: &Path, wattgated: &Path) -> io::Result<Vec<Row>> {
+/// Runs each task once. The rows have the order of the tasks. `weights` is the folder with the
+/// models, `wattgated` the daemon.
+pub fn rows(
+    tasks: &[ScenarioTask<'_>],
+    weights: &Path,
+    wattgated: &Path,
+) -> io::Result<Vec<ScenarioRow>> {
     let weights = fs::canonicalize(weights)?;
-    let runs = at_once(AT_ONCE, tasks, |task| run(task, &weights, wattgated))?;
-    let rows = tasks.iter().zip(runs);
+    let reports = parallel::map(THREADS, tasks, |task| run(task, &weights, wattgated))?;
+    let rows = tasks.iter().zip(reports);
     Ok(rows
-        .filter_map(|(task, run)| Row::of(task, &[run]))
+        .filter_map(|(task, report)| ScenarioRow::of(task, &[report]))
         .collect())
 }
 
-fn run(task: &Task<'_>, weights: &Path, wattgated: &Path) -> io::Result<Run> {
+fn run(task: &ScenarioTask<'_>, weights: &Path, wattgated: &Path) -> io::Result<ScenarioReport> {
     const SEED: u64 = 1;
     let (mut plant, tree) = Plant::new(task, SEED, weights)?;
     let folder = tempfile::tempdir()?;
-    // Other models are to be beside it.
+    // Beside the model the scenario puts other models.
     let model = folder.path().join("model.wgt");
     fs::copy(&plant.course.model, &model)?;
     plant.course.model = model;
-    let place = Place {
+    let installation = Installation {
         plant: &plant,
         program: wattgated,
         root: folder.path().join("root"),
         config: folder.path().join("wattgated.toml"),
     };
-    let mut mirror = Mirror::create(&place.root, tree).map_err(io::Error::other)?;
+    let mut mirror = Mirror::create(&installation.root, tree).map_err(io::Error::other)?;
     let length = task.scenario.length();
     let mut record = Record::default();
     let stop = AtomicBool::new(false);
     let outcome = thread::scope(|scope| {
         let living = scope.spawn(|| {
             mirror.run_noted(&stop, 1.0, |jetson| {
-                // Afterwards the daemon restores what was before.
+                // Afterwards the daemon restores the settings from before.
                 if jetson.now() <= length {
                     record.note(jetson);
                 }
             })
         });
-        let outcome = place.hold(Instant::now());
+        let outcome = installation.hold(Instant::now());
         stop.store(true, Ordering::Relaxed);
         match living.join() {
             Ok(end) => end.map_err(io::Error::other).and(outcome),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })?;
-    finish(&plant, SEED, &record, outcome)
+    ScenarioReport::new(&plant, SEED, &record, outcome)
 }
 
-/// Where a daemon runs.
-struct Place<'a> {
+/// The daemon's files and those of its board.
+struct Installation<'a> {
     plant: &'a Plant<'a>,
     program: &'a Path,
     root: PathBuf,
     config: PathBuf,
 }
 
-impl Place<'_> {
-    /// From the start of a scenario to what its daemon has left behind.
+impl Installation<'_> {
+    /// Runs the daemon from the start of the scenario to its end.
     fn hold(&self, start: Instant) -> io::Result<Outcome> {
         let scenario = self.plant.task.scenario;
         let before = settings(&Disk, &self.root)?;
         self.configure(Duration::ZERO)?;
-        let mut told = Told::default();
+        let mut log = Log::default();
         let mut daemon = Daemon::start(self.command("run"), start)?;
         let mut killed = None;
-        for (at, act) in self.acts() {
+        for (at, action) in self.actions() {
             thread::sleep(at.saturating_sub(start.elapsed()));
-            match act {
-                Act::Limit => {
+            match action {
+                Action::Limit => {
                     self.configure(at)?;
                     daemon.signal(Signal::HUP)?;
                 }
-                Act::Holder(ToHolder::Sleeps(seconds)) => {
+                Action::Incident(Incident::Suspend(seconds)) => {
                     daemon.signal(Signal::STOP)?;
                     thread::sleep(Duration::from_secs(seconds));
                     daemon.signal(Signal::CONT)?;
                 }
-                Act::Holder(ToHolder::ReadsBadModel) => {
+                Action::Incident(Incident::BadModel) => {
                     let model = self.config.with_file_name("half.wgt");
                     fs::write(&model, self.plant.half_a_model()?)?;
                     let mut set = Command::new(self.program);
@@ -170,12 +177,12 @@ impl Place<'_> {
                         .arg("--root")
                         .arg(&self.root);
                     if set.stderr(Stdio::null()).status()?.success() {
-                        return Err(io::Error::other("half a model was taken"));
+                        return Err(io::Error::other("the daemon took half a model"));
                     }
                 }
-                Act::Holder(ToHolder::IsKilled) => {
+                Action::Incident(Incident::Kill) => {
                     let death = Instant::now();
-                    told.add(daemon.end(Signal::KILL)?.1);
+                    log.add(daemon.end(Signal::KILL)?.1);
                     let mut once = self.command("once");
                     once.arg("--safe").stderr(Stdio::null()).status()?;
                     killed = Some(death.elapsed());
@@ -186,26 +193,26 @@ impl Place<'_> {
         }
         thread::sleep(scenario.length().saturating_sub(start.elapsed()));
         let (is_clean, lines) = daemon.end(Signal::TERM)?;
-        told.add(lines);
+        log.add(lines);
         let kept = self.root.join("var/lib/wattgate");
         let is_restored = is_clean && self.becomes(&before)? && kept.read_dir()?.next().is_none();
         Ok(Outcome {
-            changes: told.changes(),
-            end: end(told.state(), is_restored),
-            safe_after: killed.or_else(|| told.safe_after(scenario.loss()?)),
+            changes: log.changes(),
+            end: end(log.state(), is_restored),
+            safe_after: killed.or_else(|| log.safe_after(scenario.loss()?)),
         })
     }
 
-    /// What is to be done, in the order of time.
-    fn acts(&self) -> Vec<(Duration, Act)> {
+    /// What is done to the daemon, in the order of time.
+    fn actions(&self) -> Vec<(Duration, Action)> {
         let scenario = self.plant.task.scenario;
         let limits = scenario.steps.into_iter().flatten();
-        let limits = limits.map(|at| (Duration::from_secs(at), Act::Limit));
-        let holder = scenario.holder.into_iter();
-        let holder = holder.map(|(at, what)| (Duration::from_secs(at), Act::Holder(what)));
-        let mut acts: Vec<(Duration, Act)> = limits.chain(holder).collect();
-        acts.sort_by_key(|(at, _)| *at);
-        acts
+        let limits = limits.map(|at| (Duration::from_secs(at), Action::Limit));
+        let incident = scenario.incident.into_iter();
+        let incident = incident.map(|(at, what)| (Duration::from_secs(at), Action::Incident(what)));
+        let mut actions: Vec<(Duration, Action)> = limits.chain(incident).collect();
+        actions.sort_by_key(|(at, _)| *at);
+        actions
     }
 
     fn configure(&self, at: Duration) -> io::Result<()> {
@@ -222,7 +229,7 @@ impl Place<'_> {
         process
     }
 
-    /// Waits until the board shows what was set before.
+    /// Whether the board returns to the settings from before, within [`PATIENCE`].
     fn becomes(&self, before: &[String]) -> io::Result<bool> {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
@@ -237,24 +244,25 @@ impl Place<'_> {
 
 /// What is done to a daemon.
 #[derive(Clone, Copy, Debug)]
-enum Act {
-    /// Another limit is in its config.
+enum Action {
+    /// Writes another limit to its config.
     Limit,
-    Holder(ToHolder),
+    Incident(Incident),
 }
 
-/// What a daemon says, and when.
-type Line = (Duration, String);
+/// A line on the daemon's standard error, with its time.
+type LogLine = (Duration, String);
 
-/// A daemon that ends with this value.
+/// A running daemon, which is killed when this value is dropped.
 struct Daemon {
     child: Child,
-    lines: Receiver<Line>,
-    seen: Vec<Line>,
+    lines: Receiver<LogLine>,
+    seen: Vec<LogLine>,
 }
 
 impl Daemon {
-    /// Returns when it has set its first mode: from then on it takes signals.
+    /// Starts a daemon. Returns when the daemon has set its first mode, because from then on it handles
+    /// signals.
     fn start(mut command: Command, start: Instant) -> io::Result<Self> {
         let mut child = command.stderr(Stdio::piped()).spawn()?;
         let (sender, lines) = channel();
@@ -262,7 +270,7 @@ impl Daemon {
             thread::spawn(move || {
                 let stderr = BufReader::new(stderr).lines();
                 for line in stderr.map_while(Result::ok) {
-                    // Nobody listens any more when a scenario has failed.
+                    // After a failed scenario nobody receives the lines.
                     let _ = sender.send((start.elapsed(), line));
                 }
             });
@@ -275,7 +283,12 @@ impl Daemon {
         while !daemon.seen.iter().any(is_mode) {
             match daemon.lines.recv_timeout(PATIENCE) {
                 Ok(line) => daemon.seen.push(line),
-                Err(_) => return Err(io::Error::other(format!("no mode: {:?}", daemon.seen))),
+                Err(_) => {
+                    return Err(io::Error::other(format!(
+                        "the daemon set no mode; it printed {:?}",
+                        daemon.seen
+                    )));
+                }
             }
         }
         Ok(daemon)
@@ -285,8 +298,8 @@ impl Daemon {
         Ok(kill_process(Pid::from_child(&self.child), signal)?)
     }
 
-    /// Ends it. Returns whether it says that all is well, and all that it has said.
-    fn end(&mut self, signal: Signal) -> io::Result<(bool, Vec<Line>)> {
+    /// Ends the daemon by a signal. Returns whether its exit code is 0, and all its lines.
+    fn end(&mut self, signal: Signal) -> io::Result<(bool, Vec<LogLine>)> {
         self.signal(signal)?;
         let start = Instant::now();
         while self.child.try_wait()?.is_none() && start.elapsed() < PATIENCE {
@@ -302,24 +315,24 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It may have ended before.
+        // The daemon may have ended before.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// It says that it has set a mode.
-fn is_mode((_, line): &Line) -> bool {
+/// Whether the line says that the daemon has set a mode.
+fn is_mode((_, line): &LogLine) -> bool {
     line.contains("; predicted ")
 }
 
-/// All that the daemons of a scenario have said.
+/// All lines of the daemons in a scenario.
 #[derive(Debug, Default)]
-struct Told(Vec<Line>);
+struct Log(Vec<LogLine>);
 
-impl Told {
-    fn add(&mut self, lines: Vec<Line>) {
-        // Without the priority.
+impl Log {
+    fn add(&mut self, lines: Vec<LogLine>) {
+        // Each line starts with its priority for the journal, such as `<6>`.
         let text = |line: String| match line.split_once('>') {
             Some((_, text)) => text.to_owned(),
             None => line,
@@ -328,12 +341,12 @@ impl Told {
         self.0.extend(lines);
     }
 
-    /// Modes that were set.
+    /// The number of modes that were set.
     fn changes(&self) -> u32 {
         self.0.iter().filter(|line| is_mode(line)).count() as u32
     }
 
-    /// The last state.
+    /// The name of the last state.
     fn state(&self) -> &'static str {
         let of = |line: &str| {
             let mut names = STATES.into_iter().map(name);
@@ -343,7 +356,7 @@ impl Told {
         lines.find_map(|(_, line)| of(line)).unwrap_or("silent")
     }
 
-    /// From the loss of the sensor to the safe mode.
+    /// Time from the loss of the sensor to the safe mode.
     fn safe_after(&self, loss: Duration) -> Option<Duration> {
         let safe = name(State::Safe(Cause::NoSensor));
         let mut lines = self.0.iter();

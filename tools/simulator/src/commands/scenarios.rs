@@ -5,34 +5,39 @@ use std::path::PathBuf;
 
 use lexopt::{Arg, Parser, ValueExt};
 
-use crate::{EXIT_CODES, Failure, print};
-use wattgate_scenarios::{
-    CASES, Holder, Row, SCENARIOS, SENSORS, Scenario, Spread, Task, live, rows,
+use crate::failure::Failure;
+use crate::help::EXIT_CODES;
+use crate::options;
+use crate::output::{print, print_json};
+use crate::table::{Column, TITLE, Table, cell};
+use wattgate_scenarios::scenario::{
+    CASES, SCENARIOS, Scenario, ScenarioRow, ScenarioTask, live, rows,
 };
+use wattgate_scenarios::{Holder, SENSORS};
 
 const USAGE: &str = "\
-Let wattgate and others hold a limit on simulated boards in simulated time
+Compare governors on simulated boards while limits step, faults occur and daemons restart
 
 Usage: wattgate-simulator scenarios [options]
 
 Options:
   --json            Print JSON: an array of rows, each with scenario, board, time_constant_ms of
-                    the sensor, governor, seeds, final, and as {\"median\",\"worst\",\"seed\"} of the seeds
-                    time_over_pct, longest_over_ms, excess_pct, overshoot_j,
+                    the sensor, governor, seeds, final, and, as {\"median\",\"worst\",\"seed\"} over
+                    the seeds, time_over_pct, longest_over_ms, excess_pct, overshoot_j,
                     speed_vs_oracle_pct, changes_per_min, over_current_events and
-                    safe_after_ms, which is null where nobody had to be safe
-  --seeds N         Runs of each [10]
+                    safe_after_ms, which is null if no run set the safe mode
+  --seeds N         Runs for each row, with the seeds 1 ... N [10]
   --only SCENARIO   One scenario, by its name in the table
-  --weights FOLDER  Where the models are [weights]
-  --live            Shorter scenarios in real time: the daemon as a process beside a board whose
-                    files are on a disk. How soon it answers depends on this machine
+  --weights FOLDER  The folder with the models [weights]
+  --live            Run shorter scenarios in real time: the daemon as a process beside a board
+                    whose files are on a disk. The daemon's response time depends on this machine
   --wattgated PATH  The daemon for --live [the one beside this program]
   -h, --help        Print this
 
-Over the limit is the true mean power of 430 ms. The excess is that of stretches
-which no change of limit, load or mode explains. Speed is against an oracle that is always in the
-fastest mode of the front that holds the limit. Events are those of too little voltage and of too
-much current on average. Safe is the time from the loss of all knowledge to the safe mode.
+The true mean power of 430 ms is compared with the limit. The excess counts only stretches over the
+limit that no change of limit, load or mode explains. Speed is relative to an oracle that is always
+in the fastest mode of the front that holds the limit. Events are under-voltage and average
+over-current events. Safe is the time from the loss of the sensor or the daemon to the safe mode.
 ";
 
 /// Runs the command with the arguments that follow its name.
@@ -45,15 +50,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("json") => json = true,
             Arg::Long("live") => is_live = true,
             Arg::Long("wattgated") => wattgated = Some(PathBuf::from(arguments.value()?)),
-            Arg::Long("seeds") => {
-                let value = arguments.value()?.string()?;
-                let number = value.parse().ok().filter(|number| *number > 0);
-                seeds = number.ok_or(Failure::Value {
-                    option: "--seeds",
-                    value,
-                    expected: "a number above 0",
-                })?;
-            }
+            Arg::Long("seeds") => seeds = options::seeds(arguments.value()?.string()?)?,
             Arg::Long("only") => only = Some(arguments.value()?.string()?),
             Arg::Long("weights") => weights = PathBuf::from(arguments.value()?),
             Arg::Short('h') | Arg::Long("help") => return print(&format!("{USAGE}\n{EXIT_CODES}")),
@@ -74,7 +71,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     for scenario in scenarios {
         for case in &CASES {
             for sensor in case.sensors() {
-                let task = |holder| Task {
+                let task = |holder| ScenarioTask {
                     scenario,
                     case,
                     sensor,
@@ -93,8 +90,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     };
     let rows = rows.map_err(Failure::Scenario)?;
     if json {
-        let text = serde_json::to_string_pretty(&rows).map_err(std::io::Error::from)?;
-        print(&format!("{text}\n"))
+        print_json(serde_json::to_string_pretty(&rows))
     } else {
         print(&table(&rows))
     }
@@ -106,66 +102,62 @@ fn beside() -> PathBuf {
     this.with_file_name("wattgated")
 }
 
-fn table(rows: &[Row]) -> String {
-    let mut text = String::from("median / worst of the seeds; simulated\n");
-    let mut heading = None;
+/// The columns after the name of a row. The last one is not aligned; its cells begin with two spaces.
+const COLUMNS: &[Column] = &[
+    ("over, %", 13),
+    ("longest, ms", 15),
+    ("excess, %", 13),
+    ("overshoot, J", 16),
+    ("speed, %", 14),
+    ("changes/min", 13),
+    ("events", 12),
+    ("safe, ms", 11),
+    ("  final", 0),
+];
+
+/// Width of the names of groups and rows.
+const NAMES: usize = 45;
+
+fn table(rows: &[ScenarioRow]) -> String {
+    let mut table = Table::new(NAMES, COLUMNS);
     for row in rows {
-        let of = (row.scenario, row.board, row.time_constant_ms);
-        if heading.replace(of) != Some(of) {
-            let (scenario, board, period) = of;
-            // A text takes all.
-            let _ = writeln!(
-                text,
-                "{:<45}{:>13}{:>15}{:>13}{:>16}{:>14}{:>13}{:>12}{:>11}  final",
-                format!("{scenario}, {board}, {period} ms"),
-                "over, %",
-                "longest, ms",
-                "excess, %",
-                "overshoot, J",
-                "speed, %",
-                "changes/min",
-                "events",
-                "safe, ms"
-            );
-        }
-        let of = |spread: Spread, digits: usize| {
-            format!("{:.digits$}/{:.digits$}", spread.median, spread.worst)
-        };
-        let _ = writeln!(
-            text,
-            "  {:<43}{:>13}{:>15}{:>13}{:>16}{:>14}{:>13}{:>12}{:>11}  {}",
+        let (scenario, board, ms) = (row.scenario, row.board, row.time_constant_ms);
+        let safe_after = row.safe_after_ms.map(|spread| cell(spread, 0));
+        table.row(
+            &format!("{scenario}, {board}, {ms} ms"),
             row.governor,
-            of(row.time_over_pct, 2),
-            of(row.longest_over_ms, 0),
-            of(row.excess_pct, 1),
-            of(row.overshoot_j, 1),
-            of(row.speed_vs_oracle_pct, 1),
-            of(row.changes_per_min, 1),
-            of(row.over_current_events, 0),
-            row.safe_after_ms
-                .map_or_else(|| "-".to_owned(), |spread| of(spread, 0)),
-            row.r#final
+            &[
+                cell(row.time_over_pct, 2),
+                cell(row.longest_over_ms, 0),
+                cell(row.excess_pct, 1),
+                cell(row.overshoot_j, 1),
+                cell(row.speed_vs_oracle_pct, 1),
+                cell(row.changes_per_min, 1),
+                cell(row.over_current_events, 0),
+                safe_after.unwrap_or_else(|| "-".to_owned()),
+                format!("  {}", row.r#final),
+            ],
         );
     }
-    text + &worst(rows)
+    TITLE.to_owned() + &table.text() + &worst(rows)
 }
 
-/// Of all rows of wattgate, the worst of all seeds for each setting of the sensor.
-fn worst(rows: &[Row]) -> String {
-    let steady = |row: &Row| row.scenario == "steady";
-    let nominal = |row: &Row| Scenario::named(row.scenario).is_some_and(|it| it.nominal);
+/// For each setting of the sensor, the worst figures of all rows of wattgate.
+fn worst(rows: &[ScenarioRow]) -> String {
+    let steady = |row: &ScenarioRow| row.scenario == "steady";
+    let nominal = |row: &ScenarioRow| Scenario::named(row.scenario).is_some_and(|it| it.nominal);
     let mut text = String::new();
     for sensor in &SENSORS {
         let period = sensor.time_constant.as_millis() as u64;
-        let of = |is: &dyn Fn(&Row) -> bool, figure: fn(&Row) -> Option<f64>| {
+        let of = |is: &dyn Fn(&ScenarioRow) -> bool, figure: fn(&ScenarioRow) -> Option<f64>| {
             let rows = rows.iter().filter(|row| row.governor == "wattgate");
             let rows = rows.filter(|row| row.time_constant_ms == period && is(row));
             rows.filter_map(figure).max_by(f64::total_cmp)
         };
-        let all = |_: &Row| true;
-        let slow = |row: &Row| Some(-row.speed_vs_oracle_pct.worst);
-        let over = |row: &Row| Some(row.time_over_pct.worst);
-        let changes = |row: &Row| Some(row.changes_per_min.worst);
+        let all = |_: &ScenarioRow| true;
+        let slow = |row: &ScenarioRow| Some(-row.speed_vs_oracle_pct.worst);
+        let over = |row: &ScenarioRow| Some(row.time_over_pct.worst);
+        let changes = |row: &ScenarioRow| Some(row.changes_per_min.worst);
         let lines = [
             (
                 "longest, ms",
@@ -190,7 +182,7 @@ fn worst(rows: &[Row]) -> String {
         for (name, value, digits) in lines {
             if let Some(value) = value {
                 let name = format!("worst of wattgate, {period} ms: {name}");
-                // A text takes all.
+                // Writing to a string cannot fail.
                 let _ = writeln!(text, "{name:<45}{value:>13.digits$}");
             }
         }

@@ -8,7 +8,9 @@ use std::sync::atomic::AtomicBool;
 
 use lexopt::{Arg, Parser, ValueExt};
 
-use crate::{EXIT_CODES, Failure, lists, print};
+use crate::failure::Failure;
+use crate::help::{EXIT_CODES, boards_and_workloads};
+use crate::output::print;
 use wattgate_board_tables::Board;
 use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::tree::control;
@@ -23,15 +25,15 @@ Usage: wattgate-simulator board --board NAME --root DIR [options]
 
 Options:
   --board NAME     The board
-  --root DIR       A directory that is empty or not there yet
+  --root DIR       A directory that is empty or does not exist
   --workload W     A workload that runs from the start, by name or file [none]
-  --mode ID        The mode of nvpmodel that it has booted in [the board's default]
-  --unit N         Draw how this unit differs, and its sensors, under a number [the nominal one]
-  --seed S         Noise, and the numbers of hwmon devices [0]
-  --speed X        Times as fast as the clock on the wall, such as 10x, 0.01 ... 100 [1x]
+  --mode ID        The nvpmodel mode in which the board boots [the board's default]
+  --unit N         Draw this unit's differences from the seed N [the nominal unit]
+  --seed S         Seed of noise and of the numbers of hwmon devices [0]
+  --speed X        Simulated time per real time, such as 10x; 0.01x ... 100x [1x]
   -h, --help       Print this
 
-Lines that are appended to DIR/control are commands; DIR/control.log says what became of them:
+Append commands to DIR/control, one in a line; DIR/control.log has their results:
 ";
 
 const EXAMPLE: &str = "
@@ -39,7 +41,8 @@ Example:
   wattgate-simulator board --board orin-nano-8-super --root /tmp/board --workload resnet18
   echo load off >> /tmp/board/control
 
-The command `crash` ends it by SIGABRT; a board that shuts down from heat ends it with 0.
+The command `crash` ends the program by SIGABRT. If the board shuts down from heat, the program
+ends with exit code 0.
 
 ";
 
@@ -58,7 +61,7 @@ struct Arguments {
 pub fn run(arguments: Parser) -> Result<(), Failure> {
     let Some(arguments) = parse(arguments)? else {
         let language = control::HELP;
-        let lists = lists();
+        let lists = boards_and_workloads();
         return print(&format!("{USAGE}{language}{EXAMPLE}{lists}\n{EXIT_CODES}"));
     };
     let board = Board::named(&arguments.board)?;
@@ -82,7 +85,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     }
 }
 
-/// The arguments, or none where help is asked for.
+/// The arguments, or none if the user asks for help.
 fn parse(mut parser: Parser) -> Result<Option<Arguments>, Failure> {
     let (mut board, mut root) = (None, None);
     let (mut workload, mut mode, mut unit, mut seed, mut speed) = (None, None, None, 0, 1.0);

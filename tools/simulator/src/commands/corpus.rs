@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use lexopt::{Arg, Parser, ValueExt};
 
-use crate::{EXIT_CODES, Failure, lists, print};
+use crate::failure::Failure;
+use crate::help::{EXIT_CODES, boards_and_workloads};
+use crate::output::print;
 use wattgate_board_tables::Board;
 use wattgate_cli::output::AtomicFile;
 use wattgate_simulated_board::corpus::{Modes, csv};
@@ -20,11 +22,11 @@ Usage: wattgate-simulator corpus --board NAME --workload NAME|FILE -o FILE.csv [
 
 Options:
   --board NAME          The board
-  --workload NAME|FILE  What runs on it
-  --minibatch N         Samples of a minibatch [the workload's]
+  --workload NAME|FILE  The workload
+  --minibatch N         Samples in a minibatch [the workload's]
   --modes WHICH         papers, all, or random:N [papers]
-  --unit N              A unit of the board that differs as real ones do [the nominal one]
-  --seed S              Noise, and which modes are drawn [0]
+  --unit N              Draw this unit's differences from the seed N [the nominal unit]
+  --seed S              Seed of noise and of random modes [0]
   -o, --output FILE     The corpus
   -h, --help            Print this
 ";
@@ -53,7 +55,10 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
                 output = Some(PathBuf::from(arguments.value()?));
             }
             Arg::Short('h') | Arg::Long("help") => {
-                return print(&format!("{USAGE}\n{}\n{EXAMPLE}\n{EXIT_CODES}", lists()));
+                return print(&format!(
+                    "{USAGE}\n{}\n{EXAMPLE}\n{EXIT_CODES}",
+                    boards_and_workloads()
+                ));
             }
             argument => return Err(argument.unexpected().into()),
         }

@@ -1,4 +1,4 @@
-//! `replay`: a load from a file on a simulated board, under a limit.
+//! `replay`: replays a load from a file on a simulated board under a limit.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -7,17 +7,20 @@ use std::time::Duration;
 use lexopt::{Arg, Parser, ValueExt};
 use wattgate_cli::quantity;
 
-use crate::{EXIT_CODES, Failure, lists, print};
+use crate::failure::Failure;
+use crate::help::{EXIT_CODES, boards_and_workloads};
+use crate::options;
+use crate::output::{print, print_json};
 use wattgate_board_tables::Board;
 use wattgate_scenarios::Holder;
-use wattgate_scenarios::replay::report::Report;
-use wattgate_scenarios::replay::{Run, modes, run as replay, workload_of};
+use wattgate_scenarios::replay::report::LoadReport;
+use wattgate_scenarios::replay::{LoadRun, run as replay, timed_modes, workload_of};
 use wattgate_simulated_board::load::Load;
-use wattgate_simulated_board::sampling::{SAMPLES, Sampling};
+use wattgate_simulated_board::sampling::Sampling;
 use wattgate_simulated_board::workload::Workload;
 
 const USAGE: &str = "\
-Replay a load from a file on a simulated board while somebody holds a limit
+Replay a load from a file on a simulated board while a governor holds a limit
 
 Usage: wattgate-simulator replay --board NAME --weights FILE.wgt --limit POWER --load FILE.csv
                                  [options]
@@ -27,13 +30,13 @@ Options:
   --weights FILE    The model
   --limit POWER     The limit, such as 25W or 12500mW
   --load FILE       The load: a CSV with the columns t_ms,activity and optionally gpu_load.
-                    Activity is 0 for idle and 1 for what the model was made of, 4 at most; gpu_load
-                    is what the GPU's load file shows, 0 ... 1 [the activity, 1 at most]. Each row
-                    holds up to the next one, the first is at 0, the last ends the run
-  --workload W      What runs, by name or file [the workload that the model was made of]
-  --samples N       Samples of which a result of the power sensor is the mean [512]
-  --unit N          Draw how this unit differs, and its sensors, under a number [the nominal one]
-  --seed S          Noise, and the numbers of hwmon devices [0]
+                    Activity is 0 for idle and 1 for the model's workload, 4 at most; gpu_load is
+                    the value in the GPU's load file, 0 ... 1 [the activity, 1 at most]. Each row
+                    holds until the next one. The first row is at 0 ms, the last ends the run
+  --workload W      The workload, by name or file [the model's]
+  --samples N       Number of samples in one result of the power sensor [512]
+  --unit N          Draw this unit's differences from the seed N [the nominal unit]
+  --seed S          Seed of noise and of the numbers of hwmon devices [0]
   --governor G      Who holds the limit: wattgate, stepper, open-loop, once, preset or maxn
                     [wattgate]
   --json            Print one JSON object: seconds, over_430ms_pct, over_10ms_pct,
@@ -43,13 +46,15 @@ Options:
                     energy_j
   -h, --help        Print this
 
-Over the limit is the true mean power of 430 ms, and that of 10 ms without the simulated random
-ripple. The excess is the highest mean above the limit, in % of it; over_j is the energy above it by
-the mean of 10 ms. An event is a jump of the load or the limit after which the mean of 10 ms was over
-the limit, with the time until it was back. Work counts while the activity is above 0.05. Speed is
-against two oracles that know the truth and keep no margin: the fastest mode of the profiled grid
-that fits into the load's worst 430 ms, and the fastest that fits into each second. The first second
-counts only for seconds, energy_j, changes_per_min and safe_pct.
+Two true mean powers are compared with the limit: that of 430 ms, and that of 10 ms without the
+simulated random ripple. The excess is the greatest difference of a mean above the limit, in % of the
+limit; over_j is the energy above the limit by the mean of 10 ms. An event is a jump of the load or
+the limit after which the mean of 10 ms was over the limit; its ms is the time until that mean was
+back at the limit. Work counts while the activity is above 0.05. Speed is relative to two oracles
+that know the true power and keep no margin. The fixed oracle runs in the fastest mode of the
+profiled grid that is within the limit in the load's worst 430 ms, the clairvoyant one in the fastest
+mode for each second. The first second counts only for seconds, energy_j, changes_per_min and
+safe_pct.
 ";
 
 const EXAMPLE: &str = "\
@@ -73,13 +78,16 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("workload") => {
                 workload = Some(Workload::named(&arguments.value()?.string()?)?);
             }
-            Arg::Long("samples") => samples = number_of_samples(arguments.value()?.string()?)?,
+            Arg::Long("samples") => samples = options::samples(arguments.value()?.string()?)?,
             Arg::Long("unit") => unit = Some(arguments.value()?.parse()?),
             Arg::Long("seed") => seed = arguments.value()?.parse()?,
-            Arg::Long("governor") => holder = governor(arguments.value()?.string()?)?,
+            Arg::Long("governor") => holder = options::governor(arguments.value()?.string()?)?,
             Arg::Long("json") => json = true,
             Arg::Short('h') | Arg::Long("help") => {
-                return print(&format!("{USAGE}\n{}\n{EXAMPLE}\n{EXIT_CODES}", lists()));
+                return print(&format!(
+                    "{USAGE}\n{}\n{EXAMPLE}\n{EXIT_CODES}",
+                    boards_and_workloads()
+                ));
             }
             argument => return Err(argument.unexpected().into()),
         }
@@ -92,8 +100,8 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         Some(workload) => workload,
         None => workload_of(&model)?,
     };
-    let modes = modes(&board, &model, &workload)?;
-    let asked = Run {
+    let modes = timed_modes(&board, &model, &workload)?;
+    let load_run = LoadRun {
         board: &board,
         model: &model,
         limits: vec![(Duration::ZERO, limit)],
@@ -105,10 +113,9 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         holder,
         errors: None,
     };
-    let report = replay(&asked, &modes)?;
+    let report = replay(&load_run, &modes)?;
     if json {
-        let text = serde_json::to_string_pretty(&report).map_err(std::io::Error::from)?;
-        print(&format!("{text}\n"))
+        print_json(serde_json::to_string_pretty(&report))
     } else {
         print(&lines(&report))
     }
@@ -124,28 +131,7 @@ fn power(value: String) -> Result<u32, Failure> {
     })
 }
 
-pub(super) fn number_of_samples(value: String) -> Result<u32, Failure> {
-    let number = value.parse().ok();
-    let number = number.filter(|number| SAMPLES.contains(number));
-    number.ok_or(Failure::Value {
-        option: "--samples",
-        value,
-        expected: "1, 4, 16, 64, 128, 256, 512 or 1024, which the driver takes",
-    })
-}
-
-/// Who holds the limit, by the name on the command line.
-pub fn governor(value: String) -> Result<Holder, Failure> {
-    let mut known = Holder::SIMULATED.into_iter().chain([Holder::Once]);
-    let found = known.find(|holder| holder.name().replace(' ', "-") == value);
-    found.ok_or(Failure::Value {
-        option: "--governor",
-        value,
-        expected: "wattgate, stepper, open-loop, once, preset or maxn",
-    })
-}
-
-fn lines(report: &Report) -> String {
+fn lines(report: &LoadReport) -> String {
     let mut text = String::from("simulated\n");
     let figures = [
         ("length, s", report.seconds),
@@ -177,7 +163,7 @@ fn lines(report: &Report) -> String {
         ("energy, J", report.energy_j),
     ];
     for (name, value) in figures {
-        // A text takes all.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "  {name:<42}{value:>12.2}");
     }
     text

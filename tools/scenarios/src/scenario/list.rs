@@ -4,17 +4,19 @@ use std::time::Duration;
 
 use wattgate_watchdog::clock::UtcSeconds;
 
-use super::cases::{Case, WORKLOAD};
+use super::cases::Case;
+use crate::holder::Incident;
+use crate::models::WORKLOAD;
 
-/// The begin of a day of 2027, in s since 1970.
+/// Midnight UTC of a day in 2027, in s since 1970.
 const DAY: i64 = 1_799_971_200;
 
-/// What happens to the board or to who holds its limit. Times are in s since the start.
+/// What happens to the board and to the holder. Times are in s since the start.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// As it is printed.
+    /// The printed name.
     pub name: &'static str,
-    /// The whole time.
+    /// The length of a run, in s.
     pub length: u64,
     /// Commands of the simulator's control language. `*` stands for each power rail, `GPU` for
     /// the file of the GPU's highest clock, `FAN` for that of the fan, and `BATTERY` for the
@@ -22,29 +24,15 @@ pub struct Scenario {
     pub orders: &'static [&'static str],
     /// When the second and the third of the case's limits begin to hold.
     pub steps: Option<[u64; 2]>,
-    /// They are in the daemon's schedule, and its wall clock jumps to their times of day: by eight
+    /// The steps are in the daemon's schedule. The wall clock jumps to their times of day: by eight
     /// hours, and then back by sixteen.
     pub by_clock: bool,
-    /// What happens to who holds the limit, and when.
-    pub holder: Option<(u64, ToHolder)>,
-    /// Another unit of the board for each seed.
+    /// What happens to the holder, and when.
+    pub incident: Option<(u64, Incident)>,
+    /// Each seed draws another unit of the board.
     pub units: bool,
-    /// The sensor and the writes work, and nothing but power limits the speed.
+    /// No fault: sensor and writes work, and only the power limits the speed.
     pub nominal: bool,
-}
-
-/// What happens to who holds the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToHolder {
-    /// The board sleeps for so many seconds: nobody looks, and time since boot passes. SC7 keeps
-    /// the mode (`jetson-platform.md`, section 8). The simulated board idles meanwhile, and its
-    /// sensor goes on.
-    Sleeps(u64),
-    /// SIGKILL. As the daemon's unit does, the safe mode is set within a second, and a second
-    /// later it starts again. What was set before the first start is restored at the end.
-    IsKilled,
-    /// Another model is to be taken, and its file is defective.
-    ReadsBadModel,
 }
 
 const fn nominal(name: &'static str, orders: &'static [&'static str]) -> Scenario {
@@ -54,7 +42,7 @@ const fn nominal(name: &'static str, orders: &'static [&'static str]) -> Scenari
         orders,
         steps: None,
         by_clock: false,
-        holder: None,
+        incident: None,
         units: false,
         nominal: true,
     }
@@ -96,16 +84,16 @@ pub const SCENARIOS: &[Scenario] = &[
     nominal("nvpmodel run again", &["at 100 service"]),
     nominal("jetson_clocks", &["at 100 jetson-clocks"]),
     Scenario {
-        holder: Some((100, ToHolder::ReadsBadModel)),
+        incident: Some((100, Incident::BadModel)),
         ..nominal("model file defective", &[])
     },
     Scenario {
-        holder: Some((100, ToHolder::Sleeps(30))),
+        incident: Some((100, Incident::Suspend(30))),
         ..fault("suspend 30 s", &["at 100 load off", "at 130 load resnet18"])
     },
     fault("battery sags", &["BATTERY"]),
     Scenario {
-        holder: Some((100, ToHolder::IsKilled)),
+        incident: Some((100, Incident::Kill)),
         ..fault("killed", &[])
     },
     fault(
@@ -120,7 +108,7 @@ pub const SCENARIOS: &[Scenario] = &[
         "sensor missing 30 s",
         &["at 100 sensor * missing", "at 130 sensor * ok"],
     ),
-    // Nothing tells before the load changes and the sensor does not.
+    // Only a change of load shows that the sensor is frozen.
     fault(
         "sensor frozen 30 s",
         &[
@@ -146,7 +134,7 @@ impl Scenario {
         SCENARIOS.iter().find(|scenario| scenario.name == name)
     }
 
-    /// Its whole time.
+    /// The length of a run.
     pub fn length(&self) -> Duration {
         Duration::from_secs(self.length)
     }
@@ -167,7 +155,7 @@ impl Scenario {
         steps.filter(|step| at.as_secs() >= **step).count()
     }
 
-    /// The wall clock.
+    /// The wall clock at a time since the start.
     pub fn utc(&self, at: Duration) -> UtcSeconds {
         let hours = [12, 20, 4][if self.by_clock {
             self.steps_before(at)
@@ -177,7 +165,7 @@ impl Scenario {
         UtcSeconds(DAY + 3_600 * hours + at.as_secs() as i64)
     }
 
-    /// The sensor works all the time.
+    /// Whether the sensor works all the time.
     pub fn has_sensor(&self) -> bool {
         !self.orders.iter().any(|order| order.contains("sensor"))
     }
@@ -185,52 +173,52 @@ impl Scenario {
     /// Each order with its time.
     fn timeline(&self) -> impl Iterator<Item = (Duration, &'static str)> {
         self.orders.iter().map(|order| {
-            let late = order.strip_prefix("at ");
-            let late = late.and_then(|rest| rest.split_once(' '));
-            let late = late.and_then(|(at, order)| Some((at.parse().ok()?, order)));
-            let (at, order) = late.unwrap_or((0.0, *order));
+            let timed = order.strip_prefix("at ");
+            let timed = timed.and_then(|rest| rest.split_once(' '));
+            let timed = timed.and_then(|(at, order)| Some((at.parse().ok()?, order)));
+            let (at, order) = timed.unwrap_or((0.0, *order));
             (Duration::from_secs_f64(at), order)
         })
     }
 
-    /// What runs at a time; none while the board sleeps.
+    /// The workload at a time; none while the board is suspended.
     pub fn workload(&self, at: Duration) -> Option<&'static str> {
         let loads = self.timeline().filter(|(from, _)| *from <= at);
         let loads = loads.filter_map(|(_, order)| order.strip_prefix("load "));
         Some(loads.last().unwrap_or(WORKLOAD)).filter(|name| *name != "off")
     }
 
-    /// On what the workload draws.
+    /// The factor on the workload's power.
     pub fn power_factor(&self) -> f64 {
         let mut factors = self.timeline();
         let factor = factors.find_map(|(_, order)| order.strip_prefix("power "));
         factor.and_then(|factor| factor.parse().ok()).unwrap_or(1.0)
     }
 
-    /// When the load, the limit, the mode or who holds it is changed from outside.
+    /// The times at which load, limit, mode or holder are changed from outside.
     pub fn changes(&self) -> Vec<Duration> {
         let orders = self.timeline().map(|(at, _)| at);
         let steps = self.steps.into_iter().flatten().map(Duration::from_secs);
         let mut changes: Vec<Duration> = orders.chain(steps).collect();
-        if let Some((at, what)) = self.holder {
-            let woken = match what {
-                ToHolder::Sleeps(time) => at + time,
-                ToHolder::IsKilled | ToHolder::ReadsBadModel => at,
+        if let Some((at, what)) = self.incident {
+            let ends = match what {
+                Incident::Suspend(time) => at + time,
+                Incident::Kill | Incident::BadModel => at,
             };
-            changes.push(Duration::from_secs(woken));
+            changes.push(Duration::from_secs(ends));
         }
         changes
     }
 
-    /// When it can be known that nothing is known of the power any more: a sensor that is frozen
-    /// shows it when the load changes.
+    /// The time from which the holder can know that it is blind or dead. A frozen sensor is known to
+    /// be frozen when the load changes.
     pub fn loss(&self) -> Option<Duration> {
         let is_frozen = self.orders.iter().any(|order| order.ends_with("frozen"));
         let tells = if is_frozen { "load" } else { "sensor" };
         let is_fault = is_frozen || !self.has_sensor();
         let mut orders = self.timeline().filter(|_| is_fault);
         let sensor = orders.find_map(|(at, order)| order.starts_with(tells).then_some(at));
-        let killed = self.holder.filter(|(_, what)| *what == ToHolder::IsKilled);
+        let killed = self.incident.filter(|(_, what)| *what == Incident::Kill);
         sensor.or(killed.map(|(at, _)| Duration::from_secs(at)))
     }
 }

@@ -1,13 +1,16 @@
-//! `load`: writes a built-in load into a file.
+//! `load`: writes a built-in load to a file.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
 
-use crate::{EXIT_CODES, Failure, print};
+use crate::failure::Failure;
+use crate::help::{self, EXIT_CODES};
+use crate::options;
+use crate::output::print;
 use wattgate_cli::output::AtomicFile;
-use wattgate_simulated_board::load::{KINDS, Kind};
+use wattgate_simulated_board::load::Kind;
 
 const USAGE: &str = "\
 Write a built-in load as a CSV for `replay`
@@ -15,10 +18,10 @@ Write a built-in load as a CSV for `replay`
 Usage: wattgate-simulator load --kind KIND -o FILE.csv [options]
 
 Options:
-  --kind KIND        What the load does
-  --seconds N        How long it is, 2 ... 604800 [300]
-  --seed S           What is drawn at random [0]
-  -o, --output FILE  The load
+  --kind KIND        The kind of load
+  --seconds N        Its length, 2 ... 604800 [300]
+  --seed S           Seed of its random parts [0]
+  -o, --output FILE  The file to write
   -h, --help         Print this
 ";
 
@@ -32,7 +35,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut kind, mut seconds, mut seed, mut output) = (None, 300, 0, None);
     while let Some(argument) = arguments.next()? {
         match argument {
-            Arg::Long("kind") => kind = Some(named(arguments.value()?.string()?)?),
+            Arg::Long("kind") => kind = Some(options::kind(arguments.value()?.string()?)?),
             Arg::Long("seconds") => {
                 let value = arguments.value()?.string()?;
                 let number = value.parse().ok();
@@ -48,7 +51,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
                 output = Some(PathBuf::from(arguments.value()?));
             }
             Arg::Short('h') | Arg::Long("help") => {
-                let kinds = names();
+                let kinds = help::kinds();
                 return print(&format!(
                     "{USAGE}\nKinds: {kinds}\n\n{EXAMPLE}\n{EXIT_CODES}"
                 ));
@@ -60,18 +63,4 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let file = AtomicFile::create(&output.ok_or(Failure::Missing("--output"))?)?;
     let load = kind.load(Duration::from_secs(seconds), seed);
     Ok(file.commit(load.to_csv().as_bytes())?)
-}
-
-/// The kind of a name.
-pub fn named(value: String) -> Result<Kind, Failure> {
-    Kind::named(&value).ok_or(Failure::Value {
-        option: "--kind",
-        value,
-        expected: "a kind of `load --help`",
-    })
-}
-
-/// The names of all kinds.
-pub fn names() -> String {
-    KINDS.map(Kind::name).join(", ")
 }

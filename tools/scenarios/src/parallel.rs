@@ -1,0 +1,55 @@
+//! Independent jobs on several threads.
+
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Runs all jobs on `threads` threads. The results have the order of the jobs.
+pub fn map<J: Sync, T: Send, E: Send>(
+    threads: usize,
+    jobs: &[J],
+    run: impl Fn(&J) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            match jobs.get(at) {
+                Some(job) => done.push((at, run(job)?)),
+                None => return Ok(done),
+            }
+        }
+    };
+    let mut done = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let mut done: Vec<(usize, T)> = Vec::new();
+        for worker in workers {
+            let part: Result<Vec<_>, E> = match worker.join() {
+                Ok(part) => part,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            done.extend(part?);
+        }
+        Ok::<_, E>(done)
+    })?;
+    done.sort_by_key(|(at, _)| *at);
+    Ok(done.into_iter().map(|(_, result)| result).collect())
+}
+
+/// Runs each task with the seeds 1 … `seeds`, on all cores. Returns, for each task in order, its
+/// results in the order of the seeds.
+pub fn map_seeds<J: Sync, T: Send, E: Send>(
+    tasks: &[J],
+    seeds: u64,
+    run: impl Fn(&J, u64) -> Result<T, E> + Sync,
+) -> Result<Vec<Vec<T>>, E> {
+    let jobs = tasks
+        .iter()
+        .flat_map(|task| (1..=seeds).map(move |seed| (task, seed)));
+    let jobs: Vec<(&J, u64)> = jobs.collect();
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let mut results = map(threads, &jobs, |(task, seed)| run(task, *seed))?.into_iter();
+    let of_task = |_| results.by_ref().take(seeds as usize).collect();
+    Ok(tasks.iter().map(of_task).collect())
+}

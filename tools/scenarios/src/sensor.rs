@@ -1,0 +1,38 @@
+//! The settings of the power sensor.
+
+use std::time::Duration;
+
+use wattgate_simulated_board::sampling::Sampling;
+
+/// How the power sensor is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sensor {
+    /// The number of samples in one result; see
+    /// [`SAMPLES`](wattgate_simulated_board::sampling::SAMPLES).
+    pub samples: u32,
+    /// The time constant of its registers, as the driver shows it.
+    pub time_constant: Duration,
+}
+
+/// L4T's setting, and a faster one that shows a step soon.
+pub const SENSORS: [Sensor; 2] = [Sensor::L4T, Sensor::of(Sampling::of_samples(64))];
+
+impl Sensor {
+    /// L4T's setting.
+    pub const L4T: Self = Self::of(Sampling::L4T);
+
+    /// L4T's setting with another number of samples.
+    pub fn with_samples(samples: u32) -> Self {
+        Self {
+            samples,
+            ..Self::of(Sampling::L4T.with_samples(samples.into()))
+        }
+    }
+
+    const fn of(sampling: Sampling) -> Self {
+        Self {
+            samples: sampling.samples,
+            time_constant: Duration::from_millis(sampling.interval_ms() as u64),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! `loads`: replays all built-in loads on all boards and prints a table.
+
+use std::path::PathBuf;
+
+use lexopt::{Arg, Parser, ValueExt};
+
+use crate::failure::Failure;
+use crate::help::{self, EXIT_CODES};
+use crate::options;
+use crate::output::{print, print_json};
+use crate::table::{Column, TITLE, Table, cell};
+use wattgate_scenarios::models::BOARDS;
+use wattgate_scenarios::replay::table::{
+    Bench, LIMITS_PCT, LoadRow, LoadTask, WRONGS, Wrong, rows,
+};
+use wattgate_scenarios::{Holder, Spread};
+use wattgate_simulated_board::load::{KINDS, Kind};
+use wattgate_simulated_board::sampling::Sampling;
+
+const USAGE: &str = "\
+Replay built-in loads on simulated boards while a governor holds a limit
+
+Usage: wattgate-simulator loads [options]
+
+Options:
+  --seeds N          Runs for each row, with the seeds 1 ... N [4]
+  --board NAME       One board [orin-agx-64, orin-nano-8-super and xavier-agx]
+  --kind KIND        One kind of load [all]
+  --limit-pct P,...  Limits in % of the board's span, from the lowest to the highest power that
+                     the model's front predicts [25,45,75]
+  --samples N        Number of samples in one result of the power sensor [512]
+  --governor G       Who holds the limit: wattgate, stepper, open-loop, once, preset or maxn
+                     [wattgate]
+  --weights FOLDER   The folder with the models [weights]
+  --json             Print JSON: an array of rows, each with kind, board, limit_pct, limit_mw,
+                     samples, governor, seeds, and, as {\"median\",\"worst\",\"seed\"} over the seeds,
+                     the figures of `replay` and longest_event_ms
+  -h, --help         Print this
+
+The figures are those of `replay`. Each run takes 300 s. The constant load is replayed on boards that
+differ from their model, too.
+";
+
+/// Runs the command with the arguments that follow its name.
+pub fn run(mut arguments: Parser) -> Result<(), Failure> {
+    let (mut json, mut seeds) = (false, 4);
+    let (mut only_board, mut only_kind, mut holder) = (None, None, Holder::Wattgate);
+    let mut limits = LIMITS_PCT.to_vec();
+    let mut samples = Sampling::L4T.samples;
+    let mut weights = PathBuf::from("weights");
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Arg::Long("json") => json = true,
+            Arg::Long("seeds") => seeds = options::seeds(arguments.value()?.string()?)?,
+            Arg::Long("board") => only_board = Some(arguments.value()?.string()?),
+            Arg::Long("kind") => only_kind = Some(options::kind(arguments.value()?.string()?)?),
+            Arg::Long("limit-pct") => limits = percentages(arguments.value()?.string()?)?,
+            Arg::Long("samples") => samples = options::samples(arguments.value()?.string()?)?,
+            Arg::Long("governor") => holder = options::governor(arguments.value()?.string()?)?,
+            Arg::Long("weights") => weights = PathBuf::from(arguments.value()?),
+            Arg::Short('h') | Arg::Long("help") => {
+                return print(&format!(
+                    "{USAGE}\nKinds: {}\n\n{EXIT_CODES}",
+                    help::kinds()
+                ));
+            }
+            argument => return Err(argument.unexpected().into()),
+        }
+    }
+    let names = match &only_board {
+        Some(board) => vec![board.as_str()],
+        None => BOARDS.to_vec(),
+    };
+    let benches = names.iter().map(|board| Bench::of(board, &weights));
+    let benches: Vec<Bench> = benches.collect::<Result<_, _>>()?;
+    let kinds = KINDS.into_iter();
+    let kinds = kinds.filter(|kind| only_kind.is_none_or(|only| only == *kind));
+    let mut tasks = Vec::new();
+    let right = kinds.map(|kind| (kind, Wrong::Nothing));
+    let is_constant = only_kind.is_none_or(|only| only == Kind::Constant);
+    let wrong = WRONGS.iter().filter(|_| is_constant);
+    let wrong = wrong.map(|wrong| (Kind::Constant, *wrong));
+    for (kind, wrong) in right.chain(wrong) {
+        for bench in &benches {
+            tasks.extend(limits.iter().map(|limit_pct| LoadTask {
+                kind,
+                bench,
+                limit_pct: *limit_pct,
+                samples,
+                holder,
+                wrong,
+            }));
+        }
+    }
+    let rows = rows(&tasks, seeds)?;
+    if json {
+        print_json(serde_json::to_string_pretty(&rows))
+    } else {
+        print(&table(&rows))
+    }
+}
+
+/// Numbers from 0 to 100.
+fn percentages(value: String) -> Result<Vec<f64>, Failure> {
+    let numbers = value.split(',').map(|number| {
+        let number = number.trim().parse().ok();
+        number.filter(|number| (0.0..=100.0).contains(number))
+    });
+    numbers.collect::<Option<_>>().ok_or(Failure::Value {
+        option: "--limit-pct",
+        value,
+        expected: "numbers from 0 to 100, with commas between them",
+    })
+}
+
+/// The columns after the name of a row.
+const COLUMNS: &[Column] = &[
+    ("430 ms, %", 13),
+    ("10 ms, %", 13),
+    ("exc 430, %", 12),
+    ("exc 10, %", 12),
+    ("back, ms", 13),
+    ("over, J", 12),
+    ("fixed, %", 12),
+    ("clairv, %", 12),
+    ("changes/min", 13),
+    ("safe, %", 11),
+];
+
+/// Width of the names of groups and rows.
+const NAMES: usize = 36;
+
+fn table(rows: &[LoadRow]) -> String {
+    let mut table = Table::new(NAMES, COLUMNS);
+    for row in rows {
+        let limit_w = f64::from(row.limit_mw) / 1e3;
+        table.row(
+            &format!("{}, {}", row.kind, row.board),
+            &format!("{}, {} % = {limit_w:.1} W", row.governor, row.limit_pct),
+            &[
+                cell(row.over_430ms_pct, 2),
+                cell(row.over_10ms_pct, 2),
+                cell(row.excess_430ms_pct, 1),
+                cell(row.excess_10ms_pct, 1),
+                cell(row.longest_event_ms, 0),
+                cell(row.over_j, 1),
+                cell(row.speed_vs_fixed_pct, 1),
+                cell(row.speed_vs_clairvoyant_pct, 1),
+                cell(row.changes_per_min, 1),
+                cell(row.safe_pct, 1),
+            ],
+        );
+    }
+    TITLE.to_owned() + &table.text() + &summary(rows)
+}
+
+/// The columns of the summary after the kind of load.
+const SUMMARY_COLUMNS: &[Column] = &[
+    ("430 ms, %", 13),
+    ("exc 430, %", 13),
+    ("exc 10, %", 12),
+    ("back, ms", 12),
+    ("fixed, %", 15),
+];
+
+/// One line for each kind of load, over all boards, limits and seeds: the worst of each figure, and
+/// the median of the median speeds.
+fn summary(rows: &[LoadRow]) -> String {
+    let mut kinds: Vec<&str> = rows.iter().map(|row| row.kind.as_str()).collect();
+    kinds.dedup();
+    let mut table = Table::new(NAMES, SUMMARY_COLUMNS);
+    for kind in kinds {
+        let of_kind = || rows.iter().filter(|row| row.kind == kind);
+        let most = |figure: fn(&LoadRow) -> Spread| {
+            let all = of_kind().map(|row| figure(row).worst);
+            all.fold(f64::NEG_INFINITY, f64::max)
+        };
+        let speeds = || of_kind().map(|row| row.speed_vs_fixed_pct);
+        let mut medians: Vec<f64> = speeds().map(|speed| speed.median).collect();
+        medians.sort_by(f64::total_cmp);
+        let median = medians.get(medians.len().saturating_sub(1) / 2);
+        let worst = speeds()
+            .map(|speed| speed.worst)
+            .fold(f64::INFINITY, f64::min);
+        let median = median.copied().unwrap_or(f64::NAN);
+        table.row(
+            "all boards and limits",
+            kind,
+            &[
+                format!("{:.2}", most(|row| row.over_430ms_pct)),
+                format!("{:.1}", most(|row| row.excess_430ms_pct)),
+                format!("{:.1}", most(|row| row.excess_10ms_pct)),
+                format!("{:.0}", most(|row| row.longest_event_ms)),
+                format!("{median:.1}/{worst:.1}"),
+            ],
+        );
+    }
+    table.text()
+}

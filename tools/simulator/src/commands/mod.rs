@@ -1,0 +1,9 @@
+//! The commands, one file each. `run` takes the arguments that follow the command's name.
+
+pub mod anchors;
+pub mod board;
+pub mod corpus;
+pub mod load;
+pub mod loads;
+pub mod replay;
+pub mod scenarios;

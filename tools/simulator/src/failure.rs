@@ -1,0 +1,105 @@
+//! Why a command failed, and the exit code for it.
+
+use std::io;
+
+use thiserror::Error;
+use wattgate_board_tables::BoardError;
+use wattgate_cli::exit::Failed;
+use wattgate_cli::output::OutputError;
+use wattgate_scenarios::replay::ReplayError;
+use wattgate_simulated_board::anchors::AnchorError;
+use wattgate_simulated_board::corpus::ModesError;
+use wattgate_simulated_board::load::LoadError;
+use wattgate_simulated_board::tree::mirror::MirrorError;
+use wattgate_simulated_board::tree::nvpmodel::NvpmodelError;
+use wattgate_simulated_board::workload::WorkloadError;
+
+/// Why a command failed.
+#[derive(Debug, Error)]
+pub enum Failure {
+    #[error("{0}")]
+    Arguments(#[from] lexopt::Error),
+    #[error("missing {0}")]
+    Missing(&'static str),
+    #[error("{option} is `{value}`, expected {expected}")]
+    Value {
+        option: &'static str,
+        value: String,
+        expected: &'static str,
+    },
+    #[error("{0}")]
+    Board(#[from] BoardError),
+    #[error("{0}")]
+    Workload(#[from] WorkloadError),
+    #[error("{0}")]
+    Modes(#[from] ModesError),
+    #[error("{0}")]
+    Output(#[from] OutputError),
+    #[error("--mode: {0}")]
+    Mode(#[from] NvpmodelError),
+    #[error("{0}")]
+    Mirror(#[from] MirrorError),
+    #[error("cannot wait for signals: {0}")]
+    Signals(io::Error),
+    #[error("{0}")]
+    Scenario(io::Error),
+    #[error("{0}")]
+    Load(#[from] LoadError),
+    #[error("{0}")]
+    Replay(#[from] ReplayError),
+    #[error("{0} anchors are not met")]
+    Anchors(usize),
+    #[error("cannot print: {0}")]
+    Print(#[from] io::Error),
+}
+
+impl From<AnchorError> for Failure {
+    fn from(error: AnchorError) -> Self {
+        match error {
+            AnchorError::Board(error) => Self::Board(error),
+            AnchorError::Workload(error) => Self::Workload(error),
+        }
+    }
+}
+
+impl Failed for Failure {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Arguments(_)
+            | Self::Missing(_)
+            | Self::Value { .. }
+            | Self::Board(_)
+            | Self::Workload(WorkloadError::NoSuchWorkload { .. })
+            | Self::Mode(_)
+            | Self::Mirror(MirrorError::NotEmpty { .. })
+            | Self::Replay(
+                ReplayError::Board(_)
+                | ReplayError::Boot(_)
+                | ReplayError::Samples { .. }
+                | ReplayError::ModelsWorkload { .. },
+            )
+            | Self::Modes(_) => 2,
+            Self::Workload(WorkloadError::Defect { .. } | WorkloadError::Impossible { .. })
+            | Self::Load(LoadError::Line { .. })
+            | Self::Replay(
+                ReplayError::Format { .. } | ReplayError::NoPower { .. } | ReplayError::Setup(_),
+            )
+            | Self::Anchors(_) => 3,
+            Self::Workload(WorkloadError::Io { .. })
+            | Self::Output(_)
+            | Self::Mirror(_)
+            | Self::Signals(_)
+            | Self::Scenario(_)
+            | Self::Load(LoadError::Io { .. })
+            | Self::Replay(ReplayError::Model { .. } | ReplayError::Holder(_))
+            | Self::Print(_) => 5,
+        }
+    }
+
+    fn print_error(&self) -> Option<&io::Error> {
+        match self {
+            Self::Print(error) => Some(error),
+            _ => None,
+        }
+    }
+}
