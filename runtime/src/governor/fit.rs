@@ -41,7 +41,8 @@ impl<const N: usize> Governor<N> {
         self.allowance.reading(&self.settings).0 as f32
     }
 
-    /// Standard deviation of the true mean over [`SPAN`](super::machine::SPAN) of a steady load, as part of the power.
+    /// Standard deviation of the true mean over [`SPAN`](super::machine::SPAN) of a steady load, as
+    /// part of the power.
     pub(super) fn ripple(&self) -> f32 {
         self.noise.deviation().min(MOST_RIPPLE)
     }
