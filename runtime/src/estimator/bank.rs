@@ -216,11 +216,13 @@ impl Bank {
     }
 
     /// Mean over the hypotheses.
+    #[inline]
     pub fn mean_of(&self, value: impl Fn(&Hypothesis) -> f32) -> f32 {
         self.hypotheses.iter().map(|it| it.weight * value(it)).sum()
     }
 
     /// The mean registers of the chips in mW.
+    #[inline]
     pub fn registers(&self) -> [f32; MOST_CHIPS] {
         let mut registers = [0.0; MOST_CHIPS];
         for hypothesis in &self.hypotheses {

@@ -29,6 +29,7 @@ impl Energy {
     }
 
     /// The time of the last look; `None` before the first reading.
+    #[inline]
     pub fn last(&self) -> Option<Milliseconds> {
         self.energies.back().map(|(last, _)| *last)
     }

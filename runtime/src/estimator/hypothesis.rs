@@ -28,15 +28,18 @@ impl Hypothesis {
         weight: 0.0,
     };
 
+    #[inline]
     pub fn power(&self) -> f32 {
         self.tracks.iter().map(|track| track.state.x).sum()
     }
 
+    #[inline]
     pub fn register(&self) -> f32 {
         self.tracks.iter().map(|track| track.state.y).sum()
     }
 
     /// Variance of the power.
+    #[inline]
     pub fn variance(&self) -> f32 {
         let variances = self.tracks.iter().map(|track| track.covariance.m11);
         let deviations: f32 = variances.clone().map(libm::sqrtf).sum();

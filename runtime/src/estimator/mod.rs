@@ -67,6 +67,8 @@
 //! Readings may be missing or late, chips may have time constants of their own, and these may
 //! change at any time.
 
+// Functions that each look calls across these files are `#[inline]`: without link-time optimisation
+// the compiler inlines no others from file to file, which costs 1.5 % of the instructions.
 mod bank;
 mod energy;
 mod hypothesis;

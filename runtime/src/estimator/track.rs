@@ -101,6 +101,7 @@ impl Track {
     }
 
     /// Lets time pass. Returns the variance of the register by ripple.
+    #[inline]
     pub fn predict(&mut self, view: &View, event: Event) -> f32 {
         let Passage {
             decay,
@@ -126,6 +127,7 @@ impl Track {
     }
 
     /// Takes a reading into account. Returns ln of the probability of the reading.
+    #[inline]
     pub fn correct(&mut self, reading: f32, step: f32, ripple: f32) -> f32 {
         let variance = self.covariance.m22.max(0.01);
         let cut = Cut::new(reading - self.state.y, step / 2.0, variance);
@@ -154,6 +156,7 @@ struct Cut {
 
 impl Cut {
     /// Of an interval around a centre, and of a distribution of some variance.
+    #[inline]
     fn new(centre: f32, half: f32, variance: f32) -> Self {
         let deviation = libm::sqrtf(variance);
         let low = (centre.abs() - half) / deviation;

@@ -23,7 +23,7 @@
 //! is remembered, because a pause is no slack, and forgotten only by time of work. Nothing is learned
 //! from a board that does not work, from a reading that is missing, or from a time with a step in it.
 //!
-//! **Policy** (`policy.rs`). The limit holds for the mean of 430 ms, ripple included, so that the
+//! **Policy** (`policy.rs`, `fit.rs`). The limit holds for the mean of 430 ms, ripple included, so that the
 //! highest phase has to stay `PEAK_DEVIATIONS` of such means below it. A faster mode is tried when
 //! it fits with that margin and with the doubt about a mode that was not measured; a step
 //! up is bounded (`FIRST_CLIMB`, `CLIMB`) and rationed ([`UPS`], [`UP_EVERY`]). A rise over the limit is
@@ -62,6 +62,7 @@
 
 mod actuator;
 mod allowance;
+mod fit;
 mod interface;
 mod knowledge;
 mod liveness;
