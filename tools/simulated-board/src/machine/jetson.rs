@@ -145,28 +145,27 @@ impl Jetson {
         self.retarget();
     }
 
-    /// The air around the board, in °C.
+    /// Sets the temperature of the air around the board, in °C.
     pub fn set_ambient_c(&mut self, celsius: f64) {
         self.cooling.ambient_c = celsius;
     }
 
-    /// A factor on what the workload draws above the idle power.
+    /// Sets a factor on what the workload draws above the idle power.
     pub fn set_power_factor(&mut self, factor: f64) {
         self.consumption.power_factor = factor;
         self.redraw = true;
     }
 
-    /// What the workload does from now on, as a part of what it does at full activity (0 = idle,
-    /// above 1 allowed), and the part of the time that the GPU's load file shows, 0 … 1. Power is
-    /// that at rest plus `activity` times what the workload adds. The clocks stay those of a board
-    /// with a workload.
+    /// Sets the activity of the workload (0 is idle, 1 is full activity, more is allowed), and the
+    /// GPU's load that its file shows, 0 … 1. The power is the power at rest plus `activity` times
+    /// what the workload adds at full activity. The clocks stay those of a board with a workload.
     pub fn set_load(&mut self, activity: f64, gpu_load: f64) {
         self.consumption.set_load(activity, gpu_load);
         self.redraw = true;
     }
 
-    /// Plants errors: what the workload draws above the idle power is off by a factor that depends
-    /// on the mode.
+    /// Plants errors: multiplies what the workload draws above the idle power by a factor that
+    /// depends on the mode.
     pub fn set_mode_errors(&mut self, errors: ModeErrors) {
         self.consumption.set_mode_errors(errors);
         self.redraw = true;
@@ -182,7 +181,7 @@ impl Jetson {
         self.trace.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// An error of the sensor of a rail, in mA that it reads too much.
+    /// Sets an error of a rail's sensor, in mA that it reads too much.
     pub fn set_offset_ma(&mut self, rail: usize, ma: f64) {
         self.sensors.offset_ma[rail] = ma;
     }
@@ -207,7 +206,7 @@ impl Jetson {
         self.sensors.history[rail].at(time)
     }
 
-    /// A conversion of the sensor of a rail was over the critical limit. The chip holds this alarm
+    /// Whether a conversion of a rail's sensor was over the critical limit. The chip holds this alarm
     /// until it is read; here it is held for one time constant of the registers.
     pub fn crit_alarm(&self, rail: usize) -> bool {
         self.sensors.crit_alarm(rail, self.now)
@@ -224,7 +223,7 @@ impl Jetson {
         self.sensors.chips[chip].set(self.now, sampling);
     }
 
-    /// What the governor of a cluster asks for, in kHz: `scaling_cur_freq`.
+    /// The clock that the governor of a cluster requests, in kHz: `scaling_cur_freq`.
     pub fn cpu_requested_khz(&self, cluster: usize) -> u32 {
         self.clocks.cpu[cluster].requested()
     }
@@ -239,7 +238,7 @@ impl Jetson {
         self.throttled(self.clocks.cpu[cluster].khz)
     }
 
-    /// What is asked of the GPU in kHz: `cur_freq`.
+    /// The clock that is requested of the GPU, in kHz: `cur_freq`.
     pub fn gpu_requested_khz(&self) -> u32 {
         self.clocks.gpu.requested()
     }
@@ -300,7 +299,7 @@ impl Jetson {
         self.minibatches
     }
 
-    /// The part of the time that kernels execute, or what [`Jetson::set_load`] says.
+    /// The part of the time that kernels execute, or the load given to [`Jetson::set_load`].
     pub fn gpu_load(&self) -> f64 {
         self.consumption.gpu_load()
     }
@@ -357,7 +356,7 @@ impl Jetson {
         next.map_or(regular, |next| next.min(regular))
     }
 
-    /// Everything that is due now.
+    /// Carries out all events that are due now.
     fn happen(&mut self) {
         let now = self.now;
         if self.clocks.follow(now) {
