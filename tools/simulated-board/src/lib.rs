@@ -8,7 +8,7 @@
 //! | question | module |
 //! |---|---|
 //! | how long a minibatch takes, and what it draws | [`workload`], [`pipeline`], [`power`], [`heat`], [`steady`] |
-//! | how one unit differs from another | [`unit`] |
+//! | how one unit differs from another | [`mod@unit`] |
 //! | what the workload does over time | [`load`] |
 //! | what the sensor shows | [`sampling`], [`sensor`] |
 //! | the board over time | [`machine`] |
