@@ -1,14 +1,14 @@
 //! A simulated Jetson.
 //!
-//! Nobody who tries wattgate has a lab of boards. This one has the tables, rails, files and
-//! habits of real ones, and a physics of its own: a pipeline of loader, launches and
-//! kernels for time, and C·V²·f, energy of operations and leakage for power. What it says is
-//! simulated, and everything that it writes says so.
+//! It lets people try wattgate without a lab of boards. It has the tables, rails, files and habits of
+//! real boards, and models of its own: a pipeline of loader, launches and kernels for time, and
+//! C·V²·f, energy of operations and leakage for power. Its figures are simulated, and everything that
+//! it writes says so.
 //!
 //! | question | module |
 //! |---|---|
 //! | how long a minibatch takes, and what it draws | [`workload`], [`pipeline`], [`power`], [`heat`], [`steady`] |
-//! | how one unit differs from another | [`unit`] |
+//! | how one unit differs from another | [`mod@unit`] |
 //! | what the workload does over time | [`load`] |
 //! | what the sensor shows | [`sampling`], [`sensor`] |
 //! | the board over time | [`machine`] |

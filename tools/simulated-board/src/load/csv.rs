@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::{Load, MOST_ACTIVITY, Step};
+use super::steps::{Load, MOST_ACTIVITY, Step};
 
 /// The columns without and with the GPU's load.
 const COLUMNS: [&str; 2] = ["t_ms,activity", "t_ms,activity,gpu_load"];
@@ -129,11 +129,11 @@ impl Load {
     /// The text of a file.
     pub fn to_csv(&self) -> String {
         let mut text = format!("{}\n", COLUMNS[1]);
-        let last = self.steps.last().map(|last| Step {
-            from: self.length,
+        let last = self.steps().last().map(|last| Step {
+            from: self.length(),
             ..*last
         });
-        for step in self.steps.iter().copied().chain(last) {
+        for step in self.steps().iter().copied().chain(last) {
             let ms = 1e3 * step.from.as_secs_f64();
             // A text takes all.
             let _ = writeln!(text, "{ms},{},{}", step.activity, step.gpu_load);

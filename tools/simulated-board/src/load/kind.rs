@@ -6,7 +6,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp1, StandardNormal};
 
-use super::{Load, Step};
+use super::steps::{Load, Step};
 
 /// What a load does. Times in s.
 #[derive(Clone, Copy, Debug, PartialEq)]

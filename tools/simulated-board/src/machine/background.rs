@@ -1,8 +1,8 @@
-//! What an idle board does: nothing for seconds, and then some cores work for a moment.
+//! Background work of an idle board: some cores work for a moment every few seconds.
 //!
 //! Derived from the idle AGX Orins in `PROVENANCE.md`: about every 5.5 s the CPU's rail draws
 //! some 2 W more for 0.3 s, and that of the memory 0.4 W. The mean is that of
-//! [`Activity::IDLE`]. Assumed is that other boards do the same, and that the clocks stay low.
+//! [`Activity::IDLE`]. Assumed: other boards do the same, and the clocks stay low.
 
 use std::time::Duration;
 
@@ -12,25 +12,25 @@ use rand_chacha::ChaCha8Rng;
 use crate::power::Activity;
 use crate::sampling::MOST_CHIPS;
 
-/// How long a burst of work takes.
+/// Length of a burst of work.
 const BURST: Duration = Duration::from_millis(300);
 
-/// From the begin of a burst to that of the next one, on average.
+/// Mean interval between the starts of two bursts.
 const INTERVAL: Duration = Duration::from_millis(5500);
 
-/// How far intervals differ from it, as a part of it.
+/// Relative spread of the intervals.
 const JITTER: f64 = 0.1;
 
 /// The background work of a board.
 #[derive(Clone, Debug)]
 pub struct Background {
     random: ChaCha8Rng,
-    /// The next burst, or the one that lasts.
+    /// The next burst, or the one under way.
     from: Duration,
 }
 
 impl Background {
-    /// That of a board that has idled for long.
+    /// The background work of a board that has idled for long.
     pub fn new(seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         // After those of the board and of its chips.
@@ -47,7 +47,7 @@ impl Background {
         }
     }
 
-    /// What happens now on a board without a workload and with so many cores online.
+    /// The activity now of a board without a workload, with this many cores online.
     pub fn activity(&self, now: Duration, cores: f64) -> Activity {
         let against_mean = match now >= self.from {
             true => INTERVAL.div_duration_f64(BURST),

@@ -1,13 +1,13 @@
-//! Clocks that follow what is asked of them after a while (`jetson-platform.md`, section 8).
+//! Clocks that follow their requests after a delay (`jetson-platform.md`, section 8).
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// From a request to its effect (section 8, Orin Nano): CPU.
+/// Delay of the CPU clocks from a request to its effect (section 8, Orin Nano).
 pub const CPU_DELAY: Duration = Duration::from_millis(1);
-/// The same of the GPU.
+/// Delay of the GPU clock.
 pub const GPU_DELAY: Duration = Duration::from_millis(5);
-/// The same of the memory.
+/// Delay of the memory clock.
 pub const EMC_DELAY: Duration = Duration::from_millis(8);
 
 /// A clock that follows its request after a delay.
@@ -20,7 +20,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that has been asked for this for long.
+    /// A clock that has followed its request.
     pub fn new(khz: u32, delay: Duration) -> Self {
         Self {
             khz,
@@ -29,12 +29,12 @@ impl Clock {
         }
     }
 
-    /// What was asked for last.
+    /// The last request, in kHz.
     pub fn requested(&self) -> u32 {
         self.coming.back().map_or(self.khz, |(_, khz)| *khz)
     }
 
-    /// Asks for a clock in kHz.
+    /// Requests a clock in kHz.
     pub fn request(&mut self, now: Duration, khz: u32) {
         if self.requested() != khz {
             self.coming.push_back((now + self.delay, khz));
@@ -46,7 +46,7 @@ impl Clock {
         self.coming.front().map(|(due, _)| *due)
     }
 
-    /// Takes what is due. Returns whether something was.
+    /// Lets the requests take effect that are due. Returns whether any was.
     pub fn follow(&mut self, now: Duration) -> bool {
         let mut is_changed = false;
         while self.due().is_some_and(|due| due <= now) {

@@ -1,7 +1,7 @@
-//! Planted errors: a board whose modes draw other power than the physics says.
+//! Planted errors: modes whose power differs from what the physics says.
 //!
-//! The factors are on the power above rest. They depend on the mode alone, so that a mode is as
-//! wrong each time that it is set.
+//! The factors apply to the power above rest. They depend only on the mode: a mode has the same error
+//! each time that it is set.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -11,10 +11,10 @@ use super::settings::ends;
 use crate::pipeline::Clocks;
 use wattgate_board_tables::Board;
 
-/// How modes are wrong.
+/// Kinds of planted errors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ModeErrors {
-    /// Each mode on its own: the logarithms of the factors are normal with this spread.
+    /// Each mode has its own factor, whose logarithm is normal with this spread.
     Each { spread: f64, seed: u64 },
     /// One mode in twenty, drawn at random, draws twice as much, and one in ten half.
     Rogues { seed: u64 },
@@ -24,8 +24,8 @@ pub enum ModeErrors {
 }
 
 impl ModeErrors {
-    /// Whether an oracle goes by them. Where each mode is wrong on its own, some modes of thousands
-    /// draw far less by luck; to be measured by these would say nothing.
+    /// Whether an oracle knows the errors. If each mode has its own error, a few of thousands of modes
+    /// draw far less by chance; a comparison with them would say nothing.
     pub fn is_physical(&self) -> bool {
         matches!(self, Self::Tilt { .. })
     }

@@ -28,7 +28,8 @@ pub struct Policy {
 pub struct Gpu {
     pub min_khz: u32,
     pub max_khz: u32,
-    /// The maximum whatever the load; otherwise the maximum under load only (assumed).
+    /// The performance governor: always the maximum. Without it, the maximum only under load
+    /// (assumed).
     pub performance: bool,
     /// The rail may be switched off while there is no work.
     pub railgate: bool,
@@ -39,10 +40,10 @@ pub struct Gpu {
 /// What is asked of the memory. Clocks in kHz, of the board's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emc {
-    /// The rate is held. Without it the bandwidth manager takes the ceiling under load and
-    /// the least rate otherwise (assumed).
+    /// Whether the rate is held. Otherwise the bandwidth manager takes the ceiling under load and
+    /// the lowest rate without (assumed).
     pub locked: bool,
-    /// What a lock holds; none holds what was there.
+    /// The rate that a lock holds; `None` holds the rate at the time of the lock.
     pub rate_khz: Option<u32>,
     /// nvpmodel's ceiling.
     pub cap_khz: Option<u32>,
@@ -61,12 +62,12 @@ pub struct Settings {
     pub tpc_pg_mask: Option<u32>,
     /// A set bit gates an FBP; none on boards without the file.
     pub fbp_pg_mask: Option<u32>,
-    /// A fan speed of 255; without one the temperature decides.
+    /// The fan speed, of 255; `None` lets the temperature decide.
     pub fan_pwm: Option<u8>,
 }
 
 impl Settings {
-    /// Those after a boot in a mode of nvpmodel.
+    /// The settings after a boot in a mode of nvpmodel.
     pub fn of(board: &Board, mode: &Preset) -> Self {
         let (least, most) = ends(&board.cpu_khz);
         let (gpu_least, gpu_most) = ends(&board.gpu_khz);
@@ -101,8 +102,8 @@ impl Settings {
         settings
     }
 
-    /// What nvpmodel sets for a mode: cores, minima, maxima and the memory's ceiling. Masks
-    /// stay, and so does what nvpmodel has no line for.
+    /// Sets what nvpmodel sets for a mode: cores, minima, maxima and the memory's ceiling. Masks and
+    /// settings without a line in nvpmodel's configuration stay.
     pub fn enter(&mut self, board: &Board, mode: &Preset) {
         for (core, online) in self.online.iter_mut().enumerate() {
             *online = mode.cores.contains(&(core as u32));
@@ -139,20 +140,20 @@ impl Settings {
         };
     }
 
-    /// The highest memory clock that can be had, in kHz.
+    /// The highest memory clock under the cap, in kHz.
     pub fn emc_ceiling_khz(&self, board: &Board) -> u32 {
         let top = ends(&board.emc_khz).1;
         self.emc.cap_khz.map_or(top, |cap| cap.min(top))
     }
 }
 
-/// The least and the highest clock of a table.
+/// The lowest and the highest clock of a table.
 pub fn ends(table: &[u32]) -> (u32, u32) {
     (table[0], *table.last().expect("a table"))
 }
 
-/// The highest clock of a table that is not above `khz`, or the least of all. That clocks are
-/// rounded is a fact, the direction is UNKNOWN (section 4); down is assumed.
+/// The highest clock of a table that is not above `khz`, or the lowest clock. Boards round clocks;
+/// the direction is unknown (section 4), down is assumed.
 pub fn rounded(table: &[u32], khz: u64) -> u32 {
     let above = table.partition_point(|&entry| u64::from(entry) <= khz);
     table[above.saturating_sub(1)]

@@ -1,21 +1,21 @@
-//! What feeds the board: its voltage falls with the load, as a battery's does.
+//! The supply of the board: its voltage falls with the load, as a battery's does.
 
-/// Below this part of the input's nominal voltage an event of OC1 comes: about 4.5 V of 5 on an
-/// Orin Nano (`jetson-platform.md`, section 6.4). Of other boards it is UNKNOWN and assumed.
+/// Threshold of OC1 as a part of the input's nominal voltage: about 4.5 V of 5 on an Orin Nano
+/// (`jetson-platform.md`, section 6.4). Assumed for other boards, where it is unknown.
 const UNDER_VOLTAGE: f64 = 0.9;
 
 /// A source with a resistance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Supply {
-    /// Without load.
+    /// Voltage without load.
     pub millivolts: f64,
-    /// Inside and on the way.
+    /// Resistance of the source and the cable.
     pub milliohms: f64,
 }
 
 impl Supply {
-    /// The voltage in mV at which a load takes this power in W; half of it without load where
-    /// the source cannot give so much.
+    /// The voltage in mV at which a load takes this power in W. Half the voltage without load if the
+    /// source cannot deliver this power.
     pub fn loaded_mv(&self, watts: f64) -> f64 {
         // U = E − R·P/U; 1 mΩ × 1 W is 1000 mV².
         let square = self.millivolts.powi(2) - 4.0 * 1e3 * self.milliohms * watts;
@@ -23,7 +23,7 @@ impl Supply {
     }
 }
 
-/// Whether the protection sees too little voltage.
+/// Whether the voltage is below the threshold of OC1.
 pub fn is_low(millivolts: f64, nominal_mv: f64) -> bool {
     millivolts < UNDER_VOLTAGE * nominal_mv
 }

@@ -5,7 +5,7 @@
 pub enum File {
     /// Text that never changes.
     Fixed(String),
-    /// It holds one of some words, the first one at start, and has no effect.
+    /// One of these words, the first one at start; it has no effect.
     Register(&'static [&'static str]),
     /// `online` of a core.
     Online(u32),
@@ -24,7 +24,7 @@ pub enum File {
     /// Events of the over-current protection, 0 for OC1.
     Events(usize),
     Temperature,
-    /// The temperature of something without power.
+    /// The temperature of a zone without power.
     Unpowered,
     FanPwm,
     FanRpm,
@@ -94,7 +94,7 @@ pub enum GpuFile {
 pub enum EmcFile {
     Rate,
     Locked,
-    /// The ceiling of nvpmodel; 0 for none up to R35, the highest clock on R36 (assumed).
+    /// nvpmodel's cap. Without one it shows 0 up to R35 and the highest clock on R36 (assumed).
     Cap,
 }
 
@@ -115,7 +115,7 @@ pub enum RailFile {
 }
 
 impl RailFile {
-    /// How many measured values of the sensor a read of it fetches.
+    /// The number of the sensor's registers that a read of the file fetches.
     pub fn registers(self) -> u32 {
         match self {
             Self::Millivolts | Self::Milliamperes | Self::ShuntMicrovolts => 1,

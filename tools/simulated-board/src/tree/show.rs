@@ -14,7 +14,7 @@ use crate::sensor::Reading;
 const FAN_RPM: u32 = 6000;
 
 impl State {
-    /// What a read of the file gives.
+    /// Reads a file.
     pub fn read(&self, path: &str) -> Result<String, Errno> {
         if self.jetson.is_off() {
             return Err(Errno::Eshutdown);
@@ -115,7 +115,7 @@ impl State {
         value.to_string()
     }
 
-    /// What a rail's sensor shows, as its fault shows it.
+    /// The reading of a rail's sensor, changed by its fault.
     fn reading(&self, rail: usize) -> Result<Reading, Errno> {
         let channel = self.jetson.channel(rail);
         let reading = channel.reading();

@@ -12,7 +12,7 @@ use crate::sampling::SAMPLES;
 const INT_MAX: i64 = i32::MAX as i64;
 
 impl State {
-    /// Writes to the file.
+    /// Writes to a file.
     pub fn write(&mut self, path: &str, text: &str) -> Result<(), Errno> {
         if self.jetson.is_off() {
             return Err(Errno::Eshutdown);

@@ -1,5 +1,5 @@
-//! Files of the running system that give other programs a true error where an ordinary file
-//! cannot: a file of the tree becomes a symbolic link to one of them.
+//! Files of the running system that give other programs a true error, which an ordinary file cannot:
+//! a file of the tree becomes a symbolic link to one of them.
 //!
 //! | error | the link leads to | what a program sees |
 //! |---|---|---|
@@ -26,11 +26,10 @@ use super::super::errno::Errno;
 pub enum LinkError {
     #[error("no file of the system gives {errno}")]
     NoFile { errno: Errno },
-    /// A terminal in exclusive use opens for those who have CAP_SYS_ADMIN, and would then
-    /// block their reads.
+    /// A process with CAP_SYS_ADMIN can open a terminal in exclusive use; its reads would then block.
     #[error("EBUSY cannot be had with CAP_SYS_ADMIN, as root has it")]
     Privileged,
-    /// The file that gives EINVAL opens for those only who have CAP_SYS_ADMIN.
+    /// Only a process with CAP_SYS_ADMIN can open the file that gives EINVAL.
     #[error("EINVAL cannot be had without CAP_SYS_ADMIN")]
     Unprivileged,
     #[error("no terminal: {0}")]
@@ -39,14 +38,14 @@ pub enum LinkError {
     ReadOnly(io::Error),
 }
 
-/// What must stay open for a link to work.
+/// What a link needs to be held open.
 #[derive(Debug)]
 enum Held {
     Terminal { _both: [OwnedFd; 2] },
     Helper(Child),
 }
 
-/// The links that need something held.
+/// Links that work only while something is held open.
 #[derive(Debug, Default)]
 pub struct Links {
     held: BTreeMap<String, Held>,
@@ -57,7 +56,7 @@ const HELPER: &str = "mount -t tmpfs tmpfs /mnt && printf %s \"$1\" >/mnt/file &
     mount -o remount,bind,ro /mnt && echo ready && exec cat >/dev/null";
 
 impl Links {
-    /// Where the link at `path` has to lead for this error; `text` is what the file shows.
+    /// The target of the link at `path` for this error; `text` is what the file shows.
     pub fn target(&mut self, path: &str, errno: Errno, text: &str) -> Result<PathBuf, LinkError> {
         self.release(path);
         let (target, held) = match errno {
@@ -71,12 +70,12 @@ impl Links {
         Ok(target)
     }
 
-    /// The link at `path` is no longer there.
+    /// Releases what the link at `path` needs.
     pub fn release(&mut self, path: &str) {
         if let Some(Held::Helper(mut helper)) = self.held.remove(path) {
             // The end of its standard input ends it.
             drop(helper.stdin.take());
-            // It has no result that could matter.
+            // Its exit status does not matter.
             let _ = helper.wait();
         }
     }

@@ -1,40 +1,39 @@
 //! A tree on a disk, for other processes: ordinary files in a directory, without root and
 //! without FUSE.
 //!
-//! A program writes a file; inotify tells; the contents go through [`Tree::write`]; and the
-//! file then shows what the kernel would show. A refused write appears as the old value on
-//! read-back, and as a line in `control.log`.
+//! When a program writes a file, inotify reports it, [`Tree::write`] gets the contents, and the file
+//! then shows what the kernel would show. After a refused write the file shows the old value again,
+//! and `control.log` has a line.
 //!
-//! **Files stay what they are.** A changed value is written into the same file, not beside it
-//! and renamed: a program may keep a sensor open and read it again at offset 0, as it may on a
-//! board, and watches stay valid. In place a reader must find no half: `replace` first
-//! lengthens the file by newlines, then puts the new text with one write, then cuts it off.
-//! Whenever one reads, the first line is the old or the new text. (Linux promises no
-//! atomicity between `read` and `write` on most file systems; for texts of some bytes, copied
-//! at once, a mixture has not been seen.) Only a change between file, error and absence takes
-//! a rename, and descriptors opened before then stay with the old file.
+//! **Files are changed in place.** A new value is written into the same file, not into a new file
+//! that is renamed: a program may keep a sensor open and read it again at offset 0, as on a board,
+//! and watches stay valid. A reader must never find half a text: `replace` first lengthens the file
+//! by newlines, then writes the new text with one write, then cuts the rest off. The first line is
+//! the old or the new text at any time. (Linux promises no atomicity between `read` and `write` on
+//! most file systems. No mixture has been seen for texts of some bytes.) Only a change between
+//! file, error and absence needs a rename; descriptors opened before then stay with the old file.
 //!
-//! **Errors** of open, read and write are links into the running system, see `links.rs`.
-//! Where it has none, the file stays, the write is taken back, and `control.log` says so. EAGAIN
-//! of unpowered thermal zones is EIO here.
+//! **Errors** of open, read and write are links to files of the running system, see `links.rs`. If
+//! the system has no such file, the file stays, the write is undone, and `control.log` says so.
+//! EAGAIN of unpowered thermal zones becomes EIO.
 //!
-//! **Quick writes.** Events are read until there are no more, and then the contents that
-//! remain are applied; a minimum and a maximum in one batch are applied in the order that is
-//! legal. So a legal sequence is never refused, however quick. The limits:
-//! - Nothing is applied before whoever writes has paused for some µs.
-//! - Of several writes to one file in a batch only the last counts; an illegal one before it
-//!   may pass unseen. A command in `control` is obeyed after all writes before it: who waits
-//!   for its line in `control.log` knows that they have been applied.
-//! - Until the tree has looked, some ms, read-back shows what was written; and a file that a
-//!   program truncates before it writes is empty for others between the two.
-//! - A text shorter than the one before, written without newline into a file that was not
-//!   truncated, is known only where the knob has a table or words.
-//! - A core that has been switched on has its cpufreq files some ms later.
-//! - A write while the tree itself writes that file, some µs, can be lost.
-//! - Writing what the file already shows is no event: nothing happens.
+//! **Quick writes.** Events are read until there are no more; then the contents of the files are
+//! applied. A minimum and a maximum in one batch are applied in the legal order, so that a legal
+//! sequence is never refused, however quick. The limits:
+//! - Nothing is applied until the program has paused for some µs.
+//! - Of several writes to one file in a batch only the last counts; an illegal one before it may
+//!   pass unnoticed. A command in `control` is obeyed after all writes before it: a program that
+//!   waits for the command's line in `control.log` knows that they have been applied.
+//! - For some ms, until the tree has looked, read-back shows what was written. A file that a
+//!   program truncates before it writes is empty for other readers in between.
+//! - A short text, written without newline over a longer one in a file that was not truncated, is
+//!   recognized only if the knob has a table or words.
+//! - The cpufreq files of a core appear some ms after the core comes online.
+//! - A write can be lost in the few µs in which the tree itself writes the same file.
+//! - Writing the text that a file already shows has no effect.
 //!
-//! **Power sensors.** Their files show what the registers held at most some 5 ms ago, and a read
-//! takes no time; in simulated time it takes as long as the bus does.
+//! **Power sensors.** Their files show what the registers held up to 5 ms ago, and a read takes no
+//! time. In simulated time a read takes as long as the bus does.
 
 mod batch;
 mod disk;
@@ -60,36 +59,36 @@ use disk::{Root, at, read, replace};
 use links::Links;
 use watcher::Watcher;
 
-/// How often all files are brought up to date.
+/// Time between two updates of all files.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How often those of the power sensors are, whose registers move all the time.
+/// Time between two updates of the power sensors' files, whose registers change all the time.
 const SENSOR_TICK: Duration = Duration::from_millis(5);
 
-/// The same while clocks follow a request.
+/// Time between two updates of all files while clocks follow a request.
 const SETTLING_TICK: Duration = Duration::from_millis(2);
 
-/// Files that programs write are brought up to date when nobody has written for so long: a
-/// program in the middle of a sequence shall not meet the tree in the same file.
+/// Files that programs can write are updated only if no program has written for this long, so that
+/// the tree does not interfere with a sequence of writes.
 const QUIET: Duration = Duration::from_millis(10);
 
-/// The commands, in the root.
+/// File of commands, in the root.
 pub const CONTROL: &str = "control";
 
-/// What became of them, in the root.
+/// File of the commands' results, in the root.
 pub const LOG: &str = "control.log";
 
-/// Where the cpufreq links of offline cores lead, in the root.
+/// Directory to which the cpufreq links of offline cores lead, in the root.
 const OFFLINE: &str = ".offline";
 
-/// Why a tree is no longer kept alive.
+/// Why [`Mirror::run`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It was told to stop.
+    /// The flag `stop` was set.
     Stopped,
     /// The board is too hot and has shut down.
     ShutDown,
-    /// The command `crash`.
+    /// The command `crash` was obeyed.
     Crashed,
 }
 
@@ -105,7 +104,7 @@ enum Shown {
 #[derive(Debug)]
 struct Entry {
     shown: Shown,
-    /// Of an ordinary file.
+    /// The open file, if it is an ordinary one.
     handle: Option<File>,
 }
 
@@ -115,20 +114,20 @@ pub struct Mirror {
     root: Root,
     tree: Tree,
     watcher: Watcher,
-    /// What changes, by its path in the tree.
+    /// Files that change, by path in the tree.
     entries: BTreeMap<String, Entry>,
-    /// Those of the power sensors.
+    /// Paths of the power sensors' files.
     sensors: Vec<String>,
     batch: Batch,
     links: Links,
-    /// Errors that no link could give and that were reported.
+    /// Paths and errors for which no link was possible, and which were reported.
     missed: BTreeSet<(String, Errno)>,
-    /// When a program has written last.
+    /// When a program wrote last.
     written: Option<Instant>,
     /// Online cores as the cpufreq links show them.
     online: Vec<bool>,
     control: File,
-    /// Bytes of it that were obeyed.
+    /// Bytes of `control` that were obeyed.
     obeyed: u64,
     log: File,
     /// Lines of the tree's log that are in the file.
@@ -136,7 +135,7 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Puts all files into a directory that is empty or not there yet. Where that fails, the
+    /// Puts all files into a directory that is empty or does not exist. If this fails, the
     /// directory is left as it was.
     pub fn create(root: &Path, tree: Tree) -> Result<Self, MirrorError> {
         let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
@@ -153,7 +152,7 @@ impl Mirror {
             .map_err(at(root))
             .and_then(|()| Self::fill(root, tree));
         if filled.is_err() {
-            // What went wrong is told; that cleaning up goes wrong as well adds nothing.
+            // The first error is reported; an error of the clean-up adds nothing.
             let _ = fs::remove_dir_all(root);
             let _ = there.then(|| fs::create_dir(root));
         }
@@ -192,12 +191,12 @@ impl Mirror {
         Ok(mirror)
     }
 
-    /// Keeps the tree alive until `stop`, `speed` times as fast as the clock on the wall.
+    /// Runs the board until `stop` is set, `speed` times as fast as real time.
     pub fn run(&mut self, stop: &AtomicBool, speed: f64) -> Result<End, MirrorError> {
         self.run_noted(stop, speed, |_| {})
     }
 
-    /// The same, and `note` sees the board at least every 10 ms of its time.
+    /// As [`Self::run`], and calls `note` at least every 10 ms of the board's time.
     pub fn run_noted(
         &mut self,
         stop: &AtomicBool,
@@ -284,12 +283,12 @@ impl Mirror {
         Ok(())
     }
 
-    /// Applies what programs have written; false where they are still at it.
+    /// Applies what programs have written; false if they are still writing.
     fn take_writes(&mut self) -> Result<bool, MirrorError> {
         let start = Instant::now();
-        // A file that is read may hold a later write than its event; what was written to
-        // other files before has an event by then. So a batch ends when there are no more,
-        // and when whoever has truncated a file has written it.
+        // A file may already hold a later write than the one that its event reports. Writes to
+        // other files before that write have events by then. So the batch ends when there are no
+        // more events, and when every truncated file has been written.
         loop {
             let events = self.watcher.events()?;
             match (events.is_empty(), self.batch.is_truncated()) {
@@ -306,7 +305,7 @@ impl Mirror {
         }
         for ((path, text), other) in self.batch.take() {
             match other {
-                // Whichever order is legal.
+                // The other limit first, if that is legal.
                 Some((partner, other)) if self.tree.write(&partner, &other).is_err() => {
                     self.apply(&path, &text);
                     self.apply(&partner, &other);
@@ -348,7 +347,7 @@ impl Mirror {
         let path = self.root.0.join(CONTROL);
         let length = self.control.metadata().map_err(at(&path))?.len();
         if length < self.obeyed {
-            // Somebody has emptied it and begins anew.
+            // A program has emptied the file and starts over.
             self.obeyed = 0;
         }
         let text = read(&self.control, self.obeyed).map_err(at(&path))?;
@@ -357,7 +356,7 @@ impl Mirror {
         };
         self.obeyed += end as u64 + 1;
         for line in text[..end].lines().filter(|line| !line.trim().is_empty()) {
-            // The log tells.
+            // An error is in the log.
             let _ = self.tree.control(line);
         }
         Ok(())
@@ -383,7 +382,7 @@ impl Mirror {
         published
     }
 
-    /// Writes a file if it shows something else than the tree.
+    /// Updates a file if it does not show what the tree shows.
     fn publish(&mut self, path: &str) -> Result<(), MirrorError> {
         let wanted = match (self.tree.refusal(path), self.tree.state.text(path)) {
             (Some(errno), _) => Shown::Error(errno),
@@ -397,7 +396,7 @@ impl Mirror {
         }
     }
 
-    /// The cpufreq links of cores that came or went.
+    /// Updates the cpufreq links of cores that came online or went offline.
     fn publish_links(&mut self) -> Result<(), MirrorError> {
         let online = self.tree.jetson().settings().online.clone();
         if online == self.online {
@@ -425,7 +424,7 @@ impl Mirror {
         if let Shown::Error(errno) = wanted {
             match self.link_to(path, errno)? {
                 true => {}
-                // Refused afterwards instead.
+                // A write is undone afterwards instead.
                 false => {
                     let text = self.tree.state.text(path);
                     wanted = text.map_or(Shown::Nothing, Shown::Text);
@@ -438,7 +437,7 @@ impl Mirror {
             (shown, wanted) if shown == wanted => {}
             (Shown::Text(shown), Shown::Text(text)) => {
                 let handle = entry.handle.as_ref().expect("an ordinary file is open");
-                // A program that has written meanwhile has the word.
+                // A program has written meanwhile: its write is applied first.
                 let meanwhile = writable && read(handle, 0).map_err(at(&on_disk))? != *shown;
                 if meanwhile {
                     return Ok(());
@@ -466,9 +465,9 @@ impl Mirror {
         Ok(())
     }
 
-    /// Makes the file a link that gives the error; false where nothing gives it.
+    /// Replaces the file by a link that gives the error; false if no file of the system gives it.
     fn link_to(&mut self, path: &str, errno: Errno) -> Result<bool, MirrorError> {
-        // Unpowered thermal zones: the nearest that there is.
+        // EAGAIN of unpowered thermal zones: EIO is the closest possible error.
         let possible = if errno == Errno::Eagain {
             Errno::Eio
         } else {
@@ -510,7 +509,7 @@ impl Mirror {
         self.log.write_all(text.as_bytes()).map_err(at(&path))
     }
 
-    /// What a process leaves that dies while it writes.
+    /// Leaves half a text in the file, as a process does that dies while it writes.
     fn write_half(&mut self, path: &str) -> Result<(), MirrorError> {
         let text = self.tree.state.text(path).unwrap_or_default();
         self.root.make(&self.root.path(path), half(&text), true)?;

@@ -1,0 +1,53 @@
+//! A collection of anchors, and what they compute alike.
+
+use wattgate_board_tables::Board;
+
+use super::anchor::{Anchor, Bound};
+use super::catalogue::Catalogue;
+use crate::pipeline::Clocks;
+use crate::steady::Steady;
+use crate::unit::Unit;
+use crate::workload::Workload;
+
+/// PowerTrain (Future Generation Computer Systems 2024).
+pub const POWERTRAIN: &str = "PowerTrain";
+/// Characterizing (SIGMETRICS 2023).
+pub const CHARACTERIZING: &str = "Characterizing";
+
+/// Collects anchors.
+pub struct Anchors<'a> {
+    pub catalogue: &'a dyn Catalogue,
+    pub all: Vec<Anchor>,
+}
+
+impl Anchors<'_> {
+    /// Adds an anchor.
+    pub fn add(
+        &mut self,
+        what: impl Into<String>,
+        source: &'static str,
+        unit: &'static str,
+        published: f64,
+        simulated: f64,
+        bound: Bound,
+    ) {
+        self.all.push(Anchor {
+            what: what.into(),
+            source,
+            unit,
+            published,
+            simulated,
+            bound,
+        });
+    }
+}
+
+/// A workload in steady state on the nominal unit.
+pub fn steady(board: &Board, workload: &Workload, knobs: [u32; 4]) -> Steady {
+    Steady::of(board, &Unit::NOMINAL, workload, &Clocks::of(board, knobs))
+}
+
+/// The time of an epoch in s.
+pub fn epoch_s(workload: &Workload, steady: &Steady) -> f64 {
+    steady.step.period * workload.minibatches()
+}

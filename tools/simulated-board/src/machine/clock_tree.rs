@@ -1,0 +1,137 @@
+//! All clocks of a board: what settings, load and temperature ask of them, and what they are.
+
+use std::time::Duration;
+
+use wattgate_board_tables::Board;
+
+use super::clock::{CPU_DELAY, Clock, EMC_DELAY, GPU_DELAY};
+use super::settings::{Governor, Settings, ends};
+use crate::pipeline::Clocks;
+
+/// The clocks of the clusters, of the GPU and of the memory.
+#[derive(Clone, Debug)]
+pub struct ClockTree {
+    /// By cluster.
+    pub cpu: Vec<Clock>,
+    pub gpu: Clock,
+    pub emc: Clock,
+}
+
+impl ClockTree {
+    /// All clocks at their lowest.
+    pub fn new(board: &Board) -> Self {
+        let lowest = |table: &[u32], delay| Clock::new(ends(table).0, delay);
+        Self {
+            cpu: vec![lowest(&board.cpu_khz, CPU_DELAY); board.clusters.len()],
+            gpu: lowest(&board.gpu_khz, GPU_DELAY),
+            emc: lowest(&board.emc_khz, EMC_DELAY),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Clock> {
+        self.cpu.iter().chain([&self.gpu, &self.emc])
+    }
+
+    /// When the next request takes effect.
+    pub fn due(&self) -> Option<Duration> {
+        self.all().filter_map(Clock::due).min()
+    }
+
+    /// Lets all requests take effect that are due. Returns whether any was.
+    pub fn follow(&mut self, now: Duration) -> bool {
+        let mut changed = false;
+        for clock in self.cpu.iter_mut().chain([&mut self.gpu, &mut self.emc]) {
+            changed |= clock.follow(now);
+        }
+        changed
+    }
+
+    /// Lets all requests take effect that were made at time zero.
+    pub fn settle(&mut self) {
+        self.follow(CPU_DELAY.max(GPU_DELAY).max(EMC_DELAY));
+    }
+
+    /// Asks all clocks for what settings, load and temperature want. `processes` is the number of
+    /// processes of the workload, 0 without one; the passive trip lowers the CPU clocks by `passive`
+    /// entries of the table.
+    pub fn request(
+        &mut self,
+        now: Duration,
+        board: &Board,
+        settings: &Settings,
+        processes: usize,
+        passive: usize,
+    ) {
+        // A whole cluster runs at the highest request of its cores (section 1).
+        let mut wanted = vec![ends(&board.cpu_khz).0; self.cpu.len()];
+        for (at, (_, cluster)) in online(board, settings).enumerate() {
+            let policy = settings.policies[cluster];
+            let khz = match policy.governor {
+                Governor::Performance => policy.max_khz,
+                Governor::Userspace => policy.setspeed_khz.clamp(policy.min_khz, policy.max_khz),
+                Governor::Schedutil if at < processes => policy.max_khz,
+                Governor::Schedutil => policy.min_khz,
+            };
+            wanted[cluster] = wanted[cluster].max(khz);
+        }
+        let passive_khz = board.cpu_khz[board.cpu_khz.len() - 1 - passive];
+        let busy = processes > 0;
+        let gpu = if busy || settings.gpu.performance {
+            settings.gpu.max_khz
+        } else {
+            settings.gpu.min_khz
+        };
+        let ceiling = settings.emc_ceiling_khz(board);
+        let emc = match (settings.emc.locked, busy) {
+            (true, _) => settings.emc.rate_khz.unwrap_or(self.emc.requested()),
+            (false, true) => ceiling,
+            (false, false) => ends(&board.emc_khz).0,
+        };
+        for (clock, khz) in self.cpu.iter_mut().zip(wanted) {
+            clock.request(now, khz.min(passive_khz));
+        }
+        self.gpu.request(now, gpu);
+        self.emc.request(now, emc.min(ceiling));
+    }
+
+    /// The clocks as the pipeline takes them, with CPU and GPU divided by `divisor`. The CPU clock
+    /// is the mean over the cores with a process.
+    pub fn true_clocks(
+        &self,
+        board: &Board,
+        settings: &Settings,
+        processes: usize,
+        divisor: u32,
+    ) -> Clocks {
+        let ghz = |khz: u32| f64::from(khz) / 1e6;
+        let (mut cores, mut busy, mut sum) = (0_usize, 0_usize, 0.0);
+        let mut awake = vec![false; self.cpu.len()];
+        for (_, cluster) in online(board, settings) {
+            if cores < processes.max(1) {
+                busy += 1;
+                sum += ghz(self.cpu[cluster].khz / divisor);
+            }
+            cores += 1;
+            awake[cluster] = true;
+        }
+        Clocks {
+            cores: cores as f64,
+            cpu_ghz: sum / busy as f64,
+            gpu_ghz: ghz(self.gpu.khz / divisor),
+            emc_ghz: ghz(self.emc.khz),
+            tpcs: board.powered_tpcs(settings.tpc_pg_mask),
+            clusters: awake.iter().filter(|awake| **awake).count() as f64,
+        }
+    }
+}
+
+/// The online cores in the order in which processes take them, each with its cluster.
+fn online<'a>(board: &'a Board, settings: &'a Settings) -> impl Iterator<Item = (u32, usize)> + 'a {
+    let online = |core: &&u32| settings.online[**core as usize];
+    let cluster = |core: u32| {
+        let has = |cores: &Vec<u32>| cores.contains(&core);
+        board.clusters.iter().position(has).expect("a cluster")
+    };
+    let cores = board.core_order.iter().filter(online);
+    cores.map(move |&core| (core, cluster(core)))
+}

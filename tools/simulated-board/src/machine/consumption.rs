@@ -1,0 +1,189 @@
+//! The power that the workload, or a board at rest, draws at the clocks of this moment.
+
+use std::time::Duration;
+
+use wattgate_board_tables::Board;
+
+use super::background::Background;
+use super::clock_tree::ClockTree;
+use super::mode_errors::ModeErrors;
+use super::settings::Settings;
+use crate::load::WORKING;
+use crate::pipeline::{Clocks, Luck, Pipeline};
+use crate::power::{Activity, Draw, Watts, leakage};
+use crate::unit::Unit;
+use crate::workload::Workload;
+
+/// The board at one moment.
+pub struct Moment<'a> {
+    pub now: Duration,
+    pub board: &'a Board,
+    pub unit: &'a Unit,
+    pub settings: &'a Settings,
+    pub clocks: &'a ClockTree,
+    /// The throttling of CPU and GPU: 1, 2 or 4.
+    pub divisor: u32,
+    pub die_c: f64,
+}
+
+/// The workload, what it does, and what that draws.
+#[derive(Clone, Debug)]
+pub struct Consumption {
+    workload: Option<Workload>,
+    /// A factor on what the workload draws above the idle power.
+    pub power_factor: f64,
+    /// What the workload does, as a part of what it does at full activity.
+    load: f64,
+    /// What the GPU's load file shows, if it is given.
+    gpu_load: Option<f64>,
+    mode_errors: Option<ModeErrors>,
+    /// The factor of the planted errors at the clocks of this moment.
+    mode_factor: f64,
+    /// The clocks that activity and period belong to.
+    clocks: Clocks,
+    activity: Activity,
+    /// From one minibatch to the next, in s.
+    period_s: Option<f64>,
+    /// Settings, workload or clocks have changed since activity and draws were computed.
+    is_stale: bool,
+    /// The throttling that the clocks were computed with.
+    divided_by: u32,
+    at_rest: Draw,
+    at_work: Draw,
+    background: Background,
+}
+
+impl Consumption {
+    /// Of a board without a workload.
+    pub fn new(board: &Board, seed: u64) -> Self {
+        Self {
+            workload: None,
+            power_factor: 1.0,
+            load: 1.0,
+            gpu_load: None,
+            mode_errors: None,
+            mode_factor: 1.0,
+            clocks: Clocks::of(board, board.maxn()),
+            activity: Activity::IDLE,
+            period_s: None,
+            is_stale: true,
+            divided_by: 1,
+            at_rest: Draw::default(),
+            at_work: Draw::default(),
+            background: Background::new(seed),
+        }
+    }
+
+    /// Starts a workload, or ends the one that runs.
+    pub fn set_workload(&mut self, workload: Option<Workload>) {
+        self.workload = workload;
+        // The same clocks give another activity from here on.
+        self.clocks.cores = 0.0;
+    }
+
+    /// Sets the activity of the workload, and what the GPU's load file shows.
+    pub fn set_load(&mut self, activity: f64, gpu_load: f64) {
+        self.load = activity;
+        self.gpu_load = Some(gpu_load);
+    }
+
+    /// Plants errors that depend on the mode.
+    pub fn set_mode_errors(&mut self, errors: ModeErrors) {
+        self.mode_errors = Some(errors);
+        self.is_stale = true;
+    }
+
+    /// Settings or clocks have changed.
+    pub fn expire(&mut self) {
+        self.is_stale = true;
+    }
+
+    /// Lets the bursts of a board at rest go on until now.
+    pub fn pass(&mut self, now: Duration) {
+        self.background.pass(now);
+    }
+
+    /// The number of processes of the workload: its main one and its loaders; 0 without one.
+    pub fn processes(&self) -> usize {
+        let workload = self.workload.as_ref();
+        workload.map_or(0, |workload| 1 + workload.loader.workers as usize)
+    }
+
+    /// The part of the time that kernels execute, or what [`Self::set_load`] was given.
+    pub fn gpu_load(&self) -> f64 {
+        let given = self.gpu_load.filter(|_| self.workload.is_some());
+        given.unwrap_or(self.activity.gpu)
+    }
+
+    /// Minibatches of the workload in some seconds; none while its activity is not above [`WORKING`].
+    pub fn minibatches(&self, seconds: f64) -> f64 {
+        let period = self.period_s.filter(|_| self.load > WORKING);
+        period.map_or(0.0, |period| seconds / period)
+    }
+
+    /// The power of this moment, without the ripple.
+    pub fn draw(&mut self, moment: &Moment<'_>) -> Watts {
+        // The activity of a board without a workload changes by itself.
+        let is_stale = std::mem::take(&mut self.is_stale) || self.workload.is_none();
+        if is_stale || moment.divisor != self.divided_by {
+            self.divided_by = moment.divisor;
+            self.refresh(moment);
+        }
+        let leakage = leakage(moment.unit, moment.die_c);
+        let (at_rest, at_work) = (self.at_rest.at(leakage), self.at_work.at(leakage));
+        let above_rest = match self.workload {
+            Some(_) => self.power_factor * self.mode_factor * self.load,
+            None => 0.0,
+        };
+        let of = |rest: f64, work: f64| rest + above_rest * (work - rest);
+        Watts {
+            cpu: of(at_rest.cpu, at_work.cpu),
+            gpu: of(at_rest.gpu, at_work.gpu),
+            soc: of(at_rest.soc, at_work.soc),
+            dram: of(at_rest.dram, at_work.dram),
+            system: at_rest.system,
+        }
+    }
+
+    /// Computes what depends on settings, workload and clocks.
+    fn refresh(&mut self, moment: &Moment<'_>) {
+        let Moment {
+            board,
+            unit,
+            settings,
+            ..
+        } = moment;
+        let clocks = moment
+            .clocks
+            .true_clocks(board, settings, self.processes(), moment.divisor);
+        if clocks != self.clocks {
+            self.clocks = clocks;
+            self.act(board, unit);
+        }
+        let gpu = &settings.gpu;
+        let idle = match self.workload {
+            Some(_) => Activity::IDLE,
+            None => self.background.activity(moment.now, clocks.cores),
+        };
+        let idle = Activity {
+            gpu_on: self.workload.is_some() || !gpu.railgate || gpu.always_on,
+            ..idle
+        };
+        let draw = |activity| Draw::of(board, unit, &clocks, activity);
+        (self.at_rest, self.at_work) = (draw(&idle), draw(&self.activity));
+        let errors = self.mode_errors.as_ref();
+        self.mode_factor = errors.map_or(1.0, |errors| errors.factor(board, &clocks));
+    }
+
+    /// Computes the workload's activity at the clocks of this moment.
+    fn act(&mut self, board: &Board, unit: &Unit) {
+        let Some(workload) = &self.workload else {
+            (self.activity, self.period_s) = (Activity::IDLE, None);
+            return;
+        };
+        let step = Pipeline::new(board, workload, self.clocks).step(None, &Luck::NONE);
+        let time = unit.time;
+        self.activity = Activity::of(&step, self.clocks.cores).slowed(time);
+        self.period_s = Some(step.period * time);
+    }
+}

@@ -1,0 +1,483 @@
+//! A board over time: events, what happens at each, and constant power in between.
+
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal, StandardUniform};
+use wattgate_board_tables::{Board, Preset};
+
+use super::clock_tree::ClockTree;
+use super::consumption::{Consumption, Moment};
+use super::mode_errors::ModeErrors;
+use super::over_current::{OC1, OC3, OverCurrent};
+use super::sensors::Sensors;
+use super::settings::{Settings, ends};
+use super::supply::Supply;
+use super::thermal::{CRITICAL_C, Cooling};
+use super::trace::Segment;
+use crate::heat::Heat;
+use crate::power::Watts;
+use crate::sampling::Sampling;
+use crate::sensor::{Channel, Reading};
+use crate::steady::AMBIENT_C;
+use crate::unit::Unit;
+use crate::workload::Workload;
+
+/// Period of the kernel's temperature polls (section 7).
+const THERMAL_POLL: Duration = Duration::from_secs(1);
+
+/// Period at which the counters of the over-current events are published (section 6.4).
+const PUBLISH: Duration = Duration::from_secs(2);
+
+/// Time for which the [`RIPPLE`] is constant.
+pub const SLICE: Duration = Duration::from_millis(10);
+
+/// Relative spread of the power from one slice to the next. Assumed; the spread of what the
+/// sensors report at L4T's setting is a ninth of it.
+pub const RIPPLE: f64 = 0.06;
+
+/// The next times of regular events.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    slice: Duration,
+    thermal: Duration,
+    publish: Duration,
+}
+
+/// A Jetson.
+#[derive(Clone, Debug)]
+pub struct Jetson {
+    board: Board,
+    unit: Unit,
+    random: ChaCha8Rng,
+    now: Duration,
+    due: Due,
+    settings: Settings,
+    clocks: ClockTree,
+    consumption: Consumption,
+    sensors: Sensors,
+    cooling: Cooling,
+    over_current: OverCurrent,
+    ripple: f64,
+    /// The module's power without the ripple, in W.
+    calm_w: f64,
+    watts: Watts,
+    /// Something has happened since `watts` was computed.
+    redraw: bool,
+    off: bool,
+    energy_j: f64,
+    calm_energy_j: f64,
+    minibatches: f64,
+    trace: Option<Vec<Segment>>,
+}
+
+impl Jetson {
+    /// A board that has idled for a while in a mode of nvpmodel, at time zero.
+    ///
+    /// # Panics
+    ///
+    /// If the board cannot be simulated: it does not come from [`Board::named`].
+    pub fn new(board: Board, unit: Unit, seed: u64, mode: &Preset) -> Self {
+        let mut jetson = Self {
+            random: ChaCha8Rng::seed_from_u64(seed),
+            now: Duration::ZERO,
+            due: Due {
+                slice: SLICE,
+                thermal: THERMAL_POLL,
+                publish: PUBLISH,
+            },
+            settings: Settings::of(&board, mode),
+            clocks: ClockTree::new(&board),
+            consumption: Consumption::new(&board, seed),
+            sensors: Sensors::new(&board, &unit, seed),
+            cooling: Cooling::of_air(AMBIENT_C),
+            over_current: OverCurrent::default(),
+            ripple: 1.0,
+            calm_w: 0.0,
+            watts: Watts::default(),
+            redraw: true,
+            off: false,
+            energy_j: 0.0,
+            calm_energy_j: 0.0,
+            minibatches: 0.0,
+            trace: None,
+            board,
+            unit,
+        };
+        jetson.retarget();
+        jetson.clocks.settle();
+        // Finds the temperatures at which power and heat flow are in balance.
+        let thermal = jetson.board.physics().thermal;
+        for _ in 0..20 {
+            jetson.draw();
+            let watts = jetson.watts.total();
+            jetson.cooling.heat = Heat::settled(&thermal, watts, AMBIENT_C, 0.0);
+        }
+        jetson.sensors.settle(&jetson.board, &jetson.watts);
+        jetson
+    }
+
+    /// The board's description.
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// The time up to which the board has been simulated.
+    pub fn now(&self) -> Duration {
+        self.now
+    }
+
+    /// The settings that software has requested.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Changes the requested settings; the clocks follow after their delays.
+    pub fn request(&mut self, change: impl FnOnce(&mut Settings)) {
+        change(&mut self.settings);
+        self.retarget();
+    }
+
+    /// Starts a workload, or ends the one that runs.
+    pub fn set_workload(&mut self, workload: Option<Workload>) {
+        self.consumption.set_workload(workload);
+        self.retarget();
+    }
+
+    /// Sets the temperature of the air around the board, in °C.
+    pub fn set_ambient_c(&mut self, celsius: f64) {
+        self.cooling.ambient_c = celsius;
+    }
+
+    /// Sets a factor on what the workload draws above the idle power.
+    pub fn set_power_factor(&mut self, factor: f64) {
+        self.consumption.power_factor = factor;
+        self.redraw = true;
+    }
+
+    /// Sets the activity of the workload (0 is idle, 1 is full activity, more is allowed), and the
+    /// GPU's load that its file shows, 0 … 1. The power is the power at rest plus `activity` times
+    /// what the workload adds at full activity. The clocks stay those of a board with a workload.
+    pub fn set_load(&mut self, activity: f64, gpu_load: f64) {
+        self.consumption.set_load(activity, gpu_load);
+        self.redraw = true;
+    }
+
+    /// Plants errors: multiplies what the workload draws above the idle power by a factor that
+    /// depends on the mode.
+    pub fn set_mode_errors(&mut self, errors: ModeErrors) {
+        self.consumption.set_mode_errors(errors);
+        self.redraw = true;
+    }
+
+    /// Records the power from now on, for [`Jetson::take_trace`].
+    pub fn keep_trace(&mut self) {
+        self.trace = Some(Vec::new());
+    }
+
+    /// Takes the power since [`Jetson::keep_trace`] or since the last call.
+    pub fn take_trace(&mut self) -> Vec<Segment> {
+        self.trace.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Sets an error of a rail's sensor, in mA that it reads too much.
+    pub fn set_offset_ma(&mut self, rail: usize, ma: f64) {
+        self.sensors.offset_ma[rail] = ma;
+    }
+
+    /// Feeds the board from a source whose voltage falls with the load.
+    pub fn set_supply(&mut self, supply: Supply) {
+        self.sensors.supply = Some(supply);
+    }
+
+    /// The sensor of a rail, in the order of [`Board::rails`].
+    pub fn channel(&self, rail: usize) -> &Channel {
+        &self.sensors.channels[rail]
+    }
+
+    /// The sensor of a rail, to set its limits.
+    pub fn channel_mut(&mut self, rail: usize) -> &mut Channel {
+        &mut self.sensors.channels[rail]
+    }
+
+    /// The reading of a rail's sensor at a time within the last minute, to 10 ms.
+    pub fn reading_at(&self, rail: usize, time: Duration) -> Reading {
+        self.sensors.history[rail].at(time)
+    }
+
+    /// Whether a conversion of a rail's sensor was over the critical limit. The chip holds this alarm
+    /// until it is read; here it is held for one time constant of the registers.
+    pub fn crit_alarm(&self, rail: usize) -> bool {
+        self.sensors.crit_alarm(rail, self.now)
+    }
+
+    /// The sampling of a chip, by its number in [`Board::chip_of`].
+    pub fn sampling(&self, chip: usize) -> Sampling {
+        self.sensors.chips[chip].sampling()
+    }
+
+    /// Changes the sampling of a chip. The registers keep their values and have another time constant
+    /// from now on.
+    pub fn set_sampling(&mut self, chip: usize, sampling: Sampling) {
+        self.sensors.chips[chip].set(self.now, sampling);
+    }
+
+    /// The clock that the governor of a cluster requests, in kHz: `scaling_cur_freq`.
+    pub fn cpu_requested_khz(&self, cluster: usize) -> u32 {
+        self.clocks.cpu[cluster].requested()
+    }
+
+    /// The clock of a cluster in kHz without hardware throttling.
+    pub fn cpu_effective_khz(&self, cluster: usize) -> u32 {
+        self.clocks.cpu[cluster].khz
+    }
+
+    /// The true clock of a cluster in kHz: `cpuinfo_cur_freq`.
+    pub fn cpu_true_khz(&self, cluster: usize) -> u32 {
+        self.throttled(self.clocks.cpu[cluster].khz)
+    }
+
+    /// The clock that is requested of the GPU, in kHz: `cur_freq`.
+    pub fn gpu_requested_khz(&self) -> u32 {
+        self.clocks.gpu.requested()
+    }
+
+    /// The true clock of the GPU in kHz.
+    pub fn gpu_true_khz(&self) -> u32 {
+        self.throttled(self.clocks.gpu.khz)
+    }
+
+    /// The clock of the memory in kHz.
+    pub fn emc_khz(&self) -> u32 {
+        self.clocks.emc.khz
+    }
+
+    /// Whether some clock has not followed its request yet.
+    pub fn is_settling(&self) -> bool {
+        self.clocks.due().is_some()
+    }
+
+    /// The temperatures of this moment.
+    pub fn heat(&self) -> Heat {
+        self.cooling.heat
+    }
+
+    /// The temperature of the die in °C.
+    pub fn die_c(&self) -> f64 {
+        self.cooling.heat.die_c
+    }
+
+    /// The speed of the fan, of 255.
+    pub fn fan_pwm(&self) -> u8 {
+        self.cooling.fan_pwm
+    }
+
+    /// Whether the temperature was critical: the board is off and stays off.
+    pub fn is_off(&self) -> bool {
+        self.off
+    }
+
+    /// True power by domain at this moment.
+    pub fn watts(&self) -> Watts {
+        self.watts
+    }
+
+    /// True energy of the module since time zero, in J.
+    pub fn energy_j(&self) -> f64 {
+        self.energy_j
+    }
+
+    /// Energy of the module since time zero without the random [`RIPPLE`], in J.
+    pub fn calm_energy_j(&self) -> f64 {
+        self.calm_energy_j
+    }
+
+    /// Minibatches of workloads since time zero. There is progress while the activity is above
+    /// [`WORKING`](crate::load::WORKING).
+    pub fn minibatches(&self) -> f64 {
+        self.minibatches
+    }
+
+    /// The part of the time that kernels execute, or the load given to [`Jetson::set_load`].
+    pub fn gpu_load(&self) -> f64 {
+        self.consumption.gpu_load()
+    }
+
+    /// Published counts of OC1, OC2 and OC3 since time zero.
+    pub fn over_current_events(&self) -> [u64; 3] {
+        self.over_current.published()
+    }
+
+    /// Lets time pass up to `now`; earlier times change nothing.
+    pub fn advance(&mut self, now: Duration) {
+        while self.now < now && !self.off {
+            let event = self.next();
+            if self.redraw {
+                self.redraw = false;
+                self.draw();
+            }
+            self.flow(event.min(now));
+            self.keep_power();
+            if event <= now {
+                self.redraw = true;
+                self.happen();
+            }
+        }
+        if self.now < now {
+            self.now = now;
+            self.keep_power();
+        }
+    }
+
+    /// Adds the time up to now, in which the power was constant, to the trace.
+    fn keep_power(&mut self) {
+        let Some(trace) = &mut self.trace else {
+            return;
+        };
+        let segment = Segment {
+            until: self.now,
+            watts: self.watts.total(),
+            calm_watts: self.calm_w,
+            minibatches: self.minibatches,
+        };
+        match trace.last_mut() {
+            Some(last) if last.has_power_of(&segment) => *last = segment,
+            _ => trace.push(segment),
+        }
+    }
+
+    fn next(&self) -> Duration {
+        let due = &self.due;
+        let regular = [due.slice, due.thermal, due.publish];
+        let others = [self.clocks.due(), self.over_current.due()];
+        let next = others.into_iter().flatten().min();
+        let regular = regular.into_iter().min().expect("three of them");
+        next.map_or(regular, |next| next.min(regular))
+    }
+
+    /// Carries out all events that are due now.
+    fn happen(&mut self) {
+        let now = self.now;
+        if self.clocks.follow(now) {
+            self.consumption.expire();
+        }
+        self.over_current.pass(now);
+        if self.due.slice <= now {
+            self.due.slice += SLICE;
+            self.next_slice();
+        }
+        if self.due.thermal <= now {
+            self.due.thermal += THERMAL_POLL;
+            self.poll_temperature();
+        }
+        if self.due.publish <= now {
+            self.due.publish += PUBLISH;
+            self.over_current.publish();
+        }
+        if self.cooling.heat.die_c >= CRITICAL_C {
+            self.off = true;
+            (self.watts, self.calm_w) = (Watts::default(), 0.0);
+        }
+    }
+
+    fn next_slice(&mut self) {
+        self.look_at_sensors();
+        self.consumption.pass(self.now);
+        let ripple: f64 = StandardNormal.sample(&mut self.random);
+        self.ripple = 1.0 + RIPPLE * ripple.clamp(-3.0, 3.0);
+        let chance: f64 = StandardUniform.sample(&mut self.random);
+        let part = |khz: u32, table: &[u32]| f64::from(khz) / f64::from(ends(table).1);
+        let cpu = self
+            .clocks
+            .cpu
+            .iter()
+            .map(|clock| clock.khz)
+            .max()
+            .unwrap_or(0);
+        let rate = OverCurrent::rate(
+            self.board.over_current.events_per_s,
+            part(cpu, &self.board.cpu_khz),
+            part(self.clocks.gpu.khz, &self.board.gpu_khz),
+        );
+        let over_critical = self.sensors.is_over_critical(&self.board, &self.watts);
+        if chance < rate * SLICE.as_secs_f64() || over_critical {
+            self.over_current.strike(self.now, OC3);
+        }
+        if self.sensors.is_under_voltage(&self.board, &self.watts) {
+            self.over_current.strike(self.now, OC1);
+        }
+    }
+
+    /// Lets the sensors record their registers, and OC2 follow them.
+    fn look_at_sensors(&mut self) {
+        self.sensors.next_slice(self.now);
+        if self.board.over_current.warn_ma.is_some() {
+            self.over_current.warn(self.sensors.warn_alarm());
+        }
+    }
+
+    fn poll_temperature(&mut self) {
+        let clocks = self.board.cpu_khz.len();
+        self.cooling.poll(clocks, self.settings.fan_pwm);
+        self.retarget();
+    }
+
+    /// Hardware throttling of CPU and GPU: 1, 2 or 4 (sections 6.4 and 7).
+    fn divisor(&self) -> u32 {
+        let over_current = 1 + u32::from(self.over_current.throttles());
+        self.cooling.divisor().max(over_current)
+    }
+
+    fn throttled(&self, khz: u32) -> u32 {
+        khz / self.divisor()
+    }
+
+    /// Asks all clocks for what settings, load and temperature want.
+    fn retarget(&mut self) {
+        self.redraw = true;
+        self.consumption.expire();
+        let processes = self.consumption.processes();
+        let passive = self.cooling.passive;
+        self.clocks
+            .request(self.now, &self.board, &self.settings, processes, passive);
+        if let Some(pwm) = self.settings.fan_pwm {
+            self.cooling.fan_pwm = pwm;
+        }
+    }
+
+    /// Computes the power of this moment.
+    fn draw(&mut self) {
+        let divisor = self.divisor();
+        let calm = self.consumption.draw(&Moment {
+            now: self.now,
+            board: &self.board,
+            unit: &self.unit,
+            settings: &self.settings,
+            clocks: &self.clocks,
+            divisor,
+            die_c: self.cooling.heat.die_c,
+        });
+        self.calm_w = calm.total();
+        self.watts = Watts {
+            cpu: self.ripple * calm.cpu,
+            gpu: self.ripple * calm.gpu,
+            soc: self.ripple * calm.soc,
+            dram: self.ripple * calm.dram,
+            system: calm.system,
+        };
+    }
+
+    /// Lets the power of this moment flow until `end`.
+    fn flow(&mut self, end: Duration) {
+        let seconds = (end - self.now).as_secs_f64();
+        self.now = end;
+        self.sensors.convert(&self.board, &self.watts, end);
+        let total = self.watts.total();
+        let thermal = &self.board.physics().thermal;
+        self.cooling.flow(thermal, total, seconds);
+        self.energy_j += seconds * total;
+        self.calm_energy_j += seconds * self.calm_w;
+        self.minibatches += self.consumption.minibatches(seconds);
+    }
+}

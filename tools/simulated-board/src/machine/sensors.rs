@@ -1,0 +1,157 @@
+//! The power sensors of a board, and the currents and voltages that they see
+//! (`jetson-platform.md`, sections 6.1 to 6.4).
+
+use std::time::Duration;
+
+use wattgate_board_tables::{Board, Rail};
+
+use super::supply::{Supply, is_low};
+use crate::power::Watts;
+use crate::sampling::{Chip, MOST_CHIPS};
+use crate::sensor::{Channel, History};
+use crate::unit::Unit;
+
+/// The rail that is not part of the sum of a chip's currents (section 6.1).
+pub const NOT_SUMMED: &str = "VIN_SYS_5V0";
+
+/// Chips, channels and rails. Power is given by each call, as it is constant between two events.
+#[derive(Clone, Debug)]
+pub struct Sensors {
+    /// The source that feeds the board, if its voltage is not that of the rails.
+    pub supply: Option<Supply>,
+    /// Error of each rail's sensor, in mA that it reads too much.
+    pub offset_ma: Vec<f64>,
+    /// Chips of power sensors, in the order of their first rails.
+    pub chips: Vec<Chip>,
+    /// The chip of each rail.
+    chip_of: Vec<usize>,
+    pub channels: Vec<Channel>,
+    /// Relative error of each rail's bus voltage in this slice.
+    bus_noise: Vec<f64>,
+    /// What each channel showed in the last minute.
+    pub history: Vec<History>,
+}
+
+impl Sensors {
+    /// The sensors of a unit; noise depends on `seed`.
+    pub fn new(board: &Board, unit: &Unit, seed: u64) -> Self {
+        let rails = board.rails.iter().enumerate();
+        let mut channels: Vec<Channel> = rails
+            .map(|(at, rail)| Channel::new(rail, unit.shunt_offset_uv[at], unit.gain[at]))
+            .collect();
+        if let Some(first) = channels.first_mut() {
+            let limits = &board.over_current;
+            let limit = |ma: Option<f64>, full| ma.map_or(full, |ma| ma.round() as i64);
+            first.warn_ma = limit(limits.warn_ma, first.warn_ma);
+            first.crit_ma = limit(limits.crit_ma, first.crit_ma);
+        }
+        let chip_of = board.chip_of();
+        let chips = chip_of.iter().max().map_or(0, |last| last + 1);
+        let chips = unit.sensor_time.into_iter().take(chips).enumerate();
+        let chips = chips.map(|(number, slowness)| Chip::new(number, slowness, seed));
+        Self {
+            supply: None,
+            offset_ma: vec![0.0; board.rails.len()],
+            chips: chips.collect(),
+            chip_of,
+            bus_noise: vec![0.0; channels.len()],
+            channels,
+            history: Vec::new(),
+        }
+    }
+
+    /// Settles all registers: the board has drawn this power for long.
+    pub fn settle(&mut self, board: &Board, watts: &Watts) {
+        for rail in 0..self.channels.len() {
+            let ma = self.rail_ma(board, watts, rail);
+            let mv = self.rail_mv(board, watts, rail);
+            self.channels[rail].settle(ma, mv);
+            self.history
+                .push(History::from(self.channels[rail].reading()));
+        }
+    }
+
+    /// Records what the registers show, and draws the noise of the next slice.
+    pub fn next_slice(&mut self, now: Duration) {
+        for (channel, history) in self.channels.iter().zip(&mut self.history) {
+            history.note(now, channel.reading());
+        }
+        for (noise, &chip) in self.bus_noise.iter_mut().zip(&self.chip_of) {
+            *noise = self.chips[chip].bus_noise();
+        }
+    }
+
+    /// Converts this power until `end`.
+    pub fn convert(&mut self, board: &Board, watts: &Watts, end: Duration) {
+        let mut left = [None; MOST_CHIPS];
+        for (left, chip) in left.iter_mut().zip(&mut self.chips) {
+            *left = chip.pass(end);
+        }
+        for rail in 0..self.channels.len() {
+            if let Some(left) = left[self.chip_of[rail]] {
+                let mv = self.rail_mv(board, watts, rail);
+                let ma = 1e6 * rail_watts(board, watts, rail) / mv + self.offset_ma[rail];
+                let mv = mv * (1.0 + self.bus_noise[rail]);
+                self.channels[rail].convert(ma, mv, left, end);
+            }
+        }
+    }
+
+    /// The warning of the first channel, which the over-current protection watches.
+    pub fn warn_alarm(&self) -> bool {
+        self.channels.first().is_some_and(Channel::warn_alarm)
+    }
+
+    /// Whether a conversion of the sensor of a rail was over the critical limit. The chip holds this
+    /// alarm until it is read; here it is held for one time constant of the registers.
+    pub fn crit_alarm(&self, rail: usize, now: Duration) -> bool {
+        let held = self.chips[self.chip_of[rail]].time_constant();
+        self.channels[rail].was_critical_since(now.saturating_sub(held))
+    }
+
+    /// Whether the power is over the critical limit of the first channel or of the sum.
+    pub fn is_over_critical(&self, board: &Board, watts: &Watts) -> bool {
+        let limits = &board.over_current;
+        let converted = |at: usize| self.channels[at].converted_ma(self.rail_ma(board, watts, at));
+        let first = limits.crit_ma.is_some() && converted(0) > self.channels[0].crit_ma as f64;
+        first
+            || limits.sum_crit_ma.is_some_and(|most| {
+                let rails = board.rails.iter().enumerate();
+                let chip = &board.rails[0].chip;
+                let summed =
+                    rails.filter(|(_, rail)| rail.chip == *chip && rail.label != NOT_SUMMED);
+                summed.map(|(at, _)| converted(at)).sum::<f64>() > most
+            })
+    }
+
+    /// Whether the voltage of the supply is too low.
+    pub fn is_under_voltage(&self, board: &Board, watts: &Watts) -> bool {
+        self.supply.is_some() && is_low(self.rail_mv(board, watts, 0), board.rails[0].millivolts)
+    }
+
+    /// The current that the sensor of a rail sees, in mA.
+    fn rail_ma(&self, board: &Board, watts: &Watts, rail: usize) -> f64 {
+        1e6 * rail_watts(board, watts, rail) / self.rail_mv(board, watts, rail)
+            + self.offset_ma[rail]
+    }
+
+    /// The voltage of a rail, in mV. Rails at the voltage of the first one are the input
+    /// (`jetson-platform.md`, fact 3); the others are behind regulators.
+    fn rail_mv(&self, board: &Board, watts: &Watts, rail: usize) -> f64 {
+        let rails = &board.rails;
+        let is_input = |rail: &Rail| rail.millivolts == rails[0].millivolts;
+        match self.supply {
+            Some(supply) if is_input(&rails[rail]) => {
+                let inputs =
+                    (0..rails.len()).filter(|at| rails[*at].total && is_input(&rails[*at]));
+                supply.loaded_mv(inputs.map(|at| rail_watts(board, watts, at)).sum())
+            }
+            _ => rails[rail].millivolts,
+        }
+    }
+}
+
+fn rail_watts(board: &Board, watts: &Watts, rail: usize) -> f64 {
+    let domains = board.rails[rail].domains.iter();
+    domains.map(|&domain| watts.of(domain)).sum()
+}

@@ -1,0 +1,74 @@
+//! Temperature and what follows from it: the fan, the passive trip and throttling
+//! (`jetson-platform.md`, section 7).
+
+use crate::heat::Heat;
+use wattgate_board_tables::Thermal;
+
+/// Die temperature in °C from which the kernel lowers the CPU clocks (section 7).
+pub const PASSIVE_C: f64 = 99.0;
+/// Die temperatures in °C from which the BPMP throttles to a half and to a quarter. The depths are
+/// assumed.
+pub const BPMP_C: [f64; 2] = [101.0, 103.0];
+/// Die temperature in °C at which the board shuts down (section 7).
+pub const CRITICAL_C: f64 = 104.5;
+
+/// Speeds of the fan, of 255, from these die temperatures in °C on. The temperatures are those of the
+/// module's device tree (section 7), the speeds are assumed.
+const FAN: [(f64, u8); 3] = [(80.0, 255), (65.0, 170), (50.0, 85)];
+
+/// The speed of a fan that follows a die temperature in °C, of 255.
+pub fn automatic_fan(die_c: f64) -> u8 {
+    let step = FAN.iter().find(|(from_c, _)| die_c >= *from_c);
+    step.map_or(0, |(_, pwm)| *pwm)
+}
+
+/// Die, heat sink, air and fan of a board.
+#[derive(Clone, Debug)]
+pub struct Cooling {
+    pub heat: Heat,
+    /// The air around the board, in °C.
+    pub ambient_c: f64,
+    /// The speed of the fan, of 255.
+    pub fan_pwm: u8,
+    /// By how many entries of the table the passive trip lowers the CPU clocks.
+    pub passive: usize,
+}
+
+impl Cooling {
+    /// A board as warm as the air, in °C.
+    pub fn of_air(ambient_c: f64) -> Self {
+        Self {
+            heat: Heat::of_air(ambient_c),
+            ambient_c,
+            fan_pwm: 0,
+            passive: 0,
+        }
+    }
+
+    /// The kernel's poll: moves the passive trip by one entry of the CPU's table, which has `clocks`
+    /// entries, and sets the fan, unless software has fixed its speed.
+    pub fn poll(&mut self, clocks: usize, fixed_fan: Option<u8>) {
+        if self.heat.die_c >= PASSIVE_C {
+            self.passive = (self.passive + 1).min(clocks - 1);
+        } else {
+            self.passive = self.passive.saturating_sub(1);
+        }
+        let automatic = automatic_fan(self.heat.die_c);
+        self.fan_pwm = fixed_fan.unwrap_or(automatic);
+    }
+
+    /// The divisor of the BPMP's throttling of CPU and GPU: 1, 2 or 4.
+    pub fn divisor(&self) -> u32 {
+        match self.heat.die_c {
+            c if c >= BPMP_C[1] => 4,
+            c if c >= BPMP_C[0] => 2,
+            _ => 1,
+        }
+    }
+
+    /// Lets heat flow for some seconds at a constant power in W.
+    pub fn flow(&mut self, thermal: &Thermal, watts: f64, seconds: f64) {
+        let fan = f64::from(self.fan_pwm) / 255.0;
+        self.heat.flow(thermal, watts, self.ambient_c, fan, seconds);
+    }
+}
