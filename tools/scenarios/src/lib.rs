@@ -16,8 +16,8 @@
 //! | loads from files and built-in ones | [`replay`] |
 //!
 //! A *holder* keeps the board under the limit: the daemon `wattgated`, or one of its peers. The
-//! limit applies to the true power averaged over [`LIMIT_WINDOW`], whatever the time constant of the
-//! sensor is.
+//! command line calls it a governor. The limit applies to the true power averaged over
+//! [`LIMIT_WINDOW`], whatever the time constant of the sensor is.
 #![forbid(unsafe_code)]
 
 mod course;

@@ -11,7 +11,7 @@ use wattgate_simulated_board::tree::control::ControlError;
 use wattgate_simulated_board::tree::{Errno, Tree};
 
 /// Time between two notes of the energy.
-pub const TICK: Duration = Duration::from_millis(10);
+const TICK: Duration = Duration::from_millis(10);
 
 /// Time of a read of one register of a power sensor (`jetson-platform.md`, section 6.3).
 const REGISTER_READ: Duration = Duration::from_micros(550);

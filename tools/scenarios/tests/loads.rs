@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use wattgate_scenarios::models::BOARDS;
 use wattgate_scenarios::replay::table::{
-    Bench, LENGTH, LIMITS_PCT, LoadRow, LoadTask, WRONGS, Wrong, rows,
+    Bench, LENGTH, LIMITS_PCT, LoadRow, LoadTask, MISMATCHES, Mismatch, rows,
 };
 use wattgate_scenarios::replay::{LoadRun, START, traced};
 use wattgate_scenarios::{Holder, Spread};
@@ -22,7 +22,7 @@ const SEEDS: u64 = 10;
 /// Limits on steep parts of the fronts.
 const STEEP_PCT: [f64; 1] = [10.0];
 
-/// A faster sensor; the driver of the AGX Xavier does not let it be set.
+/// Number of samples of a faster sensor. The driver of the AGX Xavier cannot set it.
 const FEWER_SAMPLES: u32 = 64;
 
 static BENCHES: LazyLock<Vec<Bench>> = LazyLock::new(|| {
@@ -33,11 +33,11 @@ static BENCHES: LazyLock<Vec<Bench>> = LazyLock::new(|| {
         .expect("boards with models")
 });
 
-fn run_at(kinds: &[(Kind, Wrong)], limits_pct: &[f64], samples: u32) -> Vec<LoadRow> {
+fn run_at(kinds: &[(Kind, Mismatch)], limits_pct: &[f64], samples: u32) -> Vec<LoadRow> {
     let is_l4t = samples == Sampling::L4T.samples;
     let can_be_set = |bench: &&Bench| is_l4t || !bench.board.name.starts_with("xavier");
     let mut tasks = Vec::new();
-    for &(kind, wrong) in kinds {
+    for &(kind, mismatch) in kinds {
         for bench in BENCHES.iter().filter(can_be_set) {
             tasks.extend(limits_pct.iter().map(|limit_pct| LoadTask {
                 kind,
@@ -45,20 +45,20 @@ fn run_at(kinds: &[(Kind, Wrong)], limits_pct: &[f64], samples: u32) -> Vec<Load
                 limit_pct: *limit_pct,
                 samples,
                 holder: Holder::Wattgate,
-                wrong,
+                mismatch,
             }));
         }
     }
     rows(&tasks, SEEDS).expect("rows")
 }
 
-fn run(kinds: &[(Kind, Wrong)]) -> Vec<LoadRow> {
+fn run(kinds: &[(Kind, Mismatch)]) -> Vec<LoadRow> {
     run_at(kinds, &LIMITS_PCT, Sampling::L4T.samples)
 }
 
 fn right(is: fn(&Kind) -> bool) -> Vec<LoadRow> {
     let kinds = KINDS.into_iter().filter(is);
-    run(&kinds.map(|kind| (kind, Wrong::Nothing)).collect::<Vec<_>>())
+    run(&kinds.map(|kind| (kind, Mismatch::None)).collect::<Vec<_>>())
 }
 
 fn is_jump(kind: &Kind) -> bool {
@@ -76,21 +76,21 @@ static MOVING: LazyLock<Vec<LoadRow>> = LazyLock::new(|| {
     let others = |kind: &Kind| matches!(kind, Kind::Constant | Kind::Llm | Kind::IdleAndBack);
     let kinds = KINDS.into_iter();
     let kinds = kinds.filter(|kind| !others(kind) && !is_jump(kind) && *kind != Kind::OnOff);
-    run(&kinds.map(|kind| (kind, Wrong::Nothing)).collect::<Vec<_>>())
+    run(&kinds.map(|kind| (kind, Mismatch::None)).collect::<Vec<_>>())
 });
 
 static LLM: LazyLock<Vec<LoadRow>> = LazyLock::new(|| right(|kind| *kind == Kind::Llm));
 
 static JUMPS: LazyLock<Vec<LoadRow>> = LazyLock::new(|| right(is_jump));
 
-static WRONG: LazyLock<Vec<LoadRow>> = LazyLock::new(|| {
-    let wrongs = WRONGS.into_iter();
-    run(&wrongs
-        .map(|wrong| (Kind::Constant, wrong))
+static MISMATCHED: LazyLock<Vec<LoadRow>> = LazyLock::new(|| {
+    let mismatches = MISMATCHES.into_iter();
+    run(&mismatches
+        .map(|mismatch| (Kind::Constant, mismatch))
         .collect::<Vec<_>>())
 });
 
-/// Names each row whose worst figure misses the bound.
+/// Describes each row whose worst figure misses the bound.
 fn misses<'a>(
     rows: impl IntoIterator<Item = &'a LoadRow>,
     figure: fn(&LoadRow) -> Spread,
@@ -149,7 +149,7 @@ fn is_low(row: &LoadRow) -> bool {
 fn a_constant_load_never_exceeds_the_limit() {
     assert_most(&*CONSTANT, |row| row.over_430ms_pct, 0.02);
     assert_most(&*CONSTANT, |row| row.excess_430ms_pct, 2.0);
-    // Only while clocks follow a change of the mode, which takes 8 ms, one after another.
+    // Only while the clocks change one after another to a new mode, which takes 8 ms.
     assert_most(&*CONSTANT, |row| row.longest_10ms_ms, 10.0);
     assert_most(&*CONSTANT, |row| row.excess_10ms_pct, 2.0);
 }
@@ -173,7 +173,7 @@ fn a_constant_load_is_left_alone() {
 
 #[test]
 fn a_constant_load_is_run_at_limits_on_steep_fronts() {
-    let constant = [(Kind::Constant, Wrong::Nothing)];
+    let constant = [(Kind::Constant, Mismatch::None)];
     let rows = run_at(&constant, &STEEP_PCT, Sampling::L4T.samples);
     assert_most(&rows, |row| row.over_430ms_pct, 0.02);
     assert_most(&rows, |row| row.safe_pct, 0.0);
@@ -182,7 +182,7 @@ fn a_constant_load_is_run_at_limits_on_steep_fronts() {
     assert!(median >= 78.0, "{median}");
 }
 
-/// The share of the limit lost to the sensor's errors: each board's typical offset in W, and the gain.
+/// Errors of the sensors: each board's typical offset in W, and the gain error.
 const OFFSETS_W: [f64; 3] = [0.354, 0.040, 0.310];
 const GAIN: f64 = 0.0025;
 
@@ -192,8 +192,8 @@ const DEVIATIONS: f64 = 3.54;
 /// Number of slices of ripple in 430 ms.
 const SLICES: f64 = 43.0;
 
-/// Runs the constant load once. Returns the minibatches, those of the fixed oracle, and the standard
-/// deviation of the mean power of 430 ms, as a part of the power.
+/// Runs the constant load once. Returns the minibatches, those of the fixed oracle, and the relative
+/// standard deviation of the mean power of 430 ms.
 fn constant_run(bench: &Bench, limit_mw: u32, holder: Holder) -> [f64; 3] {
     let run = LoadRun {
         board: &bench.board,
@@ -217,9 +217,8 @@ fn constant_run(bench: &Bench, limit_mw: u32, holder: Holder) -> [f64; 3] {
     [done, 100.0 * done / report.speed_vs_fixed_pct, deviation]
 }
 
-/// Compares the governor with the fastest mode of the whole grid that leaves the margins for ripple
-/// and the sensor's errors. At low limits that mode is slower than the bounds on speed elsewhere: no
-/// governor that holds the limit on other units, too, can be faster.
+/// Compares the governor with the fastest mode of the whole grid below the margins for ripple and the
+/// sensor's errors. No governor that holds the limit on all units can be faster than that mode.
 #[test]
 fn the_margins_leave_little_more_speed() {
     for (bench, offset_w) in BENCHES.iter().zip(OFFSETS_W) {
@@ -269,8 +268,8 @@ fn loads_that_move_are_run_fast() {
     assert_least_speed(&*MOVING, 75.0);
 }
 
-/// Prefill draws 31 % more power than decode, the model's workload. No governor can foresee the first
-/// such jump.
+/// Prefill draws 31 % more power than decode, the model's workload. No governor can foresee the
+/// first such jump.
 #[test]
 fn an_llms_first_prefill_is_answered_at_once() {
     assert_most(&*LLM, |row| row.over_430ms_pct, 0.05);
@@ -280,14 +279,14 @@ fn an_llms_first_prefill_is_answered_at_once() {
     assert_least_speed(&*LLM, 75.0);
 }
 
-/// Maximum energy above the limit in a run, in J. Jumps are of 10 to 60 % of a load of up to 40 W and
-/// last at most 0.3 s.
+/// Maximum energy above the limit in a run, in J: jumps by 10 to 60 % of a load of up to 40 W, each
+/// over the limit for at most 0.3 s.
 const OVER_J: f64 = 3.0;
 
 #[test]
 fn a_jump_is_answered_within_250_ms() {
-    // A small jump, over the limit by little more than a step of the sensor (2 % of the limit on an
-    // AGX Orin), takes longer to detect.
+    // A jump over the limit by about one step of the sensor, 2 % of the limit on an AGX Orin, takes
+    // longer to detect.
     for row in JUMPS.iter() {
         let (ms, excess) = (row.longest_event_ms, row.excess_10ms_pct);
         let is_small = excess.worst < 6.0;
@@ -304,7 +303,7 @@ fn a_jump_is_answered_within_250_ms() {
 
 #[test]
 fn a_jump_is_answered_within_120_ms_with_fewer_samples() {
-    let jumps = [1.3, 1.6].map(|to| (Kind::Jump { to }, Wrong::Nothing));
+    let jumps = [1.3, 1.6].map(|to| (Kind::Jump { to }, Mismatch::None));
     let rows = run_at(&jumps, &LIMITS_PCT, FEWER_SAMPLES);
     let large = |row: &LoadRow| row.excess_10ms_pct.worst >= 10.0;
     assert_most(of(&rows, large), |row| row.longest_event_ms, 120.0);
@@ -377,8 +376,8 @@ fn a_load_that_drops_to_half_for_good_is_found_out() {
     }
 }
 
-/// Asserts the maximum share of time over the limit in % and the longest such stretch in ms, then the
-/// minimum speed in %: the median and the worst.
+/// Asserts upper bounds on the time over the limit in % and on the longest stretch in ms, and lower
+/// bounds on the median and the worst speed in %.
 #[track_caller]
 fn assert_found_out<'a>(
     rows: impl Iterator<Item = &'a LoadRow>,
@@ -397,26 +396,26 @@ fn assert_found_out<'a>(
 #[test]
 fn boards_and_models_that_are_wrong_are_found_out() {
     let of_modes = |row: &LoadRow| row.kind.contains("rogue") || row.kind.contains("each");
-    let systematic = || of(&WRONG, |row| !of_modes(row));
+    let systematic = || of(&MISMATCHED, |row| !of_modes(row));
     assert_most(systematic(), |row| row.excess_430ms_pct, 2.0);
     assert_found_out(systematic(), [0.05, 250.0], [93.0, 80.0]);
 }
 
 #[test]
 fn modes_that_are_wrong_each_on_its_own_are_found_out() {
-    let each = of(&WRONG, |row| row.kind.contains("each"));
+    let each = of(&MISMATCHED, |row| row.kind.contains("each"));
     assert_found_out(each, [0.12, 250.0], [88.0, 65.0]);
 }
 
 #[test]
 fn rogue_modes_are_found_out() {
-    let rogue = of(&WRONG, |row| row.kind.contains("rogue"));
+    let rogue = of(&MISMATCHED, |row| row.kind.contains("rogue"));
     assert_found_out(rogue, [0.1, 250.0], [85.0, 75.0]);
 }
 
 #[test]
 fn a_working_sensor_is_never_called_blind() {
-    for rows in [&CONSTANT, &IDLE, &MOVING, &LLM, &JUMPS, &WRONG] {
+    for rows in [&CONSTANT, &IDLE, &MOVING, &LLM, &JUMPS, &MISMATCHED] {
         assert_most(&**rows, |row| row.safe_pct, 0.0);
     }
 }

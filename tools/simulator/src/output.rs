@@ -1,4 +1,4 @@
-//! What the commands print, to the standard output.
+//! Printing to the standard output.
 
 use std::io::{self, Write};
 

@@ -239,7 +239,7 @@ fn a_corpus_that_cannot_be_written_leaves_nothing() {
     );
 }
 
-/// On a file system of 16 KiB of its own; a kernel that forbids that leaves nothing to test.
+/// Mounts a file system of 16 KiB. Where the kernel forbids the mount, the test is skipped.
 #[test]
 fn a_full_disk_is_an_error_and_leaves_nothing() {
     let folder = tempdir().expect("a folder");

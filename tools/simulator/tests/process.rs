@@ -30,7 +30,7 @@ fn command() -> Command {
     Command::new(env!("CARGO_BIN_EXE_wattgate-simulator"))
 }
 
-/// A board that ends with the test.
+/// A running board, which ends when this value is dropped.
 struct Running {
     root: TempDir,
     child: Child,
@@ -47,7 +47,7 @@ impl Running {
             .spawn()
             .expect("started");
         let running = Self { root, child };
-        // The last file that is laid out.
+        // The program writes this file last.
         let last = running.path("/var/lib/nvpmodel/status");
         eventually("the files", || last.exists().then_some(()));
         running
@@ -61,7 +61,7 @@ impl Running {
         fs::read_to_string(self.path(path))
     }
 
-    /// As a program writes to sysfs: without truncation, with one call.
+    /// Writes as programs write to sysfs: without truncation, in one call.
     fn write(&self, path: &str, text: &str) -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).open(self.path(path))?;
         file.write_all(text.as_bytes())
@@ -82,7 +82,7 @@ impl Running {
         self.read("control.log").expect("there")
     }
 
-    /// Gives an order and waits for its line in the log.
+    /// Appends a command and waits for its line in the log.
     fn ordered(&self, line: &str) {
         self.order(line);
         eventually(line, || self.log().contains(line).then_some(()));
@@ -101,7 +101,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended before.
+        // The board may have ended before.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -198,7 +198,7 @@ fn a_sensor_changes_after_a_load_step_for_who_keeps_it_open() {
     eventually("no load", || (current() < idle + 400).then_some(()));
 }
 
-/// Through inotify and poll, as a program that does not want to look again and again.
+/// Waits by inotify and poll, as a program does that avoids polling the file itself.
 #[test]
 fn a_program_can_be_woken_by_a_sensor() {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 use wattgate_scenarios::Holder;
 use wattgate_scenarios::replay::report::LoadReport;
-use wattgate_scenarios::replay::table::{Bench, LoadTask, Wrong, rows};
+use wattgate_scenarios::replay::table::{Bench, LoadTask, Mismatch, rows};
 use wattgate_scenarios::replay::{LoadRun, run};
 use wattgate_simulated_board::load::{Kind, Load};
 use wattgate_simulated_board::machine::mode_errors::ModeErrors;
@@ -40,7 +40,7 @@ fn replay(load: &str, more: &[&str]) -> Output {
     let model = model.to_str().expect("text");
     let mut arguments = vec!["replay", "--board", "orin-agx-64", "--weights", model];
     arguments.extend(["--limit", "25W", "--load", load, "--json"]);
-    // The last one of equal options counts.
+    // If an option is given twice, the last one counts.
     arguments.extend(more);
     simulator(&arguments)
 }
@@ -92,8 +92,8 @@ fn json_has_the_figures_and_events_of_a_run() {
         "{report}"
     );
     assert_eq!(report["seconds"], 60.0);
-    // Without a cap the board is over 35 W while it works, but for the second of the start, the
-    // 5 s of idling, and the windows.
+    // Without a cap the board is over 35 W except in the first second, in the 5 s of idling, and for
+    // one window after each.
     let over = report["over_10ms_pct"].as_f64().expect("a number");
     assert!((over - 100.0 * 54.0 / 58.99).abs() < 0.1, "{over}");
     let events = report["events"].as_array().expect("a list");
@@ -135,7 +135,7 @@ fn each_governor_holds_in_its_way() {
     };
     assert_eq!(of("open-loop", "changes_per_min"), 1.0);
     assert_eq!(of("once", "changes_per_min"), 1.0);
-    // The guard band takes a slower mode.
+    // The guard band leads to a slower mode.
     assert!(of("once", "energy_j") < of("open-loop", "energy_j"));
     assert_eq!(of("once", "over_430ms_pct"), 0.0);
     assert!(of("stepper", "changes_per_min") > 5.0);
@@ -147,7 +147,7 @@ fn each_governor_holds_in_its_way() {
 fn the_workload_is_that_of_the_weights_or_the_one_asked_for() {
     let (_folder, load) = with_load(IDLE_AND_BACK);
     let of = |more: &[&str]| replay(&load, &[&["--governor", "maxn"], more].concat()).stdout;
-    // The model was made of minibatches as the shipped workload has them.
+    // The model has the minibatch of the shipped workload.
     assert_eq!(of(&[]), of(&["--workload", "resnet18"]));
     assert_ne!(of(&[]), of(&["--workload", "lenet"]));
 }
@@ -291,7 +291,7 @@ fn the_worst_of_a_row_is_that_of_one_of_its_seeds() {
         limit_pct: 45.0,
         samples: 512,
         holder: Holder::OpenLoop,
-        wrong: Wrong::Unit,
+        mismatch: Mismatch::Unit,
     };
     let rows = rows(&[task], 3).expect("rows");
     let worst = rows[0].speed_vs_clairvoyant_pct;
@@ -329,7 +329,7 @@ fn a_limit_that_falls_is_an_event() {
     let report = open_loop(&bench, limits, None);
     assert_eq!(report.changes_per_min, 4.0);
     let fallen = report.events.iter().find(|event| event.at_ms == 10_000.0);
-    // To set and read back each knob takes some 30 ms, and the window is 10 ms long.
+    // Setting and reading back each knob takes some 30 ms, and the window is 10 ms long.
     let ms = fallen.expect("an event").ms;
     assert!((10.0..100.0).contains(&ms), "{ms}");
 }
@@ -341,7 +341,7 @@ fn planted_errors_reach_board_and_oracle() {
     let errors = |factors| Some(ModeErrors::Tilt { factors });
     let right = open_loop(&bench, limits(), None);
     let wrong = open_loop(&bench, limits(), errors([1.3, 1.3]));
-    // The mode is the same and draws more; the oracle has to take a slower one.
+    // The same mode draws more power, so the oracle has to choose a slower mode.
     assert!(wrong.energy_j > 1.1 * right.energy_j);
     assert!(wrong.speed_vs_fixed_pct > 1.1 * right.speed_vs_fixed_pct);
 }

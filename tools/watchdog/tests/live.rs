@@ -1,6 +1,6 @@
-//! The simulator's scenarios in real time, with the program `wattgated`: what it leaves behind.
+//! Short scenarios in real time with the program `wattgated`: what the daemon leaves behind.
 //!
-//! Short ones. How soon it answers depends on the machine, so that no time is asserted.
+//! The daemon's response time depends on the machine, so no test asserts a time.
 
 use std::path::Path;
 

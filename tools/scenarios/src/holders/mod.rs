@@ -9,8 +9,8 @@
 //! | nvpmodel's modes | [`preset`] |
 //! | no cap | [`maxn`] |
 //!
-//! All but the stepper and the daemon's control set one mode for each limit and never read the
-//! sensor.
+//! Only the stepper and the daemon's control read the sensor. The others set at most one mode for
+//! each limit.
 
 mod each_limit;
 pub mod maxn;

@@ -1,4 +1,4 @@
-//! For each limit, the fastest mode whose predicted power is within it. PowerTrain uses a model so.
+//! For each limit, the fastest mode whose predicted power is within it, as PowerTrain chooses.
 
 use std::io;
 use std::path::Path;

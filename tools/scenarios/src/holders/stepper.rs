@@ -4,12 +4,12 @@
 //! lowers the GPU clock by one entry of its table; below the lowest GPU clock the rungs lower the
 //! CPU clock, and then the memory clock. All cores stay on.
 //!
-//! The stepper compares the reading with the limit eight times in a time constant of the sensor. It
-//! steps one rung down if the reading is over the limit, and one rung up if the reading is more than
-//! a tenth below it. It ignores that the reading lags, so it overshoots. It starts on the highest
-//! rung, where the board is; from the lowest rung it would climb for many seconds. If the sensor
-//! cannot be read or a mode cannot be set, the board keeps its mode until the next look. After a
-//! kill the stepper restarts after two seconds.
+//! The stepper compares the reading with the limit eight times in a time constant of the sensor.
+//! It steps one rung down if the reading is over the limit, and one rung up if the reading is more
+//! than a tenth below the limit. It ignores that the reading lags, so it overshoots. It starts on
+//! the highest rung, where the board is; from the lowest rung it would climb for many seconds. If
+//! the sensor cannot be read or a mode cannot be set, the board keeps its mode until the next look.
+//! A killed stepper restarts after two seconds.
 
 use std::io;
 use std::path::Path;

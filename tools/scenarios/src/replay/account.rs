@@ -10,7 +10,7 @@ use wattgate_simulated_board::load::Load;
 use wattgate_simulated_board::machine::trace::Segment;
 
 /// Windows over which the power is averaged: the limit's, and one slice of the ripple.
-pub const WINDOWS: [Duration; 2] = [LIMIT_WINDOW, Duration::from_millis(10)];
+const WINDOWS: [Duration; 2] = [LIMIT_WINDOW, Duration::from_millis(10)];
 
 /// How long and how far the mean power of one window was over the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -89,11 +89,11 @@ pub struct LoadAccount {
 }
 
 impl LoadAccount {
-    /// Accounts for a trace that begins at zero. Power before `start` does not count, nor power after
-    /// the end of the load, because a holder may read the sensor beyond the end.
+    /// Accounts for a trace that begins at zero. Power before `start` does not count. Power after the
+    /// end of the load does not count, because a holder may read the sensor beyond the end.
     ///
-    /// A mean is compared with the highest limit of its window, because power drawn before the limit
-    /// fell was within the old limit.
+    /// A mean is compared with the highest limit of its window: power drawn before the limit fell was
+    /// within the old limit.
     pub fn of(trace: &[Segment], load: &Load, limits: &[(Duration, u32)], start: Duration) -> Self {
         let [slow, fast] = WINDOWS;
         let trace = &trace[..trace.partition_point(|segment| segment.until <= load.length())];
@@ -107,17 +107,17 @@ impl LoadAccount {
             events: Vec::new(),
             minibatches: minibatches(trace, start),
         };
-        each(
+        visit_lines(
             lines(noisy, start, slow),
-            &after(limits, slow),
+            &highest_limits(limits, slow),
             |line, limit| {
                 account.slow.add(line, limit);
             },
         );
         let mut tracker = EventTracker::new(jumps(trace, load, limits, start));
-        each(
+        visit_lines(
             lines(calm, start, fast),
-            &after(limits, fast),
+            &highest_limits(limits, fast),
             |line, limit| {
                 account.fast.add(line, limit);
                 tracker.add(line, limit);
@@ -128,8 +128,9 @@ impl LoadAccount {
     }
 }
 
-/// The highest limit of a window that ends at a time: a lower limit begins a window later.
-fn after(limits: &[(Duration, u32)], window: Duration) -> Vec<(Duration, u32)> {
+/// For windows that end at a time, the highest limit in the window. A lower limit so begins one
+/// window later.
+fn highest_limits(limits: &[(Duration, u32)], window: Duration) -> Vec<(Duration, u32)> {
     let highest = |end: Duration| {
         let since = limits.partition_point(|(from, _)| *from + window <= end);
         let since = limits[since.saturating_sub(1)..].iter();
@@ -153,7 +154,7 @@ fn minibatches(trace: &[Segment], start: Duration) -> f64 {
 
 /// Calls `visit` with each line and the limit in W at that time. A line is cut where the limit
 /// changes.
-pub fn each(
+fn visit_lines(
     lines: impl Iterator<Item = Line>,
     limits: &[(Duration, u32)],
     mut visit: impl FnMut(&Line, f64),
@@ -357,10 +358,10 @@ mod tests {
     fn what_no_load_and_no_limit_explains_is_no_event() {
         let stretches = [(3000, 20.0), (3100, 50.0), (6000, 20.0)];
         assert_eq!(account(&stretches, &[(0, 25_000)], &[]).events, []);
-        // Over the limit before, too.
+        // Over the limit before the jump, too.
         let stretches = [(3000, 30.0), (3100, 50.0), (6000, 20.0)];
         assert_eq!(account(&stretches, &[(0, 25_000)], &[3000]).events, []);
-        // Gone before the mean of 10 ms is over.
+        // The peak ends before the mean of 10 ms is over the limit.
         let stretches = [(3000, 20.0), (3001, 50.0), (6000, 20.0)];
         assert_eq!(account(&stretches, &[(0, 25_000)], &[3000]).events, []);
     }
@@ -384,7 +385,7 @@ mod tests {
     fn a_mean_is_compared_with_the_highest_limit_of_its_window() {
         let limits = [(0, 20), (1000, 30), (2000, 10), (2100, 25), (2200, 15)];
         let limits = limits.map(|(at, mw)| (ms(at), mw));
-        let found = after(&limits, ms(430));
+        let found = highest_limits(&limits, ms(430));
         let changes = found.chunk_by(|a, b| a.1 == b.1).map(|equal| equal[0]);
         let changes: Vec<_> = changes.map(|(at, mw)| (at.as_millis(), mw)).collect();
         assert_eq!(changes, [(0, 20), (1000, 30), (2430, 25), (2630, 15)]);

@@ -8,7 +8,7 @@
 //! | the mean power of a sliding window | [`sliding`] |
 //! | how long and how far the power was over the limit | [`account`] |
 //! | how fast the load could have run | [`oracle`] |
-//! | the model, its workload and the true times of its modes | `model`: [`workload_of`], [`timed_modes`] |
+//! | a model's workload, and the true times of its modes | [`workload_of`], [`timed_modes`] |
 //! | the figures of one run | [`report`] |
 //! | one run | `run`: [`LoadRun`], [`run`], [`traced`] |
 //! | all built-in loads on all boards | [`table`] |

@@ -1,10 +1,10 @@
 //! Oracles: how fast a load could have run. They know the true power and keep no margin.
 //!
-//! The *fixed* oracle sets one mode for each limit: the fastest whose true power is within the limit
-//! in the load's worst 430 ms. The *clairvoyant* oracle sets one mode for each second: the fastest
-//! whose true power is within the limit in the worst 430 ms of that second, at the highest die
-//! temperature in that second. Both choose from the whole profiled grid. Where no mode fits, they set
-//! the mode of the least power. They ignore the random ripple.
+//! The *fixed* oracle sets one mode for each limit: the fastest whose true power is within the
+//! limit in the load's worst 430 ms. The *clairvoyant* oracle sets one mode for each second: the
+//! fastest whose true power is within the limit in the worst 430 ms of that second, at the highest
+//! die temperature of that second. Both choose from the whole profiled grid. Where no mode fits,
+//! they set the mode of the least power. They ignore the random ripple.
 
 use std::time::Duration;
 
@@ -186,7 +186,7 @@ impl Oracle<'_> {
         minibatches
     }
 
-    /// Seconds with progress between two times.
+    /// Seconds in which the workload makes progress between two times.
     fn working_s(&self, from: Duration, to: Duration) -> f64 {
         let working = self.load.between(from, to);
         let working = working.filter(|(_, activity)| *activity > WORKING);
@@ -461,7 +461,7 @@ mod tests {
 
     #[test]
     fn the_clairvoyant_oracle_takes_the_fastest_for_each_second() {
-        // No heat: what leaks is the same at any temperature.
+        // Without leakage the temperature does not matter.
         let mut modes = modes();
         for truth in &mut modes {
             (truth.rest[1], truth.added[1]) = (0.0, 0.0);
@@ -518,7 +518,7 @@ mod tests {
         };
         let least = truths.least().expect("a mode").rate;
         assert!((oracle.fixed() - 10.0 * least).abs() < 1e-9);
-        // Seconds without load cannot work, whatever fits there.
+        // In seconds without load nothing works, in whatever mode.
         assert!((oracle.clairvoyant() - 10.0 * least).abs() < 1e-9);
     }
 }

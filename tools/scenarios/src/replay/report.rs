@@ -43,7 +43,7 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
-    /// The figures of a run of a length with a true energy.
+    /// The figures of a run that is over. `energy_j` is the module's true energy.
     pub fn new(
         account: &LoadAccount,
         oracle: &Oracle<'_>,

@@ -25,7 +25,7 @@ use crate::holders::{boot_mode, hold_as_peer, wattgate};
 use crate::recorded::RecordedTree;
 use crate::sensor::Sensor;
 
-/// The holder sets its first mode in this time. It counts for no figure of the limit or of speed.
+/// Time in which the holder sets its first mode. Power and speed do not count in it.
 pub const START: Duration = Duration::from_secs(1);
 
 /// A load on a board under limits.

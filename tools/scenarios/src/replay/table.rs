@@ -30,9 +30,9 @@ pub const LENGTH: Duration = Duration::from_secs(300);
 
 /// How the board differs from its model.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Wrong {
+pub enum Mismatch {
     /// Not beyond the guard band.
-    Nothing,
+    None,
     /// Another unit of the board for each seed.
     Unit,
     /// The power above rest is multiplied by a factor: the first at the lowest GPU clock, the second
@@ -46,22 +46,22 @@ pub enum Wrong {
 }
 
 /// The differences in the table, each under a constant load.
-pub const WRONGS: [Wrong; 7] = [
-    Wrong::Unit,
-    Wrong::Tilt([0.7, 0.7]),
-    Wrong::Tilt([1.3, 1.3]),
-    Wrong::Tilt([0.85, 1.15]),
-    Wrong::Tilt([1.15, 0.85]),
-    Wrong::Each(0.1),
-    Wrong::Rogues,
+pub const MISMATCHES: [Mismatch; 7] = [
+    Mismatch::Unit,
+    Mismatch::Tilt([0.7, 0.7]),
+    Mismatch::Tilt([1.3, 1.3]),
+    Mismatch::Tilt([0.85, 1.15]),
+    Mismatch::Tilt([1.15, 0.85]),
+    Mismatch::Each(0.1),
+    Mismatch::Rogues,
 ];
 
-impl Wrong {
+impl Mismatch {
     /// The name that the table prints after the kind of load.
     pub fn name(self) -> String {
         let percent = |factor: f64| format!("{:+.0} %", 100.0 * (factor - 1.0));
         match self {
-            Self::Nothing => String::new(),
+            Self::None => String::new(),
             Self::Unit => ", other units".to_owned(),
             Self::Tilt([low, high]) if low == high => format!(", power {}", percent(low)),
             Self::Tilt([low, high]) => format!(", tilt {} to {}", percent(low), percent(high)),
@@ -72,7 +72,7 @@ impl Wrong {
 
     fn errors(self, seed: u64) -> Option<ModeErrors> {
         match self {
-            Self::Nothing | Self::Unit => None,
+            Self::None | Self::Unit => None,
             Self::Tilt(factors) => Some(ModeErrors::Tilt { factors }),
             Self::Each(spread) => Some(ModeErrors::Each { spread, seed }),
             Self::Rogues => Some(ModeErrors::Rogues { seed }),
@@ -138,7 +138,7 @@ pub struct LoadTask<'a> {
     /// Who holds the limit.
     pub holder: Holder,
     /// How the board differs from its model.
-    pub wrong: Wrong,
+    pub mismatch: Mismatch,
 }
 
 impl LoadTask<'_> {
@@ -159,10 +159,10 @@ impl LoadTask<'_> {
             load: self.kind.load(LENGTH, seed),
             workload,
             samples: self.samples,
-            unit: (self.wrong == Wrong::Unit).then_some(seed),
+            unit: (self.mismatch == Mismatch::Unit).then_some(seed),
             seed,
             holder: self.holder,
-            errors: self.wrong.errors(seed),
+            errors: self.mismatch.errors(seed),
         };
         run(&load_run, modes)
     }
@@ -213,7 +213,7 @@ impl LoadRow {
             Spread::of(values, worst)
         };
         Some(Self {
-            kind: task.kind.name() + &task.wrong.name(),
+            kind: task.kind.name() + &task.mismatch.name(),
             board: task.bench.board.name.clone(),
             limit_pct: task.limit_pct,
             limit_mw: task.bench.limit_mw(task.limit_pct),

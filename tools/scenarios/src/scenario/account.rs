@@ -72,8 +72,8 @@ impl ScenarioAccount {
     }
 }
 
-/// The time in which a holder sets its first mode, and in which nothing counts. A process needs more
-/// of it.
+/// Time in which a holder sets its first mode, and in which power does not count. A process needs
+/// longer to start.
 fn start(holder: Holder) -> Duration {
     match holder {
         Holder::Wattgated => Duration::from_secs(3),

@@ -1,5 +1,5 @@
-//! The daemon's control in simulated time, with what the daemon and its systemd unit do at a start, a
-//! crash and an end.
+//! The daemon's control in simulated time, and what the daemon and its systemd unit do at start,
+//! after a crash and at the end.
 
 use std::fs;
 use std::io;

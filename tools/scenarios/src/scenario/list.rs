@@ -1,4 +1,4 @@
-//! What happens, and when.
+//! The scenarios: what happens, and when.
 
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ pub const SCENARIOS: &[Scenario] = &[
         "sensor missing 30 s",
         &["at 100 sensor * missing", "at 130 sensor * ok"],
     ),
-    // Only a change of load shows that the sensor is frozen.
+    // A frozen sensor shows only when the load changes.
     fault(
         "sensor frozen 30 s",
         &[
@@ -210,8 +210,8 @@ impl Scenario {
         changes
     }
 
-    /// The time from which the holder can know that it is blind or dead. A frozen sensor is known to
-    /// be frozen when the load changes.
+    /// The time at which the holder is killed or can know that the sensor is lost. A frozen sensor
+    /// shows only when the load changes.
     pub fn loss(&self) -> Option<Duration> {
         let is_frozen = self.orders.iter().any(|order| order.ends_with("frozen"));
         let tells = if is_frozen { "load" } else { "sensor" };

@@ -1,8 +1,8 @@
 //! The daemon `wattgated` as a process in real time, beside a board whose files are on a disk.
 //!
-//! Scenarios are short, and several run at once. As in simulated time, the true power of the board is
-//! compared with the limit. How soon the daemon answers depends on the machine that runs both. After
-//! an [`Incident::Kill`] this module does what the daemon's unit would do.
+//! Scenarios are short, and several run at once. As in simulated time, the true power of the board
+//! is compared with the limit. The daemon's response time depends on the machine. After an
+//! [`Incident::Kill`] this module does what the daemon's unit would do.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -106,7 +106,7 @@ fn run(task: &ScenarioTask<'_>, weights: &Path, wattgated: &Path) -> io::Result<
     const SEED: u64 = 1;
     let (mut plant, tree) = Plant::new(task, SEED, weights)?;
     let folder = tempfile::tempdir()?;
-    // Beside the model the scenario puts other models.
+    // In a folder of its own, because the daemon puts other models beside it.
     let model = folder.path().join("model.wgt");
     fs::copy(&plant.course.model, &model)?;
     plant.course.model = model;
@@ -261,8 +261,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a daemon. Returns when the daemon has set its first mode, because from then on it handles
-    /// signals.
+    /// Starts a daemon. Returns after its first mode, because from then on it handles signals.
     fn start(mut command: Command, start: Instant) -> io::Result<Self> {
         let mut child = command.stderr(Stdio::piped()).spawn()?;
         let (sender, lines) = channel();

@@ -1,8 +1,8 @@
 //! The oracle is always in the fastest mode of the model's front that holds the limit. It knows the
 //! true power, and finds and sets its modes in no time.
 //!
-//! It keeps three standard deviations of the mean power below the limit, because any governor that
-//! holds the limit has to.
+//! It stays three standard deviations of the mean power below the limit, like any governor that
+//! holds the limit.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,7 +28,7 @@ struct SteadyMode {
     period: f64,
 }
 
-/// The minibatches of the oracle in the time of a scenario.
+/// The number of minibatches that the oracle runs in a scenario.
 pub fn minibatches(plant: &Plant<'_>) -> io::Result<f64> {
     let bytes = std::fs::read(&plant.course.model)?;
     let model = Model::parse(&bytes).map_err(|why| io::Error::other(why.to_string()))?;

@@ -28,7 +28,7 @@ impl Outcome {
     }
 }
 
-/// The text of the daemon's last state, and whether the daemon restored the settings from before its
+/// The daemon's last state in words, and whether the daemon restored the settings from before its
 /// first start.
 pub fn end(state: &str, is_restored: bool) -> String {
     let restored = match is_restored {

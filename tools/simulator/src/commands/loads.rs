@@ -11,7 +11,7 @@ use crate::output::{print, print_json};
 use crate::table::{Column, TITLE, Table, cell};
 use wattgate_scenarios::models::BOARDS;
 use wattgate_scenarios::replay::table::{
-    Bench, LIMITS_PCT, LoadRow, LoadTask, WRONGS, Wrong, rows,
+    Bench, LIMITS_PCT, LoadRow, LoadTask, MISMATCHES, Mismatch, rows,
 };
 use wattgate_scenarios::{Holder, Spread};
 use wattgate_simulated_board::load::{KINDS, Kind};
@@ -76,11 +76,11 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let kinds = KINDS.into_iter();
     let kinds = kinds.filter(|kind| only_kind.is_none_or(|only| only == *kind));
     let mut tasks = Vec::new();
-    let right = kinds.map(|kind| (kind, Wrong::Nothing));
+    let matching = kinds.map(|kind| (kind, Mismatch::None));
     let is_constant = only_kind.is_none_or(|only| only == Kind::Constant);
-    let wrong = WRONGS.iter().filter(|_| is_constant);
-    let wrong = wrong.map(|wrong| (Kind::Constant, *wrong));
-    for (kind, wrong) in right.chain(wrong) {
+    let mismatched = MISMATCHES.iter().filter(|_| is_constant);
+    let mismatched = mismatched.map(|mismatch| (Kind::Constant, *mismatch));
+    for (kind, mismatch) in matching.chain(mismatched) {
         for bench in &benches {
             tasks.extend(limits.iter().map(|limit_pct| LoadTask {
                 kind,
@@ -88,7 +88,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
                 limit_pct: *limit_pct,
                 samples,
                 holder,
-                wrong,
+                mismatch,
             }));
         }
     }

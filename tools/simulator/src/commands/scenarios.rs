@@ -1,4 +1,4 @@
-//! `scenarios`: governors beside each other on simulated boards.
+//! `scenarios`: compares governors on simulated boards.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -102,7 +102,8 @@ fn beside() -> PathBuf {
     this.with_file_name("wattgated")
 }
 
-/// The columns after the name of a row. The last one is not aligned; its cells begin with two spaces.
+/// The columns after the name of a row. The last one is as wide as its cells, which begin with two
+/// spaces.
 const COLUMNS: &[Column] = &[
     ("over, %", 13),
     ("longest, ms", 15),
