@@ -251,7 +251,7 @@ fn odd_modes(corpus: &Corpus, known: &[([u32; 4], f64)], progress: &ProgressBar)
             .map(|&(knobs, _)| scales.place(knobs))
             .collect();
         let logs: Vec<f64> = modes.iter().map(|&(_, value)| value.ln()).collect();
-        let process = Process::fit_mode(&Spec::of(Mean::Zero), &places, &logs);
+        let process = Process::fit_map(&Spec::of(Mean::Zero), &places, &logs);
         progress.inc(modes.len() as u64);
         let Ok(process) = process else {
             return Vec::new();

@@ -83,20 +83,20 @@ fn a_missing_column() {
 }
 
 #[test]
-fn a_column_that_stands_twice() {
+fn a_repeated_column() {
     let contents = corpus().join("\n").replace("emc_khz", "cpu_khz");
     refused(
         contents,
-        "line 1: column `cpu_khz`: stands twice in the header",
+        "line 1: column `cpu_khz`: repeated in the header; expected it once",
     );
 }
 
 #[test]
-fn a_header_that_stands_again() {
+fn a_repeated_header() {
     let twice = [corpus(), corpus()].concat().join("\n");
     refused(
         twice,
-        "line 98: the header stands again; expected a row of values",
+        "line 98: the header is repeated; expected a row of values",
     );
 }
 
