@@ -470,7 +470,7 @@ fn limits_and_boards_that_are_not_known() {
         path,
         "optimize --corpus corpus.csv --methods presets --modes 10 --runs 1",
     );
-    let expected = "error: corpus.csv: the nvpmodel modes of a board named `board` are not known; known are orin-agx-64, orin-agx-64-jp6,";
+    let expected = "error: corpus.csv: the nvpmodel presets of board `board` are not known; known boards: orin-agx-64, orin-agx-64-jp6,";
     assert_eq!(refused.code, 3);
     assert!(refused.stderr.starts_with(expected), "{}", refused.stderr);
     let without_power: Vec<String> = corpus()
@@ -489,7 +489,7 @@ fn limits_and_boards_that_are_not_known() {
         "optimize --corpus times.csv --methods random --modes 10 --runs 1",
     );
     let expected =
-        "error: times.csv: no power is known, so that a mode cannot be chosen by power\n";
+        "error: times.csv: no power was measured, so no mode can be chosen under a power limit\n";
     assert_eq!((refused.code, refused.stderr.as_str()), (3, expected));
 }
 
