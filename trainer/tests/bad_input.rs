@@ -433,7 +433,7 @@ fn a_plan_that_cannot_be_made() {
         (
             "--corpus corpus.csv --modes 9 --have other.csv",
             3,
-            "other.csv: 4 cores, CPU 123 MHz, GPU 300 MHz, EMC 800 MHz is no mode of the board",
+            "other.csv: 4 cores, CPU 123 MHz, GPU 300 MHz, EMC 800 MHz is not a mode of the board",
         ),
         (
             "--axes cores=1,2 cpu_khz=1 gpu_khz=1 ram=1 --modes 1",
