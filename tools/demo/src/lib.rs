@@ -392,7 +392,7 @@ pub fn tell(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, D
             version: env!("CARGO_PKG_VERSION"),
             seed,
             seconds: round(start.elapsed().as_secs_f64(), 1),
-            command: "wattgate-trainer demo",
+            command: "wattgate-demo",
         },
         minibatches: workload.minibatches(),
         truth: truth(&all),
