@@ -179,7 +179,8 @@ fn target(
             })
         })
     };
-    let noise = middle(repeats().map(|repeat| (repeat.value / repeat.expected - 1.0).abs() as f32));
+    let noise =
+        upper_median(repeats().map(|repeat| (repeat.value / repeat.expected - 1.0).abs() as f32));
     let (part, times) = REPEAT_OUTLIER;
     let far = noise.map_or(part, |noise| part.max(times * noise));
     let mut outliers = Farthest::default();
@@ -225,7 +226,7 @@ impl Farthest {
 }
 
 /// The upper median.
-fn middle(values: impl Iterator<Item = f32>) -> Option<f64> {
+fn upper_median(values: impl Iterator<Item = f32>) -> Option<f64> {
     let mut values: Vec<f32> = values.collect();
     let at = values.len() / 2;
     let (_, middle, _) =

@@ -84,7 +84,7 @@ pub struct Exported {
 pub fn train(task: &Task<'_>) -> Result<Exported, TrainError> {
     let grid = &task.corpus.grid;
     task.progress.set_message("teacher");
-    let reference = task.reference.map(Reference::learned);
+    let reference = task.reference.map(Reference::hyperparameters);
     let teachers = Teachers::fit(grid, task.used, reference, task.seed)?;
     let modes: Vec<[u32; 4]> = all_modes(grid).collect();
     let expected = teachers.predict(&modes);

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gradients_are_those_of_the_values() {
+    fn the_gradients_match_finite_differences() {
         let mut place = Scales::of(&grid()).place([2, 300, 6, 7]);
         place.log_time = 0.7;
         for mean in [Mean::Zero, Mean::Starved, Mean::Time, Mean::Power] {

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_measure_is_what_its_name_says() {
+    fn each_measure_matches_its_definition() {
         let pairs = [(100.0, 104.0), (200.0, 170.0), (400.0, 400.0), (50.0, 62.0)];
         let accuracy = Accuracy::of(pairs.into_iter(), 2.0).expect("pairs");
         assert_eq!(accuracy.mape, (4.0 + 15.0 + 0.0 + 24.0) / 4.0);

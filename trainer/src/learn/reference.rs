@@ -11,13 +11,13 @@ use crate::corpus::modes::all_modes;
 use crate::corpus::modes::{Known, profiled};
 use crate::learn::gp::{SAMPLED, SingularKernel};
 use crate::learn::predictions::Predictions;
-use crate::learn::teacher::{Learned, Teachers};
+use crate::learn::teacher::{Hyperparameters, Teachers};
 
 /// Hyperparameters to transfer from, with the corpus that they were learned from.
 #[derive(Clone, Debug)]
 pub struct Reference {
     name: String,
-    learned: Learned,
+    hyperparameters: Hyperparameters,
     corpus: Option<Corpus>,
 }
 
@@ -27,7 +27,7 @@ impl Reference {
         let known = profiled(&corpus);
         Ok(Self {
             name,
-            learned: learn(&corpus.grid, known)?,
+            hyperparameters: learn(&corpus.grid, known)?,
             corpus: Some(corpus),
         })
     }
@@ -49,7 +49,7 @@ impl Reference {
         known.sort_unstable_by_key(|mode: &Known| mode.id);
         Ok(Self {
             name,
-            learned: learn(grid, known)?,
+            hyperparameters: learn(grid, known)?,
             corpus: None,
         })
     }
@@ -65,14 +65,17 @@ impl Reference {
     }
 
     /// The fitted hyperparameters.
-    pub fn learned(&self) -> &Learned {
-        &self.learned
+    pub fn hyperparameters(&self) -> &Hyperparameters {
+        &self.hyperparameters
     }
 }
 
 /// Fits at most [`SAMPLED`] random modes: further modes do not change the hyperparameters.
-fn learn(grid: &wattgate_runtime::Grid, mut known: Vec<Known>) -> Result<Learned, SingularKernel> {
+fn learn(
+    grid: &wattgate_runtime::Grid,
+    mut known: Vec<Known>,
+) -> Result<Hyperparameters, SingularKernel> {
     known.shuffle(&mut ChaCha8Rng::seed_from_u64(0));
     known.truncate(SAMPLED);
-    Ok(Teachers::fit_map(grid, &known)?.learned())
+    Ok(Teachers::fit_map(grid, &known)?.hyperparameters())
 }

@@ -22,7 +22,7 @@ use crate::learn::mean::{KERNEL, Mean, Place, Prior, Scales};
 use crate::learn::predictions::Target;
 
 /// Maximum number of training modes.
-pub const TAUGHT: usize = 2_000;
+pub const MAX_TRAINING_MODES: usize = 2_000;
 
 /// Weight of the processes with a physical mean; the process without has the rest.
 const PHYSICS: f64 = 0.5;
@@ -46,7 +46,7 @@ const AT_ONCE: usize = 4_096;
 const MEDIAN_TOLERANCE: f64 = 1e-7;
 
 /// Hyperparameters to transfer, of time and of power.
-pub type Learned = [Option<Vec<f64>>; 2];
+pub type Hyperparameters = [Option<Vec<f64>>; 2];
 
 /// The leave-one-out prediction of a training mode.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -186,7 +186,7 @@ impl Teacher {
     }
 
     /// The hyperparameters of the process with the physical mean and the default prior.
-    fn learned(&self) -> Option<Vec<f64>> {
+    fn hyperparameters(&self) -> Option<Vec<f64>> {
         self.parts.get(1).map(|(_, process)| process.map().to_vec())
     }
 }
@@ -264,12 +264,12 @@ pub struct Teachers {
 }
 
 impl Teachers {
-    /// Fits teachers to the first [`TAUGHT`] modes, which should be in random order. Fits power if
-    /// at least one mode has it.
+    /// Fits teachers to the first [`MAX_TRAINING_MODES`] modes, which should be in random order.
+    /// Fits power if at least one mode has it.
     pub fn fit(
         grid: &Grid,
         used: &[Known],
-        reference: Option<&Learned>,
+        reference: Option<&Hyperparameters>,
         seed: u64,
     ) -> Result<Self, SingularKernel> {
         let random = ChaCha8Rng::seed_from_u64(seed);
@@ -284,10 +284,10 @@ impl Teachers {
     fn learn(
         grid: &Grid,
         used: &[Known],
-        reference: Option<&Learned>,
+        reference: Option<&Hyperparameters>,
         random: Option<&ChaCha8Rng>,
     ) -> Result<Self, SingularKernel> {
-        let used = &used[..used.len().min(TAUGHT)];
+        let used = &used[..used.len().min(MAX_TRAINING_MODES)];
         let scales = Scales::of(grid);
         let learned = |target| reference.and_then(|learned| learned[target as usize].as_deref());
         let places: Vec<Place> = used.iter().map(|mode| scales.place(mode.knobs)).collect();
@@ -380,8 +380,8 @@ impl Teachers {
     }
 
     /// The hyperparameters that a transfer to another workload or board may start from.
-    pub fn learned(&self) -> Learned {
-        Target::ALL.map(|target| self.of(target).and_then(Teacher::learned))
+    pub fn hyperparameters(&self) -> Hyperparameters {
+        Target::ALL.map(|target| self.of(target).and_then(Teacher::hyperparameters))
     }
 }
 

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plane_is_found_again() {
+    fn a_plane_is_recovered() {
         let plane = |x: &[f64]| 5.0 + 2.0 * x[0] - 0.5 * x[1];
         let samples: Vec<(Vec<f64>, f64)> = [[1.0, 2.0], [3.0, 1.0], [4.0, 7.0], [0.0, 5.0]]
             .iter()

@@ -249,7 +249,7 @@ mod tests {
     use crate::learn::mean::Mean;
 
     #[test]
-    fn the_gradient_is_that_of_the_cost() {
+    fn the_gradient_matches_finite_differences() {
         let (places, targets) = points(12);
         for mean in [Mean::Zero, Mean::Starved, Mean::Time, Mean::Power] {
             let spec = Spec::of(mean);

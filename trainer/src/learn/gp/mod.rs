@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smooth_function_is_found_again_between_its_points() {
+    fn a_smooth_function_is_interpolated() {
         let (places, targets) = points(140);
         let spec = Spec::of(Mean::Zero);
         let process = Process::fit(&spec, &places[..100], &targets[..100], &mut random());
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn leaving_one_out_in_closed_form_is_leaving_it_out() {
+    fn closed_form_leave_one_out_equals_refitting_without_the_point() {
         let (places, targets) = points(25);
         let spec = Spec::of(Mean::Time);
         let process = Process::fit(&spec, &places, &targets, &mut random()).expect("regular");
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measurement_lowers_the_variance_as_foretold() {
+    fn a_measurement_lowers_the_variance_by_the_predicted_gain() {
         let (places, targets) = points(60);
         let spec = Spec::of(Mean::Zero);
         let process = Process::fit_map(&spec, &places[..20], &targets[..20]).expect("regular");
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_target_is_predicted_as_it_is() {
+    fn a_constant_target_is_predicted_exactly() {
         let (places, _) = points(10);
         let spec = Spec::of(Mean::Zero);
         let process = Process::fit(&spec, &places, &[2.5; 10], &mut random()).expect("regular");
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn coinciding_points_are_no_singular_kernel() {
+    fn coinciding_points_do_not_make_the_kernel_singular() {
         let places = [points(1).0[0]; 8];
         let targets = [1.0, 1.1, 0.9, 1.0, 1.2, 0.8, 1.0, 1.0];
         let spec = Spec::of(Mean::Zero);
