@@ -5,7 +5,7 @@
 //! | Which modes are profiled next, and which are held out? | [`plan`], [`split`] |
 //! | Which mean does physics suggest? | [`mean`] |
 //! | How does a Gaussian process model the residuals? | [`gp`] |
-//! | How do these predict time and power, with a transfer? | [`teacher`], [`reference`] |
+//! | How do these predict time and power, with a transfer? | [`teacher`], [`reference`](mod@reference) |
 //! | What is predicted, and with which errors? | [`predictions`] |
 //! | How far may a measurement exceed its prediction? | [`guard`] |
 
