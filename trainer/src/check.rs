@@ -1,4 +1,4 @@
-//! What a corpus holds, and what in it is suspect.
+//! Summarises a corpus and reports defects and outliers.
 
 use std::path::Path;
 
@@ -14,51 +14,51 @@ use crate::learn::gp::{Process, Spec};
 use crate::learn::mean::{Mean, Place, Scales};
 use crate::learn::split::MIN_MODES;
 
-/// Defects and outliers are counted all and listed up to this number.
+/// Maximum number of defects, and of outliers, that are listed; all are counted.
 pub const LISTED: usize = 20;
 
-/// A repeat is an outlier where it differs from its mode's median by more than this part
-/// and by more than this many times the typical deviation.
+/// A repeat is an outlier if its ln ratio to the mode's median exceeds the first value, and the
+/// second times the median deviation of all repeats.
 const REPEAT_OUTLIER: (f64, f64) = (0.1, 8.0);
 
-/// A mode is an outlier where it differs from what the other modes suggest by more than
-/// this part and by more than this many of the process's standard deviations.
+/// A mode is an outlier if its leave-one-out residual exceeds the first value in ln units, and the
+/// second in predictive standard deviations.
 const MODE_OUTLIER: (f64, f64) = (0.1, 5.0);
 
-/// Modes that are compared with each other at once; the cost is their cube.
+/// Modes per Gaussian process; the cost grows with the cube.
 const COMPARED: usize = 800;
 
 /// The values of one axis.
 #[derive(Clone, Debug, Serialize)]
 pub struct AxisReport {
-    /// The column.
+    /// The column's name.
     pub name: &'static str,
-    /// All values, ascending.
+    /// All values in ascending order.
     pub values: Vec<u32>,
 }
 
-/// What a corpus says of one target.
+/// A summary of the time or power column.
 #[derive(Clone, Debug, Serialize)]
 pub struct TargetReport {
-    /// Modes with a value.
+    /// Number of modes with a value.
     pub modes: usize,
-    /// The least median of a mode, in the column's unit.
+    /// The lowest median of a mode, in the column's unit.
     pub least: f64,
-    /// The largest median of a mode.
+    /// The highest median of a mode, in the column's unit.
     pub most: f64,
-    /// Modes with more than one value.
+    /// Number of modes with more than one value.
     pub repeated_modes: usize,
     /// Median deviation of a repeat from its mode's median, in percent.
     pub repeat_noise_pct: Option<f64>,
-    /// Repeats that deviate far from their mode's median.
+    /// Number of repeats that are outliers among the repeats of their mode.
     pub repeat_outliers: usize,
-    /// Modes that deviate far from what the other modes suggest.
+    /// Number of modes that are outliers among all modes.
     pub mode_outliers: usize,
-    /// The first outliers, the farthest first.
+    /// At most [`LISTED`] outliers, the largest deviation first.
     pub outliers: Vec<Outlier>,
 }
 
-/// A value that does not fit the others.
+/// An outlier.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outlier {
     /// Cores, CPU, GPU and EMC clock in kHz.
@@ -67,18 +67,18 @@ pub struct Outlier {
     pub of: &'static str,
     /// The value, in the column's unit.
     pub value: f64,
-    /// What the other repeats, or the other modes, suggest.
+    /// The mode's median, or the leave-one-out prediction from the other modes.
     pub expected: f64,
 }
 
 impl Outlier {
-    /// The distance on a logarithmic scale.
+    /// |ln(value / expected)|.
     fn distance(&self) -> f64 {
         (self.value / self.expected).ln().abs()
     }
 }
 
-/// What a corpus holds.
+/// The summary of a corpus.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
     /// The file.
@@ -89,29 +89,29 @@ pub struct Check {
     pub device: String,
     /// The workload.
     pub workload: String,
-    /// Samples in a minibatch, where the file says.
+    /// Samples in a minibatch; `None` where the file does not say.
     pub minibatch: Option<u32>,
-    /// Sound rows.
+    /// Number of rows without defects.
     pub rows: u64,
-    /// Distinct modes, unprofiled ones included.
+    /// Number of distinct modes, including unprofiled ones.
     pub modes: usize,
-    /// Modes without time and power: known to exist, not profiled.
+    /// Number of modes without time and power: the board has them, but they were not profiled.
     pub unprofiled_modes: usize,
-    /// Modes of the grid that the axes span.
+    /// Number of modes of the grid that the axes span.
     pub modes_in_grid: u32,
     /// The axes in the order of the columns.
     pub axes: Vec<AxisReport>,
-    /// The time, in ms; `None` where no mode has one.
+    /// The time column, in ms; `None` if it is blank.
     pub time_ms: Option<TargetReport>,
-    /// The power, in mW; `None` where no mode has one.
+    /// The power column, in mW; `None` if it is blank.
     pub power_mw: Option<TargetReport>,
-    /// Rows left out because of a defect.
+    /// Number of rows skipped because of a defect.
     pub defect_count: u64,
-    /// The first defects.
+    /// At most [`LISTED`] defects, in the order of the file.
     pub defects: Vec<String>,
 }
 
-/// Reads a corpus and looks at all of it.
+/// Reads a corpus, skips rows with defects and looks for outliers.
 pub fn check(path: &Path, progress: &ProgressBar) -> Result<Check, CorpusError> {
     let Survey {
         corpus,
@@ -179,7 +179,8 @@ fn target(
             })
         })
     };
-    let noise = middle(repeats().map(|repeat| (repeat.value / repeat.expected - 1.0).abs() as f32));
+    let noise =
+        upper_median(repeats().map(|repeat| (repeat.value / repeat.expected - 1.0).abs() as f32));
     let (part, times) = REPEAT_OUTLIER;
     let far = noise.map_or(part, |noise| part.max(times * noise));
     let mut outliers = Farthest::default();
@@ -207,7 +208,7 @@ fn target(
     })
 }
 
-/// Counts outliers and keeps the farthest of them: a corpus may have millions.
+/// Counts outliers and keeps the [`LISTED`] largest, as a corpus may have millions.
 #[derive(Default)]
 struct Farthest {
     count: usize,
@@ -225,7 +226,7 @@ impl Farthest {
 }
 
 /// The upper median.
-fn middle(values: impl Iterator<Item = f32>) -> Option<f64> {
+fn upper_median(values: impl Iterator<Item = f32>) -> Option<f64> {
     let mut values: Vec<f32> = values.collect();
     let at = values.len() / 2;
     let (_, middle, _) =
@@ -233,8 +234,8 @@ fn middle(values: impl Iterator<Item = f32>) -> Option<f64> {
     Some(f64::from(*middle))
 }
 
-/// Modes that a Gaussian process of the other modes does not expect. Too few modes show
-/// nothing.
+/// Outliers by leave-one-out prediction with a Gaussian process. Chunks of fewer than
+/// 2 · [`MIN_MODES`] modes are not judged.
 fn odd_modes(corpus: &Corpus, known: &[([u32; 4], f64)], progress: &ProgressBar) -> Vec<Outlier> {
     let scales = Scales::of(&corpus.grid);
     let mut shuffled = known.to_vec();
@@ -251,7 +252,7 @@ fn odd_modes(corpus: &Corpus, known: &[([u32; 4], f64)], progress: &ProgressBar)
             .map(|&(knobs, _)| scales.place(knobs))
             .collect();
         let logs: Vec<f64> = modes.iter().map(|&(_, value)| value.ln()).collect();
-        let process = Process::fit_mode(&Spec::of(Mean::Zero), &places, &logs);
+        let process = Process::fit_map(&Spec::of(Mean::Zero), &places, &logs);
         progress.inc(modes.len() as u64);
         let Ok(process) = process else {
             return Vec::new();

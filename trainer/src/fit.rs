@@ -1,4 +1,4 @@
-//! From a corpus to a model file, scored on the modes that were held out.
+//! From a corpus to a model file, scored on the held-out modes.
 
 use std::time::Instant;
 
@@ -14,48 +14,49 @@ use crate::learn::reference::Reference;
 use crate::learn::split::{Amount, Sampling, Split, SplitError};
 use crate::train::{Exported, Task, TrainError, train};
 
-/// How to fit.
+/// Options of a fit.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
-    /// Modes to train on. The others are held out.
+    /// Number of training modes; the others are held out.
     pub amount: Amount,
-    /// How they are chosen.
+    /// How the training modes are chosen.
     pub sampling: Sampling,
-    /// What to transfer from.
+    /// The reference to transfer from.
     pub reference: Option<&'a Reference>,
-    /// Decides the drawing and the training.
+    /// Seed of the split and the training.
     pub seed: u64,
-    /// The shape of the exported network.
+    /// The layer widths of the exported network.
     pub shape: Shape,
 }
 
-/// Why a corpus gives no model.
+/// Why a fit failed.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum FitError {
-    /// The modes cannot be chosen as asked.
+    /// The corpus cannot be split as asked.
     #[error("{0}")]
     Split(#[from] SplitError),
-    /// Nothing can be learned from them.
+    /// Training on the chosen modes failed.
     #[error("{0}")]
     Train(#[from] TrainError),
 }
 
-/// The share of held-out modes whose measured value lies within the guard band.
+/// Empirical coverage of a guard band: the share of held-out modes whose measured value lies
+/// within it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Coverage {
-    /// What the band promises.
+    /// The nominal coverage, in 0 … 1.
     pub confidence: f64,
-    /// What the held-out modes show of the time.
+    /// The empirical coverage of the time, in 0 … 1; `None` without held-out modes.
     pub time: Option<f64>,
-    /// What they show of the power.
+    /// The empirical coverage of the power, in 0 … 1; `None` without held-out powers.
     pub power: Option<f64>,
-    /// Measured over predicted time that the band allows.
+    /// Upper bound of measured over predicted time.
     pub time_ratio: f64,
-    /// Measured over predicted power that the band allows.
+    /// Upper bound of measured over predicted power.
     pub power_ratio: Option<f64>,
 }
 
-/// What a fit reports.
+/// The report of a fit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// `measured` or `simulated`.
@@ -64,47 +65,47 @@ pub struct Report {
     pub device: String,
     /// The workload.
     pub workload: String,
-    /// What was transferred from.
+    /// The reference transferred from.
     pub reference: Option<String>,
-    /// The seed of the drawing and the training.
+    /// Seed of the split and the training.
     pub seed: u64,
-    /// Modes trained on.
+    /// Number of training modes.
     pub modes_used: usize,
-    /// Modes held out.
+    /// Number of held-out modes.
     pub modes_held_out: usize,
-    /// How the modes were chosen.
+    /// How the training modes were chosen.
     pub sampling: Sampling,
-    /// Modes of the grid that the corpus spans.
+    /// Number of modes of the corpus's grid.
     pub modes_in_grid: u32,
     /// The widths of the exported network's hidden layers.
     pub shape: String,
     /// Errors of the teacher on the held-out modes.
     pub teacher: Errors,
-    /// Errors of the student before rounding on the held-out modes.
+    /// Errors of the student before quantisation on the held-out modes.
     pub student: Errors,
     /// Errors of the exported file, read back through the runtime, on the held-out modes.
     pub exported: Errors,
-    /// Errors of the exported file on the modes trained on, each left out in turn.
+    /// Leave-one-out errors on the training modes, including the error of the export.
     pub left_out: Errors,
-    /// How well the guard bands hold on the held-out modes.
+    /// Coverage of the guard bands on the held-out modes, one entry per knot.
     pub coverage: Vec<Coverage>,
-    /// The length of the file.
+    /// Length of the file in bytes.
     pub bytes: usize,
-    /// Wall-clock time of the fit.
+    /// Wall-clock time of the fit in seconds.
     pub seconds: f64,
 }
 
-/// A model file and what is known of it.
+/// A model file and its report.
 #[derive(Clone, Debug)]
 pub struct Fit {
-    /// The file.
+    /// The bytes of the file.
     pub bytes: Vec<u8>,
-    /// What is known of it.
+    /// The report.
     pub report: Report,
 }
 
-/// Trains on modes of a corpus and scores what it exports. The progress bar advances by
-/// [`PROGRESS`](crate::train::PROGRESS).
+/// Trains on a part of a corpus and scores the exported file on the rest. The progress bar
+/// advances by [`PROGRESS`](crate::train::PROGRESS).
 pub fn fit(
     corpus: &Corpus,
     options: &Options<'_>,
@@ -163,7 +164,7 @@ fn mape_of_residuals(residuals: &[f64]) -> f64 {
     errors.sum::<f64>() / residuals.len() as f64
 }
 
-/// The share of modes within the guard bands at each of their knots.
+/// The empirical coverage of the guard bands on some modes, one entry per knot of the time's band.
 pub fn coverage(exported: &Exported, modes: &[Known]) -> Vec<Coverage> {
     let within = |target: Target, ratio: f64| {
         let predicted = target.predicted(&exported.predictions)?;

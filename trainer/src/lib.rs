@@ -1,20 +1,20 @@
-//! Learns time and power of a workload for every power mode of a Jetson from a few
-//! profiled modes, and writes a model file for the runtime.
+//! Learns the time and power of a workload in every power mode of a Jetson from a few profiled
+//! modes, and writes a model file for the runtime.
 //!
 //! ```text
-//! corpus ──► learn ──► export ──► model file, read back and scored through the runtime: fit
+//! corpus ──► learn ──► export ──► model file ──► fit: reads the file back and scores it
 //! ```
 //!
 //! | question | module |
 //! |---|---|
-//! | which modes were profiled, and whether the figures can be true | [`corpus`] |
-//! | time and power of all modes from those of a few | [`learn`] |
-//! | from there to a network of integers, and to the bytes of a file | [`export`] |
-//! | from measured modes to a model file, in one call | [`train`](mod@train) |
-//! | the same from a corpus, scored on the modes held out | [`fit`](mod@fit) |
-//! | what in a corpus is suspect | [`check`](mod@check) |
-//! | what it is compared with | [`methods`] |
-//! | how well each does | [`lab`] |
+//! | Which modes were profiled, and what was measured? | [`corpus`] |
+//! | How are all modes predicted from a few? | [`learn`] |
+//! | How do predictions become a quantised network and a file? | [`export`] |
+//! | Which call turns measured modes into a model file? | [`train`](mod@train) |
+//! | Which call does so from a corpus and scores the held-out modes? | [`fit`](mod@fit) |
+//! | Which values of a corpus are suspect? | [`check`](mod@check) |
+//! | Which methods are compared? | [`methods`] |
+//! | How well does each method do? | [`lab`] |
 #![forbid(unsafe_code)]
 
 pub mod check;

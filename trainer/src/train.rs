@@ -1,6 +1,6 @@
-//! From measured modes to a model file: teachers of both targets, a student that learns both on
-//! the whole grid, its integers as a file, and a guard band. What is scored and what chooses is
-//! that file, read by the runtime.
+//! From measured modes to a model file: fits the teachers, distils a student on the whole grid,
+//! quantises it and computes the guard bands. Scores and choices come from that file, read back
+//! through the runtime.
 
 use indicatif::ProgressBar;
 use rand::SeedableRng;
@@ -19,60 +19,60 @@ use crate::learn::predictions::{Errors, Predictions, Target};
 use crate::learn::reference::Reference;
 use crate::learn::teacher::{Expected, Teachers};
 
-/// Modes over which the spread of the predictions is taken.
+/// Maximum number of unmeasured modes from which a guard band is computed.
 const SPREAD_OVER: usize = 512;
 
-/// Random numbers of the student, apart from those of the split and the teachers.
+/// ChaCha stream of the student; the split and the teachers use others.
 const STUDENT_STREAM: u64 = 4;
 
-/// Random numbers of the modes over which the spread is taken.
+/// ChaCha stream that draws the modes for the guard band.
 const GUARD_STREAM: u64 = 5;
 
-/// The progress that the teachers make, beside the student's.
+/// Progress steps of the teachers.
 const TEACHER_PROGRESS: u64 = student::PROGRESS / 4;
 
-/// The progress that one training makes.
+/// Progress steps of one training.
 pub const PROGRESS: u64 = TEACHER_PROGRESS + student::PROGRESS;
 
-/// What is learned from.
+/// The inputs of a training.
 pub struct Task<'a> {
-    /// The corpus of the new workload. Only its grid and its names are for the method.
+    /// The corpus of the new workload. Methods may use its grid and names, not its measurements.
     pub corpus: &'a Corpus,
-    /// The modes to train on, at least five.
+    /// The training modes, at least five.
     pub used: &'a [Known],
-    /// A model or corpus of another workload or board.
+    /// A model or corpus of another workload or board to transfer from.
     pub reference: Option<&'a Reference>,
-    /// Decides everything that is random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// The shape of an exported network.
+    /// The layer widths of an exported network.
     pub shape: Shape,
-    /// Advances by [`PROGRESS`] where a network is exported.
+    /// Advances by [`PROGRESS`] if a network is exported.
     pub progress: &'a ProgressBar,
 }
 
-/// Why there is no model.
+/// Why training failed.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum TrainError {
     /// The kernel matrix of a Gaussian process is singular.
     #[error("{0}")]
     SingularKernel(#[from] SingularKernel),
-    /// The file that was written is refused by the runtime.
-    #[error("the model that was fitted is refused by the runtime: {0}")]
+    /// The runtime refuses the encoded file.
+    #[error("the runtime refuses the trained model: {0}")]
     Refused(#[from] FormatError),
 }
 
-/// A model file and how it came about.
+/// A model file with the intermediate results of its training.
 #[derive(Clone, Debug)]
 pub struct Exported {
-    /// The file, with errors and held-out modes not yet known.
+    /// The file. Its provenance states no held-out modes and no errors yet.
     pub bytes: Vec<u8>,
-    /// What the file predicts.
+    /// Predictions of the file.
     pub predictions: Predictions,
-    /// What the student learned from.
+    /// Predictions of the teachers.
     pub teacher: Predictions,
-    /// What the student predicts before rounding.
+    /// Predictions of the student before quantisation.
     pub student: Predictions,
-    /// ln(measured / predicted) of each mode that was used, left out in turn.
+    /// Leave-one-out residuals ln(measured / predicted) of the training modes, of time and power.
     pub left_out: [Option<Vec<f64>>; 2],
     layers: Layers,
     time_guard: GuardBand,
@@ -80,11 +80,11 @@ pub struct Exported {
     pub(crate) teachers: Teachers,
 }
 
-/// Trains on the modes of a task and exports.
+/// Trains on the modes of a task and encodes the model file.
 pub fn train(task: &Task<'_>) -> Result<Exported, TrainError> {
     let grid = &task.corpus.grid;
     task.progress.set_message("teacher");
-    let reference = task.reference.map(Reference::learned);
+    let reference = task.reference.map(Reference::hyperparameters);
     let teachers = Teachers::fit(grid, task.used, reference, task.seed)?;
     let modes: Vec<[u32; 4]> = all_modes(grid).collect();
     let expected = teachers.predict(&modes);
@@ -99,8 +99,8 @@ pub fn train(task: &Task<'_>) -> Result<Exported, TrainError> {
     random.set_stream(STUDENT_STREAM);
     let student = distil(grid, task.shape, &targets, &mut random, task.progress);
 
-    // The guard bands describe the file as it is read back, so they are found with a draft
-    // of it.
+    // The guard bands include the error of quantisation, so encode a draft without them and
+    // compute them from its predictions.
     let unknown = || GuardBand::new([NO_MARGIN]).expect("one knot without margin");
     let mut exported = Exported {
         bytes: Vec::new(),
@@ -121,7 +121,7 @@ pub fn train(task: &Task<'_>) -> Result<Exported, TrainError> {
     Ok(exported)
 }
 
-/// Where there is nothing to find a guard band from yet.
+/// The only knot of the draft's guard bands.
 const NO_MARGIN: Knot = Knot {
     per_ten_thousand: 5_000,
     q16: Factor::ONE.q16(),
@@ -148,7 +148,7 @@ impl Exported {
         let on_offer = |id: &usize| (0..4).all(|axis| within(*id, axis));
         let on_offer: Vec<usize> = unmeasured.iter().copied().filter(on_offer).collect();
         let front = self.front(&on_offer);
-        // At random: ids at equal distances would see one value of an axis only.
+        // Random, because ids at equal distances may share one value of an axis.
         let mut random = ChaCha8Rng::seed_from_u64(task.seed);
         random.set_stream(GUARD_STREAM);
         unmeasured.shuffle(&mut random);
@@ -187,7 +187,7 @@ impl Exported {
         }
     }
 
-    /// Those of some modes that none of the others beats in both power and time.
+    /// The Pareto front of some modes, by predicted power and time.
     fn front(&self, modes: &[usize]) -> Vec<usize> {
         let Predictions { time, power } = &self.predictions;
         let Some(power) = power else {
@@ -208,11 +208,11 @@ impl Exported {
         sorted
     }
 
-    /// The file, with its errors on so many modes held out.
+    /// Encodes the file with its errors on `held_out` modes in the provenance.
     pub fn encode(&self, task: &Task<'_>, held_out: usize, errors: &Errors) -> Vec<u8> {
         let corpus = task.corpus;
         let knobs = task.used.iter().map(|mode| mode.knobs);
-        // In 0.01 %, as far as the field reaches.
+        // The file stores units of 0.01 % in 16 bits; larger errors saturate.
         let hundredths = |mape: f64| (100.0 * mape).round() as u16;
         ModelFile {
             layers: &self.layers,
@@ -235,7 +235,7 @@ impl Exported {
         .encode()
     }
 
-    /// The guard band of a target; `None` for a power that is not known.
+    /// The guard band of a target; `None` for power in a model of time alone.
     pub fn guard(&self, target: Target) -> Option<&GuardBand> {
         match target {
             Target::Time => Some(&self.time_guard),

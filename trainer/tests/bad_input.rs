@@ -83,20 +83,20 @@ fn a_missing_column() {
 }
 
 #[test]
-fn a_column_that_stands_twice() {
+fn a_repeated_column() {
     let contents = corpus().join("\n").replace("emc_khz", "cpu_khz");
     refused(
         contents,
-        "line 1: column `cpu_khz`: stands twice in the header",
+        "line 1: column `cpu_khz`: repeated in the header; expected it once",
     );
 }
 
 #[test]
-fn a_header_that_stands_again() {
+fn a_repeated_header() {
     let twice = [corpus(), corpus()].concat().join("\n");
     refused(
         twice,
-        "line 98: the header stands again; expected a row of values",
+        "line 98: the header is repeated; expected a row of values",
     );
 }
 
@@ -433,7 +433,7 @@ fn a_plan_that_cannot_be_made() {
         (
             "--corpus corpus.csv --modes 9 --have other.csv",
             3,
-            "other.csv: 4 cores, CPU 123 MHz, GPU 300 MHz, EMC 800 MHz is no mode of the board",
+            "other.csv: 4 cores, CPU 123 MHz, GPU 300 MHz, EMC 800 MHz is not a mode of the board",
         ),
         (
             "--axes cores=1,2 cpu_khz=1 gpu_khz=1 ram=1 --modes 1",
@@ -470,7 +470,7 @@ fn limits_and_boards_that_are_not_known() {
         path,
         "optimize --corpus corpus.csv --methods presets --modes 10 --runs 1",
     );
-    let expected = "error: corpus.csv: the nvpmodel modes of a board named `board` are not known; known are orin-agx-64, orin-agx-64-jp6,";
+    let expected = "error: corpus.csv: the nvpmodel presets of board `board` are not known; known boards: orin-agx-64, orin-agx-64-jp6,";
     assert_eq!(refused.code, 3);
     assert!(refused.stderr.starts_with(expected), "{}", refused.stderr);
     let without_power: Vec<String> = corpus()
@@ -489,7 +489,7 @@ fn limits_and_boards_that_are_not_known() {
         "optimize --corpus times.csv --methods random --modes 10 --runs 1",
     );
     let expected =
-        "error: times.csv: no power is known, so that a mode cannot be chosen by power\n";
+        "error: times.csv: no power was measured, so no mode can be chosen under a power limit\n";
     assert_eq!((refused.code, refused.stderr.as_str()), (3, expected));
 }
 

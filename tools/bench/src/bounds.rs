@@ -1,7 +1,7 @@
-//! What must be reached, beside what is reached.
+//! Required and measured times.
 //!
-//! Figures of the shipped shape and of the largest one on the grid of the AGX Orin. A build for
-//! x86-64-v3 has bounds of its own; `tools/bench.sh` makes both builds.
+//! The cases are the shipped shape and the largest one on the grid of the AGX Orin. A build for
+//! x86-64-v3 has its own bounds; `tools/bench.sh` makes both builds.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -12,7 +12,7 @@ use wattgate_runtime::Shape;
 use crate::measure::{Figures, measure};
 use crate::peers::PeerError;
 
-/// A bound.
+/// A required and a measured value.
 pub struct Bound {
     what: &'static str,
     side: Side,
@@ -28,7 +28,7 @@ enum Side {
 use Side::{AtLeast, AtMost};
 
 impl Bound {
-    /// Whether it is held.
+    /// Whether the measured value is within the bound.
     pub fn held(&self) -> bool {
         match self.side {
             AtMost => self.reached <= self.bound,
@@ -37,7 +37,8 @@ impl Bound {
     }
 }
 
-/// Measures and judges; bounds that compare with ONNX Runtime where a Python that has it is named.
+/// Measures all bounds. Those relative to ONNX Runtime need `python`, an interpreter with the
+/// package onnxruntime.
 pub fn bounds(python: Option<&Path>, rounds: u32) -> Result<Vec<Bound>, PeerError> {
     let shipped = measure(&Case::new(ORIN_AGX, SHIPPED_SHAPE), python, rounds)?;
     let [sweep, front, cold_start, query, correction, tract] = [
@@ -102,7 +103,7 @@ pub fn bounds(python: Option<&Path>, rounds: u32) -> Result<Vec<Bound>, PeerErro
     Ok(bounds)
 }
 
-/// The bounds as a table.
+/// Formats the bounds as a table.
 pub fn table(bounds: &[Bound]) -> String {
     let build = if cfg!(target_feature = "avx2") {
         "x86-64-v3"

@@ -1,8 +1,8 @@
-//! What is measured: a grid, a shape, and a model file with both.
+//! A benchmark case: a model file of one shape on one grid.
 //!
-//! Models of the shipped shape have the layers of `weights/orin-agx-64-resnet18.wgt` on every
-//! grid, since layers see where a clock lies between the ends of its axis. Nobody trained the
-//! other shapes, so theirs are random.
+//! Models of the shipped shape use the layers of `weights/orin-agx-64-resnet18.wgt` on every grid:
+//! the features are relative to the ends of an axis, so the layers fit any grid. Models of other
+//! shapes are not trained; their layers are random.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -16,13 +16,13 @@ use crate::wgt::{FirstRow, HiddenRow, Layers, ModelFile, OutputRow};
 /// The grid of a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoardGrid {
-    /// The board, by its name in the simulator.
+    /// The board's name in the simulator.
     pub board: &'static str,
-    /// The modes of the grid.
+    /// Number of modes of the grid.
     pub modes: u32,
 }
 
-/// From the smallest to the largest.
+/// All grids, in ascending order of size.
 pub const GRIDS: [BoardGrid; 3] = [
     BoardGrid {
         board: "orin-nano-8",
@@ -51,18 +51,18 @@ const SEED: u64 = 1;
 /// A model on a grid.
 #[derive(Debug)]
 pub struct Case {
-    /// Its grid.
+    /// The grid.
     pub grid: Grid,
-    /// Its layers.
+    /// The layer widths.
     pub shape: Shape,
-    /// Its `.wgt` file.
+    /// The bytes of the `.wgt` file.
     pub file: Vec<u8>,
-    /// The same layers, not yet encoded.
+    /// The layers of the file before encoding.
     pub layers: Layers,
 }
 
 impl Case {
-    /// The model of a shape on a grid.
+    /// Creates the model of a shape on a grid.
     pub fn new(grid: BoardGrid, shape: Shape) -> Self {
         let axes = Board::named(grid.board).expect("a known board").axes();
         let [cores, cpu, gpu, emc] = &axes;
@@ -94,12 +94,12 @@ impl Case {
         }
     }
 
-    /// The verified model.
+    /// Parses and verifies the model.
     pub fn model(&self) -> Model<'_> {
         Model::parse(&self.file).expect("the writer's files are valid")
     }
 
-    /// Where the weights come from.
+    /// The origin of the weights: `shipped` or `random`.
     pub fn weights(&self) -> &'static str {
         if self.shape == SHIPPED_SHAPE {
             "shipped"
@@ -138,8 +138,8 @@ fn shipped_layers() -> Layers {
     }
 }
 
-/// Layers with random weights over the full range of an i8. Scales and shifts keep values off the
-/// bounds of the format, where an activation would be cut off.
+/// Layers with random weights over the full range of an i8. Scales and shifts are chosen so that
+/// activations do not saturate.
 fn random_layers(shape: Shape, random: &mut ChaCha8Rng) -> Layers {
     let Widths([first, later @ ..]) = shape.widths();
     let row_limit = i64::from(ROW_LIMIT);
@@ -170,13 +170,13 @@ fn weight(random: &mut ChaCha8Rng) -> i8 {
     random.random_range(-127..=127)
 }
 
-/// A unit for inputs of at most `most`, and the most that it may well reach itself.
+/// A random unit for inputs of at most `most`, and the estimated maximum of its activation.
 fn hidden_row(most: &[i64], random: &mut ChaCha8Rng) -> (HiddenRow, i64) {
     let weights: Vec<_> = most.iter().map(|_| weight(random)).collect();
     let products = most.iter().zip(&weights);
     let products = products.map(|(most, weight)| most * i64::from(*weight));
     let surely: i64 = products.clone().map(|product| product.max(0)).sum();
-    // Products of random signs hardly add up.
+    // Products of random signs grow with the root of their number: take two standard deviations.
     let squares: f64 = products.map(|product| (product as f64).powi(2)).sum();
     let sum = surely.min((2.0 * squares.sqrt()) as i64);
     let bias = random.random_range(-sum / 16..=sum / 16);
@@ -190,7 +190,7 @@ fn hidden_row(most: &[i64], random: &mut ChaCha8Rng) -> (HiddenRow, i64) {
     (row, (sum + bias) >> shift)
 }
 
-/// An output around e¹⁰ µs or mW.
+/// A random output near e¹⁰ µs or mW.
 fn output_row(most: &[i64], random: &mut ChaCha8Rng) -> OutputRow {
     let weights: Vec<_> = most.iter().map(|_| weight(random)).collect();
     let size = |(most, weight): (&i64, &i8)| most * i64::from(*weight).abs();

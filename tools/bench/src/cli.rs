@@ -1,4 +1,4 @@
-//! The command line `sweep`. Exit codes are those of the trainer.
+//! The command line of `sweep`. Exit codes match the trainer's.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -21,26 +21,26 @@ use wattgate_bench::case::{BoardGrid, Case, GRIDS, ORIN_AGX, SHIPPED_SHAPE};
 use wattgate_bench::tasks;
 
 const USAGE: &str = "\
-Time the runtime, tract, and ONNX Runtime in turn, on the same networks and inputs, on one
-thread each. Without --json a table of all grids and shapes is printed, or of those named.
+Time the runtime, tract and ONNX Runtime in turn, on the same networks and inputs, with one
+thread each. Prints a table of all grids and shapes, unless an option selects otherwise.
 
 Usage: sweep [--json | --bounds | --sweeps N] [options]
 
 Options:
   --json         Print JSON of one case, see below
-  --bounds       Print what must be reached beside what is reached, and fail where it is missed
-  --sweeps N     Sweep N times and print nothing, for a counter of instructions
-  --modes N      The grid: 1800, 18096, or 29232 modes; of one case [18096]
-  --shape S      The layers: 16, 32, 8-8, 16-16, or 256-128-64; of one case [32]
+  --bounds       Print required and measured values; fail if a bound is missed
+  --sweeps N     Sweep N times and print nothing, to count instructions
+  --modes N      The grid: 1800, 18096, or 29232 modes [one case: 18096]
+  --shape S      The layers: 16, 32, 8-8, 16-16, or 256-128-64 [one case: 32]
   --peer PYTHON  A Python with the package onnxruntime; without it only tract is timed
-  --rounds N     Turns of each [100]
+  --rounds N     Number of rounds [100]
   -h, --help     Print this
 
-Figures are those of the best round, in which nothing disturbed, of all contenders alike.
+All times are those of the best round, the least disturbed one.
 JSON: {\"modes\",\"shape\",\"weights\",\"sweep_us\",\"front_us\",\"cold_start_us\",\"query_ns\",
 \"correction_ns\",\"peers\":{\"tract_us\",\"onnxruntime_us\"},\"ratios\":{\"tract\",\"onnxruntime\"},
 \"floor\":{\"multiply_adds\",\"multiply_adds_us\",\"bytes_us\",\"times\"},\"medians\":{…}}. `weights` is
-`shipped` or `random`; `ratios` are to `sweep_us`; `medians` holds the times once more, of the
+`shipped` or `random`; `ratios` are relative to `sweep_us`; `medians` holds the times of the
 median round.
 
 Example:
@@ -229,7 +229,7 @@ struct FloorReport {
 
 impl Times {
     fn of(figures: &Figures, which: fn(Figure) -> f64) -> Self {
-        // A resolution beyond which figures of a clock say nothing.
+        // Two decimals: further digits are noise.
         let rounded = |figure: Figure, unit: f64| (which(figure) * unit * 100.0).round() / 100.0;
         Self {
             sweep_us: rounded(figures.sweep, 1.0),
@@ -278,12 +278,13 @@ cold start µs  query ns  correction ns  tract µs  (times)  ONNX Runtime µs  (
 ";
 
 const FOOT: &str = "\
-mul-adds: of a mode in the layers after the first, which is a sum of table rows
-peak: stated, two vector multiply-adds a cycle of this build's registers, at the measured clock
-floor: the greater of mul-adds over the peak and of bytes (file and predictions, each once) over
-       the measured bandwidth of a loop that reads as many
-weights: shipped are the layers of weights/orin-agx-64-resnet18.wgt, random ones of one seed,
-         whose fronts are short
+mul-adds: per mode, in all layers but the first, which is a sum of table rows
+peak: assumed, two vector multiply-adds per cycle with this build's registers, at the measured
+      clock
+floor: lower bound of the time: the greater of mul-adds at the peak and of bytes (file and
+       predictions, each once) at the measured bandwidth of a loop that reads as many
+weights: shipped are the layers of weights/orin-agx-64-resnet18.wgt; random are untrained, and
+         their fronts are short
 ";
 
 fn table(

@@ -1,10 +1,10 @@
-//! What no implementation of a sweep can beat on this machine.
+//! Lower bound of a sweep's time on this machine.
 //!
-//! - Multiply-adds: those of the layers after the first, since the first is a sum of table rows.
-//!   The peak is two vector multiply-adds a cycle, as x86-64 cores do since Skylake and Zen 2,
-//!   of the vectors that this build has, at the clock that is measured here.
-//! - Bytes: the file once and each prediction once, over the bandwidth of a loop that reads as
-//!   many bytes again and again.
+//! - Multiply-adds: those of all layers but the first, which is a sum of table rows. The assumed
+//!   peak is two vector multiply-adds per cycle (x86-64 since Skylake and Zen 2), with the vector
+//!   width of this build, at the measured clock.
+//! - Bytes: the file and each prediction, once each, at the measured bandwidth of a loop that
+//!   reads the same number of bytes repeatedly.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -14,29 +14,29 @@ use wattgate_runtime::{Prediction, Shape, Widths};
 use crate::onnx::OUTPUTS;
 use wattgate_bench::case::Case;
 
-/// i16 multiply-adds in a cycle: two registers of AVX2 or SSE2.
+/// Peak i16 multiply-adds per cycle: two registers of AVX2 or SSE2.
 pub const MULTIPLY_ADDS_PER_CYCLE: f64 = if cfg!(target_feature = "avx2") {
     2.0 * 16.0
 } else {
     2.0 * 8.0
 };
 
-/// Of a multiplication that waits for the one before, on the same cores.
+/// Latency of a multiplication on the same cores: each one waits for the one before.
 const CYCLES_PER_MULTIPLICATION: f64 = 3.0;
 
 const TRIES: usize = 20;
 
-/// The least time of a sweep, in microseconds.
+/// Lower bounds of a sweep's time, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Floor {
-    /// For the multiply-adds.
+    /// Bound by the multiply-adds.
     pub multiply_adds_us: f64,
-    /// For the bytes.
+    /// Bound by the bytes.
     pub bytes_us: f64,
 }
 
 impl Floor {
-    /// That of a case, for a clock in Hz.
+    /// The lower bounds of a case at a clock in Hz.
     pub fn of(case: &Case, clock: f64) -> Self {
         let modes = f64::from(case.grid.modes());
         let multiply_adds = modes * f64::from(multiply_adds(case.shape));
@@ -47,13 +47,13 @@ impl Floor {
         }
     }
 
-    /// Both at once, as cores do.
+    /// The greater of the two bounds, as cores compute and load at the same time.
     pub fn microseconds(self) -> f64 {
         self.multiply_adds_us.max(self.bytes_us)
     }
 }
 
-/// The multiply-adds of a mode in the layers after the first.
+/// Multiply-adds per mode in all layers but the first.
 pub fn multiply_adds(shape: Shape) -> u32 {
     let Widths(widths) = shape.widths();
     let widths = widths.into_iter().filter(|width| *width > 0).map(u32::from);
@@ -61,7 +61,7 @@ pub fn multiply_adds(shape: Shape) -> u32 {
     widths.zip(next).map(|(from, to)| from * to).sum()
 }
 
-/// The clock that a busy core runs at, in Hz.
+/// Measures the clock of a busy core, in Hz.
 pub fn clock() -> f64 {
     const STEPS: u32 = 1_000_000;
     let seconds = least(|| {

@@ -1,7 +1,7 @@
-//! What is measured of the runtime: models on the grids of boards, and what is asked of them.
+//! The runtime's benchmark cases: models on the grids of boards, and the operations on them.
 //!
-//! The criterion benches and the program `sweep` measure the same. Only the program knows other
-//! engines, so that the benches build without them.
+//! The criterion benches and the program `sweep` share these cases. Only `sweep` depends on other
+//! inference engines, so the benches build without them.
 #![forbid(unsafe_code)]
 
 pub mod case;

@@ -1,13 +1,13 @@
-//! `sweep`: how fast the runtime is, beside general-purpose inference of the same networks.
+//! `sweep`: times the runtime and general-purpose inference of the same networks.
 //!
-//! | step | module |
+//! | part | module |
 //! |---|---|
 //! | arguments, table, JSON | [`cli`] |
-//! | what must be reached | [`bounds`] |
-//! | all figures of a case | [`measure`] |
-//! | who is timed when | [`turns`] |
-//! | the network for other engines | [`onnx`], [`peers`] |
-//! | what no implementation can beat | [`floor`] |
+//! | required times and ratios | [`bounds`] |
+//! | all measurements of a case | [`measure`] |
+//! | interleaving of the timed functions | [`turns`] |
+//! | the network in other engines | [`onnx`], [`peers`] |
+//! | lower bound of a sweep's time | [`floor`] |
 #![forbid(unsafe_code)]
 
 mod bounds;

@@ -1,4 +1,4 @@
-//! All figures of a case.
+//! All measurements of a case.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -10,26 +10,27 @@ use wattgate_runtime::{Objective, Region};
 use crate::peers::{OnnxRuntime, PeerError, Tract};
 use crate::turns::{Figure, contender, take_turns};
 
-/// The figures of a case, in microseconds.
+/// The times of a case, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
-    /// Tables, and every mode predicted.
+    /// Building the tables and predicting every mode.
     pub sweep: Figure,
-    /// The same, and the front.
+    /// A sweep that also computes the front.
     pub front: Figure,
-    /// The same from the bytes of a file.
+    /// Parsing the file, then a sweep with the front.
     pub cold_start: Figure,
-    /// The slowest objective under a power limit in the middle of the front.
+    /// A query under a power limit in the middle of the front, with the slowest objective.
     pub query: Figure,
-    /// The fastest mode once power turned out higher than predicted.
+    /// A query for the fastest mode with a corrected power scale.
     pub correction: Figure,
-    /// The network in tract.
+    /// Inference of all modes in tract.
     pub tract: Figure,
-    /// The network in ONNX Runtime.
+    /// Inference of all modes in ONNX Runtime; `None` without a Python that has it.
     pub onnxruntime: Option<Figure>,
 }
 
-/// Measures a case; ONNX Runtime where a Python that has it is named.
+/// Measures a case. ONNX Runtime is timed if `python` is an interpreter with the package
+/// onnxruntime.
 pub fn measure(case: &Case, python: Option<&Path>, rounds: u32) -> Result<Figures, PeerError> {
     let model = case.model();
     let region = Region::all(&case.grid);

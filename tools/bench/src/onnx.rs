@@ -1,7 +1,7 @@
-//! A model's network as an ONNX file: all modes as one batch of features, one `Gemm` a layer
-//! with `Relu` between them, f32, and log time and log power out.
+//! Exports a model's network to ONNX in f32: one batch with the features of all modes, one `Gemm`
+//! per layer with `Relu` between, log time and log power as outputs.
 //!
-//! Integers are dequantised, so that the outputs are those of the runtime but for its roundings
+//! The integers are dequantised, so the outputs equal those of the runtime up to rounding
 //! (`weights/FORMAT.md`, "What the integers mean").
 
 use tract_onnx::pb::{
@@ -13,10 +13,10 @@ use wattgate_runtime::{Axis, AxisFeatures, INPUTS, ModeId, ROW_SCALE_ONE};
 
 use wattgate_bench::case::Case;
 
-/// The outputs of a network.
+/// Number of outputs of a network: log time and log power.
 pub const OUTPUTS: usize = 2;
 
-/// A layer in f32: for each unit its weights, and its bias.
+/// A layer in f32: weights and bias of each unit.
 struct Dense(Vec<(Vec<f32>, f32)>);
 
 fn dense_layers(case: &Case) -> Vec<Dense> {
@@ -33,7 +33,7 @@ fn dense_layers(case: &Case) -> Vec<Dense> {
     let hidden = case.layers.hidden.iter().map(|rows| {
         let units = rows.iter().map(|row| {
             let scale = 0.5_f32.powi(i32::from(row.shift));
-            // The shift rounds down: by a half in the mean.
+            // The shift rounds down, by a half on average.
             (scaled(&row.weights, scale), row.bias as f32 * scale - 0.5)
         });
         Dense(units.collect())
@@ -49,7 +49,7 @@ fn dense_layers(case: &Case) -> Vec<Dense> {
     layers
 }
 
-/// The features of every mode, mode after mode.
+/// The features of every mode in row-major order, one row per mode.
 pub fn features(case: &Case) -> Vec<f32> {
     let axes = Axis::ALL.map(|axis| {
         let values = case.grid.axis(axis);
@@ -66,7 +66,7 @@ pub fn features(case: &Case) -> Vec<f32> {
     (0..case.grid.modes()).flat_map(of_mode).collect()
 }
 
-/// The network, for all modes of the grid at once.
+/// The network for a batch of all modes of the grid.
 pub fn model(case: &Case) -> ModelProto {
     let modes = i64::from(case.grid.modes());
     let layers = dense_layers(case);

@@ -1,5 +1,5 @@
-//! General-purpose inference of the same network: tract in this process, ONNX Runtime in a
-//! Python beside it.
+//! General-purpose inference of the same network: tract in this process, ONNX Runtime in a Python
+//! child process.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -25,7 +25,7 @@ use crate::onnx::{self, OUTPUTS};
 pub enum PeerError {
     #[error("tract: {0}")]
     Tract(String),
-    #[error("tract predicts what the runtime does not: {percent:.2} % of the range apart")]
+    #[error("tract and the runtime disagree by {percent:.2} % of the range of an output")]
     Disagrees { percent: f64 },
     #[error("cannot write the network for {program}: {why}")]
     Write { program: String, why: io::Error },
@@ -37,14 +37,14 @@ pub enum PeerError {
     Answer { program: String, answer: String },
 }
 
-/// tract on a case.
+/// A case in tract.
 pub struct Tract {
     network: Arc<TypedRunnableModel>,
     features: TValue,
 }
 
 impl Tract {
-    /// Reads and optimises the network, and sees that it predicts what the runtime predicts.
+    /// Loads and optimises the network. Fails if it disagrees with the runtime.
     pub fn new(case: &Case) -> Result<Self, PeerError> {
         let tract = Self::load(case).map_err(failed)?;
         let logs = tract.run()?;
@@ -66,17 +66,17 @@ impl Tract {
         })
     }
 
-    /// Log time and log power of every mode.
+    /// Infers log time and log power of every mode.
     pub fn run(&self) -> Result<TValue, PeerError> {
         let outputs = self.network.run(tvec![self.features.clone()]);
         Ok(outputs.map_err(failed)?.swap_remove(0))
     }
 }
 
-/// What the runtime's roundings may come to, in percent of the range of an output.
+/// Maximum disagreement due to the runtime's rounding, in percent of the range of an output.
 const MOST_DISAGREEMENT: f64 = 1.0;
 
-/// How far a peer's outputs are from the runtime's at most, in percent of their range.
+/// Maximum difference between a peer's and the runtime's outputs, in percent of their range.
 fn disagreement(case: &Case, logs: &[f32]) -> f64 {
     let mut raw = vec![[0; OUTPUTS]; case.grid.modes() as usize];
     let model = case.model();
@@ -107,7 +107,7 @@ fn failed(error: impl std::fmt::Display) -> PeerError {
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/onnxruntime_peer.py");
 
-/// ONNX Runtime on a case, in a Python process that waits for its turns.
+/// A case in ONNX Runtime, in a Python process that runs on request.
 pub struct OnnxRuntime {
     child: Child,
     questions: ChildStdin,
@@ -117,7 +117,7 @@ pub struct OnnxRuntime {
 }
 
 impl OnnxRuntime {
-    /// Starts `python`, which has the package onnxruntime.
+    /// Starts `python`, an interpreter with the package onnxruntime.
     pub fn new(case: &Case, python: &Path) -> Result<Self, PeerError> {
         let program = python.display().to_string();
         let (folder, files) = written(case).map_err(|why| PeerError::Write {
@@ -143,7 +143,7 @@ impl OnnxRuntime {
         })
     }
 
-    /// Runs the network so many times; the microseconds of a run.
+    /// Runs the network `runs` times and returns the mean time of a run in microseconds.
     pub fn time(&mut self, runs: u32) -> Result<f64, PeerError> {
         let mut answer = String::new();
         let asked = writeln!(self.questions, "{runs}");
@@ -173,7 +173,7 @@ impl OnnxRuntime {
 }
 
 impl Drop for OnnxRuntime {
-    /// A peer that could not be asked may hang.
+    /// Kills the process, as one that failed to answer may hang.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

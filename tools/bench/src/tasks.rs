@@ -1,13 +1,13 @@
-//! What is asked of a model: a sweep, a front, a start from its bytes, a query.
+//! The timed operations: a sweep, a front, a cold start from the file's bytes, a query.
 
 use std::hint::black_box;
 
 use wattgate_runtime::{Front, Milliwatts, Model, Objective, Query, Region};
 
-/// The front, with room for every point of a board's.
+/// A Pareto front with room for that of any board.
 pub type FullFront = Front<512>;
 
-/// All of them.
+/// All objectives.
 pub const OBJECTIVES: [Objective; 4] = [
     Objective::Time,
     Objective::Power,
@@ -15,7 +15,8 @@ pub const OBJECTIVES: [Objective; 4] = [
     Objective::EnergyDelay,
 ];
 
-/// Tables, and every mode predicted and looked at.
+/// Builds the tables and predicts every mode; returns the minima, so that no work is optimised
+/// away.
 pub fn sweep(model: &Model<'_>, region: &Region) -> [i32; 2] {
     let mut least = [i32::MAX; 2];
     black_box(model).sweep(region, |_, at| {
@@ -25,7 +26,7 @@ pub fn sweep(model: &Model<'_>, region: &Region) -> [i32; 2] {
     least
 }
 
-/// From the bytes of a file to its front.
+/// Parses the bytes of a file and computes the front.
 pub fn cold_start(file: &[u8]) -> FullFront {
     let model = Model::parse(black_box(file)).expect("the writer's files are valid");
     FullFront::of(&model, &Region::all(model.grid()))
@@ -40,7 +41,7 @@ pub fn query(objective: Objective, limit: Milliwatts) -> Query {
     }
 }
 
-/// Half way between the least and the highest power of a front.
+/// The mean of the lowest and the highest guarded power of a front.
 pub fn middle(front: &FullFront) -> Milliwatts {
     let guarded = [Objective::Power, Objective::Time].map(|objective| {
         let query = Query {
@@ -54,7 +55,7 @@ pub fn middle(front: &FullFront) -> Milliwatts {
     Milliwatts(least.midpoint(most))
 }
 
-/// The limit for predictions that are to be multiplied by `q16` / 65,536.
+/// The limit divided by `q16` / 65,536, which corrects the power of all modes by that factor.
 pub fn corrected(Milliwatts(limit): Milliwatts, q16: u64) -> Milliwatts {
     Milliwatts(((u64::from(limit) << 16) / q16) as u32)
 }

@@ -1,5 +1,5 @@
-//! Who is timed when: all in turn, round after round, so that what disturbs the machine
-//! disturbs all alike.
+//! Interleaved timing: every round times all contenders in turn, so that disturbances of the
+//! machine affect all alike.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -8,18 +8,19 @@ use serde::Serialize;
 
 use crate::peers::PeerError;
 
-/// Long against the resolution of a clock, short against a time slice of the kernel.
+/// Duration of a turn: long compared with the clock's resolution, short compared with the
+/// kernel's time slice.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Runs itself so many times and returns the microseconds that a run took.
+/// A timed function: runs the given number of times and returns the microseconds per run.
 pub type Contender<'a> = Box<dyn FnMut(u32) -> Result<f64, PeerError> + 'a>;
 
-/// What a contender took, in one unit of time.
+/// The time of a run over all rounds, in microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Figure {
-    /// In its best round, which nothing disturbed.
+    /// Time in the best round, the least disturbed one.
     pub minimum: f64,
-    /// In the median round.
+    /// Time in the median round.
     pub median: f64,
 }
 
@@ -33,7 +34,7 @@ impl Figure {
     }
 }
 
-/// A contender of this process.
+/// Creates a contender from a function in this process.
 pub fn contender<'a, T>(mut run: impl FnMut() -> T + 'a) -> Contender<'a> {
     Box::new(move |runs| {
         let start = Instant::now();
@@ -42,14 +43,14 @@ pub fn contender<'a, T>(mut run: impl FnMut() -> T + 'a) -> Contender<'a> {
     })
 }
 
-/// Times all contenders in turn, `rounds` > 0 times; microseconds of each.
+/// Times all contenders in turn for `rounds` > 0 rounds; the results have the same order.
 pub fn take_turns(
     mut contenders: Vec<Contender<'_>>,
     rounds: u32,
 ) -> Result<Vec<Figure>, PeerError> {
     let mut runs = Vec::new();
     for contender in &mut contenders {
-        // The first run finds cold caches.
+        // Warm the caches.
         contender(1)?;
         let microseconds = contender(1)?.max(0.01);
         runs.push((TURN.as_micros() as f64 / microseconds).max(1.0) as u32);

@@ -1,5 +1,5 @@
-//! The demo: the whole path on a simulated board, from profiling to a watchdog that holds a power
-//! limit that changes, told as one page. Nothing in it is measured.
+//! The demo: one page that shows all steps on a simulated board, from profiling to a watchdog that
+//! holds a changing power limit. All numbers are simulated.
 
 mod replay;
 
@@ -42,30 +42,30 @@ const BOARD: &str = "orin-agx-64";
 const REFERENCE: &str = "resnet18";
 const WORKLOAD: &str = "mobilenetv3";
 
-/// PowerTrain's limits, in W.
+/// The power limits of PowerTrain's evaluation, in W.
 const LIMITS_W: std::ops::RangeInclusive<u32> = 17..=50;
 
-/// Modes of the reference on which PowerTrain's network is trained; its authors found 546 as
-/// good as all.
+/// Number of the reference's modes on which PowerTrain's network is trained; its authors found 546
+/// as good as all.
 const RECIPE_REFERENCE: usize = 600;
 
-/// Numbers of modes of the learning curves.
+/// Numbers of training modes of the learning curves.
 const CURVE: [Amount; 3] = [Amount::Modes(10), Amount::Modes(20), Amount::Modes(50)];
 
-/// Runs of each point of the learning curves.
+/// Number of runs per point of the learning curves.
 const CURVE_RUNS: u64 = 2;
 
-/// Stages of the work.
+/// Number of stages, for the progress bar.
 const STAGES: u64 = 6;
 
 const PAGE: &str = include_str!("page.html");
 
-/// Where the page takes its data.
+/// The placeholder of the page's data.
 const MARKER: &str = "/*DATA*/null";
 
-/// Somebody who learns from some modes and then chooses.
+/// A method with its training modes.
 struct Contestant {
-    /// On the page.
+    /// The name on the page.
     name: &'static str,
     method: &'static str,
     modes: usize,
@@ -97,7 +97,7 @@ const fn random(name: &'static str, method: &'static str) -> Contestant {
     }
 }
 
-/// Why the demo does not reach its end.
+/// Why the demo failed.
 #[derive(Debug, Error)]
 pub enum DemoError {
     #[error("{}: cannot write: {source}", path.display())]
@@ -118,28 +118,28 @@ pub enum DemoError {
     Method(#[from] MethodError),
     #[error("{0}")]
     Reference(#[from] SingularKernel),
-    #[error("the reference is refused by the runtime: {0}")]
+    #[error("the runtime refuses the reference's model: {0}")]
     Model(#[from] FormatError),
     #[error("{0}")]
     Replay(#[from] ReplayError),
 }
 
-/// What the page shows; its script reads these names.
+/// The data of the page; its script reads these names.
 #[derive(Clone, Debug, Serialize)]
 pub struct Story {
-    /// `simulated`.
+    /// Always `simulated`.
     pub kind: String,
     pub board: &'static str,
     pub reference: &'static str,
     pub workload: &'static str,
     pub made: Made,
-    /// Of an epoch.
+    /// Minibatches per epoch.
     pub minibatches: f64,
     pub truth: Truth,
-    /// The true Pareto front, by rising power; modes as positions in [`Truth`].
+    /// The true Pareto front as indices into [`Truth`], in ascending order of power.
     pub front: Vec<usize>,
     pub models: Vec<Learned>,
-    /// In W.
+    /// Power limits in W.
     pub limits: Vec<u32>,
     /// The fastest mode within each limit.
     pub optimum: Vec<Option<Point>>,
@@ -150,7 +150,7 @@ pub struct Story {
     pub replay: Replay,
 }
 
-/// How the page came about.
+/// How the page was made.
 #[derive(Clone, Debug, Serialize)]
 pub struct Made {
     pub version: &'static str,
@@ -159,10 +159,10 @@ pub struct Made {
     pub command: &'static str,
 }
 
-/// What the simulated board gave for every mode.
+/// Simulated time and power of every mode.
 #[derive(Clone, Debug, Serialize)]
 pub struct Truth {
-    /// Cores, and clocks in MHz.
+    /// Cores, then CPU, GPU and EMC clock in MHz.
     pub knobs: Vec<[f64; 4]>,
     pub time_ms: Vec<f64>,
     pub power_w: Vec<f64>,
@@ -178,9 +178,9 @@ pub struct Learned {
     pub profiled: Vec<usize>,
     pub time_ms: Vec<f64>,
     pub power_w: Vec<f64>,
-    /// With the guard band of 95 %.
+    /// Predicted power plus the guard band at 95 %.
     pub power_upper_w: Option<Vec<f64>>,
-    /// In percent, on the modes that were not profiled.
+    /// Errors on the held-out modes, in percent.
     pub mape: Mape,
     pub file_bytes: Option<usize>,
 }
@@ -192,7 +192,7 @@ pub struct Mape {
     pub power: f64,
 }
 
-/// A mode and what the board gave for it.
+/// A mode with its simulated time and power.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Point {
     pub mode: usize,
@@ -200,14 +200,14 @@ pub struct Point {
     pub power_w: f64,
 }
 
-/// What somebody chose under each limit.
+/// The choices of a method, one per limit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Choices {
     pub name: &'static str,
     pub by: Vec<Option<Choice>>,
 }
 
-/// A chosen mode, what the board gave for it, and what was expected of it.
+/// A chosen mode with its simulated and predicted values.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Choice {
     #[serde(flatten)]
@@ -216,19 +216,19 @@ pub struct Choice {
     pub bound_w: Option<f64>,
 }
 
-/// How somebody chose over all limits.
+/// The choices of a method, aggregated over all limits.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Summary {
     pub name: &'static str,
-    /// Median time above the optimum, in percent.
+    /// Median over limits of the time above the optimum, in percent.
     pub time_penalty_pct: f64,
-    /// Mean power above the limit, in W.
+    /// Mean over limits of the power above the limit, in W.
     pub area_w: f64,
     pub over_pct: f64,
     pub over_1w_pct: f64,
 }
 
-/// Errors over the number of modes.
+/// A learning curve: errors over the number of training modes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Curve {
     pub name: &'static str,
@@ -236,7 +236,7 @@ pub struct Curve {
     pub points: Vec<CurvePoint>,
 }
 
-/// Errors of one number of modes.
+/// A point of a learning curve.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct CurvePoint {
     pub modes: usize,
@@ -244,7 +244,7 @@ pub struct CurvePoint {
     pub mape: Quartiles,
 }
 
-/// What PowerTrain's paper reports, of a real board.
+/// Errors that PowerTrain's paper reports for a real board, in percent.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Published {
     pub what: &'static str,
@@ -252,7 +252,7 @@ pub struct Published {
     pub power_mape: f64,
 }
 
-/// PowerTrain, section 4.2; the middle of the published ranges.
+/// Midpoints of the published ranges (PowerTrain, section 4.2).
 const PUBLISHED: [Published; 2] = [
     Published {
         what: "PowerTrain, ResNet→MobileNet, 50 modes",
@@ -266,12 +266,12 @@ const PUBLISHED: [Published; 2] = [
     },
 ];
 
-/// The number of steps that the progress bar makes.
+/// Number of steps of the progress bar.
 pub fn steps() -> u64 {
     STAGES + CONTESTANTS.len() as u64 + CURVE.len() as u64 * CURVE_RUNS * 2
 }
 
-/// Simulates, learns, chooses, and writes the corpora, models and the page into a folder.
+/// Simulates, trains and chooses; writes the corpora, the model files and the page to a folder.
 pub fn tell(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, DemoError> {
     let start = Instant::now();
     fs::create_dir_all(folder).map_err(|source| DemoError::Folder {
@@ -392,7 +392,7 @@ pub fn tell(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, D
             version: env!("CARGO_PKG_VERSION"),
             seed,
             seconds: round(start.elapsed().as_secs_f64(), 1),
-            command: "wattgate-trainer demo",
+            command: "wattgate-demo",
         },
         minibatches: workload.minibatches(),
         truth: truth(&all),
@@ -413,7 +413,7 @@ pub fn tell(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, D
     Ok(story)
 }
 
-/// Profiles modes of a nominal board, and reads the corpus from its file as any other.
+/// Profiles modes of a nominal board, writes the corpus and reads it back from its file.
 pub fn simulate(
     board: &Board,
     workload: &Workload,
@@ -428,12 +428,12 @@ pub fn simulate(
     Ok(Corpus::read(path, &ProgressBar::hidden())?)
 }
 
-/// Of the model that learned from so many modes.
+/// Name of the model trained on `modes` modes.
 fn exported_name(modes: usize) -> String {
     format!("{WORKLOAD}-{modes}")
 }
 
-/// The place of a model.
+/// Path of a model file.
 fn file(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.wgt"))
 }
@@ -442,7 +442,7 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), OutputError> {
     AtomicFile::create(&file(folder, name))?.commit(bytes)
 }
 
-/// Some modes of a corpus.
+/// A corpus of [`RECIPE_REFERENCE`] random modes.
 fn thinned(corpus: &Corpus, seed: u64) -> Corpus {
     let mut thinned = corpus.clone();
     thinned.modes.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
@@ -450,7 +450,7 @@ fn thinned(corpus: &Corpus, seed: u64) -> Corpus {
     thinned
 }
 
-/// What a contestant learned.
+/// A trained contestant.
 struct Told {
     contestant: &'static Contestant,
     trained: Box<dyn Trained>,
@@ -483,7 +483,7 @@ impl Told {
         }))
     }
 
-    /// Measured over predicted power that the guard band of 95 % allows.
+    /// Factor of the power's guard band at 95 %.
     fn upper(&self) -> Option<f64> {
         let guard = self.trained.model()?.guard(Target::Power)?;
         let factor = guard.factor(Confidence::P95).ok()?;
@@ -638,7 +638,7 @@ fn summary(choices: &Choices, limits: &[u32], optimum: &[Option<Point>]) -> Opti
 
 fn fill(story: &Story) -> String {
     let json = serde_json::to_string(story).expect("numbers and texts");
-    // Within a script no text may look like the end of it.
+    // Escaped, because `</script>` inside a string would end the script.
     PAGE.replace(MARKER, &json.replace('<', "\\u003c"))
 }
 

@@ -11,32 +11,32 @@ use wattgate_cli::exit::{Failed, end};
 use wattgate_demo::{DemoError, Story, steps, tell};
 
 const USAGE: &str = "\
-Show the whole path on a simulated board, as one page
+Show all steps on a simulated board, as one page
 
 Usage: wattgate-demo [options]
 
 Options:
   -o, --output DIR  The folder to write to [demo-report]
   --seed S          Seed of the simulated noise and of the training [1]
-  --json            Print what the page shows: {\"kind\", \"summary\": [{\"name\",
+  --json            Print the data of the page: {\"kind\", \"summary\": [{\"name\",
                     \"time_penalty_pct\", \"area_w\", \"over_pct\", \"over_1w_pct\"}],
                     \"replay\": {\"series\": [{\"name\", \"report\"}], ...}, ...}; a report has the
                     figures of `wattgate-simulator replay`
   -h, --help        Print this
 
-Simulates a Jetson AGX Orin, trains a reference on ResNet, transfers to MobileNet with 50 and
-with 15 planned modes, asks the runtime for a mode under each limit from 17 to 50 W, lets the
-watchdog hold a limit that changes during a training job, and writes corpora, model files and
-the page index.html. Nothing in it is measured.
+Simulates a Jetson AGX Orin, trains a reference on ResNet, transfers it to MobileNet with 50 and
+with 15 planned modes, and chooses a mode under each limit from 17 to 50 W. The watchdog then
+holds a changing limit during a training job. Writes the corpora, the model files and the page
+index.html. All numbers are simulated.
 
 Exit codes:
   0  done
   2  the arguments are wrong
-  3  something cannot be simulated or trained
+  3  the simulation or a training failed
   5  a file cannot be written
 ";
 
-/// Why there is no page.
+/// Why the program failed.
 #[derive(Debug, Error)]
 enum Failure {
     #[error("{0}")]

@@ -1,5 +1,5 @@
-//! A power limit that changes while a training job runs: true power under wattgate's watchdog,
-//! beside the modes that the model chooses once, NVIDIA's presets and MAXN.
+//! A training job under a changing power limit. Compares the true power under wattgate's watchdog,
+//! under modes that the model chooses once per limit, NVIDIA's presets and MAXN.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,19 +17,19 @@ use wattgate_simulated_board::workload::Workload;
 
 use super::round;
 
-/// From when on which limit holds, in s and W.
+/// Limits: start in s, power in W.
 const LIMITS: [(u32, u32); 4] = [(0, 36), (60, 22), (120, 30), (180, 18)];
 
-/// In s.
+/// Length of the replay, in s.
 const END: u32 = 240;
 
-/// The job pauses between these times in s.
+/// Start and end of the job's pause, in s.
 const PAUSE: [u64; 2] = [135, 155];
 
-/// Time between two points of a curve.
+/// Interval between two points of a curve.
 const POINT_EVERY: Duration = Duration::from_millis(200);
 
-/// Who holds the limit, with the name on the page.
+/// The ways to hold the limit, with their names on the page.
 const HOLDERS: [(&str, Holder); 4] = [
     ("wattgate's watchdog", Holder::Wattgate),
     ("chosen once by the model", Holder::Once),
@@ -42,28 +42,28 @@ const HOLDERS: [(&str, Holder); 4] = [
 pub struct Replay {
     pub limits: Vec<Limit>,
     pub end_s: u32,
-    /// Time in s, and the load's activity from then on.
+    /// Steps of the load: start in s, activity in 0 … 1.
     pub load: Vec<[f64; 2]>,
     pub series: Vec<Series>,
 }
 
-/// A limit that holds until the next one.
+/// A limit, valid until the next one starts.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Limit {
     pub from_s: u32,
     pub limit_w: u32,
 }
 
-/// What the board truly drew, and the figures of the whole run.
+/// The true power under one holder, and the report of the run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
     pub name: &'static str,
-    /// Time in s, and the mean power in W of the 430 ms before.
+    /// Time in s, and the mean true power in W over the 430 ms before.
     pub points: Vec<[f64; 2]>,
     pub report: LoadReport,
 }
 
-/// Runs the job under the limits once for each holder.
+/// Replays the job under the limits, once per holder.
 pub fn replay(
     board: &Board,
     workload: &Workload,

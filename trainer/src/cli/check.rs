@@ -1,4 +1,4 @@
-//! `check`: what corpora hold.
+//! `check`: summarises corpora and reports defects and outliers.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -15,9 +15,9 @@ Example:
   wattgate-trainer check tx1.csv tx2.csv
 
 A corpus is a CSV file with the columns
-device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw in any order. Repeats of a
-mode are allowed, a blank time or power is unknown, further columns are ignored except
-`kind` (measured or simulated) and `minibatch`.
+device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw in any order, and optionally
+`kind` (measured or simulated) and `minibatch`. Repeats of a mode are allowed, a blank time or
+power is unknown, and further columns are ignored.
 
 With --json: {\"files\": [{\"file\", \"kind\", \"device\", \"workload\", \"minibatch\", \"rows\",
 \"modes\", \"unprofiled_modes\", \"modes_in_grid\", \"axes\": [{\"name\", \"values\"}], \"time_ms\",
@@ -25,12 +25,12 @@ With --json: {\"files\": [{\"file\", \"kind\", \"device\", \"workload\", \"minib
 \"repeat_outliers\", \"mode_outliers\", \"outliers\": [{\"mode\", \"of\", \"value\", \"expected\"}]},
 \"defect_count\", \"defects\"}]}
 
-The exit code is 3 where a file has defects; outliers are no defects.";
+The exit code is 3 if a file has defects. Outliers are not defects.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
-    /// Corpora to look at
+    /// Corpora to check
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print JSON
@@ -52,7 +52,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         progress.finish_and_clear();
         match checked {
             Ok(report) => files.push(report),
-            // The other files are still worth a look.
+            // Go on with the other files; the last error decides the exit code.
             Err(error) => {
                 if let Some(earlier) = failure.replace(Failure::from(error)) {
                     eprintln!("error: {earlier}");

@@ -1,4 +1,4 @@
-//! `evaluate`: methods side by side, by the errors of their predictions.
+//! `evaluate`: compares methods by their prediction errors.
 
 use std::path::{Path, PathBuf};
 
@@ -24,17 +24,17 @@ Examples:
   wattgate-trainer evaluate --corpus tx1.csv --modes 50 --runs 10
   wattgate-trainer evaluate --corpus tx1.csv --reference tx2.csv --modes 15,50,90% --methods wattgate,powertrain-nn,powertrain-transfer,gbt,linear --plots plots
 
-Every run trains on other modes and is scored on the modes that it did not see; wattgate
-through the exported file and the runtime. All methods of a run train on the same modes.
-Only wattgate, powertrain-transfer and linear-energy use a reference.
+Every run draws new training modes, which all methods share, and scores the methods on the
+held-out modes. wattgate is scored through the exported file and the runtime. Only wattgate,
+powertrain-transfer and linear-energy use a reference.
 
 With --json: {\"kind\", \"corpus\", \"reference\", \"results\": [{\"method\", \"target\", \"modes\",
 \"sampling\", \"runs\", \"mape\": {\"median\", \"q1\", \"q3\"}, \"within_5_pct\": {…},
 \"within_10_pct\": {…}, \"within_15_pct\": {…}, \"within_20_pct\": {…}, \"rmse\": {…}, \"mae\": {…},
 \"seconds\": {…}, \"teacher_mape\": {…}, \"added\": {…}, \"coverage\": [{\"confidence\", \"share\",
 \"ratio\"}]}], \"runs\": [{\"method\", \"modes\", \"sampling\", \"seed\", \"time\": {\"mape\", …},
-\"power\": {…}, \"teacher\", \"coverage\", \"bytes\", \"seconds\"}]}; rmse and mae in ms and mW; what
-a method does not have is left out.";
+\"power\": {…}, \"teacher\", \"coverage\", \"bytes\", \"seconds\"}]}; rmse and mae in ms and mW; keys
+that do not apply to a method are absent.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
@@ -43,19 +43,19 @@ pub struct Arguments {
     compared: Compared,
 }
 
-/// What to compare methods on; shared by `evaluate` and `optimize`.
+/// Arguments of the commands that compare methods.
 #[derive(Debug, Args)]
 pub struct Compared {
     /// Profiled modes, as CSV
     #[arg(long, value_name = "FILE")]
     corpus: PathBuf,
-    /// A corpus or model file that methods may transfer from
+    /// The reference for methods that transfer: a corpus or a model file
     #[arg(long, value_name = "FILE")]
     reference: Option<PathBuf>,
     /// Modes to train on: numbers, or shares of the profiled ones such as 90%
     #[arg(long, value_name = "N", value_parser = values::amount, value_delimiter = ',', default_value = "50", allow_hyphen_values = true)]
     modes: Vec<Amount>,
-    /// How these modes are chosen
+    /// How the training modes are chosen
     #[arg(
         long,
         value_enum,

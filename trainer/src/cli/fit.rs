@@ -1,4 +1,4 @@
-//! `fit`: from a corpus to a model file.
+//! `fit`: trains a model on a corpus and writes it as a model file.
 
 use std::path::{Path, PathBuf};
 
@@ -18,16 +18,16 @@ const EXAMPLE: &str = "\
 Example:
   wattgate-trainer fit --corpus tx1.csv --modes 50 --seed 1 -o model.wgt
 
-The modes that are not trained on are held out, and the errors reported are those on them.
-Without --modes all profiled modes are used and none is held out; of more than 2000 the
-first 2000, in random order, teach. A corpus without power gives a model of time alone. The
-same seed gives the same file on the same machine.
+The modes that are not trained on are held out, and errors are reported on them. Without
+--modes all profiled modes are used and none is held out. Of more than 2000 modes, a random
+2000 are trained on. A corpus without power gives a model of time alone. The same seed gives
+the same file on the same machine.
 
 With --json: {\"kind\", \"device\", \"workload\", \"reference\", \"seed\", \"modes_used\",
 \"modes_held_out\", \"sampling\", \"modes_in_grid\", \"shape\", \"teacher\": {\"time_mape\",
 \"power_mape\"}, \"student\": {…}, \"exported\": {…}, \"left_out\": {…}, \"coverage\":
 [{\"confidence\", \"time\", \"power\", \"time_ratio\", \"power_ratio\"}], \"bytes\", \"seconds\"};
-errors in percent, null where nothing was held out.";
+errors in percent, null without held-out modes.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
@@ -36,7 +36,7 @@ pub struct Arguments {
     training: Training,
 }
 
-/// On what and how to train, and what to write; shared by the commands that write a model.
+/// Arguments of the commands that write a model.
 #[derive(Debug, Args)]
 pub struct Training {
     /// Profiled modes, as CSV
@@ -45,10 +45,10 @@ pub struct Training {
     /// Modes to train on: a number, or a share of the profiled ones such as 90% [default: all]
     #[arg(long, value_name = "N", value_parser = values::amount, allow_hyphen_values = true)]
     pub modes: Option<Amount>,
-    /// How these modes are chosen
+    /// How the training modes are chosen
     #[arg(long, value_enum, value_name = "HOW", default_value = "random")]
     pub sampling: SamplingArgument,
-    /// Seed of the drawing and the training
+    /// Seed of the sampling and the training
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
     /// Widths of the hidden layers of the exported network

@@ -1,4 +1,4 @@
-//! `inspect`: what a model file holds.
+//! `inspect`: shows the contents of a model file.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use wattgate_runtime::{Axis, Front, GuardBand, Kilohertz, Model, Point, PowerMod
 
 use super::{Failure, parse_model, print_json, print_text, read_model, show};
 
-/// Room for the front of any known board.
+/// Capacity of the Pareto front; the fronts of all known boards fit.
 pub const FRONT: usize = 1024;
 
 const EXAMPLE: &str = "\
@@ -40,7 +40,7 @@ struct Axes {
     emc_khz: Vec<u32>,
 }
 
-/// A power mode as every command prints it.
+/// A power mode in the JSON output of every command.
 #[derive(Serialize)]
 pub struct Mode {
     cores: u32,
@@ -207,7 +207,7 @@ fn text(model: &Inspection, front: &Front<FRONT>) -> String {
     if let [least, .., most] | [least @ most] = front.points() {
         let point = |point: &Point| {
             let power = model.power_guard.as_ref().map(|_| show::power(point.power));
-            let power = power.unwrap_or("a power that is not known".to_owned());
+            let power = power.unwrap_or("unknown power".to_owned());
             format!("{} at {power}", show::time(point.time))
         };
         let count = front.points().len();

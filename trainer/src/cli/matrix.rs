@@ -1,4 +1,4 @@
-//! `matrix`: every corpus as the reference of every other.
+//! `matrix`: evaluates transfers between all pairs of corpora.
 
 use std::path::PathBuf;
 
@@ -19,11 +19,11 @@ const EXAMPLE: &str = "\
 Example:
   wattgate-trainer matrix --corpora resnet.csv mobilenet.csv yolo.csv --modes 15 --runs 5
 
-Each cell is the median over runs of the error on held-out modes of one corpus, with one of
-the others as the reference; beside them what training from scratch reaches.
+Each cell is the median over runs of the error on the held-out modes of one corpus, with
+another corpus as the reference. The column `none` is training from scratch.
 
 With --json: {\"method\", \"modes\", \"runs\", \"cells\": [{\"reference\", \"corpus\", \"kind\",
-\"target\", \"mape\": {\"median\", \"q1\", \"q3\"}}]}; reference is null for a training from scratch.";
+\"target\", \"mape\": {\"median\", \"q1\", \"q3\"}}]}; reference is null for training from scratch.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
@@ -37,7 +37,7 @@ pub struct Arguments {
     /// Modes to train on: a number, or a share of the profiled ones such as 90%
     #[arg(long, value_name = "N", value_parser = values::amount, default_value = "50", allow_hyphen_values = true)]
     modes: Amount,
-    /// How these modes are chosen
+    /// How the training modes are chosen
     #[arg(long, value_enum, value_name = "HOW", default_value = "random")]
     sampling: SamplingArgument,
     /// Runs of each cell, with the seeds from --seed on

@@ -39,7 +39,7 @@ use crate::learn::split::{Sampling, SplitError};
 use crate::methods::{self, Method, MethodError};
 use wattgate_cli::output::OutputError;
 
-/// Learns time and power of a workload for every power mode of a Jetson.
+/// Learns the time and power of a workload in every power mode of a Jetson.
 #[derive(Debug, Parser)]
 #[command(version, propagate_version = true, after_help = AFTER_HELP)]
 pub struct Arguments {
@@ -56,29 +56,29 @@ Example:
 Exit codes:
   0  done
   2  the arguments are wrong
-  3  an input file is defective, or is not enough for what was asked
+  3  an input file is defective or does not hold enough for the command
   4  no mode fits the query
   5  a file cannot be read or written";
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Report what corpora hold and what in them is suspect
+    /// Summarise corpora and report defects and outliers
     Check(check::Arguments),
     /// Train a model on a corpus and write it as a model file
     Fit(fit::Arguments),
-    /// Train on a few modes with the help of a model or corpus of another workload or board
+    /// Train on a few modes with a reference: a model or corpus of another workload or board
     Transfer(transfer::Arguments),
     /// Choose the modes to profile
     Plan(plan::Arguments),
-    /// Compare methods by the errors of their predictions on modes held out
+    /// Compare methods by their prediction errors on held-out modes
     Evaluate(evaluate::Arguments),
-    /// Compare methods by what they choose under power limits
+    /// Compare methods by their choices under power limits
     Optimize(optimize::Arguments),
-    /// Transfer from each of some corpora to each other
+    /// Evaluate transfers between all pairs of corpora
     Matrix(matrix::Arguments),
-    /// Show what a model file holds
+    /// Show the contents of a model file
     Inspect(inspect::Arguments),
-    /// Ask a model file which power mode to take
+    /// Choose a power mode with a model file
     Select(select::Arguments),
 }
 
@@ -101,7 +101,7 @@ enum Failure {
     Plan { why: SingularKernel },
     #[error("cannot plan {asked} modes: the board has {available}")]
     PlanSize { asked: usize, available: usize },
-    #[error("{}: {mode} is no mode of the board", path.display())]
+    #[error("{}: {mode} is not a mode of the board", path.display())]
     NotOfBoard { path: PathBuf, mode: String },
     #[error("--axes: {0}")]
     Axes(String),
@@ -115,7 +115,7 @@ enum Failure {
     Constraint(#[from] ConstraintError),
     #[error("{0}")]
     Select(#[from] SelectError),
-    /// Already reported as a result.
+    /// The results already list the defects.
     #[error("defects were found")]
     Defects,
     #[error("cannot print: {0}")]
@@ -230,12 +230,12 @@ impl ValueEnum for MethodArgument {
     }
 }
 
-/// How modes are chosen, as an argument.
+/// How training modes are chosen, as an argument.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SamplingArgument {
     /// Drawn at random
     Random,
-    /// As `plan` says
+    /// Chosen by `plan`
     Planned,
 }
 
@@ -248,15 +248,14 @@ impl From<SamplingArgument> for Sampling {
     }
 }
 
-/// A bar on standard error for work of more than two seconds; hidden where standard error
-/// is no terminal.
+/// A progress bar on standard error; hidden if standard error is not a terminal.
 fn progress_bar(length: u64) -> ProgressBar {
     let style = "{msg:>8} [{bar:40}] {percent:>3} % {elapsed} of about {duration}";
     let style = ProgressStyle::with_template(style).expect("a valid template");
     ProgressBar::new(length).with_style(style.progress_chars("=> "))
 }
 
-/// A bar that counts the bytes of a file.
+/// A progress bar that counts the bytes of a file.
 fn reading_bar() -> ProgressBar {
     progress_bar(0).with_message("read")
 }
@@ -279,7 +278,7 @@ fn print_text(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A model file or a corpus, told apart by their first bytes.
+/// Reads a model file or a corpus; the first bytes tell which.
 fn read_reference(path: &Path) -> Result<Reference, Failure> {
     let name = path.display().to_string();
     let refused = |why| Failure::Reference {
@@ -296,7 +295,7 @@ fn read_reference(path: &Path) -> Result<Reference, Failure> {
     Reference::of_corpus(name, read_corpus(path)?).map_err(refused)
 }
 
-/// The bytes of a model file, to be parsed by [`parse_model`].
+/// Reads the bytes of a model file for [`parse_model`].
 fn read_model(path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|source| Failure::Read {
         path: path.to_owned(),

@@ -1,4 +1,4 @@
-//! `optimize`: methods side by side, by what they choose under power limits.
+//! `optimize`: compares methods by their choices under power limits.
 
 use clap::Args;
 use wattgate_cli::quantity;
@@ -15,9 +15,9 @@ Examples:
   wattgate-trainer optimize --corpus tx1.csv --modes 15 --sampling planned --tries 3
   wattgate-trainer optimize --corpus orin.csv --limits 17W:50W:1W --methods wattgate,random,presets,maxn
 
-For every limit a method chooses the mode that it takes for the fastest within; what counts
-is what was measured in that mode. The best is the fastest mode that was measured within the
-limit. Modes that were not measured are not offered.
+Under every limit each method chooses the mode that it predicts to be the fastest within the
+limit, and is scored by the measurement of that mode. The optimum is the fastest mode whose
+measured power is within the limit. Only measured modes are candidates.
 
 With --json: {\"kind\", \"corpus\", \"reference\", \"limits_mw\", \"results\": [{\"method\", \"modes\",
 \"sampling\", \"confidence\", \"tries\", \"runs\", \"time_penalty_pct\", \"area_w\", \"over_pct\",
@@ -31,13 +31,13 @@ guard band.";
 pub struct Arguments {
     #[command(flatten)]
     compared: Compared,
-    /// Power limits LO:HI:STEP with units, or auto: 34 from the 5 % to the 95 % quantile of the measured powers
+    /// Power limits LO:HI:STEP with units, or auto: 34 from the 5 % to the 95 % quantile of the measured power
     #[arg(long, value_name = "LIMITS", value_parser = values::limits, default_value = "auto")]
     limits: Limits,
-    /// Probability with which a limit shall hold
+    /// Confidence of the guard band, as a probability
     #[arg(long, value_name = "P", value_parser = quantity::confidence, default_value = "0.95")]
     confidence: Confidence,
-    /// Modes that may be measured under each limit before one is kept
+    /// Number of modes that may be measured under each limit before the choice
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
     tries: u16,
 }

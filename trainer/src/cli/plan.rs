@@ -1,4 +1,4 @@
-//! `plan`: which modes to profile.
+//! `plan`: chooses the modes to profile.
 
 use std::path::{Path, PathBuf};
 
@@ -24,18 +24,18 @@ Examples:
   wattgate-trainer plan --axes cores=1,2,3,4 cpu_khz=345600,1113600,2035200 gpu_khz=140250,1300500 emc_khz=1062400,1866000 --modes 8
   wattgate-trainer plan --corpus board.csv --modes 30 --have measured.csv --until 4
 
-The modes of a board are given by its axes, or are those that a corpus names; a row without
-time and power names a mode that was not profiled. Best is to profile 8 modes, then to ask
-again with --have for one or a few more, and so on: what was measured says which modes are
-worth most. --modes counts those of --have. The expected error is meant to be rather too high
-than too low; with --until nothing more is planned once it is reached.
+The axes of a board span its modes; or a corpus names them, in which a row without time and
+power names a mode that was not profiled. Profile 8 modes first, then plan one or a few more
+with --have, and repeat: the measurements so far determine which modes are worth most. --modes
+includes the modes of --have. The expected error is intended to err on the high side. Once it is
+within --until, no further modes are planned.
 
-On boards that need a reboot to raise a clock the modes are visited from high to low, and
-`raises_clock` marks where one has to be raised after all.
+Some boards need a reboot to raise a clock. The modes are therefore ordered from high to low
+clocks, and `raises_clock` marks those that still need a higher clock than the one before.
 
 With --json: {\"modes\": [{\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\", \"raises_clock\"}],
 \"measured\", \"expected_error_pct\": {\"time\", \"power\"}, \"enough\"}; the expected error is null
-below five measured modes, enough says whether it is within --until.";
+below five measured modes; enough is true if it is within --until.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
@@ -52,19 +52,19 @@ pub struct Arguments {
     /// A corpus that names the modes of the board
     #[arg(long, value_name = "FILE")]
     corpus: Option<PathBuf>,
-    /// Modes to profile in all
+    /// Total number of modes to profile
     #[arg(long, value_name = "N")]
     modes: usize,
-    /// What was measured so far, as a corpus
+    /// The measurements so far, as a corpus
     #[arg(long, value_name = "FILE")]
     have: Option<PathBuf>,
-    /// Error in percent that is good enough
+    /// Expected error in percent at which to stop
     #[arg(long, value_name = "PERCENT")]
     until: Option<f64>,
-    /// The order of the modes
+    /// Order of the modes
     #[arg(long, value_enum, default_value = "descending")]
     order: OrderArgument,
-    /// Seed of the comparisons
+    /// Seed of the random candidates
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Print JSON
@@ -181,7 +181,7 @@ fn board(arguments: &Arguments) -> Result<(Grid, Vec<[u32; 4]>), Failure> {
     Ok((grid, modes))
 }
 
-/// The measured modes of a corpus, each of which must be one of the board's.
+/// The measured modes of a corpus; fails if one of them is not in `offered`.
 fn measured(path: &Path, offered: &[[u32; 4]]) -> Result<Vec<Known>, Failure> {
     let measured = profiled(&read_corpus(path)?);
     match measured.iter().find(|mode| !offered.contains(&mode.knobs)) {
@@ -193,7 +193,7 @@ fn measured(path: &Path, offered: &[[u32; 4]]) -> Result<Vec<Known>, Failure> {
     }
 }
 
-/// Modes as they come.
+/// Visits modes in the given order.
 fn raising(modes: &[[u32; 4]]) -> Vec<Visit> {
     let raises = |at: usize| at > 0 && (1..3).any(|axis| modes[at][axis] > modes[at - 1][axis]);
     let visit = |(at, &knobs)| Visit {
@@ -215,7 +215,7 @@ fn text(planned: &Planned, visits: &[Visit]) -> String {
         );
     }
     if planned.enough {
-        text += "enough: nothing more needs to be profiled\n";
+        text += "enough: the expected error is within --until\n";
     }
     for visit in visits {
         let raised = if visit.raises {

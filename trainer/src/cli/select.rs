@@ -1,4 +1,4 @@
-//! `select`: which mode to take.
+//! `select`: chooses a mode with a model file.
 
 use std::path::PathBuf;
 
@@ -18,13 +18,13 @@ Examples:
   wattgate-trainer select --weights model.wgt --limit 5W
   wattgate-trainer select --weights model.wgt --deadline 20s --objective energy --min-cores 2
 
-A limit holds for the prediction including its guard band, with the confidence given.
-Only modes within the profiled range of each knob are offered.
+A limit applies to the prediction plus its guard band at the given confidence.
+Only modes within the profiled range of each knob are candidates.
 
 With --json: {\"mode\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}, \"time_ms\",
 \"guarded_time_ms\", \"power_mw\", \"guarded_power_mw\", \"confidence\", \"kind\"}; power is null for
-a model of time alone. Where no mode fits, mode is null, the exit code is 4, and
-\"least_power_mw\" or \"least_time_ms\" says what is on offer.";
+a model of time alone. If no mode fits, mode is null, the exit code is 4, and
+\"least_power_mw\" or \"least_time_ms\" states the lowest possible value.";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ObjectiveArgument {
@@ -55,16 +55,16 @@ pub struct Arguments {
     /// A model file
     #[arg(long, value_name = "FILE")]
     weights: PathBuf,
-    /// Power that must not be exceeded, with its unit: 5W, 5000mW
+    /// Upper limit of the power, with its unit: 5W, 5000mW
     #[arg(long, value_name = "POWER", value_parser = quantity::power, allow_hyphen_values = true)]
     limit: Option<Milliwatts>,
-    /// Time that must not be exceeded, with its unit: 20s, 350ms
+    /// Upper limit of the time, with its unit: 20s, 350ms
     #[arg(long, value_name = "TIME", value_parser = quantity::time, allow_hyphen_values = true)]
     deadline: Option<Microseconds>,
     /// What to minimise
     #[arg(long, value_enum, default_value = "time")]
     objective: ObjectiveArgument,
-    /// Probability with which a limit shall hold
+    /// Confidence of the guard band, as a probability
     #[arg(long, value_name = "P", value_parser = quantity::confidence, default_value = "0.95")]
     confidence: Confidence,
     /// Only modes with at least this many online cores
@@ -149,7 +149,7 @@ fn answer(
     }
 }
 
-/// What a script needs to know of a query that no mode fits.
+/// The JSON answer to a query that no mode fits.
 fn no_answer(error: SelectError) -> Option<NoAnswer> {
     let (least_power_mw, least_time_ms) = match error {
         SelectError::OverLimit { least_power } => (Some(least_power.0), None),

@@ -1,8 +1,8 @@
-//! Quantities as a person reads them.
+//! Formats quantities for people.
 
 use wattgate_runtime::{Kilohertz, Microseconds, Milliwatts, PowerMode};
 
-/// Four significant digits with a unit that keeps the number readable.
+/// Four significant digits in s or ms, or whole µs.
 pub fn time(time: Microseconds) -> String {
     let us = f64::from(time.0);
     match us {

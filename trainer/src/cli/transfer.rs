@@ -1,4 +1,4 @@
-//! `transfer`: from a reference and a few modes to a model file.
+//! `transfer`: trains a model on a few modes with a reference.
 
 use std::path::PathBuf;
 
@@ -12,17 +12,16 @@ Examples:
   wattgate-trainer transfer --reference resnet.wgt --corpus yolo.csv --modes 15 -o yolo.wgt
   wattgate-trainer transfer --reference orin.csv --corpus xavier.csv --modes 30 -o xavier.wgt
 
-The reference is a model file, or a corpus from which one is made first. It may be of another
-workload, minibatch size or board. On the same board its clocks are taken as they are; those
-of another board are mapped by their part of the highest. How much of the reference is used
-is decided from the modes of the corpus, so that one that does not fit does no harm.
+The reference is a model file or a corpus of another workload, minibatch size or board. Clocks
+of different boards are compared as fractions of the board's highest. The modes of the corpus
+decide the weight of the reference, so that an unsuitable one does no harm.
 
 With --json: as `fit --json`.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
-    /// A model file or a corpus to transfer from
+    /// The reference: a model file or a corpus
     #[arg(long, value_name = "FILE")]
     reference: PathBuf,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Numbers of modes and ranges of limits, as arguments.
+//! Parsers of arguments: numbers of modes and ranges of power limits.
 
 use thiserror::Error;
 use wattgate_cli::quantity::{QuantityError, power};
@@ -7,7 +7,7 @@ use wattgate_runtime::Milliwatts;
 use crate::lab::optimize::Limits;
 use crate::learn::split::Amount;
 
-/// Why an argument is none of these.
+/// Why an argument is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ValueError {
     /// Neither a whole number nor a percentage.
@@ -15,17 +15,17 @@ pub enum ValueError {
         "`{text}` is not a number of modes: write a whole number such as 50, or a share of the profiled modes such as 90%"
     )]
     NotAnAmount { text: String },
-    /// Not three powers of which the second is the highest.
+    /// Not three powers LO:HI:STEP with LO ≤ HI.
     #[error(
-        "`{text}` are not limits: write LO:HI:STEP with LO ≤ HI, for instance 3W:9W:500mW, or auto"
+        "`{text}` is not a range of limits: write LO:HI:STEP with LO ≤ HI, such as 3W:9W:500mW, or auto"
     )]
     NotLimits { text: String },
-    /// One of the limits is no power.
+    /// One of the three is not a power.
     #[error("{0}")]
     Limit(#[from] QuantityError),
 }
 
-/// A number of modes, `50`, or a share of those that were profiled, `90%`.
+/// Parses a number of modes such as `50`, or a share of the profiled modes such as `90%`.
 pub fn amount(text: &str) -> Result<Amount, ValueError> {
     let trimmed = text.trim();
     let percent = |number: &str| number.trim_end().parse().ok();
@@ -40,7 +40,7 @@ pub fn amount(text: &str) -> Result<Amount, ValueError> {
     })
 }
 
-/// Power limits `LO:HI:STEP` with a unit each, or `auto`.
+/// Parses power limits `LO:HI:STEP`, each with a unit, or `auto`.
 pub fn limits(text: &str) -> Result<Limits, ValueError> {
     if text.trim() == "auto" {
         return Ok(Limits::Automatic);

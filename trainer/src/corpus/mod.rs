@@ -1,12 +1,12 @@
 //! Corpora: profiled modes of one workload on one board, read from CSV.
 //!
-//! The form is `device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw` in any
-//! order; repeats of a mode are allowed and collapsed to their median; a blank time or
-//! power is unknown, and a row without both names a mode that exists but was not
-//! profiled. The optional columns `kind` (`measured`, the default, or `simulated`) and
-//! `minibatch` hold for the whole file. Further columns are ignored.
+//! The columns are `device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw` in any
+//! order. Repeats of a mode are allowed; the median counts. A blank time or power is unknown.
+//! A row with neither names a mode that the board has but that was not profiled. The optional
+//! columns `kind` (`measured`, the default, or `simulated`) and `minibatch` must be the same in
+//! all rows. Further columns are ignored.
 //!
-//! Rows are streamed: memory grows by eight bytes a row and not with its text.
+//! Rows are streamed: memory grows by eight bytes a row, however long the row's text is.
 
 pub mod modes;
 pub mod order;
@@ -23,18 +23,18 @@ use indicatif::{ProgressBar, ProgressBarIter};
 use thiserror::Error;
 use wattgate_runtime::{Grid, GridError, Kind, MAX_AXIS_VALUES, MAX_MODES};
 
-/// The columns that a corpus must have.
+/// The required columns.
 pub const COLUMNS: [&str; 8] = [
     "device", "workload", "cores", "cpu_khz", "gpu_khz", "emc_khz", "time_ms", "power_mw",
 ];
 
-/// The columns that are read where they exist.
+/// The columns that may be absent.
 const OPTIONAL_COLUMNS: [&str; 2] = ["kind", "minibatch"];
 
-/// Times from here on do not fit the runtime's 32-bit microseconds.
+/// Upper limit of a time, in ms: the runtime stores microseconds in 32 bits.
 const MAX_TIME_MS: f64 = 4_294_967.0;
 
-/// Powers from here on do not fit the runtime's 32-bit milliwatts.
+/// Upper limit of a power, in mW: the runtime stores milliwatts in 32 bits.
 const MAX_POWER_MW: f64 = 4_294_967_000.0;
 
 /// Profiled modes of one workload on one board.
@@ -46,24 +46,24 @@ pub struct Corpus {
     pub device: String,
     /// The workload.
     pub workload: String,
-    /// Samples in a minibatch, where the file says.
+    /// Samples in a minibatch; `None` where the file does not say.
     pub minibatch: Option<u32>,
-    /// Rows read, repeats and unprofiled modes included.
+    /// Rows read, including repeats and unprofiled modes.
     pub rows: u64,
-    /// Every mode of the file, by ascending knobs.
+    /// Every mode of the file, in ascending order of the knobs.
     pub modes: Vec<Profile>,
     /// The grid that these modes span.
     pub grid: Grid,
 }
 
-/// What was measured in one mode.
+/// The measurements of one mode.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// Cores, CPU, GPU and EMC clock in kHz.
     pub knobs: [u32; 4],
-    /// Times in ms, one for each repeat that has one.
+    /// Times in ms, one per repeat with a time.
     pub times: Vec<f32>,
-    /// Powers in mW, one for each repeat that has one.
+    /// Powers in mW, one per repeat with a power.
     pub powers: Vec<f32>,
 }
 
@@ -79,7 +79,7 @@ impl Profile {
     }
 }
 
-/// The mean of the two middle values where their number is even.
+/// The median; for an even count the mean of the two middle values.
 fn median(values: &[f32]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f32::total_cmp);
@@ -88,14 +88,14 @@ fn median(values: &[f32]) -> Option<f64> {
     Some(f64::midpoint(f64::from(lower), f64::from(upper)))
 }
 
-/// Something wrong in a corpus file: where it is, and what was expected there.
+/// A defect of a corpus file: its position and what was expected there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defect {
-    /// The line, counted from one; `None` where the file as a whole is meant.
+    /// The line, counted from one; `None` if the defect concerns the whole file.
     pub line: Option<u64>,
     /// The column's name.
     pub column: Option<String>,
-    /// What is wrong.
+    /// The kind of defect.
     pub problem: Problem,
 }
 
@@ -111,37 +111,37 @@ impl fmt::Display for Defect {
     }
 }
 
-/// What is wrong in a corpus file.
+/// The kinds of defects of a corpus file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
-    /// No byte, or no line with text.
+    /// The file has no text.
     #[error("the file is empty; expected a header with the columns {}", COLUMNS.join(","))]
     Empty,
-    /// A header without rows.
+    /// The header is followed by no row.
     #[error("no rows after the header")]
     NoRows,
     /// A required column is missing.
     #[error("missing; a corpus has the columns {}", COLUMNS.join(","))]
     MissingColumn,
-    /// A column name stands twice in the header.
-    #[error("stands twice in the header")]
+    /// A column name is repeated in the header.
+    #[error("repeated in the header; expected it once")]
     DuplicateColumn,
-    /// The header line stands again among the rows.
-    #[error("the header stands again; expected a row of values")]
+    /// The header line is repeated among the rows.
+    #[error("the header is repeated; expected a row of values")]
     RepeatedHeader,
     /// A row with more or fewer fields than the header.
     #[error("expected {expected} fields as in the header, found {found}")]
     FieldCount { expected: u64, found: u64 },
-    /// Bytes that are not UTF-8.
+    /// A field is not UTF-8.
     #[error("expected text in UTF-8")]
     NotUtf8,
-    /// A field that is not what the column holds.
+    /// A field does not have the form that its column expects.
     #[error("expected {expected}, found `{found}`")]
     BadField {
         expected: &'static str,
         found: String,
     },
-    /// A file that mixes what belongs into two.
+    /// The file mixes boards, workloads, kinds or minibatch sizes.
     #[error(
         "expected `{first}` as in the rows before, found `{found}`: one file holds one workload on one board"
     )]
@@ -162,19 +162,19 @@ pub enum CorpusError {
     Defect { path: PathBuf, defect: Defect },
 }
 
-/// A corpus together with the defects of the rows that were left out.
+/// A corpus made of the rows without defects, and the defects of the other rows.
 #[derive(Debug)]
 pub struct Survey {
-    /// What the sound rows hold.
+    /// The corpus of the rows without defects.
     pub corpus: Corpus,
-    /// The first defects, as many as were asked for.
+    /// The first defects, at most as many as the caller asked for.
     pub defects: Vec<Defect>,
-    /// All defects.
+    /// The number of all defects.
     pub defect_count: u64,
 }
 
 impl Corpus {
-    /// Reads a file and refuses it at its first defect. `progress` counts bytes.
+    /// Reads a file; fails at the first defect. `progress` counts bytes.
     pub fn read(path: &Path, progress: &ProgressBar) -> Result<Self, CorpusError> {
         let mut reader = Reader::open(path, progress)?;
         while let Some(row) = reader.next()? {
@@ -183,7 +183,7 @@ impl Corpus {
         reader.finish()
     }
 
-    /// Reads a file, leaves out rows with defects and keeps the first `keep` of them.
+    /// Reads a file, skips rows with defects, and returns the first `keep` defects.
     pub fn survey(path: &Path, keep: usize, progress: &ProgressBar) -> Result<Survey, CorpusError> {
         let mut reader = Reader::open(path, progress)?;
         let (mut defects, mut defect_count) = (Vec::new(), 0);
@@ -197,7 +197,7 @@ impl Corpus {
         }
         let corpus = match (reader.finish(), defects.first()) {
             (Ok(corpus), _) => corpus,
-            // Where no row is sound, the first defect says more than "no rows".
+            // If every row has a defect, the first defect says more than "no rows".
             (Err(CorpusError::Defect { path, .. }), Some(first)) => {
                 let defect = first.clone();
                 return Err(CorpusError::Defect { path, defect });
@@ -212,13 +212,13 @@ impl Corpus {
     }
 }
 
-/// Where the columns stand in a row.
+/// The positions of the columns in a row.
 struct Columns {
     required: [usize; COLUMNS.len()],
     optional: [Option<usize>; OPTIONAL_COLUMNS.len()],
 }
 
-/// What holds for a whole file.
+/// The values that all rows of a file share.
 struct Identity {
     device: String,
     workload: String,
@@ -232,7 +232,7 @@ struct Reader {
     record: ByteRecord,
     header: ByteRecord,
     columns: Columns,
-    /// Of the first row, with the fields that say so.
+    /// The identity in the first row, with the raw fields that state it.
     identity: Option<([Vec<u8>; 4], Identity)>,
     rows: u64,
     modes: HashMap<[u32; 4], Profile>,
@@ -301,7 +301,7 @@ impl Reader {
         })
     }
 
-    /// Takes in the next row; `None` at the end of the file.
+    /// Reads the next row; `None` at the end of the file.
     fn next(&mut self) -> Result<Option<Result<(), Defect>>, CorpusError> {
         let more = self
             .csv
@@ -338,7 +338,7 @@ impl Reader {
             (OPTIONAL_COLUMNS[index], field.unwrap_or_default())
         };
         let said = [field(0), field(1), optional(0), optional(1)];
-        // Nearly every row repeats the first one here, so only the bytes are compared.
+        // Nearly every row repeats the first row's identity, so compare bytes before parsing.
         let repeats =
             |(fields, _): &([Vec<u8>; 4], _)| said.iter().zip(fields).all(|(a, b)| a.1 == b);
         let identity = if self.identity.as_ref().is_some_and(repeats) {
@@ -369,8 +369,8 @@ impl Reader {
         Ok(())
     }
 
-    /// What is known of a mode. A file whose modes cannot form a grid is refused before it
-    /// fills the memory.
+    /// The profile of a mode, created on first use. Checks the size of the grid at once, so that
+    /// a file with too many modes is refused before it fills the memory.
     fn profile(&mut self, knobs: [u32; 4]) -> Result<&mut Profile, GridError> {
         match self.modes.entry(knobs) {
             Entry::Occupied(known) => Ok(known.into_mut()),
@@ -429,7 +429,7 @@ impl Reader {
     }
 }
 
-/// With `flexible` set, reading can only fail in the operating system.
+/// With `flexible` set, the reader returns no error but those of the operating system.
 fn csv_io(path: &Path, error: csv::Error) -> CorpusError {
     let source = match error.into_kind() {
         ErrorKind::Io(source) => source,
@@ -452,7 +452,7 @@ fn text((column, field): Named<'_>) -> Result<&str, FieldError> {
 }
 
 fn bad(column: &'static str, expected: &'static str, found: &str) -> FieldError {
-    // A field may be as long as the file.
+    // A field may be as long as the file; the message shows its start.
     let found = found.chars().take(40).collect();
     (Some(column), Problem::BadField { expected, found })
 }
@@ -466,7 +466,7 @@ fn name(field: Named<'_>) -> Result<String, FieldError> {
     Ok(name.to_owned())
 }
 
-/// A positive whole number, also as spreadsheets write it: `4.0`.
+/// A positive whole number; also accepts the form `4.0`, which spreadsheets write.
 fn whole(field: Named<'_>, expected: &'static str) -> Result<u32, FieldError> {
     let text = text(field)?;
     let digits = text.trim_end_matches('0').strip_suffix('.').unwrap_or(text);

@@ -1,23 +1,23 @@
-//! The modes of a grid, and those of them that were profiled.
+//! The modes of a grid and the profiled modes of a corpus.
 
 use wattgate_runtime::{Axis, Grid, PowerMode};
 
 use crate::corpus::Corpus;
 
-/// A profiled mode with its medians in the runtime's units.
+/// A profiled mode with the medians of its measurements, in the runtime's units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Known {
-    /// Its id in the grid of its corpus.
+    /// Mode id in the grid of the corpus.
     pub id: usize,
     /// Cores, CPU, GPU and EMC clock in kHz.
     pub knobs: [u32; 4],
-    /// Time in µs.
+    /// Median time in µs.
     pub time_us: f64,
-    /// Power in mW, where it was measured.
+    /// Median power in mW; `None` if it was not measured.
     pub power_mw: Option<f64>,
 }
 
-/// The modes of a corpus that have a time, by ascending knobs.
+/// The modes of a corpus that have a time, in ascending order of the knobs.
 pub fn profiled(corpus: &Corpus) -> Vec<Known> {
     let known = corpus.modes.iter().filter_map(|profile| {
         let id = corpus.grid.id(PowerMode::from_knobs(profile.knobs))?;
@@ -31,7 +31,7 @@ pub fn profiled(corpus: &Corpus) -> Vec<Known> {
     known.collect()
 }
 
-/// The knobs of every mode of a grid, by id.
+/// The knobs of every mode of a grid, in the order of the ids.
 pub fn all_modes(grid: &Grid) -> impl Iterator<Item = [u32; 4]> + Clone {
     let axis = |axis| grid.axis(axis).iter().copied();
     axis(Axis::Cores).flat_map(move |cores| {

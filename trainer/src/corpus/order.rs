@@ -1,23 +1,22 @@
-//! In which order to visit modes.
+//! The order in which to profile modes.
 //!
-//! On some boards the CPU and GPU clocks can be lowered at run time, but raising one of
-//! them again needs a reboot (PowerTrain, section 3). Modes are then visited from high to
-//! low in both, in as few descents as possible: a descent is a chain of the order "no
-//! higher in either clock", and assigning each mode, by falling CPU clock, to the descent
-//! that ended at the least GPU clock still above gives the least number of chains
-//! (Dilworth 1950; the greedy rule is that of patience sorting).
+//! Some boards can lower the CPU and GPU clocks at run time but need a reboot to raise either
+//! (PowerTrain, section 3). On these, modes are visited in descents: sequences in which neither
+//! clock rises. The fewest descents are the fewest chains that cover a partial order (Dilworth
+//! 1950). The greedy rule of patience sorting finds them: take the modes by falling CPU clock
+//! and append each to the descent with the lowest last GPU clock that is not below its own.
 
-/// A mode in the order of a visit.
+/// A mode and what it takes to reach it from the mode before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
     /// Cores, CPU, GPU and EMC clock in kHz.
     pub knobs: [u32; 4],
-    /// Whether a clock has to be raised for it: a reboot on boards that need one.
+    /// Whether the CPU or GPU clock must rise: some boards need a reboot for that.
     pub raises: bool,
 }
 
-/// All modes, from high to low clocks in as few descents as possible. The first starts at
-/// the highest CPU clock and counts as none.
+/// Orders modes from high to low clocks, in as few descents as possible. The first mode has the
+/// highest CPU clock and counts as no rise.
 pub fn descending(modes: &[[u32; 4]]) -> Vec<Visit> {
     let mut sorted = modes.to_vec();
     sorted
@@ -69,11 +68,10 @@ mod tests {
         assert_eq!(visited, expected);
     }
 
-    /// The least number of descents is the largest number of modes of which none may
-    /// follow another.
+    /// Dilworth: the fewest descents equal the size of the largest antichain.
     #[test]
     fn no_order_needs_fewer_descents() {
-        // CPU and GPU against each other: each needs its own descent.
+        // As the CPU clock rises the GPU clock falls, so each mode needs its own descent.
         let against: Vec<[u32; 4]> = (1..=5).map(|i| [1, 100 * i, 100 * (6 - i), 1]).collect();
         let raises = |modes: &[[u32; 4]]| descending(modes).iter().filter(|v| v.raises).count();
         assert_eq!(raises(&against), 4);

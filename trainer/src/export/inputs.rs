@@ -1,14 +1,14 @@
-//! What a network takes for the modes of a grid: the runtime's features.
+//! The network's inputs: the runtime's features of the modes of a grid.
 
 use wattgate_runtime::{Axis, AxisFeatures, FEATURES, Grid, INPUTS};
 
-/// The features of each value of an axis, one list for each axis.
+/// Features by axis and axis value.
 pub type GridFeatures = [Vec<[f32; FEATURES]>; 4];
 
-/// The inputs of one mode.
+/// The inputs of one mode: the features of its four knobs.
 pub type Inputs = [f32; INPUTS];
 
-/// The features of every axis value of a grid.
+/// Computes the features of every axis value of a grid.
 pub fn axis_features(grid: &Grid) -> GridFeatures {
     Axis::ALL.map(|axis| {
         let values = grid.axis(axis);
@@ -18,7 +18,7 @@ pub fn axis_features(grid: &Grid) -> GridFeatures {
     })
 }
 
-/// The inputs of every mode, by id.
+/// The inputs of every mode, indexed by mode id.
 pub fn mode_inputs(axes: &GridFeatures) -> Vec<Inputs> {
     let [cores, cpu, gpu, emc] = axes;
     let mut inputs = Vec::new();

@@ -1,4 +1,4 @@
-//! From predictions of all modes to the bytes of a model file.
+//! From the teachers' predictions on the whole grid to the bytes of a model file.
 //!
 //! ```text
 //! predictions ──► student ──► quantise ──► wgt

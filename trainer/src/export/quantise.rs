@@ -1,40 +1,40 @@
-//! From floating-point weights to the integers of a model file.
+//! Quantisation: from floating-point weights to the integers of a model file.
 //!
-//! ReLU networks keep their function when a unit's activation is measured in another
-//! unit: what its own weights gain, the next layer's weights lose. A [`Plan`] uses this
-//! freedom to choose the unit of each activation so that every column of the next layer
-//! spans the whole range of an i8 in at least one row. It is made once from a trained
-//! network; training then goes on with weights rounded to its steps.
+//! A ReLU network keeps its function if a unit's weights and bias are scaled by a positive factor
+//! and the next layer's weights for that unit by its inverse. A [`Plan`] uses this freedom to
+//! choose the scale of each activation, so that every column of the next layer spans the range of
+//! an i8 in at least one row. It is made once from a trained network; quantisation-aware training
+//! follows, with weights rounded to the plan's steps.
 
 use wattgate_runtime::{BIAS_LIMIT, FEATURES, INPUTS, ROW_LIMIT, ROW_SCALE_ONE, SCALE_RANGE};
 
 use crate::export::inputs::{GridFeatures, Inputs};
 use crate::export::wgt::{FirstRow, HiddenRow, Layers, OutputRow};
 
-/// Room for weights to grow in the training that follows a plan.
+/// Factor by which weights may grow in the training that follows a plan.
 const HEADROOM: f64 = 1.05;
 
-/// The largest weight of an i8 whose sign can be changed.
+/// Largest absolute weight: −128 is not used, so that the range is symmetric.
 const WEIGHT_LIMIT: f64 = 127.0;
 
-/// Where a table row of the first layer should reach at most: the rest is headroom.
+/// Planned maximum of a table row of the first layer; the rest is headroom.
 const ROW_TARGET: f64 = 0.85 * ROW_LIMIT as f64;
 
-/// Where a later activation should reach at most.
+/// Planned maximum of a later activation; the rest is headroom.
 const ACTIVATION_TARGET: f64 = 0.85 * i16::MAX as f64;
 
-/// An activation has at least this many levels.
+/// Minimum number of levels of an activation.
 const LEAST_LEVELS: f64 = 255.0;
 
-/// The smallest scale of an output: ln of the longest time stays within a bias.
+/// Smallest scale of an output: with it, ln of the longest time still fits a bias.
 const LEAST_SCALE: f64 = 32.0 / BIAS_LIMIT as f64;
 
 /// A fully connected layer in floating point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dense {
-    /// One row for each unit.
+    /// Weights, one row per unit.
     pub weights: Vec<Vec<f64>>,
-    /// One bias for each unit.
+    /// Biases, one per unit.
     pub biases: Vec<f64>,
 }
 
@@ -51,7 +51,7 @@ impl Dense {
         self.weights.iter().zip(&self.biases).map(sum).collect()
     }
 
-    /// The largest absolute weight of each input, each row measured by its `unit`.
+    /// The largest absolute weight of each input, with each row divided by its entry of `units`.
     fn columns(&self, units: &[f64]) -> Vec<f64> {
         let largest = |input: usize| {
             let column = self
@@ -65,7 +65,7 @@ impl Dense {
     }
 }
 
-/// The outputs of a network of ReLU layers with linear outputs.
+/// Evaluates a network with ReLU hidden layers and linear outputs.
 pub fn forward(layers: &[Dense], inputs: &[f64]) -> Vec<f64> {
     let mut x = inputs.to_vec();
     for (at, layer) in layers.iter().enumerate() {
@@ -77,24 +77,24 @@ pub fn forward(layers: &[Dense], inputs: &[f64]) -> Vec<f64> {
     x
 }
 
-/// The units in which a network's weights and activations become integers.
+/// The quantisation steps of a network's weights and activations.
 #[derive(Clone, Debug)]
 pub struct Plan {
     first: Vec<FirstUnit>,
     hidden: Vec<Vec<HiddenUnit>>,
-    /// ln units for one unit of the sum, one for each output.
+    /// Step of each output's sum, in ln units.
     outputs: Vec<f64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct FirstUnit {
-    /// Real value of one weight unit.
+    /// Step of a weight.
     step: f64,
     scale: u16,
 }
 
 impl FirstUnit {
-    /// Real value of one unit of the activation.
+    /// Step of the activation.
     fn activation(&self) -> f64 {
         self.step * f64::from(ROW_SCALE_ONE) / f64::from(self.scale)
     }
@@ -102,20 +102,20 @@ impl FirstUnit {
 
 #[derive(Clone, Copy, Debug)]
 struct HiddenUnit {
-    /// Real value of one unit of the sum.
+    /// Step of the sum before the shift.
     sum: f64,
     shift: u8,
 }
 
 impl HiddenUnit {
-    /// Real value of one unit of the activation.
+    /// Step of the activation.
     fn activation(&self) -> f64 {
         self.sum * f64::from(self.shift).exp2()
     }
 }
 
 impl Plan {
-    /// A plan for a network whose activations are those over `inputs`.
+    /// Plans a network; `inputs` determine the ranges of its activations.
     pub fn new(layers: &[Dense], inputs: &[Inputs], axes: &GridFeatures) -> Self {
         let peaks = activation_peaks(layers, inputs);
         let wishes = |at: usize, reach: &[f64], target: f64| -> Vec<f64> {
@@ -160,7 +160,7 @@ impl Plan {
         let last = &layers[layers.len() - 1];
         let output = |row: &Vec<f64>| {
             let step = weight_step(row.iter().zip(&units).map(|(w, unit)| w * unit));
-            // The scale is stored as f32, so the plan counts with what is stored.
+            // The file stores the scale as f32; plan with the stored value.
             let scale = step.clamp(LEAST_SCALE, f64::from(SCALE_RANGE[1])) as f32;
             f64::from(scale)
         };
@@ -171,7 +171,7 @@ impl Plan {
         }
     }
 
-    /// For each layer, row and input, the step between two weights that differ by one.
+    /// The steps of the weights by layer, row and input.
     pub fn steps(&self) -> Vec<Vec<Vec<f64>>> {
         let first = self
             .first
@@ -194,7 +194,7 @@ impl Plan {
         steps
     }
 
-    /// The integers of a network of the planned sizes.
+    /// Quantises a network of the planned shape.
     pub fn layers(&self, layers: &[Dense]) -> Layers {
         let steps = self.steps();
         let weights = |layer: usize, row: usize| -> Vec<i8> {
@@ -216,7 +216,7 @@ impl Plan {
         });
         let hidden = self.hidden.iter().enumerate().map(|(at, units)| {
             let rows = units.iter().enumerate().map(|(row, unit)| {
-                // Half a unit, so that shifting rounds instead of cutting.
+                // Half a step, so that the shift rounds to nearest instead of down.
                 let half = (f64::from(unit.shift) - 1.0).exp2().floor();
                 let bias = bias(at + 1, row, unit.sum, limit) + half;
                 HiddenRow {
@@ -245,7 +245,7 @@ impl Plan {
     }
 }
 
-/// The step that lets the largest weight be an i8, with headroom.
+/// The step with which the largest weight fits an i8, with headroom.
 fn weight_step(weights: impl Iterator<Item = f64>) -> f64 {
     let largest = weights.map(f64::abs).fold(0.0, f64::max);
     (HEADROOM * largest / WEIGHT_LIMIT).max(1e-12)
@@ -271,7 +271,7 @@ fn activation_peaks(layers: &[Dense], inputs: &[Inputs]) -> Vec<Vec<f64>> {
     peaks
 }
 
-/// How far from zero each unit's table rows reach; the bias goes with the first axis.
+/// The largest absolute value of each unit's table rows; the first axis includes the bias.
 fn table_reach(first: &Dense, axes: &GridFeatures) -> Vec<f64> {
     let units = first.weights.iter().zip(&first.biases);
     let reach = |(weights, bias): (&Vec<f64>, &f64)| {
@@ -292,10 +292,10 @@ fn table_reach(first: &Dense, axes: &GridFeatures) -> Vec<f64> {
     units.map(reach).collect()
 }
 
-/// The unit that each activation should have: inversely proportional to the largest weight
-/// that the next layer gives it, and as small as `reach` allows for all.
+/// The wished step of each activation: inversely proportional to its largest weight in the next
+/// layer, with the smallest common factor that keeps every `reach` within `target`.
 fn wished_activations(next: &Dense, peaks: &[f64], reach: &[f64], target: f64) -> Vec<f64> {
-    // Rows are compared by what they contribute, not by their own unit.
+    // Scale each row by its largest contribution, so that rows become comparable.
     let contribution = |row: &Vec<f64>| {
         let largest = row.iter().zip(peaks).map(|(w, peak)| (w * peak).abs());
         largest.fold(f64::MIN_POSITIVE, f64::max)

@@ -1,9 +1,9 @@
-//! The student: a small network that learns the teacher on the whole grid.
+//! The student: a small network distilled from the teacher on the whole grid.
 //!
-//! It is trained twice: first in floating point, then with its weights rounded to the
-//! steps of the [`Plan`] that the exported integers will have, where gradients pass the
-//! rounding unchanged (straight-through estimator, Bengio et al. 2013, arXiv 1308.3432).
-//! What is exported is what the second training scored, up to the rounding of activations.
+//! It is trained twice: first in floating point, then quantisation-aware, with its weights rounded
+//! to the steps of the [`Plan`]. Gradients pass the rounding unchanged (straight-through
+//! estimator, Bengio et al. 2013, arXiv 1308.3432). The export differs from the second training's
+//! network by the rounding of activations alone.
 
 use burn::module::{Module, Param};
 use burn::nn::Linear;
@@ -21,33 +21,32 @@ use crate::export::quantise::{Dense, Plan, forward};
 use crate::export::wgt::Layers;
 use crate::learn::standard::Standard;
 
-/// Steps of Adam in floating point, and again with rounded weights.
+/// Steps of Adam in each of the two trainings.
 const STEPS: usize = 3_000;
 
-/// The learning rate of the first training falls to zero from here along a cosine.
+/// Initial learning rate of the first training, with cosine decay to zero.
 const RATE: f64 = 1e-2;
 
-/// The same of the second training, which starts near its goal.
+/// Initial learning rate of the second training, which starts near its optimum.
 const ROUNDED_RATE: f64 = 3e-3;
 
-/// Modes in one step; larger grids are visited in random batches.
+/// Maximum number of modes in a batch; larger grids are shuffled into several.
 const BATCH: usize = 4_096;
 
-/// The progress that one student makes.
+/// Progress steps of one student.
 pub const PROGRESS: u64 = 2 * STEPS as u64;
 
 /// A trained student.
 #[derive(Clone, Debug)]
 pub struct Student {
-    /// Log predictions in every mode of the grid, by id, before any rounding; one list for
-    /// each output.
+    /// Predictions of the first training's network by output and mode id, in ln units.
     pub log_predictions: Vec<Vec<f64>>,
-    /// What is exported.
+    /// The quantised network.
     pub layers: Layers,
 }
 
-/// Trains a student of a shape on log targets in every mode of the grid, by id; one list
-/// for each output. The logarithms are in the runtime's units: ln µs, ln mW.
+/// Trains a student on `targets` by output and mode id: ln µs, then ln mW if power is known.
+/// Advances `progress` by [`PROGRESS`].
 pub fn distil(
     grid: &Grid,
     shape: Shape,
@@ -87,14 +86,14 @@ pub fn distil(
     }
 }
 
-/// What a student learns from: standardised targets, because the layers start with
-/// outputs of a spread near one.
+/// The training data. Targets are standardised, because the initial network's outputs have a
+/// standard deviation near one.
 struct Data {
-    /// Features of every mode, by id.
+    /// Features of every mode, by mode id.
     inputs: Vec<Inputs>,
-    /// For every mode, by id, the standardised target of each output.
+    /// Standardised targets by mode id and output.
     targets: Vec<Vec<f32>>,
-    /// How each output is standardised.
+    /// Mean and standard deviation of each output.
     outputs: Vec<Standard>,
 }
 
@@ -116,7 +115,7 @@ impl Data {
         }
     }
 
-    /// A network for standardised targets as one for the targets themselves.
+    /// Folds the standardisation of the targets into the last layer.
     fn in_log_units(&self, mut layers: Vec<Dense>) -> Vec<Dense> {
         let last = layers.last_mut().expect("an output layer");
         let rows = last.weights.iter_mut().zip(&mut last.biases);
@@ -127,8 +126,7 @@ impl Data {
         layers
     }
 
-    /// Steps of the weights of a network for the targets as those of one for
-    /// standardised targets.
+    /// Converts quantisation steps from ln units to standardised targets.
     fn in_standard_units(&self, mut steps: Vec<Vec<Vec<f64>>>) -> Vec<Vec<Vec<f64>>> {
         let last = steps.last_mut().expect("an output layer");
         for (row, Standard { sd, .. }) in last.iter_mut().zip(&self.outputs) {
@@ -162,7 +160,8 @@ impl Data {
     }
 }
 
-/// Adam over all modes, on the mean square of the error in ln units.
+/// Minimises the mean square error in ln units with Adam. With `steps`, weights are rounded in the
+/// forward pass.
 fn train(
     mut network: Network,
     data: &Data,
@@ -207,8 +206,8 @@ struct Network {
 }
 
 impl Network {
-    /// Weights of variance 1/inputs: half of He's, because the inputs are no random
-    /// vectors but rise together along an axis.
+    /// Initialises weights with the variance 1/inputs. He's is twice that, but assumes independent
+    /// inputs; these rise together along an axis.
     fn new(sizes: &[usize], random: &mut ChaCha8Rng, device: &Device) -> Self {
         let layer = |pair: &[usize]| {
             let [inputs, outputs] = [pair[0], pair[1]];
@@ -250,7 +249,7 @@ impl Network {
         self.layers.iter().map(dense).collect()
     }
 
-    /// `steps`: for each layer the step to which each weight is rounded.
+    /// Evaluates the network; `steps` holds the rounding steps of each layer's weights.
     fn forward(&self, inputs: Tensor<2>, steps: Option<&[Tensor<2>]>) -> Tensor<2> {
         let mut x = inputs;
         for (at, layer) in self.layers.iter().enumerate() {
@@ -271,7 +270,7 @@ fn bias(layer: &Linear) -> Tensor<1> {
     layer.bias.as_ref().expect("every layer has a bias").val()
 }
 
-/// Rows by output as a tensor of shape [inputs, outputs].
+/// Converts rows, one per output, to a tensor of shape [inputs, outputs].
 fn by_input(rows: &[Vec<f64>], device: &Device) -> Tensor<2> {
     let inputs = rows[0].len();
     let flat = (0..inputs).flat_map(|input| rows.iter().map(move |row| row[input] as f32));
@@ -279,7 +278,7 @@ fn by_input(rows: &[Vec<f64>], device: &Device) -> Tensor<2> {
     Tensor::from_data(data, device)
 }
 
-/// The nearest value that an i8 can stand for; the gradient passes unchanged.
+/// Rounds to the nearest multiple of the step that an i8 can hold; the gradient passes unchanged.
 fn rounded(weight: Tensor<2>, step: &Tensor<2>) -> Tensor<2> {
     let exact = weight.clone().detach();
     let nearest = (exact.clone() / step.clone()).round().clamp(-127.0, 127.0) * step.clone();

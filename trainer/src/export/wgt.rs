@@ -1,7 +1,7 @@
 //! The writer of `.wgt` model files, the counterpart of the runtime's reader.
 //!
-//! The layout is specified in `weights/FORMAT.md`. The writer does not judge what it
-//! writes: whoever writes a file reads it back through the runtime.
+//! `weights/FORMAT.md` specifies the layout. The writer validates nothing: callers read the file
+//! back through the runtime.
 
 use wattgate_runtime::{
     Body, Crc32, FEATURE_MAP, Grid, GuardBand, HEADER_LEN, INPUTS, MAGIC, Provenance, Region,
@@ -13,42 +13,42 @@ use wattgate_runtime::{
 pub struct FirstRow {
     /// Weights of the features, in the order of the axes.
     pub weights: [i8; INPUTS],
-    /// Row units for 256 weight units.
+    /// Row units per 256 weight units.
     pub scale: u16,
-    /// In row units.
+    /// Bias in row units.
     pub bias: i16,
 }
 
 /// One unit of a later hidden layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HiddenRow {
-    /// Weights of the units of the layer before.
+    /// Weights of the previous layer's units.
     pub weights: Vec<i8>,
-    /// In units of the sum.
+    /// Bias in units of the sum.
     pub bias: i32,
-    /// How far the sum is shifted to the right.
+    /// Right shift of the sum, in bits.
     pub shift: u8,
 }
 
 /// One output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputRow {
-    /// Weights of the units of the last hidden layer.
+    /// Weights of the last hidden layer's units.
     pub weights: Vec<i8>,
-    /// In units of the sum.
+    /// Bias in units of the sum.
     pub bias: i32,
-    /// ln units for one unit of the sum.
+    /// ln units per unit of the sum.
     pub scale: f32,
 }
 
 /// A quantised network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layers {
-    /// The first layer.
+    /// Rows of the first hidden layer.
     pub first: Vec<FirstRow>,
-    /// Up to two more hidden layers.
+    /// Rows of up to two further hidden layers.
     pub hidden: Vec<Vec<HiddenRow>>,
-    /// Log time, then log power where it is known.
+    /// Rows of the outputs: log time, then log power if the model has one.
     pub output: Vec<OutputRow>,
 }
 
@@ -90,25 +90,25 @@ impl Layers {
     }
 }
 
-/// All that a file holds.
+/// The contents of a model file.
 #[derive(Clone, Debug)]
 pub struct ModelFile<'a> {
     /// The quantised network.
     pub layers: &'a Layers,
-    /// All modes of the board.
+    /// The grid of the board's modes.
     pub grid: &'a Grid,
-    /// The smallest region that holds all modes that the model was trained on.
+    /// The smallest region that contains all training modes.
     pub profiled: Region,
     /// Guard band of the time.
     pub time_guard: &'a GuardBand,
     /// Guard band of the power; present if and only if the network has two outputs.
     pub power_guard: Option<&'a GuardBand>,
-    /// Where the model comes from.
+    /// Provenance of the model.
     pub provenance: Provenance<'a>,
 }
 
 impl ModelFile<'_> {
-    /// The bytes of the file.
+    /// Encodes the file.
     pub fn encode(&self) -> Vec<u8> {
         let layers = self.layers.to_bytes();
         let knots = |guard: &GuardBand| guard.knots().iter().copied().collect();
@@ -120,7 +120,7 @@ impl ModelFile<'_> {
             power_guard: self.power_guard.map(knots).unwrap_or_default(),
             provenance: self.provenance,
         };
-        // Everything but layers and names is bounded by the runtime's capacities.
+        // All other fields together fit 2048 bytes: the runtime's capacities bound them.
         let names = self.provenance.device.len() + self.provenance.workload.len();
         let mut buffer = vec![0; layers.len() + names + 2048];
         let body = postcard::to_slice(&body, &mut buffer).expect("the buffer holds every body");

@@ -1,4 +1,5 @@
-//! Methods side by side: each learns from the same modes and is scored on the others.
+//! Compares methods by their prediction errors. In each run all methods train on the same modes
+//! and are scored on the held-out ones.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -18,52 +19,52 @@ use crate::learn::split::{Amount, Sampling, Split, SplitError};
 use crate::methods::{Method, Trained};
 use crate::train::Task;
 
-/// What to compare on what.
+/// A comparison: every method, number of training modes and sampling on one corpus.
 pub struct Comparison<'a> {
     /// The corpus.
     pub corpus: &'a Corpus,
-    /// Its name in results.
+    /// The corpus's name in results.
     pub name: &'a str,
-    /// What methods that can transfer start from.
+    /// The reference, for methods that can transfer.
     pub reference: Option<&'a Reference>,
     /// The methods.
     pub methods: &'a [Box<dyn Method>],
-    /// Numbers of modes to train on.
+    /// Numbers of training modes.
     pub amounts: &'a [Amount],
-    /// How modes are chosen.
+    /// Ways to choose the training modes.
     pub samplings: &'a [Sampling],
-    /// Runs of each combination, with the seeds from `seed` on.
+    /// Number of runs per combination; run i has the seed `seed` + i.
     pub runs: u64,
     /// The first seed.
     pub seed: u64,
-    /// The shape of an exported network.
+    /// The layer widths of exported networks.
     pub shape: Shape,
 }
 
-/// One run of one method.
-pub struct Learned<'a> {
+/// A method trained in one run.
+pub struct TrainedRun<'a> {
     /// The method.
     pub method: &'a dyn Method,
-    /// How modes were chosen.
+    /// How the training modes were chosen.
     pub sampling: Sampling,
     /// The seed.
     pub seed: u64,
-    /// The modes of the run.
+    /// The training modes and the held-out modes.
     pub split: Split,
-    /// What was learned.
+    /// The trained method.
     pub trained: Box<dyn Trained>,
-    /// Wall-clock time of the training.
+    /// Wall-clock time of the training in seconds.
     pub seconds: f64,
 }
 
 impl Comparison<'_> {
-    /// The number of runs of all methods.
+    /// Number of trainings of all methods together.
     pub fn trainings(&self) -> u64 {
         let combinations = self.methods.len() * self.amounts.len() * self.samplings.len();
         combinations as u64 * self.runs
     }
 
-    /// What is compared on, as results say it.
+    /// The description of the comparison in results.
     pub fn subject(&self) -> Subject {
         Subject {
             kind: self.corpus.kind.to_string(),
@@ -72,11 +73,12 @@ impl Comparison<'_> {
         }
     }
 
-    /// Trains every method on every split and looks at each with `look`, in a fixed order.
+    /// Trains every method on every split and applies `look` to each. Results have a fixed order.
+    /// Advances `progress` by one per training.
     pub fn run<T: Send>(
         &self,
         progress: &ProgressBar,
-        look: impl Fn(&Learned<'_>) -> Result<T, LabError> + Sync,
+        look: impl Fn(&TrainedRun<'_>) -> Result<T, LabError> + Sync,
     ) -> Result<Vec<T>, LabError> {
         for method in self.methods {
             method.prepare(self.reference);
@@ -106,7 +108,7 @@ impl Comparison<'_> {
                 shape: self.shape,
                 progress: &ProgressBar::hidden(),
             })?;
-            let learned = Learned {
+            let learned = TrainedRun {
                 method,
                 sampling,
                 seed,
@@ -122,30 +124,30 @@ impl Comparison<'_> {
     }
 }
 
-/// What results are about.
+/// The corpus and reference of a result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Subject {
     /// `measured` or `simulated`.
     pub kind: String,
     /// The corpus file.
     pub corpus: String,
-    /// The reference that was transferred from.
+    /// The reference transferred from.
     pub reference: Option<String>,
 }
 
 /// Median and quartiles over runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Quartiles {
-    /// Half of the runs reach this.
+    /// The median.
     pub median: f64,
-    /// A quarter of the runs reaches this.
+    /// The lower quartile.
     pub q1: f64,
-    /// Three quarters of the runs reach this.
+    /// The upper quartile.
     pub q3: f64,
 }
 
 impl Quartiles {
-    /// Linear between the values next to a quantile; `None` of nothing.
+    /// Interpolates linearly between neighbouring values; `None` without values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -157,61 +159,62 @@ impl Quartiles {
     }
 }
 
-/// Linear between the sorted values next to a quantile; `None` of nothing.
+/// The q-quantile of sorted values, 0 ≤ q ≤ 1. Interpolates linearly between neighbouring values;
+/// `None` without values.
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let at = q * sorted.len().checked_sub(1)? as f64;
     let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
     Some(low + (high - low) * at.fract())
 }
 
-/// What the runs of a method reach for one target.
+/// The runs of one method for one target, aggregated.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The method.
     pub method: &'static str,
     /// `time` or `power`.
     pub target: Target,
-    /// Modes trained on in each run.
+    /// Number of training modes in each run.
     pub modes: usize,
-    /// How the modes were chosen.
+    /// How the training modes were chosen.
     pub sampling: Sampling,
     /// The number of runs.
     pub runs: usize,
     /// Mean absolute percentage error on the held-out modes.
     pub mape: Quartiles,
-    /// Share of the held-out modes that are predicted within 5 %, in percent.
+    /// Percentage of held-out modes with an error of at most 5 %.
     pub within_5_pct: Quartiles,
-    /// The same within 10 %.
+    /// Percentage of held-out modes with an error of at most 10 %.
     pub within_10_pct: Quartiles,
-    /// The same within 15 %.
+    /// Percentage of held-out modes with an error of at most 15 %.
     pub within_15_pct: Quartiles,
-    /// The same within 20 %.
+    /// Percentage of held-out modes with an error of at most 20 %.
     pub within_20_pct: Quartiles,
-    /// Root of the mean square error, in ms or mW.
+    /// Root mean square error, in ms or mW.
     pub rmse: Quartiles,
     /// Mean absolute error, in ms or mW.
     pub mae: Quartiles,
-    /// Wall-clock seconds of the training, of both targets together.
+    /// Wall-clock time in seconds of training both targets.
     pub seconds: Quartiles,
-    /// Errors of the teacher of an exported network.
+    /// Error of the teacher; `None` for methods without an exported model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub teacher_mape: Option<Quartiles>,
-    /// What distillation and rounding add: exported minus teacher, in points.
+    /// Error added by distillation and quantisation (exported minus teacher), in percentage points.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub added: Option<Quartiles>,
-    /// For methods with a guard band, the median share of held-out modes within it.
+    /// Coverage of the guard band, one entry per knot; empty for methods without one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub coverage: Vec<Covered>,
 }
 
-/// The share of held-out modes within a guard band.
+/// Empirical coverage of a guard band on held-out modes, as medians over runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Covered {
-    /// What the band promises.
+    /// The nominal coverage, in 0 … 1.
     pub confidence: f64,
-    /// What held-out modes show, as a median over runs.
+    /// The empirical coverage, in 0 … 1.
     pub share: f64,
-    /// Measured over predicted that the band allows, as a median over runs.
+    /// Upper bound of measured over predicted.
     pub ratio: f64,
 }
 
@@ -220,46 +223,45 @@ pub struct Covered {
 pub struct Run {
     /// The method.
     pub method: &'static str,
-    /// Modes trained on.
+    /// Number of training modes.
     pub modes: usize,
-    /// How the modes were chosen.
+    /// How the training modes were chosen.
     pub sampling: Sampling,
     /// The seed.
     pub seed: u64,
-    /// Errors of the time.
+    /// Errors of the time on the held-out modes.
     pub time: Option<Accuracy>,
-    /// Errors of the power.
+    /// Errors of the power on the held-out modes.
     pub power: Option<Accuracy>,
-    /// Errors of the teacher of an exported network.
+    /// Errors of the teacher; `None` for methods without an exported model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub teacher: Option<Errors>,
-    /// How well the guard bands of an exported model hold.
+    /// Coverage of the guard bands; empty for methods without an exported model.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub coverage: Vec<Coverage>,
-    /// The length of an exported file.
+    /// Length of the exported file in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<usize>,
-    /// Wall-clock time of the training.
+    /// Wall-clock time of the training in seconds.
     pub seconds: f64,
-    /// Measured and predicted value of each held-out mode, for plots: µs, then mW.
+    /// (Measured, predicted) of each held-out mode by target, in µs and mW, for plots.
     #[serde(skip)]
     pub pairs: [Vec<(f64, f64)>; 2],
 }
 
-/// What all runs reach.
+/// The result of [`evaluate`].
 #[derive(Clone, Debug, Serialize)]
 pub struct Evaluation {
-    /// What it is about.
+    /// The corpus and reference.
     #[serde(flatten)]
     pub subject: Subject,
-    /// One row for each method, target, number of modes and way to choose them.
+    /// One row per method, target, number of training modes and sampling.
     pub results: Vec<Row>,
-    /// Every run.
+    /// All runs.
     pub runs: Vec<Run>,
 }
 
-/// Compares methods by the errors of their predictions. Methods that predict nothing are
-/// left out.
+/// Compares methods by their prediction errors. Skips methods without predictions.
 pub fn evaluate(
     comparison: &Comparison<'_>,
     progress: &ProgressBar,
@@ -289,7 +291,7 @@ pub fn evaluate(
     })
 }
 
-fn run(learned: &Learned<'_>) -> Option<Run> {
+fn run(learned: &TrainedRun<'_>) -> Option<Run> {
     let held_out = &learned.split.held_out;
     let predictions = learned.trained.predictions()?;
     let model = learned.trained.model();
@@ -333,7 +335,7 @@ impl Run {
     }
 }
 
-/// The runs of one method on one number of modes.
+/// Aggregates the runs of one method with one number of training modes and one sampling.
 fn row(target: Target, runs: &[&Run]) -> Option<Row> {
     let accuracies = runs.iter().filter_map(|run| run.accuracy(target));
     let of = |measure: fn(&Accuracy) -> f64| Quartiles::of(accuracies.clone().map(measure));

@@ -1,4 +1,4 @@
-//! Every corpus as the reference of every other.
+//! The transfer matrix: every corpus as the reference of every other.
 
 use std::path::Path;
 
@@ -14,47 +14,47 @@ use crate::learn::reference::Reference;
 use crate::learn::split::{Amount, Sampling};
 use crate::methods::Method;
 
-/// One reference for one corpus.
+/// The error of one target of a corpus with one reference.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cell {
-    /// Its reference is `None` for a training from scratch.
+    /// The corpus and the reference; the reference is `None` for training from scratch.
     #[serde(flatten)]
     pub subject: Subject,
     /// `time` or `power`.
     pub target: Target,
-    /// Mean absolute percentage error on held-out modes over the runs.
+    /// Quartiles over runs of the mean absolute percentage error on held-out modes.
     pub mape: Quartiles,
 }
 
-/// All cells.
+/// The transfer matrix.
 #[derive(Clone, Debug, Serialize)]
 pub struct Matrix {
     /// The method.
     pub method: &'static str,
-    /// Modes of the corpus to train on.
+    /// Number of training modes.
     pub modes: String,
-    /// Runs of each cell.
+    /// Number of runs per cell.
     pub runs: u64,
-    /// One for each reference or none, corpus, and target that the corpus has.
+    /// One cell per corpus, reference (or none) and target.
     pub cells: Vec<Cell>,
 }
 
-/// How to fill the matrix.
+/// Options of [`matrix`].
 pub struct Options<'a> {
-    /// Makes the method; one for each reference, which it may keep what it learned of.
+    /// Creates one method per reference, so that it can cache the reference's training.
     pub method: &'a dyn Fn() -> Box<dyn Method>,
-    /// Modes of the corpus to train on.
+    /// Number of training modes.
     pub amount: Amount,
-    /// How they are chosen.
+    /// How the training modes are chosen.
     pub sampling: Sampling,
-    /// Runs of each cell.
+    /// Number of runs per cell.
     pub runs: u64,
     /// The first seed.
     pub seed: u64,
 }
 
-/// Trains on every corpus from scratch and from every other, by ascending corpus; one step
-/// of progress for each run.
+/// Trains on every corpus from scratch and with every other corpus as the reference. Cells are
+/// ordered by corpus. Advances `progress` by one per run. An error names the corpus.
 pub fn matrix(
     corpora: &[(String, Corpus)],
     references: &[Reference],
@@ -100,7 +100,7 @@ pub fn matrix(
     })
 }
 
-/// A file's name without folders and ending.
+/// A file's name without folders and extension.
 pub fn short(file: &str) -> String {
     let stem = Path::new(file).file_stem();
     stem.map_or(file.to_owned(), |stem| stem.to_string_lossy().into_owned())

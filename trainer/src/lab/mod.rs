@@ -1,11 +1,11 @@
-//! How well methods do, on modes that they were not trained on.
+//! Compares methods on measured modes.
 //!
-//! | question | module |
+//! | result | module |
 //! |---|---|
-//! | errors of predictions | [`evaluate`] |
-//! | what is chosen under power limits | [`optimize`] |
-//! | transfers from each corpus to each other | [`matrix`] |
-//! | the figures as pictures | [`plots`] |
+//! | prediction errors on held-out modes | [`evaluate`] |
+//! | choices under power limits | [`optimize`] |
+//! | prediction errors after a transfer between any two corpora | [`matrix`] |
+//! | plots | [`plots`] |
 
 pub mod evaluate;
 pub mod matrix;
@@ -20,10 +20,10 @@ use crate::methods::MethodError;
 /// Why methods cannot be compared on a corpus.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum LabError {
-    /// The modes cannot be chosen as asked.
+    /// The corpus cannot be split as asked.
     #[error("{0}")]
     Split(#[from] SplitError),
-    /// Nothing can be learned from them.
+    /// A method failed.
     #[error("{0}")]
     Method(#[from] MethodError),
 }

@@ -1,5 +1,5 @@
-//! What methods make of power limits: for each limit the mode that a method chooses, and
-//! what was measured in it.
+//! Compares methods by their choices: under each power limit, the measured time and power of the
+//! chosen mode.
 
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -11,18 +11,18 @@ use crate::lab::evaluate::{Comparison, Quartiles, Subject, quantile};
 use crate::learn::split::Sampling;
 use crate::methods::{Ask, MethodError, Trained};
 
-/// Limits where they are taken from the measured powers.
+/// Number of automatic limits.
 const AUTOMATIC: usize = 34;
 
-/// Quantiles of the measured powers between which automatic limits lie.
+/// Quantiles of the measured powers that are the lowest and the highest automatic limit.
 const QUANTILES: [f64; 2] = [0.05, 0.95];
 
-/// The power limits to choose under.
+/// The power limits of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limits {
-    /// 34 at equal distances from the 5 % to the 95 % quantile of the measured powers.
+    /// 34 equally spaced limits from the 5 % to the 95 % quantile of the measured powers.
     Automatic,
-    /// From the first to the second at a distance of the third, in mW.
+    /// Lowest limit, highest limit and step, in mW.
     Range([f64; 3]),
 }
 
@@ -46,32 +46,32 @@ impl Limits {
     }
 }
 
-/// How to choose.
+/// Options of [`optimize`].
 #[derive(Clone, Copy, Debug)]
 pub struct Choosing {
     /// The limits.
     pub limits: Limits,
-    /// The probability with which a limit shall hold, for methods with a guard band.
+    /// Confidence of the guard band, for methods that have one.
     pub confidence: Confidence,
-    /// Modes that may be measured under each limit before one is kept. With more than one,
-    /// the fastest within the limit is kept of these and of the modes trained on.
+    /// Number of modes that may be measured under each limit. With more than one, the method keeps
+    /// the fastest measured mode within the limit, training modes included.
     pub tries: usize,
 }
 
-/// What came of one limit.
+/// The choice under one limit.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Solution {
     /// The limit, in mW.
     pub limit_mw: f64,
-    /// The least time that was measured within the limit, in ms.
+    /// The lowest measured time of any mode within the limit, in ms.
     pub best_time_ms: f64,
-    /// The mode that is kept: cores, CPU, GPU and EMC clock in kHz; `None` where none is.
+    /// The chosen mode: cores, CPU, GPU and EMC clock in kHz; `None` if the method chose none.
     pub mode: Option<[u32; 4]>,
-    /// Its measured time, in ms.
+    /// Measured time of the chosen mode, in ms.
     pub time_ms: Option<f64>,
-    /// Its measured power, in mW.
+    /// Measured power of the chosen mode, in mW.
     pub power_mw: Option<f64>,
-    /// Modes that were measured for it.
+    /// Number of modes measured under this limit.
     pub tries: usize,
 }
 
@@ -80,55 +80,55 @@ impl Solution {
         Some(100.0 * (self.time_ms? / self.best_time_ms - 1.0))
     }
 
-    /// In mW.
+    /// Power above the limit, in mW.
     fn excess(&self) -> f64 {
         self.power_mw
             .map_or(0.0, |power| (power - self.limit_mw).max(0.0))
     }
 }
 
-/// What the runs of a method reach, each number as a median over runs.
+/// The runs of one method, aggregated; each number is a median over runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The method.
     pub method: &'static str,
-    /// Modes trained on.
+    /// Number of training modes.
     pub modes: usize,
-    /// How they were chosen.
+    /// How the training modes were chosen.
     pub sampling: Sampling,
     /// The confidence of the guard band; `None` for a method without one.
     pub confidence: Option<f64>,
-    /// Modes that may be measured under each limit.
+    /// Number of modes that may be measured under each limit.
     pub tries: usize,
     /// The number of runs.
     pub runs: usize,
-    /// Median over limits of the time above the least time within the limit, in percent.
+    /// Median over limits of the time above the lowest time within the limit, in percent.
     pub time_penalty_pct: f64,
     /// Mean over limits of the power above the limit, in W.
     pub area_w: f64,
-    /// Share of limits that are exceeded.
+    /// Percentage of limits that are exceeded.
     pub over_pct: f64,
-    /// Share of limits that are exceeded by more than 2 %.
+    /// Percentage of limits that are exceeded by more than 2 %.
     pub over_2pct_pct: f64,
-    /// Share of limits that are exceeded by more than 1 W.
+    /// Percentage of limits that are exceeded by more than 1 W.
     pub over_1w_pct: f64,
-    /// Share of limits for which no mode is kept although one would fit.
+    /// Percentage of limits under which the method chose no mode although one would fit.
     pub unserved_pct: f64,
-    /// Quartiles of the penalty over the runs.
+    /// Quartiles of the time penalty over runs.
     pub time_penalty_quartiles: Quartiles,
-    /// What came of each limit in the first run.
+    /// The choices of the first run.
     pub solutions: Vec<Solution>,
 }
 
-/// What all runs reach.
+/// The result of [`optimize`].
 #[derive(Clone, Debug, Serialize)]
 pub struct Optimization {
-    /// What it is about.
+    /// The corpus and reference.
     #[serde(flatten)]
     pub subject: Subject,
     /// The limits, in mW.
     pub limits_mw: Vec<f64>,
-    /// One row for each method, number of modes and way to choose them.
+    /// One row per method, number of training modes and sampling.
     pub results: Vec<Row>,
     /// Measured power in mW and time in ms of every mode of the corpus, for plots.
     #[serde(skip)]
@@ -143,7 +143,7 @@ struct Run {
     solutions: Vec<Solution>,
 }
 
-/// Compares methods by what they choose.
+/// Compares methods by their choices under power limits.
 pub fn optimize(
     comparison: &Comparison<'_>,
     choosing: &Choosing,
@@ -194,7 +194,7 @@ pub fn optimize(
     })
 }
 
-/// What a method makes of one limit; `None` where no mode at all fits it.
+/// Lets a method choose under one limit; `None` if no measured mode fits the limit.
 fn solve(trained: &dyn Trained, ask: &Ask<'_>) -> Result<Option<Solution>, MethodError> {
     let within = |mode: &&Known| mode.power_mw.is_some_and(|power| power <= ask.limit_mw);
     let by_time = |a: &&Known, b: &&Known| a.time_us.total_cmp(&b.time_us);
@@ -208,7 +208,7 @@ fn solve(trained: &dyn Trained, ask: &Ask<'_>) -> Result<Option<Solution>, Metho
             None => break,
         }
     }
-    // Who may try one mode only keeps it unseen; others know what they measured.
+    // With a single try the choice is final; with more the method may discard what it measured.
     let kept = if ask.tries == 1 {
         tried.first()
     } else {

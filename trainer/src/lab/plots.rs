@@ -1,5 +1,5 @@
-//! Plots as SVG: learning curves with quartiles, predicted against measured values, and the
-//! front with the modes that methods choose.
+//! SVG plots: learning curves with quartiles, predicted against measured values, and the Pareto
+//! front with the chosen modes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::learn::predictions::Target;
 
 const SIZE: (u32, u32) = (900, 600);
 
-/// Colours that people with any colour vision tell apart (Okabe and Ito, 2008).
+/// Palette for all kinds of colour vision (Okabe and Ito, 2008).
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -35,7 +35,7 @@ const COLOURS: [RGBColor; 8] = [
 pub struct PlotError {
     /// The file or folder.
     pub path: PathBuf,
-    /// What the system or the plotting library says.
+    /// The message of the system or the plotting library.
     pub why: String,
 }
 
@@ -44,8 +44,8 @@ type Failed = Box<dyn std::error::Error>;
 type Drawn = Result<(), Failed>;
 type Chart<'a, X, Y> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>;
 
-/// For each target `learning-TARGET.svg`, the error over the number of modes, and
-/// `predicted-TARGET.svg`, the held-out modes of each method's first run.
+/// Writes two plots per target: `learning-TARGET.svg` with the error over the number of training
+/// modes, and `predicted-TARGET.svg` with the held-out modes of each method's first run.
 pub fn of_evaluation(evaluation: &Evaluation, folder: &Path) -> Result<(), PlotError> {
     for target in Target::ALL {
         let rows: Vec<&Row> = evaluation
@@ -66,7 +66,7 @@ pub fn of_evaluation(evaluation: &Evaluation, folder: &Path) -> Result<(), PlotE
     Ok(())
 }
 
-/// `front.svg`: all measured modes, and under each limit the best and the chosen one.
+/// Writes `front.svg`: all measured modes, and under each limit the best and the chosen mode.
 pub fn of_optimization(optimization: &Optimization, folder: &Path) -> Result<(), PlotError> {
     plot(folder, "front.svg", |area| front(area, optimization))
 }
@@ -90,7 +90,7 @@ fn plot(folder: &Path, name: &str, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Res
     fs::write(&path, text).map_err(|why| failed(&path, why.to_string()))
 }
 
-/// The extent of some values, widened by a tenth on a logarithmic scale.
+/// The range of the positive values, widened by a factor of 1.1 at both ends.
 fn extent(values: impl Iterator<Item = f64>) -> Range<f64> {
     let (low, high) = values
         .filter(|value| *value > 0.0)
@@ -195,7 +195,7 @@ fn predicted(area: &Area<'_>, evaluation: &Evaluation, target: Target) -> Drawn 
     for run in &evaluation.runs {
         first.entry(run.method).or_insert(run);
     }
-    // Units of the pairs in one that is shown.
+    // µs to ms, mW to W.
     let unit = 1e3;
     let name = match target {
         Target::Time => "time, ms",

@@ -1,41 +1,40 @@
 //! The guard band of a model: quantiles of ln(measured / predicted) over the grid.
 //!
-//! A left-out mode i shows zᵢ, its residual in expected standard deviations. The band takes
-//! these as what may happen in any mode x, where a standard deviation is sd(x): a mixture
-//! of zᵢ·sd(x) over all i and x. Far from the modes trained on sd(x) is larger than near
-//! them, so the band holds on the whole grid and not only where it was measured. Errors to
-//! both sides are as likely: every zᵢ counts with both signs, which doubles what is known
-//! of the tail.
+//! Leave-one-out gives zᵢ, the standardised residual of training mode i. The error of any mode x
+//! is modelled as the mixture of zᵢ·sd(x) over all i and x, with the predicted standard deviation
+//! sd(x). It grows with the distance from the training modes, so the band holds on the whole grid
+//! and not only near them. Errors are taken as symmetric: every zᵢ counts with both signs, which
+//! doubles the samples of the tail.
 //!
-//! Queries choose modes of the front, and among those the ones that are underestimated, so
-//! the front counts with [`FRONT_SHARE`] of the mixture. A dozen modes leave the sampled
-//! hyperparameters too sure of themselves: n modes widen each zᵢ by 1 + 2/n. Both constants
-//! were found on the measured corpora.
+//! Queries select modes of the Pareto front, and prefer those whose power or time is
+//! underestimated. The front therefore has the weight [`FRONT_SHARE`] in the mixture. With few
+//! modes the sampled hyperparameters are overconfident: each zᵢ is scaled by 1 + 2/n for n modes.
+//! Both constants were tuned on the measured corpora.
 
 use wattgate_runtime::{Factor, GuardBand, Knot};
 
 use crate::learn::teacher::LeftOut;
 
-/// The confidences of the knots, in units of 1/10,000.
+/// Confidences of the band's knots, in units of 1/10,000.
 const CONFIDENCES: [u16; 6] = [5_000, 8_000, 9_000, 9_500, 9_800, 9_900];
 
-/// A mode that was not measured.
+/// The prediction of a mode without a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unmeasured {
-    /// The standard deviation of ln of a measurement.
+    /// The teacher's predictive standard deviation of ln(measured).
     pub sd: f64,
-    /// ln of what was expected over what the exported file predicts.
+    /// ln(teacher's prediction / exported file's prediction).
     pub offset: f64,
 }
 
-/// The part of the mixture that the modes of the front have.
+/// Weight of the Pareto front's modes in the mixture.
 pub const FRONT_SHARE: f64 = 0.25;
 
-/// What n modes widen the band by, over n.
+/// Residuals of n modes are scaled by 1 + `WIDENED` / n.
 const WIDENED: f64 = 2.0;
 
-/// The band from at least one mode that was left out, at least one not measured, and those
-/// of the latter that are on the front, if any.
+/// Computes the band from the leave-one-out residuals and the unmeasured modes (at least one
+/// each), and from the unmeasured modes on the Pareto front, if any.
 pub fn band(left_out: &[LeftOut], unmeasured: &[Unmeasured], front: &[Unmeasured]) -> GuardBand {
     let widened = 1.0 + WIDENED / left_out.len() as f64;
     let z: Vec<f64> = left_out
@@ -63,7 +62,7 @@ pub fn band(left_out: &[LeftOut], unmeasured: &[Unmeasured], front: &[Unmeasured
     let mut bounds = errors.iter();
     let mut bound = f64::NEG_INFINITY;
     for per_ten_thousand in CONFIDENCES {
-        // Weights sum to one up to rounding.
+        // The tolerance allows for rounding: the weights sum to one only nearly.
         while below < f64::from(per_ten_thousand) / 1e4 - 1e-9 {
             let Some(&(error, weight)) = bounds.next() else {
                 break;
@@ -133,7 +132,7 @@ mod tests {
             let confidence = Confidence::new(per_ten_thousand).expect("in range");
             f64::from(band.factor(confidence).expect("supported").q16()) / 65_536.0
         };
-        // An eighth of the mixture is the front's upper half.
+        // The front's positive errors have a weight of 1/8, above the quantile of 0.875.
         assert!((at(8_000).ln() - 0.01).abs() < 1e-3 && (at(9_000).ln() - 0.05).abs() < 3e-3);
     }
 

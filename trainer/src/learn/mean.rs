@@ -1,36 +1,36 @@
-//! What is expected of time and power before any Gaussian process: physics with unknown
-//! coefficients, and how far each of them may lie from what is usual.
+//! Mean functions of the Gaussian processes: physics with unknown coefficients, and the prior of
+//! each coefficient.
 //!
-//! Knobs count in parts of the board's highest, so that what is learned on one board says
-//! something of another. All coefficients are learned together with the process.
+//! Knobs are fractions of the board's highest value, so that coefficients transfer between
+//! boards. The coefficients are hyperparameters, fitted together with those of the kernel.
 
 use wattgate_runtime::{Axis, Grid};
 
 use crate::learn::standard::Standard;
 
-/// The exponent of the Box–Cox transform of a knob. Between the logarithm (0) and the
-/// inverse square root (−½), which each win on some corpora; −¼ is never far behind.
+/// The exponent of the Box–Cox transform of a knob. The logarithm (0) and the inverse square root
+/// (−½) are each best on some corpora; −¼ is close to the better of the two on all.
 const BOX_COX: f64 = -0.25;
 
-/// The hyperparameters of the kernel, which stand before those of the mean: logarithms of
-/// four lengths, of the size of the Matérn and the linear part, and of the noise.
+/// Number of kernel hyperparameters, which precede those of the mean: logarithms of four length
+/// scales, of the amplitudes of the Matérn and linear parts, and of the noise.
 pub const KERNEL: usize = 7;
 
-/// A mode as the models take it.
+/// The inputs of a mode to the kernel and the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
-    /// Box–Cox transformed knobs with a spread of one over their axes.
+    /// Box–Cox transformed knobs, standardised over each axis.
     pub input: [f64; 4],
     /// ln of each knob, minus its mean over the axis.
     pub log: [f64; 4],
-    /// The least capacity of the board's cores over that of this mode, in 0 … 1.
+    /// The lowest CPU capacity of the board (cores × clock) over that of this mode, in 0 … 1.
     pub load: f64,
-    /// ln of the predicted time, minus its mean over the modes trained on; zero where a
-    /// model does not ask for it.
+    /// ln of the predicted time, minus its mean over the training modes. Only [`Mean::Power`]
+    /// uses it; zero for the others.
     pub log_time: f64,
 }
 
-/// How the modes of a grid become places.
+/// Maps the modes of a grid to [`Place`]s.
 #[derive(Clone, Debug)]
 pub struct Scales {
     axes: [Scale; 4],
@@ -83,32 +83,32 @@ impl Scales {
     }
 }
 
-/// A model of ln(target), up to the mean over the modes trained on.
+/// A mean function of ln(target), up to the average over the training modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mean {
-    /// Nothing is expected.
+    /// Zero.
     Zero,
-    /// Only that background work slows a board of little capacity: coefficients u and k
-    /// of k·h(u), with h = ln(1 − σ(u)·load).
+    /// Background work slows a board of low CPU capacity: k·h(u) with h = ln(1 − σ(u)·load).
+    /// Coefficients: u, ln k.
     Starved,
-    /// A soft roofline of what a step waits for: the CPU (a serial part and one for each
-    /// core, both slowed by background work), the GPU, the memory, and a constant. Each
-    /// is a power of its clock; their R-norm reaches from their sum (R = 1) to the slowest
-    /// of them. Coefficients: 3 exponents of the clocks, 5 weights, ln(R − 1), u.
+    /// A soft roofline of a step's waiting times: CPU (a serial and a parallel part, both slowed
+    /// by background work), GPU, memory, and a constant. Each is a power of its clock. Their
+    /// R-norm lies between the sum (R = 1) and the maximum (R → ∞). Coefficients: 3 exponents
+    /// of the clocks, 5 weights, ln(R − 1), u.
     Time,
-    /// Static power, of the memory and of the voltage of CPU and GPU, plus the energy that a
-    /// step takes in CPU and GPU, over its time. Coefficients: 6 weights, 5 exponents, u, k.
+    /// Static power and the power of memory, CPU and GPU voltage, plus a step's CPU and GPU
+    /// energy over its time. Coefficients: 6 weights, 5 exponents, u, ln k.
     Power,
 }
 
-/// Prior means and standard deviations of a model's hyperparameters, the kernel's first.
+/// Prior mean and standard deviation of each hyperparameter, the kernel's first.
 pub type Prior = Vec<[f64; 2]>;
 
 impl Mean {
-    /// The hyperparameters of a process with this mean. Those of the time are the rounded
-    /// average of four families of corpora (Inception and Xception on a TX2, image
-    /// recognition on a TX1 and a TX2); a family's errors change little when it is left
-    /// out of the average. Those of the power are set by hand.
+    /// The priors of a process with this mean. The time priors are rounded averages over four
+    /// families of corpora (Inception and Xception on a TX2, image recognition on a TX1 and a
+    /// TX2); leaving a family out of the average changes its errors little. The power priors are
+    /// set by hand.
     pub fn prior(self) -> Prior {
         let mut prior = match self {
             Self::Zero | Self::Starved => vec![
@@ -173,8 +173,8 @@ impl Mean {
         prior
     }
 
-    /// The mean of a model with hyperparameters `theta`, the kernel's first, and its
-    /// derivative by each of those after the kernel's, into `gradient`.
+    /// Evaluates the mean with hyperparameters `theta`, the kernel's first. Writes its derivative
+    /// by each mean hyperparameter to `gradient`, of length `theta.len()` − [`KERNEL`].
     pub fn value(self, at: &Place, theta: &[f64], gradient: &mut [f64]) -> f64 {
         let p = theta.get(KERNEL..).unwrap_or(&[]);
         match self {
@@ -194,12 +194,12 @@ impl Mean {
 /// h = ln(1 − σ(u)·load) and its derivative by u.
 fn starvation(load: f64, u: f64) -> (f64, f64) {
     let part = 1.0 / (1.0 + (-u).exp());
-    // One at the least capacity of the board, up to rounding.
+    // The load is one at the lowest capacity, so for a large u the difference may round to zero.
     let left = (1.0 - part * load).max(1e-12);
     (left.ln(), -part * (1.0 - part) * load / left)
 }
 
-/// ln Σ e^x and each term's share.
+/// ln Σ e^x, and the share of each term in the sum.
 fn log_sum<const N: usize>(x: [f64; N]) -> (f64, [f64; N]) {
     let largest = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let terms = x.map(|x| (x - largest).exp());
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gradients_are_those_of_the_values() {
+    fn the_gradients_match_finite_differences() {
         let mut place = Scales::of(&grid()).place([2, 300, 6, 7]);
         place.log_time = 0.7;
         for mean in [Mean::Zero, Mean::Starved, Mean::Time, Mean::Power] {

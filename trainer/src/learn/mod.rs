@@ -1,13 +1,13 @@
-//! Time and power of all modes from those of a few.
+//! Predicts the time and power of all modes from a few measured ones.
 //!
 //! | question | module |
 //! |---|---|
-//! | which modes are profiled next, and which are held out | [`plan`], [`split`] |
-//! | what physics says of the shape | [`mean`] |
-//! | a Gaussian process around that mean | [`gp`] |
-//! | both, for time and power, with what is known of another workload | [`teacher`], [`reference`] |
-//! | predictions, and their errors | [`predictions`] |
-//! | how far the truth may lie above | [`guard`] |
+//! | Which modes are profiled next, and which are held out? | [`plan`], [`split`] |
+//! | Which mean does physics suggest? | [`mean`] |
+//! | How does a Gaussian process model the residuals? | [`gp`] |
+//! | How do these predict time and power, with a transfer? | [`teacher`], [`reference`](mod@reference) |
+//! | What is predicted, and with which errors? | [`predictions`] |
+//! | How far may a measurement exceed its prediction? | [`guard`] |
 
 pub mod gp;
 pub mod guard;

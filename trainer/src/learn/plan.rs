@@ -1,11 +1,11 @@
-//! Which modes to profile.
+//! Experimental design: which modes to profile.
 //!
-//! A mode is worth as much as its measurement would lower the variance of the predictions,
-//! on average over the board (Seo et al. 2000, "active learning Cohn"). The first modes are
-//! chosen by what is usual for any board; once they are measured, a process for each target
-//! says which is worth most next, and is fitted anew after each measurement. Where power is
-//! measured every second of these further modes is rather one that may turn out to be the
-//! fastest within a power limit: those are the modes that will be asked for.
+//! The value of a mode is the reduction of the mean predictive variance over the board that its
+//! measurement would bring (Seo et al. 2000, "active learning Cohn"). The first [`FIRST`] modes
+//! are chosen with the prior alone. After that, one process per target, refitted after each
+//! measurement, values the candidates. If power is measured, every second further mode is chosen
+//! by [`promise`] instead: queries select modes of the Pareto front, so accuracy counts most
+//! there.
 
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -17,19 +17,19 @@ use crate::learn::mean::{Mean, Place, Scales};
 use crate::learn::predictions::Target;
 use crate::learn::teacher::{Expected, LeftOut, Teachers};
 
-/// Modes that are chosen before anything is measured.
+/// Number of modes chosen before the first measurement.
 pub const FIRST: usize = 8;
 
-/// How often each of the first modes is exchanged for a better one.
+/// Rounds in which each of the first modes may be exchanged for a better one.
 const EXCHANGES: usize = 2;
 
-/// Power limits for which the fastest mode is looked for.
+/// Number of power limits over which the expected improvement is summed.
 const LIMITS: u32 = 32;
 
-/// Modes that are compared with each other, and modes over which a variance is averaged.
+/// Maximum number of random candidates, and of random modes over which the variance is averaged.
 const COMPARED: usize = 400;
 
-/// Chooses up to `count` modes by what is usual for a board: indices of `offered`, the most
+/// Chooses up to `count` modes with the prior alone. Returns indices of `offered`, the most
 /// valuable first.
 pub fn first(
     scales: &Scales,
@@ -58,8 +58,8 @@ pub fn first(
     Ok(chosen)
 }
 
-/// Chooses `count` more modes, given what was measured: indices of `offered`. Where several
-/// are chosen at once, each counts as measured, with what was expected, for the next.
+/// Chooses `count` more modes after the measurements so far. Returns indices of `offered`. After
+/// each choice the processes observe its predicted value, so that the next choice differs.
 pub fn next(
     scales: &Scales,
     offered: &[[u32; 4]],
@@ -77,7 +77,7 @@ pub fn next(
         let (places, logs): (Vec<Place>, Vec<f64>) = known.unzip();
         let spec = Spec::of(Mean::Zero);
         (!places.is_empty())
-            .then(|| Process::fit_mode(&spec, &places, &logs))
+            .then(|| Process::fit_map(&spec, &places, &logs))
             .transpose()
     };
     let (mut time, mut power) = (fit(Target::Time)?, fit(Target::Power)?);
@@ -115,8 +115,8 @@ pub fn next(
     Ok(chosen)
 }
 
-/// Chooses `count` modes one after the other, where each can be measured as soon as it is
-/// chosen: indices of `offered` in the order of the choice.
+/// Chooses `count` modes one by one; each choice sees the measurements of those before. Returns
+/// indices of `offered` in the order of the choice.
 pub fn sequence(
     scales: &Scales,
     offered: &[Known],
@@ -132,7 +132,7 @@ pub fn sequence(
     Ok(chosen)
 }
 
-/// The modes that may be chosen.
+/// The candidate modes.
 struct Board {
     places: Vec<Place>,
 }
@@ -148,8 +148,8 @@ impl Board {
         chosen.iter().map(|&at| self.places[at]).collect()
     }
 
-    /// The mode that is worth most to all processes together, of a random part of the board;
-    /// `old` is always compared.
+    /// The candidate with the highest value summed over all processes. Draws [`COMPARED`] random
+    /// candidates that are not chosen yet, and always includes `old`.
     fn best(
         &self,
         processes: &[&Process],
@@ -181,8 +181,8 @@ impl Board {
         best.map(|(_, &candidate)| candidate)
     }
 
-    /// The mode that may be expected to lower the least known time within a power limit
-    /// most, over limits at equal distances: the sum of what [`promise`] says of each.
+    /// The candidate with the highest [`promise`], summed over [`LIMITS`] equally spaced power
+    /// limits.
     fn fastest_within(
         &self,
         time: &Process,
@@ -223,9 +223,8 @@ impl Board {
     }
 }
 
-/// How far below `best`, the least ln time known within a power limit, a mode may be
-/// expected to be, times the probability that it is within the limit itself: P(power ≤
-/// limit)·E[max(0, best − ln time)] (constrained expected improvement, Gardner et al. 2014).
+/// Constrained expected improvement (Gardner et al. 2014) of a mode over `best`, the lowest
+/// measured ln time within a power limit: P(power ≤ limit)·E[max(0, best − ln time)].
 pub fn promise(ln_limit: f64, best: f64, time: &Expected, power: &Expected) -> f64 {
     let standard = Normal::standard();
     let margin = (ln_limit - power.median) / power.sd;
@@ -234,9 +233,9 @@ pub fn promise(ln_limit: f64, best: f64, time: &Expected, power: &Expected) -> f
     standard.cdf(margin) * gain
 }
 
-/// The mean absolute percentage error that a model of some modes may be expected to have
-/// over a board, of time and of power where it is known. Between what the modes say of each
-/// other and what the teachers expect elsewhere; meant to be rather too high than too low.
+/// Estimates the mean absolute percentage error of time and of power over a board: the average of
+/// the leave-one-out error and of that error scaled to the predicted standard deviations over the
+/// board. Intended to err on the high side.
 pub fn expected_error(teachers: &Teachers, board: &[[u32; 4]]) -> [Option<f64>; 2] {
     let elsewhere = teachers.predict(board);
     let of = |target: Target| {

@@ -1,4 +1,4 @@
-//! Predictions for every mode of a grid, and how far they are from what was measured.
+//! Predictions for every mode of a grid and their errors on measured modes.
 
 use std::fmt;
 
@@ -7,29 +7,29 @@ use wattgate_runtime::{Model, Region};
 
 use crate::corpus::modes::Known;
 
-/// One value for each mode of the grid, by id.
+/// Predicted time and power of every mode of the grid, indexed by mode id.
 #[derive(Clone, Debug)]
 pub struct Predictions {
     /// Times in µs.
     pub time: Vec<f64>,
-    /// Powers in mW, where the corpus has any.
+    /// Powers in mW; `None` for a model of time alone.
     pub power: Option<Vec<f64>>,
 }
 
-/// What is predicted of a mode.
+/// A predicted quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
-    /// In µs.
+    /// Time in µs.
     Time,
-    /// In mW.
+    /// Power in mW.
     Power,
 }
 
 impl Target {
-    /// Both, time first.
+    /// Both targets, time first.
     pub const ALL: [Self; 2] = [Self::Time, Self::Power];
 
-    /// What was measured in a mode.
+    /// The measured value of a mode.
     pub fn measured(self, mode: &Known) -> Option<f64> {
         match self {
             Self::Time => Some(mode.time_us),
@@ -37,7 +37,7 @@ impl Target {
         }
     }
 
-    /// What is predicted for each mode, by id.
+    /// The predicted values, indexed by mode id.
     pub fn predicted(self, predictions: &Predictions) -> Option<&[f64]> {
         match self {
             Self::Time => Some(&predictions.time),
@@ -45,7 +45,7 @@ impl Target {
         }
     }
 
-    /// Units of the target in one unit that is reported: ms or mW.
+    /// The reported unit (ms or mW) in the target's own unit (µs or mW).
     fn reported(self) -> f64 {
         match self {
             Self::Time => 1e3,
@@ -70,7 +70,7 @@ impl Serialize for Target {
 }
 
 impl Predictions {
-    /// From natural logarithms in the runtime's units: ln µs, then ln mW where known.
+    /// Predictions from natural logarithms: ln µs, then ln mW if power is predicted.
     pub fn of_logs(logs: &[Vec<f64>]) -> Self {
         let natural = |log: &Vec<f64>| log.iter().map(|y| y.exp()).collect();
         Self {
@@ -79,7 +79,7 @@ impl Predictions {
         }
     }
 
-    /// What the runtime predicts from a model for every mode of its grid.
+    /// The runtime's predictions for every mode of the model's grid.
     pub fn of_model(model: &Model<'_>) -> Self {
         let modes = model.grid().modes() as usize;
         let (mut time, mut power) = (vec![0.0; modes], vec![0.0; modes]);
@@ -105,7 +105,7 @@ impl Predictions {
         }
     }
 
-    /// How far one target is off on some modes; `None` where none of them has it.
+    /// The errors of one target on some modes; `None` if none of them has a measured value.
     pub fn accuracy(&self, target: Target, modes: &[Known]) -> Option<Accuracy> {
         let predicted = target.predicted(self)?;
         let pairs = modes
@@ -118,9 +118,9 @@ impl Predictions {
 /// Mean absolute percentage errors of time and power.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Errors {
-    /// Of the time; `None` where nothing was held out.
+    /// Error of the time in percent; `None` without held-out modes.
     pub time_mape: Option<f64>,
-    /// Of the power; `None` where nothing was held out or power is not known.
+    /// Error of the power in percent; `None` without held-out modes or without power.
     pub power_mape: Option<f64>,
 }
 
@@ -129,22 +129,23 @@ pub struct Errors {
 pub struct Accuracy {
     /// Mean absolute percentage error.
     pub mape: f64,
-    /// Share of the modes that are predicted within 5 %, in percent.
+    /// Percentage of modes with an error of at most 5 %.
     pub within_5_pct: f64,
-    /// The same within 10 %.
+    /// Percentage of modes with an error of at most 10 %.
     pub within_10_pct: f64,
-    /// The same within 15 %.
+    /// Percentage of modes with an error of at most 15 %.
     pub within_15_pct: f64,
-    /// The same within 20 %.
+    /// Percentage of modes with an error of at most 20 %.
     pub within_20_pct: f64,
-    /// Root of the mean square error, in ms or mW.
+    /// Root mean square error, in ms or mW.
     pub rmse: f64,
     /// Mean absolute error, in ms or mW.
     pub mae: f64,
 }
 
 impl Accuracy {
-    /// Of pairs (measured, predicted); `None` of nothing. Errors are divided by `unit`.
+    /// The errors of pairs (measured, predicted); `None` without pairs. RMSE and MAE are divided by
+    /// `unit`.
     fn of(pairs: impl Iterator<Item = (f64, f64)>, unit: f64) -> Option<Self> {
         let errors: Vec<(f64, f64)> = pairs
             .map(|(measured, predicted)| {
@@ -175,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_measure_is_what_its_name_says() {
+    fn each_measure_matches_its_definition() {
         let pairs = [(100.0, 104.0), (200.0, 170.0), (400.0, 400.0), (50.0, 62.0)];
         let accuracy = Accuracy::of(pairs.into_iter(), 2.0).expect("pairs");
         assert_eq!(accuracy.mape, (4.0 + 15.0 + 0.0 + 24.0) / 4.0);

@@ -1,5 +1,5 @@
-//! What a transfer starts from: a corpus of another workload, minibatch size or board, or a
-//! model that was made from one.
+//! The reference of a transfer: a corpus of another workload, minibatch size or board, or a
+//! model file trained on such a corpus.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -11,28 +11,28 @@ use crate::corpus::modes::all_modes;
 use crate::corpus::modes::{Known, profiled};
 use crate::learn::gp::{SAMPLED, SingularKernel};
 use crate::learn::predictions::Predictions;
-use crate::learn::teacher::{Learned, Teachers};
+use crate::learn::teacher::{Hyperparameters, Teachers};
 
-/// A reference.
+/// Hyperparameters to transfer from, with the corpus that they were learned from.
 #[derive(Clone, Debug)]
 pub struct Reference {
     name: String,
-    learned: Learned,
+    hyperparameters: Hyperparameters,
     corpus: Option<Corpus>,
 }
 
 impl Reference {
-    /// Learns a corpus as a teacher does.
+    /// Fits teachers to a corpus.
     pub fn of_corpus(name: String, corpus: Corpus) -> Result<Self, SingularKernel> {
         let known = profiled(&corpus);
         Ok(Self {
             name,
-            learned: learn(&corpus.grid, known)?,
+            hyperparameters: learn(&corpus.grid, known)?,
             corpus: Some(corpus),
         })
     }
 
-    /// Learns what a model predicts where it was profiled.
+    /// Fits teachers to a model's predictions in its profiled region.
     pub fn of_model(name: String, model: &Model<'_>) -> Result<Self, SingularKernel> {
         let predictions = Predictions::of_model(model);
         let grid = model.grid();
@@ -49,30 +49,33 @@ impl Reference {
         known.sort_unstable_by_key(|mode: &Known| mode.id);
         Ok(Self {
             name,
-            learned: learn(grid, known)?,
+            hyperparameters: learn(grid, known)?,
             corpus: None,
         })
     }
 
-    /// Where it was read from.
+    /// The file that the reference was read from.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The corpus; `None` where the reference is a model.
+    /// The corpus; `None` if the reference is a model file.
     pub fn corpus(&self) -> Option<&Corpus> {
         self.corpus.as_ref()
     }
 
-    /// The hyperparameters that it was found to have.
-    pub fn learned(&self) -> &Learned {
-        &self.learned
+    /// The fitted hyperparameters.
+    pub fn hyperparameters(&self) -> &Hyperparameters {
+        &self.hyperparameters
     }
 }
 
-/// Hyperparameters do not change with more than [`SAMPLED`] modes.
-fn learn(grid: &wattgate_runtime::Grid, mut known: Vec<Known>) -> Result<Learned, SingularKernel> {
+/// Fits at most [`SAMPLED`] random modes: further modes do not change the hyperparameters.
+fn learn(
+    grid: &wattgate_runtime::Grid,
+    mut known: Vec<Known>,
+) -> Result<Hyperparameters, SingularKernel> {
     known.shuffle(&mut ChaCha8Rng::seed_from_u64(0));
     known.truncate(SAMPLED);
-    Ok(Teachers::fit_modes(grid, &known)?.learned())
+    Ok(Teachers::fit_map(grid, &known)?.hyperparameters())
 }

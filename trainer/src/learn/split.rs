@@ -1,4 +1,5 @@
-//! Which profiled modes to train on, and which to hold out: by mode, never by row.
+//! Splits the profiled modes of a corpus into a training set and a held-out set. Rows of the
+//! same mode are never in both.
 
 use std::fmt;
 
@@ -14,15 +15,15 @@ use crate::learn::gp::SingularKernel;
 use crate::learn::mean::Scales;
 use crate::learn::plan;
 
-/// The fewest modes from which a model is trained.
+/// Minimum number of training modes.
 pub const MIN_MODES: usize = 5;
 
-/// How the modes to train on are chosen.
+/// How the training modes are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sampling {
     /// Drawn at random.
     Random,
-    /// As [`plan::sequence`] says, each measured before the next is chosen.
+    /// Chosen by [`plan::sequence`], which sees each measurement before the next choice.
     Planned,
 }
 
@@ -41,14 +42,14 @@ impl Serialize for Sampling {
     }
 }
 
-/// A number of modes to train on.
+/// The number of training modes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
-    /// So many.
+    /// A fixed number.
     Modes(usize),
-    /// This part of those that were profiled, in percent.
+    /// A share of the profiled modes, in percent.
     Percent(f64),
-    /// All that were profiled.
+    /// All profiled modes.
     All,
 }
 
@@ -72,42 +73,42 @@ impl fmt::Display for Amount {
     }
 }
 
-/// Why a corpus cannot be split as asked.
+/// Why a corpus cannot be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SplitError {
-    /// Not enough modes with a time.
+    /// Fewer than [`MIN_MODES`] modes have a time.
     #[error("only {found} distinct modes have a time; at least {MIN_MODES} are needed")]
     TooFewModes { found: usize },
-    /// Some modes have a power, but not enough of those to train on.
+    /// The corpus has powers, but fewer than [`MIN_MODES`] training modes have one.
     #[error(
         "only {found} of the modes to train on have a power; at least {MIN_MODES} are needed, or none for a model of time alone"
     )]
     TooFewPowers { found: usize },
-    /// A number of modes that the corpus does not have.
+    /// The corpus has fewer modes than asked for, or fewer than [`MIN_MODES`] were asked for.
     #[error(
         "cannot train on {asked} modes: the corpus has {available}, and at least {MIN_MODES} are needed"
     )]
     ModesOutOfRange { asked: usize, available: usize },
-    /// No plan can be made.
+    /// The plan's Gaussian process has a singular kernel.
     #[error("{0}")]
     SingularKernel(#[from] SingularKernel),
-    /// Every mode is trained on, so that none is left to score.
+    /// Every mode is a training mode, so none is left to score.
     #[error("training on all {available} modes leaves none to score: ask for fewer with --modes")]
     NothingHeldOut { available: usize },
 }
 
-/// The profiled modes of a corpus in two parts.
+/// A training set and a held-out set.
 #[derive(Clone, Debug)]
 pub struct Split {
-    /// To train on, in random order or in that of the plan.
+    /// Training modes, in random order or in the order of the plan.
     pub used: Vec<Known>,
-    /// To score on.
+    /// Modes to score on.
     pub held_out: Vec<Known>,
 }
 
 impl Split {
-    /// Chooses modes to train on. Where any mode of the corpus has a power, enough of the
-    /// chosen ones must have one.
+    /// Chooses `amount` training modes and holds out the others. If any mode of the corpus has a
+    /// power, at least [`MIN_MODES`] training modes must have one.
     pub fn new(
         corpus: &Corpus,
         amount: Amount,

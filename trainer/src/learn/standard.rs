@@ -5,13 +5,12 @@
 pub struct Standard {
     /// The mean.
     pub mean: f64,
-    /// The standard deviation; one where the values are equal up to rounding, so that they
-    /// stay in their unit.
+    /// The standard deviation; one if all values are equal up to rounding.
     pub sd: f64,
 }
 
 impl Standard {
-    /// Of at least one value.
+    /// Mean and standard deviation of at least one value.
     pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         let n = values.clone().count() as f64;
         let mean = values.clone().sum::<f64>() / n;

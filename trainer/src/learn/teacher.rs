@@ -1,14 +1,13 @@
-//! The teacher: Gaussian processes for log time and log power around what physics expects.
+//! The teacher: mixtures of Gaussian processes for log time and log power.
 //!
-//! Time is a mixture of a process around a roofline and one around nothing, power of one
-//! around the energy that a step takes and one around nothing. The mixtures' predictions
-//! on the whole grid are what the exported network learns; their spread is what the guard
-//! band is made of.
+//! Each target mixes a process whose mean is physical (a roofline for time, the energy of a step
+//! for power) with one whose mean has little or no physics. The exported network is distilled
+//! from the mixtures' medians on the whole grid; the guard band follows from their spread.
 //!
-//! A transfer takes over hyperparameters, not predictions: beside the usual prior stands
-//! one half way to the reference's hyperparameters, and the two are weighted by how well
-//! they explain the modes of the corpus, so that a reference that does not fit is dropped.
-//! Knobs count in parts of the board's highest, which maps one board's axes to another's.
+//! A transfer takes over hyperparameters, not predictions. A third process has a prior half-way
+//! between the default prior and the reference's hyperparameters. Its weight depends on how well
+//! it explains the corpus, so that an unsuitable reference is dropped. Knobs are fractions of the
+//! board's highest value, which maps the axes of one board to those of another.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -22,52 +21,53 @@ use crate::learn::gp::{Normal, Process, SingularKernel, Spec};
 use crate::learn::mean::{KERNEL, Mean, Place, Prior, Scales};
 use crate::learn::predictions::Target;
 
-/// Of more modes, so many teach.
-pub const TAUGHT: usize = 2_000;
+/// Maximum number of training modes.
+pub const MAX_TRAINING_MODES: usize = 2_000;
 
-/// Weight of the process around physics, the rest is of the one around nothing.
+/// Weight of the processes with a physical mean; the process without has the rest.
 const PHYSICS: f64 = 0.5;
 
-/// How much narrower the prior of a mean's coefficients is beside a reference.
+/// Factor on the prior standard deviations of the mean's coefficients in a transfer.
 const NARROWED: f64 = 0.7;
 
-/// The place of the noise among the hyperparameters, which no reference knows.
+/// Index of the noise among the hyperparameters; a transfer leaves its prior unchanged.
 const NOISE: usize = 6;
 
-/// Below this share of the process around physics a reference is dropped.
+/// Share of the physical weight below which a reference is dropped.
 const LEAST_SHARE: f64 = 0.01;
 
-/// A reference never has more than this share: few modes may take the wrong one for right.
+/// Maximum share of a reference: on few modes an unsuitable one may seem to fit.
 const MOST_SHARE: f64 = 0.25;
 
-/// Places that are predicted at once: memory is this times the number of modes taught.
+/// Places predicted at once; memory is proportional to this times the number of training modes.
 const AT_ONCE: usize = 4_096;
 
-/// How exactly a median is found, in ln units.
+/// Tolerance of a median, in ln units.
 const MEDIAN_TOLERANCE: f64 = 1e-7;
 
-/// The hyperparameters of a reference, of time and of power.
-pub type Learned = [Option<Vec<f64>>; 2];
+/// Hyperparameters to transfer, of time and of power.
+pub type Hyperparameters = [Option<Vec<f64>>; 2];
 
-/// What the modes trained on say of one of them that is left out.
+/// The leave-one-out prediction of a training mode.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LeftOut {
     /// ln(measured / predicted).
     pub residual: f64,
-    /// The standard deviation that was expected of it.
+    /// The predictive standard deviation of the residual.
     pub sd: f64,
 }
 
-/// A mixture of processes for the logarithm of one target.
+/// A mixture of Gaussian processes for the logarithm of one target.
 #[derive(Clone, Debug)]
 pub struct Teacher {
-    /// Weights, which sum to one.
+    /// Processes with their weights, which sum to one.
     parts: Vec<(f64, Process)>,
 }
 
 impl Teacher {
-    /// A part with a mean of its own, one beside a reference, and one without. Takes the
-    /// mode of the hyperparameters where nothing `random` samples them.
+    /// Fits processes with the physical mean, with that mean and the reference's prior (if any),
+    /// and with the mean `without` physics. Samples the hyperparameters if `random` is given;
+    /// otherwise takes their MAP estimates.
     fn fit(
         [mean, without]: [Mean; 2],
         places: &[Place],
@@ -81,7 +81,7 @@ impl Teacher {
                 random.set_stream(stream);
                 Process::fit(spec, places, targets, &mut random)
             }
-            None => Process::fit_mode(spec, places, targets),
+            None => Process::fit_map(spec, places, targets),
         };
         let own = Spec::of(mean);
         let (physical, (other, plain)) = join(
@@ -116,7 +116,7 @@ impl Teacher {
         Ok(Self { parts })
     }
 
-    /// What is expected of a measurement of the logarithm at each place.
+    /// Predicts a measurement of the logarithm at each place.
     fn predict(&self, places: &[Place]) -> Vec<Expected> {
         let of = |places: &[Place]| -> Vec<Expected> {
             let samples = self.weighted(|process| process.predictions(places));
@@ -131,7 +131,8 @@ impl Teacher {
         places.chunks(AT_ONCE).flat_map(of).collect()
     }
 
-    /// What each sample of each part says, with weights that sum to one.
+    /// Applies `of` to each process. Returns the result of each hyperparameter sample with its
+    /// weight; the weights sum to one.
     fn weighted(&self, of: impl Fn(&Process) -> Vec<Vec<Normal>>) -> Vec<(f64, Vec<Normal>)> {
         let samples = self.parts.iter().flat_map(|(weight, process)| {
             let samples = of(process);
@@ -141,9 +142,10 @@ impl Teacher {
         samples.collect()
     }
 
-    /// For each mode, in the order of the fit, what the others say of it. A sample of the
-    /// hyperparameters that was drawn with the mode counts for as much less as the mode
-    /// made it likelier (Gelfand, Dey and Chang 1992).
+    /// The leave-one-out prediction of each training mode, in the order of the fit. Importance
+    /// weights undo the influence of the left-out mode on the hyperparameter samples: each
+    /// sample's weight is divided by the density that it gives the mode (Gelfand, Dey and Chang
+    /// 1992).
     pub fn left_out(&self) -> Vec<LeftOut> {
         let samples = self.weighted(Process::left_out);
         let Some((_, process)) = self.parts.first() else {
@@ -183,20 +185,18 @@ impl Teacher {
         Ok(Self { parts: parts? })
     }
 
-    /// The hyperparameters of the process around physics without a reference.
-    fn learned(&self) -> Option<Vec<f64>> {
-        self.parts
-            .get(1)
-            .map(|(_, process)| process.mode().to_vec())
+    /// The hyperparameters of the process with the physical mean and the default prior.
+    fn hyperparameters(&self) -> Option<Vec<f64>> {
+        self.parts.get(1).map(|(_, process)| process.map().to_vec())
     }
 }
 
-/// What is expected of a measurement of a logarithm.
+/// A summary of the predictive distribution of a logarithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
-    /// As likely exceeded as not. A few samples that are far off hardly move it.
+    /// The median, as a few outlying samples hardly move it.
     pub median: f64,
-    /// The root of the mean square deviation from it.
+    /// Root mean square deviation from the median.
     pub sd: f64,
 }
 
@@ -210,7 +210,7 @@ impl From<Normal> for Expected {
 }
 
 impl Expected {
-    /// Of a mixture with weights that sum to one.
+    /// Summarises a mixture of normal distributions whose weights sum to one.
     fn of(parts: &[(f64, Normal)]) -> Self {
         let standard = statrs::distribution::Normal::standard();
         let below = |at: f64| -> f64 {
@@ -241,7 +241,7 @@ impl Expected {
     }
 }
 
-/// A prior half way to what a reference learned.
+/// A prior with means half-way between the default prior and a reference's hyperparameters.
 fn between(prior: &Prior, reference: &[f64]) -> Prior {
     let pairs = prior.iter().zip(reference).enumerate();
     pairs
@@ -259,35 +259,35 @@ pub struct Teachers {
     scales: Scales,
     time: Teacher,
     power: Option<Teacher>,
-    /// The mean predicted ln time over the modes trained on.
+    /// The mean predicted ln time of the training modes.
     centre: f64,
 }
 
 impl Teachers {
-    /// Learns from modes in random order; of more than [`TAUGHT`] the first teach. Power is
-    /// learned where at least one mode has it.
+    /// Fits teachers to the first [`MAX_TRAINING_MODES`] modes, which should be in random order.
+    /// Fits power if at least one mode has it.
     pub fn fit(
         grid: &Grid,
         used: &[Known],
-        reference: Option<&Learned>,
+        reference: Option<&Hyperparameters>,
         seed: u64,
     ) -> Result<Self, SingularKernel> {
         let random = ChaCha8Rng::seed_from_u64(seed);
         Self::learn(grid, used, reference, Some(&random))
     }
 
-    /// As [`Teachers::fit`], but with the mode of the hyperparameters alone.
-    pub fn fit_modes(grid: &Grid, used: &[Known]) -> Result<Self, SingularKernel> {
+    /// Like [`Teachers::fit`], but uses MAP estimates of the hyperparameters and no reference.
+    pub fn fit_map(grid: &Grid, used: &[Known]) -> Result<Self, SingularKernel> {
         Self::learn(grid, used, None, None)
     }
 
     fn learn(
         grid: &Grid,
         used: &[Known],
-        reference: Option<&Learned>,
+        reference: Option<&Hyperparameters>,
         random: Option<&ChaCha8Rng>,
     ) -> Result<Self, SingularKernel> {
-        let used = &used[..used.len().min(TAUGHT)];
+        let used = &used[..used.len().min(MAX_TRAINING_MODES)];
         let scales = Scales::of(grid);
         let learned = |target| reference.and_then(|learned| learned[target as usize].as_deref());
         let places: Vec<Place> = used.iter().map(|mode| scales.place(mode.knobs)).collect();
@@ -330,7 +330,7 @@ impl Teachers {
         Ok(teachers)
     }
 
-    /// The teacher of a target.
+    /// The teacher of a target; `None` for power if it was not fitted.
     pub fn of(&self, target: Target) -> Option<&Teacher> {
         match target {
             Target::Time => Some(&self.time),
@@ -338,8 +338,8 @@ impl Teachers {
         }
     }
 
-    /// What is expected of a measurement of ln of time, and of power where it is known, in
-    /// some modes.
+    /// Predicts ln(time in µs), then ln(power in mW) if it was fitted: one list per target, in the
+    /// order of `modes`.
     pub fn predict(&self, modes: &[[u32; 4]]) -> Vec<Vec<Expected>> {
         let places: Vec<Place> = modes
             .iter()
@@ -364,7 +364,7 @@ impl Teachers {
         places
     }
 
-    /// The teachers after one more measurement, with the same hyperparameters.
+    /// Conditions the teachers on one more measurement, with unchanged hyperparameters.
     pub fn observe(&self, mode: &Known) -> Result<Self, SingularKernel> {
         let place = self.scales.place(mode.knobs);
         let log_time = self.time.predict(&[place])[0].median - self.centre;
@@ -379,9 +379,9 @@ impl Teachers {
         })
     }
 
-    /// What another workload or board may start from.
-    pub fn learned(&self) -> Learned {
-        Target::ALL.map(|target| self.of(target).and_then(Teacher::learned))
+    /// The hyperparameters that a transfer to another workload or board may start from.
+    pub fn hyperparameters(&self) -> Hyperparameters {
+        Target::ALL.map(|target| self.of(target).and_then(Teacher::hyperparameters))
     }
 }
 

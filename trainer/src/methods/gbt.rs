@@ -1,6 +1,6 @@
-//! `gbt`: gradient-boosted trees on the four knobs for the logarithm of each target,
-//! MIRAGE's learner (Abdelhafez et al., SEC 2021) with hyperparameters within its ranges
-//! where so few modes allow it.
+//! `gbt`: gradient-boosted trees on the four knobs for the logarithm of each target. This is the
+//! learner of MIRAGE (Abdelhafez et al., SEC 2021). The hyperparameters lie within its ranges as
+//! far as a few training modes permit.
 
 use smartcore::linalg::basic::matrix::DenseMatrix;
 use smartcore::xgboost::{XGRegressor, XGRegressorParameters};
@@ -11,7 +11,7 @@ use crate::learn::predictions::{Predictions, Target};
 use crate::learn::standard::Standard;
 use crate::train::Task;
 
-/// The method.
+/// The method `gbt`.
 pub struct Gbt;
 
 impl Method for Gbt {
@@ -36,7 +36,7 @@ fn boosted(task: &Task<'_>, target: Target) -> Result<Option<Vec<f64>>, MethodEr
     if logs.is_empty() {
         return Ok(None);
     }
-    // Trees start from a score of zero.
+    // The base score is zero, so centre the targets.
     let standard = Standard::of(logs.iter().copied());
     let centred: Vec<f64> = logs.iter().map(|log| log - standard.mean).collect();
     let parameters = XGRegressorParameters::default()

@@ -1,7 +1,7 @@
 //! `linear`: least squares on the four raw knobs (Prashanthi et al., SIGMETRICS 2023,
-//! "Characterizing", section 5.7). `linear-4` takes only four of the modes, chosen by
-//! trying all fours of ten candidates. `linear-energy` predicts power by way of energy,
-//! with the predicted time as a fifth input.
+//! "Characterizing", section 5.7). `linear-4` trains on the best four of ten candidate modes,
+//! found by exhaustive search. `linear-energy` predicts energy, with the predicted time as a fifth
+//! input, and derives power from it.
 
 use nalgebra::{DMatrix, DVector};
 
@@ -12,19 +12,19 @@ use crate::learn::predictions::{Predictions, Target};
 use crate::learn::standard::Standard;
 use crate::train::Task;
 
-/// Modes among which `linear-4` chooses.
+/// Number of candidate modes of `linear-4`.
 const CANDIDATES: usize = 10;
 
-/// Modes that it chooses.
+/// Number of training modes of `linear-4`.
 const CHOSEN: usize = 4;
 
-/// On all modes.
+/// The method `linear`.
 pub struct Linear;
 
-/// On the best four of ten modes.
+/// The method `linear-4`.
 pub struct LinearOfFour;
 
-/// Energy from the knobs and the time.
+/// The method `linear-energy`.
 pub struct LinearEnergy;
 
 impl Method for Linear {
@@ -42,8 +42,8 @@ impl Method for LinearOfFour {
         "linear-4"
     }
 
-    /// The four with the least sum over the targets of the root mean square error, in
-    /// parts of the target's mean, on all candidates.
+    /// Chooses the four modes with the lowest relative RMSE on all candidates, summed over the
+    /// targets.
     fn train(&self, task: &Task<'_>) -> Result<Box<dyn Trained>, MethodError> {
         let candidates = &task.used[..task.used.len().min(CANDIDATES)];
         let mut best = (f64::INFINITY, Vec::new());
@@ -66,8 +66,8 @@ impl Method for LinearEnergy {
         "linear-energy"
     }
 
-    /// One regression for the reference, where there is one, and the new workload: the
-    /// paper's common model over several networks.
+    /// Pools the reference's modes, if any, with those of the new workload: the paper fits one
+    /// model to several networks.
     fn train(&self, task: &Task<'_>) -> Result<Box<dyn Trained>, MethodError> {
         let known = samples(task.used, Target::Time);
         let time = Regression::fit(&known).expect("every mode that is used has a time");
@@ -129,7 +129,7 @@ fn relative_rmse(modes: &[Known], candidates: &[Known], target: Target) -> Optio
     Some((squares.sum::<f64>() / known.len() as f64).sqrt() / mean)
 }
 
-/// All ascending fours below `n`, or all of `n` where there are no four.
+/// All subsets of four indices below `n`; for `n` < 4 the one set of all indices.
 fn fours(n: usize) -> Vec<Vec<usize>> {
     if n < CHOSEN {
         return vec![(0..n).collect()];
@@ -145,8 +145,8 @@ fn fours(n: usize) -> Vec<Vec<usize>> {
     all
 }
 
-/// Least squares with an intercept; the solution of least norm in standardised inputs
-/// where the samples leave a choice.
+/// Least squares with an intercept on standardised inputs; the minimum-norm solution if the
+/// samples are too few.
 struct Regression {
     inputs: Vec<Standard>,
     mean: f64,
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plane_is_found_again() {
+    fn a_plane_is_recovered() {
         let plane = |x: &[f64]| 5.0 + 2.0 * x[0] - 0.5 * x[1];
         let samples: Vec<(Vec<f64>, f64)> = [[1.0, 2.0], [3.0, 1.0], [4.0, 7.0], [0.0, 5.0]]
             .iter()

@@ -1,10 +1,10 @@
-//! `maxn`: the fastest mode on offer, whatever the limit, as a board without limit runs.
+//! `maxn`: the fastest candidate, whatever its power; the speed of a board without a limit.
 
 use super::{Ask, Method, MethodError, Trained, fastest_within};
 use crate::corpus::modes::Known;
 use crate::train::Task;
 
-/// The baseline.
+/// The baseline `maxn`.
 pub struct Maxn;
 
 impl Method for Maxn {

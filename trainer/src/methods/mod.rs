@@ -1,5 +1,5 @@
-//! Ways to answer "which mode?" from a few profiled modes: ours, the published ones, and
-//! the baselines.
+//! The methods that the lab compares: wattgate, published methods and baselines. Each chooses a
+//! mode under a power limit after training on a few profiled modes.
 
 mod gbt;
 mod linear;
@@ -21,83 +21,83 @@ use crate::learn::predictions::Predictions;
 use crate::learn::reference::Reference;
 use crate::train::{Exported, Task, TrainError};
 
-/// A way to learn.
+/// A method of choosing modes.
 pub trait Method: Sync {
-    /// As it is named in arguments and results.
+    /// The method's name in arguments and results.
     fn name(&self) -> &'static str;
 
-    /// Whether it cannot do without a reference.
+    /// Whether the method requires a reference.
     fn needs_reference(&self) -> bool {
         false
     }
 
-    /// Work that is the same for all tasks with a reference; called once before them.
+    /// Does the work that all tasks with the same reference share; called once before them.
     fn prepare(&self, _reference: Option<&Reference>) {}
 
-    /// Learns from a task.
+    /// Trains on the modes of a task.
     fn train(&self, task: &Task<'_>) -> Result<Box<dyn Trained>, MethodError>;
 }
 
-/// What was learned.
+/// A trained method.
 pub trait Trained: Send {
-    /// Predictions for the whole grid; `None` for a baseline that only chooses.
+    /// Predictions for the whole grid; `None` for a baseline without predictions.
     fn predictions(&self) -> Option<&Predictions> {
         None
     }
 
-    /// The exported model with its guard bands; `None` for a method that exports none.
+    /// The exported model with its guard bands; `None` for a method that exports no model.
     fn model(&self) -> Option<&Exported> {
         None
     }
 
-    /// The mode to try next under a limit, given those that were already tried under it
-    /// and measured; `None` where none is worth a try.
+    /// Proposes the next mode to measure under a limit; `tried` holds the measurements under this
+    /// limit so far. `None` if no further mode is worth a measurement.
     fn propose(&self, ask: &Ask<'_>, tried: &[Known]) -> Result<Option<Known>, MethodError>;
 }
 
-/// A power limit and the modes that may be taken.
+/// A power limit and the candidate modes.
 pub struct Ask<'a> {
     /// The limit, in mW.
     pub limit_mw: f64,
-    /// The probability with which the limit shall hold, for methods with a guard band.
+    /// Confidence of the guard band, for methods that have one.
     pub confidence: Confidence,
-    /// Modes that can be measured. Their values are not for the method, except those of
-    /// the modes that it was trained on.
+    /// The candidates. A method must not read the measurements of modes that it neither trained
+    /// on nor tried.
     pub offered: &'a [Known],
-    /// The modes that it was trained on.
+    /// The training modes.
     pub used: &'a [Known],
-    /// Modes that may be tried.
+    /// Number of modes that may be measured under the limit.
     pub tries: usize,
 }
 
-/// Why a method does not learn or does not choose.
+/// Why a method cannot train or choose.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum MethodError {
-    /// Our own training fails.
+    /// The training of `wattgate` failed.
     #[error("{0}")]
     Train(#[from] TrainError),
-    /// The guard band does not reach the confidence.
+    /// The guard band does not support the confidence.
     #[error("{0}")]
     Guard(#[from] GuardError),
-    /// A network that is transferred needs the rows that it was trained on.
+    /// The method trains a network on the reference's rows, which a model file does not have.
     #[error("{method} needs a corpus as --reference, not a model file")]
     NoReferenceCorpus {
         /// The method.
         method: &'static str,
     },
-    /// The boosted trees could not be grown.
+    /// Fitting the boosted trees failed.
     #[error("boosted trees: {0}")]
     Trees(String),
-    /// The board's own power modes are not known.
-    #[error("the nvpmodel modes of a board named `{device}` are not known; known are {known}")]
+    /// The board's nvpmodel presets are not known.
+    #[error("the nvpmodel presets of board `{device}` are not known; known boards: {known}")]
     UnknownBoard {
-        /// As the corpus names it.
+        /// The board's name in the corpus.
         device: String,
-        /// The names that are known.
+        /// The names of the known boards.
         known: String,
     },
-    /// A choice by power without any.
-    #[error("no power is known, so that a mode cannot be chosen by power")]
+    /// The corpus has no powers, so no mode can be chosen under a power limit.
+    #[error("no power was measured, so no mode can be chosen under a power limit")]
     NoPower,
 }
 
@@ -128,7 +128,7 @@ pub const NAMES: [&str; 11] = [
     "presets",
 ];
 
-/// The method of a name.
+/// Creates the method with a name of [`NAMES`].
 pub fn method(name: &str) -> Option<Box<dyn Method>> {
     use powertrain_nn::Loss;
     Some(match name {
@@ -168,7 +168,7 @@ impl Trained for Predicted {
     }
 }
 
-/// The fastest mode, by measured time, of those that draw at most a limit.
+/// The mode with the lowest measured time among those with a measured power within the limit.
 fn fastest_within(limit_mw: f64, modes: impl Iterator<Item = Known>) -> Option<Known> {
     modes
         .filter(|mode| mode.power_mw.is_some_and(|power| power <= limit_mw))

@@ -1,11 +1,11 @@
 //! `powertrain-nn`: PowerTrain's network from scratch (Prashanthi et al., Future
 //! Generation Computer Systems 2024; details as in the authors' scripts).
 //!
-//! Standardised knobs → 256 → 128 → 64 → 1 with ReLU, dropout of 0.4 and 0.3 after the
-//! first two layers, Adam at 0.001, mean square error, batches of 32, 100 epochs, and the
-//! weights of the epoch with the least error on a tenth of the modes that is set aside.
-//! The authors train on the rows of about 40 minibatches of each mode, so a mode's median
-//! stands in 40 rows here, and in 5 above 100 modes. Targets are scaled to a median of 100.
+//! Standardised knobs → 256 → 128 → 64 → 1 with ReLU, dropout of 0.4 and 0.3 after the first two
+//! layers, Adam at 0.001, mean square error, batches of 32, 100 epochs. A tenth of the modes is
+//! the validation set; the epoch with the lowest validation error provides the weights. The
+//! authors train on the rows of about 40 minibatches per mode, so here each mode's median is
+//! repeated 40 times (5 times above 100 modes). Targets are scaled to a median of 100.
 
 use burn::module::{Module, Param};
 use burn::nn::Linear;
@@ -24,20 +24,20 @@ use crate::learn::predictions::{Predictions, Target};
 use crate::learn::standard::Standard;
 use crate::train::Task;
 
-/// Inputs, widths of the hidden layers, output.
+/// Layer sizes: inputs, hidden layers, output.
 const SIZES: [usize; 5] = [4, 256, 128, 64, 1];
 
-/// What is dropped of each hidden layer's activations while training.
+/// Dropout rate of each hidden layer.
 const DROPOUT: [f64; 3] = [0.4, 0.3, 0.0];
 
 const RATE: f64 = 1e-3;
 const BATCH: usize = 32;
 const EPOCHS: usize = 100;
 
-/// The median that targets are scaled to.
+/// Median of the scaled targets.
 const TARGET_MEDIAN: f64 = 100.0;
 
-/// The method.
+/// The method `powertrain-nn`.
 pub struct PowertrainNn;
 
 impl Method for PowertrainNn {
@@ -53,7 +53,7 @@ impl Method for PowertrainNn {
     }
 }
 
-/// Predictions for the whole grid from one network for each target that is known.
+/// Trains one network per known target and predicts the whole grid.
 pub fn predict_each(
     task: &Task<'_>,
     network: impl Fn(Target) -> Option<Recipe> + Sync,
@@ -65,31 +65,31 @@ pub fn predict_each(
     Ok(Box::new(Predicted(Predictions { time, power })))
 }
 
-/// What is minimised.
+/// The loss function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// The mean square error.
+    /// Mean square error.
     Square,
-    /// The mean absolute percentage error.
+    /// Mean absolute percentage error.
     Percentage,
 }
 
-/// Modes and the values of one target.
+/// A training set: knobs and one target.
 pub struct Training {
     modes: Vec<([u32; 4], f64)>,
 }
 
-/// A trained network with the scales of its inputs and its output.
+/// A trained network with the scaling of its inputs and output.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     network: Network,
     inputs: [Standard; 4],
-    /// Target for one unit of output.
+    /// The target value at an output of one.
     unit: f64,
 }
 
 impl Training {
-    /// The modes that have a target; `None` where none has.
+    /// The modes with a measured target; `None` if there are none.
     pub fn of(modes: &[Known], target: Target) -> Option<Self> {
         let modes: Vec<([u32; 4], f64)> = modes
             .iter()
@@ -98,7 +98,7 @@ impl Training {
         (!modes.is_empty()).then_some(Self { modes })
     }
 
-    /// Trains from scratch, or on from a network of which the last layer is replaced.
+    /// Trains from scratch, or fine-tunes a reference network with a fresh last layer.
     pub fn run(&self, reference: Option<&Recipe>, loss: Loss, seed: u64) -> Recipe {
         let device = Device::flex().autodiff();
         let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -149,7 +149,7 @@ impl Training {
         recipe
     }
 
-    /// Inputs and targets of some modes in the recipe's scales.
+    /// Scaled inputs and targets of some modes.
     fn rows(&self, modes: &[usize], recipe: &Recipe, device: &Device) -> (Tensor<2>, Tensor<2>) {
         let chosen = || modes.iter().map(|&at| &self.modes[at]);
         let x = recipe.inputs(chosen().map(|&(knobs, _)| knobs), device);
@@ -174,7 +174,7 @@ impl Loss {
 }
 
 impl Recipe {
-    /// The target in every mode of a grid, by id.
+    /// Predicts the target in every mode of a grid, indexed by mode id.
     pub fn predict(&self, grid: &Grid) -> Vec<f64> {
         let device = Device::flex();
         let mut values = Vec::new();
@@ -210,7 +210,7 @@ struct Network {
 }
 
 impl Network {
-    /// Glorot-uniform weights and biases of zero, as Keras has them.
+    /// Glorot-uniform weights and zero biases, as in Keras.
     fn new(random: &mut ChaCha8Rng, device: &Device) -> Self {
         let layer = |pair: &[usize]| {
             let [inputs, outputs] = [pair[0], pair[1]];
@@ -229,8 +229,8 @@ impl Network {
         }
     }
 
-    /// For each hidden layer with dropout, zero for what is dropped of a batch, and the
-    /// reciprocal of the part that is kept for the rest.
+    /// Random dropout masks of a batch, one per hidden layer with dropout: zero, or the reciprocal
+    /// of the share that is kept.
     fn kept(rows: usize, random: &mut ChaCha8Rng, device: &Device) -> Vec<Option<Tensor<2>>> {
         let mask = |(&dropped, &width): (&f64, &usize)| {
             (dropped > 0.0).then(|| {

@@ -1,7 +1,7 @@
-//! `powertrain-transfer`: PowerTrain's transfer. Its network is trained on a reference
-//! corpus, the last layer is replaced by a fresh one, and training goes on with the few
-//! modes of the new workload. For a very different board the authors change the loss to
-//! the mean absolute percentage error: `powertrain-transfer-mape`.
+//! `powertrain-transfer`: PowerTrain's transfer learning. The network of `powertrain-nn` is
+//! trained on a reference corpus, gets a fresh last layer, and is fine-tuned on the few modes of
+//! the new workload. `powertrain-transfer-mape` fine-tunes with the mean absolute percentage
+//! error, as the authors do for a very different board.
 
 use std::sync::OnceLock;
 
@@ -12,17 +12,17 @@ use crate::learn::predictions::Target;
 use crate::learn::reference::Reference;
 use crate::train::Task;
 
-/// The seed of the reference networks: one reference serves all runs.
+/// Seed of the reference networks, which all runs share.
 const REFERENCE_SEED: u64 = 0;
 
-/// The method; keeps the networks of the reference that it first met.
+/// The method. Caches the networks of the first reference that it is given.
 pub struct PowertrainTransfer {
     loss: Loss,
     references: [OnceLock<Option<Recipe>>; 2],
 }
 
 impl PowertrainTransfer {
-    /// With the loss of the training on the new workload.
+    /// Creates the method with the loss of the fine-tuning.
     pub fn new(loss: Loss) -> Self {
         Self {
             loss,

@@ -1,5 +1,5 @@
-//! `presets`: the nvpmodel modes that NVIDIA ships with the board. A mode with a wattage in
-//! its name is taken to hold it; of the others it is assumed that the user measured them.
+//! `presets`: the nvpmodel modes that NVIDIA ships with the board. A preset with a wattage in its
+//! name is assumed to stay within it; for the others the measured power counts.
 
 use wattgate_board_tables::{Board, names};
 use wattgate_runtime::{Axis, PowerMode};
@@ -8,10 +8,10 @@ use super::{Ask, Method, MethodError, Trained};
 use crate::corpus::modes::Known;
 use crate::train::Task;
 
-/// The baseline.
+/// The baseline `presets`.
 pub struct Presets;
 
-/// The modes of the grid that stand for the presets, with their budgets in mW.
+/// The mode id of each preset in the grid, with its budget in mW.
 struct OfBoard(Vec<(usize, Option<f64>)>);
 
 impl Method for Presets {
@@ -26,7 +26,7 @@ impl Method for Presets {
             known: names().join(", "),
         })?;
         let grid = &task.corpus.grid;
-        // Caps: a knob takes its highest value within, as the board does.
+        // A preset states caps; like the board, take the highest value of each knob within them.
         let index = |axis, cap: Option<u32>| {
             let values = grid.axis(axis);
             let within = values.partition_point(|&value| cap.is_none_or(|cap| value <= cap));

@@ -1,10 +1,10 @@
-//! `random`: the best of the modes that were profiled, by what was measured.
+//! `random`: the fastest training mode whose measured power is within the limit.
 
 use super::{Ask, Method, MethodError, Trained, fastest_within};
 use crate::corpus::modes::Known;
 use crate::train::Task;
 
-/// The baseline.
+/// The baseline `random`.
 pub struct Random;
 
 struct Profiled(Vec<Known>);

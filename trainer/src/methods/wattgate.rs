@@ -1,5 +1,4 @@
-//! `wattgate`: the product, asked as any other method. What chooses is the model file, read by the
-//! runtime.
+//! `wattgate`: the product as a method of the comparison. The runtime chooses from the model file.
 
 use wattgate_runtime::{Front, Milliwatts, Model, Query, SelectError};
 
@@ -10,10 +9,10 @@ use crate::learn::predictions::Predictions;
 use crate::learn::teacher::Expected;
 use crate::train::{Exported, Task, train};
 
-/// More points than a front of measured modes has.
+/// Capacity of the Pareto front; fronts of measured modes are smaller.
 const FRONT: usize = 4_096;
 
-/// The method.
+/// The method `wattgate`.
 pub struct Wattgate;
 
 impl Method for Wattgate {
@@ -53,7 +52,7 @@ impl Trained for Exported {
         };
         let mut modes = Vec::new();
         model.sweep(&model.profiled(), |mode, prediction| {
-            // Of the modes that were profiled, what was measured is known.
+            // Training modes compete with their measurements, below.
             let is = |known: &Known| known.id == usize::from(mode.0);
             if ask.offered.iter().any(is) && !ask.used.iter().any(is) {
                 modes.push((mode, prediction));
@@ -75,7 +74,7 @@ impl Trained for Exported {
 }
 
 impl Exported {
-    /// The mode with the largest [`promise`]. What was tried before corrects the teachers.
+    /// The mode with the largest [`promise`], after conditioning the teachers on `tried`.
     fn most_promising(&self, ask: &Ask<'_>, tried: &[Known]) -> Result<Option<Known>, MethodError> {
         let mut teachers = self.teachers.clone();
         for mode in tried {

@@ -1,6 +1,6 @@
-//! The posterior of a process's hyperparameters: its mode, and samples of it.
+//! The posterior of the hyperparameters: its maximum (MAP) and samples.
 //!
-//! Hyperparameters count in standard deviations from their prior means here.
+//! Here hyperparameters are whitened: in standard deviations from their prior means.
 
 use std::cell::RefCell;
 use std::f64::consts::TAU;
@@ -17,30 +17,31 @@ use super::kernel::Kernel;
 use super::{Points, SingularKernel};
 use crate::learn::mean::{KERNEL, Prior};
 
-/// Steps of the sampler, of which the first quarter is dropped.
+/// Steps of the sampler; the first quarter is burn-in.
 const STEPS: usize = 600;
 
-/// Samples that are kept.
+/// Samples kept after thinning.
 const KEPT: usize = 40;
 
-/// Farther from the prior mean, in standard deviations, no hyperparameter is looked for.
+/// Bound of each hyperparameter, in standard deviations from its prior mean.
 const REACH: f64 = 5.0;
 
-/// The cost where there is none.
+/// Penalty for infeasible hyperparameters.
 const OUT_OF_REACH: f64 = 1e6;
 
-/// The mode of a posterior.
-pub struct Mode {
-    /// The hyperparameters there, in standard deviations from their prior means.
+/// The maximum of a posterior.
+pub struct Map {
+    /// The whitened hyperparameters at the maximum.
     pub at: Vec<f64>,
-    /// e^ηᵢ of each point.
+    /// Noise factor e^ηᵢ of each point.
     pub noise: Vec<f64>,
-    /// The logarithm of the posterior, up to a constant of the points.
+    /// The log posterior density, up to a constant that depends on the points alone.
     pub log_posterior: f64,
 }
 
-/// The mode for some points, with the noise of each point free or the same in all.
-pub fn mode(points: &Points, prior: &Prior, free_noise: bool) -> Result<Mode, SingularKernel> {
+/// Maximises the posterior for some points. With `free_noise` each point has its own noise factor,
+/// otherwise all factors are one.
+pub fn map(points: &Points, prior: &Prior, free_noise: bool) -> Result<Map, SingularKernel> {
     let posterior = Posterior {
         points,
         prior,
@@ -48,7 +49,7 @@ pub fn mode(points: &Points, prior: &Prior, free_noise: bool) -> Result<Mode, Si
     };
     let free = if free_noise { points.len() } else { 0 };
     let centre = vec![0.0; prior.len() + free];
-    // A second start with shorter lengths.
+    // A second start with shorter length scales, as the posterior may have several maxima.
     let mut short = centre.clone();
     for (length, [_, sd]) in short.iter_mut().zip(prior).take(4) {
         *length = -1.0 / sd;
@@ -63,19 +64,19 @@ pub fn mode(points: &Points, prior: &Prior, free_noise: bool) -> Result<Mode, Si
     }
     let (cost, mut at) = best.ok_or(SingularKernel)?;
     let eta = at.split_off(prior.len());
-    Ok(Mode {
+    Ok(Map {
         at,
         noise: posterior.noise(&eta),
         log_posterior: -cost,
     })
 }
 
-/// Hyperparameters drawn from their posterior, given the noise of each point, by elliptical
-/// slice sampling from `start` on (Murray, Adams and MacKay 2010).
+/// Draws hyperparameters from their posterior, given the noise factor of each point. Elliptical
+/// slice sampling (Murray, Adams and MacKay 2010), started at `start`.
 pub fn samples(
     points: &Points,
     prior: &Prior,
-    start: &Mode,
+    start: &Map,
     random: &mut ChaCha8Rng,
 ) -> Vec<Vec<f64>> {
     let likelihood = |x: &[f64]| {
@@ -91,7 +92,7 @@ pub fn samples(
         let threshold = at_x + random.random::<f64>().ln();
         let mut angle = random.random::<f64>() * TAU;
         let (mut low, mut high) = (angle - TAU, angle);
-        // The bracket shrinks to where the walk stands, so a step ends.
+        // The bracket shrinks towards the current state, so the loop accepts or stays.
         for _ in 0..60 {
             let (sin, cos) = angle.sin_cos();
             let pairs = x.iter().zip(&direction);
@@ -115,26 +116,26 @@ pub fn samples(
     kept
 }
 
-/// Hyperparameters from standard deviations from their prior means.
+/// Undoes the whitening of hyperparameters.
 pub fn unwhitened(prior: &Prior, x: &[f64]) -> Vec<f64> {
     let pairs = prior.iter().zip(x);
     pairs.map(|([mean, sd], x)| mean + sd * x).collect()
 }
 
-/// A place, and cost and gradient there.
+/// Whitened hyperparameters, and the cost and gradient there.
 type Evaluated = (Vec<f64>, (f64, Vec<f64>));
 
-/// The negative logarithm of the posterior of hyperparameters and, where they are free, of
-/// each point's η, which stand after them.
+/// The negative log posterior of the hyperparameters and, where the noise is free, of each
+/// point's η, which follow them.
 struct Posterior<'a> {
     points: &'a Points,
     prior: &'a Prior,
-    /// The optimiser asks for cost and gradient at the same place one after the other.
+    /// The last evaluation: the optimiser asks for cost and gradient at the same point in turn.
     last: RefCell<Option<Evaluated>>,
 }
 
 impl Posterior<'_> {
-    /// e^ηᵢ of each point; one where they are not free.
+    /// Noise factor e^ηᵢ of each point; one if `eta` is empty.
     fn noise(&self, eta: &[f64]) -> Vec<f64> {
         if eta.is_empty() {
             return vec![1.0; self.points.len()];
@@ -142,7 +143,7 @@ impl Posterior<'_> {
         eta.iter().map(|eta| eta.exp()).collect()
     }
 
-    /// L-BFGS; where a line search fails, the best place so far is the answer.
+    /// Runs L-BFGS. If a line search fails, returns the best point so far.
     fn descend(&self, start: Vec<f64>) -> Vec<f64> {
         let solver = LBFGS::new(MoreThuenteLineSearch::new(), 7)
             .with_tolerance_grad(1e-4)
@@ -179,7 +180,7 @@ impl Posterior<'_> {
             .then(|| self.points.solve(&theta, &noise).ok())
             .flatten()
         else {
-            // Far from anything sensible: the priors alone lead back.
+            // Infeasible: the gradient of the prior leads back.
             return (OUT_OF_REACH + cost, gradient);
         };
         cost -= solved.log_likelihood;
@@ -248,7 +249,7 @@ mod tests {
     use crate::learn::mean::Mean;
 
     #[test]
-    fn the_gradient_is_that_of_the_cost() {
+    fn the_gradient_matches_finite_differences() {
         let (places, targets) = points(12);
         for mean in [Mean::Zero, Mean::Starved, Mean::Time, Mean::Power] {
             let spec = Spec::of(mean);

@@ -1,4 +1,4 @@
-//! The kernel of a process and its derivatives.
+//! The kernel of a Gaussian process and its derivatives.
 
 use crate::learn::mean::Place;
 
@@ -8,12 +8,12 @@ pub struct Kernel {
     inverse_lengths: [f64; 4],
     matern: f64,
     linear: f64,
-    /// The variance of the noise, s².
+    /// The noise variance s².
     pub noise: f64,
 }
 
 impl Kernel {
-    /// From the logarithms of the four lengths, of a, b and s, in that order.
+    /// Creates a kernel from the logarithms of the four length scales, of a, b and s.
     pub fn new(theta: &[f64]) -> Self {
         Self {
             inverse_lengths: std::array::from_fn(|i| (-theta[i]).exp()),
@@ -23,23 +23,23 @@ impl Kernel {
         }
     }
 
-    /// Between two places.
+    /// The covariance of two places, without noise.
     pub fn value(&self, x: &Place, y: &Place) -> f64 {
         self.matern_part(x, y).value() + self.linear_part(x, y)
     }
 
-    /// Of one place with itself.
+    /// The variance of a place, without noise.
     pub fn variance(&self, x: &Place) -> f64 {
         self.matern + self.linear_part(x, x)
     }
 
-    /// b²·(1 + x·x′).
+    /// The linear part: b²·(1 + x·x′).
     pub fn linear_part(&self, x: &Place, y: &Place) -> f64 {
         let product = x.input.iter().zip(&y.input).map(|(x, y)| x * y);
         self.linear * (1.0 + product.sum::<f64>())
     }
 
-    /// The rest.
+    /// The Matérn part with ν = 5/2.
     pub fn matern_part(&self, x: &Place, y: &Place) -> Matern {
         let squares: [f64; 4] = std::array::from_fn(|i| {
             5.0 * ((x.input[i] - y.input[i]) * self.inverse_lengths[i]).powi(2)
@@ -55,7 +55,7 @@ impl Kernel {
 
 /// The Matérn part between two places.
 pub struct Matern {
-    /// Each input's part of r².
+    /// The terms of r², one per input.
     squares: [f64; 4],
     r: f64,
     /// a²·e^(−r).
@@ -68,7 +68,7 @@ impl Matern {
         self.scale * (1.0 + self.r + self.r * self.r / 3.0)
     }
 
-    /// The derivative by the logarithm of length i: a²·e^(−r)·(1 + r)/3 · (part of r²).
+    /// The derivative by the logarithm of length scale i: a²·e^(−r)·(1 + r)/3 times term i of r².
     pub fn by_length(&self, i: usize) -> f64 {
         self.scale * (1.0 + self.r) / 3.0 * self.squares[i]
     }

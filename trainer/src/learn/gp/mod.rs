@@ -1,13 +1,13 @@
-//! A Gaussian process around a mean with unknown coefficients.
+//! A Gaussian process with a mean function whose coefficients are unknown.
 //!
 //! k(x, x′) = a²·(1 + r + r²/3)·e^(−r) + b²·(1 + x·x′), with r² = 5·Σ ((xᵢ − x′ᵢ)/lᵢ)²
 //! (Rasmussen and Williams, *Gaussian Processes for Machine Learning*, 2006, equations 4.17
-//! and 5.1), plus noise s²·e^ηᵢ of point i with ηᵢ ~ N(0, 1), so that a disturbed
-//! measurement may be noisier than the others. All hyperparameters θ have normal priors.
+//! and 5.1). Point i has noise s²·e^ηᵢ with ηᵢ ~ N(0, 1), so that a disturbed measurement may be
+//! noisier than the others. All hyperparameters θ have normal priors.
 //!
-//! The mode of the posterior of θ and η is found by L-BFGS; then θ is sampled given η,
-//! because a dozen points leave more than one θ open. Above [`SAMPLED`] points the mode for
-//! as many of them is taken and the process conditioned on all.
+//! L-BFGS finds the maximum of the posterior of θ and η (MAP). Then θ is sampled given η, because
+//! a dozen points fit many θ. With more than [`SAMPLED`] points, θ is the MAP estimate from the
+//! first [`SAMPLED`], and the process is conditioned on all.
 
 mod hyper;
 mod kernel;
@@ -23,28 +23,28 @@ use self::kernel::Kernel;
 use crate::learn::mean::{KERNEL, Mean, Place, Prior};
 use crate::learn::standard::Standard;
 
-/// Up to so many points decide the hyperparameters.
+/// Maximum number of points from which hyperparameters are estimated.
 pub const SAMPLED: usize = 200;
 
-/// Keeps the kernel matrix positive definite where two points coincide.
+/// Variance added to the diagonal: keeps the kernel matrix positive definite if points coincide.
 const JITTER: f64 = 1e-7;
 
-/// The kernel matrix was not positive definite, whatever the hyperparameters.
+/// No hyperparameters gave a positive definite kernel matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the Gaussian process has a singular kernel on these modes")]
 pub struct SingularKernel;
 
-/// A mean with the prior of its hyperparameters.
+/// A mean function and the prior of all hyperparameters.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// The mean.
+    /// The mean function.
     pub mean: Mean,
     /// The prior.
     pub prior: Prior,
 }
 
 impl Spec {
-    /// A mean with its own prior.
+    /// A mean function with its default prior.
     pub fn of(mean: Mean) -> Self {
         Self {
             mean,
@@ -53,23 +53,23 @@ impl Spec {
     }
 }
 
-/// What is known: places and targets.
+/// Training points.
 #[derive(Clone, Debug)]
 struct Points {
     mean: Mean,
     places: Vec<Place>,
     standard: Standard,
-    /// Standardised.
+    /// Standardised targets, one per place.
     targets: Vec<f64>,
 }
 
 /// The points under given hyperparameters.
 struct Solved {
-    /// Of the kernel matrix.
+    /// Cholesky factor of the kernel matrix.
     factor: Llt<f64>,
-    /// The kernel matrix's inverse times the targets' distance from the mean.
+    /// K⁻¹·(targets − mean).
     weights: Vec<f64>,
-    /// Up to a constant.
+    /// The log marginal likelihood, up to a constant.
     log_likelihood: f64,
 }
 
@@ -88,7 +88,7 @@ impl Points {
         self.places.len()
     }
 
-    /// The first points, in the same standard.
+    /// The first `count` points, standardised as before.
     fn first(&self, count: usize) -> Self {
         let mut few = self.clone();
         few.places.truncate(count);
@@ -137,9 +137,9 @@ impl Points {
 #[derive(Clone, Debug)]
 pub struct Process {
     points: Points,
-    /// e^ηᵢ of each point.
+    /// Noise factor e^ηᵢ of each point.
     noise: Vec<f64>,
-    mode: Vec<f64>,
+    map: Vec<f64>,
     log_posterior: f64,
     samples: Vec<Sample>,
 }
@@ -153,7 +153,7 @@ struct Sample {
     weights: Vec<f64>,
 }
 
-/// What is predicted of a place.
+/// A normal predictive distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Normal {
     /// The mean.
@@ -163,8 +163,8 @@ pub struct Normal {
 }
 
 impl Process {
-    /// Fits hyperparameters by sampling. Targets are logarithms in any unit. Where there
-    /// are many, the first decide, so the order of the points should be random.
+    /// Samples the hyperparameters. Targets are logarithms in any unit. Only the first [`SAMPLED`]
+    /// points determine the hyperparameters, so the order of the points should be random.
     pub fn fit(
         spec: &Spec,
         places: &[Place],
@@ -172,40 +172,36 @@ impl Process {
         random: &mut ChaCha8Rng,
     ) -> Result<Self, SingularKernel> {
         if places.len() > SAMPLED {
-            return Self::fit_mode(spec, places, targets);
+            return Self::fit_map(spec, places, targets);
         }
         let points = Points::new(spec.mean, places, targets);
-        let mode = hyper::mode(&points, &spec.prior, true)?;
-        let thetas = hyper::samples(&points, &spec.prior, &mode, random);
-        let noise = mode.noise.clone();
-        Self::with_thetas(points, noise, thetas, spec, &mode)
+        let map = hyper::map(&points, &spec.prior, true)?;
+        let thetas = hyper::samples(&points, &spec.prior, &map, random);
+        let noise = map.noise.clone();
+        Self::with_thetas(points, noise, thetas, spec, &map)
     }
 
-    /// Takes the mode of the hyperparameters, with the same noise in all points.
-    pub fn fit_mode(
-        spec: &Spec,
-        places: &[Place],
-        targets: &[f64],
-    ) -> Result<Self, SingularKernel> {
+    /// Uses the MAP estimate of the hyperparameters, with the same noise in all points.
+    pub fn fit_map(spec: &Spec, places: &[Place], targets: &[f64]) -> Result<Self, SingularKernel> {
         let points = Points::new(spec.mean, places, targets);
-        let mode = hyper::mode(&points.first(SAMPLED), &spec.prior, false)?;
-        let theta = hyper::unwhitened(&spec.prior, &mode.at);
+        let map = hyper::map(&points.first(SAMPLED), &spec.prior, false)?;
+        let theta = hyper::unwhitened(&spec.prior, &map.at);
         let noise = vec![1.0; points.len()];
-        Self::with_thetas(points, noise, vec![theta], spec, &mode)
+        Self::with_thetas(points, noise, vec![theta], spec, &map)
     }
 
-    /// A process that knows nothing but where it would be measured, with hyperparameters
-    /// at the mean of their prior.
+    /// A process before any measurement, with hyperparameters at their prior means. Its
+    /// variances are those after measuring at `places`.
     pub fn unmeasured(spec: &Spec, places: &[Place]) -> Result<Self, SingularKernel> {
         let points = Points::new(spec.mean, places, &vec![0.0; places.len()]);
         let noise = vec![1.0; points.len()];
-        let mode = hyper::Mode {
+        let map = hyper::Map {
             at: vec![0.0; spec.prior.len()],
             noise: noise.clone(),
             log_posterior: 0.0,
         };
-        let theta = hyper::unwhitened(&spec.prior, &mode.at);
-        Self::with_thetas(points, noise, vec![theta], spec, &mode)
+        let theta = hyper::unwhitened(&spec.prior, &map.at);
+        Self::with_thetas(points, noise, vec![theta], spec, &map)
     }
 
     fn with_thetas(
@@ -213,13 +209,13 @@ impl Process {
         noise: Vec<f64>,
         thetas: Vec<Vec<f64>>,
         spec: &Spec,
-        mode: &hyper::Mode,
+        map: &hyper::Map,
     ) -> Result<Self, SingularKernel> {
         let mut process = Self {
             points,
             noise,
-            mode: hyper::unwhitened(&spec.prior, &mode.at),
-            log_posterior: mode.log_posterior,
+            map: hyper::unwhitened(&spec.prior, &map.at),
+            log_posterior: map.log_posterior,
             samples: Vec::new(),
         };
         process.condition(thetas)?;
@@ -243,17 +239,17 @@ impl Process {
         Ok(())
     }
 
-    /// The hyperparameters at the mode of their posterior.
-    pub fn mode(&self) -> &[f64] {
-        &self.mode
+    /// The MAP estimate of the hyperparameters.
+    pub fn map(&self) -> &[f64] {
+        &self.map
     }
 
-    /// The logarithm of the posterior at its mode, to compare priors on the same data.
+    /// The log posterior density at the MAP estimate, to compare priors on the same data.
     pub fn log_posterior(&self) -> f64 {
         self.log_posterior
     }
 
-    /// The mean that each sample predicts at each place, in the unit of the targets.
+    /// Predicted means by sample and place, in the unit of the targets.
     pub fn means(&self, places: &[Place]) -> Vec<Vec<f64>> {
         let of = |sample: &Sample| -> Vec<f64> {
             let mut gradient = vec![0.0; sample.theta.len() - KERNEL];
@@ -268,7 +264,7 @@ impl Process {
         self.samples.par_iter().map(of).collect()
     }
 
-    /// What each sample predicts of a measurement at each place, noise included.
+    /// Predictive distributions of a measurement, noise included, by sample and place.
     pub fn predictions(&self, places: &[Place]) -> Vec<Vec<Normal>> {
         let means = self.means(places);
         let variance = self.points.standard.sd * self.points.standard.sd;
@@ -287,7 +283,7 @@ impl Process {
         self.samples.par_iter().zip(means).map(of).collect()
     }
 
-    /// L⁻¹·k(points, places).
+    /// L⁻¹·k(points, places), one column per place.
     fn whitened_columns(&self, sample: &Sample, places: &[Place]) -> Mat<f64> {
         let mut columns = Mat::from_fn(self.points.places.len(), places.len(), |i, j| {
             sample.kernel.value(&self.points.places[i], &places[j])
@@ -296,7 +292,7 @@ impl Process {
         columns
     }
 
-    /// For each sample and point, what the others say of a new measurement there
+    /// Leave-one-out predictive distributions of a new measurement, by sample and point
     /// (Rasmussen and Williams, equations 5.12).
     pub fn left_out(&self) -> Vec<Vec<Normal>> {
         let Standard { mean, sd } = self.points.standard;
@@ -315,13 +311,13 @@ impl Process {
         self.samples.iter().map(of).collect()
     }
 
-    /// The targets that were fitted, in their unit.
+    /// The training targets in their original unit.
     pub fn targets(&self) -> impl Iterator<Item = f64> {
         let Standard { mean, sd } = self.points.standard;
         self.points.targets.iter().map(move |y| mean + sd * y)
     }
 
-    /// The process after one more measurement, with the same hyperparameters.
+    /// Conditions the process on one more measurement, with unchanged hyperparameters.
     pub fn observe(&self, place: Place, target: f64) -> Result<Self, SingularKernel> {
         let mut more = self.clone();
         more.points.places.push(place);
@@ -332,9 +328,9 @@ impl Process {
         Ok(more)
     }
 
-    /// For each candidate, how much a measurement there would lower the variance of the
-    /// predictions at the other places, on average and in the square of the targets' unit:
-    /// mean of cov(place, candidate)² / var(measurement), by the first sample.
+    /// For each candidate, the reduction of the mean predictive variance over `places` that a
+    /// measurement there would bring, in the squared unit of the targets: the mean of
+    /// cov(place, candidate)² / var(measurement), for the first sample.
     pub fn gains(&self, places: &[Place], candidates: &[Place]) -> Vec<f64> {
         let sample = &self.samples[0];
         let of_places = self.whitened_columns(sample, places);
@@ -361,7 +357,7 @@ mod tests {
     use super::*;
     use rand::SeedableRng;
 
-    /// Some places and a smooth function of them.
+    /// `n` places and a smooth function of them.
     pub fn points(n: usize) -> (Vec<Place>, Vec<f64>) {
         let spread = |i: usize, k: f64| ((i as f64 * k).fract() - 0.5) * 3.0;
         let places: Vec<Place> = (1..=n)
@@ -388,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smooth_function_is_found_again_between_its_points() {
+    fn a_smooth_function_is_interpolated() {
         let (places, targets) = points(140);
         let spec = Spec::of(Mean::Zero);
         let process = Process::fit(&spec, &places[..100], &targets[..100], &mut random());
@@ -402,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn leaving_one_out_in_closed_form_is_leaving_it_out() {
+    fn closed_form_leave_one_out_equals_refitting_without_the_point() {
         let (places, targets) = points(25);
         let spec = Spec::of(Mean::Time);
         let process = Process::fit(&spec, &places, &targets, &mut random()).expect("regular");
@@ -421,10 +417,10 @@ mod tests {
     }
 
     #[test]
-    fn a_measurement_lowers_the_variance_as_foretold() {
+    fn a_measurement_lowers_the_variance_by_the_predicted_gain() {
         let (places, targets) = points(60);
         let spec = Spec::of(Mean::Zero);
-        let process = Process::fit_mode(&spec, &places[..20], &targets[..20]).expect("regular");
+        let process = Process::fit_map(&spec, &places[..20], &targets[..20]).expect("regular");
         let (elsewhere, candidate) = (&places[21..], &places[20..21]);
         let gain = process.gains(elsewhere, candidate)[0];
         let more = process.observe(candidate[0], targets[20]).expect("regular");
@@ -438,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_target_is_predicted_as_it_is() {
+    fn a_constant_target_is_predicted_exactly() {
         let (places, _) = points(10);
         let spec = Spec::of(Mean::Zero);
         let process = Process::fit(&spec, &places, &[2.5; 10], &mut random()).expect("regular");
@@ -448,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn coinciding_points_are_no_singular_kernel() {
+    fn coinciding_points_do_not_make_the_kernel_singular() {
         let places = [points(1).0[0]; 8];
         let targets = [1.0, 1.1, 0.9, 1.0, 1.2, 0.8, 1.0, 1.0];
         let spec = Spec::of(Mean::Zero);
