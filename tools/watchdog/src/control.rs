@@ -23,14 +23,14 @@ use crate::setup::{Choices, POINTS, Setup};
 
 /// The files of the mode are read back so often: others write by hand or at boot, and the sensor
 /// does not see it sooner.
-const READ_BACK_EVERY: Milliseconds = Milliseconds(400);
+const READ_BACK_INTERVAL: Milliseconds = Milliseconds(400);
 
 /// Heat and over-current are looked at so often: zones are polled once a second, counters are
 /// published every two (`jetson-platform.md`, sections 6.4 and 7).
-const SURROUNDINGS_EVERY: Milliseconds = Milliseconds(1_000);
+const SURROUNDINGS_INTERVAL: Milliseconds = Milliseconds(1_000);
 
 /// After so long without a look the board has slept.
-const LONGEST_GAP: Milliseconds = Milliseconds(5_000);
+const SUSPEND_GAP: Milliseconds = Milliseconds(5_000);
 
 /// Something that is told.
 #[derive(Clone, Debug)]
@@ -235,7 +235,7 @@ impl<F: Files> Control<F> {
     pub fn look(&mut self, now: Milliseconds, tell: &mut impl FnMut(Event<'_>)) -> Milliseconds {
         if let Some(last) = self.last.replace(now) {
             let gap = now.since(last);
-            if gap > LONGEST_GAP {
+            if gap > SUSPEND_GAP {
                 tell(Event::Slept(gap));
             }
         }
@@ -291,7 +291,7 @@ impl<F: Files> Control<F> {
 
     /// Reads the wanted mode back, seldom. True where it has ceased to be set.
     fn is_disturbed(&mut self, now: Milliseconds, tell: &mut impl FnMut(Event<'_>)) -> bool {
-        let is_recent = |verified: Milliseconds| now.since(verified) < READ_BACK_EVERY;
+        let is_recent = |verified: Milliseconds| now.since(verified) < READ_BACK_INTERVAL;
         if self.verified.is_none_or(is_recent) {
             return false;
         }
@@ -314,7 +314,7 @@ impl<F: Files> Control<F> {
 
     fn look_around(&mut self, now: Milliseconds, tell: &mut impl FnMut(Event<'_>)) {
         let around = &mut self.surroundings;
-        let is_recent = |looked: Milliseconds| now.since(looked) < SURROUNDINGS_EVERY;
+        let is_recent = |looked: Milliseconds| now.since(looked) < SURROUNDINGS_INTERVAL;
         if around.looked.is_some_and(is_recent) {
             return;
         }

@@ -11,11 +11,11 @@ use wattgate_runtime::{Limit, Milliseconds, Milliwatts, ModeId, PowerMode, State
 use crate::clock::{Clock, UtcSeconds};
 use crate::config::Config;
 use crate::control::{Control, Event, Priority};
+use crate::counters::Counters;
 use crate::log::log;
 use crate::report::{Report, Source, state_name};
 use crate::serve::protocol::{Refused, WantedLimit};
 use crate::setup::{Choices, Setup, SetupError};
-use crate::tally::Tally;
 
 /// The schedule is looked at so often, and models change no sooner one after the other.
 const SECOND: Milliseconds = Milliseconds(1_000);
@@ -34,7 +34,7 @@ pub struct Daemon<F> {
     /// What holds, and why.
     limit: Limit,
     source: Source,
-    tally: Tally,
+    counters: Counters,
     /// The state and mode of the last look; and how often these, the limit or the model changed.
     shown: Option<(State, ModeId)>,
     changes: u64,
@@ -57,7 +57,7 @@ impl<F: Files> Daemon<F> {
             limit,
             source: of_config(&config),
             config,
-            tally: Tally::default(),
+            counters: Counters::default(),
             shown: None,
             changes: 0,
             scheduled: None,
@@ -72,9 +72,9 @@ impl<F: Files> Daemon<F> {
             self.scheduled = Some(now);
             self.choose_limit(clock.utc());
         }
-        let (control, tally) = (&mut self.control, &mut self.tally);
+        let (control, counters) = (&mut self.control, &mut self.counters);
         let next = control.look(now, &mut |event| {
-            tally.count(&event);
+            counters.count(&event);
             tell(event);
         });
         let (status, _) = control.status();
@@ -136,8 +136,8 @@ impl<F: Files> Daemon<F> {
             changes: status.changes,
             over_limit_ms: status.over.0,
             energy_mj: status.millijoules,
-            sensor_errors: self.tally.sensor_errors(),
-            failed_changes: self.tally.failed_changes(),
+            sensor_errors: self.counters.sensor_errors(),
+            failed_changes: self.counters.failed_changes(),
         }
     }
 

@@ -7,12 +7,12 @@ use std::io::{self, Write as _};
 use crate::control::Priority;
 
 /// Longer lines are cut.
-const LONGEST: usize = 512;
+const MAX_BYTES: usize = 512;
 
 /// A text on the stack. What does not fit is cut.
 #[derive(Debug)]
 pub struct Text {
-    bytes: [u8; LONGEST],
+    bytes: [u8; MAX_BYTES],
     length: usize,
 }
 
@@ -20,7 +20,7 @@ impl Text {
     /// An empty one.
     pub fn new() -> Self {
         Self {
-            bytes: [0; LONGEST],
+            bytes: [0; MAX_BYTES],
             length: 0,
         }
     }
@@ -62,7 +62,7 @@ fn line(priority: Priority, event: impl fmt::Display) -> Text {
     let mut line = Text::new();
     // Room for the newline.
     let _ = write!(line, "<{}>", priority as u8).and_then(|()| write!(line, "{event}"));
-    line.length = line.length.min(LONGEST - 1);
+    line.length = line.length.min(MAX_BYTES - 1);
     for byte in &mut line.bytes[..line.length] {
         // A line is one line, whatever a file's name holds.
         if *byte == b'\n' {
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn a_long_line_is_cut() {
-        let line = line(Priority::Info, "ä".repeat(LONGEST));
-        assert!(line.bytes().len() <= LONGEST);
+        let line = line(Priority::Info, "ä".repeat(MAX_BYTES));
+        assert!(line.bytes().len() <= MAX_BYTES);
         let text = std::str::from_utf8(line.bytes()).unwrap_or_default();
         assert!(line.bytes().ends_with(b"\n"), "{text}");
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use wattgate_board::{Board, Files, KnobError, RestoreError, Saved, SavedError};
 
-use crate::durable;
+use crate::atomic_file;
 
 /// Why the prior state is not kept, or not restored.
 #[derive(Debug, Error)]
@@ -74,7 +74,7 @@ impl Prior {
             Err(error) => return Err(at(error)),
         };
         let saved = board.save(files)?;
-        durable::write(&path, saved.to_string().as_bytes()).map_err(at)?;
+        atomic_file::write(&path, saved.to_string().as_bytes()).map_err(at)?;
         Ok(Self {
             path,
             saved,

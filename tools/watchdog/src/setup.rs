@@ -14,8 +14,8 @@ use wattgate_runtime::{
     Milliseconds, Milliwatts, ModeId, Model, PowerMode, Query, SelectError, Settings,
 };
 
+use crate::compatibility;
 use crate::config::Config;
-use crate::modules;
 
 /// The most modes to choose from. A front that is larger is thinned.
 pub const POINTS: usize = 256;
@@ -27,10 +27,10 @@ pub const POINTS: usize = 256;
 const LOOK_MS_PER_RAIL: u64 = 15;
 
 /// Looks are no closer than this: the slope of a step is not told in less.
-const CLOSEST_LOOK: Milliseconds = Milliseconds(16);
+const MIN_LOOK_INTERVAL: Milliseconds = Milliseconds(16);
 
 /// No model is longer.
-const LONGEST_MODEL: u64 = 1 << 20;
+const MAX_MODEL_BYTES: u64 = 1 << 20;
 
 /// Why nothing can be controlled.
 #[derive(Debug, Error)]
@@ -109,7 +109,7 @@ impl Choices {
             .map_err(SetupError::Confidence)?;
 
         let device = provenance.device;
-        if let Some(board) = modules::other_board(device, &board.identity().compatible) {
+        if let Some(board) = compatibility::board_mismatch(device, &board.identity().compatible) {
             let device = device.to_owned();
             let path = path();
             return Err(SetupError::OtherBoard {
@@ -181,7 +181,7 @@ impl Setup {
             confidence: self.config.confidence,
             sensor_offset: self.board.sensor_offset(),
             chips,
-            look: Milliseconds(look).max(CLOSEST_LOOK),
+            look: Milliseconds(look).max(MIN_LOOK_INTERVAL),
             memory: self.config.memory.0,
             ..Settings::default()
         };
@@ -237,12 +237,12 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     if !metadata.is_file() {
         return Err(io::Error::other("not a plain file"));
     }
-    if metadata.len() > LONGEST_MODEL {
+    if metadata.len() > MAX_MODEL_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     let mut bytes = Vec::new();
     // It may grow.
-    file.take(LONGEST_MODEL).read_to_end(&mut bytes)?;
+    file.take(MAX_MODEL_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -13,14 +13,14 @@ use rustix::event::PollFlags;
 use wattgate_runtime::Milliseconds;
 use wattgate_watchdog::clock::Clock;
 use wattgate_watchdog::report::{Report, Source};
-use wattgate_watchdog::serve::door::MOST;
 use wattgate_watchdog::serve::http::{self, Http};
+use wattgate_watchdog::serve::listener::MAX_ACCEPTS_PER_SECOND;
 use wattgate_watchdog::serve::protocol::{
-    LONGEST_LINE, Refused, Request, Subscription, WantedLimit, parse_answer,
+    MAX_LINE_BYTES, Refused, Request, Subscription, WantedLimit, parse_answer,
 };
-use wattgate_watchdog::serve::socket::{MOST_CLIENTS, Socket};
+use wattgate_watchdog::serve::socket::{MAX_CLIENTS, Socket};
 use wattgate_watchdog::serve::textfile::Textfile;
-use wattgate_watchdog::serve::{MOST_WAITING, Services};
+use wattgate_watchdog::serve::{MAX_POLLED, Services};
 
 const STATUS: &[u8] = b"{\"version\":1,\"request\":\"status\"}\n";
 
@@ -232,7 +232,7 @@ fn garbage_is_answered_by_name_and_the_client_may_go_on() {
 fn a_line_that_has_no_end_is_told_and_closed() {
     let mut served = Served::new();
     let mut client = served.connect();
-    let mut longest = vec![b' '; LONGEST_LINE - STATUS.len()];
+    let mut longest = vec![b' '; MAX_LINE_BYTES - STATUS.len()];
     longest.extend_from_slice(STATUS);
     client.send(&longest);
     served.turn();
@@ -356,7 +356,7 @@ fn a_client_that_reads_late_gets_all_of_it() {
 fn one_client_too_many_is_told() {
     let mut served = Served::new();
     let mut clients: Vec<Client> = Vec::new();
-    while clients.len() < MOST_CLIENTS {
+    while clients.len() < MAX_CLIENTS {
         clients.push(served.connect());
         served.turn();
     }
@@ -364,7 +364,7 @@ fn one_client_too_many_is_told() {
     served.turn();
     assert_eq!(other.error(), "too_many_clients");
     assert!(!other.hear());
-    assert_eq!(served.clients(), MOST_CLIENTS);
+    assert_eq!(served.clients(), MAX_CLIENTS);
     for client in &mut clients {
         assert!(served.ask(client, Request::Status).is_ok());
     }
@@ -401,9 +401,12 @@ fn of_a_flood_of_connections_a_bounded_number_is_let_in() {
         connects += 1;
         drop(served.connect());
         served.turn();
-        assert!(connects <= MOST, "no bound");
+        assert!(connects <= MAX_ACCEPTS_PER_SECOND, "no bound");
     }
-    assert_eq!(connects, MOST, "the others wait, and wake nobody");
+    assert_eq!(
+        connects, MAX_ACCEPTS_PER_SECOND,
+        "the others wait, and wake nobody"
+    );
     let mut late = served.connect();
     late.send(STATUS);
     served.turn();
@@ -604,15 +607,15 @@ fn prometheus_is_served_one_page_and_closed() {
 #[test]
 fn who_connects_by_http_and_says_nothing_is_dropped() {
     let (mut served, address) = with_http();
-    let streams: Vec<TcpStream> = (0..=http::MOST_CLIENTS).map(|_| connect(address)).collect();
+    let streams: Vec<TcpStream> = (0..=http::MAX_CLIENTS).map(|_| connect(address)).collect();
     served.turn();
-    assert_eq!(served.clients(), http::MOST_CLIENTS);
+    assert_eq!(served.clients(), http::MAX_CLIENTS);
     let last = streams.last().expect("one");
     assert_eq!(heard(&mut served, last), "");
     (&streams[0]).write_all(b"GET /metrics HT").expect("taken");
     served.turn();
     served.pass(4_999);
-    assert_eq!(served.clients(), http::MOST_CLIENTS);
+    assert_eq!(served.clients(), http::MAX_CLIENTS);
     served.pass(1);
     assert_eq!(served.clients(), 0);
 }
@@ -624,13 +627,13 @@ fn all_that_is_waited_for_has_its_place() {
     served.services.socket = Some(socket);
     let mut clients = Vec::new();
     let mut streams = Vec::new();
-    for _ in 0..MOST_CLIENTS + 10 {
+    for _ in 0..MAX_CLIENTS + 10 {
         clients.push(served.connect());
         streams.push(connect(address));
         served.turn();
     }
     let now = served.place.clocks.now();
-    assert_eq!(served.services.waiting(now).count(), MOST_WAITING);
+    assert_eq!(served.services.waiting(now).count(), MAX_POLLED);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use wattgate_board::{Current, Disk, Missing};
 use wattgate_runtime::{Milliwatts, PowerMode, SelectError};
 
-use super::{EXIT_CODES, Failure, parse, print, see_whether_writable};
+use super::{EXIT_CODES, Failure, check_writable, parse, print};
 use crate::group;
 use crate::schedule::Schedule;
 use crate::setup::Setup;
@@ -54,7 +54,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         true => format!("{}\n", json(&setup)),
         false => report(&setup),
     })?;
-    see_whether_writable(&setup.board)?;
+    check_writable(&setup.board)?;
     over_limit(&setup)
 }
 

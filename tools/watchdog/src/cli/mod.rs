@@ -1,7 +1,7 @@
 //! The command line: `wattgated COMMAND`. Exit codes are those of the trainer.
 
-mod ask;
 mod check;
+mod client;
 mod once;
 mod run;
 mod set;
@@ -23,11 +23,11 @@ use crate::clock::{Clock, System};
 use crate::config::{Config, ConfigError};
 use crate::control::Priority;
 use crate::group::GroupError;
-use crate::hardware::HardwareError;
+use crate::hardware_watchdog::HardwareWatchdogError;
 use crate::lock::LockError;
 use crate::log::log;
 use crate::prior::PriorError;
-use crate::safe::SafeError;
+use crate::safe_mode::SafeModeError;
 use crate::setup::{Setup, SetupError};
 
 const USAGE: &str = "\
@@ -79,7 +79,10 @@ pub enum Failure {
     #[error("{0}")]
     Prior(#[from] PriorError),
     #[error("{why}; and no safe mode is kept: {kept}")]
-    NoSafe { why: Box<Failure>, kept: SafeError },
+    NoSafe {
+        why: Box<Failure>,
+        kept: SafeModeError,
+    },
     #[error("{0}")]
     Apply(#[from] ApplyError),
     #[error("{}: no daemon answers: {why}", path.display())]
@@ -89,7 +92,7 @@ pub enum Failure {
     #[error("{0}")]
     Group(#[from] GroupError),
     #[error("{0}")]
-    Hardware(#[from] HardwareError),
+    HardwareWatchdog(#[from] HardwareWatchdogError),
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
     #[error("NOTIFY_SOCKET: {0}")]
@@ -118,7 +121,7 @@ impl Failure {
             | Self::NoDaemon { .. }
             | Self::Refused { .. }
             | Self::Group(GroupError::Unreadable(_))
-            | Self::Hardware(_)
+            | Self::HardwareWatchdog(_)
             | Self::Signals(_)
             | Self::Notify(_)
             | Self::Print(_) => 5,
@@ -223,7 +226,7 @@ fn parse(
 }
 
 /// The first knob without permission to write it is an error.
-fn see_whether_writable(board: &Board) -> Result<(), Failure> {
+fn check_writable(board: &Board) -> Result<(), Failure> {
     for path in board.knob_paths() {
         // One that is not there now, such as a clock of a cluster that is off, may come.
         if let Err(why @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) =

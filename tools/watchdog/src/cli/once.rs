@@ -6,12 +6,12 @@ use wattgate_board::{Board, Disk};
 use wattgate_runtime::PowerMode;
 
 use super::check::over_limit;
-use super::{EXIT_CODES, Failure, Place, below, parse, print, see_whether_writable};
+use super::{EXIT_CODES, Failure, Place, below, check_writable, parse, print};
 use crate::config::{Config, STATE_DIR};
 use crate::control::Priority;
 use crate::lock::Lock;
 use crate::log::log;
-use crate::safe::Safe;
+use crate::safe_mode::SafeModeFile;
 use crate::setup::{Setup, SetupError};
 
 const USAGE: &str = "\
@@ -60,7 +60,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
 }
 
 fn set(board: &mut Board, mode: &PowerMode, place: &Place) -> Result<(), Failure> {
-    see_whether_writable(board)?;
+    check_writable(board)?;
     let _lock = Lock::take(&place.root)?;
     let writes = board.apply(&mut Disk, mode)?.writes;
     log(
@@ -89,7 +89,7 @@ fn safe(place: &Place) -> Result<(Board, PowerMode), Failure> {
         Err(why) => why,
     };
     let board = Board::discover(&Disk, &place.root).map_err(SetupError::from)?;
-    let kept = Safe::at(&below(&place.root, &state_dir));
+    let kept = SafeModeFile::at(&below(&place.root, &state_dir));
     match kept.read() {
         Ok(mode) => {
             let path = kept.path().display();

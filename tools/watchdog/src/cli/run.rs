@@ -18,22 +18,22 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use wattgate_board::Disk;
 use wattgate_runtime::{Milliseconds, Status};
 
-use super::{EXIT_CODES, Failure, Place, below, parse, print, see_whether_writable};
+use super::{EXIT_CODES, Failure, Place, below, check_writable, parse, print};
 use crate::clock::{Clock, System};
 use crate::config::{Config, Metrics};
 use crate::control::{Event, Priority, name};
 use crate::daemon::Daemon;
 use crate::group;
-use crate::hardware::{Hardware, HardwareError};
+use crate::hardware_watchdog::{HardwareWatchdog, HardwareWatchdogError};
 use crate::lock::{Lock, directory};
 use crate::log::log;
-use crate::notify::Notify;
 use crate::prior::{Origin, Prior};
-use crate::safe::Safe;
+use crate::safe_mode::SafeModeFile;
+use crate::sd_notify::SdNotify;
 use crate::serve::http::Http;
 use crate::serve::socket::Socket;
 use crate::serve::textfile::Textfile;
-use crate::serve::{MOST_WAITING, Services};
+use crate::serve::{MAX_POLLED, Services};
 
 const USAGE: &str = "\
 Hold the limit: measure, correct, enforce, until SIGTERM or SIGINT
@@ -58,10 +58,10 @@ Example:
 ";
 
 /// systemd is told so often that the daemon is alive.
-const ALIVE_EVERY: Milliseconds = Milliseconds(1_000);
+const ALIVE_INTERVAL: Milliseconds = Milliseconds(1_000);
 
 /// A file is written only where the next look is as far away.
-const FOR_A_FILE: Milliseconds = Milliseconds(50);
+const MIN_TIME_FOR_FILE: Milliseconds = Milliseconds(50);
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
@@ -70,11 +70,11 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     };
     // Before anything is written: what was set has to be restored, whenever a signal comes.
     let signals = Signals::new().map_err(Failure::Signals)?;
-    let notify = Notify::from_env().map_err(Failure::Notify)?;
+    let notify = SdNotify::from_env().map_err(Failure::Notify)?;
     let mut setup = place.setup()?;
     let group = setup.config.group.as_deref();
     let group = group.map(group::id).transpose()?;
-    see_whether_writable(&setup.board)?;
+    check_writable(&setup.board)?;
     let _lock = Lock::take(&place.root)?;
     let kept = below(&place.root, &setup.config.state_dir);
     let prior = Prior::keep(&setup.board, &Disk, &kept)?;
@@ -96,7 +96,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         ),
     }
     // Before the mode is changed, so that a crash at any time leaves it.
-    let safe = Safe::at(&kept);
+    let safe = SafeModeFile::at(&kept);
     if let Err(error) = safe.keep(&setup.safe()) {
         // A board that is under control is safer than one that is not.
         log(
@@ -174,8 +174,8 @@ fn or_warn<T>(opened: io::Result<T>, without: fmt::Arguments<'_>) -> Option<T> {
     }
 }
 
-fn arm(path: &Path, root: &Path) -> Result<Hardware, HardwareError> {
-    let hardware = Hardware::arm(&below(root, path))?;
+fn arm(path: &Path, root: &Path) -> Result<HardwareWatchdog, HardwareWatchdogError> {
+    let hardware = HardwareWatchdog::arm(&below(root, path))?;
     let shown = path.display();
     match hardware.timeout_s(root) {
         Some(seconds) => log(
@@ -205,10 +205,10 @@ fn metrics(at: Option<&Metrics>, root: &Path) -> (Option<Http>, Option<Textfile>
 struct Process {
     daemon: Daemon<Disk>,
     signals: Signals,
-    notify: Notify,
+    notify: SdNotify,
     services: Services,
     textfile: Option<Textfile>,
-    hardware: Option<Hardware>,
+    hardware: Option<HardwareWatchdog>,
     alive: Option<Milliseconds>,
 }
 
@@ -259,7 +259,7 @@ impl Process {
         let signals = self.signals.wakes.as_fd();
         let mut services = self.services.waiting(now);
         // Places that are left over wait for nothing.
-        let mut waiting: [PollFd<'_>; 1 + MOST_WAITING] = array::from_fn(|index| {
+        let mut waiting: [PollFd<'_>; 1 + MAX_POLLED] = array::from_fn(|index| {
             let (stream, flags) = match index {
                 0 => (signals, PollFlags::IN),
                 _ => services.next().unwrap_or((signals, PollFlags::empty())),
@@ -276,12 +276,12 @@ impl Process {
 
     fn say_alive(&mut self) {
         let now = System.now();
-        if let Some(Err(error)) = self.hardware.as_mut().map(|it| it.alive(now)) {
+        if let Some(Err(error)) = self.hardware.as_mut().map(|it| it.feed(now)) {
             log(Priority::Error, &error);
         }
         if self
             .alive
-            .is_some_and(|alive| now.since(alive) < ALIVE_EVERY)
+            .is_some_and(|alive| now.since(alive) < ALIVE_INTERVAL)
         {
             return;
         }
@@ -299,7 +299,7 @@ impl Process {
     /// Writes the metrics to their file where there is time for it.
     fn write_metrics(&mut self, next: Milliseconds) {
         let now = System.now();
-        if next.since(now) < FOR_A_FILE {
+        if next.since(now) < MIN_TIME_FOR_FILE {
             return;
         }
         let textfile = self.textfile.as_mut();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use lexopt::{Arg, Parser, ValueExt};
 
-use super::ask::{Answers, shown};
+use super::client::{Answers, shown};
 use super::{EXIT_CODES, Failure, print};
 use crate::quantity::{Power, Window};
 use crate::serve::protocol::{Request, WantedAverage, WantedLimit};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use lexopt::{Arg, Parser};
 
-use super::ask::{Answers, shown};
+use super::client::{Answers, shown};
 use super::{EXIT_CODES, Failure, print};
 use crate::serve::protocol::Request;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser};
 use wattgate_runtime::Milliwatts;
 
-use super::ask::{Answers, shown};
+use super::client::{Answers, shown};
 use super::{EXIT_CODES, Failure, print};
 use crate::report::Report;
 use crate::serve::protocol::{Request, Subscription};

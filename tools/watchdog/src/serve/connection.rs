@@ -8,7 +8,7 @@ use rustix::event::PollFlags;
 use super::Waiting;
 
 /// More than this that a client does not read ends its connection.
-const MOST_OUTPUT: usize = 16 << 10;
+const MAX_PENDING_OUTPUT: usize = 16 << 10;
 
 /// Read at a time.
 const CHUNK: usize = 4_096;
@@ -93,7 +93,7 @@ impl<S: Read + Write + AsFd> Connection<S> {
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Gone> {
         self.output.extend_from_slice(bytes);
         self.flush()?;
-        match self.output.len() <= MOST_OUTPUT {
+        match self.output.len() <= MAX_PENDING_OUTPUT {
             true => Ok(()),
             false => Err(Gone),
         }

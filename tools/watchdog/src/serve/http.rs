@@ -8,24 +8,24 @@ use wattgate_runtime::Milliseconds;
 
 use super::Waiting;
 use super::connection::{Connection, Gone};
-use super::door::Door;
+use super::listener::Listener;
 use super::metrics;
 use crate::clock::Clock;
 use crate::daemon::Daemon;
 
 /// Clients at a time; others are dropped.
-pub const MOST_CLIENTS: usize = 4;
+pub const MAX_CLIENTS: usize = 4;
 
 /// From the connection to the last byte of the answer.
-const PATIENCE: Milliseconds = Milliseconds(5_000);
+const TIMEOUT: Milliseconds = Milliseconds(5_000);
 
 /// The longest request without its body, which none has.
-const LONGEST_HEAD: usize = 4_096;
+const MAX_HEAD_BYTES: usize = 4_096;
 
 /// Where Prometheus connects.
 #[derive(Debug)]
 pub struct Http {
-    door: Door<TcpListener>,
+    listener: Listener<TcpListener>,
     clients: Vec<Client>,
 }
 
@@ -42,7 +42,7 @@ impl Http {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         Ok(Self {
-            door: Door::new(listener),
+            listener: Listener::new(listener),
             clients: Vec::new(),
         })
     }
@@ -50,7 +50,7 @@ impl Http {
     /// What to wait for.
     pub fn waiting(&self, now: Milliseconds) -> impl Iterator<Item = Waiting<'_>> {
         let clients = self.clients.iter().map(|it| it.connection.waiting());
-        std::iter::once(self.door.waiting(now)).chain(clients)
+        std::iter::once(self.listener.waiting(now)).chain(clients)
     }
 
     /// Hears and answers, at the latest until a time; `is_ready` where something waited for is
@@ -64,8 +64,8 @@ impl Http {
     ) {
         if is_ready {
             let (now, clients) = (clock.now(), &mut self.clients);
-            self.door.open(now, |stream| {
-                if clients.len() < MOST_CLIENTS {
+            self.listener.accept(now, |stream| {
+                if clients.len() < MAX_CLIENTS {
                     clients.push(Client {
                         connection: Connection::new(stream),
                         since: now,
@@ -90,7 +90,7 @@ impl Client {
     ) -> Result<(), Gone> {
         if is_ready {
             self.connection.flush()?;
-            self.connection.read(LONGEST_HEAD)?;
+            self.connection.read(MAX_HEAD_BYTES)?;
             if !self.is_answered
                 && let Some(answer) =
                     answer(self.connection.input(), || metrics::text(&daemon.report()))
@@ -103,7 +103,7 @@ impl Client {
             true => self.connection.is_flushed(),
             false => self.connection.has_ended(),
         };
-        match is_done || now.since(self.since) >= PATIENCE {
+        match is_done || now.since(self.since) >= TIMEOUT {
             true => Err(Gone),
             false => Ok(()),
         }
@@ -113,7 +113,7 @@ impl Client {
 /// The answer to what has come; none until that is all.
 fn answer(input: &[u8], metrics: impl FnOnce() -> String) -> Option<String> {
     let is_whole = input.windows(4).any(|bytes| bytes == b"\r\n\r\n");
-    if !is_whole && input.len() < LONGEST_HEAD {
+    if !is_whole && input.len() < MAX_HEAD_BYTES {
         return None;
     }
     let line = input.split(|byte| *byte == b'\r').next();
@@ -181,9 +181,9 @@ mod tests {
         ] {
             assert_eq!(first_line(request).as_deref(), Some(line), "{request}");
         }
-        let long = format!("GET /metrics HTTP/1.1\r\nX: {}", "x".repeat(LONGEST_HEAD));
+        let long = format!("GET /metrics HTTP/1.1\r\nX: {}", "x".repeat(MAX_HEAD_BYTES));
         assert_eq!(
-            first_line(&long[..LONGEST_HEAD]).as_deref(),
+            first_line(&long[..MAX_HEAD_BYTES]).as_deref(),
             Some("HTTP/1.1 400 Bad Request")
         );
     }

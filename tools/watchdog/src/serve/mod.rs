@@ -4,15 +4,15 @@
 //! at the board is due, and all that a client can make the daemon hold, read, answer or write is
 //! bounded. Without clients nothing is allocated.
 
-pub mod door;
 pub mod http;
+pub mod listener;
 pub mod metrics;
 pub mod protocol;
 pub mod socket;
 pub mod textfile;
 
 mod connection;
-mod rate;
+mod rate_limit;
 
 use std::os::fd::BorrowedFd;
 
@@ -29,7 +29,7 @@ use crate::daemon::Daemon;
 pub type Waiting<'a> = (BorrowedFd<'a>, PollFlags);
 
 /// The most that is waited for: two listeners and their clients.
-pub const MOST_WAITING: usize = 2 + socket::MOST_CLIENTS + http::MOST_CLIENTS;
+pub const MAX_POLLED: usize = 2 + socket::MAX_CLIENTS + http::MAX_CLIENTS;
 
 /// What clients connect to.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ pub struct Services {
 }
 
 impl Services {
-    /// What to wait for, [`MOST_WAITING`] at most.
+    /// What to wait for, [`MAX_POLLED`] at most.
     pub fn waiting(&self, now: Milliseconds) -> impl Iterator<Item = Waiting<'_>> {
         let sockets = self.socket.iter().flat_map(move |it| it.waiting(now));
         sockets.chain(self.http.iter().flat_map(move |it| it.waiting(now)))

@@ -90,7 +90,7 @@ use crate::report::Report;
 pub const VERSION: u32 = 1;
 
 /// The longest line with its newline, in bytes.
-pub const LONGEST_LINE: usize = 4_096;
+pub const MAX_LINE_BYTES: usize = 4_096;
 
 /// A line of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,30 +11,30 @@ use wattgate_runtime::Milliseconds;
 
 use super::Waiting;
 use super::connection::{Connection, Gone};
-use super::door::Door;
-use super::protocol::{LONGEST_LINE, Refused, Request, Subscription, answer};
-use super::rate::Rate;
+use super::listener::Listener;
+use super::protocol::{MAX_LINE_BYTES, Refused, Request, Subscription, answer};
+use super::rate_limit::RateCounter;
 use crate::clock::Clock;
 use crate::daemon::Daemon;
 
 /// Clients at a time.
-pub const MOST_CLIENTS: usize = 16;
+pub const MAX_CLIENTS: usize = 16;
 
 /// Requests of a client in a second: beyond these they are refused, and then it is closed.
-const MOST_REQUESTS: u32 = 20;
-const FAR_TOO_MANY: u32 = 2 * MOST_REQUESTS;
+const MAX_REQUESTS_PER_SECOND: u32 = 20;
+const CLOSE_AT_REQUESTS: u32 = 2 * MAX_REQUESTS_PER_SECOND;
 
 /// Without a request for so long a client is dropped.
-const IDLE: Milliseconds = Milliseconds(60_000);
+const IDLE_TIMEOUT: Milliseconds = Milliseconds(60_000);
 
 /// Between two lines of a subscription.
-const BETWEEN_LINES: Milliseconds = Milliseconds(100);
+const MIN_LINE_INTERVAL: Milliseconds = Milliseconds(100);
 
 /// Where clients connect.
 #[derive(Debug)]
 pub struct Socket {
     path: PathBuf,
-    door: Door<UnixListener>,
+    listener: Listener<UnixListener>,
     clients: Vec<Client>,
 }
 
@@ -63,7 +63,7 @@ impl Socket {
         fs::remove_dir(&hidden)?;
         Ok(Self {
             path,
-            door: Door::new(listener),
+            listener: Listener::new(listener),
             clients: Vec::new(),
         })
     }
@@ -77,7 +77,7 @@ impl Socket {
     /// What to wait for.
     pub fn waiting(&self, now: Milliseconds) -> impl Iterator<Item = Waiting<'_>> {
         let clients = self.clients.iter().map(|it| it.connection.waiting());
-        std::iter::once(self.door.waiting(now)).chain(clients)
+        std::iter::once(self.listener.waiting(now)).chain(clients)
     }
 
     /// Hears and answers, at the latest until a time; `is_ready` where something waited for is
@@ -92,7 +92,8 @@ impl Socket {
         let changes = daemon.changes();
         if is_ready {
             let (now, clients) = (clock.now(), &mut self.clients);
-            self.door.open(now, |stream| let_in(clients, stream, now));
+            self.listener
+                .accept(now, |stream| admit(clients, stream, now));
         }
         self.clients.retain_mut(|client| {
             let is_due = clock.now() >= until;
@@ -102,17 +103,17 @@ impl Socket {
     }
 }
 
-fn let_in(clients: &mut Vec<Client>, mut stream: UnixStream, now: Milliseconds) {
-    if clients.len() < MOST_CLIENTS {
+fn admit(clients: &mut Vec<Client>, mut stream: UnixStream, now: Milliseconds) {
+    if clients.len() < MAX_CLIENTS {
         clients.push(Client {
             connection: Connection::new(stream),
-            requests: Rate::default(),
+            requests: RateCounter::default(),
             heard: now,
             subscribed: None,
         });
         return;
     }
-    let message = format!("{MOST_CLIENTS} are connected already");
+    let message = format!("{MAX_CLIENTS} are connected already");
     let refused = answer(Err(Refused::new("too_many_clients", message)));
     // It is dropped, whether it hears why or not.
     let _ = stream.write(&refused);
@@ -121,7 +122,7 @@ fn let_in(clients: &mut Vec<Client>, mut stream: UnixStream, now: Milliseconds) 
 #[derive(Debug)]
 struct Client {
     connection: Connection<UnixStream>,
-    requests: Rate,
+    requests: RateCounter,
     /// When it last sent something.
     heard: Milliseconds,
     subscribed: Option<Subscribed>,
@@ -149,13 +150,13 @@ impl Client {
         }
         let now = clock.now();
         if self.connection.has_ended() {
-            return match self.connection.is_flushed() || now.since(self.heard) >= IDLE {
+            return match self.connection.is_flushed() || now.since(self.heard) >= IDLE_TIMEOUT {
                 true => Err(Gone),
                 false => Ok(()),
             };
         }
         self.tell(daemon, now)?;
-        match self.subscribed.is_none() && now.since(self.heard) >= IDLE {
+        match self.subscribed.is_none() && now.since(self.heard) >= IDLE_TIMEOUT {
             true => Err(Gone),
             false => Ok(()),
         }
@@ -164,27 +165,27 @@ impl Client {
     /// Reads once and answers each line.
     fn hear<F: Files>(&mut self, daemon: &mut Daemon<F>, clock: &impl Clock) -> Result<(), Gone> {
         let now = clock.now();
-        if self.connection.read(LONGEST_LINE)? {
+        if self.connection.read(MAX_LINE_BYTES)? {
             self.heard = now;
         }
         while let Some(line) = self.connection.line() {
             let count = self.requests.count(now);
-            let result = match count <= MOST_REQUESTS {
+            let result = match count <= MAX_REQUESTS_PER_SECOND {
                 true => Request::parse(&line).and_then(|it| self.act(it, daemon, clock)),
                 false => {
-                    let message = format!("more than {MOST_REQUESTS} in a second");
+                    let message = format!("more than {MAX_REQUESTS_PER_SECOND} in a second");
                     Err(Refused::new("too_many_requests", message))
                 }
             };
             let line = answer(result.map(|()| daemon.report()));
             self.connection.write(&line)?;
-            if count >= FAR_TOO_MANY {
+            if count >= CLOSE_AT_REQUESTS {
                 return Err(Gone);
             }
         }
         let rest = self.connection.input().len();
-        if rest >= LONGEST_LINE {
-            let message = format!("a line has at most {LONGEST_LINE} bytes");
+        if rest >= MAX_LINE_BYTES {
+            let message = format!("a line has at most {MAX_LINE_BYTES} bytes");
             let line = answer(Err(Refused::new("too_long", message)));
             self.connection.write(&line)?;
             return Err(Gone);
@@ -232,7 +233,7 @@ impl Client {
         };
         let passed = now.since(subscribed.told);
         let has_changed = subscribed.changes != daemon.changes();
-        if passed >= subscribed.every || (has_changed && passed >= BETWEEN_LINES) {
+        if passed >= subscribed.every || (has_changed && passed >= MIN_LINE_INTERVAL) {
             (subscribed.told, subscribed.changes) = (now, daemon.changes());
             self.connection.write(&answer(Ok(daemon.report())))?;
         }

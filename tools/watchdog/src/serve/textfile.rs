@@ -13,7 +13,7 @@ use super::metrics;
 use crate::daemon::Daemon;
 
 /// Between two files.
-const EVERY: Milliseconds = Milliseconds(15_000);
+const INTERVAL: Milliseconds = Milliseconds(15_000);
 
 /// The file cannot be written.
 #[derive(Debug, Error)]
@@ -48,7 +48,7 @@ impl Textfile {
         daemon: &Daemon<F>,
         now: Milliseconds,
     ) -> Result<(), TextfileError> {
-        if self.written.is_some_and(|last| now.since(last) < EVERY) {
+        if self.written.is_some_and(|last| now.since(last) < INTERVAL) {
             return Ok(());
         }
         self.written = Some(now);

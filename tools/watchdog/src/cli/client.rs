@@ -11,7 +11,7 @@ use crate::report::Report;
 use crate::serve::protocol::{Request, parse_answer};
 
 /// The daemon answers between two looks at the board.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A daemon that was asked something.
 pub struct Answers {
@@ -25,7 +25,7 @@ impl Answers {
         let path = directory(root).join("socket");
         let ask = || {
             let mut stream = UnixStream::connect(&path)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
             stream.write_all(&request.line())?;
             Ok(BufReader::new(stream))
         };

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use wattgate_runtime::PowerMode;
 
-use crate::durable;
+use crate::atomic_file;
 
 /// The knobs in the order of [`PowerMode::knobs`].
 const KNOBS: [&str; 4] = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
@@ -19,7 +19,7 @@ const END: &str = "end";
 
 /// Why the safe mode is not kept, or not to be had.
 #[derive(Debug, Error)]
-pub enum SafeError {
+pub enum SafeModeError {
     /// The file.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
@@ -36,11 +36,11 @@ pub enum SafeError {
 
 /// A file that has the safe mode.
 #[derive(Debug)]
-pub struct Safe {
+pub struct SafeModeFile {
     path: PathBuf,
 }
 
-impl Safe {
+impl SafeModeFile {
     /// The file in a directory.
     pub fn at(directory: &Path) -> Self {
         Self {
@@ -54,15 +54,15 @@ impl Safe {
     }
 
     /// Keeps a mode, on the disk before this returns.
-    pub fn keep(&self, mode: &PowerMode) -> Result<(), SafeError> {
-        let written = durable::write(&self.path, text(mode).as_bytes());
+    pub fn keep(&self, mode: &PowerMode) -> Result<(), SafeModeError> {
+        let written = atomic_file::write(&self.path, text(mode).as_bytes());
         written.map_err(|source| self.io(source))
     }
 
     /// The mode that is kept.
-    pub fn read(&self) -> Result<PowerMode, SafeError> {
+    pub fn read(&self) -> Result<PowerMode, SafeModeError> {
         let text = fs::read_to_string(&self.path).map_err(|source| self.io(source))?;
-        parse(&text).map_err(|(line, expected)| SafeError::Defect {
+        parse(&text).map_err(|(line, expected)| SafeModeError::Defect {
             path: self.path.clone(),
             line,
             expected,
@@ -76,9 +76,9 @@ impl Safe {
         let _ = fs::remove_file(&self.path);
     }
 
-    fn io(&self, source: io::Error) -> SafeError {
+    fn io(&self, source: io::Error) -> SafeModeError {
         let path = self.path.clone();
-        SafeError::Io { path, source }
+        SafeModeError::Io { path, source }
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
     fn a_mode_is_kept_until_it_is_removed() {
         let place = tempfile::tempdir().expect("a directory");
         let directory = place.path().join("of/the/daemon");
-        let safe = Safe::at(&directory);
+        let safe = SafeModeFile::at(&directory);
         for mode in [PowerMode::from_knobs([1; 4]), MODE] {
             safe.keep(&mode).expect("written");
             assert_eq!(safe.read().expect("kept"), mode);
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn what_is_not_whole_is_refused_by_its_line() {
         let place = tempfile::tempdir().expect("a directory");
-        let safe = Safe::at(place.path());
+        let safe = SafeModeFile::at(place.path());
         let path = safe.path().display();
         for (text, error) in [
             ("", "1: expected `cores` and a whole number, found ``"),

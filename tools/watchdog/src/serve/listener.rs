@@ -9,36 +9,36 @@ use rustix::event::PollFlags;
 use wattgate_runtime::Milliseconds;
 
 use super::Waiting;
-use super::rate::Rate;
+use super::rate_limit::RateCounter;
 
 /// Connections in a second, some 20 µs of work each. Others wait in the queue of the system.
-pub const MOST: u32 = 1_000;
+pub const MAX_ACCEPTS_PER_SECOND: u32 = 1_000;
 
 /// Connections in a turn.
-const A_TURN: usize = 8;
+const ACCEPTS_PER_TURN: usize = 8;
 
 /// A listener of streams.
-pub trait Listener: AsFd {
+pub trait Accept: AsFd {
     type Stream;
 
     /// The next stream, which does not block.
-    fn next(&self) -> io::Result<Self::Stream>;
+    fn accept_nonblocking(&self) -> io::Result<Self::Stream>;
 }
 
-impl Listener for UnixListener {
+impl Accept for UnixListener {
     type Stream = UnixStream;
 
-    fn next(&self) -> io::Result<UnixStream> {
+    fn accept_nonblocking(&self) -> io::Result<UnixStream> {
         let (stream, _) = self.accept()?;
         stream.set_nonblocking(true)?;
         Ok(stream)
     }
 }
 
-impl Listener for TcpListener {
+impl Accept for TcpListener {
     type Stream = TcpStream;
 
-    fn next(&self) -> io::Result<TcpStream> {
+    fn accept_nonblocking(&self) -> io::Result<TcpStream> {
         let (stream, _) = self.accept()?;
         stream.set_nonblocking(true)?;
         Ok(stream)
@@ -47,23 +47,23 @@ impl Listener for TcpListener {
 
 /// Where clients come in.
 #[derive(Debug)]
-pub struct Door<L> {
+pub struct Listener<L> {
     listener: L,
-    connects: Rate,
+    accepts: RateCounter,
 }
 
-impl<L: Listener> Door<L> {
+impl<L: Accept> Listener<L> {
     /// Of a listener that does not block.
     pub fn new(listener: L) -> Self {
         Self {
             listener,
-            connects: Rate::default(),
+            accepts: RateCounter::default(),
         }
     }
 
     /// What to wait for; nothing while too many come.
     pub fn waiting(&self, now: Milliseconds) -> Waiting<'_> {
-        let flags = match self.connects.has_room(MOST, now) {
+        let flags = match self.accepts.has_room(MAX_ACCEPTS_PER_SECOND, now) {
             true => PollFlags::IN,
             false => PollFlags::empty(),
         };
@@ -71,18 +71,18 @@ impl<L: Listener> Door<L> {
     }
 
     /// Lets in who waits.
-    pub fn open(&mut self, now: Milliseconds, mut take: impl FnMut(L::Stream)) {
-        for _ in 0..A_TURN {
-            if !self.connects.has_room(MOST, now) {
+    pub fn accept(&mut self, now: Milliseconds, mut take: impl FnMut(L::Stream)) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            if !self.accepts.has_room(MAX_ACCEPTS_PER_SECOND, now) {
                 return;
             }
-            match self.listener.next() {
+            match self.listener.accept_nonblocking() {
                 Ok(stream) => take(stream),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // Who has gone already, or no more descriptors: there may be in a second.
                 Err(_) => {}
             }
-            self.connects.count(now);
+            self.accepts.count(now);
         }
     }
 }

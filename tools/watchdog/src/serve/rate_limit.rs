@@ -6,12 +6,12 @@ const SECOND: Milliseconds = Milliseconds(1_000);
 
 /// Counts within a second.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Rate {
+pub struct RateCounter {
     since: Option<Milliseconds>,
     count: u32,
 }
 
-impl Rate {
+impl RateCounter {
     /// Counts one more. Returns the number within this second.
     pub fn count(&mut self, now: Milliseconds) -> u32 {
         if self.is_over(now) {
@@ -21,9 +21,9 @@ impl Rate {
         self.count
     }
 
-    /// Whether fewer than `most` came within this second.
-    pub fn has_room(&self, most: u32, now: Milliseconds) -> bool {
-        self.is_over(now) || self.count < most
+    /// Whether fewer than `max` came within this second.
+    pub fn has_room(&self, max: u32, now: Milliseconds) -> bool {
+        self.is_over(now) || self.count < max
     }
 
     fn is_over(&self, now: Milliseconds) -> bool {
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_second_is_counted_from_its_first() {
-        let mut rate = Rate::default();
+        let mut rate = RateCounter::default();
         let mut count = |now| rate.count(Milliseconds(now));
         assert_eq!([count(700), count(1_000), count(1_699)], [1, 2, 3]);
         assert_eq!([count(1_700), count(1_701), count(9_000)], [1, 2, 1]);

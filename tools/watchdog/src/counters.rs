@@ -4,12 +4,12 @@ use crate::control::Event;
 
 /// Counts from the start of the daemon on.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
+pub struct Counters {
     sensor_errors: u32,
     failed_changes: u32,
 }
 
-impl Tally {
+impl Counters {
     /// Takes an event into account.
     pub fn count(&mut self, event: &Event<'_>) {
         match event {

@@ -21,7 +21,7 @@ const KNOWN: [(&str, &[&str]); 10] = [
 ];
 
 /// The name of the board, where a model for `device` cannot be for it.
-pub fn other_board(device: &str, compatible: &[String]) -> Option<&'static str> {
+pub fn board_mismatch(device: &str, compatible: &[String]) -> Option<&'static str> {
     let of_model = KNOWN.iter().find(|(name, _)| device.starts_with(name))?;
     let is = |(_, modules): &&(&str, &[&str])| {
         let mut texts = compatible.iter();
@@ -43,11 +43,11 @@ mod tests {
         let boards: Vec<Board> = boards.filter_map(|it| Board::named(it).ok()).collect();
         assert!(boards.len() >= 8);
         for board in &boards {
-            assert_eq!(other_board(&board.name, &board.compatible), None);
+            assert_eq!(board_mismatch(&board.name, &board.compatible), None);
             for other in &boards {
                 let known = |device: &str| KNOWN.iter().find(|it| device.starts_with(it.0));
                 let [of, on] = [&board.name, &other.name].map(|it| known(it).expect("known").0);
-                let found = other_board(&board.name, &other.compatible);
+                let found = board_mismatch(&board.name, &other.compatible);
                 assert_eq!(found, (of != on).then_some(on), "{of} on {on}");
             }
         }
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn unknown_names_and_boards_are_taken() {
         let orin = ["nvidia,p3701-0005".to_owned()];
-        assert_eq!(other_board("my-rover", &orin), None);
-        assert_eq!(other_board("orin-nx-16", &[]), None);
+        assert_eq!(board_mismatch("my-rover", &orin), None);
+        assert_eq!(board_mismatch("orin-nx-16", &[]), None);
     }
 }

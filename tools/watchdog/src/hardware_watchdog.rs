@@ -16,29 +16,29 @@ use thiserror::Error;
 use wattgate_runtime::Milliseconds;
 
 /// Between two writes.
-const EVERY: Milliseconds = Milliseconds(1_000);
+const INTERVAL: Milliseconds = Milliseconds(1_000);
 
 /// It cannot be armed.
 #[derive(Debug, Error)]
 #[error("hardware_watchdog: {}: {source}", path.display())]
-pub struct HardwareError {
+pub struct HardwareWatchdogError {
     path: PathBuf,
     source: io::Error,
 }
 
 /// An armed device.
 #[derive(Debug)]
-pub struct Hardware {
+pub struct HardwareWatchdog {
     path: PathBuf,
     device: File,
     written: Option<Milliseconds>,
     is_failing: bool,
 }
 
-impl Hardware {
+impl HardwareWatchdog {
     /// Opens a device, which arms it.
-    pub fn arm(path: &Path) -> Result<Self, HardwareError> {
-        let at = |source| HardwareError {
+    pub fn arm(path: &Path) -> Result<Self, HardwareWatchdogError> {
+        let at = |source| HardwareWatchdogError {
             path: path.to_owned(),
             source,
         };
@@ -62,8 +62,8 @@ impl Hardware {
 
     /// Says that the control goes round, once a second at most. The first failure in a row is
     /// returned.
-    pub fn alive(&mut self, now: Milliseconds) -> Result<(), HardwareError> {
-        if self.written.is_some_and(|last| now.since(last) < EVERY) {
+    pub fn feed(&mut self, now: Milliseconds) -> Result<(), HardwareWatchdogError> {
+        if self.written.is_some_and(|last| now.since(last) < INTERVAL) {
             return Ok(());
         }
         self.written = Some(now);
@@ -76,13 +76,13 @@ impl Hardware {
     }
 
     /// Disarms it.
-    pub fn disarm(mut self) -> Result<(), HardwareError> {
+    pub fn disarm(mut self) -> Result<(), HardwareWatchdogError> {
         let written = self.device.write_all(b"V");
         written.map_err(|source| self.error(source))
     }
 
-    fn error(&self, source: io::Error) -> HardwareError {
-        HardwareError {
+    fn error(&self, source: io::Error) -> HardwareWatchdogError {
+        HardwareWatchdogError {
             path: self.path.clone(),
             source,
         }
@@ -93,11 +93,11 @@ impl Hardware {
 mod tests {
     use super::*;
 
-    fn armed() -> (tempfile::TempDir, PathBuf, Hardware) {
+    fn armed() -> (tempfile::TempDir, PathBuf, HardwareWatchdog) {
         let root = tempfile::tempdir().expect("a directory");
         let path = root.path().join("watchdog0");
         fs::write(&path, "").expect("made");
-        let hardware = Hardware::arm(&path).expect("armed");
+        let hardware = HardwareWatchdog::arm(&path).expect("armed");
         (root, path, hardware)
     }
 
@@ -109,7 +109,7 @@ mod tests {
     fn it_is_written_to_once_a_second_however_often_the_control_goes_round() {
         let (_root, path, mut hardware) = armed();
         for now in (500..5_500).step_by(10) {
-            hardware.alive(Milliseconds(now)).expect("written");
+            hardware.feed(Milliseconds(now)).expect("written");
         }
         assert_eq!(written(&path), ".....");
     }
@@ -117,18 +117,18 @@ mod tests {
     #[test]
     fn a_clean_end_disarms_it_and_no_other_end_does() {
         let (_root, path, mut hardware) = armed();
-        hardware.alive(Milliseconds(0)).expect("written");
+        hardware.feed(Milliseconds(0)).expect("written");
         hardware.disarm().expect("written");
         assert_eq!(written(&path), ".V");
         let (_root, path, mut hardware) = armed();
-        hardware.alive(Milliseconds(0)).expect("written");
+        hardware.feed(Milliseconds(0)).expect("written");
         drop(hardware);
         assert_eq!(written(&path), ".");
     }
 
     #[test]
     fn a_device_that_is_not_there_is_named() {
-        let error = Hardware::arm(Path::new("/dev/no watchdog")).expect_err("absent");
+        let error = HardwareWatchdog::arm(Path::new("/dev/no watchdog")).expect_err("absent");
         assert_eq!(
             error.to_string(),
             "hardware_watchdog: /dev/no watchdog: No such file or directory (os error 2)"
@@ -138,9 +138,9 @@ mod tests {
     /// `/dev/full` refuses every write.
     #[test]
     fn a_device_that_refuses_is_told_once() {
-        let mut hardware = Hardware::arm(Path::new("/dev/full")).expect("opened");
-        assert!(hardware.alive(Milliseconds(0)).is_err());
-        assert!(hardware.alive(Milliseconds(1_000)).is_ok());
+        let mut hardware = HardwareWatchdog::arm(Path::new("/dev/full")).expect("opened");
+        assert!(hardware.feed(Milliseconds(0)).is_err());
+        assert!(hardware.feed(Milliseconds(1_000)).is_ok());
         assert!(hardware.disarm().is_err());
     }
 

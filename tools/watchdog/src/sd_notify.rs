@@ -13,9 +13,9 @@ use crate::log::Text;
 
 /// The way to systemd, if there is one.
 #[derive(Debug)]
-pub struct Notify(Option<UnixDatagram>);
+pub struct SdNotify(Option<UnixDatagram>);
 
-impl Notify {
+impl SdNotify {
     /// By the environment.
     pub fn from_env() -> io::Result<Self> {
         let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
