@@ -1,12 +1,12 @@
-//! Which boards a model may be for: names of devices in models beside what a board says of
-//! itself (`jetson-platform.md`, sections 1 and 9).
+//! Refuses a model that was made for another board: compares the model's device name with the
+//! board's `compatible` strings (`jetson-platform.md`, sections 1 and 9).
 //!
-//! The clocks of a grid tell little: all Orins have the same. So a model whose device is known
-//! is refused on a board that is known as another one. Of a name or a board that is not in the
-//! table nothing is said.
+//! The clocks of the grid do not identify a board: all Orins share theirs. Unknown device names
+//! and unknown boards are accepted.
 
-/// The starts of device names, and what texts of `compatible` contain: modules, or carriers
-/// where the module is not told. Longer names come before their beginnings.
+/// Device name prefixes, and the substrings of `compatible` that identify the board: module
+/// numbers, or the carrier's where the device tree does not name the module. The first match
+/// counts.
 const KNOWN: [(&str, &[&str]); 10] = [
     ("orin-agx-64", &["p3701-0000", "p3701-0005"]),
     ("orin-agx-32", &["p3701-0004"]),
@@ -20,7 +20,7 @@ const KNOWN: [(&str, &[&str]); 10] = [
     ("nano", &["p3448"]),
 ];
 
-/// The name of the board, where a model for `device` cannot be for it.
+/// The board's name, if both sides are known and a model for `device` is for another board.
 pub fn board_mismatch(device: &str, compatible: &[String]) -> Option<&'static str> {
     let of_model = KNOWN.iter().find(|(name, _)| device.starts_with(name))?;
     let is = |(_, modules): &&(&str, &[&str])| {

@@ -1,10 +1,10 @@
-//! The hardware's watchdog, such as `/dev/watchdog0`: a device that resets the board unless it is
-//! written to in time.
+//! The hardware watchdog timer, such as `/dev/watchdog0`: a device that resets the board unless
+//! it is fed in time.
 //!
-//! Opening it arms it. It is written to only by who goes round the control, so that a daemon that
-//! hangs, in the kernel too, ends in a reset. `V` as the last byte disarms it ("magic close");
-//! without, as after a crash, it goes on. The time is that of the driver: to set it takes an ioctl,
-//! which is not to be had without `unsafe`.
+//! Opening the device arms the timer. Only the control loop feeds it, so a daemon that hangs, even
+//! inside the kernel, ends in a reset. Writing `V` before closing disarms the timer ("magic
+//! close"); after a crash the timer keeps running. The timeout is the driver's: changing it takes
+//! an ioctl, which needs `unsafe`.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,10 +15,10 @@ use rustix::fs::OFlags;
 use thiserror::Error;
 use wattgate_runtime::Milliseconds;
 
-/// Between two writes.
+/// Least time between two feeds.
 const INTERVAL: Milliseconds = Milliseconds(1_000);
 
-/// It cannot be armed.
+/// The device cannot be opened or written.
 #[derive(Debug, Error)]
 #[error("hardware_watchdog: {}: {source}", path.display())]
 pub struct HardwareWatchdogError {
@@ -26,7 +26,7 @@ pub struct HardwareWatchdogError {
     source: io::Error,
 }
 
-/// An armed device.
+/// An armed watchdog timer.
 #[derive(Debug)]
 pub struct HardwareWatchdog {
     path: PathBuf,
@@ -36,13 +36,13 @@ pub struct HardwareWatchdog {
 }
 
 impl HardwareWatchdog {
-    /// Opens a device, which arms it.
+    /// Opens the device, which arms the timer.
     pub fn arm(path: &Path) -> Result<Self, HardwareWatchdogError> {
         let at = |source| HardwareWatchdogError {
             path: path.to_owned(),
             source,
         };
-        // A pipe that nobody reads is no reason to wait.
+        // Without NONBLOCK, opening a pipe that has no reader would block.
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         let device = File::options().write(true).custom_flags(flags).open(path);
         Ok(Self {
@@ -53,15 +53,14 @@ impl HardwareWatchdog {
         })
     }
 
-    /// The driver's time in seconds, where sysfs below `root` shows it.
+    /// The driver's timeout in seconds, if sysfs below `root` shows it.
     pub fn timeout_s(&self, root: &Path) -> Option<u32> {
         let name = self.path.file_name()?;
         let shown = root.join("sys/class/watchdog").join(name).join("timeout");
         fs::read_to_string(shown).ok()?.trim().parse().ok()
     }
 
-    /// Says that the control goes round, once a second at most. The first failure in a row is
-    /// returned.
+    /// Feeds the timer, at most once a second. Of consecutive failures only the first is returned.
     pub fn feed(&mut self, now: Milliseconds) -> Result<(), HardwareWatchdogError> {
         if self.written.is_some_and(|last| now.since(last) < INTERVAL) {
             return Ok(());
@@ -75,7 +74,7 @@ impl HardwareWatchdog {
         })
     }
 
-    /// Disarms it.
+    /// Disarms the timer and closes the device.
     pub fn disarm(mut self) -> Result<(), HardwareWatchdogError> {
         let written = self.device.write_all(b"V");
         written.map_err(|source| self.error(source))
@@ -135,7 +134,7 @@ mod tests {
         );
     }
 
-    /// `/dev/full` refuses every write.
+    /// Every write to `/dev/full` fails.
     #[test]
     fn a_device_that_refuses_is_told_once() {
         let mut hardware = HardwareWatchdog::arm(Path::new("/dev/full")).expect("opened");

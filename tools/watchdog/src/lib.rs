@@ -1,5 +1,5 @@
-//! The watchdog `wattgated`: keeps a board under a power limit while its work runs as fast as
-//! that limit allows.
+//! The daemon `wattgated`: keeps a board under a power limit while its workload runs as fast as
+//! the limit allows.
 //!
 //! ```text
 //! config ──► Setup: model ∩ board ──► front ──► Control: sample → governor → mode

@@ -233,7 +233,7 @@ fn two_daemons_are_one_too_many() {
         daemon.says("<6>booting: ");
         let lock = place.root.join("run/wattgated/lock");
         let expected = format!(
-            "<3>{}: the board is controlled by process {} already\n",
+            "<3>{}: process {} already controls the board\n",
             lock.display(),
             daemon.child.id()
         );
@@ -337,7 +337,7 @@ fn check_writes_nothing_and_tells_everything() {
         "model     simulated, resnet18 on orin-agx-64\n",
         "power     VDD_GPU_SOC + VDD_CPU_CV + VIN_SYS_5V0\n",
         "missing   memory clock: ",
-        "left out  memory clock: cannot be set; it is taken to be 3199000\n",
+        "left out  memory clock: cannot be set; assumed to be 3199000\n",
         "now       8 cores, at most, CPU 1728000 kHz, GPU ",
     ] {
         assert!(report.contains(line), "{line}: {report}");
@@ -415,7 +415,7 @@ fn bad_configs_are_refused_by_name() {
             "limit = \"15W\"\nmetrics = \"0.0.0.0:9753\"",
             2,
             format!(
-                "{path}:4: `0.0.0.0:9753`: no loopback address: the metrics are for this board only"
+                "{path}:4: `0.0.0.0:9753`: expected a loopback address, such as \"127.0.0.1:9753\""
             ),
         ),
         (
@@ -506,7 +506,7 @@ fn bad_models_are_refused_by_name() {
     refused(
         3,
         format!(
-            "{path}: the model is for `xavier-agx`, and the board is of the kind `orin-agx-64`"
+            "{path}: the model is for `xavier-agx`, but the board is `orin-agx-64`"
         ),
     );
     fs::write(&model, vec![0; (1 << 20) + 1]).expect("written");
@@ -608,7 +608,7 @@ fn once_goes_by_the_schedule() {
 fn a_limit_that_no_mode_holds_is_told() {
     with_living("3W", |place| {
         let mut daemon = Daemon::start(place.command("run"));
-        daemon.says("<4>safe: even the least mode is above the limit");
+        daemon.says("<4>safe: even the mode of least power is above the limit");
         let (_, report, _) = place.status(&[]);
         assert!(report.contains("state safe_limit_too_low\n"), "{report}");
         daemon.stop();
@@ -629,7 +629,7 @@ fn a_config_that_is_read_again_changes_the_limit_only_if_it_is_right() {
         );
         place.configure("limit = \"20W\"\nconfidence = 0.9");
         daemon.signal(Signal::HUP);
-        daemon.says("<5>limit 20000 mW from now on");
+        daemon.says("<5>limit is now 20000 mW");
         daemon.says("other keys than limit, schedule, average and budget need a restart");
         daemon.says("<6>stepping down: ");
         daemon.stop();

@@ -1,4 +1,4 @@
-//! The metrics by HTTP: `GET /metrics`, and nothing else.
+//! HTTP server for the metrics: `GET /metrics` and nothing else.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,16 +13,16 @@ use super::metrics;
 use crate::clock::Clock;
 use crate::daemon::Daemon;
 
-/// Clients at a time; others are dropped.
+/// Maximum number of connected clients; further ones are dropped.
 pub const MAX_CLIENTS: usize = 4;
 
-/// From the connection to the last byte of the answer.
+/// Timeout from the connection to the last byte of the answer.
 const TIMEOUT: Milliseconds = Milliseconds(5_000);
 
-/// The longest request without its body, which none has.
+/// Maximum size of a request line with its headers, in bytes.
 const MAX_HEAD_BYTES: usize = 4_096;
 
-/// Where Prometheus connects.
+/// The listening socket and its clients.
 #[derive(Debug)]
 pub struct Http {
     listener: Listener<TcpListener>,
@@ -37,7 +37,7 @@ struct Client {
 }
 
 impl Http {
-    /// Listens at an address.
+    /// Listens on an address.
     pub fn open(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -47,14 +47,13 @@ impl Http {
         })
     }
 
-    /// What to wait for.
+    /// What to poll.
     pub fn waiting(&self, now: Milliseconds) -> impl Iterator<Item = Waiting<'_>> {
         let clients = self.clients.iter().map(|it| it.connection.waiting());
         std::iter::once(self.listener.waiting(now)).chain(clients)
     }
 
-    /// Hears and answers, at the latest until a time; `is_ready` where something waited for is
-    /// there.
+    /// Serves clients until `until` at the latest. `is_ready`: poll reported an event.
     pub fn turn<F: Files>(
         &mut self,
         is_ready: bool,
@@ -110,7 +109,7 @@ impl Client {
     }
 }
 
-/// The answer to what has come; none until that is all.
+/// The response to a request; `None` while the request is incomplete.
 fn answer(input: &[u8], metrics: impl FnOnce() -> String) -> Option<String> {
     let is_whole = input.windows(4).any(|bytes| bytes == b"\r\n\r\n");
     if !is_whole && input.len() < MAX_HEAD_BYTES {
@@ -121,7 +120,7 @@ fn answer(input: &[u8], metrics: impl FnOnce() -> String) -> Option<String> {
     let words: Vec<&str> = line.unwrap_or_default().split(' ').collect();
     let (status, body) = match words.as_slice() {
         [method, target, version] if is_whole && version.starts_with("HTTP/1.") => {
-            // What comes after the `?` says nothing here.
+            // A query has no meaning here.
             let path = target.split('?').next().unwrap_or_default();
             match (path, *method) {
                 ("/metrics", "GET") => ("200 OK", metrics()),

@@ -1,4 +1,4 @@
-//! A listener that does not block, and how many may come through it.
+//! A non-blocking listener with a rate limit on accepted connections.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -11,17 +11,17 @@ use wattgate_runtime::Milliseconds;
 use super::Waiting;
 use super::rate_limit::RateCounter;
 
-/// Connections in a second, some 20 µs of work each. Others wait in the queue of the system.
+/// Rate limit of connections, about 20 µs of work each. Further ones wait in the kernel's backlog.
 pub const MAX_ACCEPTS_PER_SECOND: u32 = 1_000;
 
-/// Connections in a turn.
+/// Maximum number of connections accepted per turn.
 const ACCEPTS_PER_TURN: usize = 8;
 
-/// A listener of streams.
+/// A listening socket.
 pub trait Accept: AsFd {
     type Stream;
 
-    /// The next stream, which does not block.
+    /// Accepts a connection and makes its stream non-blocking.
     fn accept_nonblocking(&self) -> io::Result<Self::Stream>;
 }
 
@@ -45,7 +45,7 @@ impl Accept for TcpListener {
     }
 }
 
-/// Where clients come in.
+/// A listening socket with its rate limit.
 #[derive(Debug)]
 pub struct Listener<L> {
     listener: L,
@@ -53,7 +53,7 @@ pub struct Listener<L> {
 }
 
 impl<L: Accept> Listener<L> {
-    /// Of a listener that does not block.
+    /// Wraps a non-blocking listener.
     pub fn new(listener: L) -> Self {
         Self {
             listener,
@@ -61,7 +61,7 @@ impl<L: Accept> Listener<L> {
         }
     }
 
-    /// What to wait for; nothing while too many come.
+    /// What to poll; no events while the rate limit is reached.
     pub fn waiting(&self, now: Milliseconds) -> Waiting<'_> {
         let flags = match self.accepts.has_room(MAX_ACCEPTS_PER_SECOND, now) {
             true => PollFlags::IN,
@@ -70,7 +70,7 @@ impl<L: Accept> Listener<L> {
         (self.listener.as_fd(), flags)
     }
 
-    /// Lets in who waits.
+    /// Accepts pending connections within the rate limit.
     pub fn accept(&mut self, now: Milliseconds, mut take: impl FnMut(L::Stream)) {
         for _ in 0..ACCEPTS_PER_TURN {
             if !self.accepts.has_room(MAX_ACCEPTS_PER_SECOND, now) {
@@ -79,7 +79,8 @@ impl<L: Accept> Listener<L> {
             match self.listener.accept_nonblocking() {
                 Ok(stream) => take(stream),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Who has gone already, or no more descriptors: there may be in a second.
+                // The client has gone, or no descriptor is free. The attempt counts, so that the
+                // rate limit bounds retries.
                 Err(_) => {}
             }
             self.accepts.count(now);

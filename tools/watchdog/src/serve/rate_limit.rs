@@ -1,10 +1,10 @@
-//! How often something may happen: so many times in a second, counted from the first.
+//! Rate limit: counts events in windows of one second. A window begins with its first event.
 
 use wattgate_runtime::Milliseconds;
 
 const SECOND: Milliseconds = Milliseconds(1_000);
 
-/// Counts within a second.
+/// Number of events in the current window.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RateCounter {
     since: Option<Milliseconds>,
@@ -12,7 +12,7 @@ pub struct RateCounter {
 }
 
 impl RateCounter {
-    /// Counts one more. Returns the number within this second.
+    /// Counts an event. Returns the number of events in the window, with this one.
     pub fn count(&mut self, now: Milliseconds) -> u32 {
         if self.is_over(now) {
             (self.since, self.count) = (Some(now), 0);
@@ -21,7 +21,7 @@ impl RateCounter {
         self.count
     }
 
-    /// Whether fewer than `max` came within this second.
+    /// Whether another event is within the limit of `max` per window.
     pub fn has_room(&self, max: u32, now: Milliseconds) -> bool {
         self.is_over(now) || self.count < max
     }

@@ -1,4 +1,4 @@
-//! The socket of clients; [`protocol`](super::protocol) has what is said.
+//! The Unix socket for clients, with its limits; [`protocol`](super::protocol) defines the messages.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, Write};
@@ -17,20 +17,21 @@ use super::rate_limit::RateCounter;
 use crate::clock::Clock;
 use crate::daemon::Daemon;
 
-/// Clients at a time.
+/// Maximum number of connected clients.
 pub const MAX_CLIENTS: usize = 16;
 
-/// Requests of a client in a second: beyond these they are refused, and then it is closed.
+/// Rate limit per client: more requests in a second are refused.
 const MAX_REQUESTS_PER_SECOND: u32 = 20;
+/// At this many requests in a second the connection is closed.
 const CLOSE_AT_REQUESTS: u32 = 2 * MAX_REQUESTS_PER_SECOND;
 
-/// Without a request for so long a client is dropped.
+/// A client that sends nothing for this long is disconnected, unless it has subscribed.
 const IDLE_TIMEOUT: Milliseconds = Milliseconds(60_000);
 
-/// Between two lines of a subscription.
+/// Least time between two lines of a subscription.
 const MIN_LINE_INTERVAL: Milliseconds = Milliseconds(100);
 
-/// Where clients connect.
+/// The listening socket and its clients.
 #[derive(Debug)]
 pub struct Socket {
     path: PathBuf,
@@ -39,9 +40,9 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Makes the socket, for root and the members of a group, which may enter its directory as
-    /// well. It comes to its place when nobody else can connect any more, and takes that of one
-    /// that a crash has left.
+    /// Creates the socket for root and the members of `group`, which also get access to the
+    /// directory. The socket is created in a private directory and renamed once its permissions
+    /// are set, so nobody else can connect. It replaces a socket that a crash left.
     pub fn open(directory: &Path, group: Option<u32>) -> io::Result<Self> {
         let hidden = directory.join("new");
         match fs::remove_dir_all(&hidden) {
@@ -68,20 +69,20 @@ impl Socket {
         })
     }
 
-    /// Nobody can connect any more.
+    /// Closes and removes the socket.
     pub fn remove(self) {
-        // It may not be there.
+        // Another program may have removed it.
         let _ = fs::remove_file(&self.path);
     }
 
-    /// What to wait for.
+    /// What to poll.
     pub fn waiting(&self, now: Milliseconds) -> impl Iterator<Item = Waiting<'_>> {
         let clients = self.clients.iter().map(|it| it.connection.waiting());
         std::iter::once(self.listener.waiting(now)).chain(clients)
     }
 
-    /// Hears and answers, at the latest until a time; `is_ready` where something waited for is
-    /// there. Says whether a request has changed something, so that a look is due.
+    /// Serves clients until `until` at the latest. `is_ready`: poll reported an event. Returns
+    /// whether a request changed the limit or the model, so that a look is due.
     pub fn turn<F: Files>(
         &mut self,
         is_ready: bool,
@@ -115,7 +116,7 @@ fn admit(clients: &mut Vec<Client>, mut stream: UnixStream, now: Milliseconds) {
     }
     let message = format!("{MAX_CLIENTS} are connected already");
     let refused = answer(Err(Refused::new("too_many_clients", message)));
-    // It is dropped, whether it hears why or not.
+    // Best effort: the client is dropped either way.
     let _ = stream.write(&refused);
 }
 
@@ -123,16 +124,16 @@ fn admit(clients: &mut Vec<Client>, mut stream: UnixStream, now: Milliseconds) {
 struct Client {
     connection: Connection<UnixStream>,
     requests: RateCounter,
-    /// When it last sent something.
+    /// When the client last sent something.
     heard: Milliseconds,
     subscribed: Option<Subscribed>,
 }
 
-/// Lines without questions.
+/// A client's subscription.
 #[derive(Clone, Copy, Debug)]
 struct Subscribed {
     every: Milliseconds,
-    /// The last line, and what had changed until then.
+    /// Time of the last line, and the daemon's change counter at that time.
     told: Milliseconds,
     changes: u64,
 }
@@ -220,7 +221,7 @@ impl Client {
     ) -> Result<(), Refused> {
         self.subscribed = Some(Subscribed {
             every: subscription.every()?,
-            // The answer is the first line.
+            // The answer to the request is the first line.
             told: now,
             changes: daemon.changes(),
         });
