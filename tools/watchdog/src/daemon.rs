@@ -191,7 +191,10 @@ impl<F: Files> Daemon<F> {
     /// more than once a second.
     pub fn set_model(&mut self, name: &str, now: Milliseconds) -> Result<(), Refused> {
         if self.modelled.is_some_and(|last| now.since(last) < SECOND) {
-            return Err(Refused::new("too_many_requests", "at most one model per second"));
+            return Err(Refused::new(
+                "too_many_requests",
+                "at most one model per second",
+            ));
         }
         self.modelled = Some(now);
         let config = Config {
@@ -203,7 +206,12 @@ impl<F: Files> Daemon<F> {
         let (least, origin) = (choices.least_power(), choices.origin.clone());
         // Does not fail: `Choices::read` refuses an empty front.
         let set = self.control.set_model(choices);
-        set.map_err(|_| Refused::new("model_unsuitable", "no mode to choose from"))?;
+        set.map_err(|_| {
+            Refused::new(
+                "model_unsuitable",
+                "the board supports no mode of the model",
+            )
+        })?;
         self.least = least;
         self.changes += 1;
         log(

@@ -5,18 +5,21 @@
 //! config ──► Setup: model ∩ board ──► front ──► Control: sample → governor → mode
 //! ```
 //!
-//! | question | module |
+//! | topic | module |
 //! |---|---|
-//! | what the user wants | [`config`] |
-//! | which modes there are to choose from | [`setup`], [`compatibility`] |
-//! | one look at the board, without a clock or a disk of its own | [`control`] |
-//! | what changes while it runs: the limit, the model | [`daemon`], [`schedule`] |
-//! | what clients and Prometheus are told | [`report`], [`counters`], [`serve`] |
-//! | who resets a board whose daemon hangs | [`hardware_watchdog`] |
-//! | what was set before | [`prior`] |
-//! | what a crash leaves for `once --safe` | [`safe_mode`] |
-//! | one daemon for each board | [`lock`] |
-//! | what is said, and to whom | [`log`], [`sd_notify`] |
+//! | config file, its quantities and its schedule | [`config`], [`quantity`], [`schedule`] |
+//! | from config and model to the front of modes | [`setup`], [`compatibility`] |
+//! | one control cycle | [`control`] |
+//! | limits and models that change at run time | [`daemon`] |
+//! | status for clients and Prometheus | [`report`], [`counters`], [`serve`] |
+//! | prior state: saved at the start, restored at the end | [`prior`] |
+//! | safe mode for `once --safe` after a crash | [`safe_mode`] |
+//! | writes that survive a power loss | [`atomic_file`] |
+//! | one daemon per board | [`lock`] |
+//! | hardware watchdog timer | [`hardware_watchdog`] |
+//! | log lines, notifications to systemd | [`log`], [`sd_notify`] |
+//! | clocks; Unix groups | [`clock`], [`group`] |
+//! | command line and process | [`cli`] |
 #![forbid(unsafe_code)]
 
 pub mod atomic_file;

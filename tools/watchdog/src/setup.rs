@@ -81,7 +81,7 @@ pub struct Setup {
 pub struct Choices {
     /// The model's grid, which numbers the modes.
     pub grid: Grid,
-    /// The modes to choose from.
+    /// The Pareto front of the supported modes, from which the governor chooses.
     pub front: Front<POINTS>,
     /// Messages about axes that the board covers in part or not at all.
     pub left_out: Vec<String>,
@@ -256,13 +256,13 @@ fn left_out_of(grid: &Grid, axis: Axis, reach: &Reach) -> Option<String> {
     };
     let all = grid.axis(axis);
     match reach {
-        Reach::Free(highest) => Some(format!(
-            "{name}: cannot be set; assumed to be {highest}"
-        )),
+        Reach::Free(highest) => Some(format!("{name}: cannot be set; assumed to be {highest}")),
         Reach::Values(values) if values.len() == all.len() => None,
         Reach::Values(values) => {
             let (had, all) = (values.len(), all.len());
-            Some(format!("{name}: the board has {had} of the model's {all} values"))
+            Some(format!(
+                "{name}: the board has {had} of the model's {all} values"
+            ))
         }
     }
 }

@@ -55,7 +55,7 @@ fn status_tells_what_the_daemon_does() {
         let (code, _, errors) = place.status(&[]);
         let socket = place.root.join("run/wattgated/socket");
         let error = format!(
-            "error: {}: no daemon answers: No such file or directory (os error 2)\n",
+            "error: {}: the daemon does not answer: No such file or directory (os error 2)\n",
             socket.display()
         );
         assert_eq!((code, errors), (Some(5), error));
@@ -269,7 +269,7 @@ fn prometheus_is_served_at_an_address_or_in_a_file() {
         place.configure(&format!("limit = \"30W\"\nmetrics = \"{address}\""));
         let mut daemon = Daemon::start(place.command("run"));
         daemon.says(&format!(
-            "<4>no metrics at {address}: Address already in use"
+            "<4>cannot serve metrics at {address}: Address already in use"
         ));
         daemon.says("<6>tracking; measured ");
         daemon.stop();
@@ -323,7 +323,7 @@ fn the_hardware_watchdog_is_disarmed_by_a_clean_end_only() {
         for (signal, code, ends_with) in [(Signal::KILL, None, "."), (Signal::TERM, Some(0), "V")] {
             fs::write(&device, "").expect("made");
             let mut daemon = Daemon::start(place.command("run"));
-            daemon.says("<5>/dev/watchdog0 resets the board 120 s after the last look");
+            daemon.says("<5>/dev/watchdog0 resets the board 120 s after the last control cycle");
             let written = || fs::read_to_string(&device).expect("readable");
             eventually("some seconds", || (written().len() >= 2).then_some(()));
             daemon.signal(signal);
@@ -349,7 +349,7 @@ fn without_a_socket_the_control_goes_on() {
         scope.spawn(|| mirror.run(&stop, 1.0).expect("kept alive"));
         let _stops = Stops(&stop);
         let mut daemon = Daemon::start(place.command("run"));
-        daemon.says("<4>no socket for clients: ");
+        daemon.says("<4>cannot open the socket for clients: ");
         daemon.says("<6>booting: ");
         daemon.stop();
     });

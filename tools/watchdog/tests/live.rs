@@ -1,6 +1,6 @@
-//! The simulator's scenarios in real time, with the program `wattgated`: what it leaves behind.
+//! Short scenarios in real time with the program `wattgated`: does it restore the board?
 //!
-//! Short ones. How soon it answers depends on the machine, so that no time is asserted.
+//! Reaction times depend on the machine, so no time is asserted.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What clients can do to a daemon, in simulated time: each answer, and each bound.
+//! The daemon's services in simulated time: every answer, every limit on clients.
 
 mod common;
 
@@ -53,14 +53,14 @@ impl Served {
         Client::of(UnixStream::connect(self.directory.join("socket")).expect("connected"))
     }
 
-    /// As when something is there and time enough. Says whether something has changed.
+    /// Serves clients after a poll event, with time to spare. Returns whether the daemon changed.
     fn turn(&mut self) -> bool {
         let until = Milliseconds(self.place.clocks.now.get() + 100);
         let (daemon, clocks) = (&mut self.place.daemon, &self.place.clocks);
         self.services.turn(true, daemon, clocks, until)
     }
 
-    /// As after a look of which no client had a part.
+    /// Advances the clock and runs a turn without a poll event.
     fn pass(&mut self, ms: u64) {
         let now = self.place.clocks.now.get() + ms;
         self.place.clocks.now.set(now);
@@ -69,21 +69,21 @@ impl Served {
             .turn(false, daemon, clocks, Milliseconds(now + 100));
     }
 
-    /// One answer to one request.
+    /// Sends a request and returns its answer.
     fn ask(&mut self, client: &mut Client, request: Request) -> Result<Report, Refused> {
         client.send(&request.line());
         self.turn();
         client.answer().expect("an answer")
     }
 
-    /// The number of clients.
+    /// The number of connected clients.
     fn clients(&self) -> usize {
         let now = self.place.clocks.now();
         self.services.waiting(now).count() - 1
     }
 }
 
-/// A client that does not wait.
+/// A non-blocking client.
 struct Client {
     stream: UnixStream,
     heard: Vec<u8>,
@@ -100,7 +100,7 @@ impl Client {
         self.stream.write_all(bytes).expect("taken");
     }
 
-    /// Hears all that is there. Says whether the other side is still open.
+    /// Reads all available bytes. Returns whether the connection is still open.
     fn hear(&mut self) -> bool {
         let mut chunk = [0; 65_536];
         loop {
@@ -113,7 +113,7 @@ impl Client {
         }
     }
 
-    /// All lines that were heard and not yet taken.
+    /// Takes all answers received so far.
     fn answers(&mut self) -> Vec<Result<Report, Refused>> {
         self.hear();
         let heard = String::from_utf8(std::mem::take(&mut self.heard)).expect("text");
@@ -129,7 +129,7 @@ impl Client {
         answers.pop()
     }
 
-    /// The name of the one error that was told.
+    /// The name of the error in the next answer, which must be one.
     fn error(&mut self) -> String {
         let refused = self.answer().expect("an answer").expect_err("an error");
         refused.name.into_owned()
@@ -180,7 +180,7 @@ fn a_change_calls_for_a_look_and_a_question_does_not() {
     assert!(!served.turn());
     client.send(&limit(20_000).line());
     assert!(served.turn());
-    // The same again changes nothing.
+    // Setting the same limit again changes nothing.
     client.send(&limit(20_000).line());
     assert!(!served.turn());
 }
@@ -240,7 +240,7 @@ fn a_line_that_has_no_end_is_told_and_closed() {
         client.answer().is_some_and(|it| it.is_ok()),
         "the longest line is one"
     );
-    // 10 MB, as far as they are taken.
+    // Send until the stream is full.
     while client.stream.write(&[b'x'; 65_536]).is_ok() {}
     served.turn();
     assert_eq!(client.error(), "too_long");
@@ -320,7 +320,7 @@ fn a_client_that_never_reads_is_dropped() {
     while turns == 0 || served.clients() == 1 {
         turns += 1;
         served.pass(1_000);
-        // The stream may be full.
+        // Fails once the stream is full.
         let _ = (&client.stream).write(&STATUS.repeat(20));
         served.turn();
         assert!(turns < 10_000, "held for ever");
@@ -436,7 +436,7 @@ fn nobody_is_answered_when_a_look_is_due() {
     stream
         .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
         .expect("taken");
-    // It is closed when it is answered.
+    // Without time left the client stays connected and gets no answer.
     let until = served.place.clocks.now();
     let (daemon, clocks) = (&mut served.place.daemon, &served.place.clocks);
     for _ in 0..100 {
@@ -458,7 +458,7 @@ fn a_subscriber_is_told_of_changes_and_of_none() {
     assert_eq!(client.answer(), None);
     served.pass(1);
     assert!(client.answer().is_some(), "after its time in any case");
-    // A change at once, the next ones no sooner than 100 ms later, and then in one line.
+    // The first change is sent at once; changes in the next 100 ms are sent in one line after it.
     let mut other = served.connect();
     served.turn();
     served.pass(100);
@@ -522,7 +522,7 @@ fn the_socket_is_for_root_and_its_group() {
     let path = served.directory.join("socket");
     let mode = |path| std::fs::metadata(path).expect("there").permissions().mode() & 0o777;
     assert_eq!(mode(path.clone()), 0o660);
-    // Any group of this process may be given.
+    // A process may give files to any group that it belongs to.
     let group = std::fs::metadata(&served.directory).expect("there").gid();
     let mut closed = std::fs::metadata(&served.directory)
         .expect("there")
@@ -538,13 +538,13 @@ fn the_socket_is_for_root_and_its_group() {
     assert_eq!(std::fs::metadata(&path).expect("there").gid(), group);
     assert_eq!(mode(served.directory.clone()), 0o750);
     assert!(!served.directory.join("new").exists());
-    // Where a crash came in between.
+    // A crash between creating and renaming the socket left these files.
     std::fs::create_dir(served.directory.join("new")).expect("made");
     std::fs::write(served.directory.join("new/socket"), "").expect("written");
     assert!(Socket::open(&served.directory, None).is_ok());
 }
 
-/// A port that is free.
+/// The address of a free port.
 fn free() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
     listener.local_addr().expect("an address")
@@ -564,7 +564,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Turns until a stream is closed or says nothing for many turns. Returns what it said.
+/// Runs turns until the stream is closed or silent for many turns. Returns the received text.
 fn heard(served: &mut Served, mut stream: &TcpStream) -> String {
     let mut text = String::new();
     for _ in 0..100 {

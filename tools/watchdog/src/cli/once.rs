@@ -1,5 +1,5 @@
-//! `once`: sets the mode that the model alone chooses, and exits. For the boot, and for after a
-//! crash of the daemon.
+//! `once`: sets a mode without measuring and exits. For boot, and with `--safe` after a crash of
+//! the daemon.
 
 use lexopt::{Arg, Parser};
 use wattgate_board::{Board, Disk};
@@ -15,20 +15,19 @@ use crate::safe_mode::SafeModeFile;
 use crate::setup::{Setup, SetupError};
 
 const USAGE: &str = "\
-Set the mode that the model alone chooses, and exit: the fastest one whose power, with its
-margin, is within the limit
+Set the fastest mode whose predicted power plus guard band is within the limit, and exit
 
 Usage: wattgated once --config FILE [--safe] [--root DIR]
 
-Where no mode is within the limit, the mode of the least power is set, and the exit code is 4.
-With --safe, where config or model are not usable, it is the one that the daemon has kept at its
-last start: in the config's state_dir, or in the default one where the config cannot be read.
+If no mode is within the limit, sets the mode of least power and exits with code 4. With --safe and
+an unusable config or model, sets the mode of least power that the daemon saved at its last start,
+from the config's state_dir, or from the default state_dir if the config cannot be read.
 
 Options:
   --config FILE  The config, see wattgated.toml(5)
-  --safe         Set the mode of the least power, whatever the limit is
-  --root DIR     A simulated board's files [/]
-  -h, --help     Print this
+  --safe         Set the mode of least power, whatever the limit
+  --root DIR     Root of the board's files, for a simulated board [/]
+  -h, --help     Print this help
 
 Example:
   wattgated once --config /etc/wattgated.toml
@@ -70,7 +69,7 @@ fn set(board: &mut Board, mode: &PowerMode, place: &Place) -> Result<(), Failure
     Ok(())
 }
 
-/// The safe mode: that of the config's model, or else what the daemon has kept.
+/// The safe mode of the config's model, or else the one that the daemon saved.
 fn safe(place: &Place) -> Result<(Board, PowerMode), Failure> {
     let config = Config::read(&place.config);
     let state_dir = match &config {
@@ -95,7 +94,7 @@ fn safe(place: &Place) -> Result<(Board, PowerMode), Failure> {
             let path = kept.path().display();
             log(
                 Priority::Warning,
-                format_args!("the safe mode in {path} is taken: {why}"),
+                format_args!("using the safe mode saved in {path}: {why}"),
             );
             Ok((board, mode))
         }

@@ -45,7 +45,11 @@ impl Page {
             "Ratio of measured to predicted power of the present mode.",
             Decimal(report.ratio_ppm, 6),
         )?;
-        self.gauge("mode_cores", "Online cores of the present mode.", report.cores)?;
+        self.gauge(
+            "mode_cores",
+            "Online cores of the present mode.",
+            report.cores,
+        )?;
         self.gauge(
             "mode_cpu_hertz",
             "CPU clock of the present mode.",
@@ -75,7 +79,11 @@ impl Page {
             "Number of times that the power exceeded the allowed power.",
             report.violations,
         )?;
-        self.counter("mode_changes_total", "Number of mode changes.", report.changes)?;
+        self.counter(
+            "mode_changes_total",
+            "Number of mode changes.",
+            report.changes,
+        )?;
         self.counter(
             "over_limit_seconds_total",
             "Time during which the mean power over 430 ms exceeded the allowed power.",

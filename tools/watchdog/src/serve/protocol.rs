@@ -62,18 +62,18 @@
 //!
 //! | name | what is wrong | the connection |
 //! |---|---|---|
-//! | `malformed` | The line is not JSON, or the request is unknown, or a key is missing or unknown. | stays open |
+//! | `malformed` | The line is not JSON, or a request or key is unknown or missing. | stays open |
 //! | `malformed` | The client closed its side in the middle of a line. | is closed |
 //! | `not_utf8` | The line is not UTF-8. | stays open |
 //! | `version` | The request has another version. | stays open |
 //! | `out_of_range` | A number is out of range. | stays open |
-//! | `too_many_requests` | The client sent more than 20 requests in a second, or two models. | is closed at 40 |
+//! | `too_many_requests` | More than 20 requests or more than one model in a second. | closed at 40 |
 //! | `too_long` | The line has more than 4096 bytes. | is closed |
 //! | `too_many_clients` | 16 clients are already connected. | is closed |
 //! | `model_not_allowed` | The model is not in the folder of the config's model. | stays open |
 //! | `model_unreadable` | The model's file does not exist or is not a regular file. | stays open |
 //! | `model_defective` | The file is not a valid model. | stays open |
-//! | `model_unsuitable` | The model lacks power, confidence, or a mode that the board supports. | stays open |
+//! | `model_unsuitable` | The model lacks power, confidence or a supported mode. | stays open |
 //! | `model_for_other_board` | The model was made for another board. | stays open |
 //!
 //! A client that sends nothing for 60 s and has not subscribed is disconnected; so is a client

@@ -1,4 +1,4 @@
-//! The Unix socket for clients, with its limits; [`protocol`](super::protocol) defines the messages.
+//! The Unix socket for clients; [`protocol`](super::protocol) defines the messages.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, Write};
@@ -114,7 +114,7 @@ fn admit(clients: &mut Vec<Client>, mut stream: UnixStream, now: Milliseconds) {
         });
         return;
     }
-    let message = format!("{MAX_CLIENTS} are connected already");
+    let message = format!("{MAX_CLIENTS} clients are already connected");
     let refused = answer(Err(Refused::new("too_many_clients", message)));
     // Best effort: the client is dropped either way.
     let _ = stream.write(&refused);
@@ -174,7 +174,8 @@ impl Client {
             let result = match count <= MAX_REQUESTS_PER_SECOND {
                 true => Request::parse(&line).and_then(|it| self.act(it, daemon, clock)),
                 false => {
-                    let message = format!("more than {MAX_REQUESTS_PER_SECOND} in a second");
+                    let message =
+                        format!("more than {MAX_REQUESTS_PER_SECOND} requests in a second");
                     Err(Refused::new("too_many_requests", message))
                 }
             };
@@ -186,7 +187,7 @@ impl Client {
         }
         let rest = self.connection.input().len();
         if rest >= MAX_LINE_BYTES {
-            let message = format!("a line has at most {MAX_LINE_BYTES} bytes");
+            let message = format!("the line is longer than {MAX_LINE_BYTES} bytes");
             let line = answer(Err(Refused::new("too_long", message)));
             self.connection.write(&line)?;
             return Err(Gone);
