@@ -262,7 +262,7 @@ fn a_knob_that_is_missing_is_told_and_the_rest_works() {
     let setup = setup(&files, config("30W")).expect("usable");
     assert_eq!(
         setup.choices.left_out,
-        ["memory clock: cannot be set; it is taken to be 3199000"]
+        ["memory clock: cannot be set; assumed to be 3199000"]
     );
     let mut running = Running::new(files, "30W");
     running.run(60);
