@@ -292,7 +292,8 @@ mod tests {
             assert_eq!(
                 confidence(text).unwrap_err().to_string(),
                 format!(
-                    "`{text}` is not a usable confidence: it must lie in 0.5 … 0.9999, for instance 0.95"
+                    "`{text}` is not a usable confidence: it must lie in 0.5 … 0.9999, for \
+                     instance 0.95"
                 )
             );
         }

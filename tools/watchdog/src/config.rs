@@ -463,8 +463,8 @@ mod tests {
             assert_eq!(
                 error,
                 format!(
-                    "w.toml:4: invalid value: string \"{found}\", expected a time of 1min to 24h with \
-                     its unit, such as \"10min\", or \"for ever\""
+                    "w.toml:4: invalid value: string \"{found}\", expected a time of 1min to 24h \
+                     with its unit, such as \"10min\", or \"for ever\""
                 )
             );
         }

@@ -24,8 +24,8 @@ use crate::setup::{Choices, POINTS, Setup};
 /// them sooner.
 const READ_BACK_INTERVAL: Milliseconds = Milliseconds(400);
 
-/// Interval of the temperature and over-current checks. The kernel polls thermal zones every
-/// second and updates the event counters every two (`jetson-platform.md`, sections 6.4 and 7).
+/// Interval of the temperature and over-current checks. Thermal zones are polled every second, and
+/// event counters are updated every two (`jetson-platform.md`, sections 6.4 and 7).
 const SURROUNDINGS_INTERVAL: Milliseconds = Milliseconds(1_000);
 
 /// A longer gap between two looks means that the board was suspended.
@@ -339,8 +339,8 @@ impl<F: Files> Control<F> {
         }
     }
 
-    /// Restores the configured averaging if another program (nvpower) changed it. Gives the governor
-    /// the resulting time constants, and the steps and offset as far as they are known by now.
+    /// Restores the configured averaging if another program (nvpower) changed it. Gives the
+    /// governor the resulting time constants, and the steps and offset that are known by now.
     fn watch_sensor(&mut self, tell: &mut impl FnMut(Event<'_>)) {
         let sensor = &mut self.sensor;
         let samples = sensor.samples.filter(|_| !sensor.has_failed);

@@ -47,7 +47,7 @@ pub enum SetupError {
     /// The model's data do not support the confidence.
     #[error("confidence: {0}")]
     Confidence(GuardError),
-    /// The board is unknown or lacks something essential, such as a power sensor.
+    /// The board cannot be discovered, for example because it has no power sensor.
     #[error("{0}")]
     Board(#[from] DiscoverError),
     /// The model was made for another board.

@@ -149,7 +149,7 @@ fn another_limit_is_held_from_its_first_second_on() {
     running.control.set_limit(limit(40));
     running.run(150);
     let most = running.run(20);
-    // The model predicts a third more than the board draws, so the rest of the limit is used slowly.
+    // The model predicts a third more than the board draws; the rest of the limit is used slowly.
     assert!((28.0..40.4).contains(&most), "{most} W: {:?}", running.told);
 }
 

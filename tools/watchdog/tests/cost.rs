@@ -245,8 +245,8 @@ impl Clock for Still {
     }
 }
 
-/// Prints the time from the start of the look that reads a power over the limit to the last write of
-/// the new mode.
+/// Prints the time from the start of the look that reads a power over the limit to the last write
+/// of the new mode.
 #[test]
 fn a_reading_over_the_limit_is_answered_in_the_same_look() {
     let mut place = Place::new();

@@ -40,11 +40,12 @@ Run the daemon: measure, correct and hold the limit until SIGTERM or SIGINT
 
 Usage: wattgated run --config FILE [--root DIR]
 
-The daemon saves the board's prior state in the config's state_dir and restores it at the end. After
-a crash the next clean stop restores the saved state. The daemon also saves the mode of least power
-there, for `wattgated once --safe` after a crash. On SIGHUP it reads limit, schedule, average and
-budget from the config again; they replace what a client has set. Clients, such as `wattgated
-set-limit`, connect to /run/wattgated/socket. Log lines go to stderr with journald's priority prefix.
+The daemon saves the board's prior state in the config's state_dir and restores it at the end.
+After a crash the next clean stop restores the saved state. The daemon also saves the mode of least
+power there, for `wattgated once --safe` after a crash. On SIGHUP it reads limit, schedule, average
+and budget from the config again; they replace what a client has set. Clients, such as
+`wattgated set-limit`, connect to /run/wattgated/socket. Log lines go to stderr with journald's
+priority prefix.
 
 Options:
   --config FILE  The config, see wattgated.toml(5)

@@ -67,7 +67,7 @@
 //! | `not_utf8` | The line is not UTF-8. | stays open |
 //! | `version` | The request has another version. | stays open |
 //! | `out_of_range` | A number is out of range. | stays open |
-//! | `too_many_requests` | More than 20 requests or more than one model in a second. | closed at 40 |
+//! | `too_many_requests` | More than 20 requests or one model in a second. | is closed at 40 |
 //! | `too_long` | The line has more than 4096 bytes. | is closed |
 //! | `too_many_clients` | 16 clients are already connected. | is closed |
 //! | `model_not_allowed` | The model is not in the folder of the config's model. | stays open |
@@ -364,7 +364,8 @@ mod tests {
             (
                 b"{\"version\":1,\"request\":\"stop\"}",
                 "malformed",
-                "unknown variant `stop`, expected one of `status`, `set_limit`, `set_model`, `subscribe`",
+                "unknown variant `stop`, expected one of `status`, `set_limit`, `set_model`, \
+                 `subscribe`",
             ),
             (
                 b"{\"version\":1,\"request\":\"status\",\"now\":1}",
