@@ -1,9 +1,10 @@
-//! Boards: tables, clusters, rails, modes and the constants of their physics.
+//! Descriptions of boards: clock tables, clusters, power rails, nvpmodel modes, and the constants
+//! of the simulator's physics.
 //!
-//! A board is a file in `boards/`. Tables, rails and modes in it are facts with sources;
-//! the constants of the physics are chosen so that the simulated board meets published
-//! measurements, and are no facts about silicon. What is UNKNOWN of a board stands in the
-//! file as such, and such a board is refused.
+//! Each board is a file in `boards/`. Tables, rails and modes are facts with sources. The constants
+//! of the physics are fitted so that the simulated board meets published measurements; they are not
+//! facts about the silicon. A file lists what is UNKNOWN about its board; such a board cannot be
+//! simulated.
 #![forbid(unsafe_code)]
 
 use serde::Deserialize;
@@ -44,39 +45,39 @@ const FILES: [(&str, &str); 16] = [
     ("nano", include_str!("../boards/nano.toml")),
 ];
 
-/// Why there is no such board.
+/// Why a board cannot be loaded.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum BoardError {
-    /// No file of this name.
+    /// No board has this name.
     #[error("unknown board `{name}`; there are {}", names().join(", "))]
     NoSuchBoard { name: String },
-    /// A real board whose tables nobody has published.
+    /// A real board whose tables are not published.
     #[error("`{name}` cannot be simulated: UNKNOWN is {}", what.join(", "))]
     Unknown { name: String, what: Vec<String> },
 }
 
-/// The names of all boards, those that cannot be simulated included.
+/// The names of all boards, including those that cannot be simulated.
 pub fn names() -> Vec<&'static str> {
     FILES.iter().map(|(name, _)| *name).collect()
 }
 
-/// A board as it is built; no unit of it differs.
+/// The nominal description of a board, without differences between units.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Board {
-    /// As on the command line and in the column `device` of a corpus.
+    /// The name on the command line and in the column `device` of a corpus.
     #[serde(skip)]
     pub name: String,
-    /// The board whose physics, rails and TPCs this one has.
+    /// The board from which this board takes its physics, rails and number of TPCs.
     #[serde(default)]
     pub like: Option<String>,
-    /// What is UNKNOWN; empty where the board can be simulated.
+    /// The facts that are UNKNOWN; empty if the board can be simulated.
     #[serde(default)]
     pub unknown: Vec<String>,
-    /// The text of `/proc/device-tree/model`.
+    /// Contents of `/proc/device-tree/model`.
     #[serde(default)]
     pub model: String,
-    /// The texts of `/proc/device-tree/compatible`.
+    /// Strings of `/proc/device-tree/compatible`.
     #[serde(default)]
     pub compatible: Vec<String>,
     /// The chip, such as `tegra234`.
@@ -86,7 +87,7 @@ pub struct Board {
     pub l4t: Option<(u32, String)>,
     /// Cores of each cluster, in the order of their cpufreq policies.
     pub clusters: Vec<Vec<u32>>,
-    /// Cores in the order in which `cores = N` counts them as online.
+    /// Core numbers in the order in which they come online: `cores = N` means the first N.
     pub core_order: Vec<u32>,
     /// CPU clocks in kHz, ascending.
     #[serde(default)]
@@ -97,10 +98,10 @@ pub struct Board {
     /// Memory clocks in kHz, ascending.
     #[serde(default)]
     pub emc_khz: Vec<u32>,
-    /// Units of the GPU that the TPC mask gates.
+    /// Number of TPCs of the GPU; the TPC mask power-gates them.
     #[serde(default)]
     pub tpcs: u32,
-    /// What the papers profiled of this board.
+    /// The modes of this board that the papers profiled.
     #[serde(default)]
     pub papers: Option<Papers>,
     /// The modes of nvpmodel.
@@ -120,37 +121,37 @@ pub struct Board {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Papers {
-    /// Online cores; empty where the papers took modes at random.
+    /// Online cores; empty if the papers sampled modes at random.
     #[serde(default)]
     pub cores: Vec<u32>,
     /// CPU clocks in kHz.
     #[serde(default)]
     pub cpu_khz: Vec<u32>,
-    /// Their number where they were taken at random from the whole grid.
+    /// Number of modes, if the papers sampled them at random from the whole grid.
     #[serde(default)]
     pub random: Option<usize>,
 }
 
-/// A mode of nvpmodel. Clocks are caps in kHz, none where there is no cap.
+/// A mode of nvpmodel. Clocks are caps in kHz; `None` means no cap.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preset {
-    /// As nvpmodel knows it.
+    /// The ID in nvpmodel.
     pub id: u32,
-    /// Such as `MODE_30W`.
+    /// The name, such as `MODE_30W`.
     pub name: String,
-    /// Watts in the name, where there are any.
+    /// The watts in the name, if it has any.
     #[serde(default)]
     pub budget_w: Option<f64>,
-    /// The mode of a board that was never set to another.
+    /// Whether this is the factory default.
     #[serde(default)]
     pub default: bool,
     /// Online cores.
     pub cores: Vec<u32>,
-    /// Caps of the clusters with online cores, in kHz.
+    /// CPU cap of the clusters with online cores, in kHz.
     #[serde(default)]
     pub cpu_khz: Option<u32>,
-    /// The least clock of these clusters in kHz.
+    /// Minimum CPU clock of these clusters in kHz.
     #[serde(default)]
     pub cpu_min_khz: Option<u32>,
     /// GPU cap in kHz.
@@ -178,70 +179,70 @@ pub struct Physics {
     pub thermal: Thermal,
 }
 
-/// Voltage over frequency: constant up to a knee, then rising as a power of the way from the
-/// knee to the highest clock.
+/// Voltage over frequency: constant up to a knee, then `floor + (top - floor) · x^exponent`, where
+/// x goes from 0 at the knee to 1 at the highest clock.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Volts {
-    /// In V.
+    /// Voltage up to the knee, in V.
     pub floor: f64,
-    /// In V, at the highest clock of the table.
+    /// Voltage at the highest clock of the table, in V.
     pub top: f64,
-    /// Where the rise begins, in GHz.
+    /// Frequency of the knee in GHz.
     pub knee_ghz: f64,
-    /// The power.
+    /// Exponent of the rise.
     pub exponent: f64,
 }
 
 impl Volts {
-    /// The voltage at a clock, where `top_ghz` is the highest of its table.
+    /// The voltage in V at a clock; `top_ghz` is the highest clock of the table.
     pub fn at(&self, ghz: f64, top_ghz: f64) -> f64 {
         let way = ((ghz - self.knee_ghz) / (top_ghz - self.knee_ghz)).clamp(0.0, 1.0);
         self.floor + (self.top - self.floor) * way.powf(self.exponent)
     }
 }
 
-/// The cores.
+/// Constants of the CPU.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cpu {
-    /// Work in a cycle, that of a Cortex-A78AE being 1.
+    /// Work per cycle, relative to a Cortex-A78AE.
     pub work_per_cycle: f64,
     pub volts: Volts,
     /// Switched capacitance of a busy core in nF.
     pub core_nf: f64,
-    /// Of each cluster with an online core.
+    /// Switched capacitance of a cluster with an online core in nF.
     pub cluster_nf: f64,
     /// Leakage of an online core in W, at 1 V and 40 °C.
     pub leak_w: f64,
 }
 
-/// The GPU.
+/// Constants of the GPU.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gpu {
-    /// Floating-point operations in a cycle of all TPCs.
+    /// Floating-point operations per cycle of all TPCs together.
     pub flop_per_cycle: f64,
-    /// Thread blocks that run at once.
+    /// Maximum number of resident thread blocks.
     pub blocks: f64,
-    /// Bytes in flight to memory at most, in KiB.
+    /// Maximum amount of memory traffic in flight, in KiB.
     pub in_flight_kib: f64,
-    /// Of a memory access, in cycles of the GPU.
+    /// Part of the memory latency that scales with the GPU clock, in GPU cycles.
     pub latency_cycles: f64,
-    /// From the end of a kernel to the next one's work, in cycles.
+    /// Time from the end of a kernel to the start of the next one's work, in GPU cycles.
     pub ramp_cycles: f64,
-    /// From the end of the last kernel to its results in memory, in cycles.
+    /// Time from the end of the last kernel until its results are in memory, in GPU cycles.
     pub flush_cycles: f64,
-    /// What a submission costs the driver when it finds the GPU's engines gated, in µs.
+    /// Extra driver time of a submission to power-gated engines, in µs.
     pub wake_us: f64,
-    /// Idle time after which they are gated, in µs.
+    /// Idle time until the engines are power-gated, in µs.
     pub gate_us: f64,
     pub volts: Volts,
-    /// Capacitance of clocks while work is there, in nF.
+    /// Switched capacitance of the clock tree under load, in nF.
     pub clock_nf: f64,
-    /// Of clocks without work, in nF.
+    /// Switched capacitance of the clock tree when idle, in nF.
     pub idle_nf: f64,
-    /// Energy of an operation in pJ at 1 V.
+    /// Energy of a floating-point operation in pJ at 1 V.
     pub flop_pj: f64,
     /// Energy of a byte moved through the caches in pJ at 1 V.
     pub byte_pj: f64,
@@ -249,56 +250,56 @@ pub struct Gpu {
     pub leak_w: f64,
 }
 
-/// DRAM and its controller.
+/// Constants of the DRAM and its controller.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
-    /// Bytes moved in a cycle of the memory clock.
+    /// Peak bytes per cycle of the memory clock.
     pub bytes_per_cycle: f64,
-    /// The part of it that is reached.
+    /// Achieved share of the peak bandwidth.
     pub efficiency: f64,
-    /// Latency of an access in ns, without the part below.
+    /// Constant part of the access latency in ns.
     pub latency_ns: f64,
-    /// The part of the latency that is cycles of the memory clock.
+    /// Part of the access latency that scales with the memory clock, in its cycles.
     pub latency_cycles: f64,
     pub volts: Volts,
-    /// Capacitance of controller and fabric in nF.
+    /// Switched capacitance of controller and fabric in nF.
     pub controller_nf: f64,
     /// Power of the interface and of the DRAM in W at the highest clock, without traffic.
     pub standby_w: f64,
-    /// Energy of a byte to and from the DRAM in pJ.
+    /// Energy of a byte of DRAM traffic in pJ.
     pub byte_pj: f64,
 }
 
-/// What is drawn whatever the mode, in W at 40 °C.
+/// Power that does not depend on the mode, in W at 40 °C.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Idle {
-    /// Fabric and engines that never sleep.
+    /// Fabric and always-on engines.
     pub soc_w: f64,
-    /// Regulators and everything else of the module.
+    /// Regulators and the rest of the module.
     pub system_w: f64,
     /// Self-refresh of the DRAM.
     pub dram_w: f64,
 }
 
-/// Heat.
+/// Constants of the thermal model: die, heat sink, air.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Thermal {
-    /// From die to heat sink, in K/W.
+    /// Thermal resistance from die to heat sink in K/W.
     pub die_k_per_w: f64,
     /// Heat capacity of the die in J/K.
     pub die_j_per_k: f64,
-    /// From heat sink to air, fan at rest, in K/W.
+    /// Thermal resistance from heat sink to air in K/W, with the fan off.
     pub sink_k_per_w: f64,
-    /// The same with the fan at its highest speed.
+    /// Thermal resistance from heat sink to air in K/W, with the fan at full speed.
     pub sink_fan_k_per_w: f64,
     /// Heat capacity of the heat sink in J/K.
     pub sink_j_per_k: f64,
 }
 
-/// A domain of power.
+/// A power domain.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Domain {
@@ -313,20 +314,20 @@ pub enum Domain {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rail {
-    /// Such as `VDD_IN`.
+    /// The label in sysfs, such as `VDD_IN`.
     pub label: String,
     /// I²C bus and address of the sensor, such as `1-0040`.
     pub chip: String,
-    /// 1 … 3.
+    /// The sensor's channel, 1 to 3.
     pub channel: u32,
-    /// In mV.
+    /// Voltage of the rail in mV.
     pub millivolts: f64,
-    /// Shunt in mΩ; where it is UNKNOWN, one that gives 8 mA a step is taken.
+    /// Shunt in mΩ; if UNKNOWN, the simulator uses a shunt with a resolution of 8 mA.
     #[serde(default)]
     pub shunt_mohm: Option<f64>,
-    /// What it feeds.
+    /// The power domains that the rail feeds.
     pub domains: Vec<Domain>,
-    /// Counts towards the module's power.
+    /// Whether the rail counts towards the module's power.
     #[serde(default)]
     pub total: bool,
 }
@@ -342,13 +343,13 @@ pub struct OverCurrent {
     /// Limit on the sum of the currents.
     #[serde(default)]
     pub sum_crit_ma: Option<f64>,
-    /// Events a second of the instantaneous protection with every clock at its highest.
+    /// Events per second of the instantaneous protection with all clocks at their maximum.
     #[serde(default)]
     pub events_per_s: f64,
 }
 
 impl Board {
-    /// The board of this name, if it can be simulated.
+    /// Loads a board that can be simulated.
     pub fn named(name: &str) -> Result<Self, BoardError> {
         let board = Self::described(name)?;
         if board.unknown.is_empty() {
@@ -361,7 +362,7 @@ impl Board {
         }
     }
 
-    /// The same with boards of which only cores and modes are known.
+    /// Loads a board, even if only its cores and modes are known.
     pub fn described(name: &str) -> Result<Self, BoardError> {
         let (_, text) = FILES
             .iter()
@@ -385,7 +386,7 @@ impl Board {
         self.core_order.len() as u32
     }
 
-    /// The chip that measures each rail, by its number in the order of their first rails.
+    /// For each rail, the index of its sensor chip; chips are numbered by first appearance.
     pub fn chip_of(&self) -> Vec<usize> {
         let mut chips: Vec<&str> = Vec::new();
         let mut numbers = Vec::with_capacity(self.rails.len());
@@ -398,14 +399,14 @@ impl Board {
         numbers
     }
 
-    /// The constants; only of a board that can be simulated.
+    /// The constants of the physics. Panics if the board cannot be simulated.
     pub fn physics(&self) -> &Physics {
         self.physics
             .as_ref()
             .expect("a board that can be simulated")
     }
 
-    /// The four knobs' tables: online cores, CPU, GPU and memory clock in kHz.
+    /// The values of the four knobs: online cores, and CPU, GPU and memory clock in kHz.
     pub fn axes(&self) -> [Vec<u32>; 4] {
         [
             (1..=self.cores()).collect(),
@@ -415,12 +416,12 @@ impl Board {
         ]
     }
 
-    /// The mode with every clock at its highest.
+    /// The mode with all cores and all clocks at their maximum.
     pub fn maxn(&self) -> [u32; 4] {
         self.axes().map(|axis| *axis.last().expect("a table"))
     }
 
-    /// The modes that the papers profiled; empty where they took them at random.
+    /// The modes that the papers profiled; empty if they sampled modes at random.
     pub fn papers_modes(&self) -> Vec<[u32; 4]> {
         let Some(papers) = &self.papers else {
             return Vec::new();
@@ -429,21 +430,21 @@ impl Board {
         modes_of(axes.map(Vec::as_slice))
     }
 
-    /// Every mode.
+    /// All combinations of the four knobs' values.
     pub fn all_modes(&self) -> Vec<[u32; 4]> {
         let axes = self.axes();
         modes_of([&axes[0], &axes[1], &axes[2], &axes[3]])
     }
 
-    /// The part of the TPCs that a mask leaves powered. Masks of the small boards name TPCs that
-    /// are not built as well.
+    /// The share of the TPCs that a mask leaves powered, 0 to 1. Masks of small boards also have
+    /// bits for TPCs that the board lacks; these are ignored.
     pub fn powered_tpcs(&self, mask: Option<u32>) -> f64 {
         let built = (1_u32 << self.tpcs) - 1;
         let gated = (mask.unwrap_or(0) & built).count_ones();
         f64::from(self.tpcs - gated) / f64::from(self.tpcs)
     }
 
-    /// A mode of nvpmodel as knobs: the highest clocks within its caps.
+    /// The knobs of an nvpmodel mode: the highest clocks within its caps.
     pub fn knobs_of(&self, preset: &Preset) -> [u32; 4] {
         let within = |axis: &[u32], cap: Option<u32>| {
             let below = axis.partition_point(|&value| cap.is_none_or(|cap| value <= cap));
@@ -458,7 +459,7 @@ impl Board {
     }
 }
 
-/// All combinations of the values of four axes.
+/// The Cartesian product of four axes.
 fn modes_of([cores, cpu, gpu, emc]: [&[u32]; 4]) -> Vec<[u32; 4]> {
     let mut modes = Vec::with_capacity(cores.len() * cpu.len() * gpu.len() * emc.len());
     for &cores in cores {

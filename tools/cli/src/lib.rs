@@ -1,10 +1,10 @@
-//! What the command lines of wattgate share.
+//! Shared code of wattgate's command-line programs.
 //!
-//! | question | module |
+//! | topic | module |
 //! |---|---|
-//! | how a program ends, with which exit code | [`exit`] |
-//! | a file that is written whole or not at all | [`output`] |
-//! | powers, times and clocks as people write them | [`quantity`] |
+//! | exit codes and error output | [`exit`] |
+//! | atomic output files | [`output`] |
+//! | parsing of powers, times and frequencies | [`quantity`] |
 #![forbid(unsafe_code)]
 
 pub mod exit;

@@ -1,4 +1,4 @@
-//! Output files that are written whole or not at all.
+//! Atomic replacement of output files.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
@@ -16,17 +16,17 @@ pub struct OutputError {
     source: io::Error,
 }
 
-/// A file to come. Until [`AtomicFile::commit`], what stood at its path before stays.
+/// An output file that is replaced by [`AtomicFile::commit`]; until then the old file stays.
 #[derive(Debug)]
 pub struct AtomicFile {
-    /// As the user named it.
+    /// The path that the user gave, for messages.
     path: PathBuf,
-    /// Behind links.
+    /// The path with symbolic links resolved.
     target: PathBuf,
 }
 
 impl AtomicFile {
-    /// Tests, before the work whose result the file shall hold, that it can be written.
+    /// Checks that the file can be written, so that a long run fails early.
     pub fn create(path: &Path) -> Result<Self, OutputError> {
         let file = Self {
             path: path.to_owned(),
@@ -37,13 +37,13 @@ impl AtomicFile {
             Ok(existing) if !existing.is_file() => Err(io::Error::other("not a regular file")),
             _ => Ok(()),
         };
-        // Made and removed again: an interrupted run leaves nothing behind.
+        // The temporary file is removed at once, so an interrupted run leaves none.
         let tested = replaceable.and_then(|()| file.temporary()).map(drop);
         tested.map_err(|source| file.error(source))?;
         Ok(file)
     }
 
-    /// Writes the contents beside the target and moves them into its place.
+    /// Writes a temporary file beside the target, syncs it and renames it.
     pub fn commit(self, contents: &[u8]) -> Result<(), OutputError> {
         let write = || {
             let mut temporary = self.temporary()?;
@@ -60,7 +60,7 @@ impl AtomicFile {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        // As any newly created file: what the umask leaves of rw-rw-rw-.
+        // 0666 less the umask, as for any new file.
         tempfile::Builder::new()
             .prefix(".wattgate-")
             .permissions(Permissions::from_mode(0o666))

@@ -1,15 +1,15 @@
-//! Quantities as people write them: `5W`, `5000mW`, `1.2GHz`, `20s`, `95%`.
+//! Parses quantities such as `5W`, `5000mW`, `1.2GHz`, `20s`, `95%`.
 //!
-//! A power, time or frequency without a unit is refused, because a limit that is wrong by
-//! a factor of a thousand is worse than none. Limits are rounded down to the whole unit.
+//! A power, time or frequency without a unit is refused, because a guessed unit may be wrong by a
+//! factor of a thousand. Values are rounded down to whole mW, µs or kHz.
 
 use thiserror::Error;
 use wattgate_runtime::{Confidence, Kilohertz, Microseconds, Milliwatts};
 
-/// Why a text is no quantity of the wanted kind.
+/// Why a string is not a quantity of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
-    /// A number without unit.
+    /// A number without a unit.
     #[error("`{text}` has no unit: a {kind} is given in {units}, for instance {example}")]
     NoUnit {
         text: String,
@@ -17,7 +17,7 @@ pub enum QuantityError {
         units: &'static str,
         example: &'static str,
     },
-    /// A unit that is not of this kind, or not known.
+    /// An unknown unit, or a unit of another kind of quantity.
     #[error("`{unit}` in `{text}` is not a unit of {kind}: use {units}, for instance {example}")]
     WrongUnit {
         text: String,
@@ -40,7 +40,7 @@ pub enum QuantityError {
         kind: &'static str,
         least: &'static str,
     },
-    /// Beyond the range of the runtime.
+    /// Larger than the runtime's `u32` can hold.
     #[error("`{text}` is not a usable {kind}: it must be below {most}")]
     TooLarge {
         text: String,
@@ -52,7 +52,7 @@ pub enum QuantityError {
     NotAConfidence { text: String },
 }
 
-/// What a kind of quantity is called and how it is written.
+/// A kind of quantity: its units, and texts for messages.
 struct Kind {
     name: &'static str,
     units: &'static str,
@@ -95,22 +95,22 @@ const FREQUENCY: Kind = Kind {
     scales: &[("khz", 1.0), ("mhz", 1e3), ("ghz", 1e6), ("hz", 1e-3)],
 };
 
-/// A power of at least 1 mW.
+/// Parses a power of at least 1 mW.
 pub fn power(text: &str) -> Result<Milliwatts, QuantityError> {
     parse(text, &POWER).map(Milliwatts)
 }
 
-/// A time of at least 1 µs.
+/// Parses a time of at least 1 µs.
 pub fn time(text: &str) -> Result<Microseconds, QuantityError> {
     parse(text, &TIME).map(Microseconds)
 }
 
-/// A frequency of at least 1 kHz.
+/// Parses a frequency of at least 1 kHz.
 pub fn frequency(text: &str) -> Result<Kilohertz, QuantityError> {
     parse(text, &FREQUENCY).map(Kilohertz)
 }
 
-/// A probability, as a number (`0.95`) or in percent (`95%`).
+/// Parses a probability: a number (`0.95`) or a percentage (`95%`).
 pub fn confidence(text: &str) -> Result<Confidence, QuantityError> {
     let refused = || QuantityError::NotAConfidence {
         text: text.to_owned(),
@@ -128,22 +128,22 @@ pub fn confidence(text: &str) -> Result<Confidence, QuantityError> {
     Confidence::new(per_ten_thousand as u16).ok_or_else(refused)
 }
 
-/// A unit in lower case, and how many of the wanted unit it holds.
+/// A unit in lower case, and its factor to the base unit.
 pub type Scale = (&'static str, f64);
 
-/// Why a text has no value in any of some units.
+/// Why [`value`] refused a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoValue<'a> {
-    /// It does not begin with a number.
+    /// The string does not begin with a number.
     NotANumber,
-    /// It is a number alone.
+    /// The string is a number without a unit.
     NoUnit,
-    /// Its unit is none of them.
+    /// The unit is not in the list.
     WrongUnit(&'a str),
 }
 
-/// The value of a number with a unit, in the wanted unit, rounded down. Upper and lower case are
-/// the same but in `MW`, which is a megawatt and no way to write `mW`.
+/// Parses a number with a unit. Returns the value in the base unit, rounded down. Units are
+/// case-insensitive, except that `MW` (megawatt) is refused and not read as `mW`.
 pub fn value<'a>(text: &'a str, scales: &[Scale]) -> Result<f64, NoValue<'a>> {
     let trimmed = text.trim();
     let unit_at = trimmed
@@ -161,7 +161,7 @@ pub fn value<'a>(text: &'a str, scales: &[Scale]) -> Result<f64, NoValue<'a>> {
         .iter()
         .find(|(name, _)| *name == known.to_lowercase());
     let (_, scale) = scale.ok_or(NoValue::WrongUnit(unit))?;
-    // Decimal fractions such as 5.1 W are not exact in binary.
+    // Without the epsilon, 5.1 W could round down to 5099 mW: decimals are not exact in binary.
     Ok((number * scale * (1.0 + f64::EPSILON)).floor())
 }
 
@@ -205,7 +205,7 @@ fn parse(text: &str, kind: &Kind) -> Result<u32, QuantityError> {
     Ok(scaled as u32)
 }
 
-/// Whether the letter at `at` is the `e` of a number such as `1e3`.
+/// Whether the letter at `at` is the exponent's `e` in a number such as `1e3`.
 fn is_exponent(text: &str, at: usize) -> bool {
     let mut rest = text[at..].chars();
     matches!(rest.next(), Some('e' | 'E'))
@@ -292,7 +292,8 @@ mod tests {
             assert_eq!(
                 confidence(text).unwrap_err().to_string(),
                 format!(
-                    "`{text}` is not a usable confidence: it must lie in 0.5 … 0.9999, for instance 0.95"
+                    "`{text}` is not a usable confidence: it must lie in 0.5 … 0.9999, for \
+                     instance 0.95"
                 )
             );
         }

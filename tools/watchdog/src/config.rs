@@ -1,6 +1,6 @@
-//! The config file: TOML with a version, in which every quantity has its unit.
+//! The config file: versioned TOML; every quantity has a unit.
 //!
-//! `wattgated.toml` beside this crate has every key with what it does; a test compares both.
+//! `tools/watchdog/wattgated.toml` documents every key; a test compares the two.
 
 use std::fs;
 use std::io;
@@ -16,10 +16,10 @@ use crate::clock::UtcSeconds;
 use crate::quantity::{Duration, Energy, Memory, Power, Probability, Temperature, Window};
 use crate::schedule::Schedule;
 
-/// The version that this program reads.
+/// The only config version that this program reads.
 const VERSION: u32 = 1;
 
-/// The `state_dir` of a config that names none.
+/// Default of `state_dir`.
 pub const STATE_DIR: &str = "/var/lib/wattgate";
 
 /// Why a config is refused.
@@ -28,57 +28,57 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("{}: cannot be read: {source}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
-    /// An unknown or a missing key, or a value of another kind or without its unit.
+    /// A syntax error, an unknown or missing key, or a value of the wrong type, unit or range.
     #[error("{}:{line}: {message}", path.display())]
     Defect {
         path: PathBuf,
-        /// From 1 on.
+        /// Line number, from 1.
         line: usize,
         message: String,
     },
-    /// Written for another version of this program.
+    /// The file has another version.
     #[error("{}: version is {version}, expected {VERSION}", path.display())]
     Version { path: PathBuf, version: u32 },
 }
 
-/// What the user wants.
+/// A checked config.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The model file.
     pub model: PathBuf,
-    /// What must not be exceeded.
+    /// Power limit, average and budget.
     pub limit: Limit,
-    /// Limits of a day that take the place of `limit`'s power.
+    /// Limits by time of day; they replace the power of `limit`.
     pub schedule: Option<Schedule>,
-    /// Of the guard band.
+    /// Confidence of the guard band.
     pub confidence: Confidence,
-    /// Where the prior state is kept, on the board.
+    /// Directory of the prior state and the safe mode, relative to the board's root.
     pub state_dir: PathBuf,
-    /// From this temperature in milli-°C on, the limit is lowered; none where it is not.
+    /// Temperature in milli-°C from which the limit is lowered; `None`: never.
     pub too_hot_mc: Option<i64>,
-    /// How many samples the power sensor averages; none where that is left as it is.
+    /// Samples that the power sensor averages; `None` leaves the driver's setting.
     pub sensor_samples: Option<u32>,
-    /// For how long the most that the workload drew is remembered.
+    /// How long the workload's highest power ratio is remembered.
     pub memory: Memory,
-    /// The group that may use the socket; root only where there is none.
+    /// The group that may use the socket; `None`: root only.
     pub group: Option<String>,
-    /// Where the metrics are.
+    /// Where to export metrics; `None`: nowhere.
     pub metrics: Option<Metrics>,
-    /// The device that resets the board unless it hears of the daemon.
+    /// Device of the hardware watchdog timer.
     pub hardware_watchdog: Option<PathBuf>,
 }
 
-/// Where a Prometheus finds the metrics.
+/// Where metrics for Prometheus are exported.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Metrics {
-    /// By HTTP at an address that is reached from this board only.
+    /// HTTP at a loopback address.
     Address(SocketAddr),
-    /// In a file for the textfile collector of its node exporter.
+    /// A file for the node exporter's textfile collector.
     File(PathBuf),
 }
 
-/// The file as it stands.
+/// The keys of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -121,16 +121,16 @@ impl TryFrom<BudgetTable> for FileBudget {
 
     fn try_from(table: BudgetTable) -> Result<Self, Self::Error> {
         let (Energy(millijoules), Duration(time)) = (table.energy, table.time);
-        // mJ a second are mW.
+        // mJ/s = mW.
         let mean_mw = millijoules * 1_000 / time.0.max(1);
         match (1..=1_000_000).contains(&mean_mw) {
             true => Ok(Self(Budget { millijoules, time })),
-            false => Err("a budget has to come to 1mW to 1000W over its time"),
+            false => Err("the budget's energy divided by its time must be 1mW to 1000W"),
         }
     }
 }
 
-/// `64`.
+/// A number of samples that the sensor supports, such as 64.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "u32")]
 struct Samples(u32);
@@ -153,25 +153,25 @@ impl TryFrom<String> for Metrics {
         if text.starts_with('/') {
             return match text.ends_with(".prom") {
                 true => Ok(Self::File(text.into())),
-                // The collector reads no others.
-                false => Err(format!("`{text}`: the file has to end in .prom")),
+                // The textfile collector ignores other files.
+                false => Err(format!("`{text}`: the file name must end in .prom")),
             };
         }
         match text.parse::<SocketAddr>() {
             Ok(address) if !address.ip().is_loopback() => Err(format!(
-                "`{text}`: no loopback address: the metrics are for this board only"
+                "`{text}`: expected a loopback address, such as \"127.0.0.1:9753\""
             )),
             Ok(address) => Ok(Self::Address(address)),
             Err(_) => Err(format!(
                 "`{text}`: expected a loopback address with its port, such as \"127.0.0.1:9753\", \
-                 or the absolute path of a file that ends in .prom"
+                 or an absolute path that ends in .prom"
             )),
         }
     }
 }
 
 impl Config {
-    /// Reads and checks a file. The path of a model is relative to the folder of the config.
+    /// Reads and checks a file. A relative model path is resolved against the file's folder.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
             path: path.to_owned(),
@@ -184,7 +184,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The same of a text; `path` is for messages.
+    /// Checks the text of a config; `path` is for messages only.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let defect = |error: toml::de::Error| {
             let start = error.span().map_or(0, |span| span.start);
@@ -195,7 +195,7 @@ impl Config {
                 message: error.message().replace('\n', " "),
             }
         };
-        // Before the keys, which may be others in another version.
+        // Check the version first: another version may have other keys.
         #[derive(Deserialize)]
         struct Version {
             version: u32,
@@ -230,7 +230,7 @@ impl Config {
         })
     }
 
-    /// The limit at a time: by the schedule, if there is one.
+    /// The limit at a time, with the schedule applied.
     pub fn limit_at(&self, now: UtcSeconds) -> Limit {
         let base = self.limit;
         match &self.schedule {
@@ -266,7 +266,7 @@ mod tests {
         let config = parse(SAMPLE).expect("a config");
         assert_eq!(config.limit.power, Milliwatts(15_000));
         assert_eq!(config.limit.average, None);
-        // The optional keys are comments that show the default, but for those that are off.
+        // Optional keys are commented out and show the default, or an example if off by default.
         let mut all = SAMPLE.to_owned();
         for key in keys(SAMPLE) {
             all = all.replace(&format!("\n#{key} ="), &format!("\n{key} ="));
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!((config.metrics, config.hardware_watchdog), (None, None));
     }
 
-    /// Those that a sample has, in comments or not.
+    /// All keys of a sample config, commented out or not.
     fn keys(sample: &str) -> Vec<String> {
         let key = |line: &str| {
             let (key, _) = line.trim_start_matches('#').split_once(" = ")?;
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn the_sample_documents_every_key() {
-        // serde lists the keys that there are.
+        // serde's error lists all keys.
         let all = refused("limits = 1");
         let (_, all) = all.split_once("expected one of ").expect("a list");
         let all: Vec<&str> = all.split(", ").map(|it| it.trim_matches('`')).collect();
@@ -428,11 +428,11 @@ mod tests {
             ),
             (
                 "{ energy = \"1J\", time = \"240h\" }",
-                "a budget has to come to 1mW to 1000W over its time".to_owned(),
+                "the budget's energy divided by its time must be 1mW to 1000W".to_owned(),
             ),
             (
                 "{ energy = \"10000Wh\", time = \"1h\" }",
-                "a budget has to come to 1mW to 1000W over its time".to_owned(),
+                "the budget's energy divided by its time must be 1mW to 1000W".to_owned(),
             ),
         ] {
             assert_eq!(refused(budget), format!("w.toml:4: {error}"));
@@ -463,8 +463,8 @@ mod tests {
             assert_eq!(
                 error,
                 format!(
-                    "w.toml:4: invalid value: string \"{found}\", expected a time of 1min to 24h with \
-                     its unit, such as \"10min\", or \"for ever\""
+                    "w.toml:4: invalid value: string \"{found}\", expected a time of 1min to 24h \
+                     with its unit, such as \"10min\", or \"for ever\""
                 )
             );
         }
@@ -477,8 +477,8 @@ mod tests {
             assert_eq!(
                 refused(address),
                 format!(
-                    "w.toml:4: `{address}`: no loopback address: the metrics are for this board \
-                     only"
+                    "w.toml:4: `{address}`: expected a loopback address, such as \
+                     \"127.0.0.1:9753\""
                 )
             );
         }
@@ -494,13 +494,13 @@ mod tests {
                 refused(text),
                 format!(
                     "w.toml:4: `{text}`: expected a loopback address with its port, such as \
-                     \"127.0.0.1:9753\", or the absolute path of a file that ends in .prom"
+                     \"127.0.0.1:9753\", or an absolute path that ends in .prom"
                 )
             );
         }
         assert_eq!(
             refused("/run/wattgated/metrics"),
-            "w.toml:4: `/run/wattgated/metrics`: the file has to end in .prom"
+            "w.toml:4: `/run/wattgated/metrics`: the file name must end in .prom"
         );
         let text = "version = 1\nmodel = \"m\"\nlimit = \"9W\"\nmetrics = \"[::1]:9753\"";
         let address = "[::1]:9753".parse().expect("an address");

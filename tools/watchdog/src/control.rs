@@ -1,14 +1,13 @@
-//! One look at the board: sample, governor, mode.
+//! The control cycle, called a *look*: sample the board, step the governor, apply the mode.
 //!
-//! Time comes in as an argument and files through [`Files`], so that all of this runs against a
-//! simulated board in simulated time. Nothing here allocates but for the message of an error of
-//! the system.
+//! Time is an argument and files are accessed through [`Files`], so the cycle runs on a simulated
+//! board in simulated time. It allocates only for the messages of I/O errors.
 //!
 //! ```text
 //! sample ──┐
-//! read-back├─► Governor::step ─► Keep ──► the next look when it is due
+//! read-back├─► Governor::step ─► Keep ──► next look when the governor is due
 //! events ──┘          │
-//!                     └────────► Apply ─► Board::apply ─► the next look at once
+//!                     └────────► Apply ─► Board::apply ─► next look at once
 //! ```
 
 use std::fmt;
@@ -21,18 +20,18 @@ use wattgate_runtime::{
 
 use crate::setup::{Choices, POINTS, Setup};
 
-/// The files of the mode are read back so often: others write by hand or at boot, and the sensor
-/// does not see it sooner.
-const READ_BACK_EVERY: Milliseconds = Milliseconds(400);
+/// Interval of the read-back that detects other writers. The sensor's lag of 430 ms would not show
+/// them sooner.
+const READ_BACK_INTERVAL: Milliseconds = Milliseconds(400);
 
-/// Heat and over-current are looked at so often: zones are polled once a second, counters are
-/// published every two (`jetson-platform.md`, sections 6.4 and 7).
-const SURROUNDINGS_EVERY: Milliseconds = Milliseconds(1_000);
+/// Interval of the temperature and over-current checks. Thermal zones are polled every second, and
+/// event counters are updated every two (`jetson-platform.md`, sections 6.4 and 7).
+const SURROUNDINGS_INTERVAL: Milliseconds = Milliseconds(1_000);
 
-/// After so long without a look the board has slept.
-const LONGEST_GAP: Milliseconds = Milliseconds(5_000);
+/// A longer gap between two looks means that the board was suspended.
+const SUSPEND_GAP: Milliseconds = Milliseconds(5_000);
 
-/// Something that is told.
+/// An event for the log and the counters.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
     /// A mode was set.
@@ -42,39 +41,39 @@ pub enum Event<'a> {
         mode: PowerMode,
         error: &'a ApplyError,
     },
-    /// Somebody else has written. The governor sees to it.
+    /// Another program changed the mode. The governor sets it again.
     Disturbed(&'a KnobError),
-    /// The governor is in another state.
+    /// The governor entered another state without setting a mode.
     State(Status),
-    /// The sensor tells nothing; told once.
+    /// The sensor became unreadable; reported once per outage.
     NoSample(&'a SampleError),
-    /// It tells something again.
+    /// The sensor is readable again.
     SampleAgain,
-    /// Nothing happened for so long.
+    /// The board was suspended for this time.
     Slept(Milliseconds),
-    /// The sensor has this time constant from now on.
+    /// The sensor's time constant changed to this value.
     TimeConstant(Milliseconds),
-    /// It does not average as it should.
+    /// The sensor's averaging cannot be set.
     NotAveraged(&'a AveragingError),
-    /// Over-current events, or heat, lower the limit; told once until they end.
+    /// Over-current events or temperature lower the limit.
     Derated(&'static str),
 }
 
-/// How much an event matters; the numbers are those of syslog.
+/// Priority of a log line, with syslog's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// The limit may not hold.
     Error = 3,
-    /// It holds, and something is wrong.
+    /// The limit holds, but something is wrong.
     Warning = 4,
-    /// Somebody may want to know.
+    /// Unusual, but not a fault.
     Notice = 5,
-    /// As it should be.
+    /// Normal operation.
     Info = 6,
 }
 
 impl Event<'_> {
-    /// How much it matters.
+    /// The priority of its log line.
     pub fn priority(&self) -> Priority {
         match self {
             Self::NotApplied { .. } | Self::NoSample(_) => Priority::Error,
@@ -112,7 +111,7 @@ impl fmt::Display for Event<'_> {
                 )
             }
             Self::NotApplied { mode, error } => write!(f, "{mode}: {error}"),
-            Self::Disturbed(error) => write!(f, "somebody else has changed the mode: {error}"),
+            Self::Disturbed(error) => write!(f, "another program changed the mode: {error}"),
             Self::State(status) => {
                 write!(f, "{}", name(status.state))?;
                 if let Some(measured) = status.measured {
@@ -121,8 +120,8 @@ impl fmt::Display for Event<'_> {
                 write!(f, ", allowed {}", status.allowed)
             }
             Self::NoSample(error) => write!(f, "{error}"),
-            Self::SampleAgain => write!(f, "the power can be read again"),
-            Self::Slept(time) => write!(f, "the board has slept for {} s", time.0 / 1_000),
+            Self::SampleAgain => write!(f, "the power sensor is readable again"),
+            Self::Slept(time) => write!(f, "the board was suspended for {} s", time.0 / 1_000),
             Self::TimeConstant(time) => {
                 write!(f, "the power sensor has a time constant of {} ms", time.0)
             }
@@ -132,7 +131,7 @@ impl fmt::Display for Event<'_> {
     }
 }
 
-/// Of a state, for messages.
+/// A state's name in messages.
 pub fn name(state: State) -> &'static str {
     match state {
         State::Booting => "booting",
@@ -140,8 +139,8 @@ pub fn name(state: State) -> &'static str {
         State::Tracking => "tracking",
         State::SteppingDown => "stepping down",
         State::ProbingUp => "probing up",
-        State::Safe(Cause::NoSensor) => "safe: the power sensor is blind",
-        State::Safe(Cause::LimitTooLow) => "safe: even the least mode is above the limit",
+        State::Safe(Cause::NoSensor) => "safe: the power sensor cannot be read",
+        State::Safe(Cause::LimitTooLow) => "safe: even the mode of least power is above the limit",
         State::Safe(Cause::NothingApplies) => "safe: no mode can be set",
     }
 }
@@ -155,7 +154,7 @@ pub struct Control<F> {
     governor: Governor<POINTS>,
     too_hot_mc: Option<i64>,
     sensor: Sensor,
-    /// The wanted mode as it was last read back, and when.
+    /// The mode that the last read-back confirmed, and the time of that read-back.
     shown: Option<ModeId>,
     verified: Option<Milliseconds>,
     has_sample: bool,
@@ -164,18 +163,18 @@ pub struct Control<F> {
     surroundings: Surroundings,
 }
 
-/// How the power sensor is set.
+/// The power sensor's settings.
 #[derive(Clone, Copy, Debug)]
 struct Sensor {
-    /// How many it is to average; none where that is left as it is.
+    /// Samples to average; `None` leaves the driver's setting.
     samples: Option<u32>,
     time_constants: [Milliseconds; MOST_CHIPS],
-    /// The steps of its chips and its offset, as the governor knows them.
+    /// Quantisation step of each chip, and offset of the sum, as last given to the governor.
     steps: ([Milliwatts; MOST_CHIPS], Milliwatts),
     has_failed: bool,
 }
 
-/// What lowers the limit beside the power.
+/// Conditions other than power that lower the limit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Surroundings {
     looked: Option<Milliseconds>,
@@ -185,7 +184,7 @@ struct Surroundings {
 }
 
 impl<F: Files> Control<F> {
-    /// A board that was not looked at yet.
+    /// Creates the control of a board; reads and writes nothing yet.
     pub fn new(setup: Setup, files: F) -> Self {
         let governor = setup.governor();
         Self {
@@ -214,28 +213,28 @@ impl<F: Files> Control<F> {
         &mut self.files
     }
 
-    /// The board and its files, to bring it back to what it was.
+    /// Ends control and returns the board and its files, so that the caller can restore them.
     pub fn release(self) -> (Board, F) {
         (self.board, self.files)
     }
 
-    /// What the governor does, and the mode that it wants.
+    /// The governor's status and the mode that it wants.
     pub fn status(&self) -> (Status, PowerMode) {
         let status = self.governor.status();
         let mode = self.grid.mode(status.mode);
         (status, mode.unwrap_or(PowerMode::from_knobs([0; 4])))
     }
 
-    /// Another limit from now on.
+    /// Replaces the limit.
     pub fn set_limit(&mut self, limit: Limit) {
         self.governor.set_limit(limit);
     }
 
-    /// One look. Returns when the next one is due; no later than then, and sooner does no harm.
+    /// Runs one control cycle. Returns when the next one is due; an earlier call is harmless.
     pub fn look(&mut self, now: Milliseconds, tell: &mut impl FnMut(Event<'_>)) -> Milliseconds {
         if let Some(last) = self.last.replace(now) {
             let gap = now.since(last);
-            if gap > LONGEST_GAP {
+            if gap > SUSPEND_GAP {
                 tell(Event::Slept(gap));
             }
         }
@@ -250,7 +249,7 @@ impl<F: Files> Control<F> {
             too_hot: self.surroundings.too_hot,
         });
         let next = match command {
-            // Only now: what the sensor says is answered first.
+            // Slower checks come after the reaction to the sample.
             Command::Keep => {
                 self.look_around(now, tell);
                 match self.is_disturbed(now, tell) {
@@ -289,9 +288,9 @@ impl<F: Files> Control<F> {
         }
     }
 
-    /// Reads the wanted mode back, seldom. True where it has ceased to be set.
+    /// Reads the wanted mode back if that is due. True if it was set and is no longer.
     fn is_disturbed(&mut self, now: Milliseconds, tell: &mut impl FnMut(Event<'_>)) -> bool {
-        let is_recent = |verified: Milliseconds| now.since(verified) < READ_BACK_EVERY;
+        let is_recent = |verified: Milliseconds| now.since(verified) < READ_BACK_INTERVAL;
         if self.verified.is_none_or(is_recent) {
             return false;
         }
@@ -314,22 +313,22 @@ impl<F: Files> Control<F> {
 
     fn look_around(&mut self, now: Milliseconds, tell: &mut impl FnMut(Event<'_>)) {
         let around = &mut self.surroundings;
-        let is_recent = |looked: Milliseconds| now.since(looked) < SURROUNDINGS_EVERY;
+        let is_recent = |looked: Milliseconds| now.since(looked) < SURROUNDINGS_INTERVAL;
         if around.looked.is_some_and(is_recent) {
             return;
         }
         around.looked = Some(now);
         self.watch_sensor(tell);
         let around = &mut self.surroundings;
-        // Of OC1, too little voltage, and OC2, the sensor's mean over its warning limit. OC3
-        // comes thousands of times an hour without any excess (section 6.4).
+        // Only OC1 (under-voltage) and OC2 (the sensor's average over its warning limit) count.
+        // OC3 occurs thousands of times an hour without any excess (section 6.4).
         let [under_voltage, mean, _] = self.board.over_current_events(&self.files);
         let events = under_voltage.unwrap_or(0).saturating_add(mean.unwrap_or(0));
         if let Some(before) = around.events.replace(events) {
             around.over_current = events > before;
         }
         if around.over_current {
-            tell(Event::Derated("over-current or too little voltage"));
+            tell(Event::Derated("over-current or under-voltage"));
         }
         if let Some(limit) = self.too_hot_mc {
             let hottest = self.board.hottest_mc(&self.files);
@@ -340,8 +339,8 @@ impl<F: Files> Control<F> {
         }
     }
 
-    /// Sets the averaging, and reads the time constants that follow: nvpower sets it as well. Hands the
-    /// governor the steps that the readings have told by now.
+    /// Restores the configured averaging if another program (nvpower) changed it. Gives the
+    /// governor the resulting time constants, and the steps and offset that are known by now.
     fn watch_sensor(&mut self, tell: &mut impl FnMut(Event<'_>)) {
         let sensor = &mut self.sensor;
         let samples = sensor.samples.filter(|_| !sensor.has_failed);
@@ -365,7 +364,7 @@ impl<F: Files> Control<F> {
         }
     }
 
-    /// Sets a mode. [`Board::apply`] reads everything back, so that the next step knows.
+    /// Sets a mode. [`Board::apply`] reads every write back.
     fn apply(&mut self, id: ModeId, tell: &mut impl FnMut(Event<'_>)) {
         self.shown = None;
         let Some(mode) = self.grid.mode(id) else {
@@ -377,7 +376,7 @@ impl<F: Files> Control<F> {
                 let status = self.governor.status();
                 tell(Event::Applied { mode, status });
             }
-            // While nothing can be set this goes on and on, and is told once.
+            // The governor keeps trying; only the first failure is reported.
             Err(_) if self.state == State::Safe(Cause::NothingApplies) => {}
             Err(error) => tell(Event::NotApplied {
                 mode,
@@ -387,16 +386,16 @@ impl<F: Files> Control<F> {
         self.verified = self.last;
     }
 
-    /// The board, as it was found.
+    /// The board.
     pub fn board(&self) -> &Board {
         &self.board
     }
 
-    /// Another model's front from now on, and the grid that numbers its modes.
+    /// Replaces the model's front and the grid that numbers its modes.
     pub fn set_model(&mut self, choices: Choices) -> Result<(), GovernorError> {
         self.governor.set_front(choices.front)?;
         self.grid = choices.grid;
-        // A number of the other grid.
+        // The ID belongs to the old grid.
         self.shown = None;
         Ok(())
     }

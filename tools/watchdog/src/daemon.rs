@@ -1,7 +1,7 @@
-//! A board under control, with what can be changed from outside while it is: the limit, by the
-//! config, a schedule or a client, and the model.
+//! The daemon without its process: control of a board, plus the limit (from the config, the
+//! schedule or a client) and the model, both of which may change at run time.
 //!
-//! Time comes in as an argument, so that all of this runs in simulated time.
+//! Time is an argument, so tests run in simulated time.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,31 +11,31 @@ use wattgate_runtime::{Limit, Milliseconds, Milliwatts, ModeId, PowerMode, State
 use crate::clock::{Clock, UtcSeconds};
 use crate::config::Config;
 use crate::control::{Control, Event, Priority};
+use crate::counters::Counters;
 use crate::log::log;
 use crate::report::{Report, Source, state_name};
 use crate::serve::protocol::{Refused, WantedLimit};
 use crate::setup::{Choices, Setup, SetupError};
-use crate::tally::Tally;
 
-/// The schedule is looked at so often, and models change no sooner one after the other.
+/// Interval of the schedule check, and rate limit of model changes.
 const SECOND: Milliseconds = Milliseconds(1_000);
 
-/// A board under control.
+/// Control of a board, its limit and its model.
 #[derive(Debug)]
 pub struct Daemon<F> {
     control: Control<F>,
     config: Config,
-    /// The file of the model in use, its least power, and the folder of models.
+    /// The model's file, the predicted power of its safe mode, and the folder of models.
     model: PathBuf,
     least: Milliwatts,
     models: PathBuf,
-    /// Over the socket.
+    /// The limit that a client set; it overrides config and schedule.
     set: Option<Limit>,
-    /// What holds, and why.
+    /// The limit in force and its source.
     limit: Limit,
     source: Source,
-    tally: Tally,
-    /// The state and mode of the last look; and how often these, the limit or the model changed.
+    counters: Counters,
+    /// State and mode after the last look; number of changes of state, mode, limit or model.
     shown: Option<(State, ModeId)>,
     changes: u64,
     scheduled: Option<Milliseconds>,
@@ -43,7 +43,7 @@ pub struct Daemon<F> {
 }
 
 impl<F: Files> Daemon<F> {
-    /// A board that was not looked at yet, with the limit of this time.
+    /// Creates the daemon with the limit for the time `utc`; reads and writes nothing yet.
     pub fn new(mut setup: Setup, files: F, utc: UtcSeconds) -> Self {
         let config = setup.config.clone();
         let limit = config.limit_at(utc);
@@ -57,7 +57,7 @@ impl<F: Files> Daemon<F> {
             limit,
             source: of_config(&config),
             config,
-            tally: Tally::default(),
+            counters: Counters::default(),
             shown: None,
             changes: 0,
             scheduled: None,
@@ -65,16 +65,16 @@ impl<F: Files> Daemon<F> {
         }
     }
 
-    /// One look. Returns when the next one is due.
+    /// Runs one control cycle. Returns when the next one is due.
     pub fn look(&mut self, clock: &impl Clock, tell: &mut impl FnMut(Event<'_>)) -> Milliseconds {
         let now = clock.now();
         if self.scheduled.is_none_or(|last| now.since(last) >= SECOND) {
             self.scheduled = Some(now);
             self.choose_limit(clock.utc());
         }
-        let (control, tally) = (&mut self.control, &mut self.tally);
+        let (control, counters) = (&mut self.control, &mut self.counters);
         let next = control.look(now, &mut |event| {
-            tally.count(&event);
+            counters.count(&event);
             tell(event);
         });
         let (status, _) = control.status();
@@ -85,17 +85,17 @@ impl<F: Files> Daemon<F> {
         next
     }
 
-    /// What the governor does, and the mode that it wants.
+    /// The governor's status and the mode that it wants.
     pub fn status(&self) -> (Status, PowerMode) {
         self.control.status()
     }
 
-    /// The limit that holds, and where it comes from.
+    /// The limit in force and its source.
     pub fn limit(&self) -> (Limit, Source) {
         (self.limit, self.source)
     }
 
-    /// A number that differs whenever state, mode, limit or model do.
+    /// A counter that increases whenever state, mode, limit or model change.
     pub fn changes(&self) -> u64 {
         self.changes
     }
@@ -105,12 +105,12 @@ impl<F: Files> Daemon<F> {
         self.control.files()
     }
 
-    /// The board and its files, to bring it back to what it was.
+    /// Ends control and returns the board and its files, so that the caller can restore them.
     pub fn release(self) -> (Board, F) {
         self.control.release()
     }
 
-    /// All that is told.
+    /// The report for clients and Prometheus.
     pub fn report(&self) -> Report {
         let (status, mode) = self.control.status();
         let [cores, cpu_khz, gpu_khz, emc_khz] = mode.knobs();
@@ -136,13 +136,13 @@ impl<F: Files> Daemon<F> {
             changes: status.changes,
             over_limit_ms: status.over.0,
             energy_mj: status.millijoules,
-            sensor_errors: self.tally.sensor_errors(),
-            failed_changes: self.tally.failed_changes(),
+            sensor_errors: self.counters.sensor_errors(),
+            failed_changes: self.counters.failed_changes(),
         }
     }
 
-    /// Takes the limits of a config over, in place of one that a client has set. Says whether
-    /// other keys differ, which need a restart.
+    /// Takes over the limits of a new config and drops a client's limit. Returns whether other keys
+    /// differ; these need a restart.
     pub fn reload(&mut self, new: Config, utc: UtcSeconds) -> bool {
         let with_limits = Config {
             limit: new.limit,
@@ -156,7 +156,7 @@ impl<F: Files> Daemon<F> {
         differs
     }
 
-    /// A limit of a client; none goes back to the config.
+    /// Sets a client's limit; `None` returns to the config's limit and schedule.
     pub fn set_limit(
         &mut self,
         wanted: Option<WantedLimit>,
@@ -182,15 +182,19 @@ impl<F: Files> Daemon<F> {
             let (power, source) = (self.limit.power, self.source);
             log(
                 Priority::Notice,
-                format_args!("limit {power} from now on, by the {source}"),
+                format_args!("limit is now {power}, from the {source}"),
             );
         }
     }
 
-    /// A model of a client, by its name or path.
+    /// Replaces the model by another file in the folder of models, by its name or path. Refused
+    /// more than once a second.
     pub fn set_model(&mut self, name: &str, now: Milliseconds) -> Result<(), Refused> {
         if self.modelled.is_some_and(|last| now.since(last) < SECOND) {
-            return Err(Refused::new("too_many_requests", "one model a second"));
+            return Err(Refused::new(
+                "too_many_requests",
+                "at most one model per second",
+            ));
         }
         self.modelled = Some(now);
         let config = Config {
@@ -200,20 +204,25 @@ impl<F: Files> Daemon<F> {
         };
         let choices = Choices::read(&config, self.control.board()).map_err(refused)?;
         let (least, origin) = (choices.least_power(), choices.origin.clone());
-        // A front that was read has all that a governor needs.
+        // Does not fail: `Choices::read` refuses an empty front.
         let set = self.control.set_model(choices);
-        set.map_err(|_| Refused::new("model_unsuitable", "no mode to choose from"))?;
+        set.map_err(|_| {
+            Refused::new(
+                "model_unsuitable",
+                "the board supports no mode of the model",
+            )
+        })?;
         self.least = least;
         self.changes += 1;
         log(
             Priority::Notice,
-            format_args!("model {} from now on: {origin}", config.model.display()),
+            format_args!("model is now {}: {origin}", config.model.display()),
         );
         self.model = config.model;
         Ok(())
     }
 
-    /// The path of a file in the folder of the config's model.
+    /// The path of a file in the folder of models; refuses other folders and symbolic links.
     fn allowed(&self, name: &str) -> Result<PathBuf, Refused> {
         let path = self.models.join(name);
         let is_name = matches!(path.components().next_back(), Some(Component::Normal(_)));
@@ -221,14 +230,14 @@ impl<F: Files> Daemon<F> {
             true => Ok(path),
             false => {
                 let folder = self.models.display();
-                let message = format!("{name}: is no file in {folder}");
+                let message = format!("{name}: not a file in {folder}");
                 Err(Refused::new("model_not_allowed", message))
             }
         }
     }
 }
 
-/// Where a file is, without symbolic links.
+/// The canonical folder of a file, which itself may be a symbolic link.
 fn folder(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().unwrap_or(&path);

@@ -1,4 +1,4 @@
-//! The group that may use the socket.
+//! Looks up the Unix group whose members may use the socket.
 
 use std::fs;
 use std::io;
@@ -6,13 +6,13 @@ use std::path::Path;
 
 use thiserror::Error;
 
-/// Where groups are.
+/// The group database. Groups of a directory service (NSS) are not seen.
 const FILE: &str = "/etc/group";
 
-/// Why there is no such group.
+/// Why a group was not found.
 #[derive(Debug, Error)]
 pub enum GroupError {
-    /// The file does not have it. Groups of a directory service are not seen.
+    /// The file has no such group.
     #[error("group: `{0}` is not in {FILE}")]
     Unknown(String),
     /// The file cannot be read.
@@ -20,13 +20,13 @@ pub enum GroupError {
     Unreadable(io::Error),
 }
 
-/// The number of a group.
+/// The group's ID (GID).
 pub fn id(name: &str) -> Result<u32, GroupError> {
     let text = fs::read_to_string(Path::new(FILE)).map_err(GroupError::Unreadable)?;
     id_in(&text, name).ok_or_else(|| GroupError::Unknown(name.to_owned()))
 }
 
-/// By lines such as `video:x:44:nvidia`.
+/// Parses lines such as `video:x:44:nvidia`.
 fn id_in(text: &str, name: &str) -> Option<u32> {
     text.lines().find_map(|line| {
         let mut fields = line.split(':');

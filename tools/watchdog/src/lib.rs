@@ -1,41 +1,44 @@
-//! The watchdog `wattgated`: keeps a board under a power limit while its work runs as fast as
-//! that limit allows.
+//! The daemon `wattgated`: keeps a board under a power limit while its workload runs as fast as
+//! the limit allows.
 //!
 //! ```text
 //! config ──► Setup: model ∩ board ──► front ──► Control: sample → governor → mode
 //! ```
 //!
-//! | question | module |
+//! | topic | module |
 //! |---|---|
-//! | what the user wants | [`config`] |
-//! | which modes there are to choose from | [`setup`], [`modules`] |
-//! | one look at the board, without a clock or a disk of its own | [`control`] |
-//! | what changes while it runs: the limit, the model | [`daemon`], [`schedule`] |
-//! | what clients and Prometheus are told | [`report`], [`tally`], [`serve`] |
-//! | who resets a board whose daemon hangs | [`hardware`] |
-//! | what was set before | [`prior`] |
-//! | what a crash leaves for `once --safe` | [`safe`] |
-//! | one daemon for each board | [`lock`] |
-//! | what is said, and to whom | [`log`], [`notify`] |
+//! | config file, its quantities and its schedule | [`config`], [`quantity`], [`schedule`] |
+//! | from config and model to the front of modes | [`setup`], [`compatibility`] |
+//! | one control cycle | [`control`] |
+//! | limits and models that change at run time | [`daemon`] |
+//! | status for clients and Prometheus | [`report`], [`counters`], [`serve`] |
+//! | prior state: saved at the start, restored at the end | [`prior`] |
+//! | safe mode for `once --safe` after a crash | [`safe_mode`] |
+//! | writes that survive a power loss | [`atomic_file`] |
+//! | one daemon per board | [`lock`] |
+//! | hardware watchdog timer | [`hardware_watchdog`] |
+//! | log lines, notifications to systemd | [`log`], [`sd_notify`] |
+//! | clocks; Unix groups | [`clock`], [`group`] |
+//! | command line and process | [`cli`] |
 #![forbid(unsafe_code)]
 
+pub mod atomic_file;
 pub mod cli;
 pub mod clock;
+pub mod compatibility;
 pub mod config;
 pub mod control;
+pub mod counters;
 pub mod daemon;
-pub mod durable;
 pub mod group;
-pub mod hardware;
+pub mod hardware_watchdog;
 pub mod lock;
 pub mod log;
-pub mod modules;
-pub mod notify;
 pub mod prior;
 pub mod quantity;
 pub mod report;
-pub mod safe;
+pub mod safe_mode;
 pub mod schedule;
+pub mod sd_notify;
 pub mod serve;
 pub mod setup;
-pub mod tally;

@@ -1,4 +1,4 @@
-//! One daemon for each board: a lock that ends with the process, whatever ends it.
+//! One daemon per board: a `flock` that the kernel releases when the process ends.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -7,33 +7,33 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use thiserror::Error;
 
-/// Of a board's running daemon, on the board.
+/// Runtime directory, relative to the board's root.
 const DIRECTORY: &str = "run/wattgated";
 
-/// Where a board's running daemon has its files.
+/// The directory of the lock and the socket, for the board below `root`.
 pub fn directory(root: &Path) -> PathBuf {
     root.join(DIRECTORY)
 }
 
-/// Why there is no lock.
+/// Why the lock was not taken.
 #[derive(Debug, Error)]
 pub enum LockError {
     /// Another daemon, or `once`, controls the board.
-    #[error("{}: the board is controlled by process {holder} already", path.display())]
+    #[error("{}: process {holder} already controls the board", path.display())]
     Held { path: PathBuf, holder: String },
-    /// The file cannot be made or locked.
+    /// The file cannot be created or locked.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
 }
 
-/// The right to control a board, until it is dropped.
+/// The exclusive right to control a board; dropping it releases the lock.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Takes the lock of the board below `root`, or says who has it.
+    /// Takes the lock of the board below `root`; the error names the process that holds it.
     pub fn take(root: &Path) -> Result<Self, LockError> {
         let directory = directory(root);
         let path = directory.join("lock");
@@ -42,7 +42,7 @@ impl Lock {
             source,
         };
         fs::create_dir_all(&directory).map_err(at)?;
-        // It is never removed: then two could hold one each.
+        // The file is never removed: two processes could then each lock a file of this name.
         let mut options = File::options();
         let options = options.read(true).write(true).create(true).truncate(false);
         let mut file = options.open(&path).map_err(at)?;
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(
             error,
             format!(
-                "{}: the board is controlled by process {id} already",
+                "{}: process {id} already controls the board",
                 path.display()
             )
         );

@@ -1,31 +1,31 @@
-//! One line for each event, to stderr, with the priority as journald takes it: `<6>tracking`.
-//! journald adds the time. A line is built on the stack and written at once.
+//! Logs one line per event to stderr with journald's priority prefix, such as `<6>tracking`.
+//! journald adds the time. Each line is built on the stack and written with one call.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
 
 use crate::control::Priority;
 
-/// Longer lines are cut.
-const LONGEST: usize = 512;
+/// Maximum length of a line with its newline; longer lines are truncated.
+const MAX_BYTES: usize = 512;
 
-/// A text on the stack. What does not fit is cut.
+/// A text buffer on the stack; what does not fit is truncated.
 #[derive(Debug)]
 pub struct Text {
-    bytes: [u8; LONGEST],
+    bytes: [u8; MAX_BYTES],
     length: usize,
 }
 
 impl Text {
-    /// An empty one.
+    /// An empty buffer.
     pub fn new() -> Self {
         Self {
-            bytes: [0; LONGEST],
+            bytes: [0; MAX_BYTES],
             length: 0,
         }
     }
 
-    /// What it holds.
+    /// The contents.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()
     }
@@ -46,13 +46,13 @@ impl fmt::Write for Text {
         self.length += length;
         match length == text.len() {
             true => Ok(()),
-            // What comes after is left out as well.
+            // The error stops the formatter: later parts are dropped too.
             false => Err(fmt::Error),
         }
     }
 }
 
-/// Writes a line. A log that is full or gone is no reason to leave the board alone.
+/// Writes a line. Errors are ignored: control goes on without a log.
 pub fn log(priority: Priority, event: impl fmt::Display) {
     let line = line(priority, event);
     let _ = io::stderr().write_all(line.bytes());
@@ -62,9 +62,9 @@ fn line(priority: Priority, event: impl fmt::Display) -> Text {
     let mut line = Text::new();
     // Room for the newline.
     let _ = write!(line, "<{}>", priority as u8).and_then(|()| write!(line, "{event}"));
-    line.length = line.length.min(LONGEST - 1);
+    line.length = line.length.min(MAX_BYTES - 1);
     for byte in &mut line.bytes[..line.length] {
-        // A line is one line, whatever a file's name holds.
+        // File names may contain newlines.
         if *byte == b'\n' {
             *byte = b' ';
         }
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn a_long_line_is_cut() {
-        let line = line(Priority::Info, "ä".repeat(LONGEST));
-        assert!(line.bytes().len() <= LONGEST);
+        let line = line(Priority::Info, "ä".repeat(MAX_BYTES));
+        assert!(line.bytes().len() <= MAX_BYTES);
         let text = std::str::from_utf8(line.bytes()).unwrap_or_default();
         assert!(line.bytes().ends_with(b"\n"), "{text}");
     }

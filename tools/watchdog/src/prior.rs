@@ -1,7 +1,8 @@
-//! What was set before the daemon wrote for the first time, in a file that outlives a crash.
+//! The prior state: all settings before the daemon's first write, in a file that survives a crash.
 //!
-//! A file that is there already was left by a crash: it is the true prior state, and what the
-//! board shows now is ours. A clean stop restores it and removes it.
+//! A clean stop restores the prior state and removes the file. So a file that exists at the start
+//! was left by a crash: it holds the true prior state, because the board still has the crashed
+//! daemon's settings.
 
 use std::fs;
 use std::io;
@@ -10,23 +11,23 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use wattgate_board::{Board, Files, KnobError, RestoreError, Saved, SavedError};
 
-use crate::durable;
+use crate::atomic_file;
 
-/// Why the prior state is not kept, or not restored.
+/// Why the prior state was not saved or not restored.
 #[derive(Debug, Error)]
 pub enum PriorError {
     /// A knob cannot be read.
     #[error("the state of the board cannot be saved: {0}")]
     Board(#[from] KnobError),
-    /// The file.
+    /// The file cannot be read, written or removed.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    /// Not all is as it was. The file stays.
-    #[error("{}: not all is restored: {why}", path.display())]
+    /// At least one setting was not restored. The file stays.
+    #[error("{}: some settings were not restored: {why}", path.display())]
     Restore { path: PathBuf, why: RestoreError },
 }
 
-/// The prior state, and the file that has it.
+/// The prior state and its file.
 #[derive(Debug)]
 pub struct Prior {
     path: PathBuf,
@@ -37,17 +38,17 @@ pub struct Prior {
 /// Where a prior state comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// It was saved now.
+    /// Saved from the board at this start.
     Saved,
-    /// A crash has left it.
+    /// Read from the file that a crash left.
     LeftByCrash,
-    /// What was left cannot be read; it was saved now in its place.
+    /// Saved from the board at this start, because the file that a crash left is defective.
     SavedAgain(SavedError),
 }
 
 impl Prior {
-    /// Takes what a crash has left, or saves what the board shows, on the disk before this
-    /// returns.
+    /// Reads the file that a crash left, or saves the board's settings. The file is on the disk
+    /// when this returns.
     pub fn keep(board: &Board, files: &impl Files, directory: &Path) -> Result<Self, PriorError> {
         let path = directory.join("prior");
         let at = |source| PriorError::Io {
@@ -67,14 +68,14 @@ impl Prior {
                 Err(why) => Origin::SavedAgain(why),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Origin::Saved,
-            // No text at all.
+            // The file is not UTF-8.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 Origin::SavedAgain(SavedError::NoEnd)
             }
             Err(error) => return Err(at(error)),
         };
         let saved = board.save(files)?;
-        durable::write(&path, saved.to_string().as_bytes()).map_err(at)?;
+        atomic_file::write(&path, saved.to_string().as_bytes()).map_err(at)?;
         Ok(Self {
             path,
             saved,
@@ -82,17 +83,17 @@ impl Prior {
         })
     }
 
-    /// Where it comes from.
+    /// Where the prior state comes from.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// The file that has it.
+    /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Brings the board back and removes the file; where something fails, it stays.
+    /// Restores the board's settings and removes the file; after a failure the file stays.
     pub fn restore(self, board: &mut Board, files: &mut impl Files) -> Result<(), PriorError> {
         let path = self.path;
         if let Err(why) = board.restore(files, &self.saved) {

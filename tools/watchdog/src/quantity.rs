@@ -1,5 +1,5 @@
-//! Quantities as users write them: a text of a number and a unit, such as `15W`. A bare number
-//! is refused.
+//! Quantities of the config and the command line: a string of a number and a unit, such as `15W`.
+//! A bare number is refused.
 
 use std::fmt;
 
@@ -8,40 +8,40 @@ use serde::de::{Deserialize, Deserializer, Error as _, Unexpected, Visitor};
 use wattgate_cli::quantity::{Scale, value};
 use wattgate_runtime::{Confidence, Milliseconds, Milliwatts};
 
-/// `15W` or `15000mW`.
+/// A power: `15W` or `15000mW`.
 #[derive(Clone, Copy, Debug)]
 pub struct Power(pub Milliwatts);
 
-/// Of an average: `60s` or `5min`.
+/// The window of an average: `60s` or `5min`.
 #[derive(Clone, Copy, Debug)]
 pub struct Window(pub Milliseconds);
 
-/// For which a battery has to last: `90min` or `8h`.
+/// The time that a battery has to last: `90min` or `8h`.
 #[derive(Clone, Copy, Debug)]
 pub struct Duration(pub Milliseconds);
 
-/// For which something is remembered: `10min`, or `for ever`.
+/// How long the highest power ratio is remembered: `10min`, or `for ever` (`None`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory(pub Option<Milliseconds>);
 
 impl Memory {
-    /// Ten minutes.
+    /// Default: ten minutes.
     pub const DEFAULT: Self = Self(Some(Milliseconds(600_000)));
 }
 
-/// `40Wh` or `900J`, in mJ.
+/// An energy in mJ: `40Wh` or `900J`.
 #[derive(Clone, Copy, Debug)]
 pub struct Energy(pub u64);
 
-/// `95C`, in milli-°C.
+/// A temperature in milli-°C: `95C`.
 #[derive(Clone, Copy, Debug)]
 pub struct Temperature(pub i64);
 
-/// `0.95`.
+/// A probability: `0.95`.
 #[derive(Clone, Copy, Debug)]
 pub struct Probability(pub Confidence);
 
-/// What a text has to be.
+/// The units and the range of one kind of quantity; `least` and `most` are in its base unit.
 struct Quantity {
     expected: &'static str,
     units: &'static [Scale],
@@ -117,7 +117,7 @@ impl Visitor<'_> for &Quantity {
 }
 
 impl Power {
-    /// Of a text, or what is expected instead.
+    /// Parses a string; the error says what is expected.
     pub fn parse(text: &str) -> Result<Self, String> {
         let value = POWER.parse(text)?;
         Ok(Self(Milliwatts(value as u32)))
@@ -125,7 +125,7 @@ impl Power {
 }
 
 impl Window {
-    /// Of a text, or what is expected instead.
+    /// Parses a string; the error says what is expected.
     pub fn parse(text: &str) -> Result<Self, String> {
         let value = WINDOW.parse(text)?;
         Ok(Self(Milliseconds(value as u64)))
@@ -181,7 +181,7 @@ impl<'de> Deserialize<'de> for Temperature {
 impl<'de> Deserialize<'de> for Probability {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let value = f64::deserialize(from)?;
-        // Saturating: what is out of range stays so.
+        // The cast saturates, so a value out of range stays out of range.
         let confidence = Confidence::new((value * 10_000.0).round() as u16);
         let expected = "a probability of 0.5 to 0.9999, such as 0.95";
         confidence

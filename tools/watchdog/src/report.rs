@@ -1,4 +1,4 @@
-//! What the daemon does, as clients of the socket and Prometheus are told.
+//! The daemon's report for clients of the socket and for Prometheus.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
@@ -6,52 +6,53 @@ use std::fmt::{self, Display};
 use serde::{Deserialize, Serialize};
 use wattgate_runtime::{Cause, State};
 
-/// All there is to know, in whole numbers. Keys that are absent are not known, or not set.
+/// The daemon's status in whole numbers. A value that is unknown or not set is absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// One of [`STATES`] by its [`state_name`].
+    /// The [`state_name`] of one of [`STATES`].
     pub state: Cow<'static, str>,
-    /// The mode that is wanted.
+    /// The mode that the governor wants: online cores and clocks.
     pub cores: u32,
     pub cpu_khz: u32,
     pub gpu_khz: u32,
     pub emc_khz: u32,
-    /// The mean power over 430 ms in the mode.
+    /// Measured power in the present mode, as the mean over 430 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured_mw: Option<u32>,
-    /// What the model says of the mode.
+    /// The model's prediction for the mode.
     pub predicted_mw: u32,
-    /// The limit, or less for heat, over-current, an average or the sensor's errors.
+    /// The limit after deductions for the sensor's errors, heat, over-current and an average.
     pub allowed_mw: u32,
-    /// Measured over predicted power, in millionths.
+    /// Ratio of measured to predicted power in ppm.
     pub ratio_ppm: u64,
-    /// The limit that holds now.
+    /// The limit in force.
     pub limit_mw: u32,
-    /// Where it comes from.
+    /// The source of the limit in force.
     pub limit_from: Source,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub average_mw: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub average_window_ms: Option<u64>,
-    /// The predicted power of the safe mode. A limit below cannot be held.
+    /// Predicted power of the safe mode; a lower limit cannot be held.
     pub least_mw: u32,
-    /// The name of the model's file.
+    /// File name of the model.
     pub model: String,
-    /// Since the start of the daemon: how often the power was over what was allowed,
+    // Counters since the start of the daemon.
+    /// How often the power exceeded `allowed_mw`.
     pub violations: u32,
-    /// changes of the mode,
+    /// Mode changes.
     pub changes: u32,
-    /// the time in which the mean over 430 ms was over what was allowed,
+    /// Time during which the mean over 430 ms exceeded `allowed_mw`.
     pub over_limit_ms: u64,
-    /// the energy drawn,
+    /// Energy drawn by the module.
     pub energy_mj: u64,
-    /// how often the power ceased to be readable,
+    /// How often the power sensor became unreadable.
     pub sensor_errors: u32,
-    /// and how often a mode could not be set.
+    /// How often a mode could not be set.
     pub failed_changes: u32,
 }
 
-/// Where a limit comes from.
+/// The source of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -73,7 +74,7 @@ impl Display for Source {
     }
 }
 
-/// All states.
+/// All states of the governor.
 pub const STATES: [State; 8] = [
     State::Booting,
     State::Settling,
@@ -85,7 +86,7 @@ pub const STATES: [State; 8] = [
     State::Safe(Cause::NothingApplies),
 ];
 
-/// Of a state, for programs. It stays the same from release to release.
+/// A state's name for programs; stable across releases.
 pub fn state_name(state: State) -> &'static str {
     match state {
         State::Booting => "booting",
@@ -99,7 +100,7 @@ pub fn state_name(state: State) -> &'static str {
     }
 }
 
-/// Lines of a key and a value.
+/// One `key value` line per field.
 impl Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fn known<T: Display>(

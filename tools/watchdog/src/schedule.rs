@@ -1,11 +1,10 @@
-//! Limits by the time of day.
+//! Limits by time of day.
 //!
-//! One rule: an entry takes the place of the config's `limit` from its time until the next
-//! entry's; before the first one of a day the last one of the day before holds. Times are UTC,
-//! so that no zone and no change of the clock in summer has to be known. A clock that jumps gives
-//! the entry that is right by the new time.
+//! An entry replaces the config's `limit` from its time until the next entry's time. The last
+//! entry of a day holds until the first entry of the next. Times are UTC, so time zones and
+//! daylight saving do not matter. When the clock jumps, the entry for the new time holds.
 //!
-//! A board without a battery for its clock starts long ago: until the clock is set, the lowest of
+//! A board without a clock battery boots with a wrong date. Until the clock is set, the lowest of
 //! `limit` and all entries holds.
 
 use serde::Deserialize;
@@ -17,17 +16,17 @@ use crate::quantity::Power;
 
 const DAY_S: u32 = 86_400;
 
-/// Limits that repeat daily; there is one at least.
+/// Limits that repeat daily; at least one.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<FileEntry>")]
 pub struct Schedule {
-    /// In ascending order of the time.
+    /// In ascending order of time.
     entries: Vec<Entry>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
-    /// Seconds of the day.
+    /// Seconds since midnight UTC.
     at: u32,
     limit: Milliwatts,
 }
@@ -39,7 +38,7 @@ struct FileEntry {
     limit: Power,
 }
 
-/// `06:00Z`, in seconds.
+/// A time such as `06:00Z`, in seconds since midnight.
 struct TimeOfDay(u32);
 
 impl TryFrom<Vec<FileEntry>> for Schedule {
@@ -75,7 +74,7 @@ impl TryFrom<Vec<FileEntry>> for Schedule {
 }
 
 impl Schedule {
-    /// The limit at a time of day.
+    /// The limit at a time of day, in seconds since midnight UTC.
     pub fn limit_at(&self, seconds_of_utc_day: u32) -> Milliwatts {
         let mut entries = self.entries.iter();
         let entry = entries.rfind(|entry| entry.at <= seconds_of_utc_day);
@@ -83,7 +82,7 @@ impl Schedule {
         entry.map_or(Milliwatts(0), |entry| entry.limit)
     }
 
-    /// The limit at a time; `limit` is that of the config.
+    /// The limit at a time; `limit` is the config's own.
     pub fn limit(&self, now: UtcSeconds, limit: Milliwatts) -> Milliwatts {
         match now.is_set() {
             true => self.limit_at(now.of_day()),
@@ -94,7 +93,7 @@ impl Schedule {
         }
     }
 
-    /// Times such as `06:00Z`, and their limits.
+    /// The entries: time, such as `06:00Z`, and limit.
     pub fn entries(&self) -> impl Iterator<Item = (String, Milliwatts)> {
         self.entries.iter().map(|it| (shown(it.at), it.limit))
     }

@@ -1,5 +1,5 @@
-//! From a config to the modes that there are to choose from: those of the model that this
-//! board can be set to.
+//! Builds everything that control needs from a config: the board, the model, and the front of
+//! those modes of the model that the board can be set to.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,85 +14,85 @@ use wattgate_runtime::{
     Milliseconds, Milliwatts, ModeId, Model, PowerMode, Query, SelectError, Settings,
 };
 
+use crate::compatibility;
 use crate::config::Config;
-use crate::modules;
 
-/// The most modes to choose from. A front that is larger is thinned.
+/// Capacity of the front; a larger front is thinned.
 pub const POINTS: usize = 256;
 
-/// The part of a rail's bus that looks may take near the limit: reading one register takes 0.55 ms
-/// (`jetson-platform.md`, section 6.3), of each rail the current at every look and the voltage at one
-/// in eight. 15 ms for each rail are 4.1 % of the bus, and up to 6 % with the looks that come sooner
-/// where the power seems to change (tests/control.rs).
+/// Interval between looks near the limit, per rail, which bounds the I2C bus time of sensor reads.
+/// Reading a register takes 0.55 ms (`jetson-platform.md`, section 6.3); a look reads the current
+/// of each rail, and every eighth look also the voltage. 15 ms per rail take 4.1 % of the bus, and
+/// up to 6 % with the extra looks after a suspected change of power (tests/control.rs).
 const LOOK_MS_PER_RAIL: u64 = 15;
 
-/// Looks are no closer than this: the slope of a step is not told in less.
-const CLOSEST_LOOK: Milliseconds = Milliseconds(16);
+/// Least interval between looks: shorter ones do not resolve the slope of a power step.
+const MIN_LOOK_INTERVAL: Milliseconds = Milliseconds(16);
 
-/// No model is longer.
-const LONGEST_MODEL: u64 = 1 << 20;
+/// Maximum size of a model file in bytes.
+const MAX_MODEL_BYTES: u64 = 1 << 20;
 
-/// Why nothing can be controlled.
+/// Why a board cannot be controlled with a config.
 #[derive(Debug, Error)]
 pub enum SetupError {
     /// The model cannot be read.
     #[error("{}: cannot be read: {source}", path.display())]
     Model { path: PathBuf, source: io::Error },
-    /// The file is no model.
+    /// The file is not a valid model.
     #[error("{}: {why}", path.display())]
     Format { path: PathBuf, why: FormatError },
-    /// It predicts the time only.
+    /// The model predicts time only.
     #[error("{}: the model does not predict power", path.display())]
     NoPower { path: PathBuf },
-    /// Its guard band does not reach so far.
+    /// The model's data do not support the confidence.
     #[error("confidence: {0}")]
     Confidence(GuardError),
-    /// The board cannot be used.
+    /// The board cannot be discovered, for example because it has no power sensor.
     #[error("{0}")]
     Board(#[from] DiscoverError),
-    /// The model's device is known, and so is the board.
-    #[error("{}: the model is for `{device}`, and the board is of the kind `{board}`", path.display())]
+    /// The model was made for another board.
+    #[error("{}: the model is for `{device}`, but the board is `{board}`", path.display())]
     OtherBoard {
         path: PathBuf,
         device: String,
         board: &'static str,
     },
-    /// The tables of model and board have nothing in common.
-    #[error("{}: {why}: the model is for another board, or for another release", path.display())]
+    /// On some axis the model and the board have no value in common.
+    #[error("{}: {why}: the model is for another board or another L4T release", path.display())]
     Nothing { path: PathBuf, why: SettableError },
-    /// The region in which the model was profiled is out of the board's reach.
-    #[error("{}: the board can be set to no mode of the profiled region", path.display())]
+    /// The board supports no mode of the region in which the model was profiled.
+    #[error("{}: the board supports no mode of the profiled region", path.display())]
     NotProfiled { path: PathBuf },
 }
 
-/// What is needed to control a board.
+/// Everything needed to control a board.
 #[derive(Debug)]
 pub struct Setup {
-    /// What the user wants.
+    /// The config.
     pub config: Config,
     /// The board.
     pub board: Board,
-    /// What the model offers on it.
+    /// The modes that the model offers on this board.
     pub choices: Choices,
 }
 
-/// What a model offers on a board.
+/// The modes that a model offers on a board.
 #[derive(Debug)]
 pub struct Choices {
-    /// The grid of the model, which numbers the modes.
+    /// The model's grid, which numbers the modes.
     pub grid: Grid,
-    /// The modes to choose from.
+    /// The Pareto front of the supported modes, from which the governor chooses.
     pub front: Front<POINTS>,
-    /// Values of the grid that the board does not have, in words; knobs that it lacks.
+    /// Messages about axes that the board covers in part or not at all.
     pub left_out: Vec<String>,
-    /// Where the model comes from, such as `measured, resnet18 on my-rover`.
+    /// The model's provenance, such as `measured, resnet18 on my-rover`.
     pub origin: String,
-    /// The modes that the front was chosen from.
+    /// The number of modes from which the front was selected.
     pub modes: usize,
 }
 
 impl Choices {
-    /// Reads the config's model, and sees what of it this board can be set to.
+    /// Reads the config's model and selects the front from the modes that the board supports.
     pub fn read(config: &Config, board: &Board) -> Result<Self, SetupError> {
         let path = || config.model.clone();
         let bytes = read(&config.model).map_err(|source| SetupError::Model {
@@ -109,7 +109,7 @@ impl Choices {
             .map_err(SetupError::Confidence)?;
 
         let device = provenance.device;
-        if let Some(board) = modules::other_board(device, &board.identity().compatible) {
+        if let Some(board) = compatibility::board_mismatch(device, &board.identity().compatible) {
             let device = device.to_owned();
             let path = path();
             return Err(SetupError::OtherBoard {
@@ -153,7 +153,7 @@ impl Choices {
 }
 
 impl Setup {
-    /// Reads the model and looks at the board. Writes nothing.
+    /// Reads the model and discovers the board. Writes nothing.
     pub fn new(config: Config, files: &impl Files, root: &Path) -> Result<Self, SetupError> {
         let board = Board::discover(files, root)?;
         let choices = Choices::read(&config, &board)?;
@@ -164,7 +164,7 @@ impl Setup {
         })
     }
 
-    /// The limit, or the average or the mean power of the budget where these are lower.
+    /// The lowest of the limit, the average, and the budget's mean power.
     pub fn lowest_limit(&self) -> Milliwatts {
         let limit = self.config.limit;
         let average = limit.average.map_or(limit.power, |average| average.power);
@@ -172,7 +172,7 @@ impl Setup {
         limit.power.min(average).min(budget)
     }
 
-    /// A governor that has seen nothing yet. Its sensor is as L4T sets it.
+    /// Creates a governor. It assumes L4T's sensor settings until they are read.
     pub fn governor(&self) -> Governor<POINTS> {
         let steps = self.board.sensor_steps();
         let chips = steps.map(|step| Chip { step, ..Chip::L4T });
@@ -181,17 +181,17 @@ impl Setup {
             confidence: self.config.confidence,
             sensor_offset: self.board.sensor_offset(),
             chips,
-            look: Milliseconds(look).max(CLOSEST_LOOK),
+            look: Milliseconds(look).max(MIN_LOOK_INTERVAL),
             memory: self.config.memory.0,
             ..Settings::default()
         };
         let governor = Governor::new(self.choices.front.clone(), settings, self.config.limit);
-        // Power and confidence were looked at, and there is a mode.
+        // `Choices::read` checked power, confidence, and that there is a mode.
         governor.expect("a front with power")
     }
 
-    /// The mode that is set at boot, and that the daemon starts with: the fastest one that stays
-    /// within the limit by the model alone, with its guard band and the sensor's errors.
+    /// The mode for `once` and for the daemon's start: the fastest one whose predicted power plus
+    /// guard band is within the limit, less the sensor's errors.
     pub fn choice(&self) -> Result<Choice, SelectError> {
         self.choices.front.select(&Query {
             power_limit: Some(self.governor().status().allowed),
@@ -200,7 +200,7 @@ impl Setup {
         })
     }
 
-    /// The mode that a governor starts with, before anything is measured.
+    /// The mode that a new governor sets before any measurement.
     pub fn first(&self) -> PowerMode {
         let command = self.governor().step(&Input {
             now: Milliseconds(0),
@@ -217,36 +217,36 @@ impl Setup {
         }
     }
 
-    /// The safe mode: that of the least predicted power.
+    /// The safe mode: the mode with the least predicted power.
     pub fn safe(&self) -> PowerMode {
         let least = self.choices.front.points().first();
         self.mode(least.map_or(ModeId(0), |point| point.mode))
     }
 
-    /// The mode of an id of the front.
+    /// The mode of an ID from the front.
     pub fn mode(&self, id: ModeId) -> PowerMode {
         self.choices.grid.mode(id).expect("a mode of the grid")
     }
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // A pipe without a writer is no reason to wait.
+    // Without NONBLOCK, opening a pipe that has no writer would block.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::other("not a plain file"));
+        return Err(io::Error::other("not a regular file"));
     }
-    if metadata.len() > LONGEST_MODEL {
+    if metadata.len() > MAX_MODEL_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     let mut bytes = Vec::new();
-    // It may grow.
-    file.take(LONGEST_MODEL).read_to_end(&mut bytes)?;
+    // The file may have grown since the check.
+    file.take(MAX_MODEL_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// What of an axis cannot be had, in words.
+/// A message about the values of an axis that the board lacks; `None` if it has all.
 fn left_out_of(grid: &Grid, axis: Axis, reach: &Reach) -> Option<String> {
     let name = match axis {
         Axis::Cores => "number of cores",
@@ -256,13 +256,13 @@ fn left_out_of(grid: &Grid, axis: Axis, reach: &Reach) -> Option<String> {
     };
     let all = grid.axis(axis);
     match reach {
-        Reach::Free(highest) => Some(format!(
-            "{name}: cannot be set; it is taken to be {highest}"
-        )),
+        Reach::Free(highest) => Some(format!("{name}: cannot be set; assumed to be {highest}")),
         Reach::Values(values) if values.len() == all.len() => None,
         Reach::Values(values) => {
             let (had, all) = (values.len(), all.len());
-            Some(format!("{name}: the board has {had} of the model's {all}"))
+            Some(format!(
+                "{name}: the board has {had} of the model's {all} values"
+            ))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The program `wattgated` as a process: those who ask it, and those who watch over it.
+//! The program `wattgated` as a process: clients, Prometheus and the hardware watchdog.
 
 mod living;
 
@@ -55,7 +55,7 @@ fn status_tells_what_the_daemon_does() {
         let (code, _, errors) = place.status(&[]);
         let socket = place.root.join("run/wattgated/socket");
         let error = format!(
-            "error: {}: no daemon answers: No such file or directory (os error 2)\n",
+            "error: {}: the daemon does not answer: No such file or directory (os error 2)\n",
             socket.display()
         );
         assert_eq!((code, errors), (Some(5), error));
@@ -111,7 +111,7 @@ fn a_limit_can_be_set_and_watched_from_the_command_line() {
         ] {
             assert!(report.contains(line), "{line}: {report}");
         }
-        daemon.says("<5>limit 15000 mW from now on, by the socket");
+        daemon.says("<5>limit is now 15000 mW, from the socket");
         daemon.says("<6>stepping down: ");
         let is_told = |line: &String| line.contains(", limit 15000 mW; ");
         let seen = lines.by_ref().map_while(Result::ok).find(is_told);
@@ -119,11 +119,11 @@ fn a_limit_can_be_set_and_watched_from_the_command_line() {
         let json = told_of(place.asking("set-limit").args(["--config", "--json"]));
         let json: Value = serde_json::from_str(&json.1).expect("an object");
         assert_eq!(json["limit_from"], "config");
-        daemon.says("<5>limit 30000 mW from now on, by the config");
-        // Below the least mode: taken, and told.
+        daemon.says("<5>limit is now 30000 mW, from the config");
+        // A limit below the least power is accepted, and the state reports it.
         let (code, ..) = told_of(place.asking("set-limit").arg("2W"));
         assert_eq!(code, Some(0));
-        daemon.says("<4>safe: even the least mode is above the limit");
+        daemon.says("<4>safe: even the mode of least power is above the limit");
         daemon.stop();
         assert!(!watch.wait().expect("a child").success(), "told of the end");
     });
@@ -145,16 +145,16 @@ fn a_model_can_be_set_from_the_command_line() {
         let mut daemon = Daemon::start(place.command("run"));
         daemon.says("<6>tracking; measured ");
         let set = |name: &str| {
-            // Models are set once a second at most.
+            // Retry: a second model within a second is refused.
             eventually("an answer", || {
                 let set = told_of(place.asking("set-model").current_dir(folder).arg(name));
-                (!set.2.contains("one model a second")).then_some(set)
+                (!set.2.contains("one model per second")).then_some(set)
             })
         };
         let (code, report, errors) = set("other.wgt");
         assert_eq!(code, Some(0), "{errors}");
         assert!(report.contains("model other.wgt\n"), "{report}");
-        daemon.says("other.wgt from now on: simulated, resnet18 on orin-agx-64");
+        daemon.says("other.wgt: simulated, resnet18 on orin-agx-64");
         daemon.says("<6>booting: ");
         let (code, _, errors) = set("xavier.wgt");
         assert_eq!(code, Some(3), "{errors}");
@@ -163,14 +163,14 @@ fn a_model_can_be_set_from_the_command_line() {
         assert_eq!(code, Some(5), "{errors}");
         let (code, _, errors) = set(MODEL);
         assert_eq!(code, Some(3), "{errors}");
-        assert!(errors.contains("is no file in "), "{errors}");
+        assert!(errors.contains("not a file in "), "{errors}");
         let (_, report, _) = place.status(&[]);
         assert!(report.contains("model other.wgt\n"), "{report}");
         daemon.stop();
     });
 }
 
-/// What is done again and again to a socket and a port, once a round.
+/// Abuse of the socket and of the metrics port; each function is one round.
 const ATTACKS: [fn(&Path, SocketAddr, &AtomicBool); 5] = [
     // Garbage.
     |path, _, _| {
@@ -179,7 +179,7 @@ const ATTACKS: [fn(&Path, SocketAddr, &AtomicBool); 5] = [
     },
     // A line of 10 MB.
     |path, _, _| send(path, &vec![b'x'; 10 << 20]),
-    // Questions whose answers are never read.
+    // Requests whose answers are never read.
     |path, _, stop| {
         let request = b"{\"version\":1,\"request\":{\"subscribe\":{\"every_ms\":100}}}\n";
         if let Ok(mut stream) = UnixStream::connect(path) {
@@ -191,7 +191,7 @@ const ATTACKS: [fn(&Path, SocketAddr, &AtomicBool); 5] = [
         drop(UnixStream::connect(path));
         thread::sleep(Duration::from_millis(1));
     },
-    // No HTTP.
+    // Not HTTP.
     |_, address, _| {
         if let Ok(mut stream) = TcpStream::connect(address) {
             let _ = stream.write_all(&[b'x'; 100_000]);
@@ -199,7 +199,7 @@ const ATTACKS: [fn(&Path, SocketAddr, &AtomicBool); 5] = [
     },
 ];
 
-/// Sends what is taken within a second.
+/// Sends as much as the daemon reads; each write times out after a second.
 fn send(path: &Path, bytes: &[u8]) {
     if let Ok(mut stream) = UnixStream::connect(path) {
         let timeout = Some(Duration::from_secs(1));
@@ -237,11 +237,11 @@ fn whatever_clients_do_the_control_goes_on() {
                 let least = rounds.iter().map(|it| it.load(Ordering::Relaxed)).min();
                 (least >= Some(3)).then_some(())
             });
-            // All that while the limit is changed and held.
+            // The daemon follows a new limit during all attacks.
             for (limit, says) in [("15W", "<6>stepping down: "), ("30W", "<6>probing up: ")] {
                 place.configure(&lines(limit));
                 daemon.signal(Signal::HUP);
-                daemon.says(&format!("<5>limit {limit}").replace('W', "000 mW"));
+                daemon.says(&format!("<5>limit is now {limit}").replace('W', "000 mW"));
                 daemon.says(says);
             }
         });
@@ -269,7 +269,7 @@ fn prometheus_is_served_at_an_address_or_in_a_file() {
         place.configure(&format!("limit = \"30W\"\nmetrics = \"{address}\""));
         let mut daemon = Daemon::start(place.command("run"));
         daemon.says(&format!(
-            "<4>no metrics at {address}: Address already in use"
+            "<4>cannot serve metrics at {address}: Address already in use"
         ));
         daemon.says("<6>tracking; measured ");
         daemon.stop();
@@ -290,7 +290,7 @@ fn prometheus_is_served_at_an_address_or_in_a_file() {
         daemon.stop();
         place.configure("limit = \"30W\"\nmetrics = \"/run/wattgated/wattgate.prom\"");
         let path = place.root.join("run/wattgated/wattgate.prom");
-        // As the unit has it.
+        // The unit sets this umask.
         let mut command = Command::new("sh");
         command.args(["-c", "umask 0077 && exec \"$0\" \"$@\""]);
         let run = place.command("run");
@@ -323,7 +323,7 @@ fn the_hardware_watchdog_is_disarmed_by_a_clean_end_only() {
         for (signal, code, ends_with) in [(Signal::KILL, None, "."), (Signal::TERM, Some(0), "V")] {
             fs::write(&device, "").expect("made");
             let mut daemon = Daemon::start(place.command("run"));
-            daemon.says("<5>/dev/watchdog0 resets the board 120 s after the last look");
+            daemon.says("<5>/dev/watchdog0 resets the board 120 s after the last control cycle");
             let written = || fs::read_to_string(&device).expect("readable");
             eventually("some seconds", || (written().len() >= 2).then_some(()));
             daemon.signal(signal);
@@ -337,7 +337,7 @@ fn the_hardware_watchdog_is_disarmed_by_a_clean_end_only() {
     });
 }
 
-/// A path of a socket has at most 107 bytes.
+/// The path is longer than the 107 bytes of a Unix socket address.
 #[test]
 fn without_a_socket_the_control_goes_on() {
     let (mut place, mut mirror) = Place::new("30W");
@@ -349,7 +349,7 @@ fn without_a_socket_the_control_goes_on() {
         scope.spawn(|| mirror.run(&stop, 1.0).expect("kept alive"));
         let _stops = Stops(&stop);
         let mut daemon = Daemon::start(place.command("run"));
-        daemon.says("<4>no socket for clients: ");
+        daemon.says("<4>cannot open the socket for clients: ");
         daemon.says("<6>booting: ");
         daemon.stop();
     });

@@ -1,4 +1,4 @@
-//! The control of a simulated board in simulated time: limits, faults, other writers.
+//! Control of a simulated board in simulated time: limits, faults, other writers.
 
 #[path = "../../board/tests/common/mod.rs"]
 mod common;
@@ -28,7 +28,7 @@ fn config(limit: &str) -> Config {
     Config::parse(&text, Path::new("test.toml")).expect("a config")
 }
 
-/// With the model of a board.
+/// A config with the model of a board.
 fn config_of(board: &str, limit: &str) -> Config {
     let mut config = config(limit);
     config.model =
@@ -40,7 +40,7 @@ fn setup(files: &Simulated, config: Config) -> Result<Setup, SetupError> {
     Setup::new(config, files, Path::new("/"))
 }
 
-/// An AGX Orin in MAXN whose GPU has the table of the model, at work.
+/// An AGX Orin in MAXN that runs ResNet-18; its GPU has the clocks of the model's grid.
 fn orin() -> Simulated {
     let mut files = booted("orin-agx-64");
     let workload = Workload::named("resnet18").expect("a shipped workload");
@@ -48,7 +48,7 @@ fn orin() -> Simulated {
     files
 }
 
-/// A daemon without a process.
+/// The control loop without a process.
 struct Running {
     control: Control<Simulated>,
     board: Board,
@@ -77,7 +77,7 @@ impl Running {
         self.control.files().tree.jetson().now()
     }
 
-    /// Lets time pass. Returns the greatest true mean power over a second, in W.
+    /// Runs for some seconds. Returns the highest true one-second mean power in W.
     fn run(&mut self, seconds: u64) -> f64 {
         let end = self.now() + Duration::from_secs(seconds);
         let joules = |it: &mut Self| it.control.files().tree.jetson().energy_j();
@@ -116,7 +116,7 @@ impl Running {
         self.told.iter().any(|line| line.contains(text))
     }
 
-    /// Whether the board is in the wanted mode.
+    /// Whether the board is in the mode that the governor wants.
     fn is_as_wanted(&mut self) -> bool {
         let (_, mode) = self.control.status();
         self.board.verify(self.control.files(), &mode).is_ok()
@@ -145,11 +145,11 @@ fn another_limit_is_held_from_its_first_second_on() {
     running.run(2);
     let most = running.run(30);
     assert!(most < 25.3, "{most} W: {:?}", running.told);
-    // It takes up to a minute and a half until a load that is lighter than the model's counts.
+    // The governor takes up to 90 s to trust a load that is lighter than the model predicts.
     running.control.set_limit(limit(40));
     running.run(150);
     let most = running.run(20);
-    // The model predicts a third more than the board draws; what else there is to gain comes slowly.
+    // The model predicts a third more than the board draws; the rest of the limit is used slowly.
     assert!((28.0..40.4).contains(&most), "{most} W: {:?}", running.told);
 }
 
@@ -192,7 +192,7 @@ fn without_a_sensor_the_safe_mode_is_set_within_two_seconds() {
         "{:?}",
         running.told
     );
-    assert!(running.has_told("the power can be read again"));
+    assert!(running.has_told("the power sensor is readable again"));
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn another_writer_is_overruled_and_named() {
     running.order(&format!("write {GPU_MIN} 114750000"));
     running.run(1);
     assert!(
-        running.has_told(&format!("somebody else has changed the mode: {GPU_MIN}: ")),
+        running.has_told(&format!("another program changed the mode: {GPU_MIN}: ")),
         "{:?}",
         running.told
     );
@@ -249,7 +249,7 @@ fn a_limit_below_the_least_mode_is_told_and_the_least_mode_stays() {
     let mut running = Running::new(orin(), "2W");
     running.run(10);
     assert_eq!(running.state(), State::Safe(Cause::LimitTooLow));
-    assert!(running.has_told("even the least mode is above the limit"));
+    assert!(running.has_told("even the mode of least power is above the limit"));
     assert!(running.is_as_wanted());
 }
 
@@ -262,7 +262,7 @@ fn a_knob_that_is_missing_is_told_and_the_rest_works() {
     let setup = setup(&files, config("30W")).expect("usable");
     assert_eq!(
         setup.choices.left_out,
-        ["memory clock: cannot be set; it is taken to be 3199000"]
+        ["memory clock: cannot be set; assumed to be 3199000"]
     );
     let mut running = Running::new(files, "30W");
     running.run(60);
@@ -276,7 +276,7 @@ fn a_board_that_sleeps_begins_anew() {
     running.run(20);
     running.control.files().wait(Duration::from_secs(60));
     running.run(1);
-    assert!(running.has_told("the board has slept for 60 s"));
+    assert!(running.has_told("the board was suspended for 60 s"));
     running.run(30);
     assert_eq!(running.state(), State::Tracking);
 }
@@ -307,7 +307,8 @@ fn heat_lowers_the_limit() {
     );
 }
 
-/// What the sensor of an AGX Orin is typically off by, and its gain's 0.25 %.
+/// The limit is reduced by the sensor's typical offset (354 mW on an AGX Orin) and gain error
+/// (0.25 %).
 #[test]
 fn the_errors_of_the_sensor_are_taken_from_the_limit() {
     let setup = setup(&orin(), config("40W")).expect("usable");
@@ -319,8 +320,9 @@ fn the_errors_of_the_sensor_are_taken_from_the_limit() {
     );
 }
 
-/// Its driver shows no shunts. The GPU reads 0 at discovery, so that its step is known from its load
-/// only; CV has none and keeps 20 mA. See the board's tests for the offsets.
+/// The driver of a Xavier shows no shunts, so steps are inferred from readings. The GPU reads 0 at
+/// discovery, so its step is known only under load; CV has no load and keeps 20 mA. The board's
+/// tests explain the offsets.
 #[test]
 fn readings_of_a_xavier_at_work_raise_the_limit_and_never_lower_it() {
     const LIMIT: u32 = 15_000;
@@ -352,8 +354,8 @@ fn readings_of_a_xavier_at_work_raise_the_limit_and_never_lower_it() {
     assert!((12.0..15.15).contains(&most), "{most} W");
 }
 
-/// Prints the part of the sensors' bus that reads take, under a constant load near the limit. Reading
-/// a register takes 0.55 ms (`jetson-platform.md`, section 6.3).
+/// Prints the share of I2C bus time that sensor reads take under a constant load near the limit.
+/// Reading a register takes 0.55 ms (`jetson-platform.md`, section 6.3).
 #[test]
 fn reads_take_a_small_part_of_the_bus() {
     const REGISTER_S: f64 = 0.55e-3;
@@ -386,7 +388,7 @@ fn reads_take_a_small_part_of_the_bus() {
     }
 }
 
-/// Both are the fastest mode that the model says is within the limit.
+/// Both choose the fastest mode that the model predicts to be within the limit.
 #[test]
 fn once_and_run_choose_the_same_first_mode() {
     for confidence in [0.5, 0.95, 0.99] {
@@ -414,7 +416,7 @@ fn averaging_is_set_and_set_again_and_the_time_constant_follows() {
     let times = |running: &Running| running.told.iter().filter(|it| *it == told).count();
     assert_eq!(times(&running), 1, "{:?}", running.told);
     assert_eq!(running.board.averaging(running.control.files()), Ok(64));
-    // As nvpower does at boot. It is found and set again within a second.
+    // nvpower writes this at boot. The control detects and corrects it within a second.
     running.order("write /sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon0/samples 512");
     running.run(3);
     assert_eq!(running.board.averaging(running.control.files()), Ok(64));
@@ -441,17 +443,17 @@ fn a_model_for_another_board_is_refused() {
     for (board, error) in [
         (
             "orin-nx-16",
-            "the model is for `orin-agx-64`, and the board is of the kind `orin-nx-16`",
+            "the model is for `orin-agx-64`, but the board is `orin-nx-16`",
         ),
         (
             "tx2",
-            "the model is for `orin-agx-64`, and the board is of the kind `tx2`",
+            "the model is for `orin-agx-64`, but the board is `tx2`",
         ),
     ] {
         let refused = setup(&booted(board), config("15W")).expect_err(board);
         assert_eq!(refused.to_string(), format!("{MODEL}: {error}"));
     }
-    // Of a TX1, whose module is not told: the tables say it.
+    // The TX1 is not in the table of devices; the model is refused because its clocks do not match.
     let mut tx1 = config("5W");
     tx1.model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights/tx1-image5000.wgt");
     let refused = setup(&booted("orin-agx-64"), tx1.clone()).expect_err("refused");
@@ -459,7 +461,7 @@ fn a_model_for_another_board_is_refused() {
         refused.to_string(),
         format!(
             "{}: the board can be set to no CPU clock of the model's grid: the model is for \
-             another board, or for another release",
+             another board or another L4T release",
             tx1.model.display()
         )
     );

@@ -1,4 +1,4 @@
-//! What the control costs: no allocation, and little time from a reading to the last write.
+//! Cost of control: allocations, and the time from a reading to the last write.
 
 #[path = "../../board/tests/common/allocations.rs"]
 mod allocations;
@@ -31,7 +31,7 @@ const MODEL: &str = concat!(
     "/../../weights/orin-agx-64-resnet18.wgt"
 );
 
-/// The files of a disk, with the time of the last write; waiting takes none.
+/// Files on a disk; records the time of the last write and skips waits.
 #[derive(Default)]
 struct Timed {
     written: Option<Instant>,
@@ -57,22 +57,22 @@ impl Files for Timed {
     fn wait(&mut self, _: Duration) {}
 }
 
-/// A board whose files show what is written; nobody is behind them.
+/// A board of plain files that no simulator updates: each shows what was last written.
 struct Place {
     _directory: tempfile::TempDir,
     root: PathBuf,
-    /// The current of one rail, which stands for all of them.
+    /// The current of the first rail, which carries the whole power; the others read 0.
     sensor: PathBuf,
     control: Control<Timed>,
     now: Milliseconds,
-    /// What the workload draws over the prediction of the mode, and what the sensor makes of it.
+    /// Ratio of the workload's power to the mode's prediction, and the sensor's low-pass of it.
     level: f64,
     low_pass_mw: f64,
 }
 
 impl Place {
     fn new() -> Self {
-        // In memory, as sysfs is: a disk may take tens of ms for a file that is truncated.
+        // In memory, as sysfs is: truncating a file on a disk may take tens of ms.
         let memory = Path::new("/dev/shm");
         let directory = match memory.is_dir() {
             true => tempfile::tempdir_in(memory),
@@ -96,7 +96,7 @@ impl Place {
         for none in [second, third] {
             fs::write(none, "0\n").expect("written");
         }
-        // Always busy, so that a lower power is another load and no pause.
+        // The GPU is always busy, so lower power means a lighter load and not idle time.
         let load = root.join("sys/class/devfreq/17000000.ga10b/device/load");
         let load = fs::canonicalize(load).expect("a load");
         writable(&load);
@@ -121,13 +121,13 @@ impl Place {
         Setup::new(config, &Disk, root).expect("usable")
     }
 
-    /// A daemon that has seen nothing yet.
+    /// Starts a new control without history.
     fn restart(&mut self) {
         self.control = Control::new(Self::setup(&self.root), Timed::default());
         self.level = 1.0;
     }
 
-    /// Looks for some time at a load of this level. Returns what was allocated in the looks.
+    /// Runs control at a load level for some time. Returns the number of allocations.
     fn run(&mut self, milliseconds: u64, level: f64) -> usize {
         let end = self.now.0 + milliseconds;
         self.level = level;
@@ -138,7 +138,7 @@ impl Place {
         allocated
     }
 
-    /// Lets time pass: the sensor follows the power of the mode as a low-pass.
+    /// Advances time: the sensor follows the power of the mode as a low-pass.
     fn pass(&mut self, until: Milliseconds) {
         let (status, _) = self.control.status();
         let power = self.level * f64::from(status.predicted.0);
@@ -152,7 +152,7 @@ impl Place {
         }
     }
 
-    /// One look. Returns what was allocated in it.
+    /// Runs one look. Returns the number of allocations.
     fn look(&mut self) -> usize {
         let mut tell = |event: Event<'_>| log(event.priority(), &event);
         let (allocated, next) = allocations(|| self.control.look(self.now, &mut tell));
@@ -161,7 +161,7 @@ impl Place {
     }
 }
 
-/// Whoever owns the board changes what cannot be written.
+/// Makes a read-only file writable, so that the test can change a reading.
 fn writable(path: &Path) {
     let mut mode = fs::metadata(path).expect("there").permissions();
     std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o644);
@@ -182,11 +182,11 @@ fn the_control_does_not_allocate() {
         place.restart();
         place.control.set_limit(limit(watts));
         allocated += place.run(25_000, 1.0);
-        // Too much, and somebody else writes.
+        // Power over the limit, and another writer.
         allocated += place.run(2_000, 1.6);
         fs::write(&gpu, "1300500000\n").expect("written");
         allocated += place.run(2_000, 0.7);
-        // No sensor.
+        // The sensor is missing.
         fs::rename(&place.sensor, place.root.join("away")).expect("renamed");
         for _ in 0..30 {
             allocated += place.look();
@@ -201,7 +201,7 @@ fn the_control_does_not_allocate() {
     assert_eq!(allocated, 0);
 }
 
-/// A socket and a port that nobody uses, beside the control of a board.
+/// The socket and the metrics port are open, and no client connects.
 #[test]
 fn what_is_served_does_not_allocate_while_nobody_asks() {
     let place = Place::new();
@@ -232,7 +232,7 @@ fn what_is_served_does_not_allocate_while_nobody_asks() {
     assert_eq!(allocated, 0);
 }
 
-/// Clocks that are moved by hand.
+/// A clock that the test advances.
 struct Still(Cell<u64>);
 
 impl Clock for Still {
@@ -245,8 +245,8 @@ impl Clock for Still {
     }
 }
 
-/// Prints the time from the begin of the look whose reading tells a power over the limit to the last
-/// write of the mode.
+/// Prints the time from the start of the look that reads a power over the limit to the last write
+/// of the new mode.
 #[test]
 fn a_reading_over_the_limit_is_answered_in_the_same_look() {
     let mut place = Place::new();

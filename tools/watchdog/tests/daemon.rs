@@ -1,4 +1,4 @@
-//! What changes while a daemon runs: limits by schedule, config and client; models.
+//! Changes at run time: the limit by schedule, config and client, and the model.
 
 mod common;
 
@@ -105,7 +105,7 @@ fn a_limit_below_the_least_mode_is_taken_and_told() {
     let report = place.daemon.report();
     assert_eq!(report.state, "safe_limit_too_low");
     assert!(report.least_mw > 2_000, "{report}");
-    let told = "safe: even the least mode is above the limit";
+    let told = "safe: even the mode of least power is above the limit";
     assert!(
         place.told.iter().any(|line| line.contains(told)),
         "{:?}",
@@ -154,7 +154,7 @@ fn a_clock_that_jumps_gives_the_limit_of_its_new_time() {
         limit(place).0
     };
     assert_eq!(at(&mut place, MIDNIGHT + 12 * 3_600), 30);
-    // Back by half a day, forth by years; and never set, with less than any time of day allows.
+    // Back by half a day; forward by years; back to 1970, where the lowest limit holds.
     assert_eq!(at(&mut place, MIDNIGHT), 15);
     assert_eq!(at(&mut place, MIDNIGHT + 2_000 * 86_400 + 12 * 3_600), 30);
     assert_eq!(at(&mut place, 12 * 3_600), 15);
@@ -194,7 +194,7 @@ fn another_model_is_taken_over_by_its_name_or_path() {
         ("booting", "other.wgt")
     );
     assert_ne!(report.least_mw, before.least_mw);
-    // Sums go on.
+    // Counters continue across models.
     assert_eq!(report.changes, before.changes);
     place.run(30);
     let report = place.daemon.report();
@@ -267,7 +267,7 @@ fn a_model_that_is_refused_leaves_the_old_one_in_place() {
     );
 }
 
-/// A pipe that nobody writes to would keep its reader for good.
+/// Opening a pipe without a writer would block the daemon.
 #[test]
 fn a_pipe_is_no_model() {
     let mut place = Place::new("limit = \"30W\"");
@@ -278,7 +278,7 @@ fn a_pipe_is_no_model() {
     let refused = refused.expect_err("no file");
     assert_eq!(refused.name, "model_unreadable");
     assert!(
-        refused.message.ends_with("not a plain file"),
+        refused.message.ends_with("not a regular file"),
         "{}",
         refused.message
     );

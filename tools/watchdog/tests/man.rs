@@ -1,4 +1,4 @@
-//! The manual pages have the commands, options and keys that there are, and no other.
+//! The manual pages have exactly the commands, options, exit codes and keys of the program.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -13,14 +13,14 @@ fn help(command: &[&str]) -> String {
     String::from_utf8(output.expect("started").stdout).expect("text")
 }
 
-/// The lines of a help's part, such as `Options:`, without their indent.
+/// The indented lines of a section of a help text, such as `Options:`, without the indent.
 fn part<'a>(help: &'a str, title: &str) -> impl Iterator<Item = &'a str> {
     let lines = help.lines().skip_while(move |line| *line != title);
     let lines = lines.skip(1).take_while(|line| !line.is_empty());
     lines.filter_map(|line| line.strip_prefix("  "))
 }
 
-/// The words that follow a macro of mdoc on a line.
+/// The word after each occurrence of an mdoc macro on a line.
 fn words<'a>(line: &'a str, of: &'a str) -> impl Iterator<Item = &'a str> {
     let mut words = line.split(' ');
     std::iter::from_fn(move || words.find(|word| *word == of).and(words.next()))
@@ -68,7 +68,7 @@ fn each_exit_code_is_in_the_manual() {
     assert_eq!(manual, helped);
 }
 
-/// The sample has every key, as a test of the config sees to.
+/// A test of the config checks that the sample has every key.
 #[test]
 fn each_key_of_the_config_is_in_the_manual() {
     let sample: BTreeSet<&str> = SAMPLE
@@ -84,7 +84,7 @@ fn each_key_of_the_config_is_in_the_manual() {
     assert_eq!(manual, sample);
 }
 
-/// Who has the package has the manual, and not these sources.
+/// The package contains the manual pages but not the sources.
 #[test]
 fn a_help_names_the_manual_of_the_config() {
     for command in ["check", "once", "run"] {

@@ -1,4 +1,4 @@
-//! The program `wattgated` as a process: what it sets, restores, refuses and tells.
+//! The program `wattgated` as a process: modes, restore, errors and messages.
 
 mod living;
 
@@ -27,7 +27,7 @@ fn a_daemon_that_is_stopped_restores_what_was_set() {
             let kept = fs::read_to_string(place.prior()).expect("kept");
             assert_eq!(settings(&kept), before);
             daemon.signal(signal);
-            daemon.says("<6>restored what was set before");
+            daemon.says("<6>restored the prior state");
             assert_eq!(daemon.end(), Some(0));
             assert!(!place.prior().exists());
             place.becomes(&before);
@@ -44,14 +44,14 @@ fn what_was_set_before_a_crash_is_restored_by_the_next_clean_stop() {
         daemon.signal(Signal::KILL);
         assert_eq!(daemon.end(), None);
         assert_ne!(place.shown(), before);
-        // As ExecStopPost does.
+        // The unit's ExecStopPost runs this.
         let mut safe = place.command("once");
         let (code, _, errors) = told(safe.arg("--safe").output());
         assert_eq!(code, Some(0), "{errors}");
         let mut daemon = Daemon::start(place.command("run"));
         let path = place.prior();
         daemon.says(&format!(
-            "<5>{}: left by a crash, to be restored at the end",
+            "<5>{}: left by a crash; a clean stop will restore it",
             path.display()
         ));
         daemon.says("<6>booting: ");
@@ -61,7 +61,8 @@ fn what_was_set_before_a_crash_is_restored_by_the_next_clean_stop() {
     });
 }
 
-/// A daemon with its model in the folder of its config, and what `check` says of its safe mode.
+/// Configures a copy of the model beside the config. Returns its path and the safe mode that
+/// `check` prints.
 fn with_own_model(place: &Place, lines: &str) -> (PathBuf, String) {
     let model = place.config.with_file_name("model.wgt");
     fs::copy(MODEL, &model).expect("copied");
@@ -85,13 +86,13 @@ fn once_safe(place: &Place) -> (Option<i32>, String) {
     (code, errors)
 }
 
-/// That the mode which was kept is set, and why it was taken.
+/// Asserts that `once --safe` sets the saved mode and logs the reason.
 fn is_made_safe(place: &Place, kept: &Path, mode: &str, why: &str) {
     let (code, errors) = once_safe(place);
     assert_eq!(code, Some(0), "{errors}");
     let (warning, done) = errors.split_once('\n').expect("two lines");
     let kept = kept.display();
-    let expected = format!("<4>the safe mode in {kept} is taken: {why}");
+    let expected = format!("<4>using the safe mode saved in {kept}: {why}");
     assert_eq!(warning, expected);
     assert!(done.starts_with(&format!("<6>once: {mode}; ")), "{done}");
     let board = Board::discover(&Disk, &place.root).expect("a board");
@@ -154,7 +155,8 @@ fn without_a_config_a_safe_mode_that_is_not_kept_is_an_error_by_name() {
         let (config, path) = (place.config.display(), place.safe());
         let path = path.display();
         let expected = format!(
-            "<3>{config}:1: missing field `version`; and no safe mode is kept: {path}{error}\n"
+            "<3>{config}:1: missing field `version`; and no saved safe mode can be used: \
+             {path}{error}\n"
         );
         assert_eq!(once_safe(&place), (Some(2), expected));
         assert_eq!(place.shown(), before);
@@ -165,7 +167,7 @@ fn without_a_config_a_safe_mode_that_is_not_kept_is_an_error_by_name() {
     refused(":2: expected `cpu_khz` and a whole number, found `cpu_khz fast`");
     fs::write(place.safe(), [0xff; 4_096]).expect("written");
     refused(": stream did not contain valid UTF-8");
-    // All is in its place, and no such clock is on the board.
+    // The file is well-formed, but the board has no such clock.
     let text = "cores 4\ncpu_khz 1\ngpu_khz 1\nemc_khz 1\nend\n";
     fs::write(place.safe(), text).expect("written");
     let (code, errors) = once_safe(&place);
@@ -179,7 +181,7 @@ fn a_safe_mode_that_cannot_be_kept_does_not_keep_the_daemon_from_its_work() {
         fs::create_dir_all(place.safe().with_extension("new")).expect("made");
         let mut daemon = Daemon::start(place.command("run"));
         daemon.says(&format!(
-            "<4>no safe mode is kept for after a crash: {}: Is a directory (os error 21)",
+            "<4>cannot save the safe mode for use after a crash: {}: Is a directory (os error 21)",
             place.safe().display()
         ));
         daemon.says("<6>booting: ");
@@ -219,7 +221,7 @@ fn a_prior_state_that_is_defective_is_replaced() {
         fs::write(&path, "/sys/x 1\n").expect("written");
         let before = place.shown();
         let mut daemon = Daemon::start(place.command("run"));
-        daemon.says("prior: the last line is not `end`; replaced by what is set now");
+        daemon.says("prior: the last line is not `end`; replaced by the present settings");
         daemon.says("<6>booting: ");
         daemon.stop();
         place.becomes(&before);
@@ -233,7 +235,7 @@ fn two_daemons_are_one_too_many() {
         daemon.says("<6>booting: ");
         let lock = place.root.join("run/wattgated/lock");
         let expected = format!(
-            "<3>{}: the board is controlled by process {} already\n",
+            "<3>{}: process {} already controls the board\n",
             lock.display(),
             daemon.child.id()
         );
@@ -286,7 +288,7 @@ fn where_no_mode_fits_once_sets_the_least_one_and_says_so() {
         assert_eq!(code, Some(4));
         assert!(
             error.starts_with(
-                "error: no mode stays within 3000 mW: the least power with its margin is "
+                "error: no mode stays within 3000 mW: the least power with its guard band is "
             ),
             "{error}"
         );
@@ -303,7 +305,7 @@ fn where_no_mode_fits_once_sets_the_least_one_and_says_so() {
     });
 }
 
-/// All files of a tree with their texts and times.
+/// All files of a tree with their contents and modification times.
 fn snapshot(directory: &Path) -> BTreeMap<PathBuf, (Vec<u8>, Duration)> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(directory).expect("a directory") {
@@ -337,7 +339,7 @@ fn check_writes_nothing_and_tells_everything() {
         "model     simulated, resnet18 on orin-agx-64\n",
         "power     VDD_GPU_SOC + VDD_CPU_CV + VIN_SYS_5V0\n",
         "missing   memory clock: ",
-        "left out  memory clock: cannot be set; it is taken to be 3199000\n",
+        "left out  memory clock: cannot be set; assumed to be 3199000\n",
         "now       8 cores, at most, CPU 1728000 kHz, GPU ",
     ] {
         assert!(report.contains(line), "{line}: {report}");
@@ -415,7 +417,7 @@ fn bad_configs_are_refused_by_name() {
             "limit = \"15W\"\nmetrics = \"0.0.0.0:9753\"",
             2,
             format!(
-                "{path}:4: `0.0.0.0:9753`: no loopback address: the metrics are for this board only"
+                "{path}:4: `0.0.0.0:9753`: expected a loopback address, such as \"127.0.0.1:9753\""
             ),
         ),
         (
@@ -505,9 +507,7 @@ fn bad_models_are_refused_by_name() {
     fs::copy(other, &model).expect("copied");
     refused(
         3,
-        format!(
-            "{path}: the model is for `xavier-agx`, and the board is of the kind `orin-agx-64`"
-        ),
+        format!("{path}: the model is for `xavier-agx`, but the board is `orin-agx-64`"),
     );
     fs::write(&model, vec![0; (1 << 20) + 1]).expect("written");
     refused(5, format!("{path}: cannot be read: file too large"));
@@ -579,7 +579,7 @@ fn a_knob_without_permission_is_named() {
     let mut process = Command::new(program);
     process.args(["check", "--config"]).arg(&place.config);
     process.arg("--root").arg(&place.root);
-    // Nothing is forbidden to root.
+    // Root may write every file.
     if rustix::process::geteuid().is_root() {
         process.uid(65_534).gid(65_534);
     }
@@ -608,7 +608,7 @@ fn once_goes_by_the_schedule() {
 fn a_limit_that_no_mode_holds_is_told() {
     with_living("3W", |place| {
         let mut daemon = Daemon::start(place.command("run"));
-        daemon.says("<4>safe: even the least mode is above the limit");
+        daemon.says("<4>safe: even the mode of least power is above the limit");
         let (_, report, _) = place.status(&[]);
         assert!(report.contains("state safe_limit_too_low\n"), "{report}");
         daemon.stop();
@@ -622,15 +622,15 @@ fn a_config_that_is_read_again_changes_the_limit_only_if_it_is_right() {
         daemon.says("<6>tracking; measured ");
         place.configure("limit = 20");
         daemon.signal(Signal::HUP);
-        let line = daemon.says("the limit stays as it was");
+        let line = daemon.says("the old limit stays");
         assert!(
             line.starts_with(&format!("<3>{}:3: ", place.config.display())),
             "{line}"
         );
         place.configure("limit = \"20W\"\nconfidence = 0.9");
         daemon.signal(Signal::HUP);
-        daemon.says("<5>limit 20000 mW from now on");
-        daemon.says("other keys than limit, schedule, average and budget need a restart");
+        daemon.says("<5>limit is now 20000 mW");
+        daemon.says("keys other than limit, schedule, average and budget need a restart");
         daemon.says("<6>stepping down: ");
         daemon.stop();
     });

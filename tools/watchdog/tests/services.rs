@@ -1,4 +1,4 @@
-//! What clients can do to a daemon, in simulated time: each answer, and each bound.
+//! The daemon's services in simulated time: every answer, every limit on clients.
 
 mod common;
 
@@ -13,14 +13,14 @@ use rustix::event::PollFlags;
 use wattgate_runtime::Milliseconds;
 use wattgate_watchdog::clock::Clock;
 use wattgate_watchdog::report::{Report, Source};
-use wattgate_watchdog::serve::door::MOST;
 use wattgate_watchdog::serve::http::{self, Http};
+use wattgate_watchdog::serve::listener::MAX_ACCEPTS_PER_SECOND;
 use wattgate_watchdog::serve::protocol::{
-    LONGEST_LINE, Refused, Request, Subscription, WantedLimit, parse_answer,
+    MAX_LINE_BYTES, Refused, Request, Subscription, WantedLimit, parse_answer,
 };
-use wattgate_watchdog::serve::socket::{MOST_CLIENTS, Socket};
+use wattgate_watchdog::serve::socket::{MAX_CLIENTS, Socket};
 use wattgate_watchdog::serve::textfile::Textfile;
-use wattgate_watchdog::serve::{MOST_WAITING, Services};
+use wattgate_watchdog::serve::{MAX_POLLED, Services};
 
 const STATUS: &[u8] = b"{\"version\":1,\"request\":\"status\"}\n";
 
@@ -53,14 +53,14 @@ impl Served {
         Client::of(UnixStream::connect(self.directory.join("socket")).expect("connected"))
     }
 
-    /// As when something is there and time enough. Says whether something has changed.
+    /// Serves clients after a poll event, with time to spare. Returns whether the daemon changed.
     fn turn(&mut self) -> bool {
         let until = Milliseconds(self.place.clocks.now.get() + 100);
         let (daemon, clocks) = (&mut self.place.daemon, &self.place.clocks);
         self.services.turn(true, daemon, clocks, until)
     }
 
-    /// As after a look of which no client had a part.
+    /// Advances the clock and runs a turn without a poll event.
     fn pass(&mut self, ms: u64) {
         let now = self.place.clocks.now.get() + ms;
         self.place.clocks.now.set(now);
@@ -69,21 +69,21 @@ impl Served {
             .turn(false, daemon, clocks, Milliseconds(now + 100));
     }
 
-    /// One answer to one request.
+    /// Sends a request and returns its answer.
     fn ask(&mut self, client: &mut Client, request: Request) -> Result<Report, Refused> {
         client.send(&request.line());
         self.turn();
         client.answer().expect("an answer")
     }
 
-    /// The number of clients.
+    /// The number of connected clients.
     fn clients(&self) -> usize {
         let now = self.place.clocks.now();
         self.services.waiting(now).count() - 1
     }
 }
 
-/// A client that does not wait.
+/// A non-blocking client.
 struct Client {
     stream: UnixStream,
     heard: Vec<u8>,
@@ -100,7 +100,7 @@ impl Client {
         self.stream.write_all(bytes).expect("taken");
     }
 
-    /// Hears all that is there. Says whether the other side is still open.
+    /// Reads all available bytes. Returns whether the connection is still open.
     fn hear(&mut self) -> bool {
         let mut chunk = [0; 65_536];
         loop {
@@ -113,7 +113,7 @@ impl Client {
         }
     }
 
-    /// All lines that were heard and not yet taken.
+    /// Takes all answers received so far.
     fn answers(&mut self) -> Vec<Result<Report, Refused>> {
         self.hear();
         let heard = String::from_utf8(std::mem::take(&mut self.heard)).expect("text");
@@ -129,7 +129,7 @@ impl Client {
         answers.pop()
     }
 
-    /// The name of the one error that was told.
+    /// The name of the error in the next answer, which must be one.
     fn error(&mut self) -> String {
         let refused = self.answer().expect("an answer").expect_err("an error");
         refused.name.into_owned()
@@ -180,7 +180,7 @@ fn a_change_calls_for_a_look_and_a_question_does_not() {
     assert!(!served.turn());
     client.send(&limit(20_000).line());
     assert!(served.turn());
-    // The same again changes nothing.
+    // Setting the same limit again changes nothing.
     client.send(&limit(20_000).line());
     assert!(!served.turn());
 }
@@ -232,7 +232,7 @@ fn garbage_is_answered_by_name_and_the_client_may_go_on() {
 fn a_line_that_has_no_end_is_told_and_closed() {
     let mut served = Served::new();
     let mut client = served.connect();
-    let mut longest = vec![b' '; LONGEST_LINE - STATUS.len()];
+    let mut longest = vec![b' '; MAX_LINE_BYTES - STATUS.len()];
     longest.extend_from_slice(STATUS);
     client.send(&longest);
     served.turn();
@@ -240,7 +240,7 @@ fn a_line_that_has_no_end_is_told_and_closed() {
         client.answer().is_some_and(|it| it.is_ok()),
         "the longest line is one"
     );
-    // 10 MB, as far as they are taken.
+    // Send until the stream is full.
     while client.stream.write(&[b'x'; 65_536]).is_ok() {}
     served.turn();
     assert_eq!(client.error(), "too_long");
@@ -320,7 +320,7 @@ fn a_client_that_never_reads_is_dropped() {
     while turns == 0 || served.clients() == 1 {
         turns += 1;
         served.pass(1_000);
-        // The stream may be full.
+        // Fails once the stream is full.
         let _ = (&client.stream).write(&STATUS.repeat(20));
         served.turn();
         assert!(turns < 10_000, "held for ever");
@@ -356,7 +356,7 @@ fn a_client_that_reads_late_gets_all_of_it() {
 fn one_client_too_many_is_told() {
     let mut served = Served::new();
     let mut clients: Vec<Client> = Vec::new();
-    while clients.len() < MOST_CLIENTS {
+    while clients.len() < MAX_CLIENTS {
         clients.push(served.connect());
         served.turn();
     }
@@ -364,7 +364,7 @@ fn one_client_too_many_is_told() {
     served.turn();
     assert_eq!(other.error(), "too_many_clients");
     assert!(!other.hear());
-    assert_eq!(served.clients(), MOST_CLIENTS);
+    assert_eq!(served.clients(), MAX_CLIENTS);
     for client in &mut clients {
         assert!(served.ask(client, Request::Status).is_ok());
     }
@@ -401,9 +401,12 @@ fn of_a_flood_of_connections_a_bounded_number_is_let_in() {
         connects += 1;
         drop(served.connect());
         served.turn();
-        assert!(connects <= MOST, "no bound");
+        assert!(connects <= MAX_ACCEPTS_PER_SECOND, "no bound");
     }
-    assert_eq!(connects, MOST, "the others wait, and wake nobody");
+    assert_eq!(
+        connects, MAX_ACCEPTS_PER_SECOND,
+        "the others wait, and wake nobody"
+    );
     let mut late = served.connect();
     late.send(STATUS);
     served.turn();
@@ -433,7 +436,7 @@ fn nobody_is_answered_when_a_look_is_due() {
     stream
         .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
         .expect("taken");
-    // It is closed when it is answered.
+    // Without time left the client stays connected and gets no answer.
     let until = served.place.clocks.now();
     let (daemon, clocks) = (&mut served.place.daemon, &served.place.clocks);
     for _ in 0..100 {
@@ -455,7 +458,7 @@ fn a_subscriber_is_told_of_changes_and_of_none() {
     assert_eq!(client.answer(), None);
     served.pass(1);
     assert!(client.answer().is_some(), "after its time in any case");
-    // A change at once, the next ones no sooner than 100 ms later, and then in one line.
+    // The first change is sent at once; changes in the next 100 ms are sent in one line after it.
     let mut other = served.connect();
     served.turn();
     served.pass(100);
@@ -519,7 +522,7 @@ fn the_socket_is_for_root_and_its_group() {
     let path = served.directory.join("socket");
     let mode = |path| std::fs::metadata(path).expect("there").permissions().mode() & 0o777;
     assert_eq!(mode(path.clone()), 0o660);
-    // Any group of this process may be given.
+    // A process may give files to any group that it belongs to.
     let group = std::fs::metadata(&served.directory).expect("there").gid();
     let mut closed = std::fs::metadata(&served.directory)
         .expect("there")
@@ -535,13 +538,13 @@ fn the_socket_is_for_root_and_its_group() {
     assert_eq!(std::fs::metadata(&path).expect("there").gid(), group);
     assert_eq!(mode(served.directory.clone()), 0o750);
     assert!(!served.directory.join("new").exists());
-    // Where a crash came in between.
+    // A crash between creating and renaming the socket left these files.
     std::fs::create_dir(served.directory.join("new")).expect("made");
     std::fs::write(served.directory.join("new/socket"), "").expect("written");
     assert!(Socket::open(&served.directory, None).is_ok());
 }
 
-/// A port that is free.
+/// The address of a free port.
 fn free() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
     listener.local_addr().expect("an address")
@@ -561,7 +564,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Turns until a stream is closed or says nothing for many turns. Returns what it said.
+/// Runs turns until the stream is closed or silent for many turns. Returns the received text.
 fn heard(served: &mut Served, mut stream: &TcpStream) -> String {
     let mut text = String::new();
     for _ in 0..100 {
@@ -604,15 +607,15 @@ fn prometheus_is_served_one_page_and_closed() {
 #[test]
 fn who_connects_by_http_and_says_nothing_is_dropped() {
     let (mut served, address) = with_http();
-    let streams: Vec<TcpStream> = (0..=http::MOST_CLIENTS).map(|_| connect(address)).collect();
+    let streams: Vec<TcpStream> = (0..=http::MAX_CLIENTS).map(|_| connect(address)).collect();
     served.turn();
-    assert_eq!(served.clients(), http::MOST_CLIENTS);
+    assert_eq!(served.clients(), http::MAX_CLIENTS);
     let last = streams.last().expect("one");
     assert_eq!(heard(&mut served, last), "");
     (&streams[0]).write_all(b"GET /metrics HT").expect("taken");
     served.turn();
     served.pass(4_999);
-    assert_eq!(served.clients(), http::MOST_CLIENTS);
+    assert_eq!(served.clients(), http::MAX_CLIENTS);
     served.pass(1);
     assert_eq!(served.clients(), 0);
 }
@@ -624,13 +627,13 @@ fn all_that_is_waited_for_has_its_place() {
     served.services.socket = Some(socket);
     let mut clients = Vec::new();
     let mut streams = Vec::new();
-    for _ in 0..MOST_CLIENTS + 10 {
+    for _ in 0..MAX_CLIENTS + 10 {
         clients.push(served.connect());
         streams.push(connect(address));
         served.turn();
     }
     let now = served.place.clocks.now();
-    assert_eq!(served.services.waiting(now).count(), MOST_WAITING);
+    assert_eq!(served.services.waiting(now).count(), MAX_POLLED);
 }
 
 #[test]

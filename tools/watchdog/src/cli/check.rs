@@ -1,4 +1,4 @@
-//! `check`: says what would be done, and writes nothing.
+//! `check`: checks a config, its model and the board, and prints the result. Writes nothing.
 
 use std::fmt::Write as _;
 
@@ -7,32 +7,44 @@ use serde_json::{Value, json};
 use wattgate_board::{Current, Disk, Missing};
 use wattgate_runtime::{Milliwatts, PowerMode, SelectError};
 
-use super::{EXIT_CODES, Failure, parse, print, see_whether_writable};
+use super::{EXIT_CODES, Failure, check_writable, parse, print};
 use crate::group;
 use crate::schedule::Schedule;
 use crate::setup::Setup;
 
 const USAGE: &str = "\
-Say what would be done with a config, its model and this board; write nothing
+Check a config, its model and this board, and print the result; write nothing
 
 Usage: wattgated check --config FILE [--json] [--root DIR]
 
 Options:
   --config FILE  The config, see wattgated.toml(5)
   --json         Print one JSON object
-  --root DIR     A simulated board's files [/]
-  -h, --help     Print this
+  --root DIR     Root of the board's files, for a simulated board [/]
+  -h, --help     Print this help
 
 Example:
   wattgated check --config /etc/wattgated.toml
 
-Keys of the object: limit_mw (of this time of day), average (power_mw, window_ms), schedule (a
-list of at and limit_mw), budget (energy_mj, time_ms), model, board, l4t, power (a list of rails),
-offset_mw (what the sensor is typically off by, which is taken from the limit), missing and
-left_out (lists of texts), modes, front (the number of modes to choose from), now (a mode as it is
-set; is_fixed, or else its clocks are the most), once (a mode with its power_mw and at_most_mw),
-run (a mode), safe (a mode with its power_mw). A mode has cores, cpu_khz, gpu_khz and emc_khz. What
-there is not is null.
+Keys of the object:
+  limit_mw   limit at this time of day
+  average    power_mw, window_ms
+  schedule   list of at, limit_mw
+  budget     energy_mj, time_ms
+  model      provenance of the model
+  board      name of the board
+  l4t        L4T release
+  power      list of the measured rails
+  offset_mw  typical offset of the power sensor, which is subtracted from the limit
+  missing    list of messages about files that the board lacks
+  left_out   list of messages about values of the model's grid that the board lacks
+  modes      number of modes that the board supports
+  front      number of modes on the Pareto front, from which the daemon chooses
+  now        present mode, and is_fixed; if false, the clocks are maxima
+  once       mode that `once` sets, with power_mw and at_most_mw
+  run        mode with which `run` starts
+  safe       mode of least power, with power_mw
+A mode has cores, cpu_khz, gpu_khz and emc_khz. A value that does not exist is null.
 
 ";
 
@@ -54,11 +66,11 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         true => format!("{}\n", json(&setup)),
         false => report(&setup),
     })?;
-    see_whether_writable(&setup.board)?;
+    check_writable(&setup.board)?;
     over_limit(&setup)
 }
 
-/// An error where no mode stays within the limit.
+/// Fails if no mode stays within the limit.
 pub(super) fn over_limit(setup: &Setup) -> Result<(), Failure> {
     match setup.choice() {
         Err(SelectError::OverLimit { least_power }) => {
@@ -105,7 +117,7 @@ fn report(setup: &Setup) -> String {
     let offset = setup.board.sensor_offset();
     line(
         "offset",
-        &format_args!("{offset} is what the sensor is typically off by; taken from the limit"),
+        &format_args!("{offset}, typical for the power sensor; subtracted from the limit"),
     );
     for missing in setup.board.missing() {
         line("missing", missing);
@@ -116,7 +128,7 @@ fn report(setup: &Setup) -> String {
     let points = setup.choices.front.points().len();
     line(
         "modes",
-        &format_args!("{}, {points} of them to choose from", setup.choices.modes),
+        &format_args!("{}, {points} on the Pareto front", setup.choices.modes),
     );
     match setup.board.current(&Disk) {
         Ok(current) => line("now", &shown(&current)),

@@ -1,7 +1,7 @@
-//! The command line: `wattgated COMMAND`. Exit codes are those of the trainer.
+//! The command line: `wattgated COMMAND`. Exit codes are the same as the trainer's.
 
-mod ask;
 mod check;
+mod client;
 mod once;
 mod run;
 mod set;
@@ -23,33 +23,33 @@ use crate::clock::{Clock, System};
 use crate::config::{Config, ConfigError};
 use crate::control::Priority;
 use crate::group::GroupError;
-use crate::hardware::HardwareError;
+use crate::hardware_watchdog::HardwareWatchdogError;
 use crate::lock::LockError;
 use crate::log::log;
 use crate::prior::PriorError;
-use crate::safe::SafeError;
+use crate::safe_mode::SafeModeError;
 use crate::setup::{Setup, SetupError};
 
 const USAGE: &str = "\
-Keep a Jetson under a power limit while its work runs as fast as that limit allows
+Keep a Jetson under a power limit while its workload runs as fast as the limit allows
 
 Usage: wattgated COMMAND
 
 Commands:
-  check      Say what would be done with a config, its model and this board; write nothing
-  once       Set the mode that the model alone chooses, and exit
-  run        Hold the limit: measure, correct, enforce, until SIGTERM
-  status     Say what the running daemon does
-  watch      Say it again whenever that changes
-  set-limit  Give the running daemon another limit
-  set-model  Give the running daemon another workload's model
+  check      Check a config, its model and this board; write nothing
+  once       Set the fastest mode that the model predicts to fit the limit, and exit
+  run        Run the daemon: measure, correct and hold the limit until SIGTERM
+  status     Print the running daemon's status
+  watch      Print the status once a second and whenever it changes
+  set-limit  Set the running daemon's limit
+  set-model  Load another workload's model into the running daemon
 
-`wattgated COMMAND --help` tells more.
+`wattgated COMMAND --help` prints the options of a command.
 ";
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done
+  0  success
   2  the arguments or the config are wrong
   3  the model or the board is not usable
   4  no mode stays within the limit
@@ -67,7 +67,7 @@ pub enum Failure {
     Config(#[from] ConfigError),
     #[error("{0}")]
     Setup(#[from] SetupError),
-    #[error("no mode stays within {limit}: the least power with its margin is {least}")]
+    #[error("no mode stays within {limit}: the least power with its guard band is {least}")]
     OverLimit {
         limit: Milliwatts,
         least: Milliwatts,
@@ -78,19 +78,22 @@ pub enum Failure {
     Lock(#[from] LockError),
     #[error("{0}")]
     Prior(#[from] PriorError),
-    #[error("{why}; and no safe mode is kept: {kept}")]
-    NoSafe { why: Box<Failure>, kept: SafeError },
+    #[error("{why}; and no saved safe mode can be used: {kept}")]
+    NoSafe {
+        why: Box<Failure>,
+        kept: SafeModeError,
+    },
     #[error("{0}")]
     Apply(#[from] ApplyError),
-    #[error("{}: no daemon answers: {why}", path.display())]
+    #[error("{}: the daemon does not answer: {why}", path.display())]
     NoDaemon { path: PathBuf, why: io::Error },
     #[error("{message}")]
     Refused { name: String, message: String },
     #[error("{0}")]
     Group(#[from] GroupError),
     #[error("{0}")]
-    Hardware(#[from] HardwareError),
-    #[error("cannot wait for signals: {0}")]
+    HardwareWatchdog(#[from] HardwareWatchdogError),
+    #[error("cannot install signal handlers: {0}")]
     Signals(io::Error),
     #[error("NOTIFY_SOCKET: {0}")]
     Notify(io::Error),
@@ -118,7 +121,7 @@ impl Failure {
             | Self::NoDaemon { .. }
             | Self::Refused { .. }
             | Self::Group(GroupError::Unreadable(_))
-            | Self::Hardware(_)
+            | Self::HardwareWatchdog(_)
             | Self::Signals(_)
             | Self::Notify(_)
             | Self::Print(_) => 5,
@@ -155,7 +158,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// To whom a failure is told.
+/// Where a failure is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     ToUser,
@@ -167,7 +170,7 @@ fn end(result: Result<(), Failure>, told: Told) -> ExitCode {
         return ExitCode::SUCCESS;
     };
     match (&failure, told) {
-        // The reader of the output has gone, as `head` does: nothing is left to tell it.
+        // The reader of the output has closed it, as `head` does. That is not an error.
         (Failure::Print(error), _) if error.kind() == io::ErrorKind::BrokenPipe => {
             return ExitCode::SUCCESS;
         }
@@ -181,7 +184,7 @@ fn print(text: &str) -> Result<(), Failure> {
     Ok(io::stdout().lock().write_all(text.as_bytes())?)
 }
 
-/// What all commands take that look at the board.
+/// The arguments of all commands that access the board: the config and the board's root.
 #[derive(Debug)]
 struct Place {
     config: PathBuf,
@@ -194,7 +197,7 @@ impl Place {
         Ok(Setup::new(config, &Disk, &self.root)?)
     }
 
-    /// The same with the limit of this time of day.
+    /// The setup with the limit for the present time of day.
     fn setup_now(&self) -> Result<Setup, Failure> {
         let mut setup = self.setup()?;
         setup.config.limit = setup.config.limit_at(System.utc());
@@ -202,8 +205,8 @@ impl Place {
     }
 }
 
-/// The place, or none where help is asked for; `flag` takes other arguments and says whether it
-/// knows them.
+/// Parses the arguments; `None` if help is requested. `flag` handles other arguments and returns
+/// whether it knows them.
 fn parse(
     mut parser: Parser,
     mut flag: impl FnMut(&Arg<'_>) -> bool,
@@ -222,10 +225,10 @@ fn parse(
     Ok(Some(Place { config, root }))
 }
 
-/// The first knob without permission to write it is an error.
-fn see_whether_writable(board: &Board) -> Result<(), Failure> {
+/// Fails with the first knob that this process may not write.
+fn check_writable(board: &Board) -> Result<(), Failure> {
     for path in board.knob_paths() {
-        // One that is not there now, such as a clock of a cluster that is off, may come.
+        // A knob may be absent for now, such as the clock of an offline cluster.
         if let Err(why @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) =
             access(path, Access::WRITE_OK)
         {
@@ -237,7 +240,7 @@ fn see_whether_writable(board: &Board) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A directory of the board, which is below `root`.
+/// The path of an absolute directory below `root`.
 fn below(root: &Path, directory: &Path) -> PathBuf {
     root.join(directory.strip_prefix("/").unwrap_or(directory))
 }

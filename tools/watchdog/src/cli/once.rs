@@ -1,34 +1,33 @@
-//! `once`: sets the mode that the model alone chooses, and exits. For the boot, and for after a
-//! crash of the daemon.
+//! `once`: sets a mode without measuring and exits. For boot, and with `--safe` after a crash of
+//! the daemon.
 
 use lexopt::{Arg, Parser};
 use wattgate_board::{Board, Disk};
 use wattgate_runtime::PowerMode;
 
 use super::check::over_limit;
-use super::{EXIT_CODES, Failure, Place, below, parse, print, see_whether_writable};
+use super::{EXIT_CODES, Failure, Place, below, check_writable, parse, print};
 use crate::config::{Config, STATE_DIR};
 use crate::control::Priority;
 use crate::lock::Lock;
 use crate::log::log;
-use crate::safe::Safe;
+use crate::safe_mode::SafeModeFile;
 use crate::setup::{Setup, SetupError};
 
 const USAGE: &str = "\
-Set the mode that the model alone chooses, and exit: the fastest one whose power, with its
-margin, is within the limit
+Set the fastest mode whose predicted power plus guard band is within the limit, and exit
 
 Usage: wattgated once --config FILE [--safe] [--root DIR]
 
-Where no mode is within the limit, the mode of the least power is set, and the exit code is 4.
-With --safe, where config or model are not usable, it is the one that the daemon has kept at its
-last start: in the config's state_dir, or in the default one where the config cannot be read.
+If no mode is within the limit, sets the mode of least power and exits with code 4. With --safe and
+an unusable config or model, sets the mode of least power that the daemon saved at its last start,
+from the config's state_dir, or from the default state_dir if the config cannot be read.
 
 Options:
   --config FILE  The config, see wattgated.toml(5)
-  --safe         Set the mode of the least power, whatever the limit is
-  --root DIR     A simulated board's files [/]
-  -h, --help     Print this
+  --safe         Set the mode of least power, whatever the limit
+  --root DIR     Root of the board's files, for a simulated board [/]
+  -h, --help     Print this help
 
 Example:
   wattgated once --config /etc/wattgated.toml
@@ -60,7 +59,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
 }
 
 fn set(board: &mut Board, mode: &PowerMode, place: &Place) -> Result<(), Failure> {
-    see_whether_writable(board)?;
+    check_writable(board)?;
     let _lock = Lock::take(&place.root)?;
     let writes = board.apply(&mut Disk, mode)?.writes;
     log(
@@ -70,7 +69,7 @@ fn set(board: &mut Board, mode: &PowerMode, place: &Place) -> Result<(), Failure
     Ok(())
 }
 
-/// The safe mode: that of the config's model, or else what the daemon has kept.
+/// The safe mode of the config's model, or else the one that the daemon saved.
 fn safe(place: &Place) -> Result<(Board, PowerMode), Failure> {
     let config = Config::read(&place.config);
     let state_dir = match &config {
@@ -89,13 +88,13 @@ fn safe(place: &Place) -> Result<(Board, PowerMode), Failure> {
         Err(why) => why,
     };
     let board = Board::discover(&Disk, &place.root).map_err(SetupError::from)?;
-    let kept = Safe::at(&below(&place.root, &state_dir));
+    let kept = SafeModeFile::at(&below(&place.root, &state_dir));
     match kept.read() {
         Ok(mode) => {
             let path = kept.path().display();
             log(
                 Priority::Warning,
-                format_args!("the safe mode in {path} is taken: {why}"),
+                format_args!("using the safe mode saved in {path}: {why}"),
             );
             Ok((board, mode))
         }

@@ -1,7 +1,7 @@
-//! `run`: the daemon. Saves what is set, holds the limit, and restores what was set.
+//! `run`: the daemon's process. Saves the prior state, holds the limit, and restores the state.
 //!
-//! One thread: it looks at the board, then waits for the next look, a signal or a question,
-//! whichever comes first.
+//! There is one thread. After each control cycle it polls until the next cycle is due, a signal
+//! arrives, or a client sends a request.
 
 use std::array;
 use std::fmt;
@@ -18,63 +18,63 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use wattgate_board::Disk;
 use wattgate_runtime::{Milliseconds, Status};
 
-use super::{EXIT_CODES, Failure, Place, below, parse, print, see_whether_writable};
+use super::{EXIT_CODES, Failure, Place, below, check_writable, parse, print};
 use crate::clock::{Clock, System};
 use crate::config::{Config, Metrics};
 use crate::control::{Event, Priority, name};
 use crate::daemon::Daemon;
 use crate::group;
-use crate::hardware::{Hardware, HardwareError};
+use crate::hardware_watchdog::{HardwareWatchdog, HardwareWatchdogError};
 use crate::lock::{Lock, directory};
 use crate::log::log;
-use crate::notify::Notify;
 use crate::prior::{Origin, Prior};
-use crate::safe::Safe;
+use crate::safe_mode::SafeModeFile;
+use crate::sd_notify::SdNotify;
 use crate::serve::http::Http;
 use crate::serve::socket::Socket;
 use crate::serve::textfile::Textfile;
-use crate::serve::{MOST_WAITING, Services};
+use crate::serve::{MAX_POLLED, Services};
 
 const USAGE: &str = "\
-Hold the limit: measure, correct, enforce, until SIGTERM or SIGINT
+Run the daemon: measure, correct and hold the limit until SIGTERM or SIGINT
 
 Usage: wattgated run --config FILE [--root DIR]
 
-What was set before is kept in the config's state_dir and restored at the end; a state that a
-crash has left there is the one that is restored. Beside it is the mode of the least power, for
-`wattgated once --safe` after a crash. On SIGHUP the config is read again: its limit,
-schedule, average and budget hold from then on, in place of what a client has set. Clients, such
-as `wattgated set-limit`, connect to /run/wattgated/socket. Log lines on stderr have a priority as
-journald takes it.
+The daemon saves the board's prior state in the config's state_dir and restores it at the end.
+After a crash the next clean stop restores the saved state. The daemon also saves the mode of least
+power there, for `wattgated once --safe` after a crash. On SIGHUP it reads limit, schedule, average
+and budget from the config again; they replace what a client has set. Clients, such as
+`wattgated set-limit`, connect to /run/wattgated/socket. Log lines go to stderr with journald's
+priority prefix.
 
 Options:
   --config FILE  The config, see wattgated.toml(5)
-  --root DIR     A simulated board's files [/]
-  -h, --help     Print this
+  --root DIR     Root of the board's files, for a simulated board [/]
+  -h, --help     Print this help
 
 Example:
   wattgated run --config /etc/wattgated.toml
 
 ";
 
-/// systemd is told so often that the daemon is alive.
-const ALIVE_EVERY: Milliseconds = Milliseconds(1_000);
+/// Interval of systemd's watchdog notifications.
+const ALIVE_INTERVAL: Milliseconds = Milliseconds(1_000);
 
-/// A file is written only where the next look is as far away.
-const FOR_A_FILE: Milliseconds = Milliseconds(50);
+/// The metrics file is written only if the next look is at least this far away.
+const MIN_TIME_FOR_FILE: Milliseconds = Milliseconds(50);
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
     let Some(place) = parse(arguments, |_| false)? else {
         return print(&format!("{USAGE}{EXIT_CODES}"));
     };
-    // Before anything is written: what was set has to be restored, whenever a signal comes.
+    // Before the first write, so that any later signal leads to a clean stop and a restore.
     let signals = Signals::new().map_err(Failure::Signals)?;
-    let notify = Notify::from_env().map_err(Failure::Notify)?;
+    let notify = SdNotify::from_env().map_err(Failure::Notify)?;
     let mut setup = place.setup()?;
     let group = setup.config.group.as_deref();
     let group = group.map(group::id).transpose()?;
-    see_whether_writable(&setup.board)?;
+    check_writable(&setup.board)?;
     let _lock = Lock::take(&place.root)?;
     let kept = below(&place.root, &setup.config.state_dir);
     let prior = Prior::keep(&setup.board, &Disk, &kept)?;
@@ -83,25 +83,25 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         Origin::LeftByCrash => log(
             Priority::Notice,
             format_args!(
-                "{}: left by a crash, to be restored at the end",
+                "{}: left by a crash; a clean stop will restore it",
                 prior.path().display()
             ),
         ),
         Origin::SavedAgain(why) => log(
             Priority::Warning,
             format_args!(
-                "{}: {why}; replaced by what is set now",
+                "{}: {why}; replaced by the present settings",
                 prior.path().display()
             ),
         ),
     }
-    // Before the mode is changed, so that a crash at any time leaves it.
-    let safe = Safe::at(&kept);
+    // Before the first change of the mode, so that it is there after a crash at any time.
+    let safe = SafeModeFile::at(&kept);
     if let Err(error) = safe.keep(&setup.safe()) {
-        // A board that is under control is safer than one that is not.
+        // Go on: a board under control is safer than a board without.
         log(
             Priority::Warning,
-            format_args!("no safe mode is kept for after a crash: {error}"),
+            format_args!("cannot save the safe mode for use after a crash: {error}"),
         );
     }
     for missing in setup.board.missing() {
@@ -113,7 +113,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     log(
         Priority::Info,
         format_args!(
-            "limit {}; {}; {} modes to choose from",
+            "limit {}; {}; {} modes on the Pareto front",
             setup.config.limit.power,
             setup.choices.origin,
             setup.choices.front.points().len()
@@ -124,7 +124,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let hardware = match hardware.map(|path| arm(path, &place.root)).transpose() {
         Ok(hardware) => hardware,
         Err(error) => {
-            // Nothing was set yet: so nothing is left.
+            // Nothing was changed yet, so no files need to stay.
             prior.restore(&mut setup.board, &mut Disk)?;
             safe.remove();
             return Err(error.into());
@@ -133,7 +133,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let (http, textfile) = metrics(config.metrics.as_ref(), &place.root);
     let socket = Socket::open(&directory(&place.root), group);
     let services = Services {
-        socket: or_warn(socket, format_args!("no socket for clients")),
+        socket: or_warn(socket, format_args!("cannot open the socket for clients")),
         http,
     };
     let mut process = Process {
@@ -159,11 +159,11 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     if let Some(hardware) = process.hardware {
         hardware.disarm()?;
     }
-    log(Priority::Info, "restored what was set before");
+    log(Priority::Info, "restored the prior state");
     Ok(())
 }
 
-/// What is there, or a warning: the control goes on without it.
+/// The opened service; on error logs a warning, because control works without it.
 fn or_warn<T>(opened: io::Result<T>, without: fmt::Arguments<'_>) -> Option<T> {
     match opened {
         Ok(opened) => Some(opened),
@@ -174,17 +174,17 @@ fn or_warn<T>(opened: io::Result<T>, without: fmt::Arguments<'_>) -> Option<T> {
     }
 }
 
-fn arm(path: &Path, root: &Path) -> Result<Hardware, HardwareError> {
-    let hardware = Hardware::arm(&below(root, path))?;
+fn arm(path: &Path, root: &Path) -> Result<HardwareWatchdog, HardwareWatchdogError> {
+    let hardware = HardwareWatchdog::arm(&below(root, path))?;
     let shown = path.display();
     match hardware.timeout_s(root) {
         Some(seconds) => log(
             Priority::Notice,
-            format_args!("{shown} resets the board {seconds} s after the last look"),
+            format_args!("{shown} resets the board {seconds} s after the last control cycle"),
         ),
         None => log(
             Priority::Notice,
-            format_args!("{shown} resets the board when its driver's time is over"),
+            format_args!("{shown} resets the board after its driver's timeout"),
         ),
     }
     Ok(hardware)
@@ -196,7 +196,7 @@ fn metrics(at: Option<&Metrics>, root: &Path) -> (Option<Http>, Option<Textfile>
         Some(Metrics::File(path)) => (None, Some(Textfile::new(below(root, path)))),
         Some(Metrics::Address(address)) => {
             let opened = Http::open(*address);
-            let http = or_warn(opened, format_args!("no metrics at {address}"));
+            let http = or_warn(opened, format_args!("cannot serve metrics at {address}"));
             (http, None)
         }
     }
@@ -205,15 +205,15 @@ fn metrics(at: Option<&Metrics>, root: &Path) -> (Option<Http>, Option<Textfile>
 struct Process {
     daemon: Daemon<Disk>,
     signals: Signals,
-    notify: Notify,
+    notify: SdNotify,
     services: Services,
     textfile: Option<Textfile>,
-    hardware: Option<Hardware>,
+    hardware: Option<HardwareWatchdog>,
     alive: Option<Milliseconds>,
 }
 
 impl Process {
-    /// Until a signal says that it is over.
+    /// Runs the control loop until SIGTERM or SIGINT.
     fn run(&mut self, place: &Place) {
         let mut tell = |event: Event<'_>| log(event.priority(), &event);
         while !self.signals.stop.load(Ordering::Relaxed) {
@@ -228,7 +228,8 @@ impl Process {
         }
     }
 
-    /// Until the next look is due, a signal comes, or a client changes something.
+    /// Serves clients until the next look is due, a signal arrives, or a client changes the limit
+    /// or the model.
     fn serve(&mut self, next: Milliseconds) {
         let mut is_ready = false;
         loop {
@@ -250,7 +251,7 @@ impl Process {
         }
     }
 
-    /// Waits for a signal or a client. Says which of both there are.
+    /// Polls for at most `time`. Returns whether a signal arrived and whether a service is ready.
     fn wait(&self, now: Milliseconds, time: Milliseconds) -> (bool, bool) {
         let timeout = Timespec {
             tv_sec: (time.0 / 1_000) as i64,
@@ -258,15 +259,15 @@ impl Process {
         };
         let signals = self.signals.wakes.as_fd();
         let mut services = self.services.waiting(now);
-        // Places that are left over wait for nothing.
-        let mut waiting: [PollFd<'_>; 1 + MOST_WAITING] = array::from_fn(|index| {
+        // Unused entries poll for no event.
+        let mut waiting: [PollFd<'_>; 1 + MAX_POLLED] = array::from_fn(|index| {
             let (stream, flags) = match index {
                 0 => (signals, PollFlags::IN),
                 _ => services.next().unwrap_or((signals, PollFlags::empty())),
             };
             PollFd::from_borrowed_fd(stream, flags)
         });
-        // An error, such as a signal, is a reason to look early.
+        // An error, such as EINTR, counts as a signal: the next look comes early.
         let Ok(_) = poll(&mut waiting, Some(&timeout)) else {
             return (true, false);
         };
@@ -276,12 +277,12 @@ impl Process {
 
     fn say_alive(&mut self) {
         let now = System.now();
-        if let Some(Err(error)) = self.hardware.as_mut().map(|it| it.alive(now)) {
+        if let Some(Err(error)) = self.hardware.as_mut().map(|it| it.feed(now)) {
             log(Priority::Error, &error);
         }
         if self
             .alive
-            .is_some_and(|alive| now.since(alive) < ALIVE_EVERY)
+            .is_some_and(|alive| now.since(alive) < ALIVE_INTERVAL)
         {
             return;
         }
@@ -296,10 +297,10 @@ impl Process {
         ));
     }
 
-    /// Writes the metrics to their file where there is time for it.
+    /// Writes the metrics file if there is enough time before the next look.
     fn write_metrics(&mut self, next: Milliseconds) {
         let now = System.now();
-        if next.since(now) < FOR_A_FILE {
+        if next.since(now) < MIN_TIME_FOR_FILE {
             return;
         }
         let textfile = self.textfile.as_mut();
@@ -308,7 +309,7 @@ impl Process {
         }
     }
 
-    /// Takes the limits of the config over.
+    /// Reads the config again and takes over its limits.
     fn reload(&mut self, place: &Place) {
         let path = place.config.display();
         match Config::read(&place.config) {
@@ -317,7 +318,7 @@ impl Process {
                     log(
                         Priority::Warning,
                         format_args!(
-                            "{path}: other keys than limit, schedule, average and budget need a \
+                            "{path}: keys other than limit, schedule, average and budget need a \
                              restart"
                         ),
                     );
@@ -325,13 +326,13 @@ impl Process {
             }
             Err(error) => log(
                 Priority::Error,
-                format_args!("{error}; the limit stays as it was"),
+                format_args!("{error}; the old limit stays"),
             ),
         }
     }
 }
 
-/// What was measured, or that nothing was.
+/// The measured power, for messages.
 struct Measured(Status);
 
 impl fmt::Display for Measured {
@@ -343,7 +344,7 @@ impl fmt::Display for Measured {
     }
 }
 
-/// Signals as flags, and a stream that wakes who waits.
+/// Signal flags, and a self-pipe that ends the poll when a signal arrives.
 struct Signals {
     stop: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,

@@ -1,46 +1,46 @@
-//! `set-limit` and `set-model`: change what the running daemon holds.
+//! `set-limit` and `set-model`: change the running daemon's limit and model.
 
 use std::path::{Path, PathBuf};
 
 use lexopt::{Arg, Parser, ValueExt};
 
-use super::ask::{Answers, shown};
+use super::client::{Answers, shown};
 use super::{EXIT_CODES, Failure, print};
 use crate::quantity::{Power, Window};
 use crate::serve::protocol::{Request, WantedAverage, WantedLimit};
 
 const LIMIT: &str = "\
-Give the running daemon another limit, until it is set again, SIGHUP, or the daemon's end
+Set the running daemon's limit, until the next set-limit, SIGHUP or the daemon's end
 
 Usage: wattgated set-limit POWER [--average POWER/WINDOW] [--json] [--root DIR]
        wattgated set-limit --config [--json] [--root DIR]
 
 Options:
-  --average POWER/WINDOW  What must not be drawn on average [as in the config]
-  --config                Go back to the config's limit and schedule
+  --average POWER/WINDOW  Limit on the average power over the window [the config's]
+  --config                Return to the config's limit and schedule
   --json                  Print one JSON object, as `status --json` does
-  --root DIR              A simulated board's files [/]
-  -h, --help              Print this
+  --root DIR              Root of the board's files, for a simulated board [/]
+  -h, --help              Print this help
 
 Example:
   wattgated set-limit 15W --average 12W/60s
 
-Prints what `status` prints. A limit below least_mw cannot be held: the mode of the least power is
-set.
+Prints the new status, as `status` does. A limit below least_mw cannot be held; the daemon then
+sets the mode of least power.
 
 ";
 
 const MODEL: &str = "\
-Give the running daemon another workload's model, until it is set again or the daemon's end
+Load another workload's model into the running daemon, until the next set-model or the daemon's end
 
 Usage: wattgated set-model FILE [--json] [--root DIR]
 
-The file has to be in the folder of the config's model, and no symbolic link.
+The file must be a regular file in the folder of the config's model.
 
 Options:
   --json         Print one JSON object, as `status --json` does
-  --root DIR     A simulated board's files [/]
-  -h, --help     Print this
+  --root DIR     Root of the board's files, for a simulated board [/]
+  -h, --help     Print this help
 
 Example:
   wattgated set-model /etc/wattgate/night.wgt
@@ -75,7 +75,7 @@ pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
     ask(Request::SetLimit(limit), &root, is_json)
 }
 
-/// `12W/60s`.
+/// Parses `POWER/WINDOW`, such as `12W/60s`.
 fn wanted_average(text: &str) -> Result<WantedAverage, String> {
     let parts = text.split_once('/');
     let (power, window) = parts.ok_or("expected POWER/WINDOW, such as \"12W/60s\"")?;
@@ -110,7 +110,7 @@ fn ask(request: Request, root: &Path, is_json: bool) -> Result<(), Failure> {
     print(&shown(&report, is_json))
 }
 
-/// Absolute, and without symbolic links in its folder.
+/// The absolute path with a canonical folder, as the daemon compares it.
 fn as_the_daemon_sees(file: &Path) -> PathBuf {
     let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let folder = absolute.parent().and_then(|it| it.canonicalize().ok());

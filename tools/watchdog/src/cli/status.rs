@@ -1,31 +1,30 @@
-//! `status`: asks the running daemon what it does.
+//! `status`: prints the running daemon's status.
 
 use std::path::PathBuf;
 
 use lexopt::{Arg, Parser};
 
-use super::ask::{Answers, shown};
+use super::client::{Answers, shown};
 use super::{EXIT_CODES, Failure, print};
 use crate::serve::protocol::Request;
 
 const USAGE: &str = "\
-Say what the running daemon does
-
+Print the running daemon's status
 Usage: wattgated status [--json] [--root DIR]
 
 Options:
-  --json         Print one JSON object: texts and whole numbers
-  --root DIR     A simulated board's files [/]
-  -h, --help     Print this
+  --json         Print one JSON object of strings and whole numbers
+  --root DIR     Root of the board's files, for a simulated board [/]
+  -h, --help     Print this help
 
 Example:
   wattgated status
 
-Keys: state, cores, cpu_khz, gpu_khz, emc_khz, measured_mw (absent while nothing is measured),
-predicted_mw, allowed_mw, ratio_ppm (measured over predicted), limit_mw, limit_from (config,
-schedule or socket), average_mw and average_window_ms (absent without an average), least_mw (the
-least mode's prediction), model; and since the daemon's start violations, changes, over_limit_ms,
-energy_mj, sensor_errors, failed_changes
+Keys: state, cores, cpu_khz, gpu_khz, emc_khz, measured_mw (absent before the first measurement),
+predicted_mw, allowed_mw, ratio_ppm (measured / predicted), limit_mw, limit_from (config, schedule
+or socket), average_mw and average_window_ms (absent without an average), least_mw (the least
+predicted power of all modes), model. Counters since the daemon's start: violations, changes,
+over_limit_ms, energy_mj, sensor_errors, failed_changes.
 
 ";
 

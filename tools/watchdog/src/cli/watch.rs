@@ -1,24 +1,24 @@
-//! `watch`: a line whenever the running daemon does something else, and once a second.
+//! `watch`: prints the running daemon's status once a second and whenever it changes.
 
 use std::path::PathBuf;
 
 use lexopt::{Arg, Parser};
 use wattgate_runtime::Milliwatts;
 
-use super::ask::{Answers, shown};
+use super::client::{Answers, shown};
 use super::{EXIT_CODES, Failure, print};
 use crate::report::Report;
 use crate::serve::protocol::{Request, Subscription};
 
 const USAGE: &str = "\
-Say what the running daemon does, once a second and whenever it does something else
+Print the running daemon's status once a second and whenever state, mode, limit or model change
 
 Usage: wattgated watch [--json] [--root DIR]
 
 Options:
-  --json         Print JSON objects, one a line, as `status --json` does
-  --root DIR     A simulated board's files [/]
-  -h, --help     Print this
+  --json         Print one JSON object per line, as `status --json` does
+  --root DIR     Root of the board's files, for a simulated board [/]
+  -h, --help     Print this help
 
 Example:
   wattgated watch

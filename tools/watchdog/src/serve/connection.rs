@@ -1,4 +1,4 @@
-//! A stream that does not block, with what has come and what is still to go.
+//! A non-blocking stream with buffers for input and output.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -7,13 +7,13 @@ use rustix::event::PollFlags;
 
 use super::Waiting;
 
-/// More than this that a client does not read ends its connection.
-const MOST_OUTPUT: usize = 16 << 10;
+/// A client with more unread output, in bytes, is disconnected.
+const MAX_PENDING_OUTPUT: usize = 16 << 10;
 
-/// Read at a time.
+/// Maximum number of bytes per read.
 const CHUNK: usize = 4_096;
 
-/// A client's stream.
+/// A client's stream and its buffers.
 #[derive(Debug)]
 pub struct Connection<S> {
     stream: S,
@@ -22,12 +22,12 @@ pub struct Connection<S> {
     has_ended: bool,
 }
 
-/// The connection is of no more use.
+/// The connection is closed or must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 
 impl<S: Read + Write + AsFd> Connection<S> {
-    /// Of a stream that does not block.
+    /// Wraps a non-blocking stream.
     pub fn new(stream: S) -> Self {
         Self {
             stream,
@@ -37,7 +37,7 @@ impl<S: Read + Write + AsFd> Connection<S> {
         }
     }
 
-    /// What to wait for.
+    /// What to poll.
     pub fn waiting(&self) -> Waiting<'_> {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, !self.has_ended);
@@ -45,7 +45,7 @@ impl<S: Read + Write + AsFd> Connection<S> {
         (self.stream.as_fd(), flags)
     }
 
-    /// Reads once, at most up to `most` bytes in all. Says whether something came.
+    /// Reads once, until the input buffer has at most `most` bytes. Returns whether bytes arrived.
     pub fn read(&mut self, most: usize) -> Result<bool, Gone> {
         let free = most.saturating_sub(self.input.len()).min(CHUNK);
         if self.has_ended || free == 0 {
@@ -66,12 +66,12 @@ impl<S: Read + Write + AsFd> Connection<S> {
         }
     }
 
-    /// What has come.
+    /// The input buffer.
     pub fn input(&self) -> &[u8] {
         &self.input
     }
 
-    /// Takes a line without its newline.
+    /// Takes the next complete line from the input buffer, without its newline.
     pub fn line(&mut self) -> Option<Vec<u8>> {
         let end = self.input.iter().position(|byte| *byte == b'\n')?;
         let mut line: Vec<u8> = self.input.drain(..=end).collect();
@@ -79,27 +79,27 @@ impl<S: Read + Write + AsFd> Connection<S> {
         Some(line)
     }
 
-    /// The client sends no more.
+    /// Whether the client closed its sending side.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Whether all was written.
+    /// Whether the output buffer is empty.
     pub fn is_flushed(&self) -> bool {
         self.output.is_empty()
     }
 
-    /// Writes, now or later. A client with too much that it does not read is gone.
+    /// Queues bytes and writes what the stream accepts. Fails if too much output is unread.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Gone> {
         self.output.extend_from_slice(bytes);
         self.flush()?;
-        match self.output.len() <= MOST_OUTPUT {
+        match self.output.len() <= MAX_PENDING_OUTPUT {
             true => Ok(()),
             false => Err(Gone),
         }
     }
 
-    /// Writes what was not written yet, as far as that goes without waiting.
+    /// Writes as much of the output buffer as the stream accepts without blocking.
     pub fn flush(&mut self) -> Result<(), Gone> {
         while !self.output.is_empty() {
             match self.stream.write(&self.output) {

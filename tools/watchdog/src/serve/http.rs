@@ -1,4 +1,4 @@
-//! The metrics by HTTP: `GET /metrics`, and nothing else.
+//! HTTP server for the metrics: `GET /metrics` and nothing else.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,24 +8,24 @@ use wattgate_runtime::Milliseconds;
 
 use super::Waiting;
 use super::connection::{Connection, Gone};
-use super::door::Door;
+use super::listener::Listener;
 use super::metrics;
 use crate::clock::Clock;
 use crate::daemon::Daemon;
 
-/// Clients at a time; others are dropped.
-pub const MOST_CLIENTS: usize = 4;
+/// Maximum number of connected clients; further ones are dropped.
+pub const MAX_CLIENTS: usize = 4;
 
-/// From the connection to the last byte of the answer.
-const PATIENCE: Milliseconds = Milliseconds(5_000);
+/// Timeout from the connection to the last byte of the answer.
+const TIMEOUT: Milliseconds = Milliseconds(5_000);
 
-/// The longest request without its body, which none has.
-const LONGEST_HEAD: usize = 4_096;
+/// Maximum size of a request line with its headers, in bytes.
+const MAX_HEAD_BYTES: usize = 4_096;
 
-/// Where Prometheus connects.
+/// The listening socket and its clients.
 #[derive(Debug)]
 pub struct Http {
-    door: Door<TcpListener>,
+    listener: Listener<TcpListener>,
     clients: Vec<Client>,
 }
 
@@ -37,24 +37,23 @@ struct Client {
 }
 
 impl Http {
-    /// Listens at an address.
+    /// Listens on an address.
     pub fn open(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         Ok(Self {
-            door: Door::new(listener),
+            listener: Listener::new(listener),
             clients: Vec::new(),
         })
     }
 
-    /// What to wait for.
+    /// What to poll.
     pub fn waiting(&self, now: Milliseconds) -> impl Iterator<Item = Waiting<'_>> {
         let clients = self.clients.iter().map(|it| it.connection.waiting());
-        std::iter::once(self.door.waiting(now)).chain(clients)
+        std::iter::once(self.listener.waiting(now)).chain(clients)
     }
 
-    /// Hears and answers, at the latest until a time; `is_ready` where something waited for is
-    /// there.
+    /// Serves clients until `until` at the latest. `is_ready`: poll reported an event.
     pub fn turn<F: Files>(
         &mut self,
         is_ready: bool,
@@ -64,8 +63,8 @@ impl Http {
     ) {
         if is_ready {
             let (now, clients) = (clock.now(), &mut self.clients);
-            self.door.open(now, |stream| {
-                if clients.len() < MOST_CLIENTS {
+            self.listener.accept(now, |stream| {
+                if clients.len() < MAX_CLIENTS {
                     clients.push(Client {
                         connection: Connection::new(stream),
                         since: now,
@@ -90,7 +89,7 @@ impl Client {
     ) -> Result<(), Gone> {
         if is_ready {
             self.connection.flush()?;
-            self.connection.read(LONGEST_HEAD)?;
+            self.connection.read(MAX_HEAD_BYTES)?;
             if !self.is_answered
                 && let Some(answer) =
                     answer(self.connection.input(), || metrics::text(&daemon.report()))
@@ -103,17 +102,17 @@ impl Client {
             true => self.connection.is_flushed(),
             false => self.connection.has_ended(),
         };
-        match is_done || now.since(self.since) >= PATIENCE {
+        match is_done || now.since(self.since) >= TIMEOUT {
             true => Err(Gone),
             false => Ok(()),
         }
     }
 }
 
-/// The answer to what has come; none until that is all.
+/// The response to a request; `None` while the request is incomplete.
 fn answer(input: &[u8], metrics: impl FnOnce() -> String) -> Option<String> {
     let is_whole = input.windows(4).any(|bytes| bytes == b"\r\n\r\n");
-    if !is_whole && input.len() < LONGEST_HEAD {
+    if !is_whole && input.len() < MAX_HEAD_BYTES {
         return None;
     }
     let line = input.split(|byte| *byte == b'\r').next();
@@ -121,7 +120,7 @@ fn answer(input: &[u8], metrics: impl FnOnce() -> String) -> Option<String> {
     let words: Vec<&str> = line.unwrap_or_default().split(' ').collect();
     let (status, body) = match words.as_slice() {
         [method, target, version] if is_whole && version.starts_with("HTTP/1.") => {
-            // What comes after the `?` says nothing here.
+            // A query has no meaning here.
             let path = target.split('?').next().unwrap_or_default();
             match (path, *method) {
                 ("/metrics", "GET") => ("200 OK", metrics()),
@@ -181,9 +180,9 @@ mod tests {
         ] {
             assert_eq!(first_line(request).as_deref(), Some(line), "{request}");
         }
-        let long = format!("GET /metrics HTTP/1.1\r\nX: {}", "x".repeat(LONGEST_HEAD));
+        let long = format!("GET /metrics HTTP/1.1\r\nX: {}", "x".repeat(MAX_HEAD_BYTES));
         assert_eq!(
-            first_line(&long[..LONGEST_HEAD]).as_deref(),
+            first_line(&long[..MAX_HEAD_BYTES]).as_deref(),
             Some("HTTP/1.1 400 Bad Request")
         );
     }

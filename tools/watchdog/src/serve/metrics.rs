@@ -1,10 +1,10 @@
-//! The metrics in Prometheus' text format, version 0.0.4.
+//! Metrics in Prometheus' text format, version 0.0.4.
 
 use std::fmt::{self, Display, Write};
 
 use crate::report::{Report, STATES, state_name};
 
-/// All metrics. One without a value is left out.
+/// The page with all metrics; a metric without a value is omitted.
 pub fn text(report: &Report) -> String {
     let mut page = Page(String::with_capacity(8 << 10));
     // Writing to a string does not fail.
@@ -20,45 +20,49 @@ impl Page {
         let hertz = |khz: u32| u64::from(khz) * 1_000;
         self.gauge(
             "power_limit_watts",
-            "The limit that holds now, by config, schedule or socket.",
+            "Limit in force, from the config, the schedule or the socket.",
             milli(report.limit_mw),
         )?;
         self.gauge(
             "power_allowed_watts",
-            "The limit, or less for heat, over-current, an average or the sensor's errors.",
+            "Limit after deductions for the sensor's errors, heat, over-current and an average.",
             milli(report.allowed_mw),
         )?;
         if let Some(measured) = report.measured_mw {
             self.gauge(
                 "power_measured_watts",
-                "The mean power over 430 ms in the present mode.",
+                "Measured power in the present mode, as the mean over 430 ms.",
                 milli(measured),
             )?;
         }
         self.gauge(
             "power_predicted_watts",
-            "What the model says of the mode.",
+            "Power that the model predicts for the present mode.",
             milli(report.predicted_mw),
         )?;
         self.gauge(
             "power_correction_ratio",
-            "Measured over predicted power of the mode.",
+            "Ratio of measured to predicted power of the present mode.",
             Decimal(report.ratio_ppm, 6),
         )?;
-        self.gauge("mode_cores", "Cores of the mode.", report.cores)?;
+        self.gauge(
+            "mode_cores",
+            "Online cores of the present mode.",
+            report.cores,
+        )?;
         self.gauge(
             "mode_cpu_hertz",
-            "CPU clock of the mode.",
+            "CPU clock of the present mode.",
             hertz(report.cpu_khz),
         )?;
         self.gauge(
             "mode_gpu_hertz",
-            "GPU clock of the mode.",
+            "GPU clock of the present mode.",
             hertz(report.gpu_khz),
         )?;
         self.gauge(
             "mode_emc_hertz",
-            "Memory clock of the mode.",
+            "Memory clock of the present mode.",
             hertz(report.emc_khz),
         )?;
         self.head(
@@ -72,31 +76,35 @@ impl Page {
         }
         self.counter(
             "violations_total",
-            "How often the power was over what was allowed.",
+            "Number of times that the power exceeded the allowed power.",
             report.violations,
         )?;
-        self.counter("mode_changes_total", "Changes of the mode.", report.changes)?;
+        self.counter(
+            "mode_changes_total",
+            "Number of mode changes.",
+            report.changes,
+        )?;
         self.counter(
             "over_limit_seconds_total",
-            "Time in which the mean power over 430 ms was over what was allowed.",
+            "Time during which the mean power over 430 ms exceeded the allowed power.",
             Decimal(report.over_limit_ms, 3),
         )?;
         self.counter(
             "energy_joules_total",
-            "Energy that the module drew since the start.",
+            "Energy drawn by the module since the start of the daemon.",
             Decimal(report.energy_mj, 3),
         )?;
         self.counter(
             "sensor_errors_total",
-            "How often the power ceased to be readable.",
+            "Number of times that the power sensor became unreadable.",
             report.sensor_errors,
         )?;
         self.counter(
             "failed_changes_total",
-            "How often a mode could not be set.",
+            "Number of times that a mode could not be set.",
             report.failed_changes,
         )?;
-        self.head("build_info", "gauge", "The version of the daemon.")?;
+        self.head("build_info", "gauge", "Version of the daemon.")?;
         let version = env!("CARGO_PKG_VERSION");
         writeln!(self.0, "wattgate_build_info{{version=\"{version}\"}} 1")
     }
@@ -117,7 +125,7 @@ impl Page {
     }
 }
 
-/// A whole number of 10⁻ⁿ, exactly: a float would not do for years of joules.
+/// An exact decimal: the value times 10⁻ⁿ. A float would lose digits of large energies.
 struct Decimal(u64, u32);
 
 impl Display for Decimal {
@@ -135,8 +143,8 @@ mod tests {
     use super::*;
     use crate::report::tests::sample;
 
-    /// The samples of a page, by name and labels, where it keeps all rules of the text format and
-    /// of Prometheus' advice on names.
+    /// Parses a page into samples by name and labels. Panics if the page breaks a rule of the text
+    /// format or of Prometheus' naming guide.
     fn samples(page: &str) -> BTreeMap<String, f64> {
         let is_name = |name: &str| {
             let is_letter = |it: u8| it.is_ascii_alphabetic() || it == b'_' || it == b':';

@@ -1,18 +1,18 @@
-//! What is served beside the control, in its thread: the socket and the metrics.
+//! The services in the control thread: the socket and the metrics.
 //!
-//! Control comes first. Nothing here waits: streams do not block, a turn ends when the next look
-//! at the board is due, and all that a client can make the daemon hold, read, answer or write is
-//! bounded. Without clients nothing is allocated.
+//! Control has priority. Streams are non-blocking, a turn ends when the next look is due, and a
+//! client's memory, input, requests and output are all bounded. Without clients nothing is
+//! allocated.
 
-pub mod door;
 pub mod http;
+pub mod listener;
 pub mod metrics;
 pub mod protocol;
 pub mod socket;
 pub mod textfile;
 
 mod connection;
-mod rate;
+mod rate_limit;
 
 use std::os::fd::BorrowedFd;
 
@@ -25,30 +25,30 @@ use self::socket::Socket;
 use crate::clock::Clock;
 use crate::daemon::Daemon;
 
-/// A stream or listener, and what is waited for.
+/// A file descriptor and the events to poll for.
 pub type Waiting<'a> = (BorrowedFd<'a>, PollFlags);
 
-/// The most that is waited for: two listeners and their clients.
-pub const MOST_WAITING: usize = 2 + socket::MOST_CLIENTS + http::MOST_CLIENTS;
+/// Maximum number of polled descriptors: two listeners and their clients.
+pub const MAX_POLLED: usize = 2 + socket::MAX_CLIENTS + http::MAX_CLIENTS;
 
-/// What clients connect to.
+/// The services; one that could not be opened, or is not configured, is absent.
 #[derive(Debug, Default)]
 pub struct Services {
-    /// For requests.
+    /// For clients.
     pub socket: Option<Socket>,
     /// For Prometheus.
     pub http: Option<Http>,
 }
 
 impl Services {
-    /// What to wait for, [`MOST_WAITING`] at most.
+    /// What to poll: at most [`MAX_POLLED`] descriptors.
     pub fn waiting(&self, now: Milliseconds) -> impl Iterator<Item = Waiting<'_>> {
         let sockets = self.socket.iter().flat_map(move |it| it.waiting(now));
         sockets.chain(self.http.iter().flat_map(move |it| it.waiting(now)))
     }
 
-    /// Hears and answers, at the latest until a time; `is_ready` where something waited for is
-    /// there. Says whether a request has changed something, so that a look is due.
+    /// Serves clients until `until` at the latest. `is_ready`: poll reported an event. Returns
+    /// whether a request changed the limit or the model, so that a look is due.
     pub fn turn<F: Files>(
         &mut self,
         is_ready: bool,

@@ -2,14 +2,14 @@
 //!
 //! # Lines
 //!
-//! A Unix stream socket. A line is one JSON object in UTF-8 that ends with a newline, at most
-//! 4096 bytes. Each request is answered by one line, in order. Powers are whole mW, times whole
-//! ms, clocks kHz. Unknown keys of a request are refused; a client has to accept keys of an answer
-//! that it does not know, as later releases add some. What exists keeps its name and meaning
-//! within a version.
+//! The transport is a Unix stream socket. Each message is one line: a JSON object in UTF-8 that
+//! ends with a newline, at most 4096 bytes. Each request gets one line as its answer, in order.
+//! Powers are whole mW, times whole ms, clocks kHz. The daemon refuses unknown keys in a request.
+//! A client must ignore unknown keys in an answer, because later releases add keys. Within a
+//! version, existing keys keep their name and meaning.
 //!
-//! An answer has `ok` or `error`. `ok` is always the same object, what the daemon does at that
-//! moment ([`Report`]); an error has one of the names below and a message for people:
+//! An answer has either `ok` or `error`. `ok` is always the daemon's current status ([`Report`]).
+//! `error` has one of the names below, for programs, and a message, for people:
 //!
 //! ```json
 //! {"version":1,"ok":{"state":"tracking","cores":8,"cpu_khz":1728000,"gpu_khz":918000,"emc_khz":3199000,"measured_mw":14210,"predicted_mw":13900,"allowed_mw":14962,"ratio_ppm":1022302,"limit_mw":15000,"limit_from":"config","least_mw":6100,"model":"model.wgt","violations":2,"changes":17,"over_limit_ms":860,"energy_mj":1234567,"sensor_errors":0,"failed_changes":0}}
@@ -18,21 +18,21 @@
 //!
 //! `state` is `booting`, `settling`, `tracking`, `stepping_down`, `probing_up`, `safe_no_sensor`,
 //! `safe_limit_too_low` or `safe_nothing_applies`; `limit_from` is `config`, `schedule` or
-//! `socket`. `measured_mw`, `average_mw` and `average_window_ms` are absent where there is none.
+//! `socket`. `measured_mw`, `average_mw` and `average_window_ms` are absent if there is no value.
 //!
 //! # Requests
 //!
-//! What is done:
+//! `status` returns the status:
 //!
 //! ```json
 //! {"version":1,"request":"status"}
 //! ```
 //!
-//! Another limit, in place of the config's `limit` and `schedule`; without `average` that of the
-//! config stays. `null` goes back to the config. It holds until it is set again, until SIGHUP, by
-//! which the config holds again, and until the daemon ends: it is **not** kept over a restart. A
-//! limit below the power of the least mode is accepted: the least mode is set, and the state
-//! says `safe_limit_too_low`.
+//! `set_limit` overrides the config's `limit` and `schedule`; without `average`, the config's
+//! average stays. `null` returns to the config. The limit holds until the next `set_limit`, SIGHUP
+//! (which returns to the config) or the end of the daemon; it does **not** survive a restart. A
+//! limit below the predicted power of the safe mode is accepted: the daemon sets the safe mode,
+//! and the state is `safe_limit_too_low`.
 //!
 //! ```json
 //! {"version":1,"request":{"set_limit":{"power_mw":15000}}}
@@ -40,18 +40,18 @@
 //! {"version":1,"request":{"set_limit":null}}
 //! ```
 //!
-//! Another workload's model: a plain file in the folder of the config's model, by its name or its
-//! path. No other folder is read, and no symbolic link followed: who may use the socket chooses
-//! among what root has put there. The file is checked as at the start of the daemon; where it is
-//! refused, the old model stays. What was learned of the old one is forgotten. It is **not** kept
-//! over a restart either. At most one a second.
+//! `set_model` loads another workload's model: a regular file in the folder of the config's model,
+//! given by its name or path. The daemon reads no other folder and follows no symbolic link, so a
+//! client can choose only among files that root put there. The file is checked as at the start of
+//! the daemon; if it is refused, the old model stays. A new model discards the corrections learned
+//! for the old one. The model does **not** survive a restart. Rate limit: one model per second.
 //!
 //! ```json
 //! {"version":1,"request":{"set_model":"night.wgt"}}
 //! ```
 //!
-//! A line at once, one whenever state, mode, limit or model change but no sooner than 100 ms after
-//! the line before, and one after `every_ms` (100 to 60000) in any case. It ends with the
+//! `subscribe` sends a line at once, then whenever state, mode, limit or model change, and at least
+//! every `every_ms` (100 to 60000). Lines are at least 100 ms apart. The subscription ends with the
 //! connection.
 //!
 //! ```json
@@ -62,22 +62,24 @@
 //!
 //! | name | what is wrong | the connection |
 //! |---|---|---|
-//! | `malformed` | no JSON, no such request, a key too much or too few; half a line | stays |
-//! | `not_utf8` | the line is no UTF-8 | stays |
-//! | `version` | the request is of another version | stays |
-//! | `out_of_range` | a number is | stays |
-//! | `too_many_requests` | more than 20 in a second, or models | is closed from 40 on |
-//! | `too_long` | a line of more than 4096 bytes | is closed |
-//! | `too_many_clients` | more than 16 | is closed |
-//! | `model_not_allowed` | it is not in the folder of the config's model | stays |
-//! | `model_unreadable` | there is no such file, or no plain one | stays |
-//! | `model_defective` | the file is no model | stays |
-//! | `model_unsuitable` | no power, too little confidence, or no mode that can be set | stays |
-//! | `model_for_other_board` | it is | stays |
+//! | `malformed` | The line is not JSON, or a request or key is unknown or missing. | stays open |
+//! | `malformed` | The client closed its side in the middle of a line. | is closed |
+//! | `not_utf8` | The line is not UTF-8. | stays open |
+//! | `version` | The request has another version. | stays open |
+//! | `out_of_range` | A number is out of range. | stays open |
+//! | `too_many_requests` | More than 20 requests or one model in a second. | is closed at 40 |
+//! | `too_long` | The line has more than 4096 bytes. | is closed |
+//! | `too_many_clients` | 16 clients are already connected. | is closed |
+//! | `model_not_allowed` | The model is not in the folder of the config's model. | stays open |
+//! | `model_unreadable` | The model's file does not exist or is not a regular file. | stays open |
+//! | `model_defective` | The file is not a valid model. | stays open |
+//! | `model_unsuitable` | The model lacks power, confidence or a supported mode. | stays open |
+//! | `model_for_other_board` | The model was made for another board. | stays open |
 //!
-//! A client that sends nothing for 60 s, and has not subscribed, is dropped; so is one with more
-//! than 16 KiB of answers that it does not read. A client that closes its side is answered and
-//! then closed. Of those that connect 1000 in a second are accepted; the others wait.
+//! A client that sends nothing for 60 s and has not subscribed is disconnected; so is a client
+//! with more than 16 KiB of unread answers. When a client closes its side, the daemon sends the
+//! pending answers and closes the connection. The daemon accepts at most 1000 connections per
+//! second; further ones wait in the backlog.
 
 use std::borrow::Cow;
 
@@ -86,13 +88,13 @@ use wattgate_runtime::{Average, Limit, Milliseconds, Milliwatts};
 
 use crate::report::Report;
 
-/// The version of what this module describes.
+/// Version of the protocol.
 pub const VERSION: u32 = 1;
 
-/// The longest line with its newline, in bytes.
-pub const LONGEST_LINE: usize = 4_096;
+/// Maximum length of a line with its newline, in bytes.
+pub const MAX_LINE_BYTES: usize = 4_096;
 
-/// A line of a client.
+/// A line from a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
@@ -100,18 +102,18 @@ pub struct Line {
     request: Request,
 }
 
-/// What a client wants.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
     Status,
-    /// None is that of the config.
+    /// `None` returns to the config's limit.
     SetLimit(Option<WantedLimit>),
     SetModel(String),
     Subscribe(Subscription),
 }
 
-/// A limit over the socket.
+/// A limit in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WantedLimit {
@@ -120,7 +122,7 @@ pub struct WantedLimit {
     pub average: Option<WantedAverage>,
 }
 
-/// An average over the socket.
+/// An average in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WantedAverage {
@@ -128,7 +130,7 @@ pub struct WantedAverage {
     pub window_ms: u64,
 }
 
-/// Lines without questions.
+/// A request for regular status lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Subscription {
@@ -138,14 +140,14 @@ pub struct Subscription {
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
-    /// Stable, for programs.
+    /// The error's stable name, for programs.
     pub name: Cow<'static, str>,
-    /// For people.
+    /// The error's message, for people.
     pub message: String,
 }
 
 impl Refused {
-    /// By a name of the table above.
+    /// Creates an error with a name from the table above.
     pub fn new(name: &'static str, message: impl ToString) -> Self {
         Self {
             name: name.into(),
@@ -154,7 +156,7 @@ impl Refused {
     }
 }
 
-/// A line of the daemon.
+/// A line from the daemon.
 #[derive(Serialize, Deserialize)]
 struct Answer {
     version: u32,
@@ -165,9 +167,9 @@ struct Answer {
 }
 
 impl Request {
-    /// Of a line without its newline.
+    /// Parses a line without its newline.
     pub fn parse(line: &[u8]) -> Result<Self, Refused> {
-        // Before the request, which may be another in another version.
+        // Check the version first: another version may have other requests.
         #[derive(Deserialize)]
         struct Version {
             version: u32,
@@ -183,7 +185,7 @@ impl Request {
         Ok(line.request)
     }
 
-    /// A line with its newline.
+    /// Formats the request as a line with its newline.
     pub fn line(self) -> Vec<u8> {
         line(&Line {
             version: VERSION,
@@ -192,7 +194,7 @@ impl Request {
     }
 }
 
-/// The answer to a request, a line with its newline.
+/// Formats an answer as a line with its newline.
 pub fn answer(result: Result<Report, Refused>) -> Vec<u8> {
     let (ok, error) = match result {
         Ok(report) => (Some(report), None),
@@ -205,7 +207,7 @@ pub fn answer(result: Result<Report, Refused>) -> Vec<u8> {
     })
 }
 
-/// What an answer says; none where it is no answer of this version.
+/// Parses an answer; `None` if the line is not an answer of this version.
 pub fn parse_answer(line: &str) -> Option<Result<Report, Refused>> {
     let answer: Answer = serde_json::from_str(line).ok()?;
     match answer {
@@ -224,14 +226,14 @@ pub fn parse_answer(line: &str) -> Option<Result<Report, Refused>> {
 }
 
 fn line(value: &impl Serialize) -> Vec<u8> {
-    // Texts and numbers become JSON without fail, and memory does not refuse them.
+    // Serialising strings and numbers to memory does not fail.
     let mut line = serde_json::to_vec(value).unwrap_or_default();
     line.push(b'\n');
     line
 }
 
 impl WantedLimit {
-    /// As a limit; without an average that of `base` stays.
+    /// Converts the request to a limit; without an average, the average of `base` stays.
     pub fn limit(self, base: Limit) -> Result<Limit, Refused> {
         let mut limit = base;
         limit.power = milliwatts(self.power_mw)?;
@@ -246,7 +248,7 @@ impl WantedLimit {
 }
 
 impl Subscription {
-    /// The time after which there is a line in any case.
+    /// The longest time between two lines.
     pub fn every(self) -> Result<Milliseconds, Refused> {
         milliseconds("every_ms", self.every_ms, 100, 60_000)
     }
@@ -277,7 +279,7 @@ mod tests {
     use super::*;
     use crate::report::{STATES, Source, state_name};
 
-    /// Lines of the examples above.
+    /// The example lines of the module's documentation that contain `of`.
     fn examples(of: &'static str) -> impl Iterator<Item = &'static str> {
         let lines = include_str!("protocol.rs").lines();
         let lines = lines.filter_map(|line| line.strip_prefix("//! "));
@@ -362,7 +364,8 @@ mod tests {
             (
                 b"{\"version\":1,\"request\":\"stop\"}",
                 "malformed",
-                "unknown variant `stop`, expected one of `status`, `set_limit`, `set_model`, `subscribe`",
+                "unknown variant `stop`, expected one of `status`, `set_limit`, `set_model`, \
+                 `subscribe`",
             ),
             (
                 b"{\"version\":1,\"request\":\"status\",\"now\":1}",
@@ -395,7 +398,7 @@ mod tests {
             assert_eq!(refused.name, *name);
             assert!(refused.message.starts_with(message), "{}", refused.message);
         }
-        // Deeper than a reader's stack may be.
+        // Deeper than a recursive parser's stack allows.
         let deep = "[".repeat(4_000);
         let deep = format!("{{\"version\":1,\"request\":{deep}");
         let refused = Request::parse(deep.as_bytes()).expect_err("too deep");

@@ -1,4 +1,4 @@
-//! The socket of clients; [`protocol`](super::protocol) has what is said.
+//! The Unix socket for clients; [`protocol`](super::protocol) defines the messages.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, Write};
@@ -11,37 +11,38 @@ use wattgate_runtime::Milliseconds;
 
 use super::Waiting;
 use super::connection::{Connection, Gone};
-use super::door::Door;
-use super::protocol::{LONGEST_LINE, Refused, Request, Subscription, answer};
-use super::rate::Rate;
+use super::listener::Listener;
+use super::protocol::{MAX_LINE_BYTES, Refused, Request, Subscription, answer};
+use super::rate_limit::RateCounter;
 use crate::clock::Clock;
 use crate::daemon::Daemon;
 
-/// Clients at a time.
-pub const MOST_CLIENTS: usize = 16;
+/// Maximum number of connected clients.
+pub const MAX_CLIENTS: usize = 16;
 
-/// Requests of a client in a second: beyond these they are refused, and then it is closed.
-const MOST_REQUESTS: u32 = 20;
-const FAR_TOO_MANY: u32 = 2 * MOST_REQUESTS;
+/// Rate limit per client: more requests in a second are refused.
+const MAX_REQUESTS_PER_SECOND: u32 = 20;
+/// At this many requests in a second the connection is closed.
+const CLOSE_AT_REQUESTS: u32 = 2 * MAX_REQUESTS_PER_SECOND;
 
-/// Without a request for so long a client is dropped.
-const IDLE: Milliseconds = Milliseconds(60_000);
+/// A client that sends nothing for this long is disconnected, unless it has subscribed.
+const IDLE_TIMEOUT: Milliseconds = Milliseconds(60_000);
 
-/// Between two lines of a subscription.
-const BETWEEN_LINES: Milliseconds = Milliseconds(100);
+/// Least time between two lines of a subscription.
+const MIN_LINE_INTERVAL: Milliseconds = Milliseconds(100);
 
-/// Where clients connect.
+/// The listening socket and its clients.
 #[derive(Debug)]
 pub struct Socket {
     path: PathBuf,
-    door: Door<UnixListener>,
+    listener: Listener<UnixListener>,
     clients: Vec<Client>,
 }
 
 impl Socket {
-    /// Makes the socket, for root and the members of a group, which may enter its directory as
-    /// well. It comes to its place when nobody else can connect any more, and takes that of one
-    /// that a crash has left.
+    /// Creates the socket for root and the members of `group`, which also get access to the
+    /// directory. The socket is created in a private directory and renamed once its permissions
+    /// are set, so nobody else can connect. It replaces a socket that a crash left.
     pub fn open(directory: &Path, group: Option<u32>) -> io::Result<Self> {
         let hidden = directory.join("new");
         match fs::remove_dir_all(&hidden) {
@@ -63,25 +64,25 @@ impl Socket {
         fs::remove_dir(&hidden)?;
         Ok(Self {
             path,
-            door: Door::new(listener),
+            listener: Listener::new(listener),
             clients: Vec::new(),
         })
     }
 
-    /// Nobody can connect any more.
+    /// Closes and removes the socket.
     pub fn remove(self) {
-        // It may not be there.
+        // Another program may have removed it.
         let _ = fs::remove_file(&self.path);
     }
 
-    /// What to wait for.
+    /// What to poll.
     pub fn waiting(&self, now: Milliseconds) -> impl Iterator<Item = Waiting<'_>> {
         let clients = self.clients.iter().map(|it| it.connection.waiting());
-        std::iter::once(self.door.waiting(now)).chain(clients)
+        std::iter::once(self.listener.waiting(now)).chain(clients)
     }
 
-    /// Hears and answers, at the latest until a time; `is_ready` where something waited for is
-    /// there. Says whether a request has changed something, so that a look is due.
+    /// Serves clients until `until` at the latest. `is_ready`: poll reported an event. Returns
+    /// whether a request changed the limit or the model, so that a look is due.
     pub fn turn<F: Files>(
         &mut self,
         is_ready: bool,
@@ -92,7 +93,8 @@ impl Socket {
         let changes = daemon.changes();
         if is_ready {
             let (now, clients) = (clock.now(), &mut self.clients);
-            self.door.open(now, |stream| let_in(clients, stream, now));
+            self.listener
+                .accept(now, |stream| admit(clients, stream, now));
         }
         self.clients.retain_mut(|client| {
             let is_due = clock.now() >= until;
@@ -102,36 +104,36 @@ impl Socket {
     }
 }
 
-fn let_in(clients: &mut Vec<Client>, mut stream: UnixStream, now: Milliseconds) {
-    if clients.len() < MOST_CLIENTS {
+fn admit(clients: &mut Vec<Client>, mut stream: UnixStream, now: Milliseconds) {
+    if clients.len() < MAX_CLIENTS {
         clients.push(Client {
             connection: Connection::new(stream),
-            requests: Rate::default(),
+            requests: RateCounter::default(),
             heard: now,
             subscribed: None,
         });
         return;
     }
-    let message = format!("{MOST_CLIENTS} are connected already");
+    let message = format!("{MAX_CLIENTS} clients are already connected");
     let refused = answer(Err(Refused::new("too_many_clients", message)));
-    // It is dropped, whether it hears why or not.
+    // Best effort: the client is dropped either way.
     let _ = stream.write(&refused);
 }
 
 #[derive(Debug)]
 struct Client {
     connection: Connection<UnixStream>,
-    requests: Rate,
-    /// When it last sent something.
+    requests: RateCounter,
+    /// When the client last sent something.
     heard: Milliseconds,
     subscribed: Option<Subscribed>,
 }
 
-/// Lines without questions.
+/// A client's subscription.
 #[derive(Clone, Copy, Debug)]
 struct Subscribed {
     every: Milliseconds,
-    /// The last line, and what had changed until then.
+    /// Time of the last line, and the daemon's change counter at that time.
     told: Milliseconds,
     changes: u64,
 }
@@ -149,13 +151,13 @@ impl Client {
         }
         let now = clock.now();
         if self.connection.has_ended() {
-            return match self.connection.is_flushed() || now.since(self.heard) >= IDLE {
+            return match self.connection.is_flushed() || now.since(self.heard) >= IDLE_TIMEOUT {
                 true => Err(Gone),
                 false => Ok(()),
             };
         }
         self.tell(daemon, now)?;
-        match self.subscribed.is_none() && now.since(self.heard) >= IDLE {
+        match self.subscribed.is_none() && now.since(self.heard) >= IDLE_TIMEOUT {
             true => Err(Gone),
             false => Ok(()),
         }
@@ -164,27 +166,28 @@ impl Client {
     /// Reads once and answers each line.
     fn hear<F: Files>(&mut self, daemon: &mut Daemon<F>, clock: &impl Clock) -> Result<(), Gone> {
         let now = clock.now();
-        if self.connection.read(LONGEST_LINE)? {
+        if self.connection.read(MAX_LINE_BYTES)? {
             self.heard = now;
         }
         while let Some(line) = self.connection.line() {
             let count = self.requests.count(now);
-            let result = match count <= MOST_REQUESTS {
+            let result = match count <= MAX_REQUESTS_PER_SECOND {
                 true => Request::parse(&line).and_then(|it| self.act(it, daemon, clock)),
                 false => {
-                    let message = format!("more than {MOST_REQUESTS} in a second");
+                    let message =
+                        format!("more than {MAX_REQUESTS_PER_SECOND} requests in a second");
                     Err(Refused::new("too_many_requests", message))
                 }
             };
             let line = answer(result.map(|()| daemon.report()));
             self.connection.write(&line)?;
-            if count >= FAR_TOO_MANY {
+            if count >= CLOSE_AT_REQUESTS {
                 return Err(Gone);
             }
         }
         let rest = self.connection.input().len();
-        if rest >= LONGEST_LINE {
-            let message = format!("a line has at most {LONGEST_LINE} bytes");
+        if rest >= MAX_LINE_BYTES {
+            let message = format!("the line is longer than {MAX_LINE_BYTES} bytes");
             let line = answer(Err(Refused::new("too_long", message)));
             self.connection.write(&line)?;
             return Err(Gone);
@@ -219,7 +222,7 @@ impl Client {
     ) -> Result<(), Refused> {
         self.subscribed = Some(Subscribed {
             every: subscription.every()?,
-            // The answer is the first line.
+            // The answer to the request is the first line.
             told: now,
             changes: daemon.changes(),
         });
@@ -232,7 +235,7 @@ impl Client {
         };
         let passed = now.since(subscribed.told);
         let has_changed = subscribed.changes != daemon.changes();
-        if passed >= subscribed.every || (has_changed && passed >= BETWEEN_LINES) {
+        if passed >= subscribed.every || (has_changed && passed >= MIN_LINE_INTERVAL) {
             (subscribed.told, subscribed.changes) = (now, daemon.changes());
             self.connection.write(&answer(Ok(daemon.report())))?;
         }

@@ -1,4 +1,4 @@
-//! The metrics in a file, for the textfile collector of Prometheus' node exporter.
+//! Metrics in a file for the node exporter's textfile collector.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -12,8 +12,8 @@ use wattgate_runtime::Milliseconds;
 use super::metrics;
 use crate::daemon::Daemon;
 
-/// Between two files.
-const EVERY: Milliseconds = Milliseconds(15_000);
+/// Interval between two writes.
+const INTERVAL: Milliseconds = Milliseconds(15_000);
 
 /// The file cannot be written.
 #[derive(Debug, Error)]
@@ -23,7 +23,7 @@ pub struct TextfileError {
     source: io::Error,
 }
 
-/// Where the metrics are written.
+/// The file of the metrics.
 #[derive(Debug)]
 pub struct Textfile {
     path: PathBuf,
@@ -32,7 +32,7 @@ pub struct Textfile {
 }
 
 impl Textfile {
-    /// At a path; nothing is written yet.
+    /// Creates the writer; writes nothing yet.
     pub fn new(path: PathBuf) -> Self {
         Self {
             path,
@@ -41,18 +41,18 @@ impl Textfile {
         }
     }
 
-    /// Writes the file where it is due. It is there as a whole or not at all; that it is on the
-    /// disk is not waited for. The first failure in a row is returned.
+    /// Replaces the file atomically if a write is due. Does not sync: metrics need not survive a
+    /// power loss. Of consecutive failures only the first is returned.
     pub fn turn<F: Files>(
         &mut self,
         daemon: &Daemon<F>,
         now: Milliseconds,
     ) -> Result<(), TextfileError> {
-        if self.written.is_some_and(|last| now.since(last) < EVERY) {
+        if self.written.is_some_and(|last| now.since(last) < INTERVAL) {
             return Ok(());
         }
         self.written = Some(now);
-        // The collector does not take files of this name.
+        // The collector ignores files that do not end in .prom.
         let new = self.path.with_extension("prom.new");
         let text = metrics::text(&daemon.report());
         let written = write(&new, &text).and_then(|()| fs::rename(&new, &self.path));
@@ -66,14 +66,14 @@ impl Textfile {
         })
     }
 
-    /// Removes the file: what it says holds no longer.
+    /// Removes the file, because its values are stale after the daemon's end.
     pub fn remove(self) {
-        // It may not be there.
+        // The file may not have been written yet.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// The collector is not root and reads the file, whatever the umask of the daemon is.
+/// Writes a file that everyone may read whatever the umask: the collector is not root.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.set_permissions(Permissions::from_mode(0o644))?;

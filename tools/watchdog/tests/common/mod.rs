@@ -1,4 +1,4 @@
-//! A daemon without a process: a simulated board in simulated time.
+//! A daemon without a process, on a simulated board in simulated time.
 #![allow(dead_code)] // Each test file uses a part.
 
 #[path = "../../../board/tests/common/mod.rs"]
@@ -20,10 +20,10 @@ use wattgate_watchdog::setup::Setup;
 
 use board::{Simulated, booted};
 
-/// 2027-01-15, midnight.
+/// 2027-01-15T00:00Z as Unix time.
 pub const MIDNIGHT: i64 = 1_800_000_000 / 86_400 * 86_400;
 
-/// Clocks that a test moves.
+/// Clocks that a test sets.
 pub struct Clocks {
     pub now: Cell<u64>,
     pub utc: Cell<i64>,
@@ -39,7 +39,7 @@ impl Clock for Clocks {
     }
 }
 
-/// An AGX Orin at work, and the folder of its models.
+/// A daemon on an AGX Orin that runs ResNet-18, and its folder of models.
 pub struct Place {
     pub folder: TempDir,
     pub daemon: Daemon<Simulated>,
@@ -53,7 +53,7 @@ pub fn weights(name: &str) -> PathBuf {
 }
 
 impl Place {
-    /// Its config has these lines.
+    /// Creates a daemon; `lines` are the lines of the config after `version` and `model`.
     pub fn new(lines: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let model = folder.path().join("model.wgt");
@@ -79,7 +79,7 @@ impl Place {
         config(self.folder.path(), lines)
     }
 
-    /// One look, and the time until the next one.
+    /// Runs one look and advances time to the next one.
     pub fn look(&mut self) {
         let told = &mut self.told;
         let mut tell = |event: wattgate_watchdog::control::Event<'_>| told.push(event.to_string());
@@ -91,13 +91,13 @@ impl Place {
         self.clocks.now.set(now.as_millis() as u64);
     }
 
-    /// A fault of the board.
+    /// Injects a fault by a command of the simulated board.
     pub fn order(&mut self, command: &str) {
         let ordered = self.daemon.files().tree.control(command);
         ordered.unwrap_or_else(|error| panic!("{command}: {error}"));
     }
 
-    /// Looks for some seconds.
+    /// Runs for some seconds.
     pub fn run(&mut self, seconds: u64) {
         let end = self.clocks.now.get() + 1_000 * seconds;
         while self.clocks.now.get() < end {

@@ -1,4 +1,4 @@
-//! The program `wattgated` as a process, beside a simulated board whose files are on a disk.
+//! The program `wattgated` as a process, on a simulated board whose files are on a disk.
 #![allow(dead_code)] // Each test file uses a part.
 
 #[path = "../../../simulated-board/tests/common/eventually.rs"]
@@ -28,7 +28,7 @@ pub const MODEL: &str = concat!(
     "/../../weights/orin-agx-64-resnet18.wgt"
 );
 
-/// An AGX Orin at work, on a disk; and a config.
+/// The files of an AGX Orin that runs ResNet-18, and a config.
 pub struct Place {
     _directory: TempDir,
     pub root: PathBuf,
@@ -70,7 +70,7 @@ impl Place {
         told(self.command(command).output())
     }
 
-    /// A command that asks the daemon of this board.
+    /// A command for the daemon of this board: `status`, `watch`, `set-limit` or `set-model`.
     pub fn asking(&self, command: &str) -> Command {
         let mut process = Command::new(env!("CARGO_BIN_EXE_wattgated"));
         process.arg(command).arg("--root").arg(&self.root);
@@ -85,18 +85,18 @@ impl Place {
         self.root.join("var/lib/wattgate/prior")
     }
 
-    /// The safe mode for `once --safe`.
+    /// The file of the saved safe mode.
     pub fn safe(&self) -> PathBuf {
         self.root.join("var/lib/wattgate/safe")
     }
 
-    /// What all knobs show.
+    /// The present values of all knobs.
     pub fn shown(&self) -> Vec<String> {
         let board = Board::discover(&Disk, &self.root).expect("a board");
         settings(&board.save(&Disk).expect("readable").to_string())
     }
 
-    /// Waits until all knobs show this.
+    /// Waits until all knobs have these values.
     pub fn becomes(&self, shown: &[String]) {
         let start = Instant::now();
         while start.elapsed() < PATIENCE && self.shown() != shown {
@@ -106,8 +106,7 @@ impl Place {
     }
 }
 
-/// The lines of a saved state but for the rate of the memory: nobody holds it before, so that it
-/// follows the load.
+/// The lines of a saved state without the memory clock, which follows the load until it is locked.
 pub fn settings(saved: &str) -> Vec<String> {
     let lines = saved.lines().filter(|line| !line.contains("/emc/rate "));
     lines.map(str::to_owned).collect()
@@ -123,7 +122,7 @@ pub fn told(output: std::io::Result<Output>) -> (Option<i32>, String, String) {
     (status.code(), stdout, stderr)
 }
 
-/// A daemon that ends with the test.
+/// A daemon process that is killed when it goes out of scope.
 pub struct Daemon {
     pub child: Child,
     lines: Receiver<String>,
@@ -146,7 +145,7 @@ impl Daemon {
         Self { child, lines, seen }
     }
 
-    /// Waits for a line that has this.
+    /// Waits for a log line that contains `text` and returns it.
     pub fn says(&mut self, text: &str) -> String {
         loop {
             let Ok(line) = self.lines.recv_timeout(PATIENCE) else {
@@ -177,13 +176,13 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It may have ended before.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Stops a living tree, even where a test fails.
+/// Stops the simulated board when it goes out of scope, so also when a test panics.
 pub struct Stops<'a>(pub &'a AtomicBool);
 
 impl Drop for Stops<'_> {
@@ -192,7 +191,7 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// A board that lives while a test uses it.
+/// Runs a test while a thread keeps the simulated board's files up to date.
 pub fn with_living(limit: &str, test: impl FnOnce(&Place)) {
     let (place, mut mirror) = Place::new(limit);
     let stop = AtomicBool::new(false);

@@ -1,5 +1,5 @@
-//! Tells systemd that the daemon is ready and alive, by `sd_notify(3)`: a datagram to the socket
-//! that `NOTIFY_SOCKET` names. Nothing where it names none.
+//! Tells systemd that the daemon is ready and alive, as `sd_notify(3)` does: a datagram to the
+//! socket in `NOTIFY_SOCKET`. Without that variable nothing is sent.
 
 use std::env;
 use std::fmt::{self, Write as _};
@@ -11,12 +11,12 @@ use std::path::Path;
 
 use crate::log::Text;
 
-/// The way to systemd, if there is one.
+/// The socket to systemd, if the environment names one.
 #[derive(Debug)]
-pub struct Notify(Option<UnixDatagram>);
+pub struct SdNotify(Option<UnixDatagram>);
 
-impl Notify {
-    /// By the environment.
+impl SdNotify {
+    /// Connects to the socket in `NOTIFY_SOCKET`.
     pub fn from_env() -> io::Result<Self> {
         let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Ok(Self(None));
@@ -27,12 +27,13 @@ impl Notify {
         };
         let socket = UnixDatagram::unbound()?;
         socket.connect_addr(&address)?;
-        // systemd that does not listen must not stop the control.
+        // A full socket must not block the control loop.
         socket.set_nonblocking(true)?;
         Ok(Self(Some(socket)))
     }
 
-    /// Sends variables, such as `READY=1`. What gets lost is sent again by the next time.
+    /// Sends assignments, such as `READY=1`. Errors are ignored: the next call sends the state
+    /// again.
     pub fn send(&self, variables: fmt::Arguments<'_>) {
         if let Some(socket) = &self.0 {
             let mut text = Text::new();

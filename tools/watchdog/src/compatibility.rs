@@ -1,12 +1,12 @@
-//! Which boards a model may be for: names of devices in models beside what a board says of
-//! itself (`jetson-platform.md`, sections 1 and 9).
+//! Refuses a model that was made for another board: compares the model's device name with the
+//! board's `compatible` strings (`jetson-platform.md`, sections 1 and 9).
 //!
-//! The clocks of a grid tell little: all Orins have the same. So a model whose device is known
-//! is refused on a board that is known as another one. Of a name or a board that is not in the
-//! table nothing is said.
+//! The clocks of the grid do not identify a board: all Orins share theirs. Unknown device names
+//! and unknown boards are accepted.
 
-/// The starts of device names, and what texts of `compatible` contain: modules, or carriers
-/// where the module is not told. Longer names come before their beginnings.
+/// Device name prefixes, and the substrings of `compatible` that identify the board: module
+/// numbers, or the carrier's where the device tree does not name the module. The first match
+/// counts.
 const KNOWN: [(&str, &[&str]); 10] = [
     ("orin-agx-64", &["p3701-0000", "p3701-0005"]),
     ("orin-agx-32", &["p3701-0004"]),
@@ -20,8 +20,8 @@ const KNOWN: [(&str, &[&str]); 10] = [
     ("nano", &["p3448"]),
 ];
 
-/// The name of the board, where a model for `device` cannot be for it.
-pub fn other_board(device: &str, compatible: &[String]) -> Option<&'static str> {
+/// The board's name, if both sides are known and a model for `device` is for another board.
+pub fn board_mismatch(device: &str, compatible: &[String]) -> Option<&'static str> {
     let of_model = KNOWN.iter().find(|(name, _)| device.starts_with(name))?;
     let is = |(_, modules): &&(&str, &[&str])| {
         let mut texts = compatible.iter();
@@ -43,11 +43,11 @@ mod tests {
         let boards: Vec<Board> = boards.filter_map(|it| Board::named(it).ok()).collect();
         assert!(boards.len() >= 8);
         for board in &boards {
-            assert_eq!(other_board(&board.name, &board.compatible), None);
+            assert_eq!(board_mismatch(&board.name, &board.compatible), None);
             for other in &boards {
                 let known = |device: &str| KNOWN.iter().find(|it| device.starts_with(it.0));
                 let [of, on] = [&board.name, &other.name].map(|it| known(it).expect("known").0);
-                let found = other_board(&board.name, &other.compatible);
+                let found = board_mismatch(&board.name, &other.compatible);
                 assert_eq!(found, (of != on).then_some(on), "{of} on {on}");
             }
         }
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn unknown_names_and_boards_are_taken() {
         let orin = ["nvidia,p3701-0005".to_owned()];
-        assert_eq!(other_board("my-rover", &orin), None);
-        assert_eq!(other_board("orin-nx-16", &[]), None);
+        assert_eq!(board_mismatch("my-rover", &orin), None);
+        assert_eq!(board_mismatch("orin-nx-16", &[]), None);
     }
 }

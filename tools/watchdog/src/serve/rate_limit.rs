@@ -1,18 +1,18 @@
-//! How often something may happen: so many times in a second, counted from the first.
+//! Rate limit: counts events in windows of one second. A window begins with its first event.
 
 use wattgate_runtime::Milliseconds;
 
 const SECOND: Milliseconds = Milliseconds(1_000);
 
-/// Counts within a second.
+/// Number of events in the current window.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Rate {
+pub struct RateCounter {
     since: Option<Milliseconds>,
     count: u32,
 }
 
-impl Rate {
-    /// Counts one more. Returns the number within this second.
+impl RateCounter {
+    /// Counts an event. Returns the number of events in the window, with this one.
     pub fn count(&mut self, now: Milliseconds) -> u32 {
         if self.is_over(now) {
             (self.since, self.count) = (Some(now), 0);
@@ -21,9 +21,9 @@ impl Rate {
         self.count
     }
 
-    /// Whether fewer than `most` came within this second.
-    pub fn has_room(&self, most: u32, now: Milliseconds) -> bool {
-        self.is_over(now) || self.count < most
+    /// Whether another event is within the limit of `max` per window.
+    pub fn has_room(&self, max: u32, now: Milliseconds) -> bool {
+        self.is_over(now) || self.count < max
     }
 
     fn is_over(&self, now: Milliseconds) -> bool {
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_second_is_counted_from_its_first() {
-        let mut rate = Rate::default();
+        let mut rate = RateCounter::default();
         let mut count = |now| rate.count(Milliseconds(now));
         assert_eq!([count(700), count(1_000), count(1_699)], [1, 2, 3]);
         assert_eq!([count(1_700), count(1_701), count(9_000)], [1, 2, 1]);

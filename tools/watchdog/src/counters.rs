@@ -1,16 +1,16 @@
-//! Errors that add up while the daemon runs. They are not kept over a restart.
+//! Error counters, from the start of the daemon; a restart resets them.
 
 use crate::control::Event;
 
-/// Counts from the start of the daemon on.
+/// Saturating error counters.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
+pub struct Counters {
     sensor_errors: u32,
     failed_changes: u32,
 }
 
-impl Tally {
-    /// Takes an event into account.
+impl Counters {
+    /// Counts an event if it is an error.
     pub fn count(&mut self, event: &Event<'_>) {
         match event {
             Event::NoSample(_) => self.sensor_errors = self.sensor_errors.saturating_add(1),
@@ -21,7 +21,7 @@ impl Tally {
         }
     }
 
-    /// How often the power ceased to be readable.
+    /// How often the power sensor became unreadable.
     pub fn sensor_errors(&self) -> u32 {
         self.sensor_errors
     }

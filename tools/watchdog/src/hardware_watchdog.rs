@@ -1,10 +1,10 @@
-//! The hardware's watchdog, such as `/dev/watchdog0`: a device that resets the board unless it is
-//! written to in time.
+//! The hardware watchdog timer, such as `/dev/watchdog0`: a device that resets the board unless
+//! it is fed in time.
 //!
-//! Opening it arms it. It is written to only by who goes round the control, so that a daemon that
-//! hangs, in the kernel too, ends in a reset. `V` as the last byte disarms it ("magic close");
-//! without, as after a crash, it goes on. The time is that of the driver: to set it takes an ioctl,
-//! which is not to be had without `unsafe`.
+//! Opening the device arms the timer. Only the control loop feeds it, so a daemon that hangs, even
+//! inside the kernel, ends in a reset. Writing `V` before closing disarms the timer ("magic
+//! close"); after a crash the timer keeps running. The timeout is the driver's: changing it takes
+//! an ioctl, which needs `unsafe`.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,34 +15,34 @@ use rustix::fs::OFlags;
 use thiserror::Error;
 use wattgate_runtime::Milliseconds;
 
-/// Between two writes.
-const EVERY: Milliseconds = Milliseconds(1_000);
+/// Least time between two feeds.
+const INTERVAL: Milliseconds = Milliseconds(1_000);
 
-/// It cannot be armed.
+/// The device cannot be opened or written.
 #[derive(Debug, Error)]
 #[error("hardware_watchdog: {}: {source}", path.display())]
-pub struct HardwareError {
+pub struct HardwareWatchdogError {
     path: PathBuf,
     source: io::Error,
 }
 
-/// An armed device.
+/// An armed watchdog timer.
 #[derive(Debug)]
-pub struct Hardware {
+pub struct HardwareWatchdog {
     path: PathBuf,
     device: File,
     written: Option<Milliseconds>,
     is_failing: bool,
 }
 
-impl Hardware {
-    /// Opens a device, which arms it.
-    pub fn arm(path: &Path) -> Result<Self, HardwareError> {
-        let at = |source| HardwareError {
+impl HardwareWatchdog {
+    /// Opens the device, which arms the timer.
+    pub fn arm(path: &Path) -> Result<Self, HardwareWatchdogError> {
+        let at = |source| HardwareWatchdogError {
             path: path.to_owned(),
             source,
         };
-        // A pipe that nobody reads is no reason to wait.
+        // Without NONBLOCK, opening a pipe that has no reader would block.
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         let device = File::options().write(true).custom_flags(flags).open(path);
         Ok(Self {
@@ -53,17 +53,16 @@ impl Hardware {
         })
     }
 
-    /// The driver's time in seconds, where sysfs below `root` shows it.
+    /// The driver's timeout in seconds, if sysfs below `root` shows it.
     pub fn timeout_s(&self, root: &Path) -> Option<u32> {
         let name = self.path.file_name()?;
         let shown = root.join("sys/class/watchdog").join(name).join("timeout");
         fs::read_to_string(shown).ok()?.trim().parse().ok()
     }
 
-    /// Says that the control goes round, once a second at most. The first failure in a row is
-    /// returned.
-    pub fn alive(&mut self, now: Milliseconds) -> Result<(), HardwareError> {
-        if self.written.is_some_and(|last| now.since(last) < EVERY) {
+    /// Feeds the timer, at most once a second. Of consecutive failures only the first is returned.
+    pub fn feed(&mut self, now: Milliseconds) -> Result<(), HardwareWatchdogError> {
+        if self.written.is_some_and(|last| now.since(last) < INTERVAL) {
             return Ok(());
         }
         self.written = Some(now);
@@ -75,14 +74,14 @@ impl Hardware {
         })
     }
 
-    /// Disarms it.
-    pub fn disarm(mut self) -> Result<(), HardwareError> {
+    /// Disarms the timer and closes the device.
+    pub fn disarm(mut self) -> Result<(), HardwareWatchdogError> {
         let written = self.device.write_all(b"V");
         written.map_err(|source| self.error(source))
     }
 
-    fn error(&self, source: io::Error) -> HardwareError {
-        HardwareError {
+    fn error(&self, source: io::Error) -> HardwareWatchdogError {
+        HardwareWatchdogError {
             path: self.path.clone(),
             source,
         }
@@ -93,11 +92,11 @@ impl Hardware {
 mod tests {
     use super::*;
 
-    fn armed() -> (tempfile::TempDir, PathBuf, Hardware) {
+    fn armed() -> (tempfile::TempDir, PathBuf, HardwareWatchdog) {
         let root = tempfile::tempdir().expect("a directory");
         let path = root.path().join("watchdog0");
         fs::write(&path, "").expect("made");
-        let hardware = Hardware::arm(&path).expect("armed");
+        let hardware = HardwareWatchdog::arm(&path).expect("armed");
         (root, path, hardware)
     }
 
@@ -109,7 +108,7 @@ mod tests {
     fn it_is_written_to_once_a_second_however_often_the_control_goes_round() {
         let (_root, path, mut hardware) = armed();
         for now in (500..5_500).step_by(10) {
-            hardware.alive(Milliseconds(now)).expect("written");
+            hardware.feed(Milliseconds(now)).expect("written");
         }
         assert_eq!(written(&path), ".....");
     }
@@ -117,30 +116,30 @@ mod tests {
     #[test]
     fn a_clean_end_disarms_it_and_no_other_end_does() {
         let (_root, path, mut hardware) = armed();
-        hardware.alive(Milliseconds(0)).expect("written");
+        hardware.feed(Milliseconds(0)).expect("written");
         hardware.disarm().expect("written");
         assert_eq!(written(&path), ".V");
         let (_root, path, mut hardware) = armed();
-        hardware.alive(Milliseconds(0)).expect("written");
+        hardware.feed(Milliseconds(0)).expect("written");
         drop(hardware);
         assert_eq!(written(&path), ".");
     }
 
     #[test]
     fn a_device_that_is_not_there_is_named() {
-        let error = Hardware::arm(Path::new("/dev/no watchdog")).expect_err("absent");
+        let error = HardwareWatchdog::arm(Path::new("/dev/no watchdog")).expect_err("absent");
         assert_eq!(
             error.to_string(),
             "hardware_watchdog: /dev/no watchdog: No such file or directory (os error 2)"
         );
     }
 
-    /// `/dev/full` refuses every write.
+    /// Every write to `/dev/full` fails.
     #[test]
     fn a_device_that_refuses_is_told_once() {
-        let mut hardware = Hardware::arm(Path::new("/dev/full")).expect("opened");
-        assert!(hardware.alive(Milliseconds(0)).is_err());
-        assert!(hardware.alive(Milliseconds(1_000)).is_ok());
+        let mut hardware = HardwareWatchdog::arm(Path::new("/dev/full")).expect("opened");
+        assert!(hardware.feed(Milliseconds(0)).is_err());
+        assert!(hardware.feed(Milliseconds(1_000)).is_ok());
         assert!(hardware.disarm().is_err());
     }
 

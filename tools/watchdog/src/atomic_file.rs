@@ -1,10 +1,12 @@
-//! Small files that outlive a crash of the daemon or of the board.
+//! Atomic replacement of small files that must survive a crash or a power loss.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// The file is there as a whole, on the disk, or as it was before. Its directory is made.
+/// Replaces a file atomically: writes a temporary file, syncs, renames, and syncs the directory.
+/// After an error or a crash the file has either its old or its new contents. Creates the
+/// directory if needed.
 pub fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     let directory = path.parent();
     directory.map_or(Ok(()), fs::create_dir_all)?;

@@ -1,4 +1,4 @@
-//! Asks the running daemon over its socket.
+//! Client of the running daemon's socket.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -10,22 +10,22 @@ use crate::lock::directory;
 use crate::report::Report;
 use crate::serve::protocol::{Request, parse_answer};
 
-/// The daemon answers between two looks at the board.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Read timeout. The daemon answers between two control cycles.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A daemon that was asked something.
+/// The answers of a daemon to a request.
 pub struct Answers {
     path: PathBuf,
     lines: BufReader<UnixStream>,
 }
 
 impl Answers {
-    /// Asks the daemon of the board below `root`.
+    /// Sends a request to the daemon of the board below `root`.
     pub fn to(request: Request, root: &Path) -> Result<Self, Failure> {
         let path = directory(root).join("socket");
         let ask = || {
             let mut stream = UnixStream::connect(&path)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
             stream.write_all(&request.line())?;
             Ok(BufReader::new(stream))
         };
@@ -35,14 +35,14 @@ impl Answers {
         }
     }
 
-    /// The next one.
+    /// Reads the next answer.
     pub fn next(&mut self) -> Result<Report, Failure> {
         let mut line = String::new();
         let read = self.lines.read_line(&mut line);
         let answer = read.and_then(|_| match parse_answer(&line) {
             Some(answer) => Ok(answer),
             None if line.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
-            None => Err(io::Error::other("the answer is of another version")),
+            None => Err(io::Error::other("the answer has another protocol version")),
         });
         match answer {
             Ok(Ok(report)) => Ok(report),
@@ -58,10 +58,10 @@ impl Answers {
     }
 }
 
-/// One JSON object, or lines of a key and a value.
+/// Formats a report as one JSON object, or as `key value` lines.
 pub fn shown(report: &Report, is_json: bool) -> String {
     match is_json {
-        // Texts and numbers become JSON without fail.
+        // Serialising strings and numbers does not fail.
         true => serde_json::to_string(report).unwrap_or_default() + "\n",
         false => report.to_string(),
     }

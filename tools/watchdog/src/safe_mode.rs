@@ -1,7 +1,7 @@
-//! The safe mode of a running daemon, in a file that outlives a crash: it makes a board safe
-//! whose config or model cannot be read any more.
+//! The safe mode (the mode with the least predicted power), in a file that survives a crash.
+//! `once --safe` sets it when the config or the model can no longer be read.
 //!
-//! A line for each knob, and `end` in the last one.
+//! Format: one line per knob, then `end`, which shows that the file is complete.
 
 use std::fs;
 use std::io;
@@ -10,59 +10,59 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use wattgate_runtime::PowerMode;
 
-use crate::durable;
+use crate::atomic_file;
 
 /// The knobs in the order of [`PowerMode::knobs`].
 const KNOBS: [&str; 4] = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
 
 const END: &str = "end";
 
-/// Why the safe mode is not kept, or not to be had.
+/// Why the safe mode was not saved or not read.
 #[derive(Debug, Error)]
-pub enum SafeError {
-    /// The file.
+pub enum SafeModeError {
+    /// The file cannot be read or written.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    /// A line is another one than there should be.
+    /// A line is wrong or missing.
     #[error("{}:{line}: expected {expected}, found `{found}`", path.display())]
     Defect {
         path: PathBuf,
-        /// From 1 on.
+        /// Line number, from 1.
         line: usize,
         expected: String,
         found: String,
     },
 }
 
-/// A file that has the safe mode.
+/// The file of the safe mode.
 #[derive(Debug)]
-pub struct Safe {
+pub struct SafeModeFile {
     path: PathBuf,
 }
 
-impl Safe {
-    /// The file in a directory.
+impl SafeModeFile {
+    /// The file `safe` in a directory.
     pub fn at(directory: &Path) -> Self {
         Self {
             path: directory.join("safe"),
         }
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Keeps a mode, on the disk before this returns.
-    pub fn keep(&self, mode: &PowerMode) -> Result<(), SafeError> {
-        let written = durable::write(&self.path, text(mode).as_bytes());
+    /// Saves a mode. The file is on the disk when this returns.
+    pub fn keep(&self, mode: &PowerMode) -> Result<(), SafeModeError> {
+        let written = atomic_file::write(&self.path, text(mode).as_bytes());
         written.map_err(|source| self.io(source))
     }
 
-    /// The mode that is kept.
-    pub fn read(&self) -> Result<PowerMode, SafeError> {
+    /// Reads the saved mode.
+    pub fn read(&self) -> Result<PowerMode, SafeModeError> {
         let text = fs::read_to_string(&self.path).map_err(|source| self.io(source))?;
-        parse(&text).map_err(|(line, expected)| SafeError::Defect {
+        parse(&text).map_err(|(line, expected)| SafeModeError::Defect {
             path: self.path.clone(),
             line,
             expected,
@@ -70,15 +70,15 @@ impl Safe {
         })
     }
 
-    /// Removes the file: a board that is restored needs no safe mode.
+    /// Removes the file: after a clean stop no safe mode is needed.
     pub fn remove(self) {
-        // It may not be there.
+        // The file may be absent: saving it may have failed.
         let _ = fs::remove_file(&self.path);
     }
 
-    fn io(&self, source: io::Error) -> SafeError {
+    fn io(&self, source: io::Error) -> SafeModeError {
         let path = self.path.clone();
-        SafeError::Io { path, source }
+        SafeModeError::Io { path, source }
     }
 }
 
@@ -88,7 +88,7 @@ fn text(mode: &PowerMode) -> String {
     lines.chain([format!("{END}\n")]).collect()
 }
 
-/// The mode, or the number of the first wrong line and what it should be.
+/// Parses the file; the error has the number of the first wrong line and what it should be.
 fn parse(text: &str) -> Result<PowerMode, (usize, String)> {
     let mut lines = text.lines();
     let mut knobs = [0; KNOBS.len()];
@@ -116,7 +116,7 @@ mod tests {
     fn a_mode_is_kept_until_it_is_removed() {
         let place = tempfile::tempdir().expect("a directory");
         let directory = place.path().join("of/the/daemon");
-        let safe = Safe::at(&directory);
+        let safe = SafeModeFile::at(&directory);
         for mode in [PowerMode::from_knobs([1; 4]), MODE] {
             safe.keep(&mode).expect("written");
             assert_eq!(safe.read().expect("kept"), mode);
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn what_is_not_whole_is_refused_by_its_line() {
         let place = tempfile::tempdir().expect("a directory");
-        let safe = Safe::at(place.path());
+        let safe = SafeModeFile::at(place.path());
         let path = safe.path().display();
         for (text, error) in [
             ("", "1: expected `cores` and a whole number, found ``"),
