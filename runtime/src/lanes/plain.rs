@@ -1,58 +1,56 @@
-//! Vectors in plain Rust, for every target.
+//! Vectors as matrices: the definition of each operation, for every target.
+
+use nalgebra::{RowSVector, SMatrix};
 
 use super::vector::{LANES, Pair, Tile, Vector};
 
-/// Mode after mode.
+/// Two neighbouring units, row by row, of a batch of modes, column by column.
+type Units<T> = SMatrix<T, 2, LANES>;
+
+/// A batch of modes. With the weights of a layer in pairs, the sum of
+/// [`add_products`](Vector::add_products) over all pairs of units is the product weights × units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plain(Tile);
+pub struct Plain(Units<i16>);
 
 impl Vector for Plain {
-    type Sums = [i32; LANES];
+    type Sums = RowSVector<i32, LANES>;
 
     #[inline(always)]
     fn load(tile: &Tile) -> Self {
-        Self(*tile)
+        Self(Units::from_columns(tile))
     }
 
     #[inline(always)]
     fn store(self) -> Tile {
-        self.0
+        self.0.data.0.map(Pair::from)
     }
 
     #[inline(always)]
     fn splat(pair: Pair) -> Self {
-        Self([pair; LANES])
+        Self(Units::from_columns(&[pair; LANES]))
     }
 
     #[inline(always)]
     fn add(self, other: Self) -> Self {
-        let Self(mut pairs) = self;
-        for (a, b) in pairs.iter_mut().zip(other.0) {
-            *a = Pair::new(a.x + b.x, a.y + b.y);
-        }
-        Self(pairs)
+        Self(self.0 + other.0)
     }
 
     #[inline(always)]
     fn relu(self) -> Self {
-        let Self(mut pairs) = self;
-        for pair in &mut pairs {
-            *pair = Pair::new(pair.x.max(0), pair.y.max(0));
-        }
-        Self(pairs)
+        Self(self.0.map(|unit| unit.max(0)))
     }
 
     #[inline(always)]
     fn splat_sum(sum: i32) -> Self::Sums {
-        [sum; LANES]
+        Self::Sums::repeat(sum)
     }
 
     #[inline(always)]
-    fn add_products(self, weights: Self, mut sums: Self::Sums) -> Self::Sums {
-        for (sum, (a, w)) in sums.iter_mut().zip(self.0.iter().zip(weights.0)) {
-            *sum += i32::from(a.x) * i32::from(w.x) + i32::from(a.y) * i32::from(w.y);
-        }
-        sums
+    fn add_products(self, weights: Self, sums: Self::Sums) -> Self::Sums {
+        let products = self
+            .0
+            .zip_map(&weights.0, |a, w| i32::from(a) * i32::from(w));
+        sums + products.row_sum()
     }
 
     #[inline(always)]
@@ -61,15 +59,15 @@ impl Vector for Plain {
             let shifted = sum >> (shift & 31);
             shifted.clamp(0, i32::from(i16::MAX)) as i16
         };
-        let mut pairs = [Pair::new(0, 0); LANES];
-        for (pair, (a, b)) in pairs.iter_mut().zip(a.into_iter().zip(b)) {
-            *pair = Pair::new(unit(a, shift_a), unit(b, shift_b));
-        }
-        Self(pairs)
+        let (a, b) = (
+            a.map(|sum| unit(sum, shift_a)),
+            b.map(|sum| unit(sum, shift_b)),
+        );
+        Self(Units::from_rows(&[a, b]))
     }
 
     #[inline(always)]
     fn store_sums(sums: Self::Sums) -> [i32; LANES] {
-        sums
+        sums.data.0.map(|[sum]| sum)
     }
 }
