@@ -133,3 +133,10 @@ fn the_specification_shows_the_golden_bytes() {
     let golden = fs::read(weights("golden/deep-8x8.wgt")).expect("a golden file");
     assert_eq!(bytes, golden);
 }
+
+#[test]
+fn the_model_of_the_examples_is_the_shipped_one() {
+    let of_examples = include_bytes!("../doc/tx1-image5000.wgt");
+    let shipped = fs::read(weights("tx1-image5000.wgt")).expect("a shipped model");
+    assert_eq!(of_examples.as_slice(), shipped);
+}

@@ -14,9 +14,9 @@ use crate::learn::reference::Reference;
 use crate::learn::split::{Amount, Sampling, Split, SplitError};
 use crate::train::{Exported, Task, TrainError, train};
 
-/// Options of a fit.
+/// How a model is fitted.
 #[derive(Clone, Copy, Debug)]
-pub struct Options<'a> {
+pub struct FitOptions<'a> {
     /// Number of training modes; the others are held out.
     pub amount: Amount,
     /// How the training modes are chosen.
@@ -108,7 +108,7 @@ pub struct Fit {
 /// advances by [`PROGRESS`](crate::train::PROGRESS).
 pub fn fit(
     corpus: &Corpus,
-    options: &Options<'_>,
+    options: &FitOptions<'_>,
     progress: &ProgressBar,
 ) -> Result<Fit, FitError> {
     let start = Instant::now();

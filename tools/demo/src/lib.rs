@@ -27,7 +27,7 @@ use wattgate_simulated_board::workload::{Workload, WorkloadError};
 use replay::{Replay, replay};
 use wattgate_trainer::corpus::modes::{Known, profiled};
 use wattgate_trainer::corpus::{Corpus, CorpusError};
-use wattgate_trainer::fit::{FitError, Options, fit};
+use wattgate_trainer::fit::{FitError, FitOptions, fit};
 use wattgate_trainer::lab::LabError;
 use wattgate_trainer::lab::evaluate::{Comparison, Quartiles, evaluate};
 use wattgate_trainer::learn::gp::SingularKernel;
@@ -296,7 +296,7 @@ pub fn tell(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, D
     let new = corpus(&workload)?;
 
     stage("reference");
-    let options = Options {
+    let options = FitOptions {
         amount: Amount::All,
         sampling: Sampling::Random,
         reference: None,

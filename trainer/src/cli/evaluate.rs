@@ -12,7 +12,7 @@ use super::{
 };
 use crate::corpus::Corpus;
 use crate::lab::LabError;
-use crate::lab::evaluate::{Comparison, Evaluation, Quartiles, Row, evaluate};
+use crate::lab::evaluate::{Comparison, Evaluation, EvaluationRow, Quartiles, evaluate};
 use crate::lab::plots;
 use crate::lab::plots::PlotError;
 use crate::learn::reference::Reference;
@@ -175,7 +175,7 @@ fn text(evaluation: &Evaluation) -> String {
     text
 }
 
-fn guard_band(row: &Row) -> String {
+fn guard_band(row: &EvaluationRow) -> String {
     let wanted = |c: &&crate::lab::evaluate::Covered| [0.9, 0.95, 0.99].contains(&c.confidence);
     let shares = row.coverage.iter().filter(wanted).map(|covered| {
         format!(

@@ -8,7 +8,7 @@ use super::{
     Failure, SamplingArgument, ShapeArgument, print_json, print_text, progress_bar, read_corpus,
     read_reference, show, values,
 };
-use crate::fit::{Options, Report, fit};
+use crate::fit::{FitOptions, Report, fit};
 use crate::learn::predictions::Errors;
 use crate::learn::split::Amount;
 use crate::train::PROGRESS;
@@ -33,12 +33,12 @@ errors in percent, null without held-out modes.";
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
     #[command(flatten)]
-    training: Training,
+    training: TrainingArguments,
 }
 
 /// Arguments of the commands that write a model.
 #[derive(Debug, Args)]
-pub struct Training {
+pub struct TrainingArguments {
     /// Profiled modes, as CSV
     #[arg(long, value_name = "FILE")]
     pub corpus: PathBuf,
@@ -63,7 +63,7 @@ pub struct Training {
 }
 
 /// Trains and writes a model; shared by `fit` and `transfer`.
-pub fn write_model(training: &Training, reference: Option<&Path>) -> Result<(), Failure> {
+pub fn write_model(training: &TrainingArguments, reference: Option<&Path>) -> Result<(), Failure> {
     let output = &training.output;
     let inputs = [Some(training.corpus.as_path()), reference];
     for input in inputs.into_iter().flatten() {
@@ -77,7 +77,7 @@ pub fn write_model(training: &Training, reference: Option<&Path>) -> Result<(), 
     let corpus = read_corpus(&training.corpus)?;
     let reference = reference.map(read_reference).transpose()?;
     let progress = progress_bar(PROGRESS);
-    let options = Options {
+    let options = FitOptions {
         amount: training.modes.unwrap_or(Amount::All),
         sampling: training.sampling.into(),
         reference: reference.as_ref(),

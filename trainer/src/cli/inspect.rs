@@ -42,14 +42,14 @@ struct Axes {
 
 /// A power mode in the JSON output of every command.
 #[derive(Serialize)]
-pub struct Mode {
+pub struct ShownMode {
     cores: u32,
     cpu_khz: u32,
     gpu_khz: u32,
     emc_khz: u32,
 }
 
-impl From<PowerMode> for Mode {
+impl From<PowerMode> for ShownMode {
     fn from(mode: PowerMode) -> Self {
         let [cores, cpu_khz, gpu_khz, emc_khz] = mode.knobs();
         Self {
@@ -69,7 +69,7 @@ struct KnotReport {
 
 #[derive(Serialize)]
 struct PointReport {
-    mode: Mode,
+    mode: ShownMode,
     power_mw: Option<u32>,
     time_ms: f64,
 }

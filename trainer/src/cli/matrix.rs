@@ -10,7 +10,7 @@ use super::{
     values,
 };
 use crate::corpus::Corpus;
-use crate::lab::matrix::{Matrix, Options, matrix, short};
+use crate::lab::matrix::{Matrix, MatrixOptions, matrix, short};
 use crate::learn::predictions::Target;
 use crate::learn::reference::Reference;
 use crate::learn::split::Amount;
@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         .collect();
     let references = references?;
     let progress = progress_bar((corpora.len() * corpora.len()) as u64 * arguments.runs);
-    let options = Options {
+    let options = MatrixOptions {
         method: &|| arguments.method.method(),
         amount: arguments.modes,
         sampling: arguments.sampling.into(),

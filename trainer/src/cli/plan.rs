@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use wattgate_runtime::{Grid, PowerMode};
 
-use super::inspect::Mode;
+use super::inspect::ShownMode;
 use super::{Failure, print_json, print_text, read_corpus, show};
 use crate::corpus::modes::all_modes;
 use crate::corpus::modes::{Known, profiled};
@@ -91,7 +91,7 @@ struct Planned {
 #[derive(Serialize)]
 struct Step {
     #[serde(flatten)]
-    mode: Mode,
+    mode: ShownMode,
     raises_clock: bool,
 }
 

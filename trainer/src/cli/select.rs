@@ -10,7 +10,7 @@ use wattgate_runtime::{
     Query, SelectError,
 };
 
-use super::inspect::{FRONT, Mode};
+use super::inspect::{FRONT, ShownMode};
 use super::{Failure, parse_model, print_json, print_text, read_model, show};
 
 const EXAMPLE: &str = "\
@@ -80,7 +80,7 @@ pub struct Arguments {
 
 #[derive(Serialize)]
 struct Answer {
-    mode: Mode,
+    mode: ShownMode,
     time_ms: f64,
     guarded_time_ms: f64,
     power_mw: Option<u32>,
@@ -91,7 +91,7 @@ struct Answer {
 
 #[derive(Serialize)]
 struct NoAnswer {
-    mode: Option<Mode>,
+    mode: Option<ShownMode>,
     least_power_mw: Option<u32>,
     least_time_ms: Option<f64>,
 }

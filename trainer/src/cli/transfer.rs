@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Failure;
-use super::fit::{Training, write_model};
+use super::fit::{TrainingArguments, write_model};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -25,7 +25,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     reference: PathBuf,
     #[command(flatten)]
-    training: Training,
+    training: TrainingArguments,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {

@@ -169,7 +169,7 @@ pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
 
 /// The runs of one method for one target, aggregated.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct EvaluationRow {
     /// The method.
     pub method: &'static str,
     /// `time` or `power`.
@@ -220,7 +220,7 @@ pub struct Covered {
 
 /// One run of one method.
 #[derive(Clone, Debug, Serialize)]
-pub struct Run {
+pub struct EvaluatedRun {
     /// The method.
     pub method: &'static str,
     /// Number of training modes.
@@ -256,9 +256,9 @@ pub struct Evaluation {
     #[serde(flatten)]
     pub subject: Subject,
     /// One row per method, target, number of training modes and sampling.
-    pub results: Vec<Row>,
+    pub results: Vec<EvaluationRow>,
     /// All runs.
-    pub runs: Vec<Run>,
+    pub runs: Vec<EvaluatedRun>,
 }
 
 /// Compares methods by their prediction errors. Skips methods without predictions.
@@ -267,8 +267,9 @@ pub fn evaluate(
     progress: &ProgressBar,
 ) -> Result<Evaluation, LabError> {
     let runs = comparison.run(progress, |learned| Ok(run(learned)))?;
-    let runs: Vec<Run> = runs.into_iter().flatten().collect();
-    let mut groups: BTreeMap<(Sampling, usize, usize, Target), Vec<&Run>> = BTreeMap::new();
+    let runs: Vec<EvaluatedRun> = runs.into_iter().flatten().collect();
+    let mut groups: BTreeMap<(Sampling, usize, usize, Target), Vec<&EvaluatedRun>> =
+        BTreeMap::new();
     let order = |name: &str| comparison.methods.iter().position(|m| m.name() == name);
     for run in &runs {
         for target in Target::ALL {
@@ -291,7 +292,7 @@ pub fn evaluate(
     })
 }
 
-fn run(learned: &TrainedRun<'_>) -> Option<Run> {
+fn run(learned: &TrainedRun<'_>) -> Option<EvaluatedRun> {
     let held_out = &learned.split.held_out;
     let predictions = learned.trained.predictions()?;
     let model = learned.trained.model();
@@ -303,7 +304,7 @@ fn run(learned: &TrainedRun<'_>) -> Option<Run> {
         };
         held_out.iter().filter_map(pair).collect()
     };
-    Some(Run {
+    Some(EvaluatedRun {
         method: learned.method.name(),
         modes: learned.split.used.len(),
         sampling: learned.sampling,
@@ -318,7 +319,7 @@ fn run(learned: &TrainedRun<'_>) -> Option<Run> {
     })
 }
 
-impl Run {
+impl EvaluatedRun {
     fn accuracy(&self, target: Target) -> Option<&Accuracy> {
         match target {
             Target::Time => self.time.as_ref(),
@@ -336,7 +337,7 @@ impl Run {
 }
 
 /// Aggregates the runs of one method with one number of training modes and one sampling.
-fn row(target: Target, runs: &[&Run]) -> Option<Row> {
+fn row(target: Target, runs: &[&EvaluatedRun]) -> Option<EvaluationRow> {
     let accuracies = runs.iter().filter_map(|run| run.accuracy(target));
     let of = |measure: fn(&Accuracy) -> f64| Quartiles::of(accuracies.clone().map(measure));
     let teacher = runs.iter().filter_map(|run| run.teacher_mape(target));
@@ -344,7 +345,7 @@ fn row(target: Target, runs: &[&Run]) -> Option<Row> {
         .iter()
         .filter_map(|run| Some(run.accuracy(target)?.mape - run.teacher_mape(target)?));
     let first = runs.first()?;
-    Some(Row {
+    Some(EvaluationRow {
         method: first.method,
         target,
         modes: first.modes,
@@ -364,7 +365,7 @@ fn row(target: Target, runs: &[&Run]) -> Option<Row> {
     })
 }
 
-fn covered(target: Target, runs: &[&Run]) -> Vec<Covered> {
+fn covered(target: Target, runs: &[&EvaluatedRun]) -> Vec<Covered> {
     let knots = runs.first().map_or(0, |run| run.coverage.len());
     let of = |at: usize| {
         let shares = runs.iter().filter_map(|run| match target {

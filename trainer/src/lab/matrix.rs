@@ -39,8 +39,8 @@ pub struct Matrix {
     pub cells: Vec<Cell>,
 }
 
-/// Options of [`matrix`].
-pub struct Options<'a> {
+/// How the methods of a [`matrix`] are run.
+pub struct MatrixOptions<'a> {
     /// Creates one method per reference, so that it can cache the reference's training.
     pub method: &'a dyn Fn() -> Box<dyn Method>,
     /// Number of training modes.
@@ -58,7 +58,7 @@ pub struct Options<'a> {
 pub fn matrix(
     corpora: &[(String, Corpus)],
     references: &[Reference],
-    options: &Options<'_>,
+    options: &MatrixOptions<'_>,
     progress: &ProgressBar,
 ) -> Result<Matrix, (String, LabError)> {
     let starts: Vec<Option<&Reference>> = [None]

@@ -89,7 +89,7 @@ impl Solution {
 
 /// The runs of one method, aggregated; each number is a median over runs.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct OptimizationRow {
     /// The method.
     pub method: &'static str,
     /// Number of training modes.
@@ -129,13 +129,13 @@ pub struct Optimization {
     /// The limits, in mW.
     pub limits_mw: Vec<f64>,
     /// One row per method, number of training modes and sampling.
-    pub results: Vec<Row>,
+    pub results: Vec<OptimizationRow>,
     /// Measured power in mW and time in ms of every mode of the corpus, for plots.
     #[serde(skip)]
     pub measured: Vec<(f64, f64)>,
 }
 
-struct Run {
+struct LimitRun {
     method: &'static str,
     modes: usize,
     sampling: Sampling,
@@ -174,7 +174,7 @@ pub fn optimize(
             };
             solutions.extend(solve(&*learned.trained, &ask)?);
         }
-        Ok(Run {
+        Ok(LimitRun {
             method: learned.method.name(),
             modes: learned.split.used.len(),
             sampling: learned.sampling,
@@ -224,7 +224,7 @@ fn solve(trained: &dyn Trained, ask: &Ask<'_>) -> Result<Option<Solution>, Metho
     }))
 }
 
-fn row(runs: &[Run], confidence: f64, tries: usize) -> Option<Row> {
+fn row(runs: &[LimitRun], confidence: f64, tries: usize) -> Option<OptimizationRow> {
     let first = runs.first()?;
     let median = |of: &dyn Fn(&[Solution]) -> Option<f64>| {
         Quartiles::of(runs.iter().filter_map(|run| of(&run.solutions)))
@@ -238,7 +238,7 @@ fn row(runs: &[Run], confidence: f64, tries: usize) -> Option<Row> {
         let penalties = all.iter().filter_map(Solution::penalty_pct);
         Some(Quartiles::of(penalties)?.median)
     })?;
-    Some(Row {
+    Some(OptimizationRow {
         method: first.method,
         modes: first.modes,
         sampling: first.sampling,

@@ -11,7 +11,7 @@ use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use thiserror::Error;
 
-use crate::lab::evaluate::{Evaluation, Row, Subject};
+use crate::lab::evaluate::{Evaluation, EvaluationRow, Subject};
 use crate::lab::optimize::Optimization;
 use crate::learn::predictions::Target;
 
@@ -48,7 +48,7 @@ type Chart<'a, X, Y> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>;
 /// modes, and `predicted-TARGET.svg` with the held-out modes of each method's first run.
 pub fn of_evaluation(evaluation: &Evaluation, folder: &Path) -> Result<(), PlotError> {
     for target in Target::ALL {
-        let rows: Vec<&Row> = evaluation
+        let rows: Vec<&EvaluationRow> = evaluation
             .results
             .iter()
             .filter(|row| row.target == target)
@@ -151,13 +151,18 @@ fn title(subject: &Subject) -> String {
     format!("{} ({})", subject.corpus, subject.kind)
 }
 
-fn learning(area: &Area<'_>, evaluation: &Evaluation, target: Target, rows: &[&Row]) -> Drawn {
+fn learning(
+    area: &Area<'_>,
+    evaluation: &Evaluation,
+    target: Target,
+    rows: &[&EvaluationRow],
+) -> Drawn {
     let x = extent(rows.iter().map(|row| row.modes as f64));
     let y = extent(rows.iter().flat_map(|row| [row.mape.q1, row.mape.q3]));
     let caption = format!("{}: {target}", title(&evaluation.subject));
     let labels = ["modes profiled", "error on held-out modes, MAPE %"];
     let mut chart = chart(area, &caption, x.log_scale(), y.log_scale(), labels)?;
-    let mut curves: BTreeMap<(&str, _), Vec<&Row>> = BTreeMap::new();
+    let mut curves: BTreeMap<(&str, _), Vec<&EvaluationRow>> = BTreeMap::new();
     for row in rows {
         curves
             .entry((row.method, row.sampling))

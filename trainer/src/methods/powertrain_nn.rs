@@ -82,7 +82,7 @@ pub struct Training {
 /// A trained network with the scaling of its inputs and output.
 #[derive(Clone, Debug)]
 pub struct Recipe {
-    network: Network,
+    network: RecipeNetwork,
     inputs: [Standard; 4],
     /// The target value at an output of one.
     unit: f64,
@@ -109,7 +109,7 @@ impl Training {
         sorted.sort_unstable_by(f64::total_cmp);
         let unit = sorted[sorted.len() / 2] / TARGET_MEDIAN;
         let mut recipe = Recipe {
-            network: Network::new(&mut random, &device),
+            network: RecipeNetwork::new(&mut random, &device),
             inputs,
             unit,
         };
@@ -133,7 +133,7 @@ impl Training {
             rows.shuffle(&mut random);
             for batch in rows.chunks(BATCH) {
                 let (x, y) = self.rows(batch, &recipe, &device);
-                let kept = Network::kept(batch.len(), &mut random, &device);
+                let kept = RecipeNetwork::kept(batch.len(), &mut random, &device);
                 let cost = loss.of(network.forward(x, Some(&kept)), y);
                 let gradients = GradientsParams::from_grads(cost.backward(), &network);
                 network = adam.step(RATE, network, gradients);
@@ -205,11 +205,11 @@ impl Recipe {
 }
 
 #[derive(Module, Debug)]
-struct Network {
+struct RecipeNetwork {
     layers: Vec<Linear>,
 }
 
-impl Network {
+impl RecipeNetwork {
     /// Glorot-uniform weights and zero biases, as in Keras.
     fn new(random: &mut ChaCha8Rng, device: &Device) -> Self {
         let layer = |pair: &[usize]| {
