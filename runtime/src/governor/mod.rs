@@ -22,6 +22,9 @@
 //! after a change of the mode under a steady load. The level is that of the workload's highest phase: it
 //! is remembered, because a pause is no slack, and forgotten only by time of work. Nothing is learned
 //! from a board that does not work, from a reading that is missing, or from a time with a step in it.
+//! A mode that is over the limit as soon as it is set is blamed itself and held off. Modes that were not
+//! measured are taken to be like their neighbours; an outlier counts for them as soon as a second one
+//! agrees with it.
 //!
 //! **Policy** (`policy.rs`, `fit.rs`). The limit holds for the mean of 430 ms, ripple included, so that the
 //! highest phase has to stay `PEAK_DEVIATIONS` of such means below it. A faster mode is tried when
