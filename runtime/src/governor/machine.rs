@@ -26,7 +26,7 @@ pub const UP_EVERY: Milliseconds = Milliseconds(30_000);
 pub const ALL_UPS: u64 = UPS as u64 * UP_EVERY.0;
 
 /// A longer time from one step to the next leaves nothing known of the power: the board slept.
-const LONGEST_GAP: Milliseconds = Milliseconds(5_000);
+pub const LONGEST_GAP: Milliseconds = Milliseconds(5_000);
 
 /// Clocks follow within this time after they are set (platform reference, section 8: 8 ms).
 pub const FOLLOWS: u64 = 20;

@@ -1,6 +1,6 @@
 //! Atomic replacement of output files.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -38,33 +38,14 @@ impl AtomicFile {
             _ => Ok(()),
         };
         // The temporary file is removed at once, so an interrupted run leaves none.
-        let tested = replaceable.and_then(|()| file.temporary()).map(drop);
+        let tested = replaceable.and_then(|()| temporary(&file.target)).map(drop);
         tested.map_err(|source| file.error(source))?;
         Ok(file)
     }
 
-    /// Writes a temporary file beside the target, syncs it and renames it.
+    /// Replaces the file, as [`replace`] does.
     pub fn commit(self, contents: &[u8]) -> Result<(), OutputError> {
-        let write = || {
-            let mut temporary = self.temporary()?;
-            temporary.write_all(contents)?;
-            temporary.as_file().sync_all()?;
-            temporary.persist(&self.target)?;
-            Ok(())
-        };
-        write().map_err(|source| self.error(source))
-    }
-
-    fn temporary(&self) -> io::Result<NamedTempFile> {
-        let folder = match self.target.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        // 0666 less the umask, as for any new file.
-        tempfile::Builder::new()
-            .prefix(".wattgate-")
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(folder)
+        replace(&self.target, contents).map_err(|source| self.error(source))
     }
 
     fn error(&self, source: io::Error) -> OutputError {
@@ -72,6 +53,31 @@ impl AtomicFile {
             path: self.path.clone(),
             source,
         }
+    }
+}
+
+/// Replaces a file atomically: writes a temporary file beside it, syncs, renames, and syncs the
+/// folder. After an error or a power loss the file has either its old or its new contents.
+pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let mut temporary = temporary(path)?;
+    temporary.write_all(contents)?;
+    temporary.as_file().sync_all()?;
+    temporary.persist(path)?;
+    File::open(folder(path))?.sync_all()
+}
+
+fn temporary(path: &Path) -> io::Result<NamedTempFile> {
+    // 0666 less the umask, as for any new file.
+    tempfile::Builder::new()
+        .prefix(".wattgate-")
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder(path))
+}
+
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
     }
 }
 

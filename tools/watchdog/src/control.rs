@@ -14,8 +14,8 @@ use std::fmt;
 
 use wattgate_board::{ApplyError, AveragingError, Board, Files, KnobError, SampleError};
 use wattgate_runtime::{
-    Cause, Chip, Command, Governor, GovernorError, Grid, Input, Limit, MOST_CHIPS, Milliseconds,
-    Milliwatts, ModeId, PowerMode, Sample, State, Status,
+    Cause, Chip, Command, Governor, GovernorError, Grid, Input, LONGEST_GAP, Limit, MOST_CHIPS,
+    Milliseconds, Milliwatts, ModeId, PowerMode, Sample, State, Status,
 };
 
 use crate::setup::{Choices, POINTS, Setup};
@@ -27,9 +27,6 @@ const READ_BACK_INTERVAL: Milliseconds = Milliseconds(400);
 /// Interval of the temperature and over-current checks. Thermal zones are polled every second, and
 /// event counters are updated every two (`jetson-platform.md`, sections 6.4 and 7).
 const SURROUNDINGS_INTERVAL: Milliseconds = Milliseconds(1_000);
-
-/// A longer gap between two looks means that the board was suspended.
-const SUSPEND_GAP: Milliseconds = Milliseconds(5_000);
 
 /// An event for the log and the counters.
 #[derive(Clone, Debug)]
@@ -234,7 +231,7 @@ impl<F: Files> Control<F> {
     pub fn look(&mut self, now: Milliseconds, tell: &mut impl FnMut(Event<'_>)) -> Milliseconds {
         if let Some(last) = self.last.replace(now) {
             let gap = now.since(last);
-            if gap > SUSPEND_GAP {
+            if gap > LONGEST_GAP {
                 tell(Event::Slept(gap));
             }
         }

@@ -14,7 +14,6 @@
 //! | status for clients and Prometheus | [`report`], [`counters`], [`serve`] |
 //! | prior state: saved at the start, restored at the end | [`prior`] |
 //! | safe mode for `once --safe` after a crash | [`safe_mode`] |
-//! | writes that survive a power loss | [`atomic_file`] |
 //! | one daemon per board | [`lock`] |
 //! | hardware watchdog timer | [`hardware_watchdog`] |
 //! | log lines, notifications to systemd | [`log`], [`sd_notify`] |
@@ -22,7 +21,6 @@
 //! | command line and process | [`cli`] |
 #![forbid(unsafe_code)]
 
-pub mod atomic_file;
 pub mod cli;
 pub mod clock;
 pub mod compatibility;

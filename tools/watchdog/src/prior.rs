@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use wattgate_board::{Board, Files, KnobError, RestoreError, Saved, SavedError};
-
-use crate::atomic_file;
+use wattgate_cli::output::replace;
 
 /// Why the prior state was not saved or not restored.
 #[derive(Debug, Error)]
@@ -75,7 +74,9 @@ impl Prior {
             Err(error) => return Err(at(error)),
         };
         let saved = board.save(files)?;
-        atomic_file::write(&path, saved.to_string().as_bytes()).map_err(at)?;
+        let directory = path.parent();
+        directory.map_or(Ok(()), fs::create_dir_all).map_err(at)?;
+        replace(&path, saved.to_string().as_bytes()).map_err(at)?;
         Ok(Self {
             path,
             saved,

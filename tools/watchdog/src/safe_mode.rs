@@ -8,9 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
+use wattgate_cli::output::replace;
 use wattgate_runtime::PowerMode;
-
-use crate::atomic_file;
 
 /// The knobs in the order of [`PowerMode::knobs`].
 const KNOBS: [&str; 4] = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
@@ -55,7 +54,9 @@ impl SafeModeFile {
 
     /// Saves a mode. The file is on the disk when this returns.
     pub fn keep(&self, mode: &PowerMode) -> Result<(), SafeModeError> {
-        let written = atomic_file::write(&self.path, text(mode).as_bytes());
+        let directory = self.path.parent();
+        let there = directory.map_or(Ok(()), fs::create_dir_all);
+        let written = there.and_then(|()| replace(&self.path, text(mode).as_bytes()));
         written.map_err(|source| self.io(source))
     }
 

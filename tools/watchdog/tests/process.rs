@@ -178,7 +178,7 @@ fn without_a_config_a_safe_mode_that_is_not_kept_is_an_error_by_name() {
 #[test]
 fn a_safe_mode_that_cannot_be_kept_does_not_keep_the_daemon_from_its_work() {
     with_living("30W", |place| {
-        fs::create_dir_all(place.safe().with_extension("new")).expect("made");
+        fs::create_dir_all(place.safe()).expect("made");
         let mut daemon = Daemon::start(place.command("run"));
         daemon.says(&format!(
             "<4>cannot save the safe mode for use after a crash: {}: Is a directory (os error 21)",
