@@ -2,63 +2,70 @@
 
 mod common;
 
+use nalgebra::DMatrix;
 use proptest::prelude::*;
 use wattgate_runtime::{Axis, AxisFeatures, Grid, GridError, ModeId, Model, PowerMode, Region};
 use wattgate_runtime::{Shape, Workspace, workspace_pairs};
 
-use common::wgt::Layers;
+use common::wgt::{FirstRow, Layers};
 
-/// `weights/FORMAT.md`, section "What the integers mean", mode by mode.
-fn predict(grid: &Grid, layers: &Layers, mode: PowerMode) -> (i64, i64) {
-    let mut units: Vec<i64> = layers
-        .first
-        .iter()
-        .map(|row| {
-            let knobs = mode.knobs().into_iter().zip(Axis::ALL);
-            let entries = knobs
-                .zip(row.weights.chunks(3))
-                .map(|((knob, axis), weights)| {
-                    let values = grid.axis(axis);
-                    let scale = AxisFeatures::new(values[0], values[values.len() - 1]);
-                    let features = scale.of(knob);
-                    let products = weights.iter().zip(features).map(|(&w, x)| f32::from(w) * x);
-                    let sum = products.reduce(|a, b| a + b).expect("three features");
-                    let bias = if axis == Axis::Cores {
-                        f32::from(row.bias)
-                    } else {
-                        0.0
-                    };
-                    let entry = (sum * (f32::from(row.scale) / 256.0) + bias).round_ties_even();
-                    entry.clamp(-8192.0, 8191.0) as i64
-                });
-            entries.sum::<i64>().max(0)
-        })
+/// `weights/FORMAT.md`, section "What the integers mean": a batch of all modes, one column for each,
+/// goes through the layers as products of matrices.
+fn predictions(grid: &Grid, layers: &Layers) -> Vec<(ModeId, i64, i64)> {
+    let modes: Vec<PowerMode> = (0..grid.modes() as u16)
+        .map(|id| grid.mode(ModeId(id)).expect("in range"))
         .collect();
+    let mut units = DMatrix::from_fn(layers.first.len(), modes.len(), |unit, mode| {
+        first_layer(grid, &layers.first[unit], modes[mode])
+    });
     for layer in &layers.hidden {
-        units = layer
-            .iter()
-            .map(|row| {
-                let products = row
-                    .weights
-                    .iter()
-                    .zip(&units)
-                    .map(|(&w, &x)| i64::from(w) * x);
-                let sum = i64::from(row.bias) + products.sum::<i64>();
-                (sum >> row.shift).clamp(0, 32_767)
-            })
-            .collect();
+        let rows = layer.iter().map(|row| (&row.weights[..], row.bias));
+        units = product(rows, &units);
+        for (mut unit, row) in units.row_iter_mut().zip(layer) {
+            unit.apply(|sum| *sum = (*sum >> row.shift).clamp(0, 32_767));
+        }
     }
-    let output = |at: usize| {
-        layers.output.get(at).map_or(0, |row| {
-            let products = row
-                .weights
-                .iter()
-                .zip(&units)
-                .map(|(&w, &x)| i64::from(w) * x);
-            i64::from(row.bias) + products.sum::<i64>()
-        })
-    };
-    (output(0), output(1))
+    let rows = layers.output.iter().map(|row| (&row.weights[..], row.bias));
+    // A model without power has one row.
+    let outputs = product(rows, &units).resize_vertically(2, 0);
+    let outputs = outputs.column_iter().enumerate();
+    outputs
+        .map(|(id, output)| (ModeId(id as u16), output[0], output[1]))
+        .collect()
+}
+
+/// weights × units + biases
+fn product<'a>(rows: impl Iterator<Item = (&'a [i8], i32)>, units: &DMatrix<i64>) -> DMatrix<i64> {
+    let (weights, biases): (Vec<&[i8]>, Vec<i32>) = rows.unzip();
+    let weights = DMatrix::from_fn(weights.len(), units.nrows(), |row, column| {
+        i64::from(weights[row][column])
+    });
+    let mut sums = weights * units;
+    for (mut sum, bias) in sums.row_iter_mut().zip(biases) {
+        sum.add_scalar_mut(i64::from(bias));
+    }
+    sums
+}
+
+/// The positive part of the sum of four table entries, one for each axis.
+fn first_layer(grid: &Grid, row: &FirstRow, mode: PowerMode) -> i64 {
+    let axes = mode.knobs().into_iter().zip(Axis::ALL);
+    let entries = axes
+        .zip(row.weights.chunks(3))
+        .map(|((knob, axis), weights)| {
+            let values = grid.axis(axis);
+            let features = AxisFeatures::new(values[0], values[values.len() - 1]).of(knob);
+            let products = weights.iter().zip(features).map(|(&w, x)| f32::from(w) * x);
+            let sum = products.reduce(|a, b| a + b).expect("three features");
+            let bias = if axis == Axis::Cores {
+                f32::from(row.bias)
+            } else {
+                0.0
+            };
+            let entry = (sum * (f32::from(row.scale) / 256.0) + bias).round_ties_even();
+            entry.clamp(-8192.0, 8191.0) as i64
+        });
+    entries.sum::<i64>().max(0)
 }
 
 fn swept(model: &Model<'_>, region: &Region) -> Vec<(ModeId, i64, i64)> {
@@ -83,12 +90,7 @@ proptest! {
         let layers = common::random_layers(shape, outputs, &mut common::Random(seed));
         let bytes = common::encode(&grid, &layers, "random");
         let model = Model::parse(&bytes).expect("a model");
-        let all: Vec<_> = (0..grid.modes() as u16).map(|id| {
-            let mode = grid.mode(ModeId(id)).expect("in range");
-            let (time, power) = predict(&grid, &layers, mode);
-            (ModeId(id), time, power)
-        }).collect();
-        prop_assert_eq!(swept(&model, &Region::all(&grid)), all);
+        prop_assert_eq!(swept(&model, &Region::all(&grid)), predictions(&grid, &layers));
     }
 
     /// A region's sweep is the part of the whole sweep that lies inside.
@@ -157,10 +159,8 @@ fn the_large_shape_computes_what_the_specification_says() {
     let layers = common::random_layers(Shape::PowerTrain, 2, &mut common::Random(5));
     let bytes = common::encode(&grid, &layers, "random");
     let model = Model::parse(&bytes).expect("a model");
-    for (id, time, power) in swept(&model, &Region::all(&grid)) {
-        let mode = grid.mode(id).expect("in range");
-        assert_eq!((time, power), predict(&grid, &layers, mode));
-    }
+    let found = swept(&model, &Region::all(&grid));
+    assert_eq!(found, predictions(&grid, &layers));
 }
 
 /// Weights, inputs and biases at the ends of their ranges do not overflow.
@@ -184,10 +184,8 @@ fn the_largest_sums_do_not_overflow() {
         }
         let bytes = common::encode(&grid, &layers, "extreme");
         let model = Model::parse(&bytes).expect("a model");
-        for (id, time, power) in swept(&model, &Region::all(&grid)) {
-            let mode = grid.mode(id).expect("in range");
-            assert_eq!((time, power), predict(&grid, &layers, mode));
-        }
+        let found = swept(&model, &Region::all(&grid));
+        assert_eq!(found, predictions(&grid, &layers));
     }
 }
 
