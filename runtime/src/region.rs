@@ -1,9 +1,8 @@
 //! Regions: boxes of the grid to which a choice is constrained.
 //!
-//! Every constraint narrows the range of one axis, so a constrained sweep visits
-//! fewer modes instead of filtering all of them. A model starts with the region
-//! in which it was profiled: outside of it a prediction would be extrapolated, and
-//! a limit cannot rest on that.
+//! Every constraint narrows the range of one axis, so a constrained sweep visits fewer modes
+//! instead of filtering all of them. A model starts with the region in which it was profiled. A
+//! prediction outside of it is an extrapolation, and a limit must not depend on one.
 //!
 //! A region belongs to one grid, which it names by [`Grid::hash`]. A constraint or a sweep with
 //! another grid is refused.

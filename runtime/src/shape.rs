@@ -32,8 +32,8 @@ impl fmt::Display for Widths {
 
 /// A supported layer shape.
 ///
-/// A reader refuses a model of another shape. The largest shape needs the feature `large-shapes`,
-/// because it needs more stack than firmware should reserve for the others.
+/// A reader refuses a model of another shape. Without the feature `large-shapes` the largest shape
+/// is not supported, so no file can make firmware use more stack than the other shapes need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shape {

@@ -25,18 +25,19 @@ const PULSES_A_SECOND: f32 = 0.05;
 const PULSE_SIZE: f32 = 0.4;
 const PULSE_MS: f32 = 50.0;
 
-/// [`Bank::since`] moves to a step when the probability that there was none is below this: less than
-/// one false step a minute with a ripple of 6 % (tests/estimator.rs).
+/// Detection threshold: [`Bank::since`] moves to a step when the probability of no step falls below
+/// this. It gives less than one false step a minute with a ripple of 6 % (tests/estimator.rs).
 const DOUBT: f32 = 0.05;
 
-/// [`Bank::is_suspicious`] where the probability of a step after [`Bank::since`] is above this: one
-/// look in four at worst on a steady load (tests/estimator.rs).
+/// Suspicion threshold: [`Bank::is_suspicious`] when the probability of a step after
+/// [`Bank::since`] exceeds this. On a steady load this affects one look in four at worst
+/// (tests/estimator.rs).
 const SUSPICION: f32 = 0.1;
 
-/// Standard deviation of the ripple in means over [`RIPPLE_MS`](super::track::RIPPLE_MS), as part of
-/// the power: the first value is that of steady LLM inference on an AGX Orin (platform reference,
-/// addendum: 0.5 to 1.6 % at 100 ms, which is 1.6 to 5 % at 10 ms). The others keep it within what
-/// rails do: the CPU rail of an idle AGX Orin has 1 (traces).
+/// Standard deviation of the ripple in means over [`RIPPLE_MS`](super::track::RIPPLE_MS), as part
+/// of the power. The initial value is that of steady LLM inference on an AGX Orin (platform
+/// reference, addendum: 0.5 to 1.6 % at 100 ms, which is 1.6 to 5 % at 10 ms). The range covers
+/// real rails: the CPU rail of an idle AGX Orin has 1 (traces).
 const RIPPLE_AT_FIRST: f32 = 0.04;
 const RIPPLE_RANGE: (f32, f32) = (0.005, 2.0);
 

@@ -4,12 +4,12 @@ use super::sensor::MOST_CHIPS;
 use super::track::{Event, Track, View};
 use crate::units::Milliseconds;
 
-/// Standard deviation of a time constant, as part of it. A conversion of nominally 140 µs takes 154
-/// µs at most (TI, data sheet SBOS576A).
+/// Standard deviation of a time constant, as part of it. A conversion of 140 µs takes 154 µs at
+/// most (TI, data sheet SBOS576A).
 const CLOCK: f32 = 0.04;
 
-/// Correlation of the errors of two chips: between 1 for ripple, which moves all of them, and 0 for
-/// rounding, which moves each alone.
+/// Correlation of the errors of two chips. It lies between 1 for ripple, which is common to all
+/// chips, and 0 for rounding, which is independent.
 const TOGETHER: f32 = 0.5;
 
 /// Assumes that the power last stepped at `since`, and estimates it under this assumption.

@@ -1,4 +1,4 @@
-//! Which modes fit below the limit, and which draw least.
+//! Selects the modes that fit below the limit, and the mode of least power.
 
 use super::machine::{Governor, JUMP_COUNTS};
 use crate::units::Milliseconds;

@@ -20,8 +20,7 @@ pub const SPAN: Milliseconds = Milliseconds(430);
 /// limit.
 pub const UPS: u32 = 8;
 
-/// Refill time of one step up. A new limit within this time of the last one does not fill the
-/// bucket.
+/// Refill time of one step up. A new limit fills the bucket at most once in this time.
 pub const UP_EVERY: Milliseconds = Milliseconds(30_000);
 
 /// A full token bucket, in ms of refill time.

@@ -72,7 +72,8 @@ pub const TOGETHER: usize = if cfg!(target_arch = "x86_64") {
 /// The features of values of an axis, feature by feature.
 type Inputs = [[f32; TOGETHER]; FEATURES];
 
-/// Ratios to the first value keep every term near one, where f32 is exact enough.
+/// The features are functions of the ratio to the first value, which keeps every term near one,
+/// where f32 is accurate enough.
 fn curves(ratio: f32) -> Vector3<f32> {
     Vector3::new(libm::logf(ratio), 1.0 - 1.0 / ratio, ratio - 1.0)
 }
