@@ -14,7 +14,8 @@
 //! let between = Confidence::new(9_250).unwrap();
 //! assert_eq!(band.factor(between), Ok(Factor::from_q16(71_000).unwrap()));
 //! let beyond = Confidence::new(9_900).unwrap();
-//! assert_eq!(band.factor(beyond), Err(GuardError::ConfidenceTooHigh { highest: Confidence::P95 }));
+//! let too_high = GuardError::ConfidenceTooHigh { highest: Confidence::P95 };
+//! assert_eq!(band.factor(beyond), Err(too_high));
 //! # Ok::<(), GuardError>(())
 //! ```
 

@@ -59,7 +59,7 @@ fn usat16(word: u32) -> u32 {
 #[inline(always)]
 fn smlad(a: u32, b: u32, sum: i32) -> i32 {
     let total;
-    // SAFETY: touches its registers and the Q flag only.
+    // SAFETY: only affects its registers and the Q flag.
     unsafe {
         asm!(
             "smlad {total}, {a}, {b}, {sum}",
