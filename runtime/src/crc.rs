@@ -15,7 +15,7 @@ const TABLE: [u32; 16] = [
     0x9B64_C2B0, 0x86D3_D2D4, 0xA00A_E278, 0xBDBD_F21C,
 ];
 
-/// A checksum that grows by pieces.
+/// A checksum that is computed piece by piece.
 #[derive(Clone, Copy, Debug)]
 pub struct Crc32(u32);
 

@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn never_falls() {
         for scale in [1e-9_f32, 2e-9, 1.1e-5, 0.007, 0.3, 1.0] {
-            // Around every power of two, where the polynomial begins anew.
+            // Test around every power of two, where the polynomial restarts.
             for octave in 0..33 {
                 let at = f64::from(octave) * core::f64::consts::LN_2 / f64::from(scale);
                 let at = at.min(f64::from(i32::MAX - 2_000)) as i32;

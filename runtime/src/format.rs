@@ -1,7 +1,7 @@
-//! The format of `.wgt` model files: header, body, and why a file is refused.
+//! The format of `.wgt` model files: header, body, and the errors of a refused file.
 //!
-//! The layout is specified in `weights/FORMAT.md`. [`Model::parse`](crate::Model::parse) refuses a
-//! file with a named reason before anything of it can be used.
+//! `weights/FORMAT.md` specifies the layout. [`Model::parse`](crate::Model::parse) checks the whole
+//! file first and refuses an invalid one with a named error.
 //!
 //! ```
 //! use wattgate_runtime::{FormatError, Model};
@@ -27,16 +27,16 @@ pub const MAGIC: [u8; 4] = *b"wgt\x1a";
 /// The format version that this crate reads.
 pub const VERSION: u16 = 1;
 
-/// The number that stands for [`AxisFeatures`](crate::AxisFeatures) in a header.
+/// The code of [`AxisFeatures`](crate::AxisFeatures) in a header.
 pub const FEATURE_MAP: u8 = 1;
 
 /// The length of the header in bytes.
 pub const HEADER_LEN: usize = 28;
 
-/// The scale of an output row lies in this range: ln units for one step of the integer.
+/// Range of an output row's scale: ln units per integer step.
 pub const SCALE_RANGE: [f32; 2] = [1e-9, 1.0];
 
-/// Why a file is no usable model.
+/// Why a file was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FormatError {
@@ -57,20 +57,20 @@ pub enum FormatError {
     Checksum,
     /// A header field has no meaning in this version.
     BadHeader,
-    /// The layers have a shape that this reader was not built for.
+    /// This build does not support the layer shape.
     UnsupportedShape {
         /// The widths of the hidden layers in the file.
         widths: Widths,
     },
     /// The body does not decode.
     BadBody,
-    /// The axes form no grid.
+    /// The axes do not form a valid grid.
     BadGrid(GridError),
     /// The grid's hash differs from the header's.
     GridMismatch,
     /// The profiled region does not lie within the grid.
     BadRegion,
-    /// The layers' length does not follow from their shape.
+    /// The length of the layers does not match their shape.
     LayersLength,
     /// A shift above 31, a bias beyond ±2³⁰ or a weight of −128.
     BadLayer,
@@ -116,7 +116,7 @@ impl fmt::Display for FormatError {
 
 impl error::Error for FormatError {}
 
-/// The fields of a header whose file length and checksum were verified.
+/// The fields of a header. File length and checksum were verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Header {
@@ -129,7 +129,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// To be filled.
+    /// A header to be filled.
     pub(crate) const NONE: Self = Self {
         outputs: 0,
         shape: Shape::Wide16,
@@ -179,7 +179,7 @@ impl Header {
     }
 }
 
-/// Whether the data behind a model came from a real board or from a simulated one.
+/// Whether a model was trained on data of a real or of a simulated board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// Profiled on a real board.
@@ -197,7 +197,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Where a model comes from.
+/// The provenance of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance<'a> {
     /// Measured or simulated.
@@ -206,28 +206,28 @@ pub struct Provenance<'a> {
     pub device: &'a str,
     /// The workload that ran on it.
     pub workload: &'a str,
-    /// Samples in a minibatch, where known.
+    /// Samples in a minibatch, if known.
     pub minibatch: Option<u32>,
-    /// The seed that the training started from.
+    /// The seed of the training.
     pub seed: u64,
-    /// Modes that the model was trained on.
+    /// Number of modes that the model was trained on.
     pub modes_used: u16,
-    /// Modes held out of training.
+    /// Number of modes held out of training.
     pub modes_held_out: u16,
     /// Mean absolute percentage error of the time on the held-out modes, in 0.01 %.
     pub time_error: Option<u16>,
-    /// The same of the power.
+    /// Mean absolute percentage error of the power on the held-out modes, in 0.01 %.
     pub power_error: Option<u16>,
 }
 
-/// The body of a file as postcard encodes it. Not yet checked.
+/// The unchecked body of a file, as postcard encodes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Body<'a> {
     /// The axes of the grid.
     pub axes: Axes,
     /// The smallest region that holds all modes that the model was trained on.
     pub profiled: Region,
-    /// The rows of all layers, one after the other.
+    /// The rows of all layers, layer after layer.
     #[serde(borrow)]
     pub layers: &'a [u8],
     /// Guard band of the time.
@@ -238,7 +238,7 @@ pub struct Body<'a> {
     pub provenance: Provenance<'a>,
 }
 
-/// The fields of a body that are still to be read.
+/// The fields of a body that are not read yet.
 pub(crate) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -254,7 +254,7 @@ impl<'a> Fields<'a> {
         self.take()
     }
 
-    /// Single bytes, which postcard writes as they are.
+    /// Reads single bytes, which postcard does not encode.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], FormatError> {
         let (field, rest) = self.0.split_first_chunk().ok_or(FormatError::BadBody)?;
         self.0 = rest;

@@ -1,12 +1,12 @@
 //! The Pareto front: the modes that no other mode beats in both power and time.
 //!
-//! Every objective that wants less power and less time has its best mode on the front,
-//! so a query looks at tens of points instead of thousands of modes. A front is built
-//! while the sweep runs and holds no mode that it does not need.
+//! Every objective that minimises power and time has its best mode on the front, so a query
+//! examines tens of points instead of thousands of modes. A front is built during the sweep and
+//! holds only the modes that it needs.
 //!
-//! A front that outgrows its capacity is thinned: it drops the point whose absence slows
-//! a query down least, and never the one of least power. A thinned front offers less; it
-//! never offers a mode over a limit.
+//! A front that exceeds its capacity is thinned: it drops the point whose absence slows a query
+//! down least, but never the point of least power. A thinned front offers fewer modes; it never
+//! offers a mode over a limit.
 //!
 //! ```
 //! use wattgate_runtime::{Front, Model};
@@ -42,14 +42,14 @@ pub struct Front<const N: usize> {
     time_guard: GuardBand,
     power_guard: GuardBand,
     thinned: bool,
-    /// Built over a region of another grid, and therefore empty.
+    /// Whether the region belonged to another grid, so that the front is empty.
     foreign: bool,
 }
 
 impl<const N: usize> Front<N> {
     const CAPACITY_IS_NOT_ZERO: () = assert!(N > 0, "a front needs room for a mode");
 
-    /// Without any mode.
+    /// Creates an empty front.
     pub const fn new() -> Self {
         let () = Self::CAPACITY_IS_NOT_ZERO;
         Self {
@@ -61,8 +61,8 @@ impl<const N: usize> Front<N> {
         }
     }
 
-    /// The front of a region of the model's grid. Without power it is the fastest mode. With a
-    /// region of another grid it is empty, and [`Front::select`] says why.
+    /// Builds the front of a region of the model's grid. For a model without power it is the
+    /// fastest mode. For a region of another grid it is empty, and [`Front::select`] reports why.
     pub fn of(model: &Model<'_>, region: &Region) -> Self {
         let mut front = Self::new();
         with_network(model, |mut network| front.rebuild(&mut network, region));
@@ -70,7 +70,7 @@ impl<const N: usize> Front<N> {
     }
 
     /// Replaces this front by that of a region, in place.
-    // Never inlined: what it needs on the stack is not to lie there while a caller reads a model.
+    // Never inlined, so that its stack frame is not live while a caller parses a model.
     #[inline(never)]
     pub fn rebuild(&mut self, network: &mut Network<'_>, region: &Region) {
         let model = network.model();
@@ -80,8 +80,8 @@ impl<const N: usize> Front<N> {
         self.foreign = !model.has_region(region);
     }
 
-    /// The front of any modes with their predictions by the model. Of modes with equal
-    /// predictions the one of the least id stays.
+    /// Builds the front of any modes with their predictions by the model. Of modes with equal
+    /// predictions it keeps the one with the smallest id.
     pub fn of_modes(
         model: &Model<'_>,
         modes: impl IntoIterator<Item = (ModeId, Prediction)>,
@@ -106,17 +106,17 @@ impl<const N: usize> Front<N> {
         self.foreign = false;
     }
 
-    /// By strictly ascending power and strictly descending time.
+    /// The points, by strictly ascending power and strictly descending time.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
 
-    /// Whether points were dropped for want of capacity.
+    /// Whether points were dropped because the capacity was exceeded.
     pub fn is_thinned(&self) -> bool {
         self.thinned
     }
 
-    /// Whether it was built over a region of another grid, and is therefore empty.
+    /// Whether the region belonged to another grid, so that the front is empty.
     pub(crate) fn is_foreign(&self) -> bool {
         self.foreign
     }
@@ -142,18 +142,18 @@ fn known(band: &GuardBand) -> Option<&GuardBand> {
     (!band.knots().is_empty()).then_some(band)
 }
 
-/// The buckets of a [`Staircase`].
+/// Number of buckets of a [`Staircase`].
 const BUCKETS: usize = if cfg!(target_pointer_width = "64") {
     256
 } else {
     32
 };
 
-/// A front under construction. It compares the network's integers, so its points hold the bits
-/// of these in place of mW and µs until it is finished.
+/// A front under construction. It compares the network's integers: until it is finished, its points
+/// hold their bits in place of mW and µs.
 ///
-/// Most modes are beaten by a point that needs clearly less power. To see that by one comparison,
-/// the powers are divided into buckets: bucket b from base + b·2^shift on.
+/// Most modes are dominated by a point of clearly less power. Buckets of power detect this with one
+/// comparison: bucket b starts at base + b·2^shift.
 struct Staircase<'a> {
     /// By strictly ascending power and strictly descending time.
     points: &'a mut VecView<Point>,
@@ -184,7 +184,7 @@ impl Point {
 }
 
 impl<'a> Staircase<'a> {
-    /// Its bounds are to be filled with the greatest time, in their place: they are large.
+    /// The caller fills the bounds with the greatest time, in place: they are large.
     fn new(points: &'a mut VecView<Point>) -> Self {
         Self {
             points,
@@ -195,8 +195,8 @@ impl<'a> Staircase<'a> {
         }
     }
 
-    /// Takes those modes of a region in that no other beats. Not generic, so that it is compiled
-    /// once, and optimised as this crate is.
+    /// Offers every mode of a region. Not generic, so that it is compiled once, with this crate's
+    /// optimisation level.
     #[inline(never)]
     fn offer_region(&mut self, network: &mut Network<'_>, region: &Region) {
         network.batches(region, |batch| self.offer_batch(batch));
@@ -219,8 +219,8 @@ impl<'a> Staircase<'a> {
         }
     }
 
-    /// Takes those modes of a vector in that no other beats. Those beyond their bound are beaten,
-    /// unless a mode of the same vector has made the front drop the point that beat them.
+    /// Offers the modes of a vector that are within their bounds. A mode beyond its bound is
+    /// dominated, unless a mode of the same vector made a thinned front drop the dominating point.
     #[inline(never)]
     fn offer_some(&mut self, batch: &Batch, vector: usize, bounds: &[i32; LANES]) {
         for (lane, bound) in bounds.iter().enumerate() {
@@ -232,14 +232,15 @@ impl<'a> Staircase<'a> {
         }
     }
 
-    /// The bucket of a power. Powers below the first belong to it; there are only [`BUCKETS`].
+    /// The bucket of a power. Powers below the first bucket count to it; the result may be
+    /// [`BUCKETS`] or more.
     #[inline(always)]
     fn bucket(&self, power: i32) -> usize {
         let above = power.max(self.base).wrapping_sub(self.base);
         (above.cast_unsigned() >> self.shift) as usize
     }
 
-    /// Takes a mode in where no other beats it.
+    /// Inserts a mode unless another one dominates it.
     fn offer(&mut self, mode: ModeId, at: Prediction) {
         let cheaper = self
             .points
@@ -280,8 +281,8 @@ impl<'a> Staircase<'a> {
         }
     }
 
-    /// The point whose absence slows a query down least, if a new one comes to `at`; `None` if
-    /// that is the new one. Never the point of least power.
+    /// The point whose absence slows a query down least, if a new one is inserted at `at`; `None`
+    /// if it is the new one. The point of least power is never chosen.
     fn least_missed(&self, at: usize, new: Point) -> Option<usize> {
         let (cheaper, dearer) = self.points.split_at_checked(at)?;
         let slowdown = |slower: &Point, point: &Point| slower.log_time().abs_diff(point.log_time());
@@ -303,7 +304,7 @@ impl<'a> Staircase<'a> {
         least.1
     }
 
-    // Through cells, which lets it be one loop: `copy_within` brings a general memmove with it.
+    // Cells keep this one simple loop: `copy_within` would link a general memmove.
     fn remove(&mut self, start: usize, end: usize) {
         let gone = end - start;
         if let Some(tail) = self.points.get_mut(start..)
@@ -317,7 +318,7 @@ impl<'a> Staircase<'a> {
         }
     }
 
-    /// There is room: `offer` made it.
+    /// `offer` has made room.
     fn insert(&mut self, at: usize, new: Point) {
         let _ = self.points.push(new);
         if let Some(tail) = self.points.get_mut(at..) {
@@ -331,8 +332,8 @@ impl<'a> Staircase<'a> {
         }
     }
 
-    /// Takes a new point into the bounds of the buckets above its own. Bounds fall from bucket
-    /// to bucket, so that few change.
+    /// Lowers the bounds of the buckets above a new point. Bounds fall from bucket to bucket, so
+    /// few change.
     fn lower_bounds(&mut self, at: Prediction) {
         let above = self.bucket(at.log_power) + 1;
         let bounds = self.bounds.iter_mut().skip(above);
@@ -341,8 +342,8 @@ impl<'a> Staircase<'a> {
         }
     }
 
-    /// Gives the bounds that a point has set, which is to be dropped, to the one before it. So a
-    /// mode is passed over for points of the front only, whatever the buckets are.
+    /// Raises the bounds set by a point to be dropped, to those of the point before it. So only
+    /// points on the front reject modes, whatever the buckets are.
     fn raise_bounds(&mut self, dropped: usize) {
         let Some(&point) = self.points.get(dropped) else {
             return;
@@ -356,7 +357,7 @@ impl<'a> Staircase<'a> {
         }
     }
 
-    /// Spreads the buckets over twice the range of the points.
+    /// Redistributes the buckets over twice the range of the points.
     fn spread_buckets(&mut self) {
         let ends = self.points.first().zip(self.points.last());
         let Some((first, last)) = ends.map(|(a, b)| (a.log_power(), b.log_power())) else {
@@ -377,8 +378,8 @@ impl<'a> Staircase<'a> {
         }
     }
 
-    /// Converts the points into units. Points that become equal in a unit are merged, so that
-    /// they are strictly monotone too. Returns whether the front was thinned.
+    /// Converts the points into mW and µs. Points that become equal in either are merged, so power
+    /// and time stay strictly monotone. Returns whether the front was thinned.
     fn finish(&mut self, model: &Model<'_>) -> bool {
         let mut kept = 0_usize;
         for index in 0..self.points.len() {

@@ -25,11 +25,11 @@ use crate::crc::Crc32;
 use crate::list::List;
 use crate::units::Kilohertz;
 
-/// The most values that the four axes of a grid may hold together. The largest
-/// known board, the AGX Xavier, has 60.
+/// Maximum total number of values on the four axes of a grid. The largest known board, the AGX
+/// Xavier, has 60.
 pub const MAX_AXIS_VALUES: usize = 80;
 
-/// The most modes of a grid: ids are 16 bits wide.
+/// Maximum number of modes of a grid: ids are 16 bits wide.
 pub const MAX_MODES: u32 = 65_535;
 
 /// The knobs of a power mode, in the order of the axes in a grid.
@@ -90,11 +90,11 @@ impl fmt::Display for PowerMode {
     }
 }
 
-/// The dense number of a mode in its grid, 0 … modes − 1.
+/// The index of a mode in its grid, 0 … modes − 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModeId(pub u16);
 
-/// Why four axes make no grid.
+/// Why four axes do not form a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GridError {
@@ -131,18 +131,17 @@ impl error::Error for GridError {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid(pub(crate) Axes);
 
-/// The axes as they stand in a file: four lengths, then all values one axis
-/// after the other. Not yet checked.
+/// The unchecked axes as stored in a file: four lengths, then all values, axis after axis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axes {
     /// The number of values of each axis.
     pub lengths: [u8; 4],
-    /// The values of all axes, one axis after the other.
+    /// The values of all axes, axis after axis.
     pub values: List<u32, MAX_AXIS_VALUES>,
 }
 
 impl Grid {
-    /// A grid from its axes in the order of [`Axis::ALL`].
+    /// Creates a grid from its axes in the order of [`Axis::ALL`].
     pub fn new(axes: [&[u32]; 4]) -> Result<Self, GridError> {
         let mut lengths = [0; 4];
         let mut values = List::new();
@@ -177,7 +176,7 @@ impl Grid {
         (rest == 0).then_some(PowerMode::from_knobs(knobs))
     }
 
-    /// The id of a mode; `None` where a knob is not on its axis.
+    /// The id of a mode; `None` if a knob is not on its axis.
     pub fn id(&self, mode: PowerMode) -> Option<ModeId> {
         let mut id = 0;
         for (knob, axis) in mode.knobs().into_iter().zip(Axis::ALL) {
@@ -187,8 +186,8 @@ impl Grid {
         u16::try_from(id).ok().map(ModeId)
     }
 
-    /// A CRC-32 over the four lengths (one byte each) and all values (little-endian
-    /// u32, one axis after the other): two boards with equal hashes have equal grids.
+    /// A CRC-32 over the four lengths (one byte each) and all values (little-endian u32, axis after
+    /// axis). It identifies a grid.
     pub fn hash(&self) -> u32 {
         let lengths = Crc32::new().update(&self.0.lengths);
         let all = self
@@ -199,14 +198,14 @@ impl Grid {
         all.finish()
     }
 
-    /// The axes as they stand in a file.
+    /// The axes as stored in a file.
     pub fn axes(&self) -> &Axes {
         &self.0
     }
 }
 
 impl Axes {
-    /// Without values, to be filled and verified.
+    /// Creates axes without values, to be filled and verified.
     pub(crate) const fn none() -> Self {
         Self {
             lengths: [0; 4],
@@ -225,7 +224,7 @@ impl Axes {
             .unwrap_or(&[])
     }
 
-    /// Whether they form a grid.
+    /// Checks whether the axes form a grid.
     pub(crate) fn verify(&self) -> Result<(), GridError> {
         let total: usize = self.lengths.iter().map(|&n| usize::from(n)).sum();
         if total != self.values.len() {

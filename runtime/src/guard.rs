@@ -1,9 +1,9 @@
 //! The guard band: the margin that turns a prediction into a bound.
 //!
-//! A model carries, for time and for power, the ratio of measured to predicted value
-//! that a mode which was not measured exceeds with no more than a stated probability, as
-//! the trainer has estimated it from those that were. A query multiplies its predictions with the ratio of its confidence. A confidence
-//! beyond what the data could show is refused: a margin without data is a guess.
+//! For time and for power, a model states ratios of measured to predicted value. An unmeasured mode
+//! exceeds a ratio with at most a stated probability, which the trainer has estimated from the
+//! measured modes. A query multiplies its predictions by the ratio of its confidence. A confidence
+//! beyond the data is refused: a margin without data is a guess.
 //!
 //! ```
 //! use wattgate_runtime::{Confidence, Factor, GuardBand, GuardError, Knot};
@@ -14,7 +14,8 @@
 //! let between = Confidence::new(9_250).unwrap();
 //! assert_eq!(band.factor(between), Ok(Factor::from_q16(71_000).unwrap()));
 //! let beyond = Confidence::new(9_900).unwrap();
-//! assert_eq!(band.factor(beyond), Err(GuardError::ConfidenceTooHigh { highest: Confidence::P95 }));
+//! let too_high = GuardError::ConfidenceTooHigh { highest: Confidence::P95 };
+//! assert_eq!(band.factor(beyond), Err(too_high));
 //! # Ok::<(), GuardError>(())
 //! ```
 
@@ -25,15 +26,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Confidence, Factor};
 
-/// The most knots of a guard band.
+/// Maximum number of knots of a guard band.
 pub const MAX_KNOTS: usize = 8;
 
-/// One point of a guard band as it stands in a file. Not yet checked.
+/// One unchecked point of a guard band, as stored in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Knot {
     /// Confidence in units of 1/10,000.
     pub per_ten_thousand: u16,
-    /// Measured over predicted, not exceeded with that confidence, in units of 1/65,536.
+    /// The ratio of measured to predicted value that is not exceeded with that confidence, in units
+    /// of 1/65,536.
     pub q16: u32,
 }
 
@@ -45,9 +47,9 @@ pub struct GuardBand(pub(crate) Vec<Knot, MAX_KNOTS>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GuardError {
-    /// Knots missing, too many, not ascending, or with a confidence or ratio out of range.
+    /// Knots are missing, too many or not ascending, or a confidence or ratio is out of range.
     BadKnots,
-    /// The model was not held out against enough modes for this confidence.
+    /// The held-out modes are too few for this confidence.
     ConfidenceTooHigh {
         /// The highest confidence that the model supports.
         highest: Confidence,
@@ -71,8 +73,8 @@ impl fmt::Display for GuardError {
 impl error::Error for GuardError {}
 
 impl GuardBand {
-    /// Checks that there are 1 … [`MAX_KNOTS`] knots with strictly ascending confidences
-    /// and ratios that are at least one and do not fall.
+    /// Creates a guard band from 1 … [`MAX_KNOTS`] knots, with strictly ascending confidences and
+    /// with ratios that are at least one and do not fall.
     pub fn new(knots: impl IntoIterator<Item = Knot>) -> Result<Self, GuardError> {
         let mut band = Self::none();
         for knot in knots {
@@ -81,14 +83,14 @@ impl GuardBand {
         band.is_sound().then_some(band).ok_or(GuardError::BadKnots)
     }
 
-    /// Without knots, to be filled and verified.
+    /// Creates a band without knots, to be filled and verified.
     pub(crate) const fn none() -> Self {
         Self(Vec::new())
     }
 
     #[inline(never)]
     pub(crate) fn is_sound(&self) -> bool {
-        // No confidence, and the least ratio.
+        // Start below every valid confidence, and at the least ratio.
         let (mut confidence, mut q16) = (0, Factor::ONE.q16());
         for knot in &self.0 {
             let known = Confidence::new(knot.per_ten_thousand).is_some();
@@ -100,16 +102,17 @@ impl GuardBand {
         confidence > 0
     }
 
-    /// Takes the knots of another band over, in place.
+    /// Copies the knots of another band.
     pub(crate) fn copy(&mut self, other: &Self) {
         let Self(knots) = self;
         knots.clear();
-        // There is room for all.
+        // Both have the same capacity.
         let _ = knots.extend_from_slice(&other.0);
     }
 
-    /// The ratio for a confidence: linear between knots and rounded up, which errs on
-    /// the wide side where the quantile function is convex; the first knot's below it.
+    /// The ratio for a confidence, interpolated between knots and rounded up. Interpolation errs on
+    /// the safe side where the quantile function is convex. Below the first knot it is the first
+    /// knot's ratio.
     pub fn factor(&self, confidence: Confidence) -> Result<Factor, GuardError> {
         let wanted = confidence.per_ten_thousand();
         let mut below: Option<&Knot> = None;
@@ -133,7 +136,7 @@ impl GuardBand {
 }
 
 fn interpolate(below: &Knot, above: &Knot, wanted: u16) -> u32 {
-    // The usual confidences have a knot of their own and need no division.
+    // The usual confidences are knots and need no division.
     if wanted == above.per_ten_thousand {
         return above.q16;
     }

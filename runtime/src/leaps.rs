@@ -1,14 +1,14 @@
-//! Finding the point of least energy in a stretch of a front, without a look at every point.
+//! Finds the point of least energy in a range of a front without examining every point.
 //!
-//! Energy and energy-delay product have no order along a front, but a search need not be
-//! linear: for every point the first optimum of all points up to it is fixed, and so is that of
-//! all points from it on. A stretch that holds the one or the other is answered by it; a
-//! stretch that holds neither is searched point by point, which happens only where the
-//! objective has several valleys.
+//! Energy and energy-delay product are not monotone along a front, but the search need not be
+//! linear. Two optima are precomputed for every point: the first optimum among all points up to it,
+//! and the first among all points from it on. A range that contains one of them has it as its
+//! answer. A range that contains neither is searched point by point, which happens only if the
+//! objective has several local minima.
 //!
-//! The way to an optimum is stored in the bits that a [`Point`] has to spare: four bits for
-//! each objective and direction give a length that is not beyond the optimum. Nothing better
-//! lies on the way, so the next length from there leads on to the same one.
+//! The path to an optimum is stored in the spare bits of a [`Point`]: four bits for each objective
+//! and direction give a length that does not overshoot the optimum. No better point lies on the
+//! path, so the next length from there leads to the same optimum.
 
 use core::ops::Range;
 
@@ -34,7 +34,7 @@ fn set_one(points: &mut [Point], objective: Objective, way: Direction) {
         };
         if let Some(point) = points.get_mut(index) {
             let cost = cost(objective, point);
-            // Of equal ones the first.
+            // Keep the first of equal points.
             if cost < best.1 || (cost == best.1 && index < best.0) {
                 best = (index, cost);
             }
@@ -43,7 +43,7 @@ fn set_one(points: &mut [Point], objective: Objective, way: Direction) {
     }
 }
 
-/// The first optimum of a stretch of a front, for an objective with energy in it.
+/// The first optimum of a range of a front, for an objective that contains energy.
 pub fn best(points: &[Point], stretch: Range<usize>, objective: Objective) -> Option<&Point> {
     let length = |point: &Point, way| point.leaps.length(Leaps::shift(objective, way));
     let mut at = stretch.end.checked_sub(1)?;

@@ -19,12 +19,12 @@ use serde::{Deserialize, Serialize};
 pub struct List<T, const N: usize>(Vec<T, N>);
 
 impl<T, const N: usize> List<T, N> {
-    /// Without values.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Appends a value. A full list gives it back.
+    /// Appends a value. A full list returns it as the error.
     pub fn push(&mut self, value: T) -> Result<(), T> {
         self.0.push(value)
     }
@@ -45,7 +45,7 @@ impl<T, const N: usize> Deref for List<T, N> {
 }
 
 impl<T, const N: usize> FromIterator<T> for List<T, N> {
-    /// Takes the first `N` values and leaves the others.
+    /// Collects the first `N` values and ignores the rest.
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
         Self(values.into_iter().take(N).collect())
     }

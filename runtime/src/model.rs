@@ -1,8 +1,7 @@
-//! A verified model: a parsed file that can be asked.
+//! A verified model: a parsed file, ready for predictions.
 //!
-//! A [`Model`] that exists is valid, and nothing that it offers can fail but its
-//! [provenance](Model::provenance), which is decoded when it is asked for. Its layers stay where
-//! the file lies, for instance in flash.
+//! A [`Model`] is always valid. Its methods cannot fail, except [provenance](Model::provenance),
+//! which is decoded on demand. Its layers stay where the file lies, for instance in flash.
 //!
 //! ```
 //! use wattgate_runtime::{Axis, Model};
@@ -23,9 +22,9 @@ use crate::region::Region;
 use crate::shape::{BIAS_LIMIT, Layer, Shape};
 use crate::units::{Microseconds, Milliwatts};
 
-/// What the network says of one mode: logarithms as integers in the file's units, to be
-/// compared as they are and converted by [`Model::time`](Model::time) and
-/// [`Model::power`](Model::power).
+/// The network's prediction for one mode: logarithms as integers in the file's units. They can be
+/// compared as they are; [`Model::time`](Model::time) and [`Model::power`](Model::power) convert
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prediction {
     /// Logarithm of the time.
@@ -49,7 +48,7 @@ pub struct Model<'a> {
 
 impl<'a> Model<'a> {
     /// Verifies a whole file. `bytes` is the file and nothing else.
-    // Never inlined: what this needs on the stack is not to lie there while a caller sweeps.
+    // Never inlined, so that its stack frame is not live while a caller sweeps.
     #[inline(never)]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FormatError> {
         let mut model = Self {
@@ -66,7 +65,8 @@ impl<'a> Model<'a> {
         Ok(model)
     }
 
-    /// Field by field in the order of [`Body`], which would take its size on the stack again.
+    /// Reads field by field in the order of [`Body`]: a whole `Body` would take its size on the
+    /// stack again.
     #[inline(never)]
     fn read(&mut self, bytes: &'a [u8]) -> Result<(), FormatError> {
         let (header, body) = Header::parse(bytes)?;
@@ -100,7 +100,7 @@ impl<'a> Model<'a> {
         Ok(())
     }
 
-    /// Walks over all rows and takes the scales of the outputs over.
+    /// Checks all rows and stores the scales of the outputs.
     fn verify_layers(&mut self) -> Result<(), FormatError> {
         let layers = self.layers();
         if self.layers.len() != layers.iter().map(|(layer, _)| layer.bytes()).sum() {
@@ -143,8 +143,8 @@ impl<'a> Model<'a> {
         &self.grid
     }
 
-    /// The smallest region that holds all modes that the model was trained on. Outside of
-    /// it a prediction is an extrapolation.
+    /// The smallest region that holds all modes that the model was trained on. A prediction outside
+    /// is an extrapolation.
     pub fn profiled(&self) -> Region {
         self.profiled
     }
@@ -174,13 +174,13 @@ impl<'a> Model<'a> {
         self.has_power().then_some(&self.power_guard)
     }
 
-    /// Without knots for a model without power.
+    /// The guard band of the power; without knots for a model without power.
     pub(crate) fn power_guard_or_none(&self) -> &GuardBand {
         &self.power_guard
     }
 
-    /// Where the model comes from. Decoded when it is asked for, so that firmware which never
-    /// asks does not carry what reads it; [`FormatError::BadBody`] where it does not decode.
+    /// The provenance of the model. It is decoded on demand, so firmware that never calls this does
+    /// not link the decoder. Fails with [`FormatError::BadBody`] if it does not decode.
     pub fn provenance(&self) -> Result<Provenance<'a>, FormatError> {
         let mut fields = Fields(self.provenance);
         let provenance = fields.take()?;
@@ -190,13 +190,13 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The predicted time, rounded up. Rising with `log_time`.
+    /// The predicted time, rounded up. It is monotone in `log_time`.
     pub fn time(&self, prediction: Prediction) -> Microseconds {
         let [scale, _] = self.scales;
         Microseconds(exponential(prediction.log_time, scale))
     }
 
-    /// The predicted power, rounded up; `None` for a model without power. Rising with
+    /// The predicted power, rounded up; `None` for a model without power. It is monotone in
     /// `log_power`.
     pub fn power(&self, prediction: Prediction) -> Option<Milliwatts> {
         let [_, scale] = self.scales;
@@ -204,7 +204,7 @@ impl<'a> Model<'a> {
             .then(|| Milliwatts(exponential(prediction.log_power, scale)))
     }
 
-    /// The layers with their rows as they stand in the file.
+    /// The layers with their rows as stored in the file.
     #[inline(never)]
     pub(crate) fn layers(&self) -> [(Layer, &'a [u8]); 4] {
         let mut rest = self.layers;

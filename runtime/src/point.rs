@@ -1,4 +1,4 @@
-//! A point of a front, and what a query makes small of it.
+//! A point of a front, and the objectives that a query minimises.
 
 use crate::grid::ModeId;
 use crate::units::{Microseconds, Milliwatts};
@@ -15,7 +15,7 @@ pub struct Point {
     pub(crate) leaps: Leaps,
 }
 
-/// What to make as small as possible.
+/// The quantity to minimise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Objective {
     /// Time t: the fastest mode.
@@ -29,21 +29,21 @@ pub enum Objective {
     EnergyDelay,
 }
 
-/// The leaps from one point, in the bits that it has to spare: see [`leaps`](crate::leaps).
+/// The leaps from one point, in the spare bits of a [`Point`]: see [`leaps`](crate::leaps).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leaps(u16);
 
-/// Where a leap leads.
+/// The direction of a leap.
 #[derive(Clone, Copy)]
 pub enum Direction {
-    /// To the points before.
+    /// Towards earlier points.
     Back,
-    /// To those behind.
+    /// Towards later points.
     On,
 }
 
 impl Leaps {
-    /// Where the four bits of an objective and direction lie.
+    /// Bit offset of the four bits of an objective and direction.
     pub fn shift(objective: Objective, direction: Direction) -> u16 {
         let first = match objective {
             Objective::EnergyDelay => 8,
@@ -55,8 +55,8 @@ impl Leaps {
         }
     }
 
-    /// The lengths are 0, 1, 2, 3, 4, 6, 8, 12, … 128, 192: two for each power of two. Any
-    /// distance below 200 takes at most four of them.
+    /// The length of a leap: 0, 1, 2, 3, 4, 6, 8, 12, … 128 or 192, two for each power of two. Four
+    /// leaps cover any distance below 200.
     pub fn length(self, shift: u16) -> usize {
         match usize::from(self.0 >> shift) & 0xF {
             short @ 0..2 => short,
@@ -64,7 +64,7 @@ impl Leaps {
         }
     }
 
-    /// Sets the greatest length within a distance.
+    /// Sets the greatest length that does not exceed a distance.
     pub fn set(&mut self, shift: u16, distance: usize) {
         let code = match distance.checked_ilog2() {
             None | Some(0) => distance as u32,
@@ -74,7 +74,7 @@ impl Leaps {
     }
 }
 
-/// What an objective makes small; both fit: P·t below 2⁶⁴ nJ, P·t² below 2⁹⁶ nJ·µs, in two parts.
+/// The cost that an objective minimises, in two parts: P·t is below 2⁶⁴ nJ, P·t² below 2⁹⁶ nJ·µs.
 pub fn cost(objective: Objective, point: &Point) -> (u64, u32) {
     let time = u64::from(point.time.0);
     let energy = u64::from(point.power.0) * time;

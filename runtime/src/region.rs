@@ -1,9 +1,8 @@
 //! Regions: boxes of the grid to which a choice is constrained.
 //!
-//! Every constraint narrows the range of one axis, so a constrained sweep visits
-//! fewer modes instead of filtering all of them. A model starts with the region
-//! in which it was profiled: outside of it a prediction would be extrapolated, and
-//! a limit cannot rest on that.
+//! Every constraint narrows the range of one axis, so a constrained sweep visits fewer modes
+//! instead of filtering all of them. A model starts with the region in which it was profiled. A
+//! prediction outside of it is an extrapolation, and a limit must not depend on one.
 //!
 //! A region belongs to one grid, which it names by [`Grid::hash`]. A constraint or a sweep with
 //! another grid is refused.
@@ -28,7 +27,8 @@ use crate::units::Kilohertz;
 
 /// An inclusive range of indices on each axis of one grid.
 ///
-/// Serialised it is the indices alone, as in a file; deserialised it belongs to no grid.
+/// The serialised form holds the indices only, as in a file. A deserialised region belongs to no
+/// grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
     /// [`Grid::hash`] of the grid that the indices belong to.
@@ -38,16 +38,16 @@ pub struct Region {
     last: [u8; 4],
 }
 
-/// Why no mode is left under a constraint.
+/// Why a constraint leaves no mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConstraintError {
-    /// More cores were asked for than any mode on offer has.
+    /// The constraint asks for more cores than any mode of the region has.
     TooFewCores {
-        /// The most cores on offer.
+        /// The maximum number of cores in the region.
         most: u32,
     },
-    /// No mode on offer has this memory clock.
+    /// No mode of the region has this memory clock.
     NoSuchEmc,
     /// The region belongs to another grid.
     OtherGrid,
@@ -66,7 +66,7 @@ impl fmt::Display for ConstraintError {
 impl error::Error for ConstraintError {}
 
 impl Region {
-    /// To be filled.
+    /// A region to be filled.
     pub(crate) const NONE: Self = Self {
         grid: 0,
         first: [0; 4],
@@ -83,8 +83,8 @@ impl Region {
         }
     }
 
-    /// The smallest box that holds every one of `modes`, given by their knobs; `None`
-    /// without modes or where a knob is not on its axis.
+    /// The smallest region that holds every one of `modes`, given by their knobs; `None` without
+    /// modes or if a knob is not on its axis.
     pub fn spanning(grid: &Grid, modes: impl IntoIterator<Item = [u32; 4]>) -> Option<Self> {
         let mut bounds = None;
         for knobs in modes {
@@ -105,8 +105,8 @@ impl Region {
         bounds
     }
 
-    /// As it stands in a file: the first index of each axis, then the last ones. `grid` is the
-    /// hash of the file's grid.
+    /// Decodes a region as stored in a file: the first index of each axis, then the last indices.
+    /// `grid` is the hash of the file's grid.
     pub(crate) fn of_bytes(grid: u32, [a, b, c, d, last @ ..]: [u8; 8]) -> Self {
         Self {
             grid,
@@ -128,7 +128,7 @@ impl Region {
         })
     }
 
-    /// Only modes with at least `cores` online cores.
+    /// Restricts the region to modes with at least `cores` online cores.
     pub fn with_min_cores(mut self, grid: &Grid, cores: u32) -> Result<Self, ConstraintError> {
         self.check(grid)?;
         let on_offer = self.values(grid, Axis::Cores);
@@ -143,7 +143,7 @@ impl Region {
         Ok(self)
     }
 
-    /// Only modes with exactly this memory clock.
+    /// Restricts the region to modes with exactly this memory clock.
     pub fn with_emc(mut self, grid: &Grid, emc: Kilohertz) -> Result<Self, ConstraintError> {
         self.check(grid)?;
         let at = self
@@ -175,7 +175,7 @@ impl Region {
             .product()
     }
 
-    /// The values of an axis inside the region, which belongs to this grid.
+    /// The values of an axis inside the region. `grid` is the region's grid.
     pub fn values<'a>(&self, grid: &'a Grid, axis: Axis) -> &'a [u32] {
         let range = self.range(axis);
         let range = *range.start()..range.end().saturating_add(1);

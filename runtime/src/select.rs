@@ -1,10 +1,10 @@
-//! Queries: which mode to take.
+//! Queries select a mode from a front.
 //!
-//! A query names an objective, the limits on power and time, and the confidence with
-//! which the limits shall hold. It looks at the front only: the points within both limits
-//! are one contiguous stretch of it, because power rises and time falls along a front.
+//! A query names an objective, limits on power and time, and the confidence with which the limits
+//! must hold. It examines the front only. Power rises and time falls along a front, so the points
+//! within both limits form one contiguous range.
 //!
-//! Ties are broken towards less power, then less time.
+//! Ties go to less power, then to less time.
 //!
 //! ```
 //! use wattgate_runtime::{Front, Microseconds, Milliwatts, Model, Objective, Query, SelectError};
@@ -36,23 +36,23 @@ pub use crate::point::Objective;
 use crate::point::Point;
 use crate::units::{Confidence, Correction, Factor, Microseconds, Milliwatts};
 
-/// What a mode shall do. Without limits every mode of the front is allowed.
+/// Requirements on a mode. Without limits every mode of the front is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// What to minimise, by predictions without margin.
+    /// The quantity to minimise, from predictions without margin.
     pub objective: Objective,
     /// The power that the guarded prediction must not exceed.
     pub power_limit: Option<Milliwatts>,
     /// The time that the guarded prediction must not exceed.
     pub deadline: Option<Microseconds>,
-    /// The probability with which a limit shall hold; it widens power and time.
+    /// The probability with which a limit must hold. It sets the guard bands of power and time.
     pub confidence: Confidence,
-    /// What the board draws over what was predicted. It costs no new sweep.
+    /// Measured over predicted power of the board. A correction needs no new sweep.
     pub correction: Correction,
 }
 
 impl Default for Query {
-    /// The fastest mode, without limits, at 95 %.
+    /// Asks for the fastest mode, without limits, at 95 %.
     fn default() -> Self {
         Self {
             objective: Objective::Time,
@@ -84,23 +84,23 @@ pub struct Choice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SelectError {
-    /// The query speaks of power and the model does not know it.
+    /// The query needs power, which the model does not predict.
     NoPower,
     /// No mode that meets the deadline stays within the power limit.
     OverLimit {
-        /// The least guarded power on offer: the smallest limit that has an answer.
+        /// The least guarded power of those modes: the smallest limit that has an answer.
         least_power: Milliwatts,
     },
     /// No mode meets the deadline at any power.
     TooSlow {
-        /// The least guarded time on offer: the shortest deadline that has an answer.
+        /// The least guarded time of the front: the shortest deadline that has an answer.
         least_time: Microseconds,
     },
     /// The guard band does not reach the confidence.
     Guard(GuardError),
-    /// The front has no mode: it was never built, or built of none.
+    /// The front is empty: it was never built, or built without modes.
     EmptyFront,
-    /// The front was built over a region of another grid than the model's.
+    /// The front was built for a region of another grid than the model's.
     OtherGrid,
 }
 
@@ -129,8 +129,8 @@ impl fmt::Display for SelectError {
 impl error::Error for SelectError {}
 
 impl<const N: usize> Front<N> {
-    /// The mode of the front that a query asks for. It is the mode that a search over all
-    /// modes of the region finds, unless the front [was thinned](Front::is_thinned).
+    /// Selects the mode of the front that satisfies a query best. A search over all modes of the
+    /// region finds the same mode, unless the front [was thinned](Front::is_thinned).
     pub fn select(&self, query: &Query) -> Result<Choice, SelectError> {
         let asks_power = query.power_limit.is_some() || query.objective != Objective::Time;
         let factor = |guard: &GuardBand| guard.factor(query.confidence);

@@ -1,22 +1,22 @@
-//! The dimensions of a network, and the layer shapes that a model may have, listed in one place.
+//! The dimensions of a network, and the list of supported layer shapes.
 //!
-//! A shape is the widths of the hidden layers. Every width is even, since units are computed in
-//! pairs, and at most 256, so that no sum overflows.
+//! A shape consists of the widths of the hidden layers. Every width is even, because units are
+//! computed in pairs, and at most 256, so that no sum overflows.
 
 use core::fmt;
 
 use crate::grid::Axis;
 
-/// Features of each axis: logarithm, inverse and value of the knob.
+/// Number of features per axis: logarithm, inverse and value of the knob.
 pub const FEATURES: usize = 3;
 
-/// Inputs of the first layer: [`FEATURES`] for each axis, in the order of the axes.
+/// Number of inputs of the first layer: [`FEATURES`] for each axis, in the order of the axes.
 pub const INPUTS: usize = FEATURES * Axis::ALL.len();
 
 /// The bias of a later layer lies within ± this value.
 pub const BIAS_LIMIT: i32 = 1 << 30;
 
-/// Widths of up to three hidden layers as they stand in a file; 0 = no such layer.
+/// Widths of up to three hidden layers as stored in a file; 0 = no such layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Widths(pub [u16; 3]);
 
@@ -32,14 +32,14 @@ impl fmt::Display for Widths {
 
 /// A supported layer shape.
 ///
-/// A reader refuses a model of another shape. Without the feature `large-shapes` the largest
-/// shape is not supported, so that no file makes firmware take more stack than the others need.
+/// A reader refuses a model of another shape. Without the feature `large-shapes` the largest shape
+/// is not supported, so no file can make firmware use more stack than the other shapes need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shape {
     /// One layer of 16, for the smallest targets.
     Wide16,
-    /// One layer of 32, the trainer's default: as exact as 16-16 at a quarter of its
+    /// One layer of 32, the trainer's default: as accurate as 16-16 with a quarter of its
     /// multiplications.
     Wide32,
     /// Two layers of 8.
@@ -62,7 +62,7 @@ impl Shape {
         Self::PowerTrain,
     ];
 
-    /// The shape with these widths.
+    /// Looks up the shape with these widths.
     pub fn from_widths(widths: Widths) -> Option<Self> {
         let mut all = Self::ALL.iter().copied();
         all.find(|shape| shape.widths() == widths)
@@ -83,8 +83,7 @@ impl Shape {
 }
 
 impl Shape {
-    /// All layers of a network with this shape, in the order of a file; those of no width are
-    /// not there.
+    /// All layers of a network with this shape, in the order of a file; absent layers have width 0.
     #[inline(never)]
     pub(crate) fn layers(self, outputs: u8) -> [Layer; 4] {
         let Widths(widths) = self.widths();
@@ -104,36 +103,36 @@ impl Shape {
     }
 }
 
-/// One layer as it stands in a file: a row for each unit, its weights and their tail.
+/// One layer as stored in a file: one row per unit, with its weights and their tail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layer {
-    /// The units.
+    /// The number of units.
     pub width: usize,
-    /// The weights of each.
+    /// The number of weights per unit.
     pub inputs: usize,
-    /// The bytes after the weights.
+    /// The number of bytes after the weights.
     tail: usize,
 }
 
 impl Layer {
-    /// The bytes of a row; never 0.
+    /// The length of a row in bytes; never 0.
     pub fn row(&self) -> usize {
         (self.inputs + self.tail).max(1)
     }
 
-    /// The bytes of all rows.
+    /// The length of all rows in bytes.
     pub fn bytes(&self) -> usize {
         self.width * self.row()
     }
 }
 
-/// What follows the weights of a unit of the first layer: scale (u16), bias (i16).
+/// Tail of a first-layer unit: scale (u16), bias (i16).
 pub(crate) const FIRST_TAIL: usize = 4;
 
-/// What follows the weights of a unit of another hidden layer: bias (i32), shift (u8).
+/// Tail of a unit of another hidden layer: bias (i32), shift (u8).
 const HIDDEN_TAIL: usize = 5;
 
-/// What follows the weights of an output: bias (i32), scale (f32).
+/// Tail of an output: bias (i32), scale (f32).
 const OUTPUT_TAIL: usize = 8;
 
 impl fmt::Display for Shape {

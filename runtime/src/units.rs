@@ -1,4 +1,4 @@
-//! Physical quantities as integers, so that two targets can only agree exactly.
+//! Physical quantities as integers, so that all targets agree exactly.
 //!
 //! Every quantity that a caller sees is a whole number of the unit in its name.
 //! Conversions round towards the cautious side: a power or a time is never shown
@@ -45,12 +45,12 @@ unit!(
     "µs"
 );
 
-/// A time in ms since some start, or between two such times.
+/// A time in ms, as a point in time or a duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Milliseconds(pub u64);
 
 impl Milliseconds {
-    /// The time since an earlier one; 0 since a later one.
+    /// The time since `earlier`; 0 if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
@@ -63,12 +63,12 @@ impl Milliseconds {
 pub struct Confidence(u16);
 
 impl Confidence {
-    /// 50 %: the prediction as it is, as often too low as too high.
+    /// 50 %: the prediction without margin, as often too low as too high.
     pub const P50: Self = Self(5_000);
     /// 95 %, the default of every command.
     pub const P95: Self = Self(9_500);
 
-    /// `None` outside 5,000 … 9,999.
+    /// Creates a confidence; `None` outside 5,000 … 9,999.
     pub const fn new(per_ten_thousand: u16) -> Option<Self> {
         if per_ten_thousand >= 5_000 && per_ten_thousand < 10_000 {
             Some(Self(per_ten_thousand))
@@ -77,7 +77,7 @@ impl Confidence {
         }
     }
 
-    /// In units of 1/10,000.
+    /// The confidence in units of 1/10,000.
     pub const fn per_ten_thousand(self) -> u16 {
         self.0
     }
@@ -89,7 +89,7 @@ impl fmt::Display for Confidence {
     }
 }
 
-/// A ratio ≥ 1 in units of 1/65,536 (Q16): what a prediction is multiplied with.
+/// A ratio ≥ 1 in units of 1/65,536 (Q16), by which a prediction is multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Factor(u32);
 
@@ -97,7 +97,7 @@ impl Factor {
     /// No margin.
     pub const ONE: Self = Self(1 << 16);
 
-    /// `None` below one.
+    /// Creates a factor; `None` below one.
     pub const fn from_q16(q16: u32) -> Option<Self> {
         if q16 >= Self::ONE.0 {
             Some(Self(q16))
@@ -125,16 +125,16 @@ impl Factor {
 
 /// Measured over predicted power, in units of 1/65,536 (Q16); range 1/8 … 8.
 ///
-/// A board that draws more than predicted in one mode does so in the others, so that one ratio
-/// corrects all of them. It changes no order: a front stays what it is.
+/// A board that draws more than predicted in one mode does so in the others, so one ratio corrects
+/// all of them. It does not change the order of modes, so a front stays valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Correction(u32);
 
 impl Correction {
-    /// As predicted.
+    /// No correction.
     pub const NONE: Self = Self(1 << 16);
 
-    /// `None` outside 1/8 … 8.
+    /// Creates a correction; `None` outside 1/8 … 8.
     pub const fn from_q16(q16: u32) -> Option<Self> {
         if q16 >= Self::NONE.0 / 8 && q16 <= Self::NONE.0 * 8 {
             Some(Self(q16))

@@ -1,74 +1,76 @@
-//! The bank of hypotheses of when the power has stepped.
+//! The bank of hypotheses: each one assumes a time of the last step of the power.
 
 use super::hypothesis::Hypothesis;
 use super::sensor::{Chip, MOST_CHIPS, step};
 use super::track::{Event, MOST_POWER, NOTHING, Track, View};
 use crate::units::Milliseconds;
 
-/// The most hypotheses at a time. More detect steps no sooner (16 were tried).
+/// Maximum number of hypotheses. More do not detect steps sooner (16 were tried).
 const HYPOTHESES: usize = 12;
 
-/// Steps of the power in a second. The traces of real boards have 0.1 to 0.3; fewer make false steps
-/// rarer and true ones later.
+/// Prior rate of steps of the power in 1/s. The traces of real boards have 0.1 to 0.3. A lower rate
+/// makes false steps rarer and detection later.
 const STEPS_A_SECOND: f32 = 0.08;
 
 /// Standard deviations of a step, as part of the power: of a change of phase, and of a start or an
 /// end.
 const STEP_SIZES: [f32; 2] = [0.1, 0.4];
 
-/// Pulses of the power in a second. With fewer the traces of the Orin NX are predicted worse; more
-/// delay the detection of steps.
+/// Prior rate of pulses of the power in 1/s. A lower rate predicts the traces of the Orin NX worse;
+/// a higher rate delays the detection of steps.
 const PULSES_A_SECOND: f32 = 0.05;
 
-/// Standard deviation of a pulse, as part of the power, and how long it lasts at most in ms: bursts on
+/// Standard deviation of a pulse, as part of the power, and its maximum duration in ms: bursts on
 /// an idle AGX Orin (traces).
 const PULSE_SIZE: f32 = 0.4;
 const PULSE_MS: f32 = 50.0;
 
-/// [`Bank::since`] moves to a step when the probability that there was none is below this: less than
-/// one false step a minute with a ripple of 6 % (tests/estimator.rs).
+/// Detection threshold: [`Bank::since`] moves to a step when the probability of no step falls below
+/// this. It gives less than one false step a minute with a ripple of 6 % (tests/estimator.rs).
 const DOUBT: f32 = 0.05;
 
-/// [`Bank::is_suspicious`] where the probability of a step after [`Bank::since`] is above this: one
-/// look in four at worst on a steady load (tests/estimator.rs).
+/// Suspicion threshold: [`Bank::is_suspicious`] when the probability of a step after
+/// [`Bank::since`] exceeds this. On a steady load this affects one look in four at worst
+/// (tests/estimator.rs).
 const SUSPICION: f32 = 0.1;
 
-/// Standard deviation of the ripple in means over [`RIPPLE_MS`](super::track::RIPPLE_MS), as part of
-/// the power: the first value is that of steady LLM inference on an AGX Orin (platform reference,
-/// addendum: 0.5 to 1.6 % at 100 ms, which is 1.6 to 5 % at 10 ms). The others keep it within what
-/// rails do: the CPU rail of an idle AGX Orin has 1 (traces).
+/// Standard deviation of the ripple in means over [`RIPPLE_MS`](super::track::RIPPLE_MS), as part
+/// of the power. The initial value is that of steady LLM inference on an AGX Orin (platform
+/// reference, addendum: 0.5 to 1.6 % at 100 ms, which is 1.6 to 5 % at 10 ms). The range covers
+/// real rails: the CPU rail of an idle AGX Orin has 1 (traces).
 const RIPPLE_AT_FIRST: f32 = 0.04;
 const RIPPLE_RANGE: (f32, f32) = (0.005, 2.0);
 
-/// The part of a look's excess that changes the variance of the ripple: 1 / 25 of what one look
-/// tells, so that the ripple follows the load within some 25 looks.
+/// Learning rate of the ripple's variance: each look contributes 1/25 of its excess, so the ripple
+/// follows the load within some 25 looks.
 const RIPPLE_RATE: f32 = 0.04;
 
-/// A look changes the variance of the ripple as if its excess were this at most.
+/// Maximum excess of a look that counts for the ripple.
 const MOST_EXCESS: f32 = 8.0;
 
-/// Standard deviation of the power at the first reading, as part of it, and probability: of a board at
-/// rest, and of one in the middle of a step. Assumed.
+/// Prior at the first reading: the standard deviation of the power, as part of it, and the
+/// probability, for a board at rest and for one in the middle of a step. Assumed.
 const AT_FIRST: [(f32, f32); 2] = [(0.02, 0.8), (0.3, 0.2)];
 
-/// Standard deviation of the power after an expected change: a part of the change, as models of power
-/// are that far off, and a part of the total, as nobody knows how the rails share the change. Assumed.
+/// Standard deviation of the power after an expected change: a part of the change, because models
+/// of power have this error, and a part of the total, because the rails' shares of the change are
+/// unknown. Assumed.
 const OF_CHANGE: f32 = 0.3;
 const OF_TOTAL: f32 = 0.03;
 
-/// Hypotheses of when the power has stepped.
+/// Hypotheses about the time of the last step.
 #[derive(Clone, Debug)]
 pub struct Bank {
-    /// The heaviest of the last look is the first.
+    /// The most probable one after the last look is the first.
     hypotheses: [Hypothesis; HYPOTHESES],
     /// Ripple of each chip as part of its power.
     pub ripples: [f32; MOST_CHIPS],
-    /// Since when there was no step.
+    /// The time of the last detected step.
     pub since: Milliseconds,
 }
 
 impl Bank {
-    /// Without hypotheses.
+    /// Creates a bank without hypotheses.
     pub const fn new() -> Self {
         Self {
             hypotheses: [Hypothesis::FREE; HYPOTHESES],
@@ -82,7 +84,7 @@ impl Bank {
         self.hypotheses = [Hypothesis::FREE; HYPOTHESES];
     }
 
-    /// The first readings.
+    /// Starts from the first readings.
     pub fn begin(
         &mut self,
         chips: &[Chip; MOST_CHIPS],
@@ -106,8 +108,8 @@ impl Bank {
         self.since = now;
     }
 
-    /// The power has changed at the last look, `last`: it is expected to be so many times the one
-    /// before, give or take a part of the change. 0 … 100 times.
+    /// Announces a change of the power at the last look, `last`: the power is expected to be
+    /// `times` (0 … 100) the one before, within a part of the change.
     pub fn expect_change(&mut self, times: f32, last: Milliseconds) {
         let mut only = *self.heaviest();
         let total = only.power();
@@ -122,7 +124,7 @@ impl Bank {
         self.admit(only);
     }
 
-    /// All hypotheses follow the power to a look. Those of an event since the last one join them.
+    /// Advances all hypotheses to a look, and adds the hypotheses of an event since the last look.
     pub fn follow(&mut self, views: &[View; MOST_CHIPS], ms: f32, last: Milliseconds) {
         let parent = *self.heaviest();
         let power = parent.power().max(0.0);
@@ -145,25 +147,26 @@ impl Bank {
         }
     }
 
-    /// Weighs the hypotheses after they have followed, and says whether there was a step.
+    /// Normalises the weights after [`Self::follow`], and decides whether there was a step.
     pub fn judge(&mut self) {
         self.normalise();
         self.decide();
     }
 
-    /// A step may be under way.
+    /// Whether a step is suspected.
     pub fn is_suspicious(&self) -> bool {
         let later = self.hypotheses.iter().filter(|it| it.since > self.since);
         later.map(|it| it.weight).sum::<f32>() > SUSPICION
     }
 
-    /// The heaviest hypothesis of the last look: the first.
+    /// The most probable hypothesis of the last look.
     fn heaviest(&self) -> &Hypothesis {
         let [first, ..] = &self.hypotheses;
         first
     }
 
-    /// From the surprise of the hypothesis that was the heaviest before the look.
+    /// Updates the ripple from the excess of the hypothesis that was the most probable before the
+    /// look.
     fn learn_ripple(&mut self) {
         let [parent, ..] = &self.hypotheses;
         let (least, most) = RIPPLE_RANGE;
@@ -173,7 +176,8 @@ impl Bank {
         }
     }
 
-    /// With the first hypothesis, which says the same of the present. The likelier one stays.
+    /// Merges with the first hypothesis, which has the same time of the last step. The more likely
+    /// of the two stays.
     fn merge(&mut self, pulsed: Hypothesis) {
         let [parent, ..] = &mut self.hypotheses;
         let weight = parent.weight + pulsed.weight;
@@ -183,7 +187,7 @@ impl Bank {
         parent.weight = weight;
     }
 
-    /// Takes the place of the lightest hypothesis that is not as new.
+    /// Replaces the least probable hypothesis that is older than the new one.
     fn admit(&mut self, new: Hypothesis) {
         let older = |it: &&mut Hypothesis| it.weight == 0.0 || it.since != new.since;
         let places = self.hypotheses.iter_mut().filter(older);
@@ -192,7 +196,7 @@ impl Bank {
         }
     }
 
-    /// The weights are probabilities again, and the heaviest is the first.
+    /// Scales the weights to a sum of 1, and moves the most probable hypothesis to the front.
     fn normalise(&mut self) {
         let sum: f32 = self.hypotheses.iter().map(|it| it.weight).sum();
         for hypothesis in &mut self.hypotheses {
@@ -207,7 +211,7 @@ impl Bank {
         }
     }
 
-    /// Whether there was a step.
+    /// Detects a step.
     fn decide(&mut self) {
         let without = self.hypotheses.iter().filter(|it| it.since <= self.since);
         if without.map(|it| it.weight).sum::<f32>() < DOUBT {
@@ -215,7 +219,7 @@ impl Bank {
         }
     }
 
-    /// Mean over the hypotheses.
+    /// Mean of a value over the hypotheses.
     #[inline]
     pub fn mean_of(&self, value: impl Fn(&Hypothesis) -> f32) -> f32 {
         self.hypotheses.iter().map(|it| it.weight * value(it)).sum()
@@ -233,7 +237,8 @@ impl Bank {
         registers
     }
 
-    /// The mean registers in mW when so much is left of the distance between register and power.
+    /// The mean registers in mW after the distances between register and power have decayed to
+    /// these parts.
     pub fn forecast(&self, left: [f32; MOST_CHIPS]) -> [f32; MOST_CHIPS] {
         let mut shown = [0.0; MOST_CHIPS];
         for hypothesis in &self.hypotheses {
@@ -245,8 +250,8 @@ impl Bank {
         shown
     }
 
-    /// Standard deviation of the power in means over [`RIPPLE_MS`](super::track::RIPPLE_MS), as part
-    /// of it, by the ripple of the load.
+    /// Ripple of the load: standard deviation of the power in means over
+    /// [`RIPPLE_MS`](super::track::RIPPLE_MS), as part of the power.
     pub fn ripple(&self) -> f32 {
         let (mut ripple, mut power) = (0.0, 0.0);
         // Rails of one board ripple together.

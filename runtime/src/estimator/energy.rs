@@ -4,11 +4,12 @@ use heapless::Deque;
 
 use crate::units::Milliseconds;
 
-/// Energies are kept at least this far apart, and so many of them: 1.1 s and more.
+/// Minimum interval in ms between stored energies, and their number: together they reach back at
+/// least 1.1 s.
 const SPAN_MS: u64 = 18;
 const ENERGIES: usize = 64;
 
-/// Energy in µJ up to some looks.
+/// Cumulative energy in µJ at recent looks.
 #[derive(Clone, Debug)]
 pub struct Energy {
     /// The newest at the back. None before the first reading.
@@ -19,7 +20,7 @@ pub struct Energy {
 }
 
 impl Energy {
-    /// Before the first reading.
+    /// Creates an empty record.
     pub const fn new() -> Self {
         Self {
             energies: Deque::new(),
@@ -34,12 +35,12 @@ impl Energy {
         self.energies.back().map(|(last, _)| *last)
     }
 
-    /// The next look is a first one. The sum stays.
+    /// Drops the history: the next look is a first one. The sum stays.
     pub fn clear(&mut self) {
         self.energies.clear();
     }
 
-    /// The first look.
+    /// Starts the history at a first look.
     pub fn begin(&mut self, now: Milliseconds) {
         let _ = self.energies.push_back((now, self.energy));
     }
@@ -49,8 +50,8 @@ impl Energy {
         self.energy.max(0).unsigned_abs()
     }
 
-    /// The mean power in mW of the time up to the last look; `None` where the readings do not reach
-    /// back so far, and for no span.
+    /// The mean power in mW over the `span` before the last look; `None` for an empty span or one
+    /// that begins before the readings.
     pub fn mean(&self, span: Milliseconds) -> Option<f32> {
         let &(now, energy) = self.energies.back().filter(|_| span.0 > 0)?;
         let from = Milliseconds(now.0.checked_sub(span.0)?);

@@ -1,18 +1,18 @@
-//! A hypothesis: since when the power is at its level.
+//! A hypothesis about the time of the last step.
 
 use super::sensor::MOST_CHIPS;
 use super::track::{Event, Track, View};
 use crate::units::Milliseconds;
 
-/// Standard deviation of a time constant, as part of it. A conversion of 140 µs takes 154 µs at most
-/// (TI, data sheet SBOS576A).
+/// Standard deviation of a time constant, as part of it. A conversion of 140 µs takes 154 µs at
+/// most (TI, data sheet SBOS576A).
 const CLOCK: f32 = 0.04;
 
-/// Correlation of the errors of two chips: between 1 for ripple, which moves all of them, and 0 for
-/// rounding, which moves each alone.
+/// Correlation of the errors of two chips. It lies between 1 for ripple, which is common to all
+/// chips, and 0 for rounding, which is independent.
 const TOGETHER: f32 = 0.5;
 
-/// Says since when the power is at its level, and follows it.
+/// Assumes that the power last stepped at `since`, and estimates it under this assumption.
 #[derive(Clone, Copy, Debug)]
 pub struct Hypothesis {
     pub since: Milliseconds,
@@ -48,7 +48,7 @@ impl Hypothesis {
         alone + TOGETHER * (deviations * deviations - alone) + lag * lag
     }
 
-    /// Follows the power to the next look.
+    /// Updates the filters with the next look.
     pub fn follow(&mut self, views: &[View; MOST_CHIPS], event: Event) {
         let mut likelihood = 0.0;
         for (track, view) in self.tracks.iter_mut().zip(views) {
@@ -59,7 +59,7 @@ impl Hypothesis {
             let ripple = track.predict(view, event);
             likelihood += track.correct(view.reading, view.step, ripple);
         }
-        // One that all readings contradict is still there if all others are, too.
+        // The floor keeps a weight above 0 when the readings contradict every hypothesis.
         self.weight = (self.weight * libm::expf(likelihood.max(-60.0))).max(1e-30);
     }
 }

@@ -1,4 +1,4 @@
-//! The estimator: from readings of a power sensor that lags to the power that is drawn now.
+//! The estimator computes the present power from the readings of a power sensor that lags.
 //!
 //! # The sensor
 //!
@@ -20,9 +20,9 @@
 //! ∫ x dt  =  ∫ y dt  +  τ · (y(end) − y(begin))
 //! ```
 //!
-//! So the energy of any time span follows from the readings within it, whatever the power did in
-//! between, and so does the mean power of a span ([`Estimator::mean`]). An error of one step in
-//! the last reading is an error of τ / span steps in the mean.
+//! So the energy and the mean power ([`Estimator::mean`]) of any time span follow from the readings
+//! within it, whatever the power did in between. An error of one step in the last reading is an
+//! error of τ / span steps in the mean.
 //!
 //! # Power now
 //!
@@ -33,42 +33,43 @@
 //! └ y ┘  ←   └ 1 − a  a ┘ └ y ┘     a = exp(−dt / τ)
 //! ```
 //!
-//! with a random walk of `x` for slow drifts and white noise of `x` for the ripple of the load.
-//! The filter learns the size of the ripple from the readings: it grows where readings surprise the
-//! filter more than they should, and shrinks where they surprise it less.
+//! with a random walk of `x` for slow drifts and white noise of `x` for the ripple of the load. The
+//! filter learns the size of the ripple from its innovations: the ripple grows when they are larger
+//! than expected, and shrinks when they are smaller.
 //!
 //! # Rounding
 //!
-//! A reading says that `y` is within half a step of it, and nothing else. So the filter cuts off what
-//! is outside, and takes the mean and the variance of the rest (the Gaussian fit of R. E. Curry,
-//! Estimation and Control with Quantized Measurements, MIT Press 1970). A reading that repeats tells
-//! little, however often it repeats. A reading that changes tells where between two steps `y` is.
-//! This is exact for one rail. For a sum of rails, a half of the root of the sum of the squares of
-//! their steps is an approximation.
+//! A reading only says that `y` is within half a step of it. So the filter truncates the
+//! distribution of `y` to this interval and keeps the mean and the variance of the rest (the
+//! Gaussian fit of R. E. Curry, Estimation and Control with Quantized Measurements, MIT Press
+//! 1970). A repeated reading carries little information, however often it repeats. A reading that
+//! changes shows where between two steps `y` is. This is exact for one rail. For a sum of rails,
+//! the interval is approximate: half of the root of the sum of the squares of their steps.
 //!
 //! # Steps
 //!
-//! A load that starts or changes its phase steps. The estimator keeps a bank of hypotheses: one says
-//! that there was no step of late, each of the others that there was one in the time before a
-//! certain look. Each hypothesis has filters of its own, and a probability that each look multiplies
-//! by how likely its filters find the readings (Bayes; R. P. Adams and D. J. C. MacKay, Bayesian
-//! Online Changepoint Detection, 2007, arXiv:0710.3742; for jumps in a Kalman filter A. S. Willsky and
-//! H. L. Jones, IEEE Transactions on Automatic Control 21, 1976). A look adds hypotheses of a step
-//! since the look before, and the least probable ones give way to them.
+//! A load that starts or changes its phase makes the power step. The estimator keeps a bank of
+//! hypotheses. One assumes no recent step; each of the others assumes a step just before a certain
+//! look. Each hypothesis has its own filters and a probability. Each look multiplies the
+//! probability by the likelihood of the readings (Bayes; R. P. Adams and D. J. C. MacKay, Bayesian
+//! Online Changepoint Detection, 2007, arXiv:0710.3742; for jumps in a Kalman filter A. S. Willsky
+//! and H. L. Jones, IEEE Transactions on Automatic Control 21, 1976). Each look also adds
+//! hypotheses of a step since the previous look, which replace the least probable ones.
 //!
-//! The [estimate](Estimator::estimate) is the mean over the hypotheses. Its deviation says how wide
-//! each of them is and how far they lie apart: after a step it grows before the step is sure.
+//! The [estimate](Estimator::estimate) is the mean over the hypotheses. Its standard deviation
+//! combines the variance of each hypothesis with the spread between them, so it grows after a step
+//! before the step is sure.
 //!
-//! A pulse, such as of a background task, moves the register and is over at the next look. So is a
-//! reading that waited on the bus after its time was taken, as some in the traces of an Orin NX did.
-//! Hence each look also adds the hypothesis that the power has only pulsed; it merges with its parent
-//! at once.
+//! A pulse, for instance of a background task, moves the register and is over by the next look. A
+//! reading that waited on the bus after its time was taken looks the same; the traces of an Orin NX
+//! have some. So each look also adds a hypothesis of a pulse, which merges with its parent at once.
 //!
-//! Readings may be missing or late, chips may have time constants of their own, and these may
-//! change at any time.
+//! Readings may be missing or late. Each chip has its own time constant, which may change at any
+//! time.
 
 // Functions that each look calls across these files are `#[inline]`: without link-time optimisation
-// the compiler inlines no others from file to file, which costs 1.5 % of the instructions.
+// the compiler inlines only such functions across files, and missing them costs 1.5 % of the
+// instructions.
 mod bank;
 mod energy;
 mod hypothesis;
@@ -85,25 +86,25 @@ use track::{Passage, RIPPLE_MS, View, decay};
 
 use crate::units::{Milliseconds, Milliwatts};
 
-/// A longer time constant of a chip counts as this one.
+/// Maximum time constant of a chip; a longer one counts as this.
 const LONGEST_TIME_CONSTANT: Milliseconds = Milliseconds(60_000);
 
-/// A longer time in ms between two looks tells no more.
+/// Maximum time in ms between two looks; a longer one counts as this.
 const LONGEST_MS: f32 = 60_000.0;
 
-/// The power now.
+/// The estimated power now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Estimate {
-    /// In mW.
+    /// The power in mW.
     pub power: f32,
     /// Its standard deviation in mW.
     pub deviation: f32,
-    /// Since when the power is at this level, as far as the readings tell.
+    /// The time of the last detected step.
     pub since: Milliseconds,
 }
 
-/// Undoes the low-pass of a power sensor. In mW and ms.
+/// Inverts the low-pass of a power sensor. Powers are in mW, times in ms.
 #[derive(Clone, Debug)]
 pub struct Estimator {
     chips: [Chip; MOST_CHIPS],
@@ -112,7 +113,7 @@ pub struct Estimator {
 }
 
 impl Estimator {
-    /// Nothing was read yet. Time constants beyond a minute count as one.
+    /// Creates an estimator without readings. Time constants above a minute count as a minute.
     pub fn new(chips: [Chip; MOST_CHIPS]) -> Self {
         let chips = chips.map(|chip| Chip {
             time_constant: chip.time_constant.min(LONGEST_TIME_CONSTANT),
@@ -125,35 +126,35 @@ impl Estimator {
         }
     }
 
-    /// A chip has another time constant from the last look on.
+    /// Sets the time constant of a chip, which applies from the last look on.
     pub fn set_time_constant(&mut self, chip: usize, time_constant: Milliseconds) {
         if let Some(chip) = self.chips.get_mut(chip) {
             chip.time_constant = time_constant.min(LONGEST_TIME_CONSTANT);
         }
     }
 
-    /// The chips have other steps from the next look on, in mW as in [`Chip::step`].
+    /// Sets the steps of the chips in mW, as in [`Chip::step`]. They apply from the next look on.
     pub fn set_steps(&mut self, steps: [Milliwatts; MOST_CHIPS]) {
         for (chip, step) in self.chips.iter_mut().zip(steps) {
             chip.step = step;
         }
     }
 
-    /// Nothing is known of the power any more, as after a sleep. Energy stays.
+    /// Forgets the power, as after a sleep. The energy stays.
     pub fn forget(&mut self) {
         self.bank.clear();
         self.energy.clear();
     }
 
-    /// The power has changed at the last look: it is expected to be so many times the one before,
-    /// give or take a part of the change. 0 … 100 times.
+    /// Announces a change of the power at the last look: the power is expected to be `times` (0 …
+    /// 100) the one before, within a part of the change.
     pub fn expect_change(&mut self, times: f32) {
         if let Some(last) = self.energy.last().filter(|_| times.is_finite()) {
             self.bank.expect_change(times, last);
         }
     }
 
-    /// Takes readings into account. A time before the last one counts as that one.
+    /// Takes a sample at `now`. A time that is not after the last one is ignored.
     pub fn look(&mut self, sample: &Sample, now: Milliseconds) {
         let readings = sample.chips.map(|power| power.0.min(1 << 24) as f32);
         let Some(last) = self.energy.last() else {
@@ -187,8 +188,8 @@ impl Estimator {
         })
     }
 
-    /// What the chips will show in mW so long after the last look, before rounding, if the power stays;
-    /// `None` before the first reading.
+    /// Forecasts the registers of the chips in mW at `ahead` after the last look, before rounding,
+    /// if the power stays; `None` before the first reading.
     pub fn forecast(&self, ahead: Milliseconds) -> Option<[f32; MOST_CHIPS]> {
         let _ = self.energy.last()?;
         let left = self
@@ -197,14 +198,14 @@ impl Estimator {
         Some(self.bank.forecast(left))
     }
 
-    /// The mean power in mW of the time up to the last look, from [`Self::estimate`]'s energy;
-    /// `None` where the readings do not reach back so far, and for no span.
+    /// The mean power in mW over the `span` before the last look, from the energy of the readings;
+    /// `None` for an empty span or one that begins before the readings.
     pub fn mean(&self, span: Milliseconds) -> Option<f32> {
         self.energy.mean(span)
     }
 
-    /// Standard deviation of a [mean](Self::mean) over a span in mW, by the steps of the readings
-    /// alone.
+    /// Standard deviation in mW of a [mean](Self::mean) over a span, due to the steps of the
+    /// readings alone.
     pub fn resolution(&self, span: Milliseconds) -> f32 {
         let span = span.0.max(1) as f32;
         let registers = self.bank.registers();
@@ -215,15 +216,16 @@ impl Estimator {
             .filter(|(_, register)| *register > 0.0);
         let variance = present.map(|(chip, _)| {
             let step = chip.step.0 as f32;
-            // Of the two readings at the ends, and of those in between, which may all be alike.
+            // The readings at both ends are independent. Those in between may all have the same
+            // error.
             let ends = step * chip.time_constant.0 as f32 / span;
             ends * ends / 6.0 + step * step / 12.0
         });
         libm::sqrtf(variance.sum())
     }
 
-    /// Standard deviation of the true mean over a span, as part of the power, by the ripple of the
-    /// load.
+    /// Standard deviation of the true mean over a span, as part of the power, due to the ripple of
+    /// the load.
     pub fn ripple(&self, span: Milliseconds) -> f32 {
         self.bank.ripple() * libm::sqrtf(RIPPLE_MS / span.0.max(1) as f32)
     }
@@ -233,7 +235,7 @@ impl Estimator {
         self.energy.microjoules()
     }
 
-    /// The longest time constant of the chips that show anything.
+    /// The longest time constant among the chips whose register is above 0.
     pub fn slowest(&self) -> Milliseconds {
         let chips = self.chips.iter().zip(self.bank.registers());
         let present = chips.filter(|(_, register)| *register > 0.0);
@@ -241,7 +243,7 @@ impl Estimator {
         times.max().unwrap_or(Milliseconds(0))
     }
 
-    /// A step may be under way: another look soon tells.
+    /// Whether a step is suspected; another look soon confirms or refutes it.
     pub fn is_suspicious(&self) -> bool {
         self.bank.is_suspicious()
     }

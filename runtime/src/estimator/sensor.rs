@@ -1,21 +1,21 @@
-//! The power sensor: its chips and what they show.
+//! The power sensor: its chips and their readings.
 
 use crate::units::Milliseconds;
 use crate::units::Milliwatts;
 
-/// The most chips that a total comes from: an INA3221 has four addresses on its bus.
+/// Maximum number of chips: an INA3221 has four addresses on its bus.
 pub const MOST_CHIPS: usize = 4;
 
-/// A reading of the power sensor: of each chip the sum of the rails that belong to the module's
-/// total. Chips that there are not show 0.
+/// A reading of the power sensor: for each chip, the sum of the rails that belong to the module's
+/// total. Absent chips read 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// In any order that stays.
+    /// The powers of the chips, in any constant order.
     pub chips: [Milliwatts; MOST_CHIPS],
 }
 
 impl Sample {
-    /// Of a sensor with one chip.
+    /// The sample of a sensor with one chip.
     pub fn one(power: Milliwatts) -> Self {
         let mut sample = Self::default();
         let [first, ..] = &mut sample.chips;
@@ -23,7 +23,7 @@ impl Sample {
         sample
     }
 
-    /// Of the whole module, saturating.
+    /// The power of the whole module, saturating.
     pub fn total(&self) -> Milliwatts {
         let powers = self.chips.iter().map(|chip| chip.0);
         Milliwatts(powers.fold(0, u32::saturating_add))
@@ -36,8 +36,8 @@ pub struct Chip {
     /// The time constant of its low-pass: samples × the time of one conversion of all channels.
     /// 0 … 60,000 ms.
     pub time_constant: Milliseconds,
-    /// The steps of its rails, each of which is one step of the shunt's voltage: the root of the
-    /// sum of their squares.
+    /// The step of the sum of its rails: the root of the sum of their squared steps. A rail's step
+    /// is one step of its shunt voltage.
     pub step: Milliwatts,
 }
 
@@ -49,7 +49,7 @@ impl Chip {
     };
 }
 
-/// The readings are in whole mW.
+/// The step in mW. It is at least 1, because readings are in whole mW.
 pub fn step(chip: &Chip) -> f32 {
     chip.step.0.clamp(1, 1 << 24) as f32
 }

@@ -1,25 +1,26 @@
-//! The Kalman filter of one chip, and what the rounding of a reading does to it.
+//! The Kalman filter of one chip, with rounded readings.
 
 use nalgebra::{Matrix2, Vector2};
 
 use crate::units::Milliseconds;
 
-/// Random walk of the power in one second, as part of the ripple: what ripples much drifts much.
-/// Predicts the traces best between 0.1 and 0.4; less is steadier.
+/// Standard deviation of the power's random walk in one second, in units of the ripple: a power
+/// that ripples much drifts much. Values of 0.1 to 0.4 predict the traces best; lower ones are
+/// steadier.
 const DRIFT: f32 = 0.15;
 
-/// The ripple is white noise: its standard deviation is stated for means over this time in ms.
+/// The ripple is white noise. Its standard deviation applies to means over this time in ms.
 pub const RIPPLE_MS: f32 = 10.0;
 
-/// No power in mW is greater: 100 kW.
+/// Maximum power in mW: 100 kW.
 pub const MOST_POWER: f32 = 1e8;
 
-/// What the time between two looks does to a chip.
+/// Coefficients of a chip's filter for the time between two looks.
 #[derive(Clone, Copy, Debug)]
 pub struct Passage {
-    /// The part of the register that is left of before.
+    /// The part of the register's old value that remains.
     decay: f32,
-    /// The same after half of the time.
+    /// The same after half the time.
     half: f32,
     /// Variance that drift adds to the power, over the square of the ripple.
     drift: f32,
@@ -42,7 +43,8 @@ impl Passage {
     }
 }
 
-/// What is left of a register's distance from the power; nothing without a low-pass.
+/// The part of the distance between register and power that remains after `ms`; 0 without a
+/// low-pass.
 pub fn decay(ms: f32, time_constant: Milliseconds) -> f32 {
     match time_constant.0 {
         0 => 0.0,
@@ -50,7 +52,7 @@ pub fn decay(ms: f32, time_constant: Milliseconds) -> f32 {
     }
 }
 
-/// What a hypothesis says that happened between two looks: standard deviations in mW.
+/// The event that a hypothesis assumes between two looks: standard deviations in mW.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     pub step: f32,
@@ -63,7 +65,7 @@ pub const NOTHING: Event = Event {
     pulse: 0.0,
 };
 
-/// A look at a chip.
+/// One look at a chip.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
     pub reading: f32,
@@ -79,19 +81,19 @@ pub struct Track {
     /// Power and register in mW.
     pub state: Vector2<f32>,
     pub covariance: Matrix2<f32>,
-    /// By what part of it the variance of the ripple seems too small, by the last reading.
+    /// The relative amount by which the ripple's variance seems too small, from the last reading.
     pub excess: f32,
 }
 
 impl Track {
-    /// Of a chip that there is not.
+    /// The filter of an absent chip.
     pub const NONE: Self = Self {
         state: Vector2::new(0.0, 0.0),
         covariance: Matrix2::new(0.0, 0.0, 0.0, 0.0),
         excess: 0.0,
     };
 
-    /// With the power at a reading, give or take a deviation.
+    /// Starts with the power at a reading, with this standard deviation.
     pub fn at(reading: f32, deviation: f32, step: f32) -> Self {
         Self {
             state: Vector2::new(reading, reading),
@@ -100,7 +102,7 @@ impl Track {
         }
     }
 
-    /// Lets time pass. Returns the variance of the register by ripple.
+    /// The prediction step. Returns the register's variance due to ripple.
     #[inline]
     pub fn predict(&mut self, view: &View, event: Event) -> f32 {
         let Passage {
@@ -110,12 +112,12 @@ impl Track {
             ripple,
         } = view.passage;
         let (gain, spread) = (1.0 - half, 1.0 - decay);
-        // A power that is far from the register is not known well: no measure of noise.
+        // A power far above the register is uncertain, so it is capped as a measure of noise.
         let level = self.state.x.min(3.0 * self.state.y).max(0.0);
         let rippling = view.ripple * level;
         let square = rippling * rippling;
         let ripple = ripple * square;
-        // The power may change at any time in between: in the middle, give or take.
+        // The power may change at any time between the looks: the middle is the mean.
         let change = event.step * event.step + drift * square;
         let pulse = event.pulse * spread;
         let register = change * (gain * gain + spread * spread / 12.0) + ripple + pulse * pulse;
@@ -126,7 +128,7 @@ impl Track {
         ripple
     }
 
-    /// Takes a reading into account. Returns ln of the probability of the reading.
+    /// The correction step. Returns the log-likelihood of the reading.
     #[inline]
     pub fn correct(&mut self, reading: f32, step: f32, ripple: f32) -> f32 {
         let variance = self.covariance.m22.max(0.01);
@@ -135,7 +137,7 @@ impl Track {
         self.state += gain * cut.mean;
         self.state.x = self.state.x.clamp(-MOST_POWER, MOST_POWER);
         self.covariance -= gain * gain.transpose() * (variance - cut.variance);
-        // Where rounding errors of f32 would make it impossible.
+        // Rounding errors of f32 could make the covariance indefinite.
         let (power, register) = (self.covariance.m11.max(1.0), self.covariance.m22.max(0.001));
         let most = 0.999 * libm::sqrtf(power * register);
         let both = self.covariance.m12.max(-most).min(most);
@@ -146,7 +148,7 @@ impl Track {
     }
 }
 
-/// What is left of a normal distribution of mean 0 within an interval.
+/// A normal distribution of mean 0, truncated to an interval.
 struct Cut {
     mean: f32,
     variance: f32,
@@ -155,7 +157,7 @@ struct Cut {
 }
 
 impl Cut {
-    /// Of an interval around a centre, and of a distribution of some variance.
+    /// Truncates a distribution of this variance to an interval around a centre.
     #[inline]
     fn new(centre: f32, half: f32, variance: f32) -> Self {
         let deviation = libm::sqrtf(variance);
@@ -175,7 +177,8 @@ impl Cut {
         }
     }
 
-    /// Where the differences above lose their digits: as with a normal error of the same variance.
+    /// Approximates the interval by a normal error of the same variance, where the differences
+    /// above lose their digits.
     fn far_or_narrow(centre: f32, half: f32, variance: f32) -> Self {
         let error = half * half / 3.0;
         let sum = variance + error;
@@ -194,7 +197,7 @@ fn density(x: f32) -> f32 {
     libm::expf(-x * x / 2.0) * 0.398_942_3
 }
 
-/// The probability that a standard normal number is above.
+/// The probability that a standard normal variable exceeds `x`.
 fn above(x: f32) -> f32 {
     libm::erfcf(x * core::f32::consts::FRAC_1_SQRT_2) / 2.0
 }

@@ -1,4 +1,4 @@
-//! Sees to it that the board is in the wanted mode.
+//! The actuator: sets the wanted mode, checks the read-back and retries.
 
 use super::interface::{Cause, Command, Input, State};
 use super::knowledge::RATIO_RANGE;
@@ -6,14 +6,14 @@ use super::machine::{Governor, TOLD_FIRST};
 use super::memory::Work;
 use crate::units::Milliseconds;
 
-/// After so many failures in a row a mode is left out, and after so many modes in a row all are.
+/// Retries before a mode is avoided, and modes that may fail in a row before all count as failed.
 const RETRIES: u8 = 2;
 const MODES_TRIED: u8 = 3;
 
-/// Between two attempts to reach the safe mode.
+/// Retry interval of the safe mode.
 const RETRY_EVERY: Milliseconds = Milliseconds(1_000);
 
-/// For so long a mode is left out that could not be set.
+/// Back-off of a mode that could not be set.
 const LEFT_OUT: Milliseconds = Milliseconds(60_000);
 
 impl<const N: usize> Governor<N> {
@@ -22,19 +22,19 @@ impl<const N: usize> Governor<N> {
         wanted.is_some() && input.mode == wanted
     }
 
-    /// The wanted mode is set now.
+    /// Tells the estimator and the liveness check that the wanted mode is now set.
     pub(super) fn arrive(&mut self, now: Milliseconds) {
         let Some(estimate) = self.estimator.estimate() else {
             return;
         };
-        // Before the first mode the board was in any; what it draws then is told by the model.
+        // The mode before the first one is unknown: the measured power replaces its prediction.
         let from = match self.before {
             Some(before) => self.modes.expected(before, 1.0),
             None => estimate.power,
         };
         let to = self.modes.expected(self.at, 1.0);
         let times = (to / from.max(1.0)).clamp(RATIO_RANGE.0, RATIO_RANGE.1);
-        // A board at rest follows its clocks much less.
+        // The power of an idle board depends much less on its clocks.
         let times = match self.work {
             Work::None => 1.0 + (times - 1.0) / 4.0,
             _ => times,
@@ -46,11 +46,11 @@ impl<const N: usize> Governor<N> {
         }
     }
 
-    /// Sees to it that the board is in the wanted mode.
+    /// Compares the read-back with the wanted mode, and retries or changes the mode if they differ.
     pub(super) fn check_mode(&mut self, input: &Input, now: Milliseconds) -> Option<Command> {
         let wanted = self.modes.point(self.at)?.mode;
         self.asked?;
-        // It was excluded meanwhile.
+        // The caller has excluded the mode.
         if !self.modes.is_choosable(self.at) {
             let Some(next) = self.best_below(now) else {
                 self.state = State::Safe(Cause::NothingApplies);
@@ -73,7 +73,7 @@ impl<const N: usize> Governor<N> {
             }
             return None;
         }
-        // It was set, so somebody else has changed it.
+        // The mode was set before, so another program has changed it.
         if self.since.take().is_some() {
             (self.asked, self.before) = (Some(now), None);
             self.reference = None;

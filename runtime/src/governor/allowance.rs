@@ -1,10 +1,11 @@
-//! What is allowed at a time: the limit, or less for an average over a window, for a budget, for
-//! heat, for over-current, and for the errors of the sensor.
+//! The allowed reading: the limit, reduced for an average, a budget, derating and the sensor's
+//! errors.
 
 use super::interface::{Average, Budget, Limit, Settings};
 use crate::units::{Milliseconds, Milliwatts};
 
-/// What over-current events and heat take from the limit at once, and how long it lasts.
+/// Derating for over-current events and heat: its step, the interval between steps while the cause
+/// lasts, the time until one step is given back, and the maximum.
 const ONE: u32 = 1 << 16;
 const DERATE: u32 = ONE / 10;
 const DERATE_EVERY: Milliseconds = Milliseconds(2_000);
@@ -12,7 +13,7 @@ const DERATE_LASTS: Milliseconds = Milliseconds(60_000);
 const MOST_DERATE: u32 = ONE / 2;
 
 impl Budget {
-    /// The power that spends it evenly.
+    /// The power that spends the budget evenly.
     pub fn mean(&self) -> Milliwatts {
         Left::new(*self).power()
     }
@@ -23,19 +24,19 @@ fn scaled(value: u32, q16: u32) -> u32 {
     u32::try_from((u64::from(value) * u64::from(q16)) >> 16).unwrap_or(u32::MAX)
 }
 
-/// What is left of a limit.
+/// A limit, and what is left of its energy.
 #[derive(Clone, Debug)]
 pub struct Allowance {
     limit: Limit,
     spent: Spent,
     left: Option<Left>,
-    /// Taken from the limit for heat and over-current, in Q16, and when it changed.
+    /// Derating in Q16, and when it last changed.
     derate: u32,
     derated: Milliseconds,
 }
 
 impl Allowance {
-    /// The whole limit.
+    /// A limit of which nothing is spent.
     pub fn new(limit: Limit) -> Self {
         Self {
             limit,
@@ -46,12 +47,12 @@ impl Allowance {
         }
     }
 
-    /// What is not to be exceeded.
+    /// The limit as it was set.
     pub fn limit(&self) -> Limit {
         self.limit
     }
 
-    /// Another limit. What was spent of the same average or budget stays.
+    /// Replaces the limit. Energy spent from the same average or budget stays spent.
     pub fn set_limit(&mut self, limit: Limit) {
         if self.limit.average != limit.average {
             self.spent = Spent::new(limit.average);
@@ -62,7 +63,7 @@ impl Allowance {
         self.limit = limit;
     }
 
-    /// An energy in µJ was drawn in some ms.
+    /// Books an energy in µJ that was drawn in a time in ms.
     pub fn spend(&mut self, microjoules: u64, milliseconds: u64) {
         self.spent.spend(microjoules, milliseconds);
         if let Some(left) = &mut self.left {
@@ -70,7 +71,7 @@ impl Allowance {
         }
     }
 
-    /// Takes from the limit while it is too hot or over-current events come.
+    /// Derates while heat or over-current lasts, and recovers afterwards.
     pub fn derate(&mut self, too_much: bool, now: Milliseconds) {
         let quiet = now.since(self.derated);
         if too_much {
@@ -84,7 +85,7 @@ impl Allowance {
         }
     }
 
-    /// The reading of the sensor up to which nothing is exceeded.
+    /// The highest reading of the sensor that satisfies every limit.
     pub fn reading(&self, settings: &Settings) -> Milliwatts {
         let mut power = self.limit.power.0;
         if let Some(mean) = self.spent.allowance {
@@ -110,7 +111,7 @@ struct Left {
     elapsed_ms: u64,
 }
 
-/// At least this part of a budget's time is taken to be left.
+/// The time left counts as at least the budget's time divided by this.
 const LAST_PART: u64 = 16;
 
 impl Left {
@@ -127,7 +128,7 @@ impl Left {
         self.elapsed_ms = self.elapsed_ms.saturating_add(milliseconds);
     }
 
-    /// The mean power that spends what is left in the time that is left.
+    /// The mean power that spends the energy left in the time left.
     fn power(&self) -> Milliwatts {
         let Budget { millijoules, time } = self.budget;
         let left = millijoules.saturating_mul(1_000).saturating_sub(self.spent);
@@ -138,22 +139,21 @@ impl Left {
     }
 }
 
-/// The parts of a window in which energy is counted.
+/// Slots of a window.
 const SLOTS: usize = 16;
 
-/// Energy that was spent in the last window of an [`Average`]. Before its start, the mean power is
-/// taken to have been drawn.
+/// Energy spent in the last window of an [`Average`]. Before the start, the mean power is assumed.
 #[derive(Clone, Debug)]
 struct Spent {
-    /// In µJ, in each part of the window.
+    /// Energy of each slot in µJ.
     slots: [u64; SLOTS],
-    /// The present one, and how much of it is over, in ms.
+    /// The present slot, and the time in ms that has passed in it.
     slot: usize,
     elapsed_ms: u64,
-    /// The length of a slot in ms, and the budget of one in µJ.
+    /// The length of a slot in ms, and its share of the budget in µJ.
     slot_ms: u64,
     budget: u64,
-    /// The mean power of the present slot; `None` without an average.
+    /// The allowed mean power of the present slot; `None` without an average.
     allowance: Option<Milliwatts>,
 }
 
@@ -163,7 +163,7 @@ impl Spent {
         let window = average.map_or(0, |average| average.window.0);
         let slot_ms = (window / SLOTS as u64).clamp(60, 1 << 40);
         let budget = power.saturating_mul(slot_ms);
-        // All but the present one.
+        // Every slot but the present one is full.
         let mut slots = [budget; SLOTS];
         let [present, ..] = &mut slots;
         *present = 0;
@@ -190,9 +190,9 @@ impl Spent {
         }
     }
 
-    /// The oldest slot becomes the present one. The window holds as long as no more is spent than
-    /// that frees and is left. What is left is spent evenly over a window, and faster from a store
-    /// of more than a quarter of it.
+    /// Reuses the oldest slot as the present one. The window's budget holds if the present slot
+    /// spends at most what the oldest slot frees plus what is left. What is left is spent evenly
+    /// over a window, and faster where it exceeds a quarter of the window.
     fn begin_slot(&mut self) {
         (self.slot, self.elapsed_ms) = ((self.slot + 1) % SLOTS, 0);
         let spent = self

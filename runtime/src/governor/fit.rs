@@ -1,35 +1,37 @@
-//! Which modes fit below the limit, and which draw least.
+//! Selects the modes that fit below the limit, and the mode of least power.
 
 use super::machine::{Governor, JUMP_COUNTS};
 use crate::units::Milliseconds;
 
-/// The highest phase of the load is to stay within the limit with this number of standard deviations
-/// of the mean over [`SPAN`](super::machine::SPAN): 0.016 % of the means of a steady load are higher.
+/// Margin of the highest phase below the limit, in standard deviations of the mean over
+/// [`SPAN`](super::machine::SPAN): 0.016 % of the means of a steady load are higher.
 pub const PEAK_DEVIATIONS: f32 = 3.6;
 
-/// The ripple that is provided for, at most: what is more is no ripple but phases, of which the
-/// peak is remembered.
+/// Maximum ripple in the margin, as part of the power. A larger variation consists of phases, and
+/// their peak is remembered.
 const MOST_RIPPLE: f32 = 0.015;
 
-/// A change of the power by so many steps of the sensor and by this part of it must show.
+/// Minimum change of the power that a live sensor must show, in steps of the sensor and as part of
+/// the power. The larger one counts.
 const SHOWS_STEPS: f32 = 5.0;
 const SHOWS_PART: f32 = 1.0 / 16.0;
 
-/// Before the governor says that the limit is too low, it tries so many modes beside the least one.
+/// Modes beside the one of least power that the governor tries before it reports that the limit is
+/// too low.
 const LEAST_TRIED: usize = 3;
 
-/// It does not try a mode whose prediction is more than this many times that of the least mode.
+/// Maximum prediction of a mode to try, as a multiple of the least prediction.
 const MUCH_MORE: f32 = 1.2;
 
 impl<const N: usize> Governor<N> {
-    /// A change of this power in mW must show.
+    /// The minimum change of the power in mW that a live sensor must show.
     pub(super) fn least_that_shows(&self, power: f32) -> f32 {
         let steps = self.settings.chips.iter().map(|chip| chip.step.0);
         let step = steps.max().unwrap_or(0) as f32;
         (SHOWS_STEPS * step).max(SHOWS_PART * power)
     }
 
-    /// The fastest mode that draws so much less than the present one that it must show.
+    /// The fastest mode that draws enough less than the present one for a live sensor to show it.
     pub(super) fn shows(&self, power: f32) -> Option<usize> {
         let most = power - self.least_that_shows(power) * 1.2;
         let present = self.modes.expected(self.at, 1.0);
@@ -47,7 +49,7 @@ impl<const N: usize> Governor<N> {
         self.noise.deviation().min(MOST_RIPPLE)
     }
 
-    /// The level of the load's highest phase that counts.
+    /// The highest remembered level of the load, or the level of a recent jump if that is higher.
     pub(super) fn phase(&self, now: Milliseconds) -> f32 {
         let phase = self.memory.highest();
         match self.jump {
@@ -56,8 +58,8 @@ impl<const N: usize> Governor<N> {
         }
     }
 
-    /// The power in mW that a mode stays below in a phase. Ripple, and the error of a guess, are
-    /// independent of each other.
+    /// Upper bound of the power of a mode in mW in a phase. Ripple and the error of a guess are
+    /// independent, so their squares add up.
     pub(super) fn bound(&self, index: usize, phase: f32) -> f32 {
         let (ripple, doubt) = (PEAK_DEVIATIONS * self.ripple(), self.modes.doubt(index));
         let margin = libm::sqrtf(ripple * ripple + doubt * doubt);
@@ -70,8 +72,8 @@ impl<const N: usize> Governor<N> {
             .fastest(|index| self.modes.is_predicted_within(index, allowed))
     }
 
-    /// The fastest mode that fits at a level and draws less than the present one. A mode that was
-    /// measured counts with what it drew, although it is held off from a climb.
+    /// The fastest mode that fits at a level of the load and draws less than the present one. A
+    /// measured mode is eligible even while it is held off.
     pub(super) fn fitting(&self, level: f32, now: Milliseconds) -> Option<usize> {
         let allowed = self.allowed();
         let present = self.modes.expected(self.at, 1.0);
@@ -82,7 +84,7 @@ impl<const N: usize> Governor<N> {
         })
     }
 
-    /// The same, or else the least.
+    /// The fastest mode that fits below the present one, or else the mode of least power.
     pub(super) fn below(&self, level: f32, now: Milliseconds) -> Option<usize> {
         self.fitting(level, now).or_else(|| self.least())
     }
@@ -91,7 +93,7 @@ impl<const N: usize> Governor<N> {
         self.below(self.phase(now), now)
     }
 
-    /// The least predicted of the few least modes that was not measured yet.
+    /// The first mode that is not measured yet, among the few of least predicted power.
     pub(super) fn untried(&self) -> Option<usize> {
         let mut least = (0..N).filter(|&index| self.modes.is_choosable(index));
         let first = least.clone().next()?;
@@ -102,8 +104,8 @@ impl<const N: usize> Governor<N> {
             .find(|&index| !self.modes.is_measured(index))
     }
 
-    /// The mode that draws least, as far as is known; where the few least modes were measured, of
-    /// those that were.
+    /// The mode of least known power. Once the few modes of least prediction are measured, only
+    /// measured modes count.
     pub(super) fn least(&self) -> Option<usize> {
         match self.untried() {
             Some(_) => self.modes.least(),

@@ -1,4 +1,4 @@
-//! What goes into a governor, and what comes out of it.
+//! The inputs and outputs of a governor.
 
 use core::fmt;
 
@@ -6,24 +6,24 @@ use crate::estimator::{Chip, MOST_CHIPS, Sample};
 use crate::grid::ModeId;
 use crate::units::{Confidence, Milliseconds, Milliwatts};
 
-/// What a governor knows of its board.
+/// Settings of a governor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Confidence of the guard band with which the model is believed before anything was measured.
+    /// Confidence of the model's guard band, which applies until modes are measured.
     pub confidence: Confidence,
     /// The chips of the power sensor.
     pub chips: [Chip; MOST_CHIPS],
-    /// Greatest error of the sensor that is proportional to the power, in units of 1/65,536, at
-    /// most one.
+    /// Maximum gain error of the sensor in units of 1/65,536, at most 65,536 (1.0). It reduces the
+    /// limit.
     pub sensor_gain: u32,
-    /// Error of the sensor beside that, which is taken from the limit too.
+    /// Maximum offset error of the sensor. It reduces the limit too.
     pub sensor_offset: Milliwatts,
-    /// From one look to the next while the power is near the limit; 1 … 1,000 ms. Far from it looks
-    /// are rarer. They come twice as often when the power seems to change, and three times as often when
-    /// it seems to be over the limit.
+    /// Interval of looks while the power is near the limit; 1 … 1,000 ms. Far from the limit looks
+    /// are rarer. They are twice as frequent when the power seems to change, and three times as
+    /// frequent when it seems to exceed the limit.
     pub look: Milliseconds,
-    /// For how long a board has to work and draw less until the most that its workload drew is
-    /// forgotten; `None` for ever.
+    /// Time of work at lower levels after which the workload's highest level is forgotten; `None`
+    /// for never.
     pub memory: Option<Milliseconds>,
 }
 
@@ -41,19 +41,19 @@ impl Default for Settings {
     }
 }
 
-/// What must not be exceeded.
+/// The limits that a governor holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// At any time, as the mean over 430 ms.
+    /// Limit of the mean power over 430 ms.
     pub power: Milliwatts,
-    /// On average over a longer time.
+    /// Limit of the mean power over a longer window.
     pub average: Option<Average>,
-    /// In sum until a time.
+    /// Limit of the energy over a time.
     pub budget: Option<Budget>,
 }
 
 impl Limit {
-    /// At any time, and nothing else.
+    /// A limit of the power without an average or a budget.
     pub const fn of(power: Milliwatts) -> Self {
         Self {
             power,
@@ -63,112 +63,115 @@ impl Limit {
     }
 }
 
-/// A budget of energy: `power` × `window` over any `window`.
+/// A limit of the energy in any `window`: `power` × `window`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Average {
     /// The mean power.
     pub power: Milliwatts,
-    /// The time over which it is taken, at least one second.
+    /// The averaging window, at least one second.
     pub window: Milliseconds,
 }
 
-/// Energy that has to last for a time, such as that of a battery for a flight.
+/// Energy that must last for a time, such as that of a battery for a flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// In mJ, from the time on at which the limit is set.
+    /// Energy in mJ, counted from the time at which the limit is set.
     pub millijoules: u64,
-    /// How long it has to last. What is left then is spent ever more slowly.
+    /// How long the energy must last. Afterwards the rest is spent ever more slowly.
     pub time: Milliseconds,
 }
 
-/// What is known of the board at a step.
+/// The observations of the board at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Input {
-    /// Time since any start. It does not stand still while the board sleeps.
+    /// Time since any origin. It must advance while the board sleeps.
     pub now: Milliseconds,
-    /// The sensor; `None` where it cannot be read.
+    /// Reading of the power sensor; `None` if it cannot be read.
     pub sample: Option<Sample>,
-    /// The mode that was read back; `None` where it is none of the front's.
+    /// Read-back of the mode; `None` if it is not a mode of the front.
     pub mode: Option<ModeId>,
-    /// Load of the GPU in permille; `None` where it is not known.
+    /// Load of the GPU in permille; `None` if unknown.
     pub gpu_load: Option<u16>,
-    /// Steps that the workload has reported in all; `None` where it reports none. They tell how busy
-    /// the board is where the GPU's load does not.
+    /// Total steps that the workload has reported; `None` if it reports none. They show how busy
+    /// the board is when the GPU's load is unknown.
     pub steps: Option<u64>,
-    /// Over-current events since the last step.
+    /// Whether an over-current event occurred since the last step.
     pub over_current: bool,
-    /// A temperature is above its limit.
+    /// Whether a temperature is above its limit.
     pub too_hot: bool,
 }
 
-/// What is to be done. Callers match every command, so that none is overlooked.
+/// The command to carry out. The enum is exhaustive, so that callers must handle every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Nothing.
+    /// Keep the mode.
     Keep,
-    /// Set a mode.
+    /// Set this mode.
     Apply(ModeId),
 }
 
-/// Why the governor is in the safe mode. Callers match every cause, so that none is overlooked.
+/// Why the governor is in the safe mode. The enum is exhaustive, so that callers must handle every
+/// cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The sensor cannot be read, shows nonsense, or does not follow what the board does.
+    /// The sensor is blind: it cannot be read, its readings are implausible, or it does not follow
+    /// the board.
     NoSensor,
-    /// Even the least mode is above the limit.
+    /// Even the mode of least power exceeds the limit.
     LimitTooLow,
-    /// No mode can be applied.
+    /// No mode can be set.
     NothingApplies,
 }
 
-/// What a governor is doing: the table of the [module](super) says how states follow each other.
-/// Callers match every state, so that none is overlooked.
+/// The state of a governor. The table of the [module](super) lists the transitions. The enum is
+/// exhaustive, so that callers must handle every state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// The first mode is being set.
     Booting,
-    /// It is set, or set anew after somebody else has changed it, and is measured.
+    /// The first mode is set, or the mode is set again after another program changed it; it is
+    /// being measured.
     Settling,
-    /// A mode is set and was measured.
+    /// A mode is set and measured.
     Tracking,
-    /// A slower mode was set and is measured.
+    /// A slower mode was set and is being measured.
     SteppingDown,
-    /// A faster mode was set and is measured.
+    /// A faster mode was set and is being measured.
     ProbingUp,
     /// The safe mode.
     Safe(Cause),
 }
 
-/// What a governor shows.
+/// The status of a governor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
-    /// What it is doing.
+    /// The state.
     pub state: State,
-    /// The mode that it wants.
+    /// The mode that the governor wants.
     pub mode: ModeId,
-    /// The reading that is allowed now: the limit less the sensor's errors, or less for heat,
-    /// over-current, an average or a budget.
+    /// The allowed reading: the limit less the sensor's errors, or less for derating, an average or
+    /// a budget.
     pub allowed: Milliwatts,
-    /// The mean over 430 ms, if the mode is set for so long.
+    /// The mean over 430 ms; `None` until the mode has been set for that time.
     pub measured: Option<Milliwatts>,
-    /// The power now, with the sensor's lag undone.
+    /// The estimated power now, without the sensor's lag.
     pub power: Option<Milliwatts>,
-    /// Energy since the start.
+    /// Energy since the start, in mJ.
     pub millijoules: u64,
-    /// The time in which the mean over 430 ms was over what is allowed.
+    /// Total time in which the mean over 430 ms exceeded the allowed reading.
     pub over: Milliseconds,
-    /// What the model says of the mode.
+    /// The model's prediction of the mode's power.
     pub predicted: Milliwatts,
-    /// The most that the workload is taken to draw in the mode, over the prediction, in Q16.
+    /// The workload's highest expected power in the mode, over the prediction, in Q16.
     pub ratio: u32,
-    /// How often the power was over what is allowed.
+    /// Number of times that the power exceeded the allowed reading.
     pub violations: u32,
-    /// Changes of the mode.
+    /// Number of mode changes.
     pub changes: u32,
 }
 
-/// A governor needs a mode to choose, and a front with power.
+/// Why a front or a setting was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GovernorError {

@@ -1,15 +1,15 @@
-//! What every mode of a front draws, as far as is known: predicted, and measured where it was.
+//! The power of each mode of a front: predicted, and corrected by measurements.
 //!
 //! ```text
 //! power of a mode  =  prediction · error of the mode · level of the load
 //! ```
 //!
 //! The *level* is common to all modes and moves with the load ([`Memory`](super::memory)). The
-//! *error* is the mode's own and stays. It is told from two modes in a row: as long as the load
-//! stays, the powers before and after a change differ by predictions and errors alone.
+//! *error* belongs to one mode and is constant. It is estimated from two successive modes: under a
+//! steady load, their powers differ by predictions and errors alone.
 //!
-//! A mode that was not measured is taken to have the error of its neighbours. How far such a guess
-//! is off, the *spread*, is told by the guesses so far: a model whose guesses come true
+//! A mode without a measurement gets a guess: the error interpolated from its neighbours. The
+//! *spread* is the standard deviation of guesses, estimated from past guesses. An accurate model
 //! earns small margins.
 
 use heapless::Vec;
@@ -19,64 +19,66 @@ use crate::front::{Front, Point};
 use crate::grid::ModeId;
 use crate::units::{Factor, Milliseconds, Milliwatts};
 
-/// Errors of modes lie within 1/8 … 8; what is beyond is absurd.
+/// Range of a mode's error. Values beyond it are implausible.
 pub const RATIO_RANGE: (f32, f32) = (0.125, 8.0);
 
-/// Guesses that the model's guard band counts for, and the most that are remembered.
+/// Initial weight of the model's guard band in the spread, and the maximum weight of the past, both
+/// in guesses.
 const GUARD_COUNTS: f32 = 3.0;
 const MOST_GUESSES: f32 = 12.0;
 
-/// The least spread. Instruction mixes and temperatures differ by as much.
+/// Minimum spread. Instruction mixes and temperatures differ by as much.
 const LEAST_SPREAD: f32 = 0.004;
 
-/// The standard deviations that a guess is given.
+/// Margin of a guess, in standard deviations.
 pub const GUESS_DEVIATIONS: f32 = 2.6;
 
-/// A guess that is off by this number of spreads, and by this much at least, is an outlier. Outliers
-/// within the latter of each other agree.
+/// Outlier thresholds: a guess is off by at least this number of spreads, and by at least this
+/// logarithm of the ratio. Outliers within the second threshold of each other agree.
 const OUTLIER_DEVIATIONS: f32 = 4.0;
 const OUTLIER: f32 = 0.1;
 
-/// Growth of the margin with the distance (natural logarithm of the ratio of predictions) to the nearest
-/// mode that was measured, in units of the guard band.
+/// Growth of a guess's margin, in guard bands per unit of distance to the nearest measured mode.
+/// Distance is the natural logarithm of the ratio of predictions.
 const GUARD_GROWTH: f32 = 1.0;
 
-/// The standard normal deviate of the guard band's confidence, from which its spread is told.
+/// Standard normal deviate of the guard band's confidence. It converts the guard band into a
+/// spread.
 const GUARD_DEVIATIONS: f32 = 1.645;
 
-/// Measurements of a mode that are averaged at most.
+/// Maximum number of measurements in the average of a mode.
 const MOST_SAMPLES: u8 = 8;
 
-/// Modes that may be held off at a time.
+/// Maximum number of modes held off at a time.
 const HELD: usize = 8;
 
 /// Whether a mode may be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     Choosable,
-    /// It must not be set.
+    /// The caller has excluded it.
     Excluded,
-    /// It could not be set lately.
+    /// It could not be set recently.
     Failed,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Mode {
     mark: Mark,
-    /// Measurements, up to [`MOST_SAMPLES`].
+    /// Number of measurements, up to [`MOST_SAMPLES`].
     samples: u8,
-    /// It is so far from what was guessed that it tells nothing of its neighbours.
+    /// It is too far from its guess to say anything about its neighbours.
     is_outlier: bool,
-    /// In Q12; of no meaning without a measurement.
+    /// In Q12; meaningless without a measurement.
     error: u16,
-    /// The error that the neighbours tell, and the distance to the nearest of them.
+    /// The error interpolated from the neighbours, and the distance to the nearest of them.
     guess: f32,
     distance: f32,
 }
 
 const Q12: f32 = 4_096.0;
 
-/// A mode that was over the limit is not tried again before a time.
+/// The back-off of a mode that exceeded the limit.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     point: usize,
@@ -84,7 +86,7 @@ struct Hold {
     times: u32,
 }
 
-/// The powers of a front's modes. Points are named by their index.
+/// The powers of a front's modes. An index names a point of the front.
 #[derive(Clone, Debug)]
 pub struct Knowledge<const N: usize> {
     front: Front<N>,
@@ -92,14 +94,14 @@ pub struct Knowledge<const N: usize> {
     /// The guard band, and its margin.
     factor: Factor,
     guard: f32,
-    /// Sum of the squares of guesses' errors, and their number.
+    /// Sum of the squared errors of guesses, and the number of guesses.
     squares: f32,
     guesses: f32,
     held: Vec<Hold, HELD>,
 }
 
 impl<const N: usize> Knowledge<N> {
-    /// Nothing measured.
+    /// Creates the knowledge of a front without measurements.
     pub fn new(front: Front<N>, settings: &Settings) -> Self {
         let mut modes = Vec::new();
         let unknown = Mode {
@@ -110,7 +112,7 @@ impl<const N: usize> Knowledge<N> {
             guess: 1.0,
             distance: 0.0,
         };
-        // A front has at most as many points.
+        // A front has at most `N` points.
         let _ = modes.resize(front.points().len(), unknown);
         let guard = front.power_guard();
         let guard = guard.and_then(|band| band.factor(settings.confidence).ok());
@@ -128,7 +130,6 @@ impl<const N: usize> Knowledge<N> {
         }
     }
 
-    /// The front.
     pub fn front(&self) -> &Front<N> {
         &self.front
     }
@@ -142,13 +143,13 @@ impl<const N: usize> Knowledge<N> {
         self.guard
     }
 
-    /// The predicted power of a point in mW, without measurements.
+    /// The predicted power of a point in mW, without corrections.
     pub fn predicted(&self, index: usize) -> f32 {
         self.point(index)
             .map_or(f32::MAX, |point| point.power.0 as f32)
     }
 
-    /// A mode that is never to be chosen.
+    /// Excludes a mode for good.
     pub fn exclude(&mut self, mode: ModeId) {
         let points = self.front.points().iter().zip(&mut self.modes);
         for (_, it) in points.filter(|(point, _)| point.mode == mode) {
@@ -156,7 +157,7 @@ impl<const N: usize> Knowledge<N> {
         }
     }
 
-    /// A point that could not be set. It is not to be chosen until it is forgiven.
+    /// Marks a point that could not be set. It is not choosable until `forgive`.
     pub fn fail(&mut self, index: usize) {
         if let Some(mode) = self
             .modes
@@ -167,7 +168,7 @@ impl<const N: usize> Knowledge<N> {
         }
     }
 
-    /// All points that could not be set may be chosen again.
+    /// Makes all points choosable again that could not be set.
     pub fn forgive(&mut self) {
         for mode in self.modes.iter_mut().filter(|it| it.mark == Mark::Failed) {
             mode.mark = Mark::Choosable;
@@ -181,7 +182,7 @@ impl<const N: usize> Knowledge<N> {
             .is_some_and(|it| it.mark == Mark::Choosable)
     }
 
-    /// How many points may be chosen.
+    /// The number of points that may be chosen.
     pub fn choosable(&self) -> usize {
         self.modes
             .iter()
@@ -194,20 +195,20 @@ impl<const N: usize> Knowledge<N> {
         self.modes.get(index).is_some_and(|it| it.samples > 0)
     }
 
-    /// The error of a point that was measured, and its prediction.
+    /// The error of a measured point, and its prediction.
     fn measured(&self, index: usize) -> Option<(f32, f32)> {
         let mode = self.modes.get(index).filter(|it| it.samples > 0)?;
         Some((f32::from(mode.error) / Q12, self.predicted(index)))
     }
 
-    /// The same of a point from which others can be told.
+    /// The same for a measured point that is no outlier.
     fn typical(&self, index: usize) -> Option<(f32, f32)> {
         let is_outlier = self.modes.get(index).is_some_and(|it| it.is_outlier);
         self.measured(index).filter(|_| !is_outlier)
     }
 
-    /// The error of a point, and the distance to what it was told from; 0 for a point that was
-    /// measured.
+    /// The error of a point, and the distance to the point that it was guessed from; 0 for a
+    /// measured point.
     pub fn error(&self, index: usize) -> (f32, f32) {
         match (self.measured(index), self.modes.get(index)) {
             (Some((error, _)), _) => (error, 0.0),
@@ -216,7 +217,7 @@ impl<const N: usize> Knowledge<N> {
         }
     }
 
-    /// Tells the errors of all points from their neighbours, after something was measured.
+    /// Interpolates the errors of all points after a measurement.
     fn guess(&mut self) {
         let mut below = None;
         let mut at = 0;
@@ -235,12 +236,12 @@ impl<const N: usize> Knowledge<N> {
         }
     }
 
-    /// The power of a point in mW at a level of the load, without any margin.
+    /// The expected power of a point in mW at a level of the load, without margin.
     pub fn expected(&self, index: usize, level: f32) -> f32 {
         self.predicted(index) * self.error(index).0 * level
     }
 
-    /// The margin of a guess: 0 for a point that was measured.
+    /// The margin of a guess, as part of the power; 0 for a measured point.
     pub fn doubt(&self, index: usize) -> f32 {
         if self.is_measured(index) {
             return 0.0;
@@ -254,7 +255,7 @@ impl<const N: usize> Knowledge<N> {
         libm::sqrtf(self.squares / self.guesses).max(LEAST_SPREAD)
     }
 
-    /// The point was measured: its error, where the load stayed at a level, and the variance of the
+    /// Records a measured error of a point, the level of the load, and the variance of the
     /// measurement.
     pub fn learn(&mut self, index: usize, error: f32, level: f32, noise: f32) {
         let error = error.clamp(RATIO_RANGE.0, RATIO_RANGE.1);
@@ -264,7 +265,7 @@ impl<const N: usize> Knowledge<N> {
             let most = (OUTLIER_DEVIATIONS * self.spread()).max(OUTLIER);
             self.mark_outlier(index, libm::fabsf(off) > most, level, error);
             let most = 3.0 * self.spread();
-            // `clamp` panics where a bound is no number.
+            // `clamp` panics on a NaN bound.
             let off = off.max(-most).min(most);
             if self.guesses >= MOST_GUESSES {
                 self.squares -= self.squares / self.guesses;
@@ -282,9 +283,10 @@ impl<const N: usize> Knowledge<N> {
         self.guess();
     }
 
-    /// A point that is far from the guess is an outlier, with two exceptions. Outliers that agree and
-    /// draw more than was guessed are none, for safety. And where they are more than the other points,
-    /// those are the outliers; of two points alone, the one that is further from the model.
+    /// Marks a point far from its guess as an outlier, with two exceptions. For safety, outliers
+    /// that agree and draw more than guessed are typical. If the outliers are the majority, they
+    /// are typical and the other points are the outliers; of two points alone, the outlier is the
+    /// one further from the model.
     fn mark_outlier(&mut self, index: usize, is_far: bool, level: f32, error: f32) {
         let agrees = |other: f32| (error / other).max(other / error) < 1.0 + OUTLIER;
         let (mut typical, mut agreeing) = (0, 0);
@@ -314,7 +316,7 @@ impl<const N: usize> Knowledge<N> {
         }
     }
 
-    /// The same point's error, from a longer measurement.
+    /// Refines the error of a measured point by a longer measurement.
     pub fn refine(&mut self, index: usize, error: f32) {
         if let Some(mode) = self.modes.get_mut(index).filter(|it| it.samples > 0) {
             let part = 1.0 / f32::from(mode.samples);
@@ -326,7 +328,7 @@ impl<const N: usize> Knowledge<N> {
         self.guess();
     }
 
-    /// The point has drawn at least so many times its expected power: it is not what it seemed.
+    /// Replaces the error of a point and counts the point as measured.
     pub fn raise(&mut self, index: usize, error: f32) {
         let error = error.clamp(RATIO_RANGE.0, RATIO_RANGE.1);
         if let Some(mode) = self.modes.get_mut(index) {
@@ -336,7 +338,7 @@ impl<const N: usize> Knowledge<N> {
         self.guess();
     }
 
-    /// A point that was over is held off, twice as long each time.
+    /// Holds a point off. The back-off starts with `first` and doubles each time.
     pub fn hold(&mut self, index: usize, now: Milliseconds, first: Milliseconds) {
         let known = self.held.iter_mut().find(|hold| hold.point == index);
         match known {
@@ -366,13 +368,13 @@ impl<const N: usize> Knowledge<N> {
             .any(|hold| hold.point == index && now < hold.until)
     }
 
-    /// The point that may be chosen and draws least, as far as is known.
+    /// The choosable point of least known power.
     pub fn least(&self) -> Option<usize> {
         let choosable = (0..self.modes.len()).filter(|&index| self.is_choosable(index));
         choosable.min_by(|&a, &b| self.expected(a, 1.0).total_cmp(&self.expected(b, 1.0)))
     }
 
-    /// The same of those that were measured.
+    /// The measured and choosable point of least power.
     pub fn least_measured(&self) -> Option<usize> {
         let measured = (0..self.modes.len())
             .filter(|&index| self.is_choosable(index) && self.is_measured(index));
@@ -385,15 +387,15 @@ impl<const N: usize> Knowledge<N> {
         points.find(|&index| self.is_choosable(index) && fits(index))
     }
 
-    /// Whether the model, with its guard band, says that a point is within a power.
+    /// Whether the guarded prediction of a point is within a power.
     pub fn is_predicted_within(&self, index: usize, power: Milliwatts) -> bool {
         let point = self.point(index);
         point.is_some_and(|point| self.factor.is_within(point.power.0, power.0))
     }
 }
 
-/// The error of a point with this prediction between those that were measured, each with its error and
-/// prediction; and the distance to the nearer one.
+/// Interpolates the error at a prediction between two measured points, each given as error and
+/// prediction. Also returns the distance to the nearer point.
 fn between(below: Option<(f32, f32)>, above: Option<(f32, f32)>, predicted: f32) -> (f32, f32) {
     let distance = |other: f32| libm::fabsf(libm::logf(predicted / other));
     match (below, above) {

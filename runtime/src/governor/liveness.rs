@@ -1,58 +1,58 @@
-//! Whether the sensor tells the truth, or has died.
+//! Liveness of the sensor: whether its readings follow the board, or are stale.
 //!
-//! A reading that repeats is no sign of death: an idle board shows the same for seconds, and so does
-//! a busy one whose ripple is small beside the sensor's steps. A sensor is *blind* when its reads fail,
-//! when it shows nonsense, or when it stands still although something must show: a change of the mode
-//! or of the GPU's load. Where a busy board's readings stand still for long, the governor makes such
-//! a change: it *tries* the sensor.
+//! A repeated reading does not prove a dead sensor. An idle board shows the same reading for
+//! seconds, and so does a busy board whose ripple is small beside the sensor's steps. A sensor is
+//! *blind* when its reads fail, when its readings are implausible, or when they stand still
+//! although a change of the mode or of the GPU's load must show. When the readings of a busy board
+//! stand still for long, the governor *probes* the sensor: it makes such a change itself.
 
 use crate::estimator::Sample;
 use crate::units::Milliseconds;
 
-/// Reads that fail for so long.
+/// Timeout of failing reads.
 const SILENT: Milliseconds = Milliseconds(1_700);
 
-/// What must show is awaited for so long. A low-pass of 430 ms has gone 97 % of the way by then.
+/// Timeout of a change that must show. A low-pass of 430 ms has covered 97 % of a step by then.
 const MUST_SHOW: Milliseconds = Milliseconds(1_500);
 
-/// A change of the GPU's load that must show, in permille.
+/// Minimum change of the GPU's load that must show, in permille.
 const MUCH_LOAD: u16 = 500;
 
-/// A load of the GPU that is the same, in permille.
+/// Tolerance within which two loads of the GPU are equal, in permille.
 const SAME_LOAD: u16 = 50;
 
-/// A sensor is tried after its readings stood still for so long on a busy board, twice as long
-/// each time that it proves alive, up to the second value. The longest that recorded boards show is
-/// 12.7 s (an Orin NX that trains); a board at rest may be still for any time.
+/// Standstill on a busy board after which the sensor is probed. It doubles after each probe that
+/// proves the sensor alive, up to the second value. The longest standstill in recordings of busy
+/// boards is 12.7 s (an Orin NX that trains); an idle board may stand still for any time.
 const STILL: Milliseconds = Milliseconds(30_000);
 const STILL_AT_MOST: Milliseconds = Milliseconds(480_000);
 
-/// From this load of the GPU on, in permille, a board is busy.
+/// Minimum load of the GPU of a busy board, in permille.
 const BUSY: u16 = 500;
 
-/// What the sensor has shown.
+/// History of the sensor's readings.
 #[derive(Clone, Debug)]
 pub struct Liveness {
-    /// The last sample that made sense, and when.
+    /// The last plausible sample, and its time.
     sample: Option<Sample>,
     heard: Milliseconds,
-    /// When a sample last differed from the one before, and the load of the GPU then.
+    /// When a sample last differed from the previous one, and the GPU's load then.
     moved: Milliseconds,
     load: Option<u16>,
-    /// Since when the GPU's load is another one than `load`, and since when it is busy.
+    /// Since when the GPU's load differs from `load`, and since when the board is busy.
     other_load: Option<Milliseconds>,
     busy: Option<Milliseconds>,
-    /// A change of the mode has to show until then, while the GPU's load stays as it was.
+    /// Deadline of a mode change to show, and the GPU's load at the change. Another load voids it.
     must_show: Option<(Milliseconds, Option<u16>)>,
-    /// It is tried, and after how long a standstill it is tried next.
+    /// Whether a probe is under way, and the standstill before the next probe.
     is_tried: bool,
     patience: Milliseconds,
-    /// Since when it is blind.
+    /// Since when the sensor is blind.
     blind: Option<Milliseconds>,
 }
 
 impl Liveness {
-    /// From now on something has to be heard.
+    /// Assumes a live sensor, and expects readings from `now` on.
     pub fn new(now: Milliseconds) -> Self {
         Self {
             sample: None,
@@ -68,13 +68,12 @@ impl Liveness {
         }
     }
 
-    /// A mode was set that draws another power by much. While such a change has not shown, another one
-    /// gives it no more time.
+    /// Expects a mode change to show. A pending change keeps its deadline.
     pub fn must_show(&mut self, gpu: Option<u16>, now: Milliseconds) {
         self.must_show.get_or_insert((after(now, MUST_SHOW), gpu));
     }
 
-    /// Takes a look: a sample that makes sense, if there is one. Returns whether the sensor is blind.
+    /// Takes a plausible sample, if there is one. Returns whether the sensor is blind.
     pub fn look(&mut self, sample: Option<&Sample>, gpu: Option<u16>, now: Milliseconds) -> bool {
         if let Some(sample) = sample {
             self.heard = now;
@@ -87,7 +86,7 @@ impl Liveness {
                 }
             }
         }
-        // A load that changes may undo what the mode does.
+        // A change of the load may cancel the effect of the mode.
         let is_same = |before: Option<u16>| {
             let loads = before.zip(gpu);
             loads.is_none_or(|(before, now)| before.abs_diff(now) <= SAME_LOAD)
@@ -105,31 +104,31 @@ impl Liveness {
             || is_for(self.other_load, MUST_SHOW, now);
         match self.blind {
             None if is_blind => self.blind = Some(now),
-            // Only what moves is alive.
+            // Only a reading that changes proves the sensor alive.
             Some(since) if self.moved > since && self.heard == now => self.blind = None,
             _ => {}
         }
         self.blind.is_some()
     }
 
-    /// Whether it stands still on a busy board for so long that it is to be tried, and no try is under
-    /// way.
+    /// Whether to probe the sensor: the readings of a busy board stand still, and no change is
+    /// pending.
     pub fn is_in_doubt(&self, now: Milliseconds) -> bool {
         let is_still = now.since(self.moved) >= self.patience;
         is_still && is_for(self.busy, self.patience, now) && self.must_show.is_none()
     }
 
-    /// A mode that must show is set only to try the sensor.
+    /// Marks the next mode change as a probe of the sensor.
     pub fn try_out(&mut self) {
         self.is_tried = true;
     }
 
-    /// Whether a sample that makes sense came at this time.
+    /// Whether a plausible sample arrived at this time.
     pub fn is_heard(&self, now: Milliseconds) -> bool {
         self.sample.is_some() && self.heard == now
     }
 
-    /// Whether it was blind at the last look.
+    /// Whether the sensor was blind at the last look.
     pub fn is_blind(&self) -> bool {
         self.blind.is_some()
     }
@@ -139,12 +138,12 @@ fn after(now: Milliseconds, time: Milliseconds) -> Milliseconds {
     Milliseconds(now.0.saturating_add(time.0))
 }
 
-/// Whether something holds for so long.
+/// Whether a condition has held for a time.
 fn is_for(since: Option<Milliseconds>, time: Milliseconds, now: Milliseconds) -> bool {
     since.is_some_and(|at| now.since(at) >= time)
 }
 
-/// Keeps since when something holds.
+/// Tracks since when a condition holds.
 fn since(from: &mut Option<Milliseconds>, holds: bool, now: Milliseconds) {
     *from = match holds {
         true => Some(from.unwrap_or(now)),

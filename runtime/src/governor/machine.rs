@@ -1,4 +1,4 @@
-//! The state of a governor, and its step.
+//! The state of a governor, and its step function.
 
 use super::allowance::Allowance;
 use super::interface::{Command, GovernorError, Input, Limit, Settings, State, Status};
@@ -13,36 +13,37 @@ use crate::front::Front;
 use crate::grid::ModeId;
 use crate::units::{Milliseconds, Milliwatts};
 
-/// The limit holds for the mean power over this time.
+/// The limit applies to the mean power over this time.
 pub const SPAN: Milliseconds = Milliseconds(430);
 
-/// Ups that may come one after another, at the start and under another limit.
+/// Capacity of the token bucket of steps up. It is full at the start and after a change of the
+/// limit.
 pub const UPS: u32 = 8;
 
-/// Afterwards one up may come in so long. Limits that follow each other sooner bring no more.
+/// Refill time of one step up. A new limit fills the bucket at most once in this time.
 pub const UP_EVERY: Milliseconds = Milliseconds(30_000);
 
-/// A full store of them.
+/// A full token bucket, in ms of refill time.
 pub const ALL_UPS: u64 = UPS as u64 * UP_EVERY.0;
 
-/// A longer time from one step to the next leaves nothing known of the power: the board slept.
+/// Maximum time between steps. After a longer gap the board has slept, and its power is unknown.
 pub const LONGEST_GAP: Milliseconds = Milliseconds(5_000);
 
-/// Clocks follow within this time after they are set (platform reference, section 8: 8 ms).
+/// Time in ms within which clocks follow a mode change (platform reference, section 8: 8 ms).
 pub const FOLLOWS: u64 = 20;
 
-/// Before a phase has begun.
+/// No phase has begun.
 pub const NO_PHASE: (f32, u64) = (0.0, 0);
 
-/// The error of a mode is told from the mean over this time at first, and then over times twice as
-/// long each, up to the last one.
+/// Averaging time in ms of the first estimate of a mode's error. It doubles with each further
+/// estimate, up to the second value.
 pub const TOLD_FIRST: u64 = 900;
 pub const TOLD_LAST: u64 = 8_000;
 
-/// What a jump has told of the load counts for so long; then what was measured since.
+/// The level of a jump counts for this time; afterwards the levels measured since count.
 pub const JUMP_COUNTS: Milliseconds = Milliseconds(3_000);
 
-/// A mean that the next one is compared with, and the one before it, which it is compared with itself.
+/// A mean to compare with the next one, and the previous mean to compare it with.
 #[derive(Clone, Copy, Debug)]
 pub struct Compared {
     pub at: Milliseconds,
@@ -50,24 +51,24 @@ pub struct Compared {
     pub before: Option<f32>,
 }
 
-/// A steady load in a mode.
+/// A span of steady load in one mode.
 #[derive(Clone, Copy, Debug)]
 pub struct Steady {
     pub from: Milliseconds,
-    /// In µJ, up to then.
+    /// Energy booked up to `from`, in µJ.
     pub energy: u64,
     pub gpu: Option<u16>,
-    /// The mean power in mW of the span before, where a long phase is measured anew.
+    /// Mean power in mW of the previous span of a long phase.
     pub before: Option<f32>,
 }
 
-/// A step of the load that led over the limit.
+/// A step of the load that exceeded the limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Jump {
     pub at: Milliseconds,
-    /// The level of the load, as far as it was told.
+    /// The estimated level of the load.
     pub level: f32,
-    /// The level that the mode could have carried.
+    /// The highest level that the mode could carry.
     pub carried: f32,
 }
 
@@ -81,26 +82,28 @@ pub struct Governor<const N: usize> {
     pub(super) memory: Memory,
     pub(super) liveness: Liveness,
     pub(super) state: State,
-    /// The point of the front that is wanted.
+    /// Index of the wanted point of the front.
     pub(super) at: usize,
-    /// The point that was wanted before.
+    /// Index of the point that was wanted before.
     pub(super) before: Option<usize>,
-    /// The mode is as wanted since then.
+    /// Since when the wanted mode is set.
     pub(super) since: Option<Milliseconds>,
-    /// When the look after the last one without a sample was due.
+    /// When the look after the last missing sample was due.
     pub(super) missed: Milliseconds,
     /// The last step, and when the next one is due.
     pub(super) last: Option<Milliseconds>,
     pub(super) due: Milliseconds,
-    /// The mean over [`SPAN`] in the mode.
+    /// The mean over [`SPAN`] in the present mode.
     pub(super) measured: Option<f32>,
-    /// The level of the load before the mode was set, if it was steady, with the GPU's load.
+    /// The level of the load before the mode change, if it was steady, with the GPU's load.
     pub(super) reference: Option<(f32, Option<u16>)>,
     pub(super) steady: Option<Steady>,
-    /// The error of the mode is to be told; and the time in it when it is told next, in ms.
+    /// Whether the error of the mode is still to be estimated, and the time in the mode at which
+    /// the next estimate is due, in ms.
     pub(super) is_new: bool,
     pub(super) told_next: u64,
-    /// The mode was set as one of the few least, which are tried before the limit is too low.
+    /// Whether the mode is one of the few of least power that are tried before the limit is too
+    /// low.
     pub(super) is_trial: bool,
     /// The last jump, while it counts.
     pub(super) jump: Option<Jump>,
@@ -108,8 +111,8 @@ pub struct Governor<const N: usize> {
     pub(super) short: f32,
     /// The highest level that was measured since the last jump.
     pub(super) since_jump: f32,
-    /// Of the present phase, while it is short: its level, and the time in ms that this is the mean
-    /// over; and the number of short phases near the highest level.
+    /// The level of the present short phase and its averaging time in ms, and the number of short
+    /// phases near the highest level.
     pub(super) short_phase: (f32, u64),
     pub(super) seen: f32,
     pub(super) noise: Noise,
@@ -120,19 +123,19 @@ pub struct Governor<const N: usize> {
     pub(super) steps: Steps,
     /// Since when a step of the load is suspected.
     pub(super) suspected: Option<Milliseconds>,
-    /// Failures to set the mode, and modes that could not be set, in a row.
+    /// Successive failures to set the mode, and successive modes that could not be set.
     pub(super) failures: u8,
     pub(super) modes_failed: u8,
-    /// When a mode was last left out.
+    /// When a mode was last marked as failed.
     pub(super) left_out: Milliseconds,
-    /// When the mode was last asked for; `None` before the first one.
+    /// When the mode was last requested; `None` before the first request.
     pub(super) asked: Option<Milliseconds>,
-    /// Ups in store, in milliseconds of [`UP_EVERY`], and when another limit has filled the store.
+    /// Tokens for steps up, in ms of [`UP_EVERY`], and when a new limit last filled the bucket.
     pub(super) ups: u64,
     pub(super) filled: Milliseconds,
     /// The level at the last up.
     pub(super) level_at_up: f32,
-    /// Energy that is accounted for in µJ, and until when.
+    /// Energy booked so far in µJ, and the time up to which it is booked.
     pub(super) booked: u64,
     pub(super) booked_at: Milliseconds,
     pub(super) violations: u32,
@@ -141,7 +144,7 @@ pub struct Governor<const N: usize> {
 }
 
 impl<const N: usize> Governor<N> {
-    /// A governor that has seen nothing yet. Its first command sets the first mode.
+    /// Creates a governor without observations. Its first command sets the first mode.
     pub fn new(front: Front<N>, settings: Settings, limit: Limit) -> Result<Self, GovernorError> {
         check(&front, &settings)?;
         let modes = Knowledge::new(front, &settings);
@@ -191,7 +194,7 @@ impl<const N: usize> Governor<N> {
         })
     }
 
-    /// Another limit from now on. What was learned stays.
+    /// Replaces the limit. Everything learned stays.
     pub fn set_limit(&mut self, limit: Limit) {
         if self.allowance.limit() == limit {
             return;
@@ -203,8 +206,8 @@ impl<const N: usize> Governor<N> {
         }
     }
 
-    /// Another front from now on, such as that of another workload's model. What was excluded and
-    /// measured is forgotten; what was spent and counted stays.
+    /// Replaces the front, for instance with that of another workload's model. Exclusions and
+    /// measurements are forgotten; booked energy and counters stay.
     pub fn set_front(&mut self, front: Front<N>) -> Result<(), GovernorError> {
         check(&front, &self.settings)?;
         self.modes = Knowledge::new(front, &self.settings);
@@ -213,8 +216,7 @@ impl<const N: usize> Governor<N> {
         Ok(())
     }
 
-    /// A chip of the sensor has another time constant from now on, within the range of
-    /// [`Chip::time_constant`].
+    /// Sets the time constant of a chip of the sensor, within the range of [`Chip::time_constant`].
     pub fn set_time_constant(
         &mut self,
         chip: usize,
@@ -227,8 +229,8 @@ impl<const N: usize> Governor<N> {
         Ok(())
     }
 
-    /// The sensor has other steps and another offset from now on, in mW as in [`Chip::step`] and
-    /// [`Settings::sensor_offset`]. The limit follows at once. What was learned stays.
+    /// Sets the steps and the offset of the sensor in mW, as in [`Chip::step`] and
+    /// [`Settings::sensor_offset`]. The allowed power follows at once. Everything learned stays.
     pub fn set_sensor_steps(&mut self, steps: [Milliwatts; MOST_CHIPS], offset: Milliwatts) {
         for (chip, step) in self.settings.chips.iter_mut().zip(steps) {
             chip.step = step;
@@ -237,24 +239,24 @@ impl<const N: usize> Governor<N> {
         self.estimator.set_steps(steps);
     }
 
-    /// A mode that is never to be chosen: the board cannot set it, or only by a reboot.
+    /// Excludes a mode, for instance one that the board cannot set without a reboot.
     pub fn exclude(&mut self, mode: ModeId) {
         self.modes.exclude(mode);
     }
 
-    /// The front that it chooses from.
+    /// The front that the governor chooses from.
     pub fn front(&self) -> &Front<N> {
         self.modes.front()
     }
 
-    /// The mode that it starts with under a limit: the fastest one that the model, with its guard
-    /// band, says is within it; `None` where there is none.
+    /// The mode that the governor starts with: the fastest mode whose guarded prediction is within
+    /// the limit; `None` if there is none.
     pub fn first(&self) -> Option<ModeId> {
         let first = self.fastest_predicted()?;
         self.modes.point(first).map(|point| point.mode)
     }
 
-    /// What it is doing.
+    /// The present status.
     pub fn status(&self) -> Status {
         let point = self.modes.point(self.at);
         let estimate = self
@@ -277,13 +279,13 @@ impl<const N: usize> Governor<N> {
         }
     }
 
-    /// When the next step is due after a [`Command::Keep`]. A step that comes sooner does no harm;
-    /// after a [`Command::Apply`] one is due as soon as the mode is set.
+    /// When the next step is due after a [`Command::Keep`]. An earlier step does no harm. After a
+    /// [`Command::Apply`] a step is due as soon as the mode is set.
     pub fn due(&self) -> Milliseconds {
         self.due
     }
 
-    /// One step.
+    /// Takes the observations of the board and returns the command to carry out.
     pub fn step(&mut self, input: &Input) -> Command {
         let (now, passed) = self.advance(input);
         self.allowance
@@ -336,7 +338,7 @@ pub(super) fn after(now: Milliseconds, ms: u64) -> Milliseconds {
 }
 
 impl<const N: usize> Governor<N> {
-    /// The next step sets a first mode.
+    /// Makes the next step set a first mode.
     fn begin(&mut self) {
         self.state = State::Booting;
         (self.asked, self.since, self.before) = (None, None, None);
@@ -350,8 +352,8 @@ impl<const N: usize> Governor<N> {
         (self.at, self.is_new) = (0, true);
     }
 
-    /// Lets time pass. A step backwards counts as none. After a gap nothing is known; what may have
-    /// been drawn in it is booked.
+    /// Advances the time. A time that runs backwards stands still. After a gap the power is
+    /// unknown, and the highest likely energy is booked.
     fn advance(&mut self, input: &Input) -> (Milliseconds, u64) {
         let last = self.last.unwrap_or(input.now);
         if self.last.is_none() {

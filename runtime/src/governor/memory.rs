@@ -1,34 +1,34 @@
-//! What the workload has drawn at most, relative to the prediction, and for how long that counts.
+//! The highest level of the workload, relative to the prediction, and how long it is remembered.
 //!
-//! A workload rests, and comes back; an epoch ends, and the next one begins. So the *highest*
-//! level counts, and it is forgotten by *time of work*, in two ways:
+//! A workload pauses and returns; an epoch ends and the next one begins. So the *highest* level
+//! counts. It expires by *time of work*, in two ways:
 //!
-//! - while the board works at all, in the memory that the user states;
-//! - while the board is *fully busy* (its GPU as busy as at the highest level), and yet draws less,
-//!   in [`BUSY_MS`]: then the workload has become lighter. Where such a level comes back after it
-//!   was forgotten, twice that time is taken from then on, up to the stated memory.
+//! - while the board works at all: after the memory time that the user sets;
+//! - while the board is *fully busy* (its GPU as busy as at the highest level) and yet draws less:
+//!   after [`BUSY_MS`], because the workload has become lighter. If an expired level returns, this
+//!   time doubles, up to the user's memory time.
 
 use crate::units::Milliseconds;
 
-/// The time that a lighter load has to last while the board is fully busy. Two minutes are the bound
-/// (a lasting drop is used after two minutes); phases of most loads are shorter.
+/// Time in ms of a lighter load, on a fully busy board, after which a higher level expires. The
+/// bound is two minutes (a lasting drop is used after two minutes); phases of most loads are
+/// shorter.
 const BUSY_MS: u64 = 84_000;
 
-/// The time that a load lighter than the model's has to last at the start, while the board is fully
-/// busy: the model's level was never seen.
+/// The same time at the start, in ms. It is shorter because the model's level was never measured.
 const NEW_MS: u64 = 21_000;
 
-/// Parts of a memory, each of which is forgotten at once.
+/// Slots of a memory. Each slot expires as a whole.
 const SLOTS: usize = 28;
 
-/// The highest level of each part of a span of time.
+/// The highest level in each slot of a time span.
 #[derive(Clone, Debug)]
 struct Slots {
     highest: [f32; SLOTS],
     at: usize,
-    /// Of the present part, and of a whole one.
+    /// Time that has passed in the present slot.
     passed_ms: u64,
-    /// None where nothing is forgotten.
+    /// Length of a slot; `None` if nothing expires.
     slot_ms: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ impl Slots {
             highest: [0.0; SLOTS],
             at: 0,
             passed_ms: 0,
-            // The present part and the oldest one together are one part.
+            // One slot is spare, because the present slot is incomplete.
             slot_ms: memory_ms.map(|ms| ms.div_ceil(SLOTS as u64 - 1).max(1)),
         }
     }
@@ -49,7 +49,7 @@ impl Slots {
         }
     }
 
-    /// A level that is forgotten after a part of the memory.
+    /// Records a level that expires after `ms` instead of the whole time span.
     fn see_for(&mut self, level: f32, ms: u64) {
         let slots = self
             .slot_ms
@@ -80,22 +80,22 @@ impl Slots {
     }
 }
 
-/// The highest level that counts. A level is power over prediction.
+/// Remembers the highest level of the workload. A level is power over prediction.
 #[derive(Clone, Debug)]
 pub struct Memory {
     stated: Slots,
     busy: Slots,
-    /// The GPU's load at its most, in permille.
+    /// Highest load of the GPU in permille.
     busiest: u16,
     bursts: Bursts,
-    /// For how long it was fully busy without a pause.
+    /// Time in ms that the board has been fully busy without a pause.
     full_ms: u64,
 }
 
-/// The GPU's load of the last second or two: its peaks and its mean, in permille.
+/// Peaks and mean of the GPU's load over the last second or two, in permille.
 #[derive(Clone, Copy, Debug)]
 struct Bursts {
-    /// Of the present second, and of the one before.
+    /// Peaks of the present second and of the previous one.
     peaks: [u16; 2],
     passed_ms: u64,
     mean: f32,
@@ -129,32 +129,33 @@ impl Bursts {
 /// How busy the board is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Not at all: what it draws tells nothing.
+    /// Idle: its power says nothing about the workload.
     None,
-    /// It works.
+    /// Working, but not fully busy.
     Some,
-    /// As much as ever.
+    /// As busy as at the highest level.
     Full,
 }
 
-/// From this load of the GPU on, in permille, the board works; from the second on it may be fully
-/// busy, and it is within the third of the highest load.
+/// Loads of the GPU in permille: the minimum of a working board, the minimum of a fully busy board,
+/// and the tolerance of a fully busy board below the highest load.
 const WORKS: u16 = 50;
 const FULL: u16 = 500;
 const AS_BUSY: u16 = 20;
 
-/// A load that alternates fast is fully busy when its peaks are, and its mean is at least this.
+/// A fast-alternating load is fully busy when its peaks are and its mean, in permille, is at least
+/// this. Peaks and mean cover the time below, in ms.
 const MEAN_WHEN_FULL: f32 = 400.0;
 const SECOND_MS: u64 = 1_000;
 
-/// A burst of full work that is shorter tells nothing of a longer one.
+/// Minimum burst of full work in ms that shows the level of a mean over 430 ms.
 const SHOWN_AFTER_MS: u64 = 430;
 
-/// Without the GPU's load: a board that draws less than this part of the highest level rests.
+/// Without the GPU's load: a board below this part of the highest level is idle.
 const RESTS: f32 = 0.55;
 
 impl Memory {
-    /// The workload is taken to draw at least `level` until it was fully busy and lower for a while.
+    /// Starts at `level`, which expires after [`NEW_MS`] of full work at lower levels.
     pub fn new(memory: Option<Milliseconds>, level: f32) -> Self {
         let stated_ms = memory.map(|it| it.0.max(1));
         let busy_ms = stated_ms.map(|ms| ms.min(BUSY_MS));
@@ -171,17 +172,17 @@ impl Memory {
         }
     }
 
-    /// The GPU's load in permille, as it was for so long.
+    /// Records the GPU's load in permille, which has lasted `ms`.
     pub fn see_load(&mut self, load: u16, ms: u64) {
         self.bursts.see(load, ms);
     }
 
-    /// The highest level that was not forgotten.
+    /// The highest level that has not expired.
     pub fn highest(&self) -> f32 {
         self.stated.highest().min(self.busy.highest())
     }
 
-    /// How busy the board is at a level, with the GPU's load over some looks.
+    /// How busy the board is, from its level and the GPU's smoothed load.
     pub fn work(&mut self, gpu: Option<u16>, level: f32) -> Work {
         match gpu {
             None if level < RESTS * self.highest() => Work::None,
@@ -199,13 +200,13 @@ impl Memory {
         }
     }
 
-    /// The board has worked at a level.
+    /// Records a level of a working board.
     pub fn see(&mut self, level: f32) {
         self.stated.see(level);
         self.busy.see(level);
     }
 
-    /// Time has passed.
+    /// Lets time pass. Levels expire by time of work.
     pub fn pass(&mut self, work: Work, ms: u64) {
         if work != Work::None {
             self.stated.pass(ms);
@@ -214,14 +215,13 @@ impl Memory {
             Work::Full => self.full_ms.saturating_add(ms),
             _ => 0,
         };
-        // A shorter burst does not show the level of a mean over 430 ms.
         if self.full_ms > SHOWN_AFTER_MS {
             self.busy.pass(ms);
         }
     }
 
-    /// A level came that had been forgotten because the board was fully busy without it: such phases
-    /// are longer than was thought.
+    /// Handles a level that returns after it expired under full work. Phases are longer than
+    /// assumed, so the time for expiry doubles.
     pub fn came_back(&mut self, level: f32) {
         let is_there = |slots: &Slots| slots.highest() >= level * 0.97;
         if is_there(&self.busy) || !is_there(&self.stated) {

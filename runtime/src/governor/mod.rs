@@ -1,11 +1,10 @@
-//! The governor: holds a power limit by choosing among the modes of a front, measuring, and
-//! correcting.
+//! The governor holds a power limit: it chooses among the modes of a front, measures and corrects.
 //!
 //! # Theory of operation
 //!
-//! A governor is a pure state machine. Its caller calls [`Governor::step`] with the time and what is
-//! known of the board, carries out the [`Command`], and says in the next step which mode the board
-//! is in. Nothing else is assumed: no clock, no memory but its own, no heap.
+//! A governor is a pure state machine. Its caller calls [`Governor::step`] with the time and the
+//! observations of the board, carries out the [`Command`], and reports the mode read back in the
+//! next step. A governor needs no clock, no heap and no memory but its own.
 //!
 //! ```text
 //! readings ─► estimator ─► power now, mean of 430 ms ─► policy ─► mode ─► actuator ─► board
@@ -13,55 +12,56 @@
 //!                              └─────► knowledge ─────────┘          read-back ◄───────┘
 //! ```
 //!
-//! **Estimator** ([`Estimator`](crate::Estimator)). The power sensor is a low-pass with a time constant of 430 ms. The
-//! estimator undoes it: it tells the power now with its deviation, since when the power is at this
-//! level, and the mean power of any time span.
+//! **Estimator** ([`Estimator`](crate::Estimator)). The power sensor is a low-pass with a time
+//! constant of 430 ms. The estimator inverts it. It estimates the power now with its standard
+//! deviation, the time of the last step, and the mean power of any time span.
 //!
-//! **Knowledge** (`observation.rs`, `knowledge.rs`, `memory.rs`, `noise.rs`, `steps.rs`). The power of a mode is
-//! *prediction × error of the mode × level of the load*. The error is told from the powers before and
-//! after a change of the mode under a steady load. The level is that of the workload's highest phase: it
-//! is remembered, because a pause is no slack, and forgotten only by time of work. Nothing is learned
-//! from a board that does not work, from a reading that is missing, or from a time with a step in it.
-//! A mode that is over the limit as soon as it is set is blamed itself and held off. Modes that were not
-//! measured are taken to be like their neighbours; an outlier counts for them as soon as a second one
-//! agrees with it.
+//! **Knowledge** (`observation.rs`, `knowledge.rs`, `memory.rs`, `noise.rs`, `steps.rs`). The power
+//! of a mode is *prediction × error of the mode × level of the load*. The error is estimated from
+//! the powers before and after a mode change under a steady load. The level is that of the
+//! workload's highest phase. It is remembered through pauses, and expires only by time of work. The
+//! governor learns nothing while the board is idle, from a missing reading, or across a step of the
+//! load. A mode that exceeds the limit as soon as it is set is held off. The error of a mode that
+//! is not measured is interpolated from its neighbours; an outlier counts as a neighbour once a
+//! second one agrees with it.
 //!
-//! **Policy** (`policy.rs`, `fit.rs`). The limit holds for the mean of 430 ms, ripple included, so that the
-//! highest phase has to stay `PEAK_DEVIATIONS` of such means below it. A faster mode is tried when
-//! it fits with that margin and with the doubt about a mode that was not measured; a step
-//! up is bounded (`FIRST_CLIMB`, `CLIMB`) and rationed ([`UPS`], [`UP_EVERY`]). A rise over the limit is
-//! answered at the first estimate beyond noise, by one step down that is sized by it. Jumps that
-//! prove too short to lift the mean of 430 ms over the limit are remembered and left alone. Before
-//! anything was measured the model decides, with its guard band: `once` and the governor begin with
-//! the same mode.
+//! **Policy** (`policy.rs`, `fit.rs`). The limit applies to the mean of 430 ms, ripple included, so
+//! the highest phase must stay `PEAK_DEVIATIONS` standard deviations of such means below it. The
+//! governor probes a faster mode when that mode fits with this margin and with the doubt about a
+//! mode that is not measured. Steps up are bounded (`FIRST_CLIMB`, `CLIMB`) and rationed by a token
+//! bucket ([`UPS`], [`UP_EVERY`]). At the first estimate that exceeds the limit beyond noise, the
+//! governor takes one step down, sized by the estimate. It remembers and ignores jumps that are too
+//! short to lift the mean of 430 ms over the limit. Before the first measurement the model decides,
+//! with its guard band: `once` and the governor begin with the same mode.
 //!
-//! **Actuator** (`actuator.rs`). A mode is set when the caller reads it back. Otherwise the governor asks
-//! `RETRIES` times more, and then avoids the mode for `LEFT_OUT`. When `MODES_TRIED` modes in a row
-//! fail, no mode can be set. When another program changes the mode, the governor sets its own at once.
+//! **Actuator** (`actuator.rs`). A mode is set when the caller reads it back. Otherwise the
+//! governor retries `RETRIES` times, and then avoids the mode for `LEFT_OUT`. After `MODES_TRIED`
+//! modes in a row have failed, no mode can be set. When another program changes the mode, the
+//! governor sets its own at once.
 //!
-//! **Not knowing** (`liveness.rs`). The sensor is blind when reads fail or make no sense for 1.7 s, or
-//! when a change of the mode or of the GPU's load does not show within 1.5 s. Then the mode that draws
-//! least, as far as is known, is set. Where a busy board's readings stand still for 30 s, a slower mode
-//! tries the sensor.
+//! **Liveness** (`liveness.rs`). The sensor is blind when reads fail or are implausible for 1.7 s,
+//! or when a change of the mode or of the GPU's load does not show within 1.5 s. The governor then
+//! sets the mode of least known power. When the readings of a busy board stand still for 30 s, the
+//! governor probes the sensor with a slower mode.
 //!
 //! | from | to | when |
 //! |---|---|---|
 //! | Booting | Settling | the mode is read back |
-//! | Settling, ProbingUp, SteppingDown | Tracking | 430 ms of the mode are measured, and its error is told or cannot be |
-//! | Tracking | Settling | somebody else had changed the mode |
+//! | Settling, ProbingUp, SteppingDown | Tracking | the mode is measured for 430 ms, and its error is estimated or cannot be |
+//! | Tracking | Settling | another program had changed the mode |
 //! | Tracking | ProbingUp | a faster mode fits |
 //! | any but Safe | SteppingDown | the power is over the limit, the mode no longer fits, or it was excluded or cannot be set |
-//! | Tracking | SteppingDown | a busy board's readings stood still: a slower mode tries the sensor |
+//! | Tracking | SteppingDown | a busy board's readings stood still: a slower mode probes the sensor |
 //! | any | Safe(NoSensor) | the sensor is blind |
-//! | Safe(NoSensor) | Settling | it moves again |
-//! | Tracking, SteppingDown | Safe(LimitTooLow) | the least mode does not fit, and a few of the least were tried |
-//! | Safe(LimitTooLow) | Tracking | the least mode fits |
+//! | Safe(NoSensor) | Settling | its readings change again |
+//! | Tracking, SteppingDown | Safe(LimitTooLow) | the mode of least power does not fit, nor do the few similar ones that were tried |
+//! | Safe(LimitTooLow) | Tracking | the mode of least power fits |
 //! | any | Safe(NothingApplies) | no mode can be set or chosen |
 //! | Safe(NothingApplies) | Settling | the mode is read back |
 //! | any | Booting | no step for longer than 5 s, or another front |
 //!
-//! `tests/governor` has a test for each: most are in `states.rs`. `CONSTANTS.md` says where each constant
-//! comes from.
+//! `tests/governor` has a test for each transition, most of them in `states.rs`. `CONSTANTS.md`
+//! gives the source of each constant.
 
 mod actuator;
 mod allowance;

@@ -1,20 +1,20 @@
-//! How much the mean power over the limit's time span varies while the load stays the same.
+//! Noise: the variation of the mean power over the limit's time span under a steady load.
 
-/// Standard deviation before anything was measured, as if from [`COUNTS`] pairs of means. Steady LLM
-/// inference on an AGX Orin has 0.5 to 1.6 % in readings (platform reference, addendum), whose
-/// low-pass averages over twice the span.
+/// Standard deviation before the first measurement, with the weight of [`COUNTS`] pairs of means.
+/// Steady LLM inference on an AGX Orin has 0.5 to 1.6 % in readings (platform reference, addendum),
+/// whose low-pass averages over twice the span.
 const AT_FIRST: f32 = 0.007;
 const COUNTS: f32 = 16.0;
 
-/// Pairs of means that count at most.
+/// Maximum weight of the past, in pairs of means.
 const MOST: f32 = 64.0;
 
-/// The noise of means that follow each other, as part of the power.
+/// The noise of successive means, as part of the power.
 #[derive(Clone, Debug)]
 pub struct Noise {
     variance: f32,
     pairs: f32,
-    /// Of what the steps of the sensor hide.
+    /// Variance due to the sensor's steps.
     hidden: f32,
 }
 
@@ -27,21 +27,21 @@ impl Noise {
         }
     }
 
-    /// Two means of the same load that follow each other without time in common, and the standard
-    /// deviation that the sensor's steps alone give each of them, all in mW.
+    /// Compares two successive means of the same load that do not overlap. `resolution` is the
+    /// standard deviation of each due to the sensor's steps alone. All in mW.
     pub fn compare(&mut self, one: f32, other: f32, resolution: f32) {
         let size = other.max(1.0);
         let (part, resolution) = ((one - other) / size, resolution / size);
-        // A step of the load that was not seen is no noise.
+        // Limits the effect of an undetected step of the load.
         let square = (part * part / 2.0).min(9.0 * self.variance);
         self.pairs = (self.pairs + 1.0).min(MOST);
         self.variance += (square - self.variance) / self.pairs;
         self.hidden += (resolution * resolution - self.hidden) / self.pairs;
     }
 
-    /// Standard deviation of a true mean. What is finer than the steps of the sensor does not show, so
-    /// that no less is believed than they hide, up to the first value. Where means vary more than that,
-    /// the steps have their part in it.
+    /// Standard deviation of a true mean. Noise finer than the sensor's steps does not show, so the
+    /// result is at least the deviation that the steps can hide, up to [`AT_FIRST`]. The steps' own
+    /// variance is subtracted from a larger one.
     pub fn deviation(&self) -> f32 {
         let first = AT_FIRST * AT_FIRST;
         let least = match self.variance > first {
@@ -52,8 +52,8 @@ impl Noise {
     }
 }
 
-/// The highest of so many standard normal deviates, in the mean (Blom's approximation of order
-/// statistics is within 0.1 of this).
+/// Expected maximum of `number` standard normal deviates (Blom's approximation of order statistics
+/// is within 0.1 of this).
 pub fn highest_of(number: f32) -> f32 {
     (libm::sqrtf(2.0 * libm::logf(number + 1.0)) - 0.5).max(0.0)
 }

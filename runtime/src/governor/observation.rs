@@ -1,5 +1,5 @@
-//! The governor learns from each look: it books energy, and tells the level of the load, the error of
-//! the mode and the noise. It also plans the next look.
+//! Learning: at each look the governor books energy, estimates the level of the load, the error of
+//! the mode and the noise, and plans the next look.
 
 use super::interface::State;
 use super::knowledge::RATIO_RANGE;
@@ -11,15 +11,16 @@ use super::noise::highest_of;
 use crate::estimator::{Estimate, Sample};
 use crate::units::Milliseconds;
 
-/// A phase of the load that is longer is known by its mean.
+/// Minimum duration of a long phase in ms. Its mean is remembered without a correction for noise.
 const LONG_PHASE: u64 = 2_000;
 
-/// The GPU's load is smoothed over this time, in ms, and the same within this, in permille.
+/// Smoothing time of the GPU's load in ms, and the tolerance within which two loads are equal, in
+/// permille.
 const SMOOTHED_OVER: u64 = 60;
 const SAME_LOAD: u16 = 100;
 
 impl<const N: usize> Governor<N> {
-    /// Takes the GPU's load, which some drivers take over a few ms.
+    /// Smooths the GPU's load, which some drivers measure over a few ms only.
     pub(super) fn smooth_load(&mut self, load: Option<u16>, passed: u64) {
         if let Some(load) = load {
             self.memory.see_load(load.min(1_000), passed);
@@ -35,7 +36,7 @@ impl<const N: usize> Governor<N> {
         };
     }
 
-    /// Books what was drawn and not measured: the most that is likely.
+    /// Books the highest likely energy for a time without readings.
     pub(super) fn book_unseen(&mut self, now: Milliseconds) {
         let expected = self.modes.expected(self.at, self.memory.highest().max(1.0));
         let power = self
@@ -56,7 +57,7 @@ impl<const N: usize> Governor<N> {
         self.booked_at = now;
     }
 
-    /// Takes the sample, if it makes sense. Returns whether the sensor is blind.
+    /// Feeds a plausible sample to the estimator. Returns whether the sensor is blind.
     pub(super) fn take(&mut self, sample: Option<&Sample>, now: Milliseconds) -> bool {
         let predicted = self.modes.predicted(self.at);
         let sample = sample.filter(|sample| {
@@ -84,7 +85,8 @@ impl<const N: usize> Governor<N> {
         is_blind
     }
 
-    /// Near the limit often, far from it seldom, and at once again when the power seems to change.
+    /// Schedules the next look: soon near the limit, late far from it, and sooner still when the
+    /// power seems to change.
     pub(super) fn plan_look(&mut self, now: Milliseconds) {
         let look = self.settings.look.0;
         let allowed = self.allowance.reading(&self.settings).0 as f32;
@@ -141,7 +143,7 @@ impl<const N: usize> Governor<N> {
         if self.work != Work::None {
             self.compare(mean, estimate, now);
         }
-        // Of a new mode nobody knows whether it or the load is other than expected.
+        // In a mode that is not measured yet, an error of the mode looks like a change of the load.
         if self.work != Work::None && !self.is_new {
             self.see(mean, of_level, now);
         }
@@ -150,7 +152,7 @@ impl<const N: usize> Governor<N> {
         }
     }
 
-    /// Keeps from when on the load is steady.
+    /// Records when the load became steady.
     pub(super) fn mark_steady(
         &mut self,
         estimate: &Estimate,
@@ -177,7 +179,8 @@ impl<const N: usize> Governor<N> {
         });
     }
 
-    /// The mean power in mW while the load was steady, and for how long.
+    /// The mean power in mW since the load became steady, and that time in ms; `None` below
+    /// [`SPAN`].
     pub(super) fn steady_mean(&self, now: Milliseconds) -> Option<(f32, u64)> {
         let Steady { from, energy, .. } = self.steady?;
         let passed = now.since(from).0;
@@ -185,14 +188,14 @@ impl<const N: usize> Governor<N> {
         (passed >= SPAN.0).then_some((mean, passed))
     }
 
-    /// The GPU is as busy as at another time.
+    /// Whether the GPU's load is unchanged. An unknown load counts as unchanged.
     pub(super) fn is_same_load(&self, before: Option<u16>) -> bool {
         let loads = before.zip(self.gpu);
         loads.is_none_or(|(before, now)| before.abs_diff(now) <= SAME_LOAD)
     }
 
-    /// Tells the error of the mode from the powers before and after it was set, if the load was
-    /// steady then.
+    /// Estimates the error of the mode from the powers before and after the mode change, if the
+    /// load was steady.
     pub(super) fn tell_error(&mut self, since: Milliseconds, now: Milliseconds) {
         if self.work == Work::None {
             return;
@@ -203,7 +206,8 @@ impl<const N: usize> Governor<N> {
             .is_some_and(|steady| steady.from.since(since).0 <= 5 * FOLLOWS);
         let reference = self.reference.filter(|(_, gpu)| self.is_same_load(*gpu));
         let Some((reference, _)) = reference.filter(|_| is_steady) else {
-            // Nothing to compare with. The first mode has no error: the load is what is measured.
+            // There is no reference. The first mode keeps its guessed error: a deviation is
+            // attributed to the load.
             if self.is_new && !self.modes.is_measured(self.at) && self.before.is_none() {
                 self.modes.raise(self.at, self.modes.error(self.at).0);
             }
@@ -228,10 +232,10 @@ impl<const N: usize> Governor<N> {
         self.told_next = self.told_next.saturating_mul(2);
     }
 
-    /// Tells the noise from means of the same phase in the same mode.
+    /// Estimates the noise from successive means of one phase in one mode.
     pub(super) fn compare(&mut self, mean: f32, estimate: &Estimate, now: Milliseconds) {
         let Some(last) = self.compared.filter(|last| last.at > estimate.since) else {
-            // The first mean of a phase holds a part of the one before.
+            // The first mean of a phase may overlap the previous phase.
             let is_whole = now.since(estimate.since) > SPAN;
             self.compared = is_whole.then_some(Compared {
                 at: now,
@@ -241,7 +245,7 @@ impl<const N: usize> Governor<N> {
             return;
         };
         if now.since(last.at) >= SPAN {
-            // Only now it is known that there was no step within the last one.
+            // Compare the last mean only now: a step within it would have been detected since.
             if let Some(before) = last.before {
                 let resolution = self.estimator.resolution(SPAN);
                 self.noise.compare(last.mean, before, resolution);
@@ -254,8 +258,9 @@ impl<const N: usize> Governor<N> {
         }
     }
 
-    /// Remembers the level of the present phase of the load: of a long one its mean, of a short one
-    /// its mean, or the highest mean over [`SPAN`] with a part of it, when it is over.
+    /// Remembers the level of the present phase. A long phase counts with its mean, at once. A
+    /// short phase counts when it ends, with its mean or, if it was not steady, its highest mean
+    /// over [`SPAN`].
     pub(super) fn see(&mut self, mean: f32, of_level: f32, now: Milliseconds) {
         let level = mean / of_level;
         self.since_jump = self.since_jump.max(level);
@@ -273,7 +278,7 @@ impl<const N: usize> Governor<N> {
         if let Some(jump) = self.jump
             && now.since(jump.at) >= JUMP_COUNTS
         {
-            // Where no mean since then would have been over the limit, it was short.
+            // No mean since the jump would have exceeded the limit: the jump was short.
             if self.since_jump < jump.carried {
                 self.short = self.short.max(jump.level);
             }
@@ -281,8 +286,8 @@ impl<const N: usize> Governor<N> {
         }
     }
 
-    /// A short phase is over. The highest of many means has ripple and the errors of the sensor in
-    /// it, so the phase itself is lower.
+    /// Ends a short phase. The highest of several noisy means overestimates its level, so the
+    /// expected excess is subtracted.
     pub(super) fn end_phase(&mut self) {
         let (level, ms) = core::mem::replace(&mut self.short_phase, NO_PHASE);
         if level <= 0.0 {
@@ -300,7 +305,7 @@ impl<const N: usize> Governor<N> {
             .see(level * (1.0 - highest_of(self.seen) * noise));
     }
 
-    /// The level of the load, if it was the same for [`SPAN`] at least.
+    /// The level of the load and the GPU's load, if the load was steady for at least [`SPAN`].
     pub(super) fn steady_level(&self, now: Milliseconds) -> Option<(f32, Option<u16>)> {
         let mean = match self.steady_mean(now) {
             Some((mean, _)) => mean,

@@ -1,5 +1,5 @@
-//! Which mode is wanted: down when the power is over the limit or the mode no longer fits, up where a
-//! faster one does.
+//! The policy chooses the wanted mode. It steps down when the power exceeds the limit or the mode
+//! no longer fits, and up when a faster mode fits.
 
 use super::fit::PEAK_DEVIATIONS;
 use super::interface::{Cause, Command, State};
@@ -8,48 +8,51 @@ use super::memory::Work;
 use crate::estimator::Estimate;
 use crate::units::Milliseconds;
 
-/// The estimate is not used for steps so soon after a change of the mode.
+/// Settling time in ms after a mode change. A step within it is no sure step of the load.
 const SETTLES: u64 = 100;
 
-/// A mode is left for a faster one after this time at the earliest.
+/// Minimum dwell time in a mode before a step up.
 const DWELL: Milliseconds = Milliseconds(1_500);
 
-/// The estimate is over the limit when it is so by this number of standard deviations.
+/// The power is over the limit when the estimate exceeds it by this number of standard deviations.
 const OVER_DEVIATIONS: f32 = 3.0;
 
-/// After a step that was seen for sure, this number is enough.
+/// The same threshold after a sure step of the load. Its final level is uncertain, so the threshold
+/// is on the safe side.
 const OVER_AFTER_STEP: f32 = -0.5;
 
-/// And so is this one soon after a step down for a jump: it was likely too small.
+/// The same threshold just after a step down for a jump: that step was likely too small.
 const OVER_AFTER_JUMP: f32 = 1.0;
 
-/// A step that is suspected is told within this time, or is none.
+/// A suspected step delays other mode changes for at most this time.
 const SUSPECTED: Milliseconds = Milliseconds(150);
 
-/// A step is believed after this part of the sensor's time constant.
+/// A step is believed after the sensor's time constant divided by this number.
 const TOLD_AFTER: u64 = 6;
 
-/// A step that leads to a known phase of the load within this number of deviations is none to another.
+/// A step that ends within this number of standard deviations of a known phase is no jump.
 const KNOWN_DEVIATIONS: f32 = 2.0;
 
-/// To stay in a mode, so many of them less are enough: hysteresis.
+/// Hysteresis: the present mode may stay with a margin smaller by this number of standard
+/// deviations.
 const STAY_DEVIATIONS: f32 = 0.8;
 
-/// A jump that is shorter does not carry the mean over [`SPAN`] over the limit if it never did.
+/// A jump to a level that proved harmless is ignored for this time: it lifts the mean over [`SPAN`]
+/// only a little.
 const SHORT: Milliseconds = Milliseconds(200);
 
-/// A rise that is not told as a step shows more in the mean over this time than in that over [`SPAN`].
+/// Averaging window for a rise that was not detected as a step. It shows more of the rise than
+/// [`SPAN`].
 const RECENT: Milliseconds = Milliseconds(250);
 
-/// Where the power exceeds the limit so soon after a mode was set, the mode may be the cause, not the
-/// load.
+/// Age of a mode up to which the mode, not the load, may be the cause of exceeding the limit.
 const YOUNG: Milliseconds = Milliseconds(10_000);
 
-/// A mode that was over the limit as soon as it was set is held off for so long at first.
+/// First back-off of a mode that exceeded the limit as soon as it was set.
 const HOLD: Milliseconds = Milliseconds(60_000);
 
-/// The greatest step up, as the ratio of predictions: before a second mode has confirmed the level
-/// of the load, and afterwards.
+/// Maximum step up, as the ratio of predictions: before a second mode has confirmed the level of
+/// the load, and afterwards.
 const FIRST_CLIMB: f32 = 1.15;
 const CLIMB: f32 = 1.4;
 
@@ -68,12 +71,12 @@ impl<const N: usize> Governor<N> {
             return Command::Keep;
         };
         if !self.liveness.is_heard(now) {
-            // What is not read teaches nothing, nor does a mean across it.
+            // A missing reading teaches nothing, and no mean may span it.
             (self.steady, self.compared, self.measured) = (None, None, None);
             self.missed = self.due;
             return Command::Keep;
         }
-        // What the step itself has shown so far is no phase that is known.
+        // Read before `observe`, so that the new step does not count as a known phase.
         let known = self.modes.expected(self.at, self.phase(now));
         self.observe(&estimate, since, now, passed);
         if self.measured.is_some_and(|mean| mean > self.allowed()) {
@@ -82,7 +85,7 @@ impl<const N: usize> Governor<N> {
         if let Some(power) = self.over(&estimate, known, since, now) {
             return self.go_down(power, &estimate, since, now);
         }
-        // Another mode would hide a step that is about to be told.
+        // A mode change would hide a step that is about to be detected.
         let is_suspected = self.suspected.is_some_and(|at| now.since(at) < SUSPECTED);
         if is_suspected || !self.is_told(&estimate, now) {
             return Command::Keep;
@@ -91,14 +94,14 @@ impl<const N: usize> Governor<N> {
             && let Some(next) = self.shows(estimate.power)
         {
             self.liveness.try_out();
-            // The way back is none.
+            // Credit the step up that leads back after the probe.
             self.ups = self.ups.saturating_add(UP_EVERY.0);
             return self.change(next, State::SteppingDown, now);
         }
         self.follow(since, now)
     }
 
-    /// The first mode, or the first after a sleep.
+    /// Sets the first mode after the start or after a sleep.
     pub(super) fn boot(&mut self, now: Milliseconds) -> Command {
         let first = match self.changes {
             0 => self.fastest_predicted(),
@@ -131,7 +134,7 @@ impl<const N: usize> Governor<N> {
         self.change(least, State::Safe(Cause::NoSensor), now)
     }
 
-    /// The power that is over what is allowed, if it is.
+    /// The estimated power if it exceeds the allowed power.
     pub(super) fn over(
         &self,
         estimate: &Estimate,
@@ -145,7 +148,7 @@ impl<const N: usize> Governor<N> {
         }
         let mean = self.measured.unwrap_or(0.0);
         let is_slowly = mean - self.estimator.resolution(SPAN) > allowed;
-        // A step was seen for sure; where it leads to is the question. A phase that is known fits.
+        // The step is sure, its final level is not. A known phase fits.
         let has_stepped = now.since(estimate.since) < SPAN
             && estimate.since.0 > since.0.saturating_add(SETTLES)
             && estimate.power - KNOWN_DEVIATIONS * estimate.deviation > known;
@@ -158,7 +161,7 @@ impl<const N: usize> Governor<N> {
         let level = estimate.power / self.modes.expected(self.at, 1.0);
         let is_short =
             level < 1.03 * self.short && now.since(estimate.since) < SHORT && self.jump.is_none();
-        // Where the step is not seen yet, the last means have more of it.
+        // A shorter mean shows more of a step that is not detected yet.
         let is_in_mode = now.since(since).0 >= RECENT.0 + FOLLOWS;
         let recent = self.estimator.mean(RECENT).filter(|_| is_in_mode);
         let power = estimate.power + estimate.deviation;
@@ -169,7 +172,7 @@ impl<const N: usize> Governor<N> {
         }
     }
 
-    /// Of a step that has just begun, rounding tells more than the power.
+    /// Whether the last step is old enough to estimate its size. At first, rounding dominates.
     pub(super) fn is_told(&self, estimate: &Estimate, now: Milliseconds) -> bool {
         let slowest = self.estimator.slowest().0;
         let told_after = match self.is_trying() {
@@ -179,12 +182,13 @@ impl<const N: usize> Governor<N> {
         now.since(estimate.since).0 >= told_after
     }
 
-    /// The mode was left for a jump so lately that it shows whether that was enough.
+    /// Whether a jump forced a step down within the last [`SPAN`]; the new mode must still prove
+    /// sufficient.
     pub(super) fn has_just_jumped(&self, now: Milliseconds) -> bool {
         self.jump.is_some_and(|jump| now.since(jump.at) <= SPAN)
     }
 
-    /// Down at once, to a mode that fits at the level that the power tells.
+    /// Steps down at once, to a mode that fits at the level of the load that `power` implies.
     pub(super) fn go_down(
         &mut self,
         power: f32,
@@ -195,7 +199,7 @@ impl<const N: usize> Governor<N> {
         if self.state == State::Safe(Cause::LimitTooLow) {
             return Command::Keep;
         }
-        // The least mode, as far as is known: its mean decides.
+        // In the mode of least known power, the mean decides.
         let is_least = self.modes.is_measured(self.at) && self.least() == Some(self.at);
         if is_least || self.jump.is_some_and(|jump| jump.at > since) {
             return self.too_low(now);
@@ -210,8 +214,8 @@ impl<const N: usize> Governor<N> {
         let reference = reference.filter(|_| is_modes && is_young && self.is_new);
         let mut level = power / self.modes.expected(self.at, 1.0);
         match reference {
-            // The load is as before, so it is the mode that draws more. Its neighbours may too: the step
-            // down is as great as if it were the load.
+            // The load is unchanged, so the mode draws more than predicted. Its neighbours may too:
+            // step down as far as if the load had risen.
             Some((reference, _)) => {
                 let is_trying = self.is_trying();
                 let error = match is_trying {
@@ -228,7 +232,7 @@ impl<const N: usize> Governor<N> {
         let fitting = self.fitting(level, now);
         let untried = match fitting {
             Some(_) => None,
-            // Nothing fits, so that the least modes are compared, each by what it draws.
+            // Nothing fits: measure the modes of least power one by one.
             None => {
                 if let Some((reference, _)) = reference {
                     level = reference;
@@ -252,7 +256,8 @@ impl<const N: usize> Governor<N> {
         };
         self.violations = self.violations.saturating_add(1);
         let command = self.change(next, State::SteppingDown, now);
-        // After a jump the load is not known to stay. Among the least modes it is taken to.
+        // A load that has just jumped may not stay, so it is no reference. Among the modes of least
+        // power it is assumed to stay.
         self.reference = match (reference, fitting) {
             (Some((level, _)), _) => Some((level, self.gpu)),
             (None, None) => Some((level, self.gpu)),
@@ -262,8 +267,8 @@ impl<const N: usize> Governor<N> {
         command
     }
 
-    /// The least mode does not fit. Others of the least may draw less than predicted: some are tried, one
-    /// after another, each for as long as it takes to measure it.
+    /// Handles a mode of least power that does not fit. Similar modes may draw less than predicted:
+    /// the governor measures a few, one after another.
     pub(super) fn too_low(&mut self, now: Milliseconds) -> Command {
         let is_told = self
             .steady_mean(now)
@@ -289,7 +294,7 @@ impl<const N: usize> Governor<N> {
         }
     }
 
-    /// The error of the mode at a level of the load: what was guessed, if the estimate does not exclude it.
+    /// The error of the mode at a level of the load: the guess, unless the estimate excludes it.
     pub(super) fn error_beyond_noise(&self, estimate: &Estimate, level: f32) -> f32 {
         let (guess, _) = self.modes.error(self.at);
         let expected = self.modes.expected(self.at, level);
@@ -299,15 +304,16 @@ impl<const N: usize> Governor<N> {
         }
     }
 
-    /// One of the least modes is tried, and is not measured yet.
+    /// Whether the mode is a trial among the modes of least power and not measured yet.
     pub(super) fn is_trying(&self) -> bool {
         self.is_trial && self.is_new
     }
 
-    /// Follows the limit: down where the present mode no longer fits, up where a faster one does.
+    /// Follows the limit: steps down when the present mode no longer fits, and up when a faster
+    /// mode does.
     pub(super) fn follow(&mut self, since: Milliseconds, now: Milliseconds) -> Command {
         let (allowed, phase) = (self.allowed(), self.phase(now));
-        // To stay takes less than to come: hysteresis.
+        // Hysteresis.
         let allowed = allowed * (1.0 + STAY_DEVIATIONS * self.ripple());
         let ripple = 1.0 + PEAK_DEVIATIONS * self.ripple();
         let fits = self.modes.expected(self.at, phase) * ripple <= allowed;
@@ -328,17 +334,17 @@ impl<const N: usize> Governor<N> {
     }
 
     pub(super) fn climb(&mut self, phase: f32, since: Milliseconds, now: Milliseconds) -> Command {
-        // A load that became lighter is another chance.
+        // A lighter load refills the token bucket.
         if phase < 0.95 * self.level_at_up {
             (self.ups, self.level_at_up) = (ALL_UPS, phase);
         }
         let is_time = now.since(since) >= DWELL && self.ups >= UP_EVERY.0;
-        // After a time without readings it is measured anew first.
+        // After a gap in the readings, the mode is measured again first.
         let is_time = is_time && self.measured.is_some();
         if !is_time || self.state != State::Tracking || self.work == Work::None {
             return Command::Keep;
         }
-        // What the present phase has shown counts, although it may be noise.
+        // The present phase counts before it ends, less one deviation of noise.
         let phase = phase.max(self.short_phase.0 * (1.0 - self.noise.deviation()));
         let allowed = self.allowed();
         let measured = (0..self.at)
@@ -369,7 +375,8 @@ impl<const N: usize> Governor<N> {
         }
     }
 
-    /// Whether the model says that a mode is faster than the present one by half a percent or more.
+    /// Whether the model predicts a mode to be more than half a percent faster than the present
+    /// one.
     pub(super) fn is_faster(&self, next: usize) -> bool {
         let time = |index| self.modes.point(index).map_or(0, |point| point.time.0);
         let (present, faster) = (time(self.at), time(next));

@@ -1,21 +1,23 @@
-//! How busy the board is, told by the steps that the workload reports.
+//! How busy the board is, estimated from the steps that the workload reports.
 
 use super::memory::Work;
 use crate::units::{Microseconds, Milliseconds};
 
-/// Without a step for so long, and for so many predicted times of one, a board rests.
+/// Timeout without a step after which the board is idle: in ms and in predicted step times. The
+/// longer one counts.
 const RESTS_AFTER_MS: u64 = 2_000;
 const RESTS_AFTER_STEPS: u64 = 3;
 
-/// The pace is taken over this time in one mode, and over so many predicted times of a step.
+/// Averaging time of the pace in one mode: in ms and in predicted step times. The longer one
+/// counts.
 const PACED_OVER_MS: u64 = 5_000;
 const PACED_OVER_STEPS: u64 = 20;
 
-/// A pace that is at least this part of the highest one is that of a board as busy as ever.
+/// Minimum pace of a fully busy board, as part of the highest pace.
 const FULL_PACE: f32 = 0.9;
 
-/// The steps of a workload. Their *pace* is the steps in the time that the model predicts for one, so
-/// that it is the same in every mode of a board that is fully busy.
+/// The steps of a workload. Their *pace* is the number of steps per predicted step time. A fully
+/// busy board has the same pace in every mode.
 #[derive(Clone, Copy, Debug)]
 pub struct Steps {
     /// The last count, and when it last grew.
@@ -39,8 +41,8 @@ impl Steps {
         step_ms: 0.0,
     };
 
-    /// The workload has done so many steps in all, in a mode with this predicted time for one. A count
-    /// that falls is that of another workload.
+    /// Records the total number of steps, and the predicted time of one in the present mode. A
+    /// count that falls is that of another workload.
     pub fn see(&mut self, count: u64, time: Microseconds, now: Milliseconds) {
         match self.count.replace(count) {
             Some(before) if count >= before => {
@@ -61,7 +63,7 @@ impl Steps {
         }
     }
 
-    /// The longer one of a time in ms and of so many steps.
+    /// The longer of a time in ms and a number of predicted step times.
     fn longer(&self, ms: u64, steps: u64) -> u64 {
         ms.max((steps as f32 * self.step_ms) as u64)
     }
@@ -75,14 +77,14 @@ impl Steps {
         }
     }
 
-    /// Another mode is set: the pace is taken anew.
+    /// Restarts the pace after a mode change.
     pub fn restart(&mut self, now: Milliseconds) {
         if let Some(count) = self.count {
             (self.from, self.pace) = ((count, now), None);
         }
     }
 
-    /// How busy the board is; `None` where no step was ever reported.
+    /// How busy the board is; `None` if no step was ever reported.
     pub fn work(&self, now: Milliseconds) -> Option<Work> {
         self.count?;
         let rests = now.since(self.grew).0 >= self.longer(RESTS_AFTER_MS, RESTS_AFTER_STEPS);

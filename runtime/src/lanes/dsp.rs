@@ -7,7 +7,7 @@ use core::arch::asm;
 
 use super::vector::{LANES, Pair, Tile, Vector};
 
-/// A register for each mode; the pair's first unit in the lower half.
+/// One register per mode; the pair's first unit is in the lower half.
 #[derive(Clone, Copy, Debug)]
 pub struct Dsp(u32, u32);
 
@@ -26,7 +26,7 @@ fn pair(word: u32) -> Pair {
 #[inline(always)]
 fn sadd16(a: u32, b: u32) -> u32 {
     let sum;
-    // SAFETY: touches its registers and the GE flags only.
+    // SAFETY: only affects its registers and the GE flags.
     unsafe {
         asm!(
             "sadd16 {sum}, {a}, {b}",
@@ -43,7 +43,7 @@ fn sadd16(a: u32, b: u32) -> u32 {
 #[inline(always)]
 fn usat16(word: u32) -> u32 {
     let positive;
-    // SAFETY: touches its registers and the Q flag only.
+    // SAFETY: only affects its registers and the Q flag.
     unsafe {
         asm!(
             "usat16 {positive}, #15, {word}",
@@ -59,7 +59,7 @@ fn usat16(word: u32) -> u32 {
 #[inline(always)]
 fn smlad(a: u32, b: u32, sum: i32) -> i32 {
     let total;
-    // SAFETY: touches its registers and the Q flag only.
+    // SAFETY: only affects its registers and the Q flag.
     unsafe {
         asm!(
             "smlad {total}, {a}, {b}, {sum}",

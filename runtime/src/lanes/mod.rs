@@ -1,14 +1,14 @@
 //! Vectors of modes: the arithmetic of the sweep's innermost loops.
 //!
-//! A vector holds the same pair of neighbouring units for [`LANES`] modes, as i16. Pairs,
-//! because the widest multiply-add of x86-64 (`pmaddwd`) and that of a Cortex-M4 (`smlad`)
-//! both take two i16 products to one i32 sum; written plainly, compilers find neither.
+//! A vector holds the same pair of neighbouring units for [`LANES`] modes, as i16. The widest
+//! multiply-add of x86-64 (`pmaddwd`) and that of a Cortex-M4 (`smlad`) both sum two i16 products
+//! into an i32; compilers do not find them from plain loops.
 //!
-//! [`plain`] says what each operation does and serves every target. The others do the same
-//! with instructions that make a sweep at least twice as fast, and are the only unsafe code of
-//! this crate. `WATTGATE_LANES=plain` in front of `tools/bench.sh` or `firmware-tests/run.sh`
-//! shows what they gain: the build then takes [`plain`]. Unit tests compare them with [`plain`],
-//! operation by operation; the golden report compares whole sweeps.
+//! [`plain`] defines each operation and serves every target. The other modules use instructions
+//! that make a sweep at least twice as fast, and contain the only unsafe code of this crate. To
+//! measure the gain, put `WATTGATE_LANES=plain` in front of `tools/bench.sh` or
+//! `firmware-tests/run.sh`: the build then takes [`plain`]. Unit tests compare each operation with
+//! [`plain`]; the golden report compares whole sweeps.
 
 #[cfg(lanes = "dsp")]
 mod dsp;
@@ -47,7 +47,7 @@ mod tests {
             self.0
         }
 
-        /// Within ± `most`, and often at its ends.
+        /// A value within ± `most`, often at an end of the range.
         fn within(&mut self, most: i32) -> i32 {
             match self.next() % 8 {
                 0 => most,
@@ -65,7 +65,7 @@ mod tests {
     fn native_and_plain_operations_agree() {
         let mut random = Random(1);
         for _ in 0..10_000 {
-            // Sums of three rows, a row, weights and activations, with the ranges of a network.
+            // Sums of three rows, a row, weights and activations, in the ranges of a network.
             let (tile, row) = (random.tile(3 * 8_191), random.tile(8_191));
             let (units, weights) = (random.tile(32_767), random.tile(127));
             let [pair, ..] = weights;

@@ -10,18 +10,18 @@ use core::arch::aarch64::{
 
 use super::vector::{LANES, Pair, Tile, Vector};
 
-/// The first unit of every pair in one register, the second in the other.
+/// One register holds the first unit of every pair, the other the second.
 #[derive(Clone, Copy, Debug)]
 pub struct Neon([int16x8_t; 2]);
 
-// SAFETY, of every intrinsic below: build.rs takes this module only where the target enables
-// Advanced SIMD; those that take pointers say more.
+// SAFETY of every intrinsic below: build.rs selects this module only if the target enables Advanced
+// SIMD. Intrinsics that take pointers have their own comment.
 impl Vector for Neon {
     type Sums = [int32x4_t; 2];
 
     #[inline(always)]
     fn load(tile: &Tile) -> Self {
-        // SAFETY: reads LANES × 2 i16, which a tile is, without padding.
+        // SAFETY: reads LANES × 2 i16; a tile has exactly these, without padding.
         let int16x8x2_t(a, b) = unsafe { vld2q_s16(tile.as_ptr().cast()) };
         Self([a, b])
     }
@@ -30,7 +30,7 @@ impl Vector for Neon {
     fn store(self) -> Tile {
         let Self([a, b]) = self;
         let mut tile = [Pair::zeros(); LANES];
-        // SAFETY: writes LANES × 2 i16, which a tile is, without padding.
+        // SAFETY: writes LANES × 2 i16; a tile has exactly these, without padding.
         unsafe { vst2q_s16(tile.as_mut_ptr().cast(), int16x8x2_t(a, b)) };
         tile
     }
@@ -75,7 +75,7 @@ impl Vector for Neon {
 
     #[inline(always)]
     fn activations([a, b]: [Self::Sums; 2], [shift_a, shift_b]: [u32; 2]) -> Self {
-        // A shift to the left by a negative count is one to the right; narrowing saturates.
+        // A left shift by a negative count shifts right; narrowing saturates.
         let units = |[low, high]: Self::Sums, shift: u32| unsafe {
             let count = vdupq_n_s32(-shift.cast_signed());
             let narrow = |sums| vqmovn_s32(vshlq_s32(sums, count));

@@ -1,14 +1,14 @@
-//! Vectors as matrices: the definition of each operation, for every target.
+//! Vectors as matrices: the reference definition of each operation, for every target.
 
 use nalgebra::{RowSVector, SMatrix};
 
 use super::vector::{LANES, Pair, Tile, Vector};
 
-/// Two neighbouring units, row by row, of a batch of modes, column by column.
+/// Two neighbouring units (rows) of a batch of modes (columns).
 type Units<T> = SMatrix<T, 2, LANES>;
 
 /// A batch of modes. With the weights of a layer in pairs, the sum of
-/// [`add_products`](Vector::add_products) over all pairs of units is the product weights × units.
+/// [`add_products`](Vector::add_products) over all pairs is the matrix product weights × units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plain(Units<i16>);
 

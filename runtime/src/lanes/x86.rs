@@ -1,5 +1,5 @@
-//! Vectors for x86-64 targets that enable SSE2: one register of AVX2 where the build has it, else
-//! two of SSE2.
+//! Vectors for x86-64 targets that enable SSE2: one AVX2 register if the build enables AVX2, else
+//! two SSE2 registers.
 
 #![allow(unsafe_code)]
 
@@ -39,8 +39,8 @@ impl X86 {
     }
 }
 
-// SAFETY, of every call of an intrinsic below: the target has its feature, since build.rs takes
-// this module only where SSE2 is enabled, and the names with AVX2 are compiled only where that is.
+// SAFETY of every intrinsic call below: the target has the feature. build.rs selects this module
+// only if SSE2 is enabled, and the AVX2 names are compiled only if AVX2 is.
 impl Vector for X86 {
     type Sums = Self;
 
@@ -86,12 +86,13 @@ impl Vector for X86 {
     #[inline(always)]
     fn activations([a, b]: [Self; 2], [shift_a, shift_b]: [u32; 2]) -> Self {
         let shifted = |Self(sums): Self, shift: u32| {
-            // Counts above 31 shift in signs only.
+            // Counts above 31 leave only sign bits.
             let count = unsafe { _mm_cvtsi32_si128(shift.cast_signed()) };
             Self(sums.map(|sums| unsafe { shift_right_i32(sums, count) }))
         };
         let units = shifted(a, shift_a).with(shifted(b, shift_b), |a, b| {
-            // Packing saturates to i16, four of a and four of b; then each beside its like.
+            // Packing saturates to i16: four of a, four of b. The shuffle then puts each unit
+            // beside its pair.
             unsafe {
                 let packed = pack_i32(a, b);
                 interleave_i16(packed, shift_right_bytes::<8>(packed))

@@ -1,8 +1,8 @@
-//! The layers after the first one, and the sums of its rows, on vectors of modes.
+//! The layers after the first one, and the sums of the first layer's rows, for vectors of modes.
 
 use crate::lanes::{LANES, Pair, Tile, Vector, pair_of, value_of};
 
-/// Two units or outputs of a later layer: [`DENSE_HEAD`] pairs, then their weights in turn.
+/// Two units or outputs of a later layer: [`DENSE_HEAD`] pairs, then their interleaved weights.
 #[derive(Debug)]
 pub struct Dense<'a> {
     biases: [i32; 2],
@@ -25,8 +25,7 @@ impl<'a> Dense<'a> {
         })
     }
 
-    /// Takes two rows of a file over, each of `inputs` weights and what follows them. The second
-    /// may be empty.
+    /// Copies two rows of a file, each with `inputs` weights and a tail. The second may be empty.
     pub fn write(pairs: &mut [Pair], rows: [&[u8]; 2], inputs: usize) {
         let Some(([bias_a, bias_b, shifts], weights)) = pairs.split_first_chunk_mut::<DENSE_HEAD>()
         else {
@@ -46,7 +45,7 @@ impl<'a> Dense<'a> {
         }
     }
 
-    /// The activations that these units make of those of the layer before.
+    /// The activations of these two units, from those of the previous layer.
     #[inline(always)]
     pub fn activations<V: Vector>(&self, inputs: &[Tile]) -> Tile {
         V::activations(self.products::<V>(inputs), self.shifts).store()
@@ -70,8 +69,8 @@ impl<'a> Dense<'a> {
         [sum_a, sum_b]
     }
 
-    /// The outputs of a network with one hidden layer, whose activations never leave the
-    /// registers: of a tile with a row on top.
+    /// The outputs of a network with one hidden layer, from a tile and the row to add. The
+    /// activations stay in registers.
     #[inline(always)]
     pub fn outputs_of_row<V: Vector>(&self, tile: &[Tile], row: &[Pair]) -> Outputs {
         let [bias_a, bias_b] = self.biases;
@@ -84,8 +83,8 @@ impl<'a> Dense<'a> {
         [V::store_sums(sum_a), V::store_sums(sum_b)]
     }
 
-    /// [`Dense::outputs_of_row`] for two rows, each with a common row on top, which share what
-    /// is loaded.
+    /// [`Dense::outputs_of_row`] for two rows, each plus a common row. Both share the loaded tile
+    /// and weights.
     #[inline(always)]
     pub fn outputs_of_rows<V: Vector>(
         &self,
@@ -133,7 +132,7 @@ pub fn add_rows<V: Vector>(sum: &mut [Pair], row: &[Pair], other: &[Pair]) {
     }
 }
 
-/// Layer 1 for the modes of a tile: the positive part of tile + row.
+/// Layer 1 for the modes of a tile: ReLU of tile + row.
 #[inline(always)]
 pub fn activate<V: Vector>(tile: &[Tile], row: &[Pair], units: &mut [Tile]) {
     for ((tile, row), units) in tile.iter().zip(row).zip(units) {

@@ -1,24 +1,24 @@
 //! The network: per-axis features, integer layers, log time and log power out.
 //!
-//! **Layer 1 is a sum of table rows.** Every input feature depends on one axis only, so
-//! the product of the first layer's weights with a mode's features is a sum of four
-//! rows, one for each axis value. The rows are computed once, 60 on the largest board.
+//! **Layer 1 is a sum of table rows.** Every input feature depends on one axis only, so the product
+//! of the first layer's weights with a mode's features is a sum of four rows, one for each axis
+//! value. The rows are computed once; the largest board has 60.
 //!
-//! **Integers from there on.** Rows are i16, weights i8, sums i32. Integer sums do not
-//! depend on the order of their terms, so every target and every compiler gives the
-//! same bits, with or without a floating-point unit. The bounds leave no overflow: an entry of
-//! a row lies within −8,192 … 8,191, so that four add up to an i16; at most 256 inputs of at
-//! most 32,767 × 127 and a bias within ±2³⁰ stay below 2³¹.
+//! **The rest is integer arithmetic.** Rows are i16, weights i8, sums i32. Integer sums do not
+//! depend on the order of their terms, so every target and every compiler gives the same bits, with
+//! or without a floating-point unit. Sums cannot overflow: an entry of a row lies within −8,192 …
+//! 8,191, so four add up to an i16; at most 256 inputs of at most 32,767 × 127 and a bias within
+//! ±2³⁰ stay below 2³¹.
 //!
-//! The output is the logarithm of time and power in units that the file states. Modes
-//! are compared by these integers; only the points of a front are converted.
+//! The output is the logarithm of time and power, in units that the file states. Modes are compared
+//! by these integers; only the points of a front are converted.
 //!
 //! # The sweep
 //!
-//! Modes that differ in their GPU and memory clocks only stand beside each other in a vector. A
-//! *tile* holds the sums of these two table rows for the modes of a vector; with the sum of the
-//! rows of CPU clock and cores on top it is layer 1. So the loops run over tiles, CPU clocks and
-//! cores, and layer 1 costs one addition a unit.
+//! A vector holds modes that differ only in their GPU and memory clocks. A *tile* holds, for each
+//! of these modes, the sum of its two table rows. Adding the sum of the rows of CPU clock and cores
+//! gives layer 1. So the loops run over tiles, CPU clocks and cores, and layer 1 costs one addition
+//! per unit.
 
 mod dense;
 mod parts;

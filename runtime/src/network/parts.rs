@@ -1,4 +1,4 @@
-//! How much memory the tables of a network take, and how it is divided.
+//! The memory of a network's tables: its size and its parts.
 
 use core::{error, fmt};
 
@@ -7,8 +7,8 @@ use super::rows::TOGETHER;
 use crate::lanes::{LANES, VECTORS};
 use crate::shape::{Shape, Widths};
 
-/// The pairs of a [`Workspace`](crate::Workspace) for a shape and the number of values that the
-/// axes of cores, CPU clocks and memory clocks have together.
+/// The pairs that a [`Workspace`](crate::Workspace) needs for a shape, given the total number of
+/// values on the axes of cores, CPU clocks and memory clocks.
 pub const fn workspace_pairs(shape: Shape, values: usize) -> usize {
     let parts = Parts::new(shape.widths(), values);
     (parts.tiles + parts.units) * LANES + parts.sums + parts.rows + parts.layers

@@ -6,7 +6,7 @@ use crate::grid::{Axis, Grid};
 use crate::lanes::{BATCH, Pair};
 use crate::shape::{FEATURES, FIRST_TAIL, INPUTS};
 
-/// An entry of the first layer's tables is at most this value, and at least −1 − this value.
+/// Range of an entry of the first layer's tables: at most this value, at least −1 − this value.
 pub const ROW_LIMIT: i16 = 8_191;
 
 /// The units of a first-layer row scale: 1/256 of a row's unit for each weight unit.
@@ -16,12 +16,12 @@ pub const ROW_SCALE_ONE: f32 = 256.0;
 #[derive(Clone, Copy, Debug)]
 pub struct AxisFeatures {
     first: f32,
-    /// Of the last value: ln r, 1 − 1/r and r − 1, with r its ratio to the first.
+    /// Features of the last value: ln r, 1 − 1/r and r − 1, with r its ratio to the first.
     top: Vector3<f32>,
 }
 
 impl AxisFeatures {
-    /// For an axis from `first` to `last`.
+    /// The scaling of an axis from `first` to `last`.
     pub fn new(first: u32, last: u32) -> Self {
         let first = first as f32;
         Self {
@@ -61,8 +61,8 @@ impl AxisFeatures {
     }
 }
 
-/// The values of an axis whose table entries are computed together: several where memory is
-/// plentiful and a vector holds as many.
+/// Number of values whose table entries are computed together: several where memory is plentiful
+/// and a vector holds as many.
 pub const TOGETHER: usize = if cfg!(target_arch = "x86_64") {
     BATCH
 } else {
@@ -72,7 +72,8 @@ pub const TOGETHER: usize = if cfg!(target_arch = "x86_64") {
 /// The features of values of an axis, feature by feature.
 type Inputs = [[f32; TOGETHER]; FEATURES];
 
-/// Ratios to the first value keep every term near one, where f32 is exact enough.
+/// The features are functions of the ratio to the first value, which keeps every term near one,
+/// where f32 is accurate enough.
 fn curves(ratio: f32) -> Vector3<f32> {
     Vector3::new(libm::logf(ratio), 1.0 - 1.0 / ratio, ratio - 1.0)
 }
@@ -80,8 +81,8 @@ fn curves(ratio: f32) -> Vector3<f32> {
 /// The bytes of a unit of the first layer: weights, scale (u16), bias (i16).
 const FIRST_UNIT: usize = INPUTS + FIRST_TAIL;
 
-/// Writes the table rows of values of an axis, as many as there is room for. `units` are those of
-/// the first layer as they stand in a file.
+/// Writes the table rows of an axis's values, until `rows` is full. `units` are the first layer's
+/// units as stored in a file.
 #[inline(never)]
 pub fn write_rows(
     rows: &mut [Pair],
@@ -91,7 +92,7 @@ pub fn write_rows(
     values: &[u32],
 ) {
     let (units, _) = units.as_chunks::<FIRST_UNIT>();
-    // Never 0, which the compiler has to know.
+    // `max(1)` tells the compiler that the length is not 0.
     let pairs = (units.len() / 2).max(1);
     for (rows, values) in rows
         .chunks_mut(TOGETHER * pairs)
@@ -109,7 +110,7 @@ pub fn write_rows(
     }
 }
 
-/// The entries of one unit. The bias goes with the first axis.
+/// The entries of one unit. The first axis includes the bias.
 fn entries(unit: &[u8; FIRST_UNIT], axis: Axis, inputs: &Inputs) -> [i16; TOGETHER] {
     let [weights @ .., s0, s1, b0, b1] = unit;
     let weights = weights.as_chunks().0.get(axis as usize);
@@ -127,11 +128,11 @@ fn entries(unit: &[u8; FIRST_UNIT], axis: Axis, inputs: &Inputs) -> [i16; TOGETH
     entries
 }
 
-/// To the nearest entry, ties to even. `value` is within ± 2²², as every sum of three weights and
-/// a bias is.
+/// Rounds to the nearest entry, ties to even. `value` is within ± 2²², as every sum of three
+/// weights and a bias is.
 #[inline(always)]
 fn round(value: f32) -> i16 {
-    // Here a step of f32 is one, so that the addition rounds, and its last bits are the integer.
+    // In this range the f32 spacing is 1: the addition rounds, and the low bits are the integer.
     const STEP_IS_ONE: f32 = 12_582_912.0;
     let sum = (value + STEP_IS_ONE).to_bits().cast_signed();
     let (least, most) = (-i32::from(ROW_LIMIT) - 1, i32::from(ROW_LIMIT));

@@ -1,4 +1,4 @@
-//! The sweep: every mode of a region through the network, as [`network`](crate::network) says.
+//! The sweep: predicts every mode of a region, as [`network`](crate::network) describes.
 
 use core::mem;
 use core::slice::{ChunksExact, ChunksExactMut};
@@ -12,8 +12,8 @@ use crate::model::{Model, Prediction};
 use crate::region::Region;
 use crate::shape::Widths;
 
-/// The axes whose table rows are kept. Those of the GPU are computed for each batch anew: that
-/// costs little time and saves much memory.
+/// The axes whose table rows are stored. The rows of the GPU's axis are recomputed for each batch:
+/// that costs little time and saves much memory.
 const ROW_AXES: [Axis; 3] = [Axis::Cores, Axis::Cpu, Axis::Emc];
 
 pub fn row_values(grid: &Grid) -> usize {
@@ -24,31 +24,31 @@ pub fn row_values(grid: &Grid) -> usize {
 #[derive(Debug)]
 pub struct Network<'a> {
     model: &'a Model<'a>,
-    /// The share of GPU and memory clocks in layer 1 of a batch, vector after vector.
+    /// Tiles of a batch, vector after vector: the part of layer 1 from GPU and memory clocks.
     tiles: &'a mut [Tile],
-    /// The rows of GPU clocks while tiles are written, then the sum of the rows of CPU clock and
-    /// cores.
+    /// Scratch: the rows of GPU clocks while tiles are written, then the sum of the rows of CPU
+    /// clock and cores.
     sums: &'a mut [Pair],
-    /// The activations of the hidden layers, where there are several.
+    /// The activations of the hidden layers, if there are several.
     units: &'a mut [Tile],
-    /// The table rows of [`ROW_AXES`], one after the other.
+    /// The table rows of [`ROW_AXES`], axis after axis.
     rows: &'a [Pair],
-    /// The units of all layers after the first, as [`Dense`] takes them.
+    /// The units of all layers after the first, in [`Dense`] format.
     layers: &'a [Pair],
 }
 
 /// Neighbouring modes with their predictions.
 pub(crate) struct Batch {
-    /// Of every mode, the id is this number plus one of the following.
+    /// The id of a mode is `outer` plus its entry of `inner`.
     outer: u16,
     inner: [u16; BATCH],
-    /// How many there are; the other places are to be ignored.
+    /// Number of valid modes; the places beyond are ignored.
     len: usize,
     pub outputs: [Outputs; VECTORS],
 }
 
 impl Batch {
-    /// One of the modes; `None` for a place without one.
+    /// The mode at a place; `None` beyond the last one.
     #[inline(always)]
     pub fn mode(&self, place: usize) -> Option<(ModeId, Prediction)> {
         let [times, powers] = self.outputs.get(place / LANES)?;
@@ -71,7 +71,7 @@ impl<'a> Network<'a> {
         let needed = workspace_pairs(model.shape(), values);
         let parts = Parts::new(model.shape().widths(), values);
         let build = |mut memory| {
-            // The places of a batch that stay empty are added to as well, and must not overflow.
+            // Unused places of a batch take part in additions, and must not overflow.
             let tiles = take(&mut memory, parts.tiles * LANES)?;
             tiles.fill(Pair::zeros());
             let (tiles, _) = tiles.as_chunks_mut();
@@ -98,8 +98,8 @@ impl<'a> Network<'a> {
         self.model
     }
 
-    /// Visits every mode of a region once, in no order that a caller could use. A region of
-    /// another grid than the model's has none.
+    /// Visits every mode of a region once, in an unspecified order. A region of another grid than
+    /// the model's has no modes.
     pub fn sweep(&mut self, region: &Region, mut visit: impl FnMut(ModeId, Prediction)) {
         self.batches(region, |batch| {
             for place in 0..BATCH {
@@ -115,7 +115,7 @@ impl<'a> Network<'a> {
         let Some(layers) = Layers::new(self.model.shape().widths(), self.layers) else {
             return;
         };
-        // Its indices may lie beyond the axes.
+        // The indices of a foreign region may lie beyond the axes.
         if !self.model.has_region(region) {
             return;
         }
@@ -136,11 +136,11 @@ impl<'a> Network<'a> {
                 let Some((cpu, cpu_row)) = cpu.row(index) else {
                     break;
                 };
-                // Beyond the last row it may leave the range of ids, and is not used.
+                // The id after the last row may overflow, and is not used.
                 batch.outer = cpu + cores.first;
                 let mut rows = chunks(cores.rows, pairs);
                 while let Some(row) = rows.next() {
-                    // Two rows share what is loaded, where registers allow it.
+                    // Two rows share the loaded values, if the registers suffice.
                     if VECTORS == 1
                         && layers.hidden.is_empty()
                         && let Some(next) = rows.next()
@@ -166,7 +166,7 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// The rows of [`ROW_AXES`] inside a region.
+    /// The stored rows inside a region, for each axis of [`ROW_AXES`].
     fn rows_of(&self, region: &Region) -> [Rows<'a>; 3] {
         let pairs = self.tiles.len() / VECTORS;
         let [cores, cpu, gpu, emc] = Axis::ALL.map(|axis| self.model.grid().axis(axis).len());
@@ -190,8 +190,8 @@ impl<'a> Network<'a> {
         })
     }
 
-    /// Writes the tiles of the next batch; `None` after the last one. Returns what the modes add
-    /// to an id, and how many there are.
+    /// Writes the tiles of the next batch. Returns the id offsets of its modes and their number;
+    /// `None` after the last batch.
     #[inline(never)]
     fn next_tiles(&mut self, clocks: &mut Clocks<'_>) -> Option<([u16; BATCH], usize)> {
         let pairs = self.tiles.len() / VECTORS;
@@ -220,17 +220,17 @@ impl<'a> Network<'a> {
     }
 }
 
-/// The GPU and memory clocks of a region, one after the other.
+/// Iterates over the pairs of GPU and memory clocks in a region.
 struct Clocks<'a> {
-    /// The next indices: of the GPU clock in the grid, of the memory clock in the region.
+    /// The next indices: of the GPU clock in the grid, and of the memory clock in the region.
     gpu: usize,
     emc: usize,
     last_gpu: usize,
-    /// What a GPU clock adds to a mode's id.
+    /// Id stride of a GPU clock.
     stride: u16,
     gpu_values: &'a [u32],
     features: AxisFeatures,
-    /// The units of the first layer.
+    /// The units of the first layer, as in the file.
     units: &'a [u8],
     emc_rows: Rows<'a>,
 }
@@ -261,8 +261,8 @@ impl<'a> Clocks<'a> {
     }
 }
 
-/// 0 … count − 1, first those far apart, then those between them (the order of van der Corput).
-/// A front that has seen modes from everywhere beats most of the later ones at once.
+/// The numbers 0 … count − 1 in bit-reversed order (van der Corput): distant ones first. A front
+/// that starts with modes from everywhere rejects most later ones at once.
 fn coarse_first(count: usize) -> impl Iterator<Item = usize> {
     let bits = count.next_power_of_two().trailing_zeros();
     let reversed = move |index: u32| index.reverse_bits().unbounded_shr(u32::BITS - bits) as usize;
@@ -276,7 +276,7 @@ struct Rows<'a> {
     rows: &'a [Pair],
     /// The pairs in a row.
     pairs: usize,
-    /// What the first row adds to a mode's id, and what each one adds to that of the row before.
+    /// Id offset of the first row, and the id stride from row to row.
     first: u16,
     stride: u16,
 }
@@ -286,7 +286,7 @@ impl<'a> Rows<'a> {
         chunks(self.rows, self.pairs).len()
     }
 
-    /// A row with its share of a mode's id.
+    /// A row and its id offset.
     fn row(&self, index: usize) -> Option<(u16, &'a [Pair])> {
         let row = chunks(self.rows, self.pairs).nth(index)?;
         Some((self.first + index as u16 * self.stride, row))
@@ -296,7 +296,7 @@ impl<'a> Rows<'a> {
 /// The layers after the first one.
 #[derive(Debug)]
 struct Layers<'a> {
-    /// [`Dense`] units of the hidden ones, layer after layer.
+    /// [`Dense`] units of the hidden layers, layer after layer.
     hidden: &'a [Pair],
     widths: [u16; 2],
     output: Dense<'a>,
@@ -315,7 +315,7 @@ impl<'a> Layers<'a> {
         })
     }
 
-    /// The outputs for tiles with a row on top.
+    /// The outputs for tiles, each plus the row.
     #[inline(never)]
     fn forward(
         &self,
@@ -356,22 +356,22 @@ impl<'a> Layers<'a> {
     }
 }
 
-/// What lies before a place and from it on; all of it before one that is too far.
+/// Splits at an index; all of it goes to the first part if the index is out of range.
 fn split<T>(of: &[T], at: usize) -> (&[T], &[T]) {
     of.split_at_checked(at).unwrap_or((of, &[]))
 }
 
-/// Pieces of equal length. That is never 0, which the compiler has to know.
+/// Chunks of equal length. `max(1)` tells the compiler that the length is not 0.
 fn chunks<T>(of: &[T], length: usize) -> ChunksExact<'_, T> {
     of.chunks_exact(length.max(1))
 }
 
-/// The same to be written to.
+/// [`chunks`], mutable.
 fn chunks_mut<T>(of: &mut [T], length: usize) -> ChunksExactMut<'_, T> {
     of.chunks_exact_mut(length.max(1))
 }
 
-/// The first `length` pairs of what is left.
+/// Takes the first `length` pairs off `memory`.
 fn take<'a>(memory: &mut &'a mut [Pair], length: usize) -> Option<&'a mut [Pair]> {
     let (taken, rest) = mem::take(memory).split_at_mut_checked(length)?;
     *memory = rest;

@@ -1,4 +1,4 @@
-//! The memory of a network: the caller's, or the stack.
+//! The memory of a network: provided by the caller or on the stack.
 
 use super::parts::{WorkspaceTooSmall, workspace_pairs};
 use super::sweep::Network;
@@ -12,8 +12,8 @@ use crate::shape::Shape;
 
 /// Memory for the tables of a [`Network`], `PAIRS` × 4 bytes.
 ///
-/// [`Model::sweep`] and [`Front::of`](crate::Front::of) bring their own on the stack. A target
-/// with little memory provides this instead; [`workspace_pairs`] tells how much.
+/// [`Model::sweep`] and [`Front::of`](crate::Front::of) take their memory from the stack. A target
+/// with a small stack provides this instead; [`workspace_pairs`] computes the size.
 ///
 /// ```
 /// use wattgate_runtime::{Front, Model, Query, Shape, Workspace, workspace_pairs};
@@ -36,12 +36,12 @@ use crate::shape::Shape;
 pub struct Workspace<const PAIRS: usize>([Pair; PAIRS]);
 
 impl<const PAIRS: usize> Workspace<PAIRS> {
-    /// All zero: a static one takes no flash.
+    /// Creates a zeroed workspace; as a `static` it takes no flash.
     pub const fn new() -> Self {
         Self([Pair::new(0, 0); PAIRS])
     }
 
-    /// The model's network, with its tables in this memory.
+    /// Builds the model's network with its tables in this memory.
     pub fn network<'a>(
         &'a mut self,
         model: &'a Model<'_>,
@@ -57,15 +57,15 @@ impl<const PAIRS: usize> Default for Workspace<PAIRS> {
     }
 }
 
-/// Enough for every shape of firmware, on any grid.
+/// Pairs for every shape without `large-shapes`, on any grid.
 const USUAL: usize = workspace_pairs(Shape::Wide32, MAX_AXIS_VALUES);
 
 /// Enough for any model.
 #[cfg(feature = "large-shapes")]
 const LARGEST: usize = workspace_pairs(Shape::PowerTrain, MAX_AXIS_VALUES);
 
-/// Runs `f` with the network of a model, whose tables are on the stack. Functions of their own,
-/// so that only the largest shape takes the stack of the largest.
+/// Runs `f` with the network of a model, with its tables on the stack. Separate functions ensure
+/// that only the largest shape uses the largest stack frame.
 pub(crate) fn with_network(model: &Model<'_>, f: impl FnOnce(Network<'_>)) {
     #[inline(never)]
     fn with<const PAIRS: usize>(model: &Model<'_>, f: impl FnOnce(Network<'_>)) {
@@ -81,8 +81,8 @@ pub(crate) fn with_network(model: &Model<'_>, f: impl FnOnce(Network<'_>)) {
 }
 
 impl Model<'_> {
-    /// Predicts every mode of a region, each once, in no order that a caller could use. A region
-    /// of another grid has none.
+    /// Predicts every mode of a region once, in an unspecified order. A region of another grid has
+    /// no modes.
     pub fn sweep(&self, region: &Region, visit: impl FnMut(ModeId, Prediction)) {
         with_network(self, |mut network| network.sweep(region, visit));
     }
