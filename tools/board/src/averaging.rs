@@ -4,8 +4,8 @@
 //! An INA3221 averages as a first-order low-pass. Its time constant is the number of samples times
 //! the time to convert all channels once. The driver of JetPack 5 has a file for each: writing
 //! `samples` changes the averaging, and `update_interval` shows the time constant. The driver of
-//! JetPack 4 has neither file. With fewer samples the reading follows a change faster and shows more
-//! of the load's ripple. Offset and gain do not change.
+//! JetPack 4 has neither file. With fewer samples the reading follows a change faster and shows
+//! more of the load's ripple. Offset and gain do not change.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -93,7 +93,8 @@ impl Cpus {
             let there = search.list(&directory);
             let mut limit = |name: &str| {
                 let path = directory.join(name);
-                // The file cannot be read while the cluster is offline: it is enough that it exists.
+                // The file cannot be read while the cluster is offline: it is enough that it
+                // exists.
                 if there.iter().any(|it| it == name) {
                     return Some(Knob(Arc::from(path)));
                 }

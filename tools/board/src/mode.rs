@@ -78,8 +78,8 @@ impl Current {
 
 impl Board {
     /// Sets a mode: lowers clocks before it raises others, reads every write back, and retries once
-    /// if a write fails. A second failure undoes all writes in reverse order. Knobs that are missing
-    /// are left out. Does not allocate on a disk.
+    /// if a write fails. A second failure undoes all writes in reverse order. Knobs that are
+    /// missing are left out. Does not allocate on a disk.
     ///
     /// A change takes some 30 ms, because all knobs are read again after the clocks have followed.
     pub fn apply(

@@ -22,8 +22,8 @@ const IIO: &str = "/sys/bus/i2c/drivers/ina3221x";
 /// Rails that are the module's whole input (section 6.2).
 const INPUTS: [&str; 2] = ["VDD_IN", "POM_5V_IN"];
 
-/// Rails that add up to the input of a board without an input rail: AGX Orin and AGX Xavier (section
-/// 6.2). On AGX Orin VIN_SYS_5V0 contains VDDQ_VDD2_1V8AO.
+/// Rails that add up to the input of a board without an input rail: AGX Orin and AGX Xavier
+/// (section 6.2). On AGX Orin VIN_SYS_5V0 contains VDDQ_VDD2_1V8AO.
 const SUMS: [&[&str]; 2] = [
     &["VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0"],
     &["GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V"],
@@ -32,16 +32,16 @@ const SUMS: [&[&str]; 2] = [
 /// Full scale of the bus voltage: 4095 steps of 8 mV (section 6.3).
 const FULL_SCALE_MV: i64 = 32_760;
 
-/// Full scale of the current at a shunt of 5 mΩ, in mA: 4095 steps of 40 µV. It is higher at smaller
-/// shunts; the shunts of some boards are unknown. No module draws a third of it.
+/// Full scale of the current at a shunt of 5 mΩ, in mA: 4095 steps of 40 µV. It is higher at
+/// smaller shunts; the shunts of some boards are unknown. No module draws a third of it.
 const FULL_SCALE_MA: i64 = 32_760;
 
 /// The highest input voltage of a module, in mV. Assumed if a rail's voltage cannot be read.
 const HIGHEST_MV: i64 = 20_000;
 
-/// Each rail's voltage is read in one of so many samples and kept in between: voltages change little
-/// and slowly, and reading a register takes 0.55 ms of the bus (section 6.3). Rails take turns, so
-/// that all samples cost the same.
+/// Each rail's voltage is read in one of so many samples and kept in between: voltages change
+/// little and slowly, and reading a register takes 0.55 ms of the bus (section 6.3). Rails take
+/// turns, so that all samples cost the same.
 const VOLTAGE_EVERY: usize = 8;
 
 /// Readings of a current at discovery.
@@ -151,8 +151,8 @@ impl Rails {
         })
     }
 
-    /// Reads the current of each rail, and the voltage of each [`VOLTAGE_EVERY`]th. A chip's power is
-    /// rounded up to the next mW. Does not allocate on a disk.
+    /// Reads the current of each rail, and the voltage of each [`VOLTAGE_EVERY`]th. A chip's power
+    /// is rounded up to the next mW. Does not allocate on a disk.
     pub(crate) fn sample(&mut self, files: &impl Files) -> Result<Sample, SampleError> {
         let (mut sample, mut microwatts) = (Sample::default(), [0_i64; MOST_CHIPS]);
         let turn = self.turn;
@@ -274,8 +274,8 @@ fn hwmon<F: Files>(search: &Search<F>) -> Vec<Rail> {
     rails
 }
 
-/// The number of the next chip. Chips without a rail do not count; chips beyond [`MOST_CHIPS`] share
-/// the last number.
+/// The number of the next chip. Chips without a rail do not count; chips beyond [`MOST_CHIPS`]
+/// share the last number.
 fn next_chip(rails: &[Rail]) -> usize {
     let next = rails.last().map_or(0, |rail| rail.chip + 1);
     next.min(MOST_CHIPS - 1)

@@ -1,9 +1,9 @@
-//! A saved state of a board: values of knobs, and their text form, so that the state can be restored
-//! after a restart too.
+//! A saved state of a board: values of knobs, and their text form, so that the state can be
+//! restored after a restart too.
 //!
 //! The text has one line `path value` for each knob, like the store of jetson_clocks
-//! (`jetson-platform.md`, section 8.1). Its last line is `end`, so that a truncated text is refused.
-//! The path of a power sensor changes from boot to boot; its chip is named
+//! (`jetson-platform.md`, section 8.1). Its last line is `end`, so that a truncated text is
+//! refused. The path of a power sensor changes from boot to boot; its chip is named
 //! `ina3221/RAIL/samples` after the chip's first rail.
 
 use std::fmt;

@@ -90,10 +90,10 @@ impl Currents {
     ///
     /// It is a bound because each reading is a multiple of the true step. A test holds it for any
     /// number of readings and all shunts of whole mΩ from 2 mΩ on, which are the only ones that the
-    /// driver of JetPack 4 accepts, up to the half mA to which that driver rounds. Each rail has its
-    /// own step, as shunts may differ. It is no bound if the device tree has `shunt-volt-offset-uv`:
-    /// the driver then subtracts a calibrated offset from each reading. What remains is less than the
-    /// typical offset.
+    /// driver of JetPack 4 accepts, up to the half mA to which that driver rounds. Each rail has
+    /// its own step, as shunts may differ. It is no bound if the device tree has
+    /// `shunt-volt-offset-uv`: the driver then subtracts a calibrated offset from each reading.
+    /// What remains is less than the typical offset.
     fn step_ma(self) -> i64 {
         let divides = |step: &i64| self.0.is_multiple_of(step.unsigned_abs());
         let step = STEPS_MA.into_iter().find(divides);
@@ -105,7 +105,8 @@ impl Currents {
 mod tests {
     use super::*;
 
-    /// As the driver of JetPack 4 converts a register: to the nearest whole mA, the same below zero.
+    /// As the driver of JetPack 4 converts a register: to the nearest whole mA, the same below
+    /// zero.
     fn shown_ma(steps: i64, shunt_mohm: i64) -> i64 {
         steps.signum() * ((2 * STEP_UV * steps.abs() / shunt_mohm + 1) / 2)
     }

@@ -1,4 +1,5 @@
-//! Writes profiled modes as a corpus: the common CSV format, with the kind `simulated` in every row.
+//! Writes profiled modes as a corpus: the common CSV format, with the kind `simulated` in every
+//! row.
 
 use std::fmt::Write;
 

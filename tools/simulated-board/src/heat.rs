@@ -19,8 +19,8 @@ impl Heat {
         }
     }
 
-    /// Steady-state temperatures at a constant power in W. `fan` is the fan's speed, relative to its
-    /// highest speed.
+    /// Steady-state temperatures at a constant power in W. `fan` is the fan's speed, relative to
+    /// its highest speed.
     pub fn settled(thermal: &Thermal, watts: f64, air_c: f64, fan: f64) -> Self {
         let sink_c = air_c + watts * sink_k_per_w(thermal, fan);
         Self {

@@ -1,9 +1,9 @@
 //! A simulated Jetson.
 //!
-//! It lets users try wattgate without hardware. It reproduces the tables, rails, files and quirks of
-//! real boards. Its own models compute time (a pipeline of loader, launches and kernels) and power
-//! (C·V²·f, energy per operation, leakage). All its figures are simulated, and its output is marked
-//! as simulated.
+//! It lets users try wattgate without hardware. It reproduces the tables, rails, files and quirks
+//! of real boards. Its own models compute time (a pipeline of loader, launches and kernels) and
+//! power (C·V²·f, energy per operation, leakage). All its figures are simulated, and its output is
+//! marked as simulated.
 //!
 //! | question | module |
 //! |---|---|

@@ -164,7 +164,8 @@ impl<'a> Pipeline<'a> {
             Some(before) => self.after(before, luck),
             None => {
                 let mut step = self.after(&Step::default(), luck);
-                // The shares of the cores and the period depend on each other: iterate to a fixed point.
+                // The shares of the cores and the period depend on each other: iterate to a fixed
+                // point.
                 for _ in 0..50 {
                     let next = self.after(&step, luck);
                     let settled = (next.period - step.period).abs() < 1e-9 * next.period;

@@ -3,7 +3,8 @@
 //!
 //! A cycle converts shunt voltage and bus voltage of all three channels. Each conversion moves its
 //! register by 1/`samples` of the difference to the converted value. A register is therefore a
-//! first-order low-pass with a time constant of `samples` cycles (`jetson-platform.md`, section 6.3).
+//! first-order low-pass with a time constant of `samples` cycles (`jetson-platform.md`, section
+//! 6.3).
 //!
 //! Sources: section 6.3 (L4T's setting, the averaging, the formula), and Linux for the rounding in
 //! the driver: `Documentation/hwmon/ina3221.rst`, `drivers/hwmon/ina3221.c`. Assumptions:

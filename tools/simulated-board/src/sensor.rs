@@ -1,6 +1,6 @@
 //! Models a channel of the power sensor INA3221: a register for the shunt voltage and one for the
-//! bus voltage. Each register is a first-order low-pass; offset and gain depend on the unit. Readings
-//! are quantised to 40 µV and 8 mV, the state of the low-pass is not. The module
+//! bus voltage. Each register is a first-order low-pass; offset and gain depend on the unit.
+//! Readings are quantised to 40 µV and 8 mV, the state of the low-pass is not. The module
 //! [`sampling`](crate::sampling) has the timing of the conversions.
 //!
 //! Sources: `jetson-platform.md`, sections 6.1 (files), 6.3 (averaging, steps) and 6.4 (alarms).
@@ -108,8 +108,8 @@ impl Channel {
         ma * self.gain + self.shunt_offset_uv / self.shunt_mohm
     }
 
-    /// Feeds conversions of a current in mA and a bus voltage in mV up to `now` into the low-passes.
-    /// `left` is the weight of the registers' old values.
+    /// Feeds conversions of a current in mA and a bus voltage in mV up to `now` into the
+    /// low-passes. `left` is the weight of the registers' old values.
     pub fn convert(&mut self, ma: f64, bus_mv: f64, left: f64, now: Duration) {
         let ma = self.converted_ma(ma);
         self.average_ma = ma + (self.average_ma - ma) * left;
@@ -163,8 +163,8 @@ impl Channel {
         self.reading().milliamperes > self.warn_ma
     }
 
-    /// Whether a conversion at this time or later was above the critical limit. The chip latches the
-    /// alarm until it is read.
+    /// Whether a conversion at this time or later was above the critical limit. The chip latches
+    /// the alarm until it is read.
     pub fn was_critical_since(&self, time: Duration) -> bool {
         self.over_critical.is_some_and(|over| over >= time)
     }

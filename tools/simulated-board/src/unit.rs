@@ -47,7 +47,8 @@ impl Unit {
         };
         let [switching, leakage, system] = [0.08, 0.35, 0.12].map(&mut around_one);
         let time = around_one(0.02);
-        // INA3221: offset typically ±40 µV, at most ±80 µV; gain error typically 0.1 %, at most 0.25 %.
+        // INA3221: offset typically ±40 µV, at most ±80 µV; gain error typically 0.1 %, at most
+        // 0.25 %.
         let mut bounded = |typical: f64| {
             let offset = Normal::new(0.0, typical).expect("a spread");
             offset

@@ -31,7 +31,8 @@ pub enum Kind {
     },
     /// Alternating work and idle times of random lengths.
     OnOff,
-    /// Full activity for a fifth of the time, idle for three fifths, full activity for the last fifth.
+    /// Full activity for a fifth of the time, idle for three fifths, full activity for the last
+    /// fifth.
     IdleAndBack,
     /// Slow ramps up and down, with a hold time at each end.
     Ramps,
@@ -104,8 +105,8 @@ const SERVICE_S: f64 = 0.25;
 /// - The activity of a phase is its mean power above that of `idle_pre`, divided by the mean power
 ///   of `decode` above that of `idle_pre`.
 /// - Each constant is the median over the runs.
-/// - A run whose prefill takes less than 2 s has a short prompt. Its prefill of 0.1 s is shorter than
-///   the sensor's lag, so it gets the activity of a long prompt's prefill.
+/// - A run whose prefill takes less than 2 s has a short prompt. Its prefill of 0.1 s is shorter
+///   than the sensor's lag, so it gets the activity of a long prompt's prefill.
 ///
 /// `tests/traces.rs` recomputes all constants.
 pub const LLM: Llm = Llm {

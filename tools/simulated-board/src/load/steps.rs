@@ -42,8 +42,8 @@ impl Load {
     ///
     /// # Panics
     ///
-    /// If the first step is not at zero, if the times do not ascend, or if the load does not end after
-    /// its last step.
+    /// If the first step is not at zero, if the times do not ascend, or if the load does not end
+    /// after its last step.
     pub fn new(steps: Vec<Step>, length: Duration) -> Self {
         let times = || steps.iter().map(|step| step.from);
         assert_eq!(times().next(), Some(Duration::ZERO), "the first step");

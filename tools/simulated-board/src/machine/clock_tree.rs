@@ -52,8 +52,8 @@ impl ClockTree {
     }
 
     /// Asks all clocks for what settings, load and temperature want. `processes` is the number of
-    /// processes of the workload, 0 without one; the passive trip lowers the CPU clocks by `passive`
-    /// entries of the table.
+    /// processes of the workload, 0 without one; the passive trip lowers the CPU clocks by
+    /// `passive` entries of the table.
     pub fn request(
         &mut self,
         now: Duration,

@@ -115,7 +115,8 @@ impl Consumption {
         given.unwrap_or(self.activity.gpu)
     }
 
-    /// Minibatches of the workload in some seconds; none while its activity is not above [`WORKING`].
+    /// Minibatches of the workload in some seconds; none while its activity is not above
+    /// [`WORKING`].
     pub fn minibatches(&self, seconds: f64) -> f64 {
         let period = self.period_s.filter(|_| self.load > WORKING);
         period.map_or(0.0, |period| seconds / period)

@@ -206,8 +206,8 @@ impl Jetson {
         self.sensors.history[rail].at(time)
     }
 
-    /// Whether a conversion of a rail's sensor was over the critical limit. The chip holds this alarm
-    /// until it is read; here it is held for one time constant of the registers.
+    /// Whether a conversion of a rail's sensor was over the critical limit. The chip holds this
+    /// alarm until it is read; here it is held for one time constant of the registers.
     pub fn crit_alarm(&self, rail: usize) -> bool {
         self.sensors.crit_alarm(rail, self.now)
     }
@@ -217,8 +217,8 @@ impl Jetson {
         self.sensors.chips[chip].sampling()
     }
 
-    /// Changes the sampling of a chip. The registers keep their values and have another time constant
-    /// from now on.
+    /// Changes the sampling of a chip. The registers keep their values and have another time
+    /// constant from now on.
     pub fn set_sampling(&mut self, chip: usize, sampling: Sampling) {
         self.sensors.chips[chip].set(self.now, sampling);
     }

@@ -1,7 +1,7 @@
 //! Planted errors: modes whose power differs from what the physics says.
 //!
-//! The factors apply to the power above rest. They depend only on the mode: a mode has the same error
-//! each time that it is set.
+//! The factors apply to the power above rest. They depend only on the mode: a mode has the same
+//! error each time that it is set.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -24,8 +24,8 @@ pub enum ModeErrors {
 }
 
 impl ModeErrors {
-    /// Whether an oracle knows the errors. If each mode has its own error, a few of thousands of modes
-    /// draw far less by chance; a comparison with them would say nothing.
+    /// Whether an oracle knows the errors. If each mode has its own error, a few of thousands of
+    /// modes draw far less by chance; a comparison with them would say nothing.
     pub fn is_physical(&self) -> bool {
         matches!(self, Self::Tilt { .. })
     }

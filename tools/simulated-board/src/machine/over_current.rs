@@ -27,8 +27,8 @@ pub struct OverCurrent {
 }
 
 impl OverCurrent {
-    /// Rate of OC3 events, per second, that have no cause in the sensors. `at_most` is the rate at the
-    /// highest clocks; `cpu` and `gpu` are the clocks relative to the highest.
+    /// Rate of OC3 events, per second, that have no cause in the sensors. `at_most` is the rate at
+    /// the highest clocks; `cpu` and `gpu` are the clocks relative to the highest.
     pub fn rate(at_most: f64, cpu: f64, gpu: f64) -> f64 {
         at_most * (cpu * gpu).powf(OC3_EXPONENT)
     }

@@ -102,8 +102,8 @@ impl Sensors {
         self.channels.first().is_some_and(Channel::warn_alarm)
     }
 
-    /// Whether a conversion of the sensor of a rail was over the critical limit. The chip holds this
-    /// alarm until it is read; here it is held for one time constant of the registers.
+    /// Whether a conversion of the sensor of a rail was over the critical limit. The chip holds
+    /// this alarm until it is read; here it is held for one time constant of the registers.
     pub fn crit_alarm(&self, rail: usize, now: Duration) -> bool {
         let held = self.chips[self.chip_of[rail]].time_constant();
         self.channels[rail].was_critical_since(now.saturating_sub(held))

@@ -102,8 +102,8 @@ impl Settings {
         settings
     }
 
-    /// Sets what nvpmodel sets for a mode: cores, minima, maxima and the memory's ceiling. Masks and
-    /// settings without a line in nvpmodel's configuration stay.
+    /// Sets what nvpmodel sets for a mode: cores, minima, maxima and the memory's ceiling. Masks
+    /// and settings without a line in nvpmodel's configuration stay.
     pub fn enter(&mut self, board: &Board, mode: &Preset) {
         for (core, online) in self.online.iter_mut().enumerate() {
             *online = mode.cores.contains(&(core as u32));

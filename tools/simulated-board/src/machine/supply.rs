@@ -14,8 +14,8 @@ pub struct Supply {
 }
 
 impl Supply {
-    /// The voltage in mV at which a load takes this power in W. Half the voltage without load if the
-    /// source cannot deliver this power.
+    /// The voltage in mV at which a load takes this power in W. Half the voltage without load if
+    /// the source cannot deliver this power.
     pub fn loaded_mv(&self, watts: f64) -> f64 {
         // U = E − R·P/U; 1 mΩ × 1 W is 1000 mV².
         let square = self.millivolts.powi(2) - 4.0 * 1e3 * self.milliohms * watts;

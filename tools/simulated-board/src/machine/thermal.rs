@@ -12,8 +12,8 @@ pub const BPMP_C: [f64; 2] = [101.0, 103.0];
 /// Die temperature in °C at which the board shuts down (section 7).
 pub const CRITICAL_C: f64 = 104.5;
 
-/// Speeds of the fan, of 255, from these die temperatures in °C on. The temperatures are those of the
-/// module's device tree (section 7), the speeds are assumed.
+/// Speeds of the fan, of 255, from these die temperatures in °C on. The temperatures are those of
+/// the module's device tree (section 7), the speeds are assumed.
 const FAN: [(f64, u8); 3] = [(80.0, 255), (65.0, 170), (50.0, 85)];
 
 /// The speed of a fan that follows a die temperature in °C, of 255.
@@ -45,8 +45,8 @@ impl Cooling {
         }
     }
 
-    /// The kernel's poll: moves the passive trip by one entry of the CPU's table, which has `clocks`
-    /// entries, and sets the fan, unless software has fixed its speed.
+    /// The kernel's poll: moves the passive trip by one entry of the CPU's table, which has
+    /// `clocks` entries, and sets the fan, unless software has fixed its speed.
     pub fn poll(&mut self, clocks: usize, fixed_fan: Option<u8>) {
         if self.heat.die_c >= PASSIVE_C {
             self.passive = (self.passive + 1).min(clocks - 1);

@@ -66,8 +66,9 @@ impl Batch {
 /// A path and a text.
 pub type Write = (String, String);
 
-/// The text that a program meant to write: the first line, or the word of the knob that overwrote the
-/// start of a longer text. The longer text is `shown`, or another word that was not seen in between.
+/// The text that a program meant to write: the first line, or the word of the knob that overwrote
+/// the start of a longer text. The longer text is `shown`, or another word that was not seen in
+/// between.
 fn meant<'a>(contents: &'a str, shown: &str, words: &[String]) -> &'a str {
     let line = contents.lines().next().unwrap_or_default();
     if words.iter().any(|word| word == line) {

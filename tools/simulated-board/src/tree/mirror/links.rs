@@ -1,5 +1,5 @@
-//! Files of the running system that give other programs a true error, which an ordinary file cannot:
-//! a file of the tree becomes a symbolic link to one of them.
+//! Files of the running system that give other programs a true error, which an ordinary file
+//! cannot: a file of the tree becomes a symbolic link to one of them.
 //!
 //! | error | the link leads to | what a program sees |
 //! |---|---|---|
@@ -26,7 +26,8 @@ use super::super::errno::Errno;
 pub enum LinkError {
     #[error("no file of the system gives {errno}")]
     NoFile { errno: Errno },
-    /// A process with CAP_SYS_ADMIN can open a terminal in exclusive use; its reads would then block.
+    /// A process with CAP_SYS_ADMIN can open a terminal in exclusive use; its reads would then
+    /// block.
     #[error("EBUSY cannot be had with CAP_SYS_ADMIN, as root has it")]
     Privileged,
     /// Only a process with CAP_SYS_ADMIN can open the file that gives EINVAL.

@@ -1,9 +1,9 @@
 //! A tree on a disk, for other processes: ordinary files in a directory, without root and
 //! without FUSE.
 //!
-//! When a program writes a file, inotify reports it, [`Tree::write`] gets the contents, and the file
-//! then shows what the kernel would show. After a refused write the file shows the old value again,
-//! and `control.log` has a line.
+//! When a program writes a file, inotify reports it, [`Tree::write`] gets the contents, and the
+//! file then shows what the kernel would show. After a refused write the file shows the old value
+//! again, and `control.log` has a line.
 //!
 //! **Files are changed in place.** A new value is written into the same file, not into a new file
 //! that is renamed: a program may keep a sensor open and read it again at offset 0, as on a board,
