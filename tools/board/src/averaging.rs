@@ -38,7 +38,7 @@ pub enum AveragingError {
     #[error("{samples} samples, expected 1, 4, 16, 64, 128, 256, 512 or 1024")]
     NoSuchNumber { samples: u32 },
     /// The driver lacks this file, as that of JetPack 4 does. Nothing was written.
-    #[error("{}: not there: on this board the averaging cannot be set", path.display())]
+    #[error("{}: no such file; this driver cannot set the averaging", path.display())]
     Unavailable { path: Arc<Path> },
     /// The current averaging cannot be read. Nothing was written.
     #[error("{0}; nothing was written")]
@@ -207,7 +207,7 @@ impl Chips {
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     samples: i64,
-    /// In ms.
+    /// Time constant in ms.
     interval: i64,
 }
 

@@ -63,7 +63,7 @@ impl Board {
         })
     }
 
-    /// What the board is.
+    /// The identity of the board.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -127,7 +127,7 @@ impl Board {
         self.rails.steps()
     }
 
-    /// How many chips measure these rails, 1 … [`MOST_CHIPS`].
+    /// Number of chips that measure these rails, 1 … [`MOST_CHIPS`].
     pub fn chips(&self) -> usize {
         self.rails.chips()
     }
@@ -148,7 +148,7 @@ impl Board {
         self.heat.over_current_events(files)
     }
 
-    /// The masks that gate parts of the GPU; they are never written.
+    /// The power-gating masks of the GPU; this crate never writes them.
     pub fn masks(&self, files: &impl Files) -> Masks {
         self.nvpmodel.masks(files)
     }

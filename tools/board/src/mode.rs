@@ -38,7 +38,7 @@ pub enum ApplyError {
     },
 }
 
-/// What a board is set to.
+/// Current settings of a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Current {
     /// The number of online cores.
@@ -108,12 +108,12 @@ impl Board {
         }
     }
 
-    /// Whether a mode is set; the first difference is an error. Writes nothing.
+    /// Verifies that a mode is set; the first difference is an error. Writes nothing.
     pub fn verify(&self, files: &impl Files, mode: &PowerMode) -> Result<(), KnobError> {
         check(files, &self.knobs, Target::Mode(mode))
     }
 
-    /// What the board is set to.
+    /// Reads the current settings of the board.
     pub fn current(&self, files: &impl Files) -> Result<Current, KnobError> {
         let cpus = &self.knobs.cpus;
         let online = cpus.online(files)?;

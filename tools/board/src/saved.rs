@@ -28,13 +28,13 @@ pub enum SavedError {
     #[error("the last line is not `{END}`")]
     NoEnd,
     /// A line is not a path and a value, separated by a space.
-    #[error("line {line}: no path and value")]
+    #[error("line {line}: expected a path and a value")]
     NoPair { line: usize },
     /// A value is not a whole number.
-    #[error("line {line}: `{word}` is no whole number")]
+    #[error("line {line}: `{word}` is not a whole number")]
     NotANumber { line: usize, word: String },
     /// A path occurs twice.
-    #[error("line {line}: {} once more", path.display())]
+    #[error("line {line}: duplicate path {}", path.display())]
     Twice { line: usize, path: PathBuf },
 }
 

@@ -1,5 +1,5 @@
 //! Resolution and offset of a rail: the step of its shunt's voltage (`jetson-platform.md`, section
-//! 6.3), which the driver shows or which the readings of the current tell.
+//! 6.3). The driver shows the shunt, or the step is inferred from readings of the current.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +13,8 @@ const SHUNTS_UOHM: RangeInclusive<i64> = 100..=100_000;
 /// The smallest known shunt, in mΩ. It has the largest offset.
 const SHUNT_MOHM: i64 = 2;
 
-/// Lowest current in mA that an offset explains.
+/// Lowest plausible current in mA: the offset can make the current read negative down to this
+/// value.
 pub(crate) const LOWEST_MA: i64 = -2 * STEP_UV / SHUNT_MOHM;
 
 /// Steps of the current at shunts of 2, 4, 5 and 10 mΩ, in mA.

@@ -10,7 +10,7 @@ use crate::knobs::Knobs;
 use crate::memory::{Cap, Memory};
 use crate::saved::Saved;
 
-/// What is to be set.
+/// Settings that a transition leads to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target<'a> {
     /// Every clock is held at one value.
@@ -19,7 +19,7 @@ pub(crate) enum Target<'a> {
     Saved(&'a Saved),
 }
 
-/// What is to be set of the memory, in Hz.
+/// Target settings of the memory, in Hz.
 pub(crate) struct MemoryTarget {
     /// The rate to hold; `None` to release it.
     pub held: Option<i64>,
@@ -28,7 +28,7 @@ pub(crate) struct MemoryTarget {
 }
 
 impl Target<'_> {
-    /// The cores that are to be online, while `online` are now.
+    /// The cores that the target has online, given the cores that are online now.
     pub fn cores(&self, cpus: &Cpus, online: CoreSet) -> CoreSet {
         match self {
             Self::Mode(_) if cpus.counts().next().is_none() => online,
@@ -78,7 +78,7 @@ impl Target<'_> {
         }
     }
 
-    /// What is to be set of the memory, while nvpmodel's cap is `cap`.
+    /// Target settings of the memory, given the current value `cap` of nvpmodel's cap.
     pub fn memory(&self, memory: &Memory, cap: Option<i64>) -> Option<MemoryTarget> {
         match self {
             Self::Mode(mode) => {

@@ -139,7 +139,7 @@ impl State {
                 let ceiling = settings.emc_ceiling_khz(board);
                 let rates = board.emc_khz.iter().filter(|&&khz| khz <= ceiling);
                 let known = rates.copied().find(|&khz| 1000 * u64::from(khz) == hz);
-                // What is no rate, or above the ceiling, is dropped without a word (5.3).
+                // BPMP silently drops a value that is not a rate or is above the ceiling (5.3).
                 emc.rate_khz = known.or(emc.rate_khz);
             }
             EmcFile::Locked => {

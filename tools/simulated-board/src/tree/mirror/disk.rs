@@ -17,7 +17,7 @@ const MAX_READ: usize = 1 << 20;
 /// Why a tree cannot be put or kept on the disk.
 #[derive(Debug, Error)]
 pub enum MirrorError {
-    #[error("{}: not empty; name a directory that is, or one that is not there", root.display())]
+    #[error("{}: not empty, expected an empty directory or a path that does not exist", root.display())]
     NotEmpty { root: PathBuf },
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },

@@ -477,7 +477,7 @@ impl Mirror {
         let seen = (path.to_owned(), errno);
         if errno != possible && self.missed.insert(seen.clone()) {
             self.tree.report(&format!(
-                "{path}: {errno} cannot be had on a disk; it is {possible}"
+                "{path}: {errno} cannot be produced on a disk; using {possible}"
             ));
         }
         if errno == possible && self.missed.contains(&seen) {
