@@ -1,4 +1,4 @@
-//! Planted errors: modes whose power differs from what the physics says.
+//! Planted errors: the power of a mode deviates from the physical model.
 //!
 //! The factors apply to the power above rest. They depend only on the mode: a mode has the same
 //! error each time that it is set.
@@ -30,7 +30,7 @@ impl ModeErrors {
         matches!(self, Self::Tilt { .. })
     }
 
-    /// The factor at some clocks, on the power above rest.
+    /// The factor on the power above rest at the given clocks.
     pub fn factor(&self, board: &Board, clocks: &Clocks) -> f64 {
         match *self {
             Self::Each { spread, seed } => {
@@ -58,7 +58,7 @@ impl ModeErrors {
 
 /// The random numbers of a mode.
 fn drawn(clocks: &Clocks, seed: u64) -> ChaCha8Rng {
-    // The mean of equal clocks may be off by a rounding.
+    // The mean of equal clocks may have a rounding error.
     let khz = [clocks.cpu_ghz, clocks.gpu_ghz, clocks.emc_ghz].map(|ghz| (1e6 * ghz).round());
     let knobs = [clocks.cores, khz[0], khz[1], khz[2]];
     let mixed = knobs.into_iter().fold(seed, |mixed, knob| {

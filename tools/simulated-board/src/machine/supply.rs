@@ -4,10 +4,10 @@
 /// (`jetson-platform.md`, section 6.4). Assumed for other boards, where it is unknown.
 const UNDER_VOLTAGE: f64 = 0.9;
 
-/// A source with a resistance.
+/// A voltage source with an internal resistance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Supply {
-    /// Voltage without load.
+    /// Open-circuit voltage.
     pub millivolts: f64,
     /// Resistance of the source and the cable.
     pub milliohms: f64,

@@ -1,4 +1,4 @@
-//! Temperature and what follows from it: the fan, the passive trip and throttling
+//! Temperatures, and the reactions to them: fan, passive trip and throttling
 //! (`jetson-platform.md`, section 7).
 
 use crate::heat::Heat;
@@ -26,11 +26,11 @@ pub fn automatic_fan(die_c: f64) -> u8 {
 #[derive(Clone, Debug)]
 pub struct Cooling {
     pub heat: Heat,
-    /// The air around the board, in °C.
+    /// Ambient temperature in °C.
     pub ambient_c: f64,
     /// The speed of the fan, of 255.
     pub fan_pwm: u8,
-    /// By how many entries of the table the passive trip lowers the CPU clocks.
+    /// Number of table entries by which the passive trip lowers the CPU clocks.
     pub passive: usize,
 }
 
@@ -66,7 +66,7 @@ impl Cooling {
         }
     }
 
-    /// Lets heat flow for some seconds at a constant power in W.
+    /// Advances the temperatures by some seconds at a constant power in W.
     pub fn flow(&mut self, thermal: &Thermal, watts: f64, seconds: f64) {
         let fan = f64::from(self.fan_pwm) / 255.0;
         self.heat.flow(thermal, watts, self.ambient_c, fan, seconds);

@@ -1,4 +1,4 @@
-//! What nvpmodel does when it is called (`jetson-platform.md`, sections 3.1 and 4.1).
+//! Simulates calls of nvpmodel (`jetson-platform.md`, sections 3.1 and 4.1).
 
 use wattgate_board_tables::Preset;
 

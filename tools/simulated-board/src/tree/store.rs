@@ -1,4 +1,4 @@
-//! What writing a file does.
+//! Writes files.
 
 use super::errno::Errno;
 use super::faults::WriteFault;
@@ -8,7 +8,7 @@ use super::words::{GOVERNORS, GPU_GOVERNORS, POWER_CONTROL, flag, same_mask, uns
 use crate::machine::settings::{Governor, rounded};
 use crate::sampling::SAMPLES;
 
-/// What nvpmodel writes for "no cap" into a file of a 32-bit integer.
+/// Value for "no cap" that nvpmodel writes to a file of a 32-bit integer.
 const INT_MAX: i64 = i32::MAX as i64;
 
 impl State {

@@ -127,7 +127,7 @@ pub struct Mirror {
     /// Online cores as the cpufreq links show them.
     online: Vec<bool>,
     control: File,
-    /// Bytes of `control` that were obeyed.
+    /// Number of bytes of `control` whose commands were executed.
     obeyed: u64,
     log: File,
     /// Lines of the tree's log that are in the file.
@@ -347,7 +347,7 @@ impl Mirror {
         let path = self.root.0.join(CONTROL);
         let length = self.control.metadata().map_err(at(&path))?.len();
         if length < self.obeyed {
-            // A program has emptied the file and starts over.
+            // A program has truncated the file and starts over.
             self.obeyed = 0;
         }
         let text = read(&self.control, self.obeyed).map_err(at(&path))?;
@@ -509,7 +509,7 @@ impl Mirror {
         self.log.write_all(text.as_bytes()).map_err(at(&path))
     }
 
-    /// Leaves half a text in the file, as a process does that dies while it writes.
+    /// Leaves half a text in the file, like a process that dies during a write.
     fn write_half(&mut self, path: &str) -> Result<(), MirrorError> {
         let text = self.tree.state.text(path).unwrap_or_default();
         self.root.make(&self.root.path(path), half(&text), true)?;
