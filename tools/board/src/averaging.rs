@@ -4,8 +4,8 @@
 //! An INA3221 averages as a first-order low-pass. Its time constant is the number of samples times
 //! the time to convert all channels once. The driver of JetPack 5 has a file for each: writing
 //! `samples` changes the averaging, and `update_interval` shows the time constant. The driver of
-//! JetPack 4 has neither file. With fewer samples the reading follows a change faster and shows more
-//! of the load's ripple. Offset and gain do not change.
+//! JetPack 4 has neither file. With fewer samples the reading follows a change faster and shows
+//! more of the load's ripple. Offset and gain do not change.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub enum AveragingError {
     #[error("{samples} samples, expected 1, 4, 16, 64, 128, 256, 512 or 1024")]
     NoSuchNumber { samples: u32 },
     /// The driver lacks this file, as that of JetPack 4 does. Nothing was written.
-    #[error("{}: not there: on this board the averaging cannot be set", path.display())]
+    #[error("{}: no such file; this driver cannot set the averaging", path.display())]
     Unavailable { path: Arc<Path> },
     /// The current averaging cannot be read. Nothing was written.
     #[error("{0}; nothing was written")]
@@ -207,7 +207,7 @@ impl Chips {
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     samples: i64,
-    /// In ms.
+    /// Time constant in ms.
     interval: i64,
 }
 

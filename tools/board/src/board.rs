@@ -63,7 +63,7 @@ impl Board {
         })
     }
 
-    /// What the board is.
+    /// The identity of the board.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -106,9 +106,9 @@ impl Board {
     }
 
     /// Typical error of the module's power from the offsets of the sensors, computed from the data
-    /// sheet, the shunts, and the voltages at discovery. If the driver does not show a shunt, its lower
-    /// bound is inferred from the currents read so far (at discovery and by [`Self::sample`]); more
-    /// readings can raise that bound and so lower this error.
+    /// sheet, the shunts, and the voltages at discovery. If the driver does not show a shunt, its
+    /// lower bound is inferred from the currents read so far (at discovery and by
+    /// [`Self::sample`]); more readings can raise that bound and so lower this error.
     pub fn sensor_offset(&self) -> Milliwatts {
         self.rails.offset()
     }
@@ -127,7 +127,7 @@ impl Board {
         self.rails.steps()
     }
 
-    /// How many chips measure these rails, 1 … [`MOST_CHIPS`].
+    /// Number of chips that measure these rails, 1 … [`MOST_CHIPS`].
     pub fn chips(&self) -> usize {
         self.rails.chips()
     }
@@ -148,7 +148,7 @@ impl Board {
         self.heat.over_current_events(files)
     }
 
-    /// The masks that gate parts of the GPU; they are never written.
+    /// The power-gating masks of the GPU; this crate never writes them.
     pub fn masks(&self, files: &impl Files) -> Masks {
         self.nvpmodel.masks(files)
     }
@@ -159,8 +159,8 @@ impl Board {
     }
 
     /// The time constant of each chip of the total, as the driver shows it; 430 ms, L4T's setting,
-    /// if the driver does not. The tolerance of a chip's oscillator may make it some percent longer or
-    /// shorter. Does not allocate on a disk.
+    /// if the driver does not. The tolerance of a chip's oscillator may make it some percent longer
+    /// or shorter. Does not allocate on a disk.
     pub fn time_constants(&self, files: &impl Files) -> [Milliseconds; MOST_CHIPS] {
         self.chips.time_constants(files)
     }
@@ -177,9 +177,9 @@ impl Board {
     }
 
     /// Sets the number of samples that all chips of the total average, one of
-    /// [`SAMPLES`](crate::SAMPLES), and returns the [time constant](Self::time_constant) that follows.
-    /// Every write is read back; if one fails, all are undone. A chip that has this number already is
-    /// not written to.
+    /// [`SAMPLES`](crate::SAMPLES), and returns the [time constant](Self::time_constant) that
+    /// follows. Every write is read back; if one fails, all are undone. A chip that has this number
+    /// already is not written to.
     pub fn set_averaging(
         &self,
         files: &mut impl Files,

@@ -22,7 +22,8 @@ pub(crate) fn has(set: CoreSet, place: u32) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
     pub number: u32,
-    /// The switch; `None` for cpu0, which is always online, and for a core without the file.
+    /// The hotplug switch; `None` for cpu0, which is always online, and for a core without the
+    /// file.
     pub online: Option<Knob>,
     /// Whether a core without a switch is online.
     on: bool,
@@ -32,11 +33,11 @@ pub(crate) struct Core {
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     pub cores: CoreSet,
-    /// In kHz.
+    /// Minimum and maximum in kHz.
     pub limits: Limits,
 }
 
-/// All cores.
+/// All cores and their cpufreq policies.
 #[derive(Clone, Debug)]
 pub(crate) struct Cpus {
     /// In the order in which a power mode counts them.
@@ -93,7 +94,8 @@ impl Cpus {
             let there = search.list(&directory);
             let mut limit = |name: &str| {
                 let path = directory.join(name);
-                // The file cannot be read while the cluster is offline: it is enough that it exists.
+                // The file cannot be read while the cluster is offline: it is enough that it
+                // exists.
                 if there.iter().any(|it| it == name) {
                     return Some(Knob(Arc::from(path)));
                 }

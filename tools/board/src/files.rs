@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// How a board's files are reached.
+/// Access to a board's files.
 pub trait Files {
     /// Reads the text of a file. Errors: `FileTooLarge` if it does not fit into the buffer,
     /// `InvalidData` if it is not UTF-8, and those of the system.
@@ -26,11 +26,11 @@ pub trait Files {
     /// The names in a directory, in any order.
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
 
-    /// Lets time pass on the board.
+    /// Waits; a simulated board advances its time.
     fn wait(&mut self, time: Duration);
 }
 
-/// The file system: of the board itself, or a tree of a simulated one.
+/// The file system of the board itself, or the tree of a simulated board on a disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
@@ -83,7 +83,7 @@ fn text(bytes: &[u8]) -> io::Result<&str> {
     std::str::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Why the system refuses to read or write: an [`io::Error`] that can be copied.
+/// An error of the system on read or write: an [`io::Error`] that can be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     kind: io::ErrorKind,
@@ -96,7 +96,7 @@ impl Refusal {
         self.kind
     }
 
-    /// The system's number of the error, if it comes from the system.
+    /// The system's errno, if the error comes from the system.
     pub fn errno(self) -> Option<i32> {
         self.errno
     }
@@ -120,17 +120,17 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Why a knob cannot be brought to a value. Values are in the unit of the file.
+/// Why a knob cannot be read or set. Values are in the unit of the file.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum KnobError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{}: cannot be read: {why}", path.display())]
     Unreadable { path: Arc<Path>, why: Refusal },
-    /// It does not show a whole number.
+    /// The file does not show a whole number.
     #[error("{}: shows no number", path.display())]
     NotANumber { path: Arc<Path> },
     /// The write fails.
-    #[error("{}: {wanted} is refused: {why}", path.display())]
+    #[error("{}: writing {wanted} failed: {why}", path.display())]
     Refused {
         path: Arc<Path>,
         wanted: i64,
@@ -138,7 +138,7 @@ pub enum KnobError {
     },
     /// The write succeeds but the file shows another value: the driver rounded or ignored the
     /// value, or another process wrote to the file.
-    #[error("{}: {wanted} was wanted and {found} is found", path.display())]
+    #[error("{}: shows {found}, expected {wanted}", path.display())]
     Differs {
         path: Arc<Path>,
         wanted: i64,

@@ -20,9 +20,9 @@ const PLACES: [&str; 3] = [
 
 #[derive(Clone, Debug)]
 pub(crate) struct Gpu {
-    /// In Hz.
+    /// Minimum and maximum in Hz.
     pub limits: Limits,
-    /// In kHz, ascending.
+    /// Clocks in kHz, ascending.
     pub table: Vec<u32>,
     /// The directory of the device that devfreq controls.
     pub device: PathBuf,
@@ -68,7 +68,7 @@ fn devfreq<F: Files>(search: &Search<F>) -> Option<PathBuf> {
 
 fn is_gpu<F: Files>(search: &Search<F>, devfreq: &Path, entry: &str) -> bool {
     let name = search.word(&devfreq.join("device/of_node/name"));
-    // Such as `17000000.ga10b`.
+    // Entries look like `17000000.ga10b`.
     let after_address = entry.split_once('.').map_or("", |(_, name)| name);
     let known = |name: &str| NAMES.contains(&name);
     known(name.as_deref().unwrap_or_default()) || known(after_address)

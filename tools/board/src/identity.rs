@@ -1,4 +1,5 @@
-//! Identity of a board from its device tree and L4T's release file (`jetson-platform.md`, section 9).
+//! Identity of a board from its device tree and L4T's release file (`jetson-platform.md`, section
+//! 9).
 
 use std::io;
 

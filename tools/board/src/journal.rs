@@ -32,8 +32,7 @@ impl Journal {
         self.0.clear();
     }
 
-    /// Undoes all writes, the last one first. A file that cannot be brought back does not keep the
-    /// others from it.
+    /// Undoes all writes in reverse order. If a file cannot be restored, the others still are.
     pub fn undo(&mut self, files: &mut impl Files) -> Failures {
         let mut failures = Failures::default();
         while let Some((knob, earlier)) = self.0.pop() {

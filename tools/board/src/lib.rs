@@ -5,9 +5,9 @@
 //! numbers of hwmon devices, paths of GPUs and tables of clocks differ between boards and releases.
 //! Masks that need a reboot are read and never written.
 //!
-//! No module uses a module of a floor above it:
+//! The modules are layered. No module uses a module of a layer above it:
 //!
-//! | floor | modules |
+//! | layer | modules |
 //! |---|---|
 //! | uses of a board | `mode`, `restore`, `settable` |
 //! | the board | `board` |

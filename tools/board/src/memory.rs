@@ -16,13 +16,13 @@ const CLK_CAP: &str = "/sys/kernel/nvpmodel_clk_cap/emc";
 
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
-    /// In Hz.
+    /// Rate in Hz.
     pub rate: Knob,
-    /// 1 holds the rate.
+    /// BPMP's lock: 1 holds the rate.
     pub lock: Knob,
     /// nvpmodel's ceiling.
     pub cap: Option<Cap>,
-    /// In kHz, ascending.
+    /// Rates in kHz, ascending.
     pub table: Vec<u32>,
 }
 
@@ -30,7 +30,8 @@ pub(crate) struct Memory {
 #[derive(Clone, Debug)]
 pub(crate) struct Cap {
     pub knob: Knob,
-    /// The file takes 32 bits, which cannot hold the highest rates in Hz: they need "no cap".
+    /// Whether the file is limited to 32 bits. They cannot hold the highest rates in Hz, which
+    /// therefore need "no cap".
     none_only: bool,
 }
 

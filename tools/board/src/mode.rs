@@ -38,7 +38,7 @@ pub enum ApplyError {
     },
 }
 
-/// What a board is set to.
+/// Current settings of a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Current {
     /// The number of online cores.
@@ -78,8 +78,8 @@ impl Current {
 
 impl Board {
     /// Sets a mode: lowers clocks before it raises others, reads every write back, and retries once
-    /// if a write fails. A second failure undoes all writes in reverse order. Knobs that are missing
-    /// are left out. Does not allocate on a disk.
+    /// if a write fails. A second failure undoes all writes in reverse order. Knobs that are
+    /// missing are left out. Does not allocate on a disk.
     ///
     /// A change takes some 30 ms, because all knobs are read again after the clocks have followed.
     pub fn apply(
@@ -108,12 +108,12 @@ impl Board {
         }
     }
 
-    /// Whether a mode is set; the first difference is an error. Writes nothing.
+    /// Verifies that a mode is set; the first difference is an error. Writes nothing.
     pub fn verify(&self, files: &impl Files, mode: &PowerMode) -> Result<(), KnobError> {
         check(files, &self.knobs, Target::Mode(mode))
     }
 
-    /// What the board is set to.
+    /// Reads the current settings of the board.
     pub fn current(&self, files: &impl Files) -> Result<Current, KnobError> {
         let cpus = &self.knobs.cpus;
         let online = cpus.online(files)?;

@@ -22,8 +22,8 @@ const IIO: &str = "/sys/bus/i2c/drivers/ina3221x";
 /// Rails that are the module's whole input (section 6.2).
 const INPUTS: [&str; 2] = ["VDD_IN", "POM_5V_IN"];
 
-/// Rails that add up to the input of a board without an input rail: AGX Orin and AGX Xavier (section
-/// 6.2). On AGX Orin VIN_SYS_5V0 contains VDDQ_VDD2_1V8AO.
+/// Rails that add up to the input of a board without an input rail: AGX Orin and AGX Xavier
+/// (section 6.2). On AGX Orin VIN_SYS_5V0 contains VDDQ_VDD2_1V8AO.
 const SUMS: [&[&str]; 2] = [
     &["VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0"],
     &["GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V"],
@@ -32,19 +32,20 @@ const SUMS: [&[&str]; 2] = [
 /// Full scale of the bus voltage: 4095 steps of 8 mV (section 6.3).
 const FULL_SCALE_MV: i64 = 32_760;
 
-/// Full scale of the current at a shunt of 5 mΩ, in mA: 4095 steps of 40 µV. It is higher at smaller
-/// shunts; the shunts of some boards are unknown. No module draws a third of it.
+/// Full scale of the current at a shunt of 5 mΩ, in mA: 4095 steps of 40 µV. Smaller shunts have a
+/// higher full scale, and the shunts of some boards are unknown. No module draws a third of this
+/// current.
 const FULL_SCALE_MA: i64 = 32_760;
 
 /// The highest input voltage of a module, in mV. Assumed if a rail's voltage cannot be read.
 const HIGHEST_MV: i64 = 20_000;
 
-/// Each rail's voltage is read in one of so many samples and kept in between: voltages change little
-/// and slowly, and reading a register takes 0.55 ms of the bus (section 6.3). Rails take turns, so
-/// that all samples cost the same.
+/// Interval in samples between two reads of a rail's voltage; samples in between use the last
+/// value. Voltages change little and slowly, and reading a register takes 0.55 ms of the bus
+/// (section 6.3). Rails take turns, so that all samples cost the same.
 const VOLTAGE_EVERY: usize = 8;
 
-/// Readings of a current at discovery.
+/// Number of readings of a current at discovery.
 const READINGS: usize = 8;
 
 /// Why the power cannot be read.
@@ -61,7 +62,7 @@ pub struct SampleError {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum SampleFault {
     /// The file is gone: the driver was unbound.
-    #[error("it is not there")]
+    #[error("the sensor's file is missing")]
     Missing,
     /// EAGAIN: the driver has no reading now.
     #[error("no reading now")]
@@ -70,16 +71,16 @@ pub enum SampleFault {
     #[error("cannot be read: {0}")]
     Unreadable(Refusal),
     /// The text is not a whole number.
-    #[error("no number")]
+    #[error("the sensor's file holds no number")]
     NotANumber,
     /// The current in mA is lower than an offset explains.
-    #[error("{0} mA, a negative current")]
+    #[error("negative current of {0} mA")]
     Negative(i64),
-    /// The voltage in mV of a rail that feeds the running board.
-    #[error("{0} mV, no voltage")]
+    /// The voltage in mV is zero or negative, although the rail feeds the running board.
+    #[error("no voltage: {0} mV")]
     NoVoltage(i64),
     /// The voltage in mV or the current in mA is at full scale.
-    #[error("{millivolts} mV and {milliamperes} mA, full scale")]
+    #[error("at full scale: {millivolts} mV, {milliamperes} mA")]
     FullScale { millivolts: i64, milliamperes: i64 },
 }
 
@@ -88,9 +89,9 @@ struct Rail {
     label: Arc<str>,
     /// The chip that measures it, below [`MOST_CHIPS`].
     chip: usize,
-    /// In mV.
+    /// Bus voltage in mV.
     voltage: Knob,
-    /// In mA.
+    /// Current in mA.
     current: Knob,
     /// The last voltage in mV; zero if the next sample must read it.
     millivolts: i64,
@@ -101,7 +102,7 @@ struct Rail {
 #[derive(Clone, Debug)]
 pub(crate) struct Rails {
     rails: Vec<Rail>,
-    /// The rails whose voltage the next sample reads: each [`VOLTAGE_EVERY`]th from this one on.
+    /// The next sample reads the voltage of every [`VOLTAGE_EVERY`]th rail from this one on.
     turn: usize,
 }
 
@@ -151,8 +152,8 @@ impl Rails {
         })
     }
 
-    /// Reads the current of each rail, and the voltage of each [`VOLTAGE_EVERY`]th. A chip's power is
-    /// rounded up to the next mW. Does not allocate on a disk.
+    /// Reads the current of each rail, and the voltage of each [`VOLTAGE_EVERY`]th. A chip's power
+    /// is rounded up to the next mW. Does not allocate on a disk.
     pub(crate) fn sample(&mut self, files: &impl Files) -> Result<Sample, SampleError> {
         let (mut sample, mut microwatts) = (Sample::default(), [0_i64; MOST_CHIPS]);
         let turn = self.turn;
@@ -274,8 +275,8 @@ fn hwmon<F: Files>(search: &Search<F>) -> Vec<Rail> {
     rails
 }
 
-/// The number of the next chip. Chips without a rail do not count; chips beyond [`MOST_CHIPS`] share
-/// the last number.
+/// The number of the next chip. Chips without a rail do not count; chips beyond [`MOST_CHIPS`]
+/// share the last number.
 fn next_chip(rails: &[Rail]) -> usize {
     let next = rails.last().map_or(0, |rail| rail.chip + 1);
     next.min(MOST_CHIPS - 1)

@@ -1,4 +1,4 @@
-//! Saving what a board is set to, and restoring it.
+//! Saves the settings of a board and restores them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::transition::{OnFailure, Transition};
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum RestoreError {
     /// A saved path is not a knob of this board. Nothing was written.
-    #[error("{} is no knob of this board; nothing was written", path.display())]
+    #[error("{} is not a knob of this board; nothing was written", path.display())]
     UnknownKnob { path: Arc<Path> },
     /// The switches of the cores cannot be read.
     #[error("{0}")]

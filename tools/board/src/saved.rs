@@ -1,9 +1,9 @@
-//! A saved state of a board: values of knobs, and their text form, so that the state can be restored
-//! after a restart too.
+//! A saved state of a board: values of knobs, and their text form, so that the state can be
+//! restored after a restart too.
 //!
 //! The text has one line `path value` for each knob, like the store of jetson_clocks
-//! (`jetson-platform.md`, section 8.1). Its last line is `end`, so that a truncated text is refused.
-//! The path of a power sensor changes from boot to boot; its chip is named
+//! (`jetson-platform.md`, section 8.1). Its last line is `end`, so that a truncated text is
+//! refused. The path of a power sensor changes from boot to boot; its chip is named
 //! `ina3221/RAIL/samples` after the chip's first rail.
 
 use std::fmt;
@@ -28,13 +28,13 @@ pub enum SavedError {
     #[error("the last line is not `{END}`")]
     NoEnd,
     /// A line is not a path and a value, separated by a space.
-    #[error("line {line}: no path and value")]
+    #[error("line {line}: expected a path and a value")]
     NoPair { line: usize },
     /// A value is not a whole number.
-    #[error("line {line}: `{word}` is no whole number")]
+    #[error("line {line}: `{word}` is not a whole number")]
     NotANumber { line: usize, word: String },
     /// A path occurs twice.
-    #[error("line {line}: {} once more", path.display())]
+    #[error("line {line}: duplicate path {}", path.display())]
     Twice { line: usize, path: PathBuf },
 }
 

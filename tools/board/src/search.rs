@@ -18,16 +18,16 @@ const LONGEST_TEXT: usize = 16 * 1024;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DiscoverError {
     /// Neither cores nor a clock can be set.
-    #[error("nothing can be set under {}: {}", root.display(), list(missing))]
+    #[error("no cores or clocks can be set under {}: {}", root.display(), list(missing))]
     NothingToSet {
         root: PathBuf,
         missing: Vec<Missing>,
     },
     /// The board has no rail for the module's input, and no known set of rails that add up to it.
-    #[error("the total power cannot be known from the rails {}", list(labels))]
+    #[error("cannot determine the total power from the rails {}", list(labels))]
     PowerUnknown { labels: Vec<String> },
     /// More cores than any board has.
-    #[error("{cores} cores, expected 64 at most")]
+    #[error("{cores} cores, expected at most 64")]
     TooManyCores { cores: usize },
 }
 
@@ -44,12 +44,12 @@ fn list<T: fmt::Display>(items: &[T]) -> String {
 /// A knob or a sensor that the board lacks, or that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Such as `memory clock`.
+    /// Name, such as `memory clock`.
     pub what: &'static str,
     /// The file or the directory where it should be.
     pub path: PathBuf,
-    /// `NotFound` where it is not there, `PermissionDenied` where root is needed,
-    /// `InvalidData` where its content makes no sense.
+    /// `NotFound` if the file does not exist, `PermissionDenied` if reading it needs root,
+    /// `InvalidData` if its content is invalid.
     pub why: io::ErrorKind,
 }
 
@@ -77,7 +77,7 @@ impl<'a, F: Files> Search<'a, F> {
         }
     }
 
-    /// Ends the search: what was missing, in the order of the search.
+    /// Ends the search. Returns what is missing, in the order of the search.
     pub fn into_missing(self) -> Vec<Missing> {
         self.missing
     }

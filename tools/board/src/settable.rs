@@ -1,9 +1,10 @@
 //! Which modes of a model's grid a board can be set to: the board's own tables intersected
 //! with the grid's axes, exact values only.
 //!
-//! If the board lacks a knob, the axis has one value. The number of online cores is known. A clock
-//! that cannot be set is assumed to be at the highest value of the grid's axis, where it draws the
-//! most: the predicted power is then not too low, although the predicted time may be.
+//! If the board lacks a knob, the axis has one value. For the cores, this is the number of online
+//! cores. A clock that cannot be set is assumed to be at the highest value of the grid's axis,
+//! where it draws the most power. The predicted power is then not too low, but the predicted time
+//! may be.
 
 use thiserror::Error;
 use wattgate_runtime::{Axis, Grid, PowerMode};
@@ -14,7 +15,7 @@ use crate::board::Board;
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum SettableError {
     /// The board has none of the grid's values on this axis.
-    #[error("the board can be set to no {} of the model's grid", name(*axis))]
+    #[error("the board has no {} of the model's grid", name(*axis))]
     NothingInCommon { axis: Axis },
 }
 
@@ -31,7 +32,7 @@ pub(crate) fn name(axis: Axis) -> &'static str {
 /// The values of an axis that the board can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Each of these can be set; ascending.
+    /// Each of these values can be set; ascending.
     Values(Vec<u32>),
     /// The knob is missing, see [`Board::missing`]. The clock is assumed to be at this value, the
     /// highest of the grid.

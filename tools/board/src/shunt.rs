@@ -1,5 +1,5 @@
 //! Resolution and offset of a rail: the step of its shunt's voltage (`jetson-platform.md`, section
-//! 6.3), which the driver shows or which the readings of the current tell.
+//! 6.3). The driver shows the shunt, or the step is inferred from readings of the current.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +13,8 @@ const SHUNTS_UOHM: RangeInclusive<i64> = 100..=100_000;
 /// The smallest known shunt, in mΩ. It has the largest offset.
 const SHUNT_MOHM: i64 = 2;
 
-/// Lowest current in mA that an offset explains.
+/// Lowest plausible current in mA: the offset can make the current read negative down to this
+/// value.
 pub(crate) const LOWEST_MA: i64 = -2 * STEP_UV / SHUNT_MOHM;
 
 /// Steps of the current at shunts of 2, 4, 5 and 10 mΩ, in mA.
@@ -90,10 +91,10 @@ impl Currents {
     ///
     /// It is a bound because each reading is a multiple of the true step. A test holds it for any
     /// number of readings and all shunts of whole mΩ from 2 mΩ on, which are the only ones that the
-    /// driver of JetPack 4 accepts, up to the half mA to which that driver rounds. Each rail has its
-    /// own step, as shunts may differ. It is no bound if the device tree has `shunt-volt-offset-uv`:
-    /// the driver then subtracts a calibrated offset from each reading. What remains is less than the
-    /// typical offset.
+    /// driver of JetPack 4 accepts, up to the half mA to which that driver rounds. Each rail has
+    /// its own step, as shunts may differ. It is no bound if the device tree has
+    /// `shunt-volt-offset-uv`: the driver then subtracts a calibrated offset from each reading.
+    /// What remains is less than the typical offset.
     fn step_ma(self) -> i64 {
         let divides = |step: &i64| self.0.is_multiple_of(step.unsigned_abs());
         let step = STEPS_MA.into_iter().find(divides);
@@ -105,7 +106,8 @@ impl Currents {
 mod tests {
     use super::*;
 
-    /// As the driver of JetPack 4 converts a register: to the nearest whole mA, the same below zero.
+    /// As the driver of JetPack 4 converts a register: to the nearest whole mA, the same below
+    /// zero.
     fn shown_ma(steps: i64, shunt_mohm: i64) -> i64 {
         steps.signum() * ((2 * STEP_UV * steps.abs() / shunt_mohm + 1) / 2)
     }

@@ -10,7 +10,7 @@ use crate::knobs::Knobs;
 use crate::memory::{Cap, Memory};
 use crate::saved::Saved;
 
-/// What is to be set.
+/// Settings that a transition leads to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target<'a> {
     /// Every clock is held at one value.
@@ -19,7 +19,7 @@ pub(crate) enum Target<'a> {
     Saved(&'a Saved),
 }
 
-/// What is to be set of the memory, in Hz.
+/// Target settings of the memory, in Hz.
 pub(crate) struct MemoryTarget {
     /// The rate to hold; `None` to release it.
     pub held: Option<i64>,
@@ -28,7 +28,7 @@ pub(crate) struct MemoryTarget {
 }
 
 impl Target<'_> {
-    /// The cores that are to be online, while `online` are now.
+    /// The cores that the target has online, given the cores that are online now.
     pub fn cores(&self, cpus: &Cpus, online: CoreSet) -> CoreSet {
         match self {
             Self::Mode(_) if cpus.counts().next().is_none() => online,
@@ -66,8 +66,8 @@ impl Target<'_> {
     }
 
     /// Minimum and maximum for a cluster whose cores go offline, in kHz; `None` to leave them. The
-    /// clocks of a cluster that was offline when the state was saved are unknown. They are opened to
-    /// both ends of the table, as after a boot, so that the cluster is not stuck at ours.
+    /// clocks of a cluster that was offline when the state was saved are unknown. They are opened
+    /// to both ends of the table, as after a boot, so that the cluster is not stuck at ours.
     pub fn parting(&self, policy: &Policy, cpus: &Cpus) -> Option<[i64; 2]> {
         match (self, self.policy(policy)) {
             (Self::Saved(_), None) => {
@@ -78,7 +78,7 @@ impl Target<'_> {
         }
     }
 
-    /// What is to be set of the memory, while nvpmodel's cap is `cap`.
+    /// Target settings of the memory, given the current value `cap` of nvpmodel's cap.
     pub fn memory(&self, memory: &Memory, cap: Option<i64>) -> Option<MemoryTarget> {
         match self {
             Self::Mode(mode) => {

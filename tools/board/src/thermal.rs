@@ -14,7 +14,7 @@ const NO_TEMPERATURE_MC: i64 = -100_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Heat {
-    /// The type and the temperature in milli-°C.
+    /// Type of each zone, and its temperature in milli-°C.
     zones: Vec<(String, Knob)>,
     events: [Option<Knob>; 3],
 }

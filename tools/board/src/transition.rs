@@ -1,4 +1,4 @@
-//! A transition: from what is set now to a target, write by write, each read back.
+//! A transition from the current settings to a target. Each write is read back.
 //!
 //! ```text
 //! lower:  GPU, CPU clusters that stay, memory        clock: minimum, then maximum
@@ -8,7 +8,7 @@
 //! check:  wait until clocks have followed, and read all knobs again
 //! ```
 //!
-//! If a write or the check fails, all of this is done once more.
+//! If a write or the check fails, the whole transition is retried once.
 //!
 //! Changes that lower the power come before changes that raise it, so that no state on the way
 //! draws more than the start and the target. A minimum is never above its maximum (section 5.1 of
@@ -29,7 +29,7 @@ use crate::target::{Target, check};
 /// that a driver that reverts a value has done so.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// What happens to the other knobs when one fails.
+/// Policy after the failure of a knob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnFailure {
     /// The transition ends.
@@ -38,7 +38,7 @@ pub(crate) enum OnFailure {
     GoOn,
 }
 
-/// Which changes are made now.
+/// Phase of a transition: which changes it makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pass {
     Lower,
@@ -259,7 +259,7 @@ impl<'a, F: Files> Transition<'a, F> {
         }
     }
 
-    /// Brings a knob to a value, if it has another.
+    /// Sets a knob, unless it has the value already.
     fn put(&mut self, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
         put(self.files, self.journal, knob, wanted)
     }

@@ -185,7 +185,7 @@ fn jetpack_4_cannot_set_it_and_the_file_is_named() {
         let board = discover(&files);
         let error = board.set_averaging(&mut files, 64).expect_err("no file");
         assert_eq!(board.averaging(&files), Err(error.clone()));
-        let expected = format!("{path}: not there: on this board the averaging cannot be set");
+        let expected = format!("{path}: no such file; this driver cannot set the averaging");
         assert_eq!(error.to_string(), expected);
         assert!(files.writes.is_empty());
     }
@@ -212,7 +212,7 @@ fn assert_undone(fault: impl FnOnce(&mut Simulated), cause: &str) {
 fn a_chip_that_refuses_leaves_all_as_they_were() {
     assert_undone(
         |files| order(files, &format!("refuse {BEHIND} EIO")),
-        "/sys/class/hwmon/hwmon1/samples: 64 is refused: Input/output error (os error 5)",
+        "/sys/class/hwmon/hwmon1/samples: writing 64 failed: Input/output error (os error 5)",
     );
 }
 
@@ -220,7 +220,7 @@ fn a_chip_that_refuses_leaves_all_as_they_were() {
 fn a_chip_that_shows_another_number_leaves_all_as_they_were() {
     assert_undone(
         |files| order(files, &format!("ignore {BEHIND}")),
-        "/sys/class/hwmon/hwmon1/samples: 64 was wanted and 512 is found",
+        "/sys/class/hwmon/hwmon1/samples: shows 512, expected 64",
     );
 }
 
@@ -231,7 +231,7 @@ fn a_time_constant_that_does_not_follow_leaves_all_as_they_were() {
         |files| {
             files.shown.insert(INTERVAL.to_owned(), Ok("430\n".into()));
         },
-        "/sys/class/hwmon/hwmon1/update_interval: 54 was wanted and 430 is found",
+        "/sys/class/hwmon/hwmon1/update_interval: shows 430, expected 54",
     );
 }
 
@@ -246,7 +246,7 @@ fn a_chip_that_cannot_be_brought_back_is_counted() {
     let AveragingError::NotUndone { left: 1, first, .. } = error else {
         panic!("{error}");
     };
-    let expected = "/sys/class/hwmon/hwmon0/samples: 512 was wanted and 64 is found";
+    let expected = "/sys/class/hwmon/hwmon0/samples: shows 64, expected 512";
     assert_eq!(first.to_string(), expected);
 }
 
@@ -266,7 +266,7 @@ fn what_is_set_has_to_be_known_before_any_write() {
         (
             INTERVAL,
             Err(Errno::Enoent),
-            "not there: on this board the averaging cannot be set",
+            "no such file; this driver cannot set the averaging",
         ),
     ] {
         let mut files = two_chips();
@@ -335,7 +335,7 @@ fn a_chip_that_is_not_brought_back_does_not_keep_the_rest_from_it() {
     order(&mut files, &format!("refuse {BEHIND} EIO"));
     let error = board.restore(&mut files, &saved).expect_err("a fault");
     let expected = "1 failures, the first one: /sys/class/hwmon/hwmon1/samples: \
-                    512 is refused: Input/output error (os error 5)";
+                    writing 512 failed: Input/output error (os error 5)";
     assert_eq!(error.to_string(), expected);
     order(&mut files, &format!("allow {BEHIND}"));
     files.writes.clear();

@@ -305,7 +305,7 @@ fn what_needs_root_is_said() {
     let error = board.apply(&mut files, &lowest("orin-agx-64"));
     assert_eq!(
         error.expect_err("no permission").to_string(),
-        "/sys/class/devfreq/17000000.ga10b/max_freq: 114750000 is refused: Permission denied (os \
+        "/sys/class/devfreq/17000000.ga10b/max_freq: writing 114750000 failed: Permission denied (os \
          error 13); all writes before were undone"
     );
 }
@@ -318,7 +318,7 @@ fn a_board_whose_input_rail_is_missing_is_refused() {
     let error = Board::discover(&files, Path::new("/")).expect_err("no VDD_IN");
     assert_eq!(
         error.to_string(),
-        "the total power cannot be known from the rails VDD_CPU_GPU_CV, VDD_SOC"
+        "cannot determine the total power from the rails VDD_CPU_GPU_CV, VDD_SOC"
     );
     let mut files = booted("orin-agx-64");
     files

@@ -200,7 +200,10 @@ fn errors_of_the_system_are_named() {
         assert_eq!(&*error.rail, "VDDRQ");
         error.to_string()
     };
-    assert_eq!(with(Errno::Enoent), "power of rail VDDRQ: it is not there");
+    assert_eq!(
+        with(Errno::Enoent),
+        "power of rail VDDRQ: the sensor's file is missing"
+    );
     assert_eq!(with(Errno::Eagain), "power of rail VDDRQ: no reading now");
     assert_eq!(
         with(Errno::Eio),

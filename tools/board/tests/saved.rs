@@ -96,10 +96,13 @@ fn a_text_of_which_a_part_is_lost_is_refused() {
 fn defective_lines_are_named() {
     let parse = |text: &str| text.parse::<Saved>().expect_err("defective").to_string();
     assert_eq!(parse("/a 1\n"), "the last line is not `end`");
-    assert_eq!(parse("/a 1\n/b\nend\n"), "line 2: no path and value");
-    assert_eq!(parse("\nend\n"), "line 1: no path and value");
-    assert_eq!(parse("/a 1x\nend\n"), "line 1: `1x` is no whole number");
-    assert_eq!(parse("/a 1\n/a 2\nend\n"), "line 2: /a once more");
+    assert_eq!(
+        parse("/a 1\n/b\nend\n"),
+        "line 2: expected a path and a value"
+    );
+    assert_eq!(parse("\nend\n"), "line 1: expected a path and a value");
+    assert_eq!(parse("/a 1x\nend\n"), "line 1: `1x` is not a whole number");
+    assert_eq!(parse("/a 1\n/a 2\nend\n"), "line 2: duplicate path /a");
     let spaces: Saved = "/a b/c -1\nend\n".parse().expect("a path with a space");
     assert_eq!(spaces.to_string(), "/a b/c -1\nend\n");
 }

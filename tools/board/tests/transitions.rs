@@ -197,10 +197,7 @@ fn other_writers_are_noticed() {
     let error = board
         .verify(&files, &low)
         .expect_err("nvpmodel has written");
-    assert!(
-        error.to_string().contains("0 was wanted and 1 is found"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("shows 1, expected 0"), "{error}");
     let current = board.current(&files).expect("readable");
     assert_eq!((current.is_fixed, current.mode()), (false, None));
     apply(&mut board, &mut files, low);
@@ -265,7 +262,7 @@ fn a_change_of_any_knob_is_noticed() {
                 .expect("a legal value");
             files.wait(Duration::from_millis(10));
             let error = board.verify(&files, &mode).expect_err("another value");
-            let expected = format!("{path}: {value} was wanted and {other} is found");
+            let expected = format!("{path}: shows {other}, expected {value}");
             assert_eq!(error.to_string(), expected, "{name}");
             let current = board.current(&files).expect("readable");
             assert_ne!(current.mode(), Some(mode), "{name}: {path}");
@@ -361,8 +358,8 @@ fn a_value_that_is_silently_rounded_is_undone() {
     assert_eq!(
         error.to_string(),
         format!(
-            "{path}: 1728000 was wanted and 806400 is found; 1 writes could not be undone, the \
-             first failure: {path}: 115200 was wanted and 806400 is found"
+            "{path}: shows 806400, expected 1728000; 1 writes could not be undone, the \
+             first failure: {path}: shows 806400, expected 115200"
         )
     );
     files.taken.clear();

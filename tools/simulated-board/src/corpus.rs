@@ -1,4 +1,5 @@
-//! Corpora of the simulated board: the common CSV, with the kind `simulated` in every row.
+//! Writes profiled modes as a corpus: the common CSV format, with the kind `simulated` in every
+//! row.
 
 use std::fmt::Write;
 
@@ -11,24 +12,24 @@ use crate::profile::Profile;
 use crate::workload::Workload;
 use wattgate_board_tables::Board;
 
-/// Which modes are profiled.
+/// Selection of the modes to profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Modes {
-    /// Those of the papers.
+    /// The modes that the papers profiled.
     Papers,
     /// Every mode of the board.
     All,
-    /// So many, drawn from every mode of the board.
+    /// This number of modes, drawn at random from all modes of the board.
     Random(usize),
 }
 
-/// Why there are no such modes.
+/// Why modes cannot be selected.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ModesError {
     /// No paper profiled this board.
     #[error("no paper profiled `{board}`; take all or random:N modes")]
     NoPaper { board: String },
-    /// More modes than the board has, or none.
+    /// The number of modes is zero, or more than the board has.
     #[error("cannot profile {asked} modes: `{board}` has {available}")]
     OutOfRange {
         board: String,
@@ -38,7 +39,7 @@ pub enum ModesError {
 }
 
 impl Modes {
-    /// The modes of a board, by ascending knobs.
+    /// Selects modes of a board, in ascending order of their knobs.
     pub fn of(self, board: &Board, seed: u64) -> Result<Vec<[u32; 4]>, ModesError> {
         let number = match self {
             Self::All => return Ok(board.all_modes()),
@@ -68,7 +69,7 @@ impl Modes {
     }
 }
 
-/// The text of a corpus.
+/// Formats profiles as the CSV text of a corpus.
 pub fn csv(board: &Board, workload: &Workload, profiles: &[Profile]) -> String {
     let mut text = String::from(
         "device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,kind,minibatch\n",

@@ -1,8 +1,9 @@
-//! Heat: from the die through a heat sink into the air, two capacities in a row.
+//! Thermal model: heat flows from the die through a heat sink into the air. Die and sink are two
+//! thermal capacitances in series.
 
 use wattgate_board_tables::Thermal;
 
-/// Temperatures in °C.
+/// Temperatures of die and heat sink in °C.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Heat {
     pub die_c: f64,
@@ -10,7 +11,7 @@ pub struct Heat {
 }
 
 impl Heat {
-    /// A board that has cooled down.
+    /// A board at the temperature of the air.
     pub fn of_air(air_c: f64) -> Self {
         Self {
             die_c: air_c,
@@ -18,7 +19,8 @@ impl Heat {
         }
     }
 
-    /// Where a power in W leads to, with the fan at a part of its highest speed.
+    /// Steady-state temperatures at a constant power in W. `fan` is the fan's speed, relative to
+    /// its highest speed.
     pub fn settled(thermal: &Thermal, watts: f64, air_c: f64, fan: f64) -> Self {
         let sink_c = air_c + watts * sink_k_per_w(thermal, fan);
         Self {
@@ -27,7 +29,8 @@ impl Heat {
         }
     }
 
-    /// A power in W for a time that is short against that in which the die warms up.
+    /// Advances by a time step at constant power in W: explicit Euler. The step must be short
+    /// compared with the time constant of the die.
     pub fn flow(&mut self, thermal: &Thermal, watts: f64, air_c: f64, fan: f64, seconds: f64) {
         let to_sink_w = (self.die_c - self.sink_c) / thermal.die_k_per_w;
         let to_air_w = (self.sink_c - air_c) / sink_k_per_w(thermal, fan);
@@ -35,7 +38,8 @@ impl Heat {
         self.sink_c += seconds * (to_sink_w - to_air_w) / thermal.sink_j_per_k;
     }
 
-    /// The same for a time that is long against it: the die follows the sink at once.
+    /// Advances by a time that is long compared with the time constant of the die: the die is in
+    /// equilibrium with the sink.
     pub fn rest(&mut self, thermal: &Thermal, watts: f64, air_c: f64, fan: f64, seconds: f64) {
         let settled = Self::settled(thermal, watts, air_c, fan);
         let time_constant = sink_k_per_w(thermal, fan) * thermal.sink_j_per_k;
@@ -45,7 +49,7 @@ impl Heat {
     }
 }
 
-/// From the sink to the air.
+/// Thermal resistance from the sink to the air, in K/W.
 fn sink_k_per_w(thermal: &Thermal, fan: f64) -> f64 {
     thermal.sink_k_per_w + fan * (thermal.sink_fan_k_per_w - thermal.sink_k_per_w)
 }

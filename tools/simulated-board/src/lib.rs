@@ -1,20 +1,20 @@
 //! A simulated Jetson.
 //!
-//! It lets people try wattgate without a lab of boards. It has the tables, rails, files and habits of
-//! real boards, and models of its own: a pipeline of loader, launches and kernels for time, and
-//! C·V²·f, energy of operations and leakage for power. Its figures are simulated, and everything that
-//! it writes says so.
+//! It lets users try wattgate without hardware. It reproduces the tables, rails, files and quirks
+//! of real boards. Its own models compute time (a pipeline of loader, launches and kernels) and
+//! power (C·V²·f, energy per operation, leakage). All its figures are simulated, and its output is
+//! marked as simulated.
 //!
 //! | question | module |
 //! |---|---|
-//! | how long a minibatch takes, and what it draws | [`workload`], [`pipeline`], [`power`], [`heat`], [`steady`] |
-//! | how one unit differs from another | [`mod@unit`] |
-//! | what the workload does over time | [`load`] |
-//! | what the sensor shows | [`sampling`], [`sensor`] |
+//! | time and power of a minibatch | [`workload`], [`pipeline`], [`power`], [`heat`], [`steady`] |
+//! | variation between units | [`mod@unit`] |
+//! | activity of the workload over time | [`load`] |
+//! | readings of the power sensor | [`sampling`], [`sensor`] |
 //! | the board over time | [`machine`] |
-//! | its files, with faults | [`tree`] |
+//! | the board's files, with faults | [`tree`] |
 //! | profiled modes as a corpus | [`profile`], [`corpus`] |
-//! | published measurements beside it | [`anchors`] |
+//! | comparison with published measurements | [`anchors`] |
 #![forbid(unsafe_code)]
 
 pub mod anchors;

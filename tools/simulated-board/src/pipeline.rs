@@ -1,5 +1,5 @@
-//! The time of a minibatch: a pipeline of loader workers, the main process that launches
-//! kernels, and the GPU that executes them.
+//! Models the time of a minibatch as a pipeline: loader workers prepare it, the main process
+//! launches its kernels, and the GPU executes them.
 //!
 //! ```text
 //! workers --queue--> main process: fetch, copy, launch ...... synchronise
@@ -7,51 +7,51 @@
 //!                                   GPU:   kernels one after another
 //! ```
 //!
-//! Workers, main process and a logger share the online cores. A kernel starts when it has
-//! been launched and its predecessor has ended; it takes what is longer of computing and of
-//! moving its bytes, and a part of the shorter. Memory gives what its clock and the number of
-//! bytes in flight allow (Little's law), and the CPU's traffic takes its share.
+//! Workers, main process and a logger share the online cores. A kernel starts when it has been
+//! launched and its predecessor has ended. Its time is the longer one of compute time and transfer
+//! time, plus the part of the shorter one that does not overlap. The memory clock and the bytes
+//! in flight limit the GPU's memory throughput (Little's law). The CPU's traffic reduces it.
 
 use crate::workload::{Kernels, Workload};
 use wattgate_board_tables::Board;
 
-/// Logging and the system: millions of cycles a second, on a Cortex-A78AE.
+/// CPU work of logging and the system, in millions of cycles per second of a Cortex-A78AE.
 const BACKGROUND_MHZ: f64 = 250.0;
 
-/// Logging and the system: millions of cache misses a second.
+/// Cache misses of logging and the system, in millions per second.
 const BACKGROUND_MISSES_MHZ: f64 = 0.6;
 
-/// Threads of logging and the system that run at once.
+/// Number of concurrent threads of logging and the system.
 const BACKGROUND_THREADS: f64 = 2.0;
 
-/// How much a running process delays another one on the same number of cores: by the time
-/// that it takes, and by caches and wake-ups that it disturbs.
+/// Contention for the cores: relative slowdown of a process for each competing thread, divided by
+/// the number of cores. A competing thread takes CPU time, and disturbs caches and wake-ups.
 const CROWDING: f64 = 1.3;
 
-/// The part of the shorter one of computing and moving bytes that does not overlap.
+/// Fraction of the shorter one of compute time and transfer time that does not overlap the longer
+/// one.
 const NOT_OVERLAPPED: f64 = 0.25;
 
-/// The part of the main process's preparation that has to wait for the minibatch.
+/// Fraction of the main process's preparation that starts only after the minibatch is loaded.
 const AFTER_LOADING: f64 = 0.1;
 
-/// The part of the memory's bandwidth beyond which queues grow no longer, since those who
-/// wait in them stop asking.
+/// Utilisation of the memory's bandwidth above which queues stop growing: stalled requesters issue
+/// no new requests (back-pressure).
 const MOST_USED: f64 = 0.85;
 
-/// Bytes of a cache line.
+/// Length of a cache line in bytes.
 const LINE: f64 = 64.0;
 
-/// Misses in flight while a core copies.
+/// Number of cache misses that a copying core keeps in flight.
 const MISSES_IN_FLIGHT: f64 = 8.0;
 
-/// From the end of the last kernel until the main process runs again, in millions of
-/// cycles.
+/// Wake-up latency of the main process after the last kernel, in millions of cycles.
 const SYNCHRONISE_MCYCLES: f64 = 0.05;
 
-/// The clocks and cores that really are, not those that were asked for.
+/// The effective clocks and cores, as opposed to the requested ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clocks {
-    /// Online cores.
+    /// Number of online cores.
     pub cores: f64,
     /// The cores' clock in GHz.
     pub cpu_ghz: f64,
@@ -59,14 +59,14 @@ pub struct Clocks {
     pub gpu_ghz: f64,
     /// The memory's clock in GHz.
     pub emc_ghz: f64,
-    /// The part of the GPU's TPCs that is not gated.
+    /// Fraction of the GPU's TPCs that is not power-gated.
     pub tpcs: f64,
-    /// Clusters with an online core.
+    /// Number of clusters with an online core.
     pub clusters: f64,
 }
 
 impl Clocks {
-    /// Those of a power mode: online cores and three clocks in kHz.
+    /// The clocks of a power mode: number of online cores, then CPU, GPU and memory clock in kHz.
     pub fn of(board: &Board, [cores, cpu_khz, gpu_khz, emc_khz]: [u32; 4]) -> Self {
         let online = &board.core_order[..cores as usize];
         let clusters = board.clusters.iter();
@@ -82,19 +82,19 @@ impl Clocks {
     }
 }
 
-/// What differs from one minibatch to the next, each 1 on average.
+/// Random factors on the parts of a minibatch, each 1 on average.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Luck {
-    /// On the time of the loader.
+    /// Factor on the loader's time.
     pub loader: f64,
-    /// On the time of the main process.
+    /// Factor on the main process's time.
     pub host: f64,
-    /// On the time of the kernels.
+    /// Factor on the kernels' time.
     pub gpu: f64,
 }
 
 impl Luck {
-    /// Every minibatch like the average one.
+    /// An average minibatch.
     pub const NONE: Self = Self {
         loader: 1.0,
         host: 1.0,
@@ -102,26 +102,26 @@ impl Luck {
     };
 }
 
-/// A minibatch: times in seconds, and the work that was done in it.
+/// Times in s and work of one minibatch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Step {
-    /// From one minibatch to the next.
+    /// Time from one minibatch to the next.
     pub period: f64,
-    /// The GPU waits for the minibatch: loader and main process.
+    /// Time for which the GPU waits for loader and main process.
     pub stall: f64,
-    /// From the first launch to the end of the last kernel.
+    /// Time from the first launch to the end of the last kernel.
     pub gpu: f64,
-    /// Kernels were executing.
+    /// Time during which kernels execute.
     pub gpu_busy: f64,
-    /// Core-seconds of loader workers.
+    /// CPU time of the loader workers, in core-seconds.
     pub loader_cpu: f64,
-    /// Core-seconds of the main process at work, waiting excluded.
+    /// CPU time of the main process without waiting, in core-seconds.
     pub main_cpu: f64,
-    /// Floating-point operations of the GPU.
+    /// Number of floating-point operations of the GPU.
     pub flop: f64,
-    /// Bytes that the GPU moved.
+    /// Memory traffic of the GPU in bytes.
     pub gpu_bytes: f64,
-    /// Bytes to and from the DRAM, of GPU and CPU.
+    /// DRAM traffic of GPU and CPU in bytes.
     pub bytes: f64,
 }
 
@@ -133,23 +133,23 @@ pub struct Pipeline<'a> {
     clocks: Clocks,
 }
 
-/// Seconds on a core of its own.
+/// CPU times in s without contention for cores.
 #[derive(Clone, Copy, Debug)]
 struct CpuWork {
-    /// Cores that background work takes.
+    /// Number of cores that background work occupies.
     background: f64,
-    /// That a minibatch costs the loader.
+    /// Loader time of a minibatch.
     load: f64,
-    /// That the main process prepares a minibatch.
+    /// Time in which the main process prepares a minibatch.
     host: f64,
-    /// That a launch takes.
+    /// Time to launch one kernel.
     launch: f64,
-    /// That the main process takes to wake up.
+    /// Wake-up latency of the main process.
     synchronise: f64,
 }
 
 impl<'a> Pipeline<'a> {
-    /// The pipeline of a workload.
+    /// Creates the pipeline of a workload on a board at fixed clocks.
     pub fn new(board: &'a Board, workload: &'a Workload, clocks: Clocks) -> Self {
         Self {
             board,
@@ -158,13 +158,14 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// The minibatch that follows on `before`, or with none the first one in a steady run.
+    /// Computes the minibatch that follows `before`; without `before`, a minibatch in steady state.
     pub fn step(&self, before: Option<&Step>, luck: &Luck) -> Step {
         match before {
             Some(before) => self.after(before, luck),
             None => {
                 let mut step = self.after(&Step::default(), luck);
-                // The shares of the cores depend on the period and it on them.
+                // The shares of the cores and the period depend on each other: iterate to a fixed
+                // point.
                 for _ in 0..50 {
                     let next = self.after(&step, luck);
                     let settled = (next.period - step.period).abs() < 1e-9 * next.period;
@@ -183,7 +184,7 @@ impl<'a> Pipeline<'a> {
         let cores = self.clocks.cores;
         let alone = self.cpu_work(before);
         let load = alone.load * luck.loader;
-        // Others that run while the main process does.
+        // Loader threads that compete with the main process for cores.
         let loading = if workers > 0.0 {
             (before.loader_cpu / before.period.max(1e-9)).min(workers)
         } else {
@@ -224,7 +225,7 @@ impl<'a> Pipeline<'a> {
         let memory = &physics.memory;
         let (loader, host) = (&self.workload.loader, &self.workload.host);
         let work_hz = 1e9 * self.clocks.cpu_ghz * physics.cpu.work_per_cycle;
-        // A miss queues behind all traffic, as in a queue with one server.
+        // A miss queues behind all traffic: single-server queue.
         let used = before.bytes / before.period.max(1e-9) / self.peak();
         let queued = 1.0 / (1.0 - used.min(MOST_USED));
         let miss =
@@ -248,13 +249,13 @@ impl<'a> Pipeline<'a> {
         self.workload.kernels.iter().map(|group| group.count).sum()
     }
 
-    /// Bytes a second to and from the DRAM at most.
+    /// Peak DRAM throughput in B/s.
     fn peak(&self) -> f64 {
         let memory = &self.board.physics().memory;
         1e9 * memory.bytes_per_cycle * self.clocks.emc_ghz * memory.efficiency
     }
 
-    /// Bytes a second that the GPU can move while the CPU moves its own.
+    /// Memory throughput in B/s that the CPU's traffic leaves to the GPU.
     fn bandwidth(&self, before: &Step) -> f64 {
         let physics = self.board.physics();
         let (memory, gpu) = (&physics.memory, &physics.gpu);
@@ -267,11 +268,11 @@ impl<'a> Pipeline<'a> {
                 + memory.latency_cycles / self.clocks.emc_ghz
                 + gpu.latency_cycles / self.clocks.gpu_ghz);
         let flight = 1024.0 * gpu.in_flight_kib * self.clocks.tpcs / latency;
-        // Queues fill before the smaller one of the two is reached.
+        // A smooth minimum, because queues fill before throughput reaches the smaller limit.
         (left.powi(-4) + flight.powi(-4)).powf(-0.25)
     }
 
-    /// Executes all kernels of a minibatch.
+    /// Executes all kernels of a minibatch. `launch` is the time to launch one kernel in s.
     fn kernels(&self, before: &Step, launch: f64, luck: f64) -> Executed {
         let gpu = &self.board.physics().gpu;
         let bandwidth = self.bandwidth(before);
@@ -283,13 +284,13 @@ impl<'a> Pipeline<'a> {
             let flop = 1e6 * group.mflop_per_sample * batch;
             let bytes = 1e6 * (group.mb_per_sample * batch + group.mb);
             let each = luck * self.kernel(group, flop, bytes, batch, hz, bandwidth);
-            // A submission that finds the engines gated wakes them first. Gaps between
-            // kernels are spread exponentially.
+            // A submission to power-gated engines wakes them first. Gaps between kernels
+            // follow an exponential distribution.
             let idle = (launch - each).max(0.0);
             let gated = (-1e-6 * gpu.gate_us / idle).exp();
             let launch = launch + 1e-6 * gpu.wake_us * gated;
-            // The last kernel ends at the latest of: the GPU never waited; it waited for
-            // the first launch; it waited for the last one.
+            // The end of the last kernel is the latest of three cases: the GPU never waited; it
+            // waited for the first launch; it waited for the last launch.
             let all = each * group.count;
             let last = launched + launch * group.count;
             done.end = (done.end + all)
@@ -303,7 +304,7 @@ impl<'a> Pipeline<'a> {
         done
     }
 
-    /// Seconds of one kernel of a group.
+    /// Time of one kernel of a group in s.
     fn kernel(
         &self,
         group: &Kernels,
@@ -315,7 +316,7 @@ impl<'a> Pipeline<'a> {
     ) -> f64 {
         let gpu = &self.board.physics().gpu;
         let peak = hz * gpu.flop_per_cycle * self.clocks.tpcs;
-        // Fewer blocks than the GPU runs at once leave it partly idle.
+        // Fewer blocks than the GPU can run concurrently leave it partly idle.
         let waves = group.blocks_per_sample * batch / (gpu.blocks * self.clocks.tpcs);
         let full = waves.max(1.0) / waves;
         let compute = flop / group.count / (peak * group.efficiency) * full;
@@ -325,7 +326,7 @@ impl<'a> Pipeline<'a> {
     }
 }
 
-/// What the kernels of a minibatch did.
+/// Times and work of the kernels of a minibatch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Executed {
     end: f64,
@@ -334,8 +335,8 @@ struct Executed {
     bytes: f64,
 }
 
-/// The part of a core that each loader worker gets: the scheduler gives all who ask the same,
-/// and what the main process and the background do not ask for goes to the others.
+/// The fraction of a core that each loader worker gets from a fair scheduler: all threads get equal
+/// shares, and what main process and background leave unused goes to the workers.
 fn fair_share(cores: f64, workers: f64, main: f64, background: f64) -> f64 {
     let mut others = [
         (1.0, main),

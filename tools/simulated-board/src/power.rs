@@ -1,43 +1,44 @@
-//! Power by domain: C·V²·f of clocks that run, energy of operations and bytes at V²,
-//! leakage that grows with temperature, and what is drawn whatever the mode.
+//! Models the power of each domain as the sum of clock switching power (C·V²·f), energy per
+//! operation and per byte (the GPU's scales with V²), leakage that rises with temperature, and a
+//! constant base power.
 
 use crate::pipeline::{Clocks, Step};
 use crate::unit::Unit;
 use wattgate_board_tables::{Board, Domain, Volts};
 
-/// Leakage doubles every so many kelvin (a rule of thumb for such processes).
+/// Temperature rise in K that doubles the leakage (rule of thumb for such processes).
 const LEAKAGE_DOUBLES_K: f64 = 38.0;
 
-/// The temperature at which leakage is given, in °C.
+/// Reference temperature of the leakage in °C.
 const LEAKAGE_AT_C: f64 = 40.0;
 
-/// What a core that waits in a loop switches, against one at work.
+/// Switched capacitance of a core that busy-waits, relative to a working core.
 const WAITING: f64 = 0.45;
 
-/// Cores that logging and the system keep at work on average.
+/// Mean number of cores that logging and the system keep busy.
 const BACKGROUND_CORES: f64 = 0.1;
 
-/// What runs on the board, as parts of a second or rates a second.
+/// Utilisation and rates of the work on the board, per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Activity {
-    /// Cores at work, on average.
+    /// Mean number of working cores.
     pub cores: f64,
-    /// Cores that wait in a loop.
+    /// Mean number of cores that busy-wait.
     pub waiting_cores: f64,
-    /// The part of the time that kernels execute.
+    /// Fraction of the time during which kernels execute.
     pub gpu: f64,
-    /// Floating-point operations a second.
+    /// Floating-point operations per second.
     pub flop: f64,
-    /// Bytes a second that the GPU moves.
+    /// Memory traffic of the GPU in B/s.
     pub gpu_bytes: f64,
-    /// Bytes a second to and from the DRAM.
+    /// DRAM traffic in B/s.
     pub bytes: f64,
-    /// The GPU is powered, not only its rail.
+    /// Whether the GPU is powered; its rail alone does not count.
     pub gpu_on: bool,
 }
 
 impl Activity {
-    /// Nothing runs but the logger.
+    /// An idle board with a running logger.
     pub const IDLE: Self = Self {
         cores: BACKGROUND_CORES,
         waiting_cores: 0.0,
@@ -48,7 +49,7 @@ impl Activity {
         gpu_on: false,
     };
 
-    /// That of a minibatch.
+    /// The mean activity over a minibatch, with `cores` online cores.
     pub fn of(step: &Step, cores: f64) -> Self {
         let period = step.period.max(1e-9);
         let working = (step.loader_cpu + step.main_cpu) / period + BACKGROUND_CORES;
@@ -64,7 +65,7 @@ impl Activity {
         }
     }
 
-    /// The same on a unit that takes so many times as long for everything.
+    /// The activity on a unit whose times are longer by the factor `time`.
     pub fn slowed(self, time: f64) -> Self {
         Self {
             flop: self.flop / time,
@@ -75,7 +76,7 @@ impl Activity {
     }
 }
 
-/// Watts of each domain.
+/// Power of each domain in W.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Watts {
     pub cpu: f64,
@@ -86,7 +87,7 @@ pub struct Watts {
 }
 
 impl Watts {
-    /// The watts of one domain.
+    /// The power of one domain in W.
     pub fn of(&self, domain: Domain) -> f64 {
         match domain {
             Domain::Cpu => self.cpu,
@@ -97,13 +98,13 @@ impl Watts {
         }
     }
 
-    /// Of the whole module.
+    /// The power of the whole module in W.
     pub fn total(&self) -> f64 {
         self.cpu + self.gpu + self.soc + self.dram + self.system
     }
 }
 
-/// What a unit of a board draws at certain clocks, activity and die temperature in °C.
+/// The power of a unit of a board at given clocks, activity and die temperature in °C.
 pub fn watts(
     board: &Board,
     unit: &Unit,
@@ -114,22 +115,22 @@ pub fn watts(
     Draw::of(board, unit, clocks, activity).at(leakage(unit, die_c))
 }
 
-/// The leakage of a unit at a die temperature in °C, as a factor on the nominal one at 40 °C.
+/// The leakage of a unit at a die temperature in °C, relative to the nominal leakage at 40 °C.
 pub fn leakage(unit: &Unit, die_c: f64) -> f64 {
     unit.leakage * ((die_c - LEAKAGE_AT_C) / LEAKAGE_DOUBLES_K).exp2()
 }
 
-/// What clocks and activity draw at any temperature.
+/// Power at given clocks and activity, split by its dependence on temperature.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Draw {
-    /// At every temperature.
+    /// Power that does not depend on temperature.
     pub fixed: Watts,
-    /// Times the factor of [`leakage`].
+    /// Leakage power at the reference temperature, to be multiplied by [`leakage`].
     pub leaking: Watts,
 }
 
 impl Draw {
-    /// That of a unit of a board.
+    /// Computes the power of a unit of a board.
     pub fn of(board: &Board, unit: &Unit, clocks: &Clocks, activity: &Activity) -> Self {
         let physics = board.physics();
         let top = |axis: &[u32]| f64::from(*axis.last().expect("a table")) / 1e6;
@@ -179,7 +180,7 @@ impl Draw {
         }
     }
 
-    /// The power at a leakage.
+    /// The power at a leakage factor, see [`leakage`].
     pub fn at(&self, leakage: f64) -> Watts {
         let Self { fixed, leaking } = self;
         let of = |fixed: f64, leaking: f64| fixed + leakage * leaking;

@@ -1,7 +1,8 @@
-//! Profiling a mode as PowerTrain's authors did: a workload is started, power is logged each
-//! second, the log is searched for the point where power has settled, and 40 clean
-//! minibatches after it count. The fan runs at its highest speed, clocks are fixed, the data
-//! set lies in the page cache.
+//! Profiles power modes with the method of PowerTrain's authors.
+//!
+//! The profiler starts a workload, logs the power once a second, finds the point at which the
+//! power has settled, and averages 40 clean minibatches after that point. The fan runs at full
+//! speed, the clocks are fixed, and the data set is in the page cache.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -16,51 +17,55 @@ use crate::unit::Unit;
 use crate::workload::Workload;
 use wattgate_board_tables::Board;
 
-/// Minibatches that count.
+/// Number of clean minibatches in the mean of the time.
 const CLEAN: usize = 40;
 
-/// Of the fan.
+/// Speed of the fan while profiling, relative to its highest speed.
 const FULL_SPEED: f64 = 1.0;
 
-/// Seconds of the log before the workload starts.
+/// Time from the start of the log to the start of the workload, in s.
 const REST_S: f64 = 4.5;
 
-/// Seconds from one sample of the log to the next, without the up to 0.2 that it is late.
+/// Shortest sampling interval of the log, in s. A jitter of up to 0.2 s adds to it.
 const SAMPLE_S: f64 = 1.0;
 
-/// Samples after the settle point at least: fast modes have run their minibatches before.
+/// Minimum number of power samples after the settling point. Fast modes complete their
+/// minibatches before the log has this many samples.
 const SAMPLES: usize = 3;
 
-/// A sample this much above the mean of those before it is where power has settled.
+/// Ratio of a sample to the mean of the preceding samples from which on power counts as settled.
 const SETTLED: f64 = 1.25;
 
-/// Samples that this mean is over at most.
+/// Maximum number of preceding samples in that mean.
 const BEFORE: usize = 10;
 
-/// Power follows the load with this time constant in s: converters, and queues that fill.
+/// Time constant in s with which power follows the load: converters settle and queues fill.
 const RISE_S: f64 = 0.7;
 
-/// A minibatch is disturbed once in so many.
+/// Probability that a minibatch is disturbed.
 const DISTURBED: f64 = 1.0 / 400.0;
 
-/// Spread of the time of a run, of minibatches by their parts, and of a reading of the power.
-/// Repeated runs of one mode differ by about a percent.
+/// Relative spread of the time of a whole run. Repeated runs of one mode differ by about a percent.
 const RUN_SPREAD: f64 = 0.006;
+/// Relative spread of the loader's time from one minibatch to the next.
 const LOADER_SPREAD: f64 = 0.05;
+/// Relative spread of the main process's time from one minibatch to the next.
 const HOST_SPREAD: f64 = 0.03;
+/// Relative spread of the kernels' time from one minibatch to the next.
 const GPU_SPREAD: f64 = 0.008;
+/// Relative spread of a power reading.
 const POWER_SPREAD: f64 = 0.008;
 
-/// What was measured in one mode.
+/// The measurement of one power mode.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile {
-    /// Online cores, and CPU, GPU and memory clock in kHz.
+    /// Number of online cores, then CPU, GPU and memory clock in kHz.
     pub knobs: [u32; 4],
     /// Mean time of a minibatch in ms.
     pub time_ms: f64,
     /// Mean power of the module in mW.
     pub power_mw: f64,
-    /// How long it took in s.
+    /// Duration of the profiling run in s.
     pub seconds: f64,
 }
 
@@ -72,12 +77,12 @@ pub struct Profiler<'a> {
     workload: &'a Workload,
     seed: u64,
     heat: Heat,
-    /// Of each rail.
+    /// One sensor channel per rail.
     channels: Vec<Channel>,
 }
 
 impl<'a> Profiler<'a> {
-    /// A board that has stood idle for a while.
+    /// Creates a profiler for a board that has idled for a while.
     pub fn new(board: &'a Board, unit: Unit, workload: &'a Workload, seed: u64) -> Self {
         let rails = board.rails.iter().enumerate();
         Self {
@@ -92,7 +97,7 @@ impl<'a> Profiler<'a> {
         }
     }
 
-    /// Profiles modes from high to low, as changes to a higher clock can need a reboot.
+    /// Profiles modes in descending order, because raising a clock can need a reboot.
     pub fn profile_all(&mut self, modes: &[[u32; 4]]) -> Vec<Profile> {
         let mut ordered = modes.to_vec();
         ordered.sort_unstable_by(|a, b| b.cmp(a));
@@ -102,7 +107,7 @@ impl<'a> Profiler<'a> {
             .collect()
     }
 
-    /// Profiles one mode of the board's tables.
+    /// Profiles one mode. All knobs must be values of the board's tables.
     pub fn profile(&mut self, knobs: [u32; 4]) -> Profile {
         let clocks = Clocks::of(self.board, knobs);
         let mut random = self.random(knobs);
@@ -165,7 +170,8 @@ impl<'a> Profiler<'a> {
         }
     }
 
-    /// The same mode gives the same luck in whatever order modes are profiled.
+    /// Creates the random generator of a mode. It depends on the mode alone, so that the order of
+    /// profiling does not change the results.
     fn random(&self, knobs: [u32; 4]) -> ChaCha8Rng {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         let mode = knobs.iter().fold(0u64, |id, &knob| {
@@ -185,7 +191,8 @@ impl<'a> Profiler<'a> {
         drawn
     }
 
-    /// What the sensors give for the module, in W, between idle (0) and busy (1).
+    /// Reads the power of the module from the sensors, in W. `load` interpolates between idle (0)
+    /// and busy (1).
     fn read(&mut self, idle: &Watts, busy: &Watts, load: f64) -> f64 {
         let mut module = 0.0;
         for (rail, channel) in self.board.rails.iter().zip(&mut self.channels) {
@@ -211,11 +218,11 @@ fn around_one(spread: f64, random: &mut ChaCha8Rng) -> f64 {
     factor.sample(random)
 }
 
-/// The log of power.
+/// The log of power samples.
 #[derive(Clone, Debug)]
 struct Log {
     next: f64,
-    /// Seconds and W.
+    /// Time in s and power in W of each sample.
     samples: Vec<(f64, f64)>,
     started: f64,
 }
@@ -242,9 +249,12 @@ impl Log {
         }
     }
 
-    /// When power had settled, and the samples after: from the first sample, the fifth or a
-    /// later one, that is well above those before it. Where there is none, power does not
-    /// rise by as much, and it is taken to have settled four time constants after the start.
+    /// Returns the time at which power had settled, and the samples after it; `None` if there are
+    /// no samples after it.
+    ///
+    /// Power settles at the first sample, from the fifth on, that exceeds the mean of the preceding
+    /// samples by the ratio [`SETTLED`], but not before four time constants after the start of the
+    /// workload. If no sample exceeds it, power has settled at four time constants.
     fn settled(&self) -> Option<(f64, Vec<f64>)> {
         let rise = (4..self.samples.len()).find(|&at| {
             let before = &self.samples[at.saturating_sub(BEFORE)..at];

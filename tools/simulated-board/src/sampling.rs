@@ -1,15 +1,17 @@
-//! When the registers of an INA3221 are renewed: after each cycle of conversions, by an
-//! oscillator of its own.
+//! Sampling of an INA3221: its own oscillator clocks the conversions, and each conversion cycle
+//! updates the registers.
 //!
-//! A cycle converts shunt and bus of all three channels. Each conversion moves its register by
-//! one part in `samples` of the way to the converted value, so that a register is a low-pass of
-//! first order whose time constant is `samples` cycles (`jetson-platform.md`, section 6.3).
+//! A cycle converts shunt voltage and bus voltage of all three channels. Each conversion moves its
+//! register by 1/`samples` of the difference to the converted value. A register is therefore a
+//! first-order low-pass with a time constant of `samples` cycles (`jetson-platform.md`, section
+//! 6.3).
 //!
-//! Sources: section 6.3 (L4T's setting, the averaging, the formula), and Linux, for how the
-//! driver rounds: `Documentation/hwmon/ina3221.rst`, `drivers/hwmon/ina3221.c`. Assumptions:
-//! channels without a rail are enabled too; all registers of a chip are renewed at the end of
-//! its cycle; and a write to the configuration begins a cycle and leaves the registers as they
-//! are, as the data sheet does not say that it clears them.
+//! Sources: section 6.3 (L4T's setting, the averaging, the formula), and Linux for the rounding in
+//! the driver: `Documentation/hwmon/ina3221.rst`, `drivers/hwmon/ina3221.c`. Assumptions:
+//! - Channels without a rail are enabled too.
+//! - All registers of a chip are updated at the end of its cycle.
+//! - A write to the configuration starts a new cycle and keeps the registers: the data sheet does
+//!   not say that it clears them.
 
 use std::time::Duration;
 
@@ -20,32 +22,33 @@ use rand_distr::{Distribution, StandardNormal};
 /// Maximum number of chips on a board.
 pub const MOST_CHIPS: usize = 2;
 
-/// Numbers of samples that a chip can be set to.
+/// Numbers of samples that a chip can average.
 pub const SAMPLES: [u32; 8] = [1, 4, 16, 64, 128, 256, 512, 1024];
 
-/// Times that a conversion can take, in µs.
+/// Selectable conversion times in µs.
 const CONVERSION_US: [u32; 8] = [140, 204, 332, 588, 1100, 2116, 4156, 8244];
 
-/// Enabled channels.
+/// Number of enabled channels.
 const CHANNELS: u32 = 3;
 
-/// Spread of a bus voltage from one slice of the machine's time to the next, as a part of the
-/// voltage. Derived from the idle AGX Orins in `PROVENANCE.md`: with 512 samples it becomes a
-/// spread of 1.7 mV in a register of 19.86 V, which is enough for the changes by one step that
-/// the 19.86 V rails show in each minute, and too little for any on the 5 V rail.
+/// Relative noise of a bus voltage, drawn for each time slice of the machine.
+///
+/// Derived from the idle AGX Orins in `PROVENANCE.md`: with 512 samples the noise of a register at
+/// 19.86 V is 1.7 mV. It explains the changes by one step that the 19.86 V rails show every minute,
+/// and that the 5 V rail shows none.
 const BUS_NOISE: f64 = 8e-4;
 
-/// How a chip is set.
+/// Configuration of a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
     /// One of [`SAMPLES`].
     pub samples: u32,
-    /// Of the shunt's voltage, and the same of the bus voltage.
+    /// Conversion time of the shunt voltage, in µs; the bus voltage has the same.
     conversion_us: u32,
 }
 
 impl Sampling {
-    /// As L4T sets it.
+    /// L4T's setting.
     pub const L4T: Self = Self {
         samples: 512,
         conversion_us: 140,
@@ -65,12 +68,12 @@ impl Sampling {
         (self.samples * self.cycle_us() + 500) / 1000
     }
 
-    /// From one conversion of a register to the next, in µs.
+    /// Time between two conversions for the same register, in µs.
     const fn cycle_us(self) -> u32 {
         CHANNELS * 2 * self.conversion_us
     }
 
-    /// The part of a register that is left of its old value after so many conversions.
+    /// Weight of a register's old value after a number of conversions.
     fn left_after(self, conversions: u64) -> f64 {
         let left = 1.0 - 1.0 / f64::from(self.samples);
         match i32::try_from(conversions) {
@@ -79,7 +82,7 @@ impl Sampling {
         }
     }
 
-    /// With the number of samples that is closest.
+    /// Changes the number of samples to the closest one of [`SAMPLES`].
     pub fn with_samples(self, wanted: i64) -> Self {
         Self {
             samples: closest(&SAMPLES, wanted),
@@ -87,7 +90,7 @@ impl Sampling {
         }
     }
 
-    /// With the conversion time whose interval is closest.
+    /// Changes the conversion time to the one whose interval is closest.
     pub fn with_interval_ms(self, wanted: i64) -> Self {
         let conversions = i64::from(CHANNELS * self.samples);
         let us = wanted.clamp(0, i64::from(u32::MAX)) * 1000 / 2;
@@ -99,30 +102,29 @@ impl Sampling {
     }
 }
 
-/// The entry that is closest, the lower one of two.
+/// The closest entry of a table; the lower one if two are equally close.
 fn closest(table: &[u32], wanted: i64) -> u32 {
     let far = |entry: &&u32| i64::from(**entry).abs_diff(wanted);
     *table.iter().min_by_key(far).expect("a table")
 }
 
-/// A chip in time.
+/// The conversion cycles of a chip over time.
 #[derive(Clone, Debug)]
 pub struct Chip {
     sampling: Sampling,
-    /// The time of everything against the nominal one.
+    /// Period of the chip's oscillator, relative to the nominal one.
     slowness: f64,
     cycle: Duration,
-    /// When the cycle that is under way ends.
+    /// End of the current cycle.
     due: Duration,
     random: ChaCha8Rng,
 }
 
 impl Chip {
-    /// The chip of this number as L4T sets it. Its first cycle ends at a time that depends on
-    /// the seed.
+    /// Creates a chip with L4T's setting. `seed` determines the phase of its first cycle.
     pub fn new(number: usize, slowness: f64, seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        // Stream 0 is that of the board.
+        // The board uses stream 0.
         random.set_stream(1 + number as u64);
         let phase = random.random_range(0.0..1.0);
         let mut chip = Self {
@@ -137,17 +139,17 @@ impl Chip {
         chip
     }
 
-    /// How it is set.
+    /// The chip's configuration.
     pub fn sampling(&self) -> Sampling {
         self.sampling
     }
 
-    /// The time constant of its registers by its own oscillator.
+    /// The true time constant of the registers, with the tolerance of the oscillator.
     pub fn time_constant(&self) -> Duration {
         self.cycle * self.sampling.samples
     }
 
-    /// A write to the configuration: a cycle begins anew.
+    /// Writes the configuration, which starts a new cycle.
     pub fn set(&mut self, now: Duration, sampling: Sampling) {
         let nominal = Duration::from_micros(sampling.cycle_us().into());
         self.sampling = sampling;
@@ -155,8 +157,8 @@ impl Chip {
         self.due = now + self.cycle;
     }
 
-    /// Lets time pass up to `now`. Gives the part that is left of the registers' old values, the
-    /// rest being what was converted; nothing where no cycle has ended.
+    /// Advances to `now`. Returns the weight of the registers' old values, between 0 and 1; the
+    /// converted values have the remaining weight. `None` if no cycle has ended.
     pub fn pass(&mut self, now: Duration) -> Option<f64> {
         let beyond = now.checked_sub(self.due)?;
         let cycle = self.cycle.as_nanos() as u64;
@@ -165,7 +167,7 @@ impl Chip {
         Some(self.sampling.left_after(conversions))
     }
 
-    /// What a bus voltage is off by in the next slice, as a part of it.
+    /// Draws the relative error of a bus voltage in the next time slice.
     pub fn bus_noise(&mut self) -> f64 {
         let noise: f64 = StandardNormal.sample(&mut self.random);
         BUS_NOISE * noise.clamp(-3.0, 3.0)

@@ -1,7 +1,7 @@
-//! A channel of the power sensor INA3221: a register for the shunt's voltage and one for the bus
-//! voltage, each a low-pass of first order with the offset and the gain of a unit. What is shown
-//! is rounded to 40 µV and 8 mV, what the low-pass works on is not. When conversions renew the
-//! registers is in [`sampling`](crate::sampling).
+//! Models a channel of the power sensor INA3221: a register for the shunt voltage and one for the
+//! bus voltage. Each register is a first-order low-pass; offset and gain depend on the unit.
+//! Readings are quantised to 40 µV and 8 mV, the state of the low-pass is not. The module
+//! [`sampling`](crate::sampling) has the timing of the conversions.
 //!
 //! Sources: `jetson-platform.md`, sections 6.1 (files), 6.3 (averaging, steps) and 6.4 (alarms).
 
@@ -10,43 +10,43 @@ use std::time::Duration;
 
 use wattgate_board_tables::Rail;
 
-/// Readings are remembered for so long.
+/// Time for which readings are kept.
 pub const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// Step of the shunt's voltage.
+/// Quantisation step of the shunt voltage.
 const SHUNT_LSB_UV: f64 = 40.0;
 
-/// Step of the bus voltage.
+/// Quantisation step of the bus voltage.
 const BUS_LSB_MV: f64 = 8.0;
 
-/// The largest value of both registers, of 13 bits with a sign.
+/// Full scale of both registers in steps: 13 bits with a sign.
 const REGISTER: f64 = 4095.0;
 
-/// The shunt that is taken where it is UNKNOWN; it gives steps of 8 mA.
+/// Assumed shunt of a rail whose shunt is UNKNOWN, in mΩ. One step is then 8 mA.
 const ASSUMED_SHUNT_MOHM: f64 = 5.0;
 
-/// What the registers of a channel show.
+/// A reading of a channel's registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Of the bus.
+    /// Bus voltage.
     pub millivolts: i64,
-    /// Through the shunt.
+    /// Current through the shunt.
     pub milliamperes: i64,
-    /// Over the shunt.
+    /// Voltage across the shunt.
     pub shunt_microvolts: i64,
 }
 
-/// What a channel has shown, each reading with the time from which on it was there.
+/// Past readings of a channel, each with the time at which it appeared.
 #[derive(Clone, Debug)]
 pub struct History(VecDeque<(Duration, Reading)>);
 
 impl History {
-    /// From this reading on, at time zero.
+    /// Starts a history with the reading at time zero.
     pub fn from(first: Reading) -> Self {
         Self(VecDeque::from([(Duration::ZERO, first)]))
     }
 
-    /// What is shown now. Times ascend.
+    /// Records the current reading. Times must ascend.
     pub fn note(&mut self, now: Duration, reading: Reading) {
         if self.0.back().is_some_and(|(_, last)| *last == reading) {
             return;
@@ -61,7 +61,7 @@ impl History {
         self.0.push_back((now, reading));
     }
 
-    /// What was shown at a time, or the oldest reading that is remembered.
+    /// The reading at a time, or the oldest one that is kept.
     pub fn at(&self, time: Duration) -> Reading {
         let after = self.0.partition_point(|(from, _)| *from <= time);
         self.0[after.saturating_sub(1)].1
@@ -74,20 +74,20 @@ pub struct Channel {
     shunt_mohm: f64,
     shunt_offset_uv: f64,
     gain: f64,
-    /// The shunt's register as a current in mA, before rounding.
+    /// Low-pass of the shunt voltage as a current in mA, before quantisation.
     average_ma: f64,
-    /// The bus register in mV, before rounding.
+    /// Low-pass of the bus voltage in mV, before quantisation.
     average_mv: f64,
-    /// When a conversion was last over the critical limit.
+    /// Time of the last conversion above the critical limit.
     over_critical: Option<Duration>,
-    /// The warning alarm compares the shunt's register with this, in mA.
+    /// Warning limit in mA. The chip compares the shunt's register with it.
     pub warn_ma: i64,
-    /// The critical alarm compares each conversion with this, in mA.
+    /// Critical limit in mA. The chip compares each conversion with it.
     pub crit_ma: i64,
 }
 
 impl Channel {
-    /// The channel of a rail. Both limits are those of the chip after a reset: full scale.
+    /// Creates the channel of a rail. Both limits are at full scale, as after a reset of the chip.
     pub fn new(rail: &Rail, shunt_offset_uv: f64, gain: f64) -> Self {
         let shunt_mohm = rail.shunt_mohm.unwrap_or(ASSUMED_SHUNT_MOHM);
         let full_ma = (REGISTER * SHUNT_LSB_UV / shunt_mohm).round() as i64;
@@ -103,13 +103,13 @@ impl Channel {
         }
     }
 
-    /// What the chip makes of a true current, both in mA, before it is rounded.
+    /// Applies gain and offset to a true current; both currents in mA, without quantisation.
     pub fn converted_ma(&self, ma: f64) -> f64 {
         ma * self.gain + self.shunt_offset_uv / self.shunt_mohm
     }
 
-    /// A current in mA and a bus voltage in mV were converted until `now`, so often that this
-    /// part is left of the registers' old values.
+    /// Feeds conversions of a current in mA and a bus voltage in mV up to `now` into the
+    /// low-passes. `left` is the weight of the registers' old values.
     pub fn convert(&mut self, ma: f64, bus_mv: f64, left: f64, now: Duration) {
         let ma = self.converted_ma(ma);
         self.average_ma = ma + (self.average_ma - ma) * left;
@@ -119,7 +119,7 @@ impl Channel {
         }
     }
 
-    /// A current in mA and a bus voltage in mV were there for long.
+    /// Sets the registers to their steady state at a current in mA and a bus voltage in mV.
     pub fn settle(&mut self, ma: f64, bus_mv: f64) {
         self.average_ma = self.converted_ma(ma);
         self.average_mv = bus_mv;
@@ -130,19 +130,19 @@ impl Channel {
         (1_000.0 * self.shunt_mohm).round() as i64
     }
 
-    /// What the registers show.
+    /// The quantised registers.
     pub fn reading(&self) -> Reading {
         let steps = (self.average_ma * self.shunt_mohm / SHUNT_LSB_UV).round();
         let bus = (self.average_mv / BUS_LSB_MV).round().clamp(0.0, REGISTER);
         self.shown(steps.clamp(-REGISTER, REGISTER), bus)
     }
 
-    /// The largest value that the chip can give.
+    /// The largest reading of the chip.
     pub fn full_scale(&self) -> Reading {
         self.shown(REGISTER, REGISTER)
     }
 
-    /// Both registers in steps.
+    /// Converts both registers from steps to a reading.
     fn shown(&self, shunt: f64, bus: f64) -> Reading {
         let shunt_uv = SHUNT_LSB_UV * shunt;
         Reading {
@@ -152,19 +152,19 @@ impl Channel {
         }
     }
 
-    /// A limit in mA as the chip holds it: whole steps from zero to full scale.
+    /// Rounds a limit in mA to the steps of the chip, from zero to full scale.
     pub fn limit_ma(&self, ma: i64) -> i64 {
         let steps = (ma as f64 * self.shunt_mohm / SHUNT_LSB_UV).round();
         (steps.clamp(0.0, REGISTER) * SHUNT_LSB_UV / self.shunt_mohm).round() as i64
     }
 
-    /// The shunt's register is over the warning limit.
+    /// Whether the shunt's register is above the warning limit.
     pub fn warn_alarm(&self) -> bool {
         self.reading().milliamperes > self.warn_ma
     }
 
-    /// A conversion was over the critical limit at this time or later. The chip holds the alarm
-    /// until it is read.
+    /// Whether a conversion at this time or later was above the critical limit. The chip latches
+    /// the alarm until it is read.
     pub fn was_critical_since(&self, time: Duration) -> bool {
         self.over_critical.is_some_and(|over| over >= time)
     }

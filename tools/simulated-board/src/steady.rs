@@ -1,5 +1,5 @@
-//! A workload that has run for a while: an average minibatch, and power at the temperature
-//! that it leads to with the fan at its highest speed.
+//! The steady state of a workload: an average minibatch, and the power at the settled
+//! temperature with the fan at full speed.
 
 use crate::heat::Heat;
 use crate::pipeline::{Clocks, Luck, Pipeline, Step};
@@ -8,7 +8,7 @@ use crate::unit::Unit;
 use crate::workload::Workload;
 use wattgate_board_tables::Board;
 
-/// The air around the board, in °C.
+/// Ambient temperature in °C.
 pub const AMBIENT_C: f64 = 25.0;
 
 /// The steady state of a workload in a power mode.
@@ -18,12 +18,12 @@ pub struct Steady {
     pub step: Step,
     /// Power by domain.
     pub watts: Watts,
-    /// Temperature of the die in °C.
+    /// Die temperature in °C.
     pub die_c: f64,
 }
 
 impl Steady {
-    /// That of a workload at certain clocks.
+    /// Computes the steady state of a workload at fixed clocks.
     pub fn of(board: &Board, unit: &Unit, workload: &Workload, clocks: &Clocks) -> Self {
         let step = Pipeline::new(board, workload, *clocks).step(None, &Luck::NONE);
         let activity = Activity::of(&step, clocks.cores);
@@ -32,7 +32,8 @@ impl Steady {
     }
 }
 
-/// Power and die temperature in °C when both have settled.
+/// Iterates power and die temperature to a fixed point, because leakage depends on temperature.
+/// Returns both; the temperature is in °C.
 pub fn settled(board: &Board, unit: &Unit, clocks: &Clocks, activity: &Activity) -> (Watts, f64) {
     let thermal = &board.physics().thermal;
     let mut die_c = AMBIENT_C;

@@ -1,5 +1,5 @@
-//! Units of a board: nominally equal ones differ. MIRAGE found 13 Jetson AGX Xavier whose
-//! median powers lie 20–30 % apart and whose run times up to 10 %.
+//! Variation between units of one board type. MIRAGE measured 13 Jetson AGX Xavier: their median
+//! powers differ by 20–30 %, their run times by up to 10 %.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -7,27 +7,27 @@ use rand_distr::{Distribution, LogNormal, Normal};
 
 use crate::sampling::MOST_CHIPS;
 
-/// How a unit differs from the board's nominal one. Factors, 1 for none.
+/// Deviations of a unit from the nominal one. Fields are factors unless they name a unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unit {
-    /// On switched capacitance.
+    /// Factor on the switched capacitance.
     pub switching: f64,
-    /// On leakage.
+    /// Factor on the leakage.
     pub leakage: f64,
-    /// On what regulators and the rest of the module draw.
+    /// Factor on the power of the regulators and the rest of the module.
     pub system: f64,
-    /// On the time of everything.
+    /// Factor on all execution times.
     pub time: f64,
-    /// Offset of each power sensor's shunt in µV, by chip and channel in order.
+    /// Offset of the shunt voltage in µV, ordered by chip, then by channel.
     pub shunt_offset_uv: [f64; 6],
-    /// Gain of each power sensor.
+    /// Gain of each power sensor, in the same order.
     pub gain: [f64; 6],
-    /// On the time from one conversion to the next of each chip of power sensors.
+    /// Factor on the conversion time of each power sensor chip.
     pub sensor_time: [f64; MOST_CHIPS],
 }
 
 impl Unit {
-    /// The one that published measurements are compared with.
+    /// The nominal unit, which published measurements are compared with.
     pub const NOMINAL: Self = Self {
         switching: 1.0,
         leakage: 1.0,
@@ -38,7 +38,7 @@ impl Unit {
         sensor_time: [1.0; MOST_CHIPS],
     };
 
-    /// A unit drawn under a seed.
+    /// Draws a unit at random. Equal seeds give equal units.
     pub fn drawn(seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut around_one = |spread| {
@@ -47,7 +47,8 @@ impl Unit {
         };
         let [switching, leakage, system] = [0.08, 0.35, 0.12].map(&mut around_one);
         let time = around_one(0.02);
-        // INA3221: ±40 µV typically and ±80 at most; gain 0.1 % typically and 0.25 at most.
+        // INA3221: offset typically ±40 µV, at most ±80 µV; gain error typically 0.1 %, at most
+        // 0.25 %.
         let mut bounded = |typical: f64| {
             let offset = Normal::new(0.0, typical).expect("a spread");
             offset
@@ -61,8 +62,8 @@ impl Unit {
             time,
             shunt_offset_uv: std::array::from_fn(|_| bounded(40.0)),
             gain: std::array::from_fn(|_| 1.0 + bounded(0.001)),
-            // A conversion of 140 µs takes 154 at most. That it may be as much shorter, and
-            // the spread, are assumed.
+            // A conversion of 140 µs takes 154 µs at most. Assumed: it can be shorter by the same
+            // amount, and the spread.
             sensor_time: std::array::from_fn(|_| 1.0 + bounded(0.05)),
         }
     }

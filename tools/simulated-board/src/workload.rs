@@ -1,5 +1,5 @@
-//! Workloads: what one minibatch asks of loader, CPU, GPU and memory. A workload is a small
-//! file; those of the papers are in `workloads/`, and users add theirs.
+//! Workloads: the demand of one minibatch on loader, CPU, GPU and memory. Each workload is a
+//! small TOML file. `workloads/` has those of the papers; users can add their own files.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -22,22 +22,22 @@ const FILES: [(&str, &str); 8] = [
     ("vgg11", include_str!("../workloads/vgg11.toml")),
 ];
 
-/// Samples in a minibatch at most.
+/// Maximum number of samples in a minibatch.
 const MAX_MINIBATCH: u32 = 4096;
 
 /// Why a workload is refused.
 #[derive(Debug, Error)]
 pub enum WorkloadError {
-    /// Neither a shipped workload nor a file.
+    /// The name is neither a shipped workload nor the path of a file.
     #[error("unknown workload `{name}`; there are {}, or name a file", names().join(", "))]
     NoSuchWorkload { name: String },
     /// The file cannot be read.
     #[error("{}: cannot read: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    /// The file is no workload.
+    /// The file is not a valid workload.
     #[error("{}: {why}", path.display())]
     Defect { path: PathBuf, why: String },
-    /// A number that nothing real has.
+    /// A number is outside its plausible range.
     #[error("{}: `{field}` is {value}, expected {least} … {most}", path.display())]
     Impossible {
         path: PathBuf,
@@ -53,74 +53,74 @@ pub fn names() -> Vec<&'static str> {
     FILES.iter().map(|(name, _)| *name).collect()
 }
 
-/// A workload.
+/// Demand of a workload on the board.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// As in the column `workload` of a corpus.
+    /// Name, as in the column `workload` of a corpus.
     pub name: String,
-    /// Samples of an epoch.
+    /// Number of samples in an epoch.
     pub samples: u32,
-    /// Samples of a minibatch.
+    /// Number of samples in a minibatch.
     pub minibatch: u32,
-    /// The first minibatch takes so many times as long.
+    /// Duration of the first minibatch, relative to a later one.
     pub warm_up: f64,
     pub loader: Loader,
     pub host: Host,
-    /// The kernels of a step, group after group.
+    /// Groups of kernels of a step, in the order of their launch.
     pub kernels: Vec<Kernels>,
 }
 
-/// What prepares minibatches.
+/// Data loader, which prepares minibatches.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Loader {
-    /// Processes beside the main one; with 0 the main one prepares each minibatch itself.
+    /// Number of worker processes; with 0 the main process prepares each minibatch itself.
     pub workers: u32,
-    /// Millions of cycles for a sample, on a Cortex-A78AE.
+    /// CPU work per sample, in millions of cycles of a Cortex-A78AE.
     pub mcycles_per_sample: f64,
-    /// Thousands of cache misses for a sample that stall a core.
+    /// Thousands of cache misses per sample that stall a core.
     pub kmisses_per_sample: f64,
-    /// Bytes to and from memory for a sample, in MB.
+    /// Memory traffic per sample in MB.
     pub mb_per_sample: f64,
 }
 
-/// What the main process does while the GPU waits.
+/// Work of the main process while the GPU waits.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// Millions of cycles for a minibatch.
+    /// CPU work per minibatch, in millions of cycles.
     pub mcycles: f64,
-    /// Thousands of cache misses for a minibatch.
+    /// Thousands of cache misses per minibatch.
     pub kmisses: f64,
-    /// Bytes of a sample copied for the GPU, in MB.
+    /// Size of a sample that is copied for the GPU, in MB.
     pub mb_per_sample: f64,
-    /// Thousands of cycles to launch a kernel.
+    /// CPU work per kernel launch, in thousands of cycles.
     pub launch_kcycles: f64,
-    /// Cache misses to launch a kernel.
+    /// Cache misses per kernel launch.
     pub launch_misses: f64,
 }
 
-/// Kernels that are alike, launched one after another.
+/// A group of similar kernels that are launched one after another.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kernels {
-    /// How many.
+    /// Number of kernels in the group.
     pub count: f64,
-    /// Millions of floating-point operations of all of them for a sample.
+    /// Floating-point operations of the whole group per sample, in millions.
     pub mflop_per_sample: f64,
-    /// The part of the GPU's peak that they reach.
+    /// Compute throughput, relative to the GPU's peak.
     pub efficiency: f64,
-    /// Bytes to and from memory of all of them for a sample, in MB.
+    /// Memory traffic of the whole group per sample, in MB.
     pub mb_per_sample: f64,
-    /// The same for a minibatch, whatever its size, in MB.
+    /// Memory traffic of the whole group per minibatch that does not depend on its size, in MB.
     pub mb: f64,
-    /// Thread blocks of one kernel for a sample.
+    /// Thread blocks of one kernel per sample.
     pub blocks_per_sample: f64,
 }
 
 impl Workload {
-    /// The shipped workload of this name, or the file at this path.
+    /// Loads the shipped workload of this name, or the file at this path.
     pub fn named(name: &str) -> Result<Self, WorkloadError> {
         let shipped = FILES.iter().find(|(known, _)| *known == name);
         if let Some((_, text)) = shipped {
@@ -162,7 +162,7 @@ impl Workload {
         if self.kernels.is_empty() {
             return Err(WorkloadError::Defect {
                 path: path.to_owned(),
-                why: "no `kernels`; a step has at least one".to_owned(),
+                why: "no `kernels`, expected at least one group".to_owned(),
             });
         }
         let mut within = vec![
@@ -249,7 +249,7 @@ impl Workload {
         Ok(())
     }
 
-    /// The same workload with another minibatch, 1 … 4096 samples.
+    /// Changes the size of the minibatch, 1 … 4096 samples.
     pub fn with_minibatch(mut self, minibatch: u32) -> Result<Self, WorkloadError> {
         self.minibatch = minibatch;
         let path = PathBuf::from(&self.name);
@@ -257,7 +257,7 @@ impl Workload {
         Ok(self)
     }
 
-    /// Minibatches of an epoch.
+    /// Number of minibatches in an epoch.
     pub fn minibatches(&self) -> f64 {
         (f64::from(self.samples) / f64::from(self.minibatch)).ceil()
     }

@@ -191,7 +191,7 @@ fn the_control_language_sets_the_activity() {
         ("activity", "missing A"),
         ("activity 4.1", "A is `4.1`, expected 0 … 4"),
         ("activity 1 2", "G is `2`, expected 0 … 1"),
-        ("activity 1 1 1", "`1` is too much"),
+        ("activity 1 1 1", "`1` is one argument too many"),
     ] {
         let error = tree.control(line).expect_err(line);
         assert_eq!(error.to_string(), expected, "{line}");

@@ -296,13 +296,16 @@ fn every_wrong_line_is_named() {
             "sensor VDD",
             "unknown rail `VDD`; there are VDD_IN, VDD_CPU_GPU_CV, VDD_SOC",
         ),
-        ("sensor VDD_IN", "missing what the sensor does"),
+        (
+            "sensor VDD_IN",
+            "missing a sensor state (missing, frozen, late, absurd, flipped or ok)",
+        ),
         (
             "sensor VDD_IN sad",
             "`sad`, expected missing, frozen, late, absurd, flipped or ok",
         ),
         ("sensor VDD_IN late 99", "SECONDS is `99`, expected 0 … 60"),
-        ("sensor VDD_IN ok ok", "`ok` is too much"),
+        ("sensor VDD_IN ok ok", "`ok` is one argument too many"),
         (
             "offset VDD_IN much",
             "MA is `much`, expected -32760 … 32760",
@@ -310,7 +313,7 @@ fn every_wrong_line_is_named() {
         ("refuse /sys/nothing EIO", "unknown path `/sys/nothing`"),
         (
             "refuse /etc/nvpmodel.conf EIO",
-            "`/etc/nvpmodel.conf` cannot be written",
+            "`/etc/nvpmodel.conf` is read-only",
         ),
         ("ignore", "missing a path"),
         ("load doom", "unknown workload `doom`; there are resnet18,"),
@@ -344,6 +347,6 @@ fn every_wrong_line_is_named() {
     let expected = "`EPERM`, expected EBUSY, EINVAL, EIO or EROFS";
     assert_eq!(unknown.expect_err("no such").to_string(), expected);
     let nothing = tree.control(&format!("allow {RAILGATE}"));
-    let expected = format!("`{RAILGATE}` has no fault");
+    let expected = format!("`{RAILGATE}` has no write fault to clear");
     assert_eq!(nothing.expect_err("no fault").to_string(), expected);
 }

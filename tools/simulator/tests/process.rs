@@ -261,7 +261,7 @@ fn an_errno_reaches_the_program() {
     eventually("EINVAL", || {
         let told = board
             .log()
-            .contains("EINVAL cannot be had without CAP_SYS_ADMIN");
+            .contains("EINVAL cannot be produced without CAP_SYS_ADMIN");
         (told || errno(board.write(path, "0")) == Some(EINVAL)).then_some(())
     });
     board.order(&format!("allow {path}"));
@@ -291,10 +291,10 @@ fn ebusy_reaches_the_program_or_the_log_says_why_not() {
     eventually("EBUSY", || {
         let told = board
             .log()
-            .contains("EBUSY cannot be had with CAP_SYS_ADMIN");
+            .contains("EBUSY cannot be produced for a process with CAP_SYS_ADMIN");
         (told || errno(File::open(board.path(&path))) == Some(EBUSY)).then_some(())
     });
-    if board.log().contains("EBUSY cannot be had") {
+    if board.log().contains("EBUSY cannot be produced") {
         board.write(&path, "306000000\n").expect("taken at first");
         board.shows(&path, "1020000000\n");
     }

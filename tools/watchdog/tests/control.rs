@@ -182,7 +182,7 @@ fn without_a_sensor_the_safe_mode_is_set_within_two_seconds() {
     running.run(2);
     assert_eq!(running.state(), State::Safe(Cause::NoSensor));
     assert!(running.is_as_wanted());
-    let gone = "power of rail VDD_GPU_SOC: it is not there";
+    let gone = "power of rail VDD_GPU_SOC: the sensor's file is missing";
     let told = running.told.iter().filter(|line| *line == gone).count();
     assert_eq!(told, 1, "{:?}", running.told);
     running.order("sensor VDD_GPU_SOC ok");
@@ -460,7 +460,7 @@ fn a_model_for_another_board_is_refused() {
     assert_eq!(
         refused.to_string(),
         format!(
-            "{}: the board can be set to no CPU clock of the model's grid: the model is for \
+            "{}: the board has no CPU clock of the model's grid: the model is for \
              another board or another L4T release",
             tx1.model.display()
         )

@@ -89,11 +89,11 @@ pub struct LoadAccount {
 }
 
 impl LoadAccount {
-    /// Accounts for a trace that begins at zero. Power before `start` does not count. Power after the
-    /// end of the load does not count, because a holder may read the sensor beyond the end.
+    /// Accounts for a trace that begins at zero. Power before `start` does not count. Power after
+    /// the end of the load does not count, because a holder may read the sensor beyond the end.
     ///
-    /// A mean is compared with the highest limit of its window: power drawn before the limit fell was
-    /// within the old limit.
+    /// A mean is compared with the highest limit of its window: power drawn before the limit fell
+    /// was within the old limit.
     pub fn of(trace: &[Segment], load: &Load, limits: &[(Duration, u32)], start: Duration) -> Self {
         let [slow, fast] = WINDOWS;
         let trace = &trace[..trace.partition_point(|segment| segment.until <= load.length())];

@@ -19,8 +19,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// The part in which the mean is above a limit: its start and its end, in s from the start of the
-    /// stretch.
+    /// The part in which the mean is above a limit: its start and its end, in s from the start of
+    /// the stretch.
     pub fn above(&self, limit: f64) -> Option<[f64; 2]> {
         let crossing = || self.seconds * (limit - self.first) / (self.last - self.first);
         match (self.first > limit, self.last > limit) {

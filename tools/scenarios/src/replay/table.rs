@@ -35,8 +35,8 @@ pub enum Mismatch {
     None,
     /// Another unit of the board for each seed.
     Unit,
-    /// The power above rest is multiplied by a factor: the first at the lowest GPU clock, the second
-    /// at the highest.
+    /// The power above rest is multiplied by a factor: the first at the lowest GPU clock, the
+    /// second at the highest.
     Tilt([f64; 2]),
     /// The power of each mode is multiplied by a random factor, whose logarithm has this standard
     /// deviation.

@@ -5,15 +5,15 @@ use serde::Serialize;
 /// A published figure and the simulated one.
 #[derive(Clone, Debug, Serialize)]
 pub struct Anchor {
-    /// What was measured.
+    /// The measured quantity.
     pub what: String,
-    /// Who published it.
+    /// Source of the published figure.
     pub source: &'static str,
-    /// Its unit.
+    /// Unit of both figures.
     pub unit: &'static str,
-    /// As published.
+    /// Published figure.
     pub published: f64,
-    /// As simulated.
+    /// Simulated figure.
     pub simulated: f64,
     /// The bound that must hold.
     pub bound: Bound,

@@ -1,4 +1,4 @@
-//! Where the boards and workloads of the anchors come from.
+//! Sources of the anchors' boards and workloads.
 
 use wattgate_board_tables::{Board, BoardError};
 

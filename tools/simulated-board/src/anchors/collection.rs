@@ -1,4 +1,4 @@
-//! A collection of anchors, and what they compute alike.
+//! A collection of anchors, and computations that several anchors share.
 
 use wattgate_board_tables::Board;
 

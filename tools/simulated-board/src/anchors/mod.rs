@@ -1,4 +1,4 @@
-//! Published measurements of real boards, each beside the figure of the simulated board.
+//! Compares published measurements of real boards with the simulated board.
 //!
 //! Sources: PowerTrain (Future Generation Computer Systems 2024), Characterizing
 //! (SIGMETRICS 2023), and, for rails and idle loads, forum threads and logs of users. The

@@ -7,7 +7,7 @@ use crate::steady::Steady;
 
 const ORIN: &str = "orin-agx-64";
 
-/// Epoch times in minutes and watts with all clocks at their highest.
+/// Epoch times in minutes and power in W, with all clocks at their maximum.
 pub fn maxn(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
     let board = anchors.catalogue.board(ORIN)?;
     for (name, minutes, watts) in [
@@ -52,7 +52,7 @@ pub fn grid(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
         .collect();
     let period = |s: &Steady| s.step.period;
     let power = |s: &Steady| s.watts.total();
-    // Lowest knobs stand first.
+    // Modes are in ascending order of their knobs.
     let lowest = &all[0];
     anchors.add(
         format!("{ORIN} lowest mode, resnet18: epoch"),

@@ -42,7 +42,7 @@ pub fn rails(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
             Bound::Percent(25.0),
         );
     }
-    // A board at rest has let its clocks fall.
+    // An idle board runs at its lowest clocks.
     let low = board.axes().map(|axis| axis[0]);
     let rest = Clocks {
         cores: 12.0,
@@ -110,7 +110,7 @@ pub fn rails(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
         idle.total(),
         Bound::Percent(25.0),
     );
-    // 2.09 A at 5 V; what the robot did beside the stress is not published.
+    // 2.09 A at 5 V. The robot's other load is not published.
     let clocks = Clocks::of(&board, board.maxn());
     let stressed = drawn(&board, &clocks, &cpu_stress(&clocks));
     anchors.add(
@@ -127,12 +127,12 @@ pub fn rails(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
     Ok(())
 }
 
-/// The power at these clocks on the nominal unit.
+/// The power of the nominal unit at these clocks.
 fn drawn(board: &Board, clocks: &Clocks, activity: &Activity) -> Watts {
     settled(board, &Unit::NOMINAL, clocks, activity).0
 }
 
-/// Every core computes.
+/// Activity with all cores busy.
 fn cpu_stress(clocks: &Clocks) -> Activity {
     Activity {
         cores: clocks.cores,
@@ -140,11 +140,11 @@ fn cpu_stress(clocks: &Clocks) -> Activity {
     }
 }
 
-/// Large matrix products at nine tenths of the GPU's peak.
+/// Activity with large matrix products at 90 % of the GPU's peak.
 fn gpu_stress(board: &Board, clocks: &Clocks) -> Activity {
     let gpu = &board.physics().gpu;
     let flop = 0.9e9 * clocks.gpu_ghz * gpu.flop_per_cycle * clocks.tpcs;
-    // Blocked products reuse each byte some 40 times.
+    // Blocked matrix products reuse each byte some 40 times.
     Activity {
         cores: 0.3,
         waiting_cores: 0.7,

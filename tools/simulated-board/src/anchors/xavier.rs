@@ -160,7 +160,7 @@ pub fn times_and_power(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
 
 type Of = fn(&Steady) -> f64;
 
-/// What changing one knob does on AGX Xavier.
+/// Effects of single knobs on AGX Xavier.
 pub fn effects(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
     let board = anchors.catalogue.board(XAVIER)?;
     let (gpu, stall): (Of, Of) = (|s| s.step.gpu, |s| s.step.stall);

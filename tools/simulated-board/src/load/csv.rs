@@ -1,4 +1,4 @@
-//! Loads in files.
+//! Loads in CSV files.
 //!
 //! ```text
 //! t_ms,activity,gpu_load
@@ -8,8 +8,8 @@
 //! 60000,0,0
 //! ```
 //!
-//! The column `gpu_load` may be missing; the GPU's load is then the activity, at most 1. The last
-//! row ends the run.
+//! The column `gpu_load` is optional; without it the GPU load is the activity, at most 1. The last
+//! row marks the end of the load.
 
 use std::fmt::Write;
 use std::fs;
@@ -21,16 +21,17 @@ use thiserror::Error;
 
 use super::steps::{Load, MOST_ACTIVITY, Step};
 
-/// The columns without and with the GPU's load.
+/// Headers without and with the GPU load.
 const COLUMNS: [&str; 2] = ["t_ms,activity", "t_ms,activity,gpu_load"];
 
-/// The latest time of a row, a week.
+/// Latest time of a row in ms: one week.
 const LATEST_MS: f64 = 7.0 * 24.0 * 3.6e6;
 
-/// The shortest load: one second that does not count, and two windows of 430 ms.
+/// Minimum duration of a load: one second of start-up, in which power is not counted, and two
+/// windows of 430 ms.
 const SHORTEST: Duration = Duration::from_secs(2);
 
-/// Why a file is no load.
+/// Why a file is not a valid load.
 #[derive(Debug, Error)]
 pub enum LoadError {
     /// The file cannot be read.
@@ -47,7 +48,7 @@ pub enum LoadError {
     },
 }
 
-/// What is wrong with a line.
+/// A defect in a line.
 #[derive(Debug)]
 struct Wrong {
     line: usize,
@@ -73,7 +74,7 @@ struct Row {
 }
 
 impl Load {
-    /// Reads a file.
+    /// Reads a load from a file.
     pub fn read(path: &Path) -> Result<Self, LoadError> {
         let bytes = fs::read(path).map_err(|source| LoadError::Io {
             path: path.to_owned(),
@@ -91,7 +92,7 @@ impl Load {
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let before = &bytes[..error.valid_up_to()];
             let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-            Wrong::new(line, "bytes that are no text", "UTF-8")
+            Wrong::new(line, "invalid bytes", "UTF-8 text")
         })?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
@@ -110,14 +111,15 @@ impl Load {
         }
         let end = rows.pop();
         let line = end.as_ref().map_or(1, |row| row.line);
-        let rows_missing = |found| Wrong::new(line, found, "two rows at least; the last ends it");
+        let rows_missing =
+            |found| Wrong::new(line, found, "at least two rows; the last one marks the end");
         let end = end.ok_or_else(|| rows_missing("no row"))?.step.from;
         if rows.is_empty() {
-            return Err(rows_missing("the only row"));
+            return Err(rows_missing("a single row"));
         }
         if end < SHORTEST {
             let found = format!("the load ends at {} ms", 1e3 * end.as_secs_f64());
-            let expected = format!("{} ms at least", SHORTEST.as_millis());
+            let expected = format!("at least {} ms", SHORTEST.as_millis());
             return Err(Wrong::new(line, found, expected));
         }
         Ok(Self::new(
@@ -126,7 +128,7 @@ impl Load {
         ))
     }
 
-    /// The text of a file.
+    /// Formats the load as CSV text.
     pub fn to_csv(&self) -> String {
         let mut text = format!("{}\n", COLUMNS[1]);
         let last = self.steps().last().map(|last| Step {
@@ -135,14 +137,14 @@ impl Load {
         });
         for step in self.steps().iter().copied().chain(last) {
             let ms = 1e3 * step.from.as_secs_f64();
-            // A text takes all.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "{ms},{},{}", step.activity, step.gpu_load);
         }
         text
     }
 }
 
-/// The row of a line.
+/// Parses a line as a row.
 fn row(line: usize, text: &str, has_gpu_load: bool) -> Result<Step, Wrong> {
     let cells: Vec<&str> = text.split(',').map(str::trim).collect();
     let wanted = 2 + usize::from(has_gpu_load);
@@ -178,14 +180,17 @@ fn row(line: usize, text: &str, has_gpu_load: bool) -> Result<Step, Wrong> {
     }
 }
 
-/// The first row is at 0, and each later one after the row before.
+/// Checks that the first row is at 0 and that times ascend.
 fn check_order(before: Option<&Row>, line: usize, step: &Step) -> Result<(), Wrong> {
     let ms = |time: Duration| 1e3 * time.as_secs_f64();
     let found = format!("{} ms", ms(step.from));
     match before {
         None if step.from > Duration::ZERO => Err(Wrong::new(line, found, "0 ms in the first row")),
         Some(before) if step.from <= before.step.from => {
-            let expected = format!("more than {} ms of the row before", ms(before.step.from));
+            let expected = format!(
+                "more than {} ms, the time of the row before",
+                ms(before.step.from)
+            );
             Err(Wrong::new(line, found, expected))
         }
         _ => Ok(()),
@@ -241,11 +246,12 @@ mod tests {
             ),
             (
                 "t_ms,activity\n",
-                "1: no row, expected two rows at least; the last ends it".to_owned(),
+                "1: no row, expected at least two rows; the last one marks the end".to_owned(),
             ),
             (
                 "t_ms,activity\n0,1\n",
-                "2: the only row, expected two rows at least; the last ends it".to_owned(),
+                "2: a single row, expected at least two rows; the last one marks the end"
+                    .to_owned(),
             ),
             (
                 "t_ms,activity\n0,1\n1000,\n",
@@ -289,11 +295,11 @@ mod tests {
             ),
             (
                 "t_ms,activity\n0,1\n500,1\n500,0\n",
-                "4: 500 ms, expected more than 500 ms of the row before".to_owned(),
+                "4: 500 ms, expected more than 500 ms, the time of the row before".to_owned(),
             ),
             (
                 "t_ms,activity\n0,1\n1999,1\n",
-                "3: the load ends at 1999 ms, expected 2000 ms at least".to_owned(),
+                "3: the load ends at 1999 ms, expected at least 2000 ms".to_owned(),
             ),
         ];
         for (text, expected) in cases {
@@ -301,7 +307,7 @@ mod tests {
         }
         assert_eq!(
             refused(b"t_ms,activity\n0,\xff\n"),
-            "2: bytes that are no text, expected UTF-8"
+            "2: invalid bytes, expected UTF-8 text"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Built-in loads, each drawn from a seed.
+//! Built-in loads, each generated from a random seed.
 
 use std::time::Duration;
 
@@ -8,44 +8,45 @@ use rand_distr::{Distribution, Exp1, StandardNormal};
 
 use super::steps::{Load, Step};
 
-/// What a load does. Times in s.
+/// Pattern of a load. Times in s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// Activity 1 all the time.
     Constant,
-    /// Epochs with short stalls of the loader, each followed by a validation and a checkpoint.
+    /// Training: epochs with short loader stalls; a validation and a checkpoint follow each epoch.
     Training,
-    /// Requests arrive as a Poisson process and are served one after another.
+    /// Inference server: requests arrive as a Poisson process and are served one after another.
     Requests {
-        /// The share of the time in which requests are served.
+        /// Fraction of the time during which requests are served.
         utilisation: f64,
     },
-    /// A model is loaded, and answers prompts: prefill, decode, and a pause.
+    /// An LLM is loaded and answers prompts: prefill, decode, and a pause.
     Llm,
-    /// Activity 1, and lower by the amplitude for the rest of each period.
+    /// Square wave: activity 1, then lower by the amplitude for the rest of each period.
     Square {
         period: f64,
         amplitude: f64,
-        /// The share of the period with activity 1.
+        /// Fraction of the period with activity 1.
         duty: f64,
     },
-    /// Work and idle times of random lengths.
+    /// Alternating work and idle times of random lengths.
     OnOff,
-    /// A fifth of the time at work, three fifths idle, the last fifth at work again.
+    /// Full activity for a fifth of the time, idle for three fifths, full activity for the last
+    /// fifth.
     IdleAndBack,
-    /// Slow rises and falls, with a rest at each end.
+    /// Slow ramps up and down, with a hold time at each end.
     Ramps,
     /// Small random steps up and down.
     RandomWalk,
-    /// Activity 1 for a hundred seconds, and then another one for good, with a busy GPU all the
-    /// time.
+    /// A step: activity 1 for about 100 s, then another activity until the end, with a fully loaded
+    /// GPU throughout.
     Jump {
-        /// The activity that follows.
+        /// Activity after the step.
         to: f64,
     },
 }
 
-/// All that tables have.
+/// The loads of the result tables.
 pub const KINDS: [Kind; 18] = [
     Kind::Constant,
     Kind::Training,
@@ -75,31 +76,39 @@ const fn square(period: f64, amplitude: f64) -> Kind {
     }
 }
 
-/// Length of an epoch in s, of a training job whose steps take some 100 ms. Assumed.
+/// Length of an epoch in s, for a training job whose minibatches take some 100 ms. Assumed.
 const EPOCH_S: f64 = 40.0;
-/// Mean time from one stall of the loader to the next, and the lengths of stalls, in s. Assumed.
+/// Mean time between two loader stalls in s. Assumed.
 const STALL_EVERY_S: f64 = 8.0;
+/// Range of the length of a loader stall in s. Assumed.
 const STALL_S: [f64; 2] = [0.1, 0.6];
-/// Activity while the loader stalls. Assumed.
+/// Activity during a loader stall. Assumed.
 const STALLED: f64 = 0.25;
-/// Activity of a validation, which has no backward pass, and its length in s. Assumed.
+/// Activity during a validation, which has no backward pass. Assumed.
 const VALIDATION: f64 = 0.75;
+/// Range of the length of a validation in s. Assumed.
 const VALIDATION_S: [f64; 2] = [5.0, 8.0];
-/// Activity while a checkpoint is written, and its length in s. Assumed.
+/// Range of the activity while a checkpoint is written. Assumed.
 const CHECKPOINT: [f64; 2] = [0.1, 0.2];
+/// Range of the time to write a checkpoint in s. Assumed.
 const CHECKPOINT_S: [f64; 2] = [1.0, 2.0];
 
-/// Mean time to serve a request, in s. Assumed.
+/// Mean service time of a request in s. Assumed.
 const SERVICE_S: f64 = 0.25;
 
 /// Activity of an LLM's phases relative to decode, and their lengths in s.
 ///
-/// From `agx-orin-64__llm-phases__jetson-llm-maxperf.csv`, runs in MAXN: the lag of the sensor is
-/// undone by P = y + 0.43 s · dy/dt with differences over 200 ms, the 0.5 s at both ends of each
-/// phase are left out (the markers are ± 0.2 s), and a phase's activity is its mean power above
-/// that of `idle_pre`, over the same of `decode`. Each constant is the median over the runs. Runs
-/// with a prefill below 2 s have a short prompt; their prefill, 0.1 s, is shorter than the lag,
-/// and takes the level of a long one. `tests/traces.rs` computes all of them again.
+/// Derived from the MAXN runs in `agx-orin-64__llm-phases__jetson-llm-maxperf.csv`:
+/// - P = y + 0.43 s · dy/dt, with differences over 200 ms, inverts the low-pass of the sensor.
+/// - The first and the last 0.5 s of each phase are discarded, because the markers are accurate to
+///   ± 0.2 s.
+/// - The activity of a phase is its mean power above that of `idle_pre`, divided by the mean power
+///   of `decode` above that of `idle_pre`.
+/// - Each constant is the median over the runs.
+/// - A run whose prefill takes less than 2 s has a short prompt. Its prefill of 0.1 s is shorter
+///   than the sensor's lag, so it gets the activity of a long prompt's prefill.
+///
+/// `tests/traces.rs` recomputes all constants.
 pub const LLM: Llm = Llm {
     loading: 0.08,
     prefill: 1.31,
@@ -108,43 +117,48 @@ pub const LLM: Llm = Llm {
     long: [22.0, 15.1],
 };
 
-/// The phases of an LLM.
+/// Activities and durations of an LLM's phases. Times in s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Llm {
-    /// Activity while the model is loaded.
+    /// Activity while the model loads.
     pub loading: f64,
-    /// Activity of prefill.
+    /// Activity during prefill.
     pub prefill: f64,
     /// Time to load the model.
     pub loading_s: f64,
-    /// Times of prefill and decode with a short prompt.
+    /// Durations of prefill and decode with a short prompt.
     pub short: [f64; 2],
-    /// The same with a long prompt.
+    /// Durations of prefill and decode with a long prompt.
     pub long: [f64; 2],
 }
 
-/// Spread of the phases' lengths from one prompt to the next, both ways. Assumed.
+/// Relative variation of the phases' lengths between prompts, ±. Assumed.
 const LLM_SPREAD: f64 = 0.3;
-/// Pause between two prompts of a session, and between two sessions, in s. Assumed.
+/// Range of the pause between two prompts of a session in s. Assumed.
 const PROMPT_PAUSE_S: [f64; 2] = [0.5, 5.0];
+/// Range of the pause between two sessions in s. Assumed.
 const SESSION_PAUSE_S: [f64; 2] = [10.0, 40.0];
 
-/// Lengths of work and of idle times in s; their logarithms are uniform. Assumed.
+/// Range of the work and idle times in s; log-uniform distribution. Assumed.
 const ON_OFF_S: [f64; 2] = [0.1, 20.0];
 
-/// The time before a jump, in s, which is up to one second longer.
+/// Minimum time before the step of [`Kind::Jump`] in s; the actual time is up to 1 s longer.
 const JUMP_S: f64 = 100.0;
 
-/// Levels and times in s of ramps. Assumed.
+/// Lowest activity of a ramp. Assumed.
 const RAMP_LOW: f64 = 0.2;
+/// Range of the duration of a ramp in s. Assumed.
 const RAMP_S: [f64; 2] = [5.0, 30.0];
+/// Range of the hold time at each end of a ramp in s. Assumed.
 const RAMP_REST_S: [f64; 2] = [2.0, 10.0];
-/// From one step of a ramp to the next, in s.
+/// Time between two steps of a ramp in s.
 const RAMP_STEP_S: f64 = 0.1;
 
-/// From one step of a random walk to the next, in s, their spread, and where it turns. Assumed.
+/// Time between two steps of the random walk in s. Assumed.
 const WALK_STEP_S: f64 = 0.25;
+/// Standard deviation of a step of the random walk. Assumed.
 const WALK_SPREAD: f64 = 0.05;
+/// Bounds at which the random walk is reflected. Assumed.
 const WALK: [f64; 2] = [0.2, 1.1];
 
 impl Kind {
@@ -166,12 +180,12 @@ impl Kind {
         }
     }
 
-    /// The kind of a name, of those in [`KINDS`].
+    /// The kind of [`KINDS`] with this name.
     pub fn named(name: &str) -> Option<Self> {
         KINDS.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The load of a seed. Equal seeds give equal loads.
+    /// Generates the load. Equal seeds give equal loads.
     pub fn load(self, length: Duration, seed: u64) -> Load {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut drawing = Drawing::new(length);
@@ -179,7 +193,7 @@ impl Kind {
         drawing.load()
     }
 
-    /// Draws one cycle after another until the time is over.
+    /// Appends one cycle after another until the load has its full length.
     fn draw(self, drawing: &mut Drawing, random: &mut ChaCha8Rng) {
         let length = drawing.length.as_secs_f64();
         let mut level = uniform(random, WALK);
@@ -230,7 +244,7 @@ impl Kind {
                     drawing.hold(level, WALK_STEP_S);
                     let step: f64 = StandardNormal.sample(random);
                     let next = level + WALK_SPREAD * step;
-                    // Reflected at both ends; no step is longer than the way between them.
+                    // Reflect at both bounds, and clamp a step that would cross the other bound.
                     let [low, high] = WALK;
                     level = match next {
                         next if next < low => (2.0 * low - next).min(high),
@@ -273,7 +287,8 @@ fn llm(drawing: &mut Drawing, random: &mut ChaCha8Rng) {
     drawing.hold(0.0, uniform(random, SESSION_PAUSE_S));
 }
 
-/// From the arrival at an idle server to the end of the last request that arrived meanwhile.
+/// Draws a busy period of an M/M/1 queue in s: from an arrival at the idle server until the queue
+/// is empty.
 fn busy_period(random: &mut impl Rng, utilisation: f64) -> f64 {
     let mut left = exponential(random) * SERVICE_S;
     let mut busy = 0.0;
@@ -295,11 +310,11 @@ fn exponential(random: &mut impl Rng) -> f64 {
     Exp1.sample(random)
 }
 
-/// A load that is being drawn, in whole ms.
+/// A load under construction, with times in whole ms.
 struct Drawing {
     steps: Vec<Step>,
     length: Duration,
-    /// Where the next step begins, in s.
+    /// Start of the next step in s.
     at: f64,
 }
 
@@ -316,8 +331,7 @@ impl Drawing {
         self.at >= self.length.as_secs_f64()
     }
 
-    /// Goes on with an activity for some seconds. A step that ends in the ms in which it begins
-    /// is left out.
+    /// Appends an activity for some seconds. A step that starts and ends in the same ms is dropped.
     fn hold(&mut self, activity: f64, seconds: f64) {
         let from = Duration::from_millis((1e3 * self.at).round() as u64);
         self.at += seconds;
@@ -331,7 +345,7 @@ impl Drawing {
         }
     }
 
-    /// The same, with a GPU that is busy all the time.
+    /// Like [`Self::hold`], with a fully loaded GPU.
     fn busy(&mut self, activity: f64, seconds: f64) {
         let before = self.steps.len();
         self.hold(activity, seconds);
@@ -351,7 +365,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// Means of activity and duty over some seeds.
+    /// Mean activity and mean duty over eight seeds.
     fn means(kind: Kind) -> (f64, f64) {
         let loads: Vec<Load> = (0..8).map(|seed| kind.load(HOUR, seed)).collect();
         let mean = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>() / 8.0;

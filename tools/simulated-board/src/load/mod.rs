@@ -1,7 +1,7 @@
-//! Loads that move: the activity of a workload over time.
+//! Time-varying loads: the activity of a workload over time.
 //!
 //! Activity 0 is idle: the workload's process exists and does nothing. Activity 1 is the workload
-//! that the model was made of. A [`Load`] comes from a file ([`csv`]) or is built in ([`kind`]).
+//! that the model was trained on. A [`Load`] comes from a file ([`csv`]) or is built in ([`kind`]).
 
 pub mod csv;
 pub mod kind;

@@ -1,4 +1,4 @@
-//! A load: activity in steps over time.
+//! A load: activity as a step function of time.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ pub const MOST_ACTIVITY: f64 = 4.0;
 /// The workload makes progress above this activity.
 pub const WORKING: f64 = 0.05;
 
-/// The activity from a time on.
+/// A step of a load: the activity from a time onwards.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// Since the start.
+    /// Start of the step, since the start of the load.
     pub from: Duration,
-    /// 0 … [`MOST_ACTIVITY`].
+    /// Activity, 0 … [`MOST_ACTIVITY`].
     pub activity: f64,
-    /// What the GPU's load file shows, 0 … 1.
+    /// GPU load that the driver's file shows, 0 … 1.
     pub gpu_load: f64,
 }
 
 impl Step {
-    /// A step whose GPU load follows from its activity.
+    /// Creates a step whose GPU load is its activity, at most 1.
     pub fn new(from: Duration, activity: f64) -> Self {
         Self {
             from,
@@ -38,12 +38,12 @@ pub struct Load {
 }
 
 impl Load {
-    /// A load of steps in the order of time, the first at zero.
+    /// Creates a load from steps in the order of time, the first at zero.
     ///
     /// # Panics
     ///
-    /// If the first step is not at zero, if times do not rise, or if the load ends before its last
-    /// step.
+    /// If the first step is not at zero, if the times do not ascend, or if the load does not end
+    /// after its last step.
     pub fn new(steps: Vec<Step>, length: Duration) -> Self {
         let times = || steps.iter().map(|step| step.from);
         assert_eq!(times().next(), Some(Duration::ZERO), "the first step");
@@ -52,7 +52,7 @@ impl Load {
         Self { steps, length }
     }
 
-    /// When it ends.
+    /// Duration of the load.
     pub fn length(&self) -> Duration {
         self.length
     }
@@ -62,8 +62,7 @@ impl Load {
         &self.steps
     }
 
-    /// Each stretch of constant activity between two times: how many seconds it lasts, and its
-    /// activity.
+    /// The intervals of constant activity between two times: duration in s and activity of each.
     pub fn between(&self, from: Duration, to: Duration) -> impl Iterator<Item = (f64, f64)> + '_ {
         let to = to.min(self.length);
         let first = self.steps.partition_point(|step| step.from <= from);

@@ -1,4 +1,4 @@
-//! Background work of an idle board: some cores work for a moment every few seconds.
+//! Background work of an idle board: a short burst on some cores every few seconds.
 //!
 //! Derived from the idle AGX Orins in `PROVENANCE.md`: about every 5.5 s the CPU's rail draws
 //! some 2 W more for 0.3 s, and that of the memory 0.4 W. The mean is that of
@@ -25,7 +25,7 @@ const JITTER: f64 = 0.1;
 #[derive(Clone, Debug)]
 pub struct Background {
     random: ChaCha8Rng,
-    /// The next burst, or the one under way.
+    /// Start of the next or the current burst.
     from: Duration,
 }
 
@@ -33,13 +33,13 @@ impl Background {
     /// The background work of a board that has idled for long.
     pub fn new(seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        // After those of the board and of its chips.
+        // The board and its chips use the streams before.
         random.set_stream(1 + MOST_CHIPS as u64);
         let from = INTERVAL.mul_f64(random.random_range(0.0..1.0));
         Self { random, from }
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub fn pass(&mut self, now: Duration) {
         if now >= self.from + BURST {
             let factor = self.random.random_range(1.0 - JITTER..1.0 + JITTER);

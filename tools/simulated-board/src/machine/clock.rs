@@ -20,7 +20,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that has followed its request.
+    /// A clock without a pending request.
     pub fn new(khz: u32, delay: Duration) -> Self {
         Self {
             khz,
@@ -46,7 +46,7 @@ impl Clock {
         self.coming.front().map(|(due, _)| *due)
     }
 
-    /// Lets the requests take effect that are due. Returns whether any was.
+    /// Applies the requests that are due. Returns whether any was.
     pub fn follow(&mut self, now: Duration) -> bool {
         let mut is_changed = false;
         while self.due().is_some_and(|due| due <= now) {

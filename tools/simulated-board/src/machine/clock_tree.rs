@@ -1,4 +1,4 @@
-//! All clocks of a board: what settings, load and temperature ask of them, and what they are.
+//! All clocks of a board: requested by settings, load and temperature, and effective.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::pipeline::Clocks;
 /// The clocks of the clusters, of the GPU and of the memory.
 #[derive(Clone, Debug)]
 pub struct ClockTree {
-    /// By cluster.
+    /// CPU clock of each cluster.
     pub cpu: Vec<Clock>,
     pub gpu: Clock,
     pub emc: Clock,
@@ -37,7 +37,7 @@ impl ClockTree {
         self.all().filter_map(Clock::due).min()
     }
 
-    /// Lets all requests take effect that are due. Returns whether any was.
+    /// Applies all requests that are due. Returns whether any was.
     pub fn follow(&mut self, now: Duration) -> bool {
         let mut changed = false;
         for clock in self.cpu.iter_mut().chain([&mut self.gpu, &mut self.emc]) {
@@ -46,14 +46,14 @@ impl ClockTree {
         changed
     }
 
-    /// Lets all requests take effect that were made at time zero.
+    /// Applies all requests that were made at time zero.
     pub fn settle(&mut self) {
         self.follow(CPU_DELAY.max(GPU_DELAY).max(EMC_DELAY));
     }
 
-    /// Asks all clocks for what settings, load and temperature want. `processes` is the number of
-    /// processes of the workload, 0 without one; the passive trip lowers the CPU clocks by `passive`
-    /// entries of the table.
+    /// Requests the clocks that follow from settings, load and temperature. `processes` is the
+    /// number of processes of the workload, 0 without one; the passive trip lowers the CPU clocks
+    /// by `passive` entries of the table.
     pub fn request(
         &mut self,
         now: Duration,
@@ -125,7 +125,7 @@ impl ClockTree {
     }
 }
 
-/// The online cores in the order in which processes take them, each with its cluster.
+/// The online cores in the order in which processes occupy them, each with its cluster.
 fn online<'a>(board: &'a Board, settings: &'a Settings) -> impl Iterator<Item = (u32, usize)> + 'a {
     let online = |core: &&u32| settings.online[**core as usize];
     let cluster = |core: u32| {

@@ -1,4 +1,4 @@
-//! The power that the workload, or a board at rest, draws at the clocks of this moment.
+//! The power of the workload, or of an idle board, at the current clocks.
 
 use std::time::Duration;
 
@@ -14,39 +14,39 @@ use crate::power::{Activity, Draw, Watts, leakage};
 use crate::unit::Unit;
 use crate::workload::Workload;
 
-/// The board at one moment.
+/// Current state of the board.
 pub struct Moment<'a> {
     pub now: Duration,
     pub board: &'a Board,
     pub unit: &'a Unit,
     pub settings: &'a Settings,
     pub clocks: &'a ClockTree,
-    /// The throttling of CPU and GPU: 1, 2 or 4.
+    /// Divisor of hardware throttling of CPU and GPU: 1, 2 or 4.
     pub divisor: u32,
     pub die_c: f64,
 }
 
-/// The workload, what it does, and what that draws.
+/// The workload, its activity and its power.
 #[derive(Clone, Debug)]
 pub struct Consumption {
     workload: Option<Workload>,
-    /// A factor on what the workload draws above the idle power.
+    /// Factor on the workload's power above idle.
     pub power_factor: f64,
-    /// What the workload does, as a part of what it does at full activity.
+    /// Activity of the workload, relative to full activity.
     load: f64,
-    /// What the GPU's load file shows, if it is given.
+    /// GPU load that the driver's file shows, if it was set.
     gpu_load: Option<f64>,
     mode_errors: Option<ModeErrors>,
-    /// The factor of the planted errors at the clocks of this moment.
+    /// Factor of the planted errors at the current clocks.
     mode_factor: f64,
-    /// The clocks that activity and period belong to.
+    /// The clocks for which activity and period were computed.
     clocks: Clocks,
     activity: Activity,
-    /// From one minibatch to the next, in s.
+    /// Time from one minibatch to the next in s.
     period_s: Option<f64>,
-    /// Settings, workload or clocks have changed since activity and draws were computed.
+    /// Whether settings, workload or clocks have changed since activity and power were computed.
     is_stale: bool,
-    /// The throttling that the clocks were computed with.
+    /// Throttling divisor for which the clocks were computed.
     divided_by: u32,
     at_rest: Draw,
     at_work: Draw,
@@ -54,7 +54,7 @@ pub struct Consumption {
 }
 
 impl Consumption {
-    /// Of a board without a workload.
+    /// The consumption of a board without a workload.
     pub fn new(board: &Board, seed: u64) -> Self {
         Self {
             workload: None,
@@ -74,14 +74,14 @@ impl Consumption {
         }
     }
 
-    /// Starts a workload, or ends the one that runs.
+    /// Starts a workload; `None` stops the current one.
     pub fn set_workload(&mut self, workload: Option<Workload>) {
         self.workload = workload;
-        // The same clocks give another activity from here on.
+        // The new workload has another activity at the same clocks.
         self.clocks.cores = 0.0;
     }
 
-    /// Sets the activity of the workload, and what the GPU's load file shows.
+    /// Sets the activity of the workload, and the GPU load that the driver's file shows.
     pub fn set_load(&mut self, activity: f64, gpu_load: f64) {
         self.load = activity;
         self.gpu_load = Some(gpu_load);
@@ -93,12 +93,12 @@ impl Consumption {
         self.is_stale = true;
     }
 
-    /// Settings or clocks have changed.
+    /// Marks activity and power as outdated, because settings or clocks have changed.
     pub fn expire(&mut self) {
         self.is_stale = true;
     }
 
-    /// Lets the bursts of a board at rest go on until now.
+    /// Advances the background bursts of an idle board to now.
     pub fn pass(&mut self, now: Duration) {
         self.background.pass(now);
     }
@@ -109,21 +109,22 @@ impl Consumption {
         workload.map_or(0, |workload| 1 + workload.loader.workers as usize)
     }
 
-    /// The part of the time that kernels execute, or what [`Self::set_load`] was given.
+    /// Fraction of the time during which kernels execute, or the load given to [`Self::set_load`].
     pub fn gpu_load(&self) -> f64 {
         let given = self.gpu_load.filter(|_| self.workload.is_some());
         given.unwrap_or(self.activity.gpu)
     }
 
-    /// Minibatches of the workload in some seconds; none while its activity is not above [`WORKING`].
+    /// Minibatches of the workload in some seconds; none while its activity is not above
+    /// [`WORKING`].
     pub fn minibatches(&self, seconds: f64) -> f64 {
         let period = self.period_s.filter(|_| self.load > WORKING);
         period.map_or(0.0, |period| seconds / period)
     }
 
-    /// The power of this moment, without the ripple.
+    /// The current power without the ripple.
     pub fn draw(&mut self, moment: &Moment<'_>) -> Watts {
-        // The activity of a board without a workload changes by itself.
+        // Background bursts change the activity of a board without a workload.
         let is_stale = std::mem::take(&mut self.is_stale) || self.workload.is_none();
         if is_stale || moment.divisor != self.divided_by {
             self.divided_by = moment.divisor;
@@ -145,7 +146,7 @@ impl Consumption {
         }
     }
 
-    /// Computes what depends on settings, workload and clocks.
+    /// Recomputes activity and power from settings, workload and clocks.
     fn refresh(&mut self, moment: &Moment<'_>) {
         let Moment {
             board,
@@ -175,7 +176,7 @@ impl Consumption {
         self.mode_factor = errors.map_or(1.0, |errors| errors.factor(board, &clocks));
     }
 
-    /// Computes the workload's activity at the clocks of this moment.
+    /// Computes the workload's activity at the current clocks.
     fn act(&mut self, board: &Board, unit: &Unit) {
         let Some(workload) = &self.workload else {
             (self.activity, self.period_s) = (Activity::IDLE, None);

@@ -1,4 +1,4 @@
-//! A board over time: events, what happens at each, and constant power in between.
+//! Event-driven simulation of a board. The power is constant between two events.
 
 use std::time::Duration;
 
@@ -30,11 +30,11 @@ const THERMAL_POLL: Duration = Duration::from_secs(1);
 /// Period at which the counters of the over-current events are published (section 6.4).
 const PUBLISH: Duration = Duration::from_secs(2);
 
-/// Time for which the [`RIPPLE`] is constant.
+/// Length of a time slice, in which the [`RIPPLE`] is constant.
 pub const SLICE: Duration = Duration::from_millis(10);
 
-/// Relative spread of the power from one slice to the next. Assumed; the spread of what the
-/// sensors report at L4T's setting is a ninth of it.
+/// Relative spread of the power from one time slice to the next. Assumed; the spread of the
+/// sensors' readings at L4T's setting is a ninth of it.
 pub const RIPPLE: f64 = 0.06;
 
 /// The next times of regular events.
@@ -63,7 +63,7 @@ pub struct Jetson {
     /// The module's power without the ripple, in W.
     calm_w: f64,
     watts: Watts,
-    /// Something has happened since `watts` was computed.
+    /// Whether `watts` is outdated.
     redraw: bool,
     off: bool,
     energy_j: f64,
@@ -128,7 +128,7 @@ impl Jetson {
         self.now
     }
 
-    /// The settings that software has requested.
+    /// The requested settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -139,18 +139,18 @@ impl Jetson {
         self.retarget();
     }
 
-    /// Starts a workload, or ends the one that runs.
+    /// Starts a workload; `None` stops the current one.
     pub fn set_workload(&mut self, workload: Option<Workload>) {
         self.consumption.set_workload(workload);
         self.retarget();
     }
 
-    /// Sets the temperature of the air around the board, in °C.
+    /// Sets the ambient temperature in °C.
     pub fn set_ambient_c(&mut self, celsius: f64) {
         self.cooling.ambient_c = celsius;
     }
 
-    /// Sets a factor on what the workload draws above the idle power.
+    /// Sets a factor on the workload's power above idle.
     pub fn set_power_factor(&mut self, factor: f64) {
         self.consumption.power_factor = factor;
         self.redraw = true;
@@ -164,8 +164,8 @@ impl Jetson {
         self.redraw = true;
     }
 
-    /// Plants errors: multiplies what the workload draws above the idle power by a factor that
-    /// depends on the mode.
+    /// Plants errors: multiplies the workload's power above idle by a factor that depends on the
+    /// mode.
     pub fn set_mode_errors(&mut self, errors: ModeErrors) {
         self.consumption.set_mode_errors(errors);
         self.redraw = true;
@@ -181,7 +181,7 @@ impl Jetson {
         self.trace.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Sets an error of a rail's sensor, in mA that it reads too much.
+    /// Sets the current offset of a rail's sensor in mA; a positive offset reads too high.
     pub fn set_offset_ma(&mut self, rail: usize, ma: f64) {
         self.sensors.offset_ma[rail] = ma;
     }
@@ -206,8 +206,8 @@ impl Jetson {
         self.sensors.history[rail].at(time)
     }
 
-    /// Whether a conversion of a rail's sensor was over the critical limit. The chip holds this alarm
-    /// until it is read; here it is held for one time constant of the registers.
+    /// Whether a conversion of a rail's sensor was over the critical limit. The chip holds this
+    /// alarm until it is read; here it is held for one time constant of the registers.
     pub fn crit_alarm(&self, rail: usize) -> bool {
         self.sensors.crit_alarm(rail, self.now)
     }
@@ -217,8 +217,8 @@ impl Jetson {
         self.sensors.chips[chip].sampling()
     }
 
-    /// Changes the sampling of a chip. The registers keep their values and have another time constant
-    /// from now on.
+    /// Changes the sampling of a chip. The registers keep their values and have another time
+    /// constant from now on.
     pub fn set_sampling(&mut self, chip: usize, sampling: Sampling) {
         self.sensors.chips[chip].set(self.now, sampling);
     }
@@ -253,12 +253,12 @@ impl Jetson {
         self.clocks.emc.khz
     }
 
-    /// Whether some clock has not followed its request yet.
+    /// Whether any clock has a pending request.
     pub fn is_settling(&self) -> bool {
         self.clocks.due().is_some()
     }
 
-    /// The temperatures of this moment.
+    /// The current temperatures.
     pub fn heat(&self) -> Heat {
         self.cooling.heat
     }
@@ -299,7 +299,8 @@ impl Jetson {
         self.minibatches
     }
 
-    /// The part of the time that kernels execute, or the load given to [`Jetson::set_load`].
+    /// Fraction of the time during which kernels execute, or the load given to
+    /// [`Jetson::set_load`].
     pub fn gpu_load(&self) -> f64 {
         self.consumption.gpu_load()
     }
@@ -309,7 +310,7 @@ impl Jetson {
         self.over_current.published()
     }
 
-    /// Lets time pass up to `now`; earlier times change nothing.
+    /// Advances the simulation to `now`; earlier times change nothing.
     pub fn advance(&mut self, now: Duration) {
         while self.now < now && !self.off {
             let event = self.next();
@@ -356,7 +357,7 @@ impl Jetson {
         next.map_or(regular, |next| next.min(regular))
     }
 
-    /// Carries out all events that are due now.
+    /// Executes all events that are due now.
     fn happen(&mut self) {
         let now = self.now;
         if self.clocks.follow(now) {
@@ -409,7 +410,7 @@ impl Jetson {
         }
     }
 
-    /// Lets the sensors record their registers, and OC2 follow them.
+    /// Records the sensors' registers and updates OC2.
     fn look_at_sensors(&mut self) {
         self.sensors.next_slice(self.now);
         if self.board.over_current.warn_ma.is_some() {
@@ -433,7 +434,7 @@ impl Jetson {
         khz / self.divisor()
     }
 
-    /// Asks all clocks for what settings, load and temperature want.
+    /// Requests the clocks that follow from settings, load and temperature.
     fn retarget(&mut self) {
         self.redraw = true;
         self.consumption.expire();
@@ -446,7 +447,7 @@ impl Jetson {
         }
     }
 
-    /// Computes the power of this moment.
+    /// Computes the current power.
     fn draw(&mut self) {
         let divisor = self.divisor();
         let calm = self.consumption.draw(&Moment {
@@ -468,7 +469,7 @@ impl Jetson {
         };
     }
 
-    /// Lets the power of this moment flow until `end`.
+    /// Applies the current power until `end`.
     fn flow(&mut self, end: Duration) {
         let seconds = (end - self.now).as_secs_f64();
         self.now = end;

@@ -1,4 +1,5 @@
-//! A board in time: settings are asked for, clocks follow, the die heats, sensors lag.
+//! Simulates a board over time: software requests settings, clocks follow with a delay, the die
+//! heats up, and sensors lag.
 //!
 //! ```text
 //! settings --> requested --1/5/8 ms--> effective --throttling--> true clocks
@@ -8,7 +9,7 @@
 //!             die temperature <-- heat sink, fan, air <-----+  +--> INA3221 --> OC2
 //! ```
 //!
-//! [`Jetson::advance`] lets time pass; equal seeds and equal calls give equal boards. Power is
+//! [`Jetson::advance`] advances the time. Equal seeds and equal calls give equal boards. Power is
 //! constant from one event to the next, so that the sensors' low-pass needs no event of its own.
 //! Sources: `jetson-platform.md`, sections 6.4, 7, 8 and 8.2. A value without a source is
 //! marked as assumed.

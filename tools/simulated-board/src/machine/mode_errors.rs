@@ -1,7 +1,7 @@
-//! Planted errors: modes whose power differs from what the physics says.
+//! Planted errors: the power of a mode deviates from the physical model.
 //!
-//! The factors apply to the power above rest. They depend only on the mode: a mode has the same error
-//! each time that it is set.
+//! The factors apply to the power above rest. They depend only on the mode: a mode has the same
+//! error each time that it is set.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -24,13 +24,13 @@ pub enum ModeErrors {
 }
 
 impl ModeErrors {
-    /// Whether an oracle knows the errors. If each mode has its own error, a few of thousands of modes
-    /// draw far less by chance; a comparison with them would say nothing.
+    /// Whether an oracle knows the errors. If each mode has its own error, a few of thousands of
+    /// modes draw far less by chance; a comparison with them would say nothing.
     pub fn is_physical(&self) -> bool {
         matches!(self, Self::Tilt { .. })
     }
 
-    /// The factor at some clocks, on the power above rest.
+    /// The factor on the power above rest at the given clocks.
     pub fn factor(&self, board: &Board, clocks: &Clocks) -> f64 {
         match *self {
             Self::Each { spread, seed } => {
@@ -58,7 +58,7 @@ impl ModeErrors {
 
 /// The random numbers of a mode.
 fn drawn(clocks: &Clocks, seed: u64) -> ChaCha8Rng {
-    // The mean of equal clocks may be off by a rounding.
+    // The mean of equal clocks may have a rounding error.
     let khz = [clocks.cpu_ghz, clocks.gpu_ghz, clocks.emc_ghz].map(|ghz| (1e6 * ghz).round());
     let knobs = [clocks.cores, khz[0], khz[1], khz[2]];
     let mixed = knobs.into_iter().fold(seed, |mixed, knob| {

@@ -1,4 +1,4 @@
-//! The over-current protection: events, what they throttle, and their counters
+//! Over-current protection: events, throttling and counters
 //! (`jetson-platform.md`, section 6.4).
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ const THROTTLE: Duration = Duration::from_micros(1070);
 /// mode 25W of an Orin Nano is a 27th of that in MAXN_SUPER.
 const OC3_EXPONENT: f64 = 9.0;
 
-/// Indices of the events of too little voltage and of a current over the critical limit.
+/// Indices of the undervoltage event and of the event of a current above the critical limit.
 pub const OC1: usize = 0;
 pub const OC3: usize = 2;
 
@@ -27,8 +27,8 @@ pub struct OverCurrent {
 }
 
 impl OverCurrent {
-    /// Rate of OC3 events, per second, that have no cause in the sensors. `at_most` is the rate at the
-    /// highest clocks; `cpu` and `gpu` are the clocks relative to the highest.
+    /// Rate of OC3 events, per second, that have no cause in the sensors. `at_most` is the rate at
+    /// the highest clocks; `cpu` and `gpu` are the clocks relative to the highest.
     pub fn rate(at_most: f64, cpu: f64, gpu: f64) -> f64 {
         at_most * (cpu * gpu).powf(OC3_EXPONENT)
     }
@@ -41,7 +41,7 @@ impl OverCurrent {
         }
     }
 
-    /// Takes whether the mean current is over its limit.
+    /// Updates whether the mean current is above its limit.
     pub fn warn(&mut self, over: bool) {
         self.events[1] += u64::from(over && !self.oc2);
         self.oc2 = over;

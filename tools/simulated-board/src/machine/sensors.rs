@@ -1,4 +1,4 @@
-//! The power sensors of a board, and the currents and voltages that they see
+//! The power sensors of a board and their inputs, currents and voltages
 //! (`jetson-platform.md`, sections 6.1 to 6.4).
 
 use std::time::Duration;
@@ -11,15 +11,15 @@ use crate::sampling::{Chip, MOST_CHIPS};
 use crate::sensor::{Channel, History};
 use crate::unit::Unit;
 
-/// The rail that is not part of the sum of a chip's currents (section 6.1).
+/// The rail that a chip's sum of currents excludes (section 6.1).
 pub const NOT_SUMMED: &str = "VIN_SYS_5V0";
 
-/// Chips, channels and rails. Power is given by each call, as it is constant between two events.
+/// Chips, channels and rails. Each call passes the power, which is constant between two events.
 #[derive(Clone, Debug)]
 pub struct Sensors {
-    /// The source that feeds the board, if its voltage is not that of the rails.
+    /// The supply of the board, if its voltage differs from that of the rails.
     pub supply: Option<Supply>,
-    /// Error of each rail's sensor, in mA that it reads too much.
+    /// Current offset of each rail's sensor in mA; a positive offset reads too high.
     pub offset_ma: Vec<f64>,
     /// Chips of power sensors, in the order of their first rails.
     pub chips: Vec<Chip>,
@@ -28,7 +28,7 @@ pub struct Sensors {
     pub channels: Vec<Channel>,
     /// Relative error of each rail's bus voltage in this slice.
     bus_noise: Vec<f64>,
-    /// What each channel showed in the last minute.
+    /// Readings of each channel in the last minute.
     pub history: Vec<History>,
 }
 
@@ -60,7 +60,7 @@ impl Sensors {
         }
     }
 
-    /// Settles all registers: the board has drawn this power for long.
+    /// Sets all registers to their steady state at this power.
     pub fn settle(&mut self, board: &Board, watts: &Watts) {
         for rail in 0..self.channels.len() {
             let ma = self.rail_ma(board, watts, rail);
@@ -71,7 +71,7 @@ impl Sensors {
         }
     }
 
-    /// Records what the registers show, and draws the noise of the next slice.
+    /// Records the readings, and draws the noise of the next time slice.
     pub fn next_slice(&mut self, now: Duration) {
         for (channel, history) in self.channels.iter().zip(&mut self.history) {
             history.note(now, channel.reading());
@@ -102,8 +102,8 @@ impl Sensors {
         self.channels.first().is_some_and(Channel::warn_alarm)
     }
 
-    /// Whether a conversion of the sensor of a rail was over the critical limit. The chip holds this
-    /// alarm until it is read; here it is held for one time constant of the registers.
+    /// Whether a conversion of the sensor of a rail was over the critical limit. The chip holds
+    /// this alarm until it is read; here it is held for one time constant of the registers.
     pub fn crit_alarm(&self, rail: usize, now: Duration) -> bool {
         let held = self.chips[self.chip_of[rail]].time_constant();
         self.channels[rail].was_critical_since(now.saturating_sub(held))
@@ -129,7 +129,7 @@ impl Sensors {
         self.supply.is_some() && is_low(self.rail_mv(board, watts, 0), board.rails[0].millivolts)
     }
 
-    /// The current that the sensor of a rail sees, in mA.
+    /// The true current through the sensor of a rail in mA.
     fn rail_ma(&self, board: &Board, watts: &Watts, rail: usize) -> f64 {
         1e6 * rail_watts(board, watts, rail) / self.rail_mv(board, watts, rail)
             + self.offset_ma[rail]

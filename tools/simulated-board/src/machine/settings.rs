@@ -1,20 +1,20 @@
-//! What software asks of a board: cores, clocks, masks and fan, in the values of its tables.
+//! Settings that software requests: cores, clocks, masks and fan, as values of the board's tables.
 
 use wattgate_board_tables::{Board, Preset};
 
-/// Who chooses the clock between minimum and maximum.
+/// cpufreq governor: chooses the clock between minimum and maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Governor {
-    /// The maximum for a core with a process to run, otherwise the minimum. Assumed: the
-    /// real one follows the load.
+    /// The maximum for a core with a runnable process, otherwise the minimum. Assumed: the real
+    /// governor follows the load.
     Schedutil,
     /// The maximum.
     Performance,
-    /// What was written to `scaling_setspeed`.
+    /// The clock that was written to `scaling_setspeed`.
     Userspace,
 }
 
-/// What is asked of a cluster. Clocks in kHz, of the board's table, min ≤ max.
+/// Requested settings of a cluster. Clocks in kHz, of the board's table, min ≤ max.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub min_khz: u32,
@@ -23,21 +23,21 @@ pub struct Policy {
     pub setspeed_khz: u32,
 }
 
-/// What is asked of the GPU. Clocks in kHz, of the board's table, min ≤ max.
+/// Requested settings of the GPU. Clocks in kHz, of the board's table, min ≤ max.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gpu {
     pub min_khz: u32,
     pub max_khz: u32,
-    /// The performance governor: always the maximum. Without it, the maximum only under load
-    /// (assumed).
+    /// Whether the performance governor is set: always the maximum clock. Otherwise the maximum
+    /// clock applies only under load (assumed).
     pub performance: bool,
-    /// The rail may be switched off while there is no work.
+    /// Whether the rail may be power-gated without load.
     pub railgate: bool,
-    /// `power/control` is `on`.
+    /// Whether `power/control` is `on`.
     pub always_on: bool,
 }
 
-/// What is asked of the memory. Clocks in kHz, of the board's table.
+/// Requested settings of the memory. Clocks in kHz, of the board's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emc {
     /// Whether the rate is held. Otherwise the bandwidth manager takes the ceiling under load and
@@ -49,12 +49,12 @@ pub struct Emc {
     pub cap_khz: Option<u32>,
 }
 
-/// Everything that software asks of the board.
+/// All requested settings of a board.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// By core.
+    /// Whether each core is online.
     pub online: Vec<bool>,
-    /// By cluster.
+    /// Settings of each cluster.
     pub policies: Vec<Policy>,
     pub gpu: Gpu,
     pub emc: Emc,
@@ -102,8 +102,8 @@ impl Settings {
         settings
     }
 
-    /// Sets what nvpmodel sets for a mode: cores, minima, maxima and the memory's ceiling. Masks and
-    /// settings without a line in nvpmodel's configuration stay.
+    /// Applies a mode of nvpmodel: cores, minima, maxima and the memory's ceiling. Masks
+    /// and settings without a line in nvpmodel's configuration stay.
     pub fn enter(&mut self, board: &Board, mode: &Preset) {
         for (core, online) in self.online.iter_mut().enumerate() {
             *online = mode.cores.contains(&(core as u32));
@@ -123,7 +123,7 @@ impl Settings {
         self.emc.cap_khz = mode.emc_khz.map(|khz| rounded(&board.emc_khz, khz.into()));
     }
 
-    /// Fixes a power mode: online cores in the board's order, and every clock at one value.
+    /// Fixes a power mode: cores online in the board's order, and every clock at a single value.
     pub fn pin(&mut self, board: &Board, [cores, cpu_khz, gpu_khz, emc_khz]: [u32; 4]) {
         let awake = &board.core_order[..cores as usize];
         for (core, online) in self.online.iter_mut().enumerate() {

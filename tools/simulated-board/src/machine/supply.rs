@@ -4,18 +4,18 @@
 /// (`jetson-platform.md`, section 6.4). Assumed for other boards, where it is unknown.
 const UNDER_VOLTAGE: f64 = 0.9;
 
-/// A source with a resistance.
+/// A voltage source with an internal resistance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Supply {
-    /// Voltage without load.
+    /// Open-circuit voltage.
     pub millivolts: f64,
     /// Resistance of the source and the cable.
     pub milliohms: f64,
 }
 
 impl Supply {
-    /// The voltage in mV at which a load takes this power in W. Half the voltage without load if the
-    /// source cannot deliver this power.
+    /// The voltage in mV at which a load takes this power in W. Half the voltage without load if
+    /// the source cannot deliver this power.
     pub fn loaded_mv(&self, watts: f64) -> f64 {
         // U = E − R·P/U; 1 mΩ × 1 W is 1000 mV².
         let square = self.millivolts.powi(2) - 4.0 * 1e3 * self.milliohms * watts;

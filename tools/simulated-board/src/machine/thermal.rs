@@ -1,4 +1,4 @@
-//! Temperature and what follows from it: the fan, the passive trip and throttling
+//! Temperatures, and the reactions to them: fan, passive trip and throttling
 //! (`jetson-platform.md`, section 7).
 
 use crate::heat::Heat;
@@ -12,8 +12,8 @@ pub const BPMP_C: [f64; 2] = [101.0, 103.0];
 /// Die temperature in °C at which the board shuts down (section 7).
 pub const CRITICAL_C: f64 = 104.5;
 
-/// Speeds of the fan, of 255, from these die temperatures in °C on. The temperatures are those of the
-/// module's device tree (section 7), the speeds are assumed.
+/// Speeds of the fan, of 255, from these die temperatures in °C on. The temperatures are those of
+/// the module's device tree (section 7), the speeds are assumed.
 const FAN: [(f64, u8); 3] = [(80.0, 255), (65.0, 170), (50.0, 85)];
 
 /// The speed of a fan that follows a die temperature in °C, of 255.
@@ -26,11 +26,11 @@ pub fn automatic_fan(die_c: f64) -> u8 {
 #[derive(Clone, Debug)]
 pub struct Cooling {
     pub heat: Heat,
-    /// The air around the board, in °C.
+    /// Ambient temperature in °C.
     pub ambient_c: f64,
     /// The speed of the fan, of 255.
     pub fan_pwm: u8,
-    /// By how many entries of the table the passive trip lowers the CPU clocks.
+    /// Number of table entries by which the passive trip lowers the CPU clocks.
     pub passive: usize,
 }
 
@@ -45,8 +45,8 @@ impl Cooling {
         }
     }
 
-    /// The kernel's poll: moves the passive trip by one entry of the CPU's table, which has `clocks`
-    /// entries, and sets the fan, unless software has fixed its speed.
+    /// The kernel's poll: moves the passive trip by one entry of the CPU's table, which has
+    /// `clocks` entries, and sets the fan, unless software has fixed its speed.
     pub fn poll(&mut self, clocks: usize, fixed_fan: Option<u8>) {
         if self.heat.die_c >= PASSIVE_C {
             self.passive = (self.passive + 1).min(clocks - 1);
@@ -66,7 +66,7 @@ impl Cooling {
         }
     }
 
-    /// Lets heat flow for some seconds at a constant power in W.
+    /// Advances the temperatures by some seconds at a constant power in W.
     pub fn flow(&mut self, thermal: &Thermal, watts: f64, seconds: f64) {
         let fan = f64::from(self.fan_pwm) / 255.0;
         self.heat.flow(thermal, watts, self.ambient_c, fan, seconds);

@@ -5,7 +5,8 @@ use std::time::Duration;
 /// A stretch of constant power.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Segment {
-    /// When it ends. It begins at the end of the previous segment, or at the start of the trace.
+    /// End of the segment. It begins at the end of the previous segment, or at the start of the
+    /// trace.
     pub until: Duration,
     /// The module's power.
     pub watts: f64,
@@ -16,7 +17,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Whether a segment that follows has the same power.
+    /// Whether the next segment has the same power.
     pub fn has_power_of(&self, next: &Self) -> bool {
         (self.watts, self.calm_watts) == (next.watts, next.calm_watts)
     }

@@ -1,5 +1,5 @@
-//! nvpmodel's configuration, `/etc/nvpmodel.conf` (`jetson-platform.md`, section 4). DLA and PVA are
-//! not simulated, and the configuration has no lines for them.
+//! nvpmodel's configuration, `/etc/nvpmodel.conf` (`jetson-platform.md`, section 4). DLA and PVA
+//! are not simulated, and the configuration has no lines for them.
 
 use std::fmt::Write as _;
 

@@ -6,29 +6,29 @@ use std::time::Duration;
 use super::errno::Errno;
 use crate::sensor::Reading;
 
-/// What the files of a rail show instead of its sensor's registers.
+/// Fault of a rail's sensor: its files do not show the registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SensorFault {
     /// The files do not exist.
     Missing,
-    /// What the registers held when the sensor froze.
+    /// The files keep showing the reading at the time of the fault.
     Frozen(Reading),
-    /// What the sensor showed this long ago.
+    /// The files show the readings with this delay.
     Late(Duration),
-    /// Full scale.
+    /// The files show full scale.
     Absurd,
-    /// The current with its sign flipped.
+    /// The files show the current with its sign flipped.
     Flipped,
 }
 
-/// What happens to writes to a file.
+/// Fault of writes to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFault {
     Refused(Errno),
     Ignored,
 }
 
-/// The faults that are on.
+/// All active faults.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     sensors: BTreeMap<usize, SensorFault>,
@@ -70,7 +70,7 @@ impl Faults {
         self.writes.remove(path).is_some()
     }
 
-    /// From now on this file is half written.
+    /// Marks this file as half written.
     pub fn crash(&mut self, path: String) {
         self.crashed = Some(path);
     }

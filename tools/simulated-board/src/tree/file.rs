@@ -1,11 +1,11 @@
-//! Kinds of files: what each file of a board stands for.
+//! Kinds of files of a board.
 
-/// What a file stands for.
+/// Kind of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum File {
     /// Text that never changes.
     Fixed(String),
-    /// One of these words, the first one at start; it has no effect.
+    /// Accepts these words, without effect. The first word is the initial value.
     Register(&'static [&'static str]),
     /// `online` of a core.
     Online(u32),
@@ -106,7 +106,7 @@ pub enum RailFile {
     Milliamperes,
     Milliwatts,
     ShuntMicrovolts,
-    /// In µΩ.
+    /// Shunt in µΩ.
     Shunt,
     Warn,
     Crit,

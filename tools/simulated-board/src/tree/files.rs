@@ -18,10 +18,10 @@ use crate::unit::Unit;
 #[derive(Clone, Debug)]
 pub struct Tree {
     pub(super) state: State,
-    /// Commands that are still to be obeyed, in the order of their times.
+    /// Pending commands in the order of their times.
     coming: Vec<(Duration, Line)>,
     log: Vec<String>,
-    /// The load that is played, and the number of its steps that were played.
+    /// The load, and the number of its steps that have been applied.
     load: Option<Load>,
     played: usize,
 }
@@ -102,7 +102,7 @@ impl Tree {
         self.pass(self.state.jetson.now());
     }
 
-    /// Lets time pass, and obeys the commands whose time comes.
+    /// Advances the time, and executes the commands that become due.
     pub fn advance(&mut self, now: Duration) {
         while let Some((at, line)) = self.due(now) {
             self.pass(at);
@@ -114,7 +114,7 @@ impl Tree {
         }
     }
 
-    /// Lets time pass, and moves the load.
+    /// Advances the time, and applies the load.
     fn pass(&mut self, now: Duration) {
         while let Some(step) = self.load.iter().find_map(|it| it.steps().get(self.played))
             && step.from <= now
@@ -126,7 +126,7 @@ impl Tree {
         self.state.jetson.advance(now);
     }
 
-    /// Takes the next command whose time has come; none after a crash.
+    /// Takes the next command that is due; none after a crash.
     fn due(&mut self, now: Duration) -> Option<(Duration, Line)> {
         let due = self.coming.first().is_some_and(|(at, _)| *at <= now);
         (due && self.crashed().is_none()).then(|| self.coming.remove(0))
@@ -145,7 +145,7 @@ impl Tree {
         }
     }
 
-    /// Obeys a line of the control language.
+    /// Executes a line of the control language.
     pub fn control(&mut self, line: &str) -> Result<(), ControlError> {
         let text = line.trim().to_owned();
         let result = self.state.parse(&text).and_then(|order| self.obey(order));

@@ -1,14 +1,14 @@
-//! The virtual files of a board: what reading and writing them does.
+//! The virtual files of a board, and the effects of reading and writing them.
 //!
 //! A [`Tree`] is a state machine over a [`Jetson`](crate::machine::Jetson) without disk or clock:
 //! exact, synchronous, and as fast as simulated time allows. [`mirror`] keeps it on a disk.
 //!
 //! | question | module |
 //! |---|---|
-//! | which files there are, and what each stands for | `layout`, `conf`, `places`, `file` |
-//! | what reading and writing does at one moment | `state`, `show`, `store`, `words`, `faults` |
-//! | what nvpmodel does | [`nvpmodel`], `preset` |
-//! | faults and events by command | [`control`] |
+//! | the list of files and their meaning | `layout`, `conf`, `places`, `file` |
+//! | effects of reading and writing | `state`, `show`, `store`, `words`, `faults` |
+//! | nvpmodel | [`nvpmodel`], `preset` |
+//! | commands that inject faults and events | [`control`] |
 //! | the files over time | `files` |
 //! | the files on a disk | [`mirror`] |
 //!

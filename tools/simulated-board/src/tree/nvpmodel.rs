@@ -1,4 +1,4 @@
-//! What nvpmodel does when it is called (`jetson-platform.md`, sections 3.1 and 4.1).
+//! Simulates calls of nvpmodel (`jetson-platform.md`, sections 3.1 and 4.1).
 
 use wattgate_board_tables::Preset;
 
@@ -6,9 +6,9 @@ pub use super::preset::{NvpmodelError, mode};
 use super::state::State;
 
 impl State {
-    /// `nvpmodel -m <id>` with closed standard input: a mode with the same masks is set at once; one
-    /// with other masks needs a reboot, which nobody confirms, so that the old mode stays (section
-    /// 3.1).
+    /// `nvpmodel -m <id>` with closed standard input: a mode with the same masks is set at once;
+    /// one with other masks needs a reboot, which nobody confirms, so that the old mode stays
+    /// (section 3.1).
     pub fn nvpmodel(&mut self, id: u32) -> Result<(), NvpmodelError> {
         let board = self.jetson.board();
         let wanted = mode(board, Some(id))?.clone();

@@ -9,7 +9,8 @@ pub enum NvpmodelError {
     /// No mode has this id.
     #[error("unknown mode {id}; there are {}", known.join(", "))]
     UnknownMode { id: u32, known: Vec<String> },
-    /// The masks differ, and standard input is closed: the prompt gets no answer.
+    /// The masks differ, so a reboot is needed. Standard input is closed, so the prompt gets no
+    /// answer.
     #[error("Reboot required for changing to this power mode: {id}; NVPM ERROR: bad input!")]
     RebootRequired { id: u32 },
 }

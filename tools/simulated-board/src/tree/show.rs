@@ -1,4 +1,4 @@
-//! What reading a file shows.
+//! Reads files.
 
 use super::errno::Errno;
 use super::faults::{SensorFault, half};

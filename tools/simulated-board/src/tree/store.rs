@@ -1,4 +1,4 @@
-//! What writing a file does.
+//! Writes files.
 
 use super::errno::Errno;
 use super::faults::WriteFault;
@@ -8,7 +8,7 @@ use super::words::{GOVERNORS, GPU_GOVERNORS, POWER_CONTROL, flag, same_mask, uns
 use crate::machine::settings::{Governor, rounded};
 use crate::sampling::SAMPLES;
 
-/// What nvpmodel writes for "no cap" into a file of a 32-bit integer.
+/// Value for "no cap" that nvpmodel writes to a file of a 32-bit integer.
 const INT_MAX: i64 = i32::MAX as i64;
 
 impl State {
@@ -139,7 +139,7 @@ impl State {
                 let ceiling = settings.emc_ceiling_khz(board);
                 let rates = board.emc_khz.iter().filter(|&&khz| khz <= ceiling);
                 let known = rates.copied().find(|&khz| 1000 * u64::from(khz) == hz);
-                // What is no rate, or above the ceiling, is dropped without a word (5.3).
+                // BPMP silently drops a value that is not a rate or is above the ceiling (5.3).
                 emc.rate_khz = known.or(emc.rate_khz);
             }
             EmcFile::Locked => {

@@ -25,14 +25,14 @@ pub enum Command {
     Crash(String),
 }
 
-/// A command, and when it is to be obeyed.
+/// A command and the time of its execution.
 #[derive(Clone, Debug)]
 pub enum Order {
     Now(Command),
     At(Duration, Box<Line>),
 }
 
-/// How a sensor is to fail.
+/// Fault of a sensor, or its end.
 #[derive(Clone, Copy, Debug)]
 pub enum SensorWord {
     Fails(SensorFault),

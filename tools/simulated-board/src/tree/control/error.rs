@@ -1,4 +1,4 @@
-//! Why a command is not obeyed.
+//! Errors of the control language.
 
 use thiserror::Error;
 
@@ -6,22 +6,22 @@ use super::super::errno::Errno;
 use super::super::preset::NvpmodelError;
 use crate::workload::WorkloadError;
 
-/// Why a command is not obeyed.
+/// Why a command is rejected or fails.
 #[derive(Debug, Error)]
 pub enum ControlError {
     #[error("unknown command `{word}`")]
     UnknownCommand { word: String },
     #[error("missing {what}")]
     Missing { what: &'static str },
-    #[error("`{word}` is too much")]
+    #[error("`{word}` is one argument too many")]
     TooMuch { word: String },
     #[error("unknown rail `{rail}`; there are {}", known.join(", "))]
     UnknownRail { rail: String, known: Vec<String> },
     #[error("unknown path `{path}`")]
     UnknownPath { path: String },
-    #[error("`{path}` cannot be written")]
+    #[error("`{path}` is read-only")]
     ReadOnly { path: String },
-    #[error("`{path}` has no fault")]
+    #[error("`{path}` has no write fault to clear")]
     NoFault { path: String },
     #[error("`{word}`, expected {expected}")]
     UnknownWord {

@@ -1,11 +1,11 @@
-//! Faults and events, asked for in a small language of lines.
+//! The control language: text commands that inject faults and events, one per line.
 //!
 //! ```text
 #![doc = include_str!("../control.txt")]
 //! ```
 //!
-//! A command that cannot be obeyed is a [`ControlError`]. All commands, later ones included, are
-//! reported in [`Tree::log`](super::Tree::log).
+//! A command that cannot be executed returns a [`ControlError`]. All commands, including those
+//! scheduled with `at`, are reported in [`Tree::log`](super::Tree::log).
 
 mod command;
 mod error;
@@ -15,5 +15,5 @@ mod parse;
 pub(super) use command::{Line, Order};
 pub use error::ControlError;
 
-/// The language, for `board --help`.
+/// Reference of the control language, for `board --help`.
 pub const HELP: &str = include_str!("../control.txt");

@@ -1,4 +1,4 @@
-//! What a command does.
+//! Executes the commands of the control language.
 
 use super::super::faults::SensorFault;
 use super::super::file::File;
@@ -7,7 +7,7 @@ use super::command::{Command, SensorWord};
 use super::error::ControlError;
 
 impl State {
-    /// Carries out a command.
+    /// Executes a command.
     pub fn obey(&mut self, command: Command) -> Result<(), ControlError> {
         match command {
             Command::Sensor(rail, word) => {
@@ -47,7 +47,7 @@ impl State {
         Ok(())
     }
 
-    /// What `jetson_clocks` does (section 8.1).
+    /// Does what `jetson_clocks` does (section 8.1).
     fn jetson_clocks(&mut self) {
         let board = self.jetson.board().clone();
         self.jetson.request(|settings| {

@@ -1,4 +1,4 @@
-//! Parsing: from a line of the control language to an order.
+//! Parses a line of the control language into an order.
 
 use std::time::Duration;
 
@@ -42,15 +42,15 @@ impl<'a> Words<'a> {
     }
 }
 
-/// The largest offset of a sensor in mA, that of full scale.
+/// Largest offset of a sensor in mA: full scale.
 const MAX_OFFSET_MA: f64 = 32_760.0;
 
-/// The highest voltage and resistance of a supply, in mV and mΩ: those of the bus register's
-/// full scale, and of a source that no board can run from.
+/// Highest voltage of a supply in mV: full scale of the bus register.
 const MAX_SUPPLY_MV: f64 = 32_760.0;
+/// Highest resistance of a supply in mΩ; no board can run from such a source.
 const MAX_SUPPLY_MOHM: f64 = 1_000.0;
 
-/// The latest time of a command in s, a year.
+/// Latest time of a command in s: one year.
 const MAX_SECONDS: f64 = 3.2e7;
 
 impl State {
@@ -151,7 +151,7 @@ impl State {
         })
     }
 
-    /// A file that exists, whether or not its core is online.
+    /// Resolves the path of a file that exists, even if its core is offline.
     fn file(&self, path: &str) -> Result<String, ControlError> {
         let mut resolved = path.to_owned();
         while let Some((alias, rest)) = self.alias_in(&resolved) {
@@ -165,7 +165,7 @@ impl State {
         }
     }
 
-    /// A file that can be written.
+    /// Resolves the path of a writable file.
     fn knob(&self, path: &str) -> Result<String, ControlError> {
         let resolved = self.file(path)?;
         match self.layout.files[&resolved].is_writable() {
@@ -178,21 +178,23 @@ impl State {
 }
 
 fn sensor_word(words: &mut Words<'_>) -> Result<SensorWord, ControlError> {
-    Ok(match words.next("what the sensor does")? {
-        "missing" => SensorWord::Fails(SensorFault::Missing),
-        "absurd" => SensorWord::Fails(SensorFault::Absurd),
-        "flipped" => SensorWord::Fails(SensorFault::Flipped),
-        "frozen" => SensorWord::Freezes,
-        "ok" => SensorWord::Works,
-        "late" => {
-            let seconds = words.number("SECONDS", 0.0, REMEMBERED.as_secs_f64())?;
-            SensorWord::Fails(SensorFault::Late(Duration::from_secs_f64(seconds)))
-        }
-        word => {
-            return Err(ControlError::UnknownWord {
-                word: word.to_owned(),
-                expected: "missing, frozen, late, absurd, flipped or ok",
-            });
-        }
-    })
+    Ok(
+        match words.next("a sensor state (missing, frozen, late, absurd, flipped or ok)")? {
+            "missing" => SensorWord::Fails(SensorFault::Missing),
+            "absurd" => SensorWord::Fails(SensorFault::Absurd),
+            "flipped" => SensorWord::Fails(SensorFault::Flipped),
+            "frozen" => SensorWord::Freezes,
+            "ok" => SensorWord::Works,
+            "late" => {
+                let seconds = words.number("SECONDS", 0.0, REMEMBERED.as_secs_f64())?;
+                SensorWord::Fails(SensorFault::Late(Duration::from_secs_f64(seconds)))
+            }
+            word => {
+                return Err(ControlError::UnknownWord {
+                    word: word.to_owned(),
+                    expected: "missing, frozen, late, absurd, flipped or ok",
+                });
+            }
+        },
+    )
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// A file that has been empty for this long was not emptied to be written next.
+/// Timeout of a truncated file: after this time no write is expected to follow.
 const ABANDONED: Duration = Duration::from_millis(100);
 
 /// Writes since the last batch was applied.
@@ -13,7 +13,7 @@ pub struct Batch {
     order: Vec<String>,
     /// The last text of each path.
     written: BTreeMap<String, String>,
-    /// Files that were emptied to be written next, and when.
+    /// Truncated files that are expected to be written next, each with the time of the truncation.
     truncated: BTreeMap<String, Instant>,
 }
 
@@ -33,7 +33,7 @@ impl Batch {
         }
     }
 
-    /// Whether a program has emptied a file and not written it yet.
+    /// Whether a program has truncated a file and not written it yet.
     pub fn is_truncated(&mut self) -> bool {
         self.truncated
             .retain(|_, since| since.elapsed() < ABANDONED);
@@ -66,8 +66,9 @@ impl Batch {
 /// A path and a text.
 pub type Write = (String, String);
 
-/// The text that a program meant to write: the first line, or the word of the knob that overwrote the
-/// start of a longer text. The longer text is `shown`, or another word that was not seen in between.
+/// The text that a program meant to write: the first line, or the word of the knob that overwrote
+/// the start of a longer text. The longer text is `shown`, or another word that was not seen in
+/// between.
 fn meant<'a>(contents: &'a str, shown: &str, words: &[String]) -> &'a str {
     let line = contents.lines().next().unwrap_or_default();
     if words.iter().any(|word| word == line) {

@@ -1,4 +1,4 @@
-//! Files in a directory on a disk: made, replaced, linked, and changed in place.
+//! Creates, replaces, links and updates files in a directory on a disk.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,10 +14,10 @@ const NEW: &str = ".new";
 /// next time.
 const MAX_READ: usize = 1 << 20;
 
-/// Why a tree cannot be put or kept on the disk.
+/// Why a tree cannot be created or updated on the disk.
 #[derive(Debug, Error)]
 pub enum MirrorError {
-    #[error("{}: not empty; name a directory that is, or one that is not there", root.display())]
+    #[error("{}: not empty, expected an empty directory or a path that does not exist", root.display())]
     NotEmpty { root: PathBuf },
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },

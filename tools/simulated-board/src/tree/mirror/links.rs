@@ -1,5 +1,5 @@
-//! Files of the running system that give other programs a true error, which an ordinary file cannot:
-//! a file of the tree becomes a symbolic link to one of them.
+//! Files of the running system that give other programs a true error, which an ordinary file
+//! cannot: a file of the tree becomes a symbolic link to one of them.
 //!
 //! | error | the link leads to | what a program sees |
 //! |---|---|---|
@@ -24,15 +24,16 @@ use super::super::errno::Errno;
 /// Why a program cannot be given this error.
 #[derive(Debug, Error)]
 pub enum LinkError {
-    #[error("no file of the system gives {errno}")]
+    #[error("no system file produces {errno}")]
     NoFile { errno: Errno },
-    /// A process with CAP_SYS_ADMIN can open a terminal in exclusive use; its reads would then block.
-    #[error("EBUSY cannot be had with CAP_SYS_ADMIN, as root has it")]
+    /// A process with CAP_SYS_ADMIN can open a terminal in exclusive use; its reads would then
+    /// block.
+    #[error("EBUSY cannot be produced for a process with CAP_SYS_ADMIN (root)")]
     Privileged,
     /// Only a process with CAP_SYS_ADMIN can open the file that gives EINVAL.
-    #[error("EINVAL cannot be had without CAP_SYS_ADMIN")]
+    #[error("EINVAL cannot be produced without CAP_SYS_ADMIN")]
     Unprivileged,
-    #[error("no terminal: {0}")]
+    #[error("cannot open a terminal: {0}")]
     Terminal(io::Error),
     #[error("no read-only file system (`unshare -Urm`): {0}")]
     ReadOnly(io::Error),

@@ -1,9 +1,9 @@
 //! A tree on a disk, for other processes: ordinary files in a directory, without root and
 //! without FUSE.
 //!
-//! When a program writes a file, inotify reports it, [`Tree::write`] gets the contents, and the file
-//! then shows what the kernel would show. After a refused write the file shows the old value again,
-//! and `control.log` has a line.
+//! When a program writes a file, inotify reports it, [`Tree::write`] gets the contents, and the
+//! file then shows what the kernel would show. After a refused write the file shows the old value
+//! again, and `control.log` has a line.
 //!
 //! **Files are changed in place.** A new value is written into the same file, not into a new file
 //! that is renamed: a program may keep a sensor open and read it again at offset 0, as on a board,
@@ -127,7 +127,7 @@ pub struct Mirror {
     /// Online cores as the cpufreq links show them.
     online: Vec<bool>,
     control: File,
-    /// Bytes of `control` that were obeyed.
+    /// Number of bytes of `control` whose commands were executed.
     obeyed: u64,
     log: File,
     /// Lines of the tree's log that are in the file.
@@ -347,7 +347,7 @@ impl Mirror {
         let path = self.root.0.join(CONTROL);
         let length = self.control.metadata().map_err(at(&path))?.len();
         if length < self.obeyed {
-            // A program has emptied the file and starts over.
+            // A program has truncated the file and starts over.
             self.obeyed = 0;
         }
         let text = read(&self.control, self.obeyed).map_err(at(&path))?;
@@ -477,7 +477,7 @@ impl Mirror {
         let seen = (path.to_owned(), errno);
         if errno != possible && self.missed.insert(seen.clone()) {
             self.tree.report(&format!(
-                "{path}: {errno} cannot be had on a disk; it is {possible}"
+                "{path}: {errno} cannot be produced on a disk; using {possible}"
             ));
         }
         if errno == possible && self.missed.contains(&seen) {
@@ -509,7 +509,7 @@ impl Mirror {
         self.log.write_all(text.as_bytes()).map_err(at(&path))
     }
 
-    /// Leaves half a text in the file, as a process does that dies while it writes.
+    /// Leaves half a text in the file, like a process that dies during a write.
     fn write_half(&mut self, path: &str) -> Result<(), MirrorError> {
         let text = self.tree.state.text(path).unwrap_or_default();
         self.root.make(&self.root.path(path), half(&text), true)?;

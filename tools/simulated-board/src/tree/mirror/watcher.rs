@@ -1,4 +1,4 @@
-//! Which files programs have written, from inotify.
+//! Watches for writes of programs with inotify.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -19,7 +19,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Watches nothing yet.
+    /// Creates a watcher without watches.
     pub fn new() -> Result<Self, Errno> {
         Ok(Self {
             inotify: inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?,
