@@ -3,12 +3,12 @@
 #
 #     tools/tour.sh [CORPUS.csv]
 #
-# Without an argument the corpus is that of a Jetson TX1 in ../shared/data. The model is
+# Without an argument the corpus is that of a Jetson TX1 in trainer/corpora. The model is
 # written to target/tour.wgt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-corpus=${1:-../shared/data/tx1__image5000__translucence.csv}
+corpus=${1:-trainer/corpora/tx1-image5000.csv}
 if [ ! -e "$corpus" ]; then
     echo "tour.sh: no corpus at $corpus; name one: tools/tour.sh CORPUS.csv" >&2
     exit 1

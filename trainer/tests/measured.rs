@@ -2,9 +2,12 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::{folder, measured, run};
 use serde_json::Value;
 use wattgate_trainer::corpus::Corpus;
+use wattgate_trainer::corpus::modes::profiled;
 use wattgate_trainer::lab::evaluate::{Comparison, evaluate};
 use wattgate_trainer::learn::split::{Amount, Sampling};
 use wattgate_trainer::methods::method;
@@ -42,6 +45,28 @@ fn check_fit_and_select_run_in_that_order() {
     let select = "select --weights model.wgt --limit 5W --json";
     let answer = run(folder.path(), select).json();
     assert!(number(&answer["guarded_power_mw"]) <= 5000.0);
+}
+
+#[test]
+fn the_shipped_corpus_has_the_medians_of_the_measured_one() {
+    let Some(path) = measured(TX1) else { return };
+    let progress = indicatif::ProgressBar::hidden();
+    let read = |path: &Path| Corpus::read(path, &progress).expect("a sound corpus");
+    let shipped = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("corpora/tx1-image5000.csv"));
+    let all = read(&path);
+    assert_eq!(shipped.modes.len(), all.modes.len());
+    let of = |corpus: &Corpus| -> Vec<_> {
+        let values = profiled(corpus).into_iter();
+        values
+            .map(|mode| (mode.id, mode.time_us, mode.power_mw.expect("a power")))
+            .collect()
+    };
+    for (shipped, all) in of(&shipped).into_iter().zip(of(&all)) {
+        assert_eq!(shipped.0, all.0);
+        for (shipped, all) in [(shipped.1, all.1), (shipped.2, all.2)] {
+            assert!((shipped / all - 1.0).abs() < 1e-6, "{shipped}, not {all}");
+        }
+    }
 }
 
 /// `tools/bounds.sh` holds the medians of ten seeds; this is a part of it.
