@@ -103,7 +103,7 @@ impl Shape {
     }
 }
 
-/// One layer as stored in a file: one row per unit, with its weights and their tail.
+/// The dimensions of one layer. A file stores one row per unit: the weights, then the tail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layer {
     /// The number of units.

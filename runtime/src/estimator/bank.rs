@@ -48,8 +48,8 @@ const RIPPLE_RATE: f32 = 0.04;
 /// Maximum excess of a look that counts for the ripple.
 const MOST_EXCESS: f32 = 8.0;
 
-/// Prior at the first reading: the standard deviation of the power, as part of it, and the
-/// probability, for a board at rest and for one in the middle of a step. Assumed.
+/// Prior at the first reading, as (standard deviation relative to the power, probability): first for
+/// a steady board, then for one in the middle of a step. Assumed.
 const AT_FIRST: [(f32, f32); 2] = [(0.02, 0.8), (0.3, 0.2)];
 
 /// Standard deviation of the power after an expected change: a part of the change, because models

@@ -67,7 +67,7 @@ struct Mode {
     mark: Mark,
     /// Number of measurements, up to [`MOST_SAMPLES`].
     samples: u8,
-    /// It is too far from its guess to say anything about its neighbours.
+    /// Its error is far from the guess. The guesses of its neighbours do not use it.
     is_outlier: bool,
     /// In Q12; meaningless without a measurement.
     error: u16,

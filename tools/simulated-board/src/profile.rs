@@ -33,7 +33,7 @@ const SAMPLE_S: f64 = 1.0;
 /// minibatches before the log has this many samples.
 const SAMPLES: usize = 3;
 
-/// Ratio of a sample to the mean of the preceding samples from which on power counts as settled.
+/// The power has settled when a sample reaches this ratio to the mean of the preceding samples.
 const SETTLED: f64 = 1.25;
 
 /// Maximum number of preceding samples in that mean.

@@ -157,8 +157,8 @@ impl Chip {
         self.due = now + self.cycle;
     }
 
-    /// Advances to `now`. Returns the weight of the registers' old values, between 0 and 1; the
-    /// converted values have the remaining weight. `None` if no cycle has ended.
+    /// Advances to `now`. Returns the weight w of the old values, 0 … 1: a register becomes
+    /// w · old + (1 − w) · converted. Returns `None` if no cycle has ended.
     pub fn pass(&mut self, now: Duration) -> Option<f64> {
         let beyond = now.checked_sub(self.due)?;
         let cycle = self.cycle.as_nanos() as u64;

@@ -2,13 +2,14 @@
 //! were measured (`../shared/data/traces`). Sections are those of `jetson-platform.md`.
 
 mod common;
+#[path = "common/recorded.rs"]
+mod recorded;
 
 use std::collections::BTreeSet;
-use std::io::Write;
-use std::path::Path;
 use std::time::Duration;
 
 use common::{agx, booted, ina, load, ms, nano, number, pass, write};
+use recorded::recorded;
 use wattgate_board_tables::Board;
 use wattgate_simulated_board::sampling::Chip;
 use wattgate_simulated_board::tree::{Errno, Tree};
@@ -288,22 +289,9 @@ fn offset_and_gain_of_a_sensor_are_fixed_for_a_unit() {
     assert!((15.0..17.0).contains(&difference), "{difference} mA");
 }
 
-/// The lines of a trace as their columns, without the heading; says so and gives nothing where it
-/// is not at hand.
+/// The lines of a trace as their columns, without the heading.
 fn trace(name: &str) -> Option<Vec<Vec<String>>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/traces");
-    let Ok(text) = std::fs::read_to_string(folder.join(name)) else {
-        // Past the capture of the test runner, so that it is seen.
-        let line = format!("SKIPPED: a test needs ../shared/data/traces/{name}, which is absent\n");
-        std::io::stderr()
-            .write_all(line.as_bytes())
-            .expect("standard error");
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "in CI the measured data must be present"
-        );
-        return None;
-    };
+    let text = recorded(name)?;
     let columns = |line: &str| line.split(',').map(str::to_owned).collect();
     Some(text.lines().skip(1).map(columns).collect())
 }

@@ -1,12 +1,14 @@
 //! The constants of the built-in LLM against recorded power of a real board.
 
-use std::collections::BTreeMap;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+#[path = "common/recorded.rs"]
+mod recorded;
 
+use std::collections::BTreeMap;
+
+use recorded::recorded;
 use wattgate_simulated_board::load::kind::LLM;
 
-const TRACES: &str = "traces/agx-orin-64__llm-phases__jetson-llm-maxperf.csv";
+const TRACES: &str = "agx-orin-64__llm-phases__jetson-llm-maxperf.csv";
 
 /// The sensor's time constant in ms.
 const LAG_MS: f64 = 430.0;
@@ -16,26 +18,6 @@ const EDGE_MS: f64 = 500.0;
 
 /// A prefill that is shorter, in s, is that of a short prompt.
 const LONG_S: f64 = 2.0;
-
-/// The path of the recorded traces; says so and gives `None` where they are not at hand.
-fn traces() -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../shared/data")
-        .join(TRACES);
-    if path.exists() {
-        return Some(path);
-    }
-    // Past the capture of the test runner, so that it is seen.
-    let line = format!("SKIPPED: a test needs ../shared/data/{TRACES}, which is absent\n");
-    std::io::stderr()
-        .write_all(line.as_bytes())
-        .expect("standard error");
-    assert!(
-        std::env::var_os("CI").is_none(),
-        "in CI the measured data must be present"
-    );
-    None
-}
 
 /// A row: time in ms, phase, total power in mW.
 type Row = (f64, String, f64);
@@ -83,10 +65,9 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 #[test]
 fn the_llms_phases_are_those_of_the_recorded_runs() {
-    let Some(path) = traces() else {
+    let Some(text) = recorded(TRACES) else {
         return;
     };
-    let text = std::fs::read_to_string(path).expect("traces");
     let mut runs: BTreeMap<&str, Vec<Row>> = BTreeMap::new();
     for line in text
         .lines()

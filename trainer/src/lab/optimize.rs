@@ -53,7 +53,7 @@ pub struct Choosing {
     pub limits: Limits,
     /// Confidence of the guard band, for methods that have one.
     pub confidence: Confidence,
-    /// Number of modes that may be measured under each limit. With more than one, the method keeps
+    /// Maximum number of modes to measure under each limit. If it exceeds one, the method chooses
     /// the fastest measured mode within the limit, training modes included.
     pub tries: usize,
 }
