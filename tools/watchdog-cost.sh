@@ -48,5 +48,5 @@ echo $before $(used) $seconds | awk '{
     printf ", with %.1f looks a second, so %.2f %% for ten\n", looks, 10 * part / looks
 }'
 awk '/VmHWM/ { print "resident memory: at most " $2 " kB" }' "/proc/$daemon/status"
-cargo test --release --locked -p wattgate-watchdog --test cost --test control -- --nocapture 2>/dev/null |
+cargo test --release --locked -p wattgate-watchdog --test it -- --nocapture cost:: control:: 2>/dev/null |
     grep -E 'reactions|I2C'

@@ -5,7 +5,7 @@
 //! trace_plot FILE RUN [FROM_S TO_S] > plot.svg
 //! ```
 
-#[path = "../tests/traces/mod.rs"]
+#[path = "../tests/it/traces.rs"]
 mod traces;
 
 use std::fmt::Write;

@@ -1,6 +1,6 @@
 //! The cases that every target runs, as one text that is compared byte for byte.
 //!
-//! The bare-metal images run it, and so does the host test `runtime/tests/golden.rs`, which
+//! The bare-metal images run it, and so does the host test `runtime/tests/it/golden.rs`, which
 //! keeps the expected text in `weights/golden/report.txt`.
 //! It formats by hand: an image that linked `core::fmt` could not show that the runtime
 //! does without it.

@@ -26,12 +26,12 @@ const PULSE_SIZE: f32 = 0.4;
 const PULSE_MS: f32 = 50.0;
 
 /// Detection threshold: [`Bank::since`] moves to a step when the probability of no step falls below
-/// this. It gives less than one false step a minute with a ripple of 6 % (tests/estimator.rs).
+/// this. It gives less than one false step a minute with a ripple of 6 % (tests/it/estimator.rs).
 const DOUBT: f32 = 0.05;
 
 /// Suspicion threshold: [`Bank::is_suspicious`] when the probability of a step after
 /// [`Bank::since`] exceeds this. On a steady load this affects one look in four at worst
-/// (tests/estimator.rs).
+/// (tests/it/estimator.rs).
 const SUSPICION: f32 = 0.1;
 
 /// Standard deviation of the ripple in means over [`RIPPLE_MS`](super::track::RIPPLE_MS), as part

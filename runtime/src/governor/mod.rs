@@ -60,7 +60,7 @@
 //! | Safe(NothingApplies) | Settling | the mode is read back |
 //! | any | Booting | no step for longer than 5 s, or another front |
 //!
-//! `tests/governor` has a test for each transition, most of them in `states.rs`. `CONSTANTS.md`
+//! `tests/it/governor` has a test for each transition, most of them in `states.rs`. `CONSTANTS.md`
 //! gives the source of each constant.
 
 mod actuator;

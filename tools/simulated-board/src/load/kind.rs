@@ -108,7 +108,7 @@ const SERVICE_S: f64 = 0.25;
 /// - A run whose prefill takes less than 2 s has a short prompt. Its prefill of 0.1 s is shorter
 ///   than the sensor's lag, so it gets the activity of a long prompt's prefill.
 ///
-/// `tests/traces.rs` recomputes all constants.
+/// `tests/it/traces.rs` recomputes all constants.
 pub const LLM: Llm = Llm {
     loading: 0.08,
     prefill: 1.31,

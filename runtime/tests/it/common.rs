@@ -1,0 +1,258 @@
+//! Model files for tests, written by the trainer's writer: the golden ones, and any
+//! number of random ones.
+
+use proptest::prelude::*;
+use wattgate_runtime::{
+    Axes, BIAS_LIMIT, Body, Crc32, FEATURES, Factor, Grid, GuardBand, HEADER_LEN, INPUTS, Kind,
+    Knot, Provenance, ROW_LIMIT, Region, SCALE_RANGE, Shape, Widths,
+};
+
+#[path = "../../../trainer/src/export/wgt.rs"]
+pub mod wgt;
+use wgt::{FirstRow, HiddenRow, Layers, ModelFile, OutputRow};
+
+/// A small generator for weights: a failing case is reproduced from its seed.
+pub struct Random(pub u64);
+
+impl Random {
+    /// SplitMix64 (Steele, Lea and Flood 2014).
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in −most … most.
+    fn within(&mut self, most: i64) -> i64 {
+        (self.next() % (2 * most as u64 + 1)) as i64 - most
+    }
+
+    fn weights(&mut self, count: usize) -> Vec<i8> {
+        (0..count).map(|_| self.within(127) as i8).collect()
+    }
+}
+
+/// Layers of a shape with random weights over the full range of an i8.
+pub fn random_layers(shape: Shape, outputs: usize, random: &mut Random) -> Layers {
+    let Widths([first, later @ ..]) = shape.widths();
+    // The sum of three features reaches the row limit at most.
+    let most_scale = 256 * ROW_LIMIT as u64 / (FEATURES as u64 * 127);
+    let first_row = |random: &mut Random| FirstRow {
+        weights: random
+            .weights(INPUTS)
+            .try_into()
+            .expect("a weight for each input"),
+        scale: (random.next() % most_scale) as u16,
+        bias: random.within(i64::from(ROW_LIMIT) / 2) as i16,
+    };
+    let first_rows = (0..first).map(|_| first_row(random)).collect();
+    let mut inputs = usize::from(first);
+    let mut hidden = Vec::new();
+    for width in later.into_iter().filter(|&width| width > 0) {
+        let row = |random: &mut Random| HiddenRow {
+            weights: random.weights(inputs),
+            bias: random.within(1 << 18) as i32,
+            shift: 6 + (random.next() % 4) as u8,
+        };
+        hidden.push((0..width).map(|_| row(random)).collect());
+        inputs = usize::from(width);
+    }
+    let output = (0..outputs).map(|_| OutputRow {
+        weights: random.weights(inputs),
+        // ln of some seconds in µs, or of some watts in mW.
+        bias: 14_000_000 + random.within(4_000_000) as i32,
+        scale: 1e-6 / (1 + inputs / 16) as f32,
+    });
+    Layers {
+        output: output.collect(),
+        first: first_rows,
+        hidden,
+    }
+}
+
+fn guard(median: u32) -> GuardBand {
+    let knot = |per_ten_thousand, q16| Knot {
+        per_ten_thousand,
+        q16,
+    };
+    let knots = [
+        knot(5_000, median),
+        knot(9_500, median + 4_000),
+        knot(9_900, median + 9_000),
+    ];
+    GuardBand::new(knots).expect("ascending")
+}
+
+/// The bytes of a model on a grid, profiled on all of it.
+pub fn encode(grid: &Grid, layers: &Layers, workload: &str) -> Vec<u8> {
+    let power_guard = guard(66_000);
+    let has_power = layers.output.len() == 2;
+    ModelFile {
+        layers,
+        grid,
+        profiled: Region::all(grid),
+        time_guard: &guard(Factor::ONE.q16()),
+        power_guard: has_power.then_some(&power_guard),
+        provenance: Provenance {
+            kind: Kind::Simulated,
+            device: "board",
+            workload,
+            minibatch: Some(16),
+            seed: 1,
+            modes_used: 50,
+            modes_held_out: 7,
+            time_error: Some(123),
+            power_error: has_power.then_some(456),
+        },
+    }
+    .encode()
+}
+
+/// The bytes of a model with random layers.
+pub fn random_model(grid: &Grid, shape: Shape, has_power: bool, seed: u64) -> Vec<u8> {
+    let layers = random_layers(shape, 1 + usize::from(has_power), &mut Random(seed));
+    encode(grid, &layers, "random-weights")
+}
+
+/// Grids of 1 … some hundred modes, with axes of length one among them.
+pub fn grids() -> impl Strategy<Value = Grid> {
+    let axis = |most: u32, length: usize| {
+        proptest::collection::btree_set(1..most, 1..length)
+            .prop_map(|values| values.into_iter().collect::<Vec<u32>>())
+    };
+    let axes = (
+        axis(17, 5),
+        axis(3_000_000, 8),
+        axis(1_500_000, 7),
+        axis(4_000_000, 5),
+    );
+    axes.prop_map(|(cores, cpu, gpu, emc)| {
+        Grid::new([&cores, &cpu, &gpu, &emc]).expect("sorted and short")
+    })
+}
+
+pub fn small_shapes() -> impl Strategy<Value = Shape> {
+    let small = Shape::ALL
+        .iter()
+        .copied()
+        .filter(|shape| shape.widths().0[0] <= 32);
+    proptest::sample::select(small.collect::<Vec<_>>())
+}
+
+/// The names and contents of the golden files in `weights/golden`, made of rules that
+/// anybody can follow by hand.
+pub fn golden_models() -> Vec<(&'static str, Vec<u8>)> {
+    let grid = Grid::new([
+        &[1, 2, 4],
+        &[102_000, 710_400, 1_479_000],
+        &[76_800, 921_600],
+        &[204_000, 1_600_000],
+    ])
+    .expect("a grid");
+    let model = |name, shape, outputs| (name, encode(&grid, &ruled_layers(shape, outputs), name));
+    let mut extreme = ruled_layers(Shape::Deep16x16, 2);
+    make_extreme(&mut extreme);
+    let mut subnormal = ruled_layers(Shape::Wide16, 2);
+    subnormal.output[0].scale = f32::MIN_POSITIVE / 4.0;
+    vec![
+        model("wide-16", Shape::Wide16, 2),
+        model("wide-16-time-only", Shape::Wide16, 1),
+        model("deep-8x8", Shape::Deep8x8, 2),
+        model("deep-16x16", Shape::Deep16x16, 2),
+        ("extreme", encode(&grid, &extreme, "extreme")),
+        ("subnormal-scale", encode(&grid, &subnormal, "subnormal")),
+        (
+            "too-many-modes",
+            too_many_modes(&model("", Shape::Wide16, 2).1),
+        ),
+    ]
+}
+
+/// Everything at an end of its range.
+fn make_extreme(layers: &mut Layers) {
+    for (row, sign) in layers.first.iter_mut().zip([1, -1].into_iter().cycle()) {
+        row.weights = row.weights.map(|weight| 127 * sign * weight.signum());
+        (row.scale, row.bias) = (u16::MAX, i16::from(sign) * ROW_LIMIT);
+    }
+    for (row, sign) in layers
+        .hidden
+        .iter_mut()
+        .flatten()
+        .zip([1, -1].into_iter().cycle())
+    {
+        row.weights
+            .iter_mut()
+            .for_each(|weight| *weight = 127 * weight.signum());
+        (row.bias, row.shift) = (sign * BIAS_LIMIT, if sign > 0 { 0 } else { 31 });
+    }
+    for (row, scale) in layers.output.iter_mut().zip(SCALE_RANGE) {
+        row.weights
+            .iter_mut()
+            .for_each(|weight| *weight = 127 * weight.signum());
+        (row.bias, row.scale) = (-BIAS_LIMIT, scale);
+    }
+}
+
+/// The model's file with a grid of 16 × 16 × 16 × 16, one mode more than ids can number.
+fn too_many_modes(file: &[u8]) -> Vec<u8> {
+    let (header, body) = file.split_at(HEADER_LEN);
+    let mut body: Body<'_> = postcard::from_bytes(body).expect("a body");
+    let knobs = 1..=16;
+    body.axes = Axes {
+        lengths: [16; 4],
+        values: (0..4).flat_map(|_| knobs.clone()).collect(),
+    };
+    let mut bytes = header.to_vec();
+    bytes.resize(2 * file.len(), 0);
+    let body = postcard::to_slice(&body, &mut bytes[HEADER_LEN..])
+        .expect("room")
+        .len();
+    bytes.truncate(HEADER_LEN + body);
+    bytes[20..24].copy_from_slice(&(body as u32).to_le_bytes());
+    let checksum = Crc32::new()
+        .update(&bytes[..HEADER_LEN - 4])
+        .update(&bytes[HEADER_LEN..]);
+    bytes[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&checksum.finish().to_le_bytes());
+    bytes
+}
+
+/// Weights that count through −127 … 127 in steps of 37, from row 0 of layer 1 on.
+fn ruled_layers(shape: Shape, outputs: usize) -> Layers {
+    let mut count = 0_i32;
+    let mut weights = |n: usize| -> Vec<i8> {
+        let next = |_| {
+            count += 1;
+            ((37 * count).rem_euclid(255) - 127) as i8
+        };
+        (0..n).map(next).collect()
+    };
+    let Widths([first, later @ ..]) = shape.widths();
+    let first_row = |row: u16| FirstRow {
+        weights: weights(INPUTS).try_into().expect("a weight for each input"),
+        scale: 1_000 + 100 * row,
+        bias: 2_000 - 300 * row as i16,
+    };
+    let first_rows = (0..first).map(first_row).collect();
+    let mut inputs = usize::from(first);
+    let mut hidden = Vec::new();
+    for width in later.into_iter().filter(|&width| width > 0) {
+        let row = |row: u16| HiddenRow {
+            weights: weights(inputs),
+            bias: 10_000 * (i32::from(row) - 4),
+            shift: 8,
+        };
+        hidden.push((0..width).map(row).collect());
+        inputs = usize::from(width);
+    }
+    let output = (0..outputs).map(|row| OutputRow {
+        weights: weights(inputs),
+        bias: [16_000_000, 8_000_000][row],
+        scale: 1e-6,
+    });
+    Layers {
+        output: output.collect(),
+        first: first_rows,
+        hidden,
+    }
+}

@@ -1,0 +1,348 @@
+//! A query over a front gives the mode that a search over all modes gives.
+
+use std::collections::BTreeSet;
+
+use crate::common;
+use proptest::prelude::*;
+use wattgate_runtime::{
+    Axis, Confidence, ConstraintError, Correction, Front, Grid, GuardBand, Kilohertz, Microseconds,
+    Milliwatts, ModeId, Model, Objective, Point, Prediction, Query, Region, SelectError, Shape,
+    Workspace, workspace_pairs,
+};
+
+/// What the search over all modes compares: everything in the order of its weight.
+type Key = (u128, u32, u32, i32, i32, u16);
+
+struct Mode {
+    id: ModeId,
+    at: Prediction,
+    power: u32,
+    time: u32,
+}
+
+fn all_modes(model: &Model<'_>, region: &Region) -> Vec<Mode> {
+    let mut modes = Vec::new();
+    model.sweep(region, |id, at| {
+        modes.push(Mode {
+            id,
+            at,
+            power: model.power(at).map_or(0, |power| power.0),
+            time: model.time(at).0,
+        });
+    });
+    modes
+}
+
+fn widened(guard: Option<&GuardBand>, confidence: Confidence, value: u32) -> u32 {
+    guard.map_or(value, |guard| {
+        guard.factor(confidence).expect("supported").widen(value)
+    })
+}
+
+/// The specification of a query, without front, sorting or search.
+fn exhaustive(model: &Model<'_>, modes: &[Mode], query: &Query) -> Result<ModeId, SelectError> {
+    let power = |mode: &Mode| {
+        let corrected = query.correction.apply(Milliwatts(mode.power));
+        widened(model.power_guard(), query.confidence, corrected.0)
+    };
+    let time = |mode: &Mode| widened(Some(model.time_guard()), query.confidence, mode.time);
+    let key = |mode: &&Mode| -> Key {
+        let (p, t) = (u128::from(mode.power), u128::from(mode.time));
+        let value = match query.objective {
+            Objective::Time => t,
+            Objective::Power => p,
+            Objective::Energy => p * t,
+            Objective::EnergyDelay => p * t * t,
+        };
+        (
+            value,
+            mode.power,
+            mode.time,
+            mode.at.log_power,
+            mode.at.log_time,
+            mode.id.0,
+        )
+    };
+    let in_time = |mode: &&Mode| {
+        query
+            .deadline
+            .is_none_or(|deadline| time(mode) <= deadline.0)
+    };
+    let fits = |mode: &&Mode| query.power_limit.is_none_or(|limit| power(mode) <= limit.0);
+    if let Some(best) = modes.iter().filter(in_time).filter(fits).min_by_key(key) {
+        return Ok(best.id);
+    }
+    match modes.iter().filter(in_time).map(power).min() {
+        Some(least) => Err(SelectError::OverLimit {
+            least_power: Milliwatts(least),
+        }),
+        None => Err(SelectError::TooSlow {
+            least_time: Microseconds(modes.iter().map(time).min().expect("a grid has modes")),
+        }),
+    }
+}
+
+/// Limits around every quantile of what the modes offer, and beyond both ends.
+fn limits(values: impl Iterator<Item = u32>) -> Vec<Option<u32>> {
+    let values: Vec<u32> = values.collect::<BTreeSet<_>>().into_iter().collect();
+    let last = values.len() - 1;
+    let at = (0..=8).map(|part| values[last * part / 8]);
+    let around = at.flat_map(|v| [v.saturating_sub(1), v, v.saturating_add(v / 16)]);
+    [None, Some(0), Some(u32::MAX)]
+        .into_iter()
+        .chain(around.map(Some))
+        .collect()
+}
+
+fn regions(grid: &Grid) -> Vec<Region> {
+    let all = Region::all(grid);
+    let (cores, emc) = (grid.axis(Axis::Cores), grid.axis(Axis::Emc));
+    let half = cores[cores.len() / 2];
+    let emc = wattgate_runtime::Kilohertz(emc[emc.len() / 2]);
+    let narrow = all.with_min_cores(grid, half).expect("on offer");
+    vec![all, narrow, narrow.with_emc(grid, emc).expect("on offer")]
+}
+
+fn compare_all_queries(bytes: &[u8]) {
+    let model = Model::parse(bytes).expect("a valid model");
+    for region in regions(model.grid()) {
+        let front = Front::<512>::of(&model, &region);
+        assert!(!front.is_thinned());
+        let modes = all_modes(&model, &region);
+        assert_eq!(modes.len(), region.modes());
+        let deadlines = limits(modes.iter().map(|mode| mode.time));
+        let powers = limits(modes.iter().map(|mode| mode.power));
+        let (objectives, powers): (&[_], _) = if model.has_power() {
+            (
+                &[
+                    Objective::Time,
+                    Objective::Power,
+                    Objective::Energy,
+                    Objective::EnergyDelay,
+                ],
+                powers,
+            )
+        } else {
+            (&[Objective::Time], vec![None])
+        };
+        for &objective in objectives {
+            for &power_limit in &powers {
+                for &deadline in &deadlines {
+                    for (confidence, correction) in
+                        [(5_000, 65_536), (9_200, 50_000), (9_900, 90_001)]
+                    {
+                        let query = Query {
+                            objective,
+                            power_limit: power_limit.map(Milliwatts),
+                            deadline: deadline.map(Microseconds),
+                            confidence: Confidence::new(confidence).expect("in range"),
+                            correction: Correction::from_q16(correction).expect("in range"),
+                        };
+                        let choice = front.select(&query);
+                        let expected = exhaustive(&model, &modes, &query);
+                        assert_eq!(choice.map(|choice| choice.mode), expected, "{query:?}");
+                        if let (Ok(choice), Some(limit)) = (choice, power_limit) {
+                            let guarded = choice.guarded_power.expect("known");
+                            assert!(guarded <= Milliwatts(limit));
+                            assert!(choice.power.expect("known") <= guarded);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn a_front_answers_as_an_exhaustive_search_does(
+        grid in common::grids(),
+        shape in common::small_shapes(),
+        has_power in proptest::bool::weighted(0.9),
+        seed in any::<u64>(),
+    ) {
+        compare_all_queries(&common::random_model(&grid, shape, has_power, seed));
+    }
+
+    /// Energy has many valleys along a front that no model made: the optimum of any stretch is
+    /// found all the same.
+    #[test]
+    fn the_least_energy_of_any_stretch_is_found(
+        steps in proptest::collection::vec((1..60_000_i32, 1..60_000_i32), 1..300),
+        stretches in proptest::collection::vec(any::<[proptest::sample::Index; 2]>(), 20),
+    ) {
+        let grid = Grid::new([&[1], &[1], &[1], &[1]]).expect("a grid");
+        let bytes = common::random_model(&grid, Shape::Wide16, true, 1);
+        let model = Model::parse(&bytes).expect("a model");
+        let mut at = Prediction { log_power: 1_000_000, log_time: 15_000_000 };
+        let modes = steps.iter().enumerate().map(|(id, (power, time))| {
+            at.log_power += power;
+            at.log_time -= time;
+            (ModeId(id as u16), at)
+        });
+        let front = Front::<300>::of_modes(&model, modes);
+        let points = front.points();
+        for ends in stretches {
+            let [a, b] = ends.map(|end| end.index(points.len()));
+            let stretch = &points[a.min(b)..=a.max(b)];
+            for objective in [Objective::Energy, Objective::EnergyDelay] {
+                let factor = |guard: Option<&GuardBand>, value| widened(guard, Confidence::P50, value);
+                let query = Query {
+                    objective,
+                    power_limit: Some(Milliwatts(factor(front.power_guard(), points[a.max(b)].power.0))),
+                    deadline: Some(Microseconds(factor(front.time_guard(), points[a.min(b)].time.0))),
+                    confidence: Confidence::P50,
+                    ..Query::default()
+                };
+                let delay = if objective == Objective::Energy { 1 } else { 2 };
+                let cost = |point: &&Point| {
+                    u128::from(point.power.0) * u128::from(point.time.0).pow(delay)
+                };
+                let best = stretch.iter().min_by_key(cost).expect("not empty");
+                let choice = front.select(&query).expect("a mode");
+                prop_assert_eq!(choice.mode, best.mode);
+            }
+        }
+    }
+
+    /// Points that no model need make: many equal powers, times, or both.
+    #[test]
+    fn a_staircase_keeps_exactly_the_modes_that_no_other_beats(
+        points in proptest::collection::vec((-9..9_i32, -9..9_i32), 1..200),
+    ) {
+        let grid = Grid::new([&[1], &[1], &[1], &[1]]).expect("a grid");
+        let bytes = common::random_model(&grid, Shape::Wide16, true, 1);
+        let model = Model::parse(&bytes).expect("a model");
+        // Far apart in the file's units, so that no two become equal in mW or µs.
+        let at = |&(power, time): &(i32, i32)| Prediction {
+            log_power: 14_000_000 + power * 10_000,
+            log_time: 14_000_000 + time * 10_000,
+        };
+        let modes = points.iter().enumerate().map(|(id, point)| (ModeId(id as u16), at(point)));
+        let front = Front::<256>::of_modes(&model, modes);
+        let kept: Vec<u16> = front.points().iter().map(|p| p.mode.0).collect();
+        let beats = |(i, a): (usize, &(i32, i32)), (j, b): (usize, &(i32, i32))| {
+            a.0 <= b.0 && a.1 <= b.1 && (a != b || i < j)
+        };
+        let mut expected: Vec<u16> = (0..points.len())
+            .filter(|&j| !points.iter().enumerate().any(|a| beats(a, (j, &points[j]))))
+            .map(|j| j as u16)
+            .collect();
+        expected.sort_by_key(|&id| points[usize::from(id)].0);
+        prop_assert_eq!(kept, expected);
+    }
+
+    /// Thinning may only offer less: real points, none over a limit, the least power kept.
+    #[test]
+    fn a_thinned_front_never_exceeds_a_limit(
+        grid in common::grids(),
+        seed in any::<u64>(),
+    ) {
+        let bytes = common::random_model(&grid, Shape::Wide16, true, seed);
+        let model = Model::parse(&bytes).expect("a model");
+        let region = Region::all(&grid);
+        let full = Front::<512>::of(&model, &region);
+        let thin = Front::<4>::of(&model, &region);
+        prop_assert!(thin.is_thinned() || thin.points().len() == full.points().len());
+        let least = |points: &[Point]| points.first().map(|point| point.power);
+        prop_assert_eq!(least(thin.points()), least(full.points()));
+        prop_assert!(thin.points().is_sorted_by(|a, b| a.power < b.power && a.time > b.time));
+        let modes = all_modes(&model, &region);
+        for limit in limits(modes.iter().map(|mode| mode.power)).into_iter().flatten() {
+            let query = Query { power_limit: Some(Milliwatts(limit)), ..Query::default() };
+            match (thin.select(&query), full.select(&query)) {
+                (Ok(thin), Ok(full)) => {
+                    prop_assert!(thin.guarded_power <= Some(Milliwatts(limit)));
+                    prop_assert!(thin.time >= full.time);
+                }
+                (thin, full) => prop_assert_eq!(thin, full),
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    /// What a sweep passes over without a comparison changes no front, thinned or not: so a
+    /// target may pass over more or less.
+    #[test]
+    fn a_swept_front_is_that_of_its_modes_one_by_one(
+        grid in common::grids(),
+        shape in common::small_shapes(),
+        seed in any::<u64>(),
+    ) {
+        let bytes = common::random_model(&grid, shape, true, seed);
+        let model = Model::parse(&bytes).expect("a model");
+        let region = Region::all(&grid);
+        let mut modes = Vec::new();
+        model.sweep(&region, |mode, at| modes.push((mode, at)));
+        let swept = Front::<5>::of(&model, &region);
+        let offered = Front::<5>::of_modes(&model, modes.iter().copied());
+        prop_assert_eq!(swept.points(), offered.points());
+        let swept = Front::<512>::of(&model, &region);
+        let offered = Front::<512>::of_modes(&model, modes);
+        prop_assert_eq!(swept.points(), offered.points());
+    }
+}
+
+#[cfg(feature = "large-shapes")]
+#[test]
+fn the_large_shape_answers_as_an_exhaustive_search_does() {
+    let grid = Grid::new([&[1, 2, 4], &[100, 200, 400], &[300, 600], &[500, 800]]).expect("a grid");
+    for seed in 0..3 {
+        compare_all_queries(&common::random_model(&grid, Shape::PowerTrain, true, seed));
+    }
+}
+
+#[test]
+fn a_time_only_model_refuses_every_question_about_power() {
+    let grid = Grid::new([&[1, 2], &[100, 200], &[300], &[500, 800]]).expect("a grid");
+    let bytes = common::random_model(&grid, Shape::Wide16, false, 7);
+    let model = Model::parse(&bytes).expect("a model");
+    let front = Front::<8>::of(&model, &model.profiled());
+    let limited = Query {
+        power_limit: Some(Milliwatts(5_000)),
+        ..Query::default()
+    };
+    assert_eq!(front.select(&limited), Err(SelectError::NoPower));
+    for objective in [Objective::Power, Objective::Energy, Objective::EnergyDelay] {
+        let query = Query {
+            objective,
+            ..Query::default()
+        };
+        assert_eq!(front.select(&query), Err(SelectError::NoPower));
+    }
+    let fastest = front.select(&Query::default()).expect("a mode");
+    assert_eq!((fastest.power, fastest.guarded_power), (None, None));
+}
+
+#[test]
+fn the_front_of_another_grids_region_names_its_error() {
+    let grid = Grid::new([&[1, 2], &[100, 200], &[300], &[500, 800]]).expect("a grid");
+    let other = Grid::new([&[1, 2], &[100, 200], &[300, 400], &[500, 800]]).expect("a grid");
+    let bytes = common::random_model(&grid, Shape::Wide16, true, 7);
+    let model = Model::parse(&bytes).expect("a model");
+    let mut front = Front::<8>::of(&model, &Region::all(&other));
+    assert_eq!(front.select(&Query::default()), Err(SelectError::OtherGrid));
+    assert_eq!(
+        Region::all(&other).with_min_cores(&grid, 1),
+        Err(ConstraintError::OtherGrid)
+    );
+    assert_eq!(
+        Region::all(&other).with_emc(&grid, Kilohertz(500)),
+        Err(ConstraintError::OtherGrid)
+    );
+
+    let mut workspace = Workspace::<{ workspace_pairs(Shape::Wide16, 6) }>::new();
+    let mut network = workspace.network(&model).expect("enough");
+    front.rebuild(&mut network, &Region::all(&grid));
+    assert!(front.select(&Query::default()).is_ok());
+    front = Front::of_modes(&model, []);
+    assert_eq!(
+        front.select(&Query::default()),
+        Err(SelectError::EmptyFront)
+    );
+}

@@ -1,0 +1,446 @@
+//! Each state, and each arrow between two of them.
+//!
+//! | from | to | when | test |
+//! |---|---|---|---|
+//! | | `Booting` | the governor is new | `a_new_governor_is_booting` |
+//! | `Booting` | `Settling` | the first mode is set | `a_first_mode_that_is_set_settles` |
+//! | `Settling` | `Tracking` | the mode was measured | `a_mode_that_was_measured_is_tracked` |
+//! | `Settling` | `SteppingDown` | the mode is over the limit | `a_mode_that_settles_over_the_limit_is_left` |
+//! | `Settling` | `ProbingUp` | a sensor is back, and a faster mode fits | `a_sensor_that_is_back_allows_a_faster_mode` |
+//! | `Tracking` | `ProbingUp` | a faster mode fits | `a_faster_mode_that_fits_is_probed` |
+//! | `Tracking` | `SteppingDown` | the power is over the limit | `a_load_over_the_limit_is_a_step_down` |
+//! | `Tracking` | `SteppingDown` | the limit falls | `a_lower_limit_is_a_step_down` |
+//! | `Tracking` | `Settling` | somebody else changed the mode, and it is set again | `a_mode_that_is_set_again_settles` |
+//! | `ProbingUp` | `Tracking` | the mode was measured | `a_probed_mode_that_fits_is_tracked` |
+//! | `ProbingUp` | `SteppingDown` | the mode is over the limit | `a_probed_mode_over_the_limit_is_left` |
+//! | `SteppingDown` | `Tracking` | the mode was measured | `a_slower_mode_is_tracked` |
+//! | `SteppingDown`, `Tracking`, `Settling` | `Safe(LimitTooLow)` | the least mode is over the limit, and so are those tried | `a_least_mode_over_the_limit_is_safe` |
+//! | `Safe(LimitTooLow)` | `Tracking` | the limit rises to the least mode, or the load falls | `a_limit_that_rises_is_tracked`, `a_load_that_falls_is_tracked` |
+//! | `Safe(LimitTooLow)` | `ProbingUp` | the limit rises beyond | `a_limit_that_rises_by_much_is_probed` |
+//! | any with a mode set | `Safe(NoSensor)` | the sensor is dead | `a_dead_sensor_is_safe` |
+//! | `Safe(NoSensor)` | `Settling` | the sensor is back | `a_sensor_that_is_back_settles` |
+//! | any | `SteppingDown` | the mode cannot be set | `a_mode_that_cannot_be_set_is_left` |
+//! | any | `SteppingDown` | the mode is excluded | `a_mode_that_is_excluded_is_left` |
+//! | any | `Safe(NothingApplies)` | no mode can be set | `nothing_that_can_be_set_is_safe` |
+//! | any | `Safe(NothingApplies)` | all modes are excluded | `nothing_that_may_be_set_is_safe` |
+//! | `Safe(NothingApplies)` | `Settling` | a mode can be set again | `a_mode_that_can_be_set_again_settles` |
+//! | any | `Booting` | the board slept | `a_board_that_slept_boots` |
+//! | any | `Booting` | another front is set | `another_front_boots` |
+//!
+//! `no_other_arrow_is_taken` holds the table against random plants with faults. A step may take two
+//! arrows at once, of which only the ends are seen: `Safe(NoSensor)` → `Settling` →
+//! `Safe(LimitTooLow)`.
+
+use wattgate_runtime::{Cause, State};
+
+use crate::governor::{ensure, holds_for};
+use crate::plant::{
+    L4T, Plant, between, fails, front, full, idle, limit, off_by_10_percent, random, works,
+};
+
+const NO_SENSOR: State = State::Safe(Cause::NoSensor);
+const TOO_LOW: State = State::Safe(Cause::LimitTooLow);
+const NOTHING: State = State::Safe(Cause::NothingApplies);
+
+const ALL: [State; 8] = [
+    State::Booting,
+    State::Settling,
+    State::Tracking,
+    State::SteppingDown,
+    State::ProbingUp,
+    NO_SENSOR,
+    TOO_LOW,
+    NOTHING,
+];
+
+/// The arrows that do not start in any state.
+const ARROWS: [(State, State); 17] = [
+    (State::Booting, State::Settling),
+    (State::Settling, State::Tracking),
+    (State::Settling, State::ProbingUp),
+    (State::Settling, TOO_LOW),
+    (State::Tracking, State::ProbingUp),
+    (State::Tracking, State::Settling),
+    (State::Tracking, TOO_LOW),
+    (State::ProbingUp, State::Tracking),
+    (State::ProbingUp, TOO_LOW),
+    (State::SteppingDown, State::Tracking),
+    (State::SteppingDown, State::ProbingUp),
+    (State::SteppingDown, TOO_LOW),
+    (TOO_LOW, State::Tracking),
+    (TOO_LOW, State::ProbingUp),
+    (NO_SENSOR, State::Settling),
+    (NO_SENSOR, TOO_LOW),
+    (NOTHING, State::Settling),
+];
+
+/// The states that every state has an arrow to.
+const FROM_ANY: [State; 4] = [State::Booting, State::SteppingDown, NO_SENSOR, NOTHING];
+
+/// A limit that most states are reached under, and one that no mode fits, in mW.
+const LIMIT: u32 = 30_000;
+const NONE_FITS: u32 = 5_000;
+
+/// A plant that has just come to a state.
+fn plant_in(state: State) -> Plant {
+    let mut plant = Plant::new(LIMIT, 1_000);
+    match state {
+        State::Booting => plant.run(1, LIMIT),
+        State::Settling | State::Tracking => {}
+        State::ProbingUp => {
+            plant.governor.set_limit(limit(20_000));
+            plant.run(20_000, LIMIT);
+            plant.governor.set_limit(limit(LIMIT));
+        }
+        State::SteppingDown => {
+            plant.run(20_000, LIMIT);
+            plant.governor.set_limit(limit(20_000));
+        }
+        NO_SENSOR => {
+            plant.run(20_000, LIMIT);
+            plant.sensor_fault = fails;
+        }
+        TOO_LOW => plant.governor.set_limit(limit(NONE_FITS)),
+        State::Safe(_) => fail_writes(&mut plant),
+    }
+    plant.run_to(state, 60_000, LIMIT);
+    plant.states.clear();
+    plant
+}
+
+/// Somebody else sets a mode that is none of the front's, and no other can be set.
+fn fail_writes(plant: &mut Plant) {
+    plant.leave_front();
+    plant.writes_work = Box::new(|_| false);
+}
+
+/// The next state after the present one.
+fn next_state(plant: &mut Plant, most_ms: u64) -> State {
+    let before = plant.state();
+    for _ in 0..most_ms {
+        plant.run(1, LIMIT);
+        if plant.state() != before {
+            break;
+        }
+    }
+    plant.state()
+}
+
+#[test]
+fn every_state_is_reached() {
+    for state in ALL {
+        assert_eq!(plant_in(state).state(), state);
+    }
+}
+
+#[test]
+fn a_new_governor_is_booting() {
+    let mut plant = Plant::new(LIMIT, 1_000);
+    assert_eq!(plant.state(), State::Booting);
+    let first = plant.governor.first();
+    assert!(first.is_some());
+    assert_eq!(plant.run_to_next_step(LIMIT), first);
+    assert_eq!(plant.state(), State::Booting);
+}
+
+#[test]
+fn a_first_mode_that_is_set_settles() {
+    let mut plant = plant_in(State::Booting);
+    assert_eq!(next_state(&mut plant, 20), State::Settling);
+}
+
+#[test]
+fn a_mode_that_was_measured_is_tracked() {
+    let mut plant = plant_in(State::Settling);
+    assert_eq!(next_state(&mut plant, 2_000), State::Tracking);
+    assert!(plant.status().measured.is_some());
+}
+
+#[test]
+fn a_mode_that_settles_over_the_limit_is_left() {
+    let mut plant = plant_in(State::Settling);
+    plant.factor = 1.4;
+    assert_eq!(next_state(&mut plant, 500), State::SteppingDown);
+}
+
+#[test]
+fn a_faster_mode_that_fits_is_probed() {
+    let mut plant = Plant::new(LIMIT, 1_000);
+    plant.factor = 0.85;
+    plant.run_to(State::Tracking, 10_000, LIMIT);
+    let before = plant.microseconds(plant.status().mode);
+    assert_eq!(next_state(&mut plant, 60_000), State::ProbingUp);
+    assert!(plant.microseconds(plant.status().mode) < before);
+}
+
+#[test]
+fn a_load_over_the_limit_is_a_step_down() {
+    let mut plant = Plant::new(LIMIT, 1_000);
+    plant.run(30_000, LIMIT);
+    assert_eq!(plant.state(), State::Tracking);
+    plant.factor = 1.3;
+    let before = plant.status();
+    assert_eq!(next_state(&mut plant, 300), State::SteppingDown);
+    let after = plant.status();
+    assert!(after.predicted < before.predicted, "{before:?}, {after:?}");
+    assert_eq!(after.violations, before.violations + 1);
+}
+
+#[test]
+fn a_lower_limit_is_a_step_down() {
+    let mut plant = Plant::new(LIMIT, 1_000);
+    plant.run(30_000, LIMIT);
+    assert_eq!(plant.state(), State::Tracking);
+    let before = plant.status().violations;
+    plant.governor.set_limit(limit(20_000));
+    plant.run_to_next_step(LIMIT);
+    assert_eq!(plant.state(), State::SteppingDown);
+    plant.run_to(State::Tracking, 2_000, LIMIT);
+    let violations = plant.status().violations - before;
+    assert!(violations <= 1, "{violations}");
+}
+
+#[test]
+fn a_mode_that_is_set_again_settles() {
+    let mut plant = Plant::new(LIMIT, 1_000);
+    plant.run(30_000, LIMIT);
+    assert_eq!(plant.state(), State::Tracking);
+    plant.mode = front().points()[3].mode;
+    assert_eq!(next_state(&mut plant, 200), State::Settling);
+    assert_eq!(plant.mode, plant.status().mode);
+}
+
+#[test]
+fn a_probed_mode_that_fits_is_tracked() {
+    let mut plant = plant_in(State::ProbingUp);
+    assert_eq!(next_state(&mut plant, 2_000), State::Tracking);
+}
+
+#[test]
+fn a_probed_mode_over_the_limit_is_left() {
+    let mut plant = plant_in(State::ProbingUp);
+    plant.factor = 1.5;
+    assert_eq!(next_state(&mut plant, 500), State::SteppingDown);
+}
+
+#[test]
+fn a_slower_mode_is_tracked() {
+    let mut plant = plant_in(State::SteppingDown);
+    assert_eq!(next_state(&mut plant, 2_000), State::Tracking);
+}
+
+#[test]
+fn a_least_mode_over_the_limit_is_safe() {
+    for state in [State::Settling, State::Tracking, State::SteppingDown] {
+        let mut plant = plant_in(state);
+        plant.governor.set_limit(limit(NONE_FITS));
+        plant.run_to(TOO_LOW, 20_000, LIMIT);
+        plant.run(20_000, LIMIT);
+        assert_eq!(plant.state(), TOO_LOW, "from {state:?}");
+    }
+}
+
+#[test]
+fn a_limit_that_rises_is_tracked() {
+    let mut plant = plant_in(TOO_LOW);
+    plant.run(10_000, LIMIT);
+    // As much as the least mode, and its margins.
+    plant.governor.set_limit(limit(11_200));
+    assert_eq!(next_state(&mut plant, 200), State::Tracking);
+    assert_eq!(plant.point(), 0);
+}
+
+#[test]
+fn a_limit_that_rises_by_much_is_probed() {
+    let mut plant = plant_in(TOO_LOW);
+    plant.run(10_000, LIMIT);
+    plant.governor.set_limit(limit(LIMIT));
+    assert_eq!(next_state(&mut plant, 200), State::ProbingUp);
+}
+
+#[test]
+fn a_load_that_falls_is_tracked() {
+    let mut plant = Plant::new(11_500, 1_000);
+    plant.factor = 1.3;
+    plant.run(20_000, 11_500);
+    assert_eq!(plant.state(), TOO_LOW);
+    plant.factor = 0.8;
+    plant.run_to(State::Tracking, 120_000, 11_500);
+}
+
+#[test]
+fn a_dead_sensor_is_safe() {
+    for state in ALL
+        .into_iter()
+        .filter(|state| ![NO_SENSOR, NOTHING].contains(state))
+    {
+        let mut plant = plant_in(state);
+        plant.sensor_fault = fails;
+        plant.run(2_000, LIMIT);
+        assert_eq!(plant.state(), NO_SENSOR, "from {state:?}");
+        assert_eq!(plant.point(), 0, "from {state:?}");
+    }
+}
+
+#[test]
+fn a_sensor_that_is_back_settles() {
+    let mut plant = plant_in(NO_SENSOR);
+    plant.run(10_000, LIMIT);
+    assert_eq!(plant.state(), NO_SENSOR);
+    plant.sensor_fault = works;
+    assert_eq!(next_state(&mut plant, 500), State::Settling);
+}
+
+#[test]
+fn a_sensor_that_is_back_allows_a_faster_mode() {
+    let mut plant = plant_in(NO_SENSOR);
+    plant.run(10_000, LIMIT);
+    plant.sensor_fault = works;
+    plant.run_to(State::ProbingUp, 5_000, LIMIT);
+}
+
+/// Two of three writes are tried again; then another mode is.
+#[test]
+fn a_mode_that_cannot_be_set_is_left() {
+    for state in ALL.into_iter().filter(|state| *state != NOTHING) {
+        let mut plant = plant_in(state);
+        let wanted = plant.status().mode;
+        let others = state == TOO_LOW || state == NO_SENSOR;
+        plant.leave_front();
+        plant.writes_work = Box::new(move |mode| mode != wanted);
+        plant.run(300, LIMIT);
+        let states: Vec<State> = plant.states.iter().map(|(_, state)| *state).collect();
+        assert!(
+            states.contains(&State::SteppingDown),
+            "from {state:?}: {states:?}"
+        );
+        assert_ne!(plant.status().mode, wanted, "from {state:?}");
+        plant.run(5_000, LIMIT);
+        // In the safe states another of the few least modes takes the place of the least one.
+        let point = plant.point();
+        assert!(
+            !others || (1..=4).contains(&point),
+            "from {state:?}: point {point}"
+        );
+    }
+}
+
+#[test]
+fn a_mode_that_is_excluded_is_left() {
+    for state in ALL {
+        let mut plant = plant_in(state);
+        let wanted = plant.status().mode;
+        plant.governor.exclude(wanted);
+        plant.run_to_next_step(LIMIT);
+        assert_eq!(plant.state(), State::SteppingDown, "from {state:?}");
+        assert_ne!(plant.status().mode, wanted, "from {state:?}");
+    }
+}
+
+#[test]
+fn nothing_that_can_be_set_is_safe() {
+    for state in ALL {
+        let mut plant = plant_in(state);
+        fail_writes(&mut plant);
+        plant.run(2_000, LIMIT);
+        assert_eq!(plant.state(), NOTHING, "from {state:?}");
+    }
+}
+
+#[test]
+fn nothing_that_may_be_set_is_safe() {
+    for state in ALL {
+        let mut plant = plant_in(state);
+        for point in front().points() {
+            plant.governor.exclude(point.mode);
+        }
+        let command = plant.run_to_next_step(LIMIT);
+        assert_eq!((plant.state(), command), (NOTHING, None), "from {state:?}");
+    }
+}
+
+#[test]
+fn a_mode_that_can_be_set_again_settles() {
+    let mut plant = plant_in(NOTHING);
+    plant.writes_work = Box::new(|_| true);
+    assert_eq!(next_state(&mut plant, 1_200), State::Settling);
+    plant.run_to(State::Tracking, 2_000, LIMIT);
+}
+
+#[test]
+fn a_board_that_slept_boots() {
+    for state in ALL {
+        let mut plant = plant_in(state);
+        plant.sleep(5_100, LIMIT);
+        assert_eq!(plant.state(), State::Booting, "from {state:?}");
+    }
+    // Afterwards all is as before.
+    let mut plant = Plant::new(LIMIT, 1_000);
+    plant.run(60_000, LIMIT);
+    let before = plant.mode;
+    plant.sleep(60_000, LIMIT);
+    plant.run(2_000, LIMIT);
+    assert_eq!((plant.mode, plant.state()), (before, State::Tracking));
+}
+
+#[test]
+fn another_front_boots() {
+    for state in ALL {
+        let mut plant = plant_in(state);
+        let set = plant.governor.set_front(front());
+        assert_eq!(
+            (set, plant.state()),
+            (Ok(()), State::Booting),
+            "from {state:?}"
+        );
+        if state != NOTHING && state != NO_SENSOR && state != TOO_LOW {
+            plant.run(10_000, LIMIT);
+            assert_eq!(plant.state(), State::Tracking, "from {state:?}");
+        }
+    }
+}
+
+/// Something happens to a plant.
+fn disturb(plant: &mut Plant, seed: u64, at: u64) {
+    match (12.0 * random(seed, 100 + at)) as u32 {
+        0 => plant
+            .governor
+            .set_limit(limit(between(seed, 200 + at, 4_000.0, 50_000.0) as u32)),
+        1 => plant.sensor_fault = fails,
+        2 => plant.sensor_fault = works,
+        3 => plant.is_frozen = !plant.is_frozen,
+        4 => plant.load = Box::new(idle),
+        5 => plant.load = Box::new(full),
+        6 => {
+            plant.load = Box::new(|now| {
+                if now % 700 < 300 {
+                    (1.0, None)
+                } else {
+                    (0.4, None)
+                }
+            });
+        }
+        7 => plant.mode = front().points()[(at % 128) as usize].mode,
+        8 => fail_writes(plant),
+        9 => plant.writes_work = Box::new(|_| true),
+        10 => plant.factor = between(seed, 300 + at, 0.7, 1.5),
+        _ => plant.sleep(6_000, LIMIT),
+    }
+}
+
+#[test]
+fn no_other_arrow_is_taken() {
+    holds_for(1_000..1_040, |seed| {
+        let mut plant = Plant::with(LIMIT, seed, L4T, |_| {});
+        plant.error = off_by_10_percent;
+        for at in 0..30 {
+            plant.run(between(seed, 400 + at, 10.0, 4_000.0) as u64, LIMIT);
+            disturb(&mut plant, seed, at);
+        }
+        let arrows = plant.states.windows(2).map(|pair| (pair[0].1, pair[1].1));
+        let mut others =
+            arrows.filter(|arrow| !ARROWS.contains(arrow) && !FROM_ANY.contains(&arrow.1));
+        let other = others.next();
+        ensure(other.is_none(), || format!("{other:?}"))
+    });
+}

@@ -1,0 +1,13 @@
+//! The runtime's integration tests: one program, since each links the runtime anew.
+
+mod common;
+mod constants;
+mod estimator;
+mod front;
+mod golden;
+mod governor;
+mod network;
+mod plant;
+mod recorded;
+mod refusals;
+mod traces;

@@ -1,0 +1,246 @@
+//! The network computes what the specification says, written down here without tables.
+
+use crate::common;
+use nalgebra::DMatrix;
+use proptest::prelude::*;
+use wattgate_runtime::{Axis, AxisFeatures, Grid, GridError, ModeId, Model, PowerMode, Region};
+use wattgate_runtime::{Shape, Workspace, workspace_pairs};
+
+use crate::common::wgt::{FirstRow, Layers};
+
+/// `weights/FORMAT.md`, section "What the integers mean": a batch of all modes, one column for each,
+/// goes through the layers as products of matrices.
+fn predictions(grid: &Grid, layers: &Layers) -> Vec<(ModeId, i64, i64)> {
+    let modes: Vec<PowerMode> = (0..grid.modes() as u16)
+        .map(|id| grid.mode(ModeId(id)).expect("in range"))
+        .collect();
+    let mut units = DMatrix::from_fn(layers.first.len(), modes.len(), |unit, mode| {
+        first_layer(grid, &layers.first[unit], modes[mode])
+    });
+    for layer in &layers.hidden {
+        let rows = layer.iter().map(|row| (&row.weights[..], row.bias));
+        units = product(rows, &units);
+        for (mut unit, row) in units.row_iter_mut().zip(layer) {
+            unit.apply(|sum| *sum = (*sum >> row.shift).clamp(0, 32_767));
+        }
+    }
+    let rows = layers.output.iter().map(|row| (&row.weights[..], row.bias));
+    // A model without power has one row.
+    let outputs = product(rows, &units).resize_vertically(2, 0);
+    let outputs = outputs.column_iter().enumerate();
+    outputs
+        .map(|(id, output)| (ModeId(id as u16), output[0], output[1]))
+        .collect()
+}
+
+/// weights × units + biases
+fn product<'a>(rows: impl Iterator<Item = (&'a [i8], i32)>, units: &DMatrix<i64>) -> DMatrix<i64> {
+    let (weights, biases): (Vec<&[i8]>, Vec<i32>) = rows.unzip();
+    let weights = DMatrix::from_fn(weights.len(), units.nrows(), |row, column| {
+        i64::from(weights[row][column])
+    });
+    let mut sums = weights * units;
+    for (mut sum, bias) in sums.row_iter_mut().zip(biases) {
+        sum.add_scalar_mut(i64::from(bias));
+    }
+    sums
+}
+
+/// The positive part of the sum of four table entries, one for each axis.
+fn first_layer(grid: &Grid, row: &FirstRow, mode: PowerMode) -> i64 {
+    let axes = mode.knobs().into_iter().zip(Axis::ALL);
+    let entries = axes
+        .zip(row.weights.chunks(3))
+        .map(|((knob, axis), weights)| {
+            let values = grid.axis(axis);
+            let features = AxisFeatures::new(values[0], values[values.len() - 1]).of(knob);
+            let products = weights.iter().zip(features).map(|(&w, x)| f32::from(w) * x);
+            let sum = products.reduce(|a, b| a + b).expect("three features");
+            let bias = if axis == Axis::Cores {
+                f32::from(row.bias)
+            } else {
+                0.0
+            };
+            let entry = (sum * (f32::from(row.scale) / 256.0) + bias).round_ties_even();
+            entry.clamp(-8192.0, 8191.0) as i64
+        });
+    entries.sum::<i64>().max(0)
+}
+
+fn swept(model: &Model<'_>, region: &Region) -> Vec<(ModeId, i64, i64)> {
+    let mut modes = Vec::new();
+    model.sweep(region, |mode, at| {
+        modes.push((mode, i64::from(at.log_time), i64::from(at.log_power)));
+    });
+    modes.sort_unstable();
+    modes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn a_sweep_computes_what_the_specification_says(
+        grid in common::grids(),
+        shape in common::small_shapes(),
+        outputs in 1..=2_usize,
+        seed in any::<u64>(),
+    ) {
+        let layers = common::random_layers(shape, outputs, &mut common::Random(seed));
+        let bytes = common::encode(&grid, &layers, "random");
+        let model = Model::parse(&bytes).expect("a model");
+        prop_assert_eq!(swept(&model, &Region::all(&grid)), predictions(&grid, &layers));
+    }
+
+    /// A region's sweep is the part of the whole sweep that lies inside.
+    #[test]
+    fn a_region_is_swept_like_a_part_of_the_whole(
+        grid in common::grids(),
+        picks in proptest::collection::vec(any::<proptest::sample::Index>(), 1..4),
+        seed in any::<u64>(),
+    ) {
+        let bytes = common::random_model(&grid, Shape::Wide16, true, seed);
+        let model = Model::parse(&bytes).expect("a model");
+        let corners = picks.iter().map(|pick| {
+            let id = pick.index(grid.modes() as usize) as u16;
+            grid.mode(ModeId(id)).expect("in range").knobs()
+        });
+        let corners: Vec<[u32; 4]> = corners.collect();
+        let region = Region::spanning(&grid, corners.iter().copied()).expect("on the axes");
+        let inside = |(id, ..): &(ModeId, i64, i64)| {
+            let knobs = grid.mode(*id).expect("in range").knobs();
+            (0..4).all(|axis| {
+                let (least, most) = corners.iter().fold((u32::MAX, 0), |(least, most), corner| {
+                    (least.min(corner[axis]), most.max(corner[axis]))
+                });
+                (least..=most).contains(&knobs[axis])
+            })
+        };
+        let whole = swept(&model, &Region::all(&grid));
+        let expected: Vec<_> = whole.into_iter().filter(inside).collect();
+        prop_assert_eq!(region.modes(), expected.len());
+        prop_assert_eq!(swept(&model, &region), expected);
+    }
+
+    #[test]
+    fn ids_and_modes_are_each_others_inverse(grid in common::grids()) {
+        for id in 0..grid.modes() as u16 {
+            let mode = grid.mode(ModeId(id)).expect("in range");
+            prop_assert_eq!(grid.id(mode), Some(ModeId(id)));
+        }
+        prop_assert_eq!(grid.mode(ModeId(grid.modes() as u16)), None);
+        let [mut cores, cpu, gpu, emc] = grid.mode(ModeId(0)).expect("in range").knobs();
+        cores += 1_000;
+        prop_assert_eq!(grid.id(PowerMode::from_knobs([cores, cpu, gpu, emc])), None);
+    }
+
+    /// Features rise with the knob from −1 to 1.
+    #[test]
+    fn features_rise_from_minus_one_to_one(
+        axis in proptest::collection::btree_set(1..5_000_000_u32, 2..20),
+    ) {
+        let axis: Vec<u32> = axis.into_iter().collect();
+        let (first, last) = (axis[0], axis[axis.len() - 1]);
+        let scale = AxisFeatures::new(first, last);
+        let all: Vec<_> = axis.iter().map(|&value| scale.of(value)).collect();
+        prop_assert_eq!(all[0], [-1.0; 3]);
+        prop_assert_eq!(all[all.len() - 1], [1.0; 3]);
+        for pair in all.windows(2) {
+            prop_assert!(pair[0].iter().zip(&pair[1]).all(|(a, b)| a <= b));
+        }
+    }
+}
+
+#[cfg(feature = "large-shapes")]
+#[test]
+fn the_large_shape_computes_what_the_specification_says() {
+    let grid = Grid::new([&[1, 2], &[100, 200, 400], &[300, 600], &[500, 800]]).expect("a grid");
+    let layers = common::random_layers(Shape::PowerTrain, 2, &mut common::Random(5));
+    let bytes = common::encode(&grid, &layers, "random");
+    let model = Model::parse(&bytes).expect("a model");
+    let found = swept(&model, &Region::all(&grid));
+    assert_eq!(found, predictions(&grid, &layers));
+}
+
+/// Weights, inputs and biases at the ends of their ranges do not overflow.
+#[cfg(feature = "large-shapes")]
+#[test]
+fn the_largest_sums_do_not_overflow() {
+    let grid = Grid::new([&[1, 2], &[100, 200], &[300, 600], &[500, 800]]).expect("a grid");
+    for sign in [1, -1] {
+        let mut layers = common::random_layers(Shape::PowerTrain, 2, &mut common::Random(5));
+        for row in &mut layers.first {
+            row.weights = [127; 12];
+            (row.scale, row.bias) = (u16::MAX, 8191);
+        }
+        for row in layers.hidden.iter_mut().flatten() {
+            row.weights.fill(127 * sign);
+            (row.bias, row.shift) = (i32::from(sign) << 30, 0);
+        }
+        for row in &mut layers.output {
+            row.weights.fill(127 * sign);
+            row.bias = i32::from(sign) << 30;
+        }
+        let bytes = common::encode(&grid, &layers, "extreme");
+        let model = Model::parse(&bytes).expect("a model");
+        let found = swept(&model, &Region::all(&grid));
+        assert_eq!(found, predictions(&grid, &layers));
+    }
+}
+
+/// A workspace of the stated size suffices, with the same predictions; one pair less does not.
+#[test]
+fn a_workspace_that_is_too_small_is_refused() {
+    let grid = Grid::new([&[1, 2], &[100, 200], &[300, 600], &[500, 800]]).expect("a grid");
+    let bytes = common::random_model(&grid, Shape::Deep8x8, true, 1);
+    let model = Model::parse(&bytes).expect("a model");
+    // Two values of each axis but the GPU.
+    const NEEDED: usize = workspace_pairs(Shape::Deep8x8, 6);
+    let mut enough = Workspace::<NEEDED>::new();
+    let mut modes = Vec::new();
+    let mut network = enough.network(&model).expect("enough");
+    network.sweep(&Region::all(&grid), |mode, at| {
+        modes.push((mode, i64::from(at.log_time), i64::from(at.log_power)));
+    });
+    modes.sort_unstable();
+    assert_eq!(modes, swept(&model, &Region::all(&grid)));
+    let mut less = Workspace::<{ NEEDED - 1 }>::new();
+    let refused = less.network(&model).expect_err("too small");
+    assert_eq!(refused.needed, NEEDED);
+}
+
+/// Its indices would reach beyond the axes, to rows of the batch before and to ids that a u16
+/// does not hold.
+#[test]
+fn a_region_of_another_grid_has_no_mode() {
+    let axis = |n: u32| (1..=n).collect::<Vec<u32>>();
+    let small = Grid::new([&[1, 2], &[100, 200], &[300, 600], &[500, 800]]).expect("a grid");
+    let bytes = common::random_model(&small, Shape::Wide16, true, 1);
+    let model = Model::parse(&bytes).expect("a model");
+    let large = Grid::new([&axis(15), &axis(17), &axis(15), &axis(17)]).expect("a grid");
+    let others = Grid::new([&[1, 2], &[100, 200], &[300, 601], &[500, 800]]).expect("a grid");
+    for other in [large, others] {
+        assert_eq!(swept(&model, &Region::all(&other)), []);
+        let knobs = other.mode(ModeId(3)).map(PowerMode::knobs);
+        let mode = Region::spanning(&other, knobs).expect("on the axes");
+        assert_eq!(swept(&model, &mode), []);
+    }
+    let equal = Grid::new([&[1, 2], &[100, 200], &[300, 600], &[500, 800]]).expect("a grid");
+    assert_eq!(swept(&model, &Region::all(&equal)).len(), 16);
+}
+
+#[test]
+fn the_largest_grid_is_swept_whole() {
+    let axis = |n: u32| (1..=n).collect::<Vec<u32>>();
+    let too_many_values = Grid::new([&[1], &axis(3), &axis(85), &axis(40)]);
+    assert_eq!(too_many_values, Err(GridError::TooManyValues));
+    let too_many_modes = Grid::new([&axis(16), &axis(16), &axis(16), &axis(16)]);
+    assert_eq!(too_many_modes, Err(GridError::TooManyModes));
+    let grid = Grid::new([&axis(15), &axis(17), &axis(15), &axis(17)]).expect("a grid");
+    assert_eq!(grid.modes(), 65_025);
+    let bytes = common::random_model(&grid, Shape::Wide16, true, 1);
+    let model = Model::parse(&bytes).expect("a model");
+    let ids = swept(&model, &Region::all(&grid));
+    let ids = ids.iter().map(|(id, ..)| u32::from(id.0));
+    assert!(ids.eq(0..grid.modes()));
+}

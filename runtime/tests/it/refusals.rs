@@ -1,0 +1,354 @@
+//! Every file that is not a model is refused with its own reason, and no bytes make the
+//! reader panic.
+
+use crate::common;
+use proptest::prelude::*;
+use wattgate_runtime::{
+    Axes, Body, Crc32, FormatError, Front, Grid, GridError, GuardBand, HEADER_LEN, Kind, Knot,
+    Model, Provenance, Query, Region, Shape, Widths, crc32,
+};
+
+fn grid() -> Grid {
+    Grid::new([&[1, 2], &[100, 200], &[300], &[500, 800]]).expect("a grid")
+}
+
+fn valid() -> Vec<u8> {
+    common::random_model(&grid(), Shape::Deep8x8, true, 3)
+}
+
+/// Uses everything of a file that is a model.
+fn exercise(bytes: &[u8]) {
+    let Ok(model) = Model::parse(bytes) else {
+        return;
+    };
+    let _ = model.provenance();
+    for region in [model.profiled(), Region::all(model.grid())] {
+        let front = Front::<16>::of(&model, &region);
+        let _ = front.select(&Query::default());
+    }
+}
+
+/// A file with a changed part and the checksum of what it became.
+fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let (header, body) = bytes.split_at(HEADER_LEN);
+    let checksum = Crc32::new()
+        .update(&header[..HEADER_LEN - 4])
+        .update(body)
+        .finish();
+    bytes[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+fn error(bytes: &[u8]) -> FormatError {
+    let known = Model::parse(bytes).and_then(|model| model.provenance());
+    known.expect_err("refused")
+}
+
+#[test]
+fn every_changed_byte_and_every_lost_byte_is_refused() {
+    let valid = valid();
+    assert!(Model::parse(&valid).is_ok());
+    for at in 0..valid.len() {
+        for change in 1..=255 {
+            let mut changed = valid.clone();
+            changed[at] ^= change;
+            assert!(Model::parse(&changed).is_err(), "byte {at} ^ {change}");
+        }
+        assert!(Model::parse(&valid[..at]).is_err(), "the first {at} bytes");
+    }
+}
+
+#[test]
+fn headers_are_refused_by_name() {
+    let with = |range: std::ops::Range<usize>, new: &[u8]| {
+        let mut bytes = valid();
+        bytes[range].copy_from_slice(new);
+        resealed(bytes)
+    };
+    assert_eq!(error(b""), FormatError::TooShort);
+    assert_eq!(error(&valid()[..HEADER_LEN - 1]), FormatError::TooShort);
+    assert_eq!(error(&[b'x'; 100]), FormatError::WrongMagic);
+    assert_eq!(
+        error(&with(4..6, &[2, 0])),
+        FormatError::UnsupportedVersion { found: 2 }
+    );
+    assert_eq!(
+        error(&with(4..6, &[0, 0])),
+        FormatError::UnsupportedVersion { found: 0 }
+    );
+    assert_eq!(error(&with(6..7, &[0])), FormatError::BadHeader);
+    assert_eq!(error(&with(6..7, &[3])), FormatError::BadHeader);
+    assert_eq!(error(&with(7..8, &[2])), FormatError::BadHeader);
+    assert_eq!(error(&with(14..16, &[1, 0])), FormatError::BadHeader);
+    assert_eq!(error(&with(16..20, &[0; 4])), FormatError::GridMismatch);
+    assert_eq!(error(&valid()[..valid().len() - 1]), FormatError::Truncated);
+    let mut longer = valid();
+    longer.push(0);
+    assert_eq!(error(&longer), FormatError::TrailingBytes);
+    let mut flipped = valid();
+    flipped[HEADER_LEN + 40] ^= 1;
+    assert_eq!(error(&flipped), FormatError::Checksum);
+}
+
+#[test]
+fn an_unsupported_shape_is_named_beside_the_supported_ones() {
+    let mut bytes = valid();
+    bytes[8..14].copy_from_slice(&[12, 0, 6, 0, 0, 0]);
+    let refused = error(&resealed(bytes));
+    let widths = Widths([12, 6, 0]);
+    assert_eq!(refused, FormatError::UnsupportedShape { widths });
+    let large = if cfg!(feature = "large-shapes") {
+        ",256-128-64"
+    } else {
+        ""
+    };
+    let message = "layer shape 12-6 is not supported; supported: 16,32,8-8,16-16";
+    assert_eq!(refused.to_string(), format!("{message}{large}"));
+}
+
+/// So that no file makes firmware take the stack that this shape needs.
+#[cfg(not(feature = "large-shapes"))]
+#[test]
+fn firmware_refuses_the_large_shape() {
+    let mut bytes = valid();
+    bytes[8..14].copy_from_slice(&[0, 1, 128, 0, 64, 0]);
+    let widths = Widths([256, 128, 64]);
+    assert_eq!(
+        error(&resealed(bytes)),
+        FormatError::UnsupportedShape { widths }
+    );
+}
+
+/// A body that can be spoilt field by field.
+struct Parts {
+    axes: Axes,
+    profiled: [u8; 8],
+    layers: Vec<u8>,
+    time_guard: Vec<Knot>,
+    power_guard: Vec<Knot>,
+}
+
+impl Parts {
+    fn new() -> Self {
+        let file = valid();
+        let body: Body<'_> = postcard::from_bytes(&file[HEADER_LEN..]).expect("a body");
+        Self {
+            axes: body.axes,
+            profiled: [0, 0, 0, 0, 1, 1, 0, 1],
+            layers: body.layers.to_vec(),
+            time_guard: body.time_guard.to_vec(),
+            power_guard: body.power_guard.to_vec(),
+        }
+    }
+
+    fn error(self) -> FormatError {
+        let body = Body {
+            profiled: postcard::from_bytes(&self.profiled).expect("eight indices"),
+            layers: &self.layers,
+            time_guard: self.time_guard.into_iter().collect(),
+            power_guard: self.power_guard.into_iter().collect(),
+            provenance: Provenance {
+                kind: Kind::Measured,
+                device: "",
+                workload: "",
+                minibatch: None,
+                seed: 0,
+                modes_used: 0,
+                modes_held_out: 0,
+                time_error: None,
+                power_error: None,
+            },
+            axes: self.axes,
+        };
+        let mut buffer = [0; 2048];
+        let body = postcard::to_slice(&body, &mut buffer).expect("it fits");
+        let mut bytes = valid()[..HEADER_LEN].to_vec();
+        bytes[20..24].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(body);
+        error(&resealed(bytes))
+    }
+}
+
+#[test]
+fn axes_that_form_no_grid_are_refused() {
+    let error = |lengths, values: &[u32]| {
+        let values = values.iter().copied().collect();
+        Parts {
+            axes: Axes { lengths, values },
+            ..Parts::new()
+        }
+        .error()
+    };
+    let bad = FormatError::BadGrid;
+    assert_eq!(error([1, 1, 1, 0], &[1, 2, 3]), bad(GridError::EmptyAxis));
+    assert_eq!(
+        error([2, 1, 1, 1], &[2, 1, 3, 4, 5]),
+        bad(GridError::NotAscending)
+    );
+    assert_eq!(
+        error([2, 1, 1, 1], &[1, 1, 3, 4, 5]),
+        bad(GridError::NotAscending)
+    );
+    assert_eq!(
+        error([1, 1, 1, 1], &[0, 1, 3, 4]),
+        bad(GridError::NotAscending)
+    );
+    assert_eq!(
+        error([1, 1, 1, 2], &[1, 1, 3, 4]),
+        bad(GridError::LengthsDisagree)
+    );
+    assert_eq!(
+        error([1, 1, 1, 1], &[1, 1, 3, 4]),
+        FormatError::GridMismatch
+    );
+    let many: Vec<u32> = [1..21, 1..21, 1..21, 1..21].into_iter().flatten().collect();
+    assert_eq!(error([20; 4], &many), bad(GridError::TooManyModes));
+}
+
+#[test]
+fn bodies_are_refused_by_name() {
+    let layers = |change: fn(&mut Vec<u8>)| {
+        let mut parts = Parts::new();
+        change(&mut parts.layers);
+        parts.error()
+    };
+    assert_eq!(layers(|bytes| bytes.push(0)), FormatError::LayersLength);
+    assert_eq!(
+        layers(|bytes| bytes.truncate(bytes.len() - 1)),
+        FormatError::LayersLength
+    );
+    assert_eq!(layers(Vec::clear), FormatError::LayersLength);
+    assert_eq!(layers(|bytes| bytes[0] = 0x80), FormatError::BadLayer);
+    // Rows: 8 × (12 + 2 + 2), 8 × (8 + 4 + 1), 2 × (8 + 4 + 4).
+    assert_eq!(layers(|bytes| bytes[128 + 12] = 32), FormatError::BadLayer);
+    assert_eq!(
+        layers(|bytes| bytes[128 + 11] = 0x7F),
+        FormatError::BadLayer
+    );
+    assert_eq!(
+        layers(|bytes| bytes[232 + 11] = 0x80),
+        FormatError::BadLayer
+    );
+    for scale in [
+        f32::NAN,
+        f32::INFINITY,
+        0.0,
+        -1e-6,
+        1e-10,
+        1.5,
+        f32::MIN_POSITIVE / 2.0,
+    ] {
+        let mut parts = Parts::new();
+        parts.layers[232 + 12..232 + 16].copy_from_slice(&scale.to_le_bytes());
+        assert_eq!(parts.error(), FormatError::BadScale, "{scale}");
+    }
+
+    let profiled = |profiled| {
+        Parts {
+            profiled,
+            ..Parts::new()
+        }
+        .error()
+    };
+    assert_eq!(profiled([0, 0, 0, 0, 2, 1, 0, 1]), FormatError::BadRegion);
+    assert_eq!(profiled([1, 0, 0, 0, 0, 1, 0, 1]), FormatError::BadRegion);
+
+    let knot = |per_ten_thousand, q16| Knot {
+        per_ten_thousand,
+        q16,
+    };
+    let guards: [&[Knot]; 5] = [
+        &[],
+        &[knot(4_999, 65_536)],
+        &[knot(10_000, 65_536)],
+        &[knot(9_000, 65_535)],
+        &[knot(9_000, 70_000), knot(9_500, 69_999)],
+    ];
+    for knots in guards {
+        let time_guard = knots.to_vec();
+        let error = Parts {
+            time_guard,
+            ..Parts::new()
+        }
+        .error();
+        assert_eq!(error, FormatError::BadGuardBand, "{knots:?}");
+        let power_guard = knots.to_vec();
+        let error = Parts {
+            power_guard,
+            ..Parts::new()
+        }
+        .error();
+        assert_eq!(error, FormatError::BadGuardBand, "{knots:?}");
+    }
+}
+
+#[test]
+fn a_body_that_does_not_decode_is_refused() {
+    let reseal = |change: fn(&mut Vec<u8>)| {
+        let mut bytes = valid();
+        change(&mut bytes);
+        let body = (bytes.len() - HEADER_LEN) as u32;
+        bytes[20..24].copy_from_slice(&body.to_le_bytes());
+        error(&resealed(bytes))
+    };
+    assert_eq!(reseal(|bytes| bytes.push(0)), FormatError::BadBody);
+    assert_eq!(
+        reseal(|bytes| bytes.truncate(bytes.len() - 1)),
+        FormatError::BadBody
+    );
+    assert_eq!(
+        reseal(|bytes| bytes.truncate(HEADER_LEN)),
+        FormatError::BadBody
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        exercise(&bytes);
+    }
+
+    /// Behind a right header and checksum, where decoding begins.
+    #[test]
+    fn no_body_makes_the_reader_panic(
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        let mut bytes = valid();
+        for (index, value) in changes {
+            let at = 4 + index.index(bytes.len() - 4);
+            bytes[at] = value;
+        }
+        let body = (bytes.len() - HEADER_LEN) as u32;
+        bytes[20..24].copy_from_slice(&body.to_le_bytes());
+        exercise(&resealed(bytes));
+    }
+
+    #[test]
+    fn a_guard_band_rises_with_the_confidence(
+        rises in proptest::collection::vec((1..800_u16, 0..9_000_u32), 1..8),
+        value in any::<u32>(),
+    ) {
+        let (mut confidence, mut ratio) = (5_000, 65_536);
+        let knots: Vec<Knot> = rises.iter().map(|(c, r)| {
+            (confidence, ratio) = (confidence + c, ratio + r);
+            Knot { per_ten_thousand: confidence.min(9_999), q16: ratio }
+        }).collect();
+        prop_assume!(knots.iter().filter(|knot| knot.per_ten_thousand == 9_999).count() < 2);
+        let band = GuardBand::new(knots).expect("ascending");
+        let mut last = value;
+        for per_ten_thousand in 5_000..=confidence.min(9_999) {
+            let confidence = wattgate_runtime::Confidence::new(per_ten_thousand).expect("in range");
+            let widened = band.factor(confidence).expect("supported").widen(value);
+            prop_assert!(widened >= last);
+            last = widened;
+        }
+    }
+}
+
+#[test]
+fn the_checksum_is_the_common_one() {
+    assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
+    assert_eq!(crc32(b""), 0);
+}

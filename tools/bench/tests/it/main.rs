@@ -1,0 +1,4 @@
+//! Integration tests of the benches' cases.
+
+mod case;
+mod sweep;

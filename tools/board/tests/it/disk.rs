@@ -1,0 +1,196 @@
+//! The same on a disk: without allocations, and against a simulated board that is alive.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::allocations::allocations;
+use crate::common::{boards, description, highest, lowest, middle};
+use wattgate_board::{ApplyError, Board, Disk};
+use wattgate_runtime::{MOST_CHIPS, Milliseconds};
+use wattgate_simulated_board::tree::Tree;
+use wattgate_simulated_board::tree::mirror::Mirror;
+use wattgate_simulated_board::unit::Unit;
+
+/// By then a living tree has taken all writes.
+const LATER: Duration = Duration::from_millis(200);
+
+/// A board that has booted with all cores online, on a disk.
+fn on_disk(name: &str) -> (tempfile::TempDir, Mirror) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let of = description(name);
+    let all = of
+        .modes
+        .iter()
+        .find(|mode| mode.cores.len() as u32 == of.cores());
+    let id = all.map(|mode| mode.id);
+    let tree = Tree::new(of, Unit::NOMINAL, 1, id).expect("a mode");
+    let root = directory.path().join("root");
+    let mirror = Mirror::create(&root, tree).expect("a tree on the disk");
+    (directory, mirror)
+}
+
+#[test]
+fn the_control_loop_does_not_allocate() {
+    for name in boards() {
+        // Nobody is behind the files: they show what is written.
+        let (directory, _) = on_disk(name);
+        let root = directory.path().join("root");
+        let mut files = Disk;
+        let mut board = Board::discover(&files, &root).expect("a board");
+        for mode in [lowest(name), highest(name), middle(name)] {
+            let (count, applied) = allocations(|| board.apply(&mut files, &mode));
+            assert!(
+                applied.as_ref().is_ok_and(|it| it.writes > 0),
+                "{name}: {applied:?}"
+            );
+            assert_eq!(count, 0, "{name}: apply");
+            let (count, verified) = allocations(|| board.verify(&files, &mode));
+            assert_eq!((count, verified), (0, Ok(())), "{name}: verify");
+        }
+        let (count, current) = allocations(|| board.current(&files));
+        let current = current.map(|it| it.mode());
+        assert_eq!(
+            (count, current),
+            (0, Ok(Some(middle(name)))),
+            "{name}: current"
+        );
+        let (count, sample) = allocations(|| board.sample(&files));
+        assert!(
+            sample.as_ref().is_ok_and(|it| it.total().0 > 0),
+            "{name}: {sample:?}"
+        );
+        assert_eq!(count, 0, "{name}: sample");
+        let (count, hottest) = allocations(|| board.hottest_mc(&files));
+        assert!(count == 0 && hottest.is_some(), "{name}: hottest");
+        for _ in 0..8 {
+            // A voltage in each one's turn.
+            let (count, sample) = allocations(|| board.sample(&files));
+            assert!(count == 0 && sample.is_ok(), "{name}: a later sample");
+        }
+        let (count, load) = allocations(|| board.gpu_load(&files));
+        assert!(count == 0 && load.is_some(), "{name}: GPU load");
+        let (count, found) = allocations(|| board.time_constants(&files));
+        let expected = [Milliseconds(430); MOST_CHIPS];
+        assert_eq!((count, found), (0, expected), "{name}: time constants");
+
+        // Nor when it fails.
+        let gpu = root.join("sys/class/devfreq");
+        let entry = fs::read_dir(&gpu).expect("a class").next();
+        let max = entry
+            .expect("a GPU")
+            .expect("an entry")
+            .path()
+            .join("max_freq");
+        fs::remove_file(max).expect("removed");
+        let mode = lowest(name);
+        let (count, error) = allocations(|| board.apply(&mut files, &mode));
+        let undone = matches!(error, Err(ApplyError::Undone { .. }));
+        assert!(undone, "{name}: {error:?}");
+        assert_eq!(count, 0, "{name}: an error");
+    }
+}
+
+/// Stops a living tree, even where a test fails.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Uses a board whose files a simulated one keeps alive.
+fn with_living(name: &str, test: impl FnOnce(&Path, Board)) {
+    let (directory, mut mirror) = on_disk(name);
+    let root = directory.path().join("root");
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| mirror.run(&stop, 1.0).expect("kept alive"));
+        let _stops = Stops(&stop);
+        let board = Board::discover(&Disk, &root).expect("a board");
+        test(&root, board);
+    });
+}
+
+#[test]
+fn a_living_tree_is_brought_to_a_mode_and_back() {
+    let name = "orin-agx-64";
+    with_living(name, |_, mut board| {
+        let mut files = Disk;
+        let saved = board.save(&files).expect("readable");
+        for mode in [lowest(name), highest(name), middle(name)] {
+            let applied = board.apply(&mut files, &mode);
+            assert!(applied.is_ok(), "{mode}: {applied:?}");
+            thread::sleep(LATER);
+            assert_eq!(board.verify(&files, &mode), Ok(()));
+            assert!(board.sample(&files).is_ok());
+        }
+        assert_eq!(board.restore(&mut files, &saved), Ok(()));
+        thread::sleep(LATER);
+        assert_eq!(board.save(&files), Ok(saved));
+    });
+}
+
+#[test]
+fn a_living_tree_averages_as_many_samples_as_it_is_told() {
+    with_living("orin-agx-64", |_, mut board| {
+        let mut files = Disk;
+        let saved = board.save(&files).expect("readable");
+        let time_constant = board.set_averaging(&mut files, 64);
+        assert_eq!(time_constant, Ok(Milliseconds(54)));
+        thread::sleep(LATER);
+        assert_eq!(board.averaging(&files), Ok(64));
+        assert_eq!(board.time_constant(&files), Milliseconds(54));
+        assert_eq!(board.restore(&mut files, &saved), Ok(()));
+        thread::sleep(LATER);
+        assert_eq!(board.time_constant(&files), Milliseconds(430));
+    });
+}
+
+/// Section 5.3: one entry of a directory for each rate.
+#[test]
+fn memory_rates_are_found_in_the_names_of_tables_as_well() {
+    let name = "xavier-agx";
+    let (directory, _) = on_disk(name);
+    let root = directory.path().join("root");
+    let emc = root.join("sys/kernel/debug/bpmp/debug/emc");
+    fs::remove_file(emc.join("possible_rates")).expect("removed");
+    for khz in description(name).emc_khz {
+        fs::create_dir_all(emc.join(format!("tables/regular/{khz}"))).expect("made");
+    }
+    let board = Board::discover(&Disk, &root).expect("a board");
+    assert_eq!(board.emc_khz(), description(name).emc_khz);
+}
+
+/// What the tree takes back some ms later is seen, and everything is undone; on a busy machine
+/// the tree may be later than that, and then the next look tells.
+#[test]
+fn a_write_that_a_living_tree_ignores_is_noticed() {
+    let name = "orin-nano-8-super";
+    with_living(name, |root, mut board| {
+        let mut files = Disk;
+        let applied = board.apply(&mut files, &lowest(name));
+        assert!(applied.is_ok(), "{applied:?}");
+        let path = "/sys/class/devfreq/17000000.gpu/max_freq";
+        fs::write(root.join("control"), format!("ignore {path}\n")).expect("a command");
+        thread::sleep(LATER);
+        let applied = board.apply(&mut files, &highest(name));
+        thread::sleep(LATER);
+        let error = match applied {
+            Err(error) => {
+                assert!(matches!(error, ApplyError::Undone { .. }), "{error}");
+                assert_eq!(board.verify(&files, &lowest(name)), Ok(()));
+                error.to_string()
+            }
+            Ok(_) => {
+                let verified = board.verify(&files, &highest(name));
+                verified.expect_err("ignored").to_string()
+            }
+        };
+        // The minimum does not go above a maximum that stays.
+        assert!(error.contains("17000000.gpu/min_freq"), "{error}");
+    });
+}

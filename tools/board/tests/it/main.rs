@@ -1,0 +1,11 @@
+//! Integration tests of the board's files, on simulated boards.
+
+mod allocations;
+mod averaging;
+mod common;
+mod corruption;
+mod discovery;
+mod disk;
+mod power;
+mod saved;
+mod transitions;

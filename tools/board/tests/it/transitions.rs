@@ -1,0 +1,398 @@
+//! The exact writes of changes of the mode, in order.
+//!
+//! `WATTGATE_UPDATE_GOLDEN=1 cargo test -p wattgate-board --test it transitions` writes the
+//! golden files anew.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::common::{
+    Simulated, apply, boards, booted, description, discover, highest, lowest, middle, mode,
+};
+use wattgate_board::{ApplyError, Board, Files};
+use wattgate_runtime::{Axis, Kilohertz, PowerMode};
+
+/// The changes whose writes are recorded, each from the end of the one before.
+fn changes(name: &str) -> Vec<(&'static str, PowerMode)> {
+    let (lowest, highest, middle) = (lowest(name), highest(name), middle(name));
+    let of = description(name);
+    let mut fast_gpu = lowest;
+    (fast_gpu.cores, fast_gpu.gpu) = (2, highest.gpu);
+    let mut fast_cpu = highest;
+    (fast_cpu.gpu, fast_cpu.emc) = (lowest.gpu, lowest.emc);
+    let first_cluster = PowerMode {
+        cores: of.clusters[0].len() as u32,
+        ..highest
+    };
+    let emc = |at: usize| PowerMode {
+        emc: Kilohertz(of.emc_khz[at]),
+        ..middle
+    };
+    vec![
+        ("the default mode of nvpmodel to the lowest", lowest),
+        ("lowest to highest", highest),
+        ("highest to lowest", lowest),
+        ("GPU and one core up", fast_gpu),
+        ("CPU and cores up, GPU down", fast_cpu),
+        (
+            "cores down to the first cluster, GPU and memory up",
+            first_cluster,
+        ),
+        ("cores up", highest),
+        ("all to the middle", middle),
+        ("memory down", emc(0)),
+        ("memory up", emc(of.emc_khz.len() - 1)),
+        ("no change", emc(of.emc_khz.len() - 1)),
+    ]
+}
+
+/// Every clock really runs at the mode's.
+fn assert_runs(files: &mut Simulated, mode: PowerMode) {
+    files.wait(Duration::from_millis(10));
+    let jetson = files.tree.jetson();
+    let of = jetson.board();
+    let awake = &of.core_order[..mode.cores as usize];
+    for (core, online) in (0..).zip(&jetson.settings().online) {
+        assert_eq!(*online, awake.contains(&core), "core {core}");
+    }
+    for (cluster, cores) in of.clusters.iter().enumerate() {
+        if cores.iter().any(|core| awake.contains(core)) {
+            assert_eq!(
+                jetson.cpu_true_khz(cluster),
+                mode.cpu.0,
+                "cluster {cluster}"
+            );
+        }
+    }
+    assert_eq!(jetson.gpu_true_khz(), mode.gpu.0);
+    assert_eq!(jetson.emc_khz(), mode.emc.0);
+}
+
+#[test]
+fn the_writes_of_each_board_are_the_golden_ones() {
+    for name in boards() {
+        let mut files = booted(name);
+        let mut board = discover(&files);
+        let mut text = String::new();
+        for (what, mode) in changes(name) {
+            let applied = board.apply(&mut files, &mode);
+            let applied = applied.unwrap_or_else(|error| panic!("{name}: {what}: {error}"));
+            assert_eq!(
+                applied.writes as usize,
+                files.writes.len(),
+                "{name}: {what}"
+            );
+            text += &format!("{what}: {mode}\n{}", files.take_writes());
+            assert_runs(&mut files, mode);
+            assert_eq!(board.verify(&files, &mode), Ok(()), "{name}: {what}");
+            let current = board.current(&files).expect("readable");
+            assert_eq!(current.mode(), Some(mode), "{name}: {what}");
+        }
+        for samples in [64, 512] {
+            text += &match board.set_averaging(&mut files, samples) {
+                Ok(time_constant) => format!("{samples} samples: {} ms\n", time_constant.0),
+                Err(error) => format!("{samples} samples: {error}\n"),
+            };
+            text += &files.take_writes();
+        }
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.txt"));
+        if env::var_os("WATTGATE_UPDATE_GOLDEN").is_some() {
+            fs::write(&path, &text).expect("the golden folder can be written to");
+        }
+        let expected = fs::read_to_string(&path).expect("a golden file");
+        assert_eq!(text, expected, "{name} differs from its golden file");
+    }
+}
+
+/// On the way, no clock and no number of cores is above both ends, where nothing new comes
+/// alive.
+#[test]
+fn what_lowers_comes_before_what_raises() {
+    for name in boards() {
+        let mut files = booted(name);
+        let mut board = discover(&files);
+        let mut from = lowest(name);
+        (from.cpu, from.cores) = (highest(name).cpu, highest(name).cores);
+        let mut to = lowest(name);
+        (to.gpu, to.emc) = (highest(name).gpu, highest(name).emc);
+        apply(&mut board, &mut files, from);
+        assert!(board.apply(&mut files, &to).is_ok());
+        let is_lowering = |path: &str| path.contains("cpu");
+        let last = files.writes.iter().rposition(|(path, _)| is_lowering(path));
+        let first = files.writes.iter().position(|(path, _)| !is_lowering(path));
+        assert!(last < first, "{name}: {:?}", files.writes);
+    }
+}
+
+#[test]
+fn a_mode_that_is_not_in_the_tables_is_refused_before_any_write() {
+    let mut files = booted("orin-nano-8");
+    let mut board = discover(&files);
+    let good = highest("orin-nano-8").knobs();
+    for (axis, absurd) in Axis::ALL
+        .into_iter()
+        .zip([7, 1_510_401, 1_020_000, 3_199_000])
+    {
+        for value in [0, absurd, u32::MAX] {
+            let mut knobs = good;
+            knobs[axis as usize] = value;
+            let error = board
+                .apply(&mut files, &mode(knobs))
+                .expect_err("not on this board");
+            assert_eq!(error, ApplyError::NotOnBoard { axis, value });
+        }
+    }
+    assert!(files.writes.is_empty());
+}
+
+#[test]
+fn a_cap_of_nvpmodel_is_lifted_before_the_rate() {
+    // Sections 4 (0 up to R35) and 5.3.
+    let caps = [
+        (
+            "orin-agx-64",
+            "/sys/kernel/nvpmodel_emc_cap/emc_iso_cap",
+            "0\n",
+        ),
+        (
+            "orin-nano-8-super",
+            "/sys/kernel/nvpmodel_clk_cap/emc",
+            "3199000000\n",
+        ),
+    ];
+    for (name, cap, lifted) in caps {
+        let mut files = booted(name);
+        files.tree.write(cap, "665600000").expect("a cap");
+        let mut board = discover(&files);
+        assert_eq!(
+            board.current(&files).expect("readable").emc,
+            Some(Kilohertz(665_600))
+        );
+        assert!(board.apply(&mut files, &highest(name)).is_ok());
+        let memory: Vec<&(String, String)> = files
+            .writes
+            .iter()
+            .filter(|(path, _)| path.contains("emc"))
+            .collect();
+        assert_eq!(*memory[0], (cap.to_owned(), lifted.to_owned()));
+        assert_eq!(memory.len(), 3, "cap, lock, rate: {memory:?}");
+        let highest = highest(name);
+        assert_runs(&mut files, highest);
+    }
+}
+
+#[test]
+fn other_writers_are_noticed() {
+    let name = "orin-agx-64";
+    let mut files = booted(name);
+    let mut board = discover(&files);
+    let low = lowest(name);
+    apply(&mut board, &mut files, low);
+    // Section 0, fact 9.
+    files.tree.control("service").expect("the running mode");
+    let error = board
+        .verify(&files, &low)
+        .expect_err("nvpmodel has written");
+    assert!(error.to_string().contains("shows 1, expected 0"), "{error}");
+    let current = board.current(&files).expect("readable");
+    assert_eq!((current.is_fixed, current.mode()), (false, None));
+    apply(&mut board, &mut files, low);
+    files.tree.control("jetson-clocks").expect("always");
+    assert_eq!(
+        board.verify(&files, &low),
+        Ok(()),
+        "jetson_clocks stays within our limits"
+    );
+}
+
+/// Section 0, fact 9: nvpmodel's service runs again in the middle of a change.
+#[test]
+fn a_change_that_is_disturbed_once_is_made_again() {
+    for name in boards() {
+        for at_ms in 0..40 {
+            let mut files = booted(name);
+            let mut board = discover(&files);
+            apply(&mut board, &mut files, lowest(name));
+            let now = files.tree.jetson().now() + Duration::from_millis(at_ms);
+            let control = format!("at {} service", now.as_secs_f64());
+            files.tree.control(&control).expect("a command");
+            let applied = board.apply(&mut files, &highest(name));
+            assert!(applied.is_ok(), "{name}, after {at_ms} ms: {applied:?}");
+            let verified = board.verify(&files, &highest(name));
+            assert_eq!(verified, Ok(()), "{name}, after {at_ms} ms");
+        }
+    }
+}
+
+/// Whichever knob another program has turned.
+#[test]
+fn a_change_of_any_knob_is_noticed() {
+    for name in boards() {
+        let of = description(name);
+        let mut files = booted(name);
+        let mut board = discover(&files);
+        let mode = PowerMode {
+            cores: of.cores() - 1,
+            ..middle(name)
+        };
+        apply(&mut board, &mut files, mode);
+        let saved = board.save(&files).expect("readable").to_string();
+        let lines = saved.lines().filter_map(|line| line.rsplit_once(' '));
+        // A cap is lifted only, and how the sensors average is no part of a mode.
+        let of_mode = |path: &str| !path.contains("_cap/") && !path.ends_with("/samples");
+        for (path, value) in lines.filter(|(path, _)| of_mode(path)) {
+            let hertz = |khz: Option<&u32>| 1000 * u64::from(*khz.expect("a table"));
+            let other = match path.rsplit('/').next().expect("a file") {
+                "online" | "mrq_rate_locked" => 1 - value.parse::<u64>().expect("a flag"),
+                "scaling_min_freq" => of.cpu_khz[0].into(),
+                "scaling_max_freq" => (*of.cpu_khz.last().expect("a table")).into(),
+                "min_freq" => hertz(of.gpu_khz.first()),
+                "max_freq" => hertz(of.gpu_khz.last()),
+                "rate" => hertz(of.emc_khz.first()),
+                file => panic!("{file}"),
+            };
+            let mut files = Simulated::new(files.tree.clone());
+            files
+                .tree
+                .write(path, &other.to_string())
+                .expect("a legal value");
+            files.wait(Duration::from_millis(10));
+            let error = board.verify(&files, &mode).expect_err("another value");
+            let expected = format!("{path}: shows {other}, expected {value}");
+            assert_eq!(error.to_string(), expected, "{name}");
+            let current = board.current(&files).expect("readable");
+            assert_ne!(current.mode(), Some(mode), "{name}: {path}");
+            let applied = board.apply(&mut files, &mode);
+            assert!(applied.is_ok_and(|it| it.writes >= 1), "{name}: {path}");
+            assert_runs(&mut files, mode);
+        }
+    }
+}
+
+/// All faults of one write, at each place of the list.
+#[test]
+fn a_write_that_fails_undoes_everything() {
+    let changes = |name| {
+        let mut mixed = lowest(name);
+        (mixed.gpu, mixed.emc) = (highest(name).gpu, highest(name).emc);
+        [
+            (lowest(name), highest(name)),
+            (highest(name), lowest(name)),
+            (
+                PowerMode {
+                    emc: lowest(name).emc,
+                    gpu: lowest(name).gpu,
+                    ..highest(name)
+                },
+                mixed,
+            ),
+        ]
+    };
+    for name in boards() {
+        for (from, to) in changes(name) {
+            let start = || {
+                let mut files = booted(name);
+                let mut board = discover(&files);
+                apply(&mut board, &mut files, from);
+                (files, board)
+            };
+            let (mut files, mut board) = start();
+            board.apply(&mut files, &to).expect("without fault");
+            let writes = files.writes;
+            assert!(writes.len() > 4, "{name}");
+            for (path, _) in &writes {
+                for fault in ["ignore", "EBUSY", "EINVAL", "EIO", "EROFS"] {
+                    let (mut files, mut board) = start();
+                    let control = match fault {
+                        "ignore" => format!("ignore {path}"),
+                        errno => format!("refuse {path} {errno}"),
+                    };
+                    files.tree.control(&control).expect("a knob");
+                    let before = files.state();
+                    let error = board.apply(&mut files, &to).expect_err("a fault");
+                    assert_undone(name, &control, &error, path);
+                    let hidden = files.state();
+                    assert_eq!(hidden, before, "{name}: {control}");
+                    assert_eq!(board.verify(&files, &from), Ok(()), "{name}: {control}");
+                    assert_runs(&mut files, from);
+                    // What was written, the fault twice, and all of it backwards.
+                    let paths: Vec<&String> = files.writes.iter().map(|(it, _)| it).collect();
+                    let (made, undone) = paths.split_at(paths.len() / 2);
+                    assert!(made.iter().eq(undone.iter().rev()), "{name}: {control}");
+                    let tried = made.iter().filter(|it| **it == path).count();
+                    assert_eq!(tried, 2, "{name}: {control}");
+                }
+            }
+        }
+    }
+}
+
+fn assert_undone(name: &str, control: &str, error: &ApplyError, path: &str) {
+    assert!(
+        matches!(error, ApplyError::Undone { .. }),
+        "{name}: {control}: {error}"
+    );
+    assert!(
+        error.to_string().starts_with(path),
+        "{name}: {control}: {error}"
+    );
+}
+
+#[test]
+fn a_value_that_is_silently_rounded_is_undone() {
+    let name = "orin-nano-8-super";
+    let mut files = booted(name);
+    let mut board = discover(&files);
+    apply(&mut board, &mut files, lowest(name));
+    let before = files.state();
+    let path = "/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq";
+    files.taken.insert(path.to_owned(), "806400".to_owned());
+    let error = board
+        .apply(&mut files, &highest(name))
+        .expect_err("rounded");
+    // It cannot be brought back either, and that is said.
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{path}: shows 806400, expected 1728000; 1 writes could not be undone, the \
+             first failure: {path}: shows 806400, expected 115200"
+        )
+    );
+    files.taken.clear();
+    assert!(board.apply(&mut files, &lowest(name)).is_ok());
+    assert_eq!(files.state(), before);
+}
+
+/// A cluster that was without power has the limits of some time ago.
+#[test]
+fn a_cluster_that_comes_alive_is_pinned_before_its_other_cores() {
+    let name = "orin-agx-64";
+    let mut files = booted(name);
+    let mut board: Board = discover(&files);
+    apply(&mut board, &mut files, highest(name));
+    let mut four = lowest(name);
+    four.cores = 4;
+    apply(&mut board, &mut files, four);
+    let twelve = PowerMode { cores: 12, ..four };
+    assert!(board.apply(&mut files, &twelve).is_ok());
+    let paths: Vec<&str> = files
+        .writes
+        .iter()
+        .filter_map(|(path, _)| path.strip_prefix("/sys/devices/system/cpu/"))
+        .collect();
+    let policy = |at| {
+        [
+            format!("cpufreq/policy{at}/scaling_min_freq"),
+            format!("cpufreq/policy{at}/scaling_max_freq"),
+        ]
+    };
+    let mut expected = Vec::new();
+    for at in [4, 8] {
+        expected.push(format!("cpu{at}/online"));
+        expected.extend(policy(at));
+        expected.extend((at + 1..at + 4).map(|core| format!("cpu{core}/online")));
+    }
+    assert_eq!(paths, expected);
+}

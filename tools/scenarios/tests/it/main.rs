@@ -1,0 +1,4 @@
+//! Bounds of the scenarios.
+
+mod loads;
+mod scenarios;

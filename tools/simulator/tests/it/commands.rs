@@ -1,0 +1,277 @@
+//! The commands `anchors` and `corpus`: what they print and write, and what they refuse.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::tempdir;
+
+fn run(arguments: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_wattgate-simulator"))
+        .args(arguments.split_whitespace())
+        .output()
+        .expect("the program runs")
+}
+
+fn refused(arguments: &str, code: i32) -> String {
+    let output = run(arguments);
+    let told = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(code), "{arguments}: {told}");
+    assert!(output.stdout.is_empty(), "{arguments}");
+    told
+}
+
+fn files(folder: &Path) -> usize {
+    fs::read_dir(folder).expect("a folder").count()
+}
+
+#[test]
+fn anchors_are_printed_with_both_figures() {
+    let table = run("anchors");
+    assert!(table.status.success());
+    let table = String::from_utf8(table.stdout).expect("text");
+    assert!(
+        table.contains("orin-agx-64 MAXN, resnet18: power"),
+        "{table}"
+    );
+    let json = run("anchors --json").stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+    let all = json.as_array().expect("a list");
+    assert_eq!(
+        all.len(),
+        table.lines().filter(|line| line.starts_with("  ")).count()
+    );
+    assert_eq!(all[0]["published"], 3.05);
+    assert!(all[0]["simulated"].is_f64());
+}
+
+#[test]
+fn a_corpus_has_the_papers_modes_and_says_that_it_is_simulated() {
+    let folder = tempdir().expect("a folder");
+    let path = folder.path().join("orin.csv");
+    let arguments = format!(
+        "corpus --board orin-agx-64 --workload lstm --minibatch 8 --seed 2 -o {}",
+        path.display()
+    );
+    assert!(run(&arguments).status.success());
+    let text = fs::read_to_string(&path).expect("written");
+    let mut lines = text.lines();
+    assert_eq!(
+        lines.next(),
+        Some("device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,kind,minibatch")
+    );
+    assert_eq!(lines.clone().count(), 4_368);
+    assert!(
+        lines.all(|line| line.starts_with("orin-agx-64,lstm,") && line.ends_with(",simulated,8"))
+    );
+    let first = text.clone();
+    assert!(run(&arguments).status.success());
+    assert_eq!(
+        fs::read_to_string(&path).expect("written"),
+        first,
+        "the same seed, other bytes"
+    );
+}
+
+#[test]
+fn a_workload_may_be_a_file_of_the_users() {
+    let folder = tempdir().expect("a folder");
+    let [workload, corpus] = ["mine.toml", "mine.csv"].map(|name| folder.path().join(name));
+    let lenet = include_str!("../../../simulated-board/workloads/lenet.toml");
+    fs::write(&workload, lenet.replace("\"lenet\"", "\"mine\"")).expect("written");
+    let arguments = format!(
+        "corpus --board tx2 --modes random:7 --workload {} -o {}",
+        workload.display(),
+        corpus.display()
+    );
+    assert!(run(&arguments).status.success());
+    let text = fs::read_to_string(&corpus).expect("written");
+    assert_eq!(
+        text.lines()
+            .filter(|line| line.starts_with("tx2,mine,"))
+            .count(),
+        7
+    );
+}
+
+#[test]
+fn what_does_not_exist_is_refused_by_name() {
+    let folder = tempdir().expect("a folder");
+    let to = folder.path().join("c.csv").display().to_string();
+    for (arguments, message) in [
+        (
+            "--board thor --workload lenet",
+            "error: unknown board `thor`; there are orin-agx-64, ",
+        ),
+        (
+            "--board nano --workload lenet",
+            "error: `nano` cannot be simulated: UNKNOWN is the EMC table\n",
+        ),
+        (
+            "--board tx1 --workload lenet",
+            "error: `tx1` cannot be simulated: UNKNOWN is the CPU table, ",
+        ),
+        (
+            "--board tx2 --workload alexnet",
+            "error: unknown workload `alexnet`; there are resnet18, ",
+        ),
+        (
+            "--board tx2 --workload lenet",
+            "error: no paper profiled `tx2`; take all or random:N modes\n",
+        ),
+        (
+            "--board tx2 --workload lenet --modes random:0",
+            "error: cannot profile 0 modes: `tx2` has 10296\n",
+        ),
+        (
+            "--board tx2 --workload lenet --modes random:99999",
+            "error: cannot profile 99999 modes: `tx2` has 10296\n",
+        ),
+        (
+            "--board tx2 --workload lenet --modes some",
+            "error: --modes is `some`, expected papers, all, or random:N\n",
+        ),
+        (
+            "--board tx2 --workload lenet --modes all --seed -1",
+            "error: cannot parse argument \"-1\"",
+        ),
+        (
+            "--board tx2 --workload lenet --modes all --seed 18446744073709551616",
+            "error: cannot parse argument",
+        ),
+        (
+            "--board tx2 --workload lenet --modes all --minibatch 0",
+            "error: lenet: `minibatch` is 0, expected 1 … 4096",
+        ),
+        ("--workload lenet", "error: missing --board\n"),
+        ("--board tx2", "error: missing --workload\n"),
+    ] {
+        let code = if message.contains("minibatch") { 3 } else { 2 };
+        let told = refused(&format!("corpus {arguments} -o {to}"), code);
+        assert!(told.starts_with(message), "{arguments}: {told}");
+    }
+    assert!(
+        refused("corpus --board tx2 --workload lenet --modes all", 2)
+            .starts_with("error: missing -o FILE")
+    );
+    assert_eq!(files(folder.path()), 0, "something was written");
+}
+
+#[test]
+fn a_workload_with_impossible_numbers_is_refused_by_name() {
+    let folder = tempdir().expect("a folder");
+    let [workload, corpus] = ["w.toml", "c.csv"].map(|name| folder.path().join(name));
+    let lenet = include_str!("../../../simulated-board/workloads/lenet.toml");
+    let first = |start: &str| {
+        let line = lenet.lines().find(|line| line.starts_with(start));
+        line.expect("a line of the file").to_owned()
+    };
+    for (line, other, message) in [
+        (
+            first("samples"),
+            "samples = 0",
+            "`samples` is 0, expected 1 … 1000000000",
+        ),
+        (
+            first("minibatch"),
+            "minibatch = 5000",
+            "`minibatch` is 5000, expected 1 … 4096",
+        ),
+        (
+            first("workers"),
+            "workers = 1000",
+            "`loader.workers` is 1000, expected 0 … 64",
+        ),
+        (
+            first("mcycles_per_sample"),
+            "mcycles_per_sample = -1.0",
+            "`loader.mcycles_per_sample` is -1, expected 0 … 1000000",
+        ),
+        (
+            first("launch_kcycles"),
+            "launch_kcycles = nan",
+            "`host.launch_kcycles` is NaN, expected",
+        ),
+        (
+            first("efficiency"),
+            "efficiency = 1.5",
+            "`kernels[0].efficiency` is 1.5, expected 0.0001 … 1",
+        ),
+        (
+            first("count"),
+            "count = inf",
+            "`kernels[0].count` is inf, expected",
+        ),
+        (first("warm_up"), "warm_up = \"long\"", "invalid type"),
+        (first("warm_up"), "warmup = 6.0", "unknown field `warmup`"),
+        (
+            first("name"),
+            "name = \"a,b\"",
+            "`name` is `a,b`, expected letters",
+        ),
+        (first("name"), "", "missing field `name`"),
+    ] {
+        fs::write(&workload, lenet.replacen(&line, other, 1)).expect("written");
+        let arguments = format!(
+            "corpus --board tx2 --modes all --workload {} -o {}",
+            workload.display(),
+            corpus.display()
+        );
+        let told = refused(&arguments, 3);
+        assert!(
+            told.starts_with(&format!("error: {}: ", workload.display())),
+            "{told}"
+        );
+        assert!(told.contains(message), "{other}: {told}");
+    }
+    assert_eq!(files(folder.path()), 1, "something was written");
+}
+
+#[test]
+fn a_corpus_that_cannot_be_written_leaves_nothing() {
+    let nowhere = refused(
+        "corpus --board tx2 --workload lenet --modes random:9 -o /nowhere/c.csv",
+        5,
+    );
+    assert!(
+        nowhere.starts_with("error: /nowhere/c.csv: cannot write: No such file"),
+        "{nowhere}"
+    );
+}
+
+/// Mounts a file system of 16 KiB. Where the kernel forbids the mount, the test is skipped.
+#[test]
+fn a_full_disk_is_an_error_and_leaves_nothing() {
+    let folder = tempdir().expect("a folder");
+    let full = |script: &str| {
+        let script = format!(
+            "mount -t tmpfs -o size=16k none {} && {script}",
+            folder.path().display()
+        );
+        let run = Command::new("unshare")
+            .args(["-Urm", "sh", "-c", &script])
+            .output();
+        run.expect("unshare is part of util-linux")
+    };
+    if !full("true").status.success() {
+        eprintln!("skipped: this kernel mounts nothing for users");
+        return;
+    }
+    let program = env!("CARGO_BIN_EXE_wattgate-simulator");
+    let at = folder.path().display();
+    let corpus = full(&format!(
+        "{program} corpus --board tx2 --workload lenet --modes random:500 -o {at}/c.csv; echo $?; ls -A {at}"
+    ));
+    assert_eq!(String::from_utf8_lossy(&corpus.stdout), "5\n");
+    let told = String::from_utf8_lossy(&corpus.stderr).into_owned();
+    assert!(
+        told.contains("c.csv: cannot write: No space left on device"),
+        "{told}"
+    );
+    let board = full(&format!(
+        "{program} board --board tx2 --root {at}/board; echo $?; ls -A {at}"
+    ));
+    assert_eq!(String::from_utf8_lossy(&board.stdout), "5\n");
+    let told = String::from_utf8_lossy(&board.stderr).into_owned();
+    assert!(told.contains("No space left on device"), "{told}");
+}

@@ -1,0 +1,9 @@
+//! Integration tests of the program `wattgate-simulator`.
+
+#[path = "../../../simulated-board/tests/it/common.rs"]
+mod common;
+mod eventually;
+
+mod commands;
+mod process;
+mod replay;

@@ -1,0 +1,354 @@
+//! The program `wattgated` as a process: clients, Prometheus and the hardware watchdog.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::living::{Daemon, MODEL, PATIENCE, Place, Stops, eventually, told_of, with_living};
+use rustix::process::Signal;
+use serde_json::Value;
+
+#[test]
+fn a_group_that_is_not_there_is_refused_before_anything_is_set() {
+    let (place, _mirror) = Place::new("25W");
+    place.configure("limit = \"25W\"\ngroup = \"no such group\"");
+    for (command, prefix) in [("check", "error: "), ("run", "<3>")] {
+        let told = place.output(command);
+        let error = format!("{prefix}group: `no such group` is not in /etc/group\n");
+        assert_eq!(told, (Some(2), String::new(), error));
+    }
+    assert!(!place.prior().exists());
+}
+
+#[test]
+fn a_hardware_watchdog_that_is_not_there_is_refused_before_anything_is_set() {
+    with_living("25W", |place| {
+        place.configure("limit = \"25W\"\nhardware_watchdog = \"/dev/watchdog0\"");
+        let before = place.shown();
+        let (code, _, errors) = place.output("run");
+        assert_eq!(code, Some(5));
+        assert!(
+            errors.ends_with("/dev/watchdog0: No such file or directory (os error 2)\n"),
+            "{errors}"
+        );
+        assert!(
+            !place.prior().exists(),
+            "nothing was set, and nothing is left"
+        );
+        assert_eq!(place.shown(), before);
+    });
+}
+
+#[test]
+fn status_tells_what_the_daemon_does() {
+    with_living("30W", |place| {
+        let (code, _, errors) = place.status(&[]);
+        let socket = place.root.join("run/wattgated/socket");
+        let error = format!(
+            "error: {}: the daemon does not answer: No such file or directory (os error 2)\n",
+            socket.display()
+        );
+        assert_eq!((code, errors), (Some(5), error));
+        let mut daemon = Daemon::start(place.command("run"));
+        daemon.says("<6>tracking; measured ");
+        let (code, report, errors) = place.status(&[]);
+        assert_eq!(code, Some(0), "{errors}");
+        let lines = report
+            .lines()
+            .map(|line| line.split_once(' ').expect("a pair"));
+        let values: BTreeMap<&str, &str> = lines.collect();
+        let number = |key: &str| values[key].parse::<u32>().expect("a number");
+        assert_eq!(
+            number("emc_khz") % 1_000,
+            600 * u32::from(number("emc_khz") == 665_600)
+        );
+        assert!(
+            (29_000..=30_000).contains(&number("allowed_mw")),
+            "{report}"
+        );
+        assert!(number("changes") >= 1, "{report}");
+        let (_, json, _) = place.status(&["--json"]);
+        let json: Value = serde_json::from_str(&json).expect("an object");
+        assert_eq!(json["limit_mw"], 30_000);
+        assert_eq!(json["limit_from"], "config");
+        daemon.stop();
+        assert!(!socket.exists());
+    });
+}
+
+#[test]
+fn a_limit_can_be_set_and_watched_from_the_command_line() {
+    with_living("30W", |place| {
+        let mut daemon = Daemon::start(place.command("run"));
+        daemon.says("<6>tracking; measured ");
+        let mut watch = place.asking("watch");
+        let watch = watch.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut watch = watch.spawn().expect("started");
+        let stdout = BufReader::new(watch.stdout.take().expect("a pipe"));
+        let mut lines = stdout.lines();
+        let (code, report, errors) =
+            told_of(
+                place
+                    .asking("set-limit")
+                    .args(["15W", "--average", "12W/60s"]),
+            );
+        assert_eq!(code, Some(0), "{errors}");
+        for line in [
+            "limit_mw 15000\n",
+            "limit_from socket\n",
+            "average_mw 12000\n",
+            "average_window_ms 60000\n",
+        ] {
+            assert!(report.contains(line), "{line}: {report}");
+        }
+        daemon.says("<5>limit is now 15000 mW, from the socket");
+        daemon.says("<6>stepping down: ");
+        let is_told = |line: &String| line.contains(", limit 15000 mW; ");
+        let seen = lines.by_ref().map_while(Result::ok).find(is_told);
+        assert!(seen.is_some(), "watched");
+        let json = told_of(place.asking("set-limit").args(["--config", "--json"]));
+        let json: Value = serde_json::from_str(&json.1).expect("an object");
+        assert_eq!(json["limit_from"], "config");
+        daemon.says("<5>limit is now 30000 mW, from the config");
+        // A limit below the least power is accepted, and the state reports it.
+        let (code, ..) = told_of(place.asking("set-limit").arg("2W"));
+        assert_eq!(code, Some(0));
+        daemon.says("<4>safe: even the mode of least power is above the limit");
+        daemon.stop();
+        assert!(!watch.wait().expect("a child").success(), "told of the end");
+    });
+}
+
+#[test]
+fn a_model_can_be_set_from_the_command_line() {
+    with_living("30W", |place| {
+        let folder = place.config.parent().expect("a folder");
+        for (from, to) in [
+            ("orin-agx-64-resnet18.wgt", "model.wgt"),
+            ("orin-agx-64-resnet18-all-modes.wgt", "other.wgt"),
+            ("xavier-agx-resnet18.wgt", "xavier.wgt"),
+        ] {
+            fs::copy(Path::new(MODEL).with_file_name(from), folder.join(to)).expect("copied");
+        }
+        let text = "version = 1\nmodel = \"model.wgt\"\nlimit = \"30W\"\n";
+        fs::write(&place.config, text).expect("written");
+        let mut daemon = Daemon::start(place.command("run"));
+        daemon.says("<6>tracking; measured ");
+        let set = |name: &str| {
+            // Retry: a second model within a second is refused.
+            eventually("an answer", || {
+                let set = told_of(place.asking("set-model").current_dir(folder).arg(name));
+                (!set.2.contains("one model per second")).then_some(set)
+            })
+        };
+        let (code, report, errors) = set("other.wgt");
+        assert_eq!(code, Some(0), "{errors}");
+        assert!(report.contains("model other.wgt\n"), "{report}");
+        daemon.says("other.wgt: simulated, resnet18 on orin-agx-64");
+        daemon.says("<6>booting: ");
+        let (code, _, errors) = set("xavier.wgt");
+        assert_eq!(code, Some(3), "{errors}");
+        assert!(errors.contains("the model is for `xavier-agx`"), "{errors}");
+        let (code, _, errors) = set("absent.wgt");
+        assert_eq!(code, Some(5), "{errors}");
+        let (code, _, errors) = set(MODEL);
+        assert_eq!(code, Some(3), "{errors}");
+        assert!(errors.contains("not a file in "), "{errors}");
+        let (_, report, _) = place.status(&[]);
+        assert!(report.contains("model other.wgt\n"), "{report}");
+        daemon.stop();
+    });
+}
+
+/// Abuse of the socket and of the metrics port; each function is one round.
+const ATTACKS: [fn(&Path, SocketAddr, &AtomicBool); 5] = [
+    // Garbage.
+    |path, _, _| {
+        let bytes: Vec<u8> = (0..=255).cycle().take(20_000).collect();
+        send(path, &bytes);
+    },
+    // A line of 10 MB.
+    |path, _, _| send(path, &vec![b'x'; 10 << 20]),
+    // Requests whose answers are never read.
+    |path, _, stop| {
+        let request = b"{\"version\":1,\"request\":{\"subscribe\":{\"every_ms\":100}}}\n";
+        if let Ok(mut stream) = UnixStream::connect(path) {
+            while stream.write_all(request).is_ok() && !stop.load(Ordering::Relaxed) {}
+        }
+    },
+    // A thousand connections a second.
+    |path, _, _| {
+        drop(UnixStream::connect(path));
+        thread::sleep(Duration::from_millis(1));
+    },
+    // Not HTTP.
+    |_, address, _| {
+        if let Ok(mut stream) = TcpStream::connect(address) {
+            let _ = stream.write_all(&[b'x'; 100_000]);
+        }
+    },
+];
+
+/// Sends as much as the daemon reads; each write times out after a second.
+fn send(path: &Path, bytes: &[u8]) {
+    if let Ok(mut stream) = UnixStream::connect(path) {
+        let timeout = Some(Duration::from_secs(1));
+        stream.set_write_timeout(timeout).expect("set");
+        let _ = stream.write_all(bytes);
+    }
+}
+
+#[test]
+fn whatever_clients_do_the_control_goes_on() {
+    with_living("30W", |place| {
+        let address = {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+            listener.local_addr().expect("an address")
+        };
+        let lines = |limit: &str| format!("limit = \"{limit}\"\nmetrics = \"{address}\"");
+        place.configure(&lines("30W"));
+        let mut daemon = Daemon::start(place.command("run"));
+        daemon.says("<6>tracking; measured ");
+        let path = place.root.join("run/wattgated/socket");
+        let stop = AtomicBool::new(false);
+        let rounds = ATTACKS.map(|_| AtomicUsize::new(0));
+        thread::scope(|scope| {
+            let _stops = Stops(&stop);
+            for (attack, rounds) in ATTACKS.iter().zip(&rounds) {
+                let (path, stop) = (&path, &stop);
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        attack(path, address, stop);
+                        rounds.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            eventually("each of them", || {
+                let least = rounds.iter().map(|it| it.load(Ordering::Relaxed)).min();
+                (least >= Some(3)).then_some(())
+            });
+            // The daemon follows a new limit during all attacks.
+            for (limit, says) in [("15W", "<6>stepping down: "), ("30W", "<6>probing up: ")] {
+                place.configure(&lines(limit));
+                daemon.signal(Signal::HUP);
+                daemon.says(&format!("<5>limit is now {limit}").replace('W', "000 mW"));
+                daemon.says(says);
+            }
+        });
+        let (code, report, errors) = eventually("room again", || {
+            let told = place.status(&[]);
+            (told.0 == Some(0)).then_some(told)
+        });
+        assert_eq!(code, Some(0), "{errors}");
+        assert!(report.contains("limit_mw 30000\n"), "{report}");
+        let resident = fs::read_to_string(format!("/proc/{}/status", daemon.child.id()));
+        let resident = resident.expect("alive");
+        let highest = resident
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"));
+        println!("resident at most: {}", highest.expect("a figure").trim());
+        daemon.stop();
+    });
+}
+
+#[test]
+fn prometheus_is_served_at_an_address_or_in_a_file() {
+    with_living("30W", |place| {
+        let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let address = taken.local_addr().expect("an address");
+        place.configure(&format!("limit = \"30W\"\nmetrics = \"{address}\""));
+        let mut daemon = Daemon::start(place.command("run"));
+        daemon.says(&format!(
+            "<4>cannot serve metrics at {address}: Address already in use"
+        ));
+        daemon.says("<6>tracking; measured ");
+        daemon.stop();
+        drop(taken);
+        let mut daemon = Daemon::start(place.command("run"));
+        daemon.says("<6>tracking; measured ");
+        let mut stream = TcpStream::connect(address).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        stream.write_all(request).expect("sent");
+        let mut page = String::new();
+        stream.read_to_string(&mut page).expect("answered");
+        assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+        assert!(
+            page.contains("\nwattgate_power_limit_watts 30.000\n"),
+            "{page}"
+        );
+        daemon.stop();
+        place.configure("limit = \"30W\"\nmetrics = \"/run/wattgated/wattgate.prom\"");
+        let path = place.root.join("run/wattgated/wattgate.prom");
+        // The unit sets this umask.
+        let mut command = Command::new("sh");
+        command.args(["-c", "umask 0077 && exec \"$0\" \"$@\""]);
+        let run = place.command("run");
+        let mut daemon = {
+            command.arg(run.get_program()).args(run.get_args());
+            Daemon::start(command)
+        };
+        let page = eventually("a file", || fs::read_to_string(&path).ok());
+        let mode = fs::metadata(&path).expect("there").permissions().mode();
+        assert_eq!(mode & 0o7777, 0o644, "the collector is not root");
+        assert!(
+            page.contains("\nwattgate_power_limit_watts 30.000\n"),
+            "{page}"
+        );
+        daemon.stop();
+        assert!(!path.exists());
+    });
+}
+
+#[test]
+fn the_hardware_watchdog_is_disarmed_by_a_clean_end_only() {
+    with_living("30W", |place| {
+        place.configure("limit = \"30W\"\nhardware_watchdog = \"/dev/watchdog0\"");
+        let device = place.root.join("dev/watchdog0");
+        let shown = place.root.join("sys/class/watchdog/watchdog0");
+        for directory in [device.parent().expect("a directory"), &shown] {
+            fs::create_dir_all(directory).expect("made");
+        }
+        fs::write(shown.join("timeout"), "120\n").expect("written");
+        for (signal, code, ends_with) in [(Signal::KILL, None, "."), (Signal::TERM, Some(0), "V")] {
+            fs::write(&device, "").expect("made");
+            let mut daemon = Daemon::start(place.command("run"));
+            daemon.says("<5>/dev/watchdog0 resets the board 120 s after the last control cycle");
+            let written = || fs::read_to_string(&device).expect("readable");
+            eventually("some seconds", || (written().len() >= 2).then_some(()));
+            daemon.signal(signal);
+            assert_eq!(daemon.end(), code);
+            let written = written();
+            assert!(
+                written.starts_with("..") && written.ends_with(ends_with),
+                "{written}"
+            );
+        }
+    });
+}
+
+/// The path is longer than the 107 bytes of a Unix socket address.
+#[test]
+fn without_a_socket_the_control_goes_on() {
+    let (mut place, mut mirror) = Place::new("30W");
+    let link = place.config.with_file_name("x".repeat(120));
+    std::os::unix::fs::symlink(&place.root, &link).expect("linked");
+    place.root = link;
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| mirror.run(&stop, 1.0).expect("kept alive"));
+        let _stops = Stops(&stop);
+        let mut daemon = Daemon::start(place.command("run"));
+        daemon.says("<4>cannot open the socket for clients: ");
+        daemon.says("<6>booting: ");
+        daemon.stop();
+    });
+}

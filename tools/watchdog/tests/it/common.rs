@@ -1,0 +1,111 @@
+//! A daemon without a process, on a simulated board in simulated time.
+#![allow(dead_code)] // Each test file uses a part.
+
+use std::cell::Cell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use wattgate_board::Files;
+use wattgate_runtime::Milliseconds;
+use wattgate_simulated_board::workload::Workload;
+use wattgate_watchdog::clock::{Clock, UtcSeconds};
+use wattgate_watchdog::config::Config;
+use wattgate_watchdog::daemon::Daemon;
+use wattgate_watchdog::setup::Setup;
+
+use crate::board::{Simulated, booted};
+
+/// 2027-01-15T00:00Z as Unix time.
+pub const MIDNIGHT: i64 = 1_800_000_000 / 86_400 * 86_400;
+
+/// Clocks that a test sets.
+pub struct Clocks {
+    pub now: Cell<u64>,
+    pub utc: Cell<i64>,
+}
+
+impl Clock for Clocks {
+    fn now(&self) -> Milliseconds {
+        Milliseconds(self.now.get())
+    }
+
+    fn utc(&self) -> UtcSeconds {
+        UtcSeconds(self.utc.get())
+    }
+}
+
+/// A daemon on an AGX Orin that runs ResNet-18, and its folder of models.
+pub struct Place {
+    pub folder: TempDir,
+    pub daemon: Daemon<Simulated>,
+    pub clocks: Clocks,
+    pub told: Vec<String>,
+}
+
+pub fn weights(name: &str) -> PathBuf {
+    let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights");
+    weights.join(name)
+}
+
+impl Place {
+    /// Creates a daemon; `lines` are the lines of the config after `version` and `model`.
+    pub fn new(lines: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let model = folder.path().join("model.wgt");
+        fs::copy(weights("orin-agx-64-resnet18.wgt"), model).expect("copied");
+        let mut files = booted("orin-agx-64");
+        let workload = Workload::named("resnet18").expect("a shipped workload");
+        files.tree.jetson_mut().set_workload(Some(workload));
+        let config = config(folder.path(), lines);
+        let setup = Setup::new(config, &files, Path::new("/")).expect("usable");
+        let clocks = Clocks {
+            now: Cell::new(0),
+            utc: Cell::new(MIDNIGHT),
+        };
+        Self {
+            daemon: Daemon::new(setup, files, clocks.utc()),
+            folder,
+            clocks,
+            told: Vec::new(),
+        }
+    }
+
+    pub fn config(&self, lines: &str) -> Config {
+        config(self.folder.path(), lines)
+    }
+
+    /// Runs one look and advances time to the next one.
+    pub fn look(&mut self) {
+        let told = &mut self.told;
+        let mut tell = |event: wattgate_watchdog::control::Event<'_>| told.push(event.to_string());
+        let next = self.daemon.look(&self.clocks, &mut tell).0;
+        let now = self.daemon.files().tree.jetson().now();
+        let next = Duration::from_millis(next.max(self.clocks.now.get() + 1));
+        self.daemon.files().wait(next.saturating_sub(now));
+        let now = self.daemon.files().tree.jetson().now();
+        self.clocks.now.set(now.as_millis() as u64);
+    }
+
+    /// Injects a fault by a command of the simulated board.
+    pub fn order(&mut self, command: &str) {
+        let ordered = self.daemon.files().tree.control(command);
+        ordered.unwrap_or_else(|error| panic!("{command}: {error}"));
+    }
+
+    /// Runs for some seconds.
+    pub fn run(&mut self, seconds: u64) {
+        let end = self.clocks.now.get() + 1_000 * seconds;
+        while self.clocks.now.get() < end {
+            self.look();
+        }
+    }
+}
+
+fn config(folder: &Path, lines: &str) -> Config {
+    let text = format!("version = 1\nmodel = \"model.wgt\"\n{lines}");
+    let mut config = Config::parse(&text, Path::new("test.toml")).expect("a config");
+    config.model = folder.join(config.model);
+    config
+}

@@ -1,0 +1,277 @@
+//! Cost of control: allocations, and the time from a reading to the last write.
+
+use std::cell::Cell;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::allocations::allocations;
+use wattgate_board::{Disk, Files};
+use wattgate_board_tables::Board as Description;
+use wattgate_runtime::{Limit, Milliseconds, Milliwatts};
+use wattgate_simulated_board::tree::Tree;
+use wattgate_simulated_board::tree::mirror::Mirror;
+use wattgate_simulated_board::unit::Unit;
+use wattgate_watchdog::clock::{Clock, UtcSeconds};
+use wattgate_watchdog::config::Config;
+use wattgate_watchdog::control::{Control, Event};
+use wattgate_watchdog::daemon::Daemon;
+use wattgate_watchdog::log::log;
+use wattgate_watchdog::serve::Services;
+use wattgate_watchdog::serve::http::Http;
+use wattgate_watchdog::serve::socket::Socket;
+use wattgate_watchdog::setup::Setup;
+
+const MODEL: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../weights/orin-agx-64-resnet18.wgt"
+);
+
+/// Files on a disk; records the time of the last write and skips waits.
+#[derive(Default)]
+struct Timed {
+    written: Option<Instant>,
+    writes: usize,
+}
+
+impl Files for Timed {
+    fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str> {
+        Disk.read(path, buffer)
+    }
+
+    fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
+        let written = Disk.write(path, text);
+        self.written = Some(Instant::now());
+        self.writes += 1;
+        written
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        Disk.list(directory)
+    }
+
+    fn wait(&mut self, _: Duration) {}
+}
+
+/// A board of plain files that no simulator updates: each shows what was last written.
+struct Place {
+    _directory: tempfile::TempDir,
+    root: PathBuf,
+    /// The current of the first rail, which carries the whole power; the others read 0.
+    sensor: PathBuf,
+    control: Control<Timed>,
+    now: Milliseconds,
+    /// Ratio of the workload's power to the mode's prediction, and the sensor's low-pass of it.
+    level: f64,
+    low_pass_mw: f64,
+}
+
+impl Place {
+    fn new() -> Self {
+        // In memory, as sysfs is: truncating a file on a disk may take tens of ms.
+        let memory = Path::new("/dev/shm");
+        let directory = match memory.is_dir() {
+            true => tempfile::tempdir_in(memory),
+            false => tempfile::tempdir(),
+        };
+        let directory = directory.expect("a directory");
+        let root = directory.path().join("root");
+        let of = Description::named("orin-agx-64").expect("a board");
+        let all = of.modes.iter().find(|mode| mode.cores.len() == 12);
+        let all = all.map(|mode| mode.id);
+        let tree = Tree::new(of, Unit::NOMINAL, 0, all).expect("a mode");
+        let _ = Mirror::create(&root, tree).expect("a tree on the disk");
+        let setup = Self::setup(&root);
+        let chip = root.join("sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon0");
+        let [sensor, second, third] = [1, 2, 3].map(|channel| {
+            let sensor = chip.join(format!("curr{channel}_input"));
+            let sensor = fs::canonicalize(sensor).expect("a sensor");
+            writable(&sensor);
+            sensor
+        });
+        for none in [second, third] {
+            fs::write(none, "0\n").expect("written");
+        }
+        // The GPU is always busy, so lower power means a lighter load and not idle time.
+        let load = root.join("sys/class/devfreq/17000000.ga10b/device/load");
+        let load = fs::canonicalize(load).expect("a load");
+        writable(&load);
+        fs::write(load, "990\n").expect("written");
+        Self {
+            _directory: directory,
+            root,
+            sensor,
+            control: Control::new(setup, Timed::default()),
+            now: Milliseconds(1_000),
+            level: 1.0,
+            low_pass_mw: 0.0,
+        }
+    }
+
+    fn setup(root: &Path) -> Setup {
+        let text = format!(
+            "version = 1\nmodel = \"{MODEL}\"\nlimit = \"40W\"\ntoo_hot = \"95C\"\n\
+             schedule = [{{ at = \"06:00Z\", limit = \"40W\" }}]"
+        );
+        let config = Config::parse(&text, Path::new("test.toml")).expect("a config");
+        Setup::new(config, &Disk, root).expect("usable")
+    }
+
+    /// Starts a new control without history.
+    fn restart(&mut self) {
+        self.control = Control::new(Self::setup(&self.root), Timed::default());
+        self.level = 1.0;
+    }
+
+    /// Runs control at a load level for some time. Returns the number of allocations.
+    fn run(&mut self, milliseconds: u64, level: f64) -> usize {
+        let end = self.now.0 + milliseconds;
+        self.level = level;
+        let mut allocated = 0;
+        while self.now.0 < end {
+            allocated += self.look();
+        }
+        allocated
+    }
+
+    /// Advances time: the sensor follows the power of the mode as a low-pass.
+    fn pass(&mut self, until: Milliseconds) {
+        let (status, _) = self.control.status();
+        let power = self.level * f64::from(status.predicted.0);
+        let left = (-(until.since(self.now).0 as f64) / 430.0).exp();
+        self.low_pass_mw = power + (self.low_pass_mw - power) * left;
+        self.now = until;
+        // At 12 V, in steps of 20 mA, with a ripple of one step.
+        let steps = (self.low_pass_mw / 12.0 / 20.0).round() as u64 + until.0 / 7 % 2;
+        if self.sensor.exists() {
+            fs::write(&self.sensor, format!("{}\n", 20 * steps)).expect("written");
+        }
+    }
+
+    /// Runs one look. Returns the number of allocations.
+    fn look(&mut self) -> usize {
+        let mut tell = |event: Event<'_>| log(event.priority(), &event);
+        let (allocated, next) = allocations(|| self.control.look(self.now, &mut tell));
+        self.pass(next.max(Milliseconds(self.now.0 + 1)));
+        allocated
+    }
+}
+
+/// Makes a read-only file writable, so that the test can change a reading.
+fn writable(path: &Path) {
+    let mut mode = fs::metadata(path).expect("there").permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o644);
+    fs::set_permissions(path, mode).expect("opened");
+}
+
+fn limit(watts: u32) -> Limit {
+    Limit::of(Milliwatts(1_000 * watts))
+}
+
+#[test]
+fn the_control_does_not_allocate() {
+    let mut place = Place::new();
+    let gpu = "sys/class/devfreq/17000000.ga10b/max_freq";
+    let gpu = place.root.join(gpu);
+    let (mut allocated, mut changes, mut violations) = (0, 0, 0);
+    for watts in [40, 15, 30, 12, 45] {
+        place.restart();
+        place.control.set_limit(limit(watts));
+        allocated += place.run(25_000, 1.0);
+        // Power over the limit, and another writer.
+        allocated += place.run(2_000, 1.6);
+        fs::write(&gpu, "1300500000\n").expect("written");
+        allocated += place.run(2_000, 0.7);
+        // The sensor is missing.
+        fs::rename(&place.sensor, place.root.join("away")).expect("renamed");
+        for _ in 0..30 {
+            allocated += place.look();
+        }
+        fs::rename(place.root.join("away"), &place.sensor).expect("renamed");
+        let (status, _) = place.control.status();
+        changes += status.changes;
+        violations += status.violations;
+    }
+    assert!(changes >= 10, "{changes} changes");
+    assert!(violations >= 5, "{violations} violations");
+    assert_eq!(allocated, 0);
+}
+
+/// The socket and the metrics port are open, and no client connects.
+#[test]
+fn what_is_served_does_not_allocate_while_nobody_asks() {
+    let place = Place::new();
+    let clock = Still(Cell::new(1_000));
+    let setup = Place::setup(&place.root);
+    let mut daemon = Daemon::new(setup, Timed::default(), clock.utc());
+    let run = place.root.join("run");
+    fs::create_dir_all(&run).expect("made");
+    let address = ([127, 0, 0, 1], 0).into();
+    let mut services = Services {
+        socket: Some(Socket::open(&run, None).expect("a socket")),
+        http: Some(Http::open(address).expect("a port")),
+    };
+    let mut allocated = 0;
+    for _ in 0..200 {
+        let (in_turn, ()) = allocations(|| {
+            let mut tell = |event: Event<'_>| log(event.priority(), &event);
+            let next = daemon.look(&clock, &mut tell);
+            let until = Milliseconds(clock.0.get() + 1).max(next);
+            for is_ready in [false, true] {
+                services.turn(is_ready, &mut daemon, &clock, until);
+                assert_eq!(services.waiting(clock.now()).count(), 2);
+            }
+            clock.0.set(until.0);
+        });
+        allocated += in_turn;
+    }
+    assert_eq!(allocated, 0);
+}
+
+/// A clock that the test advances.
+struct Still(Cell<u64>);
+
+impl Clock for Still {
+    fn now(&self) -> Milliseconds {
+        Milliseconds(self.0.get())
+    }
+
+    fn utc(&self) -> UtcSeconds {
+        UtcSeconds(1_800_000_000 + self.0.get() as i64 / 1_000)
+    }
+}
+
+/// Prints the time from the start of the look that reads a power over the limit to the last write
+/// of the new mode.
+#[test]
+fn a_reading_over_the_limit_is_answered_in_the_same_look() {
+    let mut place = Place::new();
+    let mut times = Vec::new();
+    for round in 0..1_000 {
+        place.restart();
+        place.run(3_000, 1.0);
+        place.level = 1.3 + 0.1 * f64::from(round % 8);
+        let (changes, over) = (place.control.status().0.changes, place.now);
+        while place.control.status().0.changes == changes {
+            let begin = Instant::now();
+            place.look();
+            let written = place.control.files().written;
+            if place.control.status().0.changes > changes {
+                let written = written.expect("written");
+                times.push(written.saturating_duration_since(begin));
+            }
+            assert!(
+                place.now.since(over) < Milliseconds(2_000),
+                "no reaction in round {round}"
+            );
+        }
+    }
+    times.sort_unstable();
+    let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
+    let [median, most] = [at(0.5), at(0.999)];
+    println!(
+        "{} reactions: median {median:?}, p99.9 {most:?}",
+        times.len()
+    );
+}

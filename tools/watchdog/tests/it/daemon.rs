@@ -1,0 +1,329 @@
+//! Changes at run time: the limit by schedule, config and client, and the model.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::common::{MIDNIGHT, Place, weights};
+use wattgate_runtime::{Milliseconds, Milliwatts};
+use wattgate_watchdog::clock::Clock;
+use wattgate_watchdog::report::Source;
+use wattgate_watchdog::serve::protocol::{WantedAverage, WantedLimit};
+
+const DAY_AND_NIGHT: &str = "limit = \"20W\"\n\
+    schedule = [{ at = \"06:00Z\", limit = \"30W\" }, { at = \"22:00Z\", limit = \"15W\" }]";
+
+fn wanted(watts: u32) -> Option<WantedLimit> {
+    Some(WantedLimit {
+        power_mw: 1_000 * watts,
+        average: None,
+    })
+}
+
+fn limit(place: &Place) -> (u32, Source) {
+    let (limit, source) = place.daemon.limit();
+    (limit.power.0 / 1_000, source)
+}
+
+#[test]
+fn a_limit_of_a_client_is_held_until_it_is_taken_back() {
+    let mut place = Place::new("limit = \"30W\"");
+    place.run(20);
+    let before = place.daemon.report();
+    assert_eq!(
+        (before.limit_mw, before.limit_from),
+        (30_000, Source::Config)
+    );
+    let set = place.daemon.set_limit(wanted(15), place.clocks.utc());
+    assert_eq!(set, Ok(()));
+    place.run(20);
+    let report = place.daemon.report();
+    assert_eq!(
+        (report.limit_mw, report.limit_from),
+        (15_000, Source::Socket)
+    );
+    assert!(report.measured_mw.expect("measured") <= 15_000, "{report}");
+    let back = place.daemon.set_limit(None, place.clocks.utc());
+    assert_eq!(back, Ok(()));
+    place.run(60);
+    let report = place.daemon.report();
+    assert_eq!(
+        (report.limit_mw, report.limit_from),
+        (30_000, Source::Config)
+    );
+    assert!(report.measured_mw.expect("measured") > 20_000, "{report}");
+}
+
+#[test]
+fn an_average_of_a_client_holds_as_long_as_its_limit() {
+    let mut place = Place::new("limit = \"30W\"\naverage = { power = \"25W\", window = \"30s\" }");
+    let utc = place.clocks.utc();
+    let average = |place: &Place| {
+        let (limit, _) = place.daemon.limit();
+        limit.average.map(|it| (it.power, it.window))
+    };
+    let of_config = Some((Milliwatts(25_000), Milliseconds(30_000)));
+    assert_eq!(place.daemon.set_limit(wanted(28), utc), Ok(()));
+    assert_eq!(average(&place), of_config);
+    let with_average = WantedLimit {
+        power_mw: 28_000,
+        average: Some(WantedAverage {
+            power_mw: 18_000,
+            window_ms: 60_000,
+        }),
+    };
+    assert_eq!(place.daemon.set_limit(Some(with_average), utc), Ok(()));
+    assert_eq!(
+        average(&place),
+        Some((Milliwatts(18_000), Milliseconds(60_000)))
+    );
+    assert_eq!(place.daemon.set_limit(None, utc), Ok(()));
+    assert_eq!(average(&place), of_config);
+}
+
+#[test]
+fn a_limit_that_is_out_of_range_changes_nothing() {
+    let mut place = Place::new("limit = \"30W\"");
+    let utc = place.clocks.utc();
+    assert_eq!(place.daemon.set_limit(wanted(20), utc), Ok(()));
+    let refused = place
+        .daemon
+        .set_limit(wanted(0), utc)
+        .expect_err("no power");
+    assert_eq!(refused.name, "out_of_range");
+    assert_eq!(limit(&place), (20, Source::Socket));
+}
+
+#[test]
+fn a_limit_below_the_least_mode_is_taken_and_told() {
+    let mut place = Place::new("limit = \"30W\"");
+    place.run(20);
+    let set = place.daemon.set_limit(wanted(2), place.clocks.utc());
+    assert_eq!(set, Ok(()));
+    place.run(10);
+    let report = place.daemon.report();
+    assert_eq!(report.state, "safe_limit_too_low");
+    assert!(report.least_mw > 2_000, "{report}");
+    let told = "safe: even the mode of least power is above the limit";
+    assert!(
+        place.told.iter().any(|line| line.contains(told)),
+        "{:?}",
+        place.told
+    );
+}
+
+#[test]
+fn a_config_that_is_read_again_replaces_the_limit_of_a_client() {
+    let mut place = Place::new("limit = \"30W\"");
+    let utc = place.clocks.utc();
+    assert_eq!(place.daemon.set_limit(wanted(15), utc), Ok(()));
+    let new = place.config("limit = \"25W\"");
+    assert!(!place.daemon.reload(new, utc), "nothing needs a restart");
+    assert_eq!(limit(&place), (25, Source::Config));
+    let new = place.config(DAY_AND_NIGHT);
+    assert!(!place.daemon.reload(new, utc), "nothing needs a restart");
+    assert_eq!(limit(&place), (15, Source::Schedule));
+    let new = place.config("limit = \"25W\"\ngroup = \"wattgate\"");
+    assert!(place.daemon.reload(new, utc), "a group needs a restart");
+    assert_eq!(limit(&place), (25, Source::Config));
+}
+
+#[test]
+fn a_schedule_changes_the_limit_at_its_times() {
+    let mut place = Place::new(DAY_AND_NIGHT);
+    assert_eq!(limit(&place), (15, Source::Schedule));
+    let hours = |place: &mut Place, hours: i64| {
+        place.clocks.utc.set(MIDNIGHT + hours * 3_600);
+        place.run(2);
+        limit(place)
+    };
+    assert_eq!(hours(&mut place, 5), (15, Source::Schedule));
+    assert_eq!(hours(&mut place, 6), (30, Source::Schedule));
+    assert_eq!(hours(&mut place, 21), (30, Source::Schedule));
+    assert_eq!(hours(&mut place, 22), (15, Source::Schedule));
+    assert_eq!(hours(&mut place, 30), (30, Source::Schedule));
+}
+
+#[test]
+fn a_clock_that_jumps_gives_the_limit_of_its_new_time() {
+    let mut place = Place::new(DAY_AND_NIGHT);
+    let at = |place: &mut Place, utc: i64| {
+        place.clocks.utc.set(utc);
+        place.run(2);
+        limit(place).0
+    };
+    assert_eq!(at(&mut place, MIDNIGHT + 12 * 3_600), 30);
+    // Back by half a day; forward by years; back to 1970, where the lowest limit holds.
+    assert_eq!(at(&mut place, MIDNIGHT), 15);
+    assert_eq!(at(&mut place, MIDNIGHT + 2_000 * 86_400 + 12 * 3_600), 30);
+    assert_eq!(at(&mut place, 12 * 3_600), 15);
+    let changes = place.daemon.report().changes;
+    place.run(5);
+    assert!(
+        place.daemon.report().changes <= changes + 3,
+        "control goes on as before"
+    );
+}
+
+#[test]
+fn a_limit_of_a_client_outlasts_the_entries_of_a_schedule() {
+    let mut place = Place::new(DAY_AND_NIGHT);
+    let set = place.daemon.set_limit(wanted(18), place.clocks.utc());
+    assert_eq!(set, Ok(()));
+    place.clocks.utc.set(MIDNIGHT + 7 * 3_600);
+    place.run(2);
+    assert_eq!(limit(&place), (18, Source::Socket));
+    let back = place.daemon.set_limit(None, place.clocks.utc());
+    assert_eq!(back, Ok(()));
+    assert_eq!(limit(&place), (30, Source::Schedule));
+}
+
+#[test]
+fn another_model_is_taken_over_by_its_name_or_path() {
+    let mut place = Place::new("limit = \"30W\"");
+    let other = place.folder.path().join("other.wgt");
+    fs::copy(weights("orin-agx-64-resnet18-all-modes.wgt"), &other).expect("copied");
+    place.run(30);
+    let before = place.daemon.report();
+    let changed = place.daemon.set_model("other.wgt", place.clocks.now());
+    assert_eq!(changed, Ok(()));
+    let report = place.daemon.report();
+    assert_eq!(
+        (report.state.as_ref(), report.model.as_str()),
+        ("booting", "other.wgt")
+    );
+    assert_ne!(report.least_mw, before.least_mw);
+    // Counters continue across models.
+    assert_eq!(report.changes, before.changes);
+    place.run(30);
+    let report = place.daemon.report();
+    assert!(report.changes > before.changes, "{report}");
+    assert!(report.measured_mw.expect("measured") <= 30_000, "{report}");
+    assert!(report.energy_mj > before.energy_mj, "{report}");
+    let folder = place.folder.path().canonicalize().expect("there");
+    let path = folder.join("model.wgt");
+    let path = path.to_str().expect("a text");
+    let changed = place.daemon.set_model(path, place.clocks.now());
+    assert_eq!(changed, Ok(()));
+    assert_eq!(place.daemon.report().model, "model.wgt");
+}
+
+#[test]
+fn a_model_that_is_refused_leaves_the_old_one_in_place() {
+    let mut place = Place::new("limit = \"30W\"");
+    place.run(20);
+    let folder = place.folder.path().to_owned();
+    let outside = tempfile::tempdir().expect("a folder");
+    let elsewhere = outside.path().join("model.wgt");
+    fs::copy(weights("orin-agx-64-resnet18.wgt"), &elsewhere).expect("copied");
+    symlink(&elsewhere, folder.join("link.wgt")).expect("linked");
+    fs::create_dir(folder.join("deep")).expect("made");
+    fs::copy(&elsewhere, folder.join("deep/model.wgt")).expect("copied");
+    fs::write(folder.join("text.wgt"), "no model").expect("written");
+    let mut bytes = fs::read(&elsewhere).expect("read");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(folder.join("corrupt.wgt"), bytes).expect("written");
+    fs::write(folder.join("long.wgt"), vec![0; (1 << 20) + 1]).expect("written");
+    for (from, to) in [
+        ("xavier-agx-resnet18.wgt", "xavier.wgt"),
+        ("tx1-image5000.wgt", "tx1.wgt"),
+    ] {
+        fs::copy(weights(from), folder.join(to)).expect("copied");
+    }
+    let absolute = elsewhere.to_str().expect("a text");
+    for (name, error) in [
+        (absolute, "model_not_allowed"),
+        ("deep/model.wgt", "model_not_allowed"),
+        ("deep/../model.wgt", "model_not_allowed"),
+        ("../model.wgt", "model_not_allowed"),
+        ("link.wgt", "model_not_allowed"),
+        ("..", "model_not_allowed"),
+        (".", "model_not_allowed"),
+        ("/", "model_not_allowed"),
+        ("", "model_not_allowed"),
+        ("deep", "model_unreadable"),
+        ("absent.wgt", "model_unreadable"),
+        ("nul\0.wgt", "model_unreadable"),
+        ("long.wgt", "model_unreadable"),
+        ("text.wgt", "model_defective"),
+        ("corrupt.wgt", "model_defective"),
+        ("xavier.wgt", "model_for_other_board"),
+        ("tx1.wgt", "model_for_other_board"),
+    ] {
+        place.run(1);
+        let before = place.daemon.report();
+        let refused = place.daemon.set_model(name, place.clocks.now());
+        let refused = refused.expect_err(name);
+        assert_eq!(refused.name, error, "{name}: {}", refused.message);
+        assert_eq!(place.daemon.report(), before, "{name}");
+    }
+    place.run(5);
+    let report = place.daemon.report();
+    assert_eq!(
+        (report.state.as_ref(), report.model.as_str()),
+        ("tracking", "model.wgt")
+    );
+}
+
+/// Opening a pipe without a writer would block the daemon.
+#[test]
+fn a_pipe_is_no_model() {
+    let mut place = Place::new("limit = \"30W\"");
+    let path = place.folder.path().join("pipe.wgt");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.expect("mkfifo").success());
+    let refused = place.daemon.set_model("pipe.wgt", place.clocks.now());
+    let refused = refused.expect_err("no file");
+    assert_eq!(refused.name, "model_unreadable");
+    assert!(
+        refused.message.ends_with("not a regular file"),
+        "{}",
+        refused.message
+    );
+}
+
+#[test]
+fn one_model_a_second_is_enough() {
+    let mut place = Place::new("limit = \"30W\"");
+    let mut change = |now| place.daemon.set_model("model.wgt", Milliseconds(now));
+    assert_eq!(change(0), Ok(()));
+    assert_eq!(change(999).expect_err("too soon").name, "too_many_requests");
+    assert_eq!(change(1_000), Ok(()));
+}
+
+#[test]
+fn the_energy_that_is_told_is_that_of_the_board() {
+    let mut place = Place::new("limit = \"30W\"");
+    place.run(120);
+    let told = place.daemon.report().energy_mj as f64 / 1_000.0;
+    let drawn = place.daemon.files().tree.jetson().energy_j();
+    assert!((told / drawn - 1.0).abs() < 0.02, "{told} J of {drawn} J");
+}
+
+#[test]
+fn the_time_over_the_limit_and_the_errors_add_up() {
+    let mut place = Place::new("limit = \"30W\"");
+    place.run(30);
+    assert_eq!(place.daemon.report().over_limit_ms, 0);
+    assert_eq!(
+        place.daemon.set_limit(wanted(15), place.clocks.utc()),
+        Ok(())
+    );
+    place.run(10);
+    let report = place.daemon.report();
+    assert!((1..=1_000).contains(&report.over_limit_ms), "{report}");
+    assert_eq!((report.sensor_errors, report.failed_changes), (0, 0));
+    place.order("sensor VDD_GPU_SOC missing");
+    place.run(5);
+    place.order("sensor VDD_GPU_SOC ok");
+    place.run(30);
+    place.daemon.files().read_only = true;
+    assert_eq!(
+        place.daemon.set_limit(wanted(10), place.clocks.utc()),
+        Ok(())
+    );
+    place.run(5);
+    let report = place.daemon.report();
+    assert_eq!(report.sensor_errors, 1, "{report}");
+    assert!(report.failed_changes >= 1, "{report}");
+}

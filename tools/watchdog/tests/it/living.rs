@@ -1,0 +1,204 @@
+//! The program `wattgated` as a process, on a simulated board whose files are on a disk.
+#![allow(dead_code)] // Each test file uses a part.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub use crate::eventually::{PATIENCE, eventually};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use wattgate_board::{Board, Disk};
+use wattgate_board_tables::Board as Description;
+use wattgate_simulated_board::tree::Tree;
+use wattgate_simulated_board::tree::mirror::Mirror;
+use wattgate_simulated_board::unit::Unit;
+use wattgate_simulated_board::workload::Workload;
+
+pub const MODEL: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../weights/orin-agx-64-resnet18.wgt"
+);
+
+/// The files of an AGX Orin that runs ResNet-18, and a config.
+pub struct Place {
+    _directory: TempDir,
+    pub root: PathBuf,
+    pub config: PathBuf,
+}
+
+impl Place {
+    pub fn new(limit: &str) -> (Self, Mirror) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let of = Description::named("orin-agx-64").expect("a board");
+        let mut tree = Tree::new(of, Unit::NOMINAL, 1, None).expect("a mode");
+        let workload = Workload::named("resnet18").expect("a shipped workload");
+        tree.jetson_mut().set_workload(Some(workload));
+        let root = directory.path().join("root");
+        let mirror = Mirror::create(&root, tree).expect("a tree on the disk");
+        let config = directory.path().join("wattgated.toml");
+        let place = Self {
+            _directory: directory,
+            root,
+            config,
+        };
+        place.configure(&format!("limit = \"{limit}\""));
+        (place, mirror)
+    }
+
+    pub fn configure(&self, lines: &str) {
+        let text = format!("version = 1\nmodel = \"{MODEL}\"\n{lines}\n");
+        fs::write(&self.config, text).expect("written");
+    }
+
+    pub fn command(&self, command: &str) -> Command {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_wattgated"));
+        process.args([command, "--config"]).arg(&self.config);
+        process.arg("--root").arg(&self.root);
+        process
+    }
+
+    pub fn output(&self, command: &str) -> (Option<i32>, String, String) {
+        told(self.command(command).output())
+    }
+
+    /// A command for the daemon of this board: `status`, `watch`, `set-limit` or `set-model`.
+    pub fn asking(&self, command: &str) -> Command {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_wattgated"));
+        process.arg(command).arg("--root").arg(&self.root);
+        process
+    }
+
+    pub fn status(&self, options: &[&str]) -> (Option<i32>, String, String) {
+        told(self.asking("status").args(options).output())
+    }
+
+    pub fn prior(&self) -> PathBuf {
+        self.root.join("var/lib/wattgate/prior")
+    }
+
+    /// The file of the saved safe mode.
+    pub fn safe(&self) -> PathBuf {
+        self.root.join("var/lib/wattgate/safe")
+    }
+
+    /// The present values of all knobs.
+    pub fn shown(&self) -> Vec<String> {
+        let board = Board::discover(&Disk, &self.root).expect("a board");
+        settings(&board.save(&Disk).expect("readable").to_string())
+    }
+
+    /// Waits until all knobs have these values.
+    pub fn becomes(&self, shown: &[String]) {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE && self.shown() != shown {
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(self.shown(), shown);
+    }
+}
+
+/// The lines of a saved state without the memory clock, which follows the load until it is locked.
+pub fn settings(saved: &str) -> Vec<String> {
+    let lines = saved.lines().filter(|line| !line.contains("/emc/rate "));
+    lines.map(str::to_owned).collect()
+}
+
+pub fn told(output: std::io::Result<Output>) -> (Option<i32>, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = output.expect("started");
+    let [stdout, stderr] = [stdout, stderr].map(|it| String::from_utf8(it).expect("text"));
+    (status.code(), stdout, stderr)
+}
+
+/// A daemon process that is killed when it goes out of scope.
+pub struct Daemon {
+    pub child: Child,
+    lines: Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Daemon {
+    pub fn start(mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("started");
+        let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let seen = Vec::new();
+        Self { child, lines, seen }
+    }
+
+    /// Waits for a log line that contains `text` and returns it.
+    pub fn says(&mut self, text: &str) -> String {
+        loop {
+            let Ok(line) = self.lines.recv_timeout(PATIENCE) else {
+                panic!("not said: {text}: {:#?}", self.seen);
+            };
+            self.seen.push(line.clone());
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let id = Pid::from_child(&self.child);
+        kill_process(id, signal).expect("alive");
+    }
+
+    pub fn end(&mut self) -> Option<i32> {
+        let ended = eventually("its end", || self.child.try_wait().expect("a child"));
+        ended.code()
+    }
+
+    pub fn stop(&mut self) {
+        self.signal(Signal::TERM);
+        assert_eq!(self.end(), Some(0), "{:#?}", self.seen);
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // The process may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Stops the simulated board when it goes out of scope, so also when a test panics.
+pub struct Stops<'a>(pub &'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs a test while a thread keeps the simulated board's files up to date.
+pub fn with_living(limit: &str, test: impl FnOnce(&Place)) {
+    let (place, mut mirror) = Place::new(limit);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| mirror.run(&stop, 1.0).expect("kept alive"));
+        let _stops = Stops(&stop);
+        test(&place);
+    });
+}
+
+pub fn told_of(command: &mut Command) -> (Option<i32>, String, String) {
+    told(command.output())
+}

@@ -1,0 +1,95 @@
+//! The manual pages have exactly the commands, options, exit codes and keys of the program.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+const COMMANDS: &str = include_str!("../../wattgated.8");
+const KEYS: &str = include_str!("../../wattgated.toml.5");
+const SAMPLE: &str = include_str!("../../wattgated.toml");
+
+fn help(command: &[&str]) -> String {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_wattgated"));
+    let output = process.args(command).arg("--help").output();
+    String::from_utf8(output.expect("started").stdout).expect("text")
+}
+
+/// The indented lines of a section of a help text, such as `Options:`, without the indent.
+fn part<'a>(help: &'a str, title: &str) -> impl Iterator<Item = &'a str> {
+    let lines = help.lines().skip_while(move |line| *line != title);
+    let lines = lines.skip(1).take_while(|line| !line.is_empty());
+    lines.filter_map(|line| line.strip_prefix("  "))
+}
+
+/// The word after each occurrence of an mdoc macro on a line.
+fn words<'a>(line: &'a str, of: &'a str) -> impl Iterator<Item = &'a str> {
+    let mut words = line.split(' ');
+    std::iter::from_fn(move || words.find(|word| *word == of).and(words.next()))
+}
+
+#[test]
+fn each_command_has_its_options_in_the_manual() {
+    let all = help(&[]);
+    let commands = part(&all, "Commands:").filter_map(|line| line.split(' ').next());
+    let helped: BTreeSet<String> = commands
+        .flat_map(|command| {
+            let help = help(&[command]);
+            let options = part(&help, "Options:").filter_map(|line| line.strip_prefix("--"));
+            let options = options.filter_map(|line| line.split(' ').next());
+            let lines = options.map(|option| format!("{command} --{option}"));
+            lines.chain([command.to_owned()]).collect::<Vec<_>>()
+        })
+        .collect();
+    let lines = COMMANDS
+        .lines()
+        .filter(|line| line.starts_with(".It Nm Cm "));
+    let manual: BTreeSet<String> = lines
+        .flat_map(|line| {
+            let command = words(line, "Cm").next().expect("a command");
+            let options = words(line, "Fl").map(move |it| format!("{command} -{it}"));
+            options.chain([command.to_owned()])
+        })
+        .collect();
+    assert!(helped.contains("check --config"), "{helped:?}");
+    assert_eq!(manual, helped);
+}
+
+#[test]
+fn each_exit_code_is_in_the_manual() {
+    let all = help(&[]);
+    let helped: Vec<&str> = part(&all, "Exit codes:")
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    let (_, codes) = COMMANDS.split_once(".Sh EXIT STATUS").expect("a section");
+    let (codes, _) = codes.split_once(".El").expect("a list");
+    let manual: Vec<&str> = codes
+        .lines()
+        .filter_map(|line| line.strip_prefix(".It "))
+        .collect();
+    assert_eq!(manual, helped);
+}
+
+/// A test of the config checks that the sample has every key.
+#[test]
+fn each_key_of_the_config_is_in_the_manual() {
+    let sample: BTreeSet<&str> = SAMPLE
+        .lines()
+        .filter_map(|line| line.trim_start_matches('#').split_once(" = "))
+        .map(|(key, _)| key)
+        .filter(|key| key.bytes().all(|it| it.is_ascii_lowercase() || it == b'_'))
+        .collect();
+    let manual: BTreeSet<&str> = KEYS
+        .lines()
+        .filter_map(|line| line.strip_prefix(".It Cm "))
+        .collect();
+    assert_eq!(manual, sample);
+}
+
+/// The package contains the manual pages but not the sources.
+#[test]
+fn a_help_names_the_manual_of_the_config() {
+    for command in ["check", "once", "run"] {
+        let help = help(&[command]);
+        assert!(help.contains("see wattgated.toml(5)\n"), "{help}");
+        assert!(!help.contains("tools/"), "{help}");
+    }
+}

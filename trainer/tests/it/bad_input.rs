@@ -1,0 +1,573 @@
+//! Every defective input is refused with a message that names file, line, column and what
+//! was expected, and leaves no output behind.
+
+use std::fs;
+use std::io::{BufWriter, Write};
+use std::process::Stdio;
+
+use crate::common::{self, HEADER, Run, corpus, folder, program, run, write};
+
+/// `fit` and `check` refuse the corpus with the same message. A model that was there
+/// before stays as it was, and nothing else is left in the folder.
+fn refused(contents: impl AsRef<[u8]>, expected: &str) {
+    let folder = folder();
+    let path = folder.path();
+    write(path, "corpus.csv", contents);
+    write(path, "model.wgt", "an earlier model");
+    let fit = run(path, "fit --corpus corpus.csv -o model.wgt");
+    assert_eq!(fit.stderr, format!("error: corpus.csv: {expected}\n"));
+    assert_eq!((fit.code, fit.stdout.as_str()), (3, ""));
+    assert_eq!(
+        fs::read(path.join("model.wgt")).expect("still there"),
+        b"an earlier model"
+    );
+    assert_eq!(fs::read_dir(path).expect("a folder").count(), 2);
+    let check = run(path, "check corpus.csv");
+    assert_eq!(check.code, 3);
+    let said = format!("{}{}", check.stdout, check.stderr);
+    assert!(said.contains(expected), "{said}");
+}
+
+/// The corpus with one field of its fifth line changed.
+fn with_field(column: &str, value: &str) -> String {
+    let mut lines = corpus();
+    let at = HEADER
+        .split(',')
+        .position(|name| name == column)
+        .expect("a column");
+    let mut fields: Vec<&str> = lines[4].split(',').collect();
+    fields[at] = value;
+    lines[4] = fields.join(",");
+    lines.join("\n")
+}
+
+#[test]
+fn a_file_that_does_not_exist() {
+    let folder = folder();
+    for arguments in ["fit --corpus none.csv -o model.wgt", "check none.csv"] {
+        let run = run(folder.path(), arguments);
+        let expected = "error: none.csv: cannot read: No such file or directory (os error 2)\n";
+        assert_eq!((run.code, run.stderr.as_str()), (5, expected));
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+}
+
+#[test]
+fn a_folder_instead_of_a_file() {
+    let folder = folder();
+    let run = run(folder.path(), "check .");
+    let expected = "error: .: cannot read: Is a directory (os error 21)\n";
+    assert_eq!((run.code, run.stderr.as_str()), (5, expected));
+}
+
+#[test]
+fn an_empty_file() {
+    let expected = format!("the file is empty; expected a header with the columns {HEADER}");
+    refused("", &expected);
+    refused("\n\n", &expected);
+    refused("\u{feff}", &expected);
+}
+
+#[test]
+fn a_header_without_rows() {
+    refused(HEADER, "no rows after the header");
+}
+
+#[test]
+fn a_missing_column() {
+    let contents = corpus().join("\n").replace("gpu_khz", "gpu_hz");
+    let expected = format!("line 1: column `gpu_khz`: missing; a corpus has the columns {HEADER}");
+    refused(contents, &expected);
+}
+
+#[test]
+fn a_repeated_column() {
+    let contents = corpus().join("\n").replace("emc_khz", "cpu_khz");
+    refused(
+        contents,
+        "line 1: column `cpu_khz`: repeated in the header; expected it once",
+    );
+}
+
+#[test]
+fn a_repeated_header() {
+    let twice = [corpus(), corpus()].concat().join("\n");
+    refused(
+        twice,
+        "line 98: the header is repeated; expected a row of values",
+    );
+}
+
+#[test]
+fn a_row_with_too_few_or_too_many_fields() {
+    let mut lines = corpus();
+    lines[2] = "board,job,1".to_owned();
+    refused(
+        lines.join("\n"),
+        "line 3: expected 8 fields as in the header, found 3",
+    );
+    let mut lines = corpus();
+    lines[2] += ",1";
+    refused(
+        lines.join("\n"),
+        "line 3: expected 8 fields as in the header, found 9",
+    );
+}
+
+#[test]
+fn text_or_nonsense_in_a_number() {
+    let cores = "expected a number of cores above zero";
+    for value in ["two", "0", "-1", "1.5", "", "99999999999"] {
+        let expected = format!("line 5: column `cores`: {cores}, found `{value}`");
+        refused(with_field("cores", value), &expected);
+    }
+    let frequency = "expected a frequency in kHz above zero";
+    for column in ["cpu_khz", "gpu_khz", "emc_khz"] {
+        for value in ["1.2GHz", "0", "-408000", "NaN"] {
+            let expected = format!("line 5: column `{column}`: {frequency}, found `{value}`");
+            refused(with_field(column, value), &expected);
+        }
+    }
+}
+
+#[test]
+fn a_time_or_power_that_is_not_positive_and_finite() {
+    let time = "expected a time in ms above zero and below 4294967 (71 minutes), or a blank";
+    let power = "expected a power in mW above zero and below 4294967000, or a blank";
+    for (column, expected) in [("time_ms", time), ("power_mw", power)] {
+        for value in [
+            "0",
+            "-5",
+            "NaN",
+            "inf",
+            "-inf",
+            "1e400",
+            "5W",
+            "1e-60",
+            "4294967001",
+        ] {
+            let expected = format!("line 5: column `{column}`: {expected}, found `{value}`");
+            refused(with_field(column, value), &expected);
+        }
+    }
+}
+
+#[test]
+fn bytes_that_are_not_utf8() {
+    let mut contents = corpus().join("\n").into_bytes();
+    let at = contents
+        .windows(3)
+        .position(|bytes| bytes == b"job")
+        .expect("a workload");
+    contents[at] = 0xFF;
+    refused(
+        contents,
+        "line 2: column `workload`: expected text in UTF-8",
+    );
+}
+
+#[test]
+fn a_name_that_is_none() {
+    let expected = "expected a name of 1 to 64 characters, found";
+    refused(
+        with_field("device", ""),
+        &format!("line 5: column `device`: {expected} ``"),
+    );
+    let long = "x".repeat(65);
+    let shown = "x".repeat(40);
+    refused(
+        with_field("workload", &long),
+        &format!("line 5: column `workload`: {expected} `{shown}`"),
+    );
+}
+
+#[test]
+fn two_workloads_in_one_file() {
+    refused(
+        with_field("workload", "other"),
+        "line 5: column `workload`: expected `job` as in the rows before, found `other`: one file holds one workload on one board",
+    );
+    refused(
+        with_field("device", "other"),
+        "line 5: column `device`: expected `board` as in the rows before, found `other`: one file holds one workload on one board",
+    );
+}
+
+#[test]
+fn a_kind_that_is_none_or_changes() {
+    let with_kind = |kinds: &[&str]| {
+        let mut lines = corpus();
+        lines[0] += ",kind";
+        let rows = lines[1..].iter_mut().zip(kinds.iter().cycle());
+        rows.for_each(|(line, kind)| *line += &format!(",{kind}"));
+        lines.join("\n")
+    };
+    refused(
+        with_kind(&["guessed"]),
+        "line 2: column `kind`: expected `measured` or `simulated`, found `guessed`",
+    );
+    refused(
+        with_kind(&["simulated", "measured"]),
+        "line 3: column `kind`: expected `simulated` as in the rows before, found `measured`: one file holds one workload on one board",
+    );
+}
+
+#[test]
+fn too_many_modes_for_a_grid() {
+    let mut lines = vec![HEADER.to_owned()];
+    lines.extend((1..=129).map(|i| format!("board,job,{i},1,1,1,1,1")));
+    refused(
+        lines.join("\n"),
+        "line 79: the axes of the grid hold more than 80 values",
+    );
+    let mut lines = vec![HEADER.to_owned()];
+    lines.extend((1..=32).map(|i| format!("board,job,{},{},{i},{i},1,1", i.min(16), i.min(16))));
+    refused(
+        lines.join("\n"),
+        "line 17: the grid has more than 65535 modes",
+    );
+}
+
+#[test]
+fn too_few_modes() {
+    let expected = "only 4 distinct modes have a time; at least 5 are needed";
+    let mut lines = corpus();
+    lines.truncate(5);
+    let repeated = [lines.clone(), lines[1..].to_vec()].concat();
+    let folder = folder();
+    for rows in [lines, repeated] {
+        write(folder.path(), "corpus.csv", rows.join("\n"));
+        let run = run(folder.path(), "fit --corpus corpus.csv -o model.wgt");
+        assert_eq!(run.stderr, format!("error: corpus.csv: {expected}\n"));
+        assert_eq!(run.code, 3);
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    }
+}
+
+#[test]
+fn too_few_powers() {
+    let mut lines = corpus();
+    for line in &mut lines[5..] {
+        let (without_power, _) = line.rsplit_once(',').expect("fields");
+        *line = format!("{without_power},");
+    }
+    let folder = folder();
+    write(folder.path(), "corpus.csv", lines.join("\n"));
+    let run = run(folder.path(), "fit --corpus corpus.csv -o model.wgt");
+    assert_eq!(
+        run.stderr,
+        "error: corpus.csv: only 4 of the modes to train on have a power; at least 5 are needed, or none for a model of time alone\n"
+    );
+    assert_eq!(run.code, 3);
+}
+
+#[test]
+fn a_number_of_modes_that_the_corpus_does_not_have() {
+    let folder = folder();
+    write(folder.path(), "corpus.csv", corpus().join("\n"));
+    for asked in [0, 4, 97, 1_000_000] {
+        let run = run(
+            folder.path(),
+            &format!("fit --corpus corpus.csv --modes {asked} -o model.wgt"),
+        );
+        let expected = format!(
+            "error: corpus.csv: cannot train on {asked} modes: the corpus has 96, and at least 5 are needed\n"
+        );
+        assert_eq!((run.code, run.stderr), (2, expected));
+    }
+}
+
+#[test]
+fn a_number_of_modes_that_is_none() {
+    let folder = folder();
+    for (asked, found) in [
+        ("-5", "-5"),
+        ("many", "many"),
+        ("101%", "101%"),
+        ("1.5", "1.5"),
+    ] {
+        let run = run(
+            folder.path(),
+            &format!("fit --corpus corpus.csv --modes {asked} -o model.wgt"),
+        );
+        let expected =
+            format!("`{found}` is not a number of modes: write a whole number such as 50");
+        assert_eq!(run.code, 2);
+        assert!(run.stderr.contains(&expected), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn an_evaluation_that_holds_nothing_out() {
+    let folder = folder();
+    write(folder.path(), "corpus.csv", corpus().join("\n"));
+    for arguments in [
+        "evaluate --modes 96",
+        "evaluate --modes 40,100%",
+        "optimize --modes 96",
+    ] {
+        let run = run(
+            folder.path(),
+            &format!("{arguments} --corpus corpus.csv --runs 1 --methods {NO_TRAINING}"),
+        );
+        let expected = "error: corpus.csv: training on all 96 modes leaves none to score: ask for fewer with --modes\n";
+        assert_eq!((run.code, run.stderr.as_str()), (2, expected));
+    }
+}
+
+/// Methods that cost nothing.
+const NO_TRAINING: &str = "linear";
+
+#[test]
+fn a_reference_that_is_none() {
+    let folder = folder();
+    let path = folder.path();
+    write(path, "corpus.csv", corpus().join("\n"));
+    write(path, "empty.csv", "");
+    let fit = run(path, "fit --corpus corpus.csv --modes 20 -o reference.wgt");
+    assert_eq!(fit.code, 0, "{}", fit.stderr);
+    let model = fs::read(path.join("reference.wgt")).expect("a model");
+    let mut newer = model.clone();
+    newer[4] = 2;
+    write(path, "newer.wgt", newer);
+    write(path, "short.wgt", &model[..200]);
+    for (reference, code, why) in [
+        (
+            "none.csv",
+            5,
+            "none.csv: cannot read: No such file or directory (os error 2)",
+        ),
+        (
+            "newer.wgt",
+            3,
+            "newer.wgt: written in format version 2; this reader knows version 1",
+        ),
+        (
+            "short.wgt",
+            3,
+            "short.wgt: truncated: shorter than its header says",
+        ),
+        (
+            "empty.csv",
+            3,
+            "empty.csv: the file is empty; expected a header with the columns device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw",
+        ),
+    ] {
+        let refused = run(
+            path,
+            &format!("transfer --reference {reference} --corpus corpus.csv --modes 10 -o new.wgt"),
+        );
+        assert_eq!(
+            (refused.code, refused.stderr),
+            (code, format!("error: {why}\n"))
+        );
+    }
+    let replaced = run(
+        path,
+        "transfer --reference reference.wgt --corpus corpus.csv --modes 10 -o reference.wgt",
+    );
+    let expected = "error: reference.wgt: the output would replace an input\n";
+    assert_eq!((replaced.code, replaced.stderr.as_str()), (2, expected));
+    let needs = run(
+        path,
+        "evaluate --corpus corpus.csv --reference reference.wgt --modes 10 --runs 1 --methods powertrain-transfer",
+    );
+    let expected =
+        "error: corpus.csv: powertrain-transfer needs a corpus as --reference, not a model file\n";
+    assert_eq!((needs.code, needs.stderr.as_str()), (2, expected));
+    assert!(!path.join("new.wgt").exists());
+}
+
+#[test]
+fn values_that_are_not_finite() {
+    for value in ["NaN", "inf", "-1", "0"] {
+        let expected = format!(
+            "line 5: column `time_ms`: expected a time in ms above zero and below 4294967 (71 minutes), or a blank, found `{value}`"
+        );
+        refused(with_field("time_ms", value), &expected);
+    }
+}
+
+/// A target that never changes is learned as it is.
+#[test]
+fn a_constant_target() {
+    let folder = folder();
+    let path = folder.path();
+    let constant =
+        |line: &String| format!("{},50,4000", line.rsplitn(3, ',').nth(2).expect("fields"));
+    let rows: Vec<String> = corpus()[1..].iter().map(constant).collect();
+    write(path, "corpus.csv", format!("{HEADER}\n{}", rows.join("\n")));
+    let fit = run(
+        path,
+        "fit --corpus corpus.csv --modes 20 -o model.wgt --json",
+    )
+    .json();
+    for target in ["time_mape", "power_mape"] {
+        assert!(fit["exported"][target].as_f64() < Some(0.1), "{fit}");
+    }
+}
+
+#[test]
+fn a_plan_that_cannot_be_made() {
+    let folder = folder();
+    let path = folder.path();
+    write(path, "corpus.csv", corpus().join("\n"));
+    write(
+        path,
+        "other.csv",
+        format!("{HEADER}\n{}", common::row(4, 123_000, 300_000, 800_000)),
+    );
+    for (arguments, code, why) in [
+        (
+            "--corpus corpus.csv --modes 0",
+            2,
+            "cannot plan 0 modes: the board has 96",
+        ),
+        (
+            "--corpus corpus.csv --modes 97",
+            2,
+            "cannot plan 97 modes: the board has 96",
+        ),
+        (
+            "--corpus corpus.csv --modes 9 --have other.csv",
+            3,
+            "other.csv: 4 cores, CPU 123 MHz, GPU 300 MHz, EMC 800 MHz is not a mode of the board",
+        ),
+        (
+            "--axes cores=1,2 cpu_khz=1 gpu_khz=1 ram=1 --modes 1",
+            2,
+            "--axes: `ram=1`: the axes are cores, cpu_khz, gpu_khz and emc_khz",
+        ),
+        (
+            "--axes cores=1,2 cpu_khz=1 gpu_khz=1.5 emc_khz=1 --modes 1",
+            2,
+            "--axes: `gpu_khz=1.5`: expected whole numbers, in kHz for clocks",
+        ),
+    ] {
+        let refused = run(path, &format!("plan {arguments}"));
+        assert_eq!(
+            (refused.code, refused.stderr),
+            (code, format!("error: {why}\n"))
+        );
+    }
+    let missing = run(path, "plan --modes 5");
+    assert_eq!(missing.code, 2);
+    assert!(missing.stderr.contains("--axes"), "{}", missing.stderr);
+}
+
+#[test]
+fn limits_and_boards_that_are_not_known() {
+    let folder = folder();
+    let path = folder.path();
+    write(path, "corpus.csv", corpus().join("\n"));
+    let refused = run(path, "optimize --corpus corpus.csv --limits 3:9:1");
+    assert_eq!(refused.code, 2);
+    let expected = "`3` has no unit: a power is given in W or mW, for instance 5W";
+    assert!(refused.stderr.contains(expected), "{}", refused.stderr);
+    let refused = run(
+        path,
+        "optimize --corpus corpus.csv --methods presets --modes 10 --runs 1",
+    );
+    let expected = "error: corpus.csv: the nvpmodel presets of board `board` are not known; known boards: orin-agx-64, orin-agx-64-jp6,";
+    assert_eq!(refused.code, 3);
+    assert!(refused.stderr.starts_with(expected), "{}", refused.stderr);
+    let without_power: Vec<String> = corpus()
+        .iter()
+        .map(|line| line.rsplit_once(',').expect("fields").0.to_owned() + ",")
+        .collect();
+    write(
+        path,
+        "times.csv",
+        without_power
+            .join("\n")
+            .replacen("time_ms,", "time_ms,power_mw", 1),
+    );
+    let refused = run(
+        path,
+        "optimize --corpus times.csv --methods random --modes 10 --runs 1",
+    );
+    let expected =
+        "error: times.csv: no power was measured, so no mode can be chosen under a power limit\n";
+    assert_eq!((refused.code, refused.stderr.as_str()), (3, expected));
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_refused_before_the_work() {
+    let folder = folder();
+    write(folder.path(), "corpus.csv", corpus().join("\n"));
+    let cases = [
+        ("none/model.wgt", "No such file or directory"),
+        (".", "is a directory"),
+        ("corpus.csv/model.wgt", "Not a directory"),
+    ];
+    for (output, why) in cases {
+        let run = run(
+            folder.path(),
+            &format!("fit --corpus corpus.csv -o {output}"),
+        );
+        assert_eq!(run.code, 5);
+        let expected = format!("error: {output}: cannot write: {why}");
+        assert!(run.stderr.starts_with(&expected), "{}", run.stderr);
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+}
+
+#[test]
+fn an_output_that_would_replace_its_corpus_is_refused() {
+    let folder = folder();
+    write(folder.path(), "corpus.csv", corpus().join("\n"));
+    let run = run(folder.path(), "fit --corpus corpus.csv -o ./corpus.csv");
+    let expected = "error: ./corpus.csv: the output would replace an input\n";
+    assert_eq!((run.code, run.stderr.as_str()), (2, expected));
+    let kept = fs::read_to_string(folder.path().join("corpus.csv"));
+    assert_eq!(kept.expect("still there"), corpus().join("\n"));
+}
+
+#[test]
+fn check_reports_every_defect_and_the_sound_rest() {
+    let mut lines = corpus();
+    lines[3] = lines[3].replace("job", "other");
+    lines[7] = "nonsense".to_owned();
+    let folder = folder();
+    write(folder.path(), "corpus.csv", lines.join("\n"));
+    write(folder.path(), "sound.csv", corpus().join("\n"));
+    let run = run(folder.path(), "check --json corpus.csv sound.csv");
+    assert_eq!(run.code, 3);
+    assert_eq!(run.stderr, "error: defects were found\n");
+    let json: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    let (first, second) = (&json["files"][0], &json["files"][1]);
+    assert_eq!(first["defect_count"], 2);
+    assert_eq!(first["rows"], 94);
+    let expected = "line 8: expected 8 fields as in the header, found 1";
+    assert_eq!(first["defects"][1], expected);
+    assert_eq!(
+        (&second["defect_count"], &second["rows"]),
+        (&0.into(), &96.into())
+    );
+}
+
+/// Ten million rows in less than 512 MiB of address space.
+#[test]
+fn ten_million_rows_are_streamed() {
+    let limited = "ulimit -v 524288 && exec \"$0\" check --json /dev/stdin";
+    let program = program();
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", limited])
+        .arg(program.get_program())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    let rows = corpus();
+    let mut input = BufWriter::new(child.stdin.take().expect("a pipe"));
+    writeln!(input, "{HEADER}").expect("the program reads");
+    for row in rows[1..].iter().cycle().take(10_000_000) {
+        writeln!(input, "{row}").expect("the program reads");
+    }
+    drop(input);
+    let run: Run = common::finished(child.wait_with_output().expect("an output"));
+    let json = run.json();
+    assert_eq!(json["files"][0]["rows"], 10_000_000);
+    assert_eq!(json["files"][0]["modes"], 96);
+}

@@ -1,0 +1,10 @@
+//! The trainer's integration tests: one program, since each links burn anew.
+
+mod bad_input;
+mod commands;
+mod common;
+mod help;
+mod measured;
+mod methods;
+mod quantise;
+mod simulated;
