@@ -7,27 +7,29 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-passed=0
-failed=()
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
 
-step() {
-    local name=$1
-    shift
-    echo "== $name"
-    local start=$SECONDS
-    if "$@"; then
-        passed=$((passed + 1))
-        echo "== $name: ok, $((SECONDS - start)) s"
-    else
-        failed+=("$name")
-        echo "== $name: FAILED, $((SECONDS - start)) s"
-    fi
+# Sets `used` to the seconds of processor time that the programs of this lane have taken.
+processor() {
+    # Not through a pipe: that would be another process, with programs of its own.
+    times >"$place/times.$BASHPID"
+    used=$(awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * $1 + $2 + 60 * $3 + $4 }' \
+        "$place/times.$BASHPID")
 }
 
-# quick COMMAND…: without LTO across crates, which would optimise each of the many test programs
-# anew. The images and the packaged daemon are tested as they ship, with it.
-quick() {
-    CARGO_PROFILE_RELEASE_LTO=false "$@"
+# step NAME COMMAND…: runs a check and keeps what became of it.
+step() {
+    local name=$1 start=$SECONDS used before became=ok
+    shift
+    processor
+    before=$used
+    echo "== $name"
+    "$@" || became=FAILED
+    processor
+    printf '%-6s %5d s %5d s  %s\n' "$became" $((SECONDS - start)) $((used - before)) "$name" \
+        >>"$place/steps"
+    echo "== $name: $became, $((SECONDS - start)) s"
 }
 
 # rustup's minimal profile has neither; elsewhere they come with the toolchain.
@@ -92,9 +94,10 @@ demo() {
 # for firmware has: it refuses the large shape.
 checked() {
     local -x WATTGATE_LANES=plain CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true \
-        CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_LTO=off
+        CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true
     local test=(cargo test --release --locked -p wattgate-runtime --target-dir target/checked)
-    "${test[@]}" --features large-shapes --no-fail-fast && "${test[@]}" --lib --test refusals
+    "${test[@]}" --features large-shapes --no-fail-fast && "${test[@]}" --lib &&
+        "${test[@]}" --test it refusals::
 }
 
 # The tests of the governor and the estimator simulate hours, for which an emulator is too slow; the
@@ -102,7 +105,7 @@ checked() {
 aarch64() {
     local test=(tools/cross.sh aarch64-unknown-linux-gnu test --release --locked
         -p wattgate-runtime --features large-shapes)
-    "${test[@]}" --lib --test front --test golden --test network --test refusals &&
+    "${test[@]}" --lib && "${test[@]}" --test it -- front:: golden:: network:: refusals:: &&
         "${test[@]}" --doc
 }
 
@@ -115,23 +118,49 @@ bare_metal() {
     done
 }
 
-step "packages" tools/packages.sh gcc git libc6-dev systemd
+# Tests with their times, for which libtest has an unstable switch.
+host_tests() {
+    local host
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    host=${host^^}
+    local -x "CARGO_TARGET_${host//-/_}_RUNNER=env RUSTC_BOOTSTRAP=1"
+    cargo test --release --locked --workspace --no-fail-fast --lib --bins --tests -- \
+        -Z unstable-options --report-time | tee "$place/tests"
+}
+
+# What needs no burn, beside the steps that build and test with it: at the lowest priority, since
+# some of those run in real time. The package is last, when `target` is no longer locked.
+beside() {
+    renice -n 19 $BASHPID >/dev/null
+    step "runtime tests with overflow checks and plain vectors" checked
+    step "no_std, bare metal with and without vectors" apart bare_metal
+    step "host tests on AArch64" apart aarch64
+    step "fuzzing" tools/fuzz.sh 20
+    step "images in QEMU, budgets, planted faults" firmware-tests/run.sh
+    step "Debian package, emulated" tools/deb.sh
+}
+
+apart() {
+    CARGO_TARGET_DIR=target/apart "$@"
+}
+
+# All at once, as two of the lanes may not install at the same time.
+step "packages" tools/packages.sh binutils chromium g++ gcc gcc-aarch64-linux-gnu git libc6-dev \
+    libc6-dev-arm64-cross mandoc qemu-system-arm qemu-user-static systemd
 step "toolchain" toolchain
 step "format" format
 step "dependencies" dependencies
-step "lint" quick lint
-step "documentation" quick documentation
-step "host tests" quick cargo test --release --locked --workspace --no-fail-fast
-step "runtime tests with overflow checks and plain vectors" checked
-step "demo" quick demo
-step "no_std, bare metal with and without vectors" bare_metal
-step "fuzzing" tools/fuzz.sh 20
-step "images in QEMU, budgets, planted faults" firmware-tests/run.sh
-step "Debian package, emulated" tools/deb.sh
-step "host tests on AArch64" quick aarch64
+beside >"$place/beside" 2>&1 &
+step "lint" lint
+step "documentation" documentation
+step "host tests" host_tests
+step "documentation tests" cargo test --release --locked --workspace --doc
+step "demo" demo
+wait
+cat "$place/beside"
 
-for failure in "${failed[@]}"; do
-    echo "FAILED $failure"
-done
-echo "steps: $passed passed, ${#failed[@]} failed"
-[ ${#failed[@]} -eq 0 ]
+echo "== slowest tests, in seconds"
+sed -nE 's/^test (.*) \.\.\. .*<([0-9.]+)s>$/\2 \1/p' "$place/tests" | sort -rn | head -n 10
+echo "== steps, with their times and those of the processor"
+cat "$place/steps"
+! grep -q ^FAILED "$place/steps"
