@@ -14,7 +14,7 @@ use thiserror::Error;
 use wattgate_runtime::{MOST_CHIPS, Milliseconds};
 
 use crate::files::{Files, Knob, KnobError};
-use crate::journal::{Failures, Journal, patiently, put};
+use crate::journal::{ChangeError, Failures, Journal, patiently, put};
 use crate::power::Rails;
 use crate::saved::Saved;
 
@@ -44,18 +44,8 @@ pub enum AveragingError {
     #[error("{0}; nothing was written")]
     Unknown(KnobError),
     /// A chip refuses the number, or shows a time constant that does not follow from it.
-    /// All chips average as before.
-    #[error("{cause}; all writes before were undone")]
-    Undone { cause: KnobError },
-    /// As [`Self::Undone`], but not all writes could be undone.
-    #[error("{cause}; {left} writes could not be undone, the first failure: {first}")]
-    NotUndone {
-        cause: KnobError,
-        /// The number of writes that could not be undone.
-        left: u32,
-        /// The first failure while undoing.
-        first: KnobError,
-    },
+    #[error("{0}")]
+    Failed(#[from] ChangeError),
 }
 
 /// The chips that the total comes from.
@@ -164,17 +154,7 @@ impl Chips {
         let mut journal = Journal::new(self.0.len());
         match self.set(files, &mut journal, &before?, samples) {
             Ok(()) => Ok(self.time_constant(files)),
-            Err(cause) => {
-                let failures = journal.undo(files);
-                Err(match failures.first {
-                    None => AveragingError::Undone { cause },
-                    Some(first) => AveragingError::NotUndone {
-                        cause,
-                        left: failures.count,
-                        first,
-                    },
-                })
-            }
+            Err(cause) => Err(journal.undo(files, cause).into()),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use thiserror::Error;
+
 use crate::files::{Files, Knob, KnobError};
 
 /// Time between two reads of a file that is not ready yet: the files of a cluster appear some time
@@ -10,6 +12,23 @@ const RETRY_AFTER: Duration = Duration::from_millis(2);
 
 /// Maximum number of retries of one read.
 const RETRIES: u32 = 25;
+
+/// Why a change was undone.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ChangeError {
+    /// All knobs show what they showed before.
+    #[error("{cause}; all writes before were undone")]
+    Undone { cause: KnobError },
+    /// Not all writes could be undone.
+    #[error("{cause}; {left} writes could not be undone, the first failure: {first}")]
+    NotUndone {
+        cause: KnobError,
+        /// The number of writes that could not be undone.
+        left: u32,
+        /// The first failure while undoing.
+        first: KnobError,
+    },
+}
 
 /// All writes in order, each with the value that the knob had before.
 #[derive(Debug)]
@@ -32,8 +51,9 @@ impl Journal {
         self.0.clear();
     }
 
-    /// Undoes all writes in reverse order. If a file cannot be restored, the others still are.
-    pub fn undo(&mut self, files: &mut impl Files) -> Failures {
+    /// Undoes all writes in reverse order after the failure `cause`. If a file cannot be restored,
+    /// the others still are.
+    pub fn undo(&mut self, files: &mut impl Files, cause: KnobError) -> ChangeError {
         let mut failures = Failures::default();
         while let Some((knob, earlier)) = self.0.pop() {
             // A knob that refuses every write may still show its earlier value.
@@ -42,7 +62,14 @@ impl Journal {
                 failures.add(written.err().unwrap_or(error));
             }
         }
-        failures
+        match failures.first {
+            None => ChangeError::Undone { cause },
+            Some(first) => ChangeError::NotUndone {
+                cause,
+                left: failures.count,
+                first,
+            },
+        }
     }
 }
 

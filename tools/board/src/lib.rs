@@ -66,6 +66,7 @@ pub use averaging::{AveragingError, SAMPLES};
 pub use board::Board;
 pub use files::{Disk, Files, KnobError, Refusal};
 pub use identity::Identity;
+pub use journal::ChangeError;
 pub use mode::{Applied, ApplyError, Current};
 pub use nvpmodel::Masks;
 pub use power::{SampleError, SampleFault};

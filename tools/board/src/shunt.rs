@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_step_that_is_inferred_is_never_below_that_of_the_shunt() {
+    fn the_inferred_step_is_never_below_the_shunt_s() {
         for shunt_mohm in SHUNT_MOHM..=100 {
             for currents in reachable(shunt_mohm) {
                 let step = currents.step_ma();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_readings_tell_the_step() {
+    fn neighbouring_readings_reveal_the_step() {
         for (shunt_mohm, expected) in [(2, 20), (4, 10), (5, 8), (10, 4)] {
             for steps in 1..100 {
                 let readings = [steps, steps + 1].map(|it| shown_ma(it, shunt_mohm));

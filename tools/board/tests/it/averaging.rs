@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{self, Simulated, boards, booted, description, discover, highest, seeded};
-use wattgate_board::{AveragingError, Files, SAMPLES, Saved};
+use wattgate_board::{AveragingError, ChangeError, Files, SAMPLES, Saved};
 use wattgate_runtime::{MOST_CHIPS, Milliseconds};
 use wattgate_simulated_board::tree::Errno;
 
@@ -45,7 +45,7 @@ fn written(files: &Simulated) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn time_constants_are_those_of_the_driver() {
+fn time_constants_come_from_the_driver() {
     let all = [Milliseconds(430); MOST_CHIPS];
     for name in boards() {
         let files = booted(name);
@@ -103,7 +103,7 @@ fn each_number_of_samples_is_set_and_gives_its_time_constant() {
 }
 
 #[test]
-fn all_chips_of_the_total_are_set_and_only_where_they_differ() {
+fn only_chips_with_another_number_of_samples_are_written() {
     let mut files = two_chips();
     let board = discover(&files);
     assert!(board.set_averaging(&mut files, 64).is_ok());
@@ -154,7 +154,7 @@ fn readings_follow_with_the_time_constant() {
 }
 
 #[test]
-fn a_number_that_no_ina3221_has_is_refused() {
+fn an_unsupported_number_of_samples_is_refused() {
     let mut files = booted("orin-nano-8-super");
     let board = discover(&files);
     for samples in [0, 2, 63, 513, 2048, u32::MAX] {
@@ -168,7 +168,7 @@ fn a_number_that_no_ina3221_has_is_refused() {
 }
 
 #[test]
-fn jetpack_4_cannot_set_it_and_the_file_is_named() {
+fn jetpack_4_cannot_set_averaging_and_the_error_names_the_file() {
     for (name, path) in [
         (
             "xavier-agx",
@@ -196,7 +196,10 @@ fn assert_undone(fault: impl FnOnce(&mut Simulated), cause: &str) {
     fault(&mut files);
     let before = files.state();
     let error = board.set_averaging(&mut files, 64).expect_err("a fault");
-    assert!(matches!(error, AveragingError::Undone { .. }), "{error:?}");
+    assert!(
+        matches!(error, AveragingError::Failed(ChangeError::Undone { .. })),
+        "{error:?}"
+    );
     let expected = format!("{cause}; all writes before were undone");
     assert_eq!(error.to_string(), expected);
     assert_eq!(
@@ -207,7 +210,7 @@ fn assert_undone(fault: impl FnOnce(&mut Simulated), cause: &str) {
 }
 
 #[test]
-fn a_chip_that_refuses_leaves_all_as_they_were() {
+fn a_refused_write_is_undone_on_all_chips() {
     assert_undone(
         |files| order(files, &format!("refuse {BEHIND} EIO")),
         "/sys/class/hwmon/hwmon1/samples: writing 64 failed: Input/output error (os error 5)",
@@ -215,7 +218,7 @@ fn a_chip_that_refuses_leaves_all_as_they_were() {
 }
 
 #[test]
-fn a_chip_that_shows_another_number_leaves_all_as_they_were() {
+fn an_ignored_write_is_undone_on_all_chips() {
     assert_undone(
         |files| order(files, &format!("ignore {BEHIND}")),
         "/sys/class/hwmon/hwmon1/samples: shows 512, expected 64",
@@ -224,7 +227,7 @@ fn a_chip_that_shows_another_number_leaves_all_as_they_were() {
 
 /// The driver says 64 samples and still takes the time of 512.
 #[test]
-fn a_time_constant_that_does_not_follow_leaves_all_as_they_were() {
+fn a_wrong_time_constant_is_undone_on_all_chips() {
     assert_undone(
         |files| {
             files.shown.insert(INTERVAL.to_owned(), Ok("430\n".into()));
@@ -234,14 +237,14 @@ fn a_time_constant_that_does_not_follow_leaves_all_as_they_were() {
 }
 
 #[test]
-fn a_chip_that_cannot_be_brought_back_is_counted() {
+fn a_chip_that_cannot_be_undone_is_counted() {
     let mut files = two_chips();
     let board = discover(&files);
     order(&mut files, &format!("ignore {BEHIND}"));
     // The first chip takes 64 and nothing else.
     files.taken.insert(FIRST.to_owned(), "64".to_owned());
     let error = board.set_averaging(&mut files, 64).expect_err("a fault");
-    let AveragingError::NotUndone { left: 1, first, .. } = error else {
+    let AveragingError::Failed(ChangeError::NotUndone { left: 1, first, .. }) = error else {
         panic!("{error}");
     };
     let expected = "/sys/class/hwmon/hwmon0/samples: shows 64, expected 512";
@@ -249,7 +252,7 @@ fn a_chip_that_cannot_be_brought_back_is_counted() {
 }
 
 #[test]
-fn what_is_set_has_to_be_known_before_any_write() {
+fn unreadable_settings_are_an_error_before_any_write() {
     for (path, shown, expected) in [
         (
             SECOND,
@@ -278,7 +281,7 @@ fn what_is_set_has_to_be_known_before_any_write() {
 
 /// After a boot the sensors may have other numbers.
 #[test]
-fn a_restored_board_averages_as_before_whatever_its_sensors_numbers_are() {
+fn averaging_is_restored_whatever_the_device_numbers() {
     for name in with_hwmon() {
         let files = booted(name);
         let board = discover(&files);
@@ -300,7 +303,7 @@ fn a_restored_board_averages_as_before_whatever_its_sensors_numbers_are() {
 
 /// It was written by a release that could not set it.
 #[test]
-fn a_saved_state_without_averaging_leaves_it_as_it_is() {
+fn a_saved_state_without_averaging_leaves_the_averaging_alone() {
     let mut files = two_chips();
     let mut board = discover(&files);
     let text = board.save(&files).expect("readable").to_string();
@@ -324,7 +327,7 @@ fn a_saved_state_without_averaging_leaves_it_as_it_is() {
 }
 
 #[test]
-fn a_chip_that_is_not_brought_back_does_not_keep_the_rest_from_it() {
+fn a_chip_that_is_not_restored_does_not_stop_the_others() {
     let mut files = two_chips();
     let mut board = discover(&files);
     let saved = board.save(&files).expect("readable");

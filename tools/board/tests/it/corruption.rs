@@ -91,7 +91,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_corrupted_tree_is_no_panic(
+    fn a_corrupted_tree_causes_no_panic(
         name in select(boards()),
         corrupt in vec((any::<Index>(), shown()), 1..8),
         later in vec((any::<Index>(), shown()), 0..4),

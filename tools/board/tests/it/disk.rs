@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::allocations::allocations;
 use crate::common::{boards, description, highest, lowest, middle};
-use wattgate_board::{ApplyError, Board, Disk};
+use wattgate_board::{ApplyError, Board, ChangeError, Disk};
 use wattgate_runtime::{MOST_CHIPS, Milliseconds};
 use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::tree::mirror::Mirror;
@@ -87,7 +87,7 @@ fn the_control_loop_does_not_allocate() {
         fs::remove_file(max).expect("removed");
         let mode = lowest(name);
         let (count, error) = allocations(|| board.apply(&mut files, &mode));
-        let undone = matches!(error, Err(ApplyError::Undone { .. }));
+        let undone = matches!(error, Err(ApplyError::Failed(ChangeError::Undone { .. })));
         assert!(undone, "{name}: {error:?}");
         assert_eq!(count, 0, "{name}: an error");
     }
@@ -116,7 +116,7 @@ fn with_living(name: &str, test: impl FnOnce(&Path, Board)) {
 }
 
 #[test]
-fn a_living_tree_is_brought_to_a_mode_and_back() {
+fn a_live_tree_is_set_to_a_mode_and_restored() {
     let name = "orin-agx-64";
     with_living(name, |_, mut board| {
         let mut files = Disk;
@@ -135,7 +135,7 @@ fn a_living_tree_is_brought_to_a_mode_and_back() {
 }
 
 #[test]
-fn a_living_tree_averages_as_many_samples_as_it_is_told() {
+fn averaging_is_set_and_restored_on_a_live_tree() {
     with_living("orin-agx-64", |_, mut board| {
         let mut files = Disk;
         let saved = board.save(&files).expect("readable");
@@ -152,7 +152,7 @@ fn a_living_tree_averages_as_many_samples_as_it_is_told() {
 
 /// Section 5.3: one entry of a directory for each rate.
 #[test]
-fn memory_rates_are_found_in_the_names_of_tables_as_well() {
+fn memory_rates_are_found_in_directory_names_too() {
     let name = "xavier-agx";
     let (directory, _) = on_disk(name);
     let root = directory.path().join("root");
@@ -168,7 +168,7 @@ fn memory_rates_are_found_in_the_names_of_tables_as_well() {
 /// What the tree takes back some ms later is seen, and everything is undone; on a busy machine
 /// the tree may be later than that, and then the next look tells.
 #[test]
-fn a_write_that_a_living_tree_ignores_is_noticed() {
+fn a_write_that_a_live_tree_ignores_is_detected() {
     let name = "orin-nano-8-super";
     with_living(name, |root, mut board| {
         let mut files = Disk;
@@ -181,7 +181,10 @@ fn a_write_that_a_living_tree_ignores_is_noticed() {
         thread::sleep(LATER);
         let error = match applied {
             Err(error) => {
-                assert!(matches!(error, ApplyError::Undone { .. }), "{error}");
+                assert!(
+                    matches!(error, ApplyError::Failed(ChangeError::Undone { .. })),
+                    "{error}"
+                );
                 assert_eq!(board.verify(&files, &lowest(name)), Ok(()));
                 error.to_string()
             }

@@ -53,7 +53,7 @@ impl Truth {
 }
 
 #[test]
-fn power_is_the_true_one_behind_a_low_pass_within_the_steps_of_the_sensor() {
+fn power_is_the_low_passed_true_power_within_the_sensor_s_steps() {
     for name in boards() {
         let of = description(name);
         for mode in [lowest(name), highest(name)] {
@@ -89,7 +89,7 @@ fn power_is_the_true_one_behind_a_low_pass_within_the_steps_of_the_sensor() {
 
 /// VDDQ_VDD2_1V8AO is inside VIN_SYS_5V0: whatever it shows, the total is the same.
 #[test]
-fn a_rail_inside_another_one_does_not_count_twice() {
+fn a_rail_inside_another_one_is_not_counted_twice() {
     for name in boards()
         .into_iter()
         .filter(|name| name.starts_with("orin-agx"))
@@ -308,7 +308,7 @@ fn is_voltage(path: &str) -> bool {
 
 /// Each rail's current at each sample, and its voltage at one in eight; rails take turns.
 #[test]
-fn samples_cost_the_same_and_few_read_a_voltage() {
+fn each_sample_reads_all_currents_and_at_most_one_voltage() {
     for name in boards() {
         let files = booted(name);
         let mut board = discover(&files);
@@ -334,7 +334,7 @@ fn samples_cost_the_same_and_few_read_a_voltage() {
 }
 
 #[test]
-fn a_voltage_stands_for_eight_samples_and_is_read_anew_after_a_fault() {
+fn a_voltage_is_reused_for_eight_samples_and_read_again_after_a_fault() {
     let mut files = booted("orin-nano-8");
     let mut board = discover(&files);
     let device = "/sys/class/hwmon/hwmon0";
@@ -417,7 +417,7 @@ fn a_chip_that_is_not_in_the_total_does_not_shift_the_others() {
 
 /// Offsets and gains of real units; rails without load among them.
 #[test]
-fn every_unit_of_a_board_can_be_sampled_at_rest() {
+fn every_unit_of_a_board_can_be_sampled_when_idle() {
     for name in boards() {
         for seed in 0..50 {
             let tree = Tree::new(description(name), Unit::drawn(seed), seed, None);
@@ -494,7 +494,7 @@ const STEPS_OF_8_MA: (u32, [u32; MOST_CHIPS]) = (219, [167, 142, 0, 0]);
 
 /// The driver of JetPack 4 does not show shunts, but its currents come in their steps.
 #[test]
-fn steps_of_the_current_tell_the_offset_where_no_shunt_is_shown() {
+fn without_a_shown_shunt_the_offset_is_inferred_from_currents() {
     let found = |show: &dyn Fn(usize) -> i64| {
         let mut files = booted("xavier-agx");
         show_currents(&mut files, show);
@@ -528,7 +528,7 @@ fn steps_of_the_current_tell_the_offset_where_no_shunt_is_shown() {
 }
 
 #[test]
-fn samples_after_discovery_tell_the_steps_too() {
+fn samples_after_discovery_refine_the_inferred_steps() {
     let mut files = booted("xavier-agx");
     show_currents(&mut files, |_| 0);
     let mut board = discover(&files);
@@ -571,7 +571,7 @@ fn a_rail_without_load_keeps_the_coarsest_step() {
 }
 
 #[test]
-fn a_faulty_reading_tells_no_step() {
+fn a_faulty_reading_does_not_change_the_step() {
     let mut files = booted("xavier-agx");
     show_currents(&mut files, |_| 1_008);
     let mut board = discover(&files);
@@ -583,7 +583,7 @@ fn a_faulty_reading_tells_no_step() {
 }
 
 #[test]
-fn readings_tell_nothing_where_the_shunt_is_shown() {
+fn readings_do_not_change_the_step_of_a_shown_shunt() {
     let mut files = booted("orin-agx-64");
     let mut board = discover(&files);
     let before = errors(&board);
@@ -619,7 +619,7 @@ fn offsets_of_a_xavier(unit: Unit, seed: u64) -> (u32, u32) {
 
 /// Its shunts are 5 mΩ, which nothing but its currents tells.
 #[test]
-fn the_steps_of_a_xavier_at_work_are_found_within_seconds() {
+fn the_steps_of_a_xavier_under_load_are_found_within_seconds() {
     // The GPU has load now. CV has none, reads 0, and keeps its 20 mA.
     assert_eq!(offsets_of_a_xavier(Unit::NOMINAL, 0), (381, 310));
     // The offsets of real units move CV from 0, if they are large enough.
@@ -633,7 +633,7 @@ fn the_steps_of_a_xavier_at_work_are_found_within_seconds() {
 }
 
 #[test]
-fn the_load_of_the_gpu_is_read_where_the_driver_shows_it() {
+fn the_load_of_the_gpu_is_read_if_the_driver_shows_it() {
     for name in boards() {
         let mut files = booted(name);
         load(&mut files);

@@ -26,7 +26,7 @@ fn all_boots() -> impl Iterator<Item = (String, Simulated)> {
 }
 
 #[test]
-fn restoring_gives_the_same_files() {
+fn restoring_brings_back_all_files() {
     for (what, mut files) in all_boots() {
         let name = files.tree.jetson().board().name.clone();
         let mut board = discover(&files);
@@ -55,7 +55,7 @@ fn restoring_gives_the_same_files() {
 }
 
 #[test]
-fn a_held_memory_rate_and_a_cap_come_back() {
+fn a_held_memory_rate_and_a_cap_are_restored() {
     let caps = [
         ("orin-agx-64", "/sys/kernel/nvpmodel_emc_cap/emc_iso_cap"),
         ("orin-nano-8-super", "/sys/kernel/nvpmodel_clk_cap/emc"),
@@ -76,7 +76,7 @@ fn a_held_memory_rate_and_a_cap_come_back() {
 }
 
 #[test]
-fn a_text_of_which_a_part_is_lost_is_refused() {
+fn a_truncated_text_is_refused() {
     let board = booted("tx2");
     let text = discover(&board).save(&board).expect("readable").to_string();
     assert!(
@@ -130,7 +130,7 @@ fn a_path_that_is_no_knob_is_refused_before_any_write() {
 }
 
 #[test]
-fn a_knob_that_fails_does_not_keep_the_others_from_coming_back() {
+fn a_knob_that_is_not_restored_does_not_stop_the_others() {
     for name in boards() {
         let mut files = booted(name);
         let mut board: Board = discover(&files);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::common::{
     Simulated, apply, boards, booted, description, discover, highest, lowest, middle, mode,
 };
-use wattgate_board::{ApplyError, Board, Files};
+use wattgate_board::{ApplyError, Board, ChangeError, Files};
 use wattgate_runtime::{Axis, Kilohertz, PowerMode};
 
 /// The changes whose writes are recorded, each from the end of the one before.
@@ -71,7 +71,7 @@ fn assert_runs(files: &mut Simulated, mode: PowerMode) {
 }
 
 #[test]
-fn the_writes_of_each_board_are_the_golden_ones() {
+fn writes_match_the_golden_files() {
     for name in boards() {
         let mut files = booted(name);
         let mut board = discover(&files);
@@ -109,7 +109,7 @@ fn the_writes_of_each_board_are_the_golden_ones() {
 /// On the way, no clock and no number of cores is above both ends, where nothing new comes
 /// alive.
 #[test]
-fn what_lowers_comes_before_what_raises() {
+fn changes_that_lower_come_before_changes_that_raise() {
     for name in boards() {
         let mut files = booted(name);
         let mut board = discover(&files);
@@ -184,7 +184,7 @@ fn a_cap_of_nvpmodel_is_lifted_before_the_rate() {
 }
 
 #[test]
-fn other_writers_are_noticed() {
+fn other_writers_are_detected() {
     let name = "orin-agx-64";
     let mut files = booted(name);
     let mut board = discover(&files);
@@ -209,7 +209,7 @@ fn other_writers_are_noticed() {
 
 /// Section 0, fact 9: nvpmodel's service runs again in the middle of a change.
 #[test]
-fn a_change_that_is_disturbed_once_is_made_again() {
+fn a_change_that_is_disturbed_once_is_retried() {
     for name in boards() {
         for at_ms in 0..40 {
             let mut files = booted(name);
@@ -228,7 +228,7 @@ fn a_change_that_is_disturbed_once_is_made_again() {
 
 /// Whichever knob another program has turned.
 #[test]
-fn a_change_of_any_knob_is_noticed() {
+fn a_change_of_any_knob_is_detected() {
     for name in boards() {
         let of = description(name);
         let mut files = booted(name);
@@ -331,7 +331,7 @@ fn a_write_that_fails_undoes_everything() {
 
 fn assert_undone(name: &str, control: &str, error: &ApplyError, path: &str) {
     assert!(
-        matches!(error, ApplyError::Undone { .. }),
+        matches!(error, ApplyError::Failed(ChangeError::Undone { .. })),
         "{name}: {control}: {error}"
     );
     assert!(
@@ -367,7 +367,7 @@ fn a_value_that_is_silently_rounded_is_undone() {
 
 /// A cluster that was without power has the limits of some time ago.
 #[test]
-fn a_cluster_that_comes_alive_is_pinned_before_its_other_cores() {
+fn a_cluster_s_clock_is_set_before_its_other_cores_come_online() {
     let name = "orin-agx-64";
     let mut files = booted(name);
     let mut board: Board = discover(&files);

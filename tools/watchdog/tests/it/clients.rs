@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 #[test]
-fn a_group_that_is_not_there_is_refused_before_anything_is_set() {
+fn an_unknown_group_is_refused_before_any_write() {
     let (place, _mirror) = Place::new("25W");
     place.configure("limit = \"25W\"\ngroup = \"no such group\"");
     for (command, prefix) in [("check", "error: "), ("run", "<3>")] {
@@ -29,7 +29,7 @@ fn a_group_that_is_not_there_is_refused_before_anything_is_set() {
 }
 
 #[test]
-fn a_hardware_watchdog_that_is_not_there_is_refused_before_anything_is_set() {
+fn a_missing_hardware_watchdog_is_refused_before_any_write() {
     with_living("25W", |place| {
         place.configure("limit = \"25W\"\nhardware_watchdog = \"/dev/watchdog0\"");
         let before = place.shown();
@@ -48,7 +48,7 @@ fn a_hardware_watchdog_that_is_not_there_is_refused_before_anything_is_set() {
 }
 
 #[test]
-fn status_tells_what_the_daemon_does() {
+fn status_prints_the_daemon_s_state() {
     with_living("30W", |place| {
         let (code, _, errors) = place.status(&[]);
         let socket = place.root.join("run/wattgated/socket");
@@ -207,7 +207,7 @@ fn send(path: &Path, bytes: &[u8]) {
 }
 
 #[test]
-fn whatever_clients_do_the_control_goes_on() {
+fn control_survives_abusive_clients() {
     with_living("30W", |place| {
         let address = {
             let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
@@ -260,7 +260,7 @@ fn whatever_clients_do_the_control_goes_on() {
 }
 
 #[test]
-fn prometheus_is_served_at_an_address_or_in_a_file() {
+fn metrics_are_exported_at_an_address_or_in_a_file() {
     with_living("30W", |place| {
         let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
         let address = taken.local_addr().expect("an address");
@@ -309,7 +309,7 @@ fn prometheus_is_served_at_an_address_or_in_a_file() {
 }
 
 #[test]
-fn the_hardware_watchdog_is_disarmed_by_a_clean_end_only() {
+fn only_a_clean_stop_disarms_the_hardware_watchdog() {
     with_living("30W", |place| {
         place.configure("limit = \"30W\"\nhardware_watchdog = \"/dev/watchdog0\"");
         let device = place.root.join("dev/watchdog0");
@@ -337,7 +337,7 @@ fn the_hardware_watchdog_is_disarmed_by_a_clean_end_only() {
 
 /// The path is longer than the 107 bytes of a Unix socket address.
 #[test]
-fn without_a_socket_the_control_goes_on() {
+fn control_works_without_a_socket() {
     let (mut place, mut mirror) = Place::new("30W");
     let link = place.config.with_file_name("x".repeat(120));
     std::os::unix::fs::symlink(&place.root, &link).expect("linked");

@@ -135,7 +135,7 @@ fn a_limit_is_held_and_used() {
 }
 
 #[test]
-fn another_limit_is_held_from_its_first_second_on() {
+fn a_new_limit_is_held_after_two_seconds() {
     let mut running = Running::new(orin(), "40W");
     running.run(30);
     running.control.set_limit(limit(25));
@@ -193,7 +193,7 @@ fn without_a_sensor_the_safe_mode_is_set_within_two_seconds() {
 }
 
 #[test]
-fn a_frozen_sensor_is_none() {
+fn a_frozen_sensor_counts_as_missing() {
     let mut running = Running::new(orin(), "30W");
     running.run(20);
     for rail in ["VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0"] {
@@ -204,7 +204,7 @@ fn a_frozen_sensor_is_none() {
 }
 
 #[test]
-fn another_writer_is_overruled_and_named() {
+fn another_writer_is_overruled_and_logged() {
     for writer in ["nvpmodel 2", "jetson-clocks", "service"] {
         let mut running = Running::new(orin(), "25W");
         running.run(20);
@@ -227,7 +227,7 @@ fn another_writer_is_overruled_and_named() {
 }
 
 #[test]
-fn a_knob_that_refuses_does_not_end_the_control() {
+fn control_survives_a_knob_that_refuses_writes() {
     let mut running = Running::new(orin(), "30W");
     running.run(20);
     running.order(&format!("refuse {GPU_MAX} EIO"));
@@ -242,7 +242,7 @@ fn a_knob_that_refuses_does_not_end_the_control() {
 }
 
 #[test]
-fn a_limit_below_the_least_mode_is_told_and_the_least_mode_stays() {
+fn a_limit_below_the_least_mode_is_logged_and_the_least_mode_stays() {
     let mut running = Running::new(orin(), "2W");
     running.run(10);
     assert_eq!(running.state(), State::Safe(Cause::LimitTooLow));
@@ -251,7 +251,7 @@ fn a_limit_below_the_least_mode_is_told_and_the_least_mode_stays() {
 }
 
 #[test]
-fn a_knob_that_is_missing_is_told_and_the_rest_works() {
+fn control_works_without_the_memory_clock() {
     let mut files = orin();
     files
         .absent
@@ -268,7 +268,7 @@ fn a_knob_that_is_missing_is_told_and_the_rest_works() {
 }
 
 #[test]
-fn a_board_that_sleeps_begins_anew() {
+fn control_starts_anew_after_a_suspend() {
     let mut running = Running::new(orin(), "30W");
     running.run(20);
     running.control.files().wait(Duration::from_secs(60));
@@ -307,7 +307,7 @@ fn heat_lowers_the_limit() {
 /// The limit is reduced by the sensor's typical offset (354 mW on an AGX Orin) and gain error
 /// (0.25 %).
 #[test]
-fn the_errors_of_the_sensor_are_taken_from_the_limit() {
+fn the_errors_of_the_sensor_reduce_the_limit() {
     let setup = setup(&orin(), config("40W")).expect("usable");
     let control = Control::new(setup, orin());
     let allowed = f64::from(control.status().0.allowed.0);
@@ -321,7 +321,7 @@ fn the_errors_of_the_sensor_are_taken_from_the_limit() {
 /// discovery, so its step is known only under load; CV has no load and keeps 20 mA. The board's
 /// tests explain the offsets.
 #[test]
-fn readings_of_a_xavier_at_work_raise_the_limit_and_never_lower_it() {
+fn readings_of_a_xavier_under_load_only_raise_the_allowed_power() {
     const LIMIT: u32 = 15_000;
     let allowed_at = |offset_mw: f64| (f64::from(LIMIT) - offset_mw) / 1.0025;
     let files = booted("xavier-agx");
@@ -354,7 +354,7 @@ fn readings_of_a_xavier_at_work_raise_the_limit_and_never_lower_it() {
 /// Prints the share of I2C bus time that sensor reads take under a constant load near the limit.
 /// Reading a register takes 0.55 ms (`jetson-platform.md`, section 6.3).
 #[test]
-fn reads_take_a_small_part_of_the_bus() {
+fn sensor_reads_take_at_most_six_percent_of_the_bus() {
     const REGISTER_S: f64 = 0.55e-3;
     const SECONDS: u64 = 120;
     for (board, watts) in [
@@ -404,7 +404,7 @@ fn once_and_run_choose_the_same_first_mode() {
 }
 
 #[test]
-fn averaging_is_set_and_set_again_and_the_time_constant_follows() {
+fn averaging_is_set_again_after_another_writer() {
     let mut config = config("30W");
     config.sensor_samples = Some(64);
     let mut running = Running::with(orin(), config);
@@ -424,7 +424,7 @@ fn averaging_is_set_and_set_again_and_the_time_constant_follows() {
 }
 
 #[test]
-fn a_time_constant_that_somebody_else_sets_is_taken_over() {
+fn control_follows_a_time_constant_that_another_program_sets() {
     let mut running = Running::new(orin(), "30W");
     running.run(20);
     running.order("write /sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon0/samples 1024");
@@ -465,7 +465,7 @@ fn a_model_for_another_board_is_refused() {
 }
 
 #[test]
-fn every_mode_to_choose_from_can_be_set() {
+fn every_mode_on_the_front_can_be_set() {
     let mut files = orin();
     let mut setup = setup(&files, config("15W")).expect("usable");
     let modes: Vec<PowerMode> = {
@@ -479,7 +479,7 @@ fn every_mode_to_choose_from_can_be_set() {
 }
 
 #[test]
-fn errors_of_the_system_do_not_end_the_control() {
+fn control_survives_a_read_only_board() {
     let mut files = orin();
     let setup = setup(&files, config("30W")).expect("usable");
     files.read_only = true;

@@ -170,7 +170,7 @@ fn limit(watts: u32) -> Limit {
 }
 
 #[test]
-fn the_control_does_not_allocate() {
+fn control_does_not_allocate() {
     let mut place = Place::new();
     let gpu = "sys/class/devfreq/17000000.ga10b/max_freq";
     let gpu = place.root.join(gpu);
@@ -200,7 +200,7 @@ fn the_control_does_not_allocate() {
 
 /// The socket and the metrics port are open, and no client connects.
 #[test]
-fn what_is_served_does_not_allocate_while_nobody_asks() {
+fn services_without_clients_do_not_allocate() {
     let place = Place::new();
     let clock = Still(Cell::new(1_000));
     let setup = Place::setup(&place.root);

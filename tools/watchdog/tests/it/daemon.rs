@@ -25,7 +25,7 @@ fn limit(place: &Place) -> (u32, Source) {
 }
 
 #[test]
-fn a_limit_of_a_client_is_held_until_it_is_taken_back() {
+fn a_client_s_limit_holds_until_it_is_withdrawn() {
     let mut place = Place::new("limit = \"30W\"");
     place.run(20);
     let before = place.daemon.report();
@@ -54,7 +54,7 @@ fn a_limit_of_a_client_is_held_until_it_is_taken_back() {
 }
 
 #[test]
-fn an_average_of_a_client_holds_as_long_as_its_limit() {
+fn a_client_s_average_holds_as_long_as_its_limit() {
     let mut place = Place::new("limit = \"30W\"\naverage = { power = \"25W\", window = \"30s\" }");
     let utc = place.clocks.utc();
     let average = |place: &Place| {
@@ -94,7 +94,7 @@ fn a_limit_that_is_out_of_range_changes_nothing() {
 }
 
 #[test]
-fn a_limit_below_the_least_mode_is_taken_and_told() {
+fn a_limit_below_the_least_mode_is_accepted_and_reported() {
     let mut place = Place::new("limit = \"30W\"");
     place.run(20);
     let set = place.daemon.set_limit(wanted(2), place.clocks.utc());
@@ -112,7 +112,7 @@ fn a_limit_below_the_least_mode_is_taken_and_told() {
 }
 
 #[test]
-fn a_config_that_is_read_again_replaces_the_limit_of_a_client() {
+fn a_reload_replaces_a_client_s_limit() {
     let mut place = Place::new("limit = \"30W\"");
     let utc = place.clocks.utc();
     assert_eq!(place.daemon.set_limit(wanted(15), utc), Ok(()));
@@ -144,7 +144,7 @@ fn a_schedule_changes_the_limit_at_its_times() {
 }
 
 #[test]
-fn a_clock_that_jumps_gives_the_limit_of_its_new_time() {
+fn after_a_clock_jump_the_limit_of_the_new_time_holds() {
     let mut place = Place::new(DAY_AND_NIGHT);
     let at = |place: &mut Place, utc: i64| {
         place.clocks.utc.set(utc);
@@ -165,7 +165,7 @@ fn a_clock_that_jumps_gives_the_limit_of_its_new_time() {
 }
 
 #[test]
-fn a_limit_of_a_client_outlasts_the_entries_of_a_schedule() {
+fn a_client_s_limit_overrides_the_schedule() {
     let mut place = Place::new(DAY_AND_NIGHT);
     let set = place.daemon.set_limit(wanted(18), place.clocks.utc());
     assert_eq!(set, Ok(()));
@@ -178,7 +178,7 @@ fn a_limit_of_a_client_outlasts_the_entries_of_a_schedule() {
 }
 
 #[test]
-fn another_model_is_taken_over_by_its_name_or_path() {
+fn a_model_is_loaded_by_name_or_path() {
     let mut place = Place::new("limit = \"30W\"");
     let other = place.folder.path().join("other.wgt");
     fs::copy(weights("orin-agx-64-resnet18-all-modes.wgt"), &other).expect("copied");
@@ -208,7 +208,7 @@ fn another_model_is_taken_over_by_its_name_or_path() {
 }
 
 #[test]
-fn a_model_that_is_refused_leaves_the_old_one_in_place() {
+fn a_refused_model_leaves_the_old_one_loaded() {
     let mut place = Place::new("limit = \"30W\"");
     place.run(20);
     let folder = place.folder.path().to_owned();
@@ -267,7 +267,7 @@ fn a_model_that_is_refused_leaves_the_old_one_in_place() {
 
 /// Opening a pipe without a writer would block the daemon.
 #[test]
-fn a_pipe_is_no_model() {
+fn a_pipe_is_refused_as_a_model() {
     let mut place = Place::new("limit = \"30W\"");
     let path = place.folder.path().join("pipe.wgt");
     let made = std::process::Command::new("mkfifo").arg(&path).status();
@@ -283,7 +283,7 @@ fn a_pipe_is_no_model() {
 }
 
 #[test]
-fn one_model_a_second_is_enough() {
+fn at_most_one_model_is_loaded_per_second() {
     let mut place = Place::new("limit = \"30W\"");
     let mut change = |now| place.daemon.set_model("model.wgt", Milliseconds(now));
     assert_eq!(change(0), Ok(()));
@@ -292,7 +292,7 @@ fn one_model_a_second_is_enough() {
 }
 
 #[test]
-fn the_energy_that_is_told_is_that_of_the_board() {
+fn the_reported_energy_is_the_board_s() {
     let mut place = Place::new("limit = \"30W\"");
     place.run(120);
     let told = place.daemon.report().energy_mj as f64 / 1_000.0;
@@ -301,7 +301,7 @@ fn the_energy_that_is_told_is_that_of_the_board() {
 }
 
 #[test]
-fn the_time_over_the_limit_and_the_errors_add_up() {
+fn time_over_the_limit_and_errors_are_counted() {
     let mut place = Place::new("limit = \"30W\"");
     place.run(30);
     assert_eq!(place.daemon.report().over_limit_ms, 0);

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use wattgate_board::{Board, Disk};
 
 #[test]
-fn a_daemon_that_is_stopped_restores_what_was_set() {
+fn a_stopped_daemon_restores_the_prior_settings() {
     with_living("30W", |place| {
         let before = place.shown();
         for signal in [Signal::TERM, Signal::INT] {
@@ -36,7 +36,7 @@ fn a_daemon_that_is_stopped_restores_what_was_set() {
 }
 
 #[test]
-fn what_was_set_before_a_crash_is_restored_by_the_next_clean_stop() {
+fn after_a_crash_the_next_clean_stop_restores_the_prior_settings() {
     with_living("30W", |place| {
         let before = place.shown();
         let mut daemon = Daemon::start(place.command("run"));
@@ -103,7 +103,7 @@ fn is_made_safe(place: &Place, kept: &Path, mode: &str, why: &str) {
 }
 
 #[test]
-fn a_crash_is_made_safe_though_the_model_is_cut_off() {
+fn once_safe_works_with_a_truncated_model() {
     with_living("30W", |place| {
         let (model, mode) = with_own_model(place, "state_dir = \"/var/lib/other\"");
         crash(place);
@@ -117,7 +117,7 @@ fn a_crash_is_made_safe_though_the_model_is_cut_off() {
 }
 
 #[test]
-fn a_crash_is_made_safe_though_the_config_is_wrong_or_gone() {
+fn once_safe_works_with_a_wrong_or_missing_config() {
     with_living("30W", |place| {
         let (_, mode) = with_own_model(place, "");
         crash(place);
@@ -132,7 +132,7 @@ fn a_crash_is_made_safe_though_the_config_is_wrong_or_gone() {
 }
 
 #[test]
-fn the_config_s_model_goes_before_what_is_kept() {
+fn once_safe_prefers_the_config_s_model_to_the_saved_mode() {
     with_living("30W", |place| {
         let (_, mode) = with_own_model(place, "");
         crash(place);
@@ -147,7 +147,7 @@ fn the_config_s_model_goes_before_what_is_kept() {
 }
 
 #[test]
-fn without_a_config_a_safe_mode_that_is_not_kept_is_an_error_by_name() {
+fn once_safe_fails_without_a_config_and_a_saved_mode() {
     let (place, _mirror) = Place::new("30W");
     fs::write(&place.config, "limit = 15\n").expect("written");
     let before = place.shown();
@@ -176,7 +176,7 @@ fn without_a_config_a_safe_mode_that_is_not_kept_is_an_error_by_name() {
 }
 
 #[test]
-fn a_safe_mode_that_cannot_be_kept_does_not_keep_the_daemon_from_its_work() {
+fn the_daemon_runs_if_the_safe_mode_cannot_be_saved() {
     with_living("30W", |place| {
         fs::create_dir_all(place.safe()).expect("made");
         let mut daemon = Daemon::start(place.command("run"));
@@ -190,7 +190,7 @@ fn a_safe_mode_that_cannot_be_kept_does_not_keep_the_daemon_from_its_work() {
 }
 
 #[test]
-fn a_clean_stop_leaves_the_lock_s_file_alone() {
+fn a_clean_stop_leaves_only_the_lock_file() {
     with_living("30W", |place| {
         place.configure("limit = \"30W\"\nmetrics = \"/run/wattgated/wattgate.prom\"");
         let files = |directory: &str| -> Vec<_> {
@@ -214,7 +214,7 @@ fn a_clean_stop_leaves_the_lock_s_file_alone() {
 }
 
 #[test]
-fn a_prior_state_that_is_defective_is_replaced() {
+fn a_defective_prior_state_is_replaced() {
     with_living("30W", |place| {
         let path = place.prior();
         fs::create_dir_all(path.parent().expect("a directory")).expect("made");
@@ -229,7 +229,7 @@ fn a_prior_state_that_is_defective_is_replaced() {
 }
 
 #[test]
-fn two_daemons_are_one_too_many() {
+fn a_second_daemon_is_refused() {
     with_living("30W", |place| {
         let mut daemon = Daemon::start(place.command("run"));
         daemon.says("<6>booting: ");
@@ -249,7 +249,7 @@ fn two_daemons_are_one_too_many() {
 }
 
 #[test]
-fn once_sets_the_mode_that_check_has_told() {
+fn once_sets_the_mode_that_check_prints() {
     with_living("25W", |place| {
         let (code, report, errors) = place.output("check");
         assert_eq!((code, errors.as_str()), (Some(0), ""));
@@ -282,7 +282,7 @@ fn once_sets_the_mode_that_check_has_told() {
 }
 
 #[test]
-fn where_no_mode_fits_once_sets_the_least_one_and_says_so() {
+fn if_no_mode_fits_once_sets_the_least_one_and_fails() {
     with_living("3W", |place| {
         let (code, report, error) = place.output("check");
         assert_eq!(code, Some(4));
@@ -324,7 +324,7 @@ fn snapshot(directory: &Path) -> BTreeMap<PathBuf, (Vec<u8>, Duration)> {
 }
 
 #[test]
-fn check_writes_nothing_and_tells_everything() {
+fn check_writes_nothing_and_prints_everything() {
     let (place, _mirror) = Place::new("25W");
     place.configure("limit = \"25W\"\naverage = { power = \"20W\", window = \"60s\" }");
     let clk = place.root.join("sys/kernel/debug/bpmp/debug/clk/emc");
@@ -347,7 +347,7 @@ fn check_writes_nothing_and_tells_everything() {
 }
 
 #[test]
-fn check_tells_programs_the_same() {
+fn check_prints_the_same_as_json() {
     let (place, _mirror) = Place::new("25W");
     place.configure(
         "limit = \"25W\"\naverage = { power = \"20W\", window = \"60s\" }\n\
@@ -403,7 +403,7 @@ fn check_tells_programs_the_same() {
 }
 
 #[test]
-fn bad_configs_are_refused_by_name() {
+fn bad_configs_are_refused_with_the_reason() {
     let (place, _mirror) = Place::new("25W");
     let path = place.config.display().to_string();
     let cases: [(&str, i32, String); 9] = [
@@ -478,7 +478,7 @@ fn bad_configs_are_refused_by_name() {
 }
 
 #[test]
-fn bad_models_are_refused_by_name() {
+fn bad_models_are_refused_with_the_reason() {
     let (place, _mirror) = Place::new("25W");
     let model = place.config.with_file_name("m.wgt");
     let text = "version = 1\nmodel = \"m.wgt\"\nlimit = \"15W\"\n";
@@ -563,7 +563,7 @@ fn wrong_arguments_are_refused() {
 }
 
 #[test]
-fn a_knob_without_permission_is_named() {
+fn check_fails_without_write_permission() {
     let (place, _mirror) = Place::new("25W");
     let directory = place.config.parent().expect("a directory");
     fs::set_permissions(directory, Permissions::from_mode(0o755)).expect("opened");
@@ -592,7 +592,7 @@ fn a_knob_without_permission_is_named() {
 }
 
 #[test]
-fn once_goes_by_the_schedule() {
+fn once_follows_the_schedule() {
     with_living("30W", |place| {
         place.configure("limit = \"30W\"\nschedule = [{ at = \"12:00Z\", limit = \"3W\" }]");
         let (code, _, errors) = place.output("once");
@@ -605,7 +605,7 @@ fn once_goes_by_the_schedule() {
 }
 
 #[test]
-fn a_limit_that_no_mode_holds_is_told() {
+fn a_limit_that_no_mode_holds_is_reported() {
     with_living("3W", |place| {
         let mut daemon = Daemon::start(place.command("run"));
         daemon.says("<4>safe: even the mode of least power is above the limit");
@@ -616,7 +616,7 @@ fn a_limit_that_no_mode_holds_is_told() {
 }
 
 #[test]
-fn a_config_that_is_read_again_changes_the_limit_only_if_it_is_right() {
+fn a_reload_changes_the_limit_only_if_the_config_is_valid() {
     with_living("30W", |place| {
         let mut daemon = Daemon::start(place.command("run"));
         daemon.says("<6>tracking; measured ");
@@ -637,7 +637,7 @@ fn a_config_that_is_read_again_changes_the_limit_only_if_it_is_right() {
 }
 
 #[test]
-fn systemd_is_told() {
+fn systemd_is_notified() {
     with_living("30W", |place| {
         let path = place.config.with_file_name("notify");
         let socket = UnixDatagram::bind(&path).expect("bound");

@@ -142,7 +142,7 @@ fn limit(power_mw: u32) -> Request {
 }
 
 #[test]
-fn each_request_is_answered_with_what_is_done_then() {
+fn each_answer_shows_the_status_after_the_request() {
     let mut served = Served::new();
     let mut client = served.connect();
     let report = served.ask(&mut client, Request::Status);
@@ -171,7 +171,7 @@ fn each_request_is_answered_with_what_is_done_then() {
 }
 
 #[test]
-fn a_change_calls_for_a_look_and_a_question_does_not() {
+fn a_change_makes_a_look_due_and_a_status_request_does_not() {
     let mut served = Served::new();
     let mut client = served.connect();
     client.send(STATUS);
@@ -184,7 +184,7 @@ fn a_change_calls_for_a_look_and_a_question_does_not() {
 }
 
 #[test]
-fn requests_may_come_in_parts_or_many_at_once() {
+fn requests_may_arrive_in_parts_or_together() {
     let mut served = Served::new();
     let mut client = served.connect();
     for byte in &STATUS[..STATUS.len() - 1] {
@@ -202,7 +202,7 @@ fn requests_may_come_in_parts_or_many_at_once() {
 }
 
 #[test]
-fn garbage_is_answered_by_name_and_the_client_may_go_on() {
+fn garbage_gets_a_named_error_and_the_connection_stays_open() {
     let mut served = Served::new();
     let mut client = served.connect();
     for (line, name) in [
@@ -227,7 +227,7 @@ fn garbage_is_answered_by_name_and_the_client_may_go_on() {
 }
 
 #[test]
-fn a_line_that_has_no_end_is_told_and_closed() {
+fn an_endless_line_gets_an_error_and_the_connection_is_closed() {
     let mut served = Served::new();
     let mut client = served.connect();
     let mut longest = vec![b' '; MAX_LINE_BYTES - STATUS.len()];
@@ -247,7 +247,7 @@ fn a_line_that_has_no_end_is_told_and_closed() {
 }
 
 #[test]
-fn half_a_line_is_told_when_no_more_can_come() {
+fn half_a_line_at_the_end_of_input_gets_an_error() {
     let mut served = Served::new();
     let mut client = served.connect();
     client.send(&STATUS[..20]);
@@ -262,7 +262,7 @@ fn half_a_line_is_told_when_no_more_can_come() {
 }
 
 #[test]
-fn who_closes_his_side_is_answered_and_closed() {
+fn a_client_that_closes_its_side_is_answered_and_disconnected() {
     let mut served = Served::new();
     let mut client = served.connect();
     client.send(STATUS);
@@ -280,7 +280,7 @@ fn who_closes_his_side_is_answered_and_closed() {
 }
 
 #[test]
-fn a_client_that_asks_too_often_is_told_and_then_closed() {
+fn too_many_requests_are_refused_and_then_disconnected() {
     let mut served = Served::new();
     let mut client = served.connect();
     let mut changed = 0;
@@ -311,7 +311,7 @@ fn a_client_that_asks_too_often_is_told_and_then_closed() {
 }
 
 #[test]
-fn a_client_that_never_reads_is_dropped() {
+fn a_client_that_never_reads_is_disconnected() {
     let mut served = Served::new();
     let client = served.connect();
     let mut turns = 0;
@@ -328,7 +328,7 @@ fn a_client_that_never_reads_is_dropped() {
 }
 
 #[test]
-fn a_client_that_reads_late_gets_all_of_it() {
+fn a_client_that_reads_late_gets_all_answers() {
     let mut served = Served::new();
     let mut client = served.connect();
     let is_full = |served: &Served| {
@@ -351,7 +351,7 @@ fn a_client_that_reads_late_gets_all_of_it() {
 }
 
 #[test]
-fn one_client_too_many_is_told() {
+fn one_client_too_many_is_refused() {
     let mut served = Served::new();
     let mut clients: Vec<Client> = Vec::new();
     while clients.len() < MAX_CLIENTS {
@@ -373,7 +373,7 @@ fn one_client_too_many_is_told() {
 }
 
 #[test]
-fn a_silent_client_makes_room_after_a_minute() {
+fn a_silent_client_is_disconnected_after_a_minute() {
     let mut served = Served::new();
     let _silent = served.connect();
     let mut half = served.connect();
@@ -387,7 +387,7 @@ fn a_silent_client_makes_room_after_a_minute() {
 }
 
 #[test]
-fn of_a_flood_of_connections_a_bounded_number_is_let_in() {
+fn the_rate_of_connections_is_limited() {
     let mut served = Served::new();
     let waits = |served: &Served| {
         let now = served.place.clocks.now();
@@ -416,7 +416,7 @@ fn of_a_flood_of_connections_a_bounded_number_is_let_in() {
 }
 
 #[test]
-fn nobody_is_answered_when_a_look_is_due() {
+fn no_client_is_served_while_a_look_is_due() {
     let mut served = Served::new();
     let mut client = served.connect();
     served.turn();
@@ -445,7 +445,7 @@ fn nobody_is_answered_when_a_look_is_due() {
 }
 
 #[test]
-fn a_subscriber_is_told_of_changes_and_of_none() {
+fn a_subscriber_gets_changes_and_regular_lines() {
     let mut served = Served::new();
     let mut client = served.connect();
     served.place.run(20);
@@ -481,7 +481,7 @@ fn a_subscriber_is_told_of_changes_and_of_none() {
 }
 
 #[test]
-fn a_subscriber_is_not_dropped_for_his_silence() {
+fn a_silent_subscriber_stays_connected() {
     let mut served = Served::new();
     let mut client = served.connect();
     let subscription = Subscription { every_ms: 60_000 };
@@ -497,7 +497,7 @@ fn a_subscriber_is_not_dropped_for_his_silence() {
 }
 
 #[test]
-fn a_subscriber_that_never_reads_is_dropped() {
+fn a_subscriber_that_never_reads_is_disconnected() {
     let mut served = Served::new();
     let mut client = served.connect();
     let subscription = Subscription { every_ms: 100 };
@@ -576,7 +576,7 @@ fn heard(served: &mut Served, mut stream: &TcpStream) -> String {
 }
 
 #[test]
-fn prometheus_is_served_one_page_and_closed() {
+fn prometheus_gets_one_page_per_connection() {
     let (mut served, address) = with_http();
     let mut stream = connect(address);
     stream
@@ -603,7 +603,7 @@ fn prometheus_is_served_one_page_and_closed() {
 }
 
 #[test]
-fn who_connects_by_http_and_says_nothing_is_dropped() {
+fn a_silent_http_client_is_disconnected() {
     let (mut served, address) = with_http();
     let streams: Vec<TcpStream> = (0..=http::MAX_CLIENTS).map(|_| connect(address)).collect();
     served.turn();
@@ -619,7 +619,7 @@ fn who_connects_by_http_and_says_nothing_is_dropped() {
 }
 
 #[test]
-fn all_that_is_waited_for_has_its_place() {
+fn max_polled_counts_every_descriptor() {
     let (mut served, address) = with_http();
     let socket = Socket::open(&served.directory, None).expect("a socket");
     served.services.socket = Some(socket);
@@ -635,7 +635,7 @@ fn all_that_is_waited_for_has_its_place() {
 }
 
 #[test]
-fn the_file_of_metrics_is_replaced_every_fifteen_seconds() {
+fn the_metrics_file_is_replaced_every_fifteen_seconds() {
     let served = Served::new();
     let path = served.directory.join("wattgate.prom");
     let mut file = Textfile::new(path.clone());
@@ -658,7 +658,7 @@ fn the_file_of_metrics_is_replaced_every_fifteen_seconds() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_told_once() {
+fn a_metrics_file_that_cannot_be_written_is_reported_once() {
     let served = Served::new();
     let path = served.directory.join("absent/wattgate.prom");
     let mut file = Textfile::new(path.clone());
