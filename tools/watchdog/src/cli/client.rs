@@ -60,8 +60,8 @@ impl Answers {
     }
 }
 
-/// Parses the arguments of `status` and `watch`: the board's root, and whether to print JSON. `None`
-/// if help is requested.
+/// Parses the arguments of `status` and `watch`: the board's root, and whether to print JSON.
+/// `None` if help is requested.
 pub fn parse(mut arguments: Parser) -> Result<Option<(PathBuf, bool)>, Failure> {
     let (mut root, mut is_json) = (PathBuf::from("/"), false);
     while let Some(argument) = arguments.next()? {
