@@ -14,7 +14,7 @@ use thiserror::Error;
 use wattgate_runtime::{MOST_CHIPS, Milliseconds};
 
 use crate::files::{Files, Knob, KnobError};
-use crate::journal::{ChangeError, Failures, Journal, patiently, put};
+use crate::journal::{ChangeError, Failures, Journal, put, with_retries};
 use crate::power::Rails;
 use crate::saved::Saved;
 
@@ -48,7 +48,7 @@ pub enum AveragingError {
     Failed(#[from] ChangeError),
 }
 
-/// The chips that the total comes from.
+/// The chips that measure the total power.
 #[derive(Clone, Debug)]
 pub(crate) struct Chips(Vec<Chip>);
 
@@ -97,8 +97,7 @@ impl Chips {
             })
     }
 
-    /// Sets each chip to its saved number of samples. A chip that fails does not keep the others
-    /// from it.
+    /// Sets each chip to its saved number of samples. Goes on after a failure.
     pub(crate) fn restore(&self, files: &mut impl Files, saved: &Saved) -> Failures {
         let mut failures = Failures::default();
         let mut journal = Journal::new(self.0.len());
@@ -167,7 +166,7 @@ impl Chips {
     ) -> Result<(), KnobError> {
         for (chip, before) in self.0.iter().zip(before) {
             put(files, journal, &chip.samples, samples.into())?;
-            patiently(files, RETRIES, |files| {
+            with_retries(files, RETRIES, |files| {
                 let found = chip.interval.read(files)?;
                 match before.leads_to(samples.into(), found) {
                     true => Ok(()),
@@ -219,7 +218,7 @@ impl Chip {
     fn time_constant(&self, files: &impl Files) -> Option<Milliseconds> {
         let interval = self.interval.read(files).ok();
         let interval = interval.filter(|ms| (0..=LONGEST_MS).contains(ms))?;
-        // The driver shows less than half a ms as 0.
+        // The driver rounds to whole ms: 0 is less than half a ms.
         Some(Milliseconds(interval.max(1).unsigned_abs()))
     }
 }

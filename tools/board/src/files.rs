@@ -185,7 +185,7 @@ impl Knob {
     }
 }
 
-/// The number that a text consists of.
+/// Parses a text that is one whole number.
 pub(crate) fn number(text: &str) -> Option<i64> {
     text.trim().parse().ok()
 }

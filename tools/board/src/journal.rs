@@ -73,7 +73,7 @@ impl Journal {
     }
 }
 
-/// Failures that did not end the work on the other knobs.
+/// Failures of some knobs; the other knobs were still written.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     pub count: u32,
@@ -93,31 +93,31 @@ impl Failures {
     }
 }
 
-/// Calls `look` until it succeeds, with at most `retries` retries.
-pub(crate) fn patiently<F: Files, T>(
+/// Calls `attempt` until it succeeds, with at most `retries` retries.
+pub(crate) fn with_retries<F: Files, T>(
     files: &mut F,
     retries: u32,
-    look: impl Fn(&F) -> Result<T, KnobError>,
+    attempt: impl Fn(&F) -> Result<T, KnobError>,
 ) -> Result<T, KnobError> {
-    let mut found = look(files);
+    let mut found = attempt(files);
     for _ in 0..retries {
         if found.is_ok() {
             break;
         }
         files.wait(RETRY_AFTER);
-        found = look(files);
+        found = attempt(files);
     }
     found
 }
 
 /// Reads a knob, with retries.
 pub(crate) fn read(files: &mut impl Files, knob: &Knob) -> Result<i64, KnobError> {
-    patiently(files, RETRIES, |files| knob.read(files))
+    with_retries(files, RETRIES, |files| knob.read(files))
 }
 
 /// Waits until a knob shows a value.
 fn read_back(files: &mut impl Files, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
-    patiently(files, RETRIES, |files| expect(files, knob, wanted))
+    with_retries(files, RETRIES, |files| expect(files, knob, wanted))
 }
 
 /// Reads a knob once; another value than `wanted` is an error.

@@ -12,7 +12,7 @@
 //! | uses of a board | `mode`, `restore`, `settable` |
 //! | the board | `board` |
 //! | changes | `averaging`, `transition`, `target` |
-//! | knobs and sensors | `knobs`, `cpu`, `gpu`, `memory`, `nvpmodel`, `power`, `thermal`, `identity` |
+//! | knobs, sensors | `knobs`, `cpu`, `gpu`, `memory`, `nvpmodel`, `power`, `thermal`, `identity` |
 //! | tools | `search`, `journal`, `saved`, `clock`, `shunt` |
 //! | access | `files` |
 //!

@@ -12,7 +12,7 @@ use crate::settable::name;
 use crate::target::{Target, check};
 use crate::transition::{OnFailure, Transition};
 
-/// A mode that was applied and read back.
+/// The result of applying a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// The number of writes; 0 if the mode was set already.
@@ -73,7 +73,7 @@ impl Board {
     /// if a write fails. A second failure undoes all writes in reverse order. Knobs that are
     /// missing are left out. Does not allocate on a disk.
     ///
-    /// A change takes some 30 ms, because all knobs are read again after the clocks have followed.
+    /// A change takes about 30 ms, because all knobs are read again after the clocks have settled.
     pub fn apply(
         &mut self,
         files: &mut impl Files,

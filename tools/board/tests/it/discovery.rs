@@ -1,4 +1,4 @@
-//! What is found on each board, and what is said to be missing.
+//! Discovery: what each board has, and what is reported as missing.
 
 use std::path::Path;
 
@@ -237,7 +237,7 @@ fn a_core_without_a_switch_stays_as_it_is() {
 
 #[test]
 fn alternative_paths_are_used_if_the_first_is_missing() {
-    // The alias of section 5.2, the other device tree of section 9.
+    // The second path of the GPU (section 5.2) and of the device tree (section 9).
     for name in ["orin-agx-64", "orin-nano-8-super"] {
         let mut files = booted(name);
         files.absent.push("/proc/device-tree/".to_owned());
@@ -265,7 +265,7 @@ fn a_gpu_whose_node_has_no_name_is_found_by_its_device() {
     }
 }
 
-/// Section 6.2: adding the other rails of a Nano would count twice.
+/// The other rails of a Nano are part of its input rail (section 6.2).
 #[test]
 fn the_input_rail_of_a_nano_stands_alone() {
     let mut files = booted("orin-nano-8-super");
@@ -303,8 +303,8 @@ fn files_that_need_root_are_reported_as_missing() {
     let error = board.apply(&mut files, &lowest("orin-agx-64"));
     assert_eq!(
         error.expect_err("no permission").to_string(),
-        "/sys/class/devfreq/17000000.ga10b/max_freq: writing 114750000 failed: Permission denied (os \
-         error 13); all writes before were undone"
+        "/sys/class/devfreq/17000000.ga10b/max_freq: writing 114750000 failed: Permission denied \
+         (os error 13); all writes before were undone"
     );
 }
 

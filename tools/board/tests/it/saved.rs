@@ -1,4 +1,4 @@
-//! Saving, and bringing a board back.
+//! Saving and restoring the settings of a board.
 
 use crate::common::{
     Simulated, apply, boards, booted, description, discover, highest, lowest, middle,
@@ -7,7 +7,7 @@ use wattgate_board::{Board, Files, RestoreError, Saved, SavedError};
 use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::unit::Unit;
 
-/// Lets clocks that run free come to rest.
+/// Waits until free-running clocks have settled.
 fn settle(files: &mut Simulated) {
     files.wait(std::time::Duration::from_millis(20));
 }
@@ -36,17 +36,17 @@ fn restoring_brings_back_all_files() {
         for mode in [highest(&name), lowest(&name), middle(&name), highest(&name)] {
             apply(&mut board, &mut files, mode);
             let text = saved.to_string();
-            let again: Saved = text.parse().expect("what was written");
+            let again: Saved = text.parse().expect("well formed");
             assert_eq!(again, saved, "{what}");
-            // As after kill −9: another process, another board.
+            // A new `Board`, as in a new process after a crash.
             let mut board = discover(&files);
             assert_eq!(board.restore(&mut files, &again), Ok(()), "{what}");
             settle(&mut files);
             assert_eq!(files.state(), before, "{what}");
-            // What was hidden is open, as it was after the boot.
+            // The clocks of offline clusters are as after the boot.
             let policies = &files.tree.jetson().settings().policies;
             assert_eq!(*policies, settings.policies, "{what}");
-            // Nothing is left to do.
+            // A second restore writes nothing.
             files.writes.clear();
             assert_eq!(board.restore(&mut files, &again), Ok(()), "{what}");
             assert!(files.writes.is_empty(), "{what}: {:?}", files.writes);
@@ -107,7 +107,7 @@ fn defective_lines_are_named() {
     assert_eq!(spaces.to_string(), "/a b/c -1\nend\n");
 }
 
-/// Whoever can change the text shall not be able to write elsewhere.
+/// Somebody who can change the text must not be able to write to other files.
 #[test]
 fn a_path_that_is_no_knob_is_refused_before_any_write() {
     let mut files = booted("orin-agx-64");
@@ -156,7 +156,7 @@ fn a_knob_that_is_not_restored_does_not_stop_the_others() {
     }
 }
 
-/// The path of the GPU's maximum.
+/// The path of the GPU's maximum clock.
 fn gpu_maximum(saved: &Saved) -> String {
     let text = saved.to_string();
     let line = text.lines().find(|line| line.contains("/max_freq "));
