@@ -12,6 +12,7 @@ use wattgate_board_tables::{Board as Description, names};
 use wattgate_runtime::PowerMode;
 use wattgate_simulated_board::tree::{Errno, Tree};
 use wattgate_simulated_board::unit::Unit;
+use wattgate_simulated_board::workload::Workload;
 
 /// The files of a simulated board.
 pub struct Simulated {
@@ -145,6 +146,12 @@ pub fn booted(board: &str) -> Simulated {
 pub fn seeded(board: &str, seed: u64) -> Simulated {
     let tree = Tree::new(description(board), Unit::NOMINAL, seed, None);
     Simulated::new(tree.expect("a default mode"))
+}
+
+/// Starts ResNet-18 on the board.
+pub fn load(files: &mut Simulated) {
+    let workload = Workload::named("resnet18").expect("a shipped workload");
+    files.tree.jetson_mut().set_workload(Some(workload));
 }
 
 pub fn discover(files: &Simulated) -> Board {

@@ -7,20 +7,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::common::{
-    self, Simulated, apply, boards, booted, description, discover, highest, lowest,
+    self, Simulated, apply, boards, booted, description, discover, highest, load, lowest,
 };
 use wattgate_board::{Board, Files, SampleFault};
 use wattgate_runtime::{MOST_CHIPS, Milliseconds, Milliwatts};
 use wattgate_simulated_board::tree::{Errno, Tree};
 use wattgate_simulated_board::unit::Unit;
-use wattgate_simulated_board::workload::Workload;
 
 const UPDATE: Duration = Duration::from_millis(430);
-
-fn load(files: &mut Simulated) {
-    let workload = Workload::named("resnet18").expect("a shipped workload");
-    files.tree.jetson_mut().set_workload(Some(workload));
-}
 
 /// Low-pass of the true power of each rail, in mW.
 struct Truth(Vec<f64>);

@@ -327,14 +327,10 @@ fn a_write_that_fails_undoes_everything() {
 }
 
 fn assert_undone(name: &str, control: &str, error: &ApplyError, path: &str) {
-    assert!(
-        matches!(error, ApplyError::Failed(ChangeError::Undone { .. })),
-        "{name}: {control}: {error}"
-    );
-    assert!(
-        error.to_string().starts_with(path),
-        "{name}: {control}: {error}"
-    );
+    let is_undone = matches!(error, ApplyError::Failed(ChangeError::Undone { .. }));
+    assert!(is_undone, "{name}: {control}: {error}");
+    let names_path = error.to_string().starts_with(path);
+    assert!(names_path, "{name}: {control}: {error}");
 }
 
 #[test]

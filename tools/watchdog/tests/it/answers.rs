@@ -1,5 +1,6 @@
 //! What clients get: answers, status lines, the metrics page and the metrics file.
 
+use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
@@ -17,17 +18,12 @@ fn each_answer_shows_the_status_after_the_request() {
     let report = server.ask(&mut client, Request::Status);
     assert_eq!(report, Ok(server.rig.daemon.report()));
     let report = server.ask(&mut client, limit(20_000)).expect("taken");
-    assert_eq!(
-        (report.limit_mw, report.limit_from),
-        (20_000, Source::Socket)
-    );
-    let report = server
-        .ask(&mut client, Request::SetLimit(None))
-        .expect("taken");
-    assert_eq!(
-        (report.limit_mw, report.limit_from),
-        (30_000, Source::Config)
-    );
+    assert_eq!(report.limit_mw, 20_000);
+    assert_eq!(report.limit_from, Source::Socket);
+    let report = server.ask(&mut client, Request::SetLimit(None));
+    let report = report.expect("taken");
+    assert_eq!(report.limit_mw, 30_000);
+    assert_eq!(report.limit_from, Source::Config);
     let model = Request::SetModel("model.wgt".to_owned());
     let report = server.ask(&mut client, model).expect("taken");
     assert_eq!(report.state, "booting");
@@ -158,27 +154,24 @@ fn a_subscriber_gets_changes_and_regular_lines() {
 fn the_socket_is_for_root_and_its_group() {
     let server = Server::new();
     let path = server.directory.join("socket");
-    let mode = |path| std::fs::metadata(path).expect("there").permissions().mode() & 0o777;
+    let mode = |path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
     assert_eq!(mode(path.clone()), 0o660);
     // A process may give files to any group that it belongs to.
-    let group = std::fs::metadata(&server.directory).expect("there").gid();
-    let mut closed = std::fs::metadata(&server.directory)
-        .expect("there")
-        .permissions();
-    closed.set_mode(0o700);
-    std::fs::set_permissions(&server.directory, closed).expect("closed");
+    let group = fs::metadata(&server.directory).expect("there").gid();
+    let closed = fs::Permissions::from_mode(0o700);
+    fs::set_permissions(&server.directory, closed).expect("closed");
     let again = Socket::open(&server.directory, Some(group));
     assert!(
         again.is_ok(),
         "it replaces a socket that a crash left: {again:?}"
     );
     assert_eq!(mode(path.clone()), 0o660);
-    assert_eq!(std::fs::metadata(&path).expect("there").gid(), group);
+    assert_eq!(fs::metadata(&path).expect("there").gid(), group);
     assert_eq!(mode(server.directory.clone()), 0o750);
     assert!(!server.directory.join("new").exists());
     // A crash between creating and renaming the socket left these files.
-    std::fs::create_dir(server.directory.join("new")).expect("made");
-    std::fs::write(server.directory.join("new/socket"), "").expect("written");
+    fs::create_dir(server.directory.join("new")).expect("made");
+    fs::write(server.directory.join("new/socket"), "").expect("written");
     assert!(Socket::open(&server.directory, None).is_ok());
 }
 
@@ -214,20 +207,17 @@ fn the_metrics_file_is_replaced_every_fifteen_seconds() {
     let server = Server::new();
     let path = server.directory.join("wattgate.prom");
     let mut file = Textfile::new(path.clone());
-    let mut turn = |seconds: u64| {
-        let now = Milliseconds(1_000 * seconds);
-        file.turn(&server.rig.daemon, now)
-    };
+    let mut turn = |seconds: u64| file.turn(&server.rig.daemon, Milliseconds(1_000 * seconds));
     for (seconds, is_written) in [(100, true), (114, false), (115, true), (129, false)] {
         turn(seconds).expect("written");
-        let text = std::fs::read_to_string(&path);
+        let text = fs::read_to_string(&path);
         assert_eq!(text.is_ok(), is_written, "{seconds} s");
         if let Ok(text) = text {
             assert!(text.ends_with("wattgate_build_info{version=\"0.1.0\"} 1\n"));
-            std::fs::remove_file(&path).expect("removed");
+            fs::remove_file(&path).expect("removed");
         }
     }
-    let left = std::fs::read_dir(&server.directory).expect("a directory");
+    let left = fs::read_dir(&server.directory).expect("a directory");
     assert_eq!(left.count(), 1, "the socket only");
     file.remove();
 }
@@ -247,8 +237,8 @@ fn a_metrics_file_that_cannot_be_written_is_reported_once() {
         )
     );
     assert!(turn(15).is_ok());
-    std::fs::create_dir(server.directory.join("absent")).expect("made");
+    fs::create_dir(server.directory.join("absent")).expect("made");
     assert!(turn(30).is_ok() && path.exists());
-    std::fs::remove_dir_all(server.directory.join("absent")).expect("removed");
+    fs::remove_dir_all(server.directory.join("absent")).expect("removed");
     assert!(turn(45).is_err(), "reported again");
 }

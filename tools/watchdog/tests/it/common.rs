@@ -8,13 +8,13 @@ use std::time::Duration;
 use tempfile::TempDir;
 use wattgate_board::Files;
 use wattgate_runtime::Milliseconds;
-use wattgate_simulated_board::workload::Workload;
 use wattgate_watchdog::clock::{Clock, UtcSeconds};
 use wattgate_watchdog::config::Config;
+use wattgate_watchdog::control::Event;
 use wattgate_watchdog::daemon::Daemon;
 use wattgate_watchdog::setup::Setup;
 
-use crate::board::{Simulated, booted};
+use crate::board::{Simulated, booted, load};
 
 /// 2027-01-15T00:00Z as Unix time.
 pub const MIDNIGHT: i64 = 1_800_000_000 / 86_400 * 86_400;
@@ -55,8 +55,7 @@ impl Rig {
         let model = folder.path().join("model.wgt");
         fs::copy(weights("orin-agx-64-resnet18.wgt"), model).expect("copied");
         let mut files = booted("orin-agx-64");
-        let workload = Workload::named("resnet18").expect("a shipped workload");
-        files.tree.jetson_mut().set_workload(Some(workload));
+        load(&mut files);
         let config = config(folder.path(), lines);
         let setup = Setup::new(config, &files, Path::new("/")).expect("usable");
         let clocks = Clocks {
@@ -78,7 +77,7 @@ impl Rig {
     /// Runs one look and advances time to the next one.
     pub fn look(&mut self) {
         let log = &mut self.log;
-        let mut emit = |event: wattgate_watchdog::control::Event<'_>| log.push(event.to_string());
+        let mut emit = |event: Event<'_>| log.push(event.to_string());
         let next = self.daemon.look(&self.clocks, &mut emit).0;
         let now = self.daemon.files().tree.jetson().now();
         let next = Duration::from_millis(next.max(self.clocks.now.get() + 1));

@@ -4,18 +4,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::board::{self, Simulated, booted};
+use crate::board::{self, Simulated, booted, load};
+use crate::wattgated::MODEL;
 use wattgate_board::{Board, Files};
 use wattgate_runtime::{Average, Cause, Limit, Milliseconds, Milliwatts, PowerMode, State};
-use wattgate_simulated_board::workload::Workload;
 use wattgate_watchdog::config::Config;
-use wattgate_watchdog::control::Control;
+use wattgate_watchdog::control::{Control, Event};
 use wattgate_watchdog::setup::{Setup, SetupError};
-
-const MODEL: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../weights/orin-agx-64-resnet18.wgt"
-);
 
 const GPU_MAX: &str = "/sys/class/devfreq/17000000.ga10b/max_freq";
 const GPU_MIN: &str = "/sys/class/devfreq/17000000.ga10b/min_freq";
@@ -40,8 +35,7 @@ fn setup(files: &Simulated, config: Config) -> Result<Setup, SetupError> {
 /// An AGX Orin in MAXN that runs ResNet-18; its GPU has the clocks of the model's grid.
 fn orin() -> Simulated {
     let mut files = booted("orin-agx-64");
-    let workload = Workload::named("resnet18").expect("a shipped workload");
-    files.tree.jetson_mut().set_workload(Some(workload));
+    load(&mut files);
     files
 }
 
@@ -295,7 +289,7 @@ fn heat_lowers_the_limit() {
     let setup = setup(&files, config).expect("usable");
     let mut control = Control::new(setup, files);
     let mut log = Vec::new();
-    let mut emit = |event: wattgate_watchdog::control::Event<'_>| log.push(event.to_string());
+    let mut emit = |event: Event<'_>| log.push(event.to_string());
     for second in 0..20 {
         control.look(Milliseconds(1_000 * second), &mut emit);
         control.files().wait(Duration::from_secs(1));
@@ -337,9 +331,7 @@ fn readings_of_a_xavier_under_load_only_raise_the_allowed_power() {
     let (first, mode) = running.control.status();
     assert_eq!(mode, at_discovery.first());
     assert_eq!(mode, at_discovery.mode(once));
-    let workload = Workload::named("resnet18").expect("a shipped workload");
-    let jetson = running.control.files().tree.jetson_mut();
-    jetson.set_workload(Some(workload));
+    load(running.control.files());
     let mut allowed = vec![first.allowed];
     for _ in 0..40 {
         running.run(1);
@@ -371,8 +363,7 @@ fn sensor_reads_take_at_most_six_percent_of_the_bus() {
         let buses = rails.map(|rail| rail.chip.split('-').next().map(str::to_owned));
         let buses: BTreeSet<Option<String>> = buses.collect();
         assert_eq!(buses.len(), 1, "{board}: all chips are on one bus");
-        let workload = Workload::named("resnet18").expect("a shipped workload");
-        files.tree.jetson_mut().set_workload(Some(workload));
+        load(&mut files);
         let mut running = Running::with(files, config_of(board, watts));
         running.run(60);
         let before = running.control.files().registers.get();
@@ -490,7 +481,7 @@ fn control_survives_a_read_only_board() {
     let mut control = Control::new(setup, files);
     let mut log = Vec::new();
     for tenth in 0..100 {
-        let mut emit = |event: wattgate_watchdog::control::Event<'_>| log.push(event.to_string());
+        let mut emit = |event: Event<'_>| log.push(event.to_string());
         control.look(Milliseconds(100 * tenth), &mut emit);
         control.files().wait(Duration::from_millis(100));
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::allocations::allocations;
+use crate::wattgated::MODEL;
 use wattgate_board::{Disk, Files};
 use wattgate_board_tables::Board as Description;
 use wattgate_runtime::{Limit, Milliseconds, Milliwatts};
@@ -22,11 +23,6 @@ use wattgate_watchdog::serve::Services;
 use wattgate_watchdog::serve::http::Http;
 use wattgate_watchdog::serve::socket::Socket;
 use wattgate_watchdog::setup::Setup;
-
-const MODEL: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../weights/orin-agx-64-resnet18.wgt"
-);
 
 /// Files on a disk; records the time of the last write and skips waits.
 #[derive(Default)]

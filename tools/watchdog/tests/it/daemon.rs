@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use crate::common::{MIDNIGHT, Rig, weights};
 use wattgate_runtime::{Milliseconds, Milliwatts};
 use wattgate_watchdog::clock::Clock;
-use wattgate_watchdog::report::Source;
+use wattgate_watchdog::report::{Report, Source};
 use wattgate_watchdog::serve::protocol::{WantedAverage, WantedLimit};
 
 const DAY_AND_NIGHT: &str = "limit = \"20W\"\n\
@@ -24,32 +24,27 @@ fn limit(rig: &Rig) -> (u32, Source) {
     (limit.power.0 / 1_000, source)
 }
 
+fn limit_of(report: &Report) -> (u32, Source) {
+    (report.limit_mw, report.limit_from)
+}
+
 #[test]
 fn a_client_s_limit_holds_until_it_is_withdrawn() {
     let mut rig = Rig::new("limit = \"30W\"");
     rig.run(20);
     let before = rig.daemon.report();
-    assert_eq!(
-        (before.limit_mw, before.limit_from),
-        (30_000, Source::Config)
-    );
+    assert_eq!(limit_of(&before), (30_000, Source::Config));
     let set = rig.daemon.set_limit(wanted(15), rig.clocks.utc());
     assert_eq!(set, Ok(()));
     rig.run(20);
     let report = rig.daemon.report();
-    assert_eq!(
-        (report.limit_mw, report.limit_from),
-        (15_000, Source::Socket)
-    );
+    assert_eq!(limit_of(&report), (15_000, Source::Socket));
     assert!(report.measured_mw.expect("measured") <= 15_000, "{report}");
     let back = rig.daemon.set_limit(None, rig.clocks.utc());
     assert_eq!(back, Ok(()));
     rig.run(60);
     let report = rig.daemon.report();
-    assert_eq!(
-        (report.limit_mw, report.limit_from),
-        (30_000, Source::Config)
-    );
+    assert_eq!(limit_of(&report), (30_000, Source::Config));
     assert!(report.measured_mw.expect("measured") > 20_000, "{report}");
 }
 
