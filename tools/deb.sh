@@ -7,12 +7,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Static, with musl: a program linked here with Debian's C library asks for glibc 2.34, and R32
-# has 2.27, R35 2.31. With a static glibc it is 0.6 MiB larger.
+# Static, with musl. A program linked with this Debian's C library needs glibc 2.34; R32 has 2.27
+# and R35 2.31. A static glibc would add 0.6 MiB.
 triple=aarch64-unknown-linux-musl
 cargo_deb=3.8.0
 most_bytes=$((3 * 1024 * 1024 / 2))
-# In tenths of what `systemd-analyze security` prints: 1.2. The unit says why it is not less.
+# Exposure of the unit by `systemd-analyze security`, times ten. Comments in the unit explain it.
 most_exposure=12
 
 fail() {
@@ -20,7 +20,7 @@ fail() {
     exit 1
 }
 
-# eventually WHAT COMMAND…: waits until it succeeds.
+# eventually WHAT COMMAND…: waits until the command succeeds.
 eventually() {
     local what=$1
     shift
@@ -33,18 +33,18 @@ eventually() {
 
 tools/packages.sh binutils gcc libc6-dev mandoc qemu-user-static systemd
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-# Without features, and unoptimised: it is built in 20 s and packs in one.
+# Without features and unoptimised, cargo-deb builds in 20 s; it packs in 1 s.
 cargo install --quiet cargo-deb --version "=$cargo_deb" --locked --no-default-features --debug \
     --root "$target/tools" --target-dir "$target/tools/build"
 
 CARGO_PROFILE_RELEASE_LTO=thin CARGO_PROFILE_RELEASE_STRIP=symbols \
     tools/cross.sh $triple build --release --locked -p wattgate-watchdog
-# Build scripts and macros are not linked in.
+# Build scripts and macros are not linked, so they are left out.
 cargo tree --locked -p wattgate-watchdog --target $triple -e normal,no-proc-macro \
     --prefix none --no-dedupe -f '{p} {l}' | grep -v '^wattgate-' | sort -u \
     >"$target/$triple/release/wattgated.crates"
 ! grep -vE '\b(MIT|Apache-2.0)\b' "$target/$triple/release/wattgated.crates" ||
-    fail "a licence that debian/copyright does not have"
+    fail "a crate has a licence that debian/copyright lacks"
 rm -rf "$target/debian"
 "$target/tools/bin/cargo-deb" deb --quiet --locked --no-build --no-strip --target $triple \
     -p wattgate-watchdog --output "$target/debian/"
@@ -52,16 +52,7 @@ deb=$(echo "$target"/debian/wattgated_*_arm64.deb)
 dpkg-deb -I "$deb"
 dpkg-deb -c "$deb"
 
-place=$(mktemp -d)
-board=
-daemon=
-end() {
-    for process in $daemon $board; do
-        kill "$process" && wait "$process" || true
-    done
-    rm -rf "$place"
-}
-trap end EXIT
+. tools/simulated.sh --tmpdir
 root=$place/root
 dpkg-deb -x "$deb" "$root"
 dpkg-deb -e "$deb" "$place/control"
@@ -80,10 +71,10 @@ dpkg-deb -c "$deb" | awk '!/\/$/ { print $1, $2, $6 }' | sort -k 3 | diff - <(
 -rw-r--r-- 0/0 ./usr/share/man/man5/wattgated.toml.5.gz
 -rw-r--r-- 0/0 ./usr/share/man/man8/wattgated.8.gz
 FILES
-) || fail "other files than expected"
-# No configuration file: the unit is not enabled, and what is in /etc is the user's.
+) || fail "the package has other files than expected"
+# No conffiles: the unit is not enabled, and /etc belongs to the user.
 (cd "$place/control" && echo *) | diff - <(echo control postinst postrm prerm) ||
-    fail "other files of control than expected"
+    fail "the package has other control files than expected"
 for script in postinst postrm prerm; do
     sh -n "$place/control/$script"
 done
@@ -97,12 +88,12 @@ grep -q 'Machine: *AArch64' "$place/elf" || fail "the program is for another pro
 ! grep -E 'INTERP|DYNAMIC' "$place/elf" || fail "the program is not static"
 ! grep -E '\.(symtab|debug_info)' "$place/elf" || fail "the program is not stripped"
 
-# Which other manuals there are depends on the machine.
+# The other manuals that this machine has do not matter.
 mandoc -T lint -W style tools/watchdog/wattgated.8 tools/watchdog/wattgated.toml.5 \
     >"$place/lint" 2>/dev/null || true
 ! grep -v 'referenced manual not found' "$place/lint" || fail "manual pages"
 
-# The unit as it stands, and with each example. The units that it stands on are this machine's.
+# Verify the unit alone and with each example. The units that it needs are copied from this machine.
 mkdir -p "$root/bin" "$root/etc/systemd/system/wattgated.service.d"
 for other in sh kill; do
     install -m 755 /dev/null "$root/bin/$other"
@@ -111,9 +102,9 @@ cp -r /lib/systemd/system/. "$root/usr/lib/systemd/system/"
 for example in none metrics hardware-watchdog; do
     drop_in=$root/etc/systemd/system/wattgated.service.d/$example.conf
     [ "$example" = none ] || cp "$root/usr/share/doc/wattgated/examples/$example.conf" "$drop_in"
-    # It complains about units of this machine as well.
+    # Complaints about other units of this machine are ignored.
     systemd-analyze verify --man=no --root="$root" wattgated.service >"$place/verify" 2>&1 || true
-    ! grep wattgated "$place/verify" || fail "the unit, example: $example"
+    ! grep wattgated "$place/verify" || fail "the unit with example $example"
     rm -f "$drop_in"
 done
 systemd-analyze security --offline=true --no-pager --threshold=$most_exposure --root="$root" \
@@ -131,24 +122,19 @@ cargo build --release --locked -p wattgate-simulator
 "$target/release/wattgate-simulator" board --board orin-agx-64 --workload resnet18 \
     --root "$place/board" &
 board=$!
-eventually "a board" test -s "$place/board/proc/device-tree/model"
-cat >"$place/wattgated.toml" <<CONFIG
-version = 1
-model = "$PWD/weights/orin-agx-64-resnet18.wgt"
-limit = "30W"
-CONFIG
+eventually "the board starts" test -s "$place/board/proc/device-tree/model"
 "${emulated[@]}" --help | grep '^Usage: wattgated COMMAND'
 "${emulated[@]}" check --config "$place/wattgated.toml" --root "$place/board"
 settings >"$place/before"
 "${emulated[@]}" run --config "$place/wattgated.toml" --root "$place/board" 2>"$place/log" &
 daemon=$!
-eventually "a measured mode" grep -q 'tracking; measured' "$place/log"
-! settings | cmp -s - "$place/before" || fail "no mode was set"
+eventually "the daemon measures a mode" grep -q 'tracking; measured' "$place/log"
+! settings | cmp -s - "$place/before" || fail "the daemon set no mode"
 kill "$daemon"
 wait "$daemon" || fail "the daemon ended with $?"
 daemon=
 cat "$place/log"
-settings | diff "$place/before" - || fail "not all is restored"
+settings | diff "$place/before" - || fail "the daemon did not restore all settings"
 left=$(ls -A "$place/board/var/lib/wattgate")
-[ -z "$left" ] || fail "left behind: $left"
+[ -z "$left" ] || fail "the daemon left files behind: $left"
 echo "$deb"

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# What the daemon costs beside a simulated board whose files are in memory: size, memory, share
-# of one core, the time from a reading over the limit to the last write, and the share of the
-# sensors' I2C bus that reads take.
-# tools/watchdog-cost.sh [SECONDS]
+# Prints the daemon's cost on a simulated board whose files are in memory: binary size, memory,
+# share of one core, time from a reading over the limit to the last write, and share of the
+# sensors' I2C bus that reads take: tools/watchdog-cost.sh [SECONDS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
@@ -10,22 +9,7 @@ seconds=${1:-60}
 tools/packages.sh gcc libc6-dev
 cargo build --release --locked -p wattgate-watchdog -p wattgate-simulator
 target=${CARGO_TARGET_DIR:-target}/release
-place=$(mktemp -d /dev/shm/wattgate.XXXXXX)
-board=
-daemon=
-end() {
-    for process in $daemon $board; do
-        kill "$process" && wait "$process" || true
-    done
-    rm -rf "$place"
-}
-trap end EXIT
-
-cat >"$place/wattgated.toml" <<CONFIG
-version = 1
-model = "$PWD/weights/orin-agx-64-resnet18.wgt"
-limit = "30W"
-CONFIG
+. tools/simulated.sh --tmpdir=/dev/shm
 strip -o "$place/wattgated" "$target/wattgated"
 echo "stripped binary: $(stat -c %s "$place/wattgated") bytes"
 "$target/wattgate-simulator" board --board orin-agx-64 --workload resnet18 --root "$place/root" &
@@ -34,7 +18,7 @@ sleep 2
 "$place/wattgated" run --config "$place/wattgated.toml" --root "$place/root" 2>"$place/log" &
 daemon=$!
 sleep 20
-# Nanoseconds on a core, and how often it has slept: once before each look.
+# CPU time in ns, and the number of sleeps: the daemon sleeps once before each control cycle.
 used() {
     cut -d ' ' -f 1 "/proc/$daemon/schedstat"
     awk '/^voluntary/ { print $2 }' "/proc/$daemon/status"
@@ -48,5 +32,5 @@ echo $before $(used) $seconds | awk '{
     printf ", with %.1f looks a second, so %.2f %% for ten\n", looks, 10 * part / looks
 }'
 awk '/VmHWM/ { print "resident memory: at most " $2 " kB" }' "/proc/$daemon/status"
-cargo test --release --locked -p wattgate-watchdog --test it -- --nocapture cost:: control:: 2>/dev/null |
-    grep -E 'reactions|I2C'
+cargo test --release --locked -p wattgate-watchdog --test it -- --nocapture cost:: control:: \
+    2>/dev/null | grep -E 'reactions|I2C'

@@ -14,7 +14,7 @@ use thiserror::Error;
 use wattgate_runtime::{MOST_CHIPS, Milliseconds};
 
 use crate::files::{Files, Knob, KnobError};
-use crate::journal::{Failures, Journal, patiently, put};
+use crate::journal::{ChangeError, Failures, Journal, put, with_retries};
 use crate::power::Rails;
 use crate::saved::Saved;
 
@@ -44,21 +44,11 @@ pub enum AveragingError {
     #[error("{0}; nothing was written")]
     Unknown(KnobError),
     /// A chip refuses the number, or shows a time constant that does not follow from it.
-    /// All chips average as before.
-    #[error("{cause}; all writes before were undone")]
-    Undone { cause: KnobError },
-    /// As [`Self::Undone`], but not all writes could be undone.
-    #[error("{cause}; {left} writes could not be undone, the first failure: {first}")]
-    NotUndone {
-        cause: KnobError,
-        /// The number of writes that could not be undone.
-        left: u32,
-        /// The first failure while undoing.
-        first: KnobError,
-    },
+    #[error("{0}")]
+    Failed(#[from] ChangeError),
 }
 
-/// The chips that the total comes from.
+/// The chips that measure the total power.
 #[derive(Clone, Debug)]
 pub(crate) struct Chips(Vec<Chip>);
 
@@ -107,8 +97,7 @@ impl Chips {
             })
     }
 
-    /// Sets each chip to its saved number of samples. A chip that fails does not keep the others
-    /// from it.
+    /// Sets each chip to its saved number of samples. Goes on after a failure.
     pub(crate) fn restore(&self, files: &mut impl Files, saved: &Saved) -> Failures {
         let mut failures = Failures::default();
         let mut journal = Journal::new(self.0.len());
@@ -164,17 +153,7 @@ impl Chips {
         let mut journal = Journal::new(self.0.len());
         match self.set(files, &mut journal, &before?, samples) {
             Ok(()) => Ok(self.time_constant(files)),
-            Err(cause) => {
-                let failures = journal.undo(files);
-                Err(match failures.first {
-                    None => AveragingError::Undone { cause },
-                    Some(first) => AveragingError::NotUndone {
-                        cause,
-                        left: failures.count,
-                        first,
-                    },
-                })
-            }
+            Err(cause) => Err(journal.undo(files, cause).into()),
         }
     }
 
@@ -187,7 +166,7 @@ impl Chips {
     ) -> Result<(), KnobError> {
         for (chip, before) in self.0.iter().zip(before) {
             put(files, journal, &chip.samples, samples.into())?;
-            patiently(files, RETRIES, |files| {
+            with_retries(files, RETRIES, |files| {
                 let found = chip.interval.read(files)?;
                 match before.leads_to(samples.into(), found) {
                     true => Ok(()),
@@ -239,7 +218,7 @@ impl Chip {
     fn time_constant(&self, files: &impl Files) -> Option<Milliseconds> {
         let interval = self.interval.read(files).ok();
         let interval = interval.filter(|ms| (0..=LONGEST_MS).contains(ms))?;
-        // The driver shows less than half a ms as 0.
+        // The driver rounds to whole ms: 0 is less than half a ms.
         Some(Milliseconds(interval.max(1).unsigned_abs()))
     }
 }

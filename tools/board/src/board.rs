@@ -89,8 +89,7 @@ impl Board {
         memory.map_or(&[], |memory| &memory.table)
     }
 
-    /// All cores in the order in which a power mode counts them: cluster by cluster (section
-    /// 1).
+    /// All cores in the order in which a power mode counts them: by cluster (section 1).
     pub fn core_order(&self) -> impl Iterator<Item = u32> + '_ {
         self.knobs.cpus.cores.iter().map(|core| core.number)
     }
@@ -159,8 +158,8 @@ impl Board {
     }
 
     /// The time constant of each chip of the total, as the driver shows it; 430 ms, L4T's setting,
-    /// if the driver does not. The tolerance of a chip's oscillator may make it some percent longer
-    /// or shorter. Does not allocate on a disk.
+    /// if the driver does not. The tolerance of a chip's oscillator changes it by some percent.
+    /// Does not allocate on a disk.
     pub fn time_constants(&self, files: &impl Files) -> [Milliseconds; MOST_CHIPS] {
         self.chips.time_constants(files)
     }

@@ -11,7 +11,7 @@ use crate::search::{DiscoverError, Search};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// Cores as bits, the first core of the order being bit 0.
+/// A set of cores. Bit 0 is the first core in the order in which a power mode counts them.
 pub(crate) type CoreSet = u64;
 
 /// Whether a set has the core at this place of the order.
@@ -94,8 +94,7 @@ impl Cpus {
             let there = search.list(&directory);
             let mut limit = |name: &str| {
                 let path = directory.join(name);
-                // The file cannot be read while the cluster is offline: it is enough that it
-                // exists.
+                // The file cannot be read while the cluster is offline. Its existence is enough.
                 if there.iter().any(|it| it == name) {
                     return Some(Knob(Arc::from(path)));
                 }
@@ -164,8 +163,8 @@ impl Cpus {
 /// The number and the cores of each policy, ordered by first core. Removes these cores from `free`.
 ///
 /// The policy of an offline cluster may not list its cores. A policy is numbered after its first
-/// core, so a core that no policy lists belongs to the policy without a list whose number is the
-/// highest not above the core's.
+/// core. So a core that no policy lists belongs to a policy without a list: the one with the
+/// highest number up to the core's.
 fn clusters<F: Files>(
     search: &Search<F>,
     cpufreq: &Path,
@@ -199,7 +198,7 @@ fn clusters<F: Files>(
     clusters
 }
 
-/// Clocks that are in every table that can be read.
+/// The clocks that all readable tables have in common.
 fn table<F: Files>(
     search: &mut Search<F>,
     cpufreq: &Path,

@@ -185,7 +185,7 @@ impl Knob {
     }
 }
 
-/// The number that a text consists of.
+/// Parses a text that is one whole number.
 pub(crate) fn number(text: &str) -> Option<i64> {
     text.trim().parse().ok()
 }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error() {
+    fn a_text_that_is_too_long_or_not_utf8_is_an_error() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("knob");
         fs::write(&path, "12345678").expect("written");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_not_made() {
+    fn writing_does_not_create_a_file() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("knob");
         assert!(Disk.write(&path, "1\n").is_err());

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use thiserror::Error;
+
 use crate::files::{Files, Knob, KnobError};
 
 /// Time between two reads of a file that is not ready yet: the files of a cluster appear some time
@@ -10,6 +12,23 @@ const RETRY_AFTER: Duration = Duration::from_millis(2);
 
 /// Maximum number of retries of one read.
 const RETRIES: u32 = 25;
+
+/// Why a change was undone.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ChangeError {
+    /// All knobs show what they showed before.
+    #[error("{cause}; all writes before were undone")]
+    Undone { cause: KnobError },
+    /// Not all writes could be undone.
+    #[error("{cause}; {left} writes could not be undone, the first failure: {first}")]
+    NotUndone {
+        cause: KnobError,
+        /// The number of writes that could not be undone.
+        left: u32,
+        /// The first failure while undoing.
+        first: KnobError,
+    },
+}
 
 /// All writes in order, each with the value that the knob had before.
 #[derive(Debug)]
@@ -32,8 +51,9 @@ impl Journal {
         self.0.clear();
     }
 
-    /// Undoes all writes in reverse order. If a file cannot be restored, the others still are.
-    pub fn undo(&mut self, files: &mut impl Files) -> Failures {
+    /// Undoes all writes in reverse order after the failure `cause`. If a file cannot be restored,
+    /// the others still are.
+    pub fn undo(&mut self, files: &mut impl Files, cause: KnobError) -> ChangeError {
         let mut failures = Failures::default();
         while let Some((knob, earlier)) = self.0.pop() {
             // A knob that refuses every write may still show its earlier value.
@@ -42,11 +62,18 @@ impl Journal {
                 failures.add(written.err().unwrap_or(error));
             }
         }
-        failures
+        match failures.first {
+            None => ChangeError::Undone { cause },
+            Some(first) => ChangeError::NotUndone {
+                cause,
+                left: failures.count,
+                first,
+            },
+        }
     }
 }
 
-/// Failures that did not end the work on the other knobs.
+/// Failures of some knobs; the other knobs were still written.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     pub count: u32,
@@ -66,31 +93,31 @@ impl Failures {
     }
 }
 
-/// Calls `look` until it succeeds, with at most `retries` retries.
-pub(crate) fn patiently<F: Files, T>(
+/// Calls `attempt` until it succeeds, with at most `retries` retries.
+pub(crate) fn with_retries<F: Files, T>(
     files: &mut F,
     retries: u32,
-    look: impl Fn(&F) -> Result<T, KnobError>,
+    attempt: impl Fn(&F) -> Result<T, KnobError>,
 ) -> Result<T, KnobError> {
-    let mut found = look(files);
+    let mut found = attempt(files);
     for _ in 0..retries {
         if found.is_ok() {
             break;
         }
         files.wait(RETRY_AFTER);
-        found = look(files);
+        found = attempt(files);
     }
     found
 }
 
 /// Reads a knob, with retries.
 pub(crate) fn read(files: &mut impl Files, knob: &Knob) -> Result<i64, KnobError> {
-    patiently(files, RETRIES, |files| knob.read(files))
+    with_retries(files, RETRIES, |files| knob.read(files))
 }
 
 /// Waits until a knob shows a value.
 fn read_back(files: &mut impl Files, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
-    patiently(files, RETRIES, |files| expect(files, knob, wanted))
+    with_retries(files, RETRIES, |files| expect(files, knob, wanted))
 }
 
 /// Reads a knob once; another value than `wanted` is an error.

@@ -12,7 +12,7 @@
 //! | uses of a board | `mode`, `restore`, `settable` |
 //! | the board | `board` |
 //! | changes | `averaging`, `transition`, `target` |
-//! | knobs and sensors | `knobs`, `cpu`, `gpu`, `memory`, `nvpmodel`, `power`, `thermal`, `identity` |
+//! | knobs, sensors | `knobs`, `cpu`, `gpu`, `memory`, `nvpmodel`, `power`, `thermal`, `identity` |
 //! | tools | `search`, `journal`, `saved`, `clock`, `shunt` |
 //! | access | `files` |
 //!
@@ -66,6 +66,7 @@ pub use averaging::{AveragingError, SAMPLES};
 pub use board::Board;
 pub use files::{Disk, Files, KnobError, Refusal};
 pub use identity::Identity;
+pub use journal::ChangeError;
 pub use mode::{Applied, ApplyError, Current};
 pub use nvpmodel::Masks;
 pub use power::{SampleError, SampleFault};

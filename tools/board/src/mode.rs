@@ -7,11 +7,12 @@ use crate::board::Board;
 use crate::clock::HZ;
 use crate::cpu::Cpus;
 use crate::files::{Files, KnobError};
+use crate::journal::ChangeError;
 use crate::settable::name;
 use crate::target::{Target, check};
 use crate::transition::{OnFailure, Transition};
 
-/// A mode that was applied and read back.
+/// The result of applying a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// The number of writes; 0 if the mode was set already.
@@ -24,18 +25,9 @@ pub enum ApplyError {
     /// The board's tables do not have the value. Nothing was written.
     #[error("the board cannot be set to {} {value}; nothing was written", name(*axis))]
     NotOnBoard { axis: Axis, value: u32 },
-    /// A knob failed twice. All knobs show what they showed before.
-    #[error("{cause}; all writes before were undone")]
-    Undone { cause: KnobError },
-    /// A knob failed twice, and not all writes could be undone.
-    #[error("{cause}; {left} writes could not be undone, the first failure: {first}")]
-    NotUndone {
-        cause: KnobError,
-        /// The number of writes that could not be undone.
-        left: u32,
-        /// The first failure while undoing.
-        first: KnobError,
-    },
+    /// A knob failed twice.
+    #[error("{0}")]
+    Failed(#[from] ChangeError),
 }
 
 /// Current settings of a board.
@@ -81,7 +73,7 @@ impl Board {
     /// if a write fails. A second failure undoes all writes in reverse order. Knobs that are
     /// missing are left out. Does not allocate on a disk.
     ///
-    /// A change takes some 30 ms, because all knobs are read again after the clocks have followed.
+    /// A change takes about 30 ms, because all knobs are read again after the clocks have settled.
     pub fn apply(
         &mut self,
         files: &mut impl Files,
@@ -94,17 +86,7 @@ impl Board {
             Ok(_) => Ok(Applied {
                 writes: journal.len() as u32,
             }),
-            Err(cause) => {
-                let failures = journal.undo(files);
-                Err(match failures.first {
-                    None => ApplyError::Undone { cause },
-                    Some(first) => ApplyError::NotUndone {
-                        cause,
-                        left: failures.count,
-                        first,
-                    },
-                })
-            }
+            Err(cause) => Err(journal.undo(files, cause).into()),
         }
     }
 

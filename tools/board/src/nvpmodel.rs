@@ -27,7 +27,7 @@ pub(crate) struct Nvpmodel {
 
 impl Nvpmodel {
     pub(crate) fn find<F: Files>(search: &mut Search<F>, gpu: Option<&Gpu>) -> Self {
-        // Boards up to TX2 have no masks, so that an absent mask is not reported as missing.
+        // Boards up to TX2 have no masks, so an absent mask is not reported as missing.
         let mask = |name: &str| {
             let knob = Knob(gpu?.device.join(name).into());
             knob.read(search.files).is_ok().then_some(knob)

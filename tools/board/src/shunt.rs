@@ -28,7 +28,7 @@ const MULTIPLE_MA: u64 = 40;
 pub(crate) enum Step {
     /// In µW, if the driver shows the shunt.
     Shown(i64),
-    /// Inferred from the currents if it does not, at the voltage at discovery in mV.
+    /// Inferred from the currents otherwise, and the voltage at discovery in mV.
     Inferred(Currents, i64),
 }
 
@@ -106,19 +106,19 @@ impl Currents {
 mod tests {
     use super::*;
 
-    /// As the driver of JetPack 4 converts a register: to the nearest whole mA, the same below
-    /// zero.
+    /// Converts a register as the driver of JetPack 4 does: rounds to the nearest mA, and half a mA
+    /// away from zero.
     fn shown_ma(steps: i64, shunt_mohm: i64) -> i64 {
         steps.signum() * ((2 * STEP_UV * steps.abs() / shunt_mohm + 1) / 2)
     }
 
-    /// All that readings in any number and order can leave of the currents at a shunt.
+    /// All states of [`Currents`] that readings at a shunt can lead to.
     fn reachable(shunt_mohm: i64) -> Vec<Currents> {
         let mut all = vec![Currents::of([].into_iter())];
         let mut next = 0;
         while let Some(&before) = all.get(next) {
             next += 1;
-            // Their remainders by 40 mA repeat after as many steps as the shunt has mΩ.
+            // Readings modulo 40 mA repeat after as many steps as the shunt has mΩ.
             for steps in 0..=shunt_mohm {
                 let mut after = before;
                 after.add(shown_ma(steps, shunt_mohm));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_step_that_is_inferred_is_never_below_that_of_the_shunt() {
+    fn the_inferred_step_is_never_below_the_shunt_s() {
         for shunt_mohm in SHUNT_MOHM..=100 {
             for currents in reachable(shunt_mohm) {
                 let step = currents.step_ma();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_readings_tell_the_step() {
+    fn neighbouring_readings_reveal_the_step() {
         for (shunt_mohm, expected) in [(2, 20), (4, 10), (5, 8), (10, 4)] {
             for steps in 1..100 {
                 let readings = [steps, steps + 1].map(|it| shown_ma(it, shunt_mohm));
@@ -172,11 +172,11 @@ mod tests {
             }
         }
         let step_ma = |readings: &[i64]| Currents::of(readings.iter().copied()).step_ma();
-        // Nothing was read, or nothing but zero, or an offset below zero.
+        // No reading; zeros only; an offset below zero.
         assert_eq!(step_ma(&[]), 20);
         assert_eq!(step_ma(&[0, 0]), 20);
         assert_eq!(step_ma(&[-8, 0, 8]), 8);
-        // No step divides them, whatever comes afterwards.
+        // No step divides all readings; later ones do not change that.
         assert_eq!(step_ma(&[8, 10]), 20);
         assert_eq!(step_ma(&[8, 10, 8, 4]), 20);
         assert_eq!(step_ma(&[i64::MIN, i64::MAX]), 20);

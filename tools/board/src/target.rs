@@ -67,7 +67,7 @@ impl Target<'_> {
 
     /// Minimum and maximum for a cluster whose cores go offline, in kHz; `None` to leave them. The
     /// clocks of a cluster that was offline when the state was saved are unknown. They are opened
-    /// to both ends of the table, as after a boot, so that the cluster is not stuck at ours.
+    /// to both ends of the table, as after a boot, so that the cluster does not keep our clocks.
     pub fn parting(&self, policy: &Policy, cpus: &Cpus) -> Option<[i64; 2]> {
         match (self, self.policy(policy)) {
             (Self::Saved(_), None) => {

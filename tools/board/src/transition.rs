@@ -186,7 +186,7 @@ impl<'a, F: Files> Transition<'a, F> {
             };
             let result = self.put(knob, 1);
             self.judge(result)?;
-            // Its limits are out of date. Set them before the cluster's other cores come online.
+            // The cluster's limits are stale. Set them before its other cores come online.
             for policy in &cpus.policies {
                 if has(policy.cores, place) && policy.cores & online == 0 {
                     self.policies(1 << place, Pass::Lower)?;

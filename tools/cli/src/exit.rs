@@ -13,16 +13,21 @@ pub trait Failed: Display {
     fn print_error(&self) -> Option<&io::Error>;
 }
 
-/// Prints the error, if any, and returns the exit code.
+/// Prints the error, if any, to stderr and returns the exit code.
 pub fn end<F: Failed>(result: Result<(), F>) -> ExitCode {
+    end_with(result, |failure| eprintln!("error: {failure}"))
+}
+
+/// Reports the error, if any, and returns the exit code.
+pub fn end_with<F: Failed>(result: Result<(), F>, report: impl FnOnce(&F)) -> ExitCode {
     let Err(failure) = result else {
         return ExitCode::SUCCESS;
     };
-    // The reader of the output has closed it, as `head` does. That is not an error.
-    let gone = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
-    if failure.print_error().is_some_and(gone) {
+    // A closed pipe is no error: the reader, such as `head`, has read enough.
+    let is_closed = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    if failure.print_error().is_some_and(is_closed) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("error: {failure}");
+    report(&failure);
     ExitCode::from(failure.exit_code())
 }

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_read_as_people_write_them() {
+    fn quantities_are_parsed_in_all_their_spellings() {
         for text in [
             "5W", "5 W", " 5w ", "5000mW", "5.0W", "5e3mW", "0.005kW", "5000 mw",
         ] {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_named() {
+    fn each_mistake_has_its_message() {
         let message = |result: Result<Milliwatts, QuantityError>| result.unwrap_err().to_string();
         assert_eq!(
             message(power("5")),

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_simulated_board_takes_its_own_models_and_no_others() {
+    fn every_simulated_board_accepts_its_own_models_only() {
         let boards = names().into_iter();
         let boards: Vec<Board> = boards.filter_map(|it| Board::named(it).ok()).collect();
         assert!(boards.len() >= 8);
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_and_boards_are_taken() {
+    fn unknown_names_and_boards_are_accepted() {
         let orin = ["nvidia,p3701-0005".to_owned()];
         assert_eq!(board_mismatch("my-rover", &orin), None);
         assert_eq!(board_mismatch("orin-nx-16", &[]), None);

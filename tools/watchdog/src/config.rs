@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sample_is_a_config_and_says_what_is_taken_without_a_key() {
+    fn the_sample_is_valid_and_shows_the_defaults() {
         let config = parse(SAMPLE).expect("a config");
         assert_eq!(config.limit.power, Milliwatts(15_000));
         assert_eq!(config.limit.average, None);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_refused_before_its_keys() {
+    fn another_version_is_refused_before_its_keys_are_read() {
         let error = parse("version = 2\nwatts = 15").expect_err("refused");
         assert_eq!(error, "w.toml: version is 2, expected 1");
     }
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantity_has_its_unit_and_is_in_range() {
+    fn a_quantity_needs_a_unit_and_a_value_in_range() {
         let power = "expected a power of 1mW to 1000W with its unit, such as \"15W\" or \"900mW\"";
         for (line, found) in [
             ("limit = 15", "type: integer `15`"),
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sensor_averages_a_number_of_samples_that_it_can() {
+    fn an_unsupported_number_of_samples_is_refused() {
         for samples in ["0", "63", "2048"] {
             let error = refused(&format!("limit = \"15W\"\nsensor_samples = {samples}"));
             let expected = "expected 1, 4, 16, 64, 128, 256, 512 or 1024";
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_leave_the_board_by_no_address() {
+    fn metrics_are_served_at_loopback_addresses_only() {
         let refused = |at: &str| refused(&format!("limit = \"15W\"\nmetrics = \"{at}\""));
         for address in ["0.0.0.0:9753", "192.168.55.1:9753", "[::]:9753"] {
             assert_eq!(
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_is_told_with_its_line() {
+    fn invalid_toml_is_refused_with_its_line() {
         let error = refused("limit = \"15W");
         assert!(error.starts_with("w.toml:3: "), "{error}");
     }

@@ -174,7 +174,7 @@ struct Sensor {
 /// Conditions other than power that lower the limit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Surroundings {
-    looked: Option<Milliseconds>,
+    checked: Option<Milliseconds>,
     events: Option<i64>,
     over_current: bool,
     too_hot: bool,
@@ -228,14 +228,14 @@ impl<F: Files> Control<F> {
     }
 
     /// Runs one control cycle. Returns when the next one is due; an earlier call is harmless.
-    pub fn look(&mut self, now: Milliseconds, tell: &mut impl FnMut(Event<'_>)) -> Milliseconds {
+    pub fn look(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) -> Milliseconds {
         if let Some(last) = self.last.replace(now) {
             let gap = now.since(last);
             if gap > LONGEST_GAP {
-                tell(Event::Slept(gap));
+                emit(Event::Slept(gap));
             }
         }
-        let sample = self.sample(tell);
+        let sample = self.sample(emit);
         let command = self.governor.step(&Input {
             now,
             sample,
@@ -248,14 +248,14 @@ impl<F: Files> Control<F> {
         let next = match command {
             // Slower checks come after the reaction to the sample.
             Command::Keep => {
-                self.look_around(now, tell);
-                match self.is_disturbed(now, tell) {
+                self.check_surroundings(now, emit);
+                match self.is_disturbed(now, emit) {
                     true => now,
                     false => self.governor.due(),
                 }
             }
             Command::Apply(mode) => {
-                self.apply(mode, tell);
+                self.apply(mode, emit);
                 now
             }
         };
@@ -263,22 +263,22 @@ impl<F: Files> Control<F> {
         if std::mem::replace(&mut self.state, status.state) != status.state
             && command == Command::Keep
         {
-            tell(Event::State(status));
+            emit(Event::State(status));
         }
         next
     }
 
-    fn sample(&mut self, tell: &mut impl FnMut(Event<'_>)) -> Option<Sample> {
+    fn sample(&mut self, emit: &mut impl FnMut(Event<'_>)) -> Option<Sample> {
         match self.board.sample(&self.files) {
             Ok(sample) => {
                 if !std::mem::replace(&mut self.has_sample, true) {
-                    tell(Event::SampleAgain);
+                    emit(Event::SampleAgain);
                 }
                 Some(sample)
             }
             Err(error) => {
                 if std::mem::replace(&mut self.has_sample, false) {
-                    tell(Event::NoSample(&error));
+                    emit(Event::NoSample(&error));
                 }
                 None
             }
@@ -286,7 +286,7 @@ impl<F: Files> Control<F> {
     }
 
     /// Reads the wanted mode back if that is due. True if it was set and is no longer.
-    fn is_disturbed(&mut self, now: Milliseconds, tell: &mut impl FnMut(Event<'_>)) -> bool {
+    fn is_disturbed(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) -> bool {
         let is_recent = |verified: Milliseconds| now.since(verified) < READ_BACK_INTERVAL;
         if self.verified.is_none_or(is_recent) {
             return false;
@@ -300,7 +300,7 @@ impl<F: Files> Control<F> {
             Ok(()) => self.shown = Some(wanted),
             Err(error) => {
                 if self.shown.take().is_some() {
-                    tell(Event::Disturbed(&error));
+                    emit(Event::Disturbed(&error));
                     return true;
                 }
             }
@@ -308,14 +308,14 @@ impl<F: Files> Control<F> {
         false
     }
 
-    fn look_around(&mut self, now: Milliseconds, tell: &mut impl FnMut(Event<'_>)) {
+    fn check_surroundings(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) {
         let around = &mut self.surroundings;
-        let is_recent = |looked: Milliseconds| now.since(looked) < SURROUNDINGS_INTERVAL;
-        if around.looked.is_some_and(is_recent) {
+        let is_recent = |checked: Milliseconds| now.since(checked) < SURROUNDINGS_INTERVAL;
+        if around.checked.is_some_and(is_recent) {
             return;
         }
-        around.looked = Some(now);
-        self.watch_sensor(tell);
+        around.checked = Some(now);
+        self.watch_sensor(emit);
         let around = &mut self.surroundings;
         // Only OC1 (under-voltage) and OC2 (the sensor's average over its warning limit) count.
         // OC3 occurs thousands of times an hour without any excess (section 6.4).
@@ -325,33 +325,33 @@ impl<F: Files> Control<F> {
             around.over_current = events > before;
         }
         if around.over_current {
-            tell(Event::Derated("over-current or under-voltage"));
+            emit(Event::Derated("over-current or under-voltage"));
         }
         if let Some(limit) = self.too_hot_mc {
             let hottest = self.board.hottest_mc(&self.files);
             let is_hot = hottest.is_some_and(|mc| mc >= limit);
             if !std::mem::replace(&mut around.too_hot, is_hot) && is_hot {
-                tell(Event::Derated("too hot"));
+                emit(Event::Derated("too hot"));
             }
         }
     }
 
     /// Restores the configured averaging if another program (nvpower) changed it. Gives the
     /// governor the resulting time constants, and the steps and offset that are known by now.
-    fn watch_sensor(&mut self, tell: &mut impl FnMut(Event<'_>)) {
+    fn watch_sensor(&mut self, emit: &mut impl FnMut(Event<'_>)) {
         let sensor = &mut self.sensor;
         let samples = sensor.samples.filter(|_| !sensor.has_failed);
         if let Some(samples) = samples.filter(|it| self.board.averaging(&self.files) != Ok(*it))
             && let Err(error) = self.board.set_averaging(&mut self.files, samples)
         {
             sensor.has_failed = true;
-            tell(Event::NotAveraged(&error));
+            emit(Event::NotAveraged(&error));
         }
         let found = self.board.time_constants(&self.files);
         for (chip, (known, found)) in sensor.time_constants.iter_mut().zip(found).enumerate() {
             if *known != found && self.governor.set_time_constant(chip, found).is_ok() {
                 *known = found;
-                tell(Event::TimeConstant(found));
+                emit(Event::TimeConstant(found));
             }
         }
         let found = (self.board.sensor_steps(), self.board.sensor_offset());
@@ -362,7 +362,7 @@ impl<F: Files> Control<F> {
     }
 
     /// Sets a mode. [`Board::apply`] reads every write back.
-    fn apply(&mut self, id: ModeId, tell: &mut impl FnMut(Event<'_>)) {
+    fn apply(&mut self, id: ModeId, emit: &mut impl FnMut(Event<'_>)) {
         self.shown = None;
         let Some(mode) = self.grid.mode(id) else {
             return;
@@ -371,11 +371,11 @@ impl<F: Files> Control<F> {
             Ok(_) => {
                 self.shown = Some(id);
                 let status = self.governor.status();
-                tell(Event::Applied { mode, status });
+                emit(Event::Applied { mode, status });
             }
             // The governor keeps trying; only the first failure is reported.
             Err(_) if self.state == State::Safe(Cause::NothingApplies) => {}
-            Err(error) => tell(Event::NotApplied {
+            Err(error) => emit(Event::NotApplied {
                 mode,
                 error: &error,
             }),

@@ -55,7 +55,7 @@ impl<F: Files> Daemon<F> {
             control: Control::new(setup, files),
             set: None,
             limit,
-            source: of_config(&config),
+            source: config_source(&config),
             config,
             counters: Counters::default(),
             shown: None,
@@ -66,7 +66,7 @@ impl<F: Files> Daemon<F> {
     }
 
     /// Runs one control cycle. Returns when the next one is due.
-    pub fn look(&mut self, clock: &impl Clock, tell: &mut impl FnMut(Event<'_>)) -> Milliseconds {
+    pub fn look(&mut self, clock: &impl Clock, emit: &mut impl FnMut(Event<'_>)) -> Milliseconds {
         let now = clock.now();
         if self.scheduled.is_none_or(|last| now.since(last) >= SECOND) {
             self.scheduled = Some(now);
@@ -75,7 +75,7 @@ impl<F: Files> Daemon<F> {
         let (control, counters) = (&mut self.control, &mut self.counters);
         let next = control.look(now, &mut |event| {
             counters.count(&event);
-            tell(event);
+            emit(event);
         });
         let (status, _) = control.status();
         let shown = Some((status.state, status.mode));
@@ -174,7 +174,7 @@ impl<F: Files> Daemon<F> {
         let before = (self.limit, self.source);
         (self.limit, self.source) = match self.set {
             Some(limit) => (limit, Source::Socket),
-            None => (self.config.limit_at(utc), of_config(&self.config)),
+            None => (self.config.limit_at(utc), config_source(&self.config)),
         };
         if (self.limit, self.source) != before {
             self.changes += 1;
@@ -244,7 +244,7 @@ fn folder(path: &Path) -> PathBuf {
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
-fn of_config(config: &Config) -> Source {
+fn config_source(config: &Config) -> Source {
     match config.schedule {
         Some(_) => Source::Schedule,
         None => Source::Config,

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_is_not_there_is_named() {
+    fn an_unknown_group_is_named() {
         let error = id("no such group").expect_err("unknown").to_string();
         assert_eq!(error, "group: `no such group` is not in /etc/group");
     }

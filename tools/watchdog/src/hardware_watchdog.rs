@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_to_once_a_second_however_often_the_control_goes_round() {
+    fn the_timer_is_fed_once_a_second() {
         let (_root, path, mut hardware) = armed();
         for now in (500..5_500).step_by(10) {
             hardware.feed(Milliseconds(now)).expect("written");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clean_end_disarms_it_and_no_other_end_does() {
+    fn disarming_writes_v_and_dropping_does_not() {
         let (_root, path, mut hardware) = armed();
         hardware.feed(Milliseconds(0)).expect("written");
         hardware.disarm().expect("written");
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_not_there_is_named() {
+    fn a_missing_device_is_named() {
         let error = HardwareWatchdog::arm(Path::new("/dev/no watchdog")).expect_err("absent");
         assert_eq!(
             error.to_string(),
@@ -136,7 +136,7 @@ mod tests {
 
     /// Every write to `/dev/full` fails.
     #[test]
-    fn a_device_that_refuses_is_told_once() {
+    fn consecutive_failures_are_reported_once() {
         let mut hardware = HardwareWatchdog::arm(Path::new("/dev/full")).expect("opened");
         assert!(hardware.feed(Milliseconds(0)).is_err());
         assert!(hardware.feed(Milliseconds(1_000)).is_ok());
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_the_driver_is_read() {
+    fn the_driver_s_timeout_is_read() {
         let (root, _, hardware) = armed();
         assert_eq!(hardware.timeout_s(root.path()), None);
         let directory = root.path().join("sys/class/watchdog/watchdog0");

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_lock_is_refused_until_the_first_is_gone() {
+    fn a_second_lock_is_refused_until_the_first_is_released() {
         let root = tempfile::tempdir().expect("a directory");
         let first = Lock::take(root.path()).expect("free");
         let error = Lock::take(root.path()).expect_err("held").to_string();

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut() {
+    fn a_long_line_is_truncated() {
         let line = line(Priority::Info, "ä".repeat(MAX_BYTES));
         assert!(line.bytes().len() <= MAX_BYTES);
         let text = std::str::from_utf8(line.bytes()).unwrap_or_default();

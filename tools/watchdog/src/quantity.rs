@@ -2,6 +2,7 @@
 //! A bare number is refused.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use serde::de;
 use serde::de::{Deserialize, Deserializer, Error as _, Unexpected, Visitor};
@@ -41,60 +42,53 @@ pub struct Temperature(pub i64);
 #[derive(Clone, Copy, Debug)]
 pub struct Probability(pub Confidence);
 
-/// The units and the range of one kind of quantity; `least` and `most` are in its base unit.
+/// The units and the range of one kind of quantity; `range` is in the base unit.
 struct Quantity {
     expected: &'static str,
     units: &'static [Scale],
-    least: f64,
-    most: f64,
+    range: RangeInclusive<f64>,
 }
 
 const POWER: Quantity = Quantity {
     expected: "a power of 1mW to 1000W with its unit, such as \"15W\" or \"900mW\"",
     units: &[("mw", 1.0), ("w", 1_000.0)],
-    least: 1.0,
-    most: 1e6,
+    range: 1.0..=1e6,
 };
 
 const WINDOW: Quantity = Quantity {
     expected: "a time of 1s to 1440min with its unit, such as \"60s\" or \"5min\"",
     units: &[("min", 60_000.0), ("s", 1_000.0)],
-    least: 1_000.0,
-    most: 86_400_000.0,
+    range: 1_000.0..=86_400_000.0,
 };
 
 const DURATION: Quantity = Quantity {
     expected: "a time of 1min to 240h with its unit, such as \"90min\" or \"8h\"",
     units: &[("min", 60_000.0), ("h", 3_600_000.0)],
-    least: 60_000.0,
-    most: 864_000_000.0,
+    range: 60_000.0..=864_000_000.0,
 };
 
 const MEMORY: Quantity = Quantity {
     expected: "a time of 1min to 24h with its unit, such as \"10min\", or \"for ever\"",
     units: &[("min", 60_000.0), ("h", 3_600_000.0), ("s", 1_000.0)],
-    least: 60_000.0,
-    most: 86_400_000.0,
+    range: 60_000.0..=86_400_000.0,
 };
 
 const ENERGY: Quantity = Quantity {
     expected: "an energy of 1J to 10000Wh with its unit, such as \"40Wh\" or \"900J\"",
     units: &[("wh", 3_600_000.0), ("j", 1_000.0)],
-    least: 1_000.0,
-    most: 3.6e10,
+    range: 1_000.0..=3.6e10,
 };
 
 const TEMPERATURE: Quantity = Quantity {
     expected: "a temperature of 20C to 120C with its unit, such as \"95C\"",
     units: &[("c", 1_000.0)],
-    least: 20_000.0,
-    most: 120_000.0,
+    range: 20_000.0..=120_000.0,
 };
 
 impl Quantity {
     fn of(&self, text: &str) -> Option<f64> {
         let value = value(text, self.units).ok();
-        value.filter(|value| (self.least..=self.most).contains(value))
+        value.filter(|value| self.range.contains(value))
     }
 
     fn parse(&self, text: &str) -> Result<f64, String> {
@@ -119,39 +113,33 @@ impl Visitor<'_> for &Quantity {
 impl Power {
     /// Parses a string; the error says what is expected.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let value = POWER.parse(text)?;
-        Ok(Self(Milliwatts(value as u32)))
+        POWER.parse(text).map(|mw| Self(Milliwatts(mw as u32)))
     }
 }
 
 impl Window {
     /// Parses a string; the error says what is expected.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let value = WINDOW.parse(text)?;
-        Ok(Self(Milliseconds(value as u64)))
+        WINDOW.parse(text).map(|ms| Self(Milliseconds(ms as u64)))
     }
 }
 
-impl<'de> Deserialize<'de> for Power {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let value = from.deserialize_any(&POWER)?;
-        Ok(Self(Milliwatts(value as u32)))
-    }
+/// Deserialises a type from a quantity; `$of` converts the value in the base unit.
+macro_rules! deserialize {
+    ($name:ident, $quantity:ident, $of:expr) => {
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                from.deserialize_any(&$quantity).map($of).map(Self)
+            }
+        }
+    };
 }
 
-impl<'de> Deserialize<'de> for Window {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let value = from.deserialize_any(&WINDOW)?;
-        Ok(Self(Milliseconds(value as u64)))
-    }
-}
-
-impl<'de> Deserialize<'de> for Duration {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let value = from.deserialize_any(&DURATION)?;
-        Ok(Self(Milliseconds(value as u64)))
-    }
-}
+deserialize!(Power, POWER, |mw| Milliwatts(mw as u32));
+deserialize!(Window, WINDOW, |ms| Milliseconds(ms as u64));
+deserialize!(Duration, DURATION, |ms| Milliseconds(ms as u64));
+deserialize!(Energy, ENERGY, |mj| mj as u64);
+deserialize!(Temperature, TEMPERATURE, |mc| mc as i64);
 
 impl<'de> Deserialize<'de> for Memory {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -161,20 +149,6 @@ impl<'de> Deserialize<'de> for Memory {
         }
         let value: f64 = (&MEMORY).visit_str(&text)?;
         Ok(Self(Some(Milliseconds(value as u64))))
-    }
-}
-
-impl<'de> Deserialize<'de> for Energy {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let value = from.deserialize_any(&ENERGY)?;
-        Ok(Self(value as u64))
-    }
-}
-
-impl<'de> Deserialize<'de> for Temperature {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let value = from.deserialize_any(&TEMPERATURE)?;
-        Ok(Self(value as i64))
     }
 }
 

@@ -175,7 +175,7 @@ pub mod tests {
     }
 
     #[test]
-    fn the_lines_have_the_keys_and_the_values_of_the_object() {
+    fn the_text_has_the_keys_and_values_of_the_json() {
         let report = sample();
         let object = serde_json::to_string(&report).expect("an object");
         let lines = report.to_string();
@@ -189,7 +189,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_absent() {
+    fn unknown_values_are_absent() {
         let report = Report {
             measured_mw: None,
             average_mw: None,

@@ -114,7 +114,7 @@ mod tests {
     const TEXT: &str = "cores 2\ncpu_khz 729600\ngpu_khz 306000\nemc_khz 665600\nend\n";
 
     #[test]
-    fn a_mode_is_kept_until_it_is_removed() {
+    fn a_mode_stays_saved_until_it_is_removed() {
         let place = tempfile::tempdir().expect("a directory");
         let directory = place.path().join("of/the/daemon");
         let safe = SafeModeFile::at(&directory);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_is_refused_by_its_line() {
+    fn a_defective_file_is_refused_with_its_line() {
         let place = tempfile::tempdir().expect("a directory");
         let safe = SafeModeFile::at(place.path());
         let path = safe.path().display();

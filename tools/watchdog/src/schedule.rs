@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_holds_from_its_second_to_that_before_the_next() {
+    fn an_entry_holds_until_the_next_one() {
         let schedule = day_and_night();
         for (hours, minutes, seconds, watts) in [
             (0, 0, 0, 10),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn it_repeats_daily() {
+    fn a_schedule_repeats_daily() {
         let schedule = day_and_night();
         let noon = UtcSeconds(1_800_000_000 / 86_400 * 86_400 + 43_200);
         for days in 0..800 {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_schedules_are_refused_by_name() {
+    fn bad_schedules_are_refused_with_the_reason() {
         assert_eq!(
             parse("").expect_err("empty"),
             "a schedule needs at least one entry"

@@ -1,5 +1,5 @@
-//! An allocator that counts, for tests that must not allocate.
-#![allow(unsafe_code)] // It hands all memory on.
+//! An allocator that counts, for tests of code that must not allocate.
+#![allow(unsafe_code)] // The allocator forwards to the system's.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -27,7 +27,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often something allocates on this thread.
+/// Calls `of`. Returns the number of its allocations on this thread, and its result.
 pub fn allocations<T>(of: impl FnOnce() -> T) -> (usize, T) {
     let before = ALLOCATIONS.get();
     let result = of();

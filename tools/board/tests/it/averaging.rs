@@ -1,9 +1,9 @@
-//! How many samples the power sensors average: set, read back, undone, brought back.
+//! Averaging of the power sensors: set, read back, undone and restored.
 
 use std::time::Duration;
 
 use crate::common::{self, Simulated, boards, booted, description, discover, highest, seeded};
-use wattgate_board::{AveragingError, Files, SAMPLES, Saved};
+use wattgate_board::{AveragingError, ChangeError, Files, SAMPLES, Saved};
 use wattgate_runtime::{MOST_CHIPS, Milliseconds};
 use wattgate_simulated_board::tree::Errno;
 
@@ -12,17 +12,17 @@ const FIRST: &str = "/sys/class/hwmon/hwmon0/samples";
 const SECOND: &str = "/sys/class/hwmon/hwmon1/samples";
 const INTERVAL: &str = "/sys/class/hwmon/hwmon1/update_interval";
 
-/// The path behind the links of a tree, for the control language.
+/// The target of the link [`SECOND`], for commands of the simulated board.
 const BEHIND: &str = "/sys/bus/i2c/drivers/ina3221/1-0041/hwmon/hwmon1/samples";
 
-/// JetPack 5 and later.
+/// The boards with JetPack 5 or later.
 fn with_hwmon() -> impl Iterator<Item = &'static str> {
     let release = |name: &str| description(name).l4t.map_or(0, |(release, _)| release);
     boards().into_iter().filter(move |name| release(name) >= 35)
 }
 
-/// An AGX Orin that measures VIN_SYS_5V0 with its second chip. No board is known whose driver sets the
-/// averaging and whose total comes from two.
+/// An AGX Orin that measures VIN_SYS_5V0 with its second chip. No known board has both a driver
+/// that sets the averaging and two chips of the total.
 fn two_chips() -> Simulated {
     let mut files = booted("orin-agx-64");
     for (channel, label) in [("hwmon0/in3", "NC"), ("hwmon1/in2", "VIN_SYS_5V0")] {
@@ -33,7 +33,7 @@ fn two_chips() -> Simulated {
     files
 }
 
-fn order(files: &mut Simulated, command: &str) {
+fn inject(files: &mut Simulated, command: &str) {
     files.tree.control(command).expect("a command");
 }
 
@@ -45,12 +45,12 @@ fn written(files: &Simulated) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn time_constants_are_those_of_the_driver() {
+fn time_constants_come_from_the_driver() {
     let all = [Milliseconds(430); MOST_CHIPS];
     for name in boards() {
         let files = booted(name);
         let board = discover(&files);
-        // 430 ms in the file; and where JetPack 4 has none.
+        // JetPack 4 has no file; 430 ms is assumed.
         assert_eq!(board.time_constants(&files), all, "{name}");
         assert_eq!(board.time_constant(&files), Milliseconds(430), "{name}");
     }
@@ -69,10 +69,10 @@ fn time_constants_are_those_of_the_driver() {
     };
     check(Ok("100"), 100, 430);
     check(Ok("861"), 861, 861);
-    // Less than half a ms.
+    // The driver shows less than half a ms as 0.
     check(Ok("0"), 1, 430);
     check(Ok("50651"), 50_651, 50_651);
-    // What no INA3221 has, and what cannot be read.
+    // Values that no INA3221 has, and files that cannot be read.
     for text in ["50652", "-1", "9223372036854775807", "soon", ""] {
         check(Ok(text), 430, 430);
     }
@@ -94,7 +94,7 @@ fn each_number_of_samples_is_set_and_gives_its_time_constant() {
             assert_eq!(board.averaging(&files), Ok(samples), "{name}");
             assert_eq!(board.time_constant(&files), Milliseconds(ms), "{name}");
         }
-        // From the shortest to the longest at once: 1 ms says little about the time that follows.
+        // From the shortest to the longest: 1 ms is too coarse to predict the longest.
         for (samples, ms) in [(1, 1), (1024, 860), (1, 1), (512, 430)] {
             let set = board.set_averaging(&mut files, samples);
             assert_eq!(set, Ok(Milliseconds(ms)), "{name}: {samples} samples");
@@ -103,7 +103,7 @@ fn each_number_of_samples_is_set_and_gives_its_time_constant() {
 }
 
 #[test]
-fn all_chips_of_the_total_are_set_and_only_where_they_differ() {
+fn only_chips_with_another_number_of_samples_are_written() {
     let mut files = two_chips();
     let board = discover(&files);
     assert!(board.set_averaging(&mut files, 64).is_ok());
@@ -125,7 +125,7 @@ fn all_chips_of_the_total_are_set_and_only_where_they_differ() {
     assert_eq!(written(&files), [(SECOND, "64")]);
 }
 
-/// A step of the load shows by 63 % after one time constant, and by 95 % after three.
+/// A reading follows 63 % of a load step after one time constant, and 95 % after three.
 #[test]
 fn readings_follow_with_the_time_constant() {
     for name in with_hwmon() {
@@ -140,12 +140,12 @@ fn readings_follow_with_the_time_constant() {
                 f64::from(board.sample(files).expect("a reading").total().0)
             };
             let from = power(&mut files, 10_000);
-            order(&mut files, "load resnet18");
+            inject(&mut files, "load resnet18");
             let first = power(&mut files, time_constant);
             let third = power(&mut files, 2 * time_constant);
             let to = power(&mut files, 20 * time_constant);
             assert!(to - from > 1_000.0, "{name}: {from} to {to} mW");
-            // The step of the sensor and the ripple of the load leave 10 % of it open.
+            // The sensor's step and the load's ripple allow 10 % of deviation.
             let [first, third] = [first, third].map(|it| (it - from) / (to - from));
             assert!((0.53..0.73).contains(&first), "{name}, {samples}: {first}");
             assert!((0.85..1.05).contains(&third), "{name}, {samples}: {third}");
@@ -154,21 +154,25 @@ fn readings_follow_with_the_time_constant() {
 }
 
 #[test]
-fn a_number_that_no_ina3221_has_is_refused() {
+fn an_unsupported_number_of_samples_is_refused() {
     let mut files = booted("orin-nano-8-super");
     let board = discover(&files);
     for samples in [0, 2, 63, 513, 2048, u32::MAX] {
-        let error = board.set_averaging(&mut files, samples).expect_err("none");
+        let error = board
+            .set_averaging(&mut files, samples)
+            .expect_err("unsupported");
         assert_eq!(error, AveragingError::NoSuchNumber { samples });
     }
-    let error = board.set_averaging(&mut files, 63).expect_err("none");
+    let error = board
+        .set_averaging(&mut files, 63)
+        .expect_err("unsupported");
     let expected = "63 samples, expected 1, 4, 16, 64, 128, 256, 512 or 1024";
     assert_eq!(error.to_string(), expected);
     assert!(files.writes.is_empty());
 }
 
 #[test]
-fn jetpack_4_cannot_set_it_and_the_file_is_named() {
+fn jetpack_4_cannot_set_averaging_and_the_error_names_the_file() {
     for (name, path) in [
         (
             "xavier-agx",
@@ -196,7 +200,10 @@ fn assert_undone(fault: impl FnOnce(&mut Simulated), cause: &str) {
     fault(&mut files);
     let before = files.state();
     let error = board.set_averaging(&mut files, 64).expect_err("a fault");
-    assert!(matches!(error, AveragingError::Undone { .. }), "{error:?}");
+    assert!(
+        matches!(error, AveragingError::Failed(ChangeError::Undone { .. })),
+        "{error:?}"
+    );
     let expected = format!("{cause}; all writes before were undone");
     assert_eq!(error.to_string(), expected);
     assert_eq!(
@@ -207,24 +214,24 @@ fn assert_undone(fault: impl FnOnce(&mut Simulated), cause: &str) {
 }
 
 #[test]
-fn a_chip_that_refuses_leaves_all_as_they_were() {
+fn a_refused_write_is_undone_on_all_chips() {
     assert_undone(
-        |files| order(files, &format!("refuse {BEHIND} EIO")),
+        |files| inject(files, &format!("refuse {BEHIND} EIO")),
         "/sys/class/hwmon/hwmon1/samples: writing 64 failed: Input/output error (os error 5)",
     );
 }
 
 #[test]
-fn a_chip_that_shows_another_number_leaves_all_as_they_were() {
+fn an_ignored_write_is_undone_on_all_chips() {
     assert_undone(
-        |files| order(files, &format!("ignore {BEHIND}")),
+        |files| inject(files, &format!("ignore {BEHIND}")),
         "/sys/class/hwmon/hwmon1/samples: shows 512, expected 64",
     );
 }
 
-/// The driver says 64 samples and still takes the time of 512.
+/// The driver shows 64 samples and still the time constant of 512.
 #[test]
-fn a_time_constant_that_does_not_follow_leaves_all_as_they_were() {
+fn a_wrong_time_constant_is_undone_on_all_chips() {
     assert_undone(
         |files| {
             files.shown.insert(INTERVAL.to_owned(), Ok("430\n".into()));
@@ -234,14 +241,14 @@ fn a_time_constant_that_does_not_follow_leaves_all_as_they_were() {
 }
 
 #[test]
-fn a_chip_that_cannot_be_brought_back_is_counted() {
+fn a_chip_that_cannot_be_undone_is_counted() {
     let mut files = two_chips();
     let board = discover(&files);
-    order(&mut files, &format!("ignore {BEHIND}"));
-    // The first chip takes 64 and nothing else.
+    inject(&mut files, &format!("ignore {BEHIND}"));
+    // The first chip takes 64, whatever is written.
     files.taken.insert(FIRST.to_owned(), "64".to_owned());
     let error = board.set_averaging(&mut files, 64).expect_err("a fault");
-    let AveragingError::NotUndone { left: 1, first, .. } = error else {
+    let AveragingError::Failed(ChangeError::NotUndone { left: 1, first, .. }) = error else {
         panic!("{error}");
     };
     let expected = "/sys/class/hwmon/hwmon0/samples: shows 64, expected 512";
@@ -249,7 +256,7 @@ fn a_chip_that_cannot_be_brought_back_is_counted() {
 }
 
 #[test]
-fn what_is_set_has_to_be_known_before_any_write() {
+fn unreadable_settings_are_an_error_before_any_write() {
     for (path, shown, expected) in [
         (
             SECOND,
@@ -276,9 +283,9 @@ fn what_is_set_has_to_be_known_before_any_write() {
     }
 }
 
-/// After a boot the sensors may have other numbers.
+/// Device numbers may change from boot to boot.
 #[test]
-fn a_restored_board_averages_as_before_whatever_its_sensors_numbers_are() {
+fn averaging_is_restored_whatever_the_device_numbers() {
     for name in with_hwmon() {
         let files = booted(name);
         let board = discover(&files);
@@ -298,9 +305,9 @@ fn a_restored_board_averages_as_before_whatever_its_sensors_numbers_are() {
     }
 }
 
-/// It was written by a release that could not set it.
+/// A release that could not set the averaging wrote the saved state.
 #[test]
-fn a_saved_state_without_averaging_leaves_it_as_it_is() {
+fn a_saved_state_without_averaging_leaves_the_averaging_alone() {
     let mut files = two_chips();
     let mut board = discover(&files);
     let text = board.save(&files).expect("readable").to_string();
@@ -324,19 +331,23 @@ fn a_saved_state_without_averaging_leaves_it_as_it_is() {
 }
 
 #[test]
-fn a_chip_that_is_not_brought_back_does_not_keep_the_rest_from_it() {
+fn a_chip_that_is_not_restored_does_not_stop_the_others() {
     let mut files = two_chips();
     let mut board = discover(&files);
     let saved = board.save(&files).expect("readable");
     assert!(board.set_averaging(&mut files, 64).is_ok());
     common::apply(&mut board, &mut files, highest("orin-agx-64"));
-    order(&mut files, &format!("refuse {BEHIND} EIO"));
+    inject(&mut files, &format!("refuse {BEHIND} EIO"));
     let error = board.restore(&mut files, &saved).expect_err("a fault");
     let expected = "1 failures, the first one: /sys/class/hwmon/hwmon1/samples: \
                     writing 512 failed: Input/output error (os error 5)";
     assert_eq!(error.to_string(), expected);
-    order(&mut files, &format!("allow {BEHIND}"));
+    inject(&mut files, &format!("allow {BEHIND}"));
     files.writes.clear();
     assert_eq!(board.restore(&mut files, &saved), Ok(()));
-    assert_eq!(written(&files), [(SECOND, "512")], "all else was");
+    assert_eq!(
+        written(&files),
+        [(SECOND, "512")],
+        "the other knobs were restored"
+    );
 }

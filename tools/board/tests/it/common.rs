@@ -1,5 +1,5 @@
 //! Simulated boards behind [`Files`], with a record of all writes.
-#![allow(dead_code)] // Each test file uses a part.
+#![allow(dead_code)] // The tests of two crates each use a part.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -12,6 +12,7 @@ use wattgate_board_tables::{Board as Description, names};
 use wattgate_runtime::PowerMode;
 use wattgate_simulated_board::tree::{Errno, Tree};
 use wattgate_simulated_board::unit::Unit;
+use wattgate_simulated_board::workload::Workload;
 
 /// The files of a simulated board.
 pub struct Simulated {
@@ -20,13 +21,13 @@ pub struct Simulated {
     pub writes: Vec<(String, String)>,
     /// Files and directories that this board does not have.
     pub absent: Vec<String>,
-    /// Files that show something else.
+    /// Files that show this text or error instead.
     pub shown: BTreeMap<String, Result<Vec<u8>, Errno>>,
-    /// Files that take another value than the one that is written.
+    /// Files that take this value instead of the written one.
     pub taken: BTreeMap<String, String>,
-    /// No permission to write.
+    /// Whether every write is refused.
     pub read_only: bool,
-    /// Registers of power sensors that were read.
+    /// Number of registers of power sensors that were read.
     pub registers: Cell<u64>,
 }
 
@@ -51,7 +52,7 @@ impl Simulated {
         }
     }
 
-    /// What every file shows that can be written, or its error.
+    /// The text or the error of every writable file.
     pub fn state(&self) -> BTreeMap<String, Result<String, Errno>> {
         let files = self.tree.files().filter(|(_, writable)| *writable);
         files
@@ -59,7 +60,7 @@ impl Simulated {
             .collect()
     }
 
-    /// The text of a write as golden files show it, and forgets all writes.
+    /// Formats all writes as in the golden files, and forgets them.
     pub fn take_writes(&mut self) -> String {
         let writes = self.writes.drain(..);
         writes
@@ -86,7 +87,7 @@ impl Files for Simulated {
 
     fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
         let path = self.check(path)?;
-        // Section 0, fact 6: a mask asks for a reboot.
+        // Changing a mask needs a reboot (section 0, fact 6).
         assert!(!path.contains("mask"), "{path} is written");
         self.writes.push((path.clone(), text.to_owned()));
         if self.read_only {
@@ -141,10 +142,16 @@ pub fn booted(board: &str) -> Simulated {
     seeded(board, 0)
 }
 
-/// The same with other numbers of hwmon devices.
+/// As [`booted`]; the device numbers of hwmon depend on the seed.
 pub fn seeded(board: &str, seed: u64) -> Simulated {
     let tree = Tree::new(description(board), Unit::NOMINAL, seed, None);
     Simulated::new(tree.expect("a default mode"))
+}
+
+/// Starts ResNet-18 on the board.
+pub fn load(files: &mut Simulated) {
+    let workload = Workload::named("resnet18").expect("a shipped workload");
+    files.tree.jetson_mut().set_workload(Some(workload));
 }
 
 pub fn discover(files: &Simulated) -> Board {
@@ -166,12 +173,12 @@ pub fn highest(board: &str) -> PowerMode {
     mode(description(board).maxn())
 }
 
-/// A mode somewhere between.
+/// The mode with every knob in the middle of its table.
 pub fn middle(board: &str) -> PowerMode {
     mode(description(board).axes().map(|axis| axis[axis.len() / 2]))
 }
 
-/// Applies a mode that can be applied, and forgets the writes.
+/// Applies a mode without errors, and forgets the writes.
 pub fn apply(board: &mut Board, files: &mut Simulated, mode: PowerMode) {
     let applied = board.apply(files, &mode);
     applied.unwrap_or_else(|error| panic!("{mode}: {error}"));

@@ -1,4 +1,4 @@
-//! Whatever the files of a board hold: an error or a value, and no panic.
+//! Corrupted files of a board lead to an error or a value, never to a panic.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use wattgate_board::{Board, Files, Saved};
 use wattgate_runtime::Grid;
 use wattgate_simulated_board::tree::Errno;
 
-/// What a file shows instead.
+/// A corrupted text, or an error.
 fn shown() -> impl Strategy<Value = Result<Vec<u8>, Errno>> {
     let texts = [
         "",
@@ -47,7 +47,7 @@ fn shown() -> impl Strategy<Value = Result<Vec<u8>, Errno>> {
     ]
 }
 
-/// Everything that a daemon does.
+/// Does everything that a daemon does.
 fn use_board(files: &mut Simulated, name: &str) {
     let Ok(mut board) = Board::discover(files, Path::new("/")) else {
         return;
@@ -57,7 +57,7 @@ fn use_board(files: &mut Simulated, name: &str) {
     let settable = board.settable(&grid);
     let (chips, steps) = (board.chips(), board.sensor_steps());
     assert!((1..=steps.len()).contains(&chips));
-    // Steps are not zero where a chip is.
+    // A chip's step is positive; the other entries are zero.
     assert!(steps[..chips].iter().all(|step| step.0 > 0));
     assert!(steps[chips..].iter().all(|step| step.0 == 0));
     let saved = board.save(files);
@@ -88,10 +88,14 @@ fn use_board(files: &mut Simulated, name: &str) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 600,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn a_corrupted_tree_is_no_panic(
+    fn a_corrupted_tree_causes_no_panic(
         name in select(boards()),
         corrupt in vec((any::<Index>(), shown()), 1..8),
         later in vec((any::<Index>(), shown()), 0..4),
@@ -107,7 +111,7 @@ proptest! {
         }
         use_board(&mut files, name);
 
-        // The same after a healthy start.
+        // Corruption after a healthy start.
         let mut files = booted(name);
         let mut board = common::discover(&files);
         let saved = board.save(&files).expect("readable");
@@ -130,7 +134,7 @@ proptest! {
     }
 }
 
-/// Files of the tree as this crate names them.
+/// The paths of all files, with those that this crate uses for hwmon and devfreq.
 fn places(files: &Simulated) -> Vec<String> {
     let mut places: Vec<String> = files
         .tree

@@ -1,4 +1,4 @@
-//! What is found on each board, and what is said to be missing.
+//! Discovery: what each board has, and what is reported as missing.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ fn a_board_has_its_identity() {
 }
 
 #[test]
-fn tables_are_those_of_the_board() {
+fn tables_match_the_board() {
     for name in boards() {
         let of = description(name);
         let board = discover(&booted(name));
@@ -37,7 +37,7 @@ fn tables_are_those_of_the_board() {
 }
 
 #[test]
-fn the_tables_of_a_board_are_found_whatever_mode_it_has_booted_in() {
+fn tables_are_found_in_the_lowest_mode_too() {
     for name in boards() {
         let mut files = booted(name);
         let mut board = discover(&files);
@@ -68,7 +68,7 @@ fn cores_of_a_silent_policy_are_found_by_its_number() {
 }
 
 #[test]
-fn only_what_a_board_never_had_is_missing() {
+fn an_intact_board_misses_only_what_its_kind_lacks() {
     for name in boards() {
         let board = discover(&booted(name));
         let missing: Vec<&str> = board.missing().iter().map(|it| it.what).collect();
@@ -85,7 +85,7 @@ fn only_what_a_board_never_had_is_missing() {
 }
 
 #[test]
-fn sensors_are_found_by_label_whatever_the_number_of_their_device() {
+fn sensors_are_found_by_label_not_by_device_number() {
     for name in boards() {
         let of = description(name);
         for seed in 0..3 {
@@ -236,8 +236,8 @@ fn a_core_without_a_switch_stays_as_it_is() {
 }
 
 #[test]
-fn other_places_serve_where_the_first_is_missing() {
-    // The alias of section 5.2, the other device tree of section 9.
+fn alternative_paths_are_used_if_the_first_is_missing() {
+    // The second path of the GPU (section 5.2) and of the device tree (section 9).
     for name in ["orin-agx-64", "orin-nano-8-super"] {
         let mut files = booted(name);
         files.absent.push("/proc/device-tree/".to_owned());
@@ -251,7 +251,7 @@ fn other_places_serve_where_the_first_is_missing() {
 }
 
 #[test]
-fn a_gpu_whose_node_has_no_name_is_known_by_its_device() {
+fn a_gpu_whose_node_has_no_name_is_found_by_its_device() {
     for name in boards() {
         let mut files = booted(name);
         let nodes = files.tree.list("/sys/class/devfreq").expect("a class");
@@ -265,7 +265,7 @@ fn a_gpu_whose_node_has_no_name_is_known_by_its_device() {
     }
 }
 
-/// Section 6.2: adding the other rails of a Nano would count twice.
+/// The other rails of a Nano are part of its input rail (section 6.2).
 #[test]
 fn the_input_rail_of_a_nano_stands_alone() {
     let mut files = booted("orin-nano-8-super");
@@ -279,7 +279,7 @@ fn the_input_rail_of_a_nano_stands_alone() {
 }
 
 #[test]
-fn what_needs_root_is_said() {
+fn files_that_need_root_are_reported_as_missing() {
     let mut files = booted("orin-agx-64");
     let names = files
         .tree
@@ -303,8 +303,8 @@ fn what_needs_root_is_said() {
     let error = board.apply(&mut files, &lowest("orin-agx-64"));
     assert_eq!(
         error.expect_err("no permission").to_string(),
-        "/sys/class/devfreq/17000000.ga10b/max_freq: writing 114750000 failed: Permission denied (os \
-         error 13); all writes before were undone"
+        "/sys/class/devfreq/17000000.ga10b/max_freq: writing 114750000 failed: Permission denied \
+         (os error 13); all writes before were undone"
     );
 }
 

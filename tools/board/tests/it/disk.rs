@@ -1,4 +1,4 @@
-//! The same on a disk: without allocations, and against a simulated board that is alive.
+//! A board on a disk: allocations, and a simulated board that updates its files.
 
 use std::fs;
 use std::path::Path;
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use crate::allocations::allocations;
 use crate::common::{boards, description, highest, lowest, middle};
-use wattgate_board::{ApplyError, Board, Disk};
+use wattgate_board::{ApplyError, Board, ChangeError, Disk};
 use wattgate_runtime::{MOST_CHIPS, Milliseconds};
 use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::tree::mirror::Mirror;
 use wattgate_simulated_board::unit::Unit;
 
-/// By then a living tree has taken all writes.
+/// Time after which a live tree has taken all writes.
 const LATER: Duration = Duration::from_millis(200);
 
 /// A board that has booted with all cores online, on a disk.
@@ -35,7 +35,7 @@ fn on_disk(name: &str) -> (tempfile::TempDir, Mirror) {
 #[test]
 fn the_control_loop_does_not_allocate() {
     for name in boards() {
-        // Nobody is behind the files: they show what is written.
+        // No simulator runs: the files show what was written.
         let (directory, _) = on_disk(name);
         let root = directory.path().join("root");
         let mut files = Disk;
@@ -66,7 +66,7 @@ fn the_control_loop_does_not_allocate() {
         let (count, hottest) = allocations(|| board.hottest_mc(&files));
         assert!(count == 0 && hottest.is_some(), "{name}: hottest");
         for _ in 0..8 {
-            // A voltage in each one's turn.
+            // In eight samples, each rail's voltage is read once.
             let (count, sample) = allocations(|| board.sample(&files));
             assert!(count == 0 && sample.is_ok(), "{name}: a later sample");
         }
@@ -76,7 +76,7 @@ fn the_control_loop_does_not_allocate() {
         let expected = [Milliseconds(430); MOST_CHIPS];
         assert_eq!((count, found), (0, expected), "{name}: time constants");
 
-        // Nor when it fails.
+        // A failure does not allocate either.
         let gpu = root.join("sys/class/devfreq");
         let entry = fs::read_dir(&gpu).expect("a class").next();
         let max = entry
@@ -87,38 +87,38 @@ fn the_control_loop_does_not_allocate() {
         fs::remove_file(max).expect("removed");
         let mode = lowest(name);
         let (count, error) = allocations(|| board.apply(&mut files, &mode));
-        let undone = matches!(error, Err(ApplyError::Undone { .. }));
+        let undone = matches!(error, Err(ApplyError::Failed(ChangeError::Undone { .. })));
         assert!(undone, "{name}: {error:?}");
         assert_eq!(count, 0, "{name}: an error");
     }
 }
 
-/// Stops a living tree, even where a test fails.
-struct Stops<'a>(&'a AtomicBool);
+/// Stops the live tree when it goes out of scope, also if a test panics.
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Stops<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// Uses a board whose files a simulated one keeps alive.
-fn with_living(name: &str, test: impl FnOnce(&Path, Board)) {
+/// Runs a test while a thread keeps the files of a simulated board up to date.
+fn with_live_tree(name: &str, test: impl FnOnce(&Path, Board)) {
     let (directory, mut mirror) = on_disk(name);
     let root = directory.path().join("root");
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| mirror.run(&stop, 1.0).expect("kept alive"));
-        let _stops = Stops(&stop);
+        scope.spawn(|| mirror.run(&stop, 1.0).expect("the mirror runs"));
+        let _stop = StopOnDrop(&stop);
         let board = Board::discover(&Disk, &root).expect("a board");
         test(&root, board);
     });
 }
 
 #[test]
-fn a_living_tree_is_brought_to_a_mode_and_back() {
+fn a_live_tree_is_set_to_a_mode_and_restored() {
     let name = "orin-agx-64";
-    with_living(name, |_, mut board| {
+    with_live_tree(name, |_, mut board| {
         let mut files = Disk;
         let saved = board.save(&files).expect("readable");
         for mode in [lowest(name), highest(name), middle(name)] {
@@ -135,8 +135,8 @@ fn a_living_tree_is_brought_to_a_mode_and_back() {
 }
 
 #[test]
-fn a_living_tree_averages_as_many_samples_as_it_is_told() {
-    with_living("orin-agx-64", |_, mut board| {
+fn averaging_is_set_and_restored_on_a_live_tree() {
+    with_live_tree("orin-agx-64", |_, mut board| {
         let mut files = Disk;
         let saved = board.save(&files).expect("readable");
         let time_constant = board.set_averaging(&mut files, 64);
@@ -150,9 +150,9 @@ fn a_living_tree_averages_as_many_samples_as_it_is_told() {
     });
 }
 
-/// Section 5.3: one entry of a directory for each rate.
+/// The directory has one entry for each rate (section 5.3).
 #[test]
-fn memory_rates_are_found_in_the_names_of_tables_as_well() {
+fn memory_rates_are_found_in_directory_names_too() {
     let name = "xavier-agx";
     let (directory, _) = on_disk(name);
     let root = directory.path().join("root");
@@ -165,12 +165,12 @@ fn memory_rates_are_found_in_the_names_of_tables_as_well() {
     assert_eq!(board.emc_khz(), description(name).emc_khz);
 }
 
-/// What the tree takes back some ms later is seen, and everything is undone; on a busy machine
-/// the tree may be later than that, and then the next look tells.
+/// The tree reverts the write some ms later. Usually the check after the transition detects this
+/// and undoes everything. On a busy machine the tree may be late; then the next verification does.
 #[test]
-fn a_write_that_a_living_tree_ignores_is_noticed() {
+fn a_write_that_a_live_tree_ignores_is_detected() {
     let name = "orin-nano-8-super";
-    with_living(name, |root, mut board| {
+    with_live_tree(name, |root, mut board| {
         let mut files = Disk;
         let applied = board.apply(&mut files, &lowest(name));
         assert!(applied.is_ok(), "{applied:?}");
@@ -181,7 +181,10 @@ fn a_write_that_a_living_tree_ignores_is_noticed() {
         thread::sleep(LATER);
         let error = match applied {
             Err(error) => {
-                assert!(matches!(error, ApplyError::Undone { .. }), "{error}");
+                assert!(
+                    matches!(error, ApplyError::Failed(ChangeError::Undone { .. })),
+                    "{error}"
+                );
                 assert_eq!(board.verify(&files, &lowest(name)), Ok(()));
                 error.to_string()
             }
@@ -190,7 +193,7 @@ fn a_write_that_a_living_tree_ignores_is_noticed() {
                 verified.expect_err("ignored").to_string()
             }
         };
-        // The minimum does not go above a maximum that stays.
+        // The maximum stays low, so raising the minimum fails.
         assert!(error.contains("17000000.gpu/min_freq"), "{error}");
     });
 }

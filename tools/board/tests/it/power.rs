@@ -1,4 +1,4 @@
-//! The total power, and what becomes of it when a sensor fails.
+//! The total power, its errors, and failing sensors.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -7,22 +7,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::common::{
-    self, Simulated, apply, boards, booted, description, discover, highest, lowest,
+    self, Simulated, apply, boards, booted, description, discover, highest, load, lowest,
 };
 use wattgate_board::{Board, Files, SampleFault};
 use wattgate_runtime::{MOST_CHIPS, Milliseconds, Milliwatts};
 use wattgate_simulated_board::tree::{Errno, Tree};
 use wattgate_simulated_board::unit::Unit;
-use wattgate_simulated_board::workload::Workload;
 
 const UPDATE: Duration = Duration::from_millis(430);
 
-fn load(files: &mut Simulated) {
-    let workload = Workload::named("resnet18").expect("a shipped workload");
-    files.tree.jetson_mut().set_workload(Some(workload));
-}
-
-/// The true power that each rail of the total is a low-pass of, in mW.
+/// Low-pass of the true power of each rail, in mW.
 struct Truth(Vec<f64>);
 
 impl Truth {
@@ -30,7 +24,7 @@ impl Truth {
         Self(vec![0.0; files.tree.jetson().board().rails.len()])
     }
 
-    /// Lets time pass. The power changes at whole ms, but for events of 1.07 ms.
+    /// Advances time. The power changes at whole ms, except in events of 1.07 ms.
     fn pass(&mut self, files: &mut Simulated, time: Duration) {
         let left = (-0.001 / UPDATE.as_secs_f64()).exp();
         for _ in 0..time.as_millis() {
@@ -44,7 +38,7 @@ impl Truth {
         }
     }
 
-    /// Of the whole module.
+    /// The low-pass of the whole module's power.
     fn total_mw(&self, files: &Simulated) -> f64 {
         let rails = files.tree.jetson().board().rails.iter();
         let of_total = rails.zip(&self.0).filter(|(rail, _)| rail.total);
@@ -53,7 +47,7 @@ impl Truth {
 }
 
 #[test]
-fn power_is_the_true_one_behind_a_low_pass_within_the_steps_of_the_sensor() {
+fn power_is_the_low_passed_true_power_within_the_sensor_s_steps() {
     for name in boards() {
         let of = description(name);
         for mode in [lowest(name), highest(name)] {
@@ -67,8 +61,8 @@ fn power_is_the_true_one_behind_a_low_pass_within_the_steps_of_the_sensor() {
                 truth.pass(&mut files, Duration::from_millis(87));
                 let truth = truth.total_mw(&files);
                 let power = board.sample(&files).expect("a reading").total();
-                // Half a step of the shunt's voltage, 40 µV, at the nominal voltage; up to 16 mV
-                // that the bus voltage wanders, and half a step of 8 mV.
+                // Half a step (20 µV) of the shunt's voltage at the nominal bus voltage, up to
+                // 16 mV of drift of the bus voltage, and half its step of 8 mV.
                 let rails = of.rails.iter().filter(|rail| rail.total);
                 let bound: f64 = rails
                     .map(|rail| {
@@ -87,9 +81,9 @@ fn power_is_the_true_one_behind_a_low_pass_within_the_steps_of_the_sensor() {
     }
 }
 
-/// VDDQ_VDD2_1V8AO is inside VIN_SYS_5V0: whatever it shows, the total is the same.
+/// VIN_SYS_5V0 contains VDDQ_VDD2_1V8AO, so its reading does not change the total.
 #[test]
-fn a_rail_inside_another_one_does_not_count_twice() {
+fn a_rail_inside_another_one_is_not_counted_twice() {
     for name in boards()
         .into_iter()
         .filter(|name| name.starts_with("orin-agx"))
@@ -120,7 +114,7 @@ fn a_rail_inside_another_one_does_not_count_twice() {
     }
 }
 
-/// What a rail shows, in mV and mA.
+/// The reading of a rail, in mV and mA.
 fn reading(files: &Simulated, label: &str) -> [i64; 2] {
     let jetson = files.tree.jetson();
     let rails = &jetson.board().rails;
@@ -129,7 +123,7 @@ fn reading(files: &Simulated, label: &str) -> [i64; 2] {
     [reading.millivolts, reading.milliamperes]
 }
 
-/// The files of JetPack 5 that show a rail's current: the device of its label.
+/// The paths of a rail's current with JetPack 5, found by its label.
 fn currents(files: &Simulated, label: &str) -> Vec<String> {
     let class = "/sys/class/hwmon";
     let devices = files.tree.list(class).expect("a class").into_iter();
@@ -157,7 +151,7 @@ fn power_is_rounded_up() {
             let path = format!("{device}/{file}_input");
             files.shown.insert(path, Ok(text.as_bytes().to_vec()));
         }
-        // A new board knows no voltage.
+        // A newly discovered board reads the voltage.
         let sample = discover(&files).sample(&files);
         sample.map(|sample| sample.total())
     };
@@ -213,7 +207,7 @@ fn errors_of_the_system_are_named() {
     assert!(board.sample(&files).is_ok());
 }
 
-/// Each fault of each rail that counts; a rail that does not count harms nothing.
+/// A fault of a rail outside the total does not matter.
 #[test]
 fn a_failing_sensor_is_an_error_and_never_a_smaller_sum() {
     for name in boards() {
@@ -250,7 +244,7 @@ fn a_failing_sensor_is_an_error_and_never_a_smaller_sum() {
                         assert_eq!(*error.rail, *rail.label, "{name}");
                         assert!(rail.total, "{name}: {error}");
                     }
-                    // A negative current within the offset counts as none.
+                    // A negative current within the offset counts as zero.
                     Ok(after) if word == "flipped" && rail.total => {
                         let lost = before.total().0 - after.total().0;
                         assert!(
@@ -306,15 +300,15 @@ fn is_voltage(path: &str) -> bool {
     file.starts_with("in_voltage") || file.starts_with("in") && !file.starts_with("in_current")
 }
 
-/// Each rail's current at each sample, and its voltage at one in eight; rails take turns.
+/// A rail's voltage is read in one sample of eight; rails take turns.
 #[test]
-fn samples_cost_the_same_and_few_read_a_voltage() {
+fn each_sample_reads_all_currents_and_at_most_one_voltage() {
     for name in boards() {
         let files = booted(name);
         let mut board = discover(&files);
         let rails = board.rails().count() as u32;
         let counted = Counted::of(&files);
-        // The first one knows no voltage.
+        // The first sample reads all voltages.
         assert!(board.sample(&counted).is_ok());
         assert_eq!(counted.take().values().sum::<u32>(), 2 * rails, "{name}");
         let mut voltages = 0;
@@ -329,12 +323,15 @@ fn samples_cost_the_same_and_few_read_a_voltage() {
             assert!(of_voltages.len() <= 1, "{name}: {of_voltages:?}");
             voltages += of_voltages.len() as u32;
         }
-        assert_eq!(voltages, rails, "{name}: each once in eight samples");
+        assert_eq!(
+            voltages, rails,
+            "{name}: each voltage once in eight samples"
+        );
     }
 }
 
 #[test]
-fn a_voltage_stands_for_eight_samples_and_is_read_anew_after_a_fault() {
+fn a_voltage_is_reused_for_eight_samples_and_read_again_after_a_fault() {
     let mut files = booted("orin-nano-8");
     let mut board = discover(&files);
     let device = "/sys/class/hwmon/hwmon0";
@@ -359,7 +356,6 @@ fn a_voltage_stands_for_eight_samples_and_is_read_anew_after_a_fault() {
     assert_eq!(power(&mut board, &files), Ok(4_900));
 }
 
-/// A change shows in the chip that measures it, and a frozen rail ceases to follow.
 #[test]
 fn each_chip_shows_the_power_of_its_own_rails() {
     for name in boards() {
@@ -382,7 +378,7 @@ fn each_chip_shows_the_power_of_its_own_rails() {
     }
 }
 
-/// A chip without a rail of the total has no number, wherever its device is in the order.
+/// A chip without a rail of the total gets no number, even if its device comes first.
 #[test]
 fn a_chip_that_is_not_in_the_total_does_not_shift_the_others() {
     let mut files = booted("orin-agx-64");
@@ -415,9 +411,9 @@ fn a_chip_that_is_not_in_the_total_does_not_shift_the_others() {
     assert!(first.0 > 0 && others == [zero; 3], "{first}, {others:?}");
 }
 
-/// Offsets and gains of real units; rails without load among them.
+/// Units have random offsets and gains; some rails have no load.
 #[test]
-fn every_unit_of_a_board_can_be_sampled_at_rest() {
+fn every_unit_of_a_board_can_be_sampled_when_idle() {
     for name in boards() {
         for seed in 0..50 {
             let tree = Tree::new(description(name), Unit::drawn(seed), seed, None);
@@ -435,13 +431,13 @@ fn every_unit_of_a_board_can_be_sampled_at_rest() {
 #[test]
 fn offset_and_steps_follow_from_shunts_and_voltages() {
     let found = |files: &Simulated| errors(&discover(files));
-    // Two rails of 12 V and one of 5 V, which are independent, on one chip.
+    // One chip with two rails of 12 V and one of 5 V; their errors are independent.
     assert_eq!(found(&booted("orin-agx-64")), (354, [354, 0, 0, 0]));
     assert_eq!(found(&booted("orin-nano-8")), (40, [40, 0, 0, 0]));
     let mut files = booted("orin-nano-8");
     let broken = files.tree.control("sensor VDD_IN absurd");
     broken.expect("a rail");
-    // The voltage is at full scale, so that the highest of any module is taken: 20 V.
+    // The voltage is at full scale, so the highest of any module is assumed: 20 V.
     assert_eq!(found(&files), (160, [160, 0, 0, 0]));
     let mut files = booted("orin-agx-64");
     for channel in 1..=3 {
@@ -449,7 +445,7 @@ fn offset_and_steps_follow_from_shunts_and_voltages() {
         files.shown.insert(shunt, Ok(b"4000\n".to_vec()));
     }
     assert_eq!(found(&files), (177, [177, 0, 0, 0]));
-    // Nonsense is as if there were nothing, and the currents tell.
+    // An implausible shunt is ignored, and the step is inferred from the currents.
     for shunt in [
         "0",
         "-2000",
@@ -467,8 +463,8 @@ fn offset_and_steps_follow_from_shunts_and_voltages() {
     }
 }
 
-/// The current in mA of each rail of an AGX Xavier from now on. The first five rails have 12 V, the last
-/// one 5 V; three belong to a chip.
+/// Sets the current in mA that each rail of an AGX Xavier shows. The first five rails have 12 V,
+/// the last one 5 V. Each chip measures three.
 fn show_currents(files: &mut Simulated, show: impl Fn(usize) -> i64) {
     for (at, chip) in ["1-0040/iio:device0", "1-0041/iio:device1"]
         .iter()
@@ -488,19 +484,19 @@ fn errors(board: &Board) -> (u32, [u32; MOST_CHIPS]) {
     (board.sensor_offset().0, board.sensor_steps().map(|it| it.0))
 }
 
-/// All rails in steps of 20 mA, the largest, and of 8 mA.
+/// Errors if all rails have the largest step, 20 mA, and if all have 8 mA.
 const COARSEST: (u32, [u32; MOST_CHIPS]) = (546, [416, 354, 0, 0]);
 const STEPS_OF_8_MA: (u32, [u32; MOST_CHIPS]) = (219, [167, 142, 0, 0]);
 
-/// The driver of JetPack 4 does not show shunts, but its currents come in their steps.
+/// The driver of JetPack 4 does not show shunts, but readings are multiples of the step.
 #[test]
-fn steps_of_the_current_tell_the_offset_where_no_shunt_is_shown() {
+fn without_a_shown_shunt_the_offset_is_inferred_from_currents() {
     let found = |show: &dyn Fn(usize) -> i64| {
         let mut files = booted("xavier-agx");
         show_currents(&mut files, show);
         errors(&discover(&files))
     };
-    // Five rails of 12 V and one of 5 V. All readings are multiples of 20 mA, or of none.
+    // All readings are multiples of 20 mA, or (1,001 mA) of no step.
     assert_eq!(found(&|_| 1_000), COARSEST);
     assert_eq!(found(&|_| 0), COARSEST);
     assert_eq!(found(&|_| 1_001), COARSEST);
@@ -510,12 +506,12 @@ fn steps_of_the_current_tell_the_offset_where_no_shunt_is_shown() {
     );
     assert_eq!(found(&|_| 1_008), STEPS_OF_8_MA);
     assert_eq!(found(&|_| 1_004), (110, [84, 71, 0, 0]));
-    // Shunts differ from rail to rail, and each one counts on its own.
+    // Shunts may differ, so each rail has its own step.
     assert_eq!(
         found(&|rail| [1_000, 1_008][rail / 3]),
         (440, [416, 142, 0, 0])
     );
-    // As the simulated board shows them, whose shunts are 5 mΩ.
+    // Readings of the simulated board, whose shunts are 5 mΩ.
     let mut total = 0;
     for seed in 0..20 {
         let offset = discover(&common::seeded("xavier-agx", seed))
@@ -528,7 +524,7 @@ fn steps_of_the_current_tell_the_offset_where_no_shunt_is_shown() {
 }
 
 #[test]
-fn samples_after_discovery_tell_the_steps_too() {
+fn samples_after_discovery_refine_the_inferred_steps() {
     let mut files = booted("xavier-agx");
     show_currents(&mut files, |_| 0);
     let mut board = discover(&files);
@@ -540,19 +536,19 @@ fn samples_after_discovery_tell_the_steps_too() {
     };
     assert_eq!(sampled(&|_| 0), COARSEST);
     assert_eq!(sampled(&|_| 1_000), COARSEST);
-    // Each rail on its own; the second chip's have no load.
+    // The rails of the second chip have no load and keep the largest step.
     let first_chip = (391, [167, 354, 0, 0]);
     assert_eq!(sampled(&|rail| [1_008, 0][rail / 3]), first_chip);
     assert_eq!(sampled(&|_| 1_000), first_chip);
     assert_eq!(sampled(&|_| 0), first_chip);
     assert_eq!(sampled(&|_| 16), STEPS_OF_8_MA);
-    // Never coarser again, although 20 mA divides these.
+    // The step stays fine, although 20 mA divides these readings.
     for _ in 0..20 {
         assert_eq!(sampled(&|_| 1_000), STEPS_OF_8_MA);
         assert_eq!(sampled(&|_| 0), STEPS_OF_8_MA);
     }
     assert_eq!(sampled(&|_| -12), (110, [84, 71, 0, 0]));
-    // None of the steps divides these, so that the greatest counts, and stays.
+    // No step divides all readings now, so the largest counts from here on.
     assert_eq!(sampled(&|_| 1_002), COARSEST);
     assert_eq!(sampled(&|_| 1_008), COARSEST);
 }
@@ -571,7 +567,7 @@ fn a_rail_without_load_keeps_the_coarsest_step() {
 }
 
 #[test]
-fn a_faulty_reading_tells_no_step() {
+fn a_faulty_reading_does_not_change_the_step() {
     let mut files = booted("xavier-agx");
     show_currents(&mut files, |_| 1_008);
     let mut board = discover(&files);
@@ -583,7 +579,7 @@ fn a_faulty_reading_tells_no_step() {
 }
 
 #[test]
-fn readings_tell_nothing_where_the_shunt_is_shown() {
+fn readings_do_not_change_the_step_of_a_shown_shunt() {
     let mut files = booted("orin-agx-64");
     let mut board = discover(&files);
     let before = errors(&board);
@@ -598,8 +594,8 @@ fn readings_tell_nothing_where_the_shunt_is_shown() {
     }
 }
 
-/// The offset of a simulated AGX Xavier in mW at discovery, and after ten seconds of work. It never
-/// rises.
+/// The offset of a simulated AGX Xavier in mW at discovery, and after ten seconds under load.
+/// Asserts that it never rises.
 fn offsets_of_a_xavier(unit: Unit, seed: u64) -> (u32, u32) {
     let tree = Tree::new(description("xavier-agx"), unit, seed, None);
     let mut files = Simulated::new(tree.expect("a default mode"));
@@ -617,12 +613,12 @@ fn offsets_of_a_xavier(unit: Unit, seed: u64) -> (u32, u32) {
     (first.0, last.0)
 }
 
-/// Its shunts are 5 mΩ, which nothing but its currents tells.
+/// The shunts are 5 mΩ, which only the currents reveal.
 #[test]
-fn the_steps_of_a_xavier_at_work_are_found_within_seconds() {
-    // The GPU has load now. CV has none, reads 0, and keeps its 20 mA.
+fn the_steps_of_a_xavier_under_load_are_found_within_seconds() {
+    // The GPU is under load. CV has no load, reads 0, and keeps 20 mA.
     assert_eq!(offsets_of_a_xavier(Unit::NOMINAL, 0), (381, 310));
-    // The offsets of real units move CV from 0, if they are large enough.
+    // A large enough offset of a unit moves the reading of CV from 0.
     let units = (0..20).map(|seed| offsets_of_a_xavier(Unit::drawn(seed), seed));
     let (first, last): (Vec<u32>, Vec<u32>) = units.unzip();
     let mean = |offsets: &[u32]| offsets.iter().sum::<u32>() / 20;
@@ -633,7 +629,7 @@ fn the_steps_of_a_xavier_at_work_are_found_within_seconds() {
 }
 
 #[test]
-fn the_load_of_the_gpu_is_read_where_the_driver_shows_it() {
+fn the_load_of_the_gpu_is_read_if_the_driver_shows_it() {
     for name in boards() {
         let mut files = booted(name);
         load(&mut files);
@@ -658,7 +654,7 @@ fn the_load_of_the_gpu_is_read_where_the_driver_shows_it() {
             assert_eq!(show(Ok(nonsense)), None, "{name}: {nonsense:?}");
         }
         assert_eq!(show(Err(Errno::Eio)), None, "{name}");
-        // Absent from the start: it is named, and the rest works.
+        // A file that is absent at discovery is reported as missing, and the rest works.
         files.shown.insert(path, Err(Errno::Enoent));
         let mut board = discover(&files);
         assert_eq!(board.gpu_load(&files), None, "{name}");

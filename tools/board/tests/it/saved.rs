@@ -1,4 +1,4 @@
-//! Saving, and bringing a board back.
+//! Saving and restoring the settings of a board.
 
 use crate::common::{
     Simulated, apply, boards, booted, description, discover, highest, lowest, middle,
@@ -7,7 +7,7 @@ use wattgate_board::{Board, Files, RestoreError, Saved, SavedError};
 use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::unit::Unit;
 
-/// Lets clocks that run free come to rest.
+/// Waits until free-running clocks have settled.
 fn settle(files: &mut Simulated) {
     files.wait(std::time::Duration::from_millis(20));
 }
@@ -26,7 +26,7 @@ fn all_boots() -> impl Iterator<Item = (String, Simulated)> {
 }
 
 #[test]
-fn restoring_gives_the_same_files() {
+fn restoring_brings_back_all_files() {
     for (what, mut files) in all_boots() {
         let name = files.tree.jetson().board().name.clone();
         let mut board = discover(&files);
@@ -36,17 +36,17 @@ fn restoring_gives_the_same_files() {
         for mode in [highest(&name), lowest(&name), middle(&name), highest(&name)] {
             apply(&mut board, &mut files, mode);
             let text = saved.to_string();
-            let again: Saved = text.parse().expect("what was written");
+            let again: Saved = text.parse().expect("well formed");
             assert_eq!(again, saved, "{what}");
-            // As after kill −9: another process, another board.
+            // A new `Board`, as in a new process after a crash.
             let mut board = discover(&files);
             assert_eq!(board.restore(&mut files, &again), Ok(()), "{what}");
             settle(&mut files);
             assert_eq!(files.state(), before, "{what}");
-            // What was hidden is open, as it was after the boot.
+            // The clocks of offline clusters are as after the boot.
             let policies = &files.tree.jetson().settings().policies;
             assert_eq!(*policies, settings.policies, "{what}");
-            // Nothing is left to do.
+            // A second restore writes nothing.
             files.writes.clear();
             assert_eq!(board.restore(&mut files, &again), Ok(()), "{what}");
             assert!(files.writes.is_empty(), "{what}: {:?}", files.writes);
@@ -55,7 +55,7 @@ fn restoring_gives_the_same_files() {
 }
 
 #[test]
-fn a_held_memory_rate_and_a_cap_come_back() {
+fn a_held_memory_rate_and_a_cap_are_restored() {
     let caps = [
         ("orin-agx-64", "/sys/kernel/nvpmodel_emc_cap/emc_iso_cap"),
         ("orin-nano-8-super", "/sys/kernel/nvpmodel_clk_cap/emc"),
@@ -76,7 +76,7 @@ fn a_held_memory_rate_and_a_cap_come_back() {
 }
 
 #[test]
-fn a_text_of_which_a_part_is_lost_is_refused() {
+fn a_truncated_text_is_refused() {
     let board = booted("tx2");
     let text = discover(&board).save(&board).expect("readable").to_string();
     assert!(
@@ -107,7 +107,7 @@ fn defective_lines_are_named() {
     assert_eq!(spaces.to_string(), "/a b/c -1\nend\n");
 }
 
-/// Whoever can change the text shall not be able to write elsewhere.
+/// Somebody who can change the text must not be able to write to other files.
 #[test]
 fn a_path_that_is_no_knob_is_refused_before_any_write() {
     let mut files = booted("orin-agx-64");
@@ -130,7 +130,7 @@ fn a_path_that_is_no_knob_is_refused_before_any_write() {
 }
 
 #[test]
-fn a_knob_that_fails_does_not_keep_the_others_from_coming_back() {
+fn a_knob_that_is_not_restored_does_not_stop_the_others() {
     for name in boards() {
         let mut files = booted(name);
         let mut board: Board = discover(&files);
@@ -156,7 +156,7 @@ fn a_knob_that_fails_does_not_keep_the_others_from_coming_back() {
     }
 }
 
-/// The path of the GPU's maximum.
+/// The path of the GPU's maximum clock.
 fn gpu_maximum(saved: &Saved) -> String {
     let text = saved.to_string();
     let line = text.lines().find(|line| line.contains("/max_freq "));

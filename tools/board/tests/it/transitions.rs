@@ -1,4 +1,4 @@
-//! The exact writes of changes of the mode, in order.
+//! Changes of the mode: the exact writes in order, faults, and other writers.
 //!
 //! `WATTGATE_UPDATE_GOLDEN=1 cargo test -p wattgate-board --test it transitions` writes the
 //! golden files anew.
@@ -11,10 +11,10 @@ use std::time::Duration;
 use crate::common::{
     Simulated, apply, boards, booted, description, discover, highest, lowest, middle, mode,
 };
-use wattgate_board::{ApplyError, Board, Files};
+use wattgate_board::{ApplyError, Board, ChangeError, Files};
 use wattgate_runtime::{Axis, Kilohertz, PowerMode};
 
-/// The changes whose writes are recorded, each from the end of the one before.
+/// The recorded changes. Each starts where the one before ends.
 fn changes(name: &str) -> Vec<(&'static str, PowerMode)> {
     let (lowest, highest, middle) = (lowest(name), highest(name), middle(name));
     let of = description(name);
@@ -48,7 +48,7 @@ fn changes(name: &str) -> Vec<(&'static str, PowerMode)> {
     ]
 }
 
-/// Every clock really runs at the mode's.
+/// Asserts that cores and clocks really run as the mode says.
 fn assert_runs(files: &mut Simulated, mode: PowerMode) {
     files.wait(Duration::from_millis(10));
     let jetson = files.tree.jetson();
@@ -71,7 +71,7 @@ fn assert_runs(files: &mut Simulated, mode: PowerMode) {
 }
 
 #[test]
-fn the_writes_of_each_board_are_the_golden_ones() {
+fn writes_match_the_golden_files() {
     for name in boards() {
         let mut files = booted(name);
         let mut board = discover(&files);
@@ -106,10 +106,9 @@ fn the_writes_of_each_board_are_the_golden_ones() {
     }
 }
 
-/// On the way, no clock and no number of cores is above both ends, where nothing new comes
-/// alive.
+/// So no clock and no number of cores is above both ends on the way.
 #[test]
-fn what_lowers_comes_before_what_raises() {
+fn changes_that_lower_come_before_changes_that_raise() {
     for name in boards() {
         let mut files = booted(name);
         let mut board = discover(&files);
@@ -149,7 +148,7 @@ fn a_mode_that_is_not_in_the_tables_is_refused_before_any_write() {
 
 #[test]
 fn a_cap_of_nvpmodel_is_lifted_before_the_rate() {
-    // Sections 4 (0 up to R35) and 5.3.
+    // Section 5.3; up to R35, 0 lifts the cap (section 4).
     let caps = [
         (
             "orin-agx-64",
@@ -184,13 +183,13 @@ fn a_cap_of_nvpmodel_is_lifted_before_the_rate() {
 }
 
 #[test]
-fn other_writers_are_noticed() {
+fn other_writers_are_detected() {
     let name = "orin-agx-64";
     let mut files = booted(name);
     let mut board = discover(&files);
     let low = lowest(name);
     apply(&mut board, &mut files, low);
-    // Section 0, fact 9.
+    // nvpmodel's service applies its mode again (section 0, fact 9).
     files.tree.control("service").expect("the running mode");
     let error = board
         .verify(&files, &low)
@@ -203,13 +202,13 @@ fn other_writers_are_noticed() {
     assert_eq!(
         board.verify(&files, &low),
         Ok(()),
-        "jetson_clocks stays within our limits"
+        "jetson_clocks keeps our limits"
     );
 }
 
-/// Section 0, fact 9: nvpmodel's service runs again in the middle of a change.
+/// nvpmodel's service runs during the change (section 0, fact 9).
 #[test]
-fn a_change_that_is_disturbed_once_is_made_again() {
+fn a_change_that_is_disturbed_once_is_retried() {
     for name in boards() {
         for at_ms in 0..40 {
             let mut files = booted(name);
@@ -226,9 +225,8 @@ fn a_change_that_is_disturbed_once_is_made_again() {
     }
 }
 
-/// Whichever knob another program has turned.
 #[test]
-fn a_change_of_any_knob_is_noticed() {
+fn a_change_of_any_knob_is_detected() {
     for name in boards() {
         let of = description(name);
         let mut files = booted(name);
@@ -240,7 +238,7 @@ fn a_change_of_any_knob_is_noticed() {
         apply(&mut board, &mut files, mode);
         let saved = board.save(&files).expect("readable").to_string();
         let lines = saved.lines().filter_map(|line| line.rsplit_once(' '));
-        // A cap is lifted only, and how the sensors average is no part of a mode.
+        // The caps and the averaging are no part of a mode.
         let of_mode = |path: &str| !path.contains("_cap/") && !path.ends_with("/samples");
         for (path, value) in lines.filter(|(path, _)| of_mode(path)) {
             let hertz = |khz: Option<&u32>| 1000 * u64::from(*khz.expect("a table"));
@@ -271,7 +269,7 @@ fn a_change_of_any_knob_is_noticed() {
     }
 }
 
-/// All faults of one write, at each place of the list.
+/// Each kind of fault, at each write of the change.
 #[test]
 fn a_write_that_fails_undoes_everything() {
     let changes = |name| {
@@ -313,11 +311,10 @@ fn a_write_that_fails_undoes_everything() {
                     let before = files.state();
                     let error = board.apply(&mut files, &to).expect_err("a fault");
                     assert_undone(name, &control, &error, path);
-                    let hidden = files.state();
-                    assert_eq!(hidden, before, "{name}: {control}");
+                    assert_eq!(files.state(), before, "{name}: {control}");
                     assert_eq!(board.verify(&files, &from), Ok(()), "{name}: {control}");
                     assert_runs(&mut files, from);
-                    // What was written, the fault twice, and all of it backwards.
+                    // All writes, with the failing one twice, and then the same in reverse order.
                     let paths: Vec<&String> = files.writes.iter().map(|(it, _)| it).collect();
                     let (made, undone) = paths.split_at(paths.len() / 2);
                     assert!(made.iter().eq(undone.iter().rev()), "{name}: {control}");
@@ -330,14 +327,10 @@ fn a_write_that_fails_undoes_everything() {
 }
 
 fn assert_undone(name: &str, control: &str, error: &ApplyError, path: &str) {
-    assert!(
-        matches!(error, ApplyError::Undone { .. }),
-        "{name}: {control}: {error}"
-    );
-    assert!(
-        error.to_string().starts_with(path),
-        "{name}: {control}: {error}"
-    );
+    let is_undone = matches!(error, ApplyError::Failed(ChangeError::Undone { .. }));
+    assert!(is_undone, "{name}: {control}: {error}");
+    let names_path = error.to_string().starts_with(path);
+    assert!(names_path, "{name}: {control}: {error}");
 }
 
 #[test]
@@ -352,7 +345,7 @@ fn a_value_that_is_silently_rounded_is_undone() {
     let error = board
         .apply(&mut files, &highest(name))
         .expect_err("rounded");
-    // It cannot be brought back either, and that is said.
+    // The knob cannot be undone either, and the error says so.
     assert_eq!(
         error.to_string(),
         format!(
@@ -365,9 +358,9 @@ fn a_value_that_is_silently_rounded_is_undone() {
     assert_eq!(files.state(), before);
 }
 
-/// A cluster that was without power has the limits of some time ago.
+/// The limits of a cluster that was offline are stale.
 #[test]
-fn a_cluster_that_comes_alive_is_pinned_before_its_other_cores() {
+fn a_cluster_s_clock_is_set_before_its_other_cores_come_online() {
     let name = "orin-agx-64";
     let mut files = booted(name);
     let mut board: Board = discover(&files);

@@ -17,6 +17,7 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use thiserror::Error;
 use wattgate_board::{ApplyError, Board, Disk};
+use wattgate_cli::exit::{Failed, end, end_with};
 use wattgate_runtime::Milliwatts;
 
 use crate::clock::{Clock, System};
@@ -101,7 +102,7 @@ pub enum Failure {
     Print(#[from] io::Error),
 }
 
-impl Failure {
+impl Failed for Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Arguments(_)
@@ -130,6 +131,13 @@ impl Failure {
             Self::OverLimit { .. } => 4,
         }
     }
+
+    fn print_error(&self) -> Option<&io::Error> {
+        match self {
+            Self::Print(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// Runs the program.
@@ -138,46 +146,26 @@ pub fn run() -> ExitCode {
     let command = match arguments.next() {
         Ok(Some(Arg::Value(command))) => command,
         Ok(Some(Arg::Short('h') | Arg::Long("help"))) => {
-            return end(print(&format!("{USAGE}\n{EXIT_CODES}")), Told::ToUser);
+            return end(print(&format!("{USAGE}\n{EXIT_CODES}")));
         }
-        Ok(Some(argument)) => {
-            return end(Err(argument.unexpected().into()), Told::ToUser);
-        }
-        Ok(None) => return end(Err(Failure::Missing("a command; try --help")), Told::ToUser),
-        Err(error) => return end(Err(error.into()), Told::ToUser),
+        Ok(Some(argument)) => return end::<Failure>(Err(argument.unexpected().into())),
+        Ok(None) => return end(Err(Failure::Missing("a command; try --help"))),
+        Err(error) => return end::<Failure>(Err(error.into())),
     };
     match command.to_str() {
-        Some("check") => end(check::run(arguments), Told::ToUser),
-        Some("status") => end(status::run(arguments), Told::ToUser),
-        Some("watch") => end(watch::run(arguments), Told::ToUser),
-        Some("set-limit") => end(set::limit(arguments), Told::ToUser),
-        Some("set-model") => end(set::model(arguments), Told::ToUser),
-        Some("once") => end(once::run(arguments), Told::ToJournal),
-        Some("run") => end(run::run(arguments), Told::ToJournal),
-        _ => end(Err(Arg::Value(command).unexpected().into()), Told::ToUser),
+        Some("check") => end(check::run(arguments)),
+        Some("status") => end(status::run(arguments)),
+        Some("watch") => end(watch::run(arguments)),
+        Some("set-limit") => end(set::limit(arguments)),
+        Some("set-model") => end(set::model(arguments)),
+        Some("once") => end_with(once::run(arguments), to_journal),
+        Some("run") => end_with(run::run(arguments), to_journal),
+        _ => end::<Failure>(Err(Arg::Value(command).unexpected().into())),
     }
 }
 
-/// Where a failure is reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    ToUser,
-    ToJournal,
-}
-
-fn end(result: Result<(), Failure>, told: Told) -> ExitCode {
-    let Err(failure) = result else {
-        return ExitCode::SUCCESS;
-    };
-    match (&failure, told) {
-        // The reader of the output has closed it, as `head` does. That is not an error.
-        (Failure::Print(error), _) if error.kind() == io::ErrorKind::BrokenPipe => {
-            return ExitCode::SUCCESS;
-        }
-        (_, Told::ToUser) => eprintln!("error: {failure}"),
-        (_, Told::ToJournal) => log(Priority::Error, &failure),
-    }
-    ExitCode::from(failure.exit_code())
+fn to_journal(failure: &Failure) {
+    log(Priority::Error, failure);
 }
 
 fn print(text: &str) -> Result<(), Failure> {

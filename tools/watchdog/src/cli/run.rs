@@ -215,10 +215,10 @@ struct Process {
 impl Process {
     /// Runs the control loop until SIGTERM or SIGINT.
     fn run(&mut self, place: &Place) {
-        let mut tell = |event: Event<'_>| log(event.priority(), &event);
+        let mut emit = |event: Event<'_>| log(event.priority(), &event);
         while !self.signals.stop.load(Ordering::Relaxed) {
-            let next = self.daemon.look(&System, &mut tell);
-            self.say_alive();
+            let next = self.daemon.look(&System, &mut emit);
+            self.report_alive();
             if self.signals.reload.swap(false, Ordering::Relaxed) {
                 self.reload(place);
                 continue;
@@ -242,12 +242,12 @@ impl Process {
                 return;
             }
             let now = System.now();
-            let (is_signalled, is_asked) = self.wait(now, next.since(now));
+            let is_signalled;
+            (is_signalled, is_ready) = self.wait(now, next.since(now));
             if is_signalled {
                 self.signals.drain();
                 return;
             }
-            is_ready = is_asked;
         }
     }
 
@@ -275,7 +275,7 @@ impl Process {
         (ready.next() == Some(true), ready.any(|it| it))
     }
 
-    fn say_alive(&mut self) {
+    fn report_alive(&mut self) {
         let now = System.now();
         if let Some(Err(error)) = self.hardware.as_mut().map(|it| it.feed(now)) {
             log(Priority::Error, &error);

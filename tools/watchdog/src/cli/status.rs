@@ -1,10 +1,8 @@
 //! `status`: prints the running daemon's status.
 
-use std::path::PathBuf;
+use lexopt::Parser;
 
-use lexopt::{Arg, Parser};
-
-use super::client::{Answers, shown};
+use super::client::{Answers, parse, shown};
 use super::{EXIT_CODES, Failure, print};
 use crate::serve::protocol::Request;
 
@@ -29,16 +27,10 @@ over_limit_ms, energy_mj, sensor_errors, failed_changes.
 ";
 
 /// Runs the command with the arguments that follow its name.
-pub fn run(mut arguments: Parser) -> Result<(), Failure> {
-    let (mut root, mut is_json) = (PathBuf::from("/"), false);
-    while let Some(argument) = arguments.next()? {
-        match argument {
-            Arg::Long("root") => root = PathBuf::from(arguments.value()?),
-            Arg::Long("json") => is_json = true,
-            Arg::Short('h') | Arg::Long("help") => return print(&format!("{USAGE}{EXIT_CODES}")),
-            argument => return Err(argument.unexpected().into()),
-        }
-    }
+pub fn run(arguments: Parser) -> Result<(), Failure> {
+    let Some((root, is_json)) = parse(arguments)? else {
+        return print(&format!("{USAGE}{EXIT_CODES}"));
+    };
     let report = Answers::to(Request::Status, &root)?.next()?;
     print(&shown(&report, is_json))
 }

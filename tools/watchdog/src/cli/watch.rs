@@ -1,11 +1,9 @@
 //! `watch`: prints the running daemon's status once a second and whenever it changes.
 
-use std::path::PathBuf;
-
-use lexopt::{Arg, Parser};
+use lexopt::Parser;
 use wattgate_runtime::Milliwatts;
 
-use super::client::{Answers, shown};
+use super::client::{Answers, parse, shown};
 use super::{EXIT_CODES, Failure, print};
 use crate::report::Report;
 use crate::serve::protocol::{Request, Subscription};
@@ -26,16 +24,10 @@ Example:
 ";
 
 /// Runs the command with the arguments that follow its name.
-pub fn run(mut arguments: Parser) -> Result<(), Failure> {
-    let (mut root, mut is_json) = (PathBuf::from("/"), false);
-    while let Some(argument) = arguments.next()? {
-        match argument {
-            Arg::Long("root") => root = PathBuf::from(arguments.value()?),
-            Arg::Long("json") => is_json = true,
-            Arg::Short('h') | Arg::Long("help") => return print(&format!("{USAGE}{EXIT_CODES}")),
-            argument => return Err(argument.unexpected().into()),
-        }
-    }
+pub fn run(arguments: Parser) -> Result<(), Failure> {
+    let Some((root, is_json)) = parse(arguments)? else {
+        return print(&format!("{USAGE}{EXIT_CODES}"));
+    };
     let request = Request::Subscribe(Subscription { every_ms: 1_000 });
     let mut answers = Answers::to(request, &root)?;
     loop {

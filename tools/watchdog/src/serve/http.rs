@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_answered_when_it_is_whole() {
+    fn a_request_is_answered_when_it_is_complete() {
         let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
         for end in 0..request.len() {
             assert_eq!(first_line(&request[..end]), None);

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_keeps_the_rules_and_has_the_values_in_base_units() {
+    fn the_page_is_valid_and_has_values_in_base_units() {
         let samples = samples(&text(&sample()));
         let expected = [
             ("wattgate_build_info{version=\"0.1.0\"}", 1.0),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_has_no_value() {
+    fn a_power_that_was_not_measured_is_omitted() {
         let report = Report {
             measured_mw: None,
             ..sample()
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_values_are_written_whole() {
+    fn the_greatest_values_are_exact() {
         let report = Report {
             energy_mj: u64::MAX,
             over_limit_ms: u64::MAX,

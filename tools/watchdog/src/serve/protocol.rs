@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn every_state_is_written_down() {
+    fn every_state_is_documented() {
         for state in STATES {
             let name = format!("`{}`", state_name(state));
             assert!(include_str!("protocol.rs").contains(&name), "{name}");
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused_by_name() {
+    fn invalid_requests_get_a_named_error() {
         let cases: &[(&[u8], &str, &str)] = &[
             (b"", "malformed", "EOF while parsing a value"),
             (b"GET / HTTP/1.1\r", "malformed", "expected value"),
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_their_ranges() {
+    fn numbers_out_of_range_are_refused() {
         let base = Limit::of(Milliwatts(9_000));
         let limit = |power_mw, average| WantedLimit { power_mw, average }.limit(base);
         let average = |power_mw, window_ms| {
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_average_that_of_the_config_stays() {
+    fn without_an_average_the_config_s_average_stays() {
         let of_config = Average {
             power: Milliwatts(8_000),
             window: Milliseconds(30_000),

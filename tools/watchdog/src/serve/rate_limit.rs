@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_is_counted_from_its_first() {
+    fn a_window_begins_with_its_first_event() {
         let mut rate = RateCounter::default();
         let mut count = |now| rate.count(Milliseconds(now));
         assert_eq!([count(700), count(1_000), count(1_699)], [1, 2, 3]);

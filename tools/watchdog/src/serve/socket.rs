@@ -109,7 +109,7 @@ fn admit(clients: &mut Vec<Client>, mut stream: UnixStream, now: Milliseconds) {
         clients.push(Client {
             connection: Connection::new(stream),
             requests: RateCounter::default(),
-            heard: now,
+            last_input: now,
             subscribed: None,
         });
         return;
@@ -125,7 +125,7 @@ struct Client {
     connection: Connection<UnixStream>,
     requests: RateCounter,
     /// When the client last sent something.
-    heard: Milliseconds,
+    last_input: Milliseconds,
     subscribed: Option<Subscribed>,
 }
 
@@ -134,7 +134,7 @@ struct Client {
 struct Subscribed {
     every: Milliseconds,
     /// Time of the last line, and the daemon's change counter at that time.
-    told: Milliseconds,
+    last_line: Milliseconds,
     changes: u64,
 }
 
@@ -147,27 +147,32 @@ impl Client {
     ) -> Result<(), Gone> {
         if is_ready {
             self.connection.flush()?;
-            self.hear(daemon, clock)?;
+            self.receive(daemon, clock)?;
         }
         let now = clock.now();
+        let is_idle = now.since(self.last_input) >= IDLE_TIMEOUT;
         if self.connection.has_ended() {
-            return match self.connection.is_flushed() || now.since(self.heard) >= IDLE_TIMEOUT {
+            return match self.connection.is_flushed() || is_idle {
                 true => Err(Gone),
                 false => Ok(()),
             };
         }
-        self.tell(daemon, now)?;
-        match self.subscribed.is_none() && now.since(self.heard) >= IDLE_TIMEOUT {
+        self.send_due(daemon, now)?;
+        match self.subscribed.is_none() && is_idle {
             true => Err(Gone),
             false => Ok(()),
         }
     }
 
     /// Reads once and answers each line.
-    fn hear<F: Files>(&mut self, daemon: &mut Daemon<F>, clock: &impl Clock) -> Result<(), Gone> {
+    fn receive<F: Files>(
+        &mut self,
+        daemon: &mut Daemon<F>,
+        clock: &impl Clock,
+    ) -> Result<(), Gone> {
         let now = clock.now();
         if self.connection.read(MAX_LINE_BYTES)? {
-            self.heard = now;
+            self.last_input = now;
         }
         while let Some(line) = self.connection.line() {
             let count = self.requests.count(now);
@@ -223,20 +228,20 @@ impl Client {
         self.subscribed = Some(Subscribed {
             every: subscription.every()?,
             // The answer to the request is the first line.
-            told: now,
+            last_line: now,
             changes: daemon.changes(),
         });
         Ok(())
     }
 
-    fn tell<F: Files>(&mut self, daemon: &Daemon<F>, now: Milliseconds) -> Result<(), Gone> {
+    fn send_due<F: Files>(&mut self, daemon: &Daemon<F>, now: Milliseconds) -> Result<(), Gone> {
         let Some(subscribed) = &mut self.subscribed else {
             return Ok(());
         };
-        let passed = now.since(subscribed.told);
+        let passed = now.since(subscribed.last_line);
         let has_changed = subscribed.changes != daemon.changes();
         if passed >= subscribed.every || (has_changed && passed >= MIN_LINE_INTERVAL) {
-            (subscribed.told, subscribed.changes) = (now, daemon.changes());
+            (subscribed.last_line, subscribed.changes) = (now, daemon.changes());
             self.connection.write(&answer(Ok(daemon.report())))?;
         }
         Ok(())

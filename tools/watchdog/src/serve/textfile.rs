@@ -41,8 +41,8 @@ impl Textfile {
         }
     }
 
-    /// Replaces the file atomically if a write is due. Does not sync: metrics need not survive a
-    /// power loss. Of consecutive failures only the first is returned.
+    /// Replaces the file atomically if a write is due. Of consecutive failures only the first is
+    /// returned.
     pub fn turn<F: Files>(
         &mut self,
         daemon: &Daemon<F>,
@@ -73,7 +73,9 @@ impl Textfile {
     }
 }
 
-/// Writes a file that everyone may read whatever the umask: the collector is not root.
+/// Writes a file that everyone may read whatever the umask: the collector is not root. Does not
+/// sync, unlike [`wattgate_cli::output::replace`]: a sync blocks the control loop, and metrics need
+/// not survive a power loss.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.set_permissions(Permissions::from_mode(0o644))?;

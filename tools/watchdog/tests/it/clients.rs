@@ -12,54 +12,52 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::living::{Daemon, MODEL, PATIENCE, Place, Stops, eventually, told_of, with_living};
+use crate::wattgated::{Daemon, MODEL, PATIENCE, Rig, StopOnDrop, eventually, outcome, with_board};
 use rustix::process::Signal;
 use serde_json::Value;
 
 #[test]
-fn a_group_that_is_not_there_is_refused_before_anything_is_set() {
-    let (place, _mirror) = Place::new("25W");
-    place.configure("limit = \"25W\"\ngroup = \"no such group\"");
+fn an_unknown_group_is_refused_before_any_write() {
+    let (rig, _mirror) = Rig::new("25W");
+    rig.configure("limit = \"25W\"\ngroup = \"no such group\"");
     for (command, prefix) in [("check", "error: "), ("run", "<3>")] {
-        let told = place.output(command);
         let error = format!("{prefix}group: `no such group` is not in /etc/group\n");
-        assert_eq!(told, (Some(2), String::new(), error));
+        assert_eq!(rig.output(command), (Some(2), String::new(), error));
     }
-    assert!(!place.prior().exists());
+    assert!(!rig.prior().exists());
 }
 
 #[test]
-fn a_hardware_watchdog_that_is_not_there_is_refused_before_anything_is_set() {
-    with_living("25W", |place| {
-        place.configure("limit = \"25W\"\nhardware_watchdog = \"/dev/watchdog0\"");
-        let before = place.shown();
-        let (code, _, errors) = place.output("run");
+fn a_missing_hardware_watchdog_is_refused_before_any_write() {
+    with_board("25W", |rig| {
+        rig.configure("limit = \"25W\"\nhardware_watchdog = \"/dev/watchdog0\"");
+        let before = rig.knobs();
+        let (code, _, errors) = rig.output("run");
         assert_eq!(code, Some(5));
         assert!(
             errors.ends_with("/dev/watchdog0: No such file or directory (os error 2)\n"),
             "{errors}"
         );
         assert!(
-            !place.prior().exists(),
+            !rig.prior().exists(),
             "nothing was set, and nothing is left"
         );
-        assert_eq!(place.shown(), before);
+        assert_eq!(rig.knobs(), before);
     });
 }
 
 #[test]
-fn status_tells_what_the_daemon_does() {
-    with_living("30W", |place| {
-        let (code, _, errors) = place.status(&[]);
-        let socket = place.root.join("run/wattgated/socket");
+fn status_prints_the_daemon_s_state() {
+    with_board("30W", |rig| {
+        let (code, _, errors) = rig.status(&[]);
+        let socket = rig.root.join("run/wattgated/socket");
         let error = format!(
             "error: {}: the daemon does not answer: No such file or directory (os error 2)\n",
             socket.display()
         );
         assert_eq!((code, errors), (Some(5), error));
-        let mut daemon = Daemon::start(place.command("run"));
-        daemon.says("<6>tracking; measured ");
-        let (code, report, errors) = place.status(&[]);
+        let mut daemon = rig.run("<6>tracking; measured ");
+        let (code, report, errors) = rig.status(&[]);
         assert_eq!(code, Some(0), "{errors}");
         let lines = report
             .lines()
@@ -75,7 +73,7 @@ fn status_tells_what_the_daemon_does() {
             "{report}"
         );
         assert!(number("changes") >= 1, "{report}");
-        let (_, json, _) = place.status(&["--json"]);
+        let (_, json, _) = rig.status(&["--json"]);
         let json: Value = serde_json::from_str(&json).expect("an object");
         assert_eq!(json["limit_mw"], 30_000);
         assert_eq!(json["limit_from"], "config");
@@ -86,18 +84,16 @@ fn status_tells_what_the_daemon_does() {
 
 #[test]
 fn a_limit_can_be_set_and_watched_from_the_command_line() {
-    with_living("30W", |place| {
-        let mut daemon = Daemon::start(place.command("run"));
-        daemon.says("<6>tracking; measured ");
-        let mut watch = place.asking("watch");
+    with_board("30W", |rig| {
+        let mut daemon = rig.run("<6>tracking; measured ");
+        let mut watch = rig.client("watch");
         let watch = watch.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut watch = watch.spawn().expect("started");
         let stdout = BufReader::new(watch.stdout.take().expect("a pipe"));
         let mut lines = stdout.lines();
         let (code, report, errors) =
-            told_of(
-                place
-                    .asking("set-limit")
+            outcome(
+                rig.client("set-limit")
                     .args(["15W", "--average", "12W/60s"]),
             );
         assert_eq!(code, Some(0), "{errors}");
@@ -109,51 +105,51 @@ fn a_limit_can_be_set_and_watched_from_the_command_line() {
         ] {
             assert!(report.contains(line), "{line}: {report}");
         }
-        daemon.says("<5>limit is now 15000 mW, from the socket");
-        daemon.says("<6>stepping down: ");
-        let is_told = |line: &String| line.contains(", limit 15000 mW; ");
-        let seen = lines.by_ref().map_while(Result::ok).find(is_told);
-        assert!(seen.is_some(), "watched");
-        let json = told_of(place.asking("set-limit").args(["--config", "--json"]));
+        daemon.logs("<5>limit is now 15000 mW, from the socket");
+        daemon.logs("<6>stepping down: ");
+        let shows_limit = |line: &String| line.contains(", limit 15000 mW; ");
+        let seen = lines.by_ref().map_while(Result::ok).find(shows_limit);
+        assert!(seen.is_some(), "watch prints the new limit");
+        let json = outcome(rig.client("set-limit").args(["--config", "--json"]));
         let json: Value = serde_json::from_str(&json.1).expect("an object");
         assert_eq!(json["limit_from"], "config");
-        daemon.says("<5>limit is now 30000 mW, from the config");
+        daemon.logs("<5>limit is now 30000 mW, from the config");
         // A limit below the least power is accepted, and the state reports it.
-        let (code, ..) = told_of(place.asking("set-limit").arg("2W"));
+        let (code, ..) = outcome(rig.client("set-limit").arg("2W"));
         assert_eq!(code, Some(0));
-        daemon.says("<4>safe: even the mode of least power is above the limit");
+        daemon.logs("<4>safe: even the mode of least power is above the limit");
         daemon.stop();
-        assert!(!watch.wait().expect("a child").success(), "told of the end");
+        assert!(
+            !watch.wait().expect("a child").success(),
+            "watch fails when the daemon ends"
+        );
     });
 }
 
 #[test]
 fn a_model_can_be_set_from_the_command_line() {
-    with_living("30W", |place| {
-        let folder = place.config.parent().expect("a folder");
+    with_board("30W", |rig| {
+        let folder = rig.config.parent().expect("a folder");
+        rig.configure_copy("limit = \"30W\"");
         for (from, to) in [
-            ("orin-agx-64-resnet18.wgt", "model.wgt"),
             ("orin-agx-64-resnet18-all-modes.wgt", "other.wgt"),
             ("xavier-agx-resnet18.wgt", "xavier.wgt"),
         ] {
             fs::copy(Path::new(MODEL).with_file_name(from), folder.join(to)).expect("copied");
         }
-        let text = "version = 1\nmodel = \"model.wgt\"\nlimit = \"30W\"\n";
-        fs::write(&place.config, text).expect("written");
-        let mut daemon = Daemon::start(place.command("run"));
-        daemon.says("<6>tracking; measured ");
+        let mut daemon = rig.run("<6>tracking; measured ");
         let set = |name: &str| {
             // Retry: a second model within a second is refused.
             eventually("an answer", || {
-                let set = told_of(place.asking("set-model").current_dir(folder).arg(name));
+                let set = outcome(rig.client("set-model").current_dir(folder).arg(name));
                 (!set.2.contains("one model per second")).then_some(set)
             })
         };
         let (code, report, errors) = set("other.wgt");
         assert_eq!(code, Some(0), "{errors}");
         assert!(report.contains("model other.wgt\n"), "{report}");
-        daemon.says("other.wgt: simulated, resnet18 on orin-agx-64");
-        daemon.says("<6>booting: ");
+        daemon.logs("other.wgt: simulated, resnet18 on orin-agx-64");
+        daemon.logs("<6>booting: ");
         let (code, _, errors) = set("xavier.wgt");
         assert_eq!(code, Some(3), "{errors}");
         assert!(errors.contains("the model is for `xavier-agx`"), "{errors}");
@@ -162,7 +158,7 @@ fn a_model_can_be_set_from_the_command_line() {
         let (code, _, errors) = set(MODEL);
         assert_eq!(code, Some(3), "{errors}");
         assert!(errors.contains("not a file in "), "{errors}");
-        let (_, report, _) = place.status(&[]);
+        let (_, report, _) = rig.status(&[]);
         assert!(report.contains("model other.wgt\n"), "{report}");
         daemon.stop();
     });
@@ -207,21 +203,20 @@ fn send(path: &Path, bytes: &[u8]) {
 }
 
 #[test]
-fn whatever_clients_do_the_control_goes_on() {
-    with_living("30W", |place| {
+fn control_survives_abusive_clients() {
+    with_board("30W", |rig| {
         let address = {
             let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
             listener.local_addr().expect("an address")
         };
         let lines = |limit: &str| format!("limit = \"{limit}\"\nmetrics = \"{address}\"");
-        place.configure(&lines("30W"));
-        let mut daemon = Daemon::start(place.command("run"));
-        daemon.says("<6>tracking; measured ");
-        let path = place.root.join("run/wattgated/socket");
+        rig.configure(&lines("30W"));
+        let mut daemon = rig.run("<6>tracking; measured ");
+        let path = rig.root.join("run/wattgated/socket");
         let stop = AtomicBool::new(false);
         let rounds = ATTACKS.map(|_| AtomicUsize::new(0));
         thread::scope(|scope| {
-            let _stops = Stops(&stop);
+            let _stop = StopOnDrop(&stop);
             for (attack, rounds) in ATTACKS.iter().zip(&rounds) {
                 let (path, stop) = (&path, &stop);
                 scope.spawn(move || {
@@ -231,21 +226,21 @@ fn whatever_clients_do_the_control_goes_on() {
                     }
                 });
             }
-            eventually("each of them", || {
+            eventually("three rounds of each attack", || {
                 let least = rounds.iter().map(|it| it.load(Ordering::Relaxed)).min();
                 (least >= Some(3)).then_some(())
             });
             // The daemon follows a new limit during all attacks.
-            for (limit, says) in [("15W", "<6>stepping down: "), ("30W", "<6>probing up: ")] {
-                place.configure(&lines(limit));
+            for (limit, line) in [("15W", "<6>stepping down: "), ("30W", "<6>probing up: ")] {
+                rig.configure(&lines(limit));
                 daemon.signal(Signal::HUP);
-                daemon.says(&format!("<5>limit is now {limit}").replace('W', "000 mW"));
-                daemon.says(says);
+                daemon.logs(&format!("<5>limit is now {limit}").replace('W', "000 mW"));
+                daemon.logs(line);
             }
         });
-        let (code, report, errors) = eventually("room again", || {
-            let told = place.status(&[]);
-            (told.0 == Some(0)).then_some(told)
+        let (code, report, errors) = eventually("a free connection", || {
+            let outcome = rig.status(&[]);
+            (outcome.0 == Some(0)).then_some(outcome)
         });
         assert_eq!(code, Some(0), "{errors}");
         assert!(report.contains("limit_mw 30000\n"), "{report}");
@@ -260,20 +255,19 @@ fn whatever_clients_do_the_control_goes_on() {
 }
 
 #[test]
-fn prometheus_is_served_at_an_address_or_in_a_file() {
-    with_living("30W", |place| {
+fn metrics_are_exported_at_an_address_or_in_a_file() {
+    with_board("30W", |rig| {
         let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
         let address = taken.local_addr().expect("an address");
-        place.configure(&format!("limit = \"30W\"\nmetrics = \"{address}\""));
-        let mut daemon = Daemon::start(place.command("run"));
-        daemon.says(&format!(
+        rig.configure(&format!("limit = \"30W\"\nmetrics = \"{address}\""));
+        let mut daemon = Daemon::start(rig.command("run"));
+        daemon.logs(&format!(
             "<4>cannot serve metrics at {address}: Address already in use"
         ));
-        daemon.says("<6>tracking; measured ");
+        daemon.logs("<6>tracking; measured ");
         daemon.stop();
         drop(taken);
-        let mut daemon = Daemon::start(place.command("run"));
-        daemon.says("<6>tracking; measured ");
+        let mut daemon = rig.run("<6>tracking; measured ");
         let mut stream = TcpStream::connect(address).expect("connected");
         stream.set_read_timeout(Some(PATIENCE)).expect("set");
         let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -286,12 +280,12 @@ fn prometheus_is_served_at_an_address_or_in_a_file() {
             "{page}"
         );
         daemon.stop();
-        place.configure("limit = \"30W\"\nmetrics = \"/run/wattgated/wattgate.prom\"");
-        let path = place.root.join("run/wattgated/wattgate.prom");
+        rig.configure("limit = \"30W\"\nmetrics = \"/run/wattgated/wattgate.prom\"");
+        let path = rig.root.join("run/wattgated/wattgate.prom");
         // The unit sets this umask.
         let mut command = Command::new("sh");
         command.args(["-c", "umask 0077 && exec \"$0\" \"$@\""]);
-        let run = place.command("run");
+        let run = rig.command("run");
         let mut daemon = {
             command.arg(run.get_program()).args(run.get_args());
             Daemon::start(command)
@@ -309,23 +303,23 @@ fn prometheus_is_served_at_an_address_or_in_a_file() {
 }
 
 #[test]
-fn the_hardware_watchdog_is_disarmed_by_a_clean_end_only() {
-    with_living("30W", |place| {
-        place.configure("limit = \"30W\"\nhardware_watchdog = \"/dev/watchdog0\"");
-        let device = place.root.join("dev/watchdog0");
-        let shown = place.root.join("sys/class/watchdog/watchdog0");
+fn only_a_clean_stop_disarms_the_hardware_watchdog() {
+    with_board("30W", |rig| {
+        rig.configure("limit = \"30W\"\nhardware_watchdog = \"/dev/watchdog0\"");
+        let device = rig.root.join("dev/watchdog0");
+        let shown = rig.root.join("sys/class/watchdog/watchdog0");
         for directory in [device.parent().expect("a directory"), &shown] {
             fs::create_dir_all(directory).expect("made");
         }
         fs::write(shown.join("timeout"), "120\n").expect("written");
         for (signal, code, ends_with) in [(Signal::KILL, None, "."), (Signal::TERM, Some(0), "V")] {
             fs::write(&device, "").expect("made");
-            let mut daemon = Daemon::start(place.command("run"));
-            daemon.says("<5>/dev/watchdog0 resets the board 120 s after the last control cycle");
+            let mut daemon =
+                rig.run("<5>/dev/watchdog0 resets the board 120 s after the last control cycle");
             let written = || fs::read_to_string(&device).expect("readable");
             eventually("some seconds", || (written().len() >= 2).then_some(()));
             daemon.signal(signal);
-            assert_eq!(daemon.end(), code);
+            assert_eq!(daemon.exit_code(), code);
             let written = written();
             assert!(
                 written.starts_with("..") && written.ends_with(ends_with),
@@ -337,18 +331,17 @@ fn the_hardware_watchdog_is_disarmed_by_a_clean_end_only() {
 
 /// The path is longer than the 107 bytes of a Unix socket address.
 #[test]
-fn without_a_socket_the_control_goes_on() {
-    let (mut place, mut mirror) = Place::new("30W");
-    let link = place.config.with_file_name("x".repeat(120));
-    std::os::unix::fs::symlink(&place.root, &link).expect("linked");
-    place.root = link;
+fn control_works_without_a_socket() {
+    let (mut rig, mut mirror) = Rig::new("30W");
+    let link = rig.config.with_file_name("x".repeat(120));
+    std::os::unix::fs::symlink(&rig.root, &link).expect("linked");
+    rig.root = link;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| mirror.run(&stop, 1.0).expect("kept alive"));
-        let _stops = Stops(&stop);
-        let mut daemon = Daemon::start(place.command("run"));
-        daemon.says("<4>cannot open the socket for clients: ");
-        daemon.says("<6>booting: ");
+        scope.spawn(|| mirror.run(&stop, 1.0).expect("the mirror runs"));
+        let _stop = StopOnDrop(&stop);
+        let mut daemon = rig.run("<4>cannot open the socket for clients: ");
+        daemon.logs("<6>booting: ");
         daemon.stop();
     });
 }

@@ -1,5 +1,4 @@
 //! A daemon without a process, on a simulated board in simulated time.
-#![allow(dead_code)] // Each test file uses a part.
 
 use std::cell::Cell;
 use std::fs;
@@ -9,13 +8,13 @@ use std::time::Duration;
 use tempfile::TempDir;
 use wattgate_board::Files;
 use wattgate_runtime::Milliseconds;
-use wattgate_simulated_board::workload::Workload;
 use wattgate_watchdog::clock::{Clock, UtcSeconds};
 use wattgate_watchdog::config::Config;
+use wattgate_watchdog::control::Event;
 use wattgate_watchdog::daemon::Daemon;
 use wattgate_watchdog::setup::Setup;
 
-use crate::board::{Simulated, booted};
+use crate::board::{Simulated, booted, load};
 
 /// 2027-01-15T00:00Z as Unix time.
 pub const MIDNIGHT: i64 = 1_800_000_000 / 86_400 * 86_400;
@@ -37,11 +36,11 @@ impl Clock for Clocks {
 }
 
 /// A daemon on an AGX Orin that runs ResNet-18, and its folder of models.
-pub struct Place {
+pub struct Rig {
     pub folder: TempDir,
     pub daemon: Daemon<Simulated>,
     pub clocks: Clocks,
-    pub told: Vec<String>,
+    pub log: Vec<String>,
 }
 
 pub fn weights(name: &str) -> PathBuf {
@@ -49,15 +48,14 @@ pub fn weights(name: &str) -> PathBuf {
     weights.join(name)
 }
 
-impl Place {
+impl Rig {
     /// Creates a daemon; `lines` are the lines of the config after `version` and `model`.
     pub fn new(lines: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let model = folder.path().join("model.wgt");
         fs::copy(weights("orin-agx-64-resnet18.wgt"), model).expect("copied");
         let mut files = booted("orin-agx-64");
-        let workload = Workload::named("resnet18").expect("a shipped workload");
-        files.tree.jetson_mut().set_workload(Some(workload));
+        load(&mut files);
         let config = config(folder.path(), lines);
         let setup = Setup::new(config, &files, Path::new("/")).expect("usable");
         let clocks = Clocks {
@@ -68,7 +66,7 @@ impl Place {
             daemon: Daemon::new(setup, files, clocks.utc()),
             folder,
             clocks,
-            told: Vec::new(),
+            log: Vec::new(),
         }
     }
 
@@ -78,9 +76,9 @@ impl Place {
 
     /// Runs one look and advances time to the next one.
     pub fn look(&mut self) {
-        let told = &mut self.told;
-        let mut tell = |event: wattgate_watchdog::control::Event<'_>| told.push(event.to_string());
-        let next = self.daemon.look(&self.clocks, &mut tell).0;
+        let log = &mut self.log;
+        let mut emit = |event: Event<'_>| log.push(event.to_string());
+        let next = self.daemon.look(&self.clocks, &mut emit).0;
         let now = self.daemon.files().tree.jetson().now();
         let next = Duration::from_millis(next.max(self.clocks.now.get() + 1));
         self.daemon.files().wait(next.saturating_sub(now));
@@ -89,9 +87,9 @@ impl Place {
     }
 
     /// Injects a fault by a command of the simulated board.
-    pub fn order(&mut self, command: &str) {
-        let ordered = self.daemon.files().tree.control(command);
-        ordered.unwrap_or_else(|error| panic!("{command}: {error}"));
+    pub fn inject(&mut self, command: &str) {
+        let result = self.daemon.files().tree.control(command);
+        result.unwrap_or_else(|error| panic!("{command}: {error}"));
     }
 
     /// Runs for some seconds.

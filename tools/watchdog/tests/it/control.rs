@@ -4,18 +4,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::board::{self, Simulated, booted};
+use crate::board::{self, Simulated, booted, load};
+use crate::wattgated::MODEL;
 use wattgate_board::{Board, Files};
 use wattgate_runtime::{Average, Cause, Limit, Milliseconds, Milliwatts, PowerMode, State};
-use wattgate_simulated_board::workload::Workload;
 use wattgate_watchdog::config::Config;
-use wattgate_watchdog::control::Control;
+use wattgate_watchdog::control::{Control, Event};
 use wattgate_watchdog::setup::{Setup, SetupError};
-
-const MODEL: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../weights/orin-agx-64-resnet18.wgt"
-);
 
 const GPU_MAX: &str = "/sys/class/devfreq/17000000.ga10b/max_freq";
 const GPU_MIN: &str = "/sys/class/devfreq/17000000.ga10b/min_freq";
@@ -40,8 +35,7 @@ fn setup(files: &Simulated, config: Config) -> Result<Setup, SetupError> {
 /// An AGX Orin in MAXN that runs ResNet-18; its GPU has the clocks of the model's grid.
 fn orin() -> Simulated {
     let mut files = booted("orin-agx-64");
-    let workload = Workload::named("resnet18").expect("a shipped workload");
-    files.tree.jetson_mut().set_workload(Some(workload));
+    load(&mut files);
     files
 }
 
@@ -50,7 +44,7 @@ struct Running {
     control: Control<Simulated>,
     board: Board,
     next: Milliseconds,
-    told: Vec<String>,
+    log: Vec<String>,
     looks: u32,
 }
 
@@ -65,7 +59,7 @@ impl Running {
             board: board::discover(&files),
             control: Control::new(setup, files),
             next: Milliseconds(0),
-            told: Vec::new(),
+            log: Vec::new(),
             looks: 0,
         }
     }
@@ -81,11 +75,11 @@ impl Running {
         let (mut from, mut before, mut most) = (self.now(), joules(self), 0_f64);
         while self.now() < end {
             let now = self.now();
-            let told = &mut self.told;
+            let log = &mut self.log;
             let ms = Milliseconds(now.as_millis() as u64);
             self.next = self
                 .control
-                .look(ms, &mut |event| told.push(event.to_string()));
+                .look(ms, &mut |event| log.push(event.to_string()));
             self.looks += 1;
             let now = self.now();
             let next = Duration::from_millis(self.next.0);
@@ -104,13 +98,13 @@ impl Running {
         self.control.status().0.state
     }
 
-    fn order(&mut self, command: &str) {
-        let ordered = self.control.files().tree.control(command);
-        ordered.unwrap_or_else(|error| panic!("{command}: {error}"));
+    fn inject(&mut self, command: &str) {
+        let result = self.control.files().tree.control(command);
+        result.unwrap_or_else(|error| panic!("{command}: {error}"));
     }
 
-    fn has_told(&self, text: &str) -> bool {
-        self.told.iter().any(|line| line.contains(text))
+    fn has_logged(&self, text: &str) -> bool {
+        self.log.iter().any(|line| line.contains(text))
     }
 
     /// Whether the board is in the mode that the governor wants.
@@ -129,25 +123,25 @@ fn a_limit_is_held_and_used() {
     let mut running = Running::new(orin(), "30W");
     running.run(20);
     let most = running.run(60);
-    assert!((26.0..30.3).contains(&most), "{most} W: {:?}", running.told);
+    assert!((26.0..30.3).contains(&most), "{most} W: {:?}", running.log);
     assert_eq!(running.state(), State::Tracking);
     assert!(running.is_as_wanted());
 }
 
 #[test]
-fn another_limit_is_held_from_its_first_second_on() {
+fn a_new_limit_is_held_after_two_seconds() {
     let mut running = Running::new(orin(), "40W");
     running.run(30);
     running.control.set_limit(limit(25));
     running.run(2);
     let most = running.run(30);
-    assert!(most < 25.3, "{most} W: {:?}", running.told);
+    assert!(most < 25.3, "{most} W: {:?}", running.log);
     // The governor takes up to 90 s to trust a load that is lighter than the model predicts.
     running.control.set_limit(limit(40));
     running.run(150);
     let most = running.run(20);
-    // The model predicts a third more than the board draws; the rest of the limit is used slowly.
-    assert!((28.0..40.4).contains(&most), "{most} W: {:?}", running.told);
+    // The model predicts a third more than the board draws; the governor corrects this slowly.
+    assert!((28.0..40.4).contains(&most), "{most} W: {:?}", running.log);
 }
 
 #[test]
@@ -175,83 +169,87 @@ fn an_average_is_held() {
 fn without_a_sensor_the_safe_mode_is_set_within_two_seconds() {
     let mut running = Running::new(orin(), "30W");
     running.run(20);
-    running.order("sensor VDD_GPU_SOC missing");
+    running.inject("sensor VDD_GPU_SOC missing");
     running.run(2);
     assert_eq!(running.state(), State::Safe(Cause::NoSensor));
     assert!(running.is_as_wanted());
     let gone = "power of rail VDD_GPU_SOC: the sensor's file is missing";
-    let told = running.told.iter().filter(|line| *line == gone).count();
-    assert_eq!(told, 1, "{:?}", running.told);
-    running.order("sensor VDD_GPU_SOC ok");
+    let count = running.log.iter().filter(|line| *line == gone).count();
+    assert_eq!(count, 1, "{:?}", running.log);
+    running.inject("sensor VDD_GPU_SOC ok");
     running.run(90);
     assert!(
         !matches!(running.state(), State::Safe(_)),
         "{:?}",
-        running.told
+        running.log
     );
-    assert!(running.has_told("the power sensor is readable again"));
+    assert!(running.has_logged("the power sensor is readable again"));
 }
 
 #[test]
-fn a_frozen_sensor_is_none() {
+fn a_frozen_sensor_counts_as_missing() {
     let mut running = Running::new(orin(), "30W");
     running.run(20);
     for rail in ["VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0"] {
-        running.order(&format!("sensor {rail} frozen"));
+        running.inject(&format!("sensor {rail} frozen"));
     }
     running.run(3);
     assert_eq!(running.state(), State::Safe(Cause::NoSensor));
 }
 
 #[test]
-fn another_writer_is_overruled_and_named() {
+fn another_writer_is_overruled_and_logged() {
     for writer in ["nvpmodel 2", "jetson-clocks", "service"] {
         let mut running = Running::new(orin(), "25W");
         running.run(20);
-        running.order(writer);
+        running.inject(writer);
         running.run(1);
-        assert!(running.is_as_wanted(), "{writer}: {:?}", running.told);
+        assert!(running.is_as_wanted(), "{writer}: {:?}", running.log);
         let most = running.run(20);
         assert!(most < 25.3, "{writer}: {most} W");
     }
     let mut running = Running::new(orin(), "25W");
     running.run(20);
-    // It changes no power: of a higher clock the power tells sooner than the file.
-    running.order(&format!("write {GPU_MIN} 114750000"));
+    // This write does not change the power, so only the read-back can detect it.
+    running.inject(&format!("write {GPU_MIN} 114750000"));
     running.run(1);
     assert!(
-        running.has_told(&format!("another program changed the mode: {GPU_MIN}: ")),
+        running.has_logged(&format!("another program changed the mode: {GPU_MIN}: ")),
         "{:?}",
-        running.told
+        running.log
     );
 }
 
 #[test]
-fn a_knob_that_refuses_does_not_end_the_control() {
+fn control_survives_a_knob_that_refuses_writes() {
     let mut running = Running::new(orin(), "30W");
     running.run(20);
-    running.order(&format!("refuse {GPU_MAX} EIO"));
+    running.inject(&format!("refuse {GPU_MAX} EIO"));
     running.control.set_limit(limit(20));
     running.run(30);
-    assert!(running.has_told("Input/output error"), "{:?}", running.told);
-    running.order(&format!("allow {GPU_MAX}"));
+    assert!(
+        running.has_logged("Input/output error"),
+        "{:?}",
+        running.log
+    );
+    running.inject(&format!("allow {GPU_MAX}"));
     running.run(120);
-    assert_eq!(running.state(), State::Tracking, "{:?}", running.told);
+    assert_eq!(running.state(), State::Tracking, "{:?}", running.log);
     let most = running.run(10);
     assert!(most < 20.3, "{most} W");
 }
 
 #[test]
-fn a_limit_below_the_least_mode_is_told_and_the_least_mode_stays() {
+fn a_limit_below_the_least_mode_is_logged_and_the_least_mode_stays() {
     let mut running = Running::new(orin(), "2W");
     running.run(10);
     assert_eq!(running.state(), State::Safe(Cause::LimitTooLow));
-    assert!(running.has_told("even the mode of least power is above the limit"));
+    assert!(running.has_logged("even the mode of least power is above the limit"));
     assert!(running.is_as_wanted());
 }
 
 #[test]
-fn a_knob_that_is_missing_is_told_and_the_rest_works() {
+fn control_works_without_the_memory_clock() {
     let mut files = orin();
     files
         .absent
@@ -268,12 +266,12 @@ fn a_knob_that_is_missing_is_told_and_the_rest_works() {
 }
 
 #[test]
-fn a_board_that_sleeps_begins_anew() {
+fn control_starts_anew_after_a_suspend() {
     let mut running = Running::new(orin(), "30W");
     running.run(20);
     running.control.files().wait(Duration::from_secs(60));
     running.run(1);
-    assert!(running.has_told("the board was suspended for 60 s"));
+    assert!(running.has_logged("the board was suspended for 60 s"));
     running.run(30);
     assert_eq!(running.state(), State::Tracking);
 }
@@ -290,24 +288,24 @@ fn heat_lowers_the_limit() {
     config.too_hot_mc = Some(95_000);
     let setup = setup(&files, config).expect("usable");
     let mut control = Control::new(setup, files);
-    let mut told = Vec::new();
-    let mut tell = |event: wattgate_watchdog::control::Event<'_>| told.push(event.to_string());
+    let mut log = Vec::new();
+    let mut emit = |event: Event<'_>| log.push(event.to_string());
     for second in 0..20 {
-        control.look(Milliseconds(1_000 * second), &mut tell);
+        control.look(Milliseconds(1_000 * second), &mut emit);
         control.files().wait(Duration::from_secs(1));
     }
     let allowed = control.status().0.allowed;
     assert!(allowed.0 <= 20_100, "{allowed}");
     assert!(
-        told.contains(&"too hot: the limit is lowered".to_owned()),
-        "{told:?}"
+        log.contains(&"too hot: the limit is lowered".to_owned()),
+        "{log:?}"
     );
 }
 
 /// The limit is reduced by the sensor's typical offset (354 mW on an AGX Orin) and gain error
 /// (0.25 %).
 #[test]
-fn the_errors_of_the_sensor_are_taken_from_the_limit() {
+fn the_errors_of_the_sensor_reduce_the_limit() {
     let setup = setup(&orin(), config("40W")).expect("usable");
     let control = Control::new(setup, orin());
     let allowed = f64::from(control.status().0.allowed.0);
@@ -321,7 +319,7 @@ fn the_errors_of_the_sensor_are_taken_from_the_limit() {
 /// discovery, so its step is known only under load; CV has no load and keeps 20 mA. The board's
 /// tests explain the offsets.
 #[test]
-fn readings_of_a_xavier_at_work_raise_the_limit_and_never_lower_it() {
+fn readings_of_a_xavier_under_load_only_raise_the_allowed_power() {
     const LIMIT: u32 = 15_000;
     let allowed_at = |offset_mw: f64| (f64::from(LIMIT) - offset_mw) / 1.0025;
     let files = booted("xavier-agx");
@@ -333,9 +331,7 @@ fn readings_of_a_xavier_at_work_raise_the_limit_and_never_lower_it() {
     let (first, mode) = running.control.status();
     assert_eq!(mode, at_discovery.first());
     assert_eq!(mode, at_discovery.mode(once));
-    let workload = Workload::named("resnet18").expect("a shipped workload");
-    let jetson = running.control.files().tree.jetson_mut();
-    jetson.set_workload(Some(workload));
+    load(running.control.files());
     let mut allowed = vec![first.allowed];
     for _ in 0..40 {
         running.run(1);
@@ -354,7 +350,7 @@ fn readings_of_a_xavier_at_work_raise_the_limit_and_never_lower_it() {
 /// Prints the share of I2C bus time that sensor reads take under a constant load near the limit.
 /// Reading a register takes 0.55 ms (`jetson-platform.md`, section 6.3).
 #[test]
-fn reads_take_a_small_part_of_the_bus() {
+fn sensor_reads_take_at_most_six_percent_of_the_bus() {
     const REGISTER_S: f64 = 0.55e-3;
     const SECONDS: u64 = 120;
     for (board, watts) in [
@@ -367,8 +363,7 @@ fn reads_take_a_small_part_of_the_bus() {
         let buses = rails.map(|rail| rail.chip.split('-').next().map(str::to_owned));
         let buses: BTreeSet<Option<String>> = buses.collect();
         assert_eq!(buses.len(), 1, "{board}: all chips are on one bus");
-        let workload = Workload::named("resnet18").expect("a shipped workload");
-        files.tree.jetson_mut().set_workload(Some(workload));
+        load(&mut files);
         let mut running = Running::with(files, config_of(board, watts));
         running.run(60);
         let before = running.control.files().registers.get();
@@ -385,7 +380,7 @@ fn reads_take_a_small_part_of_the_bus() {
     }
 }
 
-/// Both choose the fastest mode that the model predicts to be within the limit.
+/// Both choose the fastest mode whose predicted power is within the limit.
 #[test]
 fn once_and_run_choose_the_same_first_mode() {
     for confidence in [0.5, 0.95, 0.99] {
@@ -404,33 +399,33 @@ fn once_and_run_choose_the_same_first_mode() {
 }
 
 #[test]
-fn averaging_is_set_and_set_again_and_the_time_constant_follows() {
+fn averaging_is_set_again_after_another_writer() {
     let mut config = config("30W");
     config.sensor_samples = Some(64);
     let mut running = Running::with(orin(), config);
     running.run(2);
-    let told = "the power sensor has a time constant of 54 ms";
-    let times = |running: &Running| running.told.iter().filter(|it| *it == told).count();
-    assert_eq!(times(&running), 1, "{:?}", running.told);
+    let line = "the power sensor has a time constant of 54 ms";
+    let times = |running: &Running| running.log.iter().filter(|it| *it == line).count();
+    assert_eq!(times(&running), 1, "{:?}", running.log);
     assert_eq!(running.board.averaging(running.control.files()), Ok(64));
     // nvpower writes this at boot. The control detects and corrects it within a second.
-    running.order("write /sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon0/samples 512");
+    running.inject("write /sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon0/samples 512");
     running.run(3);
     assert_eq!(running.board.averaging(running.control.files()), Ok(64));
-    assert_eq!(times(&running), 1, "{:?}", running.told);
+    assert_eq!(times(&running), 1, "{:?}", running.log);
     running.run(20);
     let most = running.run(30);
     assert!(most < 30.3, "{most} W");
 }
 
 #[test]
-fn a_time_constant_that_somebody_else_sets_is_taken_over() {
+fn control_follows_a_time_constant_that_another_program_sets() {
     let mut running = Running::new(orin(), "30W");
     running.run(20);
-    running.order("write /sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon0/samples 1024");
+    running.inject("write /sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon0/samples 1024");
     running.run(2);
-    let told = "the power sensor has a time constant of 860 ms";
-    assert!(running.has_told(told), "{:?}", running.told);
+    let line = "the power sensor has a time constant of 860 ms";
+    assert!(running.has_logged(line), "{:?}", running.log);
     let most = running.run(30);
     assert!(most < 30.5, "{most} W");
 }
@@ -465,7 +460,7 @@ fn a_model_for_another_board_is_refused() {
 }
 
 #[test]
-fn every_mode_to_choose_from_can_be_set() {
+fn every_mode_on_the_front_can_be_set() {
     let mut files = orin();
     let mut setup = setup(&files, config("15W")).expect("usable");
     let modes: Vec<PowerMode> = {
@@ -479,21 +474,21 @@ fn every_mode_to_choose_from_can_be_set() {
 }
 
 #[test]
-fn errors_of_the_system_do_not_end_the_control() {
+fn control_survives_a_read_only_board() {
     let mut files = orin();
     let setup = setup(&files, config("30W")).expect("usable");
     files.read_only = true;
     let mut control = Control::new(setup, files);
-    let mut told = Vec::new();
+    let mut log = Vec::new();
     for tenth in 0..100 {
-        let mut tell = |event: wattgate_watchdog::control::Event<'_>| told.push(event.to_string());
-        control.look(Milliseconds(100 * tenth), &mut tell);
+        let mut emit = |event: Event<'_>| log.push(event.to_string());
+        control.look(Milliseconds(100 * tenth), &mut emit);
         control.files().wait(Duration::from_millis(100));
     }
     assert_eq!(control.status().0.state, State::Safe(Cause::NothingApplies));
     assert!(
-        told.iter().any(|line| line.contains("Permission denied")),
-        "{told:?}"
+        log.iter().any(|line| line.contains("Permission denied")),
+        "{log:?}"
     );
-    assert!(told.len() < 20, "{} lines", told.len());
+    assert!(log.len() < 20, "{} lines", log.len());
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::allocations::allocations;
+use crate::wattgated::MODEL;
 use wattgate_board::{Disk, Files};
 use wattgate_board_tables::Board as Description;
 use wattgate_runtime::{Limit, Milliseconds, Milliwatts};
@@ -22,11 +23,6 @@ use wattgate_watchdog::serve::Services;
 use wattgate_watchdog::serve::http::Http;
 use wattgate_watchdog::serve::socket::Socket;
 use wattgate_watchdog::setup::Setup;
-
-const MODEL: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../weights/orin-agx-64-resnet18.wgt"
-);
 
 /// Files on a disk; records the time of the last write and skips waits.
 #[derive(Default)]
@@ -55,7 +51,7 @@ impl Files for Timed {
 }
 
 /// A board of plain files that no simulator updates: each shows what was last written.
-struct Place {
+struct Rig {
     _directory: tempfile::TempDir,
     root: PathBuf,
     /// The current of the first rail, which carries the whole power; the others read 0.
@@ -67,7 +63,7 @@ struct Place {
     low_pass_mw: f64,
 }
 
-impl Place {
+impl Rig {
     fn new() -> Self {
         // In memory, as sysfs is: truncating a file on a disk may take tens of ms.
         let memory = Path::new("/dev/shm");
@@ -151,8 +147,8 @@ impl Place {
 
     /// Runs one look. Returns the number of allocations.
     fn look(&mut self) -> usize {
-        let mut tell = |event: Event<'_>| log(event.priority(), &event);
-        let (allocated, next) = allocations(|| self.control.look(self.now, &mut tell));
+        let mut emit = |event: Event<'_>| log(event.priority(), &event);
+        let (allocated, next) = allocations(|| self.control.look(self.now, &mut emit));
         self.pass(next.max(Milliseconds(self.now.0 + 1)));
         allocated
     }
@@ -170,26 +166,26 @@ fn limit(watts: u32) -> Limit {
 }
 
 #[test]
-fn the_control_does_not_allocate() {
-    let mut place = Place::new();
+fn control_does_not_allocate() {
+    let mut rig = Rig::new();
     let gpu = "sys/class/devfreq/17000000.ga10b/max_freq";
-    let gpu = place.root.join(gpu);
+    let gpu = rig.root.join(gpu);
     let (mut allocated, mut changes, mut violations) = (0, 0, 0);
     for watts in [40, 15, 30, 12, 45] {
-        place.restart();
-        place.control.set_limit(limit(watts));
-        allocated += place.run(25_000, 1.0);
+        rig.restart();
+        rig.control.set_limit(limit(watts));
+        allocated += rig.run(25_000, 1.0);
         // Power over the limit, and another writer.
-        allocated += place.run(2_000, 1.6);
+        allocated += rig.run(2_000, 1.6);
         fs::write(&gpu, "1300500000\n").expect("written");
-        allocated += place.run(2_000, 0.7);
+        allocated += rig.run(2_000, 0.7);
         // The sensor is missing.
-        fs::rename(&place.sensor, place.root.join("away")).expect("renamed");
+        fs::rename(&rig.sensor, rig.root.join("away")).expect("renamed");
         for _ in 0..30 {
-            allocated += place.look();
+            allocated += rig.look();
         }
-        fs::rename(place.root.join("away"), &place.sensor).expect("renamed");
-        let (status, _) = place.control.status();
+        fs::rename(rig.root.join("away"), &rig.sensor).expect("renamed");
+        let (status, _) = rig.control.status();
         changes += status.changes;
         violations += status.violations;
     }
@@ -200,12 +196,12 @@ fn the_control_does_not_allocate() {
 
 /// The socket and the metrics port are open, and no client connects.
 #[test]
-fn what_is_served_does_not_allocate_while_nobody_asks() {
-    let place = Place::new();
+fn services_without_clients_do_not_allocate() {
+    let rig = Rig::new();
     let clock = Still(Cell::new(1_000));
-    let setup = Place::setup(&place.root);
+    let setup = Rig::setup(&rig.root);
     let mut daemon = Daemon::new(setup, Timed::default(), clock.utc());
-    let run = place.root.join("run");
+    let run = rig.root.join("run");
     fs::create_dir_all(&run).expect("made");
     let address = ([127, 0, 0, 1], 0).into();
     let mut services = Services {
@@ -215,8 +211,8 @@ fn what_is_served_does_not_allocate_while_nobody_asks() {
     let mut allocated = 0;
     for _ in 0..200 {
         let (in_turn, ()) = allocations(|| {
-            let mut tell = |event: Event<'_>| log(event.priority(), &event);
-            let next = daemon.look(&clock, &mut tell);
+            let mut emit = |event: Event<'_>| log(event.priority(), &event);
+            let next = daemon.look(&clock, &mut emit);
             let until = Milliseconds(clock.0.get() + 1).max(next);
             for is_ready in [false, true] {
                 services.turn(is_ready, &mut daemon, &clock, until);
@@ -246,23 +242,23 @@ impl Clock for Still {
 /// of the new mode.
 #[test]
 fn a_reading_over_the_limit_is_answered_in_the_same_look() {
-    let mut place = Place::new();
+    let mut rig = Rig::new();
     let mut times = Vec::new();
     for round in 0..1_000 {
-        place.restart();
-        place.run(3_000, 1.0);
-        place.level = 1.3 + 0.1 * f64::from(round % 8);
-        let (changes, over) = (place.control.status().0.changes, place.now);
-        while place.control.status().0.changes == changes {
+        rig.restart();
+        rig.run(3_000, 1.0);
+        rig.level = 1.3 + 0.1 * f64::from(round % 8);
+        let (changes, over) = (rig.control.status().0.changes, rig.now);
+        while rig.control.status().0.changes == changes {
             let begin = Instant::now();
-            place.look();
-            let written = place.control.files().written;
-            if place.control.status().0.changes > changes {
+            rig.look();
+            let written = rig.control.files().written;
+            if rig.control.status().0.changes > changes {
                 let written = written.expect("written");
                 times.push(written.saturating_duration_since(begin));
             }
             assert!(
-                place.now.since(over) < Milliseconds(2_000),
+                rig.now.since(over) < Milliseconds(2_000),
                 "no reaction in round {round}"
             );
         }

@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use crate::common::{MIDNIGHT, Place, weights};
+use crate::common::{MIDNIGHT, Rig, weights};
 use wattgate_runtime::{Milliseconds, Milliwatts};
 use wattgate_watchdog::clock::Clock;
-use wattgate_watchdog::report::Source;
+use wattgate_watchdog::report::{Report, Source};
 use wattgate_watchdog::serve::protocol::{WantedAverage, WantedLimit};
 
 const DAY_AND_NIGHT: &str = "limit = \"20W\"\n\
@@ -19,51 +19,46 @@ fn wanted(watts: u32) -> Option<WantedLimit> {
     })
 }
 
-fn limit(place: &Place) -> (u32, Source) {
-    let (limit, source) = place.daemon.limit();
+fn limit(rig: &Rig) -> (u32, Source) {
+    let (limit, source) = rig.daemon.limit();
     (limit.power.0 / 1_000, source)
 }
 
+fn limit_of(report: &Report) -> (u32, Source) {
+    (report.limit_mw, report.limit_from)
+}
+
 #[test]
-fn a_limit_of_a_client_is_held_until_it_is_taken_back() {
-    let mut place = Place::new("limit = \"30W\"");
-    place.run(20);
-    let before = place.daemon.report();
-    assert_eq!(
-        (before.limit_mw, before.limit_from),
-        (30_000, Source::Config)
-    );
-    let set = place.daemon.set_limit(wanted(15), place.clocks.utc());
+fn a_client_s_limit_holds_until_it_is_withdrawn() {
+    let mut rig = Rig::new("limit = \"30W\"");
+    rig.run(20);
+    let before = rig.daemon.report();
+    assert_eq!(limit_of(&before), (30_000, Source::Config));
+    let set = rig.daemon.set_limit(wanted(15), rig.clocks.utc());
     assert_eq!(set, Ok(()));
-    place.run(20);
-    let report = place.daemon.report();
-    assert_eq!(
-        (report.limit_mw, report.limit_from),
-        (15_000, Source::Socket)
-    );
+    rig.run(20);
+    let report = rig.daemon.report();
+    assert_eq!(limit_of(&report), (15_000, Source::Socket));
     assert!(report.measured_mw.expect("measured") <= 15_000, "{report}");
-    let back = place.daemon.set_limit(None, place.clocks.utc());
+    let back = rig.daemon.set_limit(None, rig.clocks.utc());
     assert_eq!(back, Ok(()));
-    place.run(60);
-    let report = place.daemon.report();
-    assert_eq!(
-        (report.limit_mw, report.limit_from),
-        (30_000, Source::Config)
-    );
+    rig.run(60);
+    let report = rig.daemon.report();
+    assert_eq!(limit_of(&report), (30_000, Source::Config));
     assert!(report.measured_mw.expect("measured") > 20_000, "{report}");
 }
 
 #[test]
-fn an_average_of_a_client_holds_as_long_as_its_limit() {
-    let mut place = Place::new("limit = \"30W\"\naverage = { power = \"25W\", window = \"30s\" }");
-    let utc = place.clocks.utc();
-    let average = |place: &Place| {
-        let (limit, _) = place.daemon.limit();
+fn a_client_s_average_holds_as_long_as_its_limit() {
+    let mut rig = Rig::new("limit = \"30W\"\naverage = { power = \"25W\", window = \"30s\" }");
+    let utc = rig.clocks.utc();
+    let average = |rig: &Rig| {
+        let (limit, _) = rig.daemon.limit();
         limit.average.map(|it| (it.power, it.window))
     };
     let of_config = Some((Milliwatts(25_000), Milliseconds(30_000)));
-    assert_eq!(place.daemon.set_limit(wanted(28), utc), Ok(()));
-    assert_eq!(average(&place), of_config);
+    assert_eq!(rig.daemon.set_limit(wanted(28), utc), Ok(()));
+    assert_eq!(average(&rig), of_config);
     let with_average = WantedLimit {
         power_mw: 28_000,
         average: Some(WantedAverage {
@@ -71,122 +66,119 @@ fn an_average_of_a_client_holds_as_long_as_its_limit() {
             window_ms: 60_000,
         }),
     };
-    assert_eq!(place.daemon.set_limit(Some(with_average), utc), Ok(()));
+    assert_eq!(rig.daemon.set_limit(Some(with_average), utc), Ok(()));
     assert_eq!(
-        average(&place),
+        average(&rig),
         Some((Milliwatts(18_000), Milliseconds(60_000)))
     );
-    assert_eq!(place.daemon.set_limit(None, utc), Ok(()));
-    assert_eq!(average(&place), of_config);
+    assert_eq!(rig.daemon.set_limit(None, utc), Ok(()));
+    assert_eq!(average(&rig), of_config);
 }
 
 #[test]
 fn a_limit_that_is_out_of_range_changes_nothing() {
-    let mut place = Place::new("limit = \"30W\"");
-    let utc = place.clocks.utc();
-    assert_eq!(place.daemon.set_limit(wanted(20), utc), Ok(()));
-    let refused = place
-        .daemon
-        .set_limit(wanted(0), utc)
-        .expect_err("no power");
+    let mut rig = Rig::new("limit = \"30W\"");
+    let utc = rig.clocks.utc();
+    assert_eq!(rig.daemon.set_limit(wanted(20), utc), Ok(()));
+    let refused = rig.daemon.set_limit(wanted(0), utc).expect_err("no power");
     assert_eq!(refused.name, "out_of_range");
-    assert_eq!(limit(&place), (20, Source::Socket));
+    assert_eq!(limit(&rig), (20, Source::Socket));
 }
 
 #[test]
-fn a_limit_below_the_least_mode_is_taken_and_told() {
-    let mut place = Place::new("limit = \"30W\"");
-    place.run(20);
-    let set = place.daemon.set_limit(wanted(2), place.clocks.utc());
+fn a_limit_below_the_least_mode_is_accepted_and_reported() {
+    let mut rig = Rig::new("limit = \"30W\"");
+    rig.run(20);
+    let set = rig.daemon.set_limit(wanted(2), rig.clocks.utc());
     assert_eq!(set, Ok(()));
-    place.run(10);
-    let report = place.daemon.report();
+    rig.run(10);
+    let report = rig.daemon.report();
     assert_eq!(report.state, "safe_limit_too_low");
     assert!(report.least_mw > 2_000, "{report}");
-    let told = "safe: even the mode of least power is above the limit";
+    let logged = "safe: even the mode of least power is above the limit";
     assert!(
-        place.told.iter().any(|line| line.contains(told)),
+        rig.log.iter().any(|line| line.contains(logged)),
         "{:?}",
-        place.told
+        rig.log
     );
 }
 
 #[test]
-fn a_config_that_is_read_again_replaces_the_limit_of_a_client() {
-    let mut place = Place::new("limit = \"30W\"");
-    let utc = place.clocks.utc();
-    assert_eq!(place.daemon.set_limit(wanted(15), utc), Ok(()));
-    let new = place.config("limit = \"25W\"");
-    assert!(!place.daemon.reload(new, utc), "nothing needs a restart");
-    assert_eq!(limit(&place), (25, Source::Config));
-    let new = place.config(DAY_AND_NIGHT);
-    assert!(!place.daemon.reload(new, utc), "nothing needs a restart");
-    assert_eq!(limit(&place), (15, Source::Schedule));
-    let new = place.config("limit = \"25W\"\ngroup = \"wattgate\"");
-    assert!(place.daemon.reload(new, utc), "a group needs a restart");
-    assert_eq!(limit(&place), (25, Source::Config));
+fn a_reload_replaces_a_client_s_limit() {
+    let mut rig = Rig::new("limit = \"30W\"");
+    let utc = rig.clocks.utc();
+    assert_eq!(rig.daemon.set_limit(wanted(15), utc), Ok(()));
+    let new = rig.config("limit = \"25W\"");
+    assert!(!rig.daemon.reload(new, utc), "nothing needs a restart");
+    assert_eq!(limit(&rig), (25, Source::Config));
+    let new = rig.config(DAY_AND_NIGHT);
+    assert!(!rig.daemon.reload(new, utc), "nothing needs a restart");
+    assert_eq!(limit(&rig), (15, Source::Schedule));
+    let new = rig.config("limit = \"25W\"\ngroup = \"wattgate\"");
+    assert!(rig.daemon.reload(new, utc), "a group needs a restart");
+    assert_eq!(limit(&rig), (25, Source::Config));
 }
 
 #[test]
 fn a_schedule_changes_the_limit_at_its_times() {
-    let mut place = Place::new(DAY_AND_NIGHT);
-    assert_eq!(limit(&place), (15, Source::Schedule));
-    let hours = |place: &mut Place, hours: i64| {
-        place.clocks.utc.set(MIDNIGHT + hours * 3_600);
-        place.run(2);
-        limit(place)
+    let mut rig = Rig::new(DAY_AND_NIGHT);
+    assert_eq!(limit(&rig), (15, Source::Schedule));
+    let hours = |rig: &mut Rig, hours: i64| {
+        rig.clocks.utc.set(MIDNIGHT + hours * 3_600);
+        rig.run(2);
+        limit(rig)
     };
-    assert_eq!(hours(&mut place, 5), (15, Source::Schedule));
-    assert_eq!(hours(&mut place, 6), (30, Source::Schedule));
-    assert_eq!(hours(&mut place, 21), (30, Source::Schedule));
-    assert_eq!(hours(&mut place, 22), (15, Source::Schedule));
-    assert_eq!(hours(&mut place, 30), (30, Source::Schedule));
+    assert_eq!(hours(&mut rig, 5), (15, Source::Schedule));
+    assert_eq!(hours(&mut rig, 6), (30, Source::Schedule));
+    assert_eq!(hours(&mut rig, 21), (30, Source::Schedule));
+    assert_eq!(hours(&mut rig, 22), (15, Source::Schedule));
+    assert_eq!(hours(&mut rig, 30), (30, Source::Schedule));
 }
 
 #[test]
-fn a_clock_that_jumps_gives_the_limit_of_its_new_time() {
-    let mut place = Place::new(DAY_AND_NIGHT);
-    let at = |place: &mut Place, utc: i64| {
-        place.clocks.utc.set(utc);
-        place.run(2);
-        limit(place).0
+fn after_a_clock_jump_the_limit_of_the_new_time_holds() {
+    let mut rig = Rig::new(DAY_AND_NIGHT);
+    let at = |rig: &mut Rig, utc: i64| {
+        rig.clocks.utc.set(utc);
+        rig.run(2);
+        limit(rig).0
     };
-    assert_eq!(at(&mut place, MIDNIGHT + 12 * 3_600), 30);
+    assert_eq!(at(&mut rig, MIDNIGHT + 12 * 3_600), 30);
     // Back by half a day; forward by years; back to 1970, where the lowest limit holds.
-    assert_eq!(at(&mut place, MIDNIGHT), 15);
-    assert_eq!(at(&mut place, MIDNIGHT + 2_000 * 86_400 + 12 * 3_600), 30);
-    assert_eq!(at(&mut place, 12 * 3_600), 15);
-    let changes = place.daemon.report().changes;
-    place.run(5);
+    assert_eq!(at(&mut rig, MIDNIGHT), 15);
+    assert_eq!(at(&mut rig, MIDNIGHT + 2_000 * 86_400 + 12 * 3_600), 30);
+    assert_eq!(at(&mut rig, 12 * 3_600), 15);
+    let changes = rig.daemon.report().changes;
+    rig.run(5);
     assert!(
-        place.daemon.report().changes <= changes + 3,
+        rig.daemon.report().changes <= changes + 3,
         "control goes on as before"
     );
 }
 
 #[test]
-fn a_limit_of_a_client_outlasts_the_entries_of_a_schedule() {
-    let mut place = Place::new(DAY_AND_NIGHT);
-    let set = place.daemon.set_limit(wanted(18), place.clocks.utc());
+fn a_client_s_limit_overrides_the_schedule() {
+    let mut rig = Rig::new(DAY_AND_NIGHT);
+    let set = rig.daemon.set_limit(wanted(18), rig.clocks.utc());
     assert_eq!(set, Ok(()));
-    place.clocks.utc.set(MIDNIGHT + 7 * 3_600);
-    place.run(2);
-    assert_eq!(limit(&place), (18, Source::Socket));
-    let back = place.daemon.set_limit(None, place.clocks.utc());
+    rig.clocks.utc.set(MIDNIGHT + 7 * 3_600);
+    rig.run(2);
+    assert_eq!(limit(&rig), (18, Source::Socket));
+    let back = rig.daemon.set_limit(None, rig.clocks.utc());
     assert_eq!(back, Ok(()));
-    assert_eq!(limit(&place), (30, Source::Schedule));
+    assert_eq!(limit(&rig), (30, Source::Schedule));
 }
 
 #[test]
-fn another_model_is_taken_over_by_its_name_or_path() {
-    let mut place = Place::new("limit = \"30W\"");
-    let other = place.folder.path().join("other.wgt");
+fn a_model_is_loaded_by_name_or_path() {
+    let mut rig = Rig::new("limit = \"30W\"");
+    let other = rig.folder.path().join("other.wgt");
     fs::copy(weights("orin-agx-64-resnet18-all-modes.wgt"), &other).expect("copied");
-    place.run(30);
-    let before = place.daemon.report();
-    let changed = place.daemon.set_model("other.wgt", place.clocks.now());
+    rig.run(30);
+    let before = rig.daemon.report();
+    let changed = rig.daemon.set_model("other.wgt", rig.clocks.now());
     assert_eq!(changed, Ok(()));
-    let report = place.daemon.report();
+    let report = rig.daemon.report();
     assert_eq!(
         (report.state.as_ref(), report.model.as_str()),
         ("booting", "other.wgt")
@@ -194,24 +186,24 @@ fn another_model_is_taken_over_by_its_name_or_path() {
     assert_ne!(report.least_mw, before.least_mw);
     // Counters continue across models.
     assert_eq!(report.changes, before.changes);
-    place.run(30);
-    let report = place.daemon.report();
+    rig.run(30);
+    let report = rig.daemon.report();
     assert!(report.changes > before.changes, "{report}");
     assert!(report.measured_mw.expect("measured") <= 30_000, "{report}");
     assert!(report.energy_mj > before.energy_mj, "{report}");
-    let folder = place.folder.path().canonicalize().expect("there");
+    let folder = rig.folder.path().canonicalize().expect("there");
     let path = folder.join("model.wgt");
     let path = path.to_str().expect("a text");
-    let changed = place.daemon.set_model(path, place.clocks.now());
+    let changed = rig.daemon.set_model(path, rig.clocks.now());
     assert_eq!(changed, Ok(()));
-    assert_eq!(place.daemon.report().model, "model.wgt");
+    assert_eq!(rig.daemon.report().model, "model.wgt");
 }
 
 #[test]
-fn a_model_that_is_refused_leaves_the_old_one_in_place() {
-    let mut place = Place::new("limit = \"30W\"");
-    place.run(20);
-    let folder = place.folder.path().to_owned();
+fn a_refused_model_leaves_the_old_one_loaded() {
+    let mut rig = Rig::new("limit = \"30W\"");
+    rig.run(20);
+    let folder = rig.folder.path().to_owned();
     let outside = tempfile::tempdir().expect("a folder");
     let elsewhere = outside.path().join("model.wgt");
     fs::copy(weights("orin-agx-64-resnet18.wgt"), &elsewhere).expect("copied");
@@ -250,15 +242,15 @@ fn a_model_that_is_refused_leaves_the_old_one_in_place() {
         ("xavier.wgt", "model_for_other_board"),
         ("tx1.wgt", "model_for_other_board"),
     ] {
-        place.run(1);
-        let before = place.daemon.report();
-        let refused = place.daemon.set_model(name, place.clocks.now());
+        rig.run(1);
+        let before = rig.daemon.report();
+        let refused = rig.daemon.set_model(name, rig.clocks.now());
         let refused = refused.expect_err(name);
         assert_eq!(refused.name, error, "{name}: {}", refused.message);
-        assert_eq!(place.daemon.report(), before, "{name}");
+        assert_eq!(rig.daemon.report(), before, "{name}");
     }
-    place.run(5);
-    let report = place.daemon.report();
+    rig.run(5);
+    let report = rig.daemon.report();
     assert_eq!(
         (report.state.as_ref(), report.model.as_str()),
         ("tracking", "model.wgt")
@@ -267,12 +259,12 @@ fn a_model_that_is_refused_leaves_the_old_one_in_place() {
 
 /// Opening a pipe without a writer would block the daemon.
 #[test]
-fn a_pipe_is_no_model() {
-    let mut place = Place::new("limit = \"30W\"");
-    let path = place.folder.path().join("pipe.wgt");
+fn a_pipe_is_refused_as_a_model() {
+    let mut rig = Rig::new("limit = \"30W\"");
+    let path = rig.folder.path().join("pipe.wgt");
     let made = std::process::Command::new("mkfifo").arg(&path).status();
     assert!(made.expect("mkfifo").success());
-    let refused = place.daemon.set_model("pipe.wgt", place.clocks.now());
+    let refused = rig.daemon.set_model("pipe.wgt", rig.clocks.now());
     let refused = refused.expect_err("no file");
     assert_eq!(refused.name, "model_unreadable");
     assert!(
@@ -283,47 +275,44 @@ fn a_pipe_is_no_model() {
 }
 
 #[test]
-fn one_model_a_second_is_enough() {
-    let mut place = Place::new("limit = \"30W\"");
-    let mut change = |now| place.daemon.set_model("model.wgt", Milliseconds(now));
+fn at_most_one_model_is_loaded_per_second() {
+    let mut rig = Rig::new("limit = \"30W\"");
+    let mut change = |now| rig.daemon.set_model("model.wgt", Milliseconds(now));
     assert_eq!(change(0), Ok(()));
     assert_eq!(change(999).expect_err("too soon").name, "too_many_requests");
     assert_eq!(change(1_000), Ok(()));
 }
 
 #[test]
-fn the_energy_that_is_told_is_that_of_the_board() {
-    let mut place = Place::new("limit = \"30W\"");
-    place.run(120);
-    let told = place.daemon.report().energy_mj as f64 / 1_000.0;
-    let drawn = place.daemon.files().tree.jetson().energy_j();
-    assert!((told / drawn - 1.0).abs() < 0.02, "{told} J of {drawn} J");
+fn the_reported_energy_is_the_board_s() {
+    let mut rig = Rig::new("limit = \"30W\"");
+    rig.run(120);
+    let reported = rig.daemon.report().energy_mj as f64 / 1_000.0;
+    let drawn = rig.daemon.files().tree.jetson().energy_j();
+    assert!(
+        (reported / drawn - 1.0).abs() < 0.02,
+        "{reported} J of {drawn} J"
+    );
 }
 
 #[test]
-fn the_time_over_the_limit_and_the_errors_add_up() {
-    let mut place = Place::new("limit = \"30W\"");
-    place.run(30);
-    assert_eq!(place.daemon.report().over_limit_ms, 0);
-    assert_eq!(
-        place.daemon.set_limit(wanted(15), place.clocks.utc()),
-        Ok(())
-    );
-    place.run(10);
-    let report = place.daemon.report();
+fn time_over_the_limit_and_errors_are_counted() {
+    let mut rig = Rig::new("limit = \"30W\"");
+    rig.run(30);
+    assert_eq!(rig.daemon.report().over_limit_ms, 0);
+    assert_eq!(rig.daemon.set_limit(wanted(15), rig.clocks.utc()), Ok(()));
+    rig.run(10);
+    let report = rig.daemon.report();
     assert!((1..=1_000).contains(&report.over_limit_ms), "{report}");
     assert_eq!((report.sensor_errors, report.failed_changes), (0, 0));
-    place.order("sensor VDD_GPU_SOC missing");
-    place.run(5);
-    place.order("sensor VDD_GPU_SOC ok");
-    place.run(30);
-    place.daemon.files().read_only = true;
-    assert_eq!(
-        place.daemon.set_limit(wanted(10), place.clocks.utc()),
-        Ok(())
-    );
-    place.run(5);
-    let report = place.daemon.report();
+    rig.inject("sensor VDD_GPU_SOC missing");
+    rig.run(5);
+    rig.inject("sensor VDD_GPU_SOC ok");
+    rig.run(30);
+    rig.daemon.files().read_only = true;
+    assert_eq!(rig.daemon.set_limit(wanted(10), rig.clocks.utc()), Ok(()));
+    rig.run(5);
+    let report = rig.daemon.report();
     assert_eq!(report.sensor_errors, 1, "{report}");
     assert!(report.failed_changes >= 1, "{report}");
 }

@@ -23,7 +23,7 @@ fn run(scenarios: &[Scenario]) -> Vec<ScenarioRow> {
 }
 
 #[test]
-fn limits_and_kills_and_bad_models_leave_nothing_behind() {
+fn the_board_is_restored_after_new_limits_kills_and_bad_models() {
     let short = Scenario {
         length: 8,
         ..live::SCENARIOS[0]

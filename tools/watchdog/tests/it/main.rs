@@ -7,13 +7,16 @@ mod board;
 #[path = "../../../simulator/tests/it/eventually.rs"]
 mod eventually;
 
+mod answers;
+mod client_limits;
 mod clients;
+mod commands;
 mod common;
 mod control;
 mod cost;
 mod daemon;
+mod lifecycle;
 mod live;
-mod living;
 mod man;
-mod process;
-mod services;
+mod server;
+mod wattgated;

@@ -86,7 +86,7 @@ fn each_key_of_the_config_is_in_the_manual() {
 
 /// The package contains the manual pages but not the sources.
 #[test]
-fn a_help_names_the_manual_of_the_config() {
+fn each_help_refers_to_the_manual_of_the_config() {
     for command in ["check", "once", "run"] {
         let help = help(&[command]);
         assert!(help.contains("see wattgated.toml(5)\n"), "{help}");

@@ -1,5 +1,4 @@
 //! The program `wattgated` as a process, on a simulated board whose files are on a disk.
-#![allow(dead_code)] // Each test file uses a part.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -26,13 +25,13 @@ pub const MODEL: &str = concat!(
 );
 
 /// The files of an AGX Orin that runs ResNet-18, and a config.
-pub struct Place {
+pub struct Rig {
     _directory: TempDir,
     pub root: PathBuf,
     pub config: PathBuf,
 }
 
-impl Place {
+impl Rig {
     pub fn new(limit: &str) -> (Self, Mirror) {
         let directory = tempfile::tempdir().expect("a directory");
         let of = Description::named("orin-agx-64").expect("a board");
@@ -42,15 +41,16 @@ impl Place {
         let root = directory.path().join("root");
         let mirror = Mirror::create(&root, tree).expect("a tree on the disk");
         let config = directory.path().join("wattgated.toml");
-        let place = Self {
+        let rig = Self {
             _directory: directory,
             root,
             config,
         };
-        place.configure(&format!("limit = \"{limit}\""));
-        (place, mirror)
+        rig.configure(&format!("limit = \"{limit}\""));
+        (rig, mirror)
     }
 
+    /// Writes a config with these lines after `version` and `model`.
     pub fn configure(&self, lines: &str) {
         let text = format!("version = 1\nmodel = \"{MODEL}\"\n{lines}\n");
         fs::write(&self.config, text).expect("written");
@@ -63,21 +63,47 @@ impl Place {
         process
     }
 
+    /// Starts `run` and waits for a log line that contains `text`.
+    pub fn run(&self, text: &str) -> Daemon {
+        let mut daemon = Daemon::start(self.command("run"));
+        daemon.logs(text);
+        daemon
+    }
+
+    /// Waits until the board is in the mode.
+    pub fn await_mode(&self, mode: &str) {
+        let board = Board::discover(&Disk, &self.root).expect("a board");
+        eventually(mode, || {
+            let current = board.current(&Disk).ok()?.mode()?;
+            (current.to_string() == mode).then_some(())
+        });
+    }
+
+    /// Configures a copy of the model beside the config. Returns its path.
+    pub fn configure_copy(&self, lines: &str) -> PathBuf {
+        let model = self.config.with_file_name("model.wgt");
+        fs::copy(MODEL, &model).expect("copied");
+        let text = format!("version = 1\nmodel = \"model.wgt\"\n{lines}\n");
+        fs::write(&self.config, text).expect("written");
+        model
+    }
+
     pub fn output(&self, command: &str) -> (Option<i32>, String, String) {
-        told(self.command(command).output())
+        outcome(&mut self.command(command))
     }
 
     /// A command for the daemon of this board: `status`, `watch`, `set-limit` or `set-model`.
-    pub fn asking(&self, command: &str) -> Command {
+    pub fn client(&self, command: &str) -> Command {
         let mut process = Command::new(env!("CARGO_BIN_EXE_wattgated"));
         process.arg(command).arg("--root").arg(&self.root);
         process
     }
 
     pub fn status(&self, options: &[&str]) -> (Option<i32>, String, String) {
-        told(self.asking("status").args(options).output())
+        outcome(self.client("status").args(options))
     }
 
+    /// The file of the prior state.
     pub fn prior(&self) -> PathBuf {
         self.root.join("var/lib/wattgate/prior")
     }
@@ -88,35 +114,43 @@ impl Place {
     }
 
     /// The present values of all knobs.
-    pub fn shown(&self) -> Vec<String> {
+    pub fn knobs(&self) -> Vec<String> {
         let board = Board::discover(&Disk, &self.root).expect("a board");
-        settings(&board.save(&Disk).expect("readable").to_string())
+        knobs_in(&board.save(&Disk).expect("readable").to_string())
     }
 
     /// Waits until all knobs have these values.
-    pub fn becomes(&self, shown: &[String]) {
+    pub fn await_knobs(&self, expected: &[String]) {
         let start = Instant::now();
-        while start.elapsed() < PATIENCE && self.shown() != shown {
+        while start.elapsed() < PATIENCE && self.knobs() != expected {
             thread::sleep(Duration::from_millis(20));
         }
-        assert_eq!(self.shown(), shown);
+        assert_eq!(self.knobs(), expected);
     }
 }
 
 /// The lines of a saved state without the memory clock, which follows the load until it is locked.
-pub fn settings(saved: &str) -> Vec<String> {
+pub fn knobs_in(saved: &str) -> Vec<String> {
     let lines = saved.lines().filter(|line| !line.contains("/emc/rate "));
     lines.map(str::to_owned).collect()
 }
 
-pub fn told(output: std::io::Result<Output>) -> (Option<i32>, String, String) {
+/// Runs a command. Returns its exit code, stdout and stderr.
+pub fn outcome(command: &mut Command) -> (Option<i32>, String, String) {
     let Output {
         status,
         stdout,
         stderr,
-    } = output.expect("started");
+    } = command.output().expect("started");
     let [stdout, stderr] = [stdout, stderr].map(|it| String::from_utf8(it).expect("text"));
     (status.code(), stdout, stderr)
+}
+
+/// The mode that `check` reports for a key, such as `safe`.
+pub fn reported_mode(report: &str, key: &str) -> String {
+    let value = report.lines().find_map(|line| line.strip_prefix(key));
+    let (mode, _) = value.expect(key).split_once(": ").expect("a mode");
+    mode.trim().to_owned()
 }
 
 /// A daemon process that is killed when it goes out of scope.
@@ -143,10 +177,10 @@ impl Daemon {
     }
 
     /// Waits for a log line that contains `text` and returns it.
-    pub fn says(&mut self, text: &str) -> String {
+    pub fn logs(&mut self, text: &str) -> String {
         loop {
             let Ok(line) = self.lines.recv_timeout(PATIENCE) else {
-                panic!("not said: {text}: {:#?}", self.seen);
+                panic!("not logged: {text}: {:#?}", self.seen);
             };
             self.seen.push(line.clone());
             if line.contains(text) {
@@ -160,14 +194,17 @@ impl Daemon {
         kill_process(id, signal).expect("alive");
     }
 
-    pub fn end(&mut self) -> Option<i32> {
-        let ended = eventually("its end", || self.child.try_wait().expect("a child"));
+    /// Waits until the process ends. Returns its exit code; `None` after a signal.
+    pub fn exit_code(&mut self) -> Option<i32> {
+        let ended = eventually("the end of the process", || {
+            self.child.try_wait().expect("a child")
+        });
         ended.code()
     }
 
     pub fn stop(&mut self) {
         self.signal(Signal::TERM);
-        assert_eq!(self.end(), Some(0), "{:#?}", self.seen);
+        assert_eq!(self.exit_code(), Some(0), "{:#?}", self.seen);
     }
 }
 
@@ -179,26 +216,22 @@ impl Drop for Daemon {
     }
 }
 
-/// Stops the simulated board when it goes out of scope, so also when a test panics.
-pub struct Stops<'a>(pub &'a AtomicBool);
+/// Stops the simulated board when it goes out of scope, also if a test panics.
+pub struct StopOnDrop<'a>(pub &'a AtomicBool);
 
-impl Drop for Stops<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 /// Runs a test while a thread keeps the simulated board's files up to date.
-pub fn with_living(limit: &str, test: impl FnOnce(&Place)) {
-    let (place, mut mirror) = Place::new(limit);
+pub fn with_board(limit: &str, test: impl FnOnce(&Rig)) {
+    let (rig, mut mirror) = Rig::new(limit);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| mirror.run(&stop, 1.0).expect("kept alive"));
-        let _stops = Stops(&stop);
-        test(&place);
+        scope.spawn(|| mirror.run(&stop, 1.0).expect("the mirror runs"));
+        let _stop = StopOnDrop(&stop);
+        test(&rig);
     });
-}
-
-pub fn told_of(command: &mut Command) -> (Option<i32>, String, String) {
-    told(command.output())
 }

@@ -1,0 +1,338 @@
+//! `check` and `once`: what they print, what they set, and what all commands refuse.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::wattgated::{MODEL, Rig, outcome, reported_mode, with_board};
+use serde_json::{Value, json};
+
+#[test]
+fn once_sets_the_mode_that_check_prints() {
+    with_board("25W", |rig| {
+        let (code, report, errors) = rig.output("check");
+        assert_eq!((code, errors.as_str()), (Some(0), ""));
+        let modes = ["once ", "safe "].map(|key| reported_mode(&report, key));
+        for (flag, mode) in [None, Some("--safe")].into_iter().zip(modes) {
+            let mut once = rig.command("once");
+            let (code, _, errors) = outcome(once.args(flag));
+            assert_eq!(code, Some(0), "{errors}");
+            assert!(
+                errors.starts_with(&format!("<6>once: {mode}; ")),
+                "{errors}"
+            );
+            rig.await_mode(&mode);
+        }
+        assert!(!rig.prior().exists());
+    });
+}
+
+#[test]
+fn if_no_mode_fits_once_sets_the_least_one_and_fails() {
+    with_board("3W", |rig| {
+        let (code, report, error) = rig.output("check");
+        assert_eq!(code, Some(4));
+        assert!(
+            error.starts_with(
+                "error: no mode stays within 3000 mW: the least power with its guard band is "
+            ),
+            "{error}"
+        );
+        assert!(!report.contains("\nonce "), "{report}");
+        let (code, _, errors) = rig.output("once");
+        assert_eq!(code, Some(4));
+        assert!(
+            errors.contains("<3>no mode stays within 3000 mW: "),
+            "{errors}"
+        );
+        let safe = reported_mode(&report, "safe ");
+        assert!(errors.contains(&safe), "{errors}");
+    });
+}
+
+/// All files of a tree with their contents and modification times.
+fn snapshot(directory: &Path) -> BTreeMap<PathBuf, (Vec<u8>, Duration)> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let metadata = fs::symlink_metadata(&path).expect("there");
+        let changed = metadata.modified().expect("a time");
+        let since = changed.duration_since(std::time::UNIX_EPOCH).expect("late");
+        if metadata.is_dir() {
+            files.insert(path.clone(), (Vec::new(), since));
+            files.extend(snapshot(&path));
+        } else if metadata.is_file() {
+            files.insert(path.clone(), (fs::read(&path).expect("readable"), since));
+        }
+    }
+    files
+}
+
+#[test]
+fn check_writes_nothing_and_prints_everything() {
+    let (rig, _mirror) = Rig::new("25W");
+    rig.configure("limit = \"25W\"\naverage = { power = \"20W\", window = \"60s\" }");
+    let clk = rig.root.join("sys/kernel/debug/bpmp/debug/clk/emc");
+    fs::rename(&clk, clk.with_file_name("other")).expect("renamed");
+    let before = snapshot(rig.root.parent().expect("a directory"));
+    let (code, report, errors) = rig.output("check");
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    assert_eq!(snapshot(rig.root.parent().expect("a directory")), before);
+    for line in [
+        "limit     25000 mW\n",
+        "average   20000 mW over 60 s\n",
+        "model     simulated, resnet18 on orin-agx-64\n",
+        "power     VDD_GPU_SOC + VDD_CPU_CV + VIN_SYS_5V0\n",
+        "missing   memory clock: ",
+        "left out  memory clock: cannot be set; assumed to be 3199000\n",
+        "now       8 cores, at most, CPU 1728000 kHz, GPU ",
+    ] {
+        assert!(report.contains(line), "{line}: {report}");
+    }
+}
+
+#[test]
+fn check_prints_the_same_as_json() {
+    let (rig, _mirror) = Rig::new("25W");
+    rig.configure(
+        "limit = \"25W\"\naverage = { power = \"20W\", window = \"60s\" }\n\
+         schedule = [{ at = \"00:00Z\", limit = \"22W\" }]\n\
+         budget = { energy = \"40Wh\", time = \"90min\" }",
+    );
+    let (_, report, _) = rig.output("check");
+    for line in [
+        "limit     22000 mW\n",
+        "schedule  22000 mW from 00:00Z on\n",
+        "budget    144000 J for 90 min\n",
+    ] {
+        assert!(report.contains(line), "{line}: {report}");
+    }
+    let mut json = rig.command("check");
+    let (code, json, errors) = outcome(json.arg("--json"));
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    let json: Value = serde_json::from_str(&json).expect("an object");
+    for (key, value) in [
+        ("/limit_mw", json!(22_000)),
+        (
+            "/average",
+            json!({ "power_mw": 20_000, "window_ms": 60_000 }),
+        ),
+        ("/schedule", json!([{ "at": "00:00Z", "limit_mw": 22_000 }])),
+        (
+            "/budget",
+            json!({ "energy_mj": 144_000_000, "time_ms": 5_400_000 }),
+        ),
+        ("/model", json!("simulated, resnet18 on orin-agx-64")),
+        ("/power/0", json!("VDD_GPU_SOC")),
+        ("/offset_mw", json!(354)),
+        ("/missing", json!([])),
+        ("/now/cores", json!(8)),
+        ("/now/is_fixed", json!(false)),
+    ] {
+        assert_eq!(json.pointer(key), Some(&value), "{key}");
+    }
+    let number = |key: &str| json.pointer(key).and_then(Value::as_u64).expect("a number");
+    assert!(number("/once/power_mw") <= number("/once/at_most_mw"));
+    assert!(number("/once/at_most_mw") + number("/offset_mw") <= 20_000);
+    assert!(number("/safe/power_mw") < number("/once/power_mw"));
+    assert!(number("/front") <= number("/modes"));
+    let once = format!(
+        "once      {} cores, CPU {} kHz, GPU {} kHz, EMC {} kHz: {} mW",
+        number("/once/cores"),
+        number("/once/cpu_khz"),
+        number("/once/gpu_khz"),
+        number("/once/emc_khz"),
+        number("/once/power_mw"),
+    );
+    assert!(report.contains(&once), "{once}: {report}");
+}
+
+#[test]
+fn bad_configs_are_refused_with_the_reason() {
+    let (rig, _mirror) = Rig::new("25W");
+    let path = rig.config.display().to_string();
+    let cases: [(&str, String); 9] = [
+        (
+            "limit = \"15W\"\nschedule = [{ at = \"22:00Z\", limit = \"9W\" }, \
+             { at = \"06:00Z\", limit = \"9W\" }]",
+            format!("{path}:4: the schedule has 06:00Z after 22:00Z"),
+        ),
+        (
+            "limit = \"15W\"\nmetrics = \"0.0.0.0:9753\"",
+            format!(
+                "{path}:4: `0.0.0.0:9753`: expected a loopback address, such as \"127.0.0.1:9753\""
+            ),
+        ),
+        (
+            "limit = \"15W\"\nbudget = { energy = \"40W\", time = \"90min\" }",
+            format!(
+                "{path}:4: invalid value: string \"40W\", expected an energy of 1J to 10000Wh \
+                 with its unit, such as \"40Wh\" or \"900J\""
+            ),
+        ),
+        (
+            "limit = \"15W\"\nhardware_watchdog = true",
+            format!("{path}:4: invalid type: boolean `true`, expected path string"),
+        ),
+        (
+            "limit = 15",
+            format!(
+                "{path}:3: invalid type: integer `15`, expected a power of 1mW to 1000W with \
+                 its unit, such as \"15W\" or \"900mW\""
+            ),
+        ),
+        (
+            "limit = \"15W\"\nmode = 1",
+            format!(
+                "{path}:4: unknown field `mode`, expected one of `version`, `model`, `limit`, \
+                 `schedule`, `average`, `budget`, `confidence`, `state_dir`, `too_hot`, \
+                 `sensor_samples`, `memory`, `group`, `metrics`, `hardware_watchdog`"
+            ),
+        ),
+        (
+            "limit = \"15W\"\nconfidence = 0.9999",
+            "confidence: the model's data supports no confidence above 99.00 %".to_owned(),
+        ),
+        (
+            "limit = \"15W\"\nmodel = \"m\"",
+            format!("{path}:4: duplicate key"),
+        ),
+        ("", format!("{path}:1: missing field `limit`")),
+    ];
+    for (lines, error) in cases {
+        rig.configure(lines);
+        for (command, prefix) in [("check", "error: "), ("once", "<3>"), ("run", "<3>")] {
+            let expected = (Some(2), String::new(), format!("{prefix}{error}\n"));
+            assert_eq!(rig.output(command), expected);
+        }
+    }
+    fs::remove_file(&rig.config).expect("removed");
+    let error = format!("error: {path}: cannot be read: No such file or directory (os error 2)\n");
+    assert_eq!(rig.output("check"), (Some(5), String::new(), error));
+}
+
+#[test]
+fn bad_models_are_refused_with_the_reason() {
+    let (rig, _mirror) = Rig::new("25W");
+    let model = rig.config.with_file_name("m.wgt");
+    let text = "version = 1\nmodel = \"m.wgt\"\nlimit = \"15W\"\n";
+    fs::write(&rig.config, text).expect("written");
+    let path = model.display();
+    let refused = |code, error: String| {
+        let expected = (Some(code), String::new(), format!("error: {error}\n"));
+        assert_eq!(rig.output("check"), expected);
+    };
+    refused(
+        5,
+        format!("{path}: cannot be read: No such file or directory (os error 2)"),
+    );
+    fs::write(&model, [0; 64]).expect("written");
+    refused(3, format!("{path}: not a wattgate model file"));
+    let mut bytes = fs::read(MODEL).expect("a model");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&model, bytes).expect("written");
+    let outcome = rig.output("check");
+    assert_eq!(outcome.0, Some(3), "{outcome:?}");
+    let other = Path::new(MODEL).with_file_name("xavier-agx-resnet18.wgt");
+    fs::copy(other, &model).expect("copied");
+    refused(
+        3,
+        format!("{path}: the model is for `xavier-agx`, but the board is `orin-agx-64`"),
+    );
+    fs::write(&model, vec![0; (1 << 20) + 1]).expect("written");
+    refused(5, format!("{path}: cannot be read: file too large"));
+}
+
+#[test]
+fn a_board_without_a_power_sensor_is_refused() {
+    let (rig, _mirror) = Rig::new("25W");
+    let drivers = rig.root.join("sys/bus/i2c/drivers");
+    fs::rename(&drivers, drivers.with_file_name("none")).expect("renamed");
+    for command in ["check", "once", "run"] {
+        let (code, _, errors) = rig.output(command);
+        assert_eq!(code, Some(3), "{errors}");
+        assert!(errors.contains("power"), "{errors}");
+    }
+    assert!(!rig.prior().exists());
+}
+
+#[test]
+fn wrong_arguments_are_refused() {
+    let run = |arguments: &[&str]| {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_wattgated"));
+        let (code, _, errors) = outcome(process.args(arguments));
+        assert_eq!(code, Some(2), "{errors}");
+        errors
+    };
+    assert_eq!(run(&[]), "error: missing a command; try --help\n");
+    assert_eq!(run(&["walk"]), "error: unexpected argument \"walk\"\n");
+    assert_eq!(run(&["check"]), "error: missing --config\n");
+    assert_eq!(
+        run(&["set-limit"]),
+        "error: missing either a power or --config\n"
+    );
+    assert_eq!(
+        run(&["set-limit", "15W", "--config"]),
+        "error: missing either a power or --config\n"
+    );
+    assert_eq!(
+        run(&["set-limit", "15"]),
+        "error: cannot parse argument \"15\": expected a power of 1mW to 1000W with its unit, such \
+         as \"15W\" or \"900mW\"\n"
+    );
+    assert_eq!(
+        run(&["set-limit", "15W", "--average", "12W"]),
+        "error: cannot parse argument \"12W\": expected POWER/WINDOW, such as \"12W/60s\"\n"
+    );
+    assert_eq!(run(&["set-model"]), "error: missing a model file\n");
+    assert_eq!(run(&["run", "--safe"]), "<3>invalid option '--safe'\n");
+    assert_eq!(
+        run(&["once", "--config"]),
+        "<3>missing argument for option '--config'\n"
+    );
+}
+
+#[test]
+fn check_fails_without_write_permission() {
+    let (rig, _mirror) = Rig::new("25W");
+    let directory = rig.config.parent().expect("a directory");
+    fs::set_permissions(directory, Permissions::from_mode(0o755)).expect("opened");
+    let knob = rig
+        .root
+        .join("sys/devices/17000000.ga10b/devfreq/17000000.ga10b/max_freq");
+    fs::set_permissions(&knob, Permissions::from_mode(0o444)).expect("closed");
+    rig.configure_copy("limit = \"25W\"");
+    let program = directory.join("wattgated");
+    fs::copy(env!("CARGO_BIN_EXE_wattgated"), &program).expect("copied");
+    let mut process = Command::new(program);
+    process.args(["check", "--config"]).arg(&rig.config);
+    process.arg("--root").arg(&rig.root);
+    // Root may write every file.
+    if rustix::process::geteuid().is_root() {
+        process.uid(65_534).gid(65_534);
+    }
+    let (code, _, errors) = outcome(&mut process);
+    assert_eq!(code, Some(5), "{errors}");
+    assert!(
+        errors.ends_with(": cannot be written: Permission denied (os error 13)\n"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn once_follows_the_schedule() {
+    with_board("30W", |rig| {
+        rig.configure("limit = \"30W\"\nschedule = [{ at = \"12:00Z\", limit = \"3W\" }]");
+        let (code, _, errors) = rig.output("once");
+        assert_eq!(code, Some(4), "{errors}");
+        assert!(
+            errors.contains("<3>no mode stays within 3000 mW: "),
+            "{errors}"
+        );
+    });
+}

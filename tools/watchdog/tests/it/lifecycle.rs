@@ -1,0 +1,301 @@
+//! `run` from start to end: prior state, crashes, safe mode, lock, reload and systemd.
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::wattgated::{
+    Daemon, MODEL, PATIENCE, Rig, eventually, knobs_in, outcome, reported_mode, with_board,
+};
+use rustix::process::Signal;
+
+#[test]
+fn a_stopped_daemon_restores_the_prior_settings() {
+    with_board("30W", |rig| {
+        let before = rig.knobs();
+        for signal in [Signal::TERM, Signal::INT] {
+            let mut daemon = rig.run("<6>tracking; measured ");
+            assert_ne!(rig.knobs(), before);
+            let saved = fs::read_to_string(rig.prior()).expect("saved");
+            assert_eq!(knobs_in(&saved), before);
+            daemon.signal(signal);
+            daemon.logs("<6>restored the prior state");
+            assert_eq!(daemon.exit_code(), Some(0));
+            assert!(!rig.prior().exists());
+            rig.await_knobs(&before);
+        }
+    });
+}
+
+#[test]
+fn after_a_crash_the_next_clean_stop_restores_the_prior_settings() {
+    with_board("30W", |rig| {
+        let before = rig.knobs();
+        crash(rig);
+        assert_ne!(rig.knobs(), before);
+        // The unit's ExecStopPost runs this.
+        let (code, errors) = once_safe(rig);
+        assert_eq!(code, Some(0), "{errors}");
+        let mut daemon = Daemon::start(rig.command("run"));
+        let path = rig.prior();
+        daemon.logs(&format!(
+            "<5>{}: left by a crash; a clean stop will restore it",
+            path.display()
+        ));
+        daemon.logs("<6>booting: ");
+        daemon.stop();
+        rig.await_knobs(&before);
+        assert!(!path.exists());
+    });
+}
+
+/// Configures a copy of the model beside the config. Returns its path and the safe mode that
+/// `check` prints.
+fn with_model_copy(rig: &Rig, lines: &str) -> (PathBuf, String) {
+    let model = rig.configure_copy(&format!("limit = \"30W\"\n{lines}"));
+    let (_, report, _) = rig.output("check");
+    (model, reported_mode(&report, "safe "))
+}
+
+fn crash(rig: &Rig) {
+    let mut daemon = rig.run("<6>booting: ");
+    daemon.signal(Signal::KILL);
+    assert_eq!(daemon.exit_code(), None);
+}
+
+fn once_safe(rig: &Rig) -> (Option<i32>, String) {
+    let (code, _, errors) = outcome(rig.command("once").arg("--safe"));
+    (code, errors)
+}
+
+/// Asserts that `once --safe` sets the saved mode and logs the reason.
+fn assert_sets_saved_mode(rig: &Rig, file: &Path, mode: &str, why: &str) {
+    let (code, errors) = once_safe(rig);
+    assert_eq!(code, Some(0), "{errors}");
+    let (warning, done) = errors.split_once('\n').expect("two lines");
+    let file = file.display();
+    let expected = format!("<4>using the safe mode saved in {file}: {why}");
+    assert_eq!(warning, expected);
+    assert!(done.starts_with(&format!("<6>once: {mode}; ")), "{done}");
+    rig.await_mode(mode);
+}
+
+#[test]
+fn once_safe_works_with_a_truncated_model() {
+    with_board("30W", |rig| {
+        let (model, mode) = with_model_copy(rig, "state_dir = \"/var/lib/other\"");
+        crash(rig);
+        fs::write(&model, &fs::read(MODEL).expect("a model")[..400]).expect("written");
+        let file = rig.root.join("var/lib/other/safe");
+        let (_, _, why) = rig.output("check");
+        let why = why.strip_prefix("error: ").expect("an error").trim_end();
+        assert!(why.starts_with(&model.display().to_string()), "{why}");
+        assert_sets_saved_mode(rig, &file, &mode, why);
+    });
+}
+
+#[test]
+fn once_safe_works_with_a_wrong_or_missing_config() {
+    with_board("30W", |rig| {
+        let (_, mode) = with_model_copy(rig, "");
+        crash(rig);
+        let config = rig.config.display();
+        fs::write(&rig.config, "limit = 15\n").expect("written");
+        let why = format!("{config}:1: missing field `version`");
+        assert_sets_saved_mode(rig, &rig.safe(), &mode, &why);
+        fs::remove_file(&rig.config).expect("removed");
+        let why = format!("{config}: cannot be read: No such file or directory (os error 2)");
+        assert_sets_saved_mode(rig, &rig.safe(), &mode, &why);
+    });
+}
+
+#[test]
+fn once_safe_prefers_the_config_s_model_to_the_saved_mode() {
+    with_board("30W", |rig| {
+        let (_, mode) = with_model_copy(rig, "");
+        crash(rig);
+        fs::write(rig.safe(), "no mode").expect("written");
+        let (code, errors) = once_safe(rig);
+        assert_eq!(code, Some(0), "{errors}");
+        assert!(
+            errors.starts_with(&format!("<6>once: {mode}; ")),
+            "{errors}"
+        );
+    });
+}
+
+#[test]
+fn once_safe_fails_without_a_config_and_a_saved_mode() {
+    let (rig, _mirror) = Rig::new("30W");
+    fs::write(&rig.config, "limit = 15\n").expect("written");
+    let before = rig.knobs();
+    let refused = |error: &str| {
+        let (config, path) = (rig.config.display(), rig.safe());
+        let path = path.display();
+        let expected = format!(
+            "<3>{config}:1: missing field `version`; and no saved safe mode can be used: \
+             {path}{error}\n"
+        );
+        assert_eq!(once_safe(&rig), (Some(2), expected));
+        assert_eq!(rig.knobs(), before);
+    };
+    refused(": No such file or directory (os error 2)");
+    fs::create_dir_all(rig.safe().parent().expect("a directory")).expect("made");
+    fs::write(rig.safe(), "cores 4\ncpu_khz fast\n").expect("written");
+    refused(":2: expected `cpu_khz` and a whole number, found `cpu_khz fast`");
+    fs::write(rig.safe(), [0xff; 4_096]).expect("written");
+    refused(": stream did not contain valid UTF-8");
+    // The file is well-formed, but the board has no such clock.
+    let text = "cores 4\ncpu_khz 1\ngpu_khz 1\nemc_khz 1\nend\n";
+    fs::write(rig.safe(), text).expect("written");
+    let (code, errors) = once_safe(&rig);
+    assert_eq!(code, Some(5), "{errors}");
+    assert_eq!(rig.knobs(), before);
+}
+
+#[test]
+fn the_daemon_runs_if_the_safe_mode_cannot_be_saved() {
+    with_board("30W", |rig| {
+        fs::create_dir_all(rig.safe()).expect("made");
+        let mut daemon = Daemon::start(rig.command("run"));
+        daemon.logs(&format!(
+            "<4>cannot save the safe mode for use after a crash: {}: Is a directory (os error 21)",
+            rig.safe().display()
+        ));
+        daemon.logs("<6>booting: ");
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_clean_stop_leaves_only_the_lock_file() {
+    with_board("30W", |rig| {
+        rig.configure("limit = \"30W\"\nmetrics = \"/run/wattgated/wattgate.prom\"");
+        let files = |directory: &str| -> Vec<_> {
+            let entries = fs::read_dir(rig.root.join(directory)).expect("a directory");
+            let mut names: Vec<_> = entries
+                .map(|entry| entry.expect("an entry").file_name())
+                .collect();
+            names.sort();
+            names
+        };
+        let mut daemon = rig.run("<6>booting: ");
+        let prom = rig.root.join("run/wattgated/wattgate.prom");
+        eventually("metrics", || prom.exists().then_some(()));
+        assert_eq!(files("var/lib/wattgate"), ["prior", "safe"]);
+        assert_eq!(files("run/wattgated"), ["lock", "socket", "wattgate.prom"]);
+        daemon.stop();
+        assert_eq!(files("var/lib/wattgate"), [""; 0]);
+        assert_eq!(files("run/wattgated"), ["lock"]);
+    });
+}
+
+#[test]
+fn a_defective_prior_state_is_replaced() {
+    with_board("30W", |rig| {
+        let path = rig.prior();
+        fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        fs::write(&path, "/sys/x 1\n").expect("written");
+        let before = rig.knobs();
+        let mut daemon =
+            rig.run("prior: the last line is not `end`; replaced by the present settings");
+        daemon.logs("<6>booting: ");
+        daemon.stop();
+        rig.await_knobs(&before);
+    });
+}
+
+#[test]
+fn a_second_daemon_is_refused() {
+    with_board("30W", |rig| {
+        let mut daemon = rig.run("<6>booting: ");
+        let lock = rig.root.join("run/wattgated/lock");
+        let expected = format!(
+            "<3>{}: process {} already controls the board\n",
+            lock.display(),
+            daemon.child.id()
+        );
+        for command in ["run", "once"] {
+            let (code, _, errors) = rig.output(command);
+            assert_eq!((code, &errors), (Some(5), &expected), "{command}");
+        }
+        daemon.stop();
+        assert_eq!(rig.output("once").0, Some(0));
+    });
+}
+
+#[test]
+fn a_limit_that_no_mode_holds_is_reported() {
+    with_board("3W", |rig| {
+        let mut daemon = rig.run("<4>safe: even the mode of least power is above the limit");
+        let (_, report, _) = rig.status(&[]);
+        assert!(report.contains("state safe_limit_too_low\n"), "{report}");
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_reload_changes_the_limit_only_if_the_config_is_valid() {
+    with_board("30W", |rig| {
+        let mut daemon = rig.run("<6>tracking; measured ");
+        rig.configure("limit = 20");
+        daemon.signal(Signal::HUP);
+        let line = daemon.logs("the old limit stays");
+        assert!(
+            line.starts_with(&format!("<3>{}:3: ", rig.config.display())),
+            "{line}"
+        );
+        rig.configure("limit = \"20W\"\nconfidence = 0.9");
+        daemon.signal(Signal::HUP);
+        daemon.logs("<5>limit is now 20000 mW");
+        daemon.logs("keys other than limit, schedule, average and budget need a restart");
+        daemon.logs("<6>stepping down: ");
+        daemon.stop();
+    });
+}
+
+#[test]
+fn systemd_is_notified() {
+    with_board("30W", |rig| {
+        let path = rig.config.with_file_name("notify");
+        let socket = UnixDatagram::bind(&path).expect("bound");
+        socket.set_read_timeout(Some(PATIENCE)).expect("set");
+        let next = || {
+            let mut buffer = [0; 1024];
+            let length = socket.recv(&mut buffer).expect("a notification");
+            String::from_utf8(buffer[..length].to_vec()).expect("text")
+        };
+        let mut command = rig.command("run");
+        command.env("NOTIFY_SOCKET", &path);
+        let mut daemon = Daemon::start(command);
+        assert_eq!(next(), "READY=1");
+        for _ in 0..2 {
+            let text = next();
+            assert!(text.starts_with("WATCHDOG=1\nSTATUS="), "{text}");
+            assert!(text.contains(" cores, CPU "), "{text}");
+        }
+        daemon.signal(Signal::TERM);
+        while next() != "STOPPING=1" {}
+        assert_eq!(daemon.exit_code(), Some(0));
+    });
+}
+
+#[test]
+fn the_unit_is_valid() {
+    let unit = include_str!("../../wattgated.service");
+    let program = "/usr/bin/wattgated";
+    assert_eq!(unit.matches(program).count(), 2);
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("wattgated.service");
+    let unit = unit.replace(program, env!("CARGO_BIN_EXE_wattgated"));
+    fs::write(&path, unit).expect("written");
+    let mut verify = Command::new("systemd-analyze");
+    match verify.args(["verify", "--man=no"]).arg(&path).output() {
+        Ok(output) => {
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success() && errors.is_empty(), "{errors}");
+        }
+        Err(error) => println!("not verified: systemd-analyze: {error}"),
+    }
+}

@@ -1,0 +1,196 @@
+//! A daemon with its services in simulated time, and its clients.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use crate::common::Rig;
+use wattgate_runtime::Milliseconds;
+use wattgate_watchdog::clock::Clock;
+use wattgate_watchdog::report::Report;
+use wattgate_watchdog::serve::Services;
+use wattgate_watchdog::serve::http::Http;
+use wattgate_watchdog::serve::protocol::{
+    Refused, Request, Subscription, WantedLimit, parse_answer,
+};
+use wattgate_watchdog::serve::socket::Socket;
+
+pub const STATUS: &[u8] = b"{\"version\":1,\"request\":\"status\"}\n";
+
+/// A daemon with a socket.
+pub struct Server {
+    pub rig: Rig,
+    pub services: Services,
+    pub directory: PathBuf,
+}
+
+impl Server {
+    pub fn new() -> Self {
+        let mut rig = Rig::new("limit = \"30W\"");
+        rig.run(10);
+        let directory = rig.folder.path().join("run");
+        std::fs::create_dir(&directory).expect("made");
+        let socket = Socket::open(&directory, None).expect("a socket");
+        let services = Services {
+            socket: Some(socket),
+            http: None,
+        };
+        Self {
+            rig,
+            services,
+            directory,
+        }
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::of(UnixStream::connect(self.directory.join("socket")).expect("connected"))
+    }
+
+    /// Serves clients after a poll event, 100 ms before the next look. Returns whether the daemon
+    /// changed.
+    pub fn turn(&mut self) -> bool {
+        self.turn_for(100)
+    }
+
+    /// Serves clients after a poll event until the next look, which is due in `ms`.
+    pub fn turn_for(&mut self, ms: u64) -> bool {
+        let until = Milliseconds(self.rig.clocks.now.get() + ms);
+        let (daemon, clocks) = (&mut self.rig.daemon, &self.rig.clocks);
+        self.services.turn(true, daemon, clocks, until)
+    }
+
+    /// Advances the clock and runs a turn without a poll event.
+    pub fn advance(&mut self, ms: u64) {
+        let now = self.rig.clocks.now.get() + ms;
+        self.rig.clocks.now.set(now);
+        let (daemon, clocks) = (&mut self.rig.daemon, &self.rig.clocks);
+        self.services
+            .turn(false, daemon, clocks, Milliseconds(now + 100));
+    }
+
+    /// Sends a request and returns its answer.
+    pub fn ask(&mut self, client: &mut Client, request: Request) -> Result<Report, Refused> {
+        client.send(&request.line());
+        self.turn();
+        client.answer().expect("an answer")
+    }
+
+    /// Connects a client that subscribes.
+    pub fn subscriber(&mut self, every_ms: u64) -> Client {
+        let mut client = self.connect();
+        let subscription = Request::Subscribe(Subscription { every_ms });
+        assert!(self.ask(&mut client, subscription).is_ok());
+        client
+    }
+
+    /// The number of connected clients.
+    pub fn clients(&self) -> usize {
+        let now = self.rig.clocks.now();
+        self.services.waiting(now).count() - 1
+    }
+}
+
+/// A non-blocking client.
+pub struct Client {
+    pub stream: UnixStream,
+    pub received: Vec<u8>,
+}
+
+impl Client {
+    pub fn of(stream: UnixStream) -> Self {
+        stream.set_nonblocking(true).expect("set");
+        let received = Vec::new();
+        Self { stream, received }
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("taken");
+    }
+
+    /// Reads all available bytes. Returns whether the connection is still open.
+    pub fn receive(&mut self) -> bool {
+        let mut chunk = [0; 65_536];
+        loop {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return false,
+                Ok(read) => self.received.extend_from_slice(&chunk[..read]),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Takes all answers received so far.
+    pub fn answers(&mut self) -> Vec<Result<Report, Refused>> {
+        self.receive();
+        let received = String::from_utf8(std::mem::take(&mut self.received)).expect("text");
+        let lines = received.lines();
+        lines
+            .map(|line| parse_answer(line).expect("an answer"))
+            .collect()
+    }
+
+    pub fn answer(&mut self) -> Option<Result<Report, Refused>> {
+        let mut answers = self.answers();
+        assert!(answers.len() <= 1, "{answers:?}");
+        answers.pop()
+    }
+
+    /// Whether a report has arrived, and nothing else.
+    pub fn has_report(&mut self) -> bool {
+        self.answer().is_some_and(|it| it.is_ok())
+    }
+
+    /// Closes the sending side.
+    pub fn end_input(&self) {
+        let ended = self.stream.shutdown(std::net::Shutdown::Write);
+        ended.expect("shut");
+    }
+
+    /// The name of the error in the only answer.
+    pub fn error(&mut self) -> String {
+        let refused = self.answer().expect("an answer").expect_err("an error");
+        refused.name.into_owned()
+    }
+}
+
+pub fn limit(power_mw: u32) -> Request {
+    Request::SetLimit(Some(WantedLimit {
+        power_mw,
+        average: None,
+    }))
+}
+
+/// The address of a free port.
+fn free() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    listener.local_addr().expect("an address")
+}
+
+pub fn with_http() -> (Server, SocketAddr) {
+    let mut server = Server::new();
+    let address = free();
+    server.services.socket = None;
+    server.services.http = Some(Http::open(address).expect("listening"));
+    (server, address)
+}
+
+pub fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("connected");
+    stream.set_nonblocking(true).expect("set");
+    stream
+}
+
+/// Runs turns until the stream is closed or silent for many turns. Returns the received text.
+pub fn response(server: &mut Server, mut stream: &TcpStream) -> String {
+    let mut text = String::new();
+    for _ in 0..100 {
+        server.turn();
+        match stream.read_to_string(&mut text) {
+            Ok(_) => break,
+            Err(_) => std::thread::yield_now(),
+        }
+    }
+    text
+}
