@@ -1,5 +1,5 @@
-//! A board whose power is known, with a low-pass sensor: it rounds, its clocks deviate, and looks are
-//! late or missing.
+//! A board of known power with a low-pass sensor that rounds. Its time constants deviate, and looks
+//! are late or missing.
 
 use proptest::prelude::*;
 use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, Milliseconds, Milliwatts, Sample};

@@ -139,8 +139,8 @@ fn a_steady_load_has_few_false_steps() {
     }
 }
 
-/// Errors of the estimate at some times after a jump, with their claimed deviations, as parts of the
-/// jump.
+/// Errors of the estimate at some times after a jump, with their claimed deviations. Both are parts
+/// of the jump.
 struct Jump {
     times: [u64; 6],
     errors: [Vec<(f64, f64)>; 6],
@@ -200,7 +200,8 @@ impl Jump {
             let claimed =
                 errors.iter().map(|(_, deviation)| deviation).sum::<f64>() / errors.len() as f64;
             println!(
-                "   {time} ms: {:6.1} ± {:.1} % of the jump, claims {:.1}; beyond 2 and 3: {:.1} % {:.1} %",
+                "   {time} ms: {:6.1} ± {:.1} % of the jump, claimed {:.1}; \
+                 beyond 2 and 3 deviations: {:.1} % {:.1} %",
                 100.0 * bias,
                 100.0 * spread,
                 100.0 * claimed,
