@@ -108,13 +108,13 @@ pub struct Governor<const N: usize> {
     /// The last jump, while it counts.
     pub(super) jump: Option<Jump>,
     /// The highest level of jumps that were too short to matter.
-    pub(super) short: f32,
+    pub(super) harmless_level: f32,
     /// The highest level that was measured since the last jump.
-    pub(super) since_jump: f32,
+    pub(super) level_since_jump: f32,
     /// The level of the present short phase and its averaging time in ms, and the number of short
     /// phases near the highest level.
     pub(super) short_phase: (f32, u64),
-    pub(super) seen: f32,
+    pub(super) peak_count: f32,
     pub(super) noise: Noise,
     pub(super) compared: Option<Compared>,
     pub(super) work: Work,
@@ -169,10 +169,10 @@ impl<const N: usize> Governor<N> {
             is_trial: false,
             next_estimate_ms: FIRST_ESTIMATE_MS,
             jump: None,
-            short: 0.0,
-            since_jump: 0.0,
+            harmless_level: 0.0,
+            level_since_jump: 0.0,
             short_phase: NO_PHASE,
-            seen: 1.0,
+            peak_count: 1.0,
             noise: Noise::new(),
             compared: None,
             work: Work::None,
@@ -348,7 +348,7 @@ impl<const N: usize> Governor<N> {
 
     fn forget_load(&mut self) {
         self.memory = Memory::new(self.settings.memory, 1.0 / (1.0 + self.modes.guard()));
-        (self.short, self.seen) = (0.0, 1.0);
+        (self.harmless_level, self.peak_count) = (0.0, 1.0);
         (self.at, self.is_new) = (0, true);
     }
 

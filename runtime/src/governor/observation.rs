@@ -266,7 +266,7 @@ impl<const N: usize> Governor<N> {
     /// over [`SPAN`].
     pub(super) fn record_level(&mut self, mean: f32, of_level: f32, now: Milliseconds) {
         let level = mean / of_level;
-        self.since_jump = self.since_jump.max(level);
+        self.level_since_jump = self.level_since_jump.max(level);
         match self.steady_mean(now) {
             Some((mean, passed)) if passed >= LONG_PHASE_MS => {
                 self.memory.record(mean / of_level);
@@ -282,8 +282,8 @@ impl<const N: usize> Governor<N> {
             && now.since(jump.at) >= JUMP_LIFETIME
         {
             // No mean since the jump would have exceeded the limit: the jump was short.
-            if self.since_jump < jump.carried {
-                self.short = self.short.max(jump.level);
+            if self.level_since_jump < jump.carried {
+                self.harmless_level = self.harmless_level.max(jump.level);
             }
             self.jump = None;
         }
@@ -300,12 +300,12 @@ impl<const N: usize> Governor<N> {
         let noise = noise * libm::sqrtf(SPAN.0 as f32 / ms.max(SPAN.0) as f32);
         let highest = self.memory.highest();
         if level > highest * (1.0 + 4.0 * noise) {
-            self.seen = 1.0;
+            self.peak_count = 1.0;
         } else if level > highest * (1.0 - 4.0 * noise) {
-            self.seen += 1.0;
+            self.peak_count += 1.0;
         }
         self.memory
-            .record(level * (1.0 - highest_of(self.seen) * noise));
+            .record(level * (1.0 - highest_of(self.peak_count) * noise));
     }
 
     /// The level of the load and the GPU's load, if the load was steady for at least [`SPAN`].

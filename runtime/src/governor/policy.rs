@@ -161,7 +161,7 @@ impl<const N: usize> Governor<N> {
         };
         let is_now = estimate.power - deviations * estimate.deviation > allowed;
         let level = estimate.power / self.modes.expected(self.at, 1.0);
-        let is_short = level < 1.03 * self.short
+        let is_short = level < 1.03 * self.harmless_level
             && now.since(estimate.since) < SHORT_JUMP
             && self.jump.is_none();
         // A shorter mean shows more of a step that is not detected yet.
@@ -247,7 +247,7 @@ impl<const N: usize> Governor<N> {
                 self.untried()
             }
         };
-        self.since_jump = 0.0;
+        self.level_since_jump = 0.0;
         self.jump = Some(Jump {
             at: now,
             level,
