@@ -198,9 +198,9 @@ pub struct Plant {
     pub looks: u64,
 }
 
-/// Tolerance of a limit, as part of it: a new mode with an error of 1.5 % may exceed the limit until
-/// it is measured. Without this tolerance, 7 of 160 runs under a constant load exceed it, by 1.9 % at
-/// most.
+/// Tolerance of a limit, as part of it: a new mode with an error of 1.5 % may exceed the limit
+/// until it is measured. Without this tolerance, 7 of 160 runs under a constant load exceed it, by
+/// 1.9 % at most.
 pub const TOLERANCE: f64 = 0.015;
 
 /// True powers since the account was opened, compared with the limit.

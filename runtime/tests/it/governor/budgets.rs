@@ -245,8 +245,8 @@ fn a_new_front_keeps_booked_energy_and_counters() {
     assert!((0.99..=1.02).contains(&ratio), "{ratio} of the energy");
 }
 
-/// Heat derates by a tenth of the limit every two seconds, up to a half. Recovery takes a minute for
-/// each tenth.
+/// Heat derates by a tenth of the limit every two seconds, up to a half. Recovery takes a minute
+/// for each tenth.
 #[test]
 fn heat_derates_the_limit_and_the_limit_recovers() {
     let mut plant = Plant::new(40_000, 1_000);

@@ -86,7 +86,8 @@ fn limits_that_alternate_hold_each_time() {
                 format!("over the limit for {longest} ms at {second} s")
             })?;
         }
-        // A new limit fills the token bucket at most once in UP_EVERY, which also refills one token.
+        // A new limit fills the token bucket at most once in UP_EVERY, which also refills one
+        // token.
         let fills = (1 + 60_000 / UP_EVERY.0) as usize;
         let most = fills * UPS as usize + fills;
         let ups = plant.most_ups_a_minute();

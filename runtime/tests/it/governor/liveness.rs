@@ -1,5 +1,5 @@
-//! The governor detects a dead sensor, does not mistake a steady board for one, and supports several
-//! chips.
+//! The governor detects a dead sensor, does not mistake a steady board for one, and supports
+//! several chips.
 
 use wattgate_runtime::{
     Cause, Chip, GovernorError, MOST_CHIPS, Milliseconds, Milliwatts, ModeId, Sample, Settings,

@@ -86,9 +86,9 @@ fn a_constant_load_uses_the_limit() {
     });
 }
 
-/// Maximum reaction time to a jump of the load in ms. Steps of 40 mW add no delay. With coarser steps
-/// the register must rise by two steps before the rise exceeds rounding, for which a low-pass takes
-/// τ · 2 · step / jump.
+/// Maximum reaction time to a jump of the load in ms. Steps of 40 mW add no delay. With coarser
+/// steps the register must rise by two steps before the rise exceeds rounding, for which a low-pass
+/// takes τ · 2 · step / jump.
 fn reaction_ms(sensor: &Sensor, jump: f64) -> u64 {
     let [chip, ..] = sensor.chips;
     let coarse = (chip.step - FINE.chips[0].step).max(0.0);
@@ -437,8 +437,8 @@ fn a_suspicion_delays_a_lower_limit_by_150_ms_at_most() {
     });
 }
 
-/// A phase of 5 s exceeds the limit every two minutes, after its level has expired. The reaction to a
-/// jump that counts as short takes at least 150 ms; at most one reaction in ten may take as long.
+/// A phase of 5 s exceeds the limit every two minutes, after its level has expired. The reaction to
+/// a jump that counts as short takes at least 150 ms; at most one reaction in ten may take as long.
 #[test]
 fn a_returning_phase_does_not_count_as_a_short_jump() {
     let mut reactions = Vec::new();

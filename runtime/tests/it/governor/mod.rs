@@ -78,8 +78,8 @@ fn draws_more_than(plant: &Plant, milliwatts: f64) -> Result<(), String> {
     })
 }
 
-/// The mean over 430 ms, with ripple, exceeded the limit for at most this part of the time. In a few
-/// minutes this allows one new mode that did not fit.
+/// The mean over 430 ms, with ripple, exceeded the limit for at most this part of the time. In a
+/// few minutes this allows one new mode that did not fit.
 fn means_hold(plant: &Plant, most: f64) -> Result<(), String> {
     let (part, excess) = (plant.account.part_over(), plant.account.excess_430);
     ensure(part <= most, || {

@@ -27,9 +27,9 @@
 //! | any | `Booting` | the board slept | `a_sleep_boots` |
 //! | any | `Booting` | another front is set | `a_new_front_boots` |
 //!
-//! `no_other_transition_occurs` checks the table on random plants with faults. One step may make two
-//! transitions, for instance `Safe(NoSensor)` → `Settling` → `Safe(LimitTooLow)`; only the first and
-//! the last state are visible.
+//! `no_other_transition_occurs` checks the table on random plants with faults. One step may make
+//! two transitions, for instance `Safe(NoSensor)` → `Settling` → `Safe(LimitTooLow)`; only the
+//! first and the last state are visible.
 
 use wattgate_runtime::{Cause, State};
 
