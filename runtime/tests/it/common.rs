@@ -169,6 +169,11 @@ pub fn golden_models() -> Vec<(&'static str, Vec<u8>)> {
 
 /// Sets each value to an end of its range.
 fn make_extreme(layers: &mut Layers) {
+    let maximise = |weights: &mut Vec<i8>| {
+        weights
+            .iter_mut()
+            .for_each(|weight| *weight = 127 * weight.signum());
+    };
     for (row, sign) in layers.first.iter_mut().zip([1, -1].into_iter().cycle()) {
         row.weights = row.weights.map(|weight| 127 * sign * weight.signum());
         (row.scale, row.bias) = (u16::MAX, i16::from(sign) * ROW_LIMIT);
@@ -179,15 +184,11 @@ fn make_extreme(layers: &mut Layers) {
         .flatten()
         .zip([1, -1].into_iter().cycle())
     {
-        row.weights
-            .iter_mut()
-            .for_each(|weight| *weight = 127 * weight.signum());
+        maximise(&mut row.weights);
         (row.bias, row.shift) = (sign * BIAS_LIMIT, if sign > 0 { 0 } else { 31 });
     }
     for (row, scale) in layers.output.iter_mut().zip(SCALE_RANGE) {
-        row.weights
-            .iter_mut()
-            .for_each(|weight| *weight = 127 * weight.signum());
+        maximise(&mut row.weights);
         (row.bias, row.scale) = (-BIAS_LIMIT, scale);
     }
 }

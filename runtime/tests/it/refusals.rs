@@ -56,18 +56,15 @@ fn each_bad_header_has_its_own_error() {
     assert_eq!(error(b""), FormatError::TooShort);
     assert_eq!(error(&valid()[..HEADER_LEN - 1]), FormatError::TooShort);
     assert_eq!(error(&[b'x'; 100]), FormatError::WrongMagic);
-    assert_eq!(
-        error(&with(4..6, &[2, 0])),
-        FormatError::UnsupportedVersion { found: 2 }
-    );
-    assert_eq!(
-        error(&with(4..6, &[0, 0])),
-        FormatError::UnsupportedVersion { found: 0 }
-    );
-    assert_eq!(error(&with(6..7, &[0])), FormatError::BadHeader);
-    assert_eq!(error(&with(6..7, &[3])), FormatError::BadHeader);
-    assert_eq!(error(&with(7..8, &[2])), FormatError::BadHeader);
-    assert_eq!(error(&with(14..16, &[1, 0])), FormatError::BadHeader);
+    for found in [0, 2] {
+        let version = error(&with(4..6, &[found, 0]));
+        let found = u16::from(found);
+        assert_eq!(version, FormatError::UnsupportedVersion { found });
+    }
+    let bad: [(_, &[u8]); 4] = [(6..7, &[0]), (6..7, &[3]), (7..8, &[2]), (14..16, &[1, 0])];
+    for (range, new) in bad {
+        assert_eq!(error(&with(range, new)), FormatError::BadHeader, "{new:?}");
+    }
     assert_eq!(error(&with(16..20, &[0; 4])), FormatError::GridMismatch);
     assert_eq!(error(&valid()[..valid().len() - 1]), FormatError::Truncated);
     let mut longer = valid();
@@ -133,15 +130,11 @@ impl Parts {
     fn error(change: impl FnOnce(&mut Self)) -> FormatError {
         let mut parts = Self::new();
         change(&mut parts);
-        parts.encoded_error()
-    }
-
-    fn encoded_error(self) -> FormatError {
         let body = Body {
-            profiled: postcard::from_bytes(&self.profiled).expect("eight indices"),
-            layers: &self.layers,
-            time_guard: self.time_guard.into_iter().collect(),
-            power_guard: self.power_guard.into_iter().collect(),
+            profiled: postcard::from_bytes(&parts.profiled).expect("eight indices"),
+            layers: &parts.layers,
+            time_guard: parts.time_guard.into_iter().collect(),
+            power_guard: parts.power_guard.into_iter().collect(),
             provenance: Provenance {
                 kind: Kind::Measured,
                 device: "",
@@ -153,7 +146,7 @@ impl Parts {
                 time_error: None,
                 power_error: None,
             },
-            axes: self.axes,
+            axes: parts.axes,
         };
         let mut buffer = [0; 2048];
         let body = postcard::to_slice(&body, &mut buffer).expect("it fits");
@@ -169,52 +162,41 @@ fn axes_that_form_no_grid_are_refused() {
         let values = values.iter().copied().collect();
         Parts::error(|parts| parts.axes = Axes { lengths, values })
     };
-    let bad = FormatError::BadGrid;
-    assert_eq!(error([1, 1, 1, 0], &[1, 2, 3]), bad(GridError::EmptyAxis));
-    assert_eq!(
-        error([2, 1, 1, 1], &[2, 1, 3, 4, 5]),
-        bad(GridError::NotAscending)
-    );
-    assert_eq!(
-        error([2, 1, 1, 1], &[1, 1, 3, 4, 5]),
-        bad(GridError::NotAscending)
-    );
-    assert_eq!(
-        error([1, 1, 1, 1], &[0, 1, 3, 4]),
-        bad(GridError::NotAscending)
-    );
-    assert_eq!(
-        error([1, 1, 1, 2], &[1, 1, 3, 4]),
-        bad(GridError::LengthsDisagree)
-    );
-    assert_eq!(
-        error([1, 1, 1, 1], &[1, 1, 3, 4]),
-        FormatError::GridMismatch
-    );
     let many: Vec<u32> = [1..21, 1..21, 1..21, 1..21].into_iter().flatten().collect();
-    assert_eq!(error([20; 4], &many), bad(GridError::TooManyModes));
+    let bad: [(_, &[u32], _); 6] = [
+        ([1, 1, 1, 0], &[1, 2, 3], GridError::EmptyAxis),
+        ([2, 1, 1, 1], &[2, 1, 3, 4, 5], GridError::NotAscending),
+        ([2, 1, 1, 1], &[1, 1, 3, 4, 5], GridError::NotAscending),
+        ([1, 1, 1, 1], &[0, 1, 3, 4], GridError::NotAscending),
+        ([1, 1, 1, 2], &[1, 1, 3, 4], GridError::LengthsDisagree),
+        ([20; 4], &many, GridError::TooManyModes),
+    ];
+    for (lengths, values, expected) in bad {
+        let found = error(lengths, values);
+        assert_eq!(found, FormatError::BadGrid(expected), "{lengths:?}");
+    }
+    let other = error([1, 1, 1, 1], &[1, 1, 3, 4]);
+    assert_eq!(other, FormatError::GridMismatch);
 }
 
 #[test]
 fn each_bad_field_of_a_body_has_its_own_error() {
-    let layers = |change: fn(&mut Vec<u8>)| Parts::error(|parts| change(&mut parts.layers));
-    assert_eq!(layers(|bytes| bytes.push(0)), FormatError::LayersLength);
-    assert_eq!(
-        layers(|bytes| bytes.truncate(bytes.len() - 1)),
-        FormatError::LayersLength
-    );
-    assert_eq!(layers(Vec::clear), FormatError::LayersLength);
-    assert_eq!(layers(|bytes| bytes[0] = 0x80), FormatError::BadLayer);
+    let lengths: [fn(&mut Vec<u8>); 3] =
+        [|bytes| bytes.push(0), |bytes| _ = bytes.pop(), Vec::clear];
+    for (case, change) in lengths.into_iter().enumerate() {
+        let error = Parts::error(|parts| change(&mut parts.layers));
+        assert_eq!(error, FormatError::LayersLength, "case {case}");
+    }
     // Bytes of the rows: 8 × (12 + 2 + 2), 8 × (8 + 4 + 1), 2 × (8 + 4 + 4).
-    assert_eq!(layers(|bytes| bytes[128 + 12] = 32), FormatError::BadLayer);
-    assert_eq!(
-        layers(|bytes| bytes[128 + 11] = 0x7F),
-        FormatError::BadLayer
-    );
-    assert_eq!(
-        layers(|bytes| bytes[232 + 11] = 0x80),
-        FormatError::BadLayer
-    );
+    for (at, byte) in [
+        (0, 0x80),
+        (128 + 12, 32),
+        (128 + 11, 0x7F),
+        (232 + 11, 0x80),
+    ] {
+        let error = Parts::error(|parts| parts.layers[at] = byte);
+        assert_eq!(error, FormatError::BadLayer, "byte {at}");
+    }
     for scale in [
         f32::NAN,
         f32::INFINITY,
@@ -255,20 +237,16 @@ fn each_bad_field_of_a_body_has_its_own_error() {
 
 #[test]
 fn a_body_that_does_not_decode_is_refused() {
-    let changed = |change: fn(&mut Vec<u8>)| {
+    let changes: [fn(&mut Vec<u8>); 3] = [
+        |bytes| bytes.push(0),
+        |bytes| _ = bytes.pop(),
+        |bytes| bytes.truncate(HEADER_LEN),
+    ];
+    for (case, change) in changes.into_iter().enumerate() {
         let mut bytes = valid();
         change(&mut bytes);
-        error(&sealed(bytes))
-    };
-    assert_eq!(changed(|bytes| bytes.push(0)), FormatError::BadBody);
-    assert_eq!(
-        changed(|bytes| bytes.truncate(bytes.len() - 1)),
-        FormatError::BadBody
-    );
-    assert_eq!(
-        changed(|bytes| bytes.truncate(HEADER_LEN)),
-        FormatError::BadBody
-    );
+        assert_eq!(error(&sealed(bytes)), FormatError::BadBody, "case {case}");
+    }
 }
 
 proptest! {

@@ -230,14 +230,10 @@ fn a_jump_of_a_tenth_is_seen_within_90_ms() {
             let median = jump.seen[jump.seen.len() / 2];
             assert!(median <= 90, "{name}: {median} ms");
             let (early, late) = (moments(at_200).0, moments(at_500).0);
-            assert!(
-                early.abs() < 0.15 && late.abs() < 0.05,
-                "{name}: {early} {late}"
-            );
-            assert!(
-                share(at_300, 3.0) < 0.05 && share(at_500, 3.0) < 0.03,
-                "{name}"
-            );
+            let is_close = early.abs() < 0.15 && late.abs() < 0.05;
+            assert!(is_close, "{name}: {early} {late}");
+            let (early, late) = (share(at_300, 3.0), share(at_500, 3.0));
+            assert!(early < 0.05 && late < 0.03, "{name}: {early} {late}");
         }
     }
 }
@@ -255,14 +251,10 @@ fn an_expected_change_is_estimated_within_200_ms() {
                 [(&jump.errors[1], 0.05, 0.25), (&jump.errors[3], 0.03, 0.15)]
             {
                 let (found, around) = moments(errors);
-                assert!(
-                    found.abs() < bias && around < spread,
-                    "{name}: {found} ± {around}"
-                );
-                assert!(
-                    share(errors, 2.0) < 0.15 && share(errors, 3.0) < 0.03,
-                    "{name}"
-                );
+                let is_close = found.abs() < bias && around < spread;
+                assert!(is_close, "{name}: {found} ± {around}");
+                let (two, three) = (share(errors, 2.0), share(errors, 3.0));
+                assert!(two < 0.15 && three < 0.03, "{name}: {two} {three}");
             }
         }
     }

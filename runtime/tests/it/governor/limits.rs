@@ -133,9 +133,7 @@ fn an_excluded_mode_is_never_chosen() {
 #[test]
 fn with_every_mode_excluded_nothing_is_set() {
     let mut plant = Plant::new(30_000, 1_000);
-    for mode in modes() {
-        plant.governor.exclude(*mode);
-    }
+    keep_only(&mut plant, &[]);
     plant.run(10_000, 30_000);
     assert!(plant.modes.is_empty());
     assert_eq!(plant.state(), State::Safe(Cause::NothingApplies));
