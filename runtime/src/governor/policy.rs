@@ -86,10 +86,9 @@ impl<const N: usize> Governor<N> {
             return self.step_down(power, &estimate, since, now);
         }
         // A mode change would hide a step that is about to be detected.
-        let is_suspected = self
-            .suspected
-            .is_some_and(|at| now.since(at) < SUSPICION_TIMEOUT);
-        if is_suspected || !self.is_confirmed(&estimate, now) {
+        let suspected = self.suspected.map(|at| now.since(at));
+        if suspected.is_some_and(|ms| ms < SUSPICION_TIMEOUT) || !self.is_confirmed(&estimate, now)
+        {
             return Command::Keep;
         }
         if self.liveness.needs_probe(now)
@@ -177,12 +176,9 @@ impl<const N: usize> Governor<N> {
 
     /// Whether the last step is old enough to estimate its size. At first, rounding dominates.
     pub(super) fn is_confirmed(&self, estimate: &Estimate, now: Milliseconds) -> bool {
-        let slowest = self.estimator.slowest().0;
-        let confirmed_after = match self.is_trying() {
-            true => 2 * slowest / CONFIRMATION_DIVISOR,
-            false => slowest / CONFIRMATION_DIVISOR,
-        };
-        now.since(estimate.since).0 >= confirmed_after
+        let times = if self.is_trying() { 2 } else { 1 };
+        let delay = times * self.estimator.slowest().0 / CONFIRMATION_DIVISOR;
+        now.since(estimate.since).0 >= delay
     }
 
     /// Whether a jump forced a step down within the last [`SPAN`]; the new mode must still prove
@@ -273,10 +269,8 @@ impl<const N: usize> Governor<N> {
     /// Handles a mode of least power that does not fit. Similar modes may draw less than predicted:
     /// the governor measures a few, one after another.
     pub(super) fn limit_too_low(&mut self, now: Milliseconds) -> Command {
-        let is_long_enough = self
-            .steady_mean(now)
-            .is_some_and(|(_, passed)| passed >= FIRST_ESTIMATE_MS);
-        if !is_long_enough {
+        let steady = self.steady_mean(now);
+        if steady.is_none_or(|(_, passed)| passed < FIRST_ESTIMATE_MS) {
             return Command::Keep;
         }
         if !self.modes.is_measured(self.at) {
