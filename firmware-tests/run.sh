@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds every bare-metal image, runs it in QEMU, compares its console with the golden report
-# and its figures with budgets.toml. What fails is listed at the end.
+# Builds every bare-metal image, runs it in QEMU, and compares its console with the golden report
+# and its figures with budgets.toml. Failures are listed at the end.
 #
-# The report is that of the host test `runtime/tests/it/golden.rs`: equal consoles are equal bits
-# of every prediction, front and answer.
+# The host test `runtime/tests/it/golden.rs` prints the same report. Equal reports mean that every
+# prediction, front and answer is bit-exact.
 set -euo pipefail
 cd "$(dirname "$0")"
 

@@ -4,7 +4,7 @@ use std::env;
 
 fn main() {
     let target = env::var("TARGET").unwrap_or_default();
-    // The board's clock in Hz counts the instructions, see `src/lib.rs`.
+    // The board's clock in Hz, from which `src/lib.rs` computes instructions.
     let (processor, script, clock) = match target.split('-').next().unwrap_or_default() {
         "aarch64" => ("aarch64", "virt.ld", 62_500_000),
         "thumbv7em" => ("cortex_m", "mps2-an386.ld", 25_000_000),

@@ -1,5 +1,5 @@
-//! Draws the estimator over a recorded run as SVG on standard output: what the sensor shows, what the
-//! estimator says with a band of two deviations, where it sees steps, and the phases of the file.
+//! Draws a recorded run as SVG on standard output: the readings, the estimate with a band of two
+//! deviations, the detected steps, and the phases of the file.
 //!
 //! ```text
 //! trace_plot FILE RUN [FROM_S TO_S] > plot.svg
@@ -25,7 +25,7 @@ struct Point {
     shown_w: f64,
     power_w: f64,
     deviation_w: f64,
-    /// Where a step was seen by this look: when it was.
+    /// The time of a step that this look detected.
     step: Option<f64>,
     phase: String,
 }
@@ -50,7 +50,7 @@ fn points(run: &Run) -> Vec<Point> {
     rows.collect()
 }
 
-/// From seconds and watts to the picture.
+/// Maps seconds and watts to pixels.
 struct Frame {
     from: f64,
     to: f64,

@@ -1,4 +1,4 @@
-//! The file of budgets: for each target and figure what it was, and what it must not exceed.
+//! The budgets file: for each target and figure, the budget and an optional design bound.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,17 +9,17 @@ use serde::Deserialize;
 
 use crate::{Failures, Figures};
 
-/// A figure may exceed its budget by one part in fifty.
+/// Tolerance of a budget, as its divisor: 2 %.
 const TOLERANCE: u64 = 50;
 
 const HEAD: &str = "\
-# Figures of the images, compared on every run of firmware-tests/run.sh: one that is more than
-# 2 % above its budget fails, if the same compiler made the code. `bound` is what was set out
-# for. Instructions are exact, those of QEMU with `-icount shift=0,sleep=off`.
-# WATTGATE_UPDATE_BUDGETS=1 writes the budgets anew.
+# Figures of the images, compared on every run of firmware-tests/run.sh. A figure fails if it
+# exceeds its budget by more than 2 % and the compiler is the same. `bound` is the design goal.
+# Instructions are exact counts of QEMU with `-icount shift=0,sleep=off`.
+# WATTGATE_UPDATE_BUDGETS=1 updates the budgets.
 ";
 
-/// What a figure is held against.
+/// The budget of a figure, and its design bound.
 #[derive(Clone, Copy, Debug, Deserialize)]
 struct Budget {
     budget: u64,
@@ -29,7 +29,7 @@ struct Budget {
 /// The budgets of a target.
 #[derive(Debug, Default, Deserialize)]
 struct Target {
-    /// Another compiler's code is another; its figures are shown and not compared.
+    /// Figures of another compiler are printed but not compared.
     compiler: String,
     figures: BTreeMap<String, Budget>,
 }
@@ -49,8 +49,8 @@ impl Budgets {
         })
     }
 
-    /// Prints figures beside their budgets, notes those that exceed them, and takes them as the
-    /// new budgets.
+    /// Prints figures beside their budgets, adds failures for those that exceed them, and stores
+    /// the figures as the new budgets.
     pub fn compare(
         &mut self,
         target: &str,

@@ -1,14 +1,14 @@
-//! What a linked image holds: sizes of its sections, and symbols that must not be there.
+//! Sizes of the sections of a linked image, and forbidden symbols in it.
 
 use std::fs;
 use std::path::Path;
 
 use object::{Object, ObjectSection, ObjectSymbol};
 
-/// The symbol that an image's panic handler refers to, and that does not exist.
+/// The undefined symbol that an image's panic handler refers to.
 pub const PANIC_AT_LINK: &str = "this_image_contains_a_reachable_panic";
 
-/// Parts of names that the release image must not contain: panics, formatting, an allocator.
+/// Parts of the names of forbidden symbols: panics, formatting, an allocator.
 const FORBIDDEN: &[&str] = &[
     "core::panicking",
     "core::fmt",
@@ -26,7 +26,7 @@ fn with_file<T>(
     read(&file).map_err(|why| format!("{}: {why}", path.display()))
 }
 
-/// The figure of code and constants without the model.
+/// Name of the figure for code and constants without the model.
 pub const CODE: &str = "code and constants, bytes";
 
 /// Code and constants without the model, in bytes.
@@ -50,7 +50,7 @@ pub fn sizes(path: &Path) -> Result<[(&'static str, u64); 3], String> {
     })
 }
 
-/// The compiler, as it names itself in an image: a figure is held against that of the same one.
+/// The compiler's version string in an image.
 pub fn compiler(path: &Path) -> Result<String, String> {
     let comment = with_file(path, |file| {
         let section = file.section_by_name(".comment");
@@ -60,11 +60,12 @@ pub fn compiler(path: &Path) -> Result<String, String> {
     let name = comment
         .split('\0')
         .find(|part| part.starts_with("rustc version"));
-    let name = name.ok_or_else(|| format!("{}: names no compiler", path.display()))?;
+    let name =
+        name.ok_or_else(|| format!("{}: has no compiler version in .comment", path.display()))?;
     Ok(name.to_owned())
 }
 
-/// Names of symbols that must not be there.
+/// Names of the forbidden symbols in an image.
 pub fn forbidden_symbols(path: &Path) -> Result<Vec<String>, String> {
     with_file(path, |file| {
         let mut found = Vec::new();

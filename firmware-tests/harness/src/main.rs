@@ -1,5 +1,5 @@
 //! Builds the bare-metal images, runs them in QEMU, compares their consoles with the golden
-//! report and their figures with `budgets.toml`. Everything that fails is listed at the end.
+//! report and their figures with `budgets.toml`. Failures are listed at the end.
 //!
 //! `WATTGATE_UPDATE_BUDGETS=1` writes the figures as the new budgets.
 
@@ -18,12 +18,12 @@ use budgets::Budgets;
 /// Figures of a target by name.
 type Figures = BTreeMap<String, u64>;
 
-/// Everything that went wrong.
+/// Messages of all failures.
 type Failures = Vec<String>;
 
 struct Target {
     triple: &'static str,
-    /// QEMU's program and machine; none for a target whose images are only linked.
+    /// QEMU's program and machine; empty if the images are linked but not run.
     machine: &'static [&'static str],
 }
 
@@ -60,10 +60,10 @@ const TARGETS: &[Target] = &[
     },
 ];
 
-/// A Cortex-M4F, which also runs the sine.
+/// A Cortex-M4F, for which the sine images and the planted faults are built too.
 const PLANTED_IN: &str = "thumbv7em-none-eabihf";
 
-/// The faults, and what the checks must say of each.
+/// Planted faults, and the text that the checks must report for each.
 const PLANTED: &[(&str, &str)] = &[
     ("planted-panic", elf::PANIC_AT_LINK),
     ("planted-format", "core::fmt"),
@@ -72,8 +72,8 @@ const PLANTED: &[(&str, &str)] = &[
 
 const IMAGES: [&str; 3] = ["boot", "count", "report"];
 
-/// No image runs longer.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Timeout of an image.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -111,12 +111,12 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(!failures.is_empty()))
 }
 
-/// Builds and runs the images of a target, and returns their compiler and figures.
+/// Builds and runs the images of a target. Returns their compiler and figures.
 fn examine(folder: &Path, target: &Target, failures: &mut Failures) -> (String, Figures) {
     let (mut compiler, mut figures) = (String::new(), Figures::new());
     let mut fail =
         |what: &str, why: String| failures.push(format!("{} {what}: {why}", target.triple));
-    // All at once, so that every core has work. A failure is named by the builds below.
+    // One build of all images uses every core. The builds below report its failures.
     let others = ["--bin", "bare", "--bin", "count", "--bin", "report"];
     let _ = build(folder, target.triple, "boot", &others);
     for image in IMAGES {
@@ -165,7 +165,7 @@ fn examine(folder: &Path, target: &Target, failures: &mut Failures) -> (String, 
                 figures.extend(numbers(&console));
                 match run(target, &file, counts) {
                     Ok(again) if again == console => {}
-                    Ok(_) => fail(image, "another run counted otherwise".to_owned()),
+                    Ok(_) => fail(image, "a second run gave other counts".to_owned()),
                     Err(why) => fail(image, why),
                 }
             }
@@ -179,7 +179,7 @@ fn examine(folder: &Path, target: &Target, failures: &mut Failures) -> (String, 
     (compiler, figures)
 }
 
-/// The same task in this runtime and in microflow, which it has to beat in instructions.
+/// Runs the same task in this runtime and in microflow. The runtime must need fewer instructions.
 fn sine(folder: &Path, failures: &mut Failures) -> (String, Figures) {
     let (mut compiler, mut figures) = (String::new(), Figures::new());
     let target = TARGETS.iter().find(|target| target.triple == PLANTED_IN);
@@ -197,7 +197,7 @@ fn sine(folder: &Path, failures: &mut Failures) -> (String, Figures) {
     ] {
         let measured = || {
             let built = build(folder, PLANTED_IN, image, options)?;
-            // A folder of its own, so that the other images are not built anew for the feature.
+            // The feature's own target folder spares a rebuild of the other images.
             let file = match options.last() {
                 Some(target_folder) => folder.join(target_folder).join(
                     built
@@ -273,10 +273,10 @@ fn run(target: &Target, file: &Path, counts: bool) -> Result<String, String> {
         .args(["-nographic", "-nic", "none", "-semihosting", "-kernel"])
         .arg(file);
     if counts {
-        // An instruction takes one nanosecond of the machine's time, which stands still with it.
+        // Virtual time advances by one nanosecond for each instruction.
         command.args(["-icount", "shift=0,sleep=off"]);
     }
-    // QEMU writes a semihosting console to its standard error, after warnings of its own.
+    // QEMU writes the semihosting console to its standard error, after its own warnings.
     let console = file.with_extension("console");
     let write =
         fs::File::create(&console).map_err(|why| format!("{}: {why}", console.display()))?;
@@ -293,10 +293,10 @@ fn run(target: &Target, file: &Path, counts: bool) -> Result<String, String> {
             .map_err(|why| format!("{program}: {why}"))?
         {
             Some(status) => break status,
-            None if start.elapsed() > PATIENCE => {
+            None if start.elapsed() > TIMEOUT => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("still running after {} s", PATIENCE.as_secs()));
+                return Err(format!("still running after {} s", TIMEOUT.as_secs()));
             }
             None => std::thread::sleep(Duration::from_millis(20)),
         }
@@ -314,7 +314,7 @@ fn run(target: &Target, file: &Path, counts: bool) -> Result<String, String> {
         .collect())
 }
 
-/// Lines that end with a number, by what stands before it.
+/// The numbers at the ends of lines, by the text before them.
 fn numbers(console: &str) -> impl Iterator<Item = (String, u64)> {
     console.lines().filter_map(|line| {
         let (name, number) = line.rsplit_once(' ')?;
@@ -331,17 +331,17 @@ fn compare_with_golden(folder: &Path, console: &str) -> Result<usize, String> {
         .position(|(a, b)| a != b);
     match differ {
         Some(line) => Err(format!(
-            "line {} of its console is not the golden one",
+            "line {} of the console differs from the golden report",
             line + 1
         )),
         None if golden != console => {
-            Err("its console is shorter or longer than the golden one".into())
+            Err("the console and the golden report differ in length".into())
         }
         None => Ok(golden.lines().count()),
     }
 }
 
-/// Whether the checks find a planted fault.
+/// Fails unless the checks detect a planted fault.
 fn finds_planted(folder: &Path, fault: &str, expected: &str) -> Result<(), String> {
     let target_folder = format!("--target-dir=target/{fault}");
     let options = ["--features", fault, &target_folder];
@@ -357,10 +357,10 @@ fn finds_planted(folder: &Path, fault: &str, expected: &str) -> Result<(), Strin
         }
     };
     if !found.contains(expected) {
-        return Err(format!("was not found; the checks said: {found:?}"));
+        return Err(format!("not detected; the checks reported {found:?}"));
     }
     println!(
-        "found, as it must be: {}",
+        "detected, as expected: {}",
         found.chars().take(100).collect::<String>()
     );
     Ok(())

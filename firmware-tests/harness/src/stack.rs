@@ -1,6 +1,6 @@
-//! The greatest depth of the stack, computed from the instructions of a linked image: the frame
-//! of each function, from what moves its stack pointer, along every path of calls. A call through
-//! a register or a recursion has no bound and is an error.
+//! The maximum depth of the stack, computed from the instructions of a linked image. The frame of a
+//! function is the sum of all instructions that lower its stack pointer; frames add up along each
+//! path of calls. An indirect call or a recursion has no bound and is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,16 +8,16 @@ use std::path::Path;
 
 use object::{Architecture, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
-/// What a function does to the stack.
+/// A function's use of the stack.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Function {
     end: u64,
     name: String,
-    /// The bytes that it takes itself.
+    /// Its own frame in bytes.
     frame: u64,
-    /// The addresses that it calls, or leaves to by a jump.
+    /// Addresses of its calls and tail calls.
     calls: BTreeSet<u64>,
-    /// It calls through a register.
+    /// Whether it calls through a register.
     indirect: bool,
 }
 
@@ -25,7 +25,7 @@ struct Function {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Step {
     length: u64,
-    /// The bytes by which the stack pointer falls.
+    /// The bytes by which the stack pointer is lowered.
     takes: u64,
     /// The target of a call or jump.
     target: Option<u64>,
@@ -82,9 +82,9 @@ fn functions(file: &object::File<'_>) -> Result<BTreeMap<u64, Function>, String>
         Architecture::Aarch64 => false,
         other => return Err(format!("no decoder for {other:?}")),
     };
-    // An address is even; bit 0 of a symbol says Thumb.
+    // Bit 0 of a Thumb symbol is a flag, not part of the address.
     let address = |symbol: &object::Symbol<'_, '_>| symbol.address() & !u64::from(thumb);
-    // From here on are data (`$d`) or instructions.
+    // Mapping symbols: data (`$d`) or instructions begin at their address.
     let mut kinds = BTreeMap::new();
     let mut functions = BTreeMap::new();
     for symbol in file.symbols() {
@@ -132,7 +132,7 @@ fn functions(file: &object::File<'_>) -> Result<BTreeMap<u64, Function>, String>
     Ok(functions)
 }
 
-/// A number of `bits` bits with a sign.
+/// Sign-extends a number of `bits` bits.
 fn signed(value: u32, bits: u32) -> i64 {
     i64::from((value << (32 - bits)).cast_signed() >> (32 - bits))
 }
@@ -173,8 +173,8 @@ fn a64_step(code: &[u8], at: u64) -> Step {
     step
 }
 
-/// Thumb of ARMv6-M and ARMv7-M: DDI 0403, chapter A5. `literals` are the words that registers
-/// were loaded with from the function's pool.
+/// Thumb of ARMv6-M and ARMv7-M: DDI 0403, chapter A5. `literals` holds the words that registers
+/// have from the function's literal pool.
 fn thumb_step(code: &[u8], at: u64, literals: &mut BTreeMap<u16, u32>) -> Step {
     let half = |place: usize| {
         let bytes = code.get(place..).and_then(|code| code.first_chunk());
@@ -275,7 +275,7 @@ fn wide_thumb_step(first: u16, second: u16, at: u64) -> Step {
     step
 }
 
-/// The constant that twelve bits of an instruction stand for (ThumbExpandImm, A5.3.2).
+/// Expands a modified immediate constant of twelve bits (ThumbExpandImm, A5.3.2).
 fn expanded(immediate: u32) -> u32 {
     let byte = immediate & 0xFF;
     match immediate >> 8 {
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_added_and_loops_refused() {
+    fn frames_add_up_along_paths_and_recursion_is_an_error() {
         let function = |frame, calls: &[u64]| Function {
             frame,
             calls: calls.iter().copied().collect(),

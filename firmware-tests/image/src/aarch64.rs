@@ -2,7 +2,7 @@
 
 use core::arch::{asm, global_asm};
 
-// Reset: floating point on, .bss cleared, stack set.
+// Reset: enables floating point, clears .bss and sets the stack pointer.
 global_asm!(
     ".section .text.boot, \"ax\"",
     ".global _start",
@@ -29,10 +29,10 @@ pub fn exit(success: bool) -> ! {
     semihosting::process::exit(i32::from(!success))
 }
 
-/// The virtual counter, which starts with the machine.
+/// The virtual counter, which starts at reset.
 pub fn ticks() -> u64 {
     let ticks;
-    // SAFETY: reads a counter. The barrier keeps the reading in its place.
+    // SAFETY: reads a counter. The barrier prevents reordering.
     unsafe { asm!("isb", "mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
     ticks
 }

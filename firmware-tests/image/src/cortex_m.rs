@@ -22,7 +22,7 @@ global_asm!(
     "adds r0, #4",
     "b 1b",
     "2:",
-    // SysTick: as long as it gets, from the processor's clock, without interrupt.
+    // SysTick: maximum reload value, processor clock, no interrupt.
     "ldr r0, =0xE000E010",
     "ldr r1, =0x00FFFFFF",
     "str r1, [r0, #4]",
@@ -34,7 +34,7 @@ global_asm!(
     "3:",
 );
 
-// Floating point on, where there is one.
+// Enables the floating-point unit, if any.
 #[cfg(target_abi = "eabihf")]
 global_asm!(
     ".section .text.boot, \"ax\"",
@@ -73,11 +73,10 @@ pub fn exit(success: bool) -> ! {
     semihosting::process::exit(i32::from(!success))
 }
 
-/// SysTick counts down from 2²⁴ − 1, after the 0 that it starts with; an image ends before it
-/// has run out.
+/// SysTick starts at 0 and then counts down from 2²⁴ − 1. An image ends before SysTick wraps.
 pub fn ticks() -> u64 {
     let current = 0xE000_E018 as *const u32;
-    // SAFETY: the register of every Cortex-M with SysTick.
+    // SAFETY: SYST_CVR, which every Cortex-M with SysTick has.
     let current = unsafe { current.read_volatile() };
     u64::from(current.wrapping_neg() & 0x00FF_FFFF)
 }

@@ -1,7 +1,7 @@
-//! What an image needs to start, to speak, to count and to end, on each kind of processor.
+//! Start, console, instruction counter and exit of an image, for each kind of processor.
 //!
-//! The panic handler refers to a symbol that does not exist: if the optimiser leaves one panic
-//! reachable anywhere in an image, the image does not link.
+//! The panic handler refers to an undefined symbol, so an image with a reachable panic does not
+//! link.
 
 #![no_std]
 
@@ -12,7 +12,7 @@ use wattgate_report::Console;
 #[cfg_attr(processor = "linked", path = "linked.rs")]
 mod processor;
 
-/// The host's console.
+/// The console of the host, through semihosting.
 pub struct Semihosting;
 
 impl Console for Semihosting {
@@ -26,9 +26,9 @@ pub fn exit(success: bool) -> ! {
     processor::exit(success)
 }
 
-/// Instructions since the clock was started, which is at reset or soon after. Under
-/// `-icount shift=0` an instruction takes one nanosecond of the emulator's time, so that the
-/// board's clock counts instructions, in steps of 16 (AArch64) to 80 (Cortex-M3).
+/// Instructions since the start of the clock at reset. Under `-icount shift=0` an instruction takes
+/// one nanosecond of virtual time, so the board's clock counts instructions, with a resolution of
+/// 16 (AArch64) to 80 (Cortex-M3).
 pub fn instructions() -> u64 {
     const CLOCK_HZ: u64 = match u64::from_str_radix(env!("CLOCK_HZ"), 10) {
         Ok(hz) => hz,
@@ -37,17 +37,17 @@ pub fn instructions() -> u64 {
     processor::ticks() * 1_000_000_000 / CLOCK_HZ
 }
 
-/// A static variable as the only reference to it.
+/// The only reference to a static variable.
 ///
 /// # Safety
 ///
-/// To be called once for each variable, which nothing else may touch.
+/// Call once for each variable. Nothing else may access the variable.
 pub unsafe fn only<T>(variable: *mut T) -> &'static mut T {
-    // SAFETY: as the caller has promised.
+    // SAFETY: the caller guarantees exclusive access.
     unsafe { &mut *variable }
 }
 
-/// Says which mode was chosen and what it took, and ends the emulator.
+/// Prints the chosen mode with its instructions and stack, and ends the emulator.
 pub fn end(chosen: Option<[u32; 4]>) -> ! {
     let instructions = instructions();
     let stack = used_stack();
@@ -67,7 +67,7 @@ pub fn end(chosen: Option<[u32; 4]>) -> ! {
     exit(chosen.is_some())
 }
 
-/// What stands in memory that nobody has used.
+/// Fill pattern of unused stack.
 const PAINT: u32 = 0xC0DE_5AFE;
 
 unsafe extern "C" {
@@ -75,12 +75,12 @@ unsafe extern "C" {
     static mut __stack_top: u32;
 }
 
-/// Paints the free stack. To be called first, from the image's main function.
+/// Fills the free stack with the pattern. Call first in the image's main function.
 #[inline(never)]
 pub fn paint_stack() {
     let mut local = 0_u32;
     let mut word = &raw mut __stack_bottom;
-    // Below this function's own frame, with room for what it calls.
+    // Below this function's frame, with room for callees.
     let end = (&raw mut local).wrapping_sub(64);
     while word < end {
         // SAFETY: between the end of .bss and the stack pointer lies only free stack.
@@ -89,11 +89,11 @@ pub fn paint_stack() {
     }
 }
 
-/// The bytes of stack that were ever used since [`paint_stack`].
+/// High-water mark of the stack in bytes since [`paint_stack`].
 pub fn used_stack() -> u32 {
     let top = &raw mut __stack_top;
     let mut word = &raw mut __stack_bottom;
-    // SAFETY: all of the stack is memory.
+    // SAFETY: the linker script maps the whole stack.
     while word < top && unsafe { word.read_volatile() } == PAINT {
         word = word.wrapping_add(1);
     }

@@ -1,4 +1,4 @@
-//! A processor for which images are linked, for their sizes and symbols, but not run.
+//! A processor for which images are linked to check sizes and symbols, but not run.
 
 use core::ptr::write_volatile;
 
@@ -9,7 +9,7 @@ extern "C" fn _start() -> ! {
     unsafe extern "C" {
         fn main() -> !;
     }
-    // SAFETY: every image has it.
+    // SAFETY: every image defines `main`.
     unsafe { main() }
 }
 

@@ -1,9 +1,8 @@
-//! The cases that every target runs, as one text that is compared byte for byte.
+//! The report: the cases that every target runs, printed as text and compared byte for byte.
 //!
-//! The bare-metal images run it, and so does the host test `runtime/tests/it/golden.rs`, which
-//! keeps the expected text in `weights/golden/report.txt`.
-//! It formats by hand: an image that linked `core::fmt` could not show that the runtime
-//! does without it.
+//! The bare-metal images print it, and so does the host test `runtime/tests/it/golden.rs`. The
+//! expected text is `weights/golden/report.txt`. The report formats numbers itself, because the
+//! images show that the runtime does not link `core::fmt`.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -14,13 +13,13 @@ use wattgate_runtime::{
     Network, Objective, PowerMode, Query, Region, Sample, SelectError, Settings, State, Workspace,
 };
 
-/// The most points that a front in the report may have.
+/// Capacity of the fronts in the report.
 const FRONT: usize = 128;
 
-/// Longer files are not tried with every byte flipped.
+/// Maximum length of a file that is tested with every byte flipped.
 const FLIPPED: usize = 1024;
 
-/// Where the report goes, byte by byte.
+/// The output of the report.
 pub trait Console {
     /// Appends one byte.
     fn byte(&mut self, byte: u8);
@@ -71,7 +70,7 @@ macro_rules! models {
     };
 }
 
-/// The files of the report, in its order: name and bytes of each.
+/// Names and bytes of the model files, in the order of the report.
 pub const MODELS: &[(&str, &[u8])] = models![
     "golden/wide-16.wgt",
     "golden/wide-16-time-only.wgt",
@@ -83,10 +82,10 @@ pub const MODELS: &[(&str, &[u8])] = models![
     "tx1-image5000.wgt",
 ];
 
-/// The pairs that the models of the report need on every target.
+/// Pairs of a workspace that suffices for the models of the report.
 pub const WORKSPACE: usize = 720;
 
-/// Everything that a target must agree on, for one model file.
+/// Prints the report of one model file.
 pub fn run<const PAIRS: usize>(
     console: &mut impl Console,
     workspace: &mut Workspace<PAIRS>,
@@ -142,7 +141,8 @@ pub fn run<const PAIRS: usize>(
     govern(console, front);
 }
 
-/// A governor on a board that draws more than predicted, then much more, then hides its power.
+/// Runs a governor on a board that draws more than predicted, then much more, and then gives no
+/// readings for a time.
 fn govern(console: &mut impl Console, front: Front<FRONT>) {
     let points = front.points();
     let middle = points.get(points.len() / 2).map_or(0, |p| p.power.0);
@@ -154,7 +154,7 @@ fn govern(console: &mut impl Console, front: Front<FRONT>) {
     let mut mode = None;
     let mut register = middle;
     for step in 0..240_u32 {
-        // The board draws 17/16 and from the 80th step on 22/16.
+        // Ratio of drawn to predicted power.
         let sixteenths = if step < 80 { 17 } else { 22 };
         if step == 120 {
             governor.set_limit(limit(middle / 2));
@@ -162,7 +162,7 @@ fn govern(console: &mut impl Console, front: Front<FRONT>) {
         let points = governor.front().points().iter();
         let now = points.clone().find(|point| Some(point.mode) == mode);
         let power = now.map_or(0, |point| point.power.0 / 16 * sixteenths);
-        // Four steps are a time constant of the sensor.
+        // A low-pass whose time constant is four steps.
         register = register - register / 4 + power / 4;
         let sample = Sample::one(Milliwatts(register));
         let command = governor.step(&Input {
@@ -198,7 +198,7 @@ fn govern(console: &mut impl Console, front: Front<FRONT>) {
     console.text("\n");
 }
 
-/// A name for each reason; numbers are left out.
+/// The name of an error, without its numbers.
 fn reason(error: FormatError) -> &'static str {
     match error {
         FormatError::TooShort => "too short",
@@ -222,7 +222,7 @@ fn reason(error: FormatError) -> &'static str {
     }
 }
 
-/// The constraints of which the report shows the front.
+/// The constraints whose fronts the report prints.
 fn regions(model: &Model<'_>) -> [(&'static str, Result<Region, ConstraintError>); 3] {
     let grid = model.grid();
     let all = model.profiled();
@@ -234,7 +234,7 @@ fn regions(model: &Model<'_>) -> [(&'static str, Result<Region, ConstraintError>
     ]
 }
 
-/// Every file with one byte changed, and every shorter one, must be refused.
+/// Counts the refusals of files with one changed byte, and of truncated files.
 fn refusals(console: &mut impl Console, bytes: &[u8]) {
     let mut copy = [0; FLIPPED];
     let Some(copy) = copy.get_mut(..bytes.len()) else {
@@ -257,7 +257,7 @@ fn refusals(console: &mut impl Console, bytes: &[u8]) {
 }
 
 fn sweep(console: &mut impl Console, network: &mut Network<'_>) {
-    // A sum, so that the order of the modes does not count.
+    // The sum does not depend on the order of the modes.
     let mut sum = 0_u32;
     let mut modes = 0;
     let region = Region::all(network.model().grid());
@@ -274,7 +274,7 @@ fn sweep(console: &mut impl Console, network: &mut Network<'_>) {
     console.text("\n");
 }
 
-/// Asks a front for every objective under several limits, and with corrections.
+/// Queries a front for every objective under several limits, and with corrections.
 fn queries(console: &mut impl Console, model: &Model<'_>, front: &Front<FRONT>) {
     let points = front.points();
     let power = |at: usize, less: u32| {

@@ -2,7 +2,7 @@
 
 use super::hypothesis::Hypothesis;
 use super::sensor::{Chip, MOST_CHIPS, step};
-use super::track::{Event, MOST_POWER, NOTHING, Track, View};
+use super::track::{Event, MOST_POWER, NO_EVENT, Track, View};
 use crate::units::Milliseconds;
 
 /// Maximum number of hypotheses. More do not detect steps sooner (16 were tried).
@@ -26,19 +26,20 @@ const PULSE_SIZE: f32 = 0.4;
 const PULSE_MS: f32 = 50.0;
 
 /// Detection threshold: [`Bank::since`] moves to a step when the probability of no step falls below
-/// this. It gives less than one false step a minute with a ripple of 6 % (tests/it/estimator.rs).
-const DOUBT: f32 = 0.05;
+/// this. With a ripple of 6 % there is less than one false step a minute
+/// (tests/it/estimator/steps.rs).
+const DETECTION_THRESHOLD: f32 = 0.05;
 
 /// Suspicion threshold: [`Bank::is_suspicious`] when the probability of a step after
 /// [`Bank::since`] exceeds this. On a steady load this affects one look in four at worst
-/// (tests/it/estimator.rs).
-const SUSPICION: f32 = 0.1;
+/// (tests/it/estimator/steps.rs).
+const SUSPICION_THRESHOLD: f32 = 0.1;
 
 /// Standard deviation of the ripple in means over [`RIPPLE_MS`](super::track::RIPPLE_MS), as part
 /// of the power. The initial value is that of steady LLM inference on an AGX Orin (platform
 /// reference, addendum: 0.5 to 1.6 % at 100 ms, which is 1.6 to 5 % at 10 ms). The range covers
 /// real rails: the CPU rail of an idle AGX Orin has 1 (traces).
-const RIPPLE_AT_FIRST: f32 = 0.04;
+const INITIAL_RIPPLE: f32 = 0.04;
 const RIPPLE_RANGE: (f32, f32) = (0.005, 2.0);
 
 /// Learning rate of the ripple's variance: each look contributes 1/25 of its excess, so the ripple
@@ -48,15 +49,15 @@ const RIPPLE_RATE: f32 = 0.04;
 /// Maximum excess of a look that counts for the ripple.
 const MOST_EXCESS: f32 = 8.0;
 
-/// Prior at the first reading, as (standard deviation relative to the power, probability): first for
-/// a steady board, then for one in the middle of a step. Assumed.
-const AT_FIRST: [(f32, f32); 2] = [(0.02, 0.8), (0.3, 0.2)];
+/// Prior at the first reading, as (standard deviation relative to the power, probability): of a
+/// steady board, and of a board in the middle of a step. Assumed.
+const INITIAL_PRIOR: [(f32, f32); 2] = [(0.02, 0.8), (0.3, 0.2)];
 
 /// Standard deviation of the power after an expected change: a part of the change, because models
 /// of power have this error, and a part of the total, because the rails' shares of the change are
 /// unknown. Assumed.
-const OF_CHANGE: f32 = 0.3;
-const OF_TOTAL: f32 = 0.03;
+const CHANGE_DEVIATION: f32 = 0.3;
+const TOTAL_DEVIATION: f32 = 0.03;
 
 /// Hypotheses about the time of the last step.
 #[derive(Clone, Debug)]
@@ -74,7 +75,7 @@ impl Bank {
     pub const fn new() -> Self {
         Self {
             hypotheses: [Hypothesis::FREE; HYPOTHESES],
-            ripples: [RIPPLE_AT_FIRST; MOST_CHIPS],
+            ripples: [INITIAL_RIPPLE; MOST_CHIPS],
             since: Milliseconds(0),
         }
     }
@@ -91,7 +92,7 @@ impl Bank {
         readings: [f32; MOST_CHIPS],
         now: Milliseconds,
     ) {
-        for (part, weight) in AT_FIRST {
+        for (part, weight) in INITIAL_PRIOR {
             let mut tracks = [Track::NONE; MOST_CHIPS];
             for ((track, chip), reading) in tracks.iter_mut().zip(chips).zip(readings) {
                 if reading > 0.0 {
@@ -115,7 +116,7 @@ impl Bank {
         let total = only.power();
         for track in &mut only.tracks {
             let change = track.state.x * (times.clamp(0.0, 100.0) - 1.0);
-            let deviation = OF_CHANGE * change.abs() + OF_TOTAL * total;
+            let deviation = CHANGE_DEVIATION * change.abs() + TOTAL_DEVIATION * total;
             track.state.x = (track.state.x + change).clamp(-MOST_POWER, MOST_POWER);
             track.covariance.m11 += deviation * deviation;
         }
@@ -125,29 +126,29 @@ impl Bank {
     }
 
     /// Advances all hypotheses to a look, and adds the hypotheses of an event since the last look.
-    pub fn follow(&mut self, views: &[View; MOST_CHIPS], ms: f32, last: Milliseconds) {
+    pub fn update(&mut self, views: &[View; MOST_CHIPS], ms: f32, last: Milliseconds) {
         let parent = *self.heaviest();
         let power = parent.power().max(0.0);
         for hypothesis in self.hypotheses.iter_mut().filter(|it| it.weight > 0.0) {
-            hypothesis.follow(views, NOTHING);
+            hypothesis.update(views, NO_EVENT);
         }
         self.learn_ripple();
         let mut pulsed = parent;
         pulsed.weight *= (PULSES_A_SECOND * ms / 1_000.0).min(0.5);
         let pulse = PULSE_SIZE * power * (PULSE_MS / ms).min(1.0);
-        pulsed.follow(views, Event { step: 0.0, pulse });
+        pulsed.update(views, Event { step: 0.0, pulse });
         self.merge(pulsed);
         for size in STEP_SIZES {
             let mut stepped = parent;
             stepped.since = last;
             stepped.weight *= (STEPS_A_SECOND * ms / 1_000.0).min(0.5) / STEP_SIZES.len() as f32;
             let step = size * power;
-            stepped.follow(views, Event { step, pulse: 0.0 });
+            stepped.update(views, Event { step, pulse: 0.0 });
             self.admit(stepped);
         }
     }
 
-    /// Normalises the weights after [`Self::follow`], and decides whether there was a step.
+    /// Normalises the weights after [`Self::update`], and decides whether there was a step.
     pub fn judge(&mut self) {
         self.normalise();
         self.decide();
@@ -156,7 +157,7 @@ impl Bank {
     /// Whether a step is suspected.
     pub fn is_suspicious(&self) -> bool {
         let later = self.hypotheses.iter().filter(|it| it.since > self.since);
-        later.map(|it| it.weight).sum::<f32>() > SUSPICION
+        later.map(|it| it.weight).sum::<f32>() > SUSPICION_THRESHOLD
     }
 
     /// The most probable hypothesis of the last look.
@@ -214,7 +215,7 @@ impl Bank {
     /// Detects a step.
     fn decide(&mut self) {
         let without = self.hypotheses.iter().filter(|it| it.since <= self.since);
-        if without.map(|it| it.weight).sum::<f32>() < DOUBT {
+        if without.map(|it| it.weight).sum::<f32>() < DETECTION_THRESHOLD {
             self.since = self.heaviest().since;
         }
     }
@@ -261,7 +262,7 @@ impl Bank {
             power += of_track;
         }
         if power < 1.0 {
-            RIPPLE_AT_FIRST
+            INITIAL_RIPPLE
         } else {
             ripple / power
         }

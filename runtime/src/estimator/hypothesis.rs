@@ -6,11 +6,11 @@ use crate::units::Milliseconds;
 
 /// Standard deviation of a time constant, as part of it. A conversion of 140 µs takes 154 µs at
 /// most (TI, data sheet SBOS576A).
-const CLOCK: f32 = 0.04;
+const CLOCK_DEVIATION: f32 = 0.04;
 
 /// Correlation of the errors of two chips. It lies between 1 for ripple, which is common to all
 /// chips, and 0 for rounding, which is independent.
-const TOGETHER: f32 = 0.5;
+const CHIP_CORRELATION: f32 = 0.5;
 
 /// Assumes that the power last stepped at `since`, and estimates it under this assumption.
 #[derive(Clone, Copy, Debug)]
@@ -44,12 +44,12 @@ impl Hypothesis {
         let variances = self.tracks.iter().map(|track| track.covariance.m11);
         let deviations: f32 = variances.clone().map(libm::sqrtf).sum();
         let alone: f32 = variances.sum();
-        let lag = CLOCK * (self.power() - self.register());
-        alone + TOGETHER * (deviations * deviations - alone) + lag * lag
+        let lag = CLOCK_DEVIATION * (self.power() - self.register());
+        alone + CHIP_CORRELATION * (deviations * deviations - alone) + lag * lag
     }
 
     /// Updates the filters with the next look.
-    pub fn follow(&mut self, views: &[View; MOST_CHIPS], event: Event) {
+    pub fn update(&mut self, views: &[View; MOST_CHIPS], event: Event) {
         let mut likelihood = 0.0;
         for (track, view) in self.tracks.iter_mut().zip(views) {
             if view.reading == 0.0 && track.state.y.abs() < view.step {

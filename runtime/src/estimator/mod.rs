@@ -82,7 +82,7 @@ use bank::Bank;
 use energy::Energy;
 use hypothesis::Hypothesis;
 use sensor::step;
-use track::{Passage, RIPPLE_MS, View, decay};
+use track::{Coefficients, RIPPLE_MS, View, decay};
 
 use crate::units::{Milliseconds, Milliwatts};
 
@@ -168,7 +168,7 @@ impl Estimator {
         let ms = now.since(last).0 as f32;
         let before = self.bank.registers();
         let views = self.views(readings, ms.min(LONGEST_MS));
-        self.bank.follow(&views, ms.min(LONGEST_MS), last);
+        self.bank.update(&views, ms.min(LONGEST_MS), last);
         self.bank.judge();
         self.integrate(&before, ms, now);
     }
@@ -253,7 +253,7 @@ impl Estimator {
             reading: 0.0,
             ripple: 0.0,
             step: step(&chip),
-            passage: Passage::new(ms, chip.time_constant),
+            coefficients: Coefficients::new(ms, chip.time_constant),
         });
         for ((view, reading), ripple) in views.iter_mut().zip(readings).zip(self.bank.ripples) {
             view.reading = reading;

@@ -17,7 +17,7 @@ pub const MOST_POWER: f32 = 1e8;
 
 /// Coefficients of a chip's filter for the time between two looks.
 #[derive(Clone, Copy, Debug)]
-pub struct Passage {
+pub struct Coefficients {
     /// The part of the register's old value that remains.
     decay: f32,
     /// The same after half the time.
@@ -28,7 +28,7 @@ pub struct Passage {
     ripple: f32,
 }
 
-impl Passage {
+impl Coefficients {
     pub fn new(ms: f32, time_constant: Milliseconds) -> Self {
         let half = decay(ms / 2.0, time_constant);
         let decay = half * half;
@@ -60,7 +60,7 @@ pub struct Event {
 }
 
 /// Neither a step nor a pulse.
-pub const NOTHING: Event = Event {
+pub const NO_EVENT: Event = Event {
     step: 0.0,
     pulse: 0.0,
 };
@@ -72,7 +72,7 @@ pub struct View {
     pub step: f32,
     /// As part of the power.
     pub ripple: f32,
-    pub passage: Passage,
+    pub coefficients: Coefficients,
 }
 
 /// The filter of one chip.
@@ -105,12 +105,12 @@ impl Track {
     /// The prediction step. Returns the register's variance due to ripple.
     #[inline]
     pub fn predict(&mut self, view: &View, event: Event) -> f32 {
-        let Passage {
+        let Coefficients {
             decay,
             half,
             drift,
             ripple,
-        } = view.passage;
+        } = view.coefficients;
         let (gain, spread) = (1.0 - half, 1.0 - decay);
         // A power far above the register is uncertain, so it is capped as a measure of noise.
         let level = self.state.x.min(3.0 * self.state.y).max(0.0);
@@ -132,31 +132,31 @@ impl Track {
     #[inline]
     pub fn correct(&mut self, reading: f32, step: f32, ripple: f32) -> f32 {
         let variance = self.covariance.m22.max(0.01);
-        let cut = Cut::new(reading - self.state.y, step / 2.0, variance);
+        let truncated = Truncated::new(reading - self.state.y, step / 2.0, variance);
         let gain = Vector2::new(self.covariance.m12, self.covariance.m22) / variance;
-        self.state += gain * cut.mean;
+        self.state += gain * truncated.mean;
         self.state.x = self.state.x.clamp(-MOST_POWER, MOST_POWER);
-        self.covariance -= gain * gain.transpose() * (variance - cut.variance);
+        self.covariance -= gain * gain.transpose() * (variance - truncated.variance);
         // Rounding errors of f32 could make the covariance indefinite.
         let (power, register) = (self.covariance.m11.max(1.0), self.covariance.m22.max(0.001));
         let most = 0.999 * libm::sqrtf(power * register);
         let both = self.covariance.m12.max(-most).min(most);
         self.covariance = Matrix2::new(power, both, both, register);
-        let excess = (cut.variance + cut.mean * cut.mean) / variance - 1.0;
+        let excess = (truncated.variance + truncated.mean * truncated.mean) / variance - 1.0;
         self.excess = excess * ripple / variance;
-        cut.likelihood
+        truncated.likelihood
     }
 }
 
 /// A normal distribution of mean 0, truncated to an interval.
-struct Cut {
+struct Truncated {
     mean: f32,
     variance: f32,
     /// ln of the probability of the interval.
     likelihood: f32,
 }
 
-impl Cut {
+impl Truncated {
     /// Truncates a distribution of this variance to an interval around a centre.
     #[inline]
     fn new(centre: f32, half: f32, variance: f32) -> Self {

@@ -2,19 +2,19 @@
 
 use super::interface::{Cause, Command, Input, State};
 use super::knowledge::RATIO_RANGE;
-use super::machine::{Governor, TOLD_FIRST};
+use super::machine::{FIRST_ESTIMATE_MS, Governor};
 use super::memory::Work;
 use crate::units::Milliseconds;
 
 /// Retries before a mode is avoided, and modes that may fail in a row before all count as failed.
 const RETRIES: u8 = 2;
-const MODES_TRIED: u8 = 3;
+const MOST_FAILED_MODES: u8 = 3;
 
 /// Retry interval of the safe mode.
-const RETRY_EVERY: Milliseconds = Milliseconds(1_000);
+const RETRY_INTERVAL: Milliseconds = Milliseconds(1_000);
 
 /// Back-off of a mode that could not be set.
-const LEFT_OUT: Milliseconds = Milliseconds(60_000);
+const FAILURE_BACK_OFF: Milliseconds = Milliseconds(60_000);
 
 impl<const N: usize> Governor<N> {
     pub(super) fn is_set(&self, input: &Input) -> bool {
@@ -41,15 +41,15 @@ impl<const N: usize> Governor<N> {
         };
         self.estimator.expect_change(times);
         let change = (times - 1.0).abs() * estimate.power;
-        if self.work != Work::None && change > self.least_that_shows(estimate.power) {
-            self.liveness.must_show(self.gpu, now);
+        if self.work != Work::None && change > self.least_visible_change(estimate.power) {
+            self.liveness.expect_change(self.gpu, now);
         }
     }
 
     /// Compares the read-back with the wanted mode, and retries or changes the mode if they differ.
     pub(super) fn check_mode(&mut self, input: &Input, now: Milliseconds) -> Option<Command> {
         let wanted = self.modes.point(self.at)?.mode;
-        self.asked?;
+        self.requested?;
         // The caller has excluded the mode.
         if !self.modes.is_choosable(self.at) {
             let Some(next) = self.best_below(now) else {
@@ -68,25 +68,25 @@ impl<const N: usize> Governor<N> {
             {
                 self.state = State::Settling;
             }
-            if now.since(self.left_out) >= LEFT_OUT {
+            if now.since(self.failed_at) >= FAILURE_BACK_OFF {
                 self.modes.forgive();
             }
             return None;
         }
         // The mode was set before, so another program has changed it.
         if self.since.take().is_some() {
-            (self.asked, self.before) = (Some(now), None);
+            (self.requested, self.before) = (Some(now), None);
             self.reference = None;
             return Some(Command::Apply(wanted));
         }
         self.failures = self.failures.saturating_add(1);
         if self.failures <= RETRIES {
-            self.asked = Some(now);
+            self.requested = Some(now);
             return Some(Command::Apply(wanted));
         }
-        if self.modes_failed < MODES_TRIED && self.modes.choosable() > 1 {
+        if self.modes_failed < MOST_FAILED_MODES && self.modes.choosable() > 1 {
             self.modes.fail(self.at);
-            self.left_out = now;
+            self.failed_at = now;
             self.modes_failed += 1;
             let next = self.best_below(now)?;
             return Some(self.change(next, State::SteppingDown, now));
@@ -95,12 +95,12 @@ impl<const N: usize> Governor<N> {
             return Some(self.change(self.least()?, State::Safe(Cause::NothingApplies), now));
         }
         if self
-            .asked
-            .is_some_and(|asked| now.since(asked) < RETRY_EVERY)
+            .requested
+            .is_some_and(|requested| now.since(requested) < RETRY_INTERVAL)
         {
             return Some(Command::Keep);
         }
-        self.asked = Some(now);
+        self.requested = Some(now);
         Some(Command::Apply(wanted))
     }
 
@@ -108,10 +108,10 @@ impl<const N: usize> Governor<N> {
         self.reference = self.steady_level(now);
         self.before = self.since.map(|_| self.at);
         self.end_phase();
-        (self.is_new, self.told_next, self.steady) = (true, TOLD_FIRST, None);
+        (self.is_new, self.next_estimate_ms, self.steady) = (true, FIRST_ESTIMATE_MS, None);
         self.is_trial = false;
         (self.at, self.state, self.since) = (to, state, None);
-        (self.asked, self.failures) = (Some(now), 0);
+        (self.requested, self.failures) = (Some(now), 0);
         (self.measured, self.compared) = (None, None);
         self.steps.restart(now);
         self.changes = self.changes.saturating_add(1);

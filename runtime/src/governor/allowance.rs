@@ -15,7 +15,7 @@ const MOST_DERATE: u32 = ONE / 2;
 impl Budget {
     /// The power that spends the budget evenly.
     pub fn mean(&self) -> Milliwatts {
-        Left::new(*self).power()
+        Remaining::new(*self).power()
     }
 }
 
@@ -29,7 +29,7 @@ fn scaled(value: u32, q16: u32) -> u32 {
 pub struct Allowance {
     limit: Limit,
     spent: Spent,
-    left: Option<Left>,
+    remaining: Option<Remaining>,
     /// Derating in Q16, and when it last changed.
     derate: u32,
     derated: Milliseconds,
@@ -41,7 +41,7 @@ impl Allowance {
         Self {
             limit,
             spent: Spent::new(limit.average),
-            left: limit.budget.map(Left::new),
+            remaining: limit.budget.map(Remaining::new),
             derate: 0,
             derated: Milliseconds(0),
         }
@@ -58,7 +58,7 @@ impl Allowance {
             self.spent = Spent::new(limit.average);
         }
         if self.limit.budget != limit.budget {
-            self.left = limit.budget.map(Left::new);
+            self.remaining = limit.budget.map(Remaining::new);
         }
         self.limit = limit;
     }
@@ -66,8 +66,8 @@ impl Allowance {
     /// Books an energy in µJ that was drawn in a time in ms.
     pub fn spend(&mut self, microjoules: u64, milliseconds: u64) {
         self.spent.spend(microjoules, milliseconds);
-        if let Some(left) = &mut self.left {
-            left.spend(microjoules, milliseconds);
+        if let Some(remaining) = &mut self.remaining {
+            remaining.spend(microjoules, milliseconds);
         }
     }
 
@@ -91,8 +91,8 @@ impl Allowance {
         if let Some(mean) = self.spent.allowance {
             power = power.min(mean.0);
         }
-        if let Some(left) = &self.left {
-            power = power.min(left.power().0);
+        if let Some(remaining) = &self.remaining {
+            power = power.min(remaining.power().0);
         }
         let power = scaled(power, ONE - self.derate);
         let power = power.saturating_sub(settings.sensor_offset.0);
@@ -104,7 +104,7 @@ impl Allowance {
 
 /// What is left of a budget.
 #[derive(Clone, Debug)]
-struct Left {
+struct Remaining {
     budget: Budget,
     /// In µJ.
     spent: u64,
@@ -114,7 +114,7 @@ struct Left {
 /// The time left counts as at least the budget's time divided by this.
 const LAST_PART: u64 = 16;
 
-impl Left {
+impl Remaining {
     fn new(budget: Budget) -> Self {
         Self {
             budget,

@@ -1,6 +1,6 @@
 //! Selects the modes that fit below the limit, and the mode of least power.
 
-use super::machine::{Governor, JUMP_COUNTS};
+use super::machine::{Governor, JUMP_LIFETIME};
 use crate::units::Milliseconds;
 
 /// Margin of the highest phase below the limit, in standard deviations of the mean over
@@ -13,27 +13,27 @@ const MOST_RIPPLE: f32 = 0.015;
 
 /// Minimum change of the power that a live sensor must show, in steps of the sensor and as part of
 /// the power. The larger one counts.
-const SHOWS_STEPS: f32 = 5.0;
-const SHOWS_PART: f32 = 1.0 / 16.0;
+const VISIBLE_STEPS: f32 = 5.0;
+const VISIBLE_PART: f32 = 1.0 / 16.0;
 
 /// Modes beside the one of least power that the governor tries before it reports that the limit is
 /// too low.
-const LEAST_TRIED: usize = 3;
+const TRIALS: usize = 3;
 
 /// Maximum prediction of a mode to try, as a multiple of the least prediction.
-const MUCH_MORE: f32 = 1.2;
+const TRIAL_RANGE: f32 = 1.2;
 
 impl<const N: usize> Governor<N> {
     /// The minimum change of the power in mW that a live sensor must show.
-    pub(super) fn least_that_shows(&self, power: f32) -> f32 {
+    pub(super) fn least_visible_change(&self, power: f32) -> f32 {
         let steps = self.settings.chips.iter().map(|chip| chip.step.0);
         let step = steps.max().unwrap_or(0) as f32;
-        (SHOWS_STEPS * step).max(SHOWS_PART * power)
+        (VISIBLE_STEPS * step).max(VISIBLE_PART * power)
     }
 
     /// The fastest mode that draws enough less than the present one for a live sensor to show it.
-    pub(super) fn shows(&self, power: f32) -> Option<usize> {
-        let most = power - self.least_that_shows(power) * 1.2;
+    pub(super) fn probe_mode(&self, power: f32) -> Option<usize> {
+        let most = power - self.least_visible_change(power) * 1.2;
         let present = self.modes.expected(self.at, 1.0);
         self.modes
             .fastest(|index| self.modes.expected(index, 1.0) / present * power < most)
@@ -53,7 +53,7 @@ impl<const N: usize> Governor<N> {
     pub(super) fn phase(&self, now: Milliseconds) -> f32 {
         let phase = self.memory.highest();
         match self.jump {
-            Some(jump) if now.since(jump.at) < JUMP_COUNTS => phase.max(jump.level),
+            Some(jump) if now.since(jump.at) < JUMP_LIFETIME => phase.max(jump.level),
             _ => phase,
         }
     }
@@ -97,8 +97,8 @@ impl<const N: usize> Governor<N> {
     pub(super) fn untried(&self) -> Option<usize> {
         let mut least = (0..N).filter(|&index| self.modes.is_choosable(index));
         let first = least.clone().next()?;
-        let most = MUCH_MORE * self.modes.predicted(first);
-        let least = least.by_ref().take(1 + LEAST_TRIED);
+        let most = TRIAL_RANGE * self.modes.predicted(first);
+        let least = least.by_ref().take(1 + TRIALS);
         least
             .take_while(|&index| self.modes.predicted(index) < most)
             .find(|&index| !self.modes.is_measured(index))

@@ -24,7 +24,7 @@ pub const RATIO_RANGE: (f32, f32) = (0.125, 8.0);
 
 /// Initial weight of the model's guard band in the spread, and the maximum weight of the past, both
 /// in guesses.
-const GUARD_COUNTS: f32 = 3.0;
+const GUARD_WEIGHT: f32 = 3.0;
 const MOST_GUESSES: f32 = 12.0;
 
 /// Minimum spread. Instruction mixes and temperatures differ by as much.
@@ -50,7 +50,7 @@ const GUARD_DEVIATIONS: f32 = 1.645;
 const MOST_SAMPLES: u8 = 8;
 
 /// Maximum number of modes held off at a time.
-const HELD: usize = 8;
+const MOST_HELD: usize = 8;
 
 /// Whether a mode may be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub struct Knowledge<const N: usize> {
     /// Sum of the squared errors of guesses, and the number of guesses.
     squares: f32,
     guesses: f32,
-    held: Vec<Hold, HELD>,
+    held: Vec<Hold, MOST_HELD>,
 }
 
 impl<const N: usize> Knowledge<N> {
@@ -124,8 +124,8 @@ impl<const N: usize> Knowledge<N> {
             modes,
             factor,
             guard,
-            squares: GUARD_COUNTS * spread * spread,
-            guesses: GUARD_COUNTS,
+            squares: GUARD_WEIGHT * spread * spread,
+            guesses: GUARD_WEIGHT,
             held: Vec::new(),
         }
     }

@@ -10,13 +10,13 @@ use crate::estimator::Sample;
 use crate::units::Milliseconds;
 
 /// Timeout of failing reads.
-const SILENT: Milliseconds = Milliseconds(1_700);
+const READ_TIMEOUT: Milliseconds = Milliseconds(1_700);
 
 /// Timeout of a change that must show. A low-pass of 430 ms has covered 97 % of a step by then.
-const MUST_SHOW: Milliseconds = Milliseconds(1_500);
+const RESPONSE_TIMEOUT: Milliseconds = Milliseconds(1_500);
 
 /// Minimum change of the GPU's load that must show, in permille.
-const MUCH_LOAD: u16 = 500;
+const VISIBLE_LOAD: u16 = 500;
 
 /// Tolerance within which two loads of the GPU are equal, in permille.
 const SAME_LOAD: u16 = 50;
@@ -24,29 +24,29 @@ const SAME_LOAD: u16 = 50;
 /// Standstill on a busy board after which the sensor is probed. It doubles after each probe that
 /// proves the sensor alive, up to the second value. The longest standstill in recordings of busy
 /// boards is 12.7 s (an Orin NX that trains); an idle board may stand still for any time.
-const STILL: Milliseconds = Milliseconds(30_000);
-const STILL_AT_MOST: Milliseconds = Milliseconds(480_000);
+const PROBE_AFTER: Milliseconds = Milliseconds(30_000);
+const LONGEST_PROBE_AFTER: Milliseconds = Milliseconds(480_000);
 
 /// Minimum load of the GPU of a busy board, in permille.
-const BUSY: u16 = 500;
+const BUSY_LOAD: u16 = 500;
 
 /// History of the sensor's readings.
 #[derive(Clone, Debug)]
 pub struct Liveness {
     /// The last plausible sample, and its time.
     sample: Option<Sample>,
-    heard: Milliseconds,
+    last_reading: Milliseconds,
     /// When a sample last differed from the previous one, and the GPU's load then.
-    moved: Milliseconds,
+    changed: Milliseconds,
     load: Option<u16>,
     /// Since when the GPU's load differs from `load`, and since when the board is busy.
     other_load: Option<Milliseconds>,
     busy: Option<Milliseconds>,
     /// Deadline of a mode change to show, and the GPU's load at the change. Another load voids it.
-    must_show: Option<(Milliseconds, Option<u16>)>,
+    pending_change: Option<(Milliseconds, Option<u16>)>,
     /// Whether a probe is under way, and the standstill before the next probe.
-    is_tried: bool,
-    patience: Milliseconds,
+    is_probing: bool,
+    probe_after: Milliseconds,
     /// Since when the sensor is blind.
     blind: Option<Milliseconds>,
 }
@@ -56,33 +56,34 @@ impl Liveness {
     pub fn new(now: Milliseconds) -> Self {
         Self {
             sample: None,
-            heard: now,
-            moved: now,
+            last_reading: now,
+            changed: now,
             load: None,
             other_load: None,
             busy: None,
-            must_show: None,
-            is_tried: false,
-            patience: STILL,
+            pending_change: None,
+            is_probing: false,
+            probe_after: PROBE_AFTER,
             blind: None,
         }
     }
 
     /// Expects a mode change to show. A pending change keeps its deadline.
-    pub fn must_show(&mut self, gpu: Option<u16>, now: Milliseconds) {
-        self.must_show.get_or_insert((after(now, MUST_SHOW), gpu));
+    pub fn expect_change(&mut self, gpu: Option<u16>, now: Milliseconds) {
+        self.pending_change
+            .get_or_insert((after(now, RESPONSE_TIMEOUT), gpu));
     }
 
     /// Takes a plausible sample, if there is one. Returns whether the sensor is blind.
-    pub fn look(&mut self, sample: Option<&Sample>, gpu: Option<u16>, now: Milliseconds) -> bool {
+    pub fn update(&mut self, sample: Option<&Sample>, gpu: Option<u16>, now: Milliseconds) -> bool {
         if let Some(sample) = sample {
-            self.heard = now;
+            self.last_reading = now;
             if self.sample.replace(*sample) != Some(*sample) {
-                (self.moved, self.load) = (now, gpu);
-                (self.other_load, self.must_show) = (None, None);
-                if core::mem::take(&mut self.is_tried) {
-                    let longer = self.patience.0.saturating_mul(2);
-                    self.patience = Milliseconds(longer).min(STILL_AT_MOST);
+                (self.changed, self.load) = (now, gpu);
+                (self.other_load, self.pending_change) = (None, None);
+                if core::mem::take(&mut self.is_probing) {
+                    let longer = self.probe_after.0.saturating_mul(2);
+                    self.probe_after = Milliseconds(longer).min(LONGEST_PROBE_AFTER);
                 }
             }
         }
@@ -91,21 +92,21 @@ impl Liveness {
             let loads = before.zip(gpu);
             loads.is_none_or(|(before, now)| before.abs_diff(now) <= SAME_LOAD)
         };
-        self.must_show = self.must_show.filter(|(_, before)| is_same(*before));
-        let differs = |(load, gpu): (u16, u16)| load.abs_diff(gpu) >= MUCH_LOAD;
+        self.pending_change = self.pending_change.filter(|(_, before)| is_same(*before));
+        let differs = |(load, gpu): (u16, u16)| load.abs_diff(gpu) >= VISIBLE_LOAD;
         since(
             &mut self.other_load,
             self.load.zip(gpu).is_some_and(differs),
             now,
         );
-        since(&mut self.busy, gpu.is_some_and(|gpu| gpu >= BUSY), now);
-        let is_blind = now.since(self.heard) >= SILENT
-            || self.must_show.is_some_and(|(until, _)| now >= until)
-            || is_for(self.other_load, MUST_SHOW, now);
+        since(&mut self.busy, gpu.is_some_and(|gpu| gpu >= BUSY_LOAD), now);
+        let is_blind = now.since(self.last_reading) >= READ_TIMEOUT
+            || self.pending_change.is_some_and(|(until, _)| now >= until)
+            || is_for(self.other_load, RESPONSE_TIMEOUT, now);
         match self.blind {
             None if is_blind => self.blind = Some(now),
             // Only a reading that changes proves the sensor alive.
-            Some(since) if self.moved > since && self.heard == now => self.blind = None,
+            Some(since) if self.changed > since && self.last_reading == now => self.blind = None,
             _ => {}
         }
         self.blind.is_some()
@@ -113,19 +114,19 @@ impl Liveness {
 
     /// Whether to probe the sensor: the readings of a busy board stand still, and no change is
     /// pending.
-    pub fn is_in_doubt(&self, now: Milliseconds) -> bool {
-        let is_still = now.since(self.moved) >= self.patience;
-        is_still && is_for(self.busy, self.patience, now) && self.must_show.is_none()
+    pub fn needs_probe(&self, now: Milliseconds) -> bool {
+        let is_still = now.since(self.changed) >= self.probe_after;
+        is_still && is_for(self.busy, self.probe_after, now) && self.pending_change.is_none()
     }
 
     /// Marks the next mode change as a probe of the sensor.
-    pub fn try_out(&mut self) {
-        self.is_tried = true;
+    pub fn begin_probe(&mut self) {
+        self.is_probing = true;
     }
 
     /// Whether a plausible sample arrived at this time.
-    pub fn is_heard(&self, now: Milliseconds) -> bool {
-        self.sample.is_some() && self.heard == now
+    pub fn has_reading(&self, now: Milliseconds) -> bool {
+        self.sample.is_some() && self.last_reading == now
     }
 
     /// Whether the sensor was blind at the last look.

@@ -30,18 +30,18 @@ pub const ALL_UPS: u64 = UPS as u64 * UP_EVERY.0;
 pub const LONGEST_GAP: Milliseconds = Milliseconds(5_000);
 
 /// Time in ms within which clocks follow a mode change (platform reference, section 8: 8 ms).
-pub const FOLLOWS: u64 = 20;
+pub const CLOCK_DELAY_MS: u64 = 20;
 
 /// No phase has begun.
 pub const NO_PHASE: (f32, u64) = (0.0, 0);
 
 /// Averaging time in ms of the first estimate of a mode's error. It doubles with each further
 /// estimate, up to the second value.
-pub const TOLD_FIRST: u64 = 900;
-pub const TOLD_LAST: u64 = 8_000;
+pub const FIRST_ESTIMATE_MS: u64 = 900;
+pub const LAST_ESTIMATE_MS: u64 = 8_000;
 
 /// The level of a jump counts for this time; afterwards the levels measured since count.
-pub const JUMP_COUNTS: Milliseconds = Milliseconds(3_000);
+pub const JUMP_LIFETIME: Milliseconds = Milliseconds(3_000);
 
 /// A mean to compare with the next one, and the previous mean to compare it with.
 #[derive(Clone, Copy, Debug)]
@@ -101,20 +101,20 @@ pub struct Governor<const N: usize> {
     /// Whether the error of the mode is still to be estimated, and the time in the mode at which
     /// the next estimate is due, in ms.
     pub(super) is_new: bool,
-    pub(super) told_next: u64,
+    pub(super) next_estimate_ms: u64,
     /// Whether the mode is one of the few of least power that are tried before the limit is too
     /// low.
     pub(super) is_trial: bool,
     /// The last jump, while it counts.
     pub(super) jump: Option<Jump>,
     /// The highest level of jumps that were too short to matter.
-    pub(super) short: f32,
+    pub(super) harmless_level: f32,
     /// The highest level that was measured since the last jump.
-    pub(super) since_jump: f32,
+    pub(super) level_since_jump: f32,
     /// The level of the present short phase and its averaging time in ms, and the number of short
     /// phases near the highest level.
     pub(super) short_phase: (f32, u64),
-    pub(super) seen: f32,
+    pub(super) peak_count: f32,
     pub(super) noise: Noise,
     pub(super) compared: Option<Compared>,
     pub(super) work: Work,
@@ -127,9 +127,9 @@ pub struct Governor<const N: usize> {
     pub(super) failures: u8,
     pub(super) modes_failed: u8,
     /// When a mode was last marked as failed.
-    pub(super) left_out: Milliseconds,
+    pub(super) failed_at: Milliseconds,
     /// When the mode was last requested; `None` before the first request.
-    pub(super) asked: Option<Milliseconds>,
+    pub(super) requested: Option<Milliseconds>,
     /// Tokens for steps up, in ms of [`UP_EVERY`], and when a new limit last filled the bucket.
     pub(super) ups: u64,
     pub(super) filled: Milliseconds,
@@ -167,12 +167,12 @@ impl<const N: usize> Governor<N> {
             steady: None,
             is_new: true,
             is_trial: false,
-            told_next: TOLD_FIRST,
+            next_estimate_ms: FIRST_ESTIMATE_MS,
             jump: None,
-            short: 0.0,
-            since_jump: 0.0,
+            harmless_level: 0.0,
+            level_since_jump: 0.0,
             short_phase: NO_PHASE,
-            seen: 1.0,
+            peak_count: 1.0,
             noise: Noise::new(),
             compared: None,
             work: Work::None,
@@ -181,8 +181,8 @@ impl<const N: usize> Governor<N> {
             suspected: None,
             failures: 0,
             modes_failed: 0,
-            left_out: Milliseconds(0),
-            asked: None,
+            failed_at: Milliseconds(0),
+            requested: None,
             ups: ALL_UPS,
             filled: Milliseconds(0),
             level_at_up: 0.0,
@@ -292,13 +292,13 @@ impl<const N: usize> Governor<N> {
             .derate(input.over_current || input.too_hot, now);
         self.smooth_load(input.gpu_load, passed);
         if let (Some(steps), Some(point)) = (input.steps, self.modes.point(self.at)) {
-            self.steps.see(steps, point.time, now);
+            self.steps.record(steps, point.time, now);
         }
-        let arrives = self.is_set(input) && self.since.is_none() && self.asked.is_some();
+        let arrives = self.is_set(input) && self.since.is_none() && self.requested.is_some();
         if arrives {
             self.arrive(now);
         }
-        let is_blind = self.take(input.sample.as_ref(), now);
+        let is_blind = self.take_sample(input.sample.as_ref(), now);
         self.plan_look(now);
         if let Some(command) = self.check_mode(input, now) {
             return command;
@@ -341,14 +341,14 @@ impl<const N: usize> Governor<N> {
     /// Makes the next step set a first mode.
     fn begin(&mut self) {
         self.state = State::Booting;
-        (self.asked, self.since, self.before) = (None, None, None);
+        (self.requested, self.since, self.before) = (None, None, None);
         (self.measured, self.reference, self.jump) = (None, None, None);
         self.estimator.forget();
     }
 
     fn forget_load(&mut self) {
         self.memory = Memory::new(self.settings.memory, 1.0 / (1.0 + self.modes.guard()));
-        (self.short, self.seen) = (0.0, 1.0);
+        (self.harmless_level, self.peak_count) = (0.0, 1.0);
         (self.at, self.is_new) = (0, true);
     }
 
@@ -364,7 +364,7 @@ impl<const N: usize> Governor<N> {
         self.last = Some(now);
         let passed = now.since(last).0;
         if passed > LONGEST_GAP.0 {
-            self.book_unseen(now);
+            self.book_gap(now);
             self.begin();
             self.liveness = Liveness::new(now);
         }

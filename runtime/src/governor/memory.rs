@@ -16,7 +16,7 @@ use crate::units::Milliseconds;
 const BUSY_MS: u64 = 84_000;
 
 /// The same time at the start, in ms. It is shorter because the model's level was never measured.
-const NEW_MS: u64 = 21_000;
+const INITIAL_BUSY_MS: u64 = 21_000;
 
 /// Slots of a memory. Each slot expires as a whole.
 const SLOTS: usize = 28;
@@ -43,14 +43,14 @@ impl Slots {
         }
     }
 
-    fn see(&mut self, level: f32) {
+    fn record(&mut self, level: f32) {
         if let Some(highest) = self.highest.get_mut(self.at) {
             *highest = highest.max(level);
         }
     }
 
     /// Records a level that expires after `ms` instead of the whole time span.
-    fn see_for(&mut self, level: f32, ms: u64) {
+    fn record_for(&mut self, level: f32, ms: u64) {
         let slots = self
             .slot_ms
             .and_then(|slot| ms.checked_div(slot))
@@ -108,7 +108,7 @@ impl Bursts {
         mean: 0.0,
     };
 
-    fn see(&mut self, load: u16, ms: u64) {
+    fn record(&mut self, load: u16, ms: u64) {
         self.passed_ms += ms;
         if self.passed_ms >= SECOND_MS {
             let [present, _] = self.peaks;
@@ -139,9 +139,9 @@ pub enum Work {
 
 /// Loads of the GPU in permille: the minimum of a working board, the minimum of a fully busy board,
 /// and the tolerance of a fully busy board below the highest load.
-const WORKS: u16 = 50;
-const FULL: u16 = 500;
-const AS_BUSY: u16 = 20;
+const WORKING_LOAD: u16 = 50;
+const FULL_LOAD: u16 = 500;
+const FULL_TOLERANCE: u16 = 20;
 
 /// A fast-alternating load is fully busy when its peaks are and its mean, in permille, is at least
 /// this. Peaks and mean cover the time below, in ms.
@@ -149,20 +149,20 @@ const MEAN_WHEN_FULL: f32 = 400.0;
 const SECOND_MS: u64 = 1_000;
 
 /// Minimum burst of full work in ms that shows the level of a mean over 430 ms.
-const SHOWN_AFTER_MS: u64 = 430;
+const SHORTEST_BURST_MS: u64 = 430;
 
 /// Without the GPU's load: a board below this part of the highest level is idle.
-const RESTS: f32 = 0.55;
+const IDLE_LEVEL: f32 = 0.55;
 
 impl Memory {
-    /// Starts at `level`, which expires after [`NEW_MS`] of full work at lower levels.
+    /// Starts at `level`, which expires after [`INITIAL_BUSY_MS`] of full work at lower levels.
     pub fn new(memory: Option<Milliseconds>, level: f32) -> Self {
         let stated_ms = memory.map(|it| it.0.max(1));
         let busy_ms = stated_ms.map(|ms| ms.min(BUSY_MS));
         let mut stated = Slots::new(stated_ms);
         let mut busy = Slots::new(busy_ms);
-        stated.see(level);
-        busy.see_for(level, NEW_MS);
+        stated.record(level);
+        busy.record_for(level, INITIAL_BUSY_MS);
         Self {
             stated,
             busy,
@@ -173,8 +173,8 @@ impl Memory {
     }
 
     /// Records the GPU's load in permille, which has lasted `ms`.
-    pub fn see_load(&mut self, load: u16, ms: u64) {
-        self.bursts.see(load, ms);
+    pub fn record_load(&mut self, load: u16, ms: u64) {
+        self.bursts.record(load, ms);
     }
 
     /// The highest level that has not expired.
@@ -185,12 +185,13 @@ impl Memory {
     /// How busy the board is, from its level and the GPU's smoothed load.
     pub fn work(&mut self, gpu: Option<u16>, level: f32) -> Work {
         match gpu {
-            None if level < RESTS * self.highest() => Work::None,
+            None if level < IDLE_LEVEL * self.highest() => Work::None,
             None => Work::Some,
-            Some(gpu) if gpu < WORKS => Work::None,
+            Some(gpu) if gpu < WORKING_LOAD => Work::None,
             Some(gpu) => {
                 self.busiest = self.busiest.max(gpu.min(1_000));
-                let is_full = |load: u16| load >= FULL && load + AS_BUSY >= self.busiest;
+                let is_full =
+                    |load: u16| load >= FULL_LOAD && load + FULL_TOLERANCE >= self.busiest;
                 let alternates = self.bursts.mean >= MEAN_WHEN_FULL;
                 match is_full(gpu) || alternates && is_full(self.bursts.peak()) {
                     true => Work::Full,
@@ -201,9 +202,9 @@ impl Memory {
     }
 
     /// Records a level of a working board.
-    pub fn see(&mut self, level: f32) {
-        self.stated.see(level);
-        self.busy.see(level);
+    pub fn record(&mut self, level: f32) {
+        self.stated.record(level);
+        self.busy.record(level);
     }
 
     /// Lets time pass. Levels expire by time of work.
@@ -215,14 +216,14 @@ impl Memory {
             Work::Full => self.full_ms.saturating_add(ms),
             _ => 0,
         };
-        if self.full_ms > SHOWN_AFTER_MS {
+        if self.full_ms > SHORTEST_BURST_MS {
             self.busy.pass(ms);
         }
     }
 
     /// Handles a level that returns after it expired under full work. Phases are longer than
     /// assumed, so the time for expiry doubles.
-    pub fn came_back(&mut self, level: f32) {
+    pub fn level_returned(&mut self, level: f32) {
         let is_there = |slots: &Slots| slots.highest() >= level * 0.97;
         if is_there(&self.busy) || !is_there(&self.stated) {
             return;

@@ -35,9 +35,9 @@
 //! with its guard band: `once` and the governor begin with the same mode.
 //!
 //! **Actuator** (`actuator.rs`). A mode is set when the caller reads it back. Otherwise the
-//! governor retries `RETRIES` times, and then avoids the mode for `LEFT_OUT`. After `MODES_TRIED`
-//! modes in a row have failed, no mode can be set. When another program changes the mode, the
-//! governor sets its own at once.
+//! governor retries `RETRIES` times, and then avoids the mode for `FAILURE_BACK_OFF`. After
+//! `MOST_FAILED_MODES` modes in a row have failed, no mode can be set. When another program changes
+//! the mode, the governor sets its own at once.
 //!
 //! **Liveness** (`liveness.rs`). The sensor is blind when reads fail or are implausible for 1.7 s,
 //! or when a change of the mode or of the GPU's load does not show within 1.5 s. The governor then

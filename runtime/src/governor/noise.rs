@@ -1,13 +1,13 @@
 //! Noise: the variation of the mean power over the limit's time span under a steady load.
 
-/// Standard deviation before the first measurement, with the weight of [`COUNTS`] pairs of means.
-/// Steady LLM inference on an AGX Orin has 0.5 to 1.6 % in readings (platform reference, addendum),
-/// whose low-pass averages over twice the span.
-const AT_FIRST: f32 = 0.007;
-const COUNTS: f32 = 16.0;
+/// Standard deviation before the first measurement, and its weight in pairs of means. Steady LLM
+/// inference on an AGX Orin has 0.5 to 1.6 % in readings (platform reference, addendum), whose
+/// low-pass averages over twice the span.
+const INITIAL_DEVIATION: f32 = 0.007;
+const INITIAL_WEIGHT: f32 = 16.0;
 
 /// Maximum weight of the past, in pairs of means.
-const MOST: f32 = 64.0;
+const MOST_WEIGHT: f32 = 64.0;
 
 /// The noise of successive means, as part of the power.
 #[derive(Clone, Debug)]
@@ -21,9 +21,9 @@ pub struct Noise {
 impl Noise {
     pub fn new() -> Self {
         Self {
-            variance: AT_FIRST * AT_FIRST,
-            pairs: COUNTS,
-            hidden: AT_FIRST * AT_FIRST,
+            variance: INITIAL_DEVIATION * INITIAL_DEVIATION,
+            pairs: INITIAL_WEIGHT,
+            hidden: INITIAL_DEVIATION * INITIAL_DEVIATION,
         }
     }
 
@@ -34,16 +34,16 @@ impl Noise {
         let (part, resolution) = ((one - other) / size, resolution / size);
         // Limits the effect of an undetected step of the load.
         let square = (part * part / 2.0).min(9.0 * self.variance);
-        self.pairs = (self.pairs + 1.0).min(MOST);
+        self.pairs = (self.pairs + 1.0).min(MOST_WEIGHT);
         self.variance += (square - self.variance) / self.pairs;
         self.hidden += (resolution * resolution - self.hidden) / self.pairs;
     }
 
     /// Standard deviation of a true mean. Noise finer than the sensor's steps does not show, so the
-    /// result is at least the deviation that the steps can hide, up to [`AT_FIRST`]. The steps' own
-    /// variance is subtracted from a larger one.
+    /// result is at least the deviation that the steps can hide, up to [`INITIAL_DEVIATION`]. The
+    /// steps' own variance is subtracted from a larger one.
     pub fn deviation(&self) -> f32 {
-        let first = AT_FIRST * AT_FIRST;
+        let first = INITIAL_DEVIATION * INITIAL_DEVIATION;
         let least = match self.variance > first {
             true => first,
             false => self.variance.max(self.hidden.min(first)),

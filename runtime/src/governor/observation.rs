@@ -4,7 +4,8 @@
 use super::interface::State;
 use super::knowledge::RATIO_RANGE;
 use super::machine::{
-    Compared, FOLLOWS, Governor, JUMP_COUNTS, NO_PHASE, SPAN, Steady, TOLD_FIRST, TOLD_LAST, after,
+    CLOCK_DELAY_MS, Compared, FIRST_ESTIMATE_MS, Governor, JUMP_LIFETIME, LAST_ESTIMATE_MS,
+    NO_PHASE, SPAN, Steady, after,
 };
 use super::memory::Work;
 use super::noise::highest_of;
@@ -12,32 +13,32 @@ use crate::estimator::{Estimate, Sample};
 use crate::units::Milliseconds;
 
 /// Minimum duration of a long phase in ms. Its mean is remembered without a correction for noise.
-const LONG_PHASE: u64 = 2_000;
+const LONG_PHASE_MS: u64 = 2_000;
 
 /// Smoothing time of the GPU's load in ms, and the tolerance within which two loads are equal, in
 /// permille.
-const SMOOTHED_OVER: u64 = 60;
+const SMOOTHING_MS: u64 = 60;
 const SAME_LOAD: u16 = 100;
 
 impl<const N: usize> Governor<N> {
     /// Smooths the GPU's load, which some drivers measure over a few ms only.
     pub(super) fn smooth_load(&mut self, load: Option<u16>, passed: u64) {
         if let Some(load) = load {
-            self.memory.see_load(load.min(1_000), passed);
+            self.memory.record_load(load.min(1_000), passed);
         }
         self.gpu = match (self.gpu, load) {
             (Some(before), Some(now)) => {
                 let (before, now) = (u64::from(before), u64::from(now.min(1_000)));
-                let passed = passed.min(SMOOTHED_OVER);
-                let sum = before * (SMOOTHED_OVER - passed) + now * passed;
-                Some((sum / SMOOTHED_OVER) as u16)
+                let passed = passed.min(SMOOTHING_MS);
+                let sum = before * (SMOOTHING_MS - passed) + now * passed;
+                Some((sum / SMOOTHING_MS) as u16)
             }
             _ => load.map(|load| load.min(1_000)),
         };
     }
 
     /// Books the highest likely energy for a time without readings.
-    pub(super) fn book_unseen(&mut self, now: Milliseconds) {
+    pub(super) fn book_gap(&mut self, now: Milliseconds) {
         let expected = self.modes.expected(self.at, self.memory.highest().max(1.0));
         let power = self
             .estimator
@@ -58,16 +59,16 @@ impl<const N: usize> Governor<N> {
     }
 
     /// Feeds a plausible sample to the estimator. Returns whether the sensor is blind.
-    pub(super) fn take(&mut self, sample: Option<&Sample>, now: Milliseconds) -> bool {
+    pub(super) fn take_sample(&mut self, sample: Option<&Sample>, now: Milliseconds) -> bool {
         let predicted = self.modes.predicted(self.at);
         let sample = sample.filter(|sample| {
             let of_predicted = sample.total().0 as f32 / predicted;
-            self.asked.is_none() || (RATIO_RANGE.0..=RATIO_RANGE.1).contains(&of_predicted)
+            self.requested.is_none() || (RATIO_RANGE.0..=RATIO_RANGE.1).contains(&of_predicted)
         });
         let was_blind = self.liveness.is_blind();
-        let is_blind = self.liveness.look(sample, self.gpu, now);
+        let is_blind = self.liveness.update(sample, self.gpu, now);
         if is_blind {
-            self.book_unseen(now);
+            self.book_gap(now);
             if !was_blind {
                 self.estimator.forget();
             }
@@ -79,7 +80,7 @@ impl<const N: usize> Governor<N> {
                 let energy = self.estimator.energy_uj().saturating_sub(before);
                 self.book(energy, now);
             } else {
-                self.book_unseen(now);
+                self.book_gap(now);
             }
         }
         is_blind
@@ -132,20 +133,20 @@ impl<const N: usize> Governor<N> {
         self.memory.pass(self.work, passed);
         self.mark_steady(estimate, since, now);
         let in_mode = now.since(since.max(self.missed)).0;
-        if in_mode < SPAN.0 + FOLLOWS {
+        if in_mode < SPAN.0 + CLOCK_DELAY_MS {
             return;
         }
         self.measured = self.estimator.mean(SPAN);
         let Some(mean) = self.measured else {
             return;
         };
-        self.tell_error(since, now);
+        self.estimate_error(since, now);
         if self.work != Work::None {
             self.compare(mean, estimate, now);
         }
         // In a mode that is not measured yet, an error of the mode looks like a change of the load.
         if self.work != Work::None && !self.is_new {
-            self.see(mean, of_level, now);
+            self.record_level(mean, of_level, now);
         }
         if !self.is_new && !matches!(self.state, State::Safe(_)) {
             self.state = State::Tracking;
@@ -159,7 +160,7 @@ impl<const N: usize> Governor<N> {
         since: Milliseconds,
         now: Milliseconds,
     ) {
-        let from = after(since, FOLLOWS);
+        let from = after(since, CLOCK_DELAY_MS);
         let is_steady = self.steady.is_some_and(|steady| {
             let begun = steady.from;
             begun >= estimate.since && begun >= from && self.is_same_load(steady.gpu)
@@ -196,14 +197,14 @@ impl<const N: usize> Governor<N> {
 
     /// Estimates the error of the mode from the powers before and after the mode change, if the
     /// load was steady.
-    pub(super) fn tell_error(&mut self, since: Milliseconds, now: Milliseconds) {
+    pub(super) fn estimate_error(&mut self, since: Milliseconds, now: Milliseconds) {
         if self.work == Work::None {
             return;
         }
         let in_mode = now.since(since).0;
         let is_steady = self
             .steady
-            .is_some_and(|steady| steady.from.since(since).0 <= 5 * FOLLOWS);
+            .is_some_and(|steady| steady.from.since(since).0 <= 5 * CLOCK_DELAY_MS);
         let reference = self.reference.filter(|(_, gpu)| self.is_same_load(*gpu));
         let Some((reference, _)) = reference.filter(|_| is_steady) else {
             // There is no reference. The first mode keeps its guessed error: a deviation is
@@ -214,7 +215,9 @@ impl<const N: usize> Governor<N> {
             self.is_new = false;
             return;
         };
-        if in_mode < self.told_next.saturating_add(FOLLOWS) || self.told_next > TOLD_LAST {
+        if in_mode < self.next_estimate_ms.saturating_add(CLOCK_DELAY_MS)
+            || self.next_estimate_ms > LAST_ESTIMATE_MS
+        {
             return;
         }
         let Some((mean, passed)) = self.steady_mean(now) else {
@@ -224,12 +227,12 @@ impl<const N: usize> Governor<N> {
         // Both means have noise.
         let noise = self.noise.deviation();
         let noise = noise * noise * (1.0 + SPAN.0 as f32 / passed as f32);
-        match self.told_next == TOLD_FIRST {
+        match self.next_estimate_ms == FIRST_ESTIMATE_MS {
             true => self.modes.learn(self.at, error, reference, noise),
             false => self.modes.refine(self.at, error),
         }
         self.is_new = false;
-        self.told_next = self.told_next.saturating_mul(2);
+        self.next_estimate_ms = self.next_estimate_ms.saturating_mul(2);
     }
 
     /// Estimates the noise from successive means of one phase in one mode.
@@ -261,14 +264,14 @@ impl<const N: usize> Governor<N> {
     /// Remembers the level of the present phase. A long phase counts with its mean, at once. A
     /// short phase counts when it ends, with its mean or, if it was not steady, its highest mean
     /// over [`SPAN`].
-    pub(super) fn see(&mut self, mean: f32, of_level: f32, now: Milliseconds) {
+    pub(super) fn record_level(&mut self, mean: f32, of_level: f32, now: Milliseconds) {
         let level = mean / of_level;
-        self.since_jump = self.since_jump.max(level);
+        self.level_since_jump = self.level_since_jump.max(level);
         match self.steady_mean(now) {
-            Some((mean, passed)) if passed >= LONG_PHASE => {
-                self.memory.see(mean / of_level);
+            Some((mean, passed)) if passed >= LONG_PHASE_MS => {
+                self.memory.record(mean / of_level);
                 self.short_phase = NO_PHASE;
-                if passed >= TOLD_LAST {
+                if passed >= LAST_ESTIMATE_MS {
                     self.begin_steady(Some(mean), now);
                 }
             }
@@ -276,11 +279,11 @@ impl<const N: usize> Governor<N> {
             None => self.short_phase = (self.short_phase.0.max(level), SPAN.0),
         }
         if let Some(jump) = self.jump
-            && now.since(jump.at) >= JUMP_COUNTS
+            && now.since(jump.at) >= JUMP_LIFETIME
         {
             // No mean since the jump would have exceeded the limit: the jump was short.
-            if self.since_jump < jump.carried {
-                self.short = self.short.max(jump.level);
+            if self.level_since_jump < jump.carried {
+                self.harmless_level = self.harmless_level.max(jump.level);
             }
             self.jump = None;
         }
@@ -297,12 +300,12 @@ impl<const N: usize> Governor<N> {
         let noise = noise * libm::sqrtf(SPAN.0 as f32 / ms.max(SPAN.0) as f32);
         let highest = self.memory.highest();
         if level > highest * (1.0 + 4.0 * noise) {
-            self.seen = 1.0;
+            self.peak_count = 1.0;
         } else if level > highest * (1.0 - 4.0 * noise) {
-            self.seen += 1.0;
+            self.peak_count += 1.0;
         }
         self.memory
-            .see(level * (1.0 - highest_of(self.seen) * noise));
+            .record(level * (1.0 - highest_of(self.peak_count) * noise));
     }
 
     /// The level of the load and the GPU's load, if the load was steady for at least [`SPAN`].

@@ -3,13 +3,13 @@
 
 use super::fit::PEAK_DEVIATIONS;
 use super::interface::{Cause, Command, State};
-use super::machine::{ALL_UPS, FOLLOWS, Governor, Jump, SPAN, TOLD_FIRST, UP_EVERY};
+use super::machine::{ALL_UPS, CLOCK_DELAY_MS, FIRST_ESTIMATE_MS, Governor, Jump, SPAN, UP_EVERY};
 use super::memory::Work;
 use crate::estimator::Estimate;
 use crate::units::Milliseconds;
 
 /// Settling time in ms after a mode change. A step within it is no sure step of the load.
-const SETTLES: u64 = 100;
+const SETTLING_MS: u64 = 100;
 
 /// Minimum dwell time in a mode before a step up.
 const DWELL: Milliseconds = Milliseconds(1_500);
@@ -25,10 +25,10 @@ const OVER_AFTER_STEP: f32 = -0.5;
 const OVER_AFTER_JUMP: f32 = 1.0;
 
 /// A suspected step delays other mode changes for at most this time.
-const SUSPECTED: Milliseconds = Milliseconds(150);
+const SUSPICION_TIMEOUT: Milliseconds = Milliseconds(150);
 
 /// A step is believed after the sensor's time constant divided by this number.
-const TOLD_AFTER: u64 = 6;
+const CONFIRMATION_DIVISOR: u64 = 6;
 
 /// A step that ends within this number of standard deviations of a known phase is no jump.
 const KNOWN_DEVIATIONS: f32 = 2.0;
@@ -39,17 +39,17 @@ const STAY_DEVIATIONS: f32 = 0.8;
 
 /// A jump to a level that proved harmless is ignored for this time: it lifts the mean over [`SPAN`]
 /// only a little.
-const SHORT: Milliseconds = Milliseconds(200);
+const SHORT_JUMP: Milliseconds = Milliseconds(200);
 
 /// Averaging window for a rise that was not detected as a step. It shows more of the rise than
 /// [`SPAN`].
-const RECENT: Milliseconds = Milliseconds(250);
+const RISE_WINDOW: Milliseconds = Milliseconds(250);
 
 /// Age of a mode up to which the mode, not the load, may be the cause of exceeding the limit.
 const YOUNG: Milliseconds = Milliseconds(10_000);
 
 /// First back-off of a mode that exceeded the limit as soon as it was set.
-const HOLD: Milliseconds = Milliseconds(60_000);
+const FIRST_BACK_OFF: Milliseconds = Milliseconds(60_000);
 
 /// Maximum step up, as the ratio of predictions: before a second mode has confirmed the level of
 /// the load, and afterwards.
@@ -58,7 +58,7 @@ const CLIMB: f32 = 1.4;
 
 impl<const N: usize> Governor<N> {
     pub(super) fn decide(&mut self, is_blind: bool, now: Milliseconds, passed: u64) -> Command {
-        if self.asked.is_none() {
+        if self.requested.is_none() {
             return self.boot(now);
         }
         if is_blind {
@@ -70,7 +70,7 @@ impl<const N: usize> Governor<N> {
         let (Some(estimate), Some(since)) = (self.estimator.estimate(), self.since) else {
             return Command::Keep;
         };
-        if !self.liveness.is_heard(now) {
+        if !self.liveness.has_reading(now) {
             // A missing reading teaches nothing, and no mean may span it.
             (self.steady, self.compared, self.measured) = (None, None, None);
             self.missed = self.due;
@@ -83,17 +83,18 @@ impl<const N: usize> Governor<N> {
             self.over.0 += passed;
         }
         if let Some(power) = self.over(&estimate, known, since, now) {
-            return self.go_down(power, &estimate, since, now);
+            return self.step_down(power, &estimate, since, now);
         }
         // A mode change would hide a step that is about to be detected.
-        let is_suspected = self.suspected.is_some_and(|at| now.since(at) < SUSPECTED);
-        if is_suspected || !self.is_told(&estimate, now) {
+        let suspected = self.suspected.map(|at| now.since(at));
+        if suspected.is_some_and(|ms| ms < SUSPICION_TIMEOUT) || !self.is_confirmed(&estimate, now)
+        {
             return Command::Keep;
         }
-        if self.liveness.is_in_doubt(now)
-            && let Some(next) = self.shows(estimate.power)
+        if self.liveness.needs_probe(now)
+            && let Some(next) = self.probe_mode(estimate.power)
         {
-            self.liveness.try_out();
+            self.liveness.begin_probe();
             // Credit the step up that leads back after the probe.
             self.ups = self.ups.saturating_add(UP_EVERY.0);
             return self.change(next, State::SteppingDown, now);
@@ -143,14 +144,14 @@ impl<const N: usize> Governor<N> {
         now: Milliseconds,
     ) -> Option<f32> {
         let allowed = self.allowed();
-        if now.since(since).0 < FOLLOWS {
+        if now.since(since).0 < CLOCK_DELAY_MS {
             return None;
         }
         let mean = self.measured.unwrap_or(0.0);
         let is_slowly = mean - self.estimator.resolution(SPAN) > allowed;
         // The step is sure, its final level is not. A known phase fits.
         let has_stepped = now.since(estimate.since) < SPAN
-            && estimate.since.0 > since.0.saturating_add(SETTLES)
+            && estimate.since.0 > since.0.saturating_add(SETTLING_MS)
             && estimate.power - KNOWN_DEVIATIONS * estimate.deviation > known;
         let deviations = match has_stepped {
             true => OVER_AFTER_STEP,
@@ -159,27 +160,25 @@ impl<const N: usize> Governor<N> {
         };
         let is_now = estimate.power - deviations * estimate.deviation > allowed;
         let level = estimate.power / self.modes.expected(self.at, 1.0);
-        let is_short =
-            level < 1.03 * self.short && now.since(estimate.since) < SHORT && self.jump.is_none();
+        let is_short = level < 1.03 * self.harmless_level
+            && now.since(estimate.since) < SHORT_JUMP
+            && self.jump.is_none();
         // A shorter mean shows more of a step that is not detected yet.
-        let is_in_mode = now.since(since).0 >= RECENT.0 + FOLLOWS;
-        let recent = self.estimator.mean(RECENT).filter(|_| is_in_mode);
+        let is_in_mode = now.since(since).0 >= RISE_WINDOW.0 + CLOCK_DELAY_MS;
+        let recent = self.estimator.mean(RISE_WINDOW).filter(|_| is_in_mode);
         let power = estimate.power + estimate.deviation;
         match (is_slowly, is_now) {
             (true, _) => Some(power.max(mean).max(recent.unwrap_or(0.0))),
-            (false, true) if self.is_told(estimate, now) && !is_short => Some(power),
+            (false, true) if self.is_confirmed(estimate, now) && !is_short => Some(power),
             _ => None,
         }
     }
 
     /// Whether the last step is old enough to estimate its size. At first, rounding dominates.
-    pub(super) fn is_told(&self, estimate: &Estimate, now: Milliseconds) -> bool {
-        let slowest = self.estimator.slowest().0;
-        let told_after = match self.is_trying() {
-            true => 2 * slowest / TOLD_AFTER,
-            false => slowest / TOLD_AFTER,
-        };
-        now.since(estimate.since).0 >= told_after
+    pub(super) fn is_confirmed(&self, estimate: &Estimate, now: Milliseconds) -> bool {
+        let times = if self.is_trying() { 2 } else { 1 };
+        let delay = times * self.estimator.slowest().0 / CONFIRMATION_DIVISOR;
+        now.since(estimate.since).0 >= delay
     }
 
     /// Whether a jump forced a step down within the last [`SPAN`]; the new mode must still prove
@@ -189,7 +188,7 @@ impl<const N: usize> Governor<N> {
     }
 
     /// Steps down at once, to a mode that fits at the level of the load that `power` implies.
-    pub(super) fn go_down(
+    pub(super) fn step_down(
         &mut self,
         power: f32,
         estimate: &Estimate,
@@ -202,12 +201,12 @@ impl<const N: usize> Governor<N> {
         // In the mode of least known power, the mean decides.
         let is_least = self.modes.is_measured(self.at) && self.least() == Some(self.at);
         if is_least || self.jump.is_some_and(|jump| jump.at > since) {
-            return self.too_low(now);
+            return self.limit_too_low(now);
         }
-        let is_modes = estimate.since.0 <= since.0.saturating_add(3 * FOLLOWS);
+        let is_modes = estimate.since.0 <= since.0.saturating_add(3 * CLOCK_DELAY_MS);
         let is_young = now.since(since) < YOUNG;
         if is_modes && is_young {
-            self.modes.hold(self.at, now, HOLD);
+            self.modes.hold(self.at, now, FIRST_BACK_OFF);
         }
         let phase = self.phase(now);
         let reference = self.reference.filter(|(_, gpu)| self.is_same_load(*gpu));
@@ -227,7 +226,7 @@ impl<const N: usize> Governor<N> {
                     level = reference;
                 }
             }
-            None => self.memory.came_back(level),
+            None => self.memory.level_returned(level),
         }
         let fitting = self.fitting(level, now);
         let untried = match fitting {
@@ -244,7 +243,7 @@ impl<const N: usize> Governor<N> {
                 self.untried()
             }
         };
-        self.since_jump = 0.0;
+        self.level_since_jump = 0.0;
         self.jump = Some(Jump {
             at: now,
             level,
@@ -252,7 +251,7 @@ impl<const N: usize> Governor<N> {
         });
         let next = match fitting.or(untried).or_else(|| self.least()) {
             Some(next) if next != self.at => next,
-            _ => return self.too_low(now),
+            _ => return self.limit_too_low(now),
         };
         self.violations = self.violations.saturating_add(1);
         let command = self.change(next, State::SteppingDown, now);
@@ -269,11 +268,9 @@ impl<const N: usize> Governor<N> {
 
     /// Handles a mode of least power that does not fit. Similar modes may draw less than predicted:
     /// the governor measures a few, one after another.
-    pub(super) fn too_low(&mut self, now: Milliseconds) -> Command {
-        let is_told = self
-            .steady_mean(now)
-            .is_some_and(|(_, passed)| passed >= TOLD_FIRST);
-        if !is_told {
+    pub(super) fn limit_too_low(&mut self, now: Milliseconds) -> Command {
+        let steady = self.steady_mean(now);
+        if steady.is_none_or(|(_, passed)| passed < FIRST_ESTIMATE_MS) {
             return Command::Keep;
         }
         if !self.modes.is_measured(self.at) {
@@ -329,7 +326,7 @@ impl<const N: usize> Governor<N> {
         match self.below(phase, now) {
             Some(next) if next != self.at => self.change(next, State::SteppingDown, now),
             _ if self.state == State::Safe(Cause::LimitTooLow) => Command::Keep,
-            _ => self.too_low(now),
+            _ => self.limit_too_low(now),
         }
     }
 

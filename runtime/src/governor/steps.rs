@@ -5,13 +5,13 @@ use crate::units::{Microseconds, Milliseconds};
 
 /// Timeout without a step after which the board is idle: in ms and in predicted step times. The
 /// longer one counts.
-const RESTS_AFTER_MS: u64 = 2_000;
-const RESTS_AFTER_STEPS: u64 = 3;
+const IDLE_AFTER_MS: u64 = 2_000;
+const IDLE_AFTER_STEPS: u64 = 3;
 
 /// Averaging time of the pace in one mode: in ms and in predicted step times. The longer one
 /// counts.
-const PACED_OVER_MS: u64 = 5_000;
-const PACED_OVER_STEPS: u64 = 20;
+const PACE_MS: u64 = 5_000;
+const PACE_STEPS: u64 = 20;
 
 /// Minimum pace of a fully busy board, as part of the highest pace.
 const FULL_PACE: f32 = 0.9;
@@ -43,7 +43,7 @@ impl Steps {
 
     /// Records the total number of steps, and the predicted time of one in the present mode. A
     /// count that falls is that of another workload.
-    pub fn see(&mut self, count: u64, time: Microseconds, now: Milliseconds) {
+    pub fn record(&mut self, count: u64, time: Microseconds, now: Milliseconds) {
         match self.count.replace(count) {
             Some(before) if count >= before => {
                 if count > before {
@@ -55,7 +55,7 @@ impl Steps {
         self.step_ms = time.0 as f32 / 1e3;
         let (first, from) = self.from;
         let passed = now.since(from).0;
-        if passed >= self.longer(PACED_OVER_MS, PACED_OVER_STEPS) {
+        if passed >= self.longer(PACE_MS, PACE_STEPS) {
             let steps = count.saturating_sub(first) as f32;
             let pace = steps * self.step_ms / passed as f32;
             (self.pace, self.from) = (Some(pace), (count, now));
@@ -87,7 +87,7 @@ impl Steps {
     /// How busy the board is; `None` if no step was ever reported.
     pub fn work(&self, now: Milliseconds) -> Option<Work> {
         self.count?;
-        let rests = now.since(self.grew).0 >= self.longer(RESTS_AFTER_MS, RESTS_AFTER_STEPS);
+        let rests = now.since(self.grew).0 >= self.longer(IDLE_AFTER_MS, IDLE_AFTER_STEPS);
         let is_full = self
             .pace
             .is_some_and(|pace| pace >= FULL_PACE * self.highest);

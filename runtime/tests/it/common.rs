@@ -1,5 +1,4 @@
-//! Model files for tests, written by the trainer's writer: the golden ones, and any
-//! number of random ones.
+//! Model files for tests, made by the trainer's writer: the golden files, and random ones.
 
 use proptest::prelude::*;
 use wattgate_runtime::{
@@ -11,7 +10,7 @@ use wattgate_runtime::{
 pub mod wgt;
 use wgt::{FirstRow, HiddenRow, Layers, ModelFile, OutputRow};
 
-/// A small generator for weights: a failing case is reproduced from its seed.
+/// A random generator for weights.
 pub struct Random(pub u64);
 
 impl Random {
@@ -84,7 +83,7 @@ fn guard(median: u32) -> GuardBand {
     GuardBand::new(knots).expect("ascending")
 }
 
-/// The bytes of a model on a grid, profiled on all of it.
+/// The bytes of a model that was profiled on its whole grid.
 pub fn encode(grid: &Grid, layers: &Layers, workload: &str) -> Vec<u8> {
     let power_guard = guard(66_000);
     let has_power = layers.output.len() == 2;
@@ -115,7 +114,7 @@ pub fn random_model(grid: &Grid, shape: Shape, has_power: bool, seed: u64) -> Ve
     encode(grid, &layers, "random-weights")
 }
 
-/// Grids of 1 … some hundred modes, with axes of length one among them.
+/// Grids of up to some hundred modes. Some axes have length one.
 pub fn grids() -> impl Strategy<Value = Grid> {
     let axis = |most: u32, length: usize| {
         proptest::collection::btree_set(1..most, 1..length)
@@ -140,8 +139,7 @@ pub fn small_shapes() -> impl Strategy<Value = Shape> {
     proptest::sample::select(small.collect::<Vec<_>>())
 }
 
-/// The names and contents of the golden files in `weights/golden`, made of rules that
-/// anybody can follow by hand.
+/// Names and contents of the golden files in `weights/golden`. Their weights follow simple rules.
 pub fn golden_models() -> Vec<(&'static str, Vec<u8>)> {
     let grid = Grid::new([
         &[1, 2, 4],
@@ -169,8 +167,13 @@ pub fn golden_models() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Everything at an end of its range.
+/// Sets each value to an end of its range.
 fn make_extreme(layers: &mut Layers) {
+    let maximise = |weights: &mut Vec<i8>| {
+        weights
+            .iter_mut()
+            .for_each(|weight| *weight = 127 * weight.signum());
+    };
     for (row, sign) in layers.first.iter_mut().zip([1, -1].into_iter().cycle()) {
         row.weights = row.weights.map(|weight| 127 * sign * weight.signum());
         (row.scale, row.bias) = (u16::MAX, i16::from(sign) * ROW_LIMIT);
@@ -181,20 +184,17 @@ fn make_extreme(layers: &mut Layers) {
         .flatten()
         .zip([1, -1].into_iter().cycle())
     {
-        row.weights
-            .iter_mut()
-            .for_each(|weight| *weight = 127 * weight.signum());
+        maximise(&mut row.weights);
         (row.bias, row.shift) = (sign * BIAS_LIMIT, if sign > 0 { 0 } else { 31 });
     }
     for (row, scale) in layers.output.iter_mut().zip(SCALE_RANGE) {
-        row.weights
-            .iter_mut()
-            .for_each(|weight| *weight = 127 * weight.signum());
+        maximise(&mut row.weights);
         (row.bias, row.scale) = (-BIAS_LIMIT, scale);
     }
 }
 
-/// The model's file with a grid of 16 × 16 × 16 × 16, one mode more than ids can number.
+/// Replaces the grid of a file by one of 16 × 16 × 16 × 16 modes, one more than a `ModeId` can
+/// name.
 fn too_many_modes(file: &[u8]) -> Vec<u8> {
     let (header, body) = file.split_at(HEADER_LEN);
     let mut body: Body<'_> = postcard::from_bytes(body).expect("a body");
@@ -209,7 +209,13 @@ fn too_many_modes(file: &[u8]) -> Vec<u8> {
         .expect("room")
         .len();
     bytes.truncate(HEADER_LEN + body);
-    bytes[20..24].copy_from_slice(&(body as u32).to_le_bytes());
+    sealed(bytes)
+}
+
+/// Sets the length of the body and the checksum in the header of a changed file.
+pub fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let body = (bytes.len() - HEADER_LEN) as u32;
+    bytes[20..24].copy_from_slice(&body.to_le_bytes());
     let checksum = Crc32::new()
         .update(&bytes[..HEADER_LEN - 4])
         .update(&bytes[HEADER_LEN..]);

@@ -1,4 +1,4 @@
-//! A query over a front gives the mode that a search over all modes gives.
+//! A query of a front selects the mode that an exhaustive search selects.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use wattgate_runtime::{
     Workspace, workspace_pairs,
 };
 
-/// What the search over all modes compares: everything in the order of its weight.
+/// Sort key of the exhaustive search: the objective, then the tie-breakers.
 type Key = (u128, u32, u32, i32, i32, u16);
 
 struct Mode {
@@ -39,7 +39,7 @@ fn widened(guard: Option<&GuardBand>, confidence: Confidence, value: u32) -> u32
     })
 }
 
-/// The specification of a query, without front, sorting or search.
+/// The specification of a query, without a front.
 fn exhaustive(model: &Model<'_>, modes: &[Mode], query: &Query) -> Result<ModeId, SelectError> {
     let power = |mode: &Mode| {
         let corrected = query.correction.apply(Milliwatts(mode.power));
@@ -82,7 +82,7 @@ fn exhaustive(model: &Model<'_>, modes: &[Mode], query: &Query) -> Result<ModeId
     }
 }
 
-/// Limits around every quantile of what the modes offer, and beyond both ends.
+/// Limits around the quantiles of the values, and beyond both ends.
 fn limits(values: impl Iterator<Item = u32>) -> Vec<Option<u32>> {
     let values: Vec<u32> = values.collect::<BTreeSet<_>>().into_iter().collect();
     let last = values.len() - 1;
@@ -98,7 +98,7 @@ fn regions(grid: &Grid) -> Vec<Region> {
     let all = Region::all(grid);
     let (cores, emc) = (grid.axis(Axis::Cores), grid.axis(Axis::Emc));
     let half = cores[cores.len() / 2];
-    let emc = wattgate_runtime::Kilohertz(emc[emc.len() / 2]);
+    let emc = Kilohertz(emc[emc.len() / 2]);
     let narrow = all.with_min_cores(grid, half).expect("on offer");
     vec![all, narrow, narrow.with_emc(grid, emc).expect("on offer")]
 }
@@ -154,7 +154,9 @@ fn compare_all_queries(bytes: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 96, failure_persistence: None, ..Default::default()
+    })]
 
     #[test]
     fn a_front_answers_as_an_exhaustive_search_does(
@@ -166,12 +168,11 @@ proptest! {
         compare_all_queries(&common::random_model(&grid, shape, has_power, seed));
     }
 
-    /// Energy has many valleys along a front that no model made: the optimum of any stretch is
-    /// found all the same.
+    /// A random staircase has many local minima of energy.
     #[test]
-    fn the_least_energy_of_any_stretch_is_found(
+    fn the_least_energy_of_any_part_of_a_front_is_found(
         steps in proptest::collection::vec((1..60_000_i32, 1..60_000_i32), 1..300),
-        stretches in proptest::collection::vec(any::<[proptest::sample::Index; 2]>(), 20),
+        parts in proptest::collection::vec(any::<[proptest::sample::Index; 2]>(), 20),
     ) {
         let grid = Grid::new([&[1], &[1], &[1], &[1]]).expect("a grid");
         let bytes = common::random_model(&grid, Shape::Wide16, true, 1);
@@ -184,15 +185,17 @@ proptest! {
         });
         let front = Front::<300>::of_modes(&model, modes);
         let points = front.points();
-        for ends in stretches {
+        for ends in parts {
             let [a, b] = ends.map(|end| end.index(points.len()));
-            let stretch = &points[a.min(b)..=a.max(b)];
+            let part = &points[a.min(b)..=a.max(b)];
             for objective in [Objective::Energy, Objective::EnergyDelay] {
-                let factor = |guard: Option<&GuardBand>, value| widened(guard, Confidence::P50, value);
+                let widen = |guard, value| widened(guard, Confidence::P50, value);
+                let power = widen(front.power_guard(), points[a.max(b)].power.0);
+                let time = widen(front.time_guard(), points[a.min(b)].time.0);
                 let query = Query {
                     objective,
-                    power_limit: Some(Milliwatts(factor(front.power_guard(), points[a.max(b)].power.0))),
-                    deadline: Some(Microseconds(factor(front.time_guard(), points[a.min(b)].time.0))),
+                    power_limit: Some(Milliwatts(power)),
+                    deadline: Some(Microseconds(time)),
                     confidence: Confidence::P50,
                     ..Query::default()
                 };
@@ -200,22 +203,22 @@ proptest! {
                 let cost = |point: &&Point| {
                     u128::from(point.power.0) * u128::from(point.time.0).pow(delay)
                 };
-                let best = stretch.iter().min_by_key(cost).expect("not empty");
+                let best = part.iter().min_by_key(cost).expect("not empty");
                 let choice = front.select(&query).expect("a mode");
                 prop_assert_eq!(choice.mode, best.mode);
             }
         }
     }
 
-    /// Points that no model need make: many equal powers, times, or both.
+    /// Many points have equal powers, times, or both.
     #[test]
-    fn a_staircase_keeps_exactly_the_modes_that_no_other_beats(
+    fn a_front_keeps_exactly_the_modes_that_no_other_dominates(
         points in proptest::collection::vec((-9..9_i32, -9..9_i32), 1..200),
     ) {
         let grid = Grid::new([&[1], &[1], &[1], &[1]]).expect("a grid");
         let bytes = common::random_model(&grid, Shape::Wide16, true, 1);
         let model = Model::parse(&bytes).expect("a model");
-        // Far apart in the file's units, so that no two become equal in mW or µs.
+        // Distinct log values give distinct values in mW and µs.
         let at = |&(power, time): &(i32, i32)| Prediction {
             log_power: 14_000_000 + power * 10_000,
             log_time: 14_000_000 + time * 10_000,
@@ -223,18 +226,18 @@ proptest! {
         let modes = points.iter().enumerate().map(|(id, point)| (ModeId(id as u16), at(point)));
         let front = Front::<256>::of_modes(&model, modes);
         let kept: Vec<u16> = front.points().iter().map(|p| p.mode.0).collect();
-        let beats = |(i, a): (usize, &(i32, i32)), (j, b): (usize, &(i32, i32))| {
+        let dominates = |(i, a): (usize, &(i32, i32)), (j, b): (usize, &(i32, i32))| {
             a.0 <= b.0 && a.1 <= b.1 && (a != b || i < j)
         };
         let mut expected: Vec<u16> = (0..points.len())
-            .filter(|&j| !points.iter().enumerate().any(|a| beats(a, (j, &points[j]))))
+            .filter(|&j| !points.iter().enumerate().any(|a| dominates(a, (j, &points[j]))))
             .map(|j| j as u16)
             .collect();
         expected.sort_by_key(|&id| points[usize::from(id)].0);
         prop_assert_eq!(kept, expected);
     }
 
-    /// Thinning may only offer less: real points, none over a limit, the least power kept.
+    /// A thinned front keeps the least power, and selects no faster mode than the full one.
     #[test]
     fn a_thinned_front_never_exceeds_a_limit(
         grid in common::grids(),
@@ -266,10 +269,10 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
-    /// What a sweep passes over without a comparison changes no front, thinned or not: so a
-    /// target may pass over more or less.
+    /// A sweep may skip modes without a comparison. How many it skips depends on the target and
+    /// must not change the front.
     #[test]
-    fn a_swept_front_is_that_of_its_modes_one_by_one(
+    fn the_front_of_a_sweep_is_that_of_its_modes(
         grid in common::grids(),
         shape in common::small_shapes(),
         seed in any::<u64>(),
@@ -298,7 +301,7 @@ fn the_large_shape_answers_as_an_exhaustive_search_does() {
 }
 
 #[test]
-fn a_time_only_model_refuses_every_question_about_power() {
+fn a_time_only_model_refuses_every_query_about_power() {
     let grid = Grid::new([&[1, 2], &[100, 200], &[300], &[500, 800]]).expect("a grid");
     let bytes = common::random_model(&grid, Shape::Wide16, false, 7);
     let model = Model::parse(&bytes).expect("a model");
@@ -320,7 +323,7 @@ fn a_time_only_model_refuses_every_question_about_power() {
 }
 
 #[test]
-fn the_front_of_another_grids_region_names_its_error() {
+fn a_region_of_another_grid_gives_an_error() {
     let grid = Grid::new([&[1, 2], &[100, 200], &[300], &[500, 800]]).expect("a grid");
     let other = Grid::new([&[1, 2], &[100, 200], &[300, 400], &[500, 800]]).expect("a grid");
     let bytes = common::random_model(&grid, Shape::Wide16, true, 7);

@@ -1,8 +1,7 @@
-//! The golden files: bytes that the writer must write, and the text that every target
-//! must print for them.
+//! The golden files: bytes that the writer must write, and the report that every target must print.
 //!
-//! `WATTGATE_UPDATE_GOLDEN=1 cargo test -p wattgate-runtime --test it golden` writes them
-//! anew; a change of the bytes is a change of the format.
+//! `WATTGATE_UPDATE_GOLDEN=1 cargo test -p wattgate-runtime --test it golden` updates them. A
+//! change of the bytes is a change of the format.
 
 use std::env;
 use std::fs;
@@ -26,7 +25,7 @@ fn weights(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Compares with a golden file, or writes it where that was asked for.
+/// Compares with a golden file, and updates the file first if the environment asks for it.
 fn assert_golden(name: &str, found: &[u8]) {
     let path = weights("golden").join(name);
     if env::var_os("WATTGATE_UPDATE_GOLDEN").is_some() {
@@ -64,7 +63,7 @@ fn every_target_prints_the_golden_report() {
     assert_golden("report.txt", text.0.as_bytes());
 }
 
-/// Too large for a small target, but not for a Jetson.
+/// Microcontrollers have no room for this shape.
 #[cfg(feature = "large-shapes")]
 #[test]
 fn the_large_shape_prints_the_golden_report() {
@@ -113,7 +112,6 @@ fn the_reader_reads_what_was_written() {
     assert_eq!(model.power_guard().map(knots), Some(expected));
 }
 
-/// The specification's example is the golden file, byte for byte.
 #[test]
 fn the_specification_shows_the_golden_bytes() {
     let text = fs::read_to_string(weights("FORMAT.md")).expect("the specification");
@@ -134,7 +132,7 @@ fn the_specification_shows_the_golden_bytes() {
 }
 
 #[test]
-fn the_model_of_the_examples_is_the_shipped_one() {
+fn the_examples_use_the_shipped_model() {
     let of_examples = include_bytes!("../../doc/tx1-image5000.wgt");
     let shipped = fs::read(weights("tx1-image5000.wgt")).expect("a shipped model");
     assert_eq!(of_examples.as_slice(), shipped);

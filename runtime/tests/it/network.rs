@@ -1,4 +1,5 @@
-//! The network computes what the specification says, written down here without tables.
+//! The network computes what the specification says. Here the specification is implemented without
+//! tables.
 
 use crate::common;
 use nalgebra::DMatrix;
@@ -8,8 +9,8 @@ use wattgate_runtime::{Shape, Workspace, workspace_pairs};
 
 use crate::common::wgt::{FirstRow, Layers};
 
-/// `weights/FORMAT.md`, section "What the integers mean": a batch of all modes, one column for each,
-/// goes through the layers as products of matrices.
+/// `weights/FORMAT.md`, section "What the integers mean": each layer multiplies a matrix of weights
+/// by a matrix with one column for each mode.
 fn predictions(grid: &Grid, layers: &Layers) -> Vec<(ModeId, i64, i64)> {
     let modes: Vec<PowerMode> = (0..grid.modes() as u16)
         .map(|id| grid.mode(ModeId(id)).expect("in range"))
@@ -46,7 +47,7 @@ fn product<'a>(rows: impl Iterator<Item = (&'a [i8], i32)>, units: &DMatrix<i64>
     sums
 }
 
-/// The positive part of the sum of four table entries, one for each axis.
+/// The first layer: the sum of one table entry for each axis, rectified.
 fn first_layer(grid: &Grid, row: &FirstRow, mode: PowerMode) -> i64 {
     let axes = mode.knobs().into_iter().zip(Axis::ALL);
     let entries = axes
@@ -65,6 +66,11 @@ fn first_layer(grid: &Grid, row: &FirstRow, mode: PowerMode) -> i64 {
             entry.clamp(-8192.0, 8191.0) as i64
         });
     entries.sum::<i64>().max(0)
+}
+
+/// A grid of 16 modes.
+fn small_grid() -> Grid {
+    Grid::new([&[1, 2], &[100, 200], &[300, 600], &[500, 800]]).expect("a grid")
 }
 
 fn swept(model: &Model<'_>, region: &Region) -> Vec<(ModeId, i64, i64)> {
@@ -92,9 +98,9 @@ proptest! {
         prop_assert_eq!(swept(&model, &Region::all(&grid)), predictions(&grid, &layers));
     }
 
-    /// A region's sweep is the part of the whole sweep that lies inside.
+    /// The sweep of a region equals the whole sweep, filtered.
     #[test]
-    fn a_region_is_swept_like_a_part_of_the_whole(
+    fn the_sweep_of_a_region_is_a_part_of_the_whole_sweep(
         grid in common::grids(),
         picks in proptest::collection::vec(any::<proptest::sample::Index>(), 1..4),
         seed in any::<u64>(),
@@ -123,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn ids_and_modes_are_each_others_inverse(grid in common::grids()) {
+    fn ids_and_modes_convert_into_each_other(grid in common::grids()) {
         for id in 0..grid.modes() as u16 {
             let mode = grid.mode(ModeId(id)).expect("in range");
             prop_assert_eq!(grid.id(mode), Some(ModeId(id)));
@@ -134,7 +140,6 @@ proptest! {
         prop_assert_eq!(grid.id(PowerMode::from_knobs([cores, cpu, gpu, emc])), None);
     }
 
-    /// Features rise with the knob from −1 to 1.
     #[test]
     fn features_rise_from_minus_one_to_one(
         axis in proptest::collection::btree_set(1..5_000_000_u32, 2..20),
@@ -162,11 +167,11 @@ fn the_large_shape_computes_what_the_specification_says() {
     assert_eq!(found, predictions(&grid, &layers));
 }
 
-/// Weights, inputs and biases at the ends of their ranges do not overflow.
+/// Weights, inputs and biases are at the ends of their ranges.
 #[cfg(feature = "large-shapes")]
 #[test]
 fn the_largest_sums_do_not_overflow() {
-    let grid = Grid::new([&[1, 2], &[100, 200], &[300, 600], &[500, 800]]).expect("a grid");
+    let grid = small_grid();
     for sign in [1, -1] {
         let mut layers = common::random_layers(Shape::PowerTrain, 2, &mut common::Random(5));
         for row in &mut layers.first {
@@ -188,13 +193,13 @@ fn the_largest_sums_do_not_overflow() {
     }
 }
 
-/// A workspace of the stated size suffices, with the same predictions; one pair less does not.
+/// A workspace of the stated size suffices. One pair less does not.
 #[test]
 fn a_workspace_that_is_too_small_is_refused() {
-    let grid = Grid::new([&[1, 2], &[100, 200], &[300, 600], &[500, 800]]).expect("a grid");
+    let grid = small_grid();
     let bytes = common::random_model(&grid, Shape::Deep8x8, true, 1);
     let model = Model::parse(&bytes).expect("a model");
-    // Two values of each axis but the GPU.
+    // Two values on each of three axes: the GPU's needs no pairs.
     const NEEDED: usize = workspace_pairs(Shape::Deep8x8, 6);
     let mut enough = Workspace::<NEEDED>::new();
     let mut modes = Vec::new();
@@ -209,12 +214,11 @@ fn a_workspace_that_is_too_small_is_refused() {
     assert_eq!(refused.needed, NEEDED);
 }
 
-/// Its indices would reach beyond the axes, to rows of the batch before and to ids that a u16
-/// does not hold.
+/// Indices of the other grid would be beyond the axes, and its ids beyond a u16.
 #[test]
 fn a_region_of_another_grid_has_no_mode() {
     let axis = |n: u32| (1..=n).collect::<Vec<u32>>();
-    let small = Grid::new([&[1, 2], &[100, 200], &[300, 600], &[500, 800]]).expect("a grid");
+    let small = small_grid();
     let bytes = common::random_model(&small, Shape::Wide16, true, 1);
     let model = Model::parse(&bytes).expect("a model");
     let large = Grid::new([&axis(15), &axis(17), &axis(15), &axis(17)]).expect("a grid");
@@ -225,12 +229,12 @@ fn a_region_of_another_grid_has_no_mode() {
         let mode = Region::spanning(&other, knobs).expect("on the axes");
         assert_eq!(swept(&model, &mode), []);
     }
-    let equal = Grid::new([&[1, 2], &[100, 200], &[300, 600], &[500, 800]]).expect("a grid");
+    let equal = small_grid();
     assert_eq!(swept(&model, &Region::all(&equal)).len(), 16);
 }
 
 #[test]
-fn the_largest_grid_is_swept_whole() {
+fn the_sweep_of_the_largest_grid_covers_all_modes() {
     let axis = |n: u32| (1..=n).collect::<Vec<u32>>();
     let too_many_values = Grid::new([&[1], &axis(3), &axis(85), &axis(40)]);
     assert_eq!(too_many_values, Err(GridError::TooManyValues));

@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 
 use wattgate_runtime::{
     Chip, Command, Front, Governor, Input, Limit, MOST_CHIPS, Milliseconds, Milliwatts, ModeId,
-    Model, Sample, Settings, State, Status,
+    Model, Point, Sample, Settings, State, Status,
 };
 
-/// The points of the front.
+/// Number of points of the front.
 pub const POINTS: usize = 128;
 
 /// The front of the shipped model, 10.9 … 47.3 W.
@@ -22,7 +22,7 @@ pub fn front() -> Front<POINTS> {
     Front::of(&model, &model.profiled())
 }
 
-/// What the shipped model predicts for a mode of its front, in mW.
+/// The predicted power of a mode of the front, in mW.
 pub fn predicted(mode: ModeId) -> u32 {
     static FRONT: LazyLock<Front<POINTS>> = LazyLock::new(front);
     let point = FRONT.points().iter().find(|point| point.mode == mode);
@@ -33,10 +33,10 @@ pub fn limit(milliwatts: u32) -> Limit {
     Limit::of(Milliwatts(milliwatts))
 }
 
-/// xorshift64 (Marsaglia 2003), for a number in 0 … 1 that belongs to a place.
-pub fn random(seed: u64, place: u64) -> f64 {
-    let place = place.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let mixed = (seed ^ place).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+/// A random number in 0 … 1, determined by a seed and an index: xorshift64 (Marsaglia 2003).
+pub fn random(seed: u64, index: u64) -> f64 {
+    let index = index.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed = (seed ^ index).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let mut state = mixed | 1;
     for _ in 0..3 {
         state ^= state << 13;
@@ -46,21 +46,21 @@ pub fn random(seed: u64, place: u64) -> f64 {
     (state >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// A number between two that belongs to a place.
-pub fn between(seed: u64, place: u64, from: f64, to: f64) -> f64 {
-    from + (to - from) * random(seed, place)
+/// The same in a range.
+pub fn between(seed: u64, index: u64, from: f64, to: f64) -> f64 {
+    from + (to - from) * random(seed, index)
 }
 
-/// A standard normal number that belongs to a place.
-pub fn normal(seed: u64, place: u64) -> f64 {
-    let all = (0..12).map(|at| random(seed, 12 * place + at));
+/// The same with a standard normal distribution.
+pub fn normal(seed: u64, index: u64) -> f64 {
+    let all = (0..12).map(|at| random(seed, 12 * index + at));
     all.sum::<f64>() - 6.0
 }
 
-/// Activity and load of the GPU in permille at a time in ms.
+/// Activity in 0 … 1 and load of the GPU in permille, by time in ms.
 pub type Load = Box<dyn Fn(u64) -> (f64, Option<u16>)>;
 
-/// The error of a mode, as a factor.
+/// Ratio of true to predicted power, by seed and mode.
 pub type ModeError = fn(u64, ModeId) -> f64;
 
 /// Full work.
@@ -73,17 +73,17 @@ pub fn idle(_: u64) -> (f64, Option<u16>) {
     (0.0, Some(0))
 }
 
-/// The model is right for every mode.
+/// The model has no error.
 pub fn exact(_: u64, _: ModeId) -> f64 {
     1.0
 }
 
-/// Modes are off by 1.5 % each.
+/// The modes' errors have a standard deviation of 1.5 %, typical of a good model.
 pub fn off_by_1_5_percent(seed: u64, mode: ModeId) -> f64 {
     (0.015 * normal(seed, 1_000 + u64::from(mode.0))).exp()
 }
 
-/// Modes are off by 10 % each.
+/// The modes' errors have a standard deviation of 10 %.
 pub fn off_by_10_percent(seed: u64, mode: ModeId) -> f64 {
     (0.1 * normal(seed, 1_000 + u64::from(mode.0))).exp()
 }
@@ -101,7 +101,7 @@ pub fn some_twice_some_half(seed: u64, mode: ModeId) -> f64 {
 /// A chip of the power sensor.
 #[derive(Clone, Copy, Debug)]
 pub struct SensorChip {
-    /// The part of the board's power that it measures.
+    /// Share of the board's power that the chip measures.
     pub share: f64,
     /// Nominal time constant in ms.
     pub time_constant: f64,
@@ -129,7 +129,7 @@ impl Sensor {
         }
     }
 
-    /// What a governor is told of it.
+    /// The sensor as a governor's settings describe it.
     fn described(&self) -> [Chip; MOST_CHIPS] {
         self.chips.map(|chip| Chip {
             time_constant: Milliseconds(chip.time_constant.round() as u64),
@@ -141,7 +141,7 @@ impl Sensor {
 /// An INA3221 as L4T sets it, on an AGX Orin.
 pub const L4T: Sensor = Sensor::one(430.0, 200.0);
 
-/// The same with the steps of a 5 mΩ shunt at 5 V.
+/// The same chip with the steps of a 5 mΩ shunt at 5 V.
 pub const FINE: Sensor = Sensor::one(430.0, 40.0);
 
 /// The sensor has no fault.
@@ -154,31 +154,30 @@ pub fn fails(_: u64, _: Sample) -> Option<Sample> {
     None
 }
 
-/// From the command to set a mode until the board is in it, in ms.
+/// Time in ms that the board takes to set a mode.
 pub const SETS_IN: u64 = 8;
 
-/// A board that draws what the model predicts, but for a common factor, an error of each mode and
-/// ripple.
+/// A board that draws the predicted power times a common factor, an error of each mode, and ripple.
 pub struct Plant {
     pub governor: Governor<POINTS>,
     pub seed: u64,
-    /// Measured over predicted power.
+    /// Ratio of true to predicted power, common to all modes.
     pub factor: f64,
     pub error: ModeError,
-    /// Standard deviation of the mean power of 10 ms.
+    /// Standard deviation of the means of 10 ms, as part of the power.
     pub ripple: f64,
     pub load: Load,
     pub sensor: Sensor,
-    /// True over nominal time constant: each sensor has a clock of its own.
+    /// Ratio of true to nominal time constant.
     pub slowness: f64,
     registers: [f64; MOST_CHIPS],
     pub now_ms: u64,
     next_step_ms: u64,
     rippled: f64,
-    /// The mode that the board is in, and the one it will be in.
+    /// The present mode, and the mode that is being set with the time at which it takes effect.
     pub mode: ModeId,
     coming: Option<(u64, ModeId)>,
-    /// What the mode draws with full work in mW, and its time for a minibatch in µs.
+    /// The mode's power at full work in mW, and its time for a minibatch in µs.
     draws: f64,
     takes: f64,
     /// Faults.
@@ -186,25 +185,25 @@ pub struct Plant {
     pub is_frozen: bool,
     frozen: Sample,
     pub writes_work: Box<dyn Fn(ModeId) -> bool>,
-    /// The board is in none of the front's modes until one is set.
+    /// Whether the board is in a mode outside the front.
     is_elsewhere: bool,
     pub is_too_hot: bool,
-    /// Whether the workload reports its steps, and how many it did.
+    /// Whether the workload reports its steps, and their number.
     pub reports_steps: bool,
     steps: f64,
-    /// What happened: commands, and states that differ from the one before.
+    /// History with times in ms: commands, and changes of the state.
     pub modes: Vec<(u64, ModeId)>,
     pub states: Vec<(u64, State)>,
     pub account: Account,
     pub looks: u64,
 }
 
-/// The modes of most plants are off by 1.5 % each, and no offset of the sensor is taken from their limits.
-/// A mode that is tried may be over by as much until it is measured: that is no event. Without this, 7 of 160
-/// runs under a constant load have one, of 1.9 % at most.
-pub const TRIED: f64 = 0.015;
+/// Tolerance of a limit, as part of it: a new mode with an error of 1.5 % may exceed the limit
+/// until it is measured. Without this tolerance, 7 of 160 runs under a constant load exceed it, by
+/// 1.9 % at most.
+pub const TOLERANCE: f64 = 0.015;
 
-/// The truth in the time of an account.
+/// True powers since the account was opened, compared with the limit.
 #[derive(Default)]
 pub struct Account {
     window: VecDeque<f64>,
@@ -218,7 +217,7 @@ pub struct Account {
     pub excess_10: f64,
     pub longest_10: u64,
     stretch: u64,
-    /// Lengths in ms of stretches over the limit, without ripple, in the mean of 10 ms.
+    /// Durations in ms for which the mean over 10 ms, without ripple, exceeded the limit.
     pub events: Vec<u64>,
     /// Work, in minibatches.
     pub work: f64,
@@ -228,6 +227,13 @@ pub struct Account {
 impl Plant {
     pub fn new(milliwatts: u32, seed: u64) -> Self {
         Self::with(milliwatts, seed, L4T, |_| {})
+    }
+
+    /// A plant with a good model: see [`off_by_1_5_percent`].
+    pub fn typical(milliwatts: u32, seed: u64, sensor: Sensor) -> Self {
+        let mut plant = Self::with(milliwatts, seed, sensor, |_| {});
+        plant.error = off_by_1_5_percent;
+        plant
     }
 
     pub fn with(milliwatts: u32, seed: u64, sensor: Sensor, set: impl Fn(&mut Settings)) -> Self {
@@ -274,32 +280,34 @@ impl Plant {
         plant
     }
 
-    /// What a mode draws at an activity.
+    /// The power of a mode in mW at an activity, without ripple.
     pub fn milliwatts(&self, mode: ModeId, activity: f64) -> f64 {
         at_activity(self.full_milliwatts(mode), activity)
     }
 
     fn full_milliwatts(&self, mode: ModeId) -> f64 {
-        let points = self.governor.front().points();
-        let point = points.iter().find(|point| point.mode == mode);
-        let predicted = f64::from(point.expect("a mode of the front").power.0);
+        let predicted = f64::from(self.front_point(mode).power.0);
         predicted * self.factor * (self.error)(self.seed, mode)
     }
 
-    /// What the board draws now, without ripple.
+    fn front_point(&self, mode: ModeId) -> &Point {
+        let points = self.governor.front().points();
+        let point = points.iter().find(|point| point.mode == mode);
+        point.expect("a mode of the front")
+    }
+
+    /// The board's present power in mW, without ripple.
     pub fn draws_now(&self) -> f64 {
         let (activity, _) = (self.load)(self.now_ms);
         self.milliwatts(self.mode, activity)
     }
 
-    /// The time of a mode for a minibatch in µs.
+    /// The time for a minibatch in a mode, in µs.
     pub fn microseconds(&self, mode: ModeId) -> f64 {
-        let points = self.governor.front().points();
-        let point = points.iter().find(|point| point.mode == mode);
-        f64::from(point.expect("a mode of the front").time.0)
+        f64::from(self.front_point(mode).time.0)
     }
 
-    /// The most work, in minibatches a ms, within a power at an activity.
+    /// Speed in minibatches a ms of the fastest mode whose true power is within a limit in mW.
     pub fn oracle(&self, milliwatts: f64, activity: f64) -> f64 {
         let points = self.governor.front().points().iter();
         let fitting = points.filter(|point| self.milliwatts(point.mode, activity) <= milliwatts);
@@ -307,7 +315,7 @@ impl Plant {
         1e3 / f64::from(fastest.unwrap_or(u32::MAX))
     }
 
-    /// The index of the front's point that the board is in.
+    /// Index of the present mode in the front.
     pub fn point(&self) -> usize {
         let mut points = self.governor.front().points().iter();
         let point = points.position(|point| point.mode == self.mode);
@@ -332,13 +340,12 @@ impl Plant {
         sample
     }
 
-    /// Looks up what the mode draws.
     fn enter(&mut self, mode: ModeId) {
         self.mode = mode;
         (self.draws, self.takes) = (self.full_milliwatts(mode), self.microseconds(mode));
     }
 
-    /// Runs for some time under a limit that the account goes by.
+    /// Runs for a time; the account compares the power with the limit `milliwatts`.
     pub fn run(&mut self, milliseconds: u64, milliwatts: u32) {
         let limit = f64::from(milliwatts);
         self.enter(self.mode);
@@ -377,18 +384,18 @@ impl Plant {
         }
     }
 
-    /// Somebody else sets a mode that is none of the front's.
+    /// Another program sets a mode outside the front.
     pub fn leave_front(&mut self) {
         (self.is_elsewhere, self.coming) = (true, None);
     }
 
-    /// Nothing of the board's software runs for some time; the board goes on in its mode.
+    /// Runs without the governor for a time. The board stays in its mode.
     pub fn sleep(&mut self, milliseconds: u64, milliwatts: u32) {
         self.next_step_ms = self.now_ms + milliseconds;
         self.run(milliseconds, milliwatts);
     }
 
-    /// Runs until the next step was taken. Returns its command.
+    /// Runs until the governor's next step. Returns the mode that it sets, if any.
     pub fn run_to_next_step(&mut self, milliwatts: u32) -> Option<ModeId> {
         let (looks, commands) = (self.looks, self.modes.len());
         while self.looks == looks {
@@ -397,7 +404,7 @@ impl Plant {
         self.modes.get(commands).map(|(_, mode)| *mode)
     }
 
-    /// Runs until a state is reached. Panics when it takes longer than some time.
+    /// Runs until a state is reached. Panics after `most_ms`.
     pub fn run_to(&mut self, state: State, most_ms: u64, milliwatts: u32) {
         for _ in 0..most_ms {
             if self.state() == state {
@@ -409,7 +416,7 @@ impl Plant {
         panic!("{state:?} was not reached in {most_ms} ms: {states:?}");
     }
 
-    /// Runs until no command came for some time.
+    /// Runs until the governor has set no mode for a time.
     pub fn run_until_quiet(&mut self, milliseconds: u64, milliwatts: u32) {
         let quiet_since = |plant: &Self| plant.modes.last().map_or(0, |(at, _)| *at);
         while self.now_ms < quiet_since(self) + milliseconds {
@@ -447,7 +454,7 @@ impl Plant {
         }
     }
 
-    /// The most commands within a minute that set a faster mode than the one before.
+    /// Maximum number of steps up within a minute.
     pub fn most_ups_a_minute(&self) -> usize {
         let changes = self.modes.windows(2);
         let is_up =
@@ -461,19 +468,19 @@ impl Plant {
     }
 }
 
-/// A part of the power stays when the work stops: 4 W and three tenths of full work.
+/// An idle board draws 4 W and three tenths of the power at full work.
 fn at_activity(full: f64, activity: f64) -> f64 {
     let rest = 4_000.0 + 0.3 * full;
     rest + activity * (full - rest)
 }
 
 impl Account {
-    /// The part of the time in which the mean over 430 ms was over the limit.
+    /// Part of the time in which the mean over 430 ms exceeded the limit.
     pub fn part_over(&self) -> f64 {
         self.over_430 as f64 / self.ms as f64
     }
 
-    /// Lengths in ms of the stretches over the limit, with one that is not over yet.
+    /// [`Self::events`], and the event that still lasts.
     pub fn all_events(&self) -> Vec<u64> {
         let mut events = self.events.clone();
         events.extend((self.stretch > 0).then_some(self.stretch));
@@ -499,7 +506,7 @@ impl Account {
             self.excess_430 = self.excess_430.max(mean / limit - 1.0);
         }
         let mean = self.calm_sum / self.calm.len() as f64;
-        if mean > limit * (1.0 + TRIED) {
+        if mean > limit * (1.0 + TOLERANCE) {
             self.over_10 += 1;
             self.excess_10 = self.excess_10.max(mean / limit - 1.0);
             self.stretch += 1;

@@ -8,10 +8,10 @@ const AGX_ORIN: &str = "agx-orin-64__llm-phases__jetson-llm-maxperf.csv";
 const ORIN_NX: &str = "orin-nx__start-up-and-training__e2fl.csv";
 const ORIN_NANO: &str = "orin-nano-8-super__llm__jetsonfabric.csv";
 
-/// Polls ahead that are forecast.
+/// Forecast horizons in polls.
 const AHEAD: std::ops::RangeInclusive<usize> = 1..=5;
 
-/// A forecast does not reach further: the file of the Orin Nano has 0.5 s from poll to poll.
+/// Maximum forecast horizon. The file of the Orin Nano has a poll every 0.5 s.
 const FURTHEST_MS: f64 = 1_100.0;
 
 /// Sums of the absolute errors of forecasts, in mW.
@@ -23,7 +23,7 @@ struct Errors {
     estimator: f64,
 }
 
-/// What is shown in whole steps away from a reading.
+/// A forecast, rounded to a whole number of steps from a reading.
 fn in_steps(forecast: f64, reading: f64, step: f64) -> f64 {
     reading + ((forecast - reading) / step).round() * step
 }
@@ -36,7 +36,7 @@ fn last_second(rows: &[Row]) -> f64 {
     totals.iter().sum::<f64>() / totals.len() as f64
 }
 
-/// Errors of the total by polls ahead.
+/// Adds the errors of the forecasts of a run, by horizon in polls.
 fn forecast(run: &Run, errors: &mut BTreeMap<usize, Errors>) {
     let mut estimator = run.estimator();
     for (at, row) in run.rows.iter().enumerate() {
@@ -68,7 +68,7 @@ fn forecast(run: &Run, errors: &mut BTreeMap<usize, Errors>) {
 }
 
 #[test]
-fn the_next_readings_are_forecast_better_than_by_the_same_and_by_the_mean() {
+fn forecasts_beat_the_last_reading_and_the_mean_of_a_second() {
     for name in [AGX_ORIN, ORIN_NX, ORIN_NANO] {
         let Some(path) = traces::find(name) else {
             continue;
@@ -84,24 +84,26 @@ fn the_next_readings_are_forecast_better_than_by_the_same_and_by_the_mean() {
             println!("{ahead:5} {same:7.1} {mean:7.1} {estimator:10.1}");
             assert!(
                 estimator < same && estimator < mean,
-                "{name}, {ahead} ahead"
+                "{name}, {ahead} polls ahead"
             );
         }
     }
 }
 
-/// Around the marker of an edge, in ms: the readings of many runs move 0.3 to 0.4 s after it.
+/// Maximum distance in ms between the marker of an edge and the edge. In many runs the readings
+/// move 0.3 to 0.4 s after the marker.
 const MARKER_MS: f64 = 500.0;
 
-/// A large edge moves the readings by this between two polls, in mW: the power by 4.3 times as much.
+/// Minimum change in mW of the readings between two polls at a large edge. The power changes by 4.3
+/// times as much.
 const LARGE_MW: f64 = 1_000.0;
 
-/// A step is reported within this time after the poll that first shows it, in ms.
+/// Maximum time in ms from the poll that first shows a step until the step is reported.
 const REPORTED_MS: f64 = 200.0;
 
-/// Where the readings move most near the markers: times of the poll before and of the poll after.
+/// The largest change near each marker: times of the poll before and of the poll after.
 fn large_edges(run: &Run) -> Vec<(f64, f64)> {
-    // The power falls in the teardown: what is after its end is the register's tail.
+    // The power falls during the teardown; afterwards only the register decays.
     let is_marker = |two: &&[Row]| two[0].phase != two[1].phase && two[1].phase != "idle_post";
     let markers = run.rows.windows(2).filter(is_marker);
     let edges = markers.filter_map(|two| {
@@ -118,14 +120,14 @@ fn large_edges(run: &Run) -> Vec<(f64, f64)> {
 }
 
 #[test]
-fn edges_between_phases_come_out_as_steps() {
+fn edges_between_phases_are_reported_as_steps() {
     let Some(path) = traces::find(AGX_ORIN) else {
         return;
     };
     let (mut edges, mut delays) = (0, Vec::new());
     for run in traces::read(&path) {
         let mut estimator = run.estimator();
-        // When each step was reported, and when it is said to have been.
+        // For each step, when it was reported, and its estimated time.
         let mut steps: Vec<(f64, f64)> = Vec::new();
         for row in &run.rows {
             estimator.look(&row.sample(), row.time());
@@ -149,7 +151,8 @@ fn edges_between_phases_come_out_as_steps() {
     let (median, most) = (delays[delays.len() / 2], delays[delays.len() - 1]);
     let found = delays.len();
     println!(
-        "{found} of {edges} large edges, {median} ms after the first poll at the median, {most} at most"
+        "{found} of {edges} large edges, {median} ms after the first poll at the median, \
+         {most} ms at most"
     );
     assert!(edges > 50 && found == edges);
 }

@@ -1,11 +1,10 @@
-//! Every file that is not a model is refused with its own reason, and no bytes make the
-//! reader panic.
+//! The reader refuses every invalid file with a specific error, and never panics.
 
-use crate::common;
+use crate::common::{self, sealed};
 use proptest::prelude::*;
 use wattgate_runtime::{
-    Axes, Body, Crc32, FormatError, Front, Grid, GridError, GuardBand, HEADER_LEN, Kind, Knot,
-    Model, Provenance, Query, Region, Shape, Widths, crc32,
+    Axes, Body, FormatError, Front, Grid, GridError, GuardBand, HEADER_LEN, Kind, Knot, Model,
+    Provenance, Query, Region, Shape, Widths, crc32,
 };
 
 fn grid() -> Grid {
@@ -16,7 +15,7 @@ fn valid() -> Vec<u8> {
     common::random_model(&grid(), Shape::Deep8x8, true, 3)
 }
 
-/// Uses everything of a file that is a model.
+/// Reads a file and, if it is a model, uses all its parts.
 fn exercise(bytes: &[u8]) {
     let Ok(model) = Model::parse(bytes) else {
         return;
@@ -26,17 +25,6 @@ fn exercise(bytes: &[u8]) {
         let front = Front::<16>::of(&model, &region);
         let _ = front.select(&Query::default());
     }
-}
-
-/// A file with a changed part and the checksum of what it became.
-fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
-    let (header, body) = bytes.split_at(HEADER_LEN);
-    let checksum = Crc32::new()
-        .update(&header[..HEADER_LEN - 4])
-        .update(body)
-        .finish();
-    bytes[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&checksum.to_le_bytes());
-    bytes
 }
 
 fn error(bytes: &[u8]) -> FormatError {
@@ -59,27 +47,24 @@ fn every_changed_byte_and_every_lost_byte_is_refused() {
 }
 
 #[test]
-fn headers_are_refused_by_name() {
+fn each_bad_header_has_its_own_error() {
     let with = |range: std::ops::Range<usize>, new: &[u8]| {
         let mut bytes = valid();
         bytes[range].copy_from_slice(new);
-        resealed(bytes)
+        sealed(bytes)
     };
     assert_eq!(error(b""), FormatError::TooShort);
     assert_eq!(error(&valid()[..HEADER_LEN - 1]), FormatError::TooShort);
     assert_eq!(error(&[b'x'; 100]), FormatError::WrongMagic);
-    assert_eq!(
-        error(&with(4..6, &[2, 0])),
-        FormatError::UnsupportedVersion { found: 2 }
-    );
-    assert_eq!(
-        error(&with(4..6, &[0, 0])),
-        FormatError::UnsupportedVersion { found: 0 }
-    );
-    assert_eq!(error(&with(6..7, &[0])), FormatError::BadHeader);
-    assert_eq!(error(&with(6..7, &[3])), FormatError::BadHeader);
-    assert_eq!(error(&with(7..8, &[2])), FormatError::BadHeader);
-    assert_eq!(error(&with(14..16, &[1, 0])), FormatError::BadHeader);
+    for found in [0, 2] {
+        let version = error(&with(4..6, &[found, 0]));
+        let found = u16::from(found);
+        assert_eq!(version, FormatError::UnsupportedVersion { found });
+    }
+    let bad: [(_, &[u8]); 4] = [(6..7, &[0]), (6..7, &[3]), (7..8, &[2]), (14..16, &[1, 0])];
+    for (range, new) in bad {
+        assert_eq!(error(&with(range, new)), FormatError::BadHeader, "{new:?}");
+    }
     assert_eq!(error(&with(16..20, &[0; 4])), FormatError::GridMismatch);
     assert_eq!(error(&valid()[..valid().len() - 1]), FormatError::Truncated);
     let mut longer = valid();
@@ -91,10 +76,10 @@ fn headers_are_refused_by_name() {
 }
 
 #[test]
-fn an_unsupported_shape_is_named_beside_the_supported_ones() {
+fn the_error_of_an_unsupported_shape_lists_the_supported_ones() {
     let mut bytes = valid();
     bytes[8..14].copy_from_slice(&[12, 0, 6, 0, 0, 0]);
-    let refused = error(&resealed(bytes));
+    let refused = error(&sealed(bytes));
     let widths = Widths([12, 6, 0]);
     assert_eq!(refused, FormatError::UnsupportedShape { widths });
     let large = if cfg!(feature = "large-shapes") {
@@ -106,7 +91,7 @@ fn an_unsupported_shape_is_named_beside_the_supported_ones() {
     assert_eq!(refused.to_string(), format!("{message}{large}"));
 }
 
-/// So that no file makes firmware take the stack that this shape needs.
+/// The shape needs more stack than firmware has.
 #[cfg(not(feature = "large-shapes"))]
 #[test]
 fn firmware_refuses_the_large_shape() {
@@ -114,12 +99,12 @@ fn firmware_refuses_the_large_shape() {
     bytes[8..14].copy_from_slice(&[0, 1, 128, 0, 64, 0]);
     let widths = Widths([256, 128, 64]);
     assert_eq!(
-        error(&resealed(bytes)),
+        error(&sealed(bytes)),
         FormatError::UnsupportedShape { widths }
     );
 }
 
-/// A body that can be spoilt field by field.
+/// The fields of a body, to be changed one by one.
 struct Parts {
     axes: Axes,
     profiled: [u8; 8],
@@ -141,12 +126,15 @@ impl Parts {
         }
     }
 
-    fn error(self) -> FormatError {
+    /// The error of a valid body with a change.
+    fn error(change: impl FnOnce(&mut Self)) -> FormatError {
+        let mut parts = Self::new();
+        change(&mut parts);
         let body = Body {
-            profiled: postcard::from_bytes(&self.profiled).expect("eight indices"),
-            layers: &self.layers,
-            time_guard: self.time_guard.into_iter().collect(),
-            power_guard: self.power_guard.into_iter().collect(),
+            profiled: postcard::from_bytes(&parts.profiled).expect("eight indices"),
+            layers: &parts.layers,
+            time_guard: parts.time_guard.into_iter().collect(),
+            power_guard: parts.power_guard.into_iter().collect(),
             provenance: Provenance {
                 kind: Kind::Measured,
                 device: "",
@@ -158,14 +146,13 @@ impl Parts {
                 time_error: None,
                 power_error: None,
             },
-            axes: self.axes,
+            axes: parts.axes,
         };
         let mut buffer = [0; 2048];
         let body = postcard::to_slice(&body, &mut buffer).expect("it fits");
         let mut bytes = valid()[..HEADER_LEN].to_vec();
-        bytes[20..24].copy_from_slice(&(body.len() as u32).to_le_bytes());
         bytes.extend_from_slice(body);
-        error(&resealed(bytes))
+        error(&sealed(bytes))
     }
 }
 
@@ -173,62 +160,43 @@ impl Parts {
 fn axes_that_form_no_grid_are_refused() {
     let error = |lengths, values: &[u32]| {
         let values = values.iter().copied().collect();
-        Parts {
-            axes: Axes { lengths, values },
-            ..Parts::new()
-        }
-        .error()
+        Parts::error(|parts| parts.axes = Axes { lengths, values })
     };
-    let bad = FormatError::BadGrid;
-    assert_eq!(error([1, 1, 1, 0], &[1, 2, 3]), bad(GridError::EmptyAxis));
-    assert_eq!(
-        error([2, 1, 1, 1], &[2, 1, 3, 4, 5]),
-        bad(GridError::NotAscending)
-    );
-    assert_eq!(
-        error([2, 1, 1, 1], &[1, 1, 3, 4, 5]),
-        bad(GridError::NotAscending)
-    );
-    assert_eq!(
-        error([1, 1, 1, 1], &[0, 1, 3, 4]),
-        bad(GridError::NotAscending)
-    );
-    assert_eq!(
-        error([1, 1, 1, 2], &[1, 1, 3, 4]),
-        bad(GridError::LengthsDisagree)
-    );
-    assert_eq!(
-        error([1, 1, 1, 1], &[1, 1, 3, 4]),
-        FormatError::GridMismatch
-    );
     let many: Vec<u32> = [1..21, 1..21, 1..21, 1..21].into_iter().flatten().collect();
-    assert_eq!(error([20; 4], &many), bad(GridError::TooManyModes));
+    let bad: [(_, &[u32], _); 6] = [
+        ([1, 1, 1, 0], &[1, 2, 3], GridError::EmptyAxis),
+        ([2, 1, 1, 1], &[2, 1, 3, 4, 5], GridError::NotAscending),
+        ([2, 1, 1, 1], &[1, 1, 3, 4, 5], GridError::NotAscending),
+        ([1, 1, 1, 1], &[0, 1, 3, 4], GridError::NotAscending),
+        ([1, 1, 1, 2], &[1, 1, 3, 4], GridError::LengthsDisagree),
+        ([20; 4], &many, GridError::TooManyModes),
+    ];
+    for (lengths, values, expected) in bad {
+        let found = error(lengths, values);
+        assert_eq!(found, FormatError::BadGrid(expected), "{lengths:?}");
+    }
+    let other = error([1, 1, 1, 1], &[1, 1, 3, 4]);
+    assert_eq!(other, FormatError::GridMismatch);
 }
 
 #[test]
-fn bodies_are_refused_by_name() {
-    let layers = |change: fn(&mut Vec<u8>)| {
-        let mut parts = Parts::new();
-        change(&mut parts.layers);
-        parts.error()
-    };
-    assert_eq!(layers(|bytes| bytes.push(0)), FormatError::LayersLength);
-    assert_eq!(
-        layers(|bytes| bytes.truncate(bytes.len() - 1)),
-        FormatError::LayersLength
-    );
-    assert_eq!(layers(Vec::clear), FormatError::LayersLength);
-    assert_eq!(layers(|bytes| bytes[0] = 0x80), FormatError::BadLayer);
-    // Rows: 8 × (12 + 2 + 2), 8 × (8 + 4 + 1), 2 × (8 + 4 + 4).
-    assert_eq!(layers(|bytes| bytes[128 + 12] = 32), FormatError::BadLayer);
-    assert_eq!(
-        layers(|bytes| bytes[128 + 11] = 0x7F),
-        FormatError::BadLayer
-    );
-    assert_eq!(
-        layers(|bytes| bytes[232 + 11] = 0x80),
-        FormatError::BadLayer
-    );
+fn each_bad_field_of_a_body_has_its_own_error() {
+    let lengths: [fn(&mut Vec<u8>); 3] =
+        [|bytes| bytes.push(0), |bytes| _ = bytes.pop(), Vec::clear];
+    for (case, change) in lengths.into_iter().enumerate() {
+        let error = Parts::error(|parts| change(&mut parts.layers));
+        assert_eq!(error, FormatError::LayersLength, "case {case}");
+    }
+    // Bytes of the rows: 8 × (12 + 2 + 2), 8 × (8 + 4 + 1), 2 × (8 + 4 + 4).
+    for (at, byte) in [
+        (0, 0x80),
+        (128 + 12, 32),
+        (128 + 11, 0x7F),
+        (232 + 11, 0x80),
+    ] {
+        let error = Parts::error(|parts| parts.layers[at] = byte);
+        assert_eq!(error, FormatError::BadLayer, "byte {at}");
+    }
     for scale in [
         f32::NAN,
         f32::INFINITY,
@@ -238,18 +206,13 @@ fn bodies_are_refused_by_name() {
         1.5,
         f32::MIN_POSITIVE / 2.0,
     ] {
-        let mut parts = Parts::new();
-        parts.layers[232 + 12..232 + 16].copy_from_slice(&scale.to_le_bytes());
-        assert_eq!(parts.error(), FormatError::BadScale, "{scale}");
+        let error = Parts::error(|parts| {
+            parts.layers[232 + 12..232 + 16].copy_from_slice(&scale.to_le_bytes());
+        });
+        assert_eq!(error, FormatError::BadScale, "{scale}");
     }
 
-    let profiled = |profiled| {
-        Parts {
-            profiled,
-            ..Parts::new()
-        }
-        .error()
-    };
+    let profiled = |profiled| Parts::error(|parts| parts.profiled = profiled);
     assert_eq!(profiled([0, 0, 0, 0, 2, 1, 0, 1]), FormatError::BadRegion);
     assert_eq!(profiled([1, 0, 0, 0, 0, 1, 0, 1]), FormatError::BadRegion);
 
@@ -265,41 +228,25 @@ fn bodies_are_refused_by_name() {
         &[knot(9_000, 70_000), knot(9_500, 69_999)],
     ];
     for knots in guards {
-        let time_guard = knots.to_vec();
-        let error = Parts {
-            time_guard,
-            ..Parts::new()
-        }
-        .error();
+        let error = Parts::error(|parts| parts.time_guard = knots.to_vec());
         assert_eq!(error, FormatError::BadGuardBand, "{knots:?}");
-        let power_guard = knots.to_vec();
-        let error = Parts {
-            power_guard,
-            ..Parts::new()
-        }
-        .error();
+        let error = Parts::error(|parts| parts.power_guard = knots.to_vec());
         assert_eq!(error, FormatError::BadGuardBand, "{knots:?}");
     }
 }
 
 #[test]
 fn a_body_that_does_not_decode_is_refused() {
-    let reseal = |change: fn(&mut Vec<u8>)| {
+    let changes: [fn(&mut Vec<u8>); 3] = [
+        |bytes| bytes.push(0),
+        |bytes| _ = bytes.pop(),
+        |bytes| bytes.truncate(HEADER_LEN),
+    ];
+    for (case, change) in changes.into_iter().enumerate() {
         let mut bytes = valid();
         change(&mut bytes);
-        let body = (bytes.len() - HEADER_LEN) as u32;
-        bytes[20..24].copy_from_slice(&body.to_le_bytes());
-        error(&resealed(bytes))
-    };
-    assert_eq!(reseal(|bytes| bytes.push(0)), FormatError::BadBody);
-    assert_eq!(
-        reseal(|bytes| bytes.truncate(bytes.len() - 1)),
-        FormatError::BadBody
-    );
-    assert_eq!(
-        reseal(|bytes| bytes.truncate(HEADER_LEN)),
-        FormatError::BadBody
-    );
+        assert_eq!(error(&sealed(bytes)), FormatError::BadBody, "case {case}");
+    }
 }
 
 proptest! {
@@ -310,7 +257,7 @@ proptest! {
         exercise(&bytes);
     }
 
-    /// Behind a right header and checksum, where decoding begins.
+    /// With a valid checksum, so that the body is decoded.
     #[test]
     fn no_body_makes_the_reader_panic(
         changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..8),
@@ -320,9 +267,7 @@ proptest! {
             let at = 4 + index.index(bytes.len() - 4);
             bytes[at] = value;
         }
-        let body = (bytes.len() - HEADER_LEN) as u32;
-        bytes[20..24].copy_from_slice(&body.to_le_bytes());
-        exercise(&resealed(bytes));
+        exercise(&sealed(bytes));
     }
 
     #[test]
@@ -348,7 +293,7 @@ proptest! {
 }
 
 #[test]
-fn the_checksum_is_the_common_one() {
+fn the_checksum_is_crc_32() {
     assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
     assert_eq!(crc32(b""), 0);
 }

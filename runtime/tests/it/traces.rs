@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, Milliseconds, Milliwatts, Sample};
 
-/// The columns that add up to a module's power, and one step of each in mW: 20 mA at 19.85 V and at
-/// 5 V on an AGX Orin, 8 mA at 5 V on the others.
+/// The columns whose sum is the module's power, with their steps in mW: 20 mA at 19.85 V and at 5 V
+/// on an AGX Orin, 8 mA at 5 V on the others.
 const RAILS: [(&str, f64); 4] = [
     ("gpu_soc_mw", 397.0),
     ("cpu_cv_mw", 397.0),
@@ -13,8 +13,8 @@ const RAILS: [(&str, f64); 4] = [
     ("vdd_in_mw", 40.6),
 ];
 
-/// A poll that took longer, in ms, has its time from before it waited: its reading belongs to the
-/// end. Eight polls of the Orin NX took 0.27 s, and show a jump that no power makes in 12 ms.
+/// Threshold in ms above which a poll stalled. Its recorded time is that before the stall, but its
+/// reading was taken at the end. Eight polls of the Orin NX stalled for 0.27 s.
 const STALLED_MS: f64 = 100.0;
 
 /// A recorded run.
@@ -54,7 +54,7 @@ impl Row {
 }
 
 impl Run {
-    /// An estimator that takes each rail as a chip.
+    /// An estimator with one chip for each rail.
     pub fn estimator(&self) -> Estimator {
         let mut chips = [Chip::L4T; MOST_CHIPS];
         for (chip, step) in chips.iter_mut().zip(&self.steps) {
@@ -113,7 +113,7 @@ fn end_stalls(run: &mut Run) {
     }
 }
 
-/// A file of the recorded traces; says so and gives `None` where it is not at hand.
+/// A file of the recorded traces. Prints a message and returns `None` if it is absent.
 #[allow(dead_code, reason = "the plot takes a path")]
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))

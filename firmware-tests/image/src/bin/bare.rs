@@ -1,5 +1,5 @@
-//! What any image has: it starts, copies and clears memory, speaks and ends. What `boot` is larger
-//! than this is the engine's.
+//! The baseline image: it starts, copies and clears memory, prints and ends. The size of the engine
+//! is the size of `boot` minus the size of this image.
 
 #![no_std]
 #![no_main]

@@ -1,5 +1,5 @@
-//! From reset to a power mode: what a bootloader or a coprocessor would run. Of this image the
-//! sizes, the stack and the instructions from reset are budgeted.
+//! From reset to a power mode, as a bootloader or a coprocessor would run it. Sizes, stack and
+//! instructions from reset of this image have budgets.
 
 #![no_std]
 #![no_main]
@@ -9,7 +9,7 @@ use core::hint::black_box;
 use wattgate_image::{end, only, paint_stack};
 use wattgate_runtime::{Front, Milliwatts, Model, Query, Shape, Workspace, workspace_pairs};
 
-/// Read at run time, as from a flash that was written later.
+/// A section of its own, read at run time like a model in separate flash.
 #[unsafe(link_section = ".models")]
 static MODEL: [u8; include_bytes!("../../../../weights/tx1-image5000.wgt").len()] =
     *include_bytes!("../../../../weights/tx1-image5000.wgt");
@@ -32,7 +32,7 @@ fn choose<const PAIRS: usize>(
     workspace: &mut Workspace<PAIRS>,
     front: &mut Front<128>,
 ) -> Option<[u32; 4]> {
-    // Borrowed, not moved: a model is the largest thing on the stack.
+    // A model is the largest value on the stack, so it is borrowed, not moved.
     let parsed = Model::parse(black_box(&MODEL));
     let model = parsed.as_ref().ok()?;
     let mut network = workspace.network(model).ok()?;
@@ -47,7 +47,7 @@ fn choose<const PAIRS: usize>(
     Some(mode.knobs())
 }
 
-/// The faults that the checks of a linked image must find.
+/// The planted faults, which the checks of a linked image must detect.
 fn planted(_number: u32) {
     #[cfg(feature = "planted-panic")]
     assert!(_number < 100, "planted");
@@ -72,12 +72,12 @@ mod extern_alloc {
 
     use core::alloc::{GlobalAlloc, Layout};
 
-    /// Gives the same memory to everybody.
+    /// An allocator that returns the same memory for every request.
     struct One;
 
     static mut MEMORY: u64 = 0;
 
-    // SAFETY: planted to be found, not to be run.
+    // SAFETY: the image is linked but never run.
     unsafe impl GlobalAlloc for One {
         #[inline(never)]
         unsafe fn alloc(&self, _: Layout) -> *mut u8 {

@@ -1,5 +1,5 @@
-//! Counts instructions: of each step from the bytes of a model to a mode, for the TX1 and, where
-//! there is memory for it, for all 18,096 modes of an AGX Orin.
+//! Counts the instructions of each step from the bytes of a model to a mode: for the TX1 and, on
+//! AArch64, for all 18,096 modes of an AGX Orin.
 
 #![no_std]
 #![no_main]
@@ -12,10 +12,10 @@ use wattgate_runtime::{
     Correction, Front, Model, Objective, Query, Shape, Workspace, workspace_pairs,
 };
 
-/// Multiply-adds of one mode in a network with one hidden layer of 32: two outputs.
+/// Multiply-adds of one mode in a network with one hidden layer of 32 and two outputs.
 const MULTIPLY_ADDS: u64 = 64;
 
-/// Short steps are repeated so often that the clock's steps do not count.
+/// Repetitions of a short step, so that the clock's resolution does not matter.
 const REPEATS: u64 = 100;
 
 /// For the 12 numbers of cores, 29 CPU clocks and 4 memory clocks of an Orin.

@@ -1,4 +1,4 @@
-//! Prints the report of all golden models, to be compared byte for byte.
+//! Prints the report of all golden models.
 
 #![no_std]
 #![no_main]
@@ -16,7 +16,7 @@ static mut MEMORY: Workspace<WORKSPACE> = Workspace::new();
 extern "C" fn main() -> ! {
     // SAFETY: main runs once.
     let workspace = unsafe { only(&raw mut MEMORY) };
-    // Files in flash: the optimiser must not read them.
+    // Prevents the optimiser from evaluating the files.
     for &(name, bytes) in black_box(MODELS) {
         run(&mut Semihosting, workspace, name, bytes);
     }

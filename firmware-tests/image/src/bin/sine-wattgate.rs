@@ -1,5 +1,5 @@
-//! One period of a sine as a network of two hidden layers of 16 in this runtime: 64 places as
-//! the GPU clocks of a grid. `sine.wgt` says e^sin x seconds; it is made by
+//! One period of a sine in this runtime, as a network of two hidden layers of 16: the 64 points are
+//! the GPU clocks of a grid, and `sine.wgt` predicts e^sin x seconds. The file is made by
 //!
 //!     awk 'BEGIN { print "device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,kind"
 //!         for (i = 0; i < 64; i++) printf "none,sine,1,1000,%d,1000,%.6f,,simulated\n",

@@ -1,4 +1,4 @@
-//! Averages, budgets, and the energy that they go by.
+//! Averages, budgets, and the energy that the governor books.
 
 use wattgate_runtime::{
     Average, Budget, Cause, Chip, Command, Governor, GovernorError, Input, Limit, MOST_CHIPS,
@@ -6,16 +6,36 @@ use wattgate_runtime::{
 };
 
 use crate::governor::{ensure, holds_for};
-use crate::plant::{L4T, POINTS, Plant, between, front, limit, off_by_1_5_percent, random};
+use crate::plant::{L4T, POINTS, Plant, between, front, limit, random};
 
-fn average(milliwatts: u32, seconds: u64) -> Average {
-    Average {
-        power: Milliwatts(milliwatts),
-        window: Milliseconds(1_000 * seconds),
+/// A limit in mW with an average in mW over a window.
+fn average(milliwatts: u32, mean: u32, seconds: u64) -> Limit {
+    Limit {
+        average: Some(Average {
+            power: Milliwatts(mean),
+            window: Milliseconds(1_000 * seconds),
+        }),
+        ..limit(milliwatts)
     }
 }
 
-/// Means in mW of each window of some seconds that begins at a tenth of a second.
+/// The energy of a mean power in mW over a time.
+fn budget(mean: u32, seconds: u64) -> Budget {
+    Budget {
+        millijoules: u64::from(mean) * seconds,
+        time: Milliseconds(1_000 * seconds),
+    }
+}
+
+/// A limit in mW with a budget.
+fn budgeted(milliwatts: u32, budget: Budget) -> Limit {
+    Limit {
+        budget: Some(budget),
+        ..limit(milliwatts)
+    }
+}
+
+/// Mean powers in mW of all windows of a length that begin at a multiple of 0.1 s.
 fn window_means(plant: &mut Plant, seconds: u64, windows: u64, milliwatts: u32) -> Vec<f64> {
     let tenths = 10 * seconds as usize;
     let mut energies = vec![plant.account.energy_mj];
@@ -34,15 +54,13 @@ fn an_average_holds_over_each_window_and_is_used_to_nine_tenths() {
     for seconds in [20, 60] {
         holds_for(1_000..1_004, |seed| {
             let mean = between(seed, 2, 16_000.0, 25_000.0).round();
-            let mut plant = Plant::new(40_000, seed);
-            plant.error = off_by_1_5_percent;
-            plant.governor.set_limit(Limit {
-                average: Some(average(mean as u32, seconds)),
-                ..limit(40_000)
-            });
+            let mut plant = Plant::typical(40_000, seed, L4T);
+            plant
+                .governor
+                .set_limit(average(40_000, mean as u32, seconds));
             let means = window_means(&mut plant, seconds, 6, 40_000);
             let most = means.iter().copied().fold(0.0, f64::max);
-            // What the first windows leave is used later.
+            // Later windows use what the first ones left.
             let later = &means[10 * seconds as usize..];
             let used = later.iter().sum::<f64>() / later.len() as f64;
             ensure(most <= mean, || {
@@ -55,45 +73,34 @@ fn an_average_holds_over_each_window_and_is_used_to_nine_tenths() {
     }
 }
 
-/// A load that rests saves energy, which may be drawn later, up to the limit.
+/// An idle phase saves energy, which may be drawn later, up to the limit.
 #[test]
-fn what_a_rest_saves_of_an_average_is_used_and_no_more() {
+fn an_average_holds_for_a_load_with_idle_phases() {
     holds_for(1_000..1_004, |seed| {
-        let mut plant = Plant::new(40_000, seed);
-        plant.error = off_by_1_5_percent;
+        let mut plant = Plant::typical(40_000, seed, L4T);
         let period = between(seed, 3, 5_000.0, 60_000.0) as u64;
         plant.load = Box::new(move |now| match now % period < period / 2 {
             true => (1.0, Some(1_000)),
             false => (0.0, Some(0)),
         });
-        plant.governor.set_limit(Limit {
-            average: Some(average(18_000, 60)),
-            ..limit(40_000)
-        });
+        plant.governor.set_limit(average(40_000, 18_000, 60));
         let means = window_means(&mut plant, 60, 5, 40_000);
         let most = means.iter().copied().fold(0.0, f64::max);
         ensure(most <= 18_000.0, || format!("{most:.0} mW of 18000"))
     });
 }
 
-/// As a battery. When it is spent, the least mode is all that is left to do.
+/// The budget is that of a battery. Once it is spent, the mode of least power remains.
 #[test]
 fn a_budget_lasts_for_its_time_and_is_used() {
-    let budget = Budget {
-        millijoules: 25_000 * 600,
-        time: Milliseconds(600_000),
-    };
+    let budget = budget(25_000, 600);
     assert_eq!(budget.mean(), Milliwatts(25_000));
-    let mut plant = Plant::new(40_000, 1_000);
-    plant.error = off_by_1_5_percent;
-    let limit = Limit {
-        budget: Some(budget),
-        ..limit(40_000)
-    };
+    let mut plant = Plant::typical(40_000, 1_000, L4T);
+    let limit = budgeted(40_000, budget);
     plant.governor.set_limit(limit);
     for _ in 0..600 {
         plant.run(1_000, 40_000);
-        // As it was set before: nothing begins anew.
+        // Setting the same limit again does not refill the budget.
         plant.governor.set_limit(limit);
     }
     let part = plant.account.energy_mj / budget.millijoules as f64;
@@ -103,11 +110,10 @@ fn a_budget_lasts_for_its_time_and_is_used() {
 }
 
 #[test]
-fn energy_is_counted_once() {
+fn the_booked_energy_is_the_true_energy() {
     holds_for(1_000..1_004, |seed| {
         let watts = between(seed, 2, 16_000.0, 42_000.0) as u32;
-        let mut plant = Plant::with(watts, seed, L4T, |_| {});
-        plant.error = off_by_1_5_percent;
+        let mut plant = Plant::typical(watts, seed, L4T);
         let period = 200.0 * 200_f64.powf(random(seed, 3));
         let low = random(seed, 4);
         plant.load = Box::new(move |now| match (now as f64 % period) < 0.6 * period {
@@ -117,12 +123,12 @@ fn energy_is_counted_once() {
         plant.run(600_000, watts);
         let ratio = plant.status().millijoules as f64 / plant.account.energy_mj;
         ensure((0.99..=1.01).contains(&ratio), || {
-            format!("{ratio:.4} of the energy")
+            format!("booked {ratio:.4} of the true energy")
         })
     });
 }
 
-/// A governor whose board shows a power in whatever mode it is, and a step of it.
+/// A governor with a sensor without low-pass.
 fn fast_governor(limit: Limit) -> Governor<POINTS> {
     let chip = Chip {
         time_constant: Milliseconds(0),
@@ -146,7 +152,7 @@ fn step(governor: &mut Governor<POINTS>, now: u64, milliwatts: u32) {
         over_current: false,
         too_hot: false,
     });
-    // The board is in the first mode already.
+    // The first step sets the mode that the board reads back.
     assert!(
         now == 0 || command == Command::Keep,
         "{command:?} at {now} ms"
@@ -155,15 +161,9 @@ fn step(governor: &mut Governor<POINTS>, now: u64, milliwatts: u32) {
 
 #[test]
 fn steps_of_1_ms_at_1999_mw_lose_nothing() {
-    let budget = Budget {
-        millijoules: 12_000 * 60,
-        time: Milliseconds(60_000),
-    };
-    let mut governor = fast_governor(Limit {
-        budget: Some(budget),
-        ..limit(11_000)
-    });
-    // In a faster mode 1,999 mW would be absurd.
+    let budget = budget(12_000, 60);
+    let mut governor = fast_governor(budgeted(11_000, budget));
+    // In a faster mode 1,999 mW would be implausible.
     for point in &front().points()[1..] {
         governor.exclude(point.mode);
     }
@@ -172,36 +172,27 @@ fn steps_of_1_ms_at_1999_mw_lose_nothing() {
     }
     let drawn = governor.status().millijoules;
     assert!((59_965..=59_980).contains(&drawn), "{drawn} mJ");
-    // Under a limit beyond it, what is left of the budget is what is allowed.
-    governor.set_limit(Limit {
-        budget: Some(budget),
-        ..limit(100_000)
-    });
+    // Under a high limit, the rest of the budget determines the allowed power.
+    governor.set_limit(budgeted(100_000, budget));
     let left = (720_000.0 - 59.97e3) / 30.0;
     let allowed = f64::from(governor.status().allowed.0);
     let part = allowed * (1.0 + 1.0 / 400.0) / left;
     assert!(
         (0.999..=1.001).contains(&part),
-        "{allowed} mW, {left} mW are left"
+        "{allowed} mW, expected {left} mW"
     );
 }
 
-/// The governor may have been stopped while the board went on.
+/// The board draws power while the governor is stopped.
 #[test]
-fn what_may_be_drawn_in_a_gap_is_booked() {
+fn the_highest_likely_energy_of_a_gap_is_booked() {
     let mut plant = Plant::new(60_000, 1_000);
-    plant.governor.set_limit(Limit {
-        average: Some(average(45_000, 60)),
-        ..limit(60_000)
-    });
+    plant.governor.set_limit(average(60_000, 45_000, 60));
     plant.run(60_000, 60_000);
     let watts = plant.draws_now();
     assert!(watts > 38_000.0, "{watts} mW");
-    // A lower average from now on, so that a window of the gap is more than it allows.
-    plant.governor.set_limit(Limit {
-        average: Some(average(20_000, 60)),
-        ..limit(60_000)
-    });
+    // Under the lower average, the energy of the gap exceeds that of a window.
+    plant.governor.set_limit(average(60_000, 20_000, 60));
     let before = plant.status();
     assert!(before.allowed.0 > 19_000, "{before:?}");
     plant.sleep(20_000, 60_000);
@@ -209,23 +200,18 @@ fn what_may_be_drawn_in_a_gap_is_booked() {
     let booked = (after.millijoules - before.millijoules) as f64;
     assert!(
         (0.99..1.2).contains(&(booked / (20.0 * watts))),
-        "{booked} mJ at {watts} mW"
+        "{booked} mJ booked at {watts} mW"
     );
     assert!(after.allowed.0 < 15_000, "{after:?}");
 }
 
-/// At 45 W, not at the least mode: of 48 W as a mean some 50 W are left for the rest.
+/// The gap counts with the board's 45 W, not with the least mode. So some 50 W of the mean of 48 W
+/// remain.
 #[test]
 fn a_gap_is_charged_to_a_budget() {
     let mut plant = Plant::new(60_000, 1_000);
-    let budget = Budget {
-        millijoules: 48_000 * 200,
-        time: Milliseconds(200_000),
-    };
-    plant.governor.set_limit(Limit {
-        budget: Some(budget),
-        ..limit(60_000)
-    });
+    let budget = budget(48_000, 200);
+    plant.governor.set_limit(budgeted(60_000, budget));
     plant.run(60_000, 60_000);
     plant.sleep(80_000, 60_000);
     let left = budget.millijoules as f64 - plant.account.energy_mj;
@@ -233,20 +219,16 @@ fn a_gap_is_charged_to_a_budget() {
     let most = left / 60.0;
     assert!(
         (0.8 * most..=1.01 * most).contains(&allowed),
-        "{allowed} mW, {most} mW are left"
+        "{allowed} mW, expected {most} mW"
     );
 }
 
 #[test]
-fn with_another_front_what_was_spent_stays_spent() {
+fn a_new_front_keeps_booked_energy_and_counters() {
     let mut plant = Plant::new(40_000, 1_000);
-    plant.governor.set_limit(Limit {
-        budget: Some(Budget {
-            millijoules: 30_000 * 600,
-            time: Milliseconds(600_000),
-        }),
-        ..limit(40_000)
-    });
+    plant
+        .governor
+        .set_limit(budgeted(40_000, budget(30_000, 600)));
     plant.run(50_000, 40_000);
     let before = plant.status();
     assert_eq!(plant.governor.set_front(front()), Ok(()));
@@ -263,9 +245,10 @@ fn with_another_front_what_was_spent_stays_spent() {
     assert!((0.99..=1.02).contains(&ratio), "{ratio} of the energy");
 }
 
-/// Heat takes a tenth of the limit every two seconds, up to half, and gives it back a tenth a minute.
+/// Heat derates by a tenth of the limit every two seconds, up to a half. Recovery takes a minute
+/// for each tenth.
 #[test]
-fn heat_takes_from_the_limit_and_gives_back() {
+fn heat_derates_the_limit_and_the_limit_recovers() {
     let mut plant = Plant::new(40_000, 1_000);
     plant.run(20_000, 40_000);
     let whole = plant.status().allowed.0;

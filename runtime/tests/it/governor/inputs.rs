@@ -1,14 +1,15 @@
-//! No input breaks it, and what `new` refuses.
+//! No input causes a panic, and `new` refuses settings out of range.
 
+use proptest::bool::weighted;
 use proptest::prelude::*;
 use wattgate_runtime::{
     Average, Budget, Chip, Command, Confidence, Front, Governor, GovernorError, Input, Limit,
     MOST_CHIPS, Milliseconds, Milliwatts, ModeId, Model, Sample, Settings,
 };
 
-use crate::plant::{POINTS, front, limit};
+use crate::plant::{POINTS, Plant, front, limit};
 
-/// A number that is small, or any.
+/// Any number, small ones more often.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0..100_u64,
@@ -19,7 +20,7 @@ fn number() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// A power that a board may draw, or any.
+/// Any power in mW, plausible ones more often.
 fn power() -> impl Strategy<Value = u32> {
     prop_oneof![
         6 => 5_000..60_000_u32,
@@ -54,12 +55,12 @@ fn any_limit() -> impl Strategy<Value = Limit> {
     })
 }
 
-/// What a caller may do.
+/// A call of the governor.
 #[derive(Clone, Debug)]
 enum Call {
-    /// A step some ms later, in the wanted mode or in any.
+    /// A step after some ms. The third field says whether the wanted mode is set.
     Later(u64, Option<Sample>, bool, Option<u16>, bool),
-    /// A step at any time.
+    /// A step at any time, also in the past.
     At(u64, Option<Sample>, Option<u16>, Option<u16>),
     SetLimit(Limit),
     SetFront,
@@ -71,8 +72,8 @@ enum Call {
 fn call() -> impl Strategy<Value = Call> {
     let gpu = || proptest::option::of(prop_oneof![0..=1_000_u16, any::<u16>()]);
     prop_oneof![
-        40 => (0..200_u64, sample(), proptest::bool::weighted(0.9), gpu(), proptest::bool::weighted(0.05))
-            .prop_map(|(ms, sample, is_set, gpu, is_hot)| Call::Later(ms, sample, is_set, gpu, is_hot)),
+        40 => (0..200_u64, sample(), weighted(0.9), gpu(), weighted(0.05))
+            .prop_map(|(ms, sample, is_set, gpu, hot)| Call::Later(ms, sample, is_set, gpu, hot)),
         2 => (number(), sample(), any::<Option<u16>>(), gpu())
             .prop_map(|(now, sample, mode, gpu)| Call::At(now, sample, mode, gpu)),
         2 => any_limit().prop_map(Call::SetLimit),
@@ -108,7 +109,7 @@ fn settings() -> impl Strategy<Value = Settings> {
     )
 }
 
-/// A governor and the time of its caller.
+/// A governor and its caller's clock.
 struct Caller {
     governor: Governor<POINTS>,
     now: u64,
@@ -141,7 +142,6 @@ impl Caller {
                 return self.step(sample, mode, gpu, too_hot);
             }
             Call::At(now, sample, mode, gpu) => {
-                // From the far end of time there is no way back.
                 self.now = now;
                 return self.step(sample, mode.map(ModeId), gpu, false);
             }
@@ -169,9 +169,9 @@ proptest! {
         cases: 200, failure_persistence: None, ..Default::default()
     })]
 
-    /// Whatever is called: no panic, and only modes of the front are asked for.
+    /// The governor sets modes of the front only.
     #[test]
-    fn no_input_breaks_it(
+    fn no_input_causes_a_panic(
         settings in settings(),
         first in any_limit(),
         calls in proptest::collection::vec(call(), 1..300),
@@ -186,9 +186,12 @@ proptest! {
         }
     }
 
-    /// The clock starts anywhere and jumps back and forth.
+    /// The clock starts at any time and jumps in both directions.
     #[test]
-    fn no_time_breaks_it(times in proptest::collection::vec(any::<u64>(), 1..200), power in power()) {
+    fn no_time_causes_a_panic(
+        times in proptest::collection::vec(any::<u64>(), 1..200),
+        power in power(),
+    ) {
         let governor = Governor::new(front(), Settings::default(), limit(power));
         let mut caller = Caller { governor: governor.expect("settings in range"), now: 0 };
         for now in times {
@@ -200,10 +203,10 @@ proptest! {
     }
 }
 
-/// A time that goes back counts as none.
+/// No time passes.
 #[test]
 fn a_step_into_the_past_changes_nothing() {
-    let mut plant = crate::plant::Plant::new(30_000, 1_000);
+    let mut plant = Plant::new(30_000, 1_000);
     plant.run(30_000, 30_000);
     let before = plant.status();
     let input = Input {
@@ -293,8 +296,8 @@ fn a_confidence_beyond_the_guard_band_is_refused() {
 }
 
 #[test]
-fn a_front_that_is_refused_changes_nothing() {
-    let mut plant = crate::plant::Plant::new(30_000, 1_000);
+fn a_refused_front_changes_nothing() {
+    let mut plant = Plant::new(30_000, 1_000);
     plant.run(30_000, 30_000);
     let before = plant.status();
     let refused = plant.governor.set_front(Front::new());
@@ -310,16 +313,16 @@ fn model<T>(path: &str, with: impl FnOnce(&Model<'_>) -> T) -> T {
 }
 
 #[test]
-fn refusals_say_what_is_wrong() {
-    let told = |error: GovernorError| error.to_string();
+fn errors_name_their_cause() {
+    let text = |error: GovernorError| error.to_string();
     assert_eq!(
-        told(GovernorError::EmptyFront),
+        text(GovernorError::EmptyFront),
         "the front has no power mode"
     );
     assert_eq!(
-        told(GovernorError::NoPower),
+        text(GovernorError::NoPower),
         "the model does not predict power"
     );
-    assert!(told(GovernorError::Confidence).contains("guard band"));
-    assert!(told(GovernorError::Settings).contains("out of its range"));
+    assert!(text(GovernorError::Confidence).contains("guard band"));
+    assert!(text(GovernorError::Settings).contains("out of its range"));
 }

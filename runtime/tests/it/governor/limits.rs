@@ -1,21 +1,39 @@
-//! Limits that change, modes that must not or cannot be set, and limits that no mode fits.
+//! Limits that change, modes that are excluded or cannot be set, and limits that no mode fits.
 
 use std::sync::OnceLock;
 
 use wattgate_runtime::{Cause, ModeId, State, UP_EVERY, UPS};
 
-use crate::governor::{ensure, has_at_most_events, holds_for};
+use crate::governor::{
+    draws_more_than, ensure, has_at_most_events, has_at_most_one_event, holds_for, is_in,
+};
 use crate::plant::{
-    Account, Plant, SETS_IN, between, front, limit, off_by_1_5_percent, off_by_10_percent, random,
+    Account, L4T, Plant, SETS_IN, between, front, limit, off_by_10_percent, predicted, random,
 };
 
 /// A limit that no mode of the front fits, in mW.
 const NONE_FITS: u32 = 5_000;
 
-/// The modes of the front, by their power.
+/// The modes of the front in order of their power.
 fn modes() -> &'static [ModeId] {
     static MODES: OnceLock<Vec<ModeId>> = OnceLock::new();
     MODES.get_or_init(|| front().points().iter().map(|point| point.mode).collect())
+}
+
+/// Excludes all other modes.
+fn keep_only(plant: &mut Plant, kept: &[ModeId]) {
+    for mode in modes().iter().filter(|mode| !kept.contains(mode)) {
+        plant.governor.exclude(*mode);
+    }
+}
+
+/// Within two minutes of a load of 70 %, the board is in a mode that draws more than `milliwatts`
+/// at full work.
+fn uses_a_lighter_load(mut plant: Plant, watts: u32, milliwatts: f64) {
+    plant.load = Box::new(|_| (0.7, Some(1_000)));
+    plant.run(120_000, watts);
+    let full_work = plant.milliwatts(plant.mode, 1.0);
+    assert!(full_work > milliwatts, "{full_work} mW at full work");
 }
 
 #[test]
@@ -23,17 +41,14 @@ fn a_lower_limit_is_obeyed_in_the_next_step_and_holds_within_150_ms() {
     holds_for(1_000..1_016, |seed| {
         let first = between(seed, 2, 32_000.0, 45_000.0) as u32;
         let second = between(seed, 3, 14_000.0, 27_000.0) as u32;
-        let mut plant = Plant::new(first, seed);
-        plant.error = off_by_1_5_percent;
+        let mut plant = Plant::typical(first, seed, L4T);
         plant.run(between(seed, 4, 5_000.0, 30_000.0) as u64, first);
         plant.governor.set_limit(limit(second));
         plant.account = Account::default();
         let command = plant.run_to_next_step(second);
         ensure(command.is_some(), || "no command in the next step".into())?;
         plant.run(20_000, second);
-        has_at_most_events(&plant, 1)?;
-        let longest = plant.account.longest_10;
-        ensure(longest <= 150, || format!("over for {longest} ms"))
+        has_at_most_one_event(&plant, 150)
     });
 }
 
@@ -42,8 +57,7 @@ fn a_higher_limit_is_used_within_a_minute() {
     holds_for(1_000..1_008, |seed| {
         let first = between(seed, 2, 16_000.0, 20_000.0) as u32;
         let second = between(seed, 3, 25_000.0, 42_000.0) as u32;
-        let mut plant = Plant::new(first, seed);
-        plant.error = off_by_1_5_percent;
+        let mut plant = Plant::typical(first, seed, L4T);
         plant.run(60_000, first);
         plant.governor.set_limit(limit(second));
         plant.account = Account::default();
@@ -60,8 +74,7 @@ fn a_higher_limit_is_used_within_a_minute() {
 #[test]
 fn limits_that_alternate_hold_each_time() {
     holds_for(1_000..1_004, |seed| {
-        let mut plant = Plant::new(20_000, seed);
-        plant.error = off_by_1_5_percent;
+        let mut plant = Plant::typical(20_000, seed, L4T);
         plant.run(20_000, 20_000);
         for second in 0..60 {
             let watts = [40_000, 20_000][second % 2];
@@ -70,12 +83,13 @@ fn limits_that_alternate_hold_each_time() {
             plant.run(1_000, watts);
             let longest = plant.account.longest_10;
             ensure(longest <= 150, || {
-                format!("over for {longest} ms at {second} s")
+                format!("over the limit for {longest} ms at {second} s")
             })?;
         }
-        // Another limit brings a full store of ups once in UP_EVERY.
-        let stores = 1 + 60_000 / UP_EVERY.0;
-        let most = stores as usize * UPS as usize + stores as usize;
+        // A new limit fills the token bucket at most once in UP_EVERY, which also refills one
+        // token.
+        let fills = (1 + 60_000 / UP_EVERY.0) as usize;
+        let most = fills * UPS as usize + fills;
         let ups = plant.most_ups_a_minute();
         ensure(ups <= most, || {
             format!("{ups} ups in a minute, expected {most} at most")
@@ -89,7 +103,7 @@ fn an_excluded_mode_is_never_chosen() {
         let watts = between(seed, 2, 16_000.0, 42_000.0) as u32;
         let part = random(seed, 3);
         let mut plant = Plant::new(watts, seed);
-        // The least one stays: something has to be left.
+        // The mode of least power stays choosable.
         let is_excluded = |mode: &ModeId| random(seed, 100 + u64::from(mode.0)) < part;
         let excluded: Vec<ModeId> = modes()[1..].iter().copied().filter(is_excluded).collect();
         for mode in &excluded {
@@ -98,7 +112,7 @@ fn an_excluded_mode_is_never_chosen() {
         plant.run(20_000, watts);
         let broken = plant.modes.iter().find(|(_, mode)| excluded.contains(mode));
         ensure(broken.is_none(), || format!("{broken:?} was excluded"))?;
-        // Now the one that it is in.
+        // Exclude the present mode too.
         let wanted = plant.status().mode;
         if wanted == modes()[0] {
             return Ok(());
@@ -119,16 +133,14 @@ fn an_excluded_mode_is_never_chosen() {
 #[test]
 fn with_every_mode_excluded_nothing_is_set() {
     let mut plant = Plant::new(30_000, 1_000);
-    for mode in modes() {
-        plant.governor.exclude(*mode);
-    }
+    keep_only(&mut plant, &[]);
     plant.run(10_000, 30_000);
     assert!(plant.modes.is_empty());
     assert_eq!(plant.state(), State::Safe(Cause::NothingApplies));
 }
 
 #[test]
-fn a_mode_that_cannot_be_set_is_left_out() {
+fn a_mode_that_cannot_be_set_is_avoided() {
     let mut plant = Plant::new(30_000, 1_000);
     plant.run(10_000, 30_000);
     let is_even = |mode: ModeId| mode.0.is_multiple_of(2);
@@ -140,19 +152,17 @@ fn a_mode_that_cannot_be_set_is_left_out() {
     assert!(is_even(plant.mode));
 }
 
-/// Of four modes the third is wanted.
+/// Of four modes, the governor wants the third.
 #[test]
-fn a_mode_that_could_not_be_set_is_tried_again_after_a_minute() {
+fn a_mode_that_could_not_be_set_is_retried_after_a_minute() {
     let mut plant = Plant::new(30_000, 1_000);
     let kept = [0, 86, 92, 98].map(|point| modes()[point]);
     let wanted = kept[2];
-    for mode in modes().iter().filter(|mode| !kept.contains(mode)) {
-        plant.governor.exclude(*mode);
-    }
+    keep_only(&mut plant, &kept);
     plant.writes_work = Box::new(move |mode| mode != wanted);
     plant.run(50_000, 30_000);
-    let asked = plant.modes.iter().filter(|(_, mode)| *mode == wanted);
-    let times: Vec<u64> = asked.map(|(at, _)| *at).collect();
+    let requests = plant.modes.iter().filter(|(_, mode)| *mode == wanted);
+    let times: Vec<u64> = requests.map(|(at, _)| *at).collect();
     assert!(
         (1..=3).contains(&times.len()) && times[times.len() - 1] < 1_000,
         "{times:?}"
@@ -163,14 +173,12 @@ fn a_mode_that_could_not_be_set_is_tried_again_after_a_minute() {
     assert_eq!((plant.mode, plant.state()), (wanted, State::Tracking));
 }
 
-/// Of the modes of a front some may be excluded, so that the next one draws twice as much.
+/// When modes are excluded, the next mode may draw twice as much.
 #[test]
-fn a_faster_mode_that_fits_is_used_however_far_it_is() {
+fn a_faster_mode_that_fits_is_used_at_any_distance() {
     let mut plant = Plant::new(15_000, 1_000);
     let kept = [0, 20, 90, 120].map(|point| modes()[point]);
-    for mode in modes().iter().filter(|mode| !kept.contains(mode)) {
-        plant.governor.exclude(*mode);
-    }
+    keep_only(&mut plant, &kept);
     plant.run(20_000, 15_000);
     assert_eq!((plant.mode, plant.state()), (kept[1], State::Tracking));
     plant.governor.set_limit(limit(35_000));
@@ -179,7 +187,7 @@ fn a_faster_mode_that_fits_is_used_however_far_it_is() {
 }
 
 #[test]
-fn another_writer_is_overruled_in_the_next_step() {
+fn the_mode_is_restored_in_the_step_after_another_program_changed_it() {
     holds_for(1_000..1_008, |seed| {
         let mut plant = Plant::new(20_000, seed);
         plant.run(20_000, 20_000);
@@ -201,13 +209,12 @@ fn another_writer_is_overruled_in_the_next_step() {
     });
 }
 
-/// It sets the fastest mode, again and again for up to half a second.
+/// Another program sets the fastest mode repeatedly for up to half a second.
 #[test]
-fn what_is_read_while_another_writer_has_raised_the_clocks_teaches_nothing() {
+fn readings_in_a_mode_of_another_program_leave_the_level() {
     holds_for(1_000..1_016, |seed| {
-        let mut plant = Plant::new(20_000, seed);
-        plant.error = off_by_1_5_percent;
-        // Work that is lighter than the model's: another level would show.
+        let mut plant = Plant::typical(20_000, seed, L4T);
+        // The load is lighter than the model's, so a wrong level would show.
         let activity = between(seed, 2, 0.6, 1.0);
         plant.load = Box::new(move |_| (activity, Some(1_000)));
         plant.run_until_quiet(100_000, 20_000);
@@ -221,20 +228,20 @@ fn what_is_read_while_another_writer_has_raised_the_clocks_teaches_nothing() {
             }
             plant.run(between(seed, 20 + raise, 1_000.0, 5_000.0) as u64, 50_000);
         }
-        // A phase that is cut short may tell some more of the ripple, and a slower neighbour fit.
+        // A shortened phase may change the estimated ripple, so a slower neighbour may be chosen.
         let power = |mode: ModeId| plant.milliwatts(mode, 1.0) / plant.milliwatts(wanted, 1.0);
         let mut set = plant.modes[commands..].iter();
         let other = set.find(|(_, mode)| !(0.95..=1.0).contains(&power(*mode)));
         ensure(other.is_none(), || format!("{other:?}, not {wanted:?}"))?;
         let (before, after) = (f64::from(before.ratio), f64::from(plant.status().ratio));
         ensure((0.99..1.01).contains(&(after / before)), || {
-            format!("the level is {:.3} of that before", after / before)
+            format!("the level changed by a factor of {:.3}", after / before)
         })
     });
 }
 
 #[test]
-fn nothing_can_be_set_and_then_everything_can() {
+fn writes_that_all_fail_are_retried_each_second_until_they_work() {
     let mut plant = Plant::new(30_000, 1_000);
     plant.leave_front();
     plant.writes_work = Box::new(|_| false);
@@ -242,8 +249,8 @@ fn nothing_can_be_set_and_then_everything_can() {
     assert_eq!(plant.state(), State::Safe(Cause::NothingApplies));
     let before = plant.modes.len();
     plant.run(10_000, 30_000);
-    let tries = plant.modes.len() - before;
-    assert!((5..=11).contains(&tries), "{tries} tries in 10 s");
+    let retries = plant.modes.len() - before;
+    assert!((5..=11).contains(&retries), "{retries} retries in 10 s");
     plant.writes_work = Box::new(|_| true);
     plant.run(120_000, 30_000);
     assert_eq!(plant.state(), State::Tracking);
@@ -251,35 +258,29 @@ fn nothing_can_be_set_and_then_everything_can() {
 }
 
 #[test]
-fn a_limit_below_the_least_mode_is_said_until_another_one_comes() {
+fn a_limit_below_the_least_mode_is_reported_until_it_rises() {
     holds_for(1_000..1_008, |seed| {
-        let mut plant = Plant::new(30_000, seed);
-        plant.error = off_by_1_5_percent;
+        let mut plant = Plant::typical(30_000, seed, L4T);
         plant.run(between(seed, 2, 1.0, 30_000.0) as u64, 30_000);
         plant.governor.set_limit(limit(NONE_FITS));
         plant.run(20_000, NONE_FITS);
-        let state = plant.state();
-        ensure(state == State::Safe(Cause::LimitTooLow), || {
-            format!("{state:?}")
-        })?;
+        is_in(&plant, State::Safe(Cause::LimitTooLow))?;
         let (drawn, least) = (plant.draws_now(), plant.milliwatts(modes()[0], 1.0));
         ensure(drawn <= 1.04 * least, || {
-            format!("{drawn} mW, the least mode {least} mW")
+            format!("{drawn} mW, expected the least mode's {least} mW")
         })?;
         plant.governor.set_limit(limit(30_000));
         plant.account = Account::default();
         plant.run(60_000, 30_000);
-        let state = plant.state();
-        ensure(state == State::Tracking, || format!("{state:?} under 30 W"))?;
+        is_in(&plant, State::Tracking)?;
         has_at_most_events(&plant, 0)?;
-        let drawn = plant.draws_now();
-        ensure(drawn > 25_000.0, || format!("{drawn} mW of 30 W"))
+        draws_more_than(&plant, 25_000.0)
     });
 }
 
-/// The mode that was set, the least one, and three others.
+/// Violations are those of the first mode, the least mode, and the three trials.
 #[test]
-fn a_limit_that_is_too_low_is_counted_once_for_each_mode_tried() {
+fn a_limit_that_is_too_low_counts_one_violation_for_each_mode_tried() {
     let mut plant = Plant::new(30_000, 1_000);
     plant.run(20_000, 30_000);
     plant.governor.set_limit(limit(NONE_FITS));
@@ -289,21 +290,19 @@ fn a_limit_that_is_too_low_is_counted_once_for_each_mode_tried() {
     assert!(violations <= 5, "{violations} violations in a minute");
 }
 
-/// A level that comes while it is remembered does not come back.
+/// A level that is still remembered does not count as one that returns, so its expiry does not
+/// slow down.
 #[test]
-fn a_lighter_load_is_used_within_two_minutes_after_limits_that_fell() {
+fn a_lighter_load_is_used_within_two_minutes_after_lower_limits() {
     let mut plant = Plant::new(40_000, 1_000);
     for watts in [40_000, 20_000, 40_000, 20_000, 40_000, 20_000] {
         plant.governor.set_limit(limit(watts));
         plant.run(15_000, watts);
     }
-    plant.load = Box::new(|_| (0.7, Some(1_000)));
-    plant.run(120_000, 20_000);
-    let full_work = plant.milliwatts(plant.mode, 1.0);
-    assert!(full_work > 20_500.0, "{full_work} mW with full work");
+    uses_a_lighter_load(plant, 20_000, 20_500.0);
 }
 
-/// What the board draws while it cannot but exceed a limit tells nothing of the length of phases.
+/// Exceeding an impossible limit says nothing about the length of phases.
 #[test]
 fn a_lighter_load_is_used_within_two_minutes_after_a_limit_that_was_too_low() {
     let mut plant = Plant::new(30_000, 1_000);
@@ -312,27 +311,18 @@ fn a_lighter_load_is_used_within_two_minutes_after_a_limit_that_was_too_low() {
     plant.run(30_000, NONE_FITS);
     plant.governor.set_limit(limit(30_000));
     plant.run(60_000, 30_000);
-    plant.load = Box::new(|_| (0.7, Some(1_000)));
-    plant.run(120_000, 30_000);
-    let full_work = plant.milliwatts(plant.mode, 1.0);
-    assert!(full_work > 31_000.0, "{full_work} mW with full work");
+    uses_a_lighter_load(plant, 30_000, 31_000.0);
 }
 
-/// Of three modes the second one draws 30 % more, and is over the second limit. Under the last limit
-/// it fits with what it drew.
+/// The second of three modes draws 30 % more than predicted. It exceeds the second limit, and fits
+/// the last one.
 #[test]
-fn a_mode_that_was_over_one_limit_is_used_under_another_that_it_fits() {
+fn a_mode_that_exceeded_one_limit_is_used_under_a_limit_that_it_fits() {
     let kept = [0, 60, 95].map(|point| modes()[point]);
-    let predicted = kept.map(|mode| {
-        let points = front().points().to_vec();
-        let point = points.iter().find(|point| point.mode == mode);
-        point.expect("a mode of the front").power.0
-    });
+    let predicted = kept.map(predicted);
     let mut plant = Plant::new(14_000, 1_000);
     plant.error = |_, mode| if mode == modes()[60] { 1.3 } else { 1.0 };
-    for mode in modes().iter().filter(|mode| !kept.contains(mode)) {
-        plant.governor.exclude(*mode);
-    }
+    keep_only(&mut plant, &kept);
     for (watts, expected) in [
         (14_000, kept[0]),
         (predicted[1] * 6 / 5, kept[0]),
@@ -345,9 +335,10 @@ fn a_mode_that_was_over_one_limit_is_used_under_another_that_it_fits() {
     }
 }
 
-/// The least four modes draw 40 % more. What the model says of the fifth is not believed then.
+/// The four modes of least power draw 40 % more than predicted, so the model is not trusted for the
+/// fifth.
 #[test]
-fn under_a_limit_that_is_too_low_the_mode_is_one_that_was_measured() {
+fn under_a_limit_that_is_too_low_the_mode_is_a_measured_one() {
     let mut plant = Plant::new(30_000, 1_000);
     plant.error = |_, mode| match modes()[..TRIED].contains(&mode) {
         true => 1.4,
@@ -368,9 +359,9 @@ fn under_a_limit_that_is_too_low_the_mode_is_one_that_was_measured() {
     );
 }
 
-/// A tenth of an error each, so that the least mode is any of several; a limit that is just too low.
+/// The modes have errors of 10 %, so any of several may be the least; the limit is just too low.
 #[test]
-fn nothing_flaps_under_a_limit_that_is_too_low() {
+fn the_mode_is_stable_under_a_limit_that_is_too_low() {
     holds_for(1_000..1_016, |seed| {
         let mut plant = Plant::new(30_000, seed);
         plant.error = off_by_10_percent;
@@ -389,11 +380,10 @@ fn nothing_flaps_under_a_limit_that_is_too_low() {
     });
 }
 
-/// The modes that are tried before a limit counts as too low: the least one and three others.
+/// Number of modes tried before a limit counts as too low: the least mode and three others.
 const TRIED: usize = 4;
 
-/// One of the least four modes draws what is predicted, the other three draw more: 1.25 … 1.6 times as
-/// much, each by itself.
+/// One of the four least modes draws its prediction. The other three draw 1.25 … 1.6 times as much.
 fn one_of_the_least_fits(seed: u64, mode: ModeId) -> f64 {
     let fitting = (TRIED as f64 * random(seed, 6)) as usize;
     match modes()[..TRIED].iter().position(|least| *least == mode) {
@@ -402,20 +392,18 @@ fn one_of_the_least_fits(seed: u64, mode: ModeId) -> f64 {
     }
 }
 
-/// The mode of those four that fits.
+/// The one that draws its prediction.
 fn fitting(seed: u64) -> ModeId {
     let fits = |mode: &&ModeId| one_of_the_least_fits(seed, **mode) == 1.0;
     *modes()[..TRIED].iter().find(fits).expect("one that fits")
 }
 
-/// A limit in mW that of the least four modes only the fitting one is within.
+/// A limit in mW that only the fitting one of the four least modes satisfies.
 fn limit_of_the_least(seed: u64) -> u32 {
-    let points = front().points().to_vec();
-    let fitting = points.iter().find(|point| point.mode == fitting(seed));
-    (1.08 * f64::from(fitting.expect("a mode of the front").power.0)) as u32
+    (1.08 * f64::from(predicted(fitting(seed)))) as u32
 }
 
-/// It ends in a mode that fits. A faster one may be tried once more.
+/// The governor ends in a mode that fits. It may try a faster one once more.
 fn finds_a_fitting_mode(plant: &mut Plant, watts: u32) -> Result<(), String> {
     let before = plant.modes.len();
     plant.governor.set_limit(limit(watts));
@@ -434,7 +422,7 @@ fn finds_a_fitting_mode(plant: &mut Plant, watts: u32) -> Result<(), String> {
 }
 
 #[test]
-fn a_limit_is_too_low_only_after_other_modes_were_tried() {
+fn other_modes_are_tried_before_a_limit_counts_as_too_low() {
     holds_for(1_000..1_016, |seed| {
         let watts = limit_of_the_least(seed);
         let mut plant = Plant::new(watts, seed);
@@ -444,7 +432,7 @@ fn a_limit_is_too_low_only_after_other_modes_were_tried() {
 }
 
 #[test]
-fn other_modes_are_tried_under_a_limit_that_fell() {
+fn other_modes_are_tried_under_a_lower_limit() {
     for first in [13_000, 15_000, 20_000, 30_000, 45_000] {
         holds_for(1_000..1_016, |seed| {
             let mut plant = Plant::new(first, seed);

@@ -1,35 +1,35 @@
-//! Each state, and each arrow between two of them.
+//! Each state and each transition.
 //!
 //! | from | to | when | test |
 //! |---|---|---|---|
 //! | | `Booting` | the governor is new | `a_new_governor_is_booting` |
-//! | `Booting` | `Settling` | the first mode is set | `a_first_mode_that_is_set_settles` |
-//! | `Settling` | `Tracking` | the mode was measured | `a_mode_that_was_measured_is_tracked` |
-//! | `Settling` | `SteppingDown` | the mode is over the limit | `a_mode_that_settles_over_the_limit_is_left` |
-//! | `Settling` | `ProbingUp` | a sensor is back, and a faster mode fits | `a_sensor_that_is_back_allows_a_faster_mode` |
+//! | `Booting` | `Settling` | the first mode is set | `the_first_mode_settles_when_it_is_set` |
+//! | `Settling` | `Tracking` | the mode was measured | `a_measured_mode_is_tracked` |
+//! | `Settling` | `SteppingDown` | the mode is over the limit | `settling_over_the_limit_steps_down` |
+//! | `Settling` | `ProbingUp` | the sensor works again, and a faster mode fits | `a_restored_sensor_allows_a_faster_mode` |
 //! | `Tracking` | `ProbingUp` | a faster mode fits | `a_faster_mode_that_fits_is_probed` |
-//! | `Tracking` | `SteppingDown` | the power is over the limit | `a_load_over_the_limit_is_a_step_down` |
-//! | `Tracking` | `SteppingDown` | the limit falls | `a_lower_limit_is_a_step_down` |
-//! | `Tracking` | `Settling` | somebody else changed the mode, and it is set again | `a_mode_that_is_set_again_settles` |
+//! | `Tracking` | `SteppingDown` | the power is over the limit | `a_load_over_the_limit_steps_down` |
+//! | `Tracking` | `SteppingDown` | the limit falls | `a_lower_limit_steps_down` |
+//! | `Tracking` | `Settling` | another program changed the mode, and the governor restored it | `a_restored_mode_settles` |
 //! | `ProbingUp` | `Tracking` | the mode was measured | `a_probed_mode_that_fits_is_tracked` |
-//! | `ProbingUp` | `SteppingDown` | the mode is over the limit | `a_probed_mode_over_the_limit_is_left` |
+//! | `ProbingUp` | `SteppingDown` | the mode is over the limit | `a_probed_mode_over_the_limit_steps_down` |
 //! | `SteppingDown` | `Tracking` | the mode was measured | `a_slower_mode_is_tracked` |
-//! | `SteppingDown`, `Tracking`, `Settling` | `Safe(LimitTooLow)` | the least mode is over the limit, and so are those tried | `a_least_mode_over_the_limit_is_safe` |
-//! | `Safe(LimitTooLow)` | `Tracking` | the limit rises to the least mode, or the load falls | `a_limit_that_rises_is_tracked`, `a_load_that_falls_is_tracked` |
-//! | `Safe(LimitTooLow)` | `ProbingUp` | the limit rises beyond | `a_limit_that_rises_by_much_is_probed` |
-//! | any with a mode set | `Safe(NoSensor)` | the sensor is dead | `a_dead_sensor_is_safe` |
-//! | `Safe(NoSensor)` | `Settling` | the sensor is back | `a_sensor_that_is_back_settles` |
-//! | any | `SteppingDown` | the mode cannot be set | `a_mode_that_cannot_be_set_is_left` |
-//! | any | `SteppingDown` | the mode is excluded | `a_mode_that_is_excluded_is_left` |
-//! | any | `Safe(NothingApplies)` | no mode can be set | `nothing_that_can_be_set_is_safe` |
-//! | any | `Safe(NothingApplies)` | all modes are excluded | `nothing_that_may_be_set_is_safe` |
-//! | `Safe(NothingApplies)` | `Settling` | a mode can be set again | `a_mode_that_can_be_set_again_settles` |
-//! | any | `Booting` | the board slept | `a_board_that_slept_boots` |
-//! | any | `Booting` | another front is set | `another_front_boots` |
+//! | `SteppingDown`, `Tracking`, `Settling` | `Safe(LimitTooLow)` | the least mode and the trials exceed the limit | `a_least_mode_over_the_limit_is_safe` |
+//! | `Safe(LimitTooLow)` | `Tracking` | the limit rises to the least mode, or the load falls | `a_limit_of_the_least_mode_is_tracked`, `a_lower_load_is_tracked` |
+//! | `Safe(LimitTooLow)` | `ProbingUp` | the limit rises further | `a_much_higher_limit_is_probed` |
+//! | any that has set a mode | `Safe(NoSensor)` | the sensor is dead | `a_dead_sensor_is_safe` |
+//! | `Safe(NoSensor)` | `Settling` | the sensor works again | `a_restored_sensor_settles` |
+//! | any | `SteppingDown` | the mode cannot be set | `a_mode_that_cannot_be_set_steps_down` |
+//! | any | `SteppingDown` | the mode is excluded | `an_excluded_mode_steps_down` |
+//! | any | `Safe(NothingApplies)` | no mode can be set | `failing_writes_are_safe` |
+//! | any | `Safe(NothingApplies)` | all modes are excluded | `excluding_every_mode_is_safe` |
+//! | `Safe(NothingApplies)` | `Settling` | a mode can be set again | `working_writes_settle` |
+//! | any | `Booting` | the board slept | `a_sleep_boots` |
+//! | any | `Booting` | another front is set | `a_new_front_boots` |
 //!
-//! `no_other_arrow_is_taken` holds the table against random plants with faults. A step may take two
-//! arrows at once, of which only the ends are seen: `Safe(NoSensor)` → `Settling` →
-//! `Safe(LimitTooLow)`.
+//! `no_other_transition_occurs` checks the table on random plants with faults. One step may make
+//! two transitions, for instance `Safe(NoSensor)` → `Settling` → `Safe(LimitTooLow)`; only the
+//! first and the last state are visible.
 
 use wattgate_runtime::{Cause, State};
 
@@ -53,8 +53,8 @@ const ALL: [State; 8] = [
     NOTHING,
 ];
 
-/// The arrows that do not start in any state.
-const ARROWS: [(State, State); 17] = [
+/// The transitions from particular states. A step may make two of them.
+const TRANSITIONS: [(State, State); 17] = [
     (State::Booting, State::Settling),
     (State::Settling, State::Tracking),
     (State::Settling, State::ProbingUp),
@@ -74,14 +74,14 @@ const ARROWS: [(State, State); 17] = [
     (NOTHING, State::Settling),
 ];
 
-/// The states that every state has an arrow to.
+/// The states that can follow any state.
 const FROM_ANY: [State; 4] = [State::Booting, State::SteppingDown, NO_SENSOR, NOTHING];
 
-/// A limit that most states are reached under, and one that no mode fits, in mW.
+/// A limit that allows most states, and a limit that no mode fits, in mW.
 const LIMIT: u32 = 30_000;
 const NONE_FITS: u32 = 5_000;
 
-/// A plant that has just come to a state.
+/// A plant that has just reached a state.
 fn plant_in(state: State) -> Plant {
     let mut plant = Plant::new(LIMIT, 1_000);
     match state {
@@ -108,13 +108,21 @@ fn plant_in(state: State) -> Plant {
     plant
 }
 
-/// Somebody else sets a mode that is none of the front's, and no other can be set.
+/// Another program sets a mode outside the front, and no mode can be set.
 fn fail_writes(plant: &mut Plant) {
     plant.leave_front();
     plant.writes_work = Box::new(|_| false);
 }
 
-/// The next state after the present one.
+/// A plant in `Tracking` whose mode is measured.
+fn tracking() -> Plant {
+    let mut plant = Plant::new(LIMIT, 1_000);
+    plant.run(30_000, LIMIT);
+    assert_eq!(plant.state(), State::Tracking);
+    plant
+}
+
+/// The next state that differs from the present one, within `most_ms`.
 fn next_state(plant: &mut Plant, most_ms: u64) -> State {
     let before = plant.state();
     for _ in 0..most_ms {
@@ -144,20 +152,20 @@ fn a_new_governor_is_booting() {
 }
 
 #[test]
-fn a_first_mode_that_is_set_settles() {
+fn the_first_mode_settles_when_it_is_set() {
     let mut plant = plant_in(State::Booting);
     assert_eq!(next_state(&mut plant, 20), State::Settling);
 }
 
 #[test]
-fn a_mode_that_was_measured_is_tracked() {
+fn a_measured_mode_is_tracked() {
     let mut plant = plant_in(State::Settling);
     assert_eq!(next_state(&mut plant, 2_000), State::Tracking);
     assert!(plant.status().measured.is_some());
 }
 
 #[test]
-fn a_mode_that_settles_over_the_limit_is_left() {
+fn settling_over_the_limit_steps_down() {
     let mut plant = plant_in(State::Settling);
     plant.factor = 1.4;
     assert_eq!(next_state(&mut plant, 500), State::SteppingDown);
@@ -174,10 +182,8 @@ fn a_faster_mode_that_fits_is_probed() {
 }
 
 #[test]
-fn a_load_over_the_limit_is_a_step_down() {
-    let mut plant = Plant::new(LIMIT, 1_000);
-    plant.run(30_000, LIMIT);
-    assert_eq!(plant.state(), State::Tracking);
+fn a_load_over_the_limit_steps_down() {
+    let mut plant = tracking();
     plant.factor = 1.3;
     let before = plant.status();
     assert_eq!(next_state(&mut plant, 300), State::SteppingDown);
@@ -187,10 +193,8 @@ fn a_load_over_the_limit_is_a_step_down() {
 }
 
 #[test]
-fn a_lower_limit_is_a_step_down() {
-    let mut plant = Plant::new(LIMIT, 1_000);
-    plant.run(30_000, LIMIT);
-    assert_eq!(plant.state(), State::Tracking);
+fn a_lower_limit_steps_down() {
+    let mut plant = tracking();
     let before = plant.status().violations;
     plant.governor.set_limit(limit(20_000));
     plant.run_to_next_step(LIMIT);
@@ -201,10 +205,8 @@ fn a_lower_limit_is_a_step_down() {
 }
 
 #[test]
-fn a_mode_that_is_set_again_settles() {
-    let mut plant = Plant::new(LIMIT, 1_000);
-    plant.run(30_000, LIMIT);
-    assert_eq!(plant.state(), State::Tracking);
+fn a_restored_mode_settles() {
+    let mut plant = tracking();
     plant.mode = front().points()[3].mode;
     assert_eq!(next_state(&mut plant, 200), State::Settling);
     assert_eq!(plant.mode, plant.status().mode);
@@ -217,7 +219,7 @@ fn a_probed_mode_that_fits_is_tracked() {
 }
 
 #[test]
-fn a_probed_mode_over_the_limit_is_left() {
+fn a_probed_mode_over_the_limit_steps_down() {
     let mut plant = plant_in(State::ProbingUp);
     plant.factor = 1.5;
     assert_eq!(next_state(&mut plant, 500), State::SteppingDown);
@@ -241,17 +243,17 @@ fn a_least_mode_over_the_limit_is_safe() {
 }
 
 #[test]
-fn a_limit_that_rises_is_tracked() {
+fn a_limit_of_the_least_mode_is_tracked() {
     let mut plant = plant_in(TOO_LOW);
     plant.run(10_000, LIMIT);
-    // As much as the least mode, and its margins.
+    // The power of the least mode with its margins.
     plant.governor.set_limit(limit(11_200));
     assert_eq!(next_state(&mut plant, 200), State::Tracking);
     assert_eq!(plant.point(), 0);
 }
 
 #[test]
-fn a_limit_that_rises_by_much_is_probed() {
+fn a_much_higher_limit_is_probed() {
     let mut plant = plant_in(TOO_LOW);
     plant.run(10_000, LIMIT);
     plant.governor.set_limit(limit(LIMIT));
@@ -259,7 +261,7 @@ fn a_limit_that_rises_by_much_is_probed() {
 }
 
 #[test]
-fn a_load_that_falls_is_tracked() {
+fn a_lower_load_is_tracked() {
     let mut plant = Plant::new(11_500, 1_000);
     plant.factor = 1.3;
     plant.run(20_000, 11_500);
@@ -283,7 +285,7 @@ fn a_dead_sensor_is_safe() {
 }
 
 #[test]
-fn a_sensor_that_is_back_settles() {
+fn a_restored_sensor_settles() {
     let mut plant = plant_in(NO_SENSOR);
     plant.run(10_000, LIMIT);
     assert_eq!(plant.state(), NO_SENSOR);
@@ -292,20 +294,20 @@ fn a_sensor_that_is_back_settles() {
 }
 
 #[test]
-fn a_sensor_that_is_back_allows_a_faster_mode() {
+fn a_restored_sensor_allows_a_faster_mode() {
     let mut plant = plant_in(NO_SENSOR);
     plant.run(10_000, LIMIT);
     plant.sensor_fault = works;
     plant.run_to(State::ProbingUp, 5_000, LIMIT);
 }
 
-/// Two of three writes are tried again; then another mode is.
+/// The governor retries a failed write twice, and then sets another mode.
 #[test]
-fn a_mode_that_cannot_be_set_is_left() {
+fn a_mode_that_cannot_be_set_steps_down() {
     for state in ALL.into_iter().filter(|state| *state != NOTHING) {
         let mut plant = plant_in(state);
         let wanted = plant.status().mode;
-        let others = state == TOO_LOW || state == NO_SENSOR;
+        let is_safe = state == TOO_LOW || state == NO_SENSOR;
         plant.leave_front();
         plant.writes_work = Box::new(move |mode| mode != wanted);
         plant.run(300, LIMIT);
@@ -316,17 +318,17 @@ fn a_mode_that_cannot_be_set_is_left() {
         );
         assert_ne!(plant.status().mode, wanted, "from {state:?}");
         plant.run(5_000, LIMIT);
-        // In the safe states another of the few least modes takes the place of the least one.
+        // In the safe states, another mode of low power replaces the least one.
         let point = plant.point();
         assert!(
-            !others || (1..=4).contains(&point),
+            !is_safe || (1..=4).contains(&point),
             "from {state:?}: point {point}"
         );
     }
 }
 
 #[test]
-fn a_mode_that_is_excluded_is_left() {
+fn an_excluded_mode_steps_down() {
     for state in ALL {
         let mut plant = plant_in(state);
         let wanted = plant.status().mode;
@@ -338,7 +340,7 @@ fn a_mode_that_is_excluded_is_left() {
 }
 
 #[test]
-fn nothing_that_can_be_set_is_safe() {
+fn failing_writes_are_safe() {
     for state in ALL {
         let mut plant = plant_in(state);
         fail_writes(&mut plant);
@@ -348,7 +350,7 @@ fn nothing_that_can_be_set_is_safe() {
 }
 
 #[test]
-fn nothing_that_may_be_set_is_safe() {
+fn excluding_every_mode_is_safe() {
     for state in ALL {
         let mut plant = plant_in(state);
         for point in front().points() {
@@ -360,7 +362,7 @@ fn nothing_that_may_be_set_is_safe() {
 }
 
 #[test]
-fn a_mode_that_can_be_set_again_settles() {
+fn working_writes_settle() {
     let mut plant = plant_in(NOTHING);
     plant.writes_work = Box::new(|_| true);
     assert_eq!(next_state(&mut plant, 1_200), State::Settling);
@@ -368,13 +370,13 @@ fn a_mode_that_can_be_set_again_settles() {
 }
 
 #[test]
-fn a_board_that_slept_boots() {
+fn a_sleep_boots() {
     for state in ALL {
         let mut plant = plant_in(state);
         plant.sleep(5_100, LIMIT);
         assert_eq!(plant.state(), State::Booting, "from {state:?}");
     }
-    // Afterwards all is as before.
+    // Afterwards the mode is the same as before.
     let mut plant = Plant::new(LIMIT, 1_000);
     plant.run(60_000, LIMIT);
     let before = plant.mode;
@@ -384,7 +386,7 @@ fn a_board_that_slept_boots() {
 }
 
 #[test]
-fn another_front_boots() {
+fn a_new_front_boots() {
     for state in ALL {
         let mut plant = plant_in(state);
         let set = plant.governor.set_front(front());
@@ -400,7 +402,7 @@ fn another_front_boots() {
     }
 }
 
-/// Something happens to a plant.
+/// Changes the load, the limit, the mode, or a fault.
 fn disturb(plant: &mut Plant, seed: u64, at: u64) {
     match (12.0 * random(seed, 100 + at)) as u32 {
         0 => plant
@@ -429,7 +431,7 @@ fn disturb(plant: &mut Plant, seed: u64, at: u64) {
 }
 
 #[test]
-fn no_other_arrow_is_taken() {
+fn no_other_transition_occurs() {
     holds_for(1_000..1_040, |seed| {
         let mut plant = Plant::with(LIMIT, seed, L4T, |_| {});
         plant.error = off_by_10_percent;
@@ -437,10 +439,9 @@ fn no_other_arrow_is_taken() {
             plant.run(between(seed, 400 + at, 10.0, 4_000.0) as u64, LIMIT);
             disturb(&mut plant, seed, at);
         }
-        let arrows = plant.states.windows(2).map(|pair| (pair[0].1, pair[1].1));
-        let mut others =
-            arrows.filter(|arrow| !ARROWS.contains(arrow) && !FROM_ANY.contains(&arrow.1));
-        let other = others.next();
+        let mut transitions = plant.states.windows(2).map(|pair| (pair[0].1, pair[1].1));
+        let other =
+            transitions.find(|pair| !TRANSITIONS.contains(pair) && !FROM_ANY.contains(&pair.1));
         ensure(other.is_none(), || format!("{other:?}"))
     });
 }

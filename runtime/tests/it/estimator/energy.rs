@@ -1,0 +1,89 @@
+//! Energy and the mean power over a span are exact up to rounding.
+
+use proptest::prelude::*;
+use wattgate_runtime::Milliseconds;
+
+use crate::estimator::plant::{Plant, Setup, sensors, setups};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// The mean over a span needs no model of the power. Its error is due to rounding of the
+    /// readings at both ends, and to the time of a change between two looks.
+    #[test]
+    fn the_mean_of_a_span_is_exact_up_to_rounding(
+        setup in setups(),
+        levels in prop::collection::vec(4_000.0..50_000.0, 12),
+        seed in any::<u64>(),
+    ) {
+        let setup = Setup { clocks: 0.0, missing: 0.0, ..setup };
+        let mut plant = Plant::new(&setup, levels[0], seed);
+        plant.run(1_500);
+        for level in levels {
+            plant.power = level;
+            for _ in 0..400 {
+                if !plant.pass() {
+                    continue;
+                }
+                for span in [200, 430, 900] {
+                    let mean = plant.estimator.mean(Milliseconds(span)).expect("1.5 s passed");
+                    let error = (f64::from(mean) - plant.true_mean(span)).abs();
+                    let rounding = setup.half_steps();
+                    let ends = 2.0 * rounding * setup.time_constant as f64 / span as f64;
+                    let between = 50_000.0 * setup.looks.1 / span as f64;
+                    let most = ends + rounding + 0.3 * between;
+                    prop_assert!(error <= most, "{error} mW over {span} ms, expected {most}");
+                }
+            }
+        }
+    }
+
+    /// Ten minutes of a load with phases, with late and missing looks and changes of the time
+    /// constant.
+    #[test]
+    fn the_energy_of_a_long_run_is_exact(setup in setups(), seed in any::<u64>()) {
+        let setup = Setup { clocks: 0.0, ..setup };
+        let mut plant = Plant::new(&setup, 10_000.0, seed);
+        while plant.now < 600_000 {
+            plant.power = plant.random.between(4_000.0, 50_000.0);
+            let ms = plant.random.between(100.0, 5_000.0) as u64;
+            plant.run(ms);
+            if plant.random.unit() < 0.05 {
+                plant.look();
+                plant.set_time_constant(if plant.setup.time_constant == 54 { 430 } else { 54 });
+            }
+        }
+        plant.look();
+        let drawn = plant.drawn[plant.now as usize];
+        let error = plant.estimator.energy_uj() as f64 / drawn - 1.0;
+        prop_assert!(error.abs() < 0.003, "{} %", 100.0 * error);
+    }
+}
+
+#[test]
+fn the_error_of_the_mean_is_within_the_claimed_resolution() {
+    for (name, setup) in sensors() {
+        let setup = Setup {
+            clocks: 0.0,
+            ripple: 0.01,
+            ..setup
+        };
+        let (mut squares, mut claimed, mut n) = (0.0, 0.0, 0.0);
+        for seed in 0..40 {
+            let mut plant = Plant::new(&setup, 20e3, 5_000 + seed);
+            for _ in 0..20 {
+                plant.power = plant.random.between(15e3, 40e3);
+                plant.run(1_000);
+                let mean = plant.estimator.mean(Milliseconds(430)).expect("1 s passed");
+                let error = f64::from(mean) - plant.true_mean(430);
+                let resolution = f64::from(plant.estimator.resolution(Milliseconds(430)));
+                squares += error * error;
+                claimed += resolution * resolution;
+                n += 1.0;
+            }
+        }
+        let (error, resolution) = ((squares / n).sqrt(), (claimed / n).sqrt());
+        println!("{name}: error of the mean {error:.0} mW, resolution {resolution:.0} mW");
+        assert!(error < resolution, "{name}");
+    }
+}
