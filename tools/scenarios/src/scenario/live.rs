@@ -87,6 +87,9 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
+/// The seed of the noise and of the unit.
+const SEED: u64 = 1;
+
 /// Runs each task once. The rows have the order of the tasks. `weights` is the folder with the
 /// models, `wattgated` the daemon.
 pub fn rows(
@@ -98,12 +101,11 @@ pub fn rows(
     let reports = parallel::map(THREADS, tasks, |task| run(task, &weights, wattgated))?;
     let rows = tasks.iter().zip(reports);
     Ok(rows
-        .filter_map(|(task, report)| ScenarioRow::of(task, &[report]))
+        .filter_map(|(task, report)| ScenarioRow::of(task, &[(SEED, report)]))
         .collect())
 }
 
 fn run(task: &ScenarioTask<'_>, weights: &Path, wattgated: &Path) -> io::Result<ScenarioReport> {
-    const SEED: u64 = 1;
     let (mut plant, tree) = Plant::new(task, SEED, weights)?;
     let folder = tempfile::tempdir()?;
     // In a folder of its own, because the daemon puts other models beside it.
@@ -136,7 +138,7 @@ fn run(task: &ScenarioTask<'_>, weights: &Path, wattgated: &Path) -> io::Result<
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })?;
-    ScenarioReport::new(&plant, SEED, &record, outcome)
+    ScenarioReport::new(&plant, &record, outcome)
 }
 
 /// The daemon's files and those of its board.
