@@ -1,4 +1,4 @@
-//! Boards and paths that several tests use.
+//! Boards, steps and paths that several tests use.
 #![allow(dead_code)] // Each test file uses a part.
 
 use std::time::Duration;
@@ -38,6 +38,12 @@ pub fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
+/// Executes a line of the control language.
+pub fn order(tree: &mut Tree, line: &str) {
+    tree.control(line)
+        .unwrap_or_else(|error| panic!("{line}: {error}"));
+}
+
 pub fn number(tree: &Tree, path: &str) -> i64 {
     let text = tree
         .read(path)
@@ -59,7 +65,7 @@ pub fn online(core: u32) -> String {
     format!("/sys/devices/system/cpu/cpu{core}/online")
 }
 
-/// Of the GPU on JetPack 6.
+/// A devfreq file of the GPU on JetPack 6.
 pub fn gpu(file: &str) -> String {
     format!("/sys/devices/platform/17000000.gpu/devfreq/17000000.gpu/{file}")
 }

@@ -211,7 +211,7 @@ fn another_mask_cannot_be_written_while_the_gpu_runs() {
 }
 
 #[test]
-fn the_gpu_is_where_the_release_has_it() {
+fn the_gpu_has_the_path_of_the_release() {
     // Section 5.2.
     let places = [
         ("orin-agx-64", "17000000.ga10b", "ga10b\0"),
@@ -286,7 +286,7 @@ fn nvpmodel_conf_has_the_stock_grammar() {
 }
 
 #[test]
-fn directories_are_listed_through_their_other_names() {
+fn directories_are_listed_through_links() {
     let mut tree = nano();
     let names = |tree: &Tree, path| tree.list(path);
     let class = vec!["17000000.gpu".to_owned()];
