@@ -273,8 +273,8 @@ impl Report {
 }
 
 const HEAD: &str = " \
-modes layers      weights     mul-adds  sweep µs  ns/mode  ps/mul-add  floor µs  × floor  front µs  \
-cold start µs  query ns  correction ns  tract µs  (times)  ONNX Runtime µs  (times)
+modes layers      weights     mul-adds  sweep µs  ns/mode  ps/mul-add  floor µs  × floor  \
+front µs  cold start µs  query ns  correction ns  tract µs  (times)  ONNX Runtime µs  (times)
 ";
 
 const FOOT: &str = "\
@@ -321,8 +321,9 @@ impl Report {
         } = &self.minima;
         let floor = &self.floor;
         let mut row = format!(
-            "{:>6} {:<11} {:<11}{:>9} {sweep_us:>9.1} {:>8.3} {:>11.1} {:>9.1} {:>8.1} {front_us:>9.1} \
-            {cold_start_us:>14.1} {query_ns:>9.1} {correction_ns:>14.1} {:>9.0} {:>8.1}",
+            "{:>6} {:<11} {:<11}{:>9} {sweep_us:>9.1} {:>8.3} {:>11.1} {:>9.1} {:>8.1} \
+            {front_us:>9.1} {cold_start_us:>14.1} {query_ns:>9.1} {correction_ns:>14.1} \
+            {:>9.0} {:>8.1}",
             self.modes,
             self.shape,
             self.weights,

@@ -1,9 +1,9 @@
 //! PowerTrain's published transfers beside the same transfers on simulated boards:
-//! `tools/published.sh`. Published figures are of real boards, the others are simulated; they
-//! are no measure of each other, but of what a method makes of the same task.
+//! `tools/published.sh`. Published figures are of real boards, the others are simulated. Compare
+//! the methods with each other on the same task, not simulated with published figures.
 //!
-//! Medians of five runs with 50 random modes, on all other modes; the exported file through
-//! the runtime.
+//! Each figure is the median of five runs: trained on 50 random modes, evaluated on all other modes
+//! by the runtime with the exported file.
 
 use std::error::Error;
 use std::path::Path;
@@ -79,7 +79,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let reference = corpus(ORIN, "resnet18", 16, folder.path())?;
     let reference = Reference::of_corpus("resnet18".to_owned(), reference)?;
-    // One of each, since it keeps the network that it has trained on the reference.
+    // Each method keeps the network that it trained on the reference, so all transfers share it.
     let names = [
         "wattgate",
         "powertrain-transfer",

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lexopt::{Arg, Parser, ValueExt};
 use thiserror::Error;
 use wattgate_cli::exit::{Failed, end};
-use wattgate_demo::{DemoError, Story, steps, tell};
+use wattgate_demo::{DemoError, Story, make, steps};
 
 const USAGE: &str = "\
 Show all steps on a simulated board, as one page
@@ -82,7 +82,7 @@ fn run(mut arguments: Parser) -> Result<(), Failure> {
     let style = "{msg:>8} [{bar:40}] {percent:>3} % {elapsed} of about {duration}";
     let style = ProgressStyle::with_template(style).expect("a valid template");
     let progress = ProgressBar::new(steps()).with_style(style.progress_chars("=> "));
-    let story = tell(&output, seed, &progress);
+    let story = make(&output, seed, &progress);
     progress.finish_and_clear();
     let story = story?;
     if json {
@@ -98,6 +98,10 @@ fn print(text: &str) -> Result<(), Failure> {
 }
 
 fn text(story: &Story) -> String {
+    let heading = |title: &str, [first, second, third]: [&str; 3]| {
+        let title = format!("{title}, {}", story.kind);
+        format!("{title:<46}{first:>10}{second:>10}{third:>12}\n")
+    };
     let mut text = format!(
         "{} on {}, {}: {} modes, limits {} … {} W\n{:<46}{:>10}{:>10}\n",
         story.workload,
@@ -116,26 +120,15 @@ fn text(story: &Story) -> String {
             model.name, model.mape.time, model.mape.power
         );
     }
-    text += &format!(
-        "{:<46}{:>10}{:>10}{:>12}\n",
-        format!("choices under the limits, {}", story.kind),
-        "slower",
-        "over",
-        "by > 1 W"
-    );
+    text += &heading("choices under the limits", ["slower", "over", "by > 1 W"]);
     for row in &story.summary {
         text += &format!(
             "  {:<44}{:>8.1} %{:>8.1} %{:>10.1} %\n",
             row.name, row.time_penalty_pct, row.over_pct, row.over_1w_pct
         );
     }
-    text += &format!(
-        "{:<46}{:>10}{:>10}{:>12}\n",
-        format!("a training job under a changing limit, {}", story.kind),
-        "time over",
-        "excess",
-        "speed"
-    );
+    let columns = ["time over", "excess", "speed"];
+    text += &heading("a training job under a changing limit", columns);
     for series in &story.replay.series {
         let report = &series.report;
         text += &format!(

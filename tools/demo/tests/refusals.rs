@@ -1,4 +1,4 @@
-//! What the demo refuses before it works.
+//! Errors that the demo reports before it starts its work.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn refused(folder: &Path, arguments: &[&str], code: i32, says: &str) {
 }
 
 #[test]
-fn a_page_that_cannot_be_written_is_said_before_the_work() {
+fn a_page_that_cannot_be_written_is_reported_before_the_work() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path();
     fs::write(path.join("file"), "").expect("written");

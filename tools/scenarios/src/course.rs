@@ -1,4 +1,4 @@
-//! What a holder is told: for how long, under which limits, with which model and sensor.
+//! What a holder knows of a run: its length, limits, model and sensor.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -5,7 +5,7 @@
 //! | question | module |
 //! |---|---|
 //! | the settings of the power sensor | `sensor`: [`Sensor`], [`SENSORS`] |
-//! | the limits, model and sensor that a holder is told | `course`: [`Course`] |
+//! | the limits, model and sensor that a holder knows | `course`: [`Course`] |
 //! | who holds the limit, and what may happen to the holder | `holder`: [`Holder`], [`Incident`] |
 //! | the boards that have a model | [`models`] |
 //! | median and worst over seeds | `spread`: [`Spread`] |

@@ -37,19 +37,23 @@ pub fn map<J: Sync, T: Send, E: Send>(
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
-/// Runs each task with the seeds 1 … `seeds`, on all cores. Returns, for each task in order, its
-/// results in the order of the seeds.
-pub fn map_seeds<J: Sync, T: Send, E: Send>(
+/// Runs each task with the seeds 1 … `seeds`, on all cores. Makes a row of each task and its
+/// reports, which are in the order of the seeds. The rows have the order of the tasks.
+pub fn rows_over_seeds<J: Sync, T: Send, E: Send, R>(
     tasks: &[J],
     seeds: u64,
     run: impl Fn(&J, u64) -> Result<T, E> + Sync,
-) -> Result<Vec<Vec<T>>, E> {
+    row: impl Fn(&J, &[(u64, T)]) -> Option<R>,
+) -> Result<Vec<R>, E> {
     let jobs = tasks
         .iter()
         .flat_map(|task| (1..=seeds).map(move |seed| (task, seed)));
     let jobs: Vec<(&J, u64)> = jobs.collect();
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let mut results = map(threads, &jobs, |(task, seed)| run(task, *seed))?.into_iter();
-    let of_task = |_| results.by_ref().take(seeds as usize).collect();
-    Ok(tasks.iter().map(of_task).collect())
+    let run = |(task, seed): &(&J, u64)| Ok((*seed, run(task, *seed)?));
+    let reports = map(threads, &jobs, run)?;
+    let of_tasks = tasks.iter().zip(reports.chunks(seeds.max(1) as usize));
+    Ok(of_tasks
+        .filter_map(|(task, reports)| row(task, reports))
+        .collect())
 }

@@ -2,13 +2,21 @@
 
 use wattgate_simulated_board::load::{KINDS, Kind};
 
-pub const EXIT_CODES: &str = "\
+use crate::failure::Failure;
+use crate::output::print;
+
+const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   2  the arguments are wrong
   3  an input file is defective, or an anchor is not met
   5  a file cannot be read or written
 ";
+
+/// Prints a help text: paragraphs, then the exit codes. Each paragraph ends with a line break.
+pub fn print_help(paragraphs: &[&str]) -> Result<(), Failure> {
+    print(&[paragraphs, &[EXIT_CODES]].concat().join("\n"))
+}
 
 /// The boards and workloads, for commands that take them.
 pub fn boards_and_workloads() -> String {
@@ -21,5 +29,5 @@ pub fn boards_and_workloads() -> String {
 
 /// The kinds of built-in loads, for commands that take one.
 pub fn kinds() -> String {
-    KINDS.map(Kind::name).join(", ")
+    format!("Kinds: {}\n", KINDS.map(Kind::name).join(", "))
 }

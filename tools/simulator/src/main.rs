@@ -16,8 +16,7 @@ use wattgate_cli::exit::end;
 
 use commands::{anchors, board, corpus, load, loads, replay, scenarios};
 use failure::Failure;
-use help::EXIT_CODES;
-use output::print;
+use help::print_help;
 
 const USAGE: &str = "\
 A simulated Jetson. Everything that it says is simulated, nothing is measured.
@@ -49,7 +48,7 @@ fn dispatch(mut arguments: Parser) -> Result<(), Failure> {
         Some(Arg::Value(command)) if command == "replay" => replay::run(arguments),
         Some(Arg::Value(command)) if command == "loads" => loads::run(arguments),
         Some(Arg::Value(command)) if command == "scenarios" => scenarios::run(arguments),
-        Some(Arg::Short('h') | Arg::Long("help")) => print(&format!("{USAGE}\n{EXIT_CODES}")),
+        Some(Arg::Short('h') | Arg::Long("help")) => print_help(&[USAGE]),
         Some(argument) => Err(argument.unexpected().into()),
         None => Err(Failure::Missing("a command; try --help")),
     }

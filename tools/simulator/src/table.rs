@@ -7,23 +7,23 @@ use wattgate_scenarios::Spread;
 /// The first line of a table whose cells are made by [`cell`].
 pub const TITLE: &str = "median / worst of the seeds; simulated\n";
 
-/// A column's name and width. Its cells are aligned to the right.
-pub type Column = (&'static str, usize);
+/// A column: its heading, its width, and the cell of a row. Cells are aligned to the right.
+pub type Column<R> = (&'static str, usize, fn(&R) -> String);
 
 /// A table whose rows are in groups, each with a heading.
 #[derive(Debug)]
-pub struct Table {
+pub struct Table<R: ?Sized + 'static> {
     text: String,
     /// The width of the first column, which names groups and rows.
     names: usize,
-    columns: &'static [Column],
+    columns: &'static [Column<R>],
     /// The group of the last row.
     group: Option<String>,
 }
 
-impl Table {
+impl<R: ?Sized> Table<R> {
     /// A table without rows.
-    pub fn new(names: usize, columns: &'static [Column]) -> Self {
+    pub fn new(names: usize, columns: &'static [Column<R>]) -> Self {
         Self {
             text: String::new(),
             names,
@@ -32,22 +32,21 @@ impl Table {
         }
     }
 
-    /// Adds a row with one cell for each column. If the row before has another group, the group's
-    /// heading comes first.
-    pub fn row(&mut self, group: &str, name: &str, cells: &[String]) {
+    /// Adds a row. If the row before has another group, the group's heading comes first.
+    pub fn row(&mut self, group: &str, name: &str, row: &R) {
         if self.group.as_deref() != Some(group) {
             self.group = Some(group.to_owned());
-            let columns = self.columns.iter().map(|(name, _)| *name);
-            self.line(group, columns);
+            self.line(group, |(heading, ..)| (*heading).to_owned());
         }
-        self.line(&format!("  {name}"), cells.iter().map(String::as_str));
+        self.line(&format!("  {name}"), |(.., cell)| cell(row));
     }
 
-    fn line<'a>(&mut self, name: &str, cells: impl Iterator<Item = &'a str>) {
+    fn line(&mut self, name: &str, cell: impl Fn(&Column<R>) -> String) {
         let names = self.names;
         // Writing to a string cannot fail.
         let _ = write!(self.text, "{name:<names$}");
-        for (cell, (_, width)) in cells.zip(self.columns) {
+        for column in self.columns {
+            let (cell, width) = (cell(column), column.1);
             let _ = write!(self.text, "{cell:>width$}");
         }
         self.text.push('\n');

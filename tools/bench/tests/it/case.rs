@@ -1,4 +1,4 @@
-//! The models that are measured are what the tables say of them.
+//! The measured models have the grids and shapes of the tables.
 
 use wattgate_bench::case::{Case, GRIDS};
 use wattgate_bench::tasks::{FullFront, OBJECTIVES, middle, query};

@@ -1,4 +1,4 @@
-//! The program `sweep`: what it prints, and what it refuses. No test looks at a time.
+//! The output and the error messages of the program `sweep`. No test asserts a time.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -15,17 +15,17 @@ fn run(arguments: &[&str]) -> Output {
 
 fn json(arguments: &[&str]) -> Value {
     let output = run(&[&["--json", "--rounds", "1"], arguments].concat());
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {stderr}");
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
 fn refused(arguments: &[&str], code: i32) -> String {
     let output = run(arguments);
-    let told = String::from_utf8(output.stderr).expect("text");
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
     assert!(output.stdout.is_empty(), "{arguments:?}");
-    told
+    stderr
 }
 
 fn keys(value: &Value) -> Vec<&str> {
@@ -94,7 +94,7 @@ fn bare_sweeps_print_nothing() {
 
 #[test]
 fn wrong_arguments_are_named() {
-    for (arguments, told) in [
+    for (arguments, message) in [
         (
             &["--shape", "33"][..],
             "--shape is `33`, expected 16, 32, 8-8, 16-16, or 256-128-64",
@@ -113,28 +113,28 @@ fn wrong_arguments_are_named() {
         ),
         (&["--fast"], "invalid option '--fast'"),
     ] {
-        assert_eq!(refused(arguments, 2), format!("error: {told}\n"));
+        assert_eq!(refused(arguments, 2), format!("error: {message}\n"));
     }
 }
 
 #[test]
 fn a_peer_that_does_not_exist_is_named() {
-    let told = refused(&["--json", "--peer", "/no/such/python"], 5);
+    let stderr = refused(&["--json", "--peer", "/no/such/python"], 5);
     assert!(
-        told.starts_with("error: cannot start /no/such/python: "),
-        "{told}"
+        stderr.starts_with("error: cannot start /no/such/python: "),
+        "{stderr}"
     );
 }
 
 #[test]
 fn a_peer_that_dies_is_named() {
-    let told = refused(&["--json", "--peer", "false"], 5);
-    assert_eq!(told, "error: false ended: exit status: 1\n");
+    let stderr = refused(&["--json", "--peer", "false"], 5);
+    assert_eq!(stderr, "error: false ended: exit status: 1\n");
 }
 
 #[cfg(unix)]
 #[test]
-fn a_peer_that_answers_no_time_is_named() {
+fn a_peer_that_answers_without_a_time_is_named() {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = tempdir().expect("a folder");
@@ -142,9 +142,9 @@ fn a_peer_that_answers_no_time_is_named() {
     fs::write(&path, "#!/bin/sh\nread runs\necho soon\n").expect("written");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
     let peer = path.to_str().expect("text");
-    let told = refused(&["--json", "--peer", peer], 5);
+    let stderr = refused(&["--json", "--peer", peer], 5);
     assert_eq!(
-        told,
+        stderr,
         format!("error: {peer} answered `soon`, expected microseconds\n")
     );
 }

@@ -1,4 +1,4 @@
-//! For holders that act when the limit changes and at no other time.
+//! Lets a holder act whenever the limit changes, and at no other time.
 
 use crate::course::Course;
 use crate::recorded::RecordedTree;

@@ -3,7 +3,7 @@
 //! | holder | module |
 //! |---|---|
 //! | the daemon's control | [`wattgate`] |
-//! | one step up or down after each look at the sensor | [`stepper`] |
+//! | one step up or down after each poll of the sensor | [`stepper`] |
 //! | the fastest mode by the prediction alone | [`open_loop`] |
 //! | the fastest mode by the prediction, the guard band and the sensor's offset | [`once`] |
 //! | nvpmodel's modes | [`preset`] |

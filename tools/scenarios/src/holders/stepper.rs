@@ -1,4 +1,4 @@
-//! What a careful engineer writes in an afternoon without a model.
+//! A controller without a model, as a careful engineer writes it in an afternoon.
 //!
 //! The modes form a ladder. From the top rung, where all clocks are at their highest, each rung
 //! lowers the GPU clock by one entry of its table; below the lowest GPU clock the rungs lower the
@@ -8,7 +8,7 @@
 //! It steps one rung down if the reading is over the limit, and one rung up if the reading is more
 //! than a tenth below the limit. It ignores that the reading lags, so it overshoots. It starts on
 //! the highest rung, where the board is; from the lowest rung it would climb for many seconds. If
-//! the sensor cannot be read or a mode cannot be set, the board keeps its mode until the next look.
+//! the sensor cannot be read or a mode cannot be set, the board keeps its mode until the next poll.
 //! A killed stepper restarts after two seconds.
 
 use std::io;
@@ -29,11 +29,11 @@ const HYSTERESIS: f64 = 0.1;
 /// Time from a kill to the next start.
 const RESTART: Duration = Duration::from_secs(2);
 
-/// Looks in a time constant of the sensor: the best value for the stepper. Over all built-in loads
+/// Polls in a time constant of the sensor: the best value for the stepper. Over all built-in loads
 /// (`loads --governor stepper --seeds 1`) the mean time over the limit is 8.3 %, at 72 % of the
-/// clairvoyant oracle's speed; with 4 looks 9.1 and 73 %, with 1 look 11.9 and 74 %, with a look in
-/// three time constants 16.5 and 77 %. More than 8 looks change only the number of its writes.
-const LOOKS: u32 = 8;
+/// clairvoyant oracle's speed; with 4 polls 9.1 and 73 %, with 1 poll 11.9 and 74 %, with a poll in
+/// three time constants 16.5 and 77 %. More than 8 polls change only the number of writes.
+const POLLS: u32 = 8;
 
 /// All rungs from the lowest to the highest.
 fn ladder(board: &Board) -> Vec<PowerMode> {
@@ -66,11 +66,11 @@ pub fn hold(
     mut incident: Option<(u64, Incident)>,
     files: &mut RecordedTree,
 ) -> io::Result<u32> {
-    let wait = course.sensor.time_constant / LOOKS;
+    let wait = course.sensor.time_constant / POLLS;
     let mut board = Board::discover(files, Path::new("/")).map_err(io::Error::other)?;
     let ladder = ladder(&board);
     let (mut rung, mut changes) = (ladder.len() - 1, 0);
-    // If the mode cannot be set now, a later look sets another one.
+    // If the mode cannot be set now, a later poll sets another one.
     let _ = board.apply(files, &ladder[rung]);
     while files.now() < course.length {
         let now = files.now();

@@ -27,7 +27,7 @@ pub fn hold(course: &Course, setup: Setup, files: RecordedTree) -> (HolderFigure
         if std::mem::replace(&mut limit, wanted) != wanted {
             control.set_limit(wanted);
         }
-        let next = look(&mut control);
+        let next = poll(&mut control);
         control.files().until(next.min(course.length));
         if matches!(control.status().0.state, State::Safe(_)) {
             safe_s += (control.files().now() - now).as_secs_f64();
@@ -38,8 +38,8 @@ pub fn hold(course: &Course, setup: Setup, files: RecordedTree) -> (HolderFigure
     (HolderFigures { changes, safe_s }, files)
 }
 
-/// Lets the control look at the sensor once. Returns the time of the next look.
-pub fn look(control: &mut Control<RecordedTree>) -> Duration {
+/// Lets the control poll the sensor once. Returns the time of the next poll.
+pub fn poll(control: &mut Control<RecordedTree>) -> Duration {
     let now = control.files().now();
     let next = control.look(Milliseconds(now.as_millis() as u64), &mut |_| {});
     Duration::from_millis(next.0).max(now + Duration::from_millis(1))

@@ -316,8 +316,8 @@ impl<'a> Warming<'a> {
         }
     }
 
-    /// Runs in a mode up to a time. Calls `tell` with the end and the power in W of each stretch.
-    fn run(&mut self, truth: &Truth, to: Duration, mut tell: impl FnMut(Duration, f64)) {
+    /// Runs in a mode up to a time. Calls `visit` with the end and the power in W of each stretch.
+    fn run(&mut self, truth: &Truth, to: Duration, mut visit: impl FnMut(Duration, f64)) {
         let Oracle {
             thermal,
             unit,
@@ -340,23 +340,20 @@ impl<'a> Warming<'a> {
             if end == Some(next) {
                 self.step += 1;
             }
-            tell(next, watts);
+            visit(next, watts);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
     use wattgate_simulated_board::load::Step as Move;
 
-    const THERMAL: Thermal = Thermal {
-        die_k_per_w: 0.5,
-        die_j_per_k: 10.0,
-        sink_k_per_w: 2.0,
-        sink_fan_k_per_w: 1.0,
-        sink_j_per_k: 200.0,
-    };
+    static BOARD: LazyLock<Board> =
+        LazyLock::new(|| Board::named("orin-nano-8-super").expect("a board"));
 
     const LIMITS: [(Duration, u32); 2] =
         [(Duration::ZERO, 30_000), (Duration::from_secs(8), 22_000)];
@@ -391,7 +388,7 @@ mod tests {
     fn oracle<'a>(truths: &'a Truths, load: &'a Load) -> Oracle<'a> {
         Oracle {
             truths,
-            thermal: &THERMAL,
+            thermal: &BOARD.physics().thermal,
             unit: &Unit::NOMINAL,
             heat: Heat::of_air(30.0),
             load,

@@ -35,8 +35,7 @@ impl Line {
 /// The lines of a window that slides over constant stretches.
 ///
 /// `stretches` gives the end and the value of each stretch, in the order of time. The window's tail
-/// starts at `begin`. There is no line if the stretches
-/// from there on are shorter than the window.
+/// starts at `begin`. There is no line if the stretches from there on are shorter than the window.
 pub fn lines(
     stretches: impl Iterator<Item = (Duration, f64)> + Clone,
     begin: Duration,

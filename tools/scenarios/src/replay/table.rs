@@ -18,7 +18,7 @@ use super::report::LoadReport;
 use super::run::{LoadRun, run};
 use crate::holder::Holder;
 use crate::models;
-use crate::parallel::map_seeds;
+use crate::parallel::rows_over_seeds;
 use crate::spread::Spread;
 use crate::spread::Worst::{self, Highest, Lowest};
 
@@ -170,13 +170,7 @@ impl LoadTask<'_> {
 
 /// Runs all tasks with the seeds 1 … `seeds`, on all cores. The rows have the order of the tasks.
 pub fn rows(tasks: &[LoadTask<'_>], seeds: u64) -> Result<Vec<LoadRow>, ReplayError> {
-    let reports = map_seeds(tasks, seeds, |task, seed| {
-        Ok::<_, ReplayError>((seed, task.run(seed)?))
-    })?;
-    let rows = tasks.iter().zip(&reports);
-    Ok(rows
-        .filter_map(|(task, reports)| LoadRow::of(task, reports))
-        .collect())
+    rows_over_seeds(tasks, seeds, LoadTask::run, LoadRow::of)
 }
 
 /// A row of the table: the figures of [`LoadReport`] over all seeds.
@@ -206,7 +200,7 @@ pub struct LoadRow {
 }
 
 impl LoadRow {
-    /// The row of a task and its report of each seed, or none without reports.
+    /// The row of a task and its report of each seed. None without reports.
     pub fn of(task: &LoadTask<'_>, reports: &[(u64, LoadReport)]) -> Option<Self> {
         let spread = |of: fn(&LoadReport) -> f64, worst: Worst| {
             let values = reports.iter().map(|(seed, report)| (*seed, of(report)));

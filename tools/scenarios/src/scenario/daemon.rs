@@ -15,7 +15,7 @@ use wattgate_watchdog::setup::{Choices, Setup, SetupError};
 use super::outcome::{Outcome, end, settings};
 use super::plant::Plant;
 use crate::holder::Incident;
-use crate::holders::wattgate::look;
+use crate::holders::wattgate::poll;
 use crate::recorded::RecordedTree;
 
 /// Time from a crash to the unit's `ExecStopPost=`, which sets the safe mode.
@@ -58,7 +58,7 @@ pub fn hold(plant: &Plant<'_>, files: RecordedTree) -> io::Result<(Outcome, Reco
                 }
             }
         }
-        let next = running.look();
+        let next = running.poll();
         let is_safe = running.control.status().0.state == State::Safe(Cause::NoSensor);
         if let Some(loss) = scenario.loss().filter(|_| is_safe) {
             safe_after = safe_after.or(Some(running.now().saturating_sub(loss)));
@@ -95,7 +95,7 @@ fn config(plant: &Plant<'_>, at: Duration, model: &Path) -> io::Result<Config> {
     Config::parse(&text, Path::new("scenario")).map_err(io::Error::other)
 }
 
-/// What the daemon has read at its start.
+/// What the daemon reads at its start.
 fn setup(plant: &Plant<'_>, files: &RecordedTree) -> io::Result<Setup> {
     let config = config(plant, files.now(), &plant.course.model)?;
     Setup::new(config, files, Path::new(ROOT)).map_err(io::Error::other)
@@ -127,8 +127,9 @@ impl<'a> Running<'a> {
         self.control.files().now()
     }
 
-    /// Lets the control look once, under the limit at this time. Returns the time of the next look.
-    fn look(&mut self) -> Duration {
+    /// Lets the control poll the sensor once under the present limit. Returns the time of the next
+    /// poll.
+    fn poll(&mut self) -> Duration {
         let now = self.now();
         let scenario = self.plant.task.scenario;
         if !scenario.by_clock {
@@ -138,7 +139,7 @@ impl<'a> Running<'a> {
         if std::mem::replace(&mut self.limit, wanted) != wanted {
             self.control.set_limit(wanted);
         }
-        look(&mut self.control)
+        poll(&mut self.control)
     }
 
     /// Reads half a model, which the daemon has to refuse.

@@ -48,7 +48,8 @@ const fn nominal(name: &'static str, orders: &'static [&'static str]) -> Scenari
     }
 }
 
-const fn fault(name: &'static str, orders: &'static [&'static str]) -> Scenario {
+/// A scenario with a fault.
+pub const fn fault(name: &'static str, orders: &'static [&'static str]) -> Scenario {
     Scenario {
         nominal: false,
         ..nominal(name, orders)
@@ -214,10 +215,10 @@ impl Scenario {
     /// shows only when the load changes.
     pub fn loss(&self) -> Option<Duration> {
         let is_frozen = self.orders.iter().any(|order| order.ends_with("frozen"));
-        let tells = if is_frozen { "load" } else { "sensor" };
+        let first_sign = if is_frozen { "load" } else { "sensor" };
         let is_fault = is_frozen || !self.has_sensor();
         let mut orders = self.timeline().filter(|_| is_fault);
-        let sensor = orders.find_map(|(at, order)| order.starts_with(tells).then_some(at));
+        let sensor = orders.find_map(|(at, order)| order.starts_with(first_sign).then_some(at));
         let killed = self.incident.filter(|(_, what)| *what == Incident::Kill);
         sensor.or(killed.map(|(at, _)| Duration::from_secs(at)))
     }

@@ -20,7 +20,7 @@ use wattgate_simulated_board::tree::mirror::Mirror;
 use wattgate_watchdog::control::name;
 use wattgate_watchdog::report::STATES;
 
-use super::list::Scenario;
+use super::list::{Scenario, fault};
 use super::outcome::{Outcome, end, settings};
 use super::plant::Plant;
 use super::report::ScenarioReport;
@@ -30,25 +30,19 @@ use crate::holder::Incident;
 use crate::parallel;
 use crate::recorded::Record;
 
-/// Number of daemons with their boards that run at once.
+/// Number of daemons that run at once, each with its board.
 const THREADS: usize = 10;
 
 /// `RestartSec=` of the daemon's unit.
 const RESTART: Duration = Duration::from_secs(1);
 
-/// Timeout for the daemon's first mode, and for its end after a signal.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of each wait for the daemon: for its first mode, its end, and the restored settings.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 const fn live(name: &'static str, orders: &'static [&'static str]) -> Scenario {
     Scenario {
-        name,
         length: 48,
-        orders,
-        steps: None,
-        by_clock: false,
-        incident: None,
-        units: false,
-        nominal: false,
+        ..fault(name, orders)
     }
 }
 
@@ -87,6 +81,9 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
+/// The seed of the noise and of the unit.
+const SEED: u64 = 1;
+
 /// Runs each task once. The rows have the order of the tasks. `weights` is the folder with the
 /// models, `wattgated` the daemon.
 pub fn rows(
@@ -98,15 +95,14 @@ pub fn rows(
     let reports = parallel::map(THREADS, tasks, |task| run(task, &weights, wattgated))?;
     let rows = tasks.iter().zip(reports);
     Ok(rows
-        .filter_map(|(task, report)| ScenarioRow::of(task, &[report]))
+        .filter_map(|(task, report)| ScenarioRow::of(task, &[(SEED, report)]))
         .collect())
 }
 
 fn run(task: &ScenarioTask<'_>, weights: &Path, wattgated: &Path) -> io::Result<ScenarioReport> {
-    const SEED: u64 = 1;
     let (mut plant, tree) = Plant::new(task, SEED, weights)?;
     let folder = tempfile::tempdir()?;
-    // In a folder of its own, because the daemon puts other models beside it.
+    // The model has a folder of its own, because the daemon writes other models beside it.
     let model = folder.path().join("model.wgt");
     fs::copy(&plant.course.model, &model)?;
     plant.course.model = model;
@@ -123,7 +119,7 @@ fn run(task: &ScenarioTask<'_>, weights: &Path, wattgated: &Path) -> io::Result<
     let outcome = thread::scope(|scope| {
         let living = scope.spawn(|| {
             mirror.run_noted(&stop, 1.0, |jetson| {
-                // Afterwards the daemon restores the settings from before.
+                // After the end the daemon restores the settings from before.
                 if jetson.now() <= length {
                     record.note(jetson);
                 }
@@ -136,7 +132,7 @@ fn run(task: &ScenarioTask<'_>, weights: &Path, wattgated: &Path) -> io::Result<
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })?;
-    ScenarioReport::new(&plant, SEED, &record, outcome)
+    ScenarioReport::new(&plant, &record, outcome)
 }
 
 /// The daemon's files and those of its board.
@@ -195,7 +191,8 @@ impl Installation<'_> {
         let (is_clean, lines) = daemon.end(Signal::TERM)?;
         log.add(lines);
         let kept = self.root.join("var/lib/wattgate");
-        let is_restored = is_clean && self.becomes(&before)? && kept.read_dir()?.next().is_none();
+        let is_restored =
+            is_clean && self.returns_to(&before)? && kept.read_dir()?.next().is_none();
         Ok(Outcome {
             changes: log.changes(),
             end: end(log.state(), is_restored),
@@ -203,7 +200,7 @@ impl Installation<'_> {
         })
     }
 
-    /// What is done to the daemon, in the order of time.
+    /// The actions of the scenario in the order of time.
     fn actions(&self) -> Vec<(Duration, Action)> {
         let scenario = self.plant.task.scenario;
         let limits = scenario.steps.into_iter().flatten();
@@ -229,10 +226,10 @@ impl Installation<'_> {
         process
     }
 
-    /// Whether the board returns to the settings from before, within [`PATIENCE`].
-    fn becomes(&self, before: &[String]) -> io::Result<bool> {
+    /// Whether the board returns to the settings from before within [`TIMEOUT`].
+    fn returns_to(&self, before: &[String]) -> io::Result<bool> {
         let start = Instant::now();
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < TIMEOUT {
             if settings(&Disk, &self.root)? == before {
                 return Ok(true);
             }
@@ -242,10 +239,10 @@ impl Installation<'_> {
     }
 }
 
-/// What is done to a daemon.
+/// An action on the daemon.
 #[derive(Clone, Copy, Debug)]
 enum Action {
-    /// Writes another limit to its config.
+    /// Writes another limit to the daemon's config.
     Limit,
     Incident(Incident),
 }
@@ -269,7 +266,7 @@ impl Daemon {
             thread::spawn(move || {
                 let stderr = BufReader::new(stderr).lines();
                 for line in stderr.map_while(Result::ok) {
-                    // After a failed scenario nobody receives the lines.
+                    // After a failed scenario the receiver is gone.
                     let _ = sender.send((start.elapsed(), line));
                 }
             });
@@ -279,8 +276,8 @@ impl Daemon {
             lines,
             seen: Vec::new(),
         };
-        while !daemon.seen.iter().any(is_mode) {
-            match daemon.lines.recv_timeout(PATIENCE) {
+        while !daemon.seen.iter().any(reports_mode) {
+            match daemon.lines.recv_timeout(TIMEOUT) {
                 Ok(line) => daemon.seen.push(line),
                 Err(_) => {
                     return Err(io::Error::other(format!(
@@ -301,7 +298,7 @@ impl Daemon {
     fn end(&mut self, signal: Signal) -> io::Result<(bool, Vec<LogLine>)> {
         self.signal(signal)?;
         let start = Instant::now();
-        while self.child.try_wait()?.is_none() && start.elapsed() < PATIENCE {
+        while self.child.try_wait()?.is_none() && start.elapsed() < TIMEOUT {
             thread::sleep(Duration::from_millis(5));
         }
         self.child.kill()?;
@@ -321,7 +318,7 @@ impl Drop for Daemon {
 }
 
 /// Whether the line says that the daemon has set a mode.
-fn is_mode((_, line): &LogLine) -> bool {
+fn reports_mode((_, line): &LogLine) -> bool {
     line.contains("; predicted ")
 }
 
@@ -342,7 +339,7 @@ impl Log {
 
     /// The number of modes that were set.
     fn changes(&self) -> u32 {
-        self.0.iter().filter(|line| is_mode(line)).count() as u32
+        self.0.iter().filter(|line| reports_mode(line)).count() as u32
     }
 
     /// The name of the last state.

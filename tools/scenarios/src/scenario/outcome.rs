@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use wattgate_board::{Board, Files};
 
-/// What a holder tells about a run.
+/// What a holder did in a run, and its state at the end.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Changes of the mode.

@@ -1,4 +1,4 @@
-//! A board under a scenario, and what its holder is told.
+//! A board under a scenario, and what its holder knows.
 
 use std::io;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub struct Plant<'a> {
     pub board: Board,
     /// How this unit of the board differs from the nominal one.
     pub unit: Unit,
-    /// What the holder is told.
+    /// What the holder knows.
     pub course: Course,
 }
 

@@ -11,8 +11,6 @@ use crate::recorded::Record;
 /// The figures of one run.
 #[derive(Clone, Debug)]
 pub struct ScenarioReport {
-    /// The seed of the noise and, in some scenarios, of the unit.
-    pub seed: u64,
     /// The share of the time over the limit.
     pub time_over_pct: f64,
     /// The longest stretch over the limit.
@@ -35,16 +33,10 @@ pub struct ScenarioReport {
 
 impl ScenarioReport {
     /// The figures of a run that is over.
-    pub fn new(
-        plant: &Plant<'_>,
-        seed: u64,
-        record: &Record,
-        outcome: Outcome,
-    ) -> io::Result<Self> {
+    pub fn new(plant: &Plant<'_>, record: &Record, outcome: Outcome) -> io::Result<Self> {
         let account = ScenarioAccount::of(plant, &record.notes);
         let length = plant.task.scenario.length().as_secs_f64();
         Ok(Self {
-            seed,
             time_over_pct: 100.0 * account.over_s / length,
             longest_over_ms: 1e3 * account.longest_s,
             excess_pct: account.excess_pct,

@@ -32,5 +32,5 @@ pub fn run(task: &ScenarioTask<'_>, seed: u64, weights: &Path) -> io::Result<Sce
             Outcome::of(hold_as_peer(peer, course, board, incident, &mut files)?)
         }
     };
-    ScenarioReport::new(&plant, seed, &files.record(), outcome)
+    ScenarioReport::new(&plant, &files.record(), outcome)
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::report::ScenarioReport;
 use super::run::run;
 use super::task::ScenarioTask;
-use crate::parallel::map_seeds;
+use crate::parallel::rows_over_seeds;
 use crate::spread::Spread;
 use crate::spread::Worst::{self, Highest, Lowest};
 
@@ -19,11 +19,8 @@ pub fn rows(
     seeds: u64,
     weights: &Path,
 ) -> io::Result<Vec<ScenarioRow>> {
-    let reports = map_seeds(tasks, seeds, |task, seed| run(task, seed, weights))?;
-    let rows = tasks.iter().zip(&reports);
-    Ok(rows
-        .filter_map(|(task, reports)| ScenarioRow::of(task, reports))
-        .collect())
+    let run = |task: &ScenarioTask<'_>, seed| run(task, seed, weights);
+    rows_over_seeds(tasks, seeds, run, ScenarioRow::of)
 }
 
 /// A row of the table: the figures of [`ScenarioReport`] over all seeds.
@@ -48,16 +45,15 @@ pub struct ScenarioRow {
 }
 
 impl ScenarioRow {
-    /// The row of a task and its report of each seed, or none without reports.
-    pub fn of(task: &ScenarioTask<'_>, reports: &[ScenarioReport]) -> Option<Self> {
-        let seeds = || reports.iter().map(|it| it.seed);
+    /// The row of a task and its report of each seed. None without reports.
+    pub fn of(task: &ScenarioTask<'_>, reports: &[(u64, ScenarioReport)]) -> Option<Self> {
         let spread = |of: fn(&ScenarioReport) -> f64, worst: Worst| {
-            Spread::of(seeds().zip(reports.iter().map(of)), worst)
+            let values = reports.iter().map(|(seed, report)| (*seed, of(report)));
+            Spread::of(values, worst)
         };
-        let safe = reports
-            .iter()
-            .filter_map(|it| Some((it.seed, it.safe_after_ms?)));
-        let mut ends: Vec<&str> = reports.iter().map(|it| it.end.as_str()).collect();
+        let safe = reports.iter();
+        let safe = safe.filter_map(|(seed, report)| Some((*seed, report.safe_after_ms?)));
+        let mut ends: Vec<&str> = reports.iter().map(|(_, it)| it.end.as_str()).collect();
         ends.sort_unstable();
         ends.dedup();
         Some(Self {

@@ -1,8 +1,8 @@
-//! The limit holds for every kind of load, also on boards that differ from their model, over ten
-//! seeds.
+//! The limit holds for every kind of load over ten seeds, also on boards that differ from their
+//! model.
 //!
-//! Unless a test says otherwise, the sensors are as L4T sets them and the limits are at 25, 45 and
-//! 75 % of each board's span. The command `loads` prints the same rows.
+//! Unless a test says otherwise, the sensors have L4T's setting and the limits are 25, 45 and 75 %
+//! of each board's span. The command `loads` prints the same rows.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -14,7 +14,7 @@ use wattgate_scenarios::replay::table::{
 };
 use wattgate_scenarios::replay::{LoadRun, START, traced};
 use wattgate_scenarios::{Holder, Spread};
-use wattgate_simulated_board::load::{KINDS, Kind};
+use wattgate_simulated_board::load::{KINDS, Kind, Load};
 use wattgate_simulated_board::sampling::Sampling;
 
 const SEEDS: u64 = 10;
@@ -98,14 +98,9 @@ fn misses<'a>(
 ) -> Vec<String> {
     let missed = rows.into_iter().filter_map(|row| {
         let Spread { worst, seed, .. } = figure(row);
-        let LoadRow {
-            kind,
-            board,
-            limit_pct,
-            ..
-        } = row;
-        let told = format!("{kind}, {board}, {limit_pct} %, seed {seed}: {worst:.3}");
-        is_beyond(worst).then_some(told)
+        let (kind, board, pct) = (&row.kind, &row.board, row.limit_pct);
+        let miss = format!("{kind}, {board}, {pct} %, seed {seed}: {worst:.3}");
+        is_beyond(worst).then_some(miss)
     });
     missed.collect()
 }
@@ -149,7 +144,7 @@ fn is_low(row: &LoadRow) -> bool {
 fn a_constant_load_never_exceeds_the_limit() {
     assert_most(&*CONSTANT, |row| row.over_430ms_pct, 0.02);
     assert_most(&*CONSTANT, |row| row.excess_430ms_pct, 2.0);
-    // Only while the clocks change one after another to a new mode, which takes 8 ms.
+    // The clocks of a new mode change one after another, within 8 ms.
     assert_most(&*CONSTANT, |row| row.longest_10ms_ms, 10.0);
     assert_most(&*CONSTANT, |row| row.excess_10ms_pct, 2.0);
 }
@@ -157,7 +152,7 @@ fn a_constant_load_never_exceeds_the_limit() {
 /// At 25 % of the span neighbouring modes differ by 1 % in power and 2.4 % in speed (AGX Orin), and
 /// the margins for ripple and for the sensor's errors are 3 to 7 %.
 #[test]
-fn a_constant_load_is_run_fast() {
+fn a_constant_load_runs_fast() {
     let median = median_speed(of(&CONSTANT, |row| !is_low(row)));
     assert!(median >= 96.0, "{median}");
     assert_least_speed(of(&CONSTANT, |row| !is_low(row)), 92.0);
@@ -167,12 +162,12 @@ fn a_constant_load_is_run_fast() {
 }
 
 #[test]
-fn a_constant_load_is_left_alone() {
+fn a_constant_load_needs_few_changes_of_the_mode() {
     assert_most(&*CONSTANT, |row| row.changes_per_min, 4.0);
 }
 
 #[test]
-fn a_constant_load_is_run_at_limits_on_steep_fronts() {
+fn a_constant_load_runs_at_limits_on_steep_fronts() {
     let constant = [(Kind::Constant, Mismatch::None)];
     let rows = run_at(&constant, &STEEP_PCT, Sampling::L4T.samples);
     assert_most(&rows, |row| row.over_430ms_pct, 0.02);
@@ -186,26 +181,35 @@ fn a_constant_load_is_run_at_limits_on_steep_fronts() {
 const OFFSETS_W: [f64; 3] = [0.354, 0.040, 0.310];
 const GAIN: f64 = 0.0025;
 
-/// 0.02 % of normally distributed means are more than this number of standard deviations too high.
+/// Number of standard deviations that 0.02 % of normally distributed means exceed.
 const DEVIATIONS: f64 = 3.54;
 
 /// Number of slices of ripple in 430 ms.
 const SLICES: f64 = 43.0;
 
-/// Runs the constant load once. Returns the minibatches, those of the fixed oracle, and the relative
-/// standard deviation of the mean power of 430 ms.
-fn constant_run(bench: &Bench, limit_mw: u32, holder: Holder) -> [f64; 3] {
-    let run = LoadRun {
+/// A run of the daemon's control on the nominal unit.
+fn load_run(bench: &Bench, limits: Vec<(Duration, u32)>, load: Load, seed: u64) -> LoadRun<'_> {
+    LoadRun {
         board: &bench.board,
         model: &bench.model,
-        limits: vec![(Duration::ZERO, limit_mw)],
-        load: Kind::Constant.load(LENGTH, 1),
+        limits,
+        load,
         workload: &bench.workload,
         samples: Sampling::L4T.samples,
         unit: None,
-        seed: 1,
-        holder,
+        seed,
+        holder: Holder::Wattgate,
         errors: None,
+    }
+}
+
+/// Runs the constant load once. Returns the minibatches of the governor and of the fixed oracle,
+/// and the relative standard deviation of the mean power of 430 ms.
+fn constant_run(bench: &Bench, limit_mw: u32, holder: Holder) -> [f64; 3] {
+    let limits = vec![(Duration::ZERO, limit_mw)];
+    let run = LoadRun {
+        holder,
+        ..load_run(bench, limits, Kind::Constant.load(LENGTH, 1), 1)
     };
     let (report, trace) = traced(&run, &bench.modes).expect("a run");
     let begin = trace.iter().find(|segment| segment.until >= START);
@@ -217,10 +221,10 @@ fn constant_run(bench: &Bench, limit_mw: u32, holder: Holder) -> [f64; 3] {
     [done, 100.0 * done / report.speed_vs_fixed_pct, deviation]
 }
 
-/// Compares the governor with the fastest mode of the whole grid below the margins for ripple and the
-/// sensor's errors. No governor that holds the limit on all units can be faster than that mode.
+/// The bound is the fastest mode of the whole grid that leaves the margins for ripple and for the
+/// sensor's errors. No governor that holds the limit on all units can be faster.
 #[test]
-fn the_margins_leave_little_more_speed() {
+fn the_governor_is_nearly_as_fast_as_its_margins_allow() {
     for (bench, offset_w) in BENCHES.iter().zip(OFFSETS_W) {
         for pct in [STEEP_PCT[0], 25.0, 45.0, 75.0] {
             let limit_mw = bench.limit_mw(pct);
@@ -229,19 +233,19 @@ fn the_margins_leave_little_more_speed() {
             let left_w = (limit_w / (1.0 + GAIN) - offset_w) / (1.0 + DEVIATIONS * deviation);
             let [_, left, _] = constant_run(bench, (1e3 * left_w) as u32, Holder::Once);
             let (reached, left) = (100.0 * done / fixed, 100.0 * left / fixed);
-            let told = format!(
+            let figures = format!(
                 "{}, {pct} % = {limit_w:.1} W: margins leave {left:.1} %, reached {reached:.1} %",
                 bench.board.name
             );
-            println!("{told}");
+            println!("{figures}");
             let least = if pct < 20.0 { 0.87 } else { 0.96 };
-            assert!(reached >= least * left, "{told}");
+            assert!(reached >= least * left, "{figures}");
         }
     }
 }
 
 #[test]
-fn idle_is_no_slack() {
+fn an_idle_board_is_not_taken_for_slack() {
     assert_most(&*IDLE, |row| row.over_430ms_pct, 0.02);
     assert_most(&*IDLE, |row| row.excess_430ms_pct, 2.0);
     assert_most(&*IDLE, |row| row.excess_10ms_pct, 10.0);
@@ -251,13 +255,13 @@ fn idle_is_no_slack() {
 }
 
 #[test]
-fn loads_that_move_stay_within_the_limit() {
+fn moving_loads_stay_within_the_limit() {
     assert_most(&*MOVING, |row| row.over_430ms_pct, 0.05);
     assert_most(&*MOVING, |row| row.excess_430ms_pct, 5.0);
 }
 
 #[test]
-fn loads_that_move_are_run_fast() {
+fn moving_loads_run_fast() {
     let mut kinds: Vec<&str> = MOVING.iter().map(|row| row.kind.as_str()).collect();
     kinds.dedup();
     assert!(kinds.len() >= 8);
@@ -268,10 +272,10 @@ fn loads_that_move_are_run_fast() {
     assert_least_speed(&*MOVING, 75.0);
 }
 
-/// Prefill draws 31 % more power than decode, the model's workload. No governor can foresee the
-/// first such jump.
+/// Prefill draws 31 % more power than decode, which is the model's workload. No governor can
+/// foresee the first prefill.
 #[test]
-fn an_llms_first_prefill_is_answered_at_once() {
+fn an_llm_stays_within_the_limit_and_runs_fast() {
     assert_most(&*LLM, |row| row.over_430ms_pct, 0.05);
     assert_most(&*LLM, |row| row.excess_430ms_pct, 5.0);
     let median = median_speed(&*LLM);
@@ -284,7 +288,7 @@ fn an_llms_first_prefill_is_answered_at_once() {
 const OVER_J: f64 = 3.0;
 
 #[test]
-fn a_jump_is_answered_within_250_ms() {
+fn after_a_jump_the_limit_holds_again_within_250_ms() {
     // A jump over the limit by about one step of the sensor, 2 % of the limit on an AGX Orin, takes
     // longer to detect.
     for row in JUMPS.iter() {
@@ -302,7 +306,7 @@ fn a_jump_is_answered_within_250_ms() {
 }
 
 #[test]
-fn a_jump_is_answered_within_120_ms_with_fewer_samples() {
+fn after_a_jump_the_limit_holds_again_within_120_ms_with_fewer_samples() {
     let jumps = [1.3, 1.6].map(|to| (Kind::Jump { to }, Mismatch::None));
     let rows = run_at(&jumps, &LIMITS_PCT, FEWER_SAMPLES);
     let large = |row: &LoadRow| row.excess_10ms_pct.worst >= 10.0;
@@ -311,25 +315,15 @@ fn a_jump_is_answered_within_120_ms_with_fewer_samples() {
 }
 
 #[test]
-fn a_limit_that_falls_holds_within_150_ms() {
+fn a_lower_limit_holds_within_150_ms() {
     let falls = Duration::from_secs(60);
     for bench in BENCHES.iter() {
         for seed in 1..=SEEDS {
-            let run = LoadRun {
-                board: &bench.board,
-                model: &bench.model,
-                limits: vec![
-                    (Duration::ZERO, bench.limit_mw(75.0)),
-                    (falls, bench.limit_mw(25.0)),
-                ],
-                load: Kind::Constant.load(2 * falls, seed),
-                workload: &bench.workload,
-                samples: Sampling::L4T.samples,
-                unit: None,
-                seed,
-                holder: Holder::Wattgate,
-                errors: None,
-            };
+            let limits = vec![
+                (Duration::ZERO, bench.limit_mw(75.0)),
+                (falls, bench.limit_mw(25.0)),
+            ];
+            let run = load_run(bench, limits, Kind::Constant.load(2 * falls, seed), seed);
             let (report, _) = traced(&run, &bench.modes).expect("a run");
             let fallen = report.events.iter().find(|event| event.at_ms == 60_000.0);
             let ms = fallen.expect("an event").ms;
@@ -341,25 +335,15 @@ fn a_limit_that_falls_holds_within_150_ms() {
 /// Two minutes after the load drops to half, the governor uses the freed power. At the lowest limit
 /// the margins cost the rest.
 #[test]
-fn a_load_that_drops_to_half_for_good_is_found_out() {
+fn the_power_freed_by_a_lasting_drop_of_the_load_is_used() {
     let two_minutes = Duration::from_secs(220);
     let end = Duration::from_secs(300);
     for bench in BENCHES.iter() {
         for pct in LIMITS_PCT {
             let held = |length| {
-                let limit_mw = bench.limit_mw(pct);
-                let run = LoadRun {
-                    board: &bench.board,
-                    model: &bench.model,
-                    limits: vec![(Duration::ZERO, limit_mw)],
-                    load: Kind::Jump { to: 0.5 }.load(length, 1),
-                    workload: &bench.workload,
-                    samples: Sampling::L4T.samples,
-                    unit: None,
-                    seed: 1,
-                    holder: Holder::Wattgate,
-                    errors: None,
-                };
+                let limits = vec![(Duration::ZERO, bench.limit_mw(pct))];
+                let load = Kind::Jump { to: 0.5 }.load(length, 1);
+                let run = load_run(bench, limits, load, 1);
                 let (report, trace) = traced(&run, &bench.modes).expect("a run");
                 let until = |at| {
                     let segment = trace.iter().find(|segment| segment.until >= at);
@@ -379,7 +363,7 @@ fn a_load_that_drops_to_half_for_good_is_found_out() {
 /// Asserts upper bounds on the time over the limit in % and on the longest stretch in ms, and lower
 /// bounds on the median and the worst speed in %.
 #[track_caller]
-fn assert_found_out<'a>(
+fn assert_learned<'a>(
     rows: impl Iterator<Item = &'a LoadRow>,
     [over_pct, longest_ms]: [f64; 2],
     [median_pct, worst_pct]: [f64; 2],
@@ -394,27 +378,27 @@ fn assert_found_out<'a>(
 }
 
 #[test]
-fn boards_and_models_that_are_wrong_are_found_out() {
+fn systematic_errors_of_the_model_are_learned() {
     let of_modes = |row: &LoadRow| row.kind.contains("rogue") || row.kind.contains("each");
     let systematic = || of(&MISMATCHED, |row| !of_modes(row));
     assert_most(systematic(), |row| row.excess_430ms_pct, 2.0);
-    assert_found_out(systematic(), [0.05, 250.0], [93.0, 80.0]);
+    assert_learned(systematic(), [0.05, 250.0], [93.0, 80.0]);
 }
 
 #[test]
-fn modes_that_are_wrong_each_on_its_own_are_found_out() {
+fn independent_errors_of_the_modes_are_learned() {
     let each = of(&MISMATCHED, |row| row.kind.contains("each"));
-    assert_found_out(each, [0.12, 250.0], [88.0, 65.0]);
+    assert_learned(each, [0.12, 250.0], [88.0, 65.0]);
 }
 
 #[test]
-fn rogue_modes_are_found_out() {
+fn rogue_modes_are_learned() {
     let rogue = of(&MISMATCHED, |row| row.kind.contains("rogue"));
-    assert_found_out(rogue, [0.1, 250.0], [85.0, 75.0]);
+    assert_learned(rogue, [0.1, 250.0], [85.0, 75.0]);
 }
 
 #[test]
-fn a_working_sensor_is_never_called_blind() {
+fn a_working_sensor_never_leads_to_the_safe_mode() {
     for rows in [&CONSTANT, &IDLE, &MOVING, &LLM, &JUMPS, &MISMATCHED] {
         assert_most(&**rows, |row| row.safe_pct, 0.0);
     }

@@ -1,4 +1,4 @@
-//! Bounds of the scenarios.
+//! Bounds on the figures of loads and scenarios.
 
 mod loads;
 mod scenarios;

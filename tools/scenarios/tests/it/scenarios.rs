@@ -66,8 +66,8 @@ fn misses<'a>(
     let missed = rows.into_iter().filter_map(|row| {
         let (Spread { worst, seed, .. }, most) = (figure(row), most(row));
         let (name, board, ms) = (row.scenario, row.board, row.time_constant_ms);
-        let told = format!("{name}, {board}, {ms} ms, seed {seed}: {worst:.2}, not {most:.2}");
-        (worst > most).then_some(told)
+        let miss = format!("{name}, {board}, {ms} ms, seed {seed}: {worst:.2}, not {most:.2}");
+        (worst > most).then_some(miss)
     });
     missed.collect()
 }
@@ -85,7 +85,7 @@ fn lost(row: &ScenarioRow) -> Spread {
 }
 
 #[test]
-fn no_scenario_is_over_the_limit_for_longer_than_a_step_can_hide() {
+fn no_scenario_is_over_the_limit_for_longer_than_300_ms() {
     let found = misses(
         wattgate(|_| true),
         |row| row.longest_over_ms,
@@ -95,7 +95,7 @@ fn no_scenario_is_over_the_limit_for_longer_than_a_step_can_hide() {
 }
 
 #[test]
-fn nominal_scenarios_are_over_the_limit_after_a_change_only() {
+fn nominal_scenarios_are_over_the_limit_only_after_a_change() {
     assert_eq!(misses(nominal(), |row| row.excess_pct, |_| 2.0), NONE);
 }
 
@@ -109,7 +109,7 @@ fn nominal_scenarios_are_nearly_as_fast_as_the_oracle() {
 }
 
 #[test]
-fn a_steady_board_is_used() {
+fn a_steady_board_is_nearly_as_fast_as_the_oracle() {
     assert_eq!(misses(steady(), lost, |_| 3.0), NONE);
 }
 
@@ -119,12 +119,12 @@ fn a_steady_board_is_below_its_limit() {
 }
 
 #[test]
-fn a_steady_board_is_left_alone() {
+fn a_steady_board_needs_few_changes_of_the_mode() {
     assert_eq!(misses(steady(), |row| row.changes_per_min, |_| 6.0), NONE);
 }
 
 #[test]
-fn the_safe_mode_is_set_in_time_when_nothing_is_known() {
+fn the_safe_mode_follows_a_loss_within_2_s_and_nothing_else() {
     for row in wattgate(|scenario| scenario.loss().is_some()) {
         match (row.safe_after_ms, row.scenario) {
             (Some(after), _) => assert!(after.worst <= SAFE_AFTER_MS, "{row:?}"),
@@ -137,7 +137,7 @@ fn the_safe_mode_is_set_in_time_when_nothing_is_known() {
 }
 
 #[test]
-fn at_the_end_the_limit_is_held_by_what_is_measured_and_then_all_is_as_it_was() {
+fn no_run_ends_in_a_safe_state_and_each_run_restores_the_settings() {
     for row in wattgate(|_| true) {
         for end in row.r#final.split("; ") {
             assert!(!end.contains("safe"), "{row:?}");
@@ -147,7 +147,7 @@ fn at_the_end_the_limit_is_held_by_what_is_measured_and_then_all_is_as_it_was() 
 }
 
 #[test]
-fn a_mode_that_is_chosen_once_does_not_hold_on_another_board() {
+fn an_open_loop_exceeds_the_limit_on_another_board_and_presets_are_slow() {
     let over = run(&[named("another board")], Holder::OpenLoop, 5);
     assert!(over.iter().any(|row| row.time_over_pct.worst > 50.0));
     for row in run(&[named("steady")], Holder::Preset, 1) {
@@ -156,7 +156,7 @@ fn a_mode_that_is_chosen_once_does_not_hold_on_another_board() {
 }
 
 #[test]
-fn one_step_after_each_result_is_too_slow_for_another_limit() {
+fn a_stepper_is_too_slow_for_a_lower_limit() {
     let rows = run(&[named("limit stepped")], Holder::Stepper, 1);
     let slow = rows.iter().filter(|row| row.time_constant_ms == 430);
     assert_eq!(slow.clone().count(), CASES.len());

@@ -43,11 +43,10 @@ pub fn rails(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
         );
     }
     // An idle board runs at its lowest clocks.
-    let low = board.axes().map(|axis| axis[0]);
     let rest = Clocks {
         cores: 12.0,
         clusters: 3.0,
-        ..Clocks::of(&board, low)
+        ..lowest_clocks(&board)
     };
     let idle = drawn(&board, &rest, &Activity::IDLE);
     let published = [
@@ -68,11 +67,10 @@ pub fn rails(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
         );
     }
     let board = anchors.catalogue.board("orin-nx-16-super")?;
-    let low = board.axes().map(|axis| axis[0]);
     let rest = Clocks {
         cores: 8.0,
         clusters: 2.0,
-        ..Clocks::of(&board, low)
+        ..lowest_clocks(&board)
     };
     let idle = drawn(&board, &rest, &Activity::IDLE);
     anchors.add(
@@ -100,8 +98,7 @@ pub fn rails(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
         );
     }
     let board = anchors.catalogue.board("orin-nano-8-super")?;
-    let low = board.axes().map(|axis| axis[0]);
-    let idle = drawn(&board, &Clocks::of(&board, low), &Activity::IDLE);
+    let idle = drawn(&board, &lowest_clocks(&board), &Activity::IDLE);
     anchors.add(
         format!("{} tuned floor: VDD_IN", board.name),
         "NVIDIA forum 348662",
@@ -125,6 +122,11 @@ pub fn rails(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
         Bound::None,
     );
     Ok(())
+}
+
+/// The lowest value of every knob.
+fn lowest_clocks(board: &Board) -> Clocks {
+    Clocks::of(board, board.axes().map(|axis| axis[0]))
 }
 
 /// The power of the nominal unit at these clocks.

@@ -25,7 +25,7 @@ pub enum ModeErrors {
 
 impl ModeErrors {
     /// Whether an oracle knows the errors. If each mode has its own error, a few of thousands of
-    /// modes draw far less by chance; a comparison with them would say nothing.
+    /// modes draw far less by chance, and an oracle that knew them would be no useful reference.
     pub fn is_physical(&self) -> bool {
         matches!(self, Self::Tilt { .. })
     }

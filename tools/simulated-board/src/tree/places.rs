@@ -11,7 +11,7 @@ pub struct Places {
     pub gpu_name: &'static str,
     /// Another name of the device.
     pub gpu_alias: Option<&'static str>,
-    /// What tools look for in `of_node/name`.
+    /// Text of `of_node/name`, by which tools find the GPU.
     pub gpu_node: &'static str,
     pub emc_cap: &'static str,
 }

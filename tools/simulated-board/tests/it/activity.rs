@@ -1,4 +1,4 @@
-//! What a load does to a board: power, the GPU's load file, progress.
+//! How the activity of a load changes power, the GPU's load file and progress.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use wattgate_simulated_board::load::{Load, Step};
 use wattgate_simulated_board::machine::mode_errors::ModeErrors;
 use wattgate_simulated_board::tree::Tree;
 
-/// Mean power without ripple over 10 ms in which the activity is `activity`, in W. The die is as
-/// warm each time.
+/// Mean power without ripple over 10 ms at an activity, in W. The tree is not changed, so each call
+/// begins at the same die temperature.
 fn calm_w(tree: &Tree, activity: f64) -> f64 {
     let mut tree = tree.clone();
     tree.jetson_mut().set_load(activity, 1.0);
@@ -26,7 +26,7 @@ fn busy() -> Tree {
 }
 
 #[test]
-fn power_is_that_at_rest_plus_activity_times_what_the_workload_adds() {
+fn power_is_linear_in_activity() {
     let tree = busy();
     let [rest, half, full, more] = [0.0, 0.5, 1.0, 1.5].map(|activity| calm_w(&tree, activity));
     assert!(full > 1.5 * rest, "{rest} W at rest, {full} W at work");
@@ -64,7 +64,7 @@ fn activity_multiplies_with_the_power_factor() {
 }
 
 #[test]
-fn the_gpus_load_file_shows_what_is_given() {
+fn the_gpus_load_file_shows_the_given_load() {
     let mut tree = nano();
     load(&mut tree, "resnet18");
     let path = gpu("device/load");
@@ -78,7 +78,7 @@ fn the_gpus_load_file_shows_what_is_given() {
 }
 
 #[test]
-fn work_counts_above_an_activity_of_a_twentieth() {
+fn work_counts_only_above_an_activity_of_0_05() {
     let done = |activity| {
         let mut tree = busy();
         let before = tree.jetson().minibatches();

@@ -1,4 +1,4 @@
-//! Boards and paths that several tests use.
+//! Boards, steps and paths that several tests use.
 #![allow(dead_code)] // Each test file uses a part.
 
 use std::time::Duration;
@@ -38,6 +38,12 @@ pub fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
+/// Executes a line of the control language.
+pub fn order(tree: &mut Tree, line: &str) {
+    tree.control(line)
+        .unwrap_or_else(|error| panic!("{line}: {error}"));
+}
+
 pub fn number(tree: &Tree, path: &str) -> i64 {
     let text = tree
         .read(path)
@@ -59,9 +65,25 @@ pub fn online(core: u32) -> String {
     format!("/sys/devices/system/cpu/cpu{core}/online")
 }
 
-/// Of the GPU on JetPack 6.
+/// A devfreq file of the GPU on JetPack 6.
 pub fn gpu(file: &str) -> String {
     format!("/sys/devices/platform/17000000.gpu/devfreq/17000000.gpu/{file}")
+}
+
+/// Sets a cluster's or the GPU's clock in the order that is always legal (section 5.1).
+fn pin(tree: &mut Tree, path: impl Fn(&str) -> String, [min, max]: [&str; 2], least: i64, to: i64) {
+    write(tree, &path(min), least);
+    write(tree, &path(max), to);
+    write(tree, &path(min), to);
+}
+
+pub fn pin_cpu(tree: &mut Tree, core: u32, khz: i64) {
+    let files = ["scaling_min_freq", "scaling_max_freq"];
+    pin(tree, |file| cpu(core, file), files, 115_200, khz);
+}
+
+pub fn pin_gpu(tree: &mut Tree, hz: i64) {
+    pin(tree, gpu, ["min_freq", "max_freq"], 306_000_000, hz);
 }
 
 pub const GPU_TRUE: &str = "/sys/kernel/debug/bpmp/debug/clk/nafll_gpc0/pto_counter";

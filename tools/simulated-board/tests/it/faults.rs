@@ -1,16 +1,11 @@
-//! Each fault of the control language does what it says, and each wrong line is named.
+//! The control language: each fault has its effect, and each wrong line is named.
 
 use std::time::Duration;
 
-use crate::common::{OC2, cpu, emc, gpu, ina, load, ms, nano, number, pass};
+use crate::common::{OC2, cpu, emc, gpu, ina, load, ms, nano, number, order, pass};
 use wattgate_simulated_board::tree::{Errno, Tree};
 
 const RAILGATE: &str = "/sys/devices/platform/17000000.gpu/railgate_enable";
-
-fn order(tree: &mut Tree, line: &str) {
-    tree.control(line)
-        .unwrap_or_else(|error| panic!("{line}: {error}"));
-}
 
 fn current(tree: &Tree) -> i64 {
     number(tree, &ina("curr1_input"))
@@ -29,7 +24,7 @@ fn a_missing_sensor_has_no_files() {
 }
 
 #[test]
-fn a_frozen_sensor_stands_still() {
+fn a_frozen_sensor_keeps_its_value() {
     let mut tree = nano();
     order(&mut tree, "sensor VDD_IN frozen");
     let before = current(&tree);
@@ -39,7 +34,7 @@ fn a_frozen_sensor_stands_still() {
 }
 
 #[test]
-fn a_late_sensor_shows_what_was() {
+fn a_late_sensor_shows_an_earlier_value() {
     let (mut tree, mut late) = (nano(), nano());
     order(&mut late, "sensor VDD_IN late 2.15");
     for tree in [&mut tree, &mut late] {
@@ -51,9 +46,8 @@ fn a_late_sensor_shows_what_was() {
     assert_eq!(current(&late), then);
 }
 
-/// A second is a second, however many results are in it.
 #[test]
-fn a_late_sensor_is_as_late_with_fewer_samples() {
+fn the_delay_of_a_late_sensor_does_not_depend_on_the_samples() {
     let (mut tree, mut late) = (nano(), nano());
     order(&mut late, "sensor VDD_IN late 2.15");
     for tree in [&mut tree, &mut late] {
@@ -69,7 +63,7 @@ fn a_late_sensor_is_as_late_with_fewer_samples() {
 }
 
 #[test]
-fn a_late_sensor_shows_up_to_a_minute_ago() {
+fn a_sensor_can_be_a_minute_late() {
     for samples in [1, 64, 512] {
         let (mut tree, mut late) = (nano(), nano());
         order(&mut late, "sensor VDD_IN late 60");
@@ -183,7 +177,7 @@ fn ignored_writes_succeed_and_change_nothing() {
 }
 
 #[test]
-fn a_load_step_comes_at_its_time() {
+fn a_scheduled_load_starts_and_stops_at_its_times() {
     let mut tree = nano();
     order(&mut tree, "at 5 load resnet18");
     order(&mut tree, "at 10 load off");
@@ -198,7 +192,7 @@ fn a_load_step_comes_at_its_time() {
 }
 
 #[test]
-fn the_air_warms_the_board() {
+fn a_higher_ambient_temperature_warms_the_board() {
     let mut tree = nano();
     let before = tree.jetson().die_c();
     order(&mut tree, "ambient 45");

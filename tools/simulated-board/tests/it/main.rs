@@ -2,9 +2,10 @@
 
 mod activity;
 mod anchors;
+mod clocks;
 mod common;
 mod faults;
-mod habits;
+mod files;
 mod physics;
 mod properties;
 mod recorded;

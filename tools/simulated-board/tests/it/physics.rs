@@ -1,4 +1,4 @@
-//! What holds of every simulated board.
+//! Properties of every simulated board.
 
 use wattgate_board_tables::{Board, BoardError, names};
 use wattgate_simulated_board::corpus::{Modes, csv};
@@ -21,7 +21,7 @@ fn workloads() -> Vec<Workload> {
 }
 
 #[test]
-fn every_board_is_described_and_those_with_unknown_tables_are_refused_by_name() {
+fn every_board_is_described_and_boards_with_unknown_tables_are_refused() {
     for name in names() {
         Board::described(name).expect("a board file");
     }
@@ -80,7 +80,7 @@ fn tables_ascend_and_modes_lie_in_them() {
     }
 }
 
-/// Every clock by itself, over the whole of its table, from the middle of the others.
+/// Each knob runs through its table while the others are in the middle of theirs.
 #[test]
 fn a_higher_clock_draws_no_less_and_is_never_much_slower() {
     for board in boards() {
@@ -103,8 +103,8 @@ fn a_higher_clock_draws_no_less_and_is_never_much_slower() {
                     if let Some(before) = before {
                         // A faster GPU finds its engines gated more often: LeNet, 5 % published.
                         assert!(steady.step.period <= 1.02 * before.step.period, "{what}");
-                        // A clock that stalls the rest of the pipeline less, or more, changes
-                        // what the others draw.
+                        // A clock also changes how long the other parts of the pipeline stall,
+                        // and so their power.
                         assert!(
                             steady.watts.total() >= 0.97 * before.watts.total(),
                             "{what}"
@@ -118,7 +118,7 @@ fn a_higher_clock_draws_no_less_and_is_never_much_slower() {
 }
 
 #[test]
-fn a_larger_minibatch_takes_longer_and_less_for_each_sample() {
+fn a_larger_minibatch_takes_longer_but_less_time_per_sample() {
     let board = Board::named("orin-agx-64").expect("known");
     for workload in workloads() {
         let period = |minibatch| {
@@ -172,7 +172,7 @@ fn spread(values: &[f64]) -> f64 {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
+fn equal_seeds_give_equal_corpora_and_other_seeds_give_others() {
     let board = Board::named("tx2").expect("known");
     let workload = Workload::named("mobilenetv3").expect("shipped");
     let corpus = |seed| {
@@ -192,7 +192,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
 
 /// PowerTrain: 14–30 h for 4,368 modes, 10–25 min for 50.
 #[test]
-fn profiling_takes_as_long_as_it_took_the_papers() {
+fn profiling_takes_as_long_as_in_the_paper() {
     let board = Board::named("orin-agx-64").expect("known");
     let workload = Workload::named("resnet18").expect("shipped");
     let hours = |modes: &[[u32; 4]]| {

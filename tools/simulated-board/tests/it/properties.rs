@@ -1,4 +1,4 @@
-//! What holds for all sequences of requests, whatever their order and time.
+//! Properties of all sequences of requests.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const BOARDS: [&str; 4] = ["orin-agx-64", "orin-nano-8-super", "xavier-agx", "tx
 /// Something that happens to a board.
 #[derive(Clone, Debug)]
 enum Event {
-    /// A write to the file with this number, counted over all files around.
+    /// A write to a file. The number is an index modulo the number of files.
     Write(usize, String),
     Pass(Duration),
     Load(Option<usize>),
@@ -64,7 +64,7 @@ fn happen(tree: &mut Tree, event: &Event) {
     match event {
         Event::Write(file, text) => {
             let files: Vec<String> = tree.files().map(|(path, _)| path.to_owned()).collect();
-            // Refused or not: both are possible.
+            // The write may be refused.
             let _ = tree.write(&files[file % files.len()], text);
         }
         Event::Pass(time) => common::pass(tree, *time),
@@ -79,7 +79,7 @@ fn happen(tree: &mut Tree, event: &Event) {
     }
 }
 
-/// Every file with what a read of it gives.
+/// Every file with its text or its error.
 fn contents(tree: &Tree) -> Vec<(String, String)> {
     let read = |path: &str| match tree.read(path) {
         Ok(text) => text,
@@ -94,7 +94,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn clocks_are_in_the_table_and_true_ones_at_most_throttled(
+    fn clocks_are_table_entries_and_true_clocks_may_be_throttled(
         board in prop::sample::select(BOARDS.to_vec()),
         events in events(),
     ) {
@@ -186,8 +186,7 @@ proptest! {
             }
         }
         for (before, after) in before.iter().zip(contents(&tree)) {
-            // A speed of the fan that is written no longer follows the temperature, but is
-            // the same at first.
+            // A written fan speed no longer follows the temperature, but is the same at first.
             prop_assert_eq!(before, &after);
         }
     }

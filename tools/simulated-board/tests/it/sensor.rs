@@ -1,10 +1,10 @@
-//! The power sensor: what its registers show of a true power, and the same figures of boards that
-//! were measured (`../shared/data/traces`). Sections are those of `jetson-platform.md`.
+//! The power sensor: how its registers follow the true power, compared with recorded boards
+//! (`../shared/data/traces`). Sections are those of `jetson-platform.md`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::common::{agx, booted, ina, load, ms, nano, number, pass, write};
+use crate::common::{agx, booted, ina, load, ms, nano, number, order, pass, write};
 use crate::recorded::recorded;
 use wattgate_board_tables::Board;
 use wattgate_simulated_board::sampling::Chip;
@@ -14,17 +14,12 @@ use wattgate_simulated_board::unit::Unit;
 /// The time constant as L4T sets the sensor: 512 cycles of 0.84 ms.
 const TIME_CONSTANT_S: f64 = 0.430_08;
 
-fn order(tree: &mut Tree, line: &str) {
-    tree.control(line)
-        .unwrap_or_else(|error| panic!("{line}: {error}"));
-}
-
 fn current(tree: &Tree) -> f64 {
     number(tree, &ina("curr1_input")) as f64
 }
 
 #[test]
-fn a_register_follows_a_step_as_a_low_pass_of_first_order_does() {
+fn a_register_follows_a_step_as_a_first_order_low_pass() {
     // Section 6.3: 63, 90, 95 and 99 %.
     const STEP_MA: f64 = 16_000.0;
     let mut tree = nano();
@@ -71,7 +66,7 @@ fn a_register_changes_when_a_conversion_ends_and_not_before() {
 }
 
 #[test]
-fn how_often_time_is_advanced_changes_no_register() {
+fn registers_do_not_depend_on_the_time_step() {
     for board in ["orin-agx-64", "orin-nano-8-super"] {
         let [mut whole, mut parts] = [(), ()].map(|()| booted(board, None));
         for (at, step) in [310_u64, 839, 841, 1_700, 4_900].into_iter().enumerate() {
@@ -109,7 +104,7 @@ fn another_number_of_samples_keeps_the_registers_and_changes_the_time_constant()
 }
 
 #[test]
-fn each_sensor_averages_on_its_own() {
+fn each_chip_has_its_own_time_constant() {
     let mut tree = agx();
     let of = |chip: u32, file: &str| {
         let device = format!("/sys/bus/i2c/drivers/ina3221/1-004{chip}");
@@ -133,12 +128,12 @@ fn each_sensor_averages_on_its_own() {
 }
 
 #[test]
-fn fewer_samples_are_less_steady() {
-    // Section 6.3. An eighth of the time constant has the root of 8 times the spread.
+fn fewer_samples_show_more_noise() {
+    // Section 6.3. An eighth of the time constant gives √8 times the spread.
     let spread = |samples| {
         let mut tree = nano();
         load(&mut tree, "resnet18");
-        // Until no temperature changes.
+        // Until the temperatures are steady.
         pass(&mut tree, Duration::from_secs(3600));
         write(&mut tree, &ina("samples"), samples);
         let currents: Vec<f64> = (0..400)
@@ -155,7 +150,7 @@ fn fewer_samples_are_less_steady() {
     assert!((2.3..3.4).contains(&ratio), "{ratio} times");
 }
 
-/// When the first cycle of a chip ends.
+/// The time at which the first cycle of a chip ends.
 fn first_cycle(mut chip: Chip) -> Duration {
     let times = (0..2_000).map(Duration::from_micros);
     let mut ended = times.skip_while(|time| chip.pass(*time).is_none());
@@ -163,8 +158,8 @@ fn first_cycle(mut chip: Chip) -> Duration {
 }
 
 #[test]
-fn two_sensors_convert_at_times_of_their_own() {
-    // Section 6.1: two chips, each with its own oscillator. No boot is like another.
+fn each_chip_has_its_own_phase() {
+    // Section 6.1: two chips, each with its own oscillator. The phases differ from boot to boot.
     let times: BTreeSet<Duration> = (0..3)
         .flat_map(|seed| [0, 1].map(|chip| first_cycle(Chip::new(chip, 1.0, seed))))
         .collect();
@@ -175,7 +170,7 @@ fn two_sensors_convert_at_times_of_their_own() {
 }
 
 #[test]
-fn the_oscillator_of_each_sensor_is_up_to_a_tenth_off() {
+fn the_oscillator_of_each_chip_is_up_to_10_percent_slow_or_fast() {
     // TI: a conversion of 140 µs takes 154 at most.
     let of_units: Vec<[f64; 2]> = (0..40)
         .map(|seed| {
@@ -244,7 +239,7 @@ fn the_driver_takes_the_closest_samples_and_interval() {
 }
 
 #[test]
-fn power_is_read_in_steps_of_the_shunt() {
+fn currents_and_voltages_are_multiples_of_the_register_step() {
     // Section 6.3: 20 mA at 2 mΩ, 8 mA at 5 mΩ, 8 mV.
     for (mut tree, step_ma) in [(agx(), 20), (nano(), 8)] {
         load(&mut tree, "resnet18");
@@ -258,7 +253,7 @@ fn power_is_read_in_steps_of_the_shunt() {
                 seen.insert(ma);
             }
         }
-        assert!(seen.len() > 5, "the readings stand still");
+        assert!(seen.len() > 5, "the readings do not change");
     }
 }
 
@@ -309,22 +304,22 @@ fn median(mut values: Vec<f64>) -> f64 {
 /// One step of the current at the input of an Orin NX, in mW: 8 mA × 5.07 V.
 const STEP_MW: f64 = 40.6;
 
-/// What can be seen of a low-pass where power falls at once: medians over the edges of a series.
+/// How a low-pass shows steps down of the power: medians over the falling edges of a series.
 #[derive(Debug)]
 struct Edges {
     number: usize,
-    /// Of the exponential that fits the first second, in s.
+    /// Time constant of the exponential that fits the first second, in s.
     time_constant_s: f64,
-    /// How far it falls, in mW.
+    /// Height of the edge, in mW.
     height_mw: f64,
-    /// Polls within one time constant that differ from the poll before.
+    /// Share of the polls within one time constant that differ from the poll before.
     differing: f64,
     /// Longest time within one time constant for which polls are equal, in s.
     hold_s: f64,
 }
 
 impl Edges {
-    /// Of runs of polls, each with its time in s and power in mW.
+    /// Measures the edges in runs of polls. A poll is a time in s and a power in mW.
     fn of(runs: &[Vec<[f64; 2]>]) -> Self {
         let falls: Vec<&[[f64; 2]]> = runs.iter().flat_map(|run| falls(run)).collect();
         let within = |seconds: f64| {
@@ -358,7 +353,7 @@ impl Edges {
     }
 }
 
-/// The parts of a series that fall by ten steps at least, take 0.3 s at least, and never rise.
+/// The parts of a series that fall by at least ten steps in at least 0.3 s, and never rise.
 fn falls(run: &[[f64; 2]]) -> Vec<&[[f64; 2]]> {
     let falling = run.chunk_by(|a, b| b[1] <= a[1] + 1.0 && b[0] - a[0] < 0.05);
     let trimmed = falling.map(|part| {
@@ -372,7 +367,7 @@ fn falls(run: &[[f64; 2]]) -> Vec<&[[f64; 2]]> {
     trimmed.filter(is_edge).collect()
 }
 
-/// Time constant in s and height in mW of the exponential with the least squares.
+/// Least-squares fit of an exponential: time constant in s and height in mW.
 fn fit(fall: &[[f64; 2]]) -> [f64; 2] {
     let candidates = (10..200).map(|hundredths| {
         let tau = f64::from(hundredths) / 100.0;
@@ -392,7 +387,7 @@ fn fit(fall: &[[f64; 2]]) -> [f64; 2] {
 }
 
 #[test]
-fn edges_look_as_on_a_measured_orin_nx() {
+fn falling_edges_match_those_of_a_measured_orin_nx() {
     // Polls of VDD_IN every 11.6 ms.
     let Some(lines) = trace("orin-nx__start-up-and-training__e2fl.csv") else {
         return;
@@ -402,7 +397,7 @@ fn edges_look_as_on_a_measured_orin_nx() {
         run.iter().map(poll).collect()
     };
     let measured = Edges::of(&runs(&lines).map(polls).collect::<Vec<_>>());
-    // The current falls by as much, at once.
+    // The simulated current falls by the same height in one step.
     let step_ma = measured.height_mw / 5.0;
     let simulated = (0..30).map(|seed| {
         let board = Board::named("orin-nx-16").expect("a board");
@@ -435,11 +430,11 @@ fn edges_look_as_on_a_measured_orin_nx() {
     near(|it| it.hold_s, 0.3);
 }
 
-/// The correlation of a series with itself so many polls later.
-fn autocorrelation(series: &[f64], later: usize) -> f64 {
+/// The autocorrelation of a series at a lag in polls.
+fn autocorrelation(series: &[f64], lag: usize) -> f64 {
     let mean = series.iter().sum::<f64>() / series.len() as f64;
     let product = |(a, b): (&f64, &f64)| (a - mean) * (b - mean);
-    let shifted = series.iter().zip(&series[later..]);
+    let shifted = series.iter().zip(&series[lag..]);
     let all = series.iter().zip(series);
     shifted.map(product).sum::<f64>() / all.map(product).sum::<f64>()
 }
@@ -450,7 +445,7 @@ fn spread(series: &[f64]) -> f64 {
     (squares.sum::<f64>() / series.len() as f64).sqrt()
 }
 
-/// The longest time in s for which all series stand still, polled every 0.1 s.
+/// The longest time in s in which no series changes, polled every 0.1 s.
 fn longest_hold_s(polls: &[Vec<f64>]) -> f64 {
     let holds = polls.chunk_by(|a, b| a == b).map(<[_]>::len);
     0.1 * (holds.max().unwrap_or(1) - 1) as f64
@@ -465,7 +460,7 @@ fn total(idle: &Idle) -> Vec<f64> {
 }
 
 #[test]
-fn idle_registers_wander_as_on_measured_agx_orins() {
+fn idle_registers_fluctuate_as_on_measured_agx_orins() {
     let Some(lines) = trace("agx-orin-64__llm-phases__jetson-llm-maxperf.csv") else {
         return;
     };
@@ -474,7 +469,7 @@ fn idle_registers_wander_as_on_measured_agx_orins() {
         idle.map(|line| line[3..7].iter().map(|it| float(it)).collect())
             .collect()
     };
-    // With locked clocks, and without the run that was cut short.
+    // The runs with locked clocks, without the one that was cut short.
     let measured = runs(&lines).filter(|run| run[0][0].starts_with("maxn"));
     let measured: Vec<Idle> = measured.map(idle).collect();
     assert_eq!(measured.len(), 18);

@@ -103,6 +103,6 @@ fn the_llms_phases_are_those_of_the_recorded_runs() {
             "{found}, not {constant}"
         );
     }
-    // A short prefill is at most one row: shorter than its marker tells.
+    // A short prefill spans at most one row, so its recorded length is too short.
     assert!(seconds(&short, "prefill") <= LLM.short[0]);
 }

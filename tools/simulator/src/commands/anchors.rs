@@ -5,7 +5,7 @@ use std::fmt::Write;
 use lexopt::{Arg, Parser};
 
 use crate::failure::Failure;
-use crate::help::EXIT_CODES;
+use crate::help::print_help;
 use crate::output::{print, print_json};
 use wattgate_simulated_board::anchors::{Anchor, Bound, Shipped, anchors};
 
@@ -26,7 +26,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("json") => json = true,
-            Arg::Short('h') | Arg::Long("help") => return print(&format!("{USAGE}\n{EXIT_CODES}")),
+            Arg::Short('h') | Arg::Long("help") => return print_help(&[USAGE]),
             argument => return Err(argument.unexpected().into()),
         }
     }

@@ -9,8 +9,7 @@ use std::sync::atomic::AtomicBool;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::{EXIT_CODES, boards_and_workloads};
-use crate::output::print;
+use crate::help::{boards_and_workloads, print_help};
 use wattgate_board_tables::Board;
 use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::tree::control;
@@ -36,14 +35,13 @@ Options:
 Append commands to DIR/control, one in a line; DIR/control.log has their results:
 ";
 
-const EXAMPLE: &str = "
+const EXAMPLE: &str = "\
 Example:
   wattgate-simulator board --board orin-nano-8-super --root /tmp/board --workload resnet18
   echo load off >> /tmp/board/control
 
 The command `crash` ends the program by SIGABRT. If the board shuts down from heat, the program
 ends with exit code 0.
-
 ";
 
 #[derive(Debug)]
@@ -60,9 +58,8 @@ struct Arguments {
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
     let Some(arguments) = parse(arguments)? else {
-        let language = control::HELP;
-        let lists = boards_and_workloads();
-        return print(&format!("{USAGE}{language}{EXAMPLE}{lists}\n{EXIT_CODES}"));
+        let usage = format!("{USAGE}{}", control::HELP);
+        return print_help(&[&usage, EXAMPLE, &boards_and_workloads()]);
     };
     let board = Board::named(&arguments.board)?;
     let unit = arguments.unit.map_or(Unit::NOMINAL, Unit::drawn);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::{EXIT_CODES, boards_and_workloads};
+use crate::help::{boards_and_workloads, print_help};
 use crate::output::print;
 use wattgate_board_tables::Board;
 use wattgate_cli::output::AtomicFile;
@@ -55,10 +55,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
                 output = Some(PathBuf::from(arguments.value()?));
             }
             Arg::Short('h') | Arg::Long("help") => {
-                return print(&format!(
-                    "{USAGE}\n{}\n{EXAMPLE}\n{EXIT_CODES}",
-                    boards_and_workloads()
-                ));
+                return print_help(&[USAGE, &boards_and_workloads(), EXAMPLE]);
             }
             argument => return Err(argument.unexpected().into()),
         }

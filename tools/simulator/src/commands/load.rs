@@ -6,9 +6,8 @@ use std::time::Duration;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::{self, EXIT_CODES};
+use crate::help::{kinds, print_help};
 use crate::options;
-use crate::output::print;
 use wattgate_cli::output::AtomicFile;
 use wattgate_simulated_board::load::Kind;
 
@@ -51,10 +50,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
                 output = Some(PathBuf::from(arguments.value()?));
             }
             Arg::Short('h') | Arg::Long("help") => {
-                let kinds = help::kinds();
-                return print(&format!(
-                    "{USAGE}\nKinds: {kinds}\n\n{EXAMPLE}\n{EXIT_CODES}"
-                ));
+                return print_help(&[USAGE, &kinds(), EXAMPLE]);
             }
             argument => return Err(argument.unexpected().into()),
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::{self, EXIT_CODES};
+use crate::help::{kinds, print_help};
 use crate::options;
 use crate::output::{print, print_json};
 use crate::table::{Column, TITLE, Table, cell};
@@ -58,12 +58,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("samples") => samples = options::samples(arguments.value()?.string()?)?,
             Arg::Long("governor") => holder = options::governor(arguments.value()?.string()?)?,
             Arg::Long("weights") => weights = PathBuf::from(arguments.value()?),
-            Arg::Short('h') | Arg::Long("help") => {
-                return print(&format!(
-                    "{USAGE}\nKinds: {}\n\n{EXIT_CODES}",
-                    help::kinds()
-                ));
-            }
+            Arg::Short('h') | Arg::Long("help") => return print_help(&[USAGE, &kinds()]),
             argument => return Err(argument.unexpected().into()),
         }
     }
@@ -114,17 +109,17 @@ fn percentages(value: String) -> Result<Vec<f64>, Failure> {
 }
 
 /// The columns after the name of a row.
-const COLUMNS: &[Column] = &[
-    ("430 ms, %", 13),
-    ("10 ms, %", 13),
-    ("exc 430, %", 12),
-    ("exc 10, %", 12),
-    ("back, ms", 13),
-    ("over, J", 12),
-    ("fixed, %", 12),
-    ("clairv, %", 12),
-    ("changes/min", 13),
-    ("safe, %", 11),
+const COLUMNS: &[Column<LoadRow>] = &[
+    ("430 ms, %", 13, |row| cell(row.over_430ms_pct, 2)),
+    ("10 ms, %", 13, |row| cell(row.over_10ms_pct, 2)),
+    ("exc 430, %", 12, |row| cell(row.excess_430ms_pct, 1)),
+    ("exc 10, %", 12, |row| cell(row.excess_10ms_pct, 1)),
+    ("back, ms", 13, |row| cell(row.longest_event_ms, 0)),
+    ("over, J", 12, |row| cell(row.over_j, 1)),
+    ("fixed, %", 12, |row| cell(row.speed_vs_fixed_pct, 1)),
+    ("clairv, %", 12, |row| cell(row.speed_vs_clairvoyant_pct, 1)),
+    ("changes/min", 13, |row| cell(row.changes_per_min, 1)),
+    ("safe, %", 11, |row| cell(row.safe_pct, 1)),
 ];
 
 /// Width of the names of groups and rows.
@@ -137,63 +132,54 @@ fn table(rows: &[LoadRow]) -> String {
         table.row(
             &format!("{}, {}", row.kind, row.board),
             &format!("{}, {} % = {limit_w:.1} W", row.governor, row.limit_pct),
-            &[
-                cell(row.over_430ms_pct, 2),
-                cell(row.over_10ms_pct, 2),
-                cell(row.excess_430ms_pct, 1),
-                cell(row.excess_10ms_pct, 1),
-                cell(row.longest_event_ms, 0),
-                cell(row.over_j, 1),
-                cell(row.speed_vs_fixed_pct, 1),
-                cell(row.speed_vs_clairvoyant_pct, 1),
-                cell(row.changes_per_min, 1),
-                cell(row.safe_pct, 1),
-            ],
+            row,
         );
     }
     TITLE.to_owned() + &table.text() + &summary(rows)
 }
 
-/// The columns of the summary after the kind of load.
-const SUMMARY_COLUMNS: &[Column] = &[
-    ("430 ms, %", 13),
-    ("exc 430, %", 13),
-    ("exc 10, %", 12),
-    ("back, ms", 12),
-    ("fixed, %", 15),
+/// The columns of the summary after the kind of load, over all rows of that kind.
+const SUMMARY_COLUMNS: &[Column<[LoadRow]>] = &[
+    ("430 ms, %", 13, |rows| {
+        highest(rows, 2, |row| row.over_430ms_pct)
+    }),
+    ("exc 430, %", 13, |rows| {
+        highest(rows, 1, |row| row.excess_430ms_pct)
+    }),
+    ("exc 10, %", 12, |rows| {
+        highest(rows, 1, |row| row.excess_10ms_pct)
+    }),
+    ("back, ms", 12, |rows| {
+        highest(rows, 0, |row| row.longest_event_ms)
+    }),
+    ("fixed, %", 15, speed),
 ];
 
-/// One line for each kind of load, over all boards, limits and seeds: the worst of each figure, and
-/// the median of the median speeds.
+/// The highest of a figure over all rows and seeds.
+fn highest(rows: &[LoadRow], digits: usize, figure: fn(&LoadRow) -> Spread) -> String {
+    let worst = rows.iter().map(|row| figure(row).worst);
+    let highest = worst.fold(f64::NEG_INFINITY, f64::max);
+    format!("{highest:.digits$}")
+}
+
+/// The median of the median speeds, and the worst speed.
+fn speed(rows: &[LoadRow]) -> String {
+    let speeds = rows.iter().map(|row| row.speed_vs_fixed_pct);
+    let mut medians: Vec<f64> = speeds.clone().map(|speed| speed.median).collect();
+    medians.sort_by(f64::total_cmp);
+    let median = medians.get(medians.len().saturating_sub(1) / 2);
+    let median = median.copied().unwrap_or(f64::NAN);
+    let worst = speeds
+        .map(|speed| speed.worst)
+        .fold(f64::INFINITY, f64::min);
+    format!("{median:.1}/{worst:.1}")
+}
+
+/// One line for each kind of load, over all boards, limits and seeds.
 fn summary(rows: &[LoadRow]) -> String {
-    let mut kinds: Vec<&str> = rows.iter().map(|row| row.kind.as_str()).collect();
-    kinds.dedup();
     let mut table = Table::new(NAMES, SUMMARY_COLUMNS);
-    for kind in kinds {
-        let of_kind = || rows.iter().filter(|row| row.kind == kind);
-        let most = |figure: fn(&LoadRow) -> Spread| {
-            let all = of_kind().map(|row| figure(row).worst);
-            all.fold(f64::NEG_INFINITY, f64::max)
-        };
-        let speeds = || of_kind().map(|row| row.speed_vs_fixed_pct);
-        let mut medians: Vec<f64> = speeds().map(|speed| speed.median).collect();
-        medians.sort_by(f64::total_cmp);
-        let median = medians.get(medians.len().saturating_sub(1) / 2);
-        let worst = speeds()
-            .map(|speed| speed.worst)
-            .fold(f64::INFINITY, f64::min);
-        let median = median.copied().unwrap_or(f64::NAN);
-        table.row(
-            "all boards and limits",
-            kind,
-            &[
-                format!("{:.2}", most(|row| row.over_430ms_pct)),
-                format!("{:.1}", most(|row| row.excess_430ms_pct)),
-                format!("{:.1}", most(|row| row.excess_10ms_pct)),
-                format!("{:.0}", most(|row| row.longest_event_ms)),
-                format!("{median:.1}/{worst:.1}"),
-            ],
-        );
+    for of_kind in rows.chunk_by(|a, b| a.kind == b.kind) {
+        table.row("all boards and limits", &of_kind[0].kind, of_kind);
     }
     table.text()
 }

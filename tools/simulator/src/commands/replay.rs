@@ -8,7 +8,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use wattgate_cli::quantity;
 
 use crate::failure::Failure;
-use crate::help::{EXIT_CODES, boards_and_workloads};
+use crate::help::{boards_and_workloads, print_help};
 use crate::options;
 use crate::output::{print, print_json};
 use wattgate_board_tables::Board;
@@ -84,10 +84,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("governor") => holder = options::governor(arguments.value()?.string()?)?,
             Arg::Long("json") => json = true,
             Arg::Short('h') | Arg::Long("help") => {
-                return print(&format!(
-                    "{USAGE}\n{}\n{EXAMPLE}\n{EXIT_CODES}",
-                    boards_and_workloads()
-                ));
+                return print_help(&[USAGE, &boards_and_workloads(), EXAMPLE]);
             }
             argument => return Err(argument.unexpected().into()),
         }

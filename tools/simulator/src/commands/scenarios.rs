@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::EXIT_CODES;
+use crate::help::print_help;
 use crate::options;
 use crate::output::{print, print_json};
 use crate::table::{Column, TITLE, Table, cell};
@@ -53,7 +53,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("seeds") => seeds = options::seeds(arguments.value()?.string()?)?,
             Arg::Long("only") => only = Some(arguments.value()?.string()?),
             Arg::Long("weights") => weights = PathBuf::from(arguments.value()?),
-            Arg::Short('h') | Arg::Long("help") => return print(&format!("{USAGE}\n{EXIT_CODES}")),
+            Arg::Short('h') | Arg::Long("help") => return print_help(&[USAGE]),
             argument => return Err(argument.unexpected().into()),
         }
     }
@@ -104,16 +104,19 @@ fn beside() -> PathBuf {
 
 /// The columns after the name of a row. The last one is as wide as its cells, which begin with two
 /// spaces.
-const COLUMNS: &[Column] = &[
-    ("over, %", 13),
-    ("longest, ms", 15),
-    ("excess, %", 13),
-    ("overshoot, J", 16),
-    ("speed, %", 14),
-    ("changes/min", 13),
-    ("events", 12),
-    ("safe, ms", 11),
-    ("  final", 0),
+const COLUMNS: &[Column<ScenarioRow>] = &[
+    ("over, %", 13, |row| cell(row.time_over_pct, 2)),
+    ("longest, ms", 15, |row| cell(row.longest_over_ms, 0)),
+    ("excess, %", 13, |row| cell(row.excess_pct, 1)),
+    ("overshoot, J", 16, |row| cell(row.overshoot_j, 1)),
+    ("speed, %", 14, |row| cell(row.speed_vs_oracle_pct, 1)),
+    ("changes/min", 13, |row| cell(row.changes_per_min, 1)),
+    ("events", 12, |row| cell(row.over_current_events, 0)),
+    ("safe, ms", 11, |row| {
+        row.safe_after_ms
+            .map_or("-".to_owned(), |spread| cell(spread, 0))
+    }),
+    ("  final", 0, |row| format!("  {}", row.r#final)),
 ];
 
 /// Width of the names of groups and rows.
@@ -123,22 +126,8 @@ fn table(rows: &[ScenarioRow]) -> String {
     let mut table = Table::new(NAMES, COLUMNS);
     for row in rows {
         let (scenario, board, ms) = (row.scenario, row.board, row.time_constant_ms);
-        let safe_after = row.safe_after_ms.map(|spread| cell(spread, 0));
-        table.row(
-            &format!("{scenario}, {board}, {ms} ms"),
-            row.governor,
-            &[
-                cell(row.time_over_pct, 2),
-                cell(row.longest_over_ms, 0),
-                cell(row.excess_pct, 1),
-                cell(row.overshoot_j, 1),
-                cell(row.speed_vs_oracle_pct, 1),
-                cell(row.changes_per_min, 1),
-                cell(row.over_current_events, 0),
-                safe_after.unwrap_or_else(|| "-".to_owned()),
-                format!("  {}", row.r#final),
-            ],
-        );
+        let group = format!("{scenario}, {board}, {ms} ms");
+        table.row(&group, row.governor, row);
     }
     TITLE.to_owned() + &table.text() + &worst(rows)
 }
@@ -156,29 +145,20 @@ fn worst(rows: &[ScenarioRow]) -> String {
             rows.filter_map(figure).max_by(f64::total_cmp)
         };
         let all = |_: &ScenarioRow| true;
+        let longest = |row: &ScenarioRow| Some(row.longest_over_ms.worst);
+        let excess = |row: &ScenarioRow| Some(row.excess_pct.worst);
+        let safe = |row: &ScenarioRow| Some(row.safe_after_ms?.worst);
         let slow = |row: &ScenarioRow| Some(-row.speed_vs_oracle_pct.worst);
         let over = |row: &ScenarioRow| Some(row.time_over_pct.worst);
         let changes = |row: &ScenarioRow| Some(row.changes_per_min.worst);
         let lines = [
-            (
-                "longest, ms",
-                of(&all, |row| Some(row.longest_over_ms.worst)),
-                0,
-            ),
+            ("longest, ms", of(&all, longest), 0),
             ("over, %, steady", of(&steady, over), 3),
             ("speed, %, steady", of(&steady, slow).map(|it| -it), 1),
             ("changes/min, steady", of(&steady, changes), 1),
             ("speed, %, nominal", of(&nominal, slow).map(|it| -it), 1),
-            (
-                "excess, %, nominal",
-                of(&nominal, |row| Some(row.excess_pct.worst)),
-                1,
-            ),
-            (
-                "safe, ms",
-                of(&all, |row| Some(row.safe_after_ms?.worst)),
-                0,
-            ),
+            ("excess, %, nominal", of(&nominal, excess), 1),
+            ("safe, ms", of(&all, safe), 0),
         ];
         for (name, value, digits) in lines {
             if let Some(value) = value {

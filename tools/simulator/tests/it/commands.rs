@@ -1,4 +1,4 @@
-//! The commands `anchors` and `corpus`: what they print and write, and what they refuse.
+//! The output and the error messages of the commands `anchors` and `corpus`.
 
 use std::fs;
 use std::path::Path;
@@ -15,10 +15,10 @@ fn run(arguments: &str) -> Output {
 
 fn refused(arguments: &str, code: i32) -> String {
     let output = run(arguments);
-    let told = String::from_utf8(output.stderr).expect("text");
-    assert_eq!(output.status.code(), Some(code), "{arguments}: {told}");
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(code), "{arguments}: {stderr}");
     assert!(output.stdout.is_empty(), "{arguments}");
-    told
+    stderr
 }
 
 fn files(folder: &Path) -> usize {
@@ -69,12 +69,12 @@ fn a_corpus_has_the_papers_modes_and_says_that_it_is_simulated() {
     assert_eq!(
         fs::read_to_string(&path).expect("written"),
         first,
-        "the same seed, other bytes"
+        "the same seed gives other bytes"
     );
 }
 
 #[test]
-fn a_workload_may_be_a_file_of_the_users() {
+fn a_workload_can_be_a_file_of_the_user() {
     let folder = tempdir().expect("a folder");
     let [workload, corpus] = ["mine.toml", "mine.csv"].map(|name| folder.path().join(name));
     let lenet = include_str!("../../../simulated-board/workloads/lenet.toml");
@@ -95,7 +95,7 @@ fn a_workload_may_be_a_file_of_the_users() {
 }
 
 #[test]
-fn what_does_not_exist_is_refused_by_name() {
+fn unknown_names_and_wrong_numbers_are_named() {
     let folder = tempdir().expect("a folder");
     let to = folder.path().join("c.csv").display().to_string();
     for (arguments, message) in [
@@ -147,8 +147,8 @@ fn what_does_not_exist_is_refused_by_name() {
         ("--board tx2", "error: missing --workload\n"),
     ] {
         let code = if message.contains("minibatch") { 3 } else { 2 };
-        let told = refused(&format!("corpus {arguments} -o {to}"), code);
-        assert!(told.starts_with(message), "{arguments}: {told}");
+        let stderr = refused(&format!("corpus {arguments} -o {to}"), code);
+        assert!(stderr.starts_with(message), "{arguments}: {stderr}");
     }
     assert!(
         refused("corpus --board tx2 --workload lenet --modes all", 2)
@@ -217,12 +217,12 @@ fn a_workload_with_impossible_numbers_is_refused_by_name() {
             workload.display(),
             corpus.display()
         );
-        let told = refused(&arguments, 3);
+        let stderr = refused(&arguments, 3);
         assert!(
-            told.starts_with(&format!("error: {}: ", workload.display())),
-            "{told}"
+            stderr.starts_with(&format!("error: {}: ", workload.display())),
+            "{stderr}"
         );
-        assert!(told.contains(message), "{other}: {told}");
+        assert!(stderr.contains(message), "{other}: {stderr}");
     }
     assert_eq!(files(folder.path()), 1, "something was written");
 }
@@ -260,18 +260,19 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
     let program = env!("CARGO_BIN_EXE_wattgate-simulator");
     let at = folder.path().display();
     let corpus = full(&format!(
-        "{program} corpus --board tx2 --workload lenet --modes random:500 -o {at}/c.csv; echo $?; ls -A {at}"
+        "{program} corpus --board tx2 --workload lenet --modes random:500 -o {at}/c.csv; \
+         echo $?; ls -A {at}"
     ));
     assert_eq!(String::from_utf8_lossy(&corpus.stdout), "5\n");
-    let told = String::from_utf8_lossy(&corpus.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&corpus.stderr).into_owned();
     assert!(
-        told.contains("c.csv: cannot write: No space left on device"),
-        "{told}"
+        stderr.contains("c.csv: cannot write: No space left on device"),
+        "{stderr}"
     );
     let board = full(&format!(
         "{program} board --board tx2 --root {at}/board; echo $?; ls -A {at}"
     ));
     assert_eq!(String::from_utf8_lossy(&board.stdout), "5\n");
-    let told = String::from_utf8_lossy(&board.stderr).into_owned();
-    assert!(told.contains("No space left on device"), "{told}");
+    let stderr = String::from_utf8_lossy(&board.stderr).into_owned();
+    assert!(stderr.contains("No space left on device"), "{stderr}");
 }

@@ -1,19 +1,19 @@
-//! Waiting for another process, with patience: a loaded machine is slow and no failure.
+//! Waits for another process. The timeout is long, because a loaded machine is slow.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Nothing takes longer.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of each wait.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Waits until there is something.
-pub fn eventually<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
+/// Polls until `found` returns a value. `what` names it in the message of a timeout.
+pub fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
-        if let Some(found) = there() {
-            return found;
+        if let Some(value) = found() {
+            return value;
         }
-        assert!(start.elapsed() < PATIENCE, "not in time: {what}");
+        assert!(start.elapsed() < TIMEOUT, "timeout: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Output};
 use std::thread;
 use std::time::Duration;
 
-use crate::eventually::{PATIENCE, eventually};
+use crate::eventually::{TIMEOUT, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -106,7 +106,7 @@ fn errno<T>(result: io::Result<T>) -> Option<i32> {
 }
 
 #[test]
-fn a_written_clock_is_shown_as_the_kernel_would() {
+fn a_written_clock_is_shown_as_the_kernel_shows_it() {
     let board = Running::start();
     let max = cpu(2, "scaling_max_freq");
     board.write(&max, "1200000").expect("written");
@@ -117,7 +117,7 @@ fn a_written_clock_is_shown_as_the_kernel_would() {
 }
 
 #[test]
-fn a_shorter_text_over_a_longer_one_is_understood() {
+fn a_shorter_text_can_overwrite_a_longer_one() {
     let board = Running::start();
     let max = cpu(0, "scaling_max_freq");
     board.shows(&max, "1728000\n");
@@ -175,7 +175,7 @@ fn quick_legal_sequences_are_never_refused() {
 }
 
 #[test]
-fn a_sensor_changes_after_a_load_step_for_who_keeps_it_open() {
+fn a_sensor_file_that_stays_open_shows_a_load_step() {
     let board = Running::start();
     let sensor = File::open(board.path(&ina("curr1_input"))).expect("there");
     let current = || {
@@ -192,7 +192,7 @@ fn a_sensor_changes_after_a_load_step_for_who_keeps_it_open() {
     eventually("no load", || (current() < idle + 400).then_some(()));
 }
 
-/// Waits by inotify and poll, as a program does that avoids polling the file itself.
+/// The program waits for inotify events instead of reading the file repeatedly.
 #[test]
 fn a_program_can_be_woken_by_a_sensor() {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -204,19 +204,19 @@ fn a_program_can_be_woken_by_a_sensor() {
     add_watch(&changes, &sensor, WatchFlags::MODIFY).expect("an ordinary file");
     let idle = fs::read_to_string(&sensor).expect("there");
     board.order("load resnet18");
-    let patience = Timespec {
-        tv_sec: PATIENCE.as_secs() as _,
+    let timeout = Timespec {
+        tv_sec: TIMEOUT.as_secs() as _,
         tv_nsec: 0,
     };
     let mut waiting = [PollFd::new(&changes, PollFlags::IN)];
-    assert_eq!(poll(&mut waiting, Some(&patience)), Ok(1));
+    assert_eq!(poll(&mut waiting, Some(&timeout)), Ok(1));
     eventually("another value", || {
         (fs::read_to_string(&sensor).ok()? != idle).then_some(())
     });
 }
 
 #[test]
-fn a_reader_finds_no_empty_and_no_half_text() {
+fn a_reader_never_finds_an_empty_or_partial_text() {
     let board = Running::start();
     let paths = [
         ina("curr1_input"),
@@ -239,7 +239,7 @@ fn a_reader_finds_no_empty_and_no_half_text() {
             seen.insert(number);
         }
     }
-    assert!(seen.len() > 5, "the files stand still");
+    assert!(seen.len() > 5, "the values do not change");
 }
 
 #[test]
@@ -253,10 +253,10 @@ fn an_errno_reaches_the_program() {
     assert_eq!(errno(board.read(path)), Some(EIO));
     board.order(&format!("refuse {path} EINVAL"));
     eventually("EINVAL", || {
-        let told = board
+        let logged = board
             .log()
             .contains("EINVAL cannot be produced without CAP_SYS_ADMIN");
-        (told || errno(board.write(path, "0")) == Some(EINVAL)).then_some(())
+        (logged || errno(board.write(path, "0")) == Some(EINVAL)).then_some(())
     });
     board.order(&format!("allow {path}"));
     board.shows(path, "1\n");
@@ -271,8 +271,8 @@ fn erofs_reaches_the_program_or_the_log_says_why_not() {
     board.ordered(&format!("refuse {path} EROFS"));
     eventually("EROFS", || {
         let reached = errno(board.write(&path, "306000000")) == Some(EROFS);
-        let told = board.log().contains("no read-only file system");
-        (reached || told).then_some(())
+        let logged = board.log().contains("no read-only file system");
+        (reached || logged).then_some(())
     });
     board.shows(&path, "1020000000\n");
 }
@@ -283,10 +283,10 @@ fn ebusy_reaches_the_program_or_the_log_says_why_not() {
     let path = gpu("max_freq");
     board.ordered(&format!("refuse {path} EBUSY"));
     eventually("EBUSY", || {
-        let told = board
+        let logged = board
             .log()
             .contains("EBUSY cannot be produced for a process with CAP_SYS_ADMIN");
-        (told || errno(File::open(board.path(&path))) == Some(EBUSY)).then_some(())
+        (logged || errno(File::open(board.path(&path))) == Some(EBUSY)).then_some(())
     });
     if board.log().contains("EBUSY cannot be produced") {
         board.write(&path, "306000000\n").expect("taken at first");
@@ -412,15 +412,15 @@ fn wrong_arguments_are_named() {
     ];
     for (arguments, code, message) in cases {
         let refused = run(arguments);
-        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(told.contains(message), "{arguments:?}: {told}");
-        assert_eq!(refused.status.code(), Some(code), "{arguments:?}: {told}");
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(stderr.contains(message), "{arguments:?}: {stderr}");
+        assert_eq!(refused.status.code(), Some(code), "{arguments:?}: {stderr}");
     }
     assert!(!path.exists(), "something was written");
 }
 
 #[test]
-fn help_tells_the_control_language() {
+fn help_lists_the_control_commands() {
     let help = run(&["board", "--help"]);
     let text = String::from_utf8_lossy(&help.stdout).into_owned();
     assert!(

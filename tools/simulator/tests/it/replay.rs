@@ -1,4 +1,4 @@
-//! The commands `replay`, `load` and `loads`: what they print, and what they refuse.
+//! The output and the error messages of the commands `replay`, `load` and `loads`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,16 +46,16 @@ fn replay(load: &str, more: &[&str]) -> Output {
 }
 
 fn json(output: &Output) -> Value {
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
 fn refused(output: &Output, code: i32) -> String {
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
     assert!(output.stdout.is_empty());
-    told
+    stderr
 }
 
 const IDLE_AND_BACK: &str = "t_ms,activity\n0,1\n20000,0\n25000,1\n60000,1\n";
@@ -92,8 +92,8 @@ fn json_has_the_figures_and_events_of_a_run() {
         "{report}"
     );
     assert_eq!(report["seconds"], 60.0);
-    // Without a cap the board is over 35 W except in the first second, in the 5 s of idling, and for
-    // one window after each.
+    // Without a cap the board is over 35 W except in the first second, in the 5 s of idling, and
+    // for one window after each.
     let over = report["over_10ms_pct"].as_f64().expect("a number");
     assert!((over - 100.0 * 54.0 / 58.99).abs() < 0.1, "{over}");
     let events = report["events"].as_array().expect("a list");
@@ -112,7 +112,7 @@ fn json_has_the_figures_and_events_of_a_run() {
 }
 
 #[test]
-fn the_daemons_control_is_the_default_and_equal_runs_are_equal() {
+fn wattgate_is_the_default_governor_and_equal_runs_are_equal() {
     let (_folder, load) = with_load(IDLE_AND_BACK);
     let all = ["--unit", "3", "--seed", "2", "--samples", "64"];
     let report = replay(&load, &all).stdout;
@@ -127,7 +127,7 @@ fn the_daemons_control_is_the_default_and_equal_runs_are_equal() {
 }
 
 #[test]
-fn each_governor_holds_in_its_way() {
+fn each_governor_changes_modes_and_exceeds_the_limit_in_its_own_way() {
     let (_folder, load) = with_load(IDLE_AND_BACK);
     let of = |governor, figure: &str| {
         let report = json(&replay(&load, &["--governor", governor]));
@@ -144,7 +144,7 @@ fn each_governor_holds_in_its_way() {
 }
 
 #[test]
-fn the_workload_is_that_of_the_weights_or_the_one_asked_for() {
+fn the_workload_is_that_of_the_model_or_of_the_option() {
     let (_folder, load) = with_load(IDLE_AND_BACK);
     let of = |more: &[&str]| replay(&load, &[&["--governor", "maxn"], more].concat()).stdout;
     // The model has the minibatch of the shipped workload.
@@ -216,17 +216,17 @@ fn a_model_without_power_or_of_another_board_is_refused() {
         format!("error: {timed}: the model does not predict power\n")
     );
     let other = model("tx1-image5000.wgt");
-    let told = refused(&replay(&load, &["--weights", &other]), 2);
+    let stderr = refused(&replay(&load, &["--weights", &other]), 2);
     assert!(
-        told.contains("name another workload with --workload"),
-        "{told}"
+        stderr.contains("name another workload with --workload"),
+        "{stderr}"
     );
     let other = model("xavier-agx-resnet18.wgt");
     refused(&replay(&load, &["--weights", &other]), 3);
 }
 
 #[test]
-fn a_limit_below_the_least_mode_is_a_state_of_safety() {
+fn a_limit_below_the_lowest_mode_sets_the_safe_mode() {
     let (_folder, load) = with_load(IDLE_AND_BACK);
     let report = json(&replay(&load, &["--limit", "3W"]));
     let safe = report["safe_pct"].as_f64().expect("a number");
@@ -243,13 +243,13 @@ fn a_built_in_load_is_written_and_read() {
     assert!(written.status.success());
     let load = Load::read(&path).expect("a load");
     assert_eq!(load, Kind::Training.load(Duration::from_secs(20), 7));
-    let told = refused(&simulator(&["load", "--kind", "mining", "-o", text]), 2);
+    let stderr = refused(&simulator(&["load", "--kind", "mining", "-o", text]), 2);
     assert_eq!(
-        told,
+        stderr,
         "error: --kind is `mining`, expected a kind of `load --help`\n"
     );
-    let told = refused(&simulator(&["load", "--kind", "llm", "--seconds", "1"]), 2);
-    assert_eq!(told, "error: --seconds is `1`, expected 2 … 604800\n");
+    let stderr = refused(&simulator(&["load", "--kind", "llm", "--seconds", "1"]), 2);
+    assert_eq!(stderr, "error: --seconds is `1`, expected 2 … 604800\n");
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn the_table_has_a_row_for_each_limit() {
 }
 
 #[test]
-fn the_worst_of_a_row_is_that_of_one_of_its_seeds() {
+fn the_worst_figure_of_a_row_is_that_of_its_seed() {
     let bench = Bench::of("orin-nano-8-super", &weights()).expect("a bench");
     let task = LoadTask {
         kind: Kind::OnOff,

@@ -9,18 +9,18 @@ use super::super::file::File;
 pub struct Alias {
     /// The other directory.
     pub target: String,
-    /// It leads nowhere while this core is offline.
+    /// While this core is offline the alias leads nowhere.
     pub core: Option<u32>,
 }
 
 /// All files of a board.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
-    /// By absolute path.
+    /// Files by absolute path.
     pub files: BTreeMap<String, File>,
     /// Directories by absolute path.
     pub aliases: BTreeMap<String, Alias>,
-    /// The lengths of their paths, so that few prefixes of a path have to be looked up.
+    /// Lengths of the alias paths. Only path prefixes of these lengths are looked up.
     pub alias_lengths: BTreeSet<usize>,
 }
 

@@ -42,7 +42,8 @@ fn identity(layout: &mut Layout, board: &Board) {
     layout.alias("/sys/firmware/devicetree/base", tree);
     if let Some((release, revision)) = &board.l4t {
         let text = format!(
-            "# R{release} (release), REVISION: {revision}, GCID: 0, BOARD: simulated, EABI: aarch64, DATE: simulated\n"
+            "# R{release} (release), REVISION: {revision}, GCID: 0, BOARD: simulated, \
+             EABI: aarch64, DATE: simulated\n"
         );
         layout.put("/etc/nv_tegra_release", fixed(text));
     }

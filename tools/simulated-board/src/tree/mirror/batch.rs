@@ -40,8 +40,8 @@ impl Batch {
         !self.truncated.is_empty()
     }
 
-    /// Ends the batch: each write is a path and a text, and comes with the write to the other limit
-    /// of the same clock if there is one. In the order of the last writes.
+    /// Ends the batch. Returns its writes in the order of the last writes, each with the write to
+    /// the other limit of the same clock, if there is one.
     pub fn take(&mut self) -> Vec<(Write, Option<Write>)> {
         let Self {
             order, mut written, ..

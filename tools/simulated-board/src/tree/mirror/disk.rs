@@ -17,7 +17,10 @@ const MAX_READ: usize = 1 << 20;
 /// Why a tree cannot be created or updated on the disk.
 #[derive(Debug, Error)]
 pub enum MirrorError {
-    #[error("{}: not empty, expected an empty directory or a path that does not exist", root.display())]
+    #[error(
+        "{}: not empty, expected an empty directory or a path that does not exist",
+        root.display()
+    )]
     NotEmpty { root: PathBuf },
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },

@@ -1,12 +1,14 @@
-//! Files of the running system that give other programs a true error, which an ordinary file
-//! cannot: a file of the tree becomes a symbolic link to one of them.
+//! Gives other programs true errors, which an ordinary file cannot do: a file of the tree becomes a
+//! symbolic link to a file of the running system that fails.
 //!
-//! | error | the link leads to | what a program sees |
+//! | error | target of the link | effect |
 //! |---|---|---|
-//! | EIO | `/proc/self/mem` | reading and writing at the start fails with EIO |
-//! | EINVAL | `/proc/self/setgroups` | writing a number fails with EINVAL, with CAP_SYS_ADMIN only; reading gives text of the kernel |
-//! | EBUSY | a terminal in exclusive use | opening fails with EBUSY, but not with CAP_SYS_ADMIN |
-//! | EROFS | a read-only file system of a helper process | opening for writing fails with EROFS; reading works |
+//! | EIO | `/proc/self/mem` | reads and writes at offset 0 fail |
+//! | EINVAL | `/proc/self/setgroups` | a write of a number fails (only with CAP_SYS_ADMIN) |
+//! | EBUSY | a terminal in exclusive use | open fails (only without CAP_SYS_ADMIN) |
+//! | EROFS | a read-only file system of a helper process | open for writing fails; reads work |
+//!
+//! A read of `/proc/self/setgroups` gives the kernel's text.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader};

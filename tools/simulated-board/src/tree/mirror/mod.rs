@@ -24,8 +24,8 @@
 //! - Of several writes to one file in a batch only the last counts; an illegal one before it may
 //!   pass unnoticed. A command in `control` is obeyed after all writes before it: a program that
 //!   waits for the command's line in `control.log` knows that they have been applied.
-//! - For some ms, until the tree has looked, read-back shows what was written. A file that a
-//!   program truncates before it writes is empty for other readers in between.
+//! - For some ms, until the tree has applied a write, read-back shows the written text. A file that
+//!   a program truncates before it writes is empty for other readers in between.
 //! - A short text, written without newline over a longer one in a file that was not truncated, is
 //!   recognized only if the knob has a table or words.
 //! - The cpufreq files of a core appear some ms after the core comes online.
@@ -196,7 +196,7 @@ impl Mirror {
         self.run_noted(stop, speed, |_| {})
     }
 
-    /// As [`Self::run`], and calls `note` at least every 10 ms of the board's time.
+    /// Runs like [`Self::run`], and calls `note` at least every 10 ms of the board's time.
     pub fn run_noted(
         &mut self,
         stop: &AtomicBool,

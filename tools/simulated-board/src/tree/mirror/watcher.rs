@@ -61,7 +61,7 @@ impl Watcher {
             };
             let kind = event.events();
             if kind.contains(ReadFlags::QUEUE_OVERFLOW) {
-                // Events were lost: look at all files.
+                // Events were lost: report all files.
                 events.extend(self.watches.values().cloned());
             } else if kind.contains(ReadFlags::IGNORED) {
                 self.watches.remove(&event.wd());

@@ -1,0 +1,74 @@
+//! Step "compare": learning curves of wattgate and of PowerTrain's recipe.
+
+use indicatif::ProgressBar;
+use wattgate_runtime::Shape;
+use wattgate_trainer::corpus::Corpus;
+use wattgate_trainer::lab::evaluate::{Comparison, evaluate};
+use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::learn::split::{Amount, Sampling};
+use wattgate_trainer::methods::method;
+
+use super::WORKLOAD;
+use super::error::DemoError;
+use super::reference::References;
+use super::story::{Curve, CurvePoint};
+
+/// Numbers of training modes of the learning curves.
+const CURVE: [Amount; 3] = [Amount::Modes(10), Amount::Modes(20), Amount::Modes(50)];
+
+/// Number of runs per point of the learning curves.
+const CURVE_RUNS: u64 = 2;
+
+/// Number of steps of the progress bar: all runs of two methods.
+pub const STEPS: u64 = CURVE.len() as u64 * CURVE_RUNS * 2;
+
+/// Computes the learning curves on a corpus.
+pub fn curves(
+    corpus: &Corpus,
+    references: &References,
+    seed: u64,
+    progress: &ProgressBar,
+) -> Result<Vec<Curve>, DemoError> {
+    let sides = [
+        (
+            "wattgate, planned",
+            "wattgate",
+            &references.ours,
+            Sampling::Planned,
+        ),
+        (
+            "PowerTrain's recipe",
+            "powertrain-transfer",
+            &references.recipes,
+            Sampling::Random,
+        ),
+    ];
+    let mut curves = Vec::new();
+    for (name, side, reference, sampling) in sides {
+        let comparison = Comparison {
+            corpus,
+            name: WORKLOAD,
+            reference: Some(reference),
+            methods: &[method(side).expect("a method")],
+            amounts: &CURVE,
+            samplings: &[sampling],
+            runs: CURVE_RUNS,
+            seed,
+            shape: Shape::Wide32,
+        };
+        let rows = evaluate(&comparison, progress)?.results;
+        for target in Target::ALL {
+            let points = rows.iter().filter(|row| row.target == target);
+            let points = points.map(|row| CurvePoint {
+                modes: row.modes,
+                mape: row.mape,
+            });
+            curves.push(Curve {
+                name,
+                target,
+                points: points.collect(),
+            });
+        }
+    }
+    Ok(curves)
+}

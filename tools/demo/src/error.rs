@@ -1,0 +1,43 @@
+//! Why the demo failed.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+use wattgate_board_tables::BoardError;
+use wattgate_cli::output::OutputError;
+use wattgate_runtime::FormatError;
+use wattgate_scenarios::replay::ReplayError;
+use wattgate_simulated_board::workload::WorkloadError;
+use wattgate_trainer::corpus::CorpusError;
+use wattgate_trainer::fit::FitError;
+use wattgate_trainer::lab::LabError;
+use wattgate_trainer::learn::gp::SingularKernel;
+use wattgate_trainer::methods::MethodError;
+
+/// Why the demo failed.
+#[derive(Debug, Error)]
+pub enum DemoError {
+    #[error("{}: cannot write: {source}", path.display())]
+    Folder { path: PathBuf, source: io::Error },
+    #[error("{0}")]
+    Output(#[from] OutputError),
+    #[error("{0}")]
+    Board(#[from] BoardError),
+    #[error("{0}")]
+    Workload(#[from] WorkloadError),
+    #[error("{0}")]
+    Corpus(#[from] CorpusError),
+    #[error("{0}")]
+    Fit(#[from] FitError),
+    #[error("{0}")]
+    Compare(#[from] LabError),
+    #[error("{0}")]
+    Method(#[from] MethodError),
+    #[error("{0}")]
+    Reference(#[from] SingularKernel),
+    #[error("the runtime refuses the reference's model: {0}")]
+    Model(#[from] FormatError),
+    #[error("{0}")]
+    Replay(#[from] ReplayError),
+}

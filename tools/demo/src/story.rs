@@ -1,0 +1,168 @@
+//! What the steps record: the data of the page.
+
+use serde::Serialize;
+use wattgate_trainer::corpus::modes::Known;
+use wattgate_trainer::lab::evaluate::Quartiles;
+use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::learn::split::Sampling;
+
+use super::replay::Replay;
+
+/// The data of the page; its script reads these names.
+#[derive(Clone, Debug, Serialize)]
+pub struct Story {
+    /// Always `simulated`.
+    pub kind: String,
+    pub board: &'static str,
+    pub reference: &'static str,
+    pub workload: &'static str,
+    pub made: Made,
+    /// Minibatches per epoch.
+    pub minibatches: f64,
+    pub truth: Truth,
+    /// The true Pareto front as indices into [`Truth`], in ascending order of power.
+    pub front: Vec<usize>,
+    pub models: Vec<Learned>,
+    /// Power limits in W.
+    pub limits: Vec<u32>,
+    /// The fastest mode within each limit.
+    pub optimum: Vec<Option<Point>>,
+    pub choices: Vec<Choices>,
+    pub summary: Vec<Summary>,
+    pub learning: Vec<Curve>,
+    pub published: [Published; 2],
+    pub replay: Replay,
+}
+
+/// How the page was made.
+#[derive(Clone, Debug, Serialize)]
+pub struct Made {
+    pub version: &'static str,
+    pub seed: u64,
+    pub seconds: f64,
+    pub command: &'static str,
+}
+
+/// Simulated time and power of every mode.
+#[derive(Clone, Debug, Serialize)]
+pub struct Truth {
+    /// Cores, then CPU, GPU and EMC clock in MHz.
+    pub knobs: Vec<[f64; 4]>,
+    pub time_ms: Vec<f64>,
+    pub power_w: Vec<f64>,
+}
+
+/// A model and its predictions.
+#[derive(Clone, Debug, Serialize)]
+pub struct Learned {
+    pub name: &'static str,
+    pub method: &'static str,
+    pub modes: usize,
+    pub sampling: Sampling,
+    pub profiled: Vec<usize>,
+    pub time_ms: Vec<f64>,
+    pub power_w: Vec<f64>,
+    /// Predicted power plus the guard band at 95 %.
+    pub power_upper_w: Option<Vec<f64>>,
+    /// Errors on the held-out modes, in percent.
+    pub mape: Mape,
+    pub file_bytes: Option<usize>,
+}
+
+/// Mean absolute percentage errors.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Mape {
+    pub time: f64,
+    pub power: f64,
+}
+
+/// A mode with its simulated time and power.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Point {
+    pub mode: usize,
+    pub time_ms: f64,
+    pub power_w: f64,
+}
+
+impl Point {
+    /// A profiled mode.
+    pub fn of(mode: &Known) -> Self {
+        Self {
+            mode: mode.id,
+            time_ms: round(mode.time_us / 1e3, 2),
+            power_w: round(mode.power_mw.unwrap_or(f64::NAN) / 1e3, 3),
+        }
+    }
+}
+
+/// The choices of a method, one per limit.
+#[derive(Clone, Debug, Serialize)]
+pub struct Choices {
+    pub name: &'static str,
+    pub by: Vec<Option<Choice>>,
+}
+
+/// A chosen mode with its simulated and predicted values.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Choice {
+    #[serde(flatten)]
+    pub point: Point,
+    pub predicted_w: Option<f64>,
+    pub bound_w: Option<f64>,
+}
+
+/// The choices of a method, aggregated over all limits.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Summary {
+    pub name: &'static str,
+    /// Median over limits of the time above the optimum, in percent.
+    pub time_penalty_pct: f64,
+    /// Mean over limits of the power above the limit, in W.
+    pub area_w: f64,
+    pub over_pct: f64,
+    pub over_1w_pct: f64,
+}
+
+/// A learning curve: errors over the number of training modes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Curve {
+    pub name: &'static str,
+    pub target: Target,
+    pub points: Vec<CurvePoint>,
+}
+
+/// A point of a learning curve.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct CurvePoint {
+    pub modes: usize,
+    #[serde(flatten)]
+    pub mape: Quartiles,
+}
+
+/// Errors that PowerTrain's paper reports for a real board, in percent.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Published {
+    pub what: &'static str,
+    pub time_mape: f64,
+    pub power_mape: f64,
+}
+
+/// Midpoints of the published ranges (PowerTrain, section 4.2).
+pub const PUBLISHED: [Published; 2] = [
+    Published {
+        what: "PowerTrain, ResNet→MobileNet, 50 modes",
+        time_mape: 15.1,
+        power_mape: 5.4,
+    },
+    Published {
+        what: "PowerTrain, ResNet→YOLO, 50 modes",
+        time_mape: 11.6,
+        power_mape: 4.9,
+    },
+];
+
+/// Rounds to a number of decimal places.
+pub fn round(value: f64, digits: i32) -> f64 {
+    let scale = 10f64.powi(digits);
+    (value * scale).round() / scale
+}

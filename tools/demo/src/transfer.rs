@@ -1,0 +1,152 @@
+//! Step "transfer": the methods that the page compares, trained on the new workload.
+
+use std::path::Path;
+
+use indicatif::ProgressBar;
+use rayon::prelude::*;
+use wattgate_cli::output::OutputError;
+use wattgate_runtime::{Confidence, Shape};
+use wattgate_trainer::corpus::Corpus;
+use wattgate_trainer::lab::LabError;
+use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::learn::split::{Amount, Sampling, Split};
+use wattgate_trainer::methods::{Method, Trained, Wattgate, method};
+use wattgate_trainer::train::Task;
+
+use super::WORKLOAD;
+use super::error::DemoError;
+use super::output;
+use super::reference::References;
+use super::story::{Learned, Mape, round};
+
+/// A method with its training modes.
+pub struct Contestant {
+    /// The name on the page.
+    pub name: &'static str,
+    method: &'static str,
+    pub modes: usize,
+    sampling: Sampling,
+}
+
+/// The contestants. The replay takes the model of the first.
+pub const CONTESTANTS: [Contestant; 6] = [
+    contestant("wattgate, 50 planned modes", "wattgate", 50),
+    contestant("wattgate, 15 planned modes", "wattgate", 15),
+    random("PowerTrain's recipe, 50 modes", "powertrain-transfer"),
+    random("best of 50 random modes", "random"),
+    random("NVIDIA's presets", "presets"),
+    random("MAXN", "maxn"),
+];
+
+const fn contestant(name: &'static str, method: &'static str, modes: usize) -> Contestant {
+    Contestant {
+        name,
+        method,
+        modes,
+        sampling: Sampling::Planned,
+    }
+}
+
+const fn random(name: &'static str, method: &'static str) -> Contestant {
+    Contestant {
+        sampling: Sampling::Random,
+        ..contestant(name, method, 50)
+    }
+}
+
+impl Contestant {
+    /// Name of the model file, without its ending.
+    pub fn file_name(&self) -> String {
+        format!("{WORKLOAD}-{}", self.modes)
+    }
+}
+
+/// A trained contestant.
+pub struct TrainedContestant {
+    pub contestant: &'static Contestant,
+    pub trained: Box<dyn Trained>,
+    pub split: Split,
+}
+
+/// Trains all contestants on a corpus.
+pub fn train(
+    corpus: &Corpus,
+    references: &References,
+    seed: u64,
+    progress: &ProgressBar,
+) -> Result<Vec<TrainedContestant>, DemoError> {
+    let train = |contestant: &'static Contestant| {
+        let fresh;
+        let (method, reference) = match contestant.method {
+            "wattgate" => (&Wattgate as &dyn Method, &references.ours),
+            "powertrain-transfer" => (&*references.transfer, &references.recipes),
+            name => {
+                fresh = method(name).expect("a method");
+                (&*fresh, &references.recipes)
+            }
+        };
+        let amount = Amount::Modes(contestant.modes);
+        let split = Split::new(corpus, amount, contestant.sampling, seed);
+        let split = split.map_err(LabError::from)?;
+        let task = Task {
+            corpus,
+            used: &split.used,
+            reference: Some(reference),
+            seed,
+            shape: Shape::Wide32,
+            progress: &ProgressBar::hidden(),
+        };
+        let trained = method.train(&task)?;
+        progress.inc(1);
+        Ok(TrainedContestant {
+            contestant,
+            trained,
+            split,
+        })
+    };
+    CONTESTANTS.par_iter().map(train).collect()
+}
+
+impl TrainedContestant {
+    /// Writes the model file into a folder, if the method exports one.
+    pub fn export(&self, folder: &Path) -> Result<(), OutputError> {
+        match self.trained.model() {
+            Some(model) => output::write_model(folder, &self.contestant.file_name(), &model.bytes),
+            None => Ok(()),
+        }
+    }
+
+    /// Factor of the power's guard band at 95 %, if the method has one.
+    pub fn guard_factor(&self) -> Option<f64> {
+        let guard = self.trained.model()?.guard(Target::Power)?;
+        let factor = guard.factor(Confidence::P95).ok()?;
+        Some(f64::from(factor.q16()) / 65_536.0)
+    }
+
+    /// The model and its predictions, if the method predicts power.
+    pub fn learned(&self) -> Option<Learned> {
+        let predictions = self.trained.predictions()?;
+        let power = predictions.power.as_ref()?;
+        let errors = predictions.errors(&self.split.held_out);
+        let rounded = |values: &[f64], factor: f64, digits| {
+            values.iter().map(|v| round(v * factor, digits)).collect()
+        };
+        Some(Learned {
+            name: self.contestant.name,
+            method: self.contestant.method,
+            modes: self.contestant.modes,
+            sampling: self.contestant.sampling,
+            profiled: self.split.used.iter().map(|mode| mode.id).collect(),
+            time_ms: rounded(&predictions.time, 1e-3, 2),
+            power_w: rounded(power, 1e-3, 2),
+            power_upper_w: self
+                .guard_factor()
+                .map(|factor| rounded(power, 1e-3 * factor, 2)),
+            mape: Mape {
+                time: round(errors.time_mape?, 2),
+                power: round(errors.power_mape?, 2),
+            },
+            file_bytes: self.trained.model().map(|model| model.bytes.len()),
+        })
+    }
+}
