@@ -37,8 +37,8 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 cargo install --quiet cargo-deb --version "=$cargo_deb" --locked --no-default-features --debug \
     --root "$target/tools" --target-dir "$target/tools/build"
 
-CARGO_PROFILE_RELEASE_LTO=thin CARGO_PROFILE_RELEASE_STRIP=symbols \
-    tools/cross.sh $triple build --release --locked -p wattgate-watchdog
+CARGO_PROFILE_RELEASE_STRIP=symbols tools/cross.sh $triple build --release --locked \
+    -p wattgate-watchdog
 # Build scripts and macros are not linked, so they are left out.
 cargo tree --locked -p wattgate-watchdog --target $triple -e normal,no-proc-macro \
     --prefix none --no-dedupe -f '{p} {l}' | grep -v '^wattgate-' | sort -u \
@@ -118,7 +118,8 @@ settings() {
         -name 'm*_freq' -o -name mrq_rate_locked -o -name emc_iso_cap \) -type f |
         sort | xargs tail -n +1)
 }
-cargo build --release --locked -p wattgate-simulator
+# As tools/ci.sh has built it for the tests.
+CARGO_PROFILE_RELEASE_LTO=off cargo build --release --locked -p wattgate-simulator
 "$target/release/wattgate-simulator" board --board orin-agx-64 --workload resnet18 \
     --root "$place/board" &
 board=$!
