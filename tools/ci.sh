@@ -13,9 +13,9 @@ trap 'rm -rf "$place"' EXIT
 # Sets `used` to the seconds of processor time that the programs of this lane have taken.
 processor() {
     # Not through a pipe: that would be another process, with programs of its own.
-    times >"$place/times.$BASHPID"
-    used=$(awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * $1 + $2 + 60 * $3 + $4 }' \
-        "$place/times.$BASHPID")
+    local file=$place/times.$BASHPID
+    times >"$file"
+    used=$(awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * $1 + $2 + 60 * $3 + $4 }' "$file")
 }
 
 # step NAME COMMAND…: runs a check and keeps what became of it.

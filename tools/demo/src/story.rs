@@ -20,7 +20,7 @@ pub struct Story {
     /// Minibatches per epoch.
     pub minibatches: f64,
     pub truth: Truth,
-    /// The true Pareto front as indices into [`Truth`], in ascending order of power.
+    /// The true Pareto front as indices into `truth`, in ascending order of power.
     pub front: Vec<usize>,
     pub models: Vec<Learned>,
     /// Power limits in W.

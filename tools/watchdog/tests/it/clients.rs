@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::wattgated::{Daemon, MODEL, PATIENCE, Rig, StopOnDrop, eventually, outcome, with_board};
+use crate::wattgated::{Daemon, MODEL, Rig, StopOnDrop, TIMEOUT, eventually, outcome, with_board};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -269,7 +269,7 @@ fn metrics_are_exported_at_an_address_or_in_a_file() {
         drop(taken);
         let mut daemon = rig.run("<6>tracking; measured ");
         let mut stream = TcpStream::connect(address).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("set");
         let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
         stream.write_all(request).expect("sent");
         let mut page = String::new();

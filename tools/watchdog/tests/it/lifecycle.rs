@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::wattgated::{
-    Daemon, MODEL, PATIENCE, Rig, eventually, knobs_in, outcome, reported_mode, with_board,
+    Daemon, MODEL, Rig, TIMEOUT, eventually, knobs_in, outcome, reported_mode, with_board,
 };
 use rustix::process::Signal;
 
@@ -260,7 +260,7 @@ fn systemd_is_notified() {
     with_board("30W", |rig| {
         let path = rig.config.with_file_name("notify");
         let socket = UnixDatagram::bind(&path).expect("bound");
-        socket.set_read_timeout(Some(PATIENCE)).expect("set");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("set");
         let next = || {
             let mut buffer = [0; 1024];
             let length = socket.recv(&mut buffer).expect("a notification");

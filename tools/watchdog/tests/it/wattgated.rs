@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use crate::eventually::{PATIENCE, eventually};
+pub use crate::eventually::{TIMEOUT, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use wattgate_board::{Board, Disk};
@@ -122,7 +122,7 @@ impl Rig {
     /// Waits until all knobs have these values.
     pub fn await_knobs(&self, expected: &[String]) {
         let start = Instant::now();
-        while start.elapsed() < PATIENCE && self.knobs() != expected {
+        while start.elapsed() < TIMEOUT && self.knobs() != expected {
             thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(self.knobs(), expected);
@@ -179,7 +179,7 @@ impl Daemon {
     /// Waits for a log line that contains `text` and returns it.
     pub fn logs(&mut self, text: &str) -> String {
         loop {
-            let Ok(line) = self.lines.recv_timeout(PATIENCE) else {
+            let Ok(line) = self.lines.recv_timeout(TIMEOUT) else {
                 panic!("not logged: {text}: {:#?}", self.seen);
             };
             self.seen.push(line.clone());
