@@ -89,9 +89,10 @@ links() {
     return $broken
 }
 
-# The demo from its start to a page that is drawn, on a phone as well.
+# The demo from its start to a page that is drawn, on a phone as well. Its tests have built it:
+# cargo would build burn again, with the features that the demo alone asks for.
 demo() {
-    cargo run --release --locked -p wattgate-demo -- -o target/demo-report &&
+    target/release/wattgate-demo -o target/demo-report &&
         tools/demo-page.sh target/demo-report/index.html
 }
 

@@ -5,7 +5,8 @@ use wattgate_trainer::corpus::modes::Known;
 use wattgate_trainer::lab::evaluate::Quartiles;
 use wattgate_trainer::methods::{Ask, MethodError};
 
-use super::story::{Choice, Choices, Point, Summary, round};
+use super::round::round;
+use super::story::{Choice, Choices, Point, Summary};
 use super::transfer::TrainedContestant;
 
 /// The choices of a contestant under each limit in W. `all` are the modes to choose from.

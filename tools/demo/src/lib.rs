@@ -20,6 +20,7 @@ mod output;
 mod profile;
 mod reference;
 mod replay;
+mod round;
 mod story;
 mod transfer;
 mod truth;
@@ -36,7 +37,8 @@ use wattgate_trainer::corpus::modes::profiled;
 
 use choose::{choices, summary};
 use replay::replay;
-use story::{Choices, Made, PUBLISHED, Point, round};
+use round::round;
+use story::{Choices, Made, PUBLISHED, Point};
 use transfer::{CONTESTANTS, TrainedContestant};
 use truth::{fastest, front, truth};
 

@@ -15,7 +15,7 @@ use wattgate_simulated_board::load::{Kind, Load, Step};
 use wattgate_simulated_board::sampling::Sampling;
 use wattgate_simulated_board::workload::Workload;
 
-use super::story::round;
+use super::round::round;
 
 /// Limits: start in s, power in W.
 const LIMITS: [(u32, u32); 4] = [(0, 36), (60, 22), (120, 30), (180, 18)];

@@ -7,6 +7,7 @@ use wattgate_trainer::learn::predictions::Target;
 use wattgate_trainer::learn::split::Sampling;
 
 use super::replay::Replay;
+use super::round::round;
 
 /// The data of the page; its script reads these names.
 #[derive(Clone, Debug, Serialize)]
@@ -160,9 +161,3 @@ pub const PUBLISHED: [Published; 2] = [
         power_mape: 4.9,
     },
 ];
-
-/// Rounds to a number of decimal places.
-pub fn round(value: f64, digits: i32) -> f64 {
-    let scale = 10f64.powi(digits);
-    (value * scale).round() / scale
-}

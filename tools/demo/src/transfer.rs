@@ -17,7 +17,8 @@ use super::WORKLOAD;
 use super::error::DemoError;
 use super::output;
 use super::reference::References;
-use super::story::{Learned, Mape, round};
+use super::round::round;
+use super::story::{Learned, Mape};
 
 /// A method with its training modes.
 pub struct Contestant {
