@@ -23,12 +23,17 @@ const KNOWN: [(&str, &[&str]); 10] = [
 /// The board's name, if both sides are known and a model for `device` is for another board.
 pub fn board_mismatch(device: &str, compatible: &[String]) -> Option<&'static str> {
     let of_model = KNOWN.iter().find(|(name, _)| device.starts_with(name))?;
+    let of_board = board_name(compatible)?;
+    (of_board != of_model.0).then_some(of_board)
+}
+
+/// The board's name, if it is known.
+pub fn board_name(compatible: &[String]) -> Option<&'static str> {
     let is = |(_, modules): &&(&str, &[&str])| {
         let mut texts = compatible.iter();
         texts.any(|text| modules.iter().any(|module| text.contains(module)))
     };
-    let of_board = KNOWN.iter().find(is)?;
-    (of_board.0 != of_model.0).then_some(of_board.0)
+    KNOWN.iter().find(is).map(|(name, _)| *name)
 }
 
 #[cfg(test)]

@@ -1,0 +1,272 @@
+//! Which mode to measure next: a list, or a planner beside that is asked and told.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use wattgate_runtime::{Kilohertz, PowerMode};
+
+/// A source of modes.
+pub trait Planner {
+    /// The next mode; `None` once enough are measured.
+    fn ask(&mut self) -> Result<Option<PowerMode>, PlannerError>;
+
+    /// Reports a measurement.
+    fn tell(&mut self, mode: PowerMode, time_ms: f64, power_mw: f64) -> Result<(), PlannerError>;
+
+    /// Reports a mode that cannot be measured, with its power in mW where that was too high.
+    fn exclude(&mut self, mode: PowerMode, power_mw: Option<f64>) -> Result<(), PlannerError>;
+}
+
+/// Why there is no next mode.
+#[derive(Debug, Error)]
+pub enum PlannerError {
+    /// The planner does not start, or its streams fail.
+    #[error("the planner `{command}`: {source}")]
+    Io { command: String, source: io::Error },
+    /// The planner has ended.
+    #[error("the planner `{command}` has ended: {status}")]
+    Ended { command: String, status: String },
+    /// The planner answers with an error.
+    #[error("the planner `{command}`: {message}")]
+    Refused { command: String, message: String },
+    /// An answer is not one of the protocol.
+    #[error("the planner `{command}` answers `{line}`: {why}")]
+    Defect {
+        command: String,
+        line: String,
+        why: String,
+    },
+}
+
+/// Modes from a list, in its order.
+#[derive(Debug)]
+pub struct List(pub std::vec::IntoIter<PowerMode>);
+
+impl Planner for List {
+    fn ask(&mut self) -> Result<Option<PowerMode>, PlannerError> {
+        Ok(self.0.next())
+    }
+
+    fn tell(&mut self, mode: PowerMode, _: f64, _: f64) -> Result<(), PlannerError> {
+        self.exclude(mode, None)
+    }
+
+    /// Leaves the mode out, as it is done.
+    fn exclude(&mut self, mode: PowerMode, _: Option<f64>) -> Result<(), PlannerError> {
+        let rest: Vec<PowerMode> = self.0.clone().filter(|other| *other != mode).collect();
+        self.0 = rest.into_iter();
+        Ok(())
+    }
+}
+
+/// A mode as the protocol writes it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Mode {
+    cores: u32,
+    cpu_khz: u32,
+    gpu_khz: u32,
+    emc_khz: u32,
+}
+
+impl From<PowerMode> for Mode {
+    fn from(mode: PowerMode) -> Self {
+        let [cores, cpu_khz, gpu_khz, emc_khz] = mode.knobs();
+        Self {
+            cores,
+            cpu_khz,
+            gpu_khz,
+            emc_khz,
+        }
+    }
+}
+
+impl From<Mode> for PowerMode {
+    fn from(mode: Mode) -> Self {
+        Self {
+            cores: mode.cores,
+            cpu: Kilohertz(mode.cpu_khz),
+            gpu: Kilohertz(mode.gpu_khz),
+            emc: Kilohertz(mode.emc_khz),
+        }
+    }
+}
+
+/// The board and the task, the first line to a planner.
+#[derive(Clone, Debug, Serialize)]
+pub struct Task {
+    pub version: u32,
+    pub axes: Axes,
+    /// Number of modes to measure.
+    pub modes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_mw: Option<u32>,
+    pub seed: u64,
+    pub workload: String,
+    pub device: String,
+}
+
+/// The values of the axes, ascending.
+#[derive(Clone, Debug, Serialize)]
+pub struct Axes {
+    pub cores: Vec<u32>,
+    pub cpu_khz: Vec<u32>,
+    pub gpu_khz: Vec<u32>,
+    pub emc_khz: Vec<u32>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Request {
+    Ask {},
+    Tell {
+        mode: Mode,
+        time_us: f64,
+        power_mw: f64,
+    },
+    Exclude {
+        mode: Mode,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        power_mw: Option<f64>,
+    },
+}
+
+/// Fields that this program does not need are left out.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    Ready {},
+    Measure { mode: Mode },
+    Enough {},
+    Told {},
+    Excluded {},
+    Error { message: String },
+}
+
+/// A program that speaks JSON lines, such as `wattgate-trainer plan --ask-tell`.
+#[derive(Debug)]
+pub struct CoProcess {
+    command: String,
+    child: Child,
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl CoProcess {
+    /// Starts a command in a shell and sends it the task.
+    pub fn start(command: &str, task: &Task) -> Result<Self, PlannerError> {
+        let at = |source| PlannerError::Io {
+            command: command.to_owned(),
+            source,
+        };
+        let child = Command::new("sh")
+            .args(["-c", command])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = child.map_err(at)?;
+        let (Some(requests), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(at(io::ErrorKind::BrokenPipe.into()));
+        };
+        let mut planner = Self {
+            command: command.to_owned(),
+            child,
+            requests,
+            answers: BufReader::new(answers),
+        };
+        match planner.exchange(task)? {
+            Answer::Ready {} => Ok(planner),
+            _ => Err(planner.defect(String::new(), "expected `ready`".to_owned())),
+        }
+    }
+
+    fn exchange(&mut self, request: &impl Serialize) -> Result<Answer, PlannerError> {
+        let mut line = serde_json::to_string(request).map_err(io::Error::from);
+        if let Ok(line) = &mut line {
+            line.push('\n');
+        }
+        let sent = line.and_then(|line| self.requests.write_all(line.as_bytes()));
+        let mut line = String::new();
+        let read = sent.and_then(|()| self.answers.read_line(&mut line));
+        match read {
+            Ok(0) => return Err(self.ended()),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(self.ended()),
+            Err(source) => {
+                let command = self.command.clone();
+                return Err(PlannerError::Io { command, source });
+            }
+            Ok(_) => {}
+        }
+        match serde_json::from_str(&line) {
+            Ok(Answer::Error { message }) => Err(PlannerError::Refused {
+                command: self.command.clone(),
+                message,
+            }),
+            Ok(answer) => Ok(answer),
+            Err(why) => Err(self.defect(line.trim_end().to_owned(), why.to_string())),
+        }
+    }
+
+    fn ended(&mut self) -> PlannerError {
+        let status = match self.child.wait() {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let command = self.command.clone();
+        PlannerError::Ended { command, status }
+    }
+
+    fn defect(&self, line: String, why: String) -> PlannerError {
+        let command = self.command.clone();
+        PlannerError::Defect { command, line, why }
+    }
+
+    /// Sends a request for which there is one right answer.
+    fn inform(
+        &mut self,
+        request: &Request,
+        is_right: fn(&Answer) -> bool,
+    ) -> Result<(), PlannerError> {
+        let answer = self.exchange(request)?;
+        match is_right(&answer) {
+            true => Ok(()),
+            false => Err(self.defect(String::new(), "another answer was expected".to_owned())),
+        }
+    }
+}
+
+impl Planner for CoProcess {
+    fn ask(&mut self) -> Result<Option<PowerMode>, PlannerError> {
+        match self.exchange(&Request::Ask {})? {
+            Answer::Measure { mode } => Ok(Some(mode.into())),
+            Answer::Enough {} => Ok(None),
+            _ => Err(self.defect(String::new(), "expected `measure` or `enough`".to_owned())),
+        }
+    }
+
+    fn tell(&mut self, mode: PowerMode, time_ms: f64, power_mw: f64) -> Result<(), PlannerError> {
+        let tell = Request::Tell {
+            mode: mode.into(),
+            time_us: 1e3 * time_ms,
+            power_mw,
+        };
+        self.inform(&tell, |answer| matches!(answer, Answer::Told {}))
+    }
+
+    fn exclude(&mut self, mode: PowerMode, power_mw: Option<f64>) -> Result<(), PlannerError> {
+        let exclude = Request::Exclude {
+            mode: mode.into(),
+            power_mw,
+        };
+        self.inform(&exclude, |answer| matches!(answer, Answer::Excluded {}))
+    }
+}
+
+impl Drop for CoProcess {
+    /// Ends the planner: it is idle, and its input ends.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

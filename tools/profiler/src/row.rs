@@ -1,0 +1,184 @@
+//! The corpus file: a row for each mode that was measured, and for each one that was not to be.
+//!
+//! Beside the columns that the trainer reads there are those that tell how good a row is. A row
+//! with a `mark` has neither time nor power, so the trainer does not use it.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use wattgate_runtime::{Kilohertz, PowerMode};
+
+use crate::window::Measured;
+
+/// Why a mode has no measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mark {
+    /// The power exceeded the limit.
+    OverLimit,
+    /// The board refused the mode.
+    Refused,
+    /// The firmware throttled.
+    Throttled,
+    /// Another program changed the clocks.
+    Changed,
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OverLimit => "over the limit",
+            Self::Refused => "refused by the board",
+            Self::Throttled => "throttled by the firmware",
+            Self::Changed => "changed by another program",
+        })
+    }
+}
+
+/// A row of the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    pub device: String,
+    pub workload: String,
+    pub cores: u32,
+    pub cpu_khz: u32,
+    pub gpu_khz: u32,
+    pub emc_khz: u32,
+    /// Time of a step; `None` with a mark.
+    pub time_ms: Option<f64>,
+    /// Mean power; `None` with a mark.
+    pub power_mw: Option<f64>,
+    /// Steps in the window.
+    pub steps: u64,
+    /// Length of the window.
+    pub window_ms: f64,
+    /// Relative standard errors of the two means, in percent.
+    pub time_spread_pct: Option<f64>,
+    pub power_spread_pct: Option<f64>,
+    /// Temperature of the hottest zone at the end, in °C.
+    pub temperature_c: Option<f64>,
+    /// Events of the over-current protection in the window.
+    pub over_current: u64,
+    /// Highest estimated power, in mW.
+    pub peak_mw: f64,
+    /// Why there is no measurement.
+    pub mark: Option<Mark>,
+}
+
+impl Row {
+    /// The mode.
+    pub fn mode(&self) -> PowerMode {
+        PowerMode {
+            cores: self.cores,
+            cpu: Kilohertz(self.cpu_khz),
+            gpu: Kilohertz(self.gpu_khz),
+            emc: Kilohertz(self.emc_khz),
+        }
+    }
+
+    /// Enters a measurement.
+    pub fn measure(&mut self, measured: &Measured) {
+        // Spreads to 0.01 %, times and powers to five digits and more.
+        let percent = |spread: Option<f64>| spread.map(|it| (1e4 * it).round() / 100.0);
+        self.steps = measured.steps;
+        self.window_ms = 1e3 * measured.length.as_secs_f64();
+        self.time_ms = Some((1e4 * measured.time_ms).round() / 1e4);
+        self.power_mw = Some((10.0 * measured.power_mw).round() / 10.0);
+        self.time_spread_pct = percent(measured.time_spread);
+        self.power_spread_pct = percent(measured.power_spread);
+    }
+}
+
+/// Why the file cannot be used.
+#[derive(Debug, Error)]
+pub enum CorpusError {
+    /// The system refuses.
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    /// The file is no corpus of this program.
+    #[error("{}: {why}", path.display())]
+    Defect { path: PathBuf, why: String },
+    /// The file has rows of another board or workload.
+    #[error("{}: line {line} is of `{found}`, expected `{expected}`", path.display())]
+    Other {
+        path: PathBuf,
+        line: u64,
+        found: String,
+        expected: String,
+    },
+}
+
+/// A corpus file that grows by one row at a time.
+#[derive(Debug)]
+pub struct CorpusFile {
+    path: PathBuf,
+    file: File,
+    /// The rows that it has.
+    pub rows: Vec<Row>,
+}
+
+impl CorpusFile {
+    /// Opens or creates the file. An incomplete last line, which a power cut leaves, is removed.
+    /// Errors if it has rows of another board or workload.
+    pub fn open(path: &Path, device: &str, workload: &str) -> Result<Self, CorpusError> {
+        let at = |source| CorpusError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let defect = |why: String| CorpusError::Defect {
+            path: path.to_owned(),
+            why,
+        };
+        let mut options = OpenOptions::new();
+        let file = options.read(true).append(true).create(true);
+        let file = file.open(path).map_err(at)?;
+        let text = io::read_to_string(&file).map_err(at)?;
+        let complete = text.rfind('\n').map_or(0, |end| end + 1);
+        file.set_len(complete as u64).map_err(at)?;
+        let mut reader = csv::Reader::from_reader(&text.as_bytes()[..complete]);
+        let rows = reader.deserialize().collect::<Result<Vec<Row>, _>>();
+        let rows = rows.map_err(|error| defect(error.to_string()))?;
+        for (row, line) in rows.iter().zip(2..) {
+            for (found, expected) in [(&row.device, device), (&row.workload, workload)] {
+                if found != expected {
+                    return Err(CorpusError::Other {
+                        path: path.to_owned(),
+                        line,
+                        found: found.clone(),
+                        expected: expected.to_owned(),
+                    });
+                }
+            }
+        }
+        let path = path.to_owned();
+        Ok(Self { path, file, rows })
+    }
+
+    /// Appends a row; it is on the disk when this returns. After an error the file is as before.
+    pub fn append(&mut self, row: Row) -> Result<(), CorpusError> {
+        let path = &self.path;
+        let at = |source| CorpusError::Io {
+            path: path.clone(),
+            source,
+        };
+        let length = self.file.metadata().map_err(at)?.len();
+        let mut writer = csv::WriterBuilder::new()
+            .has_headers(length == 0)
+            .from_writer(Vec::new());
+        let line = writer.serialize(&row).map_err(io::Error::other);
+        let line = line.and_then(|()| writer.into_inner().map_err(|error| error.into_error()));
+        let line = line.map_err(at)?;
+        let written = self.file.write_all(&line);
+        if let Err(source) = written.and_then(|()| self.file.sync_data()) {
+            // On a full disk a part may be there. It is also removed at the next start.
+            let _ = self.file.set_len(length);
+            return Err(at(source));
+        }
+        self.rows.push(row);
+        Ok(())
+    }
+}

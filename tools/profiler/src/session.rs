@@ -1,0 +1,368 @@
+//! A session: sets one mode after another under a running workload and measures each.
+//!
+//! ```text
+//! planner ──► mode ──► board ──► counts and readings ──► window ──► row ──► corpus, planner
+//!                        ▲                  │
+//!                        └── mode of least power, at once, when the power exceeds the limit
+//! ```
+//!
+//! The session begins in the mode of least clocks and cores, so that a limit holds from the start,
+//! and looks at the sensor all the time, also while the planner thinks.
+
+use std::thread;
+use std::time::Duration;
+
+use thiserror::Error;
+use wattgate_board::{ApplyError, Board, Files, SampleError};
+use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, Milliseconds, Milliwatts, PowerMode};
+
+use crate::planner::{Planner, PlannerError};
+use crate::row::{CorpusError, CorpusFile, Mark, Row};
+use crate::window::{Count, Measured, Rules, Window};
+
+/// Interval between looks at the sensor.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The readings may fail for this long; the governor waits as long.
+const BLIND: Duration = Duration::from_millis(1_700);
+
+/// A workload without a step for longer has none to show.
+const NO_STEPS: Duration = Duration::from_secs(60);
+
+/// What happened while a session waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The time has come.
+    Time,
+    /// A count arrived.
+    Count(Count),
+    /// The workload has ended, with its exit code if it has one.
+    Ended(Option<i32>),
+    /// The user wants the session to end.
+    Stop,
+}
+
+/// What a session works on.
+pub trait World {
+    /// The board's files.
+    type Files: Files;
+
+    /// The board's files.
+    fn files(&mut self) -> &mut Self::Files;
+
+    /// Time since the start of the session, of the board's clock.
+    fn now(&self) -> Duration;
+
+    /// Waits for an event until a time.
+    fn wait(&mut self, until: Duration) -> Event;
+}
+
+/// What a session is to do.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// The columns `device` and `workload`.
+    pub device: String,
+    pub workload: String,
+    /// No mode is kept whose power exceeds this.
+    pub limit: Option<Milliwatts>,
+    /// When a measurement is complete.
+    pub rules: Rules,
+}
+
+/// Why a session ended early. All rows so far are in the corpus.
+#[derive(Debug, Error)]
+pub enum SessionError {
+    /// No count of steps arrived.
+    #[error(
+        "no step for {} s: the workload counts its steps on the socket that WATTGATE_SOCKET names, \
+         one line `steps=N` with the steps since its start",
+        NO_STEPS.as_secs()
+    )]
+    NoSteps,
+    /// A count is less than the one before.
+    #[error("the count of steps went backwards, from {from} to {to}")]
+    Backwards { from: u64, to: u64 },
+    /// The workload has ended.
+    #[error("the workload has ended {}", match code {
+        Some(code) => format!("with exit code {code}"),
+        None => "by a signal".to_owned(),
+    })]
+    Ended { code: Option<i32> },
+    /// The user stopped the session.
+    #[error("stopped")]
+    Stopped,
+    /// The sensor cannot be read.
+    #[error("the power sensor: {0}")]
+    Sensor(#[from] SampleError),
+    /// The mode of least clocks and cores exceeds the limit.
+    #[error("the lowest mode draws {power}, more than the limit of {limit}")]
+    LimitTooLow {
+        power: Milliwatts,
+        limit: Milliwatts,
+    },
+    /// Not even the lowest mode can be set.
+    #[error("the lowest mode: {0}")]
+    Lowest(ApplyError),
+    #[error("{0}")]
+    Planner(#[from] PlannerError),
+    #[error("{0}")]
+    Corpus(#[from] CorpusError),
+}
+
+/// Progress, for the user.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress<'a> {
+    /// A mode was set.
+    Set(PowerMode),
+    /// A row was written.
+    Row(&'a Row),
+}
+
+/// A board under a running workload.
+pub struct Session<'a, W: World> {
+    world: &'a mut W,
+    board: &'a mut Board,
+    task: Task,
+    lowest: PowerMode,
+    estimator: Estimator,
+    next_look: Duration,
+    seen: Option<Duration>,
+    last_count: Option<Count>,
+    /// The last time at which a step, or the wait for one, began.
+    stepped: Duration,
+}
+
+/// What became of a mode.
+enum Outcome {
+    Measured(Measured),
+    Marked(Mark, Option<f64>),
+}
+
+/// Power in whole mW.
+fn milliwatts(power: f64) -> Milliwatts {
+    Milliwatts(power.max(0.0).round() as u32)
+}
+
+impl<'a, W: World> Session<'a, W> {
+    /// Sets the mode of least clocks and cores, before the workload starts.
+    pub fn begin(
+        world: &'a mut W,
+        board: &'a mut Board,
+        lowest: PowerMode,
+        task: Task,
+    ) -> Result<Self, SessionError> {
+        let applied = board.apply(world.files(), &lowest);
+        applied.map_err(SessionError::Lowest)?;
+        let constants = board.time_constants(world.files());
+        let steps = board.sensor_steps();
+        let chips: [Chip; MOST_CHIPS] = std::array::from_fn(|chip| Chip {
+            time_constant: constants[chip],
+            step: steps[chip],
+        });
+        let now = world.now();
+        Ok(Self {
+            world,
+            board,
+            task,
+            lowest,
+            estimator: Estimator::new(chips),
+            next_look: now,
+            seen: None,
+            last_count: None,
+            stepped: now,
+        })
+    }
+
+    /// The world, to start the workload in.
+    pub fn world(&mut self) -> &mut W {
+        self.world
+    }
+
+    /// Measures what the planner asks for, until it has enough. Rows that the corpus has already
+    /// are told to the planner first.
+    pub fn run<P: Planner + Send>(
+        &mut self,
+        planner: &mut P,
+        corpus: &mut CorpusFile,
+        progress: &mut impl FnMut(Progress<'_>),
+    ) -> Result<(), SessionError> {
+        self.stepped = self.world.now();
+        for row in &corpus.rows {
+            tell(planner, row)?;
+        }
+        while let Some(mode) = self.watching(|| planner.ask())? {
+            progress(Progress::Set(mode));
+            let mut row = self.row(mode);
+            let outcome = self.measure(mode, &mut row)?;
+            match outcome {
+                Outcome::Measured(measured) => row.measure(&measured),
+                Outcome::Marked(mark, _) => row.mark = Some(mark),
+            }
+            if let Outcome::Marked(Mark::OverLimit, Some(power)) = outcome
+                && mode == self.lowest
+                && let Some(limit) = self.task.limit
+            {
+                corpus.append(row)?;
+                let power = milliwatts(power);
+                return Err(SessionError::LimitTooLow { power, limit });
+            }
+            corpus.append(row)?;
+            let row = corpus.rows.last().expect("a row was appended");
+            progress(Progress::Row(row));
+            self.watching(|| tell(planner, row))?;
+        }
+        Ok(())
+    }
+
+    /// Runs a call of the planner while the session goes on watching the board. A mode that goes
+    /// over the limit meanwhile is left.
+    fn watching<T: Send>(
+        &mut self,
+        call: impl FnOnce() -> Result<T, PlannerError> + Send,
+    ) -> Result<T, SessionError> {
+        thread::scope(|scope| {
+            let call = scope.spawn(call);
+            while !call.is_finished() {
+                if self.turn(&mut None)?.is_some() {
+                    self.retreat()?;
+                }
+            }
+            let result = call.join().expect("the planner's thread does not panic");
+            Ok(result?)
+        })
+    }
+
+    fn row(&mut self, mode: PowerMode) -> Row {
+        let [cores, cpu_khz, gpu_khz, emc_khz] = mode.knobs();
+        Row {
+            device: self.task.device.clone(),
+            workload: self.task.workload.clone(),
+            cores,
+            cpu_khz,
+            gpu_khz,
+            emc_khz,
+            time_ms: None,
+            power_mw: None,
+            steps: 0,
+            window_ms: 0.0,
+            time_spread_pct: None,
+            power_spread_pct: None,
+            temperature_c: None,
+            over_current: 0,
+            peak_mw: 0.0,
+            mark: None,
+        }
+    }
+
+    fn measure(&mut self, mode: PowerMode, row: &mut Row) -> Result<Outcome, SessionError> {
+        if self.board.apply(self.world.files(), &mode).is_err() {
+            // All writes are undone, but the mode before may not be one to stay in.
+            self.retreat()?;
+            return Ok(Outcome::Marked(Mark::Refused, None));
+        }
+        let events_before = self.over_current_events();
+        let set = self.world.now();
+        let mut window = Some(Window::new(self.task.rules, set));
+        self.stepped = set;
+        loop {
+            let over = self.turn(&mut window)?;
+            if let Some(estimate) = self.estimator.estimate() {
+                row.peak_mw = row.peak_mw.max(f64::from(estimate.power).round());
+            }
+            if let Some(power) = over {
+                self.retreat()?;
+                return Ok(Outcome::Marked(Mark::OverLimit, Some(power)));
+            }
+            let measured = window.as_ref().and_then(|it| it.measured(&self.estimator));
+            let Some(measured) = measured else { continue };
+            row.temperature_c = self
+                .board
+                .hottest_mc(self.world.files())
+                .map(|mc| mc as f64 / 1e3);
+            row.over_current = self.over_current_events().saturating_sub(events_before);
+            if row.over_current > 0 {
+                return Ok(Outcome::Marked(Mark::Throttled, None));
+            }
+            if self.board.verify(self.world.files(), &mode).is_err() {
+                return Ok(Outcome::Marked(Mark::Changed, None));
+            }
+            return Ok(Outcome::Measured(measured));
+        }
+    }
+
+    /// Waits for one event or the next look. Returns the power in mW if it exceeds the limit.
+    fn turn(&mut self, window: &mut Option<Window>) -> Result<Option<f64>, SessionError> {
+        match self.world.wait(self.next_look) {
+            Event::Count(count) => {
+                let before = self.last_count.replace(count);
+                if let Some(before) = before.filter(|before| before.steps > count.steps) {
+                    let (from, to) = (before.steps, count.steps);
+                    return Err(SessionError::Backwards { from, to });
+                }
+                self.stepped = count.at;
+                if let Some(window) = window {
+                    window.count(count);
+                }
+                Ok(None)
+            }
+            Event::Time => {
+                let now = self.world.now();
+                self.next_look = now + LOOK;
+                if now.saturating_sub(self.stepped) > NO_STEPS {
+                    return Err(SessionError::NoSteps);
+                }
+                self.look(now, window)
+            }
+            Event::Ended(code) => Err(SessionError::Ended { code }),
+            Event::Stop => Err(SessionError::Stopped),
+        }
+    }
+
+    fn look(
+        &mut self,
+        now: Duration,
+        window: &mut Option<Window>,
+    ) -> Result<Option<f64>, SessionError> {
+        let sample = match self.board.sample(self.world.files()) {
+            Ok(sample) => sample,
+            Err(error) if now.saturating_sub(self.seen.unwrap_or_default()) > BLIND => {
+                self.retreat()?;
+                return Err(error.into());
+            }
+            Err(_) => return Ok(None),
+        };
+        self.seen = Some(now);
+        let at = Milliseconds(now.as_millis() as u64);
+        self.estimator.look(&sample, at);
+        if let Some(window) = window {
+            window.look(now, self.estimator.energy_uj());
+        }
+        let Some((estimate, limit)) = self.estimator.estimate().zip(self.task.limit) else {
+            return Ok(None);
+        };
+        // A single reading may be off by a step or by noise, so the power counts with its doubt.
+        let surely = f64::from(estimate.power - estimate.deviation);
+        Ok((surely > f64::from(limit.0)).then_some(surely))
+    }
+
+    /// Goes to the mode of least clocks and cores.
+    fn retreat(&mut self) -> Result<(), SessionError> {
+        let applied = self.board.apply(self.world.files(), &self.lowest);
+        applied.map(drop).map_err(SessionError::Lowest)
+    }
+
+    fn over_current_events(&mut self) -> u64 {
+        let events = self.board.over_current_events(self.world.files());
+        let events = events.into_iter().flatten();
+        events.map(|events| events.max(0).unsigned_abs()).sum()
+    }
+}
+
+/// Tells a planner what a row says.
+fn tell<P: Planner>(planner: &mut P, row: &Row) -> Result<(), PlannerError> {
+    match (row.mark, row.time_ms, row.power_mw) {
+        (None, Some(time_ms), Some(power_mw)) => planner.tell(row.mode(), time_ms, power_mw),
+        (Some(Mark::OverLimit), ..) => planner.exclude(row.mode(), Some(row.peak_mw)),
+        _ => planner.exclude(row.mode(), None),
+    }
+}

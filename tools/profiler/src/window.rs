@@ -1,0 +1,206 @@
+//! The window in which a mode is measured: from the counts of the workload and the readings of the
+//! sensor to the time of a step and the mean power.
+//!
+//! A window begins and ends with the arrival of a count, so the time of a step is exact but for the
+//! delay of two arrivals. The power is the mean over the same time, from the energy of the readings
+//! with the lag of the sensor undone ([`Estimator::energy_uj`]), so no time constant has to pass first.
+
+use std::time::Duration;
+
+use wattgate_runtime::{Estimator, Milliseconds};
+
+/// When a measurement is complete.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// Time after the change of the mode that is not measured: clocks and caches settle.
+    pub settling: Duration,
+    /// Steps after the change that are not measured.
+    pub dropped_steps: u64,
+    /// Minimum number of steps.
+    pub min_steps: u64,
+    /// Minimum length in time constants of the sensor.
+    pub min_time_constants: f64,
+    /// The relative standard error of the two means at which the window ends.
+    pub spread: f64,
+    /// Maximum length; a window of this length is complete if it has [`Self::min_steps`].
+    pub longest: Duration,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            settling: Duration::from_millis(500),
+            dropped_steps: 2,
+            min_steps: 20,
+            min_time_constants: 3.0,
+            spread: 0.01,
+            longest: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Number of parts of a window from which a standard error is estimated, at least.
+const MIN_PARTS: usize = 4;
+
+/// A cumulative count of steps, and when it arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// Time since the start of the session.
+    pub at: Duration,
+    /// Steps since the start of the workload.
+    pub steps: u64,
+}
+
+/// What a window measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// Number of steps.
+    pub steps: u64,
+    /// Length of the window.
+    pub length: Duration,
+    /// Mean time of a step in ms.
+    pub time_ms: f64,
+    /// Relative standard error of the time; `None` if there are too few counts for one.
+    pub time_spread: Option<f64>,
+    /// Mean power in mW.
+    pub power_mw: f64,
+    /// Relative standard error of the power, without the sensor's offset; `None` if the window is
+    /// too short for one.
+    pub power_spread: Option<f64>,
+}
+
+/// A window that is being filled.
+#[derive(Clone, Debug)]
+pub struct Window {
+    rules: Rules,
+    /// When the mode was set.
+    set: Duration,
+    /// Steps at the first count after the mode was set.
+    steps_when_set: Option<u64>,
+    counts: Vec<Count>,
+    /// Energy in µJ at the looks since the mode was set.
+    energies: Vec<(Duration, u64)>,
+}
+
+impl Window {
+    /// Begins a window for a mode that was set at a time.
+    pub fn new(rules: Rules, set: Duration) -> Self {
+        Self {
+            rules,
+            set,
+            steps_when_set: None,
+            counts: Vec::new(),
+            energies: Vec::new(),
+        }
+    }
+
+    /// Takes a count. Counts that arrived before the mode was set are ignored.
+    pub fn count(&mut self, count: Count) {
+        if count.at < self.set {
+            return;
+        }
+        let when_set = *self.steps_when_set.get_or_insert(count.steps);
+        let dropped = count.steps.saturating_sub(when_set) < self.rules.dropped_steps;
+        if dropped || count.at - self.set < self.rules.settling {
+            return;
+        }
+        self.counts.push(count);
+    }
+
+    /// Takes the energy after a look of the estimator.
+    pub fn look(&mut self, at: Duration, energy_uj: u64) {
+        self.energies.push((at, energy_uj));
+    }
+
+    /// Steps measured so far.
+    pub fn steps(&self) -> u64 {
+        match (self.counts.first(), self.counts.last()) {
+            (Some(first), Some(last)) => last.steps - first.steps,
+            _ => 0,
+        }
+    }
+
+    /// The measurement, once it is complete.
+    pub fn measured(&self, estimator: &Estimator) -> Option<Measured> {
+        let (first, last) = (self.counts.first()?, self.counts.last()?);
+        let (steps, length) = (last.steps - first.steps, last.at - first.at);
+        let time_constant = estimator.slowest();
+        let least_ms = time_constant.0 as f64 * self.rules.min_time_constants;
+        if steps < self.rules.min_steps || 1e3 * length.as_secs_f64() < least_ms {
+            return None;
+        }
+        let energy_uj = self.energy_uj(last.at)? - self.energy_uj(first.at)?;
+        let power_mw = energy_uj / 1e3 / length.as_secs_f64();
+        let time_ms = 1e3 * length.as_secs_f64() / steps as f64;
+        let span = Milliseconds(length.as_millis() as u64);
+        let resolution = f64::from(estimator.resolution(span)) / power_mw.max(1.0);
+        let time_spread = self.time_spread(time_ms);
+        let power_spread = self.power_spread(time_constant).map(|spread| {
+            let ripple = f64::from(estimator.ripple(span));
+            spread.max(ripple).hypot(resolution)
+        });
+        let is_sure = |spread: Option<f64>| spread.is_some_and(|it| it <= self.rules.spread);
+        if !(is_sure(time_spread) && is_sure(power_spread)) && length < self.rules.longest {
+            return None;
+        }
+        Some(Measured {
+            steps,
+            length,
+            time_ms,
+            time_spread,
+            power_mw,
+            power_spread,
+        })
+    }
+
+    /// The energy at a time, interpolated between two looks; `None` outside of all looks.
+    fn energy_uj(&self, at: Duration) -> Option<f64> {
+        let after = self.energies.partition_point(|(look, _)| *look < at);
+        let &(end, more) = self.energies.get(after)?;
+        let &(begin, less) = self.energies.get(after.checked_sub(1)?)?;
+        let part = (at - begin).as_secs_f64() / (end - begin).as_secs_f64();
+        Some(less as f64 + (more as f64 - less as f64) * part)
+    }
+
+    /// Relative standard error of the mean time of a step: the times between counts differ from
+    /// their steps' share with a variance that is proportional to the steps.
+    fn time_spread(&self, time_ms: f64) -> Option<f64> {
+        let parts = self.counts.windows(2).filter_map(|pair| {
+            let steps = (pair[1].steps - pair[0].steps) as f64;
+            let ms = 1e3 * (pair[1].at - pair[0].at).as_secs_f64();
+            (steps > 0.0).then(|| ((ms - steps * time_ms).powi(2) / steps, steps))
+        });
+        let parts: Vec<(f64, f64)> = parts.collect();
+        if parts.len() < MIN_PARTS {
+            return None;
+        }
+        let squares: f64 = parts.iter().map(|(square, _)| square).sum();
+        let steps: f64 = parts.iter().map(|(_, steps)| steps).sum();
+        let variance = squares / (parts.len() - 1) as f64;
+        Some((variance / steps).sqrt() / time_ms)
+    }
+
+    /// Relative standard error of the mean power, from the means of parts that are a time constant
+    /// long: shorter ones are not independent.
+    fn power_spread(&self, time_constant: Milliseconds) -> Option<f64> {
+        let least = Duration::from_millis(time_constant.0.max(100));
+        let begin = self.counts.first()?.at;
+        let mut energies = self.energies.iter().filter(|(at, _)| *at >= begin);
+        let mut from = *energies.next()?;
+        let mut powers = Vec::new();
+        for &(at, energy) in energies {
+            if at - from.0 >= least {
+                let seconds = (at - from.0).as_secs_f64();
+                powers.push((energy as f64 - from.1 as f64) / 1e3 / seconds);
+                from = (at, energy);
+            }
+        }
+        if powers.len() < MIN_PARTS - 1 {
+            return None;
+        }
+        let number = powers.len() as f64;
+        let mean = powers.iter().sum::<f64>() / number;
+        let squares: f64 = powers.iter().map(|power| (power - mean).powi(2)).sum();
+        Some((squares / (number - 1.0) / number).sqrt() / mean)
+    }
+}

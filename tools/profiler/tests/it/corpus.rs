@@ -1,0 +1,124 @@
+//! The corpus file: rows that stay, and files that are refused.
+
+use std::fs;
+use std::path::Path;
+
+use wattgate_profiler::row::{CorpusFile, Mark, Row};
+use wattgate_profiler::window::Measured;
+
+fn row(gpu_khz: u32) -> Row {
+    Row {
+        device: "orin-agx-64".to_owned(),
+        workload: "yolo, v8".to_owned(),
+        cores: 4,
+        cpu_khz: 729_600,
+        gpu_khz,
+        emc_khz: 665_600,
+        time_ms: None,
+        power_mw: None,
+        steps: 0,
+        window_ms: 0.0,
+        time_spread_pct: None,
+        power_spread_pct: None,
+        temperature_c: Some(41.5),
+        over_current: 0,
+        peak_mw: 20_000.0,
+        mark: None,
+    }
+}
+
+fn measured(gpu_khz: u32) -> Row {
+    let mut row = row(gpu_khz);
+    row.measure(&Measured {
+        steps: 34,
+        length: std::time::Duration::from_millis(1_512),
+        time_ms: 44.470_588,
+        time_spread: Some(0.003_31),
+        power_mw: 17_312.345,
+        power_spread: Some(0.009_8),
+    });
+    row
+}
+
+fn open(path: &Path) -> Result<CorpusFile, String> {
+    CorpusFile::open(path, "orin-agx-64", "yolo, v8").map_err(|error| error.to_string())
+}
+
+#[test]
+fn rows_are_read_back_by_the_next_session() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("corpus.csv");
+    let mut marked = row(318_750);
+    marked.mark = Some(Mark::OverLimit);
+    let mut corpus = open(&path).expect("a new file");
+    corpus.append(measured(306_000)).expect("written");
+    drop(corpus);
+    let mut corpus = open(&path).expect("the file");
+    corpus.append(marked.clone()).expect("written");
+    drop(corpus);
+    assert_eq!(
+        open(&path).expect("the file").rows,
+        [measured(306_000), marked]
+    );
+    let text = fs::read_to_string(&path).expect("text");
+    let header = "device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,steps,window_ms,\
+                  time_spread_pct,power_spread_pct,temperature_c,over_current,peak_mw,mark";
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(lines[0], header);
+    let line = "orin-agx-64,\"yolo, v8\",4,729600,306000,665600,44.4706,17312.3,34,1512.0,0.33,0.98,\
+                41.5,0,20000.0,";
+    assert_eq!(lines[1], line);
+    assert!(
+        lines[2].contains(",,,0,") && lines[2].ends_with("over_limit"),
+        "{}",
+        lines[2]
+    );
+}
+
+#[test]
+fn a_row_that_a_power_cut_broke_is_measured_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("corpus.csv");
+    let mut corpus = open(&path).expect("a new file");
+    corpus.append(measured(306_000)).expect("written");
+    corpus.append(measured(408_000)).expect("written");
+    let whole = fs::read(&path).expect("bytes");
+    let second = whole.len() - 1;
+    let first = whole[..second]
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .expect("a line")
+        + 1;
+    for length in 0..whole.len() {
+        fs::write(&path, &whole[..length]).expect("cut");
+        let mut corpus = open(&path).unwrap_or_else(|error| panic!("{length}: {error}"));
+        let complete = usize::from(length >= first);
+        assert_eq!(corpus.rows.len(), complete, "after {length} bytes");
+        corpus.append(measured(510_000)).expect("written");
+        assert_eq!(open(&path).expect("the file").rows.len(), complete + 1);
+    }
+}
+
+#[test]
+fn a_file_of_another_workload_or_kind_is_refused_and_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("corpus.csv");
+    open(&path)
+        .expect("a new file")
+        .append(measured(306_000))
+        .expect("written");
+    let before = fs::read(&path).expect("bytes");
+    let error = CorpusFile::open(&path, "orin-agx-64", "bert").expect_err("another workload");
+    let text = format!(
+        "{}: line 2 is of `yolo, v8`, expected `bert`",
+        path.display()
+    );
+    assert_eq!(error.to_string(), text);
+    let error = CorpusFile::open(&path, "xavier-agx", "yolo, v8").expect_err("another board");
+    assert!(error.to_string().contains("line 2 is of `orin-agx-64`"));
+    assert_eq!(fs::read(&path).expect("bytes"), before);
+    fs::write(&path, "a,b\n1,2\n").expect("written");
+    let error = open(&path).expect_err("no corpus");
+    assert!(error.contains("missing field `device`"), "{error}");
+}

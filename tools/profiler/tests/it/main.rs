@@ -1,0 +1,5 @@
+//! Integration tests of the profiler.
+
+mod corpus;
+mod planner;
+mod window;

@@ -1,0 +1,113 @@
+//! A planner beside the profiler, played by a shell.
+
+use wattgate_profiler::planner::{Axes, CoProcess, List, Planner, PlannerError, Task};
+use wattgate_runtime::{Kilohertz, PowerMode};
+
+fn task() -> Task {
+    Task {
+        version: 1,
+        axes: Axes {
+            cores: vec![1, 2],
+            cpu_khz: vec![115_200],
+            gpu_khz: vec![306_000],
+            emc_khz: vec![665_600],
+        },
+        modes: 2,
+        limit_mw: None,
+        seed: 1,
+        workload: "yolo".to_owned(),
+        device: "orin-agx-64".to_owned(),
+    }
+}
+
+fn mode(cores: u32) -> PowerMode {
+    PowerMode {
+        cores,
+        cpu: Kilohertz(115_200),
+        gpu: Kilohertz(306_000),
+        emc: Kilohertz(665_600),
+    }
+}
+
+/// A planner that answers the lines in order, whatever it is asked, and records the requests.
+fn answers(lines: &[&str], record: &std::path::Path) -> String {
+    let answers: Vec<String> = lines
+        .iter()
+        .map(|line| {
+            format!(
+                "read -r line; echo \"$line\" >>{0}; echo '{line}'",
+                record.display()
+            )
+        })
+        .collect();
+    format!(
+        "sh -c \"{}\"",
+        answers
+            .join("; ")
+            .replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace('$', "\\$")
+    )
+}
+
+#[test]
+fn a_planner_is_asked_and_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let record = folder.path().join("requests");
+    let measure = r#"{"measure":{"mode":{"cores":2,"cpu_khz":115200,"gpu_khz":306000,"emc_khz":665600},"time_us":null,"power_mw":null,"power_at_most_mw":null}}"#;
+    let enough = r#"{"enough":{"measured":1,"expected_error_pct":{"time":null,"power":null}}}"#;
+    let lines = [
+        r#"{"ready":{"modes":2}}"#,
+        measure,
+        r#"{"told":{"measured":1}}"#,
+        r#"{"excluded":{"modes":1}}"#,
+        enough,
+    ];
+    let mut planner = CoProcess::start(&answers(&lines, &record), &task()).expect("ready");
+    assert_eq!(planner.ask().expect("a mode"), Some(mode(2)));
+    planner.tell(mode(2), 12.5, 9_000.5).expect("told");
+    planner.exclude(mode(1), Some(21_000.0)).expect("excluded");
+    assert_eq!(planner.ask().expect("an answer"), None);
+    let requests = std::fs::read_to_string(&record).expect("requests");
+    let knobs = r#""cpu_khz":115200,"gpu_khz":306000,"emc_khz":665600}"#;
+    let expected = [
+        r#"{"version":1,"axes":{"cores":[1,2],"cpu_khz":[115200],"gpu_khz":[306000],"emc_khz":[665600]},"modes":2,"seed":1,"workload":"yolo","device":"orin-agx-64"}"#.to_owned(),
+        r#"{"ask":{}}"#.to_owned(),
+        format!(r#"{{"tell":{{"mode":{{"cores":2,{knobs},"time_us":12500.0,"power_mw":9000.5}}}}"#),
+        format!(r#"{{"exclude":{{"mode":{{"cores":1,{knobs},"power_mw":21000.0}}}}"#),
+        r#"{"ask":{}}"#.to_owned(),
+    ];
+    assert_eq!(requests.lines().collect::<Vec<_>>(), expected);
+}
+
+fn fails(command: &str, expected: &str) {
+    let error = match CoProcess::start(command, &task()) {
+        Ok(mut planner) => planner.ask().expect_err("no answer"),
+        Err(error) => error,
+    };
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
+#[test]
+fn a_planner_that_fails_is_named() {
+    fails("exit 3", "has ended: exit status: 3");
+    fails("absent-planner 2>&-", "has ended: exit status: 127");
+    fails("echo no", "answers `no`");
+    fails(
+        r#"echo '{"error":{"code":"axes","message":"cores: empty"}}'"#,
+        "cores: empty",
+    );
+    fails(
+        r#"printf '{"ready":{}}\n{"told":{}}\n'"#,
+        "expected `measure` or `enough`",
+    );
+}
+
+#[test]
+fn a_list_leaves_out_what_is_measured_already() {
+    let mut list = List(vec![mode(1), mode(2)].into_iter());
+    list.tell(mode(1), 1.0, 1.0).expect("told");
+    let asked: Result<Vec<_>, PlannerError> =
+        std::iter::from_fn(|| list.ask().transpose()).collect();
+    assert_eq!(asked.expect("modes"), [mode(2)]);
+}

@@ -1,0 +1,100 @@
+//! A window on synthetic counts and readings whose truth is known.
+
+use std::time::Duration;
+
+use wattgate_profiler::window::{Count, Measured, Rules, Window};
+use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, Milliseconds, Milliwatts, Sample};
+
+const STEP_MS: f64 = 37.0;
+
+/// A load of a power that depends on the time in s, behind a sensor of 430 ms and steps of 40 mW,
+/// in a mode that was set at 0; each step takes [`STEP_MS`], the first five take twice as long.
+fn measure(rules: Rules, power_mw: impl Fn(f64) -> f64) -> (Option<Measured>, f64) {
+    let mut estimator = Estimator::new([Chip::L4T; MOST_CHIPS]);
+    let mut window = Window::new(rules, Duration::ZERO);
+    let mut register = 9_000.0;
+    let (mut step_at, mut steps) = (2.0 * STEP_MS, 100);
+    for ms in 1..120_000_u64 {
+        let now = ms as f64;
+        register += (power_mw(now / 1e3) - register) * (1.0 - (-1.0 / 430.0_f64).exp());
+        while step_at <= now {
+            steps += 1;
+            let at = Duration::from_secs_f64(step_at / 1e3);
+            window.count(Count { at, steps });
+            step_at += if steps < 105 { 2.0 } else { 1.0 } * STEP_MS;
+        }
+        if ms % 50 == 0 {
+            let reading = (register / 40.0).round() * 40.0;
+            let sample = Sample::one(Milliwatts(reading as u32));
+            estimator.look(&sample, Milliseconds(ms));
+            window.look(Duration::from_millis(ms), estimator.energy_uj());
+        }
+        if let Some(measured) = window.measured(&estimator) {
+            return (Some(measured), now / 1e3);
+        }
+    }
+    (None, f64::INFINITY)
+}
+
+fn within(found: f64, truth: f64, percent: f64) {
+    let error = 100.0 * (found / truth - 1.0).abs();
+    assert!(error <= percent, "{found} is {error:.2} % off {truth}");
+}
+
+#[test]
+fn the_lag_of_the_sensor_and_slow_first_steps_do_not_count() {
+    let (measured, seconds) = measure(Rules::default(), |_| 21_300.0);
+    let measured = measured.expect("complete");
+    within(measured.time_ms, STEP_MS, 0.2);
+    within(measured.power_mw, 21_300.0, 0.8);
+    // Three time constants and the settling.
+    assert!(seconds < 4.0, "{seconds} s");
+    assert!(measured.steps >= 20);
+}
+
+#[test]
+fn a_load_in_phases_is_measured_until_its_mean_is_sure() {
+    let phases = |s: f64| if s % 0.8 < 0.6 { 24_000.0 } else { 12_000.0 };
+    let steady = measure(Rules::default(), |_| 21_000.0).1;
+    let (measured, seconds) = measure(Rules::default(), phases);
+    let measured = measured.expect("complete");
+    assert!(seconds > 2.0 * steady, "{seconds} s, steady {steady} s");
+    within(measured.power_mw, 21_000.0, 3.0);
+}
+
+#[test]
+fn a_window_ends_at_its_longest_with_the_spread_that_it_has() {
+    let rules = Rules {
+        longest: Duration::from_secs(5),
+        ..Rules::default()
+    };
+    let phases = |s: f64| if s % 2.0 < 1.0 { 24_000.0 } else { 12_000.0 };
+    let (measured, seconds) = measure(rules, phases);
+    let measured = measured.expect("complete");
+    assert!((5.0..6.5).contains(&seconds), "{seconds} s");
+    assert!(measured.power_spread.is_some_and(|spread| spread > 0.01));
+}
+
+#[test]
+fn slow_steps_are_awaited_beyond_the_longest_window() {
+    let rules = Rules {
+        min_steps: 500,
+        longest: Duration::from_secs(5),
+        ..Rules::default()
+    };
+    let (measured, seconds) = measure(rules, |_| 21_000.0);
+    assert!(measured.expect("complete").steps >= 500);
+    within(seconds, 500.0 * STEP_MS / 1e3, 10.0);
+}
+
+#[test]
+fn counts_of_the_mode_before_are_ignored() {
+    let estimator = Estimator::new([Chip::L4T; MOST_CHIPS]);
+    let mut window = Window::new(Rules::default(), Duration::from_secs(10));
+    for steps in 0..100 {
+        let at = Duration::from_millis(90 * steps);
+        window.count(Count { at, steps });
+    }
+    assert_eq!(window.steps(), 0);
+    assert_eq!(window.measured(&estimator), None);
+}
