@@ -31,7 +31,7 @@ Options:
   -h, --help       Print this
 
 The board runs one workload: another one that it runs is stopped. The steps go as fast as the
-board's clocks allow. On its way out the process stops the workload.
+board's clocks allow. On its way out the process stops the workload; after SIGKILL it runs on.
 
 WATTGATE_SOCKET names a Unix datagram socket that gets the number of steps since the start, as
 `steps=1234 items=16 name=resnet18`, at most each 20 ms. Without it the steps are not reported.
