@@ -10,7 +10,7 @@ use wattgate_scenarios::replay::ReplayError;
 use wattgate_simulated_board::anchors::AnchorError;
 use wattgate_simulated_board::corpus::ModesError;
 use wattgate_simulated_board::load::LoadError;
-use wattgate_simulated_board::tree::mirror::MirrorError;
+use wattgate_simulated_board::tree::mirror::{LivingError, MirrorError};
 use wattgate_simulated_board::tree::nvpmodel::NvpmodelError;
 use wattgate_simulated_board::workload::WorkloadError;
 
@@ -39,6 +39,8 @@ pub enum Failure {
     Mode(#[from] NvpmodelError),
     #[error("{0}")]
     Mirror(#[from] MirrorError),
+    #[error("{0}")]
+    Living(#[from] LivingError),
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
     #[error("{0}")]
@@ -72,6 +74,7 @@ impl Failed for Failure {
             | Self::Workload(WorkloadError::NoSuchWorkload { .. })
             | Self::Mode(_)
             | Self::Mirror(MirrorError::NotEmpty { .. })
+            | Self::Living(LivingError::NoBoard { .. })
             | Self::Replay(
                 ReplayError::Board(_)
                 | ReplayError::Boot(_)
@@ -88,6 +91,7 @@ impl Failed for Failure {
             Self::Workload(WorkloadError::Io { .. })
             | Self::Output(_)
             | Self::Mirror(_)
+            | Self::Living(_)
             | Self::Signals(_)
             | Self::Scenario(_)
             | Self::Load(LoadError::Io { .. })

@@ -21,8 +21,16 @@ pub fn print_help(paragraphs: &[&str]) -> Result<(), Failure> {
 /// The boards and workloads, for commands that take them.
 pub fn boards_and_workloads() -> String {
     format!(
-        "Boards: {}\nWorkloads: {}, or a file; workloads/ has the files of this list\n",
+        "Boards: {}\n{}",
         wattgate_board_tables::names().join(", "),
+        workloads()
+    )
+}
+
+/// The workloads, for commands that take one.
+pub fn workloads() -> String {
+    format!(
+        "Workloads: {}, or a file; workloads/ has the files of this list\n",
         wattgate_simulated_board::workload::names().join(", ")
     )
 }

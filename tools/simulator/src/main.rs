@@ -7,6 +7,7 @@ mod failure;
 mod help;
 mod options;
 mod output;
+mod signals;
 mod table;
 
 use std::process::ExitCode;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 use lexopt::{Arg, Parser};
 use wattgate_cli::exit::end;
 
-use commands::{anchors, board, corpus, load, loads, replay, scenarios};
+use commands::{anchors, board, corpus, load, loads, replay, scenarios, workload};
 use failure::Failure;
 use help::print_help;
 
@@ -25,6 +26,7 @@ Usage: wattgate-simulator COMMAND
 
 Commands:
   board      Keep the files of a simulated board alive in a directory
+  workload   Run a workload on a living board and report its steps
   corpus     Profile a simulated board and write the corpus
   anchors    Compare simulated boards with published measurements of real ones
   load       Write a built-in load to a file
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
 fn dispatch(mut arguments: Parser) -> Result<(), Failure> {
     match arguments.next()? {
         Some(Arg::Value(command)) if command == "board" => board::run(arguments),
+        Some(Arg::Value(command)) if command == "workload" => workload::run(arguments),
         Some(Arg::Value(command)) if command == "corpus" => corpus::run(arguments),
         Some(Arg::Value(command)) if command == "anchors" => anchors::run(arguments),
         Some(Arg::Value(command)) if command == "load" => load::run(arguments),

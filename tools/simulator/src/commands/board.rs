@@ -3,13 +3,12 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
 use crate::help::{boards_and_workloads, print_help};
+use crate::signals;
 use wattgate_board_tables::Board;
 use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::tree::control;
@@ -32,6 +31,7 @@ Options:
   --speed X        Simulated time per real time, such as 10x; 0.01x ... 100x [1x]
   -h, --help       Print this
 
+DIR/progress shows the board's time in s and the minibatches of its workloads since the start.
 Append commands to DIR/control, one in a line; DIR/control.log has their results:
 ";
 
@@ -66,11 +66,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let workload = arguments.workload.as_deref().map(Workload::named);
     let mut tree = Tree::new(board, unit, arguments.seed, arguments.mode)?;
     tree.jetson_mut().set_workload(workload.transpose()?);
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        let registered = signal_hook::flag::register(signal, Arc::clone(&stop));
-        registered.map_err(Failure::Signals)?;
-    }
+    let stop = signals::stop()?;
     let mut mirror = Mirror::create(&arguments.root, tree)?;
     match mirror.run(&stop, arguments.speed)? {
         End::Stopped => Ok(()),

@@ -7,3 +7,4 @@ pub mod load;
 pub mod loads;
 pub mod replay;
 pub mod scenarios;
+pub mod workload;

@@ -7,3 +7,5 @@ mod eventually;
 mod commands;
 mod process;
 mod replay;
+mod running;
+mod workload;

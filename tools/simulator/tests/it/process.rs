@@ -1,105 +1,23 @@
 //! The command `board` as a process, with files on a disk.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Output};
+use std::process::Output;
 use std::thread;
 use std::time::Duration;
 
 use crate::eventually::{TIMEOUT, eventually};
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 
 use crate::common::{cpu, emc, gpu, ina, online};
+use crate::running::{Running, command};
 
 const EIO: i32 = 5;
 const EBUSY: i32 = 16;
 const EINVAL: i32 = 22;
 const EROFS: i32 = 30;
-
-fn command() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_wattgate-simulator"))
-}
-
-/// A running board, which ends when this value is dropped.
-struct Running {
-    root: TempDir,
-    child: Child,
-}
-
-impl Running {
-    /// An Orin Nano with JetPack 6 in MAXN_SUPER.
-    fn start() -> Self {
-        let root = tempfile::tempdir().expect("a directory");
-        let child = command()
-            .args(["board", "--board", "orin-nano-8-super", "--mode", "2"])
-            .arg("--root")
-            .arg(root.path())
-            .spawn()
-            .expect("started");
-        let running = Self { root, child };
-        // The program writes this file last.
-        let last = running.path("/var/lib/nvpmodel/status");
-        eventually("the files", || last.exists().then_some(()));
-        running
-    }
-
-    fn path(&self, path: &str) -> PathBuf {
-        self.root.path().join(path.trim_start_matches('/'))
-    }
-
-    fn read(&self, path: &str) -> io::Result<String> {
-        fs::read_to_string(self.path(path))
-    }
-
-    /// Writes as programs write to sysfs: without truncation, in one call.
-    fn write(&self, path: &str, text: &str) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).open(self.path(path))?;
-        file.write_all(text.as_bytes())
-    }
-
-    fn order(&self, line: &str) {
-        let control = self.path("control");
-        let mut control = OpenOptions::new()
-            .append(true)
-            .open(control)
-            .expect("there");
-        control
-            .write_all(format!("{line}\n").as_bytes())
-            .expect("taken");
-    }
-
-    fn log(&self) -> String {
-        self.read("control.log").expect("there")
-    }
-
-    /// Appends a command and waits for its line in the log.
-    fn ordered(&self, line: &str) {
-        self.order(line);
-        eventually(line, || self.log().contains(line).then_some(()));
-    }
-
-    fn shows(&self, path: &str, text: &str) {
-        eventually(&format!("{path}: {text}"), || {
-            (self.read(path).ok()? == text).then_some(())
-        });
-    }
-
-    fn end(&mut self) -> ExitStatus {
-        eventually("its end", || self.child.try_wait().expect("a child"))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // The board may have ended before.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn errno<T>(result: io::Result<T>) -> Option<i32> {
     result.err().and_then(|error| error.raw_os_error())

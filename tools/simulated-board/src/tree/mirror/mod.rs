@@ -34,10 +34,14 @@
 //!
 //! **Power sensors.** Their files show what the registers held up to 5 ms ago, and a read takes no
 //! time. In simulated time a read takes as long as the bus does.
+//!
+//! **Progress of the workload.** The file `progress` shows the board's time and its minibatches up
+//! to now. [`Living`] reads it.
 
 mod batch;
 mod disk;
 mod links;
+mod living;
 mod watcher;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,6 +61,8 @@ use batch::Batch;
 pub use disk::MirrorError;
 use disk::{Root, at, read, replace};
 use links::Links;
+use living::PROGRESS;
+pub use living::{Living, LivingError, Progress};
 use watcher::Watcher;
 
 /// Time between two updates of all files.
@@ -132,6 +138,8 @@ pub struct Mirror {
     log: File,
     /// Lines of the tree's log that are in the file.
     logged: usize,
+    /// The file of the workload's progress, locked, and the text in it.
+    progress: (File, String),
 }
 
 impl Mirror {
@@ -168,6 +176,10 @@ impl Mirror {
             let options = options.read(true).append(true).create_new(true);
             options.open(&path).map_err(at(&path))
         };
+        let text = progress_of(tree.jetson());
+        let path = root.join(PROGRESS);
+        let progress = Root(root.clone()).make(&path, &text, false)?;
+        progress.lock().map_err(at(&path))?;
         let mut mirror = Self {
             watcher: Watcher::new()?,
             entries: BTreeMap::new(),
@@ -181,6 +193,7 @@ impl Mirror {
             obeyed: 0,
             log: open(LOG)?,
             logged: 0,
+            progress: (progress, text),
             root: Root(root),
             tree,
         };
@@ -225,6 +238,8 @@ impl Mirror {
                 self.write_half(&path)?;
                 return Ok(End::Crashed);
             }
+            // Before the log: a program that has read a command's result finds the progress up to it.
+            self.publish_progress()?;
             if settling || was_written || all_shown.elapsed() >= TICK {
                 self.publish_all()?;
                 all_shown = Instant::now();
@@ -509,10 +524,27 @@ impl Mirror {
         self.log.write_all(text.as_bytes()).map_err(at(&path))
     }
 
+    fn publish_progress(&mut self) -> Result<(), MirrorError> {
+        let (file, shown) = &mut self.progress;
+        let text = progress_of(self.tree.jetson());
+        let path = self.root.0.join(PROGRESS);
+        replace(file, shown.len(), &text).map_err(at(&path))?;
+        *shown = text;
+        Ok(())
+    }
+
     /// Leaves half a text in the file, like a process that dies during a write.
     fn write_half(&mut self, path: &str) -> Result<(), MirrorError> {
         let text = self.tree.state.text(path).unwrap_or_default();
         self.root.make(&self.root.path(path), half(&text), true)?;
         Ok(())
     }
+}
+
+fn progress_of(jetson: &Jetson) -> String {
+    let progress = Progress {
+        seconds: jetson.now().as_secs_f64(),
+        minibatches: jetson.minibatches(),
+    };
+    progress.to_string()
 }
