@@ -190,24 +190,30 @@ class WithRealDaemon(unittest.TestCase):
         simulator, daemon = PROGRAMS / "wattgate-simulator", PROGRAMS / "wattgated"
         board = ["--board", "orin-agx-64", "--workload", "resnet18", "--root", str(root)]
         self.start(str(simulator), "board", *board)
-        # The simulator has written the tree when the power sensor is there.
-        self.until(lambda: any(root.glob("sys/class/hwmon/*/curr1_input")))
+        # The simulator answers a command when it has written all files.
+        control, log = root / "control", root / "control.log"
+        self.until(control.exists)
+        with control.open("a") as commands:
+            commands.write("ambient 25\n")
+        self.until(lambda: log.exists() and "ambient 25: ok" in log.read_text())
         self.start(str(daemon), "run", "--config", str(config), "--root", str(root))
         path = root / "run/wattgated/socket"
         self.until(path.exists)
-        self.client = wattgate.Client(str(path))
+        self.client = wattgate.Client(str(path), timeout=60)
 
     def start(self, *command: str) -> None:
         """Starts a program that is ended after the test."""
-        program = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT
+        self.program = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=ROOT
         )
-        self.addCleanup(program.wait)
-        self.addCleanup(program.send_signal, signal.SIGTERM)
+        self.addCleanup(self.program.communicate)
+        self.addCleanup(self.program.send_signal, signal.SIGTERM)
 
     def until(self, is_true: Callable[[], bool]) -> None:
-        """Waits for a program; the test runner ends a test that waits for ever."""
+        """Waits for the program that was started last."""
         while not is_true():
+            if self.program.poll() is not None:
+                self.fail(f"{self.program.args!r} ended: {self.program.communicate()[1]!r}")
             time.sleep(0.01)
 
     def test_limits_are_set_reported_and_refused(self) -> None:
