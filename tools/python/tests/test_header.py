@@ -8,12 +8,12 @@ import unittest
 from pathlib import Path
 from typing import List
 
-from receiver import SenderCase
+from receiver import Receiver, SenderCase
 
 INCLUDE = Path(__file__).resolve().parents[1] / "include"
 
-#: Steps of 1 ms each: PROGRAM STEPS [NAME]. With LATE set, that file gets the receiver's path
-#: at 500 ms.
+#: Steps of 1 ms each: PROGRAM STEPS [NAME]. Before the step LATE, if set, it writes a line and
+#: waits for one.
 SOURCE = """
 #include <time.h>
 
@@ -35,8 +35,9 @@ int main(int argc, char **argv)
     const long steps = argc > 1 ? atol(argv[1]) : 0;
     const char *name = argc > 2 ? argv[2] : NULL;
     const char *late = getenv("LATE");
+    const long pause = late ? atol(late) : 0;
     for (long count = 1; count <= steps; count++, now_ms++) {
-        if (late && count == 500 && rename(late, getenv("WATTGATE_SOCKET")) != 0)
+        if (count == pause && (puts("") < 0 || fflush(stdout) != 0 || getchar() < 0))
             return 1;
         wattgate_steps((uint64_t)count, name ? 16 : 0, name);
     }
@@ -72,16 +73,33 @@ class Header(SenderCase):
         subprocess.run([program, "2", name], check=True)
         tail = f"items=16 name={name}\n"
         self.assertEqual(self.receiver.lines(), [f"steps=1 {tail}", f"steps=2 {tail}"])
-        # The second attempt to connect follows the first by a second.
-        os.rename(self.path, self.path + ".late")
-        environment = {**os.environ, "LATE": self.path + ".late"}
-        subprocess.run([program, "1010"], check=True, env=environment)
+        # The second attempt to connect follows the first by a second: of a receiver that ends, and
+        # of one that comes late.
+        self.replace_receiver(program, "50")
         self.assertEqual(self.receiver.lines(), ["steps=1001\n", "steps=1010\n"])
-        self.receiver.close()
+        self.receiver.remove()
+        self.replace_receiver(program, "500")
+        self.assertEqual(self.receiver.lines(), ["steps=1001\n", "steps=1010\n"])
+        self.receiver.remove()
         subprocess.run([program, "3000"], check=True)
         for path in ["", "/", "/no/such/path", "p" * 200]:
             subprocess.run([program, "3000"], check=True, env={"WATTGATE_SOCKET": path})
         subprocess.run([program, "3000"], check=True, env={})
+
+    def replace_receiver(self, program: str, before: str) -> None:
+        """Runs 1010 steps; a new receiver replaces the present one, if any, before a step."""
+        environment = {**os.environ, "LATE": before}
+        with subprocess.Popen(
+            [program, "1010"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout
+            process.stdout.readline()
+            if os.path.exists(self.path):
+                self.assertEqual(self.receiver.lines(), ["steps=1\n", "steps=21\n", "steps=41\n"])
+                self.receiver.remove()
+            self.receiver = Receiver(self.path)
+            process.communicate(b"\n")
+        self.assertEqual(process.returncode, 0)
 
     @unittest.skipUnless(shutil.which("gcc"), "no gcc")
     def test_c(self) -> None:

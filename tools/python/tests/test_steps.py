@@ -200,7 +200,21 @@ class Processes(SenderCase):
         self.assertEqual(self.receiver.lines(), expected)
 
     def test_the_end_of_the_process_sends_the_last_count(self) -> None:
-        program = "import wattgate\ns = wattgate.steps()\nfor _ in range(1000): s.step()"
+        # A daemon thread's variables are never deleted.
+        program = """
+import threading, wattgate
+
+def run():
+    steps = wattgate.steps()
+    for _ in range(1000):
+        steps.step()
+    stepped.set()
+    threading.Event().wait()
+
+stepped = threading.Event()
+threading.Thread(target=run, daemon=True).start()
+stepped.wait()
+"""
         subprocess.run([sys.executable, "-c", program], check=True)
         self.assertEqual(self.receiver.lines()[-1], "steps=1000\n")
 

@@ -137,14 +137,16 @@ class Cases(SenderCase):
         bound = before.step  # As a learning-rate scheduler keeps it.
         with self.torch.watch(name="net", items=4) as watch:
             after = self.plain()
+            first_of_its_class = self.around()
             for _ in range(100):
+                first_of_its_class.step()
                 self.assertEqual(before.step(), "result")
                 self.assertEqual(after.step(), "result")
                 bound()
         before.step()
-        self.assertEqual(watch.count, 300)
+        self.assertEqual(watch.count, 400)
         tail = "items=4 name=net\n"
-        self.assertEqual(self.receiver.lines(), [f"steps=1 {tail}", f"steps=300 {tail}"])
+        self.assertEqual(self.receiver.lines(), [f"steps=1 {tail}", f"steps=400 {tail}"])
 
     def test_a_step_inside_a_step_is_one_step(self) -> None:
         self.plain()

@@ -112,7 +112,6 @@ class Steps:
         except OSError:
             self._socket.close()
             self._socket = None
-            self._due = max(self._due, self._connect_at)
 
     def _mute(self) -> None:
         self._due = inf
