@@ -3,7 +3,8 @@
 # counting steps costs: tools/python.sh [TORCH-RELEASE…]
 #
 # The cost is measured with Debian's PyTorch, and with the releases from PyPI that are named, each in
-# an environment of its own (2.0.1: 2.2 GB to download, 4.4 GB on disk). The daemon takes part in the tests if it was built.
+# an environment of its own (2.0.1: 2.2 GB to download, 4.4 GB on disk). The daemon and the simulator
+# take part in the tests if they were built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

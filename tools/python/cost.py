@@ -15,7 +15,7 @@ from typing import Any, Callable, List
 
 import wattgate
 
-#: Bound of issue "From a Jetson in the box to a held limit", in microseconds per optimizer step.
+#: What counting may cost an optimizer step, in microseconds.
 BOUND_US = 5.0
 
 #: Steps of a block: long enough for the clock, short enough that two blocks see the same machine.
