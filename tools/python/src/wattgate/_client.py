@@ -1,0 +1,249 @@
+"""A client of the daemon's socket: one JSON object a line, version 1."""
+
+import json
+import socket
+from contextlib import suppress
+from dataclasses import MISSING, dataclass, fields
+from types import TracebackType
+from typing import Any, Dict, Iterator, Mapping, Optional, Type, Union
+
+#: The daemon's socket on a board. The user must be root or in the group ``wattgate``.
+PATH = "/run/wattgated/socket"
+
+_VERSION = 1
+
+#: Longest line that is read, in bytes.
+_MAX_LINE = 65_536
+
+
+class Error(Exception):
+    """What a request to the daemon can fail with."""
+
+
+class Disconnected(Error):
+    """The daemon cannot be reached, closed the connection, or did not answer in time."""
+
+
+class ProtocolError(Error):
+    """The answer is not one of version 1 of the protocol."""
+
+
+class Refused(Error):
+    """The daemon refused the request.
+
+    ``code`` is the error's stable name, such as ``out_of_range``; ``message`` is for people.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        """Creates the error of an answer."""
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.code})"
+
+
+@dataclass(frozen=True)
+class Report:
+    """The daemon's status. ``None`` is an unknown value or one that is not set."""
+
+    #: ``booting``, ``settling``, ``tracking``, ``stepping_down``, ``probing_up``,
+    #: ``safe_no_sensor``, ``safe_limit_too_low`` or ``safe_nothing_applies``.
+    state: str
+    #: The mode: online cores and clocks.
+    cores: int
+    cpu_khz: int
+    gpu_khz: int
+    emc_khz: int
+    #: The model's prediction for the mode.
+    predicted_mw: int
+    #: The limit after deductions for the sensor's errors, heat, over-current and an average.
+    allowed_mw: int
+    #: Ratio of measured to predicted power in ppm.
+    ratio_ppm: int
+    limit_mw: int
+    #: ``config``, ``schedule`` or ``socket``.
+    limit_from: str
+    #: Predicted power of the safe mode; a lower limit cannot be held.
+    least_mw: int
+    #: File name of the model.
+    model: str
+    # Counters since the start of the daemon.
+    #: How often the power exceeded ``allowed_mw``.
+    violations: int
+    #: Mode changes.
+    changes: int
+    #: Time during which the mean over 430 ms exceeded ``allowed_mw``.
+    over_limit_ms: int
+    #: Energy drawn by the module.
+    energy_mj: int
+    #: How often the power sensor became unreadable.
+    sensor_errors: int
+    #: How often a mode could not be set.
+    failed_changes: int
+    #: Measured power in the present mode, as the mean over 430 ms.
+    measured_mw: Optional[int] = None
+    average_mw: Optional[int] = None
+    average_window_ms: Optional[int] = None
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> "Report":
+        """Reads an answer's ``ok`` and ignores the keys of later releases."""
+        for field in fields(cls):
+            if field.default is MISSING and field.name not in values:
+                raise ProtocolError(f"the daemon's status has no {field.name}")
+        known = {field.name for field in fields(cls)}
+        return cls(**{key: value for key, value in values.items() if key in known})
+
+
+class Client:
+    """Asks the daemon; each request has a connection of its own.
+
+    Powers are whole mW, times whole ms. Each method raises :class:`Refused`,
+    :class:`Disconnected` or :class:`ProtocolError`.
+    """
+
+    def __init__(self, path: str = PATH, timeout: float = 5.0) -> None:
+        """Creates a client of the socket at ``path`` that waits ``timeout`` seconds at most."""
+        self._path = path
+        self._timeout = timeout
+
+    def status(self) -> Report:
+        """Returns the status."""
+        return self._ask("status")
+
+    def set_limit(
+        self,
+        power_mw: Optional[int],
+        average_mw: Optional[int] = None,
+        window_ms: Optional[int] = None,
+    ) -> Report:
+        """Sets the limit in place of the config's ``limit`` and ``schedule``.
+
+        ``None`` returns to the config. ``average_mw`` and ``window_ms`` set a limit of the average
+        power besides; without them, the config's average stays. The limit holds until the next one,
+        SIGHUP, or the end of the daemon.
+        """
+        if (average_mw is None) != (window_ms is None) or (power_mw is None and average_mw):
+            raise ValueError("average_mw and window_ms need each other, and power_mw")
+        limit: Optional[Dict[str, Any]] = None
+        if power_mw is not None:
+            limit = {"power_mw": power_mw}
+            if average_mw is not None:
+                limit["average"] = {"power_mw": average_mw, "window_ms": window_ms}
+        return self._ask({"set_limit": limit})
+
+    def set_model(self, name: str) -> Report:
+        """Loads another model from the folder of the config's model, by its name or path."""
+        return self._ask({"set_model": name})
+
+    def subscribe(self, every_ms: int = 1000) -> "Subscription":
+        """Returns an iterator over statuses, the present one first.
+
+        The others follow when state, mode, limit or model change, and every ``every_ms`` at least.
+        """
+        timeout = self._timeout + every_ms / 1000
+        connection = _Connection(self._path, timeout)
+        connection.send({"subscribe": {"every_ms": every_ms}})
+        return Subscription(connection)
+
+    def _ask(self, request: Union[str, Dict[str, Any]]) -> Report:
+        with _Connection(self._path, self._timeout) as connection:
+            connection.send(request)
+            return connection.receive()
+
+
+class _Connection:
+    def __init__(self, path: str, timeout: float) -> None:
+        self._path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.settimeout(timeout)
+            self._socket.connect(path)
+        except OSError as error:
+            self._socket.close()
+            raise Disconnected(f"cannot connect to {path}: {error}") from error
+        self._lines = self._socket.makefile("rb")
+
+    def send(self, request: Union[str, Dict[str, Any]]) -> None:
+        line = json.dumps({"version": _VERSION, "request": request}, separators=(",", ":"))
+        # The daemon refuses a client too many before it reads; its answer says more than the error.
+        with suppress(OSError):
+            self._socket.sendall(line.encode() + b"\n")
+
+    def receive(self) -> Report:
+        try:
+            line = self._lines.readline(_MAX_LINE)
+        except OSError as error:
+            raise Disconnected(f"no answer from {self._path}: {error}") from error
+        if not line.endswith(b"\n") and len(line) < _MAX_LINE:
+            raise Disconnected(f"the daemon at {self._path} closed the connection")
+        return _parse(line)
+
+    def close(self) -> None:
+        self._lines.close()
+        self._socket.close()
+
+    def __enter__(self) -> "_Connection":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+
+class Subscription(Iterator[Report]):
+    """Statuses as the daemon sends them; ends with :class:`Disconnected` or :meth:`close`."""
+
+    def __init__(self, connection: _Connection) -> None:
+        """Made by :meth:`Client.subscribe`, which waits for the first status."""
+        self._connection: Optional[_Connection] = connection
+        self._next: Optional[Report] = None
+        self._next = self.__next__()
+
+    def __next__(self) -> Report:
+        """Waits for the next status."""
+        if self._next is not None:
+            report, self._next = self._next, None
+            return report
+        if self._connection is None:
+            raise StopIteration
+        try:
+            return self._connection.receive()
+        except Error:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Ends the subscription."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def __enter__(self) -> "Subscription":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+
+def _parse(line: bytes) -> Report:
+    try:
+        answer = json.loads(line)
+        if answer["version"] != _VERSION:
+            raise ProtocolError(f"the daemon's version is {answer['version']}, expected {_VERSION}")
+        if "error" in answer:
+            raise Refused(answer["error"]["name"], answer["error"]["message"])
+        return Report.parse(answer["ok"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ProtocolError(f"not an answer: {line[:200]!r}") from error
