@@ -153,7 +153,8 @@ apart() {
 
 # All at once, as two of the lanes may not install at the same time.
 step "packages" tools/packages.sh binutils chromium g++ gcc gcc-aarch64-linux-gnu git libc6-dev \
-    libc6-dev-arm64-cross mandoc qemu-system-arm qemu-user-static systemd
+    libc6-dev-arm64-cross mandoc python3-torch python3-venv qemu-system-arm \
+    qemu-user-static systemd
 step "toolchain" toolchain
 step "format" format
 step "dependencies" dependencies
@@ -163,6 +164,7 @@ step "documentation" quick documentation
 step "host tests" quick host_tests
 step "documentation tests" quick cargo test --release --locked --workspace --doc
 step "demo" quick demo
+step "Python package" tools/python.sh
 wait
 cat "$place/beside"
 

@@ -187,11 +187,14 @@ impl CoProcess {
             line.push('\n');
         }
         let sent = line.and_then(|line| self.requests.write_all(line.as_bytes()));
+        // A planner that has ended may have said why.
+        let sent = match sent {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            sent => sent,
+        };
         let mut line = String::new();
-        let read = sent.and_then(|()| self.answers.read_line(&mut line));
-        match read {
+        match sent.and_then(|()| self.answers.read_line(&mut line)) {
             Ok(0) => return Err(self.ended()),
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(self.ended()),
             Err(source) => {
                 let command = self.command.clone();
                 return Err(PlannerError::Io { command, source });

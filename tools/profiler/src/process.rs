@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use wattgate_board::{Disk, Files};
+use wattgate_board::Disk;
 use wattgate_cli::steps::{MAX_BYTES, SOCKET, StepLine};
 
 use crate::session::{Event, World};
@@ -26,34 +25,12 @@ const CHECK_CHILD: Duration = Duration::from_millis(200);
 /// A workload that is asked to end has this time; then it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The files of the board, with waits on the board's clock.
-#[derive(Debug)]
-pub struct Paced {
-    speed: f64,
-}
-
-impl Files for Paced {
-    fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str> {
-        Disk.read(path, buffer)
-    }
-
-    fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
-        Disk.write(path, text)
-    }
-
-    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        Disk.list(directory)
-    }
-
-    fn wait(&mut self, time: Duration) {
-        Disk.wait(time.div_f64(self.speed));
-    }
-}
-
 /// A process that works, and its counts.
 #[derive(Debug)]
 pub struct Process {
-    files: Paced,
+    files: Disk,
+    /// The board's time per real time.
+    speed: f64,
     start: Instant,
     socket: UnixDatagram,
     /// Removes the socket at the end.
@@ -69,7 +46,8 @@ impl Process {
         let socket = UnixDatagram::bind(directory.path().join("steps"))?;
         socket.set_nonblocking(true)?;
         Ok(Self {
-            files: Paced { speed },
+            files: Disk,
+            speed,
             start: Instant::now(),
             socket,
             directory,
@@ -105,14 +83,14 @@ impl Process {
 }
 
 impl World for Process {
-    type Files = Paced;
+    type Files = Disk;
 
-    fn files(&mut self) -> &mut Paced {
+    fn files(&mut self) -> &mut Disk {
         &mut self.files
     }
 
     fn now(&self) -> Duration {
-        self.start.elapsed().mul_f64(self.files.speed)
+        self.start.elapsed().mul_f64(self.speed)
     }
 
     fn wait(&mut self, until: Duration) -> Event {
@@ -130,7 +108,7 @@ impl World for Process {
             if now >= until {
                 return Event::Time;
             }
-            let rest = (until - now).div_f64(self.files.speed).min(CHECK_CHILD);
+            let rest = (until - now).div_f64(self.speed).min(CHECK_CHILD);
             let timeout = Timespec {
                 tv_sec: 0,
                 tv_nsec: rest.subsec_nanos().into(),

@@ -85,7 +85,7 @@ impl Row {
         // Spreads to 0.01 %, times and powers to five digits and more.
         let percent = |spread: Option<f64>| spread.map(|it| (1e4 * it).round() / 100.0);
         self.steps = measured.steps;
-        self.window_ms = 1e3 * measured.length.as_secs_f64();
+        self.window_ms = measured.length.as_millis() as f64;
         self.time_ms = Some((1e4 * measured.time_ms).round() / 1e4);
         self.power_mw = Some((10.0 * measured.power_mw).round() / 10.0);
         self.time_spread_pct = percent(measured.time_spread);

@@ -112,8 +112,10 @@ pub enum SessionError {
 /// Progress, for the user.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress<'a> {
-    /// A mode was set.
+    /// A mode is about to be set.
     Set(PowerMode),
+    /// The board refused it.
+    Refused(&'a ApplyError),
     /// A row was written.
     Row(&'a Row),
 }
@@ -136,6 +138,7 @@ pub struct Session<'a, W: World> {
 enum Outcome {
     Measured(Measured),
     Marked(Mark, Option<f64>),
+    Refused(ApplyError),
 }
 
 /// Power in whole mW.
@@ -194,9 +197,13 @@ impl<'a, W: World> Session<'a, W> {
             progress(Progress::Set(mode));
             let mut row = self.row(mode);
             let outcome = self.measure(mode, &mut row)?;
-            match outcome {
-                Outcome::Measured(measured) => row.measure(&measured),
-                Outcome::Marked(mark, _) => row.mark = Some(mark),
+            match &outcome {
+                Outcome::Measured(measured) => row.measure(measured),
+                Outcome::Marked(mark, _) => row.mark = Some(*mark),
+                Outcome::Refused(why) => {
+                    row.mark = Some(Mark::Refused);
+                    progress(Progress::Refused(why));
+                }
             }
             if let Outcome::Marked(Mark::OverLimit, Some(power)) = outcome
                 && mode == self.lowest
@@ -255,10 +262,10 @@ impl<'a, W: World> Session<'a, W> {
     }
 
     fn measure(&mut self, mode: PowerMode, row: &mut Row) -> Result<Outcome, SessionError> {
-        if self.board.apply(self.world.files(), &mode).is_err() {
+        if let Err(why) = self.board.apply(self.world.files(), &mode) {
             // All writes are undone, but the mode before may not be one to stay in.
             self.retreat()?;
-            return Ok(Outcome::Marked(Mark::Refused, None));
+            return Ok(Outcome::Refused(why));
         }
         let events_before = self.over_current_events();
         let set = self.world.now();
@@ -266,9 +273,8 @@ impl<'a, W: World> Session<'a, W> {
         self.stepped = set;
         loop {
             let over = self.turn(&mut window)?;
-            if let Some(estimate) = self.estimator.estimate() {
-                row.peak_mw = row.peak_mw.max(f64::from(estimate.power).round());
-            }
+            let power = self.power(window.as_ref()).unwrap_or_default();
+            row.peak_mw = row.peak_mw.max(power.round());
             if let Some(power) = over {
                 self.retreat()?;
                 return Ok(Outcome::Marked(Mark::OverLimit, Some(power)));
@@ -337,12 +343,21 @@ impl<'a, W: World> Session<'a, W> {
         if let Some(window) = window {
             window.look(now, self.estimator.energy_uj());
         }
-        let Some((estimate, limit)) = self.estimator.estimate().zip(self.task.limit) else {
-            return Ok(None);
-        };
-        // A single reading may be off by a step or by noise, so the power counts with its doubt.
-        let surely = f64::from(estimate.power - estimate.deviation);
-        Ok((surely > f64::from(limit.0)).then_some(surely))
+        let power = self.power(window.as_ref()).zip(self.task.limit);
+        Ok(power.and_then(|(power, limit)| (power > f64::from(limit.0)).then_some(power)))
+    }
+
+    /// The power in mW that the present mode surely draws: its mean at first, then the estimate
+    /// less its deviation, since a single reading may be off by a step or by noise.
+    fn power(&self, window: Option<&Window>) -> Option<f64> {
+        let unsettled = window.filter(|window| !window.is_settled(self.world.now()));
+        match unsettled {
+            Some(window) => window.mean_since_set(),
+            None => {
+                let estimate = self.estimator.estimate()?;
+                Some(f64::from(estimate.power - estimate.deviation))
+            }
+        }
     }
 
     /// Goes to the mode of least clocks and cores.

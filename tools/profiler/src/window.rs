@@ -42,6 +42,15 @@ impl Default for Rules {
 /// Number of parts of a window from which a standard error is estimated, at least.
 const MIN_PARTS: usize = 4;
 
+/// Number of parts of a window from which the standard error of the time is estimated.
+const PARTS: usize = 8;
+
+/// Minimum length of a mean power: an error of one step of the sensor then counts fourfold.
+const MIN_MEAN: Duration = Duration::from_millis(100);
+
+/// Time after which an estimate has left the power of the mode before.
+const ESTIMATE_SETTLED: Duration = Duration::from_secs(1);
+
 /// A cumulative count of steps, and when it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
@@ -112,6 +121,19 @@ impl Window {
         self.energies.push((at, energy_uj));
     }
 
+    /// The mean power in mW since the mode was set, once that is long enough to tell. It does not
+    /// depend on the power before, unlike an estimate of the power now.
+    pub fn mean_since_set(&self) -> Option<f64> {
+        let (&(begin, less), &(end, more)) = (self.energies.first()?, self.energies.last()?);
+        let seconds = (end - begin).as_secs_f64();
+        (end - begin >= MIN_MEAN).then(|| (more as f64 - less as f64) / 1e3 / seconds)
+    }
+
+    /// Whether the estimate of the power now belongs to this mode.
+    pub fn is_settled(&self, now: Duration) -> bool {
+        now.saturating_sub(self.set) >= ESTIMATE_SETTLED
+    }
+
     /// Steps measured so far.
     pub fn steps(&self) -> u64 {
         match (self.counts.first(), self.counts.last()) {
@@ -134,7 +156,7 @@ impl Window {
         let time_ms = 1e3 * length.as_secs_f64() / steps as f64;
         let span = Milliseconds(length.as_millis() as u64);
         let resolution = f64::from(estimator.resolution(span)) / power_mw.max(1.0);
-        let time_spread = self.time_spread(time_ms);
+        let time_spread = self.time_spread();
         let power_spread = self.power_spread(time_constant).map(|spread| {
             let ripple = f64::from(estimator.ripple(span));
             spread.max(ripple).hypot(resolution)
@@ -162,22 +184,22 @@ impl Window {
         Some(less as f64 + (more as f64 - less as f64) * part)
     }
 
-    /// Relative standard error of the mean time of a step: the times between counts differ from
-    /// their steps' share with a variance that is proportional to the steps.
-    fn time_spread(&self, time_ms: f64) -> Option<f64> {
-        let parts = self.counts.windows(2).filter_map(|pair| {
-            let steps = (pair[1].steps - pair[0].steps) as f64;
-            let ms = 1e3 * (pair[1].at - pair[0].at).as_secs_f64();
-            (steps > 0.0).then(|| ((ms - steps * time_ms).powi(2) / steps, steps))
-        });
-        let parts: Vec<(f64, f64)> = parts.collect();
-        if parts.len() < MIN_PARTS {
-            return None;
+    /// Relative standard error of the mean time of a step, from the means of [`PARTS`] parts: an
+    /// arrival that is late makes one step longer and the next one shorter, which cancels within a
+    /// part.
+    fn time_spread(&self) -> Option<f64> {
+        let (first, last) = (self.counts.first()?, self.counts.last()?);
+        let part = (last.at - first.at) / PARTS as u32;
+        let mut from = *first;
+        let mut times = Vec::new();
+        for count in &self.counts {
+            if count.at - from.at >= part && count.steps > from.steps {
+                let ms = 1e3 * (count.at - from.at).as_secs_f64();
+                times.push(ms / (count.steps - from.steps) as f64);
+                from = *count;
+            }
         }
-        let squares: f64 = parts.iter().map(|(square, _)| square).sum();
-        let steps: f64 = parts.iter().map(|(_, steps)| steps).sum();
-        let variance = squares / (parts.len() - 1) as f64;
-        Some((variance / steps).sqrt() / time_ms)
+        (times.len() >= MIN_PARTS).then(|| relative_error(&times))
     }
 
     /// Relative standard error of the mean power, from the means of parts that are a time constant
@@ -195,12 +217,14 @@ impl Window {
                 from = (at, energy);
             }
         }
-        if powers.len() < MIN_PARTS - 1 {
-            return None;
-        }
-        let number = powers.len() as f64;
-        let mean = powers.iter().sum::<f64>() / number;
-        let squares: f64 = powers.iter().map(|power| (power - mean).powi(2)).sum();
-        Some((squares / (number - 1.0) / number).sqrt() / mean)
+        (powers.len() >= MIN_PARTS - 1).then(|| relative_error(&powers))
     }
+}
+
+/// Relative standard error of the mean of independent parts.
+fn relative_error(parts: &[f64]) -> f64 {
+    let number = parts.len() as f64;
+    let mean = parts.iter().sum::<f64>() / number;
+    let squares: f64 = parts.iter().map(|part| (part - mean).powi(2)).sum();
+    (squares / (number - 1.0) / number).sqrt() / mean
 }

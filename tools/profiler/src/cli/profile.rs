@@ -154,6 +154,10 @@ fn show(progress: &Progress<'_>, json: bool) -> Result<(), Failure> {
             print(&format!("{line}\n"))
         }
         Progress::Row(row) => print(&text(row)),
+        Progress::Refused(why) => {
+            eprintln!("warning: {why}");
+            Ok(())
+        }
         Progress::Set(_) => Ok(()),
     }
 }
