@@ -1,5 +1,6 @@
 //! The trainer's integration tests: one program, since each links burn anew.
 
+mod ask_tell;
 mod bad_input;
 mod commands;
 mod common;
