@@ -8,4 +8,5 @@ mod help;
 mod measured;
 mod methods;
 mod quantise;
+mod safe_plan;
 mod simulated;
