@@ -3,6 +3,7 @@
 //! Results go to standard output, as text or with `--json` as one JSON document; progress
 //! and errors go to standard error.
 
+mod ask_tell;
 mod check;
 mod evaluate;
 mod fit;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use wattgate_runtime::{Grid, PowerMode};
 
 use super::inspect::ShownMode;
-use super::{Failure, print_json, print_text, read_corpus, show};
+use super::{Failure, ask_tell, print_json, print_text, read_corpus, show};
 use crate::corpus::modes::all_modes;
 use crate::corpus::modes::{Known, profiled};
 use crate::corpus::order::{Visit, descending};
@@ -23,6 +23,7 @@ const EXAMPLE: &str = "\
 Examples:
   wattgate-trainer plan --axes cores=1,2,3,4 cpu_khz=345600,1113600,2035200 gpu_khz=140250,1300500 emc_khz=1062400,1866000 --modes 8
   wattgate-trainer plan --corpus board.csv --modes 30 --have measured.csv --until 4
+  ssh workstation wattgate-trainer plan --ask-tell
 
 The axes of a board span its modes; or a corpus names them, in which a row without time and
 power names a mode that was not profiled. Profile 8 modes first, then plan one or a few more
@@ -35,7 +36,23 @@ clocks, and `raises_clock` marks those that still need a higher clock than the o
 
 With --json: {\"modes\": [{\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\", \"raises_clock\"}],
 \"measured\", \"expected_error_pct\": {\"time\", \"power\"}, \"enough\"}; the expected error is null
-below five measured modes; enough is true if it is within --until.";
+below five measured modes; enough is true if it is within --until.
+
+With --ask-tell, each line of standard input is one JSON object and gets one as its answer. The
+first: {\"version\": 1, \"axes\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\": [values]}, \"modes\",
+\"limit_mw\", \"seed\", \"workload\", \"device\"}; the last four may be absent. The answer: {\"ready\":
+{\"modes\": modes of the grid}}. Then, in any order and number:
+  {\"ask\": {\"current\": mode or absent}}
+      {\"measure\": {\"mode\", \"time_us\", \"power_mw\", \"power_at_most_mw\"}}, null if not known, or
+      {\"enough\": {\"measured\", \"expected_error_pct\": {\"time\", \"power\"}}}
+  {\"tell\": {\"mode\", \"time_us\", \"power_mw\"}}
+      {\"told\": {\"measured\"}}
+  {\"exclude\": {\"mode\", \"power_mw\": the power was at least this, or absent}}
+      {\"excluded\": {\"modes\": all modes that will not be asked for}}; with a power these include
+      those that have no lower knob
+A mode is {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}. A refused line changes nothing and is
+answered by {\"error\": {\"code\", \"message\"}}. With limit_mw the plan starts at the lowest mode and
+asks only for modes whose power_at_most_mw is within the limit.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
@@ -46,15 +63,15 @@ pub struct Arguments {
         value_name = "AXIS",
         num_args = 4,
         conflicts_with = "corpus",
-        required_unless_present = "corpus"
+        required_unless_present_any = ["corpus", "ask_tell"]
     )]
     axes: Option<Vec<String>>,
     /// A corpus that names the modes of the board
     #[arg(long, value_name = "FILE")]
     corpus: Option<PathBuf>,
     /// Total number of modes to profile
-    #[arg(long, value_name = "N")]
-    modes: usize,
+    #[arg(long, value_name = "N", required_unless_present = "ask_tell")]
+    modes: Option<usize>,
     /// The measurements so far, as a corpus
     #[arg(long, value_name = "FILE")]
     have: Option<PathBuf>,
@@ -70,6 +87,9 @@ pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Answer a profiler: JSON lines on standard input and output
+    #[arg(long, conflicts_with_all = ["axes", "corpus", "modes", "have", "until", "order", "seed", "json"])]
+    ask_tell: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -95,13 +115,17 @@ struct Step {
     raises_clock: bool,
 }
 
+/// Expected errors in percent.
 #[derive(Default, Serialize)]
-struct ExpectedError {
-    time: Option<f64>,
-    power: Option<f64>,
+pub struct ExpectedError {
+    pub time: Option<f64>,
+    pub power: Option<f64>,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let Some(asked) = arguments.modes else {
+        return ask_tell::run();
+    };
     let (grid, mut offered) = board(arguments)?;
     let mut random = ChaCha8Rng::seed_from_u64(arguments.seed);
     offered.shuffle(&mut random);
@@ -109,8 +133,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut measured = have.map_or(Ok(Vec::new()), |path| measured(path, &offered))?;
     measured.shuffle(&mut random);
     let available = offered.len();
-    if arguments.modes == 0 || arguments.modes > available {
-        let asked = arguments.modes;
+    if asked == 0 || asked > available {
         return Err(Failure::PlanSize { asked, available });
     }
     let scales = Scales::of(&grid);
@@ -124,7 +147,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let enough = arguments
         .until
         .is_some_and(|until| expected.time.is_some() && errors.clone().all(|error| error <= until));
-    let count = arguments.modes.saturating_sub(measured.len());
+    let count = asked.saturating_sub(measured.len());
     let chosen = match (enough, measured.is_empty()) {
         (true, _) => Vec::new(),
         (_, true) => first(&scales, &offered, count, &mut random).map_err(failed)?,

@@ -71,6 +71,11 @@ impl Scales {
         }
     }
 
+    /// The highest value of an axis.
+    pub fn highest(&self, axis: Axis) -> f64 {
+        self.axes[axis as usize].highest
+    }
+
     /// The place of a mode given by its knobs.
     pub fn place(&self, knobs: [u32; 4]) -> Place {
         let part: [f64; 4] = std::array::from_fn(|i| f64::from(knobs[i]) / self.axes[i].highest);

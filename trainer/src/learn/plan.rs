@@ -42,7 +42,8 @@ pub fn first(
     let unmeasured = |chosen: &[usize]| Process::unmeasured(&spec, &board.places_of(chosen));
     let mut chosen = Vec::new();
     while chosen.len() < count.min(offered.len()) {
-        chosen.extend(board.best(&[&unmeasured(&chosen)?], &chosen, None, random));
+        let free = board.without(&chosen);
+        chosen.extend(board.best(&[&unmeasured(&chosen)?], &free, None, random));
     }
     if count > FIRST {
         return Ok(chosen);
@@ -51,7 +52,8 @@ pub fn first(
         for at in 0..chosen.len() {
             let old = chosen.remove(at);
             let others = unmeasured(&chosen)?;
-            let new = board.best(&[&others], &chosen, Some(old), random);
+            let free = board.without(&chosen);
+            let new = board.best(&[&others], &free, Some(old), random);
             chosen.insert(at, new.unwrap_or(old));
         }
     }
@@ -70,31 +72,13 @@ pub fn next(
     let board = Board::of(scales, offered);
     let mut measured = measured.to_vec();
     let mut chosen = Vec::new();
-    let fit = |target: Target| {
-        let known = measured
-            .iter()
-            .filter_map(|mode| Some((scales.place(mode.knobs), target.measured(mode)?.ln())));
-        let (places, logs): (Vec<Place>, Vec<f64>) = known.unzip();
-        let spec = Spec::of(Mean::Zero);
-        (!places.is_empty())
-            .then(|| Process::fit_map(&spec, &places, &logs))
-            .transpose()
-    };
-    let (mut time, mut power) = (fit(Target::Time)?, fit(Target::Power)?);
+    let [mut time, mut power] = fitted(scales, &measured)?;
     while chosen.len() < count {
-        let known = |at: &usize| measured.iter().any(|mode| mode.knobs == offered[*at]);
-        let taken: Vec<usize> = (0..offered.len()).filter(known).collect();
-        let at_the_front = (measured.len() - FIRST.min(measured.len())) % 2 == 1;
-        let best = match (&time, &power) {
-            (Some(time), Some(power)) if at_the_front => {
-                board.fastest_within(time, power, &measured, &taken)
-            }
-            _ => {
-                let processes: Vec<&Process> = [&time, &power].into_iter().flatten().collect();
-                board.best(&processes, &taken, None, random)
-            }
+        let free = |knobs: &[u32; 4]| measured.iter().all(|mode| mode.knobs != *knobs);
+        let free: Vec<bool> = offered.iter().map(free).collect();
+        let Some(best) = board.choose(&time, &power, &measured, &free, random) else {
+            break;
         };
-        let Some(best) = best else { break };
         chosen.push(best);
         let expected = |process: &mut Option<Process>| {
             let Some(known) = process else {
@@ -113,6 +97,44 @@ pub fn next(
         });
     }
     Ok(chosen)
+}
+
+/// Chooses one more mode, of those that are `free`. Its worth is that for all of `offered`. The
+/// prior alone decides on the first [`FIRST`] modes, as in [`first`]: measurements near each other
+/// say little about the length scales.
+pub fn next_of(
+    scales: &Scales,
+    offered: &[[u32; 4]],
+    free: &[bool],
+    measured: &[Known],
+    random: &mut ChaCha8Rng,
+) -> Result<Option<usize>, SingularKernel> {
+    let board = Board::of(scales, offered);
+    if measured.len() < FIRST {
+        let places: Vec<Place> = measured
+            .iter()
+            .map(|mode| scales.place(mode.knobs))
+            .collect();
+        let prior = Process::unmeasured(&Spec::of(Mean::Zero), &places)?;
+        return Ok(board.best(&[&prior], free, None, random));
+    }
+    let [time, power] = fitted(scales, measured)?;
+    Ok(board.choose(&time, &power, measured, free, random))
+}
+
+/// One process per target, `None` for a target without measurements.
+fn fitted(scales: &Scales, measured: &[Known]) -> Result<[Option<Process>; 2], SingularKernel> {
+    let fit = |target: Target| {
+        let known = measured
+            .iter()
+            .filter_map(|mode| Some((scales.place(mode.knobs), target.measured(mode)?.ln())));
+        let (places, logs): (Vec<Place>, Vec<f64>) = known.unzip();
+        let spec = Spec::of(Mean::Zero);
+        (!places.is_empty())
+            .then(|| Process::fit_map(&spec, &places, &logs))
+            .transpose()
+    };
+    Ok([fit(Target::Time)?, fit(Target::Power)?])
 }
 
 /// Chooses `count` modes one by one; each choice sees the measurements of those before. Returns
@@ -148,12 +170,41 @@ impl Board {
         chosen.iter().map(|&at| self.places[at]).collect()
     }
 
+    /// Marks all candidates except those at `chosen`.
+    fn without(&self, chosen: &[usize]) -> Vec<bool> {
+        let mut free = vec![true; self.places.len()];
+        chosen.iter().for_each(|&at| free[at] = false);
+        free
+    }
+
+    /// The free candidate of the highest [`promise`] at every second choice after the first
+    /// [`FIRST`], if time and power are known; otherwise that of the highest value.
+    fn choose(
+        &self,
+        time: &Option<Process>,
+        power: &Option<Process>,
+        measured: &[Known],
+        free: &[bool],
+        random: &mut ChaCha8Rng,
+    ) -> Option<usize> {
+        let at_the_front = (measured.len() - FIRST.min(measured.len())) % 2 == 1;
+        match (time, power) {
+            (Some(time), Some(power)) if at_the_front => {
+                self.fastest_within(time, power, measured, free)
+            }
+            _ => {
+                let processes: Vec<&Process> = [time, power].into_iter().flatten().collect();
+                self.best(&processes, free, None, random)
+            }
+        }
+    }
+
     /// The candidate with the highest value summed over all processes. Draws [`COMPARED`] random
-    /// candidates that are not chosen yet, and always includes `old`.
+    /// candidates that are free, and always includes `old`.
     fn best(
         &self,
         processes: &[&Process],
-        chosen: &[usize],
+        free: &[bool],
         old: Option<usize>,
         random: &mut ChaCha8Rng,
     ) -> Option<usize> {
@@ -161,10 +212,8 @@ impl Board {
         drawn.shuffle(random);
         let places = self.places_of(&drawn[..drawn.len().min(COMPARED)]);
         drawn.shuffle(random);
-        let free = drawn
-            .into_iter()
-            .filter(|at| !chosen.contains(at) && Some(*at) != old);
-        let candidates: Vec<usize> = old.into_iter().chain(free.take(COMPARED)).collect();
+        let others = drawn.into_iter().filter(|at| free[*at] && Some(*at) != old);
+        let candidates: Vec<usize> = old.into_iter().chain(others.take(COMPARED)).collect();
         let at = self.places_of(&candidates);
         let mut worth = vec![0.0; candidates.len()];
         for process in processes {
@@ -188,11 +237,9 @@ impl Board {
         time: &Process,
         power: &Process,
         measured: &[Known],
-        taken: &[usize],
+        free: &[bool],
     ) -> Option<usize> {
-        let free: Vec<usize> = (0..self.places.len())
-            .filter(|at| !taken.contains(at))
-            .collect();
+        let free: Vec<usize> = (0..self.places.len()).filter(|&at| free[at]).collect();
         let places = self.places_of(&free);
         let [times, powers] = [time, power].map(|process| {
             let normals = process.predictions(&places).swap_remove(0);

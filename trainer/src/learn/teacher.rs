@@ -31,7 +31,7 @@ const PHYSICS: f64 = 0.5;
 const NARROWED: f64 = 0.7;
 
 /// Index of the noise among the hyperparameters; a transfer leaves its prior unchanged.
-const NOISE: usize = 6;
+pub(super) const NOISE: usize = 6;
 
 /// Share of the physical weight below which a reference is dropped.
 const LEAST_SHARE: f64 = 0.01;

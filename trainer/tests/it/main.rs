@@ -1,5 +1,6 @@
 //! The trainer's integration tests: one program, since each links burn anew.
 
+mod ask_tell;
 mod bad_input;
 mod commands;
 mod common;
@@ -7,4 +8,5 @@ mod help;
 mod measured;
 mod methods;
 mod quantise;
+mod safe_plan;
 mod simulated;

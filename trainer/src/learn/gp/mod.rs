@@ -75,7 +75,10 @@ struct Solved {
 
 impl Points {
     fn new(mean: Mean, places: &[Place], targets: &[f64]) -> Self {
-        let standard = Standard::of(targets.iter().copied());
+        Self::with(mean, places, targets, Standard::of(targets.iter().copied()))
+    }
+
+    fn with(mean: Mean, places: &[Place], targets: &[f64], standard: Standard) -> Self {
         Self {
             mean,
             places: places.to_vec(),
@@ -174,7 +177,42 @@ impl Process {
         if places.len() > SAMPLED {
             return Self::fit_map(spec, places, targets);
         }
-        let points = Points::new(spec.mean, places, targets);
+        Self::sample(spec, Points::new(spec.mean, places, targets), random)
+    }
+
+    /// Like [`Process::fit`], for places that may all lie in one corner of the grid: their own mean
+    /// and spread say little about the rest. `spread` is the assumed standard deviation of the
+    /// targets over the grid; the level is such that the targets lie around the prior's mean
+    /// function.
+    pub fn fit_in_corner(
+        spec: &Spec,
+        spread: f64,
+        places: &[Place],
+        targets: &[f64],
+        random: &mut ChaCha8Rng,
+    ) -> Result<Self, SingularKernel> {
+        let centre: Vec<f64> = spec.prior.iter().map(|[mean, _]| *mean).collect();
+        let mut gradient = vec![0.0; centre.len() - KERNEL];
+        let mut above = |(place, target): (&Place, &f64)| {
+            target - spec.mean.value(place, &centre, &mut gradient)
+        };
+        let sum: f64 = places.iter().zip(targets).map(&mut above).sum();
+        let standard = Standard {
+            mean: sum / targets.len() as f64,
+            sd: spread,
+        };
+        Self::sample(
+            spec,
+            Points::with(spec.mean, places, targets, standard),
+            random,
+        )
+    }
+
+    fn sample(
+        spec: &Spec,
+        points: Points,
+        random: &mut ChaCha8Rng,
+    ) -> Result<Self, SingularKernel> {
         let map = hyper::map(&points, &spec.prior, true)?;
         let thetas = hyper::samples(&points, &spec.prior, &map, random);
         let noise = map.noise.clone();
@@ -242,6 +280,11 @@ impl Process {
     /// The MAP estimate of the hyperparameters.
     pub fn map(&self) -> &[f64] {
         &self.map
+    }
+
+    /// The mean of the targets that standardises them.
+    pub fn level(&self) -> f64 {
+        self.points.standard.mean
     }
 
     /// The log posterior density at the MAP estimate, to compare priors on the same data.

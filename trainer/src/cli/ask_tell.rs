@@ -1,0 +1,292 @@
+//! `plan --ask-tell`: the planner as a co-process that answers JSON lines.
+//!
+//! Every line of standard input gets one line on standard output. A request that is refused
+//! changes nothing.
+
+use std::io::{self, BufRead, Read as _, Write as _};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use wattgate_runtime::{Grid, GridError, PowerMode};
+
+use super::Failure;
+use super::inspect::ShownMode;
+use super::plan::ExpectedError;
+use crate::learn::ask_tell::{Next, Planner, Refused, Task};
+
+/// Version of the protocol.
+const VERSION: u32 = 1;
+
+/// Longest line in bytes, without its end.
+const LONGEST_LINE: usize = 64 << 10;
+
+/// Highest time in µs and power in mW: the runtime stores both in 32 bits.
+const HIGHEST: f64 = 4_294_967_295.0;
+
+/// Seed where the first line has none, as the default of `plan --seed`.
+const SEED: u64 = 1;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Start {
+    version: u32,
+    axes: Axes,
+    modes: usize,
+    limit_mw: Option<f64>,
+    seed: Option<u64>,
+    /// For the logs of programs between the two ends.
+    #[serde(rename = "workload")]
+    _workload: Option<String>,
+    /// As the workload.
+    #[serde(rename = "device")]
+    _device: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Axes {
+    cores: Vec<u32>,
+    cpu_khz: Vec<u32>,
+    gpu_khz: Vec<u32>,
+    emc_khz: Vec<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Request {
+    Ask(Ask),
+    Tell(Tell),
+    Exclude(Exclude),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ask {
+    current: Option<Mode>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tell {
+    mode: Mode,
+    time_us: f64,
+    power_mw: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exclude {
+    mode: Mode,
+    power_mw: Option<f64>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Mode {
+    cores: u32,
+    cpu_khz: u32,
+    gpu_khz: u32,
+    emc_khz: u32,
+}
+
+impl Mode {
+    fn knobs(self) -> [u32; 4] {
+        [self.cores, self.cpu_khz, self.gpu_khz, self.emc_khz]
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Answer {
+    Ready {
+        modes: usize,
+    },
+    Measure {
+        mode: ShownMode,
+        time_us: Option<f64>,
+        power_mw: Option<f64>,
+        power_at_most_mw: Option<f64>,
+    },
+    Enough {
+        measured: usize,
+        expected_error_pct: ExpectedError,
+    },
+    Told {
+        measured: usize,
+    },
+    Excluded {
+        modes: usize,
+    },
+    Error {
+        code: &'static str,
+        message: String,
+    },
+}
+
+impl Answer {
+    fn error(code: &'static str, message: impl ToString) -> Self {
+        Self::Error {
+            code,
+            message: message.to_string(),
+        }
+    }
+}
+
+impl From<Refused> for Answer {
+    fn from(refused: Refused) -> Self {
+        let code = match refused {
+            Refused::Modes { .. } => "modes",
+            Refused::NotOfGrid(_) => "mode",
+            Refused::Told(_) => "told",
+            Refused::SingularKernel(_) => "singular",
+        };
+        Self::error(code, refused)
+    }
+}
+
+impl From<GridError> for Answer {
+    fn from(error: GridError) -> Self {
+        Self::error("axes", error)
+    }
+}
+
+/// Answers until the end of the input.
+pub fn run() -> Result<(), Failure> {
+    let mut input = io::stdin().lock();
+    let mut output = io::stdout().lock();
+    let mut planner = None;
+    while let Some(line) = read_line(&mut input)? {
+        let answer = match line {
+            Ok(line) => answer(&mut planner, &line).unwrap_or_else(|error| error),
+            Err(TooLong) => {
+                Answer::error("long", format!("a line has at most {LONGEST_LINE} bytes"))
+            }
+        };
+        let mut text = serde_json::to_vec(&answer).map_err(io::Error::from)?;
+        text.push(b'\n');
+        output.write_all(&text)?;
+        output.flush()?;
+    }
+    Ok(())
+}
+
+struct TooLong;
+
+/// The next line without its end; `None` at the end of the input. The rest of a line that is too
+/// long is skipped.
+fn read_line(input: &mut impl BufRead) -> io::Result<Option<Result<Vec<u8>, TooLong>>> {
+    let mut line = Vec::new();
+    if input
+        .take(LONGEST_LINE as u64 + 1)
+        .read_until(b'\n', &mut line)?
+        == 0
+    {
+        return Ok(None);
+    }
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if line.len() > LONGEST_LINE {
+        input.skip_until(b'\n')?;
+        return Ok(Some(Err(TooLong)));
+    }
+    Ok(Some(Ok(line)))
+}
+
+fn answer(planner: &mut Option<Planner>, line: &[u8]) -> Result<Answer, Answer> {
+    let value: Value = serde_json::from_slice(line).map_err(|why| Answer::error("json", why))?;
+    let names = value
+        .as_object()
+        .into_iter()
+        .flat_map(|object| object.keys());
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    let is_start = names.contains(&"version");
+    match (names.as_slice(), planner) {
+        (_, planner @ None) if is_start => {
+            let planner = planner.insert(start(parse(line)?)?);
+            Ok(Answer::Ready {
+                modes: planner.modes(),
+            })
+        }
+        (_, Some(_)) if is_start => Err(Answer::error("order", "the plan has been started before")),
+        (["ask" | "tell" | "exclude"], None) => {
+            let message = "the first line is {\"version\":1,\"axes\":…,\"modes\":…}";
+            Err(Answer::error("order", message))
+        }
+        (["ask" | "tell" | "exclude"], Some(planner)) => obey(planner, parse(line)?),
+        _ => {
+            let message = "a request is an object with the one key ask, tell or exclude";
+            Err(Answer::error("request", message))
+        }
+    }
+}
+
+/// Parses the bytes and not their [`Value`], which has lost repeated keys.
+fn parse<T: DeserializeOwned>(line: &[u8]) -> Result<T, Answer> {
+    serde_json::from_slice(line).map_err(|why| Answer::error("fields", why))
+}
+
+fn start(start: Start) -> Result<Planner, Answer> {
+    if start.version != VERSION {
+        let message = format!("version {} is not known; this is {VERSION}", start.version);
+        return Err(Answer::error("version", message));
+    }
+    let limit_mw = start
+        .limit_mw
+        .map(|limit| positive("limit_mw", limit))
+        .transpose()?;
+    let Axes {
+        cores,
+        cpu_khz,
+        gpu_khz,
+        emc_khz,
+    } = start.axes;
+    let task = Task {
+        modes: start.modes,
+        limit_mw,
+        seed: start.seed.unwrap_or(SEED),
+    };
+    Ok(Planner::new(
+        Grid::new([&cores, &cpu_khz, &gpu_khz, &emc_khz])?,
+        task,
+    )?)
+}
+
+fn obey(planner: &mut Planner, request: Request) -> Result<Answer, Answer> {
+    Ok(match request {
+        Request::Ask(ask) => match planner.ask(ask.current.map(Mode::knobs))? {
+            Next::Measure(knobs, predicted) => Answer::Measure {
+                mode: PowerMode::from_knobs(knobs).into(),
+                time_us: predicted.map(|predicted| predicted.time_us),
+                power_mw: predicted.map(|predicted| predicted.power_mw),
+                power_at_most_mw: predicted.map(|predicted| predicted.power_at_most_mw),
+            },
+            Next::Enough {
+                expected_error_pct: [time, power],
+            } => Answer::Enough {
+                measured: planner.measured().len(),
+                expected_error_pct: ExpectedError { time, power },
+            },
+        },
+        Request::Tell(tell) => {
+            let time_us = positive("time_us", tell.time_us)?;
+            let power_mw = positive("power_mw", tell.power_mw)?;
+            let measured = planner.tell(tell.mode.knobs(), time_us, power_mw)?;
+            Answer::Told { measured }
+        }
+        Request::Exclude(exclude) => {
+            let power_mw = exclude.power_mw.map(|power| positive("power_mw", power));
+            let modes = planner.exclude(exclude.mode.knobs(), power_mw.transpose()?)?;
+            Answer::Excluded { modes }
+        }
+    })
+}
+
+fn positive(name: &str, value: f64) -> Result<f64, Answer> {
+    // Below one thousandth nothing is measured, and logarithms of tiny numbers would mislead.
+    if (1e-3..=HIGHEST).contains(&value) {
+        return Ok(value);
+    }
+    let message = format!("{name} is {value}; expected 0.001 … {HIGHEST}");
+    Err(Answer::error("value", message))
+}

@@ -1,0 +1,305 @@
+//! Experimental design while a board is profiled: which mode to measure next, asked one by one.
+//!
+//! Without a limit the modes are those of [`plan`](crate::learn::plan): eight chosen with the prior
+//! alone, then one at a time after each measurement.
+//!
+//! With a limit the planner starts at the lowest mode and then asks only for modes that the
+//! [`Forecast`] bounds within the limit. Among these, the worth of a measurement decides as in
+//! `plan`, and it counts for the whole grid, so that the choices move towards the limit.
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use thiserror::Error;
+use wattgate_runtime::{Axis, Grid, PowerMode};
+
+use crate::corpus::modes::{Known, all_modes};
+use crate::learn::forecast::{Forecast, Predicted, dominates};
+use crate::learn::gp::SingularKernel;
+use crate::learn::mean::Scales;
+use crate::learn::plan::{self, FIRST, expected_error};
+use crate::learn::split::MIN_MODES;
+use crate::learn::teacher::Teachers;
+
+/// Modes whose forecast is computed to find those within the limit. If none is, all are computed.
+const SEARCHED: usize = 1_500;
+
+/// Modes over which the expected error is averaged.
+const JUDGED: usize = 400;
+
+/// What is planned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Task {
+    /// Number of modes to measure.
+    pub modes: usize,
+    /// Power limit in mW of all measured modes.
+    pub limit_mw: Option<f64>,
+    /// Seed of all random numbers.
+    pub seed: u64,
+}
+
+/// The answer to an ask.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Next {
+    /// Measure this mode. The forecast is absent before the first measurement.
+    Measure([u32; 4], Option<Predicted>),
+    /// No further mode is needed, or none can be measured within the limit.
+    Enough {
+        /// Expected errors of time and power in percent; `None` with fewer than five modes.
+        expected_error_pct: [Option<f64>; 2],
+    },
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refused {
+    /// More modes than the grid has, or none.
+    #[error("cannot plan {asked} modes: the board has {available}")]
+    Modes { asked: usize, available: usize },
+    /// A knob is not on its axis.
+    #[error("{} is not a mode of the grid", shown(*.0))]
+    NotOfGrid([u32; 4]),
+    /// The mode was told before.
+    #[error("{} was told before", shown(*.0))]
+    Told([u32; 4]),
+    /// The measurements cannot be fitted.
+    #[error("{0}")]
+    SingularKernel(#[from] SingularKernel),
+}
+
+fn shown(knobs: [u32; 4]) -> PowerMode {
+    PowerMode::from_knobs(knobs)
+}
+
+/// A plan that grows with its measurements.
+#[derive(Clone, Debug)]
+pub struct Planner {
+    task: Task,
+    grid: Grid,
+    scales: Scales,
+    /// All modes of the grid in random order.
+    modes: Vec<[u32; 4]>,
+    /// Whether each mode may still be asked for: neither told nor excluded.
+    free: Vec<bool>,
+    measured: Vec<Known>,
+    /// Excluded modes with the power in mW that they exceeded.
+    exceeded: Vec<([u32; 4], f64)>,
+    /// The modes chosen with the prior alone; `None` before the first ask.
+    first: Option<Vec<usize>>,
+    /// The last answer, until something is told or excluded.
+    answer: Option<Next>,
+    random: ChaCha8Rng,
+}
+
+impl Planner {
+    /// Starts a plan on a grid.
+    pub fn new(grid: Grid, task: Task) -> Result<Self, Refused> {
+        let mut modes: Vec<[u32; 4]> = all_modes(&grid).collect();
+        let (asked, available) = (task.modes, modes.len());
+        if !(1..=available).contains(&asked) {
+            return Err(Refused::Modes { asked, available });
+        }
+        let mut random = ChaCha8Rng::seed_from_u64(task.seed);
+        modes.shuffle(&mut random);
+        Ok(Self {
+            task,
+            scales: Scales::of(&grid),
+            grid,
+            free: vec![true; modes.len()],
+            modes,
+            measured: Vec::new(),
+            exceeded: Vec::new(),
+            first: None,
+            answer: None,
+            random,
+        })
+    }
+
+    /// Number of modes of the grid.
+    pub fn modes(&self) -> usize {
+        self.modes.len()
+    }
+
+    /// The measurements so far.
+    pub fn measured(&self) -> &[Known] {
+        &self.measured
+    }
+
+    /// Chooses the next mode. The answer stays the same until something is told or excluded.
+    /// `current` is the mode that the board is in: of the modes chosen with the prior alone, the
+    /// nearest comes first.
+    pub fn ask(&mut self, current: Option<[u32; 4]>) -> Result<Next, Refused> {
+        if let Some(current) = current {
+            self.position(current)?;
+        }
+        if let Some(answer) = self.answer {
+            return Ok(answer);
+        }
+        let open = self.measured.len() < self.task.modes;
+        let answer = open.then(|| self.next(current)).transpose()?.flatten();
+        let answer = answer.unwrap_or_else(|| Next::Enough {
+            expected_error_pct: self.expected_error(),
+        });
+        self.answer = Some(answer);
+        Ok(answer)
+    }
+
+    /// Takes a measurement. Returns the number of measured modes.
+    pub fn tell(&mut self, knobs: [u32; 4], time_us: f64, power_mw: f64) -> Result<usize, Refused> {
+        let at = self.position(knobs)?;
+        let id = self.grid.id(PowerMode::from_knobs(knobs));
+        let id = id
+            .map(|id| usize::from(id.0))
+            .ok_or(Refused::NotOfGrid(knobs))?;
+        if self.measured.iter().any(|mode| mode.id == id) {
+            return Err(Refused::Told(knobs));
+        }
+        self.measured.push(Known {
+            id,
+            knobs,
+            time_us,
+            power_mw: Some(power_mw),
+        });
+        self.free[at] = false;
+        if self.task.limit_mw.is_some_and(|limit| power_mw > limit) {
+            self.exclude_above(knobs);
+        }
+        self.answer = None;
+        Ok(self.measured.len())
+    }
+
+    /// Excludes a mode. If its power was at least `power_mw`, all modes without a lower knob are
+    /// excluded too. Returns the number of modes that will not be asked for and are not measured.
+    pub fn exclude(&mut self, knobs: [u32; 4], power_mw: Option<f64>) -> Result<usize, Refused> {
+        let at = self.position(knobs)?;
+        self.free[at] = false;
+        if let Some(power_mw) = power_mw {
+            self.exceeded.retain(|(known, _)| *known != knobs);
+            self.exceeded.push((knobs, power_mw));
+            self.exclude_above(knobs);
+        }
+        self.answer = None;
+        let taken = self.free.iter().filter(|free| !**free).count();
+        Ok(taken - self.measured.len())
+    }
+
+    fn exclude_above(&mut self, low: [u32; 4]) {
+        for (free, knobs) in self.free.iter_mut().zip(&self.modes) {
+            *free &= !dominates(knobs, &low);
+        }
+    }
+
+    fn position(&self, knobs: [u32; 4]) -> Result<usize, Refused> {
+        let position = self.modes.iter().position(|mode| *mode == knobs);
+        position.ok_or(Refused::NotOfGrid(knobs))
+    }
+
+    fn free(&self) -> Vec<usize> {
+        (0..self.modes.len()).filter(|&at| self.free[at]).collect()
+    }
+
+    fn knobs(&self, positions: &[usize]) -> Vec<[u32; 4]> {
+        positions.iter().map(|&at| self.modes[at]).collect()
+    }
+
+    fn next(&mut self, current: Option<[u32; 4]>) -> Result<Option<Next>, SingularKernel> {
+        let mut forecast = None;
+        if !self.measured.is_empty() {
+            let (known, exceeded) = (&self.measured, &self.exceeded);
+            forecast = Some(Forecast::fit(
+                &self.scales,
+                known,
+                exceeded,
+                self.task.seed,
+            )?);
+        }
+        let chosen = match self.task.limit_mw {
+            Some(limit_mw) => self.within(limit_mw, forecast.as_ref())?,
+            None => self.anywhere(current)?,
+        };
+        Ok(chosen.map(|at| {
+            let predicted = forecast.and_then(|forecast| forecast.predict(&[self.modes[at]]).pop());
+            Next::Measure(self.modes[at], predicted)
+        }))
+    }
+
+    fn anywhere(&mut self, current: Option<[u32; 4]>) -> Result<Option<usize>, SingularKernel> {
+        let free = self.free();
+        let offered = self.knobs(&free);
+        if self.first.is_none() {
+            let count = if self.measured.is_empty() {
+                FIRST.min(self.task.modes)
+            } else {
+                0
+            };
+            let first = plan::first(&self.scales, &offered, count, &mut self.random)?;
+            self.first = Some(first.into_iter().map(|at| free[at]).collect());
+        }
+        let first = self.first.get_or_insert_default();
+        first.retain(|&at| self.free[at]);
+        let (scales, modes) = (&self.scales, &self.modes);
+        if !first.is_empty() {
+            let nearest = current.and_then(|current| {
+                let from = scales.place(current).input;
+                let distance = |at: usize| {
+                    let to = scales.place(modes[at]).input;
+                    from.iter()
+                        .zip(to)
+                        .map(|(a, b)| (a - b).powi(2))
+                        .sum::<f64>()
+                };
+                (0..first.len()).min_by(|&a, &b| distance(first[a]).total_cmp(&distance(first[b])))
+            });
+            return Ok(Some(first[nearest.unwrap_or(0)]));
+        }
+        let next = plan::next(scales, &offered, &self.measured, 1, &mut self.random)?;
+        Ok(next.first().map(|&at| free[at]))
+    }
+
+    fn within(
+        &mut self,
+        limit_mw: f64,
+        forecast: Option<&Forecast>,
+    ) -> Result<Option<usize>, SingularKernel> {
+        let mut free = self.free();
+        let Some(forecast) = forecast else {
+            let height = |at: &usize| {
+                let knobs = self.modes[*at].iter().zip(Axis::ALL);
+                let below =
+                    |(knob, axis)| self.grid.axis(axis).partition_point(|value| value < knob);
+                knobs.map(below).sum::<usize>()
+            };
+            return Ok(free.into_iter().min_by_key(height));
+        };
+        free.shuffle(&mut self.random);
+        let (few, others) = free.split_at(free.len().min(SEARCHED));
+        let mut safe = vec![false; self.modes.len()];
+        let mut found = false;
+        for candidates in [few, others] {
+            let within = forecast.within(&self.knobs(candidates), limit_mw);
+            for (&at, within) in candidates.iter().zip(within) {
+                safe[at] = within;
+                found |= within;
+            }
+            if found {
+                return plan::next_of(
+                    &self.scales,
+                    &self.modes,
+                    &safe,
+                    &self.measured,
+                    &mut self.random,
+                );
+            }
+        }
+        Ok(None)
+    }
+
+    fn expected_error(&self) -> [Option<f64>; 2] {
+        if self.measured.len() < MIN_MODES {
+            return [None; 2];
+        }
+        let judged = &self.modes[..self.modes.len().min(JUDGED)];
+        let teachers = Teachers::fit(&self.grid, &self.measured, None, self.task.seed);
+        teachers.map_or([None; 2], |teachers| expected_error(&teachers, judged))
+    }
+}
