@@ -54,8 +54,9 @@ pub struct Row {
     pub power_mw: Option<f64>,
     /// Steps in the window.
     pub steps: u64,
-    /// Length of the window.
+    /// Length of the window, and its end since the start of the session.
     pub window_ms: f64,
+    pub end_s: f64,
     /// Relative standard errors of the two means, in percent.
     pub time_spread_pct: Option<f64>,
     pub power_spread_pct: Option<f64>,
@@ -86,6 +87,7 @@ impl Row {
         let percent = |spread: Option<f64>| spread.map(|it| (1e4 * it).round() / 100.0);
         self.steps = measured.steps;
         self.window_ms = measured.length.as_millis() as f64;
+        self.end_s = measured.end.as_millis() as f64 / 1e3;
         self.time_ms = Some((1e4 * measured.time_ms).round() / 1e4);
         self.power_mw = Some((10.0 * measured.power_mw).round() / 10.0);
         self.time_spread_pct = percent(measured.time_spread);

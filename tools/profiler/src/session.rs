@@ -252,6 +252,7 @@ impl<'a, W: World> Session<'a, W> {
             power_mw: None,
             steps: 0,
             window_ms: 0.0,
+            end_s: 0.0,
             time_spread_pct: None,
             power_spread_pct: None,
             temperature_c: None,

@@ -65,6 +65,8 @@ pub struct Count {
 pub struct Measured {
     /// Number of steps.
     pub steps: u64,
+    /// When the window ended, since the start of the session.
+    pub end: Duration,
     /// Length of the window.
     pub length: Duration,
     /// Mean time of a step in ms.
@@ -167,6 +169,7 @@ impl Window {
         }
         Some(Measured {
             steps,
+            end: last.at,
             length,
             time_ms,
             time_spread,

@@ -18,6 +18,7 @@ fn row(gpu_khz: u32) -> Row {
         power_mw: None,
         steps: 0,
         window_ms: 0.0,
+        end_s: 0.0,
         time_spread_pct: None,
         power_spread_pct: None,
         temperature_c: Some(41.5),
@@ -31,6 +32,7 @@ fn measured(gpu_khz: u32) -> Row {
     let mut row = row(gpu_khz);
     row.measure(&Measured {
         steps: 34,
+        end: std::time::Duration::from_millis(4_250),
         length: std::time::Duration::from_millis(1_512),
         time_ms: 44.470_588,
         time_spread: Some(0.003_31),
@@ -61,12 +63,12 @@ fn rows_are_read_back_by_the_next_session() {
         [measured(306_000), marked]
     );
     let text = fs::read_to_string(&path).expect("text");
-    let header = "device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,steps,window_ms,\
+    let header = "device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,steps,window_ms,end_s,\
                   time_spread_pct,power_spread_pct,temperature_c,over_current,peak_mw,mark";
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3);
     assert_eq!(lines[0], header);
-    let line = "orin-agx-64,\"yolo, v8\",4,729600,306000,665600,44.4706,17312.3,34,1512.0,0.33,0.98,\
+    let line = "orin-agx-64,\"yolo, v8\",4,729600,306000,665600,44.4706,17312.3,34,1512.0,4.25,0.33,0.98,\
                 41.5,0,20000.0,";
     assert_eq!(lines[1], line);
     assert!(

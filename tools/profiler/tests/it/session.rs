@@ -1,0 +1,271 @@
+//! Sessions on simulated boards in simulated time.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use wattgate_board::Files;
+use wattgate_profiler::planner::List;
+use wattgate_profiler::row::{CorpusFile, Mark, Row};
+use wattgate_profiler::session::{Event, Session, SessionError, Task, World};
+use wattgate_profiler::window::{Count, Rules};
+use wattgate_runtime::{Milliwatts, PowerMode};
+use wattgate_simulated_board::workload::Workload;
+
+use crate::board::{Simulated, booted, discover, highest, lowest, middle};
+
+/// A simulated board whose workload counts its minibatches.
+struct Bench {
+    files: Simulated,
+    counted: u64,
+    /// What goes wrong while the GPU has this clock in kHz.
+    trouble: Option<(u32, Trouble)>,
+    /// A limit in W, and the time in s over it.
+    limit_w: f64,
+    over_s: f64,
+    /// Time in s, minibatches and energy in J.
+    trace: Vec<(f64, f64, f64)>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Trouble {
+    Silence,
+    Backwards,
+    End,
+    Stop,
+    NoSensor,
+}
+
+impl Bench {
+    fn new(board: &str, workload: &str) -> Self {
+        let mut files = booted(board);
+        let workload = Workload::named(workload).expect("a shipped workload");
+        files.tree.jetson_mut().set_workload(Some(workload));
+        Self {
+            files,
+            counted: 0,
+            trouble: None,
+            limit_w: f64::INFINITY,
+            over_s: 0.0,
+            trace: Vec::new(),
+        }
+    }
+
+    fn has(&self, trouble: Trouble) -> bool {
+        let gpu_khz = self.files.tree.jetson().gpu_requested_khz();
+        self.trouble == Some((gpu_khz, trouble))
+    }
+}
+
+impl World for Bench {
+    type Files = Simulated;
+
+    fn files(&mut self) -> &mut Simulated {
+        &mut self.files
+    }
+
+    fn now(&self) -> Duration {
+        self.files.tree.jetson().now()
+    }
+
+    fn wait(&mut self, until: Duration) -> Event {
+        loop {
+            if self.has(Trouble::End) {
+                return Event::Ended(Some(1));
+            }
+            if self.has(Trouble::Stop) {
+                return Event::Stop;
+            }
+            if self.has(Trouble::NoSensor) {
+                self.files.absent = vec!["/sys/class/hwmon".to_owned(), "/sys/bus/i2c".to_owned()];
+            }
+            let minibatches = self.files.tree.jetson().minibatches() as u64;
+            if minibatches > self.counted && !self.has(Trouble::Silence) {
+                self.counted = minibatches;
+                let steps = match self.has(Trouble::Backwards) {
+                    true => 0,
+                    false => minibatches,
+                };
+                let at = self.now();
+                return Event::Count(Count { at, steps });
+            }
+            if self.now() >= until {
+                return Event::Time;
+            }
+            let before = self.files.tree.jetson().energy_j();
+            self.files.wait(Duration::from_millis(2));
+            let jetson = self.files.tree.jetson();
+            let (seconds, joules) = (jetson.now().as_secs_f64(), jetson.energy_j());
+            self.trace.push((seconds, jetson.minibatches(), joules));
+            let watts = (joules - before) / 0.002;
+            if watts > self.limit_w {
+                self.over_s += 0.002;
+            }
+        }
+    }
+}
+
+/// A session's folder, and how it ended.
+struct Done {
+    bench: Bench,
+    rows: Vec<Row>,
+    result: Result<(), SessionError>,
+    folder: TempDir,
+}
+
+impl Done {
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("corpus.csv")
+    }
+}
+
+fn corpus(path: &Path) -> CorpusFile {
+    CorpusFile::open(path, "board", "work").expect("a corpus")
+}
+
+fn profile(mut bench: Bench, least: PowerMode, modes: &[PowerMode], limit_w: Option<u32>) -> Done {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut corpus = corpus(&folder.path().join("corpus.csv"));
+    let mut board = discover(&bench.files);
+    let task = Task {
+        device: "board".to_owned(),
+        workload: "work".to_owned(),
+        limit: limit_w.map(|watts| Milliwatts(1_000 * watts)),
+        rules: Rules::default(),
+    };
+    bench.limit_w = limit_w.map_or(f64::INFINITY, f64::from);
+    let session = Session::begin(&mut bench, &mut board, least, task);
+    let mut planner = List(modes.to_vec().into_iter());
+    let result = session.and_then(|mut it| it.run(&mut planner, &mut corpus, &mut |_| {}));
+    let rows = corpus.rows;
+    Done {
+        bench,
+        rows,
+        result,
+        folder,
+    }
+}
+
+/// True time of a minibatch in ms and power in mW in the window of a row.
+fn truth(bench: &Bench, row: &Row) -> [f64; 2] {
+    let begin = row.end_s - row.window_ms / 1e3;
+    let [from, to] = [begin, row.end_s].map(|time| {
+        let at = bench.trace.partition_point(|(then, ..)| *then < time);
+        bench.trace[at]
+    });
+    let seconds = to.0 - from.0;
+    [
+        1e3 * seconds / (to.1 - from.1),
+        1e3 * (to.2 - from.2) / seconds,
+    ]
+}
+
+#[test]
+fn rows_differ_from_the_truth_by_one_percent_in_the_median() {
+    let mut errors = Vec::new();
+    for (name, workload) in [
+        ("orin-agx-64", "mobilenetv3"),
+        ("orin-agx-64", "resnet18"),
+        ("orin-nano-8-super", "yolov8n"),
+        ("xavier-agx", "resnet18"),
+    ] {
+        let modes = [highest(name), middle(name), lowest(name)];
+        let bench = Bench::new(name, workload);
+        let done = profile(bench, lowest(name), &modes, None);
+        done.result.expect("all are measured");
+        assert_eq!(done.rows.len(), modes.len());
+        // The over-current protection of the Orin Nano throttles its highest mode.
+        let is_throttled = |row: &&Row| row.mark == Some(Mark::Throttled);
+        let throttled = done.rows.iter().filter(is_throttled).count();
+        assert_eq!(throttled > 0, name == "orin-nano-8-super");
+        for row in done.rows.iter().filter(|row| row.mark.is_none()) {
+            let truth = truth(&done.bench, row);
+            let found = [row.time_ms, row.power_mw]
+                .map(|it| it.unwrap_or_else(|| panic!("{name} {row:?}")));
+            assert!(row.steps >= 20);
+            for (found, truth) in found.into_iter().zip(truth) {
+                errors.push(100.0 * (found / truth - 1.0).abs());
+            }
+        }
+    }
+    errors.sort_by(f64::total_cmp);
+    let (median, worst) = (errors[errors.len() / 2], errors[errors.len() - 1]);
+    println!("errors: median {median:.2} %, worst {worst:.2} %");
+    assert!(median <= 1.0 && worst <= 3.0, "{errors:.2?}");
+}
+
+#[test]
+fn a_mode_over_the_limit_is_left_at_once_and_has_no_measurement() {
+    let name = "orin-agx-64";
+    let bench = Bench::new(name, "resnet18");
+    let modes = [highest(name), middle(name)];
+    let done = profile(bench, lowest(name), &modes, Some(30));
+    done.result.expect("the other mode is measured");
+    let [high, middle] = &done.rows[..] else {
+        panic!("{:?}", done.rows)
+    };
+    assert_eq!((high.mark, high.time_ms), (Some(Mark::OverLimit), None));
+    assert!(high.peak_mw > 30_000.0, "{}", high.peak_mw);
+    assert!(middle.mark.is_none() && middle.power_mw.is_some_and(|power| power < 30_000.0));
+    let over_s = done.bench.over_s;
+    assert!((0.05..0.4).contains(&over_s), "{over_s} s over the limit");
+}
+
+#[test]
+fn a_limit_below_the_lowest_mode_ends_the_session() {
+    let name = "orin-agx-64";
+    let least = lowest(name);
+    let done = profile(Bench::new(name, "resnet18"), least, &[least], Some(5));
+    let error = done.result.expect_err("too low").to_string();
+    assert!(error.contains("more than the limit of 5"), "{error}");
+    assert_eq!(done.rows[0].mark, Some(Mark::OverLimit));
+}
+
+#[test]
+fn what_goes_wrong_in_the_middle_is_named_and_keeps_the_rows() {
+    let name = "orin-agx-64";
+    let modes = [middle(name), highest(name), lowest(name)];
+    for (trouble, expected) in [
+        (Trouble::Silence, "no step for 60 s"),
+        (
+            Trouble::Backwards,
+            "the count of steps went backwards, from ",
+        ),
+        (Trouble::End, "the workload has ended with exit code 1"),
+        (Trouble::Stop, "stopped"),
+        (Trouble::NoSensor, "the power sensor: "),
+    ] {
+        let mut bench = Bench::new(name, "lenet");
+        bench.trouble = Some((modes[1].gpu.0, trouble));
+        let done = profile(bench, lowest(name), &modes, None);
+        let error = done.result.as_ref().expect_err("trouble").to_string();
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(done.rows.len(), 1, "{expected}");
+        assert_eq!(corpus(&done.path()).rows, done.rows);
+    }
+}
+
+#[test]
+fn a_second_session_measures_what_the_first_one_did_not() {
+    let name = "orin-agx-64";
+    let modes = [middle(name), highest(name), lowest(name)];
+    let first = profile(Bench::new(name, "lenet"), lowest(name), &modes[..2], None);
+    let path = first.path();
+    let mut corpus = corpus(&path);
+    let mut bench = Bench::new(name, "lenet");
+    let mut board = discover(&bench.files);
+    let task = Task {
+        device: "board".to_owned(),
+        workload: "work".to_owned(),
+        limit: None,
+        rules: Rules::default(),
+    };
+    let session = Session::begin(&mut bench, &mut board, lowest(name), task);
+    let mut planner = List(modes.to_vec().into_iter());
+    let mut session = session.expect("begun");
+    let run = session.run(&mut planner, &mut corpus, &mut |_| {});
+    run.expect("the rest is measured");
+    let measured: Vec<PowerMode> = corpus.rows.iter().map(Row::mode).collect();
+    assert_eq!(measured, modes);
+    assert_eq!(corpus.rows[..2], first.rows);
+}
