@@ -1,5 +1,6 @@
 //! Which mode to measure next: a list, or a planner beside that is asked and told.
 
+use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -42,11 +43,11 @@ pub enum PlannerError {
 
 /// Modes from a list, in its order.
 #[derive(Debug)]
-pub struct List(pub std::vec::IntoIter<PowerMode>);
+pub struct List(pub VecDeque<PowerMode>);
 
 impl Planner for List {
     fn ask(&mut self) -> Result<Option<PowerMode>, PlannerError> {
-        Ok(self.0.next())
+        Ok(self.0.pop_front())
     }
 
     fn tell(&mut self, mode: PowerMode, _: f64, _: f64) -> Result<(), PlannerError> {
@@ -55,8 +56,7 @@ impl Planner for List {
 
     /// Leaves the mode out, as it is done.
     fn exclude(&mut self, mode: PowerMode, _: Option<f64>) -> Result<(), PlannerError> {
-        let rest: Vec<PowerMode> = self.0.clone().filter(|other| *other != mode).collect();
-        self.0 = rest.into_iter();
+        self.0.retain(|other| *other != mode);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Experimental design while a board is profiled: which mode to measure next, asked one by one.
 //!
-//! Without a limit the modes are those of [`plan`](crate::learn::plan): eight chosen with the prior
+//! Without a limit the modes are those of [`crate::learn::plan`]: eight chosen with the prior
 //! alone, then one at a time after each measurement.
 //!
 //! With a limit the planner starts at the lowest mode and then asks only for modes that the

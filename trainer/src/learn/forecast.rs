@@ -10,13 +10,13 @@
 //!   sampled posterior narrows this with every measurement: a step that added little makes the next
 //!   one longer. The kernel adds what physics does not explain.
 //! - *The measured modes lie in a corner.* Their own mean and spread therefore do not standardise
-//!   the targets; the spread of a whole grid does ([`SPREADS`]).
+//!   the targets; the spread of a whole grid does (`SPREADS`).
 //! - *Power is monotone.* It does not fall when a knob rises. A measurement thus bounds all modes
 //!   below it from above; above a mode that exceeds the limit no other is asked for.
 //!
-//! The upper bound is the median plus [`QUANTILE`] standard deviations. It assumes that the work
-//! per second is high: power is predicted at the time's lower quantile ([`HASTE`]). Beyond the
-//! highest measured CPU and GPU clock a margin is added ([`STEEPER`]). The priors are narrower than
+//! The upper bound is the median plus `QUANTILE` standard deviations. It assumes that the work
+//! per second is high: power is predicted at the time's lower quantile (`HASTE`). Beyond the
+//! highest measured CPU and GPU clock a margin is added (`STEEPER`). The priors are narrower than
 //! the teachers', which must fit any corpus and would allow no step at all.
 //!
 //! `NARROWED`, `CLOSER`, `QUANTILE` and `STEEPER` were chosen on simulated boards: the first three

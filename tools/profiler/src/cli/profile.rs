@@ -1,5 +1,6 @@
 //! `profile`: measures a workload in a few modes and writes a corpus.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -221,7 +222,7 @@ fn planner(
     name: &str,
 ) -> Result<AnyPlanner, Failure> {
     match &arguments.modes {
-        Modes::File(path) => Ok(AnyPlanner::List(List(modes(path)?.into_iter()))),
+        Modes::File(path) => Ok(AnyPlanner::List(List(modes(path)?))),
         Modes::Number(modes) => {
             let task = planner::Task {
                 version: 1,
@@ -239,7 +240,7 @@ fn planner(
 }
 
 /// The modes of a CSV file. Further columns are ignored.
-fn modes(path: &Path) -> Result<Vec<PowerMode>, Failure> {
+fn modes(path: &Path) -> Result<VecDeque<PowerMode>, Failure> {
     #[derive(serde::Deserialize)]
     struct Listed {
         cores: u32,

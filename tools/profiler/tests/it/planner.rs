@@ -105,7 +105,7 @@ fn a_planner_that_fails_is_named() {
 
 #[test]
 fn a_list_leaves_out_what_is_measured_already() {
-    let mut list = List(vec![mode(1), mode(2)].into_iter());
+    let mut list = List([mode(1), mode(2)].into());
     list.tell(mode(1), 1.0, 1.0).expect("told");
     let asked: Result<Vec<_>, PlannerError> =
         std::iter::from_fn(|| list.ask().transpose()).collect();

@@ -135,7 +135,7 @@ fn profile(mut bench: Bench, least: PowerMode, modes: &[PowerMode], limit_w: Opt
     };
     bench.limit_w = limit_w.map_or(f64::INFINITY, f64::from);
     let session = Session::begin(&mut bench, &mut board, least, task);
-    let mut planner = List(modes.to_vec().into_iter());
+    let mut planner = List(modes.to_vec().into());
     let result = session.and_then(|mut it| it.run(&mut planner, &mut corpus, &mut |_| {}));
     let rows = corpus.rows;
     Done {
@@ -261,7 +261,7 @@ fn a_second_session_measures_what_the_first_one_did_not() {
         rules: Rules::default(),
     };
     let session = Session::begin(&mut bench, &mut board, lowest(name), task);
-    let mut planner = List(modes.to_vec().into_iter());
+    let mut planner = List(modes.to_vec().into());
     let mut session = session.expect("begun");
     let run = session.run(&mut planner, &mut corpus, &mut |_| {});
     run.expect("the rest is measured");
