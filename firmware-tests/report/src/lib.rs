@@ -274,7 +274,8 @@ fn sweep(console: &mut impl Console, network: &mut Network<'_>) {
     console.text("\n");
 }
 
-/// Queries a front for every objective under several limits, and with corrections.
+/// Asks a front for the best mode: for every objective, under several limits, and with corrected
+/// predictions.
 fn queries(console: &mut impl Console, model: &Model<'_>, front: &Front<FRONT>) {
     let points = front.points();
     let power = |at: usize, less: u32| {

@@ -1,8 +1,8 @@
 //! Noise: the variation of the mean power over the limit's time span under a steady load.
 
-/// Standard deviation before the first measurement, and its weight in pairs of means. Steady LLM
-/// inference on an AGX Orin has 0.5 to 1.6 % in readings (platform reference, addendum), whose
-/// low-pass averages over twice the span.
+/// Standard deviation before the first measurement, and its weight in pairs of means. Under steady
+/// LLM inference, the readings of an AGX Orin have a standard deviation of 0.5 to 1.6 % (platform
+/// reference, addendum). A reading averages over twice the limit's time span.
 const INITIAL_DEVIATION: f32 = 0.007;
 const INITIAL_WEIGHT: f32 = 16.0;
 

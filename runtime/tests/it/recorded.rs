@@ -101,7 +101,7 @@ const LARGE_MW: f64 = 1_000.0;
 /// Maximum time in ms from the poll that first shows a step until the step is reported.
 const REPORTED_MS: f64 = 200.0;
 
-/// The largest change near each marker: times of the poll before and of the poll after.
+/// Finds the largest change near each marker. Returns the times of the polls before and after it.
 fn large_edges(run: &Run) -> Vec<(f64, f64)> {
     // The power falls during the teardown; afterwards only the register decays.
     let is_marker = |two: &&[Row]| two[0].phase != two[1].phase && two[1].phase != "idle_post";

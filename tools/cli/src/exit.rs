@@ -23,7 +23,7 @@ pub fn end_with<F: Failed>(result: Result<(), F>, report: impl FnOnce(&F)) -> Ex
     let Err(failure) = result else {
         return ExitCode::SUCCESS;
     };
-    // A closed pipe is no error: the reader, such as `head`, has read enough.
+    // If stdout is a closed pipe, the reader, such as `head`, wants no more; that is no failure.
     let is_closed = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
     if failure.print_error().is_some_and(is_closed) {
         return ExitCode::SUCCESS;

@@ -3,12 +3,16 @@
 //! | topic | module |
 //! |---|---|
 //! | exit codes and error output | [`exit`] |
+//! | a power mode in JSON | [`json`] |
 //! | atomic output files | [`output`] |
 //! | parsing of powers, times and frequencies | [`quantity`] |
+//! | how a planner is asked for modes and told of measurements | [`planning`] |
 //! | how a workload reports its steps | [`steps`] |
 #![forbid(unsafe_code)]
 
 pub mod exit;
+pub mod json;
 pub mod output;
+pub mod planning;
 pub mod quantity;
 pub mod steps;

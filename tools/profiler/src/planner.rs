@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use thiserror::Error;
-use wattgate_runtime::{Kilohertz, PowerMode};
+use wattgate_cli::planning::{Answer, Ask, Exclusion, Measurement, Request, Task};
+use wattgate_runtime::PowerMode;
 
 /// A source of modes.
 pub trait Planner {
@@ -61,90 +62,7 @@ impl Planner for List {
     }
 }
 
-/// A mode as the protocol writes it.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Mode {
-    cores: u32,
-    cpu_khz: u32,
-    gpu_khz: u32,
-    emc_khz: u32,
-}
-
-impl From<PowerMode> for Mode {
-    fn from(mode: PowerMode) -> Self {
-        let [cores, cpu_khz, gpu_khz, emc_khz] = mode.knobs();
-        Self {
-            cores,
-            cpu_khz,
-            gpu_khz,
-            emc_khz,
-        }
-    }
-}
-
-impl From<Mode> for PowerMode {
-    fn from(mode: Mode) -> Self {
-        Self {
-            cores: mode.cores,
-            cpu: Kilohertz(mode.cpu_khz),
-            gpu: Kilohertz(mode.gpu_khz),
-            emc: Kilohertz(mode.emc_khz),
-        }
-    }
-}
-
-/// The board and the task, the first line to a planner.
-#[derive(Clone, Debug, Serialize)]
-pub struct Task {
-    pub version: u32,
-    pub axes: Axes,
-    /// Number of modes to measure.
-    pub modes: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit_mw: Option<u32>,
-    pub seed: u64,
-    pub workload: String,
-    pub device: String,
-}
-
-/// The values of the axes, ascending.
-#[derive(Clone, Debug, Serialize)]
-pub struct Axes {
-    pub cores: Vec<u32>,
-    pub cpu_khz: Vec<u32>,
-    pub gpu_khz: Vec<u32>,
-    pub emc_khz: Vec<u32>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Request {
-    Ask {},
-    Tell {
-        mode: Mode,
-        time_us: f64,
-        power_mw: f64,
-    },
-    Exclude {
-        mode: Mode,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        power_mw: Option<f64>,
-    },
-}
-
-/// Fields that this program does not need are left out.
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Answer {
-    Ready {},
-    Measure { mode: Mode },
-    Enough {},
-    Told {},
-    Excluded {},
-    Error { message: String },
-}
-
-/// A program that speaks JSON lines, such as `wattgate-trainer plan --ask-tell`.
+/// A program that speaks [`wattgate_cli::planning`], such as `wattgate-trainer plan --ask-tell`.
 #[derive(Debug)]
 pub struct CoProcess {
     command: String,
@@ -176,7 +94,7 @@ impl CoProcess {
             answers: BufReader::new(answers),
         };
         match planner.exchange(task)? {
-            Answer::Ready {} => Ok(planner),
+            Answer::Ready { .. } => Ok(planner),
             _ => Err(planner.defect(String::new(), "expected `ready`".to_owned())),
         }
     }
@@ -202,7 +120,7 @@ impl CoProcess {
             Ok(_) => {}
         }
         match serde_json::from_str(&line) {
-            Ok(Answer::Error { message }) => Err(PlannerError::Refused {
+            Ok(Answer::Error { message, .. }) => Err(PlannerError::Refused {
                 command: self.command.clone(),
                 message,
             }),
@@ -241,28 +159,28 @@ impl CoProcess {
 
 impl Planner for CoProcess {
     fn ask(&mut self) -> Result<Option<PowerMode>, PlannerError> {
-        match self.exchange(&Request::Ask {})? {
-            Answer::Measure { mode } => Ok(Some(mode.into())),
-            Answer::Enough {} => Ok(None),
+        match self.exchange(&Request::Ask(Ask::default()))? {
+            Answer::Measure { mode, .. } => Ok(Some(mode.into())),
+            Answer::Enough { .. } => Ok(None),
             _ => Err(self.defect(String::new(), "expected `measure` or `enough`".to_owned())),
         }
     }
 
     fn tell(&mut self, mode: PowerMode, time_ms: f64, power_mw: f64) -> Result<(), PlannerError> {
-        let tell = Request::Tell {
+        let tell = Request::Tell(Measurement {
             mode: mode.into(),
             time_us: 1e3 * time_ms,
             power_mw,
-        };
-        self.inform(&tell, |answer| matches!(answer, Answer::Told {}))
+        });
+        self.inform(&tell, |answer| matches!(answer, Answer::Told { .. }))
     }
 
     fn exclude(&mut self, mode: PowerMode, power_mw: Option<f64>) -> Result<(), PlannerError> {
-        let exclude = Request::Exclude {
+        let exclude = Request::Exclude(Exclusion {
             mode: mode.into(),
             power_mw,
-        };
-        self.inform(&exclude, |answer| matches!(answer, Answer::Excluded {}))
+        });
+        self.inform(&exclude, |answer| matches!(answer, Answer::Excluded { .. }))
     }
 }
 

@@ -56,12 +56,20 @@ impl Process {
         })
     }
 
-    /// Starts the workload.
-    pub fn start(&mut self, program: &OsString, arguments: &[OsString]) -> io::Result<()> {
-        let child = Command::new(program)
-            .args(arguments)
-            .env(SOCKET, self.directory.path().join("steps"))
-            .spawn()?;
+    /// Starts the workload. Its standard output goes to standard error if ours is for a program.
+    pub fn start(
+        &mut self,
+        program: &OsString,
+        arguments: &[OsString],
+        is_for_program: bool,
+    ) -> io::Result<()> {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        command.env(SOCKET, self.directory.path().join("steps"));
+        if is_for_program {
+            command.stdout(io::stderr());
+        }
+        let child = command.spawn()?;
         self.child = Some(child);
         Ok(())
     }
@@ -98,15 +106,16 @@ impl World for Process {
             if self.stop.load(Ordering::Relaxed) {
                 return Event::Stop;
             }
+            // First, so that no flood of counts keeps the session from looking at the sensor.
+            let now = self.now();
+            if now >= until {
+                return Event::Time;
+            }
             if let Some(count) = self.count() {
                 return Event::Count(count);
             }
             if let Some(Ok(Some(status))) = self.child.as_mut().map(Child::try_wait) {
                 return Event::Ended(status.code());
-            }
-            let now = self.now();
-            if now >= until {
-                return Event::Time;
             }
             let rest = (until - now).div_f64(self.speed).min(CHECK_CHILD);
             let timeout = Timespec {

@@ -40,7 +40,7 @@ impl fmt::Display for Mark {
 }
 
 /// A row of the file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     pub device: String,
     pub workload: String,
@@ -114,6 +114,22 @@ pub enum CorpusError {
     },
 }
 
+/// The first line of every corpus file.
+fn header() -> io::Result<String> {
+    let mut text = String::from_utf8(lines(&Row::default(), true)?).map_err(io::Error::other)?;
+    text.truncate(text.find('\n').map_or(0, |end| end + 1));
+    Ok(text)
+}
+
+/// A row and, if wanted, the header before it.
+fn lines(row: &Row, with_header: bool) -> io::Result<Vec<u8>> {
+    let mut writer = csv::WriterBuilder::new()
+        .has_headers(with_header)
+        .from_writer(Vec::new());
+    writer.serialize(row).map_err(io::Error::other)?;
+    writer.into_inner().map_err(|error| error.into_error())
+}
+
 /// A corpus file that grows by one row at a time.
 #[derive(Debug)]
 pub struct CorpusFile {
@@ -140,7 +156,12 @@ impl CorpusFile {
         let file = file.open(path).map_err(at)?;
         let text = io::read_to_string(&file).map_err(at)?;
         let complete = text.rfind('\n').map_or(0, |end| end + 1);
-        file.set_len(complete as u64).map_err(at)?;
+        // A power cut may have left a part of the header.
+        let header = header().map_err(at)?;
+        if !text.starts_with(&header) && !header.starts_with(&text) {
+            let header = header.trim_end();
+            return Err(defect(format!("the first line is not `{header}`")));
+        }
         let mut reader = csv::Reader::from_reader(&text.as_bytes()[..complete]);
         let rows = reader.deserialize().collect::<Result<Vec<Row>, _>>();
         let rows = rows.map_err(|error| defect(error.to_string()))?;
@@ -156,6 +177,8 @@ impl CorpusFile {
                 }
             }
         }
+        // Only now, when the file is known to be a corpus.
+        file.set_len(complete as u64).map_err(at)?;
         let path = path.to_owned();
         Ok(Self { path, file, rows })
     }
@@ -168,13 +191,8 @@ impl CorpusFile {
             source,
         };
         let length = self.file.metadata().map_err(at)?.len();
-        let mut writer = csv::WriterBuilder::new()
-            .has_headers(length == 0)
-            .from_writer(Vec::new());
-        let line = writer.serialize(&row).map_err(io::Error::other);
-        let line = line.and_then(|()| writer.into_inner().map_err(|error| error.into_error()));
-        let line = line.map_err(at)?;
-        let written = self.file.write_all(&line);
+        let lines = lines(&row, length == 0).map_err(at)?;
+        let written = self.file.write_all(&lines);
         if let Err(source) = written.and_then(|()| self.file.sync_data()) {
             // On a full disk a part may be there. It is also removed at the next start.
             let _ = self.file.set_len(length);

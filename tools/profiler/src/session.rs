@@ -6,9 +6,10 @@
 //!                        └── mode of least power, at once, when the power exceeds the limit
 //! ```
 //!
-//! The session begins in the mode of least clocks and cores, so that a limit holds from the start,
-//! and looks at the sensor all the time, also while the planner thinks.
+//! The session begins in the mode of least clocks and cores, so that a limit holds from the start.
+//! It keeps reading the sensor while the planner, on a thread of its own, computes an answer.
 
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -28,6 +29,9 @@ const BLIND: Duration = Duration::from_millis(1_700);
 
 /// A workload without a step for longer has none to show.
 const NO_STEPS: Duration = Duration::from_secs(60);
+
+/// Longest wait for the planner before the session turns to the board again.
+const PLANNER_WAIT: Duration = Duration::from_millis(1);
 
 /// What happened while a session waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +132,8 @@ pub struct Session<'a, W: World> {
     lowest: PowerMode,
     estimator: Estimator,
     next_look: Duration,
-    seen: Option<Duration>,
+    /// Time of the last reading.
+    read: Duration,
     last_count: Option<Count>,
     /// The last time at which a step, or the wait for one, began.
     stepped: Duration,
@@ -137,13 +142,8 @@ pub struct Session<'a, W: World> {
 /// What became of a mode.
 enum Outcome {
     Measured(Measured),
-    Marked(Mark, Option<f64>),
+    Marked(Mark),
     Refused(ApplyError),
-}
-
-/// Power in whole mW.
-fn milliwatts(power: f64) -> Milliwatts {
-    Milliwatts(power.max(0.0).round() as u32)
 }
 
 impl<'a, W: World> Session<'a, W> {
@@ -170,7 +170,7 @@ impl<'a, W: World> Session<'a, W> {
             lowest,
             estimator: Estimator::new(chips),
             next_look: now,
-            seen: None,
+            read: now,
             last_count: None,
             stepped: now,
         })
@@ -181,62 +181,63 @@ impl<'a, W: World> Session<'a, W> {
         self.world
     }
 
-    /// Measures what the planner asks for, until it has enough. Rows that the corpus has already
-    /// are told to the planner first.
-    pub fn run<P: Planner + Send>(
+    /// Measures what the planner asks for, until it has enough. First the planner learns the rows
+    /// that the corpus has already.
+    pub fn run<P: Planner + Send + 'static>(
         &mut self,
-        planner: &mut P,
+        planner: P,
         corpus: &mut CorpusFile,
         progress: &mut impl FnMut(Progress<'_>),
     ) -> Result<(), SessionError> {
         self.stepped = self.world.now();
+        let planner = PlannerThread::start(planner);
         for row in &corpus.rows {
-            tell(planner, row)?;
+            self.call(&planner, Call::Tell(row.clone()))?;
         }
-        while let Some(mode) = self.watching(|| planner.ask())? {
+        while let Some(mode) = self.call(&planner, Call::Ask)? {
             progress(Progress::Set(mode));
             let mut row = self.row(mode);
             let outcome = self.measure(mode, &mut row)?;
             match &outcome {
                 Outcome::Measured(measured) => row.measure(measured),
-                Outcome::Marked(mark, _) => row.mark = Some(*mark),
+                Outcome::Marked(mark) => row.mark = Some(*mark),
                 Outcome::Refused(why) => {
                     row.mark = Some(Mark::Refused);
                     progress(Progress::Refused(why));
                 }
             }
-            if let Outcome::Marked(Mark::OverLimit, Some(power)) = outcome
-                && mode == self.lowest
-                && let Some(limit) = self.task.limit
-            {
-                corpus.append(row)?;
-                let power = milliwatts(power);
+            corpus.append(row.clone())?;
+            progress(Progress::Row(&row));
+            let is_over = row.mark == Some(Mark::OverLimit) && mode == self.lowest;
+            if let Some(limit) = self.task.limit.filter(|_| is_over) {
+                let power = Milliwatts(row.peak_mw as u32);
                 return Err(SessionError::LimitTooLow { power, limit });
             }
-            corpus.append(row)?;
-            let row = corpus.rows.last().expect("a row was appended");
-            progress(Progress::Row(row));
-            self.watching(|| tell(planner, row))?;
+            self.call(&planner, Call::Tell(row))?;
         }
         Ok(())
     }
 
-    /// Runs a call of the planner while the session goes on watching the board. A mode that goes
-    /// over the limit meanwhile is left.
-    fn watching<T: Send>(
+    /// Calls the planner and watches the board until it answers. A mode that goes over the limit
+    /// meanwhile is left. Returns the mode that the planner asks for, if any.
+    fn call(
         &mut self,
-        call: impl FnOnce() -> Result<T, PlannerError> + Send,
-    ) -> Result<T, SessionError> {
-        thread::scope(|scope| {
-            let call = scope.spawn(call);
-            while !call.is_finished() {
-                if self.turn(&mut None)?.is_some() {
-                    self.retreat()?;
+        planner: &PlannerThread,
+        call: Call,
+    ) -> Result<Option<PowerMode>, SessionError> {
+        // The thread takes each call before it answers, and ends only after this session.
+        planner.calls.send(call).expect("the planner's thread");
+        loop {
+            match planner.answers.recv_timeout(PLANNER_WAIT) {
+                Ok(answer) => return Ok(answer?),
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.turn(&mut None)?.is_some() {
+                        self.retreat()?;
+                    }
                 }
+                Err(RecvTimeoutError::Disconnected) => panic!("the planner's thread panicked"),
             }
-            let result = call.join().expect("the planner's thread does not panic");
-            Ok(result?)
-        })
+        }
     }
 
     fn row(&mut self, mode: PowerMode) -> Row {
@@ -248,17 +249,7 @@ impl<'a, W: World> Session<'a, W> {
             cpu_khz,
             gpu_khz,
             emc_khz,
-            time_ms: None,
-            power_mw: None,
-            steps: 0,
-            window_ms: 0.0,
-            end_s: 0.0,
-            time_spread_pct: None,
-            power_spread_pct: None,
-            temperature_c: None,
-            over_current: 0,
-            peak_mw: 0.0,
-            mark: None,
+            ..Row::default()
         }
     }
 
@@ -277,8 +268,9 @@ impl<'a, W: World> Session<'a, W> {
             let power = self.power(window.as_ref()).unwrap_or_default();
             row.peak_mw = row.peak_mw.max(power.round());
             if let Some(power) = over {
+                row.peak_mw = row.peak_mw.max(power.round());
                 self.retreat()?;
-                return Ok(Outcome::Marked(Mark::OverLimit, Some(power)));
+                return Ok(Outcome::Marked(Mark::OverLimit));
             }
             let measured = window.as_ref().and_then(|it| it.measured(&self.estimator));
             let Some(measured) = measured else { continue };
@@ -288,10 +280,10 @@ impl<'a, W: World> Session<'a, W> {
                 .map(|mc| mc as f64 / 1e3);
             row.over_current = self.over_current_events().saturating_sub(events_before);
             if row.over_current > 0 {
-                return Ok(Outcome::Marked(Mark::Throttled, None));
+                return Ok(Outcome::Marked(Mark::Throttled));
             }
             if self.board.verify(self.world.files(), &mode).is_err() {
-                return Ok(Outcome::Marked(Mark::Changed, None));
+                return Ok(Outcome::Marked(Mark::Changed));
             }
             return Ok(Outcome::Measured(measured));
         }
@@ -332,13 +324,13 @@ impl<'a, W: World> Session<'a, W> {
     ) -> Result<Option<f64>, SessionError> {
         let sample = match self.board.sample(self.world.files()) {
             Ok(sample) => sample,
-            Err(error) if now.saturating_sub(self.seen.unwrap_or_default()) > BLIND => {
+            Err(error) if now.saturating_sub(self.read) > BLIND => {
                 self.retreat()?;
                 return Err(error.into());
             }
             Err(_) => return Ok(None),
         };
-        self.seen = Some(now);
+        self.read = now;
         let at = Milliseconds(now.as_millis() as u64);
         self.estimator.look(&sample, at);
         if let Some(window) = window {
@@ -371,6 +363,37 @@ impl<'a, W: World> Session<'a, W> {
         let events = self.board.over_current_events(self.world.files());
         let events = events.into_iter().flatten();
         events.map(|events| events.max(0).unsigned_abs()).sum()
+    }
+}
+
+/// A call of the planner.
+enum Call {
+    Ask,
+    Tell(Row),
+}
+
+/// A planner on a thread of its own: a session that ends early does not wait for its answer.
+struct PlannerThread {
+    calls: SyncSender<Call>,
+    answers: Receiver<Result<Option<PowerMode>, PlannerError>>,
+}
+
+impl PlannerThread {
+    fn start<P: Planner + Send + 'static>(mut planner: P) -> Self {
+        let (calls, taken) = sync_channel(1);
+        let (given, answers) = sync_channel(1);
+        thread::spawn(move || {
+            for call in taken {
+                let answer = match call {
+                    Call::Ask => planner.ask(),
+                    Call::Tell(row) => tell(&mut planner, &row).map(|()| None),
+                };
+                if given.send(answer).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { calls, answers }
     }
 }
 

@@ -2,8 +2,9 @@
 //! sensor to the time of a step and the mean power.
 //!
 //! A window begins and ends with the arrival of a count, so the time of a step is exact but for the
-//! delay of two arrivals. The power is the mean over the same time, from the energy of the readings
-//! with the lag of the sensor undone ([`Estimator::energy_uj`]), so no time constant has to pass first.
+//! delay of two arrivals. The power is the mean over the same time. It follows from the energy of
+//! the readings with the sensor's lag undone ([`Estimator::energy_uj`]), so the window need not wait
+//! for the sensor to settle.
 
 use std::time::Duration;
 

@@ -6,17 +6,13 @@
 use std::io::{self, BufRead, Read as _, Write as _};
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use wattgate_runtime::{Grid, GridError, PowerMode};
+use wattgate_cli::json::Mode;
+use wattgate_cli::planning::{Answer, Axes, ExpectedError, Request, Task, VERSION};
+use wattgate_runtime::{Grid, PowerMode};
 
 use super::Failure;
-use super::inspect::ShownMode;
-use super::plan::ExpectedError;
-use crate::learn::ask_tell::{Next, Planner, Refused, Task};
-
-/// Version of the protocol.
-const VERSION: u32 = 1;
+use crate::learn::ask_tell::{self, Next, Planner, Refused};
 
 /// Longest line in bytes, without its end.
 const LONGEST_LINE: usize = 64 << 10;
@@ -27,112 +23,6 @@ const HIGHEST: f64 = 4_294_967_295.0;
 /// Seed where the first line has none, as the default of `plan --seed`.
 const SEED: u64 = 1;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Start {
-    version: u32,
-    axes: Axes,
-    modes: usize,
-    limit_mw: Option<f64>,
-    seed: Option<u64>,
-    /// For the logs of programs between the two ends.
-    #[serde(rename = "workload")]
-    _workload: Option<String>,
-    /// As the workload.
-    #[serde(rename = "device")]
-    _device: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Axes {
-    cores: Vec<u32>,
-    cpu_khz: Vec<u32>,
-    gpu_khz: Vec<u32>,
-    emc_khz: Vec<u32>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Request {
-    Ask(Ask),
-    Tell(Tell),
-    Exclude(Exclude),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Ask {
-    current: Option<Mode>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Tell {
-    mode: Mode,
-    time_us: f64,
-    power_mw: f64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Exclude {
-    mode: Mode,
-    power_mw: Option<f64>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Mode {
-    cores: u32,
-    cpu_khz: u32,
-    gpu_khz: u32,
-    emc_khz: u32,
-}
-
-impl Mode {
-    fn knobs(self) -> [u32; 4] {
-        [self.cores, self.cpu_khz, self.gpu_khz, self.emc_khz]
-    }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Answer {
-    Ready {
-        modes: usize,
-    },
-    Measure {
-        mode: ShownMode,
-        time_us: Option<f64>,
-        power_mw: Option<f64>,
-        power_at_most_mw: Option<f64>,
-    },
-    Enough {
-        measured: usize,
-        expected_error_pct: ExpectedError,
-    },
-    Told {
-        measured: usize,
-    },
-    Excluded {
-        modes: usize,
-    },
-    Error {
-        code: &'static str,
-        message: String,
-    },
-}
-
-impl Answer {
-    fn error(code: &'static str, message: impl ToString) -> Self {
-        Self::Error {
-            code,
-            message: message.to_string(),
-        }
-    }
-}
-
 impl From<Refused> for Answer {
     fn from(refused: Refused) -> Self {
         let code = match refused {
@@ -142,12 +32,6 @@ impl From<Refused> for Answer {
             Refused::SingularKernel(_) => "singular",
         };
         Self::error(code, refused)
-    }
-}
-
-impl From<GridError> for Answer {
-    fn from(error: GridError) -> Self {
-        Self::error("axes", error)
     }
 }
 
@@ -226,12 +110,12 @@ fn parse<T: DeserializeOwned>(line: &[u8]) -> Result<T, Answer> {
     serde_json::from_slice(line).map_err(|why| Answer::error("fields", why))
 }
 
-fn start(start: Start) -> Result<Planner, Answer> {
-    if start.version != VERSION {
-        let message = format!("version {} is not known; this is {VERSION}", start.version);
+fn start(task: Task) -> Result<Planner, Answer> {
+    if task.version != VERSION {
+        let message = format!("version {} is not known; this is {VERSION}", task.version);
         return Err(Answer::error("version", message));
     }
-    let limit_mw = start
+    let limit_mw = task
         .limit_mw
         .map(|limit| positive("limit_mw", limit))
         .transpose()?;
@@ -240,16 +124,15 @@ fn start(start: Start) -> Result<Planner, Answer> {
         cpu_khz,
         gpu_khz,
         emc_khz,
-    } = start.axes;
-    let task = Task {
-        modes: start.modes,
+    } = task.axes;
+    let grid = Grid::new([&cores, &cpu_khz, &gpu_khz, &emc_khz]);
+    let grid = grid.map_err(|why| Answer::error("axes", why))?;
+    let task = ask_tell::Task {
+        modes: task.modes,
         limit_mw,
-        seed: start.seed.unwrap_or(SEED),
+        seed: task.seed.unwrap_or(SEED),
     };
-    Ok(Planner::new(
-        Grid::new([&cores, &cpu_khz, &gpu_khz, &emc_khz])?,
-        task,
-    )?)
+    Ok(Planner::new(grid, task)?)
 }
 
 fn obey(planner: &mut Planner, request: Request) -> Result<Answer, Answer> {

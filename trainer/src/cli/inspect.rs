@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use wattgate_runtime::{Axis, Front, GuardBand, Kilohertz, Model, Point, PowerMode, Provenance};
+use wattgate_cli::json::Mode;
+use wattgate_runtime::{Axis, Front, GuardBand, Kilohertz, Model, Point, Provenance};
 
 use super::{Failure, parse_model, print_json, print_text, read_model, show};
 
@@ -40,27 +41,6 @@ struct Axes {
     emc_khz: Vec<u32>,
 }
 
-/// A power mode in the JSON output of every command.
-#[derive(Serialize)]
-pub struct ShownMode {
-    cores: u32,
-    cpu_khz: u32,
-    gpu_khz: u32,
-    emc_khz: u32,
-}
-
-impl From<PowerMode> for ShownMode {
-    fn from(mode: PowerMode) -> Self {
-        let [cores, cpu_khz, gpu_khz, emc_khz] = mode.knobs();
-        Self {
-            cores,
-            cpu_khz,
-            gpu_khz,
-            emc_khz,
-        }
-    }
-}
-
 #[derive(Serialize)]
 struct KnotReport {
     confidence: f64,
@@ -69,7 +49,7 @@ struct KnotReport {
 
 #[derive(Serialize)]
 struct PointReport {
-    mode: ShownMode,
+    mode: Mode,
     power_mw: Option<u32>,
     time_ms: f64,
 }

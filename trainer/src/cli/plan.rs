@@ -7,9 +7,10 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
+use wattgate_cli::json::Mode;
+use wattgate_cli::planning::ExpectedError;
 use wattgate_runtime::{Grid, PowerMode};
 
-use super::inspect::ShownMode;
 use super::{Failure, ask_tell, print_json, print_text, read_corpus, show};
 use crate::corpus::modes::all_modes;
 use crate::corpus::modes::{Known, profiled};
@@ -111,17 +112,11 @@ struct Planned {
 #[derive(Serialize)]
 struct Step {
     #[serde(flatten)]
-    mode: ShownMode,
+    mode: Mode,
     raises_clock: bool,
 }
 
 /// Expected errors in percent.
-#[derive(Default, Serialize)]
-pub struct ExpectedError {
-    pub time: Option<f64>,
-    pub power: Option<f64>,
-}
-
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Some(asked) = arguments.modes else {
         return ask_tell::run();

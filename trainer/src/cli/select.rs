@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use wattgate_cli::json::Mode;
 use wattgate_cli::quantity;
 use wattgate_runtime::{
     Choice, Confidence, Front, Kilohertz, Microseconds, Milliwatts, Model, Objective, Provenance,
     Query, SelectError,
 };
 
-use super::inspect::{FRONT, ShownMode};
+use super::inspect::FRONT;
 use super::{Failure, parse_model, print_json, print_text, read_model, show};
 
 const EXAMPLE: &str = "\
@@ -80,7 +81,7 @@ pub struct Arguments {
 
 #[derive(Serialize)]
 struct Answer {
-    mode: ShownMode,
+    mode: Mode,
     time_ms: f64,
     guarded_time_ms: f64,
     power_mw: Option<u32>,
@@ -91,7 +92,7 @@ struct Answer {
 
 #[derive(Serialize)]
 struct NoAnswer {
-    mode: Option<ShownMode>,
+    mode: Option<Mode>,
     least_power_mw: Option<u32>,
     least_time_ms: Option<f64>,
 }

@@ -3,9 +3,10 @@
 //! Without a limit the modes are those of [`crate::learn::plan`]: eight chosen with the prior
 //! alone, then one at a time after each measurement.
 //!
-//! With a limit the planner starts at the lowest mode and then asks only for modes that the
-//! [`Forecast`] bounds within the limit. Among these, the worth of a measurement decides as in
-//! `plan`, and it counts for the whole grid, so that the choices move towards the limit.
+//! With a limit the planner starts at the lowest mode. After that it asks only for modes whose
+//! upper bound of the power, from the [`Forecast`], is within the limit. Among these it chooses as
+//! `plan` does among all modes. A measurement's worth is still what it tells of the whole grid, so
+//! the chosen modes approach the limit.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;

@@ -125,7 +125,7 @@ fn only_chips_with_another_number_of_samples_are_written() {
     assert_eq!(written(&files), [(SECOND, "64")]);
 }
 
-/// A reading follows 63 % of a load step after one time constant, and 95 % after three.
+/// One time constant after a load step, the reading shows 63 % of the change, and 95 % after three.
 #[test]
 fn readings_follow_with_the_time_constant() {
     for name in with_hwmon() {

@@ -1,4 +1,5 @@
-//! Changes of the mode: the exact writes in order, faults, and other writers.
+//! Mode changes: which files are written in which order, what happens when a write fails, and when
+//! another program writes.
 //!
 //! `WATTGATE_UPDATE_GOLDEN=1 cargo test -p wattgate-board --test it transitions` writes the
 //! golden files anew.

@@ -8,8 +8,9 @@ use std::process::ExitCode;
 
 use lexopt::{Arg, Parser};
 use thiserror::Error;
-use wattgate_board::DiscoverError;
+use wattgate_board::{DiscoverError, SettableError};
 use wattgate_cli::exit::{Failed, end};
+use wattgate_runtime::GridError;
 use wattgate_watchdog::lock::LockError;
 use wattgate_watchdog::prior::PriorError;
 
@@ -47,6 +48,10 @@ pub enum Failure {
     Board(#[from] DiscoverError),
     #[error("the board shows no {0}, so its modes are not known")]
     NoAxis(&'static str),
+    #[error("the board's tables: {0}")]
+    Grid(#[from] GridError),
+    #[error("{0}")]
+    Settable(#[from] SettableError),
     #[error("{0}")]
     Lock(#[from] LockError),
     #[error("{0}")]
@@ -74,6 +79,8 @@ impl Failed for Failure {
             Self::Modes { .. }
             | Self::Corpus(CorpusError::Defect { .. } | CorpusError::Other { .. })
             | Self::NoAxis(_)
+            | Self::Grid(_)
+            | Self::Settable(_)
             | Self::Board(_) => 3,
             Self::Session(SessionError::LimitTooLow { .. }) => 4,
             _ => 5,

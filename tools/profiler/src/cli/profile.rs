@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use lexopt::{Arg, Parser, ValueExt};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use wattgate_board::{Board, Reach};
+use wattgate_cli::planning::{self, Axes};
 use wattgate_cli::quantity;
 use wattgate_runtime::{Axis, Grid, Kilohertz, Milliwatts, PowerMode};
 use wattgate_watchdog::compatibility;
@@ -17,7 +18,7 @@ use wattgate_watchdog::lock::Lock;
 use wattgate_watchdog::prior::Prior;
 
 use super::{Failure, print};
-use crate::planner::{self, Axes, CoProcess, List, Planner};
+use crate::planner::{CoProcess, List, Planner, PlannerError};
 use crate::process::Process;
 use crate::row::{CorpusFile, Row};
 use crate::session::{Progress, Session, Task, World};
@@ -41,11 +42,11 @@ Options:
   --seed S         Seed of the planner [1]
   --root DIR       Root of the board's files; for simulated boards [/]
   --speed X        The board's time per real time; for simulated boards [1]
-  --json           One JSON object a row on standard output
+  --json           One JSON object a row on standard output; that of PROGRAM goes to standard error
   -h, --help       Print this
 
-PROGRAM is started once, with WATTGATE_SOCKET in its environment: a Unix datagram socket, to which it
-sends a line `steps=N` with the number of steps since its start. It is ended by SIGTERM when all modes
+PROGRAM is started once, with WATTGATE_SOCKET in its environment: a Unix datagram socket, to which
+it sends a line `steps=N` with the number of steps since its start. SIGTERM ends it when all modes
 are measured. The power mode is restored at the end; after a crash, by the next start.
 
 Exit codes: 0 done, 2 wrong arguments, 3 a defective input file or no board, 4 no mode is within the
@@ -97,12 +98,14 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
         .name
         .clone()
         .unwrap_or_else(|| name.to_string_lossy().into_owned());
+    // Before the corpus is opened: another profiler may be writing to it.
+    let _lock = Lock::take(&arguments.root)?;
     let mut corpus = CorpusFile::open(&arguments.output, &device, &name)?;
-    let mut planner = planner(&arguments, &axes, &device, &name)?;
+    let planner = planner(&arguments, &axes, &device, &name)?;
     let lowest = lowest(&axes);
 
-    let _lock = Lock::take(&arguments.root)?;
-    let state = arguments.root.join("var/lib/wattgate/profiler");
+    // The daemon's directory: whichever of the two starts after a crash restores the settings.
+    let state = arguments.root.join("var/lib/wattgate");
     let prior = Prior::keep(&board, process.files(), &state)?;
     let measured = measure(
         &arguments,
@@ -114,7 +117,7 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
         },
         (&mut process, &mut board),
         lowest,
-        &mut planner,
+        planner,
         &mut corpus,
         (program, rest),
     );
@@ -129,12 +132,12 @@ fn measure(
     task: Task,
     (process, board): (&mut Process, &mut Board),
     lowest: PowerMode,
-    planner: &mut AnyPlanner,
+    planner: AnyPlanner,
     corpus: &mut CorpusFile,
     (program, rest): (&OsString, &[OsString]),
 ) -> Result<(), Failure> {
     let mut session = Session::begin(process, board, lowest, task)?;
-    let started = session.world().start(program, rest);
+    let started = session.world().start(program, rest, arguments.json);
     started.map_err(|source| Failure::Start {
         program: program.to_string_lossy().into_owned(),
         source,
@@ -193,24 +196,15 @@ impl AnyPlanner {
 }
 
 impl Planner for AnyPlanner {
-    fn ask(&mut self) -> Result<Option<PowerMode>, planner::PlannerError> {
+    fn ask(&mut self) -> Result<Option<PowerMode>, PlannerError> {
         self.inner().ask()
     }
 
-    fn tell(
-        &mut self,
-        mode: PowerMode,
-        time_ms: f64,
-        power_mw: f64,
-    ) -> Result<(), planner::PlannerError> {
+    fn tell(&mut self, mode: PowerMode, time_ms: f64, power_mw: f64) -> Result<(), PlannerError> {
         self.inner().tell(mode, time_ms, power_mw)
     }
 
-    fn exclude(
-        &mut self,
-        mode: PowerMode,
-        power_mw: Option<f64>,
-    ) -> Result<(), planner::PlannerError> {
+    fn exclude(&mut self, mode: PowerMode, power_mw: Option<f64>) -> Result<(), PlannerError> {
         self.inner().exclude(mode, power_mw)
     }
 }
@@ -224,14 +218,14 @@ fn planner(
     match &arguments.modes {
         Modes::File(path) => Ok(AnyPlanner::List(List(modes(path)?))),
         Modes::Number(modes) => {
-            let task = planner::Task {
-                version: 1,
+            let task = planning::Task {
+                version: planning::VERSION,
                 axes: axes.clone(),
                 modes: *modes,
-                limit_mw: arguments.limit.map(|limit| limit.0),
-                seed: arguments.seed,
-                workload: name.to_owned(),
-                device: device.to_owned(),
+                limit_mw: arguments.limit.map(|limit| limit.0.into()),
+                seed: Some(arguments.seed),
+                workload: Some(name.to_owned()),
+                device: Some(device.to_owned()),
             };
             let planner = CoProcess::start(&arguments.planner, &task)?;
             Ok(AnyPlanner::CoProcess(planner))
@@ -275,11 +269,7 @@ fn axes(board: &Board) -> Result<Axes, Failure> {
         return Err(Failure::NoAxis(name));
     }
     // Not each number of cores can be online where clusters have more than one.
-    let grid =
-        Grid::new(tables).map_err(|_| Failure::NoAxis("grid of at most 32 values an axis"))?;
-    let settable = board
-        .settable(&grid)
-        .map_err(|_| Failure::NoAxis("modes"))?;
+    let settable = board.settable(&Grid::new(tables)?)?;
     let values = |axis: Axis| match settable.reach(axis) {
         Reach::Values(values) => values.clone(),
         Reach::Free(highest) => vec![*highest],

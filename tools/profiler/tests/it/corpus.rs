@@ -14,17 +14,9 @@ fn row(gpu_khz: u32) -> Row {
         cpu_khz: 729_600,
         gpu_khz,
         emc_khz: 665_600,
-        time_ms: None,
-        power_mw: None,
-        steps: 0,
-        window_ms: 0.0,
-        end_s: 0.0,
-        time_spread_pct: None,
-        power_spread_pct: None,
         temperature_c: Some(41.5),
-        over_current: 0,
         peak_mw: 20_000.0,
-        mark: None,
+        ..Row::default()
     }
 }
 
@@ -120,7 +112,19 @@ fn a_file_of_another_workload_or_kind_is_refused_and_kept() {
     let error = CorpusFile::open(&path, "xavier-agx", "yolo, v8").expect_err("another board");
     assert!(error.to_string().contains("line 2 is of `orin-agx-64`"));
     assert_eq!(fs::read(&path).expect("bytes"), before);
-    fs::write(&path, "a,b\n1,2\n").expect("written");
-    let error = open(&path).expect_err("no corpus");
-    assert!(error.contains("missing field `device`"), "{error}");
+    for foreign in [
+        "a note",
+        "a note\n",
+        "a,b\n1,2\n",
+        "device,workload\n",
+        "device,workload\nx,y",
+    ] {
+        fs::write(&path, foreign).expect("written");
+        let error = open(&path).expect_err("no corpus");
+        assert!(
+            error.contains("the first line is not `device,workload,cores,"),
+            "{error}"
+        );
+        assert_eq!(fs::read_to_string(&path).expect("text"), foreign);
+    }
 }

@@ -1,11 +1,12 @@
 //! A planner beside the profiler, played by a shell.
 
-use wattgate_profiler::planner::{Axes, CoProcess, List, Planner, PlannerError, Task};
+use wattgate_cli::planning::{Axes, Task, VERSION};
+use wattgate_profiler::planner::{CoProcess, List, Planner, PlannerError};
 use wattgate_runtime::{Kilohertz, PowerMode};
 
 fn task() -> Task {
     Task {
-        version: 1,
+        version: VERSION,
         axes: Axes {
             cores: vec![1, 2],
             cpu_khz: vec![115_200],
@@ -14,9 +15,9 @@ fn task() -> Task {
         },
         modes: 2,
         limit_mw: None,
-        seed: 1,
-        workload: "yolo".to_owned(),
-        device: "orin-agx-64".to_owned(),
+        seed: Some(1),
+        workload: Some("yolo".to_owned()),
+        device: Some("orin-agx-64".to_owned()),
     }
 }
 
@@ -98,7 +99,7 @@ fn a_planner_that_fails_is_named() {
         "cores: empty",
     );
     fails(
-        r#"printf '{"ready":{}}\n{"told":{}}\n'"#,
+        r#"printf '{"ready":{"modes":2}}\n{"told":{"measured":1}}\n'"#,
         "expected `measure` or `enough`",
     );
 }

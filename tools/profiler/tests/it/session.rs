@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use wattgate_board::Files;
-use wattgate_profiler::planner::List;
+use wattgate_profiler::planner::{List, Planner, PlannerError};
 use wattgate_profiler::row::{CorpusFile, Mark, Row};
 use wattgate_profiler::session::{Event, Session, SessionError, Task, World};
 use wattgate_profiler::window::{Count, Rules};
@@ -123,8 +123,18 @@ fn corpus(path: &Path) -> CorpusFile {
     CorpusFile::open(path, "board", "work").expect("a corpus")
 }
 
-fn profile(mut bench: Bench, least: PowerMode, modes: &[PowerMode], limit_w: Option<u32>) -> Done {
+fn profile(bench: Bench, least: PowerMode, modes: &[PowerMode], limit_w: Option<u32>) -> Done {
     let folder = tempfile::tempdir().expect("a folder");
+    profile_with(List(modes.to_vec().into()), bench, least, limit_w, folder)
+}
+
+fn profile_with<P: Planner + Send + 'static>(
+    planner: P,
+    mut bench: Bench,
+    least: PowerMode,
+    limit_w: Option<u32>,
+    folder: TempDir,
+) -> Done {
     let mut corpus = corpus(&folder.path().join("corpus.csv"));
     let mut board = discover(&bench.files);
     let task = Task {
@@ -135,8 +145,7 @@ fn profile(mut bench: Bench, least: PowerMode, modes: &[PowerMode], limit_w: Opt
     };
     bench.limit_w = limit_w.map_or(f64::INFINITY, f64::from);
     let session = Session::begin(&mut bench, &mut board, least, task);
-    let mut planner = List(modes.to_vec().into());
-    let result = session.and_then(|mut it| it.run(&mut planner, &mut corpus, &mut |_| {}));
+    let result = session.and_then(|mut it| it.run(planner, &mut corpus, &mut |_| {}));
     let rows = corpus.rows;
     Done {
         bench,
@@ -250,22 +259,47 @@ fn a_second_session_measures_what_the_first_one_did_not() {
     let name = "orin-agx-64";
     let modes = [middle(name), highest(name), lowest(name)];
     let first = profile(Bench::new(name, "lenet"), lowest(name), &modes[..2], None);
-    let path = first.path();
-    let mut corpus = corpus(&path);
-    let mut bench = Bench::new(name, "lenet");
-    let mut board = discover(&bench.files);
-    let task = Task {
-        device: "board".to_owned(),
-        workload: "work".to_owned(),
-        limit: None,
-        rules: Rules::default(),
-    };
-    let session = Session::begin(&mut bench, &mut board, lowest(name), task);
-    let mut planner = List(modes.to_vec().into());
-    let mut session = session.expect("begun");
-    let run = session.run(&mut planner, &mut corpus, &mut |_| {});
-    run.expect("the rest is measured");
-    let measured: Vec<PowerMode> = corpus.rows.iter().map(Row::mode).collect();
+    let planner = List(modes.to_vec().into());
+    let bench = Bench::new(name, "lenet");
+    let second = profile_with(planner, bench, lowest(name), None, first.folder);
+    second.result.expect("the rest is measured");
+    let measured: Vec<PowerMode> = second.rows.iter().map(Row::mode).collect();
     assert_eq!(measured, modes);
-    assert_eq!(corpus.rows[..2], first.rows);
+    assert_eq!(second.rows[..2], first.rows);
+}
+
+/// A planner whose machine is gone.
+struct Silent;
+
+impl Planner for Silent {
+    fn ask(&mut self) -> Result<Option<PowerMode>, PlannerError> {
+        loop {
+            std::thread::park();
+        }
+    }
+
+    fn tell(&mut self, _: PowerMode, _: f64, _: f64) -> Result<(), PlannerError> {
+        Ok(())
+    }
+
+    fn exclude(&mut self, _: PowerMode, _: Option<f64>) -> Result<(), PlannerError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_session_ends_although_its_planner_does_not_answer() {
+    let name = "orin-agx-64";
+    let least = lowest(name);
+    for (trouble, expected) in [
+        (Trouble::Stop, "stopped"),
+        (Trouble::NoSensor, "the power sensor: "),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut bench = Bench::new(name, "lenet");
+        bench.trouble = Some((least.gpu.0, trouble));
+        let done = profile_with(Silent, bench, least, Some(30), folder);
+        let error = done.result.expect_err("trouble").to_string();
+        assert!(error.contains(expected), "{error}");
+    }
 }

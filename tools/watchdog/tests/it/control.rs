@@ -210,7 +210,7 @@ fn another_writer_is_overruled_and_logged() {
     }
     let mut running = Running::new(orin(), "25W");
     running.run(20);
-    // This write does not change the power, so only the read-back can detect it.
+    // A lower minimum clock does not change the power, so only the read-back detects it.
     running.inject(&format!("write {GPU_MIN} 114750000"));
     running.run(1);
     assert!(

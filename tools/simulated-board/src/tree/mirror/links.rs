@@ -1,5 +1,5 @@
-//! Gives other programs true errors, which an ordinary file cannot do: a file of the tree becomes a
-//! symbolic link to a file of the running system that fails.
+//! Faults that other programs see as errors of the system. An ordinary file cannot fail on demand,
+//! so a symbolic link takes its place, to a file of the running system that fails.
 //!
 //! | error | target of the link | effect |
 //! |---|---|---|

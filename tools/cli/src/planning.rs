@@ -1,0 +1,149 @@
+//! The protocol between a profiler, which measures modes, and a planner, which chooses them: JSON,
+//! one object a line, on the planner's standard streams.
+//!
+//! The profiler begins with a [`Task`], and the planner answers [`Answer::Ready`]. After that each
+//! [`Request`] gets one [`Answer`]:
+//!
+//! | request | answer |
+//! |---|---|
+//! | `{"ask":{}}` | [`Answer::Measure`] or [`Answer::Enough`] |
+//! | `{"tell":{"mode":…,"time_us":…,"power_mw":…}}` | [`Answer::Told`] |
+//! | `{"exclude":{"mode":…,"power_mw":…}}` | [`Answer::Excluded`] |
+//!
+//! A request that the planner refuses changes nothing and is answered by [`Answer::Error`]. The
+//! planner ends when its input ends.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::json::Mode;
+
+/// Version of the protocol.
+pub const VERSION: u32 = 1;
+
+/// The values that each axis can have, ascending.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Axes {
+    pub cores: Vec<u32>,
+    pub cpu_khz: Vec<u32>,
+    pub gpu_khz: Vec<u32>,
+    pub emc_khz: Vec<u32>,
+}
+
+/// The first line: the board, and what is wanted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    /// [`VERSION`].
+    pub version: u32,
+    pub axes: Axes,
+    /// Number of modes to measure.
+    pub modes: usize,
+    /// The power in mW that no measured mode may exceed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_mw: Option<f64>,
+    /// Seed of the planner's random numbers; without one the planner uses its default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Names of the workload and of the board, for logs of programs between the two ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}
+
+/// What the profiler wants or reports.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Request {
+    /// Which mode is next?
+    Ask(Ask),
+    /// A measurement.
+    Tell(Measurement),
+    /// A mode that cannot be measured.
+    Exclude(Exclusion),
+}
+
+/// A question for the next mode.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ask {
+    /// The mode that is set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current: Option<Mode>,
+}
+
+/// The time of a step and the mean power in a mode.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measurement {
+    pub mode: Mode,
+    pub time_us: f64,
+    pub power_mw: f64,
+}
+
+/// A mode that the board refuses, or that draws too much.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exclusion {
+    pub mode: Mode,
+    /// Its power was at least this. Modes with no axis below this mode's are then excluded as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_mw: Option<f64>,
+}
+
+/// What the planner answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// It takes requests.
+    Ready {
+        /// Number of modes of the board.
+        modes: usize,
+    },
+    /// The mode to measure next, with what is predicted of it as far as it is.
+    Measure {
+        mode: Mode,
+        time_us: Option<f64>,
+        power_mw: Option<f64>,
+        /// Upper bound of the power.
+        power_at_most_mw: Option<f64>,
+    },
+    /// No further mode is worth measuring, or none may be.
+    Enough {
+        measured: usize,
+        expected_error_pct: ExpectedError,
+    },
+    /// The measurement counts.
+    Told { measured: usize },
+    /// The mode will not be asked for.
+    Excluded {
+        /// Number of modes that will not be asked for.
+        modes: usize,
+    },
+    /// The request is refused.
+    Error {
+        code: Cow<'static, str>,
+        message: String,
+    },
+}
+
+impl Answer {
+    /// A refusal.
+    pub fn error(code: &'static str, message: impl ToString) -> Self {
+        Self::Error {
+            code: code.into(),
+            message: message.to_string(),
+        }
+    }
+}
+
+/// Expected mean absolute percentage errors over all modes of a board, in percent; none below five
+/// measured modes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ExpectedError {
+    pub time: Option<f64>,
+    pub power: Option<f64>,
+}
