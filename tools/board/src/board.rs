@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use wattgate_runtime::{MOST_CHIPS, Milliseconds, Milliwatts, Sample};
+use wattgate_runtime::{Kilohertz, MOST_CHIPS, Milliseconds, Milliwatts, Sample};
 
 use crate::averaging::{AveragingError, Chips};
 use crate::cpu::Cpus;
@@ -117,6 +117,19 @@ impl Board {
     pub fn gpu_load(&self, files: &impl Files) -> Option<u16> {
         let load = self.knobs.gpu.as_ref()?.load.as_ref()?.read(files).ok()?;
         u16::try_from(load.clamp(0, 1_000)).ok()
+    }
+
+    /// The true clock of the slowest cluster with an online core, from the cores' counters: the only
+    /// place that shows a throttling firmware (`jetson-platform.md`, section 5.1); `None` if no
+    /// driver shows it. A read keeps a core busy for half a millisecond.
+    pub fn delivered_cpu(&self, files: &impl Files) -> Option<Kilohertz> {
+        let cpus = &self.knobs.cpus;
+        let online = cpus.online(files).ok()?;
+        let policies = cpus.policies.iter();
+        let online = policies.filter(|policy| policy.cores & online != 0);
+        let clocks = online.filter_map(|policy| policy.delivered.as_ref()?.read(files).ok());
+        let slowest = clocks.min().and_then(|khz| u32::try_from(khz).ok());
+        slowest.map(Kilohertz)
     }
 
     /// Resolution of each chip's power: the root of the sum of the squares of its rails' steps,

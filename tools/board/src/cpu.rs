@@ -35,6 +35,8 @@ pub(crate) struct Policy {
     pub cores: CoreSet,
     /// Minimum and maximum in kHz.
     pub limits: Limits,
+    /// The true clock in kHz, from the cores' counters, where the driver shows it.
+    pub delivered: Option<Knob>,
 }
 
 /// All cores and their cpufreq policies.
@@ -102,10 +104,13 @@ impl Cpus {
                 None
             };
             let (min, max) = (limit("scaling_min_freq"), limit("scaling_max_freq"));
+            let name = "cpuinfo_cur_freq";
+            let is_shown = there.iter().any(|it| it == name);
             if let (Some(min), Some(max)) = (min, max) {
                 policies.push(Policy {
                     cores: set(cores),
                     limits: Limits { min, max },
+                    delivered: is_shown.then(|| Knob(directory.join(name).into())),
                 });
             }
         }

@@ -4,14 +4,21 @@
 //! |---|---|
 //! | one mode after another, within a limit | [`session`] |
 //! | from counts and readings to time and power | [`window`] |
-//! | which mode is next | [`planner`] |
+//! | which mode is next | [`planner`], [`co_process`] |
+//! | holding a limit | [`hold`] |
+//! | what a model says of a board's modes | [`outlook`] |
+//! | the vendor's modes | [`presets`] |
 //! | the corpus file | [`row`] |
 //! | the workload's process and its counts | [`process`] |
 //! | command line | [`cli`] |
 #![forbid(unsafe_code)]
 
 pub mod cli;
+pub mod co_process;
+pub mod hold;
+pub mod outlook;
 pub mod planner;
+pub mod presets;
 pub mod process;
 pub mod row;
 pub mod session;

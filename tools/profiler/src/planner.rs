@@ -1,24 +1,41 @@
-//! Which mode to measure next: a list, or a planner beside that is asked and told.
+//! Which mode to measure next, and the model that follows from the measurements.
 
 use std::collections::VecDeque;
-use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
 
-use serde::Serialize;
 use thiserror::Error;
-use wattgate_cli::planning::{Answer, Ask, Exclusion, Measurement, Request, Task};
+use wattgate_cli::planning::ExpectedError;
 use wattgate_runtime::PowerMode;
+
+use crate::row::{Mark, Row};
 
 /// A source of modes.
 pub trait Planner {
-    /// The next mode; `None` once enough are measured.
-    fn ask(&mut self) -> Result<Option<PowerMode>, PlannerError>;
+    /// The next mode; `None` once enough are measured. `current` is the mode that is set.
+    fn ask(&mut self, current: Option<PowerMode>) -> Result<Option<PowerMode>, PlannerError>;
 
     /// Reports a measurement.
     fn tell(&mut self, mode: PowerMode, time_ms: f64, power_mw: f64) -> Result<(), PlannerError>;
 
     /// Reports a mode that cannot be measured, with its power in mW where that was too high.
     fn exclude(&mut self, mode: PowerMode, power_mw: Option<f64>) -> Result<(), PlannerError>;
+
+    /// Fits a model to the measurements.
+    fn fit(&mut self) -> Result<Fitted, PlannerError>;
+}
+
+/// A model of the measurements.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fitted {
+    /// The model file.
+    pub model: Vec<u8>,
+    /// Number of modes that it was fitted to.
+    pub modes: usize,
+    /// Errors on those modes, each left out in turn.
+    pub left_out_error_pct: ExpectedError,
 }
 
 /// Why there is no next mode.
@@ -33,6 +50,9 @@ pub enum PlannerError {
     /// The planner answers with an error.
     #[error("the planner `{command}`: {message}")]
     Refused { command: String, message: String },
+    /// A list of modes alone does not fit.
+    #[error("a list of modes fits no model")]
+    CannotFit,
     /// An answer is not one of the protocol.
     #[error("the planner `{command}` answers `{line}`: {why}")]
     Defect {
@@ -47,7 +67,7 @@ pub enum PlannerError {
 pub struct List(pub VecDeque<PowerMode>);
 
 impl Planner for List {
-    fn ask(&mut self) -> Result<Option<PowerMode>, PlannerError> {
+    fn ask(&mut self, _: Option<PowerMode>) -> Result<Option<PowerMode>, PlannerError> {
         Ok(self.0.pop_front())
     }
 
@@ -60,134 +80,108 @@ impl Planner for List {
         self.0.retain(|other| *other != mode);
         Ok(())
     }
+
+    fn fit(&mut self) -> Result<Fitted, PlannerError> {
+        Err(PlannerError::CannotFit)
+    }
 }
 
-/// A program that speaks [`wattgate_cli::planning`], such as `wattgate-trainer plan --ask-tell`.
+/// A list whose modes another planner learns and fits.
 #[derive(Debug)]
-pub struct CoProcess {
-    command: String,
-    child: Child,
-    requests: ChildStdin,
-    answers: BufReader<ChildStdout>,
+pub struct Listed<P> {
+    pub list: List,
+    pub planner: P,
 }
 
-impl CoProcess {
-    /// Starts a command in a shell and sends it the task.
-    pub fn start(command: &str, task: &Task) -> Result<Self, PlannerError> {
-        let at = |source| PlannerError::Io {
-            command: command.to_owned(),
-            source,
-        };
-        let child = Command::new("sh")
-            .args(["-c", command])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut child = child.map_err(at)?;
-        let (Some(requests), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(at(io::ErrorKind::BrokenPipe.into()));
-        };
-        let mut planner = Self {
-            command: command.to_owned(),
-            child,
-            requests,
-            answers: BufReader::new(answers),
-        };
-        match planner.exchange(task)? {
-            Answer::Ready { .. } => Ok(planner),
-            _ => Err(planner.defect(String::new(), "expected `ready`".to_owned())),
-        }
-    }
-
-    fn exchange(&mut self, request: &impl Serialize) -> Result<Answer, PlannerError> {
-        let mut line = serde_json::to_string(request).map_err(io::Error::from);
-        if let Ok(line) = &mut line {
-            line.push('\n');
-        }
-        let sent = line.and_then(|line| self.requests.write_all(line.as_bytes()));
-        // A planner that has ended may have said why.
-        let sent = match sent {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            sent => sent,
-        };
-        let mut line = String::new();
-        match sent.and_then(|()| self.answers.read_line(&mut line)) {
-            Ok(0) => return Err(self.ended()),
-            Err(source) => {
-                let command = self.command.clone();
-                return Err(PlannerError::Io { command, source });
-            }
-            Ok(_) => {}
-        }
-        match serde_json::from_str(&line) {
-            Ok(Answer::Error { message, .. }) => Err(PlannerError::Refused {
-                command: self.command.clone(),
-                message,
-            }),
-            Ok(answer) => Ok(answer),
-            Err(why) => Err(self.defect(line.trim_end().to_owned(), why.to_string())),
-        }
-    }
-
-    fn ended(&mut self) -> PlannerError {
-        let status = match self.child.wait() {
-            Ok(status) => status.to_string(),
-            Err(error) => error.to_string(),
-        };
-        let command = self.command.clone();
-        PlannerError::Ended { command, status }
-    }
-
-    fn defect(&self, line: String, why: String) -> PlannerError {
-        let command = self.command.clone();
-        PlannerError::Defect { command, line, why }
-    }
-
-    /// Sends a request for which there is one right answer.
-    fn inform(
-        &mut self,
-        request: &Request,
-        is_right: fn(&Answer) -> bool,
-    ) -> Result<(), PlannerError> {
-        let answer = self.exchange(request)?;
-        match is_right(&answer) {
-            true => Ok(()),
-            false => Err(self.defect(String::new(), "another answer was expected".to_owned())),
-        }
-    }
-}
-
-impl Planner for CoProcess {
-    fn ask(&mut self) -> Result<Option<PowerMode>, PlannerError> {
-        match self.exchange(&Request::Ask(Ask::default()))? {
-            Answer::Measure { mode, .. } => Ok(Some(mode.into())),
-            Answer::Enough { .. } => Ok(None),
-            _ => Err(self.defect(String::new(), "expected `measure` or `enough`".to_owned())),
-        }
+impl<P: Planner> Planner for Listed<P> {
+    fn ask(&mut self, current: Option<PowerMode>) -> Result<Option<PowerMode>, PlannerError> {
+        self.list.ask(current)
     }
 
     fn tell(&mut self, mode: PowerMode, time_ms: f64, power_mw: f64) -> Result<(), PlannerError> {
-        let tell = Request::Tell(Measurement {
-            mode: mode.into(),
-            time_us: 1e3 * time_ms,
-            power_mw,
-        });
-        self.inform(&tell, |answer| matches!(answer, Answer::Told { .. }))
+        self.list.tell(mode, time_ms, power_mw)?;
+        self.planner.tell(mode, time_ms, power_mw)
     }
 
     fn exclude(&mut self, mode: PowerMode, power_mw: Option<f64>) -> Result<(), PlannerError> {
-        let exclude = Request::Exclude(Exclusion {
-            mode: mode.into(),
-            power_mw,
-        });
-        self.inform(&exclude, |answer| matches!(answer, Answer::Excluded { .. }))
+        self.list.exclude(mode, power_mw)?;
+        self.planner.exclude(mode, power_mw)
+    }
+
+    fn fit(&mut self) -> Result<Fitted, PlannerError> {
+        self.planner.fit()
     }
 }
 
-impl Drop for CoProcess {
-    /// Ends the planner: it is idle, and its input ends.
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+/// A call of a planner.
+#[derive(Clone, Debug)]
+pub enum Call {
+    Ask(Option<PowerMode>),
+    /// What a row says.
+    Tell(Row),
+    Fit,
+}
+
+/// An answer of a planner.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The next mode, if there is one.
+    Next(Option<PowerMode>),
+    Told,
+    Fitted(Fitted),
+}
+
+/// A planner on a thread of its own: a session watches the board while the planner computes, and
+/// one that ends early does not wait for it.
+#[derive(Debug)]
+pub struct Background {
+    calls: SyncSender<Call>,
+    answers: Receiver<Result<Answer, PlannerError>>,
+}
+
+impl Background {
+    /// Starts the thread, which ends after this value.
+    pub fn start<P: Planner + Send + 'static>(mut planner: P) -> Self {
+        let (calls, taken) = sync_channel(1);
+        let (given, answers) = sync_channel(1);
+        thread::spawn(move || {
+            for call in taken {
+                if given.send(answer(&mut planner, call)).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { calls, answers }
+    }
+
+    /// Sends a call. The answer to the one before has been taken.
+    pub fn call(&self, call: Call) {
+        // The thread takes each call before it answers, and ends only after this value.
+        self.calls.send(call).expect("the planner's thread");
+    }
+
+    /// The answer, if it comes within a time.
+    pub fn answer(&self, time: Duration) -> Result<Option<Answer>, PlannerError> {
+        match self.answers.recv_timeout(time) {
+            Ok(answer) => answer.map(Some),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => panic!("the planner's thread panicked"),
+        }
+    }
+}
+
+fn answer<P: Planner>(planner: &mut P, call: Call) -> Result<Answer, PlannerError> {
+    match call {
+        Call::Ask(current) => planner.ask(current).map(Answer::Next),
+        Call::Fit => planner.fit().map(Answer::Fitted),
+        Call::Tell(row) => {
+            let mode = row.mode();
+            let told = match (row.mark, row.time_ms, row.power_mw) {
+                (None, Some(time_ms), Some(power_mw)) => planner.tell(mode, time_ms, power_mw),
+                (Some(Mark::OverLimit), ..) => planner.exclude(mode, Some(row.peak_mw)),
+                _ => planner.exclude(mode, None),
+            };
+            told.map(|()| Answer::Told)
+        }
     }
 }

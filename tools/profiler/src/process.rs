@@ -1,10 +1,11 @@
-//! The world of a session outside of tests: a command, the socket on which it counts its steps, and
-//! the clock.
+//! The world of a session outside of tests: the board's files, a command, the socket on which it
+//! counts its steps, and the clock.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use wattgate_board::Disk;
+use wattgate_board::{Disk, Files};
 use wattgate_cli::steps::{MAX_BYTES, SOCKET, StepLine};
 
 use crate::session::{Event, World};
@@ -22,15 +23,49 @@ use crate::window::Count;
 /// The end of a workload is seen within this time.
 const CHECK_CHILD: Duration = Duration::from_millis(200);
 
+/// Time in which the files of a simulated board follow a write.
+const ANSWER: Duration = Duration::from_millis(10);
+
 /// A workload that is asked to end has this time; then it is killed.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// The files of a board whose time may run at another speed.
+#[derive(Clone, Copy, Debug)]
+pub struct BoardFiles {
+    /// The board's time per real time.
+    speed: f64,
+}
+
+impl BoardFiles {
+    /// The files of a board; `speed` is its time per real time, 1 for a real one.
+    pub fn new(speed: f64) -> Self {
+        Self { speed }
+    }
+}
+
+impl Files for BoardFiles {
+    fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str> {
+        Disk.read(path, buffer)
+    }
+
+    fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
+        Disk.write(path, text)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        Disk.list(directory)
+    }
+
+    fn wait(&mut self, time: Duration) {
+        // A simulated board answers a write within some milliseconds of real time.
+        Disk.wait(time.div_f64(self.speed).max(time.min(ANSWER)));
+    }
+}
 
 /// A process that works, and its counts.
 #[derive(Debug)]
 pub struct Process {
-    files: Disk,
-    /// The board's time per real time.
-    speed: f64,
+    files: BoardFiles,
     start: Instant,
     socket: UnixDatagram,
     /// Removes the socket at the end.
@@ -40,14 +75,13 @@ pub struct Process {
 }
 
 impl Process {
-    /// Opens the socket. `speed` is the board's time per real time, 1 for a real one.
-    pub fn new(speed: f64, stop: Arc<AtomicBool>) -> io::Result<Self> {
+    /// Opens the socket.
+    pub fn new(files: BoardFiles, stop: Arc<AtomicBool>) -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix("wattgate-").tempdir()?;
         let socket = UnixDatagram::bind(directory.path().join("steps"))?;
         socket.set_nonblocking(true)?;
         Ok(Self {
-            files: Disk,
-            speed,
+            files,
             start: Instant::now(),
             socket,
             directory,
@@ -91,14 +125,14 @@ impl Process {
 }
 
 impl World for Process {
-    type Files = Disk;
+    type Files = BoardFiles;
 
-    fn files(&mut self) -> &mut Disk {
+    fn files(&mut self) -> &mut BoardFiles {
         &mut self.files
     }
 
     fn now(&self) -> Duration {
-        self.start.elapsed().mul_f64(self.speed)
+        self.start.elapsed().mul_f64(self.files.speed)
     }
 
     fn wait(&mut self, until: Duration) -> Event {
@@ -117,7 +151,7 @@ impl World for Process {
             if let Some(Ok(Some(status))) = self.child.as_mut().map(Child::try_wait) {
                 return Event::Ended(status.code());
             }
-            let rest = (until - now).div_f64(self.speed).min(CHECK_CHILD);
+            let rest = (until - now).div_f64(self.files.speed).min(CHECK_CHILD);
             let timeout = Timespec {
                 tv_sec: 0,
                 tv_nsec: rest.subsec_nanos().into(),

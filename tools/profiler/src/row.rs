@@ -26,6 +26,8 @@ pub enum Mark {
     Throttled,
     /// Another program changed the clocks.
     Changed,
+    /// No step in a minute.
+    Stalled,
 }
 
 impl fmt::Display for Mark {
@@ -35,6 +37,7 @@ impl fmt::Display for Mark {
             Self::Refused => "refused by the board",
             Self::Throttled => "throttled by the firmware",
             Self::Changed => "changed by another program",
+            Self::Stalled => "no step in a minute",
         })
     }
 }
@@ -62,6 +65,8 @@ pub struct Row {
     pub power_spread_pct: Option<f64>,
     /// Temperature of the hottest zone at the end, in °C.
     pub temperature_c: Option<f64>,
+    /// True clock of the slowest CPU cluster, the median of the looks.
+    pub delivered_cpu_khz: Option<u32>,
     /// Events of the over-current protection in the window.
     pub over_current: u64,
     /// Highest estimated power, in mW.

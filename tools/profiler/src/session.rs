@@ -6,18 +6,18 @@
 //!                        └── mode of least power, at once, when the power exceeds the limit
 //! ```
 //!
-//! The session begins in the mode of least clocks and cores, so that a limit holds from the start.
-//! It keeps reading the sensor while the planner, on a thread of its own, computes an answer.
+//! With a limit the session begins in the mode of least clocks and cores, so that the limit holds
+//! from the start. Many workloads need minutes there until their first step, so the CPU's clock
+//! rises while the power is far below the limit, until the first step is counted. The session keeps
+//! reading the sensor while the planner, on a thread of its own, computes an answer.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread;
 use std::time::Duration;
 
 use thiserror::Error;
 use wattgate_board::{ApplyError, Board, Files, SampleError};
 use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, Milliseconds, Milliwatts, PowerMode};
 
-use crate::planner::{Planner, PlannerError};
+use crate::planner::{Answer, Background, Call, Fitted, PlannerError};
 use crate::row::{CorpusError, CorpusFile, Mark, Row};
 use crate::window::{Count, Measured, Rules, Window};
 
@@ -32,6 +32,19 @@ const NO_STEPS: Duration = Duration::from_secs(60);
 
 /// Longest wait for the planner before the session turns to the board again.
 const PLANNER_WAIT: Duration = Duration::from_millis(1);
+
+/// Time in each mode of the start, and the share of the limit up to which the next one is set. It
+/// has at most 1.25 times the clock, which draws at most twice the power: the clock times the
+/// square of the voltage, which rises less than the clock.
+const START_TIME: Duration = Duration::from_secs(1);
+const START_SHARE: f64 = 0.5;
+const START_RATIO: f64 = 1.25;
+
+/// Interval between looks at the CPU's true clock, which keep a core busy.
+const CLOCK_LOOK: Duration = Duration::from_secs(1);
+
+/// A CPU below this share of its clock is throttled by the firmware.
+const DELIVERED: f64 = 0.9;
 
 /// What happened while a session waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +72,39 @@ pub trait World {
 
     /// Waits for an event until a time.
     fn wait(&mut self, until: Duration) -> Event;
+}
+
+/// The modes that a session needs without a plan.
+#[derive(Clone, Debug)]
+pub struct Ladder {
+    /// The mode of least clocks and cores.
+    pub lowest: PowerMode,
+    /// The modes of the start, in order of power: those of the CPU at the lowest other clocks.
+    pub start: Vec<PowerMode>,
+}
+
+impl Ladder {
+    /// The modes for a board that can be set to the values of these axes, ascending.
+    pub fn of([cores, cpu, gpu, emc]: [&[u32]; 4]) -> Self {
+        let first = |values: &[u32]| values.first().copied().unwrap_or_default();
+        let last = |values: &[u32]| values.last().copied().unwrap_or_default();
+        let mode = |cores, cpu| PowerMode::from_knobs([cores, cpu, first(gpu), first(emc)]);
+        let mut start = vec![mode(last(cores), first(cpu))];
+        let mut from = first(cpu);
+        for (at, &clock) in cpu.iter().enumerate() {
+            // The highest clock within the ratio; the next one where none is.
+            let next = cpu.get(at + 1).copied().unwrap_or(u32::MAX);
+            let ratio = f64::from(next) / f64::from(from);
+            if clock > from && ratio > START_RATIO {
+                start.push(mode(last(cores), clock));
+                from = clock;
+            }
+        }
+        Self {
+            lowest: mode(first(cores), first(cpu)),
+            start,
+        }
+    }
 }
 
 /// What a session is to do.
@@ -129,7 +175,11 @@ pub struct Session<'a, W: World> {
     world: &'a mut W,
     board: &'a mut Board,
     task: Task,
-    lowest: PowerMode,
+    ladder: Ladder,
+    /// The mode that is set, as far as the session has set one.
+    mode: Option<PowerMode>,
+    /// Whether the mode before had no step.
+    stalled: bool,
     estimator: Estimator,
     next_look: Duration,
     /// Time of the last reading.
@@ -146,16 +196,24 @@ enum Outcome {
     Refused(ApplyError),
 }
 
+/// What a turn saw.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Seen {
+    Nothing,
+    /// The power in mW exceeds the limit.
+    Over(f64),
+    /// No step for a long time.
+    Stalled,
+}
+
 impl<'a, W: World> Session<'a, W> {
-    /// Sets the mode of least clocks and cores, before the workload starts.
+    /// Prepares the board, before the workload starts: with a limit, sets the lowest mode.
     pub fn begin(
         world: &'a mut W,
         board: &'a mut Board,
-        lowest: PowerMode,
+        ladder: Ladder,
         task: Task,
     ) -> Result<Self, SessionError> {
-        let applied = board.apply(world.files(), &lowest);
-        applied.map_err(SessionError::Lowest)?;
         let constants = board.time_constants(world.files());
         let steps = board.sensor_steps();
         let chips: [Chip; MOST_CHIPS] = std::array::from_fn(|chip| Chip {
@@ -163,17 +221,23 @@ impl<'a, W: World> Session<'a, W> {
             step: steps[chip],
         });
         let now = world.now();
-        Ok(Self {
+        let mut session = Self {
             world,
             board,
             task,
-            lowest,
+            ladder,
+            mode: None,
+            stalled: false,
             estimator: Estimator::new(chips),
             next_look: now,
             read: now,
             last_count: None,
             stepped: now,
-        })
+        };
+        if session.task.limit.is_some() {
+            session.retreat()?;
+        }
+        Ok(session)
     }
 
     /// The world, to start the workload in.
@@ -183,19 +247,19 @@ impl<'a, W: World> Session<'a, W> {
 
     /// Measures what the planner asks for, until it has enough. First the planner learns the rows
     /// that the corpus has already.
-    pub fn run<P: Planner + Send + 'static>(
+    pub fn run(
         &mut self,
-        planner: P,
+        planner: &Background,
         corpus: &mut CorpusFile,
-        progress: &mut impl FnMut(Progress<'_>),
+        progress: &mut impl FnMut(Progress<'_>, Duration),
     ) -> Result<(), SessionError> {
         self.stepped = self.world.now();
-        let planner = PlannerThread::start(planner);
+        self.start()?;
         for row in &corpus.rows {
-            self.call(&planner, Call::Tell(row.clone()))?;
+            self.call(planner, Call::Tell(row.clone()))?;
         }
-        while let Some(mode) = self.call(&planner, Call::Ask)? {
-            progress(Progress::Set(mode));
+        while let Answer::Next(Some(mode)) = self.call(planner, Call::Ask(self.mode))? {
+            progress(Progress::Set(mode), self.world.now());
             let mut row = self.row(mode);
             let outcome = self.measure(mode, &mut row)?;
             match &outcome {
@@ -203,39 +267,79 @@ impl<'a, W: World> Session<'a, W> {
                 Outcome::Marked(mark) => row.mark = Some(*mark),
                 Outcome::Refused(why) => {
                     row.mark = Some(Mark::Refused);
-                    progress(Progress::Refused(why));
+                    progress(Progress::Refused(why), self.world.now());
                 }
             }
             corpus.append(row.clone())?;
-            progress(Progress::Row(&row));
-            let is_over = row.mark == Some(Mark::OverLimit) && mode == self.lowest;
+            progress(Progress::Row(&row), self.world.now());
+            let is_over = row.mark == Some(Mark::OverLimit) && mode == self.ladder.lowest;
             if let Some(limit) = self.task.limit.filter(|_| is_over) {
                 let power = Milliwatts(row.peak_mw as u32);
                 return Err(SessionError::LimitTooLow { power, limit });
             }
-            self.call(&planner, Call::Tell(row))?;
+            self.call(planner, Call::Tell(row))?;
         }
         Ok(())
     }
 
-    /// Calls the planner and watches the board until it answers. A mode that goes over the limit
-    /// meanwhile is left. Returns the mode that the planner asks for, if any.
-    fn call(
+    /// Fits a model. Meanwhile the board is in a mode.
+    pub fn fit(
         &mut self,
-        planner: &PlannerThread,
-        call: Call,
-    ) -> Result<Option<PowerMode>, SessionError> {
-        // The thread takes each call before it answers, and ends only after this session.
-        planner.calls.send(call).expect("the planner's thread");
-        loop {
-            match planner.answers.recv_timeout(PLANNER_WAIT) {
-                Ok(answer) => return Ok(answer?),
-                Err(RecvTimeoutError::Timeout) => {
-                    if self.turn(&mut None)?.is_some() {
+        planner: &Background,
+        meanwhile: PowerMode,
+    ) -> Result<Fitted, SessionError> {
+        if self.set(meanwhile).is_err() {
+            self.retreat()?;
+        }
+        match self.call(planner, Call::Fit)? {
+            Answer::Fitted(fitted) => Ok(fitted),
+            other => panic!("a fit is answered by {other:?}"),
+        }
+    }
+
+    /// Waits for the first step. With a limit the CPU's clock rises meanwhile.
+    fn start(&mut self) -> Result<(), SessionError> {
+        let Some(limit) = self.task.limit.map(|limit| f64::from(limit.0)) else {
+            return Ok(());
+        };
+        let mut modes = self.ladder.start.clone().into_iter();
+        let mut is_rising = true;
+        while self.last_count.is_none() {
+            let end = self.world.now() + START_TIME;
+            while self.world.now() < end && self.last_count.is_none() {
+                match self.turn(&mut None)? {
+                    Seen::Nothing => {}
+                    Seen::Over(_) => {
+                        // The load has phases. It starts in the lowest mode from here.
+                        is_rising = false;
                         self.retreat()?;
                     }
+                    Seen::Stalled => return Err(SessionError::NoSteps),
                 }
-                Err(RecvTimeoutError::Disconnected) => panic!("the planner's thread panicked"),
+            }
+            let power = self.estimator.estimate();
+            let power = power.map(|it| f64::from(it.power + it.deviation));
+            let is_low = power.is_some_and(|power| power <= START_SHARE * limit);
+            if is_rising
+                && is_low
+                && let Some(mode) = modes.next()
+            {
+                is_rising = self.set(mode).is_ok();
+            }
+        }
+        self.retreat()
+    }
+
+    /// Calls the planner and watches the board until it answers. A mode that goes over the limit
+    /// meanwhile is left.
+    fn call(&mut self, planner: &Background, call: Call) -> Result<Answer, SessionError> {
+        planner.call(call);
+        loop {
+            if let Some(answer) = planner.answer(PLANNER_WAIT)? {
+                return Ok(answer);
+            }
+            if self.turn(&mut None)? != Seen::Nothing {
+                self.retreat()?;
             }
         }
     }
@@ -254,7 +358,7 @@ impl<'a, W: World> Session<'a, W> {
     }
 
     fn measure(&mut self, mode: PowerMode, row: &mut Row) -> Result<Outcome, SessionError> {
-        if let Err(why) = self.board.apply(self.world.files(), &mode) {
+        if let Err(why) = self.set(mode) {
             // All writes are undone, but the mode before may not be one to stay in.
             self.retreat()?;
             return Ok(Outcome::Refused(why));
@@ -262,24 +366,45 @@ impl<'a, W: World> Session<'a, W> {
         let events_before = self.over_current_events();
         let set = self.world.now();
         let mut window = Some(Window::new(self.task.rules, set));
+        let mut clocks = Vec::new();
+        let mut next_clock = set + CLOCK_LOOK;
         self.stepped = set;
         loop {
-            let over = self.turn(&mut window)?;
+            let seen = self.turn(&mut window)?;
             let power = self.power(window.as_ref()).unwrap_or_default();
             row.peak_mw = row.peak_mw.max(power.round());
-            if let Some(power) = over {
-                row.peak_mw = row.peak_mw.max(power.round());
-                self.retreat()?;
-                return Ok(Outcome::Marked(Mark::OverLimit));
+            match seen {
+                Seen::Nothing => {}
+                Seen::Over(power) => {
+                    row.peak_mw = row.peak_mw.max(power.round());
+                    self.retreat()?;
+                    return Ok(Outcome::Marked(Mark::OverLimit));
+                }
+                // A step may take that long in a low mode, but not in two of them.
+                Seen::Stalled if self.stalled || self.last_count.is_none() => {
+                    return Err(SessionError::NoSteps);
+                }
+                Seen::Stalled => {
+                    self.stalled = true;
+                    return Ok(Outcome::Marked(Mark::Stalled));
+                }
+            }
+            if self.world.now() >= next_clock {
+                next_clock += CLOCK_LOOK;
+                clocks.extend(self.board.delivered_cpu(self.world.files()));
             }
             let measured = window.as_ref().and_then(|it| it.measured(&self.estimator));
             let Some(measured) = measured else { continue };
+            self.stalled = false;
             row.temperature_c = self
                 .board
                 .hottest_mc(self.world.files())
                 .map(|mc| mc as f64 / 1e3);
             row.over_current = self.over_current_events().saturating_sub(events_before);
-            if row.over_current > 0 {
+            clocks.sort_unstable();
+            row.delivered_cpu_khz = clocks.get(clocks.len() / 2).map(|clock| clock.0);
+            let is_slow = |khz: u32| f64::from(khz) < DELIVERED * f64::from(mode.cpu.0);
+            if row.over_current > 0 || row.delivered_cpu_khz.is_some_and(is_slow) {
                 return Ok(Outcome::Marked(Mark::Throttled));
             }
             if self.board.verify(self.world.files(), &mode).is_err() {
@@ -289,8 +414,8 @@ impl<'a, W: World> Session<'a, W> {
         }
     }
 
-    /// Waits for one event or the next look. Returns the power in mW if it exceeds the limit.
-    fn turn(&mut self, window: &mut Option<Window>) -> Result<Option<f64>, SessionError> {
+    /// Waits for one event or the next look.
+    fn turn(&mut self, window: &mut Option<Window>) -> Result<Seen, SessionError> {
         match self.world.wait(self.next_look) {
             Event::Count(count) => {
                 let before = self.last_count.replace(count);
@@ -302,33 +427,31 @@ impl<'a, W: World> Session<'a, W> {
                 if let Some(window) = window {
                     window.count(count);
                 }
-                Ok(None)
+                Ok(Seen::Nothing)
             }
             Event::Time => {
                 let now = self.world.now();
                 self.next_look = now + LOOK;
-                if now.saturating_sub(self.stepped) > NO_STEPS {
-                    return Err(SessionError::NoSteps);
+                let seen = self.look(now, window)?;
+                if seen == Seen::Nothing && now.saturating_sub(self.stepped) > NO_STEPS {
+                    self.stepped = now;
+                    return Ok(Seen::Stalled);
                 }
-                self.look(now, window)
+                Ok(seen)
             }
             Event::Ended(code) => Err(SessionError::Ended { code }),
             Event::Stop => Err(SessionError::Stopped),
         }
     }
 
-    fn look(
-        &mut self,
-        now: Duration,
-        window: &mut Option<Window>,
-    ) -> Result<Option<f64>, SessionError> {
+    fn look(&mut self, now: Duration, window: &mut Option<Window>) -> Result<Seen, SessionError> {
         let sample = match self.board.sample(self.world.files()) {
             Ok(sample) => sample,
             Err(error) if now.saturating_sub(self.read) > BLIND => {
                 self.retreat()?;
                 return Err(error.into());
             }
-            Err(_) => return Ok(None),
+            Err(_) => return Ok(Seen::Nothing),
         };
         self.read = now;
         let at = Milliseconds(now.as_millis() as u64);
@@ -336,8 +459,10 @@ impl<'a, W: World> Session<'a, W> {
         if let Some(window) = window {
             window.look(now, self.estimator.energy_uj());
         }
-        let power = self.power(window.as_ref()).zip(self.task.limit);
-        Ok(power.and_then(|(power, limit)| (power > f64::from(limit.0)).then_some(power)))
+        Ok(match (self.power(window.as_ref()), self.task.limit) {
+            (Some(power), Some(limit)) if power > f64::from(limit.0) => Seen::Over(power),
+            _ => Seen::Nothing,
+        })
     }
 
     /// The power in mW that the present mode surely draws: its mean at first, then the estimate
@@ -353,55 +478,21 @@ impl<'a, W: World> Session<'a, W> {
         }
     }
 
+    /// Sets a mode. After an error the mode before is set.
+    fn set(&mut self, mode: PowerMode) -> Result<(), ApplyError> {
+        self.board.apply(self.world.files(), &mode)?;
+        self.mode = Some(mode);
+        Ok(())
+    }
+
     /// Goes to the mode of least clocks and cores.
     fn retreat(&mut self) -> Result<(), SessionError> {
-        let applied = self.board.apply(self.world.files(), &self.lowest);
-        applied.map(drop).map_err(SessionError::Lowest)
+        self.set(self.ladder.lowest).map_err(SessionError::Lowest)
     }
 
     fn over_current_events(&mut self) -> u64 {
         let events = self.board.over_current_events(self.world.files());
         let events = events.into_iter().flatten();
         events.map(|events| events.max(0).unsigned_abs()).sum()
-    }
-}
-
-/// A call of the planner.
-enum Call {
-    Ask,
-    Tell(Row),
-}
-
-/// A planner on a thread of its own: a session that ends early does not wait for its answer.
-struct PlannerThread {
-    calls: SyncSender<Call>,
-    answers: Receiver<Result<Option<PowerMode>, PlannerError>>,
-}
-
-impl PlannerThread {
-    fn start<P: Planner + Send + 'static>(mut planner: P) -> Self {
-        let (calls, taken) = sync_channel(1);
-        let (given, answers) = sync_channel(1);
-        thread::spawn(move || {
-            for call in taken {
-                let answer = match call {
-                    Call::Ask => planner.ask(),
-                    Call::Tell(row) => tell(&mut planner, &row).map(|()| None),
-                };
-                if given.send(answer).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { calls, answers }
-    }
-}
-
-/// Tells a planner what a row says.
-fn tell<P: Planner>(planner: &mut P, row: &Row) -> Result<(), PlannerError> {
-    match (row.mark, row.time_ms, row.power_mw) {
-        (None, Some(time_ms), Some(power_mw)) => planner.tell(row.mode(), time_ms, power_mw),
-        (Some(Mark::OverLimit), ..) => planner.exclude(row.mode(), Some(row.peak_mw)),
-        _ => planner.exclude(row.mode(), None),
     }
 }

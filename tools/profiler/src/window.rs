@@ -15,24 +15,34 @@ use wattgate_runtime::{Estimator, Milliseconds};
 pub struct Rules {
     /// Time after the change of the mode that is not measured: clocks and caches settle.
     pub settling: Duration,
-    /// Steps after the change that are not measured.
+    /// Steps after the change that are not measured, because the work for them was prepared before.
     pub dropped_steps: u64,
+    /// Time after which no more steps are dropped, except for the one that the change falls into.
+    pub dropped_time: Duration,
     /// Minimum number of steps.
     pub min_steps: u64,
+    /// Minimum length.
+    pub shortest: Duration,
     /// Minimum length in time constants of the sensor.
     pub min_time_constants: f64,
     /// The relative standard error of the two means at which the window ends.
     pub spread: f64,
-    /// Maximum length; a window of this length is complete if it has [`Self::min_steps`].
+    /// Maximum length; a window of this length is complete if it has [`LEAST_STEPS`].
     pub longest: Duration,
 }
+
+/// Minimum number of steps of a window that has reached its maximum length: enough for a standard
+/// error.
+pub const LEAST_STEPS: u64 = 5;
 
 impl Default for Rules {
     fn default() -> Self {
         Self {
             settling: Duration::from_millis(500),
             dropped_steps: 2,
+            dropped_time: Duration::from_secs(5),
             min_steps: 20,
+            shortest: Duration::from_secs(4),
             min_time_constants: 3.0,
             spread: 0.01,
             longest: Duration::from_secs(30),
@@ -112,8 +122,9 @@ impl Window {
             return;
         }
         let when_set = *self.steps_when_set.get_or_insert(count.steps);
+        let since = count.at - self.set;
         let dropped = count.steps.saturating_sub(when_set) < self.rules.dropped_steps;
-        if dropped || count.at - self.set < self.rules.settling {
+        if since < self.rules.settling || dropped && since < self.rules.dropped_time {
             return;
         }
         self.counts.push(count);
@@ -151,7 +162,9 @@ impl Window {
         let (steps, length) = (last.steps - first.steps, last.at - first.at);
         let time_constant = estimator.slowest();
         let least_ms = time_constant.0 as f64 * self.rules.min_time_constants;
-        if steps < self.rules.min_steps || 1e3 * length.as_secs_f64() < least_ms {
+        let is_long = length >= self.rules.shortest && 1e3 * length.as_secs_f64() >= least_ms;
+        let is_longest = length >= self.rules.longest && steps >= LEAST_STEPS;
+        if !is_longest && (steps < self.rules.min_steps || !is_long) {
             return None;
         }
         let energy_uj = self.energy_uj(last.at)? - self.energy_uj(first.at)?;
@@ -160,12 +173,11 @@ impl Window {
         let span = Milliseconds(length.as_millis() as u64);
         let resolution = f64::from(estimator.resolution(span)) / power_mw.max(1.0);
         let time_spread = self.time_spread();
-        let power_spread = self.power_spread(time_constant).map(|spread| {
-            let ripple = f64::from(estimator.ripple(span));
-            spread.max(ripple).hypot(resolution)
-        });
+        let ripple = f64::from(estimator.ripple(span));
+        let power_spread = self.power_spread(time_constant);
+        let power_spread = power_spread.map(|spread| spread.max(ripple));
         let is_sure = |spread: Option<f64>| spread.is_some_and(|it| it <= self.rules.spread);
-        if !(is_sure(time_spread) && is_sure(power_spread)) && length < self.rules.longest {
+        if !(is_longest || is_sure(time_spread) && is_sure(power_spread)) {
             return None;
         }
         Some(Measured {
@@ -175,7 +187,8 @@ impl Window {
             time_ms,
             time_spread,
             power_mw,
-            power_spread,
+            // No time makes the sensor's steps finer, so they do not keep the window open.
+            power_spread: power_spread.map(|spread| spread.hypot(resolution)),
         })
     }
 
@@ -203,11 +216,11 @@ impl Window {
                 from = *count;
             }
         }
-        (times.len() >= MIN_PARTS).then(|| relative_error(&times))
+        (times.len() >= MIN_PARTS).then(|| blocked_error(times))
     }
 
-    /// Relative standard error of the mean power, from the means of parts that are a time constant
-    /// long: shorter ones are not independent.
+    /// Relative standard error of the mean power, from the means of parts that are at least a time
+    /// constant long.
     fn power_spread(&self, time_constant: Milliseconds) -> Option<f64> {
         let least = Duration::from_millis(time_constant.0.max(100));
         let begin = self.counts.first()?.at;
@@ -221,8 +234,23 @@ impl Window {
                 from = (at, energy);
             }
         }
-        (powers.len() >= MIN_PARTS - 1).then(|| relative_error(&powers))
+        (powers.len() >= MIN_PARTS - 1).then(|| blocked_error(powers))
     }
+}
+
+/// Relative standard error of a mean of parts that may depend on their neighbours, such as those of
+/// a load with long phases: the highest of the errors that parts, pairs of parts, pairs of pairs and
+/// so on would have if they were independent (Flyvbjerg and Petersen, J. Chem. Phys. 91, 461, 1989).
+fn blocked_error(mut parts: Vec<f64>) -> f64 {
+    let mut error = relative_error(&parts);
+    while parts.len() >= 2 * MIN_PARTS {
+        parts = parts
+            .chunks_exact(2)
+            .map(|pair| f64::midpoint(pair[0], pair[1]))
+            .collect();
+        error = error.max(relative_error(&parts));
+    }
+    error
 }
 
 /// Relative standard error of the mean of independent parts.

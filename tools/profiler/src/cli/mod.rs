@@ -1,33 +1,46 @@
 //! The command line: commands, failures and their exit codes.
 
+mod hold;
+mod learn;
+mod options;
 mod profile;
+mod run;
+mod site;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use lexopt::{Arg, Parser};
+use serde::Serialize;
 use thiserror::Error;
 use wattgate_board::{DiscoverError, SettableError};
 use wattgate_cli::exit::{Failed, end};
-use wattgate_runtime::GridError;
+use wattgate_runtime::{FormatError, GridError, Milliwatts};
+use wattgate_watchdog::config::ConfigError;
 use wattgate_watchdog::lock::LockError;
 use wattgate_watchdog::prior::PriorError;
+use wattgate_watchdog::setup::SetupError;
 
 use crate::planner::PlannerError;
 use crate::row::CorpusError;
 use crate::session::SessionError;
 
 const USAGE: &str = "\
-Profile a running workload on a Jetson
+Learn the power of a workload on a Jetson, and hold a power limit while it runs
 
 Usage: wattgate COMMAND [options] -- PROGRAM [arguments]
 
 Commands:
+  learn    Measure a few power modes within a limit, learn all others, and hold the limit
+  run      Hold a limit while a program runs
   profile  Measure time and power of a step in a few power modes
 
 Every command has --help.
 ";
+
+/// Minimum number of modes of a fit.
+pub const LEAST_MODES: usize = 5;
 
 /// Why a command failed.
 #[derive(Debug, Error)]
@@ -62,6 +75,21 @@ pub enum Failure {
     Planner(#[from] PlannerError),
     #[error("{0}")]
     Corpus(#[from] CorpusError),
+    #[error("{measured} modes were measured, a model needs {LEAST_MODES}")]
+    Few { measured: usize },
+    #[error("{}: {source}", path.display())]
+    Install { path: PathBuf, source: io::Error },
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    #[error("{0}")]
+    Setup(#[from] SetupError),
+    #[error("the limit is {limit}; the model's lowest mode draws {least} with its guard band")]
+    Limit {
+        limit: Milliwatts,
+        least: Milliwatts,
+    },
+    #[error("the model: {0}")]
+    Model(#[from] FormatError),
     #[error("{program}: cannot be started: {source}")]
     Start { program: String, source: io::Error },
     #[error("the socket for steps: {0}")]
@@ -81,8 +109,12 @@ impl Failed for Failure {
             | Self::NoAxis(_)
             | Self::Grid(_)
             | Self::Settable(_)
+            | Self::Few { .. }
+            | Self::Config(_)
+            | Self::Setup(_)
+            | Self::Model(_)
             | Self::Board(_) => 3,
-            Self::Session(SessionError::LimitTooLow { .. }) => 4,
+            Self::Session(SessionError::LimitTooLow { .. }) | Self::Limit { .. } => 4,
             _ => 5,
         }
     }
@@ -103,12 +135,14 @@ pub fn run() -> ExitCode {
 fn command() -> Result<(), Failure> {
     let mut parser = Parser::from_env();
     match parser.next()? {
+        Some(Arg::Value(name)) if name == "learn" => learn::run(parser),
+        Some(Arg::Value(name)) if name == "run" => run::run(parser),
         Some(Arg::Value(name)) if name == "profile" => profile::run(parser),
         Some(Arg::Short('h') | Arg::Long("help")) => print(USAGE),
         Some(Arg::Value(name)) => Err(Failure::Value {
             option: "COMMAND",
             value: name.to_string_lossy().into_owned(),
-            expected: "profile",
+            expected: "learn, run or profile",
         }),
         Some(argument) => Err(argument.unexpected().into()),
         None => Err(Failure::Missing("COMMAND")),
@@ -121,4 +155,10 @@ fn print(text: &str) -> Result<(), Failure> {
     Ok(stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())?)
+}
+
+/// Prints a line of JSON to stdout at once.
+fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let line = serde_json::to_string(value).map_err(io::Error::from)?;
+    print(&format!("{line}\n"))
 }

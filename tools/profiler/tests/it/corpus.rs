@@ -56,12 +56,13 @@ fn rows_are_read_back_by_the_next_session() {
     );
     let text = fs::read_to_string(&path).expect("text");
     let header = "device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,steps,window_ms,end_s,\
-                  time_spread_pct,power_spread_pct,temperature_c,over_current,peak_mw,mark";
+                  time_spread_pct,power_spread_pct,temperature_c,delivered_cpu_khz,\
+                  over_current,peak_mw,mark";
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3);
     assert_eq!(lines[0], header);
     let line = "orin-agx-64,\"yolo, v8\",4,729600,306000,665600,44.4706,17312.3,34,1512.0,4.25,0.33,0.98,\
-                41.5,0,20000.0,";
+                41.5,,0,20000.0,";
     assert_eq!(lines[1], line);
     assert!(
         lines[2].contains(",,,0,") && lines[2].ends_with("over_limit"),

@@ -1,7 +1,8 @@
 //! A planner beside the profiler, played by a shell.
 
 use wattgate_cli::planning::{Axes, Task, VERSION};
-use wattgate_profiler::planner::{CoProcess, List, Planner, PlannerError};
+use wattgate_profiler::co_process::CoProcess;
+use wattgate_profiler::planner::{List, Planner, PlannerError};
 use wattgate_runtime::{Kilohertz, PowerMode};
 
 fn task() -> Task {
@@ -18,6 +19,9 @@ fn task() -> Task {
         seed: Some(1),
         workload: Some("yolo".to_owned()),
         device: Some("orin-agx-64".to_owned()),
+        reference: None,
+        kind: None,
+        minibatch: None,
     }
 }
 
@@ -65,10 +69,10 @@ fn a_planner_is_asked_and_told() {
         enough,
     ];
     let mut planner = CoProcess::start(&answers(&lines, &record), &task()).expect("ready");
-    assert_eq!(planner.ask().expect("a mode"), Some(mode(2)));
+    assert_eq!(planner.ask(None).expect("a mode"), Some(mode(2)));
     planner.tell(mode(2), 12.5, 9_000.5).expect("told");
     planner.exclude(mode(1), Some(21_000.0)).expect("excluded");
-    assert_eq!(planner.ask().expect("an answer"), None);
+    assert_eq!(planner.ask(None).expect("an answer"), None);
     let requests = std::fs::read_to_string(&record).expect("requests");
     let knobs = r#""cpu_khz":115200,"gpu_khz":306000,"emc_khz":665600}"#;
     let expected = [
@@ -83,7 +87,7 @@ fn a_planner_is_asked_and_told() {
 
 fn fails(command: &str, expected: &str) {
     let error = match CoProcess::start(command, &task()) {
-        Ok(mut planner) => planner.ask().expect_err("no answer"),
+        Ok(mut planner) => planner.ask(None).expect_err("no answer"),
         Err(error) => error,
     };
     assert!(error.to_string().contains(expected), "{error}");
@@ -109,6 +113,6 @@ fn a_list_leaves_out_what_is_measured_already() {
     let mut list = List([mode(1), mode(2)].into());
     list.tell(mode(1), 1.0, 1.0).expect("told");
     let asked: Result<Vec<_>, PlannerError> =
-        std::iter::from_fn(|| list.ask().transpose()).collect();
+        std::iter::from_fn(|| list.ask(None).transpose()).collect();
     assert_eq!(asked.expect("modes"), [mode(2)]);
 }

@@ -1,0 +1,127 @@
+//! Holds a limit with a model, and says what came of it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+use wattgate_runtime::{Confidence, Limit, Milliwatts};
+use wattgate_watchdog::clock::{Clock, System};
+use wattgate_watchdog::config::{Config, STATE_DIR};
+use wattgate_watchdog::control::{Event, Priority};
+use wattgate_watchdog::daemon::Daemon;
+use wattgate_watchdog::quantity::Memory;
+use wattgate_watchdog::report::Report;
+use wattgate_watchdog::setup::Setup;
+
+use super::site::Site;
+use super::{Failure, print, print_json};
+use crate::hold::{End, Held, Own, hold};
+use crate::process::BoardFiles;
+use crate::window::Count;
+
+/// The setup for a model and a limit. Errors if the board can do none of the model's modes within
+/// the limit.
+pub fn setup(
+    model: &Path,
+    limit: Milliwatts,
+    root: &Path,
+    files: BoardFiles,
+) -> Result<Setup, Failure> {
+    let config = Config {
+        model: model.to_owned(),
+        limit: Limit {
+            power: limit,
+            average: None,
+            budget: None,
+        },
+        schedule: None,
+        confidence: Confidence::P95,
+        state_dir: STATE_DIR.into(),
+        too_hot_mc: None,
+        sensor_samples: None,
+        memory: Memory::DEFAULT,
+        group: None,
+        metrics: None,
+        hardware_watchdog: None,
+    };
+    let setup = Setup::new(config, &files, root)?;
+    match setup.choice() {
+        Ok(_) => Ok(setup),
+        Err(wattgate_runtime::SelectError::OverLimit { least_power }) => Err(Failure::Limit {
+            limit,
+            least: least_power,
+        }),
+        Err(_) => Ok(setup),
+    }
+}
+
+/// Holds the limit of a setup until the workload ends or the user stops it, or for a time.
+pub fn run(
+    site: &mut Site,
+    setup: Setup,
+    time: Option<Duration>,
+    seen: impl FnMut(Duration, Option<Count>, &Report),
+) -> Held {
+    let limit = setup.config.limit.power;
+    let emit = |event: Event<'_>| {
+        if event.priority() <= Priority::Warning {
+            eprintln!("warning: {event}");
+        }
+    };
+    let mut holder = Own {
+        daemon: Daemon::new(setup, site.files, System.utc()),
+        emit,
+    };
+    let Ok(held) = hold(&mut site.process, &mut holder, limit, time, seen);
+    held
+}
+
+/// What was held, for people and as JSON.
+#[derive(Serialize)]
+struct Summary {
+    limit_mw: u32,
+    seconds: f64,
+    energy_j: f64,
+    mean_w: f64,
+    highest_w: f64,
+    over_s: f64,
+    steps: u64,
+    steps_per_s: Option<f64>,
+    exit_code: Option<i32>,
+}
+
+/// Prints what was held.
+pub fn show(held: &Held, limit: Milliwatts, json: bool) -> Result<(), Failure> {
+    let round = |value: f64| (1e3 * value).round() / 1e3;
+    let exit_code = match held.end {
+        End::Workload(code) => code,
+        End::Stopped | End::Time => None,
+    };
+    let summary = Summary {
+        limit_mw: limit.0,
+        seconds: round(held.seconds),
+        energy_j: round(held.energy_j),
+        mean_w: round(held.mean_w()),
+        highest_w: f64::from(held.highest.0) / 1e3,
+        over_s: round(held.over_s),
+        steps: held.steps,
+        steps_per_s: held.rate().map(round),
+        exit_code,
+    };
+    if json {
+        #[derive(Serialize)]
+        struct Line {
+            held: Summary,
+        }
+        return print_json(&Line { held: summary });
+    }
+    let rate = summary.steps_per_s.map_or_else(
+        || "no steps counted".to_owned(),
+        |rate| format!("{rate:.2} steps/s"),
+    );
+    print(&format!(
+        "held {limit} for {:.0} s: {:.0} J, mean {:.2} W, highest {:.2} W over 430 ms, over the \
+         limit for {:.1} s, {rate}\n",
+        summary.seconds, summary.energy_j, summary.mean_w, summary.highest_w, summary.over_s
+    ))
+}

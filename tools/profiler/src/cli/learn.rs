@@ -1,0 +1,366 @@
+//! `learn`: profiles within a limit, fits a model, installs it, and holds the limit.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lexopt::Parser;
+use serde::Serialize;
+use wattgate_cli::json::Mode;
+use wattgate_cli::output::replace;
+use wattgate_cli::planning::ExpectedError;
+use wattgate_runtime::{Milliwatts, Model, PowerMode};
+use wattgate_watchdog::config::Config;
+use wattgate_watchdog::report::Report;
+
+use super::options::{COMMON, Common, PLAN, Plan, limit, parse, within};
+use super::profile::{Profiled, profile};
+use super::site::{Site, config};
+use super::{Failure, LEAST_MODES, hold, print, print_json};
+use crate::outlook::{Outlook, outlook};
+use crate::planner::Fitted;
+use crate::presets::{self, Preset, presets};
+use crate::row::Row;
+use crate::session::World;
+use crate::window::Count;
+
+const USAGE: &str = "\
+Measure a few power modes within a limit, learn all others, and hold the limit
+
+Usage: wattgate learn --limit W [options] -- PROGRAM [arguments]
+
+Options:
+  --limit W        The limit on the power of the module, such as 20W
+  --model FILE     The model to write [NAME.wgt, where the daemon looks for models]
+  --hold S         Hold the limit for S seconds, then end PROGRAM [until it ends]
+";
+
+const ABOUT: &str = "
+PROGRAM is started once and runs all the time; see `wattgate profile --help` for how it counts its
+steps. No mode is kept whose power exceeds the limit. The model then chooses the fastest mode within
+the limit, and the power is measured and corrected from there. Without a config of the daemon, one
+is written: `systemctl enable --now wattgated` then holds the limit from the boot on.
+
+Exit codes: 0 done, 2 wrong arguments, 3 a defective input file, no board, or fewer modes than a
+model needs, 4 no mode is within the limit, 5 anything else, with all rows so far in the corpus.
+
+Example:
+  wattgate learn --limit 20W -- python3 train.py
+";
+
+/// Time of the limit that is held after which the choice counts as measured.
+const SHOWN_AFTER: Duration = Duration::from_secs(20);
+
+/// Runs the command with the arguments that follow its name.
+pub fn run(parser: Parser) -> Result<(), Failure> {
+    let mut plan = Plan::default();
+    let (mut power, mut model, mut time) = (None, None, None);
+    let common = parse(parser, |option, parser| {
+        match option {
+            "--limit" => power = Some(limit(parser)?),
+            "--model" => model = Some(PathBuf::from(parser.value()?)),
+            "--hold" => {
+                let seconds = within(parser, "--hold", 1.0..=1e9, "1 … 1000000000")?;
+                time = Some(Duration::from_secs_f64(seconds));
+            }
+            option => return plan.take(option, parser),
+        }
+        Ok(true)
+    })?;
+    let Some(common) = common else {
+        return print(&format!("{USAGE}{PLAN}{COMMON}{ABOUT}"));
+    };
+    let limit = power.ok_or(Failure::Missing("--limit"))?;
+    let mut site = Site::open(&common)?;
+    let learned = learn(&common, &plan, limit, model, time, &mut site);
+    site.close()?;
+    learned
+}
+
+fn learn(
+    common: &Common,
+    plan: &Plan,
+    limit: Milliwatts,
+    model: Option<PathBuf>,
+    time: Option<Duration>,
+    site: &mut Site,
+) -> Result<(), Failure> {
+    let Profiled {
+        mut session,
+        planner,
+        corpus,
+    } = profile(common, plan, Some(limit), true, site)?;
+    let measured = corpus.rows.iter().filter(|row| row.mark.is_none());
+    let measured: Vec<&Row> = measured.collect();
+    if measured.len() < LEAST_MODES {
+        let measured = measured.len();
+        return Err(Failure::Few { measured });
+    }
+    // The fit takes a while, in which the workload goes on.
+    let within = |row: &&&Row| {
+        row.power_mw
+            .is_some_and(|power| power <= f64::from(limit.0))
+    };
+    let by_time = |a: &&&Row, b: &&&Row| {
+        let time = |row: &Row| row.time_ms.unwrap_or(f64::INFINITY);
+        time(a).total_cmp(&time(b))
+    };
+    let fastest = measured.iter().filter(within).min_by(by_time);
+    eprintln!("learning from {} modes", measured.len());
+    let fastest = fastest.unwrap_or(&measured[0]).mode();
+    let fitted = session.fit(&planner, fastest)?;
+    let profiled_s = session.world().now().as_secs_f64();
+    let path = match model {
+        Some(path) => path,
+        None => models(&common.root).join(format!("{}.wgt", site.workload)),
+    };
+    install(&path, &fitted.model)?;
+    write_config(&config(&common.root), &path, limit)?;
+
+    let setup = hold::setup(&path, limit, &common.root, site.files)?;
+    let conf = fs::read_to_string(common.root.join(presets::PATH)).unwrap_or_default();
+    let mut findings = Findings {
+        json: common.json,
+        workload: site.workload.clone(),
+        device: site.device.clone(),
+        profiled_s,
+        path: path.clone(),
+        presets: presets(&conf),
+        fitted,
+        began: None,
+        stretch: None,
+        is_shown: false,
+    };
+    let mut shown = Ok(());
+    let held = hold::run(site, setup, time, |now, count, report| {
+        findings.see(now, count, report);
+        if findings.is_due(now) {
+            shown = findings.show();
+        }
+    });
+    shown?;
+    findings.show()?;
+    hold::show(&held, limit, common.json)
+}
+
+/// The folder of the daemon's models.
+fn models(root: &Path) -> PathBuf {
+    let config = Config::read(&config(root));
+    let folder = config
+        .ok()
+        .and_then(|it| Some(it.model.parent()?.to_owned()));
+    folder.unwrap_or_else(|| root.join("var/lib/wattgate/models"))
+}
+
+fn install(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let made = folder.map_or(Ok(()), fs::create_dir_all);
+    made.and_then(|()| replace(path, bytes))
+        .map_err(|source| Failure::Install {
+            path: path.to_owned(),
+            source,
+        })
+}
+
+/// Writes a config for the daemon where there is none.
+fn write_config(config: &Path, model: &Path, limit: Milliwatts) -> Result<(), Failure> {
+    if config.exists() {
+        return Ok(());
+    }
+    let model = std::path::absolute(model).unwrap_or_else(|_| model.to_owned());
+    let text = format!(
+        "# Written by `wattgate learn`; see wattgated.toml(5).\n\
+         version = 1\n\
+         model = {model:?}\n\
+         limit = \"{}mW\"\n",
+        limit.0
+    );
+    install(config, text.as_bytes())
+}
+
+/// What was learned, and what came of it in the mode that is set.
+struct Findings {
+    json: bool,
+    workload: String,
+    device: String,
+    profiled_s: f64,
+    path: PathBuf,
+    presets: Vec<Preset>,
+    fitted: Fitted,
+    /// When the limit was held first.
+    began: Option<Duration>,
+    /// The mode that is set, and what was measured in it.
+    stretch: Option<Stretch>,
+    is_shown: bool,
+}
+
+/// A stretch of one mode.
+struct Stretch {
+    mode: PowerMode,
+    since: Duration,
+    /// Energy of the module at its begin and up to now, in mJ.
+    energy_mj: [u64; 2],
+    until: Duration,
+    counts: Option<[Count; 2]>,
+}
+
+impl Stretch {
+    fn power_mw(&self) -> Option<f64> {
+        let [before, after] = self.energy_mj;
+        let seconds = (self.until - self.since).as_secs_f64();
+        (seconds >= 1.0).then(|| (after - before) as f64 / seconds)
+    }
+
+    fn time_ms(&self) -> Option<f64> {
+        let [first, last] = self.counts?;
+        let seconds = (last.at - first.at).as_secs_f64();
+        (last.steps > first.steps).then(|| 1e3 * seconds / (last.steps - first.steps) as f64)
+    }
+}
+
+/// A mode with what is predicted and measured, as JSON.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    mode: Mode,
+    predicted_time_ms: f64,
+    predicted_power_mw: Option<u32>,
+    /// Whether the model extrapolates, as the mode is outside of the profiled region.
+    extrapolated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    power_mw: Option<f64>,
+}
+
+impl Shown {
+    fn new(name: Option<String>, outlook: &Outlook) -> Self {
+        Self {
+            name,
+            mode: outlook.mode.into(),
+            predicted_time_ms: f64::from(outlook.time.0) / 1e3,
+            predicted_power_mw: outlook.power.map(|power| power.0),
+            extrapolated: !outlook.is_profiled,
+            time_ms: None,
+            power_mw: None,
+        }
+    }
+}
+
+/// What was learned, as JSON.
+#[derive(Serialize)]
+struct Learned {
+    model: String,
+    modes: usize,
+    board_minutes: f64,
+    left_out_error_pct: ExpectedError,
+    chosen: Option<Shown>,
+    presets: Vec<Shown>,
+}
+
+impl Findings {
+    fn see(&mut self, now: Duration, count: Option<Count>, report: &Report) {
+        self.began.get_or_insert(now);
+        let knobs = [report.cores, report.cpu_khz, report.gpu_khz, report.emc_khz];
+        let mode = PowerMode::from_knobs(knobs);
+        let stretch = self.stretch.take().filter(|stretch| stretch.mode == mode);
+        let stretch = self.stretch.insert(stretch.unwrap_or(Stretch {
+            mode,
+            since: now,
+            energy_mj: [report.energy_mj; 2],
+            until: now,
+            counts: None,
+        }));
+        match count {
+            // The step of the first count began before the mode was set.
+            Some(count) => stretch.counts.get_or_insert([count; 2])[1] = count,
+            None => {
+                stretch.until = now;
+                stretch.energy_mj[1] = report.energy_mj;
+            }
+        }
+    }
+
+    /// Whether the mode that is set has been measured long enough.
+    fn is_due(&self, now: Duration) -> bool {
+        let is_long = |since: Duration| now.saturating_sub(since) >= SHOWN_AFTER;
+        let stretch = self.stretch.as_ref();
+        !self.is_shown && stretch.is_some_and(|stretch| is_long(stretch.since))
+    }
+
+    /// Shows it, once.
+    fn show(&mut self) -> Result<(), Failure> {
+        if std::mem::replace(&mut self.is_shown, true) {
+            return Ok(());
+        }
+        let model = Model::parse(&self.fitted.model)?;
+        let chosen = self.stretch.as_ref().and_then(|stretch| {
+            let mut shown = Shown::new(None, &outlook(&model, stretch.mode)?);
+            shown.time_ms = stretch.time_ms();
+            shown.power_mw = stretch.power_mw();
+            Some(shown)
+        });
+        let presets = self.presets.iter().filter_map(|preset| {
+            let outlook = outlook(&model, preset.mode(model.grid()))?;
+            Some(Shown::new(Some(preset.name.clone()), &outlook))
+        });
+        let learned = Learned {
+            model: self.path.to_string_lossy().into_owned(),
+            modes: self.fitted.modes,
+            board_minutes: (self.profiled_s / 0.6).round() / 100.0,
+            left_out_error_pct: self.fitted.left_out_error_pct.clone(),
+            chosen,
+            presets: presets.collect(),
+        };
+        if self.json {
+            #[derive(Serialize)]
+            struct Line {
+                learned: Learned,
+            }
+            return print_json(&Line { learned });
+        }
+        print(&self.text(&learned))
+    }
+
+    fn text(&self, learned: &Learned) -> String {
+        let (workload, device) = (&self.workload, &self.device);
+        let (modes, minutes) = (learned.modes, learned.board_minutes);
+        let percent = |error: Option<f64>| {
+            error.map_or_else(|| "-".to_owned(), |error| format!("{error:.1} %"))
+        };
+        let ExpectedError { time, power } = &learned.left_out_error_pct;
+        let (time, power) = (percent(*time), percent(*power));
+        let mut text = format!(
+            "learned {workload} on {device} from {modes} modes in {minutes:.1} min; each left out in \
+             turn is predicted within {time} (time) and {power} (power)\n\
+             model {}\n{:<12}{:<44}{:>24}{:>24}\n",
+            learned.model, "", "mode", "predicted", "measured"
+        );
+        let chosen = learned.chosen.iter();
+        for shown in chosen.chain(&learned.presets) {
+            let name = shown.name.as_deref().unwrap_or("chosen");
+            let mode = PowerMode::from_knobs(shown.mode.knobs());
+            let pair = |time: Option<f64>, power: Option<f64>| match (time, power) {
+                (Some(time), Some(power)) => format!("{time:.2} ms {:.2} W", power / 1e3),
+                _ => String::new(),
+            };
+            let power = shown.predicted_power_mw.map(f64::from);
+            let mut predicted = pair(Some(shown.predicted_time_ms), power);
+            if shown.extrapolated {
+                predicted += " *";
+            }
+            let measured = pair(shown.time_ms, shown.power_mw);
+            text += &format!(
+                "{name:<12}{:<44}{predicted:>24}{measured:>24}\n",
+                mode.to_string()
+            );
+        }
+        if learned.presets.iter().any(|shown| shown.extrapolated) {
+            text += "* beyond the modes that were measured within the limit\n";
+        }
+        text
+    }
+}

@@ -1,0 +1,195 @@
+//! Options that commands have in common.
+
+use std::ffi::OsString;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lexopt::{Arg, Parser, ValueExt};
+use wattgate_cli::quantity;
+use wattgate_runtime::Milliwatts;
+
+use super::Failure;
+use crate::window::Rules;
+
+/// The help of [`Common`].
+pub const COMMON: &str = "\
+  --name NAME      Name of the workload, the column `workload` [the program's file name]
+  --device NAME    Name of the board, the column `device` [the module's name]
+  --root DIR       Root of the board's files; for simulated boards [/]
+  --speed X        The board's time per real time; for simulated boards [1]
+  --json           JSON lines on standard output; that of PROGRAM goes to standard error
+  -h, --help       Print this
+";
+
+/// The board and the workload.
+#[derive(Clone, Debug)]
+pub struct Common {
+    pub name: Option<String>,
+    pub device: Option<String>,
+    pub root: PathBuf,
+    pub speed: f64,
+    pub json: bool,
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+}
+
+impl Common {
+    /// The name of the workload.
+    pub fn name(&self) -> String {
+        let program = self.command.first().map(Path::new);
+        let stem = program.and_then(Path::file_stem).unwrap_or_default();
+        let name = self.name.clone();
+        name.unwrap_or_else(|| stem.to_string_lossy().into_owned())
+    }
+
+    /// Whether the board is a simulated one.
+    pub fn is_simulated(&self) -> bool {
+        self.root != Path::new("/")
+    }
+
+    fn take(&mut self, option: &str, parser: &mut Parser) -> Result<bool, Failure> {
+        match option {
+            "--name" => self.name = Some(parser.value()?.string()?),
+            "--device" => self.device = Some(parser.value()?.string()?),
+            "--root" => self.root = PathBuf::from(parser.value()?),
+            "--speed" => self.speed = within(parser, "--speed", 0.1..=100.0, "0.1 … 100")?,
+            "--json" => self.json = true,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// Parses the arguments of a command: those of [`Common`], and others, which `take` knows by their
+/// names. None if the user asks for help.
+pub fn parse(
+    mut parser: Parser,
+    mut take: impl FnMut(&str, &mut Parser) -> Result<bool, Failure>,
+) -> Result<Option<Common>, Failure> {
+    let mut common = Common {
+        name: None,
+        device: None,
+        root: PathBuf::from("/"),
+        speed: 1.0,
+        json: false,
+        command: Vec::new(),
+    };
+    while common.command.is_empty() {
+        let option = match parser.next()? {
+            Some(Arg::Short('h') | Arg::Long("help")) => return Ok(None),
+            Some(Arg::Short(letter)) => format!("-{letter}"),
+            Some(Arg::Long(name)) => format!("--{name}"),
+            Some(Arg::Value(program)) => {
+                common.command = vec![program];
+                common.command.extend(parser.raw_args()?);
+                continue;
+            }
+            None => return Err(Failure::Missing("PROGRAM")),
+        };
+        if !common.take(&option, &mut parser)? && !take(&option, &mut parser)? {
+            return Err(lexopt::Error::UnexpectedOption(option).into());
+        }
+    }
+    Ok(Some(common))
+}
+
+/// The help of [`Plan`].
+pub const PLAN: &str = "\
+  --modes N|FILE   Number of modes, which a planner chooses, or a CSV file with the columns
+                   cores, cpu_khz, gpu_khz and emc_khz, measured in its order [15]
+  -o FILE          The corpus; rows are added to one that exists [NAME.csv]
+  --planner CMD    The planner [wattgate-trainer plan --ask-tell]
+  --reference FILE A model or corpus of another workload on this board, on the planner's machine
+  --spread PCT     Relative standard error at which a measurement ends [1]
+  --longest S      Longest measurement of a mode in seconds [30]
+  --seed S         Seed of the planner [1]
+";
+
+/// What is measured, and how.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub modes: Modes,
+    pub output: Option<PathBuf>,
+    pub planner: String,
+    pub reference: Option<String>,
+    pub rules: Rules,
+    pub seed: u64,
+}
+
+/// The modes to measure.
+#[derive(Clone, Debug)]
+pub enum Modes {
+    Number(usize),
+    File(PathBuf),
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            modes: Modes::Number(15),
+            output: None,
+            planner: "wattgate-trainer plan --ask-tell".to_owned(),
+            reference: None,
+            rules: Rules::default(),
+            seed: 1,
+        }
+    }
+}
+
+impl Plan {
+    /// Takes an option of this group.
+    pub fn take(&mut self, option: &str, parser: &mut Parser) -> Result<bool, Failure> {
+        match option {
+            "--modes" => {
+                let value = parser.value()?;
+                self.modes = match value.to_str().map(str::parse) {
+                    Some(Ok(number)) => Modes::Number(number),
+                    _ => Modes::File(PathBuf::from(value)),
+                };
+            }
+            "-o" => self.output = Some(PathBuf::from(parser.value()?)),
+            "--planner" => self.planner = parser.value()?.string()?,
+            "--reference" => self.reference = Some(parser.value()?.string()?),
+            "--spread" => {
+                let percent = within(parser, "--spread", 0.01..=20.0, "0.01 … 20")?;
+                self.rules.spread = percent / 100.0;
+            }
+            "--longest" => {
+                let seconds = within(parser, "--longest", 1.0..=3600.0, "1 … 3600")?;
+                self.rules.longest = Duration::from_secs_f64(seconds);
+            }
+            "--seed" => self.seed = parser.value()?.parse()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// The value of `--limit`.
+pub fn limit(parser: &mut Parser) -> Result<Milliwatts, Failure> {
+    let value = parser.value()?.string()?;
+    quantity::power(&value).map_err(|_| Failure::Value {
+        option: "--limit",
+        value,
+        expected: "a power such as 20W",
+    })
+}
+
+/// A number within a range.
+pub fn within(
+    parser: &mut Parser,
+    option: &'static str,
+    range: RangeInclusive<f64>,
+    expected: &'static str,
+) -> Result<f64, Failure> {
+    let value = parser.value()?.string()?;
+    match value.parse() {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ => Err(Failure::Value {
+            option,
+            value,
+            expected,
+        }),
+    }
+}

@@ -1,0 +1,113 @@
+//! The board on which a command works, and the right to change it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use wattgate_board::{Board, Reach};
+use wattgate_cli::planning::Axes;
+use wattgate_runtime::{Axis, Grid};
+use wattgate_watchdog::compatibility;
+use wattgate_watchdog::lock::Lock;
+use wattgate_watchdog::prior::Prior;
+
+use super::Failure;
+use super::options::Common;
+use crate::process::{BoardFiles, Process};
+use crate::session::Ladder;
+
+/// The directory of the settings from before, below the board's root. It is the daemon's: whichever
+/// of the two starts after a crash restores them.
+const STATE: &str = "var/lib/wattgate";
+
+/// A board that may be changed.
+pub struct Site {
+    pub process: Process,
+    pub board: Board,
+    pub files: BoardFiles,
+    /// The name of the board, and of the workload.
+    pub device: String,
+    pub workload: String,
+    prior: Prior,
+    _lock: Lock,
+}
+
+impl Site {
+    /// Takes the board. It gets its settings back by [`Self::close`]; after a crash, from the next
+    /// start of this program or of the daemon.
+    pub fn open(common: &Common) -> Result<Self, Failure> {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(Failure::Signals)?;
+        }
+        let files = BoardFiles::new(common.speed);
+        let process = Process::new(files, stop).map_err(Failure::Socket)?;
+        let board = Board::discover(&files, &common.root)?;
+        let compatible = &board.identity().compatible;
+        let known = || compatibility::board_name(compatible).map(str::to_owned);
+        let device = common.device.clone().or_else(known);
+        let device = device.ok_or(Failure::Missing("--device: the board's name is not known"))?;
+        // Before any file is opened: another process may be writing to it.
+        let lock = Lock::take(&common.root)?;
+        let prior = Prior::keep(&board, &files, &common.root.join(STATE))?;
+        Ok(Self {
+            process,
+            board,
+            files,
+            device,
+            workload: common.name(),
+            prior,
+            _lock: lock,
+        })
+    }
+
+    /// Starts the workload.
+    pub fn start(process: &mut Process, common: &Common) -> Result<(), Failure> {
+        let (program, rest) = common.command.split_first().expect("checked");
+        let started = process.start(program, rest, common.json);
+        started.map_err(|source| Failure::Start {
+            program: program.to_string_lossy().into_owned(),
+            source,
+        })
+    }
+
+    /// Ends the workload, and gives the board its settings back.
+    pub fn close(mut self) -> Result<(), Failure> {
+        // First, since the settings from before may be over the limit.
+        drop(self.process);
+        Ok(self.prior.restore(&mut self.board, &mut self.files)?)
+    }
+}
+
+/// The values that a board can be set to.
+pub fn axes(board: &Board) -> Result<Axes, Failure> {
+    let cpus: Vec<u32> = (1..=board.core_order().count() as u32).collect();
+    let tables = [&cpus[..], board.cpu_khz(), board.gpu_khz(), board.emc_khz()];
+    let names = ["cores", "CPU clocks", "GPU clocks", "memory clocks"];
+    if let Some((_, name)) = tables.iter().zip(names).find(|(table, _)| table.is_empty()) {
+        return Err(Failure::NoAxis(name));
+    }
+    // Not each number of cores can be online where clusters have more than one.
+    let settable = board.settable(&Grid::new(tables)?)?;
+    let values = |axis: Axis| match settable.reach(axis) {
+        Reach::Values(values) => values.clone(),
+        Reach::Free(highest) => vec![*highest],
+    };
+    Ok(Axes {
+        cores: values(Axis::Cores),
+        cpu_khz: values(Axis::Cpu),
+        gpu_khz: values(Axis::Gpu),
+        emc_khz: values(Axis::Emc),
+    })
+}
+
+/// The modes that a session needs without a plan.
+pub fn ladder(axes: &Axes) -> Ladder {
+    Ladder::of([&axes.cores, &axes.cpu_khz, &axes.gpu_khz, &axes.emc_khz])
+}
+
+/// The daemon's config below a root.
+pub fn config(root: &Path) -> std::path::PathBuf {
+    root.join("etc/wattgated.toml")
+}

@@ -1,0 +1,156 @@
+//! A planner that is another program, on this machine or behind `ssh`.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde::Serialize;
+use wattgate_cli::planning::{Answer, Ask, Exclusion, Fit, Measurement, Request, Task};
+use wattgate_runtime::PowerMode;
+
+use crate::planner::{Fitted, Planner, PlannerError};
+
+/// A program that speaks [`wattgate_cli::planning`], such as `wattgate-trainer plan --ask-tell`.
+#[derive(Debug)]
+pub struct CoProcess {
+    command: String,
+    child: Child,
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl CoProcess {
+    /// Starts a command in a shell and sends it the task.
+    pub fn start(command: &str, task: &Task) -> Result<Self, PlannerError> {
+        let at = |source| PlannerError::Io {
+            command: command.to_owned(),
+            source,
+        };
+        let child = Command::new("sh")
+            .args(["-c", command])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = child.map_err(at)?;
+        let (Some(requests), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(at(io::ErrorKind::BrokenPipe.into()));
+        };
+        let mut planner = Self {
+            command: command.to_owned(),
+            child,
+            requests,
+            answers: BufReader::new(answers),
+        };
+        match planner.exchange(task)? {
+            Answer::Ready { .. } => Ok(planner),
+            _ => Err(planner.defect(String::new(), "expected `ready`".to_owned())),
+        }
+    }
+
+    fn exchange(&mut self, request: &impl Serialize) -> Result<Answer, PlannerError> {
+        let mut line = serde_json::to_string(request).map_err(io::Error::from);
+        if let Ok(line) = &mut line {
+            line.push('\n');
+        }
+        let sent = line.and_then(|line| self.requests.write_all(line.as_bytes()));
+        // A planner that has ended may have said why.
+        let sent = match sent {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            sent => sent,
+        };
+        let mut line = String::new();
+        match sent.and_then(|()| self.answers.read_line(&mut line)) {
+            Ok(0) => return Err(self.ended()),
+            Err(source) => {
+                let command = self.command.clone();
+                return Err(PlannerError::Io { command, source });
+            }
+            Ok(_) => {}
+        }
+        match serde_json::from_str(&line) {
+            Ok(Answer::Error { message, .. }) => Err(PlannerError::Refused {
+                command: self.command.clone(),
+                message,
+            }),
+            Ok(answer) => Ok(answer),
+            Err(why) => Err(self.defect(line.trim_end().to_owned(), why.to_string())),
+        }
+    }
+
+    fn ended(&mut self) -> PlannerError {
+        let status = match self.child.wait() {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let command = self.command.clone();
+        PlannerError::Ended { command, status }
+    }
+
+    fn defect(&self, line: String, why: String) -> PlannerError {
+        let command = self.command.clone();
+        PlannerError::Defect { command, line, why }
+    }
+
+    /// Sends a request for which there is one right answer.
+    fn inform(
+        &mut self,
+        request: &Request,
+        is_right: fn(&Answer) -> bool,
+    ) -> Result<(), PlannerError> {
+        let answer = self.exchange(request)?;
+        match is_right(&answer) {
+            true => Ok(()),
+            false => Err(self.defect(String::new(), "another answer was expected".to_owned())),
+        }
+    }
+}
+
+impl Planner for CoProcess {
+    fn ask(&mut self, current: Option<PowerMode>) -> Result<Option<PowerMode>, PlannerError> {
+        let current = current.map(Into::into);
+        match self.exchange(&Request::Ask(Ask { current }))? {
+            Answer::Measure { mode, .. } => Ok(Some(mode.into())),
+            Answer::Enough { .. } => Ok(None),
+            _ => Err(self.defect(String::new(), "expected `measure` or `enough`".to_owned())),
+        }
+    }
+
+    fn tell(&mut self, mode: PowerMode, time_ms: f64, power_mw: f64) -> Result<(), PlannerError> {
+        let tell = Request::Tell(Measurement {
+            mode: mode.into(),
+            time_us: 1e3 * time_ms,
+            power_mw,
+        });
+        self.inform(&tell, |answer| matches!(answer, Answer::Told { .. }))
+    }
+
+    fn exclude(&mut self, mode: PowerMode, power_mw: Option<f64>) -> Result<(), PlannerError> {
+        let exclude = Request::Exclude(Exclusion {
+            mode: mode.into(),
+            power_mw,
+        });
+        self.inform(&exclude, |answer| matches!(answer, Answer::Excluded { .. }))
+    }
+
+    fn fit(&mut self) -> Result<Fitted, PlannerError> {
+        match self.exchange(&Request::Fit(Fit {}))? {
+            Answer::Fitted {
+                model,
+                modes,
+                left_out_error_pct,
+            } => Ok(Fitted {
+                model,
+                modes,
+                left_out_error_pct,
+            }),
+            _ => Err(self.defect(String::new(), "expected `fitted`".to_owned())),
+        }
+    }
+}
+
+impl Drop for CoProcess {
+    /// Ends the planner: it is idle, and its input ends.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,161 @@
+//! Holds a limit while a workload runs: with the control of the daemon in this process, or through
+//! the daemon that runs.
+
+use std::time::Duration;
+
+use wattgate_board::Files;
+use wattgate_runtime::{Milliseconds, Milliwatts};
+use wattgate_watchdog::clock::{Clock, System, UtcSeconds};
+use wattgate_watchdog::control::Event as ControlEvent;
+use wattgate_watchdog::daemon::Daemon;
+use wattgate_watchdog::report::Report;
+
+use crate::session::{Event, World};
+use crate::window::Count;
+
+/// Who holds the limit.
+pub trait Holder {
+    /// Why it cannot hold it any longer.
+    type Error;
+
+    /// Looks at the board, and returns when the next look is due.
+    fn look(&mut self, now: Duration) -> Result<Duration, Self::Error>;
+
+    /// The state after the last look.
+    fn report(&self) -> Report;
+}
+
+/// The daemon's control in this process.
+pub struct Own<F, E> {
+    pub daemon: Daemon<F>,
+    /// Gets the events of the control.
+    pub emit: E,
+}
+
+/// The time of a session, for the control.
+struct SessionClock(Duration);
+
+impl Clock for SessionClock {
+    fn now(&self) -> Milliseconds {
+        Milliseconds(self.0.as_millis() as u64)
+    }
+
+    fn utc(&self) -> UtcSeconds {
+        System.utc()
+    }
+}
+
+impl<F: Files, E: FnMut(ControlEvent<'_>)> Holder for Own<F, E> {
+    type Error = std::convert::Infallible;
+
+    fn look(&mut self, now: Duration) -> Result<Duration, Self::Error> {
+        let next = self.daemon.look(&SessionClock(now), &mut self.emit);
+        Ok(Duration::from_millis(next.0))
+    }
+
+    fn report(&self) -> Report {
+        self.daemon.report()
+    }
+}
+
+/// Why holding ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The workload has ended, with its exit code if it has one.
+    Workload(Option<i32>),
+    /// The user wants it.
+    Stopped,
+    /// The time is over.
+    Time,
+}
+
+/// What was held.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    pub end: End,
+    pub seconds: f64,
+    /// Energy of the module.
+    pub energy_j: f64,
+    /// Highest mean power over 430 ms.
+    pub highest: Milliwatts,
+    /// Time with a mean power over 430 ms above the limit.
+    pub over_s: f64,
+    /// Steps of the workload, and the time from the first to the last count.
+    pub steps: u64,
+    pub steps_s: f64,
+}
+
+impl Held {
+    /// Mean power in W.
+    pub fn mean_w(&self) -> f64 {
+        self.energy_j / self.seconds.max(f64::MIN_POSITIVE)
+    }
+
+    /// Steps per second; `None` without steps.
+    pub fn rate(&self) -> Option<f64> {
+        (self.steps > 0 && self.steps_s > 0.0).then(|| self.steps as f64 / self.steps_s)
+    }
+}
+
+/// Holds a limit until the workload ends, the user stops it, or for a time. `seen` gets each count,
+/// and each report after a look.
+pub fn hold<W: World, H: Holder>(
+    world: &mut W,
+    holder: &mut H,
+    limit: Milliwatts,
+    time: Option<Duration>,
+    mut seen: impl FnMut(Duration, Option<Count>, &Report),
+) -> Result<Held, H::Error> {
+    let start = world.now();
+    let until = time.map(|time| start + time);
+    let mut next = holder.look(start)?;
+    let mut report = holder.report();
+    let energy_before = report.energy_mj;
+    let (mut first, mut last): (Option<Count>, Option<Count>) = (None, None);
+    let mut looked = start;
+    let (mut highest, mut over_s) = (0, 0.0);
+    let end = loop {
+        let due = until.map_or(next, |until| next.min(until));
+        match world.wait(due) {
+            Event::Count(count) => {
+                // A workload that counts anew has begun anew.
+                if last.is_some_and(|last| last.steps > count.steps) {
+                    first = None;
+                }
+                first.get_or_insert(count);
+                last = Some(count);
+                seen(count.at, Some(count), &report);
+            }
+            Event::Ended(code) => break End::Workload(code),
+            Event::Stop => break End::Stopped,
+            Event::Time => {
+                let now = world.now();
+                next = holder.look(now)?;
+                report = holder.report();
+                let measured = report.measured_mw.unwrap_or(0);
+                highest = highest.max(measured);
+                if measured > limit.0 {
+                    over_s += (now - looked).as_secs_f64();
+                }
+                looked = now;
+                seen(now, None, &report);
+                if until.is_some_and(|until| now >= until) {
+                    break End::Time;
+                }
+            }
+        }
+    };
+    let (steps, steps_s) = match (first, last) {
+        (Some(first), Some(last)) => (last.steps - first.steps, (last.at - first.at).as_secs_f64()),
+        _ => (0, 0.0),
+    };
+    Ok(Held {
+        end,
+        seconds: (world.now() - start).as_secs_f64(),
+        energy_j: (report.energy_mj - energy_before) as f64 / 1e3,
+        highest: Milliwatts(highest),
+        over_s,
+        steps,
+        steps_s,
+    })
+}
