@@ -6,7 +6,8 @@
 //! | from counts and readings to time and power | [`window`] |
 //! | which mode is next | [`planner`] |
 //! | the corpus file | [`row`] |
-//! | the workload's process and its counts | [`process`] |
+//! | the workload's process | [`process`] |
+//! | where its counts come from | [`steps`] |
 //! | command line | [`cli`] |
 #![forbid(unsafe_code)]
 
@@ -15,4 +16,5 @@ pub mod planner;
 pub mod process;
 pub mod row;
 pub mod session;
+pub mod steps;
 pub mod window;

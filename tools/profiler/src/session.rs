@@ -59,6 +59,13 @@ pub trait World {
 
     /// Waits for an event until a time.
     fn wait(&mut self, until: Duration) -> Event;
+
+    /// How the workload tells its steps, for the user of one that does not.
+    fn telling(&self) -> String {
+        "the workload counts its steps on the socket that WATTGATE_SOCKET names, one line `steps=N` \
+         with the steps since its start"
+            .to_owned()
+    }
 }
 
 /// What a session is to do.
@@ -77,12 +84,8 @@ pub struct Task {
 #[derive(Debug, Error)]
 pub enum SessionError {
     /// No count of steps arrived.
-    #[error(
-        "no step for {} s: the workload counts its steps on the socket that WATTGATE_SOCKET names, \
-         one line `steps=N` with the steps since its start",
-        NO_STEPS.as_secs()
-    )]
-    NoSteps,
+    #[error("no step for {} s: {telling}", NO_STEPS.as_secs())]
+    NoSteps { telling: String },
     /// A count is less than the one before.
     #[error("the count of steps went backwards, from {from} to {to}")]
     Backwards { from: u64, to: u64 },
@@ -308,7 +311,8 @@ impl<'a, W: World> Session<'a, W> {
                 let now = self.world.now();
                 self.next_look = now + LOOK;
                 if now.saturating_sub(self.stepped) > NO_STEPS {
-                    return Err(SessionError::NoSteps);
+                    let telling = self.world.telling();
+                    return Err(SessionError::NoSteps { telling });
                 }
                 self.look(now, window)
             }

@@ -1,12 +1,15 @@
 //! The command line: commands, failures and their exit codes.
 
 mod profile;
+mod step;
+mod workload;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use lexopt::{Arg, Parser};
+use rustix::process::Pid;
 use thiserror::Error;
 use wattgate_board::{DiscoverError, SettableError};
 use wattgate_cli::exit::{Failed, end};
@@ -17,14 +20,16 @@ use wattgate_watchdog::prior::PriorError;
 use crate::planner::PlannerError;
 use crate::row::CorpusError;
 use crate::session::SessionError;
+use crate::steps::pattern::PatternError;
 
 const USAGE: &str = "\
 Profile a running workload on a Jetson
 
-Usage: wattgate COMMAND [options] -- PROGRAM [arguments]
+Usage: wattgate COMMAND [options]
 
 Commands:
   profile  Measure time and power of a step in a few power modes
+  step     Tell that a shell script has done a step
 
 Every command has --help.
 ";
@@ -42,6 +47,10 @@ pub enum Failure {
         value: String,
         expected: &'static str,
     },
+    #[error("{0} and {1} exclude each other")]
+    Exclusive(&'static str, &'static str),
+    #[error("--steps-from: {0}")]
+    StepsFrom(#[from] PatternError),
     #[error("{}: {why}", path.display())]
     Modes { path: PathBuf, why: String },
     #[error("{0}")]
@@ -64,6 +73,10 @@ pub enum Failure {
     Corpus(#[from] CorpusError),
     #[error("{program}: cannot be started: {source}")]
     Start { program: String, source: io::Error },
+    #[error("process {pid}: {source}")]
+    Attach { pid: Pid, source: io::Error },
+    #[error("{}: {source}", path.display())]
+    Log { path: PathBuf, source: io::Error },
     #[error("the socket for steps: {0}")]
     Socket(io::Error),
     #[error("cannot install signal handlers: {0}")]
@@ -75,7 +88,11 @@ pub enum Failure {
 impl Failed for Failure {
     fn exit_code(&self) -> u8 {
         match self {
-            Self::Arguments(_) | Self::Missing(_) | Self::Value { .. } => 2,
+            Self::Arguments(_)
+            | Self::Missing(_)
+            | Self::Value { .. }
+            | Self::Exclusive(..)
+            | Self::StepsFrom(_) => 2,
             Self::Modes { .. }
             | Self::Corpus(CorpusError::Defect { .. } | CorpusError::Other { .. })
             | Self::NoAxis(_)
@@ -104,11 +121,12 @@ fn command() -> Result<(), Failure> {
     let mut parser = Parser::from_env();
     match parser.next()? {
         Some(Arg::Value(name)) if name == "profile" => profile::run(parser),
+        Some(Arg::Value(name)) if name == "step" => step::run(parser),
         Some(Arg::Short('h') | Arg::Long("help")) => print(USAGE),
         Some(Arg::Value(name)) => Err(Failure::Value {
             option: "COMMAND",
             value: name.to_string_lossy().into_owned(),
-            expected: "profile",
+            expected: "profile or step",
         }),
         Some(argument) => Err(argument.unexpected().into()),
         None => Err(Failure::Missing("COMMAND")),

@@ -1,14 +1,10 @@
 //! `profile`: measures a workload in a few modes and writes a corpus.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use lexopt::{Arg, Parser, ValueExt};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use wattgate_board::{Board, Reach};
 use wattgate_cli::planning::{self, Axes};
 use wattgate_cli::quantity;
@@ -17,9 +13,10 @@ use wattgate_watchdog::compatibility;
 use wattgate_watchdog::lock::Lock;
 use wattgate_watchdog::prior::Prior;
 
+use super::workload::{self, Workload};
 use super::{Failure, print};
 use crate::planner::{CoProcess, List, Planner, PlannerError};
-use crate::process::Process;
+use crate::process::{Process, Stop};
 use crate::row::{CorpusFile, Row};
 use crate::session::{Progress, Session, Task, World};
 use crate::window::Rules;
@@ -28,6 +25,7 @@ const USAGE: &str = "\
 Measure time and power of a step of a running workload in a few power modes
 
 Usage: wattgate profile [options] -- PROGRAM [arguments]
+       wattgate profile [options] --attach PID
 
 Options:
   --modes N|FILE   Number of modes, which a planner chooses, or a CSV file with the columns
@@ -35,7 +33,7 @@ Options:
   --limit W        Leave a mode at once when its power exceeds this, such as 20W, and plan with it
   -o FILE          The corpus; rows are added to one that exists [corpus.csv]
   --planner CMD    The planner [wattgate-trainer plan --ask-tell]
-  --name NAME      Name of the workload, the column `workload` [the program's file name]
+  --name NAME      Name of the workload, the column `workload` [that of the program]
   --device NAME    Name of the board, the column `device` [the module's name]
   --spread PCT     Relative standard error at which a measurement ends [1]
   --longest S      Longest measurement of a mode in seconds [30]
@@ -44,16 +42,17 @@ Options:
   --speed X        The board's time per real time; for simulated boards [1]
   --json           One JSON object a row on standard output; that of PROGRAM goes to standard error
   -h, --help       Print this
+";
 
-PROGRAM is started once, with WATTGATE_SOCKET in its environment: a Unix datagram socket, to which
-it sends a line `steps=N` with the number of steps since its start. SIGTERM ends it when all modes
-are measured. The power mode is restored at the end; after a crash, by the next start.
+const NOTES: &str = "\
+The power mode is restored at the end; after a crash, by the next start.
 
 Exit codes: 0 done, 2 wrong arguments, 3 a defective input file or no board, 4 no mode is within the
 limit, 5 anything else, with all rows so far in the corpus.
 
-Example:
+Examples:
   wattgate profile --limit 20W -o yolo.csv -- python3 train.py
+  wattgate profile --steps-from '(\\d+)/\\d+ \\[' -- python3 train_with_tqdm.py
 ";
 
 struct Arguments {
@@ -68,7 +67,7 @@ struct Arguments {
     root: PathBuf,
     speed: f64,
     json: bool,
-    command: Vec<OsString>,
+    workload: Workload,
 }
 
 enum Modes {
@@ -79,25 +78,18 @@ enum Modes {
 /// Runs the command with the arguments that follow its name.
 pub fn run(parser: Parser) -> Result<(), Failure> {
     let Some(arguments) = parse(parser)? else {
-        return print(USAGE);
+        return print(&[USAGE, workload::OPTIONS, NOTES].join("\n"));
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(Failure::Signals)?;
-    }
-    let mut process = Process::new(arguments.speed, stop).map_err(Failure::Socket)?;
+    let stop = Stop::on_signals().map_err(Failure::Signals)?;
+    let workload = &arguments.workload;
+    let mut process = workload.open(&arguments.root, arguments.speed, stop)?;
     let mut board = Board::discover(process.files(), &arguments.root)?;
     let axes = axes(&board)?;
-    let (program, rest) = arguments.command.split_first().expect("checked");
     let compatible = &board.identity().compatible;
     let device = arguments.device.clone();
     let device = device.or_else(|| compatibility::board_name(compatible).map(str::to_owned));
     let device = device.ok_or(Failure::Missing("--device: the board's name is not known"))?;
-    let name = Path::new(program).file_stem().unwrap_or(program);
-    let name = arguments
-        .name
-        .clone()
-        .unwrap_or_else(|| name.to_string_lossy().into_owned());
+    let name = arguments.name.clone().unwrap_or_else(|| workload.name());
     // Before the corpus is opened: another profiler may be writing to it.
     let _lock = Lock::take(&arguments.root)?;
     let mut corpus = CorpusFile::open(&arguments.output, &device, &name)?;
@@ -119,7 +111,6 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
         lowest,
         planner,
         &mut corpus,
-        (program, rest),
     );
     // The workload ends before the board has its clocks again, which may be over the limit.
     drop(process);
@@ -134,14 +125,10 @@ fn measure(
     lowest: PowerMode,
     planner: AnyPlanner,
     corpus: &mut CorpusFile,
-    (program, rest): (&OsString, &[OsString]),
 ) -> Result<(), Failure> {
     let mut session = Session::begin(process, board, lowest, task)?;
-    let started = session.world().start(program, rest, arguments.json);
-    started.map_err(|source| Failure::Start {
-        program: program.to_string_lossy().into_owned(),
-        source,
-    })?;
+    let workload = &arguments.workload;
+    workload.start(session.world(), arguments.json)?;
     let mut shown = Ok(());
     session.run(planner, corpus, &mut |progress| {
         if let Err(error) = show(&progress, arguments.json) {
@@ -307,7 +294,7 @@ fn parse(mut parser: Parser) -> Result<Option<Arguments>, Failure> {
         root: PathBuf::from("/"),
         speed: 1.0,
         json: false,
-        command: Vec::new(),
+        workload: Workload::default(),
     };
     while let Some(argument) = parser.next()? {
         match argument {
@@ -346,18 +333,14 @@ fn parse(mut parser: Parser) -> Result<Option<Arguments>, Failure> {
             }
             Arg::Long("json") => arguments.json = true,
             Arg::Short('h') | Arg::Long("help") => return Ok(None),
-            Arg::Value(program) => {
-                arguments.command = vec![program];
-                arguments.command.extend(parser.raw_args()?);
-                break;
+            argument => {
+                let unknown = argument.unexpected();
+                arguments.workload.take(unknown, &mut parser)?;
             }
-            argument => return Err(argument.unexpected().into()),
         }
     }
-    match arguments.command.is_empty() {
-        true => Err(Failure::Missing("PROGRAM")),
-        false => Ok(Some(arguments)),
-    }
+    arguments.workload.check()?;
+    Ok(Some(arguments))
 }
 
 fn within(
