@@ -115,7 +115,10 @@ enum Workload {
     /// Started by us, and the leader of its group.
     Ours(Child),
     /// Runs without us.
-    Attached { pid: Pid, started: String },
+    Attached {
+        pid: Pid,
+        started: String,
+    },
 }
 
 impl Process {
@@ -277,7 +280,10 @@ impl Drop for Process {
         };
         let group = Pid::from_child(child);
         let asked = self.stop.signal().unwrap_or(Signal::TERM);
-        for (signal, patience) in [asked, Signal::TERM, Signal::KILL].into_iter().zip(PATIENCE) {
+        for (signal, patience) in [asked, Signal::TERM, Signal::KILL]
+            .into_iter()
+            .zip(PATIENCE)
+        {
             if is_gone(child, group) {
                 return;
             }

@@ -180,7 +180,9 @@ impl Output {
         };
         let last = match &state.last_line {
             Some(line) => format!("the last line of the output is `{line}`"),
-            None => "there is no output: if the program buffers it, start it with `stdbuf -oL`".into(),
+            None => {
+                "there is no output: if the program buffers it, start it with `stdbuf -oL`".into()
+            }
         };
         let pattern = self.shared.pattern.as_str();
         format!("--steps-from `{pattern}` {found}; {last}")

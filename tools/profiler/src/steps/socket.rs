@@ -47,9 +47,8 @@ pub struct StepSocket {
 impl StepSocket {
     /// Opens a socket at a path.
     pub fn at(path: &Path) -> io::Result<Self> {
-        let named = |error: io::Error| {
-            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-        };
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         Self::open(path).map_err(named)
     }
 
