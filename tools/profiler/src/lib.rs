@@ -9,10 +9,12 @@
 //! | what a model says of a board's modes | [`outlook`] |
 //! | the vendor's modes | [`presets`] |
 //! | the corpus file | [`row`] |
-//! | the workload's process and its counts | [`process`] |
+//! | the workload's process | [`process`] |
+//! | where its counts come from | [`steps`] |
 //! | command line | [`cli`] |
 #![forbid(unsafe_code)]
 
+pub mod board_files;
 pub mod cli;
 pub mod co_process;
 pub mod hold;
@@ -22,4 +24,5 @@ pub mod presets;
 pub mod process;
 pub mod row;
 pub mod session;
+pub mod steps;
 pub mod window;

@@ -1,93 +1,134 @@
-//! The world of a session outside of tests: the board's files, a command, the socket on which it
-//! counts its steps, and the clock.
+//! The world of a session outside of tests: a workload, the source of its steps, and the clock.
+//!
+//! A workload that we start has a **process group of its own**, so that its end reaches all of it:
+//! a training in a shell script has children. The group is not the terminal's foreground one, hence:
+//!
+//! - Ctrl-C, SIGTERM and the end of the terminal reach wattgate alone, which ends the session and
+//!   sends the same signal to the group, SIGTERM if the group remains, and SIGKILL at last.
+//! - A standard input that is a terminal is replaced by `/dev/null`: reading it would stop the
+//!   workload.
+//!
+//! A process that leaves the group, as a service does, is not ended.
 
 use std::ffi::OsString;
-use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixDatagram;
-use std::path::Path;
-use std::process::{Child, Command};
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
-use wattgate_board::{Disk, Files};
-use wattgate_cli::steps::{MAX_BYTES, SOCKET, StepLine};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use wattgate_cli::steps::SOCKET;
 
+use crate::board_files::BoardFiles;
 use crate::session::{Event, World};
+use crate::steps::output::Output;
+use crate::steps::socket::StepSocket;
 use crate::window::Count;
 
 /// The end of a workload is seen within this time.
-const CHECK_CHILD: Duration = Duration::from_millis(200);
+const CHECK_WORKLOAD: Duration = Duration::from_millis(200);
 
-/// Time in which the files of a simulated board follow a write.
-const ANSWER: Duration = Duration::from_millis(10);
+/// Time that a workload has to end after a signal of the user, after SIGTERM, and after SIGKILL.
+const PATIENCE: [Duration; 3] = [
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(1),
+];
 
-/// A workload that is asked to end has this time; then it is killed.
-const GRACE: Duration = Duration::from_secs(5);
+/// The signal that ends a session, once it has come.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicUsize>);
 
-/// The files of a board whose time may run at another speed.
-#[derive(Clone, Copy, Debug)]
-pub struct BoardFiles {
-    /// The board's time per real time.
-    speed: f64,
-}
+impl Stop {
+    /// Waits for SIGINT, SIGTERM and SIGHUP, except those that we are to ignore, as `nohup` asks.
+    pub fn on_signals() -> io::Result<Self> {
+        let stop = Self::default();
+        let ignored = ignored_signals()?;
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            if ignored & 1 << (signal - 1) == 0 {
+                let value = signal.unsigned_abs() as usize;
+                signal_hook::flag::register_usize(signal, Arc::clone(&stop.0), value)?;
+            }
+        }
+        Ok(stop)
+    }
 
-impl BoardFiles {
-    /// The files of a board; `speed` is its time per real time, 1 for a real one.
-    pub fn new(speed: f64) -> Self {
-        Self { speed }
+    /// Ends the session as a signal does.
+    pub fn send(&self, signal: Signal) {
+        let value = signal.as_raw().unsigned_abs() as usize;
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// The signal that has come.
+    pub fn signal(&self) -> Option<Signal> {
+        Signal::from_named_raw(self.0.load(Ordering::Relaxed) as i32)
     }
 }
 
-impl Files for BoardFiles {
-    fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str> {
-        Disk.read(path, buffer)
-    }
+/// The signals that this process ignores, bit 0 for signal 1.
+fn ignored_signals() -> io::Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let bits = line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    Ok(bits.unwrap_or_default())
+}
 
-    fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
-        Disk.write(path, text)
-    }
+/// Where the counts of a workload come from.
+#[derive(Debug)]
+pub enum Source {
+    Socket(StepSocket),
+    Output(Output),
+}
 
-    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        Disk.list(directory)
-    }
-
-    fn wait(&mut self, time: Duration) {
-        // A simulated board answers a write within some milliseconds of real time.
-        Disk.wait(time.div_f64(self.speed).max(time.min(ANSWER)));
+impl AsFd for Source {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Socket(socket) => socket.as_fd(),
+            Self::Output(output) => output.as_fd(),
+        }
     }
 }
 
-/// A process that works, and its counts.
+/// A workload, and its counts.
 #[derive(Debug)]
 pub struct Process {
     files: BoardFiles,
     start: Instant,
-    socket: UnixDatagram,
-    /// Removes the socket at the end.
-    directory: TempDir,
-    child: Option<Child>,
-    stop: Arc<AtomicBool>,
+    source: Source,
+    workload: Workload,
+    stop: Stop,
+}
+
+#[derive(Debug)]
+enum Workload {
+    None,
+    /// Started by us, and the leader of its group.
+    Ours(Child),
+    /// Runs without us.
+    Attached {
+        pid: Pid,
+        started: String,
+    },
 }
 
 impl Process {
-    /// Opens the socket.
-    pub fn new(files: BoardFiles, stop: Arc<AtomicBool>) -> io::Result<Self> {
-        let directory = tempfile::Builder::new().prefix("wattgate-").tempdir()?;
-        let socket = UnixDatagram::bind(directory.path().join("steps"))?;
-        socket.set_nonblocking(true)?;
-        Ok(Self {
-            files,
+    /// No workload yet. `speed` is the board's time per real time, 1 for a real one.
+    pub fn new(speed: f64, source: Source, stop: Stop) -> Self {
+        Self {
+            files: BoardFiles::new(speed),
             start: Instant::now(),
-            socket,
-            directory,
-            child: None,
+            source,
+            workload: Workload::None,
             stop,
-        })
+        }
     }
 
     /// Starts the workload. Its standard output goes to standard error if ours is for a program.
@@ -97,30 +138,83 @@ impl Process {
         arguments: &[OsString],
         is_for_program: bool,
     ) -> io::Result<()> {
+        let (stdout, stderr) = (io::stdout(), io::stderr());
+        let to = match is_for_program {
+            true => stderr.as_fd(),
+            false => stdout.as_fd(),
+        };
         let mut command = Command::new(program);
-        command.args(arguments);
-        command.env(SOCKET, self.directory.path().join("steps"));
-        if is_for_program {
-            command.stdout(io::stderr());
+        command.args(arguments).process_group(0);
+        match &mut self.source {
+            Source::Socket(socket) => {
+                command.env(SOCKET, socket.path());
+                command.stdout(to.try_clone_to_owned()?);
+            }
+            Source::Output(output) => {
+                command.env_remove(SOCKET);
+                // Else Python keeps lines back where its output is not a terminal.
+                command.env("PYTHONUNBUFFERED", "1");
+                command.stdout(output.copy(to)?);
+                command.stderr(output.copy(stderr.as_fd())?);
+            }
         }
-        let child = command.spawn()?;
-        self.child = Some(child);
+        if io::stdin().is_terminal() {
+            command.stdin(Stdio::null());
+        }
+        self.workload = Workload::Ours(command.spawn()?);
         Ok(())
     }
 
-    /// A count that has arrived, if there is one. Lines of other programs are ignored.
-    fn count(&self) -> Option<Count> {
-        // A longer line is no line of the protocol.
-        let mut buffer = [0; MAX_BYTES + 1];
-        loop {
-            let length = self.socket.recv(&mut buffer).ok()?;
-            if let Ok(line) = StepLine::parse(&buffer[..length]) {
-                return Some(Count {
-                    at: self.now(),
-                    steps: line.steps,
-                });
+    /// Takes a process that runs already for the workload. It is not ended with the session.
+    pub fn attach(&mut self, pid: Pid) -> io::Result<()> {
+        let started = start_time(pid)?;
+        self.workload = Workload::Attached { pid, started };
+        Ok(())
+    }
+
+    /// A count that has arrived, if there is one.
+    fn count(&mut self) -> Option<Count> {
+        match &mut self.source {
+            Source::Socket(socket) => {
+                let steps = socket.take()?;
+                let at = self.now();
+                Some(Count { at, steps })
+            }
+            Source::Output(output) => {
+                let (found, steps) = output.take()?;
+                let at = found.saturating_duration_since(self.start);
+                let at = at.mul_f64(self.files.speed());
+                Some(Count { at, steps })
             }
         }
+    }
+
+    /// The event of the workload's end, if it has ended.
+    fn ended(&mut self) -> Option<Event> {
+        match &mut self.workload {
+            Workload::None => None,
+            Workload::Ours(child) => match child.try_wait() {
+                Ok(Some(status)) => Some(Event::Ended(status.code())),
+                _ => None,
+            },
+            Workload::Attached { pid, started } => match start_time(*pid) {
+                Ok(now) if now == *started => None,
+                _ => Some(Event::Ended(None)),
+            },
+        }
+    }
+}
+
+/// When a process started, in the kernel's ticks; another process with its number started later.
+fn start_time(pid: Pid) -> io::Result<String> {
+    let gone = || io::Error::from(io::ErrorKind::NotFound);
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name before may have spaces and parentheses. The fields have the numbers 3 and 22.
+    let (_, fields) = stat.rsplit_once(") ").ok_or_else(gone)?;
+    let mut fields = fields.split(' ');
+    match (fields.next(), fields.nth(18)) {
+        (Some("Z" | "X"), _) | (_, None) => Err(gone()),
+        (_, Some(started)) => Ok(started.to_owned()),
     }
 }
 
@@ -132,12 +226,12 @@ impl World for Process {
     }
 
     fn now(&self) -> Duration {
-        self.start.elapsed().mul_f64(self.files.speed)
+        self.start.elapsed().mul_f64(self.files.speed())
     }
 
     fn wait(&mut self, until: Duration) -> Event {
         loop {
-            if self.stop.load(Ordering::Relaxed) {
+            if self.stop.signal().is_some() {
                 return Event::Stop;
             }
             // First, so that no flood of counts keeps the session from looking at the sensor.
@@ -148,37 +242,67 @@ impl World for Process {
             if let Some(count) = self.count() {
                 return Event::Count(count);
             }
-            if let Some(Ok(Some(status))) = self.child.as_mut().map(Child::try_wait) {
-                return Event::Ended(status.code());
+            if let Some(ended) = self.ended() {
+                return ended;
             }
-            let rest = (until - now).div_f64(self.files.speed).min(CHECK_CHILD);
+            let rest = (until - now)
+                .div_f64(self.files.speed())
+                .min(CHECK_WORKLOAD);
             let timeout = Timespec {
                 tv_sec: 0,
                 tv_nsec: rest.subsec_nanos().into(),
             };
-            let mut waiting = [PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN)];
+            let mut waiting = [PollFd::new(&self.source, PollFlags::IN)];
             // An error, such as EINTR, leads to another turn.
             let _ = poll(&mut waiting, Some(&timeout));
+        }
+    }
+
+    fn telling(&self) -> String {
+        match &self.source {
+            Source::Output(output) => output.explain(),
+            Source::Socket(socket) => format!(
+                "the workload sends its steps to the socket that WATTGATE_SOCKET names, which is {}, \
+                 one line `steps=N` with the steps since its start; for its output there is \
+                 --steps-from",
+                socket.path().display()
+            ),
         }
     }
 }
 
 impl Drop for Process {
-    /// Ends the workload.
+    /// Ends a workload that we started.
     fn drop(&mut self) {
-        let Some(child) = &mut self.child else { return };
-        if matches!(child.try_wait(), Ok(Some(_))) {
+        let Workload::Ours(child) = &mut self.workload else {
             return;
-        }
-        let _ = kill_process(Pid::from_child(child), Signal::TERM);
-        let asked = Instant::now();
-        while asked.elapsed() < GRACE {
-            if matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
+        };
+        let group = Pid::from_child(child);
+        let asked = self.stop.signal().unwrap_or(Signal::TERM);
+        for (signal, patience) in [asked, Signal::TERM, Signal::KILL]
+            .into_iter()
+            .zip(PATIENCE)
+        {
+            if is_gone(child, group) {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(10));
+            let _ = kill_process_group(group, signal);
+            // A stopped process ends when it goes on.
+            let _ = kill_process_group(group, Signal::CONT);
+            let asked = Instant::now();
+            while asked.elapsed() < patience && !is_gone(child, group) {
+                thread::sleep(Duration::from_millis(2));
+            }
         }
-        let _ = child.kill();
-        let _ = child.wait();
+        if !is_gone(child, group) {
+            eprintln!("warning: processes of the workload still run, in the process group {group}");
+        }
     }
+}
+
+/// Whether all processes of a group have ended.
+fn is_gone(child: &mut Child, group: Pid) -> bool {
+    // Our child is gone from its group only after this.
+    let has_ended = matches!(child.try_wait(), Ok(Some(_)));
+    has_ended && test_kill_process_group(group) == Err(Errno::SRCH)
 }

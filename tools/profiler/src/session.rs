@@ -72,6 +72,13 @@ pub trait World {
 
     /// Waits for an event until a time.
     fn wait(&mut self, until: Duration) -> Event;
+
+    /// How the workload tells its steps, for the user of one that does not.
+    fn telling(&self) -> String {
+        "the workload counts its steps on the socket that WATTGATE_SOCKET names, one line `steps=N` \
+         with the steps since its start"
+            .to_owned()
+    }
 }
 
 /// The modes that a session needs without a plan.
@@ -123,12 +130,8 @@ pub struct Task {
 #[derive(Debug, Error)]
 pub enum SessionError {
     /// No count of steps arrived.
-    #[error(
-        "no step for {} s: the workload counts its steps on the socket that WATTGATE_SOCKET names, \
-         one line `steps=N` with the steps since its start",
-        NO_STEPS.as_secs()
-    )]
-    NoSteps,
+    #[error("no step for {} s: {telling}", NO_STEPS.as_secs())]
+    NoSteps { telling: String },
     /// A count is less than the one before.
     #[error("the count of steps went backwards, from {from} to {to}")]
     Backwards { from: u64, to: u64 },
@@ -314,7 +317,7 @@ impl<'a, W: World> Session<'a, W> {
                         is_rising = false;
                         self.retreat()?;
                     }
-                    Seen::Stalled => return Err(SessionError::NoSteps),
+                    Seen::Stalled => return Err(self.no_steps()),
                 }
             }
             let power = self.estimator.estimate();
@@ -382,7 +385,7 @@ impl<'a, W: World> Session<'a, W> {
                 }
                 // A step may take that long in a low mode, but not in two of them.
                 Seen::Stalled if self.stalled || self.last_count.is_none() => {
-                    return Err(SessionError::NoSteps);
+                    return Err(self.no_steps());
                 }
                 Seen::Stalled => {
                     self.stalled = true;
@@ -488,6 +491,11 @@ impl<'a, W: World> Session<'a, W> {
     /// Goes to the mode of least clocks and cores.
     fn retreat(&mut self) -> Result<(), SessionError> {
         self.set(self.ladder.lowest).map_err(SessionError::Lowest)
+    }
+
+    fn no_steps(&self) -> SessionError {
+        let telling = self.world.telling();
+        SessionError::NoSteps { telling }
     }
 
     fn over_current_events(&mut self) -> u64 {

@@ -15,8 +15,8 @@ use wattgate_watchdog::setup::Setup;
 
 use super::site::Site;
 use super::{Failure, print, print_json};
+use crate::board_files::BoardFiles;
 use crate::hold::{End, Held, Own, hold};
-use crate::process::BoardFiles;
 use crate::window::Count;
 
 /// The setup for a model and a limit. Errors if the board can do none of the model's modes within

@@ -13,7 +13,7 @@ use wattgate_runtime::{Milliwatts, Model, PowerMode};
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::report::Report;
 
-use super::options::{COMMON, Common, PLAN, Plan, limit, parse, within};
+use super::options::{Common, PLAN, Plan, help, limit, parse, within};
 use super::profile::{Profiled, profile};
 use super::site::{Site, config};
 use super::{Failure, LEAST_MODES, hold, print, print_json};
@@ -28,6 +28,7 @@ const USAGE: &str = "\
 Measure a few power modes within a limit, learn all others, and hold the limit
 
 Usage: wattgate learn --limit W [options] -- PROGRAM [arguments]
+       wattgate learn --limit W [options] --attach PID
 
 Options:
   --limit W        The limit on the power of the module, such as 20W
@@ -35,9 +36,8 @@ Options:
   --hold S         Hold the limit for S seconds, then end PROGRAM [until it ends]
 ";
 
-const ABOUT: &str = "
-PROGRAM is started once and runs all the time; see `wattgate profile --help` for how it counts its
-steps. No mode is kept whose power exceeds the limit. The model then chooses the fastest mode within
+const NOTES: &str = "\
+The workload runs all the time. No mode is kept whose power exceeds the limit. The model then chooses the fastest mode within
 the limit, and the power is measured and corrected from there. Without a config of the daemon, one
 is written: `systemctl enable --now wattgated` then holds the limit from the boot on.
 
@@ -68,7 +68,7 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
         Ok(true)
     })?;
     let Some(common) = common else {
-        return print(&format!("{USAGE}{PLAN}{COMMON}{ABOUT}"));
+        return print(&help(&format!("{USAGE}{PLAN}"), NOTES));
     };
     let limit = power.ok_or(Failure::Missing("--limit"))?;
     let mut site = Site::open(&common)?;

@@ -6,12 +6,15 @@ mod options;
 mod profile;
 mod run;
 mod site;
+mod step;
+mod workload;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use lexopt::{Arg, Parser};
+use rustix::process::Pid;
 use serde::Serialize;
 use thiserror::Error;
 use wattgate_board::{DiscoverError, SettableError};
@@ -25,16 +28,18 @@ use wattgate_watchdog::setup::SetupError;
 use crate::planner::PlannerError;
 use crate::row::CorpusError;
 use crate::session::SessionError;
+use crate::steps::pattern::PatternError;
 
 const USAGE: &str = "\
 Learn the power of a workload on a Jetson, and hold a power limit while it runs
 
-Usage: wattgate COMMAND [options] -- PROGRAM [arguments]
+Usage: wattgate COMMAND [options]
 
 Commands:
   learn    Measure a few power modes within a limit, learn all others, and hold the limit
   run      Hold a limit while a program runs
   profile  Measure time and power of a step in a few power modes
+  step     Tell that a shell script has done a step
 
 Every command has --help.
 ";
@@ -55,6 +60,10 @@ pub enum Failure {
         value: String,
         expected: &'static str,
     },
+    #[error("{0} and {1} exclude each other")]
+    Exclusive(&'static str, &'static str),
+    #[error("--steps-from: {0}")]
+    StepsFrom(#[from] PatternError),
     #[error("{}: {why}", path.display())]
     Modes { path: PathBuf, why: String },
     #[error("{0}")]
@@ -92,6 +101,10 @@ pub enum Failure {
     Model(#[from] FormatError),
     #[error("{program}: cannot be started: {source}")]
     Start { program: String, source: io::Error },
+    #[error("process {pid}: {source}")]
+    Attach { pid: Pid, source: io::Error },
+    #[error("{}: {source}", path.display())]
+    Log { path: PathBuf, source: io::Error },
     #[error("the socket for steps: {0}")]
     Socket(io::Error),
     #[error("cannot install signal handlers: {0}")]
@@ -103,7 +116,11 @@ pub enum Failure {
 impl Failed for Failure {
     fn exit_code(&self) -> u8 {
         match self {
-            Self::Arguments(_) | Self::Missing(_) | Self::Value { .. } => 2,
+            Self::Arguments(_)
+            | Self::Missing(_)
+            | Self::Value { .. }
+            | Self::Exclusive(..)
+            | Self::StepsFrom(_) => 2,
             Self::Modes { .. }
             | Self::Corpus(CorpusError::Defect { .. } | CorpusError::Other { .. })
             | Self::NoAxis(_)
@@ -138,11 +155,12 @@ fn command() -> Result<(), Failure> {
         Some(Arg::Value(name)) if name == "learn" => learn::run(parser),
         Some(Arg::Value(name)) if name == "run" => run::run(parser),
         Some(Arg::Value(name)) if name == "profile" => profile::run(parser),
+        Some(Arg::Value(name)) if name == "step" => step::run(parser),
         Some(Arg::Short('h') | Arg::Long("help")) => print(USAGE),
         Some(Arg::Value(name)) => Err(Failure::Value {
             option: "COMMAND",
             value: name.to_string_lossy().into_owned(),
-            expected: "learn, run or profile",
+            expected: "learn, run, profile or step",
         }),
         Some(argument) => Err(argument.unexpected().into()),
         None => Err(Failure::Missing("COMMAND")),

@@ -1,6 +1,5 @@
 //! Options that commands have in common.
 
-use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,11 +9,12 @@ use wattgate_cli::quantity;
 use wattgate_runtime::Milliwatts;
 
 use super::Failure;
+use super::workload::{self, Workload};
 use crate::window::Rules;
 
 /// The help of [`Common`].
-pub const COMMON: &str = "\
-  --name NAME      Name of the workload, the column `workload` [the program's file name]
+const COMMON: &str = "\
+  --name NAME      Name of the workload, the column `workload` [that of the program]
   --device NAME    Name of the board, the column `device` [the module's name]
   --root DIR       Root of the board's files; for simulated boards [/]
   --speed X        The board's time per real time; for simulated boards [1]
@@ -22,25 +22,27 @@ pub const COMMON: &str = "\
   -h, --help       Print this
 ";
 
+/// The help of a command: what it is for, its options and those of [`Common`], and notes.
+pub fn help(usage: &str, notes: &str) -> String {
+    let options = workload::OPTIONS;
+    format!("{usage}{COMMON}\n{options}\n{notes}")
+}
+
 /// The board and the workload.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Common {
-    pub name: Option<String>,
+    name: Option<String>,
     pub device: Option<String>,
     pub root: PathBuf,
     pub speed: f64,
     pub json: bool,
-    /// The program and its arguments.
-    pub command: Vec<OsString>,
+    pub workload: Workload,
 }
 
 impl Common {
     /// The name of the workload.
     pub fn name(&self) -> String {
-        let program = self.command.first().map(Path::new);
-        let stem = program.and_then(Path::file_stem).unwrap_or_default();
-        let name = self.name.clone();
-        name.unwrap_or_else(|| stem.to_string_lossy().into_owned())
+        self.name.clone().unwrap_or_else(|| self.workload.name())
     }
 
     /// Whether the board is a simulated one.
@@ -55,7 +57,7 @@ impl Common {
             "--root" => self.root = PathBuf::from(parser.value()?),
             "--speed" => self.speed = within(parser, "--speed", 0.1..=100.0, "0.1 … 100")?,
             "--json" => self.json = true,
-            _ => return Ok(false),
+            option => return self.workload.take(option, parser),
         }
         Ok(true)
     }
@@ -73,24 +75,24 @@ pub fn parse(
         root: PathBuf::from("/"),
         speed: 1.0,
         json: false,
-        command: Vec::new(),
+        workload: Workload::default(),
     };
-    while common.command.is_empty() {
+    loop {
         let option = match parser.next()? {
             Some(Arg::Short('h') | Arg::Long("help")) => return Ok(None),
             Some(Arg::Short(letter)) => format!("-{letter}"),
             Some(Arg::Long(name)) => format!("--{name}"),
             Some(Arg::Value(program)) => {
-                common.command = vec![program];
-                common.command.extend(parser.raw_args()?);
+                common.workload.take_program(program, &mut parser)?;
                 continue;
             }
-            None => return Err(Failure::Missing("PROGRAM")),
+            None => break,
         };
         if !common.take(&option, &mut parser)? && !take(&option, &mut parser)? {
             return Err(lexopt::Error::UnexpectedOption(option).into());
         }
     }
+    common.workload.check()?;
     Ok(Some(common))
 }
 

@@ -9,7 +9,7 @@ use lexopt::Parser;
 use wattgate_cli::planning::{self, Kind};
 use wattgate_runtime::{Milliwatts, PowerMode};
 
-use super::options::{COMMON, Common, Modes, PLAN, Plan, limit, parse};
+use super::options::{Common, Modes, PLAN, Plan, help, limit, parse};
 use super::site::{Site, axes, ladder};
 use super::{Failure, print, print_json};
 use crate::co_process::CoProcess;
@@ -22,21 +22,21 @@ const USAGE: &str = "\
 Measure time and power of a step of a running workload in a few power modes
 
 Usage: wattgate profile [options] -- PROGRAM [arguments]
+       wattgate profile [options] --attach PID
 
 Options:
   --limit W        Leave a mode at once when its power exceeds this, such as 20W, and plan with it
 ";
 
-const ABOUT: &str = "
-PROGRAM is started once, with WATTGATE_SOCKET in its environment: a Unix datagram socket, to which
-it sends a line `steps=N` with the number of steps since its start. SIGTERM ends it when all modes
-are measured. The power mode is restored at the end; after a crash, by the next start.
+const NOTES: &str = "\
+The power mode is restored at the end; after a crash, by the next start.
 
 Exit codes: 0 done, 2 wrong arguments, 3 a defective input file or no board, 4 no mode is within the
 limit, 5 anything else, with all rows so far in the corpus.
 
-Example:
+Examples:
   wattgate profile --limit 20W -o yolo.csv -- python3 train.py
+  wattgate profile --steps-from '(\\d+)/\\d+ \\[' -- python3 train_with_tqdm.py
 ";
 
 /// Runs the command with the arguments that follow its name.
@@ -50,7 +50,7 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
         option => plan.take(option, parser),
     })?;
     let Some(common) = common else {
-        return print(&format!("{USAGE}{PLAN}{COMMON}{ABOUT}"));
+        return print(&help(&format!("{USAGE}{PLAN}"), NOTES));
     };
     let mut site = Site::open(&common)?;
     let measured = profile(&common, &plan, power, false, &mut site).map(drop);
@@ -116,7 +116,7 @@ pub fn profile<'a>(
         rules: plan.rules,
     };
     let mut session = Session::begin(&mut site.process, &mut site.board, ladder, task)?;
-    Site::start(session.world(), common)?;
+    common.workload.start(session.world(), common.json)?;
     let mut shown = Ok(());
     let mut show = Show {
         json: common.json,

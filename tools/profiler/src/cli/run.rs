@@ -6,7 +6,7 @@ use std::time::Duration;
 use lexopt::Parser;
 use wattgate_watchdog::config::Config;
 
-use super::options::{COMMON, limit, parse, within};
+use super::options::{help, limit, parse, within};
 use super::site::{Site, config};
 use super::{Failure, hold, print};
 
@@ -14,6 +14,7 @@ const USAGE: &str = "\
 Hold a power limit while a program runs
 
 Usage: wattgate run --limit W [options] -- PROGRAM [arguments]
+       wattgate run --limit W [options] --attach PID
 
 Options:
   --limit W        The limit on the power of the module, such as 20W
@@ -21,7 +22,7 @@ Options:
   --time S         Hold the limit for S seconds, then end PROGRAM [until it ends]
 ";
 
-const ABOUT: &str = "
+const NOTES: &str = "\
 At the end the energy, the mean and the highest power, the time over the limit and the speed are
 printed, and the power mode from before is restored; after a crash, by the next start.
 
@@ -48,7 +49,7 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
         Ok(true)
     })?;
     let Some(common) = common else {
-        return print(&format!("{USAGE}{COMMON}{ABOUT}"));
+        return print(&help(USAGE, NOTES));
     };
     let limit = power.ok_or(Failure::Missing("--limit"))?;
     let model = match model {
@@ -57,7 +58,7 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
     };
     let mut site = Site::open(&common)?;
     let held = hold::setup(&model, limit, &common.root, site.files).and_then(|setup| {
-        Site::start(&mut site.process, &common)?;
+        common.workload.start(&mut site.process, common.json)?;
         Ok(hold::run(&mut site, setup, time, |_, _, _| {}))
     });
     site.close()?;

@@ -1,10 +1,7 @@
 //! The board on which a command works, and the right to change it.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
 use wattgate_board::{Board, Reach};
 use wattgate_cli::planning::Axes;
 use wattgate_runtime::{Axis, Grid};
@@ -14,7 +11,8 @@ use wattgate_watchdog::prior::Prior;
 
 use super::Failure;
 use super::options::Common;
-use crate::process::{BoardFiles, Process};
+use crate::board_files::BoardFiles;
+use crate::process::{Process, Stop};
 use crate::session::Ladder;
 
 /// The directory of the settings from before, below the board's root. It is the daemon's: whichever
@@ -37,12 +35,9 @@ impl Site {
     /// Takes the board. It gets its settings back by [`Self::close`]; after a crash, from the next
     /// start of this program or of the daemon.
     pub fn open(common: &Common) -> Result<Self, Failure> {
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(Failure::Signals)?;
-        }
+        let stop = Stop::on_signals().map_err(Failure::Signals)?;
+        let process = common.workload.open(&common.root, common.speed, stop)?;
         let files = BoardFiles::new(common.speed);
-        let process = Process::new(files, stop).map_err(Failure::Socket)?;
         let board = Board::discover(&files, &common.root)?;
         let compatible = &board.identity().compatible;
         let known = || compatibility::board_name(compatible).map(str::to_owned);
@@ -59,16 +54,6 @@ impl Site {
             workload: common.name(),
             prior,
             _lock: lock,
-        })
-    }
-
-    /// Starts the workload.
-    pub fn start(process: &mut Process, common: &Common) -> Result<(), Failure> {
-        let (program, rest) = common.command.split_first().expect("checked");
-        let started = process.start(program, rest, common.json);
-        started.map_err(|source| Failure::Start {
-            program: program.to_string_lossy().into_owned(),
-            source,
         })
     }
 

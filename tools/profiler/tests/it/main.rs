@@ -4,6 +4,9 @@
 mod board;
 
 mod corpus;
+mod pattern;
 mod planner;
+mod process;
 mod session;
+mod socket;
 mod window;

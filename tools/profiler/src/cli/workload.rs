@@ -1,0 +1,165 @@
+//! The workload of a command: what runs, and how its steps are counted.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lexopt::{Parser, ValueExt};
+use rustix::process::Pid;
+
+use super::Failure;
+use crate::process::{Process, Source, Stop};
+use crate::steps::output::Output;
+use crate::steps::pattern::Pattern;
+use crate::steps::socket::StepSocket;
+
+/// Help for the options.
+pub const OPTIONS: &str = "\
+Workload:
+  PROGRAM          Started once, in a process group of its own, and ended by SIGTERM at the end
+  --attach PID     A process that runs already; it is neither started nor ended
+  --steps-from RE  Count the steps in the output: the first group of the regular expression is the
+                   count, or the group `rate` is steps per second
+  --log FILE       With --attach: the output is in this file, which is followed like `tail -F`
+  --socket PATH    The socket for steps [PID/steps in $RUNTIME_DIRECTORY or /run/wattgate, else in
+                   a temporary directory; with --attach /run/wattgate/steps]
+
+Without --steps-from the workload sends its steps to a Unix datagram socket, a line `steps=N` with
+the number of steps since its start. PROGRAM has the socket's path in WATTGATE_SOCKET.
+";
+
+/// Where sockets are, below the root of the board's files.
+const DIRECTORY: &str = "run/wattgate";
+
+/// What runs and how its steps are counted, as the user says.
+#[derive(Debug, Default)]
+pub struct Workload {
+    command: Vec<OsString>,
+    attach: Option<Pid>,
+    steps_from: Option<Pattern>,
+    log: Option<PathBuf>,
+    socket: Option<PathBuf>,
+}
+
+impl Workload {
+    /// Takes the program, with all arguments that follow it.
+    pub fn take_program(&mut self, program: OsString, parser: &mut Parser) -> Result<(), Failure> {
+        self.command = vec![program];
+        self.command.extend(parser.raw_args()?);
+        Ok(())
+    }
+
+    /// Takes an option of this group.
+    pub fn take(&mut self, option: &str, parser: &mut Parser) -> Result<bool, Failure> {
+        match option {
+            "--attach" => {
+                let value = parser.value()?.string()?;
+                let pid = value.parse().ok().filter(|pid| *pid > 0);
+                self.attach = pid.and_then(Pid::from_raw);
+                if self.attach.is_none() {
+                    return Err(Failure::Value {
+                        option: "--attach",
+                        value,
+                        expected: "the number of a process",
+                    });
+                }
+            }
+            "--steps-from" => {
+                let text = parser.value()?.string()?;
+                self.steps_from = Some(Pattern::new(&text)?);
+            }
+            "--log" => self.log = Some(PathBuf::from(parser.value()?)),
+            "--socket" => self.socket = Some(PathBuf::from(parser.value()?)),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Checks what was taken, as a whole.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.attach.is_some() && !self.command.is_empty() {
+            return Err(Failure::Exclusive("--attach", "PROGRAM"));
+        }
+        if self.socket.is_some() && self.steps_from.is_some() {
+            return Err(Failure::Exclusive("--socket", "--steps-from"));
+        }
+        if self.log.is_some() && self.attach.is_none() {
+            return Err(Failure::Missing("--attach, which --log is for"));
+        }
+        if self.attach.is_none() && self.command.is_empty() {
+            return Err(Failure::Missing("PROGRAM"));
+        }
+        match (&self.log, &self.steps_from, self.attach) {
+            (Some(_), None, _) => Err(Failure::Missing("--steps-from, which says what counts")),
+            (None, Some(_), Some(_)) => Err(Failure::Missing("--log, the output of the process")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The name of the program's file or of the process.
+    pub fn name(&self) -> String {
+        match (self.command.first(), self.attach) {
+            (Some(program), _) => {
+                let name = Path::new(program).file_stem().unwrap_or(program);
+                name.to_string_lossy().into_owned()
+            }
+            (None, Some(pid)) => match fs::read_to_string(format!("/proc/{pid}/comm")) {
+                Ok(name) => name.trim().to_owned(),
+                Err(_) => pid.to_string(),
+            },
+            (None, None) => String::new(),
+        }
+    }
+
+    /// Opens the source of the steps, and finds a process that runs already. `root` is the root of
+    /// the board's files.
+    pub fn open(&self, root: &Path, speed: f64, stop: Stop) -> Result<Process, Failure> {
+        let source = match &self.steps_from {
+            Some(pattern) => {
+                let mut output = Output::new(pattern.clone())?;
+                if let Some(path) = &self.log {
+                    output.follow(path).map_err(|source| Failure::Log {
+                        path: path.clone(),
+                        source,
+                    })?;
+                }
+                Source::Output(output)
+            }
+            None => Source::Socket(self.socket(root).map_err(Failure::Socket)?),
+        };
+        let mut process = Process::new(speed, source, stop);
+        if let Some(pid) = self.attach {
+            let attached = process.attach(pid);
+            attached.map_err(|source| Failure::Attach { pid, source })?;
+        }
+        Ok(process)
+    }
+
+    fn socket(&self, root: &Path) -> std::io::Result<StepSocket> {
+        let directory = root.join(DIRECTORY);
+        match (&self.socket, self.attach) {
+            (Some(path), _) => StepSocket::at(path),
+            (None, Some(_)) => StepSocket::at(&directory.join("steps")),
+            (None, None) => {
+                // systemd may name several, separated by colons.
+                let runtime = env::var("RUNTIME_DIRECTORY").unwrap_or_default();
+                let first = runtime.split(':').find(|path| !path.is_empty());
+                StepSocket::below(first.map_or(&directory, Path::new))
+            }
+        }
+    }
+
+    /// Starts the program, unless the workload runs already. Its standard output goes to standard
+    /// error if ours is for a program.
+    pub fn start(&self, process: &mut Process, is_for_program: bool) -> Result<(), Failure> {
+        let Some((program, arguments)) = self.command.split_first() else {
+            return Ok(());
+        };
+        let started = process.start(program, arguments, is_for_program);
+        started.map_err(|source| Failure::Start {
+            program: program.to_string_lossy().into_owned(),
+            source,
+        })
+    }
+}

@@ -1,0 +1,11 @@
+//! Where the counts of steps come from.
+//!
+//! | source | module |
+//! |---|---|
+//! | datagrams of the workload, from one process or several | [`socket`] |
+//! | lines of its output or of its log file | [`output`] |
+//! | what a line says | [`pattern`] |
+
+pub mod output;
+pub mod pattern;
+pub mod socket;

@@ -1,0 +1,244 @@
+//! Steps from the datagrams of the workload ([`wattgate_cli::steps`]), also of several processes.
+//!
+//! The kernel names the process of each datagram, so counts of several processes are not taken for
+//! one that goes back and forth:
+//!
+//! - Processes that send **the same name**, or none, work on the same steps, as the ranks of a
+//!   data-parallel training do. The one that is ahead counts.
+//! - Counts of **different names** are different work. They are added.
+//! - A process or a name that comes later begins at what is counted already, so that it adds what it
+//!   does from then on. If its count is above that of the processes with its name it goes on from
+//!   theirs: this is a loop in a shell, each step of which is another process.
+//!
+//! In a container with process numbers of its own wattgate takes all processes for one.
+
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use rustix::fs::OFlags;
+use rustix::net::sockopt::set_socket_passcred;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use wattgate_cli::steps::{MAX_BYTES, StepLine};
+
+/// Number of names, and of processes with one name, that are kept apart.
+const MOST: usize = 64;
+
+/// The first process namespace of a machine: `PROC_PID_INIT_INO` in Linux's `proc_ns.h`.
+const FIRST_NAMESPACE: &str = "pid:[4026531836]";
+
+/// A socket that takes the counts of a workload. Everybody may send.
+#[derive(Debug)]
+pub struct StepSocket {
+    socket: UnixDatagram,
+    path: PathBuf,
+    senders: Senders,
+    /// Whether datagrams tell their process.
+    has_processes: bool,
+    /// A directory of ours, which we remove.
+    directory: Option<PathBuf>,
+}
+
+impl StepSocket {
+    /// Opens a socket at a path.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        Self::open(path).map_err(named)
+    }
+
+    fn open(path: &Path) -> io::Result<Self> {
+        if let Some(parent) = path.parent().filter(|parent| !parent.exists()) {
+            make_directory(parent)?;
+        }
+        let socket = match UnixDatagram::bind(path) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && is_abandoned(path) => {
+                fs::remove_file(path)?;
+                UnixDatagram::bind(path)?
+            }
+            bound => bound?,
+        };
+        fs::set_permissions(path, Permissions::from_mode(0o666))?;
+        socket.set_nonblocking(true)?;
+        let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        // Elsewhere the kernel may give number 0, which rustix cannot represent.
+        let has_processes = namespace == Path::new(FIRST_NAMESPACE);
+        set_socket_passcred(&socket, has_processes)?;
+        let counter = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .open(counter(path))?;
+        counter.set_permissions(Permissions::from_mode(0o666))?;
+        Ok(Self {
+            socket,
+            path: path.to_owned(),
+            senders: Senders::default(),
+            has_processes,
+            directory: None,
+        })
+    }
+
+    /// Opens a socket `PID/steps` in a directory, such as `/run/wattgate`, which a container can
+    /// mount; where that is not possible, in a temporary one.
+    pub fn below(directory: &Path) -> io::Result<Self> {
+        let own = directory.join(process::id().to_string());
+        if let Ok(mut socket) = Self::at(&own.join("steps")) {
+            socket.directory = Some(own);
+            return Ok(socket);
+        }
+        let temporary = tempfile::Builder::new().prefix("wattgate-").tempdir()?;
+        fs::set_permissions(temporary.path(), Permissions::from_mode(0o755))?;
+        let mut socket = Self::at(&temporary.path().join("steps"))?;
+        socket.directory = Some(temporary.keep());
+        Ok(socket)
+    }
+
+    /// Path of the socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The steps of the workload, if a datagram has changed them. Other datagrams are ignored.
+    pub fn take(&mut self) -> Option<u64> {
+        loop {
+            // A longer line is no line of the protocol.
+            let mut buffer = [0; MAX_BYTES + 1];
+            let (length, process) = self.receive(&mut buffer)?;
+            let line = StepLine::parse(&buffer[..length]).ok();
+            let steps = line.and_then(|line| self.senders.take(process, line));
+            if steps.is_some() {
+                return steps;
+            }
+        }
+    }
+
+    /// Length and process of a datagram.
+    fn receive(&self, buffer: &mut [u8]) -> Option<(usize, Option<i32>)> {
+        if !self.has_processes {
+            return Some((self.socket.recv(buffer).ok()?, None));
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(buffer)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let received = recvmsg(&self.socket, &mut parts, &mut control, flags).ok()?;
+        let process = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmCredentials(who) => Some(who.pid.as_raw_nonzero().get()),
+            _ => None,
+        });
+        Some((received.bytes, process))
+    }
+}
+
+impl AsFd for StepSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for StepSocket {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(counter(&self.path));
+        if let Some(directory) = &self.directory {
+            let _ = fs::remove_dir(directory);
+        }
+    }
+}
+
+/// The file with the counts of `wattgate step`, beside the socket.
+pub fn counter(socket: &Path) -> PathBuf {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".count");
+    PathBuf::from(path)
+}
+
+/// Makes a directory that everybody may enter, whatever our umask is.
+fn make_directory(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) if !parent.exists() => make_directory(parent)?,
+        _ => {}
+    }
+    DirBuilder::new().mode(0o755).create(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o755))
+}
+
+/// Whether a socket was left by a program that has ended.
+fn is_abandoned(path: &Path) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
+    let connected = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
+    is_socket && connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+}
+
+/// The senders of a workload, and the steps that their counts amount to.
+#[derive(Debug, Default)]
+pub struct Senders {
+    steps: Option<u64>,
+    names: Vec<Name>,
+}
+
+/// The processes that send one name.
+#[derive(Debug)]
+struct Name {
+    name: Option<String>,
+    /// The count of the process that is ahead.
+    count: i128,
+    /// The last one to send comes last.
+    processes: Vec<Sender>,
+}
+
+#[derive(Debug)]
+struct Sender {
+    process: Option<i32>,
+    last: u64,
+    /// What is to be added to its count.
+    offset: i128,
+}
+
+impl Senders {
+    /// Takes a line of a process. Returns the steps of the workload if they have changed. They are
+    /// less than before if the count of the process is.
+    pub fn take(&mut self, process: Option<i32>, line: StepLine) -> Option<u64> {
+        let count = i128::from(line.steps);
+        let before = self.steps;
+        let steps = before.unwrap_or(line.steps);
+        let known = self.names.iter().position(|it| it.name == line.name);
+        let known = known.unwrap_or(self.names.len());
+        if known == self.names.len() && known < MOST {
+            self.names.push(Name {
+                name: line.name,
+                count,
+                processes: Vec::new(),
+            });
+        }
+        let name = self.names.get_mut(known)?;
+        let known = name.processes.iter().position(|it| it.process == process);
+        let mut sender = match known {
+            Some(known) => name.processes.remove(known),
+            None => Sender {
+                process,
+                last: line.steps,
+                offset: (name.count - count).max(0),
+            },
+        };
+        let lost = sender.last.saturating_sub(line.steps);
+        sender.last = line.steps;
+        let ahead = (count + sender.offset - name.count).max(0);
+        name.count += ahead;
+        if name.processes.len() == MOST {
+            name.processes.remove(0);
+        }
+        name.processes.push(sender);
+        let ahead = u64::try_from(ahead).unwrap_or(u64::MAX);
+        let steps = steps.saturating_add(ahead).saturating_sub(lost);
+        self.steps = Some(steps);
+        (before != self.steps).then_some(steps)
+    }
+}
