@@ -9,7 +9,7 @@ use wattgate_cli::output::OutputError;
 use wattgate_scenarios::replay::ReplayError;
 use wattgate_simulated_board::anchors::AnchorError;
 use wattgate_simulated_board::corpus::ModesError;
-use wattgate_simulated_board::load::LoadError;
+use wattgate_simulated_board::csv::CsvError;
 use wattgate_simulated_board::tree::mirror::{LivingError, MirrorError};
 use wattgate_simulated_board::tree::nvpmodel::NvpmodelError;
 use wattgate_simulated_board::workload::WorkloadError;
@@ -46,7 +46,7 @@ pub enum Failure {
     #[error("{0}")]
     Scenario(io::Error),
     #[error("{0}")]
-    Load(#[from] LoadError),
+    Csv(#[from] CsvError),
     #[error("{0}")]
     Replay(#[from] ReplayError),
     #[error("{0} anchors are not met")]
@@ -83,7 +83,7 @@ impl Failed for Failure {
             )
             | Self::Modes(_) => 2,
             Self::Workload(WorkloadError::Defect { .. } | WorkloadError::Impossible { .. })
-            | Self::Load(LoadError::Line { .. })
+            | Self::Csv(CsvError::Line { .. })
             | Self::Replay(
                 ReplayError::Format { .. } | ReplayError::NoPower { .. } | ReplayError::Setup(_),
             )
@@ -94,7 +94,7 @@ impl Failed for Failure {
             | Self::Living(_)
             | Self::Signals(_)
             | Self::Scenario(_)
-            | Self::Load(LoadError::Io { .. })
+            | Self::Csv(CsvError::Io { .. })
             | Self::Replay(ReplayError::Model { .. } | ReplayError::Holder(_))
             | Self::Print(_) => 5,
         }
