@@ -6,6 +6,7 @@ use thiserror::Error;
 use wattgate_board_tables::BoardError;
 use wattgate_cli::exit::Failed;
 use wattgate_cli::output::OutputError;
+use wattgate_scenarios::judge::JudgeError;
 use wattgate_scenarios::replay::ReplayError;
 use wattgate_simulated_board::anchors::AnchorError;
 use wattgate_simulated_board::corpus::ModesError;
@@ -49,6 +50,8 @@ pub enum Failure {
     Csv(#[from] CsvError),
     #[error("{0}")]
     Replay(#[from] ReplayError),
+    #[error("{0}")]
+    Judge(JudgeError),
     #[error("{0} anchors are not met")]
     Anchors(usize),
     #[error("cannot print: {0}")]
@@ -60,6 +63,16 @@ impl From<AnchorError> for Failure {
         match error {
             AnchorError::Board(error) => Self::Board(error),
             AnchorError::Workload(error) => Self::Workload(error),
+        }
+    }
+}
+
+impl From<JudgeError> for Failure {
+    fn from(error: JudgeError) -> Self {
+        match error {
+            JudgeError::Replay(error) => Self::Replay(error),
+            JudgeError::Csv(error) => Self::Csv(error),
+            error => Self::Judge(error),
         }
     }
 }
@@ -81,12 +94,14 @@ impl Failed for Failure {
                 | ReplayError::Samples { .. }
                 | ReplayError::ModelsWorkload { .. },
             )
+            | Self::Judge(JudgeError::Stretch { .. } | JudgeError::TooShort { .. })
             | Self::Modes(_) => 2,
             Self::Workload(WorkloadError::Defect { .. } | WorkloadError::Impossible { .. })
             | Self::Csv(CsvError::Line { .. })
             | Self::Replay(
                 ReplayError::Format { .. } | ReplayError::NoPower { .. } | ReplayError::Setup(_),
             )
+            | Self::Judge(_)
             | Self::Anchors(_) => 3,
             Self::Workload(WorkloadError::Io { .. })
             | Self::Output(_)

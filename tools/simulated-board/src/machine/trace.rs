@@ -49,8 +49,11 @@ impl Segment {
             let expected = format!("the columns `{HEADER}`");
             return Err(Wrong::new(1, format!("`{header}`"), expected));
         }
+        if !bytes.ends_with(b"\n") {
+            let last = 1 + bytes.iter().filter(|byte| **byte == b'\n').count();
+            return Err(Wrong::new(last, "a line without an end", "a whole trace"));
+        }
         let mut trace: Vec<Self> = Vec::new();
-        let mut last = 1;
         for (line, text) in lines {
             let segment = Self::parse(line, text)?;
             let start = Self {
@@ -64,12 +67,8 @@ impl Segment {
                 return Err(Wrong::new(line, format!("`{text}`"), expected));
             }
             trace.push(segment);
-            last = line;
         }
-        match bytes.ends_with(b"\n") {
-            true => Ok(trace),
-            false => Err(Wrong::new(last, "a line without an end", "a whole trace")),
-        }
+        Ok(trace)
     }
 
     fn parse(line: usize, text: &str) -> Result<Self, Wrong> {
@@ -151,7 +150,7 @@ mod tests {
                 "0.03,9,9,0.9\n",
                 format!("4: `0.03,9,9,0.9`, expected {order}"),
             ),
-            // Without its end, the last number may have lost digits.
+            // The last number may have lost digits.
             (
                 "0.03,9,9,2",
                 "4: a line without an end, expected a whole trace".to_owned(),
