@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 use wattgate_board_tables::Board;
-use wattgate_scenarios::replay::oracle::TimedMode;
 use wattgate_scenarios::replay::report::LoadReport;
 use wattgate_scenarios::replay::sliding::{lines, sampled};
+use wattgate_scenarios::replay::truth::TimedMode;
 use wattgate_scenarios::replay::{LoadRun, ReplayError, timed_modes, traced};
 use wattgate_scenarios::{Holder, LIMIT_WINDOW};
 use wattgate_simulated_board::load::{Kind, Load, Step};

@@ -14,6 +14,7 @@
 //! | how each holder works: the daemon's control and its peers | [`holders`] |
 //! | limits that step, faults, restarts, in simulated and in real time | [`scenario`] |
 //! | loads from files and built-in ones | [`replay`] |
+//! | what was learned and measured, beside the truth | [`judge`] |
 //!
 //! A *holder* keeps the board under the limit: the daemon `wattgated`, or one of its peers. The
 //! command line calls it a governor. The limit applies to the true power averaged over
@@ -23,6 +24,7 @@
 mod course;
 mod holder;
 pub mod holders;
+pub mod judge;
 pub mod models;
 mod parallel;
 pub mod recorded;

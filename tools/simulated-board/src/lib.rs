@@ -13,12 +13,14 @@
 //! | readings of the power sensor | [`sampling`], [`sensor`] |
 //! | the board over time | [`machine`] |
 //! | the board's files, with faults | [`tree`] |
+//! | CSV files, with errors by line | [`csv`] |
 //! | profiled modes as a corpus | [`profile`], [`corpus`] |
 //! | comparison with published measurements | [`anchors`] |
 #![forbid(unsafe_code)]
 
 pub mod anchors;
 pub mod corpus;
+pub mod csv;
 pub mod heat;
 pub mod load;
 pub mod machine;

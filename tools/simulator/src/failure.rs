@@ -6,10 +6,11 @@ use thiserror::Error;
 use wattgate_board_tables::BoardError;
 use wattgate_cli::exit::Failed;
 use wattgate_cli::output::OutputError;
+use wattgate_scenarios::judge::JudgeError;
 use wattgate_scenarios::replay::ReplayError;
 use wattgate_simulated_board::anchors::AnchorError;
 use wattgate_simulated_board::corpus::ModesError;
-use wattgate_simulated_board::load::LoadError;
+use wattgate_simulated_board::csv::CsvError;
 use wattgate_simulated_board::tree::mirror::{LivingError, MirrorError};
 use wattgate_simulated_board::tree::nvpmodel::NvpmodelError;
 use wattgate_simulated_board::workload::WorkloadError;
@@ -46,9 +47,11 @@ pub enum Failure {
     #[error("{0}")]
     Scenario(io::Error),
     #[error("{0}")]
-    Load(#[from] LoadError),
+    Csv(#[from] CsvError),
     #[error("{0}")]
     Replay(#[from] ReplayError),
+    #[error("{0}")]
+    Judge(JudgeError),
     #[error("{0} anchors are not met")]
     Anchors(usize),
     #[error("cannot print: {0}")]
@@ -60,6 +63,16 @@ impl From<AnchorError> for Failure {
         match error {
             AnchorError::Board(error) => Self::Board(error),
             AnchorError::Workload(error) => Self::Workload(error),
+        }
+    }
+}
+
+impl From<JudgeError> for Failure {
+    fn from(error: JudgeError) -> Self {
+        match error {
+            JudgeError::Replay(error) => Self::Replay(error),
+            JudgeError::Csv(error) => Self::Csv(error),
+            error => Self::Judge(error),
         }
     }
 }
@@ -81,12 +94,14 @@ impl Failed for Failure {
                 | ReplayError::Samples { .. }
                 | ReplayError::ModelsWorkload { .. },
             )
+            | Self::Judge(JudgeError::Stretch { .. } | JudgeError::TooShort { .. })
             | Self::Modes(_) => 2,
             Self::Workload(WorkloadError::Defect { .. } | WorkloadError::Impossible { .. })
-            | Self::Load(LoadError::Line { .. })
+            | Self::Csv(CsvError::Line { .. })
             | Self::Replay(
                 ReplayError::Format { .. } | ReplayError::NoPower { .. } | ReplayError::Setup(_),
             )
+            | Self::Judge(_)
             | Self::Anchors(_) => 3,
             Self::Workload(WorkloadError::Io { .. })
             | Self::Output(_)
@@ -94,7 +109,7 @@ impl Failed for Failure {
             | Self::Living(_)
             | Self::Signals(_)
             | Self::Scenario(_)
-            | Self::Load(LoadError::Io { .. })
+            | Self::Csv(CsvError::Io { .. })
             | Self::Replay(ReplayError::Model { .. } | ReplayError::Holder(_))
             | Self::Print(_) => 5,
         }

@@ -1,6 +1,11 @@
 //! Values of options that several commands take.
 
+use std::time::Duration;
+
+use lexopt::{Parser, ValueExt};
+use wattgate_cli::quantity;
 use wattgate_scenarios::Holder;
+use wattgate_scenarios::replay::warmth::Fan;
 use wattgate_simulated_board::load::Kind;
 use wattgate_simulated_board::sampling::SAMPLES;
 
@@ -44,5 +49,41 @@ pub fn seeds(value: String) -> Result<u64, Failure> {
         option: "--seeds",
         value,
         expected: "a number above 0",
+    })
+}
+
+/// `--limit`: a power in mW.
+pub fn limit(arguments: &mut Parser) -> Result<u32, Failure> {
+    let value = arguments.value()?.string()?;
+    let parsed = quantity::power(&value);
+    parsed.map(|power| power.0).map_err(|_| Failure::Value {
+        option: "--limit",
+        value,
+        expected: "a power above 0, such as 25W or 12500mW",
+    })
+}
+
+/// `--fan`: what the fan does.
+pub fn fan(value: String) -> Result<Fan, Failure> {
+    match value.as_str() {
+        "automatic" => Ok(Fan::Automatic),
+        "full" => Ok(Fan::Full),
+        _ => Err(Failure::Value {
+            option: "--fan",
+            value,
+            expected: "automatic or full",
+        }),
+    }
+}
+
+/// A time in s, of the board's clock.
+pub fn seconds(option: &'static str, arguments: &mut Parser) -> Result<Duration, Failure> {
+    let value = arguments.value()?.string()?;
+    let number = value.parse().ok();
+    let number = number.filter(|number| (0.0..=1e8).contains(number));
+    number.map(Duration::from_secs_f64).ok_or(Failure::Value {
+        option,
+        value,
+        expected: "a number of seconds, 0 … 1e8",
     })
 }

@@ -7,6 +7,8 @@
 //! | why a load cannot be replayed | `error`: [`ReplayError`] |
 //! | the mean power of a sliding window | [`sliding`] |
 //! | how long and how far the power was over the limit | [`account`] |
+//! | how warm the board is | [`warmth`] |
+//! | the true speed and power of a mode | [`truth`] |
 //! | how fast the load could have run | [`oracle`] |
 //! | a model's workload, and the true times of its modes | [`workload_of`], [`timed_modes`] |
 //! | the figures of one run | [`report`] |
@@ -17,12 +19,14 @@
 
 pub mod account;
 mod error;
-mod model;
+pub(crate) mod model;
 pub mod oracle;
 pub mod report;
 mod run;
 pub mod sliding;
 pub mod table;
+pub mod truth;
+pub mod warmth;
 
 pub use error::ReplayError;
 pub use model::{timed_modes, workload_of};

@@ -12,7 +12,7 @@ use wattgate_simulated_board::workload::Workload;
 use wattgate_watchdog::setup::SetupError;
 
 use super::error::ReplayError;
-use super::oracle::TimedMode;
+use super::truth::TimedMode;
 use crate::recorded::RecordedTree;
 
 /// The bytes of a model's file.

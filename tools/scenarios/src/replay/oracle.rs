@@ -9,88 +9,18 @@
 use std::time::Duration;
 
 use super::sliding::lines;
+use super::truth::{TimedMode, Truth};
+use super::warmth::{HEAT_STEP, Warmth};
 use crate::course::LIMIT_WINDOW;
 use wattgate_board_tables::{Board, Thermal};
-use wattgate_simulated_board::heat::Heat;
 use wattgate_simulated_board::load::{Load, WORKING};
-use wattgate_simulated_board::machine::automatic_fan;
 use wattgate_simulated_board::machine::mode_errors::ModeErrors;
-use wattgate_simulated_board::pipeline::{Clocks, Luck, Pipeline, Step};
-use wattgate_simulated_board::power::{Activity, Draw, leakage};
+use wattgate_simulated_board::power::leakage;
 use wattgate_simulated_board::steady::AMBIENT_C;
 use wattgate_simulated_board::unit::Unit;
-use wattgate_simulated_board::workload::Workload;
-
-/// Time step of the heat flow. The die's time constants are some seconds.
-const HEAT_STEP: Duration = Duration::from_millis(100);
-
-/// The fan follows the temperature at this interval, as in the machine.
-const FAN_EVERY: Duration = Duration::from_secs(1);
 
 /// Time for which the clairvoyant oracle chooses a mode.
 const SECOND: Duration = Duration::from_secs(1);
-
-/// A mode with the times of an average minibatch in it on the nominal unit.
-#[derive(Clone, Copy, Debug)]
-pub struct TimedMode {
-    clocks: Clocks,
-    step: Step,
-}
-
-impl TimedMode {
-    /// Times a workload's average minibatch in a mode.
-    pub fn of(board: &Board, workload: &Workload, knobs: [u32; 4]) -> Self {
-        let clocks = Clocks::of(board, knobs);
-        let step = Pipeline::new(board, workload, clocks).step(None, &Luck::NONE);
-        Self { clocks, step }
-    }
-}
-
-/// The true speed and power of a mode on a unit.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Truth {
-    /// Minibatches a second.
-    pub rate: f64,
-    /// Power at rest in W: the fixed part, and the part that is multiplied by the leakage.
-    rest: [f64; 2],
-    /// Power that full activity adds, in the same two parts.
-    added: [f64; 2],
-}
-
-impl Truth {
-    fn of(mode: &TimedMode, board: &Board, unit: &Unit, errors: Option<&ModeErrors>) -> Self {
-        let TimedMode { clocks, step } = mode;
-        let activity = Activity::of(step, clocks.cores).slowed(unit.time);
-        let idle = Activity {
-            gpu_on: true,
-            ..Activity::IDLE
-        };
-        let draw = |activity| Draw::of(board, unit, clocks, activity);
-        let totals = |draw: Draw| [draw.fixed.total(), draw.leaking.total()];
-        let (rest, work) = (totals(draw(&idle)), totals(draw(&activity)));
-        let factor = errors.map_or(1.0, |errors| errors.factor(board, clocks));
-        Self {
-            rate: 1.0 / (step.period * unit.time),
-            rest,
-            added: std::array::from_fn(|at| factor * (work[at] - rest[at])),
-        }
-    }
-
-    /// The power in W at an activity and a leakage.
-    fn watts(&self, activity: f64, leakage: f64) -> f64 {
-        let of = |[fixed, leaking]: [f64; 2]| fixed + leakage * leaking;
-        of(self.rest) + activity * of(self.added)
-    }
-
-    /// Whether this mode is at least as fast as another one and draws no more power at any activity
-    /// and temperature.
-    fn beats(&self, other: &Self) -> bool {
-        let all = |truth: &Self| [truth.rest, truth.added];
-        let pairs = all(self).into_iter().flatten();
-        let mut pairs = pairs.zip(all(other).into_iter().flatten());
-        self.rate >= other.rate && pairs.all(|(one, other)| one <= other)
-    }
-}
 
 /// The modes from which an oracle chooses, the fastest first.
 #[derive(Clone, Debug)]
@@ -109,7 +39,8 @@ impl Truths {
         Self::unbeaten(truths.collect())
     }
 
-    fn unbeaten(mut truths: Vec<Truth>) -> Self {
+    /// These modes, without those that another mode beats.
+    pub fn unbeaten(mut truths: Vec<Truth>) -> Self {
         // Among equal rates, the mode with the least power comes first.
         truths.sort_by(|a, b| {
             let watts = |truth: &Truth| truth.watts(1.0, 1.0);
@@ -143,8 +74,8 @@ pub struct Oracle<'a> {
     pub thermal: &'a Thermal,
     /// The unit.
     pub unit: &'a Unit,
-    /// The temperatures at time zero.
-    pub heat: Heat,
+    /// Temperatures and fan at time zero.
+    pub warmth: Warmth,
     /// The load.
     pub load: &'a Load,
     /// Each limit in mW with the time from which it holds.
@@ -162,7 +93,7 @@ impl Oracle<'_> {
         let ends = begins.chain([self.load.length()]);
         for ((_, mw), end) in self.limits.iter().zip(ends) {
             let period = LimitPeriod {
-                from: board.now,
+                from: board.warmth.now,
                 to: end.min(self.load.length()),
                 watts: f64::from(*mw) / 1e3,
             };
@@ -241,17 +172,20 @@ impl Oracle<'_> {
     pub fn clairvoyant(&self) -> f64 {
         let mut board = Warming::new(self);
         let mut minibatches = 0.0;
-        while board.now < self.load.length() {
-            let (from, to) = (board.now, (board.now + SECOND).min(self.load.length()));
+        while board.warmth.now < self.load.length() {
+            let (from, to) = (
+                board.warmth.now,
+                (board.warmth.now + SECOND).min(self.load.length()),
+            );
             let (worst, limit) = (self.worst(from, to), self.least_limit(from, to));
             let chosen = self.truths.0.iter().find_map(|truth| {
                 let watts = |die_c| truth.watts(worst, leakage(self.unit, die_c));
-                if watts(board.heat.die_c) > limit {
+                if watts(board.warmth.heat.die_c) > limit {
                     return None;
                 }
                 let mut after = board.clone();
                 after.run(truth, to, |_, _| {});
-                (watts(after.heat.die_c) <= limit).then_some((truth, after))
+                (watts(after.warmth.heat.die_c) <= limit).then_some((truth, after))
             });
             let (rate, after) = match (chosen, self.truths.least()) {
                 (Some((truth, after)), _) => (truth.rate, after),
@@ -297,11 +231,8 @@ struct LimitPeriod {
 #[derive(Clone, Debug)]
 struct Warming<'a> {
     oracle: &'a Oracle<'a>,
-    now: Duration,
-    heat: Heat,
-    /// Speed of the fan, as a part of the highest.
-    fan: f64,
-    /// Index of the load's step at `now`.
+    warmth: Warmth,
+    /// Index of the load's step at that time.
     step: usize,
 }
 
@@ -309,9 +240,7 @@ impl<'a> Warming<'a> {
     fn new(oracle: &'a Oracle<'a>) -> Self {
         Self {
             oracle,
-            now: Duration::ZERO,
-            heat: oracle.heat,
-            fan: 0.0,
+            warmth: oracle.warmth,
             step: 0,
         }
     }
@@ -324,19 +253,13 @@ impl<'a> Warming<'a> {
             load,
             ..
         } = *self.oracle;
-        while self.now < to {
+        while self.warmth.now < to {
             let steps = load.steps();
             let end = steps.get(self.step + 1).map(|step| step.from);
-            let next = to.min(self.now + HEAT_STEP).min(end.unwrap_or(to));
-            let leakage = leakage(unit, self.heat.die_c);
+            let next = to.min(self.warmth.now + HEAT_STEP).min(end.unwrap_or(to));
+            let leakage = leakage(unit, self.warmth.heat.die_c);
             let watts = truth.watts(steps[self.step].activity, leakage);
-            let seconds = (next - self.now).as_secs_f64();
-            self.heat.flow(thermal, watts, AMBIENT_C, self.fan, seconds);
-            let polls = |at: Duration| at.as_nanos() / FAN_EVERY.as_nanos();
-            if polls(next) > polls(self.now) {
-                self.fan = f64::from(automatic_fan(self.heat.die_c)) / 255.0;
-            }
-            self.now = next;
+            self.warmth.draw(thermal, watts, next);
             if end == Some(next) {
                 self.step += 1;
             }
@@ -349,7 +272,9 @@ impl<'a> Warming<'a> {
 mod tests {
     use std::sync::LazyLock;
 
+    use super::super::warmth::Fan;
     use super::*;
+    use wattgate_simulated_board::heat::Heat;
     use wattgate_simulated_board::load::Step as Move;
 
     static BOARD: LazyLock<Board> =
@@ -390,7 +315,7 @@ mod tests {
             truths,
             thermal: &BOARD.physics().thermal,
             unit: &Unit::NOMINAL,
-            heat: Heat::of_air(30.0),
+            warmth: Warmth::new(Heat::of_air(30.0), Fan::Automatic),
             load,
             limits: &LIMITS,
             start: Duration::from_secs(1),
@@ -408,7 +333,7 @@ mod tests {
     ) -> (Warming<'a>, f64, usize) {
         let fitting = modes().into_iter().filter_map(|truth| {
             let (mut after, mut watts) = (board.clone(), Vec::new());
-            let mut at = after.now;
+            let mut at = after.warmth.now;
             after.run(&truth, Duration::from_millis(end), |end, power| {
                 while at < end {
                     at += Duration::from_millis(1);
@@ -499,7 +424,7 @@ mod tests {
         let (truths, load) = (Truths::unbeaten(modes()), load());
         let cold = oracle(&truths, &load);
         let hot = Oracle {
-            heat: Heat::of_air(90.0),
+            warmth: Warmth::new(Heat::of_air(90.0), Fan::Automatic),
             ..cold
         };
         assert!(hot.fixed() < cold.fixed() && hot.clairvoyant() < cold.clairvoyant());

@@ -16,8 +16,10 @@ use wattgate_watchdog::setup::Setup;
 
 use super::account::LoadAccount;
 use super::error::ReplayError;
-use super::oracle::{Oracle, TimedMode, Truths};
+use super::oracle::{Oracle, Truths};
 use super::report::LoadReport;
+use super::truth::TimedMode;
+use super::warmth::{Fan, Warmth};
 use crate::course::Course;
 use crate::holder::{Holder, HolderFigures};
 use crate::holders::stepper::set_sensor;
@@ -79,7 +81,7 @@ pub fn traced(
             samples: run.samples,
         });
     }
-    let heat = tree.jetson().heat();
+    let warmth = Warmth::new(tree.jetson().heat(), Fan::Automatic);
     let jetson = tree.jetson_mut();
     jetson.set_workload(Some(run.workload.clone()));
     if let Some(errors) = run.errors {
@@ -99,7 +101,7 @@ pub fn traced(
         truths: &truths,
         thermal: &run.board.physics().thermal,
         unit: &unit,
-        heat,
+        warmth,
         load: &run.load,
         limits: &run.limits,
         start: START,

@@ -13,9 +13,9 @@ use wattgate_watchdog::setup::POINTS;
 
 use super::error::ReplayError;
 use super::model::{parse, read_model, timed_modes, workload_of};
-use super::oracle::TimedMode;
 use super::report::LoadReport;
 use super::run::{LoadRun, run};
+use super::truth::TimedMode;
 use crate::holder::Holder;
 use crate::models;
 use crate::parallel::rows_over_seeds;

@@ -12,14 +12,11 @@
 //! row marks the end of the load.
 
 use std::fmt::Write;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use thiserror::Error;
-
 use super::steps::{Load, MOST_ACTIVITY, Step};
+use crate::csv::{CsvError, Wrong, cells, lines, number, read};
 
 /// Headers without and with the GPU load.
 const COLUMNS: [&str; 2] = ["t_ms,activity", "t_ms,activity,gpu_load"];
@@ -31,41 +28,6 @@ const LATEST_MS: f64 = 7.0 * 24.0 * 3.6e6;
 /// windows of 430 ms.
 const SHORTEST: Duration = Duration::from_secs(2);
 
-/// Why a file is not a valid load.
-#[derive(Debug, Error)]
-pub enum LoadError {
-    /// The file cannot be read.
-    #[error("{}: cannot read: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
-    /// A line is wrong.
-    #[error("{}:{line}: {found}, expected {expected}", path.display())]
-    Line {
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        found: String,
-        expected: String,
-    },
-}
-
-/// A defect in a line.
-#[derive(Debug)]
-struct Wrong {
-    line: usize,
-    found: String,
-    expected: String,
-}
-
-impl Wrong {
-    fn new(line: usize, found: impl Into<String>, expected: impl Into<String>) -> Self {
-        Self {
-            line,
-            found: found.into(),
-            expected: expected.into(),
-        }
-    }
-}
-
 /// A row of a file.
 struct Row {
     /// Counted from 1.
@@ -75,28 +37,12 @@ struct Row {
 
 impl Load {
     /// Reads a load from a file.
-    pub fn read(path: &Path) -> Result<Self, LoadError> {
-        let bytes = fs::read(path).map_err(|source| LoadError::Io {
-            path: path.to_owned(),
-            source,
-        })?;
-        Self::parse(&bytes).map_err(|wrong| LoadError::Line {
-            path: path.to_owned(),
-            line: wrong.line,
-            found: wrong.found,
-            expected: wrong.expected,
-        })
+    pub fn read(path: &Path) -> Result<Self, CsvError> {
+        read(path, Self::parse)
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, Wrong> {
-        let text = std::str::from_utf8(bytes).map_err(|error| {
-            let before = &bytes[..error.valid_up_to()];
-            let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-            Wrong::new(line, "invalid bytes", "UTF-8 text")
-        })?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
-        let (_, header) = lines.next().unwrap_or((1, ""));
+        let (header, lines) = lines(bytes)?;
         let columns = COLUMNS.iter().position(|columns| *columns == header);
         let columns = columns.ok_or_else(|| {
             let [without, with] = COLUMNS;
@@ -146,26 +92,8 @@ impl Load {
 
 /// Parses a line as a row.
 fn row(line: usize, text: &str, has_gpu_load: bool) -> Result<Step, Wrong> {
-    let cells: Vec<&str> = text.split(',').map(str::trim).collect();
-    let wanted = 2 + usize::from(has_gpu_load);
-    if cells.len() != wanted {
-        let found = match text.trim().is_empty() {
-            true => "an empty line".to_owned(),
-            false => format!("`{text}`"),
-        };
-        return Err(Wrong::new(line, found, format!("{wanted} cells")));
-    }
-    let number = |at: usize, column: &str, most: f64| {
-        let parsed = cells[at].parse().ok();
-        let within = parsed.filter(|number: &f64| (0.0..=most).contains(number));
-        within.ok_or_else(|| {
-            let found = match cells[at] {
-                "" => format!("an empty cell in `{column}`"),
-                cell => format!("`{cell}` in `{column}`"),
-            };
-            Wrong::new(line, found, format!("a number, 0 … {most}"))
-        })
-    };
+    let cells = cells(line, text, 2 + usize::from(has_gpu_load))?;
+    let number = |at: usize, column, most| number(line, column, cells[at], most);
     let time_us = (1e3 * number(0, "t_ms", LATEST_MS)?).round();
     let step = Step::new(
         Duration::from_micros(time_us as u64),

@@ -7,6 +7,5 @@ pub mod csv;
 pub mod kind;
 mod steps;
 
-pub use csv::LoadError;
 pub use kind::{KINDS, Kind};
 pub use steps::{Load, MOST_ACTIVITY, Step, WORKING};

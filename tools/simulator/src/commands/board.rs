@@ -29,6 +29,9 @@ Options:
   --unit N         Draw this unit's differences from the seed N [the nominal unit]
   --seed S         Seed of noise and of the numbers of hwmon devices [0]
   --speed X        Simulated time per real time, such as 10x; 0.01x ... 100x [1x]
+  --trace FILE     Record the true power in a CSV: seconds,watts,calm_watts,minibatches. Each line
+                   is a stretch of constant power, with its end and the minibatches up to then;
+                   calm_watts is the power without the random ripple. `judge` reads it
   -h, --help       Print this
 
 DIR/progress shows the board's time in s and the minibatches of its workloads since the start.
@@ -53,6 +56,7 @@ struct Arguments {
     unit: Option<u64>,
     seed: u64,
     speed: f64,
+    trace: Option<PathBuf>,
 }
 
 /// Runs the command with the arguments that follow its name.
@@ -68,6 +72,9 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     tree.jetson_mut().set_workload(workload.transpose()?);
     let stop = signals::stop()?;
     let mut mirror = Mirror::create(&arguments.root, tree)?;
+    if let Some(trace) = &arguments.trace {
+        mirror.record(trace)?;
+    }
     match mirror.run(&stop, arguments.speed)? {
         End::Stopped => Ok(()),
         End::ShutDown => {
@@ -80,7 +87,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
 
 /// The arguments, or none if the user asks for help.
 fn parse(mut parser: Parser) -> Result<Option<Arguments>, Failure> {
-    let (mut board, mut root) = (None, None);
+    let (mut board, mut root, mut trace) = (None, None, None);
     let (mut workload, mut mode, mut unit, mut seed, mut speed) = (None, None, None, 0, 1.0);
     while let Some(argument) = parser.next()? {
         match argument {
@@ -91,6 +98,7 @@ fn parse(mut parser: Parser) -> Result<Option<Arguments>, Failure> {
             Arg::Long("unit") => unit = Some(parser.value()?.parse()?),
             Arg::Long("seed") => seed = parser.value()?.parse()?,
             Arg::Long("speed") => speed = factor(parser.value()?)?,
+            Arg::Long("trace") => trace = Some(PathBuf::from(parser.value()?)),
             Arg::Short('h') | Arg::Long("help") => return Ok(None),
             argument => return Err(argument.unexpected().into()),
         }
@@ -103,6 +111,7 @@ fn parse(mut parser: Parser) -> Result<Option<Arguments>, Failure> {
         unit,
         seed,
         speed,
+        trace,
     }))
 }
 

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
-use wattgate_cli::quantity;
 
 use crate::failure::Failure;
 use crate::help::{boards_and_workloads, print_help};
@@ -73,7 +72,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         match argument {
             Arg::Long("board") => board = Some(Board::named(&arguments.value()?.string()?)?),
             Arg::Long("weights") => model = Some(PathBuf::from(arguments.value()?)),
-            Arg::Long("limit") => limit = Some(power(arguments.value()?.string()?)?),
+            Arg::Long("limit") => limit = Some(options::limit(&mut arguments)?),
             Arg::Long("load") => load = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("workload") => {
                 workload = Some(Workload::named(&arguments.value()?.string()?)?);
@@ -116,16 +115,6 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     } else {
         print(&lines(&report))
     }
-}
-
-/// A power in mW.
-fn power(value: String) -> Result<u32, Failure> {
-    let parsed = quantity::power(&value);
-    parsed.map(|power| power.0).map_err(|_| Failure::Value {
-        option: "--limit",
-        value,
-        expected: "a power above 0, such as 25W or 12500mW",
-    })
 }
 
 fn lines(report: &LoadReport) -> String {

@@ -5,6 +5,8 @@ mod common;
 mod eventually;
 
 mod commands;
+mod help;
+mod judge;
 mod process;
 mod replay;
 mod running;

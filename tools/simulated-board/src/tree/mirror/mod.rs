@@ -37,11 +37,14 @@
 //!
 //! **Progress of the workload.** The file `progress` shows the board's time and its minibatches up
 //! to now. [`Living`] reads it.
+//!
+//! **True power.** [`Mirror::record`] writes it to a file, from which a run is judged afterwards.
 
 mod batch;
 mod disk;
 mod links;
 mod living;
+mod trace_file;
 mod watcher;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,6 +66,7 @@ use disk::{Root, at, read, replace};
 use links::Links;
 use living::PROGRESS;
 pub use living::{Living, LivingError, Progress};
+use trace_file::TraceFile;
 use watcher::Watcher;
 
 /// Time between two updates of all files.
@@ -140,6 +144,8 @@ pub struct Mirror {
     logged: usize,
     /// The file of the workload's progress, locked, and the text in it.
     progress: (File, String),
+    /// The file of the true power, if there is one.
+    trace: Option<TraceFile>,
 }
 
 impl Mirror {
@@ -194,6 +200,7 @@ impl Mirror {
             log: open(LOG)?,
             logged: 0,
             progress: (progress, text),
+            trace: None,
             root: Root(root),
             tree,
         };
@@ -204,6 +211,13 @@ impl Mirror {
         Ok(mirror)
     }
 
+    /// Records the true power from now on in a file. It is complete when [`Self::run`] has ended.
+    pub fn record(&mut self, path: &Path) -> Result<(), MirrorError> {
+        self.trace = Some(TraceFile::create(path)?);
+        self.tree.jetson_mut().keep_trace();
+        Ok(())
+    }
+
     /// Runs the board until `stop` is set, `speed` times as fast as real time.
     pub fn run(&mut self, stop: &AtomicBool, speed: f64) -> Result<End, MirrorError> {
         self.run_noted(stop, speed, |_| {})
@@ -211,6 +225,18 @@ impl Mirror {
 
     /// Runs like [`Self::run`], and calls `note` at least every 10 ms of the board's time.
     pub fn run_noted(
+        &mut self,
+        stop: &AtomicBool,
+        speed: f64,
+        note: impl FnMut(&Jetson),
+    ) -> Result<End, MirrorError> {
+        let end = self.live(stop, speed, note);
+        let recorded = self.trace.as_mut().map_or(Ok(()), TraceFile::end);
+        let end = end?;
+        recorded.map(|()| end)
+    }
+
+    fn live(
         &mut self,
         stop: &AtomicBool,
         speed: f64,
@@ -228,6 +254,9 @@ impl Mirror {
                 let next = self.tree.jetson().now() + SLICE;
                 self.tree.advance(next.min(until));
                 note(self.tree.jetson());
+            }
+            if let Some(trace) = &mut self.trace {
+                trace.append(self.tree.jetson_mut().take_trace())?;
             }
             if self.take_writes()? {
                 self.take_commands()?;
