@@ -104,7 +104,7 @@ impl<const N: usize> Governor<N> {
 
     /// Sets the first mode after the start, after a sleep, or after another program's.
     pub(super) fn boot(&mut self, now: Milliseconds) -> Command {
-        let was_watched = core::mem::take(&mut self.was_watched);
+        let was_released = core::mem::take(&mut self.was_released);
         let first = match self.changes {
             0 => self.fastest_predicted(),
             _ => {
@@ -113,7 +113,7 @@ impl<const N: usize> Governor<N> {
                 self.modes.fastest(|index| {
                     self.bound(index, phase.max(1.0)) <= allowed
                         && !self.modes.is_held(index, now)
-                        && (!was_watched || self.modes.is_predicted_within(index, reading))
+                        && (!was_released || self.modes.is_predicted_within(index, reading))
                 })
             }
         };

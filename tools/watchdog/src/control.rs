@@ -238,6 +238,10 @@ impl<F: Files> Control<F> {
     /// that fits the limit both by what the governor learned and by the model alone.
     pub fn set_yielded(&mut self, is_yielded: bool) {
         self.is_yielded = is_yielded;
+        if is_yielded {
+            self.governor.release();
+            self.state = self.governor.status().state;
+        }
         (self.shown, self.verified) = (None, None);
         // The other program may have changed the sensor's averaging.
         self.surroundings.checked = None;
@@ -264,7 +268,6 @@ impl<F: Files> Control<F> {
         if self.is_yielded {
             self.governor.watch(&input);
             self.check_surroundings(now, emit);
-            self.state = self.governor.status().state;
             return Milliseconds(now.0.saturating_add(WATCH_INTERVAL.0));
         }
         let command = self.governor.step(&input);

@@ -79,6 +79,8 @@
 //! {"version":1,"request":"yield"}
 //! ```
 //!
+//! `{"yield":null}` is the same request.
+//!
 //! `subscribe` sends a line at once, then whenever state, mode, limit or model change, and at least
 //! every `every_ms` (100 to 60000). Lines are at least 100 ms apart. The subscription ends with the
 //! connection.
@@ -380,6 +382,8 @@ mod tests {
         for (request, line) in all.into_iter().zip(examples("\"request\"")) {
             assert_eq!(request.line(), format!("{line}\n").into_bytes());
         }
+        let line = b"{\"version\":1,\"request\":{\"yield\":null}}";
+        assert_eq!(Request::parse(line), Ok(Request::Yield));
     }
 
     #[test]
@@ -433,7 +437,7 @@ mod tests {
                 b"{\"version\":1,\"request\":\"stop\"}",
                 "malformed",
                 "unknown variant `stop`, expected one of `status`, `set_limit`, `set_model`, \
-                 `subscribe`",
+                 `lease`, `yield`, `subscribe`",
             ),
             (
                 b"{\"version\":1,\"request\":\"status\",\"now\":1}",
