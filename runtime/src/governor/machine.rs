@@ -130,6 +130,8 @@ pub struct Governor<const N: usize> {
     pub(super) failed_at: Milliseconds,
     /// When the mode was last requested; `None` before the first request.
     pub(super) requested: Option<Milliseconds>,
+    /// Whether another program controlled the board since then.
+    pub(super) was_released: bool,
     /// Tokens for steps up, in ms of [`UP_EVERY`], and when a new limit last filled the bucket.
     pub(super) ups: u64,
     pub(super) filled: Milliseconds,
@@ -183,6 +185,7 @@ impl<const N: usize> Governor<N> {
             modes_failed: 0,
             failed_at: Milliseconds(0),
             requested: None,
+            was_released: false,
             ups: ALL_UPS,
             filled: Milliseconds(0),
             level_at_up: 0.0,
@@ -304,6 +307,30 @@ impl<const N: usize> Governor<N> {
             return command;
         }
         self.decide(is_blind, now, passed)
+    }
+
+    /// Gives the board to another program. The workload may be another one afterwards, so the next
+    /// [`step`](Self::step) sets a mode that fits the limit both by what was learned and by the
+    /// prediction alone.
+    pub fn release(&mut self) {
+        self.begin();
+        // A span of steady load belongs to one mode.
+        (self.steady, self.was_released) = (None, true);
+    }
+
+    /// Takes the observations while another program controls the board, at least once a second:
+    /// books the energy, and learns nothing. [`Input::mode`] and [`Input::steps`] are ignored. The
+    /// first call [releases](Self::release) the board.
+    pub fn watch(&mut self, input: &Input) {
+        let (now, passed) = self.advance(input);
+        self.allowance
+            .derate(input.over_current || input.too_hot, now);
+        self.smooth_load(input.gpu_load, passed);
+        if !self.was_released {
+            self.release();
+        }
+        self.take_sample(input.sample.as_ref(), now);
+        self.measured = self.estimator.mean(SPAN);
     }
 }
 

@@ -58,7 +58,7 @@
 //! | Safe(LimitTooLow) | Tracking | the mode of least power fits |
 //! | any | Safe(NothingApplies) | no mode can be set or chosen |
 //! | Safe(NothingApplies) | Settling | the mode is read back |
-//! | any | Booting | no step for longer than 5 s, or another front |
+//! | any | Booting | no step for longer than 5 s, another front, or [`Governor::release`] |
 //!
 //! `tests/it/governor` has a test for each transition, most of them in `states.rs`. `CONSTANTS.md`
 //! gives the source of each constant.

@@ -102,14 +102,18 @@ impl<const N: usize> Governor<N> {
         self.follow(since, now)
     }
 
-    /// Sets the first mode after the start or after a sleep.
+    /// Sets the first mode after the start, after a sleep, or after another program's.
     pub(super) fn boot(&mut self, now: Milliseconds) -> Command {
+        let was_released = core::mem::take(&mut self.was_released);
         let first = match self.changes {
             0 => self.fastest_predicted(),
             _ => {
                 let (phase, allowed) = (self.phase(now), self.allowed());
+                let reading = self.allowance.reading(&self.settings);
                 self.modes.fastest(|index| {
-                    self.bound(index, phase.max(1.0)) <= allowed && !self.modes.is_held(index, now)
+                    self.bound(index, phase.max(1.0)) <= allowed
+                        && !self.modes.is_held(index, now)
+                        && (!was_released || self.modes.is_predicted_within(index, reading))
                 })
             }
         };

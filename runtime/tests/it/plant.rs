@@ -188,6 +188,8 @@ pub struct Plant {
     /// Whether the board is in a mode outside the front.
     is_elsewhere: bool,
     pub is_too_hot: bool,
+    /// Whether another program controls the board, and the governor only watches.
+    pub is_watched: bool,
     /// Whether the workload reports its steps, and their number.
     pub reports_steps: bool,
     steps: f64,
@@ -268,6 +270,7 @@ impl Plant {
             writes_work: Box::new(|_| true),
             is_elsewhere: false,
             is_too_hot: false,
+            is_watched: false,
             reports_steps: false,
             steps: 0.0,
             modes: Vec::new(),
@@ -431,7 +434,7 @@ impl Plant {
         }
         let (_, gpu_load) = (self.load)(self.now_ms);
         let is_known = self.coming.is_none() && !self.is_elsewhere;
-        let command = self.governor.step(&Input {
+        let input = Input {
             now: Milliseconds(self.now_ms),
             sample: (self.sensor_fault)(self.now_ms, self.frozen),
             mode: is_known.then_some(self.mode),
@@ -439,8 +442,19 @@ impl Plant {
             steps: self.reports_steps.then_some(self.steps as u64),
             over_current: false,
             too_hot: self.is_too_hot,
-        });
-        self.next_step_ms = self.governor.due().0;
+        };
+        let command = match self.is_watched {
+            true => {
+                self.governor.watch(&input);
+                self.next_step_ms = self.now_ms + 100;
+                Command::Keep
+            }
+            false => {
+                let command = self.governor.step(&input);
+                self.next_step_ms = self.governor.due().0;
+                command
+            }
+        };
         if let Command::Apply(mode) = command {
             self.modes.push((self.now_ms, mode));
             if (self.writes_work)(mode) {

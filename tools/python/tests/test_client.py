@@ -83,8 +83,12 @@ class WithFakeDaemon(unittest.TestCase):
         client.set_limit(15_000, average_mw=12_000, window_ms=60_000)
         client.set_limit(None)
         client.set_model("night.wgt")
+        client.lease(20_000).close()
+        client.lease(20_000, average_mw=15_000, window_ms=60_000, model="night.wgt").close()
         client.subscribe(1000).close()
-        self.assertEqual(self.requests, examples("request"))
+        # This client takes no board.
+        expected = [line for line in examples("request") if "yield" not in line]
+        self.assertEqual(self.requests, expected)
 
     def test_the_report_is_that_of_the_documentation(self) -> None:
         report = self.client(OK + "\n").status()
@@ -157,6 +161,20 @@ class WithFakeDaemon(unittest.TestCase):
         for arguments in [(1, 2), (1, None, 2), (None, 1, 2)]:
             with self.assertRaisesRegex(ValueError, "need each other"):
                 client.set_limit(*arguments)
+
+    def test_a_lease_that_is_refused_or_ends(self) -> None:
+        with self.assertRaises(wattgate.Refused):
+            self.client(ERROR + "\n").lease(0)
+        self.doCleanups()
+        self.setUp()
+        with self.client(OK + "\n").lease(15_000) as lease:
+            self.assertEqual(lease.report.limit_mw, 15_000)
+            with self.assertRaises(wattgate.Disconnected):
+                lease.status()
+        with self.assertRaises(wattgate.Disconnected):
+            lease.status()
+        with self.assertRaisesRegex(ValueError, "need each other"):
+            wattgate.Client(self.path).lease(1, average_mw=2)
 
     def test_a_subscription_yields_each_line_until_the_daemon_ends(self) -> None:
         second = OK.replace('"limit_mw":15000', '"limit_mw":12000')
@@ -233,6 +251,18 @@ class WithRealDaemon(unittest.TestCase):
         with self.assertRaises(wattgate.Refused) as caught:
             self.client.subscribe(99)
         self.assertEqual(caught.exception.code, "out_of_range")
+
+    def test_a_lease_ends_with_its_block(self) -> None:
+        self.client.set_limit(25_000)
+        with self.client.lease(28_000) as lease:
+            self.assertEqual((lease.report.limit_mw, lease.report.limit_from), (28_000, "lease"))
+            with self.client.lease(20_000, average_mw=18_000, window_ms=60_000):
+                self.assertEqual(lease.status().limit_mw, 20_000)
+            self.until(lambda: lease.status().limit_mw == 28_000)
+        self.until(lambda: self.client.status().limit_from == "socket")
+        with self.assertRaises(wattgate.Refused) as caught:
+            self.client.lease(20_000, model="absent.wgt")
+        self.assertEqual(caught.exception.code, "model_unreadable")
 
     def test_a_subscription_shows_a_new_limit(self) -> None:
         with self.client.subscribe(60_000) as reports:

@@ -28,6 +28,10 @@ const READ_BACK_INTERVAL: Milliseconds = Milliseconds(400);
 /// event counters are updated every two (`jetson-platform.md`, sections 6.4 and 7).
 const SURROUNDINGS_INTERVAL: Milliseconds = Milliseconds(1_000);
 
+/// Interval of looks while the board is yielded. The sensor's low-pass of 430 ms loses no energy
+/// between them.
+const WATCH_INTERVAL: Milliseconds = Milliseconds(100);
+
 /// An event for the log and the counters.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
@@ -157,6 +161,8 @@ pub struct Control<F> {
     has_sample: bool,
     last: Option<Milliseconds>,
     state: State,
+    /// Whether another program has the board: looks read, and write nothing.
+    is_yielded: bool,
     surroundings: Surroundings,
 }
 
@@ -201,6 +207,7 @@ impl<F: Files> Control<F> {
             verified: None,
             has_sample: true,
             last: None,
+            is_yielded: false,
             surroundings: Surroundings::default(),
         }
     }
@@ -227,6 +234,19 @@ impl<F: Files> Control<F> {
         self.governor.set_limit(limit);
     }
 
+    /// Yields the board to another program, or takes it over again. The next look then sets a mode
+    /// that fits the limit both by what the governor learned and by the model alone.
+    pub fn set_yielded(&mut self, is_yielded: bool) {
+        self.is_yielded = is_yielded;
+        if is_yielded {
+            self.governor.release();
+            self.state = self.governor.status().state;
+        }
+        (self.shown, self.verified) = (None, None);
+        // The other program may have changed the sensor's averaging.
+        self.surroundings.checked = None;
+    }
+
     /// Runs one control cycle. Returns when the next one is due; an earlier call is harmless.
     pub fn look(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) -> Milliseconds {
         if let Some(last) = self.last.replace(now) {
@@ -236,7 +256,7 @@ impl<F: Files> Control<F> {
             }
         }
         let sample = self.sample(emit);
-        let command = self.governor.step(&Input {
+        let input = Input {
             now,
             sample,
             mode: self.shown,
@@ -244,7 +264,13 @@ impl<F: Files> Control<F> {
             steps: None,
             over_current: std::mem::take(&mut self.surroundings.over_current),
             too_hot: self.surroundings.too_hot,
-        });
+        };
+        if self.is_yielded {
+            self.governor.watch(&input);
+            self.check_surroundings(now, emit);
+            return Milliseconds(now.0.saturating_add(WATCH_INTERVAL.0));
+        }
+        let command = self.governor.step(&input);
         let next = match command {
             // Slower checks come after the reaction to the sample.
             Command::Keep => {
@@ -340,7 +366,8 @@ impl<F: Files> Control<F> {
     /// governor the resulting time constants, and the steps and offset that are known by now.
     fn watch_sensor(&mut self, emit: &mut impl FnMut(Event<'_>)) {
         let sensor = &mut self.sensor;
-        let samples = sensor.samples.filter(|_| !sensor.has_failed);
+        let may_set = !self.is_yielded && !sensor.has_failed;
+        let samples = sensor.samples.filter(|_| may_set);
         if let Some(samples) = samples.filter(|it| self.board.averaging(&self.files) != Ok(*it))
             && let Err(error) = self.board.set_averaging(&mut self.files, samples)
         {
@@ -389,9 +416,9 @@ impl<F: Files> Control<F> {
     }
 
     /// Replaces the model's front and the grid that numbers its modes.
-    pub fn set_model(&mut self, choices: Choices) -> Result<(), GovernorError> {
-        self.governor.set_front(choices.front)?;
-        self.grid = choices.grid;
+    pub fn set_model(&mut self, choices: &Choices) -> Result<(), GovernorError> {
+        self.governor.set_front(choices.front.clone())?;
+        self.grid = choices.grid.clone();
         // The ID belongs to the old grid.
         self.shown = None;
         Ok(())

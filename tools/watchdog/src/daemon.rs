@@ -1,20 +1,24 @@
 //! The daemon without its process: control of a board, plus the limit (from the config, the
 //! schedule or a client) and the model, both of which may change at run time.
 //!
+//! A client's *lease* of a limit and a model ends with its connection, and so does its right to a
+//! board that the daemon *yielded* to it.
+//!
 //! Time is an argument, so tests run in simulated time.
 
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 
 use wattgate_board::{Board, Files};
-use wattgate_runtime::{Limit, Milliseconds, Milliwatts, ModeId, PowerMode, State, Status};
+use wattgate_runtime::{Average, Limit, Milliseconds, ModeId, PowerMode, State, Status};
 
 use crate::clock::{Clock, UtcSeconds};
 use crate::config::Config;
 use crate::control::{Control, Event, Priority};
 use crate::counters::Counters;
 use crate::log::log;
-use crate::report::{Report, Source, state_name};
-use crate::serve::protocol::{Refused, WantedLimit};
+use crate::report::{Report, Source, YIELDED, state_name};
+use crate::serve::protocol::{Refused, WantedLease, WantedLimit};
 use crate::setup::{Choices, Setup, SetupError};
 
 /// Interval of the schedule check, and rate limit of model changes.
@@ -25,12 +29,16 @@ const SECOND: Milliseconds = Milliseconds(1_000);
 pub struct Daemon<F> {
     control: Control<F>,
     config: Config,
-    /// The model's file, the predicted power of its safe mode, and the folder of models.
-    model: PathBuf,
-    least: Milliwatts,
+    /// The model in force, the one that holds without leases, and the folder of models.
+    model: Rc<Loaded>,
+    base: Rc<Loaded>,
     models: PathBuf,
     /// The limit that a client set; it overrides config and schedule.
     set: Option<Limit>,
+    /// The leases, oldest first; they override all other limits.
+    leases: Vec<Lease>,
+    /// The client that has the board.
+    yielded: Option<ClientId>,
     /// The limit in force and its source.
     limit: Limit,
     source: Source,
@@ -42,18 +50,45 @@ pub struct Daemon<F> {
     modelled: Option<Milliseconds>,
 }
 
+/// The number of a client's connection; no two connections have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientId(pub u64);
+
+/// A model and its file. It stays in memory while another client's model is in force, so that
+/// returning to it cannot fail.
+#[derive(Debug)]
+struct Loaded {
+    path: PathBuf,
+    choices: Choices,
+}
+
+/// A limit, and perhaps a model, that hold as long as a client is connected.
+#[derive(Debug)]
+struct Lease {
+    client: ClientId,
+    /// What the client asked for; the config adds its average and budget.
+    limit: Limit,
+    model: Option<Rc<Loaded>>,
+}
+
 impl<F: Files> Daemon<F> {
     /// Creates the daemon with the limit for the time `utc`; reads and writes nothing yet.
     pub fn new(mut setup: Setup, files: F, utc: UtcSeconds) -> Self {
         let config = setup.config.clone();
         let limit = config.limit_at(utc);
         setup.config.limit = limit;
+        let model = Rc::new(Loaded {
+            path: config.model.clone(),
+            choices: setup.choices.clone(),
+        });
         Self {
             models: folder(&config.model),
-            model: config.model.clone(),
-            least: setup.choices.least_power(),
+            base: Rc::clone(&model),
+            model,
             control: Control::new(setup, files),
             set: None,
+            leases: Vec::new(),
+            yielded: None,
             limit,
             source: config_source(&config),
             config,
@@ -115,9 +150,13 @@ impl<F: Files> Daemon<F> {
         let (status, mode) = self.control.status();
         let [cores, cpu_khz, gpu_khz, emc_khz] = mode.knobs();
         let average = self.limit.average;
-        let model = self.model.file_name().unwrap_or_default();
+        let model = self.model.path.file_name().unwrap_or_default();
+        let state = match self.yielded {
+            Some(_) => YIELDED,
+            None => state_name(status.state),
+        };
         Report {
-            state: state_name(status.state).into(),
+            state: state.into(),
             cores,
             cpu_khz,
             gpu_khz,
@@ -130,7 +169,7 @@ impl<F: Files> Daemon<F> {
             limit_from: self.source,
             average_mw: average.map(|it| it.power.0),
             average_window_ms: average.map(|it| it.window.0),
-            least_mw: self.least.0,
+            least_mw: self.model.choices.least_power().0,
             model: model.to_string_lossy().into_owned(),
             violations: status.violations,
             changes: status.changes,
@@ -141,8 +180,8 @@ impl<F: Files> Daemon<F> {
         }
     }
 
-    /// Takes over the limits of a new config and drops a client's limit. Returns whether other keys
-    /// differ; these need a restart.
+    /// Takes over the limits of a new config and drops a client's limit, but no lease. Returns
+    /// whether other keys differ; these need a restart.
     pub fn reload(&mut self, new: Config, utc: UtcSeconds) -> bool {
         let with_limits = Config {
             limit: new.limit,
@@ -170,11 +209,83 @@ impl<F: Files> Daemon<F> {
         Ok(())
     }
 
+    /// Makes the limit, and the model if one is named, hold as long as the client is connected. It
+    /// replaces an earlier lease of this client. A refused lease changes nothing.
+    pub fn lease(
+        &mut self,
+        client: ClientId,
+        wanted: WantedLease,
+        clock: &impl Clock,
+    ) -> Result<(), Refused> {
+        let limit = wanted.limit()?;
+        let model = wanted.model.map(|name| self.load(&name, clock.now()));
+        let model = model.transpose()?;
+        self.leases.retain(|lease| lease.client != client);
+        self.leases.push(Lease {
+            client,
+            limit,
+            model,
+        });
+        self.choose_model();
+        self.choose_limit(clock.utc());
+        Ok(())
+    }
+
+    /// Writes nothing to the board until [`Self::end_client`]. Refused while another client has it.
+    pub fn yield_to(&mut self, client: ClientId) -> Result<(), Refused> {
+        match self.yielded {
+            Some(holder) if holder != client => {
+                let message = "another client has the board";
+                return Err(Refused::new("already_yielded", message));
+            }
+            Some(_) => return Ok(()),
+            None => self.yielded = Some(client),
+        }
+        self.control.set_yielded(true);
+        self.changes += 1;
+        log(Priority::Notice, "yielded the board to a client");
+        Ok(())
+    }
+
+    /// Whether a client has the board.
+    pub fn is_yielded(&self) -> bool {
+        self.yielded.is_some()
+    }
+
+    /// Whether this client has the board.
+    pub fn has_board(&self, client: ClientId) -> bool {
+        self.yielded == Some(client)
+    }
+
+    /// Ends what a client holds: its lease, and its right to the board. The next look takes the
+    /// board over.
+    pub fn end_client(&mut self, client: ClientId, utc: UtcSeconds) {
+        let leases = self.leases.len();
+        self.leases.retain(|lease| lease.client != client);
+        if self.leases.len() < leases {
+            self.choose_model();
+            self.choose_limit(utc);
+        }
+        if self.has_board(client) {
+            self.yielded = None;
+            self.control.set_yielded(false);
+            self.changes += 1;
+            log(Priority::Notice, "took the board over from a client");
+        }
+    }
+
     fn choose_limit(&mut self, utc: UtcSeconds) {
         let before = (self.limit, self.source);
-        (self.limit, self.source) = match self.set {
-            Some(limit) => (limit, Source::Socket),
-            None => (self.config.limit_at(utc), config_source(&self.config)),
+        let config = self.config.limit;
+        let leased = self.leases.iter().map(|lease| Limit {
+            average: lease.limit.average.or(config.average),
+            budget: config.budget,
+            ..lease.limit
+        });
+        (self.limit, self.source) = match (leased.reduce(lowest), self.set) {
+            (Some(limit), _) => (limit, Source::Lease),
+            (None, Some(limit)) => (limit, Source::Socket),
+            (None, None) => (self.config.limit_at(utc), config_source(&self.config)),
         };
         if (self.limit, self.source) != before {
             self.changes += 1;
@@ -187,9 +298,15 @@ impl<F: Files> Daemon<F> {
         }
     }
 
-    /// Replaces the model by another file in the folder of models, by its name or path. Refused
-    /// more than once a second.
+    /// Replaces the model by another file in the folder of models, by its name or path. The model
+    /// of a lease overrides it. Refused more than once a second.
     pub fn set_model(&mut self, name: &str, now: Milliseconds) -> Result<(), Refused> {
+        self.base = self.load(name, now)?;
+        self.choose_model();
+        Ok(())
+    }
+
+    fn load(&mut self, name: &str, now: Milliseconds) -> Result<Rc<Loaded>, Refused> {
         if self.modelled.is_some_and(|last| now.since(last) < SECOND) {
             return Err(Refused::new(
                 "too_many_requests",
@@ -199,27 +316,30 @@ impl<F: Files> Daemon<F> {
         self.modelled = Some(now);
         let config = Config {
             model: self.allowed(name)?,
-            limit: self.limit,
             ..self.config.clone()
         };
         let choices = Choices::read(&config, self.control.board()).map_err(refused)?;
-        let (least, origin) = (choices.least_power(), choices.origin.clone());
-        // Does not fail: `Choices::read` refuses an empty front.
-        let set = self.control.set_model(choices);
-        set.map_err(|_| {
-            Refused::new(
-                "model_unsuitable",
-                "the board supports no mode of the model",
-            )
-        })?;
-        self.least = least;
+        let path = config.model;
+        Ok(Rc::new(Loaded { path, choices }))
+    }
+
+    /// Puts the model of the newest lease that has one in force, or else the one of the config or
+    /// of [`Self::set_model`].
+    fn choose_model(&mut self) {
+        let mut leased = self.leases.iter().rev();
+        let leased = leased.find_map(|lease| lease.model.as_ref());
+        let model = Rc::clone(leased.unwrap_or(&self.base));
+        // Setting a model does not fail: `Choices::read` refuses one that does not suit.
+        if Rc::ptr_eq(&model, &self.model) || self.control.set_model(&model.choices).is_err() {
+            return;
+        }
         self.changes += 1;
+        let (path, origin) = (model.path.display(), &model.choices.origin);
         log(
             Priority::Notice,
-            format_args!("model is now {}: {origin}", config.model.display()),
+            format_args!("model is now {path}: {origin}"),
         );
-        self.model = config.model;
-        Ok(())
+        self.model = model;
     }
 
     /// The path of a file in the folder of models; refuses other folders and symbolic links.
@@ -234,6 +354,22 @@ impl<F: Files> Daemon<F> {
                 Err(Refused::new("model_not_allowed", message))
             }
         }
+    }
+}
+
+/// The lowest power, the lowest average and the shortest window of two leases.
+fn lowest(one: Limit, other: Limit) -> Limit {
+    let average = match (one.average, other.average) {
+        (Some(one), Some(other)) => Some(Average {
+            power: one.power.min(other.power),
+            window: one.window.min(other.window),
+        }),
+        (one, other) => one.or(other),
+    };
+    Limit {
+        power: one.power.min(other.power),
+        average,
+        budget: one.budget,
     }
 }
 

@@ -15,6 +15,7 @@
 //! | prior state: saved at the start, restored at the end | [`prior`] |
 //! | safe mode for `once --safe` after a crash | [`safe_mode`] |
 //! | one daemon per board | [`lock`] |
+//! | client of the socket | [`client`] |
 //! | hardware watchdog timer | [`hardware_watchdog`] |
 //! | log lines, notifications to systemd | [`log`], [`sd_notify`] |
 //! | clocks; Unix groups | [`clock`], [`group`] |
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cli;
+pub mod client;
 pub mod clock;
 pub mod compatibility;
 pub mod config;

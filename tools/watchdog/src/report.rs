@@ -9,9 +9,10 @@ use wattgate_runtime::{Cause, State};
 /// The daemon's status in whole numbers. A value that is unknown or not set is absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The [`state_name`] of one of [`STATES`].
+    /// One of [`state_names`].
     pub state: Cow<'static, str>,
-    /// The mode that the governor wants: online cores and clocks.
+    /// The mode that the governor wants: online cores and clocks. While the board is yielded, the
+    /// mode that it wanted before.
     pub cores: u32,
     pub cpu_khz: u32,
     pub gpu_khz: u32,
@@ -62,6 +63,8 @@ pub enum Source {
     Schedule,
     /// Set over the socket.
     Socket,
+    /// The lowest of the leases over the socket.
+    Lease,
 }
 
 impl Display for Source {
@@ -70,8 +73,17 @@ impl Display for Source {
             Self::Config => "config",
             Self::Schedule => "schedule",
             Self::Socket => "socket",
+            Self::Lease => "lease",
         })
     }
+}
+
+/// The name of the state in which a client has the board.
+pub const YIELDED: &str = "yielded";
+
+/// The names of all states.
+pub fn state_names() -> impl Iterator<Item = &'static str> {
+    STATES.into_iter().map(state_name).chain([YIELDED])
 }
 
 /// All states of the governor.
@@ -206,11 +218,9 @@ pub mod tests {
 
     #[test]
     fn names_of_states_differ() {
-        for (index, state) in STATES.iter().enumerate() {
-            let same = STATES
-                .iter()
-                .filter(|it| state_name(**it) == state_name(*state));
-            assert_eq!(same.count(), 1, "{index}");
+        for state in state_names() {
+            let same = state_names().filter(|it| *it == state);
+            assert_eq!(same.count(), 1, "{state}");
         }
     }
 }

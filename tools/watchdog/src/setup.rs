@@ -77,7 +77,7 @@ pub struct Setup {
 }
 
 /// The modes that a model offers on a board.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Choices {
     /// The model's grid, which numbers the modes.
     pub grid: Grid,

@@ -205,6 +205,29 @@ fn the_highest_likely_energy_of_a_gap_is_booked() {
     assert!(after.allowed.0 < 15_000, "{after:?}");
 }
 
+/// Another program sets the fastest mode, and then the slowest.
+#[test]
+fn the_energy_of_a_watched_board_is_booked() {
+    let mut plant = Plant::new(30_000, 1_000);
+    plant.governor.set_limit(average(30_000, 20_000, 60));
+    plant.run(60_000, 30_000);
+    let allowed = plant.status().allowed;
+    plant.is_watched = true;
+    for point in [POINTS - 1, 0] {
+        let (booked, drawn) = (plant.status().millijoules, plant.account.energy_mj);
+        plant.mode = front().points()[point].mode;
+        plant.run(40_000, 30_000);
+        let booked = (plant.status().millijoules - booked) as f64;
+        let drawn = plant.account.energy_mj - drawn;
+        assert!(
+            (0.98..1.02).contains(&(booked / drawn)),
+            "{booked} mJ of {drawn} mJ"
+        );
+    }
+    let status = plant.status();
+    assert!(status.allowed < allowed, "{status:?}");
+}
+
 /// The gap counts with the board's 45 W, not with the least mode. So some 50 W of the mean of 48 W
 /// remain.
 #[test]

@@ -62,6 +62,7 @@ enum Call {
     Later(u64, Option<Sample>, bool, Option<u16>, bool),
     /// A step at any time, also in the past.
     At(u64, Option<Sample>, Option<u16>, Option<u16>),
+    Watch(u64, Option<Sample>, Option<u16>),
     SetLimit(Limit),
     SetFront,
     SetTimeConstant(usize, u64),
@@ -76,6 +77,8 @@ fn call() -> impl Strategy<Value = Call> {
             .prop_map(|(ms, sample, is_set, gpu, hot)| Call::Later(ms, sample, is_set, gpu, hot)),
         2 => (number(), sample(), any::<Option<u16>>(), gpu())
             .prop_map(|(now, sample, mode, gpu)| Call::At(now, sample, mode, gpu)),
+        4 => (0..2_000_u64, sample(), gpu())
+            .prop_map(|(ms, sample, gpu)| Call::Watch(ms, sample, gpu)),
         2 => any_limit().prop_map(Call::SetLimit),
         1 => Just(Call::SetFront),
         1 => (0..8_usize, number()).prop_map(|(chip, ms)| Call::SetTimeConstant(chip, ms)),
@@ -123,7 +126,18 @@ impl Caller {
         gpu_load: Option<u16>,
         too_hot: bool,
     ) -> Command {
-        self.governor.step(&Input {
+        let input = self.input(sample, mode, gpu_load, too_hot);
+        self.governor.step(&input)
+    }
+
+    fn input(
+        &self,
+        sample: Option<Sample>,
+        mode: Option<ModeId>,
+        gpu_load: Option<u16>,
+        too_hot: bool,
+    ) -> Input {
+        Input {
             now: Milliseconds(self.now),
             sample,
             mode,
@@ -131,7 +145,7 @@ impl Caller {
             steps: sample.map(|sample| u64::from(sample.total().0)),
             over_current: too_hot,
             too_hot,
-        })
+        }
     }
 
     fn call(&mut self, call: Call) -> Command {
@@ -144,6 +158,11 @@ impl Caller {
             Call::At(now, sample, mode, gpu) => {
                 self.now = now;
                 return self.step(sample, mode.map(ModeId), gpu, false);
+            }
+            Call::Watch(ms, sample, gpu) => {
+                self.now = self.now.saturating_add(ms);
+                let input = self.input(sample, None, gpu, false);
+                self.governor.watch(&input);
             }
             Call::SetLimit(limit) => self.governor.set_limit(limit),
             Call::SetFront => assert_eq!(self.governor.set_front(front()), Ok(())),

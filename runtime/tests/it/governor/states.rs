@@ -26,6 +26,7 @@
 //! | `Safe(NothingApplies)` | `Settling` | a mode can be set again | `working_writes_settle` |
 //! | any | `Booting` | the board slept | `a_sleep_boots` |
 //! | any | `Booting` | another front is set | `a_new_front_boots` |
+//! | any | `Booting` | another program controls the board | `a_board_that_was_only_watched_boots` |
 //!
 //! `no_other_transition_occurs` checks the table on random plants with faults. One step may make
 //! two transitions, for instance `Safe(NoSensor)` → `Settling` → `Safe(LimitTooLow)`; only the
@@ -35,7 +36,7 @@ use wattgate_runtime::{Cause, State};
 
 use crate::governor::{ensure, holds_for};
 use crate::plant::{
-    L4T, Plant, between, fails, front, full, idle, limit, off_by_10_percent, random, works,
+    L4T, POINTS, Plant, between, fails, front, full, idle, limit, off_by_10_percent, random, works,
 };
 
 const NO_SENSOR: State = State::Safe(Cause::NoSensor);
@@ -399,6 +400,50 @@ fn a_new_front_boots() {
             plant.run(10_000, LIMIT);
             assert_eq!(plant.state(), State::Tracking, "from {state:?}");
         }
+    }
+}
+
+/// Another program sets the fastest mode, which draws more than the limit, and controls the board
+/// for a time below or above that of a sleep.
+#[test]
+fn a_board_that_was_only_watched_boots() {
+    for state in ALL {
+        for ms in [300, 20_000] {
+            let mut plant = plant_in(state);
+            (plant.sensor_fault, plant.writes_work) = (works, Box::new(|_| true));
+            plant.governor.set_limit(limit(LIMIT));
+            let set = plant.modes.len();
+            plant.is_watched = true;
+            plant.mode = front().points()[POINTS - 1].mode;
+            plant.run(ms, LIMIT);
+            let expected = (State::Booting, set);
+            let found = (plant.state(), plant.modes.len());
+            assert_eq!(found, expected, "from {state:?}, {ms} ms");
+            plant.is_watched = false;
+            let first = plant.run_to_next_step(LIMIT).expect("a first mode");
+            let power = plant.milliwatts(first, 1.0);
+            assert!(power <= f64::from(LIMIT), "from {state:?}: {power} mW");
+            plant.run_to(State::Tracking, 5_000, LIMIT);
+        }
+    }
+}
+
+/// The workload may be another one by then: neither the prediction nor what was learned may be
+/// exceeded.
+#[test]
+fn after_a_watch_the_first_mode_fits_by_prediction_and_by_measurement() {
+    for factor in [0.7, 1.0, 1.3] {
+        let mut plant = Plant::new(LIMIT, 1_000);
+        plant.factor = factor;
+        plant.run(300_000, LIMIT);
+        plant.is_watched = true;
+        plant.run(10_000, LIMIT);
+        plant.is_watched = false;
+        let first = plant.run_to_next_step(LIMIT).expect("a first mode");
+        let power = plant.milliwatts(first, 1.0);
+        let highest = power * f64::max(1.0, 1.0 / factor);
+        let expected = 0.8 * f64::from(LIMIT)..f64::from(LIMIT);
+        assert!(expected.contains(&highest), "×{factor}: {highest} mW");
     }
 }
 

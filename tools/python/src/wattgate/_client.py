@@ -49,7 +49,8 @@ class Report:
     """The daemon's status. ``None`` is an unknown value or one that is not set."""
 
     #: ``booting``, ``settling``, ``tracking``, ``stepping_down``, ``probing_up``,
-    #: ``safe_no_sensor``, ``safe_limit_too_low`` or ``safe_nothing_applies``.
+    #: ``safe_no_sensor``, ``safe_limit_too_low``, ``safe_nothing_applies``, or ``yielded`` while
+    #: another client has the board and nothing else holds the limit.
     state: str
     #: The mode: online cores and clocks.
     cores: int
@@ -63,7 +64,7 @@ class Report:
     #: Ratio of measured to predicted power in ppm.
     ratio_ppm: int
     limit_mw: int
-    #: ``config``, ``schedule`` or ``socket``.
+    #: ``config``, ``schedule``, ``socket`` or ``lease``.
     limit_from: str
     #: Predicted power of the safe mode; a lower limit cannot be held.
     least_mw: int
@@ -125,18 +126,32 @@ class Client:
         power besides; without them, the config's average stays. The limit holds until the next one,
         SIGHUP, or the end of the daemon.
         """
-        if (average_mw is None) != (window_ms is None) or (power_mw is None and average_mw):
-            raise ValueError("average_mw and window_ms need each other, and power_mw")
-        limit: Optional[Dict[str, Any]] = None
-        if power_mw is not None:
-            limit = {"power_mw": power_mw}
-            if average_mw is not None:
-                limit["average"] = {"power_mw": average_mw, "window_ms": window_ms}
-        return self._ask({"set_limit": limit})
+        if power_mw is None and average_mw is None and window_ms is None:
+            return self._ask({"set_limit": None})
+        return self._ask({"set_limit": _limit(power_mw, average_mw, window_ms)})
 
     def set_model(self, name: str) -> Report:
         """Loads another model from the folder of the config's model, by its name or path."""
         return self._ask({"set_model": name})
+
+    def lease(
+        self,
+        power_mw: int,
+        average_mw: Optional[int] = None,
+        window_ms: Optional[int] = None,
+        model: Optional[str] = None,
+    ) -> "Lease":
+        """Returns a lease: the limit holds until it is closed or the process ends.
+
+        It overrides the config and :meth:`set_limit`. ``model`` is loaded as by :meth:`set_model`,
+        for the same time. Of several leases the lowest limits hold.
+        """
+        wanted = _limit(power_mw, average_mw, window_ms)
+        if model is not None:
+            wanted["model"] = model
+        connection = _Connection(self._path, self._timeout)
+        connection.send({"lease": wanted})
+        return Lease(connection)
 
     def subscribe(self, every_ms: int = 1000) -> "Subscription":
         """Returns an iterator over statuses, the present one first.
@@ -197,6 +212,43 @@ class _Connection:
         self.close()
 
 
+class Lease:
+    """A limit, and perhaps a model, until :meth:`close` or the end of a ``with`` block."""
+
+    def __init__(self, connection: _Connection) -> None:
+        """Made by :meth:`Client.lease`, which waits for the answer."""
+        self._connection = connection
+        try:
+            #: The status when the lease began.
+            self.report = connection.receive()
+        except Error:
+            connection.close()
+            raise
+
+    def status(self) -> Report:
+        """Returns the status; :class:`Disconnected` means that the lease has ended."""
+        try:
+            self._connection.send("status")
+            return self._connection.receive()
+        except ValueError as error:  # The file is closed.
+            raise Disconnected("the lease was closed") from error
+
+    def close(self) -> None:
+        """Ends the lease."""
+        self._connection.close()
+
+    def __enter__(self) -> "Lease":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+
 class Subscription(Iterator[Report]):
     """Statuses as the daemon sends them; ends with :class:`Disconnected` or :meth:`close`."""
 
@@ -235,6 +287,18 @@ class Subscription(Iterator[Report]):
         traceback: Optional[TracebackType],
     ) -> None:
         self.close()
+
+
+def _limit(
+    power_mw: Optional[int], average_mw: Optional[int], window_ms: Optional[int]
+) -> Dict[str, Any]:
+    """A limit as a request has it."""
+    if (average_mw is None) != (window_ms is None) or power_mw is None:
+        raise ValueError("average_mw and window_ms need each other, and power_mw")
+    limit: Dict[str, Any] = {"power_mw": power_mw}
+    if average_mw is not None:
+        limit["average"] = {"power_mw": average_mw, "window_ms": window_ms}
+    return limit
 
 
 def _parse(line: bytes) -> Report:

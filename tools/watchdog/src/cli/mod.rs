@@ -20,6 +20,7 @@ use wattgate_board::{ApplyError, Board, Disk};
 use wattgate_cli::exit::{Failed, end, end_with};
 use wattgate_runtime::Milliwatts;
 
+use crate::client::ClientError;
 use crate::clock::{Clock, System};
 use crate::config::{Config, ConfigError};
 use crate::control::Priority;
@@ -86,10 +87,8 @@ pub enum Failure {
     },
     #[error("{0}")]
     Apply(#[from] ApplyError),
-    #[error("{}: the daemon does not answer: {why}", path.display())]
-    NoDaemon { path: PathBuf, why: io::Error },
-    #[error("{message}")]
-    Refused { name: String, message: String },
+    #[error("{0}")]
+    Client(#[from] ClientError),
     #[error("{0}")]
     Group(#[from] GroupError),
     #[error("{0}")]
@@ -110,17 +109,19 @@ impl Failed for Failure {
             | Self::Config(ConfigError::Defect { .. } | ConfigError::Version { .. })
             | Self::Group(GroupError::Unknown(_))
             | Self::Setup(SetupError::Confidence(_)) => 2,
-            Self::Refused { name, .. } if name == "out_of_range" => 2,
-            Self::Refused { name, .. } if name == "model_unreadable" => 5,
-            Self::Refused { name, .. } if name.starts_with("model_") => 3,
+            Self::Client(ClientError::Refused(refused)) => match &*refused.name {
+                "out_of_range" => 2,
+                "model_unreadable" => 5,
+                name if name.starts_with("model_") => 3,
+                _ => 5,
+            },
             Self::Config(ConfigError::Unreadable { .. })
             | Self::Setup(SetupError::Model { .. })
             | Self::NotWritable { .. }
             | Self::Lock(_)
             | Self::Prior(_)
             | Self::Apply(_)
-            | Self::NoDaemon { .. }
-            | Self::Refused { .. }
+            | Self::Client(ClientError::NoDaemon { .. })
             | Self::Group(GroupError::Unreadable(_))
             | Self::HardwareWatchdog(_)
             | Self::Signals(_)

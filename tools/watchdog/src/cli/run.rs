@@ -43,7 +43,7 @@ Usage: wattgated run --config FILE [--root DIR]
 The daemon saves the board's prior state in the config's state_dir and restores it at the end.
 After a crash the next clean stop restores the saved state. The daemon also saves the mode of least
 power there, for `wattgated once --safe` after a crash. On SIGHUP it reads limit, schedule, average
-and budget from the config again; they replace what a client has set. Clients, such as
+and budget from the config again; they replace what a client has set, but no lease. Clients, such as
 `wattgated set-limit`, connect to /run/wattgated/socket. Log lines go to stderr with journald's
 priority prefix.
 
@@ -290,8 +290,14 @@ impl Process {
             self.notify.send(format_args!("READY=1"));
         }
         let (status, mode) = self.daemon.status();
-        let state = name(status.state);
         let (allowed, measured) = (status.allowed, Measured(status));
+        if self.daemon.is_yielded() {
+            self.notify.send(format_args!(
+                "WATCHDOG=1\nSTATUS=yielded to a client; {measured} of {allowed}"
+            ));
+            return;
+        }
+        let state = name(status.state);
         self.notify.send(format_args!(
             "WATCHDOG=1\nSTATUS={state}: {mode}; {measured} of {allowed}"
         ));

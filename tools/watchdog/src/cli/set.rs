@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use lexopt::{Arg, Parser, ValueExt};
 
-use super::client::{Answers, shown};
+use super::client::shown;
 use super::{EXIT_CODES, Failure, print};
+use crate::client::Client;
 use crate::quantity::{Power, Window};
 use crate::serve::protocol::{Request, WantedAverage, WantedLimit};
 
@@ -106,7 +107,7 @@ pub fn model(mut arguments: Parser) -> Result<(), Failure> {
 }
 
 fn ask(request: Request, root: &Path, is_json: bool) -> Result<(), Failure> {
-    let report = Answers::to(request, root)?.next()?;
+    let report = Client::connect(root)?.ask(request)?;
     print(&shown(&report, is_json))
 }
 

@@ -2,9 +2,9 @@
 
 use lexopt::Parser;
 
-use super::client::{Answers, parse, shown};
+use super::client::{parse, shown};
 use super::{EXIT_CODES, Failure, print};
-use crate::serve::protocol::Request;
+use crate::client::Client;
 
 const USAGE: &str = "\
 Print the running daemon's status
@@ -19,8 +19,8 @@ Example:
   wattgated status
 
 Keys: state, cores, cpu_khz, gpu_khz, emc_khz, measured_mw (absent before the first measurement),
-predicted_mw, allowed_mw, ratio_ppm (measured / predicted), limit_mw, limit_from (config, schedule
-or socket), average_mw and average_window_ms (absent without an average), least_mw (the least
+predicted_mw, allowed_mw, ratio_ppm (measured / predicted), limit_mw, limit_from (config, schedule,
+socket or lease), average_mw and average_window_ms (absent without an average), least_mw (the least
 predicted power of all modes), model. Counters since the daemon's start: violations, changes,
 over_limit_ms, energy_mj, sensor_errors, failed_changes.
 
@@ -31,6 +31,6 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let Some((root, is_json)) = parse(arguments)? else {
         return print(&format!("{USAGE}{EXIT_CODES}"));
     };
-    let report = Answers::to(Request::Status, &root)?.next()?;
+    let report = Client::connect(&root)?.status()?;
     print(&shown(&report, is_json))
 }

@@ -3,8 +3,9 @@
 use lexopt::Parser;
 use wattgate_runtime::Milliwatts;
 
-use super::client::{Answers, parse, shown};
+use super::client::{parse, shown};
 use super::{EXIT_CODES, Failure, print};
+use crate::client::Client;
 use crate::report::Report;
 use crate::serve::protocol::{Request, Subscription};
 
@@ -29,13 +30,14 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         return print(&format!("{USAGE}{EXIT_CODES}"));
     };
     let request = Request::Subscribe(Subscription { every_ms: 1_000 });
-    let mut answers = Answers::to(request, &root)?;
+    let mut client = Client::connect(&root)?;
+    let mut report = client.ask(request)?;
     loop {
-        let report = answers.next()?;
         match is_json {
             true => print(&shown(&report, true))?,
             false => print(&line(&report))?,
         }
+        report = client.next_report()?;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-use crate::report::{Report, STATES, state_name};
+use crate::report::{Report, state_names};
 
 /// The page with all metrics; a metric without a value is omitted.
 pub fn text(report: &Report) -> String {
@@ -20,7 +20,7 @@ impl Page {
         let hertz = |khz: u32| u64::from(khz) * 1_000;
         self.gauge(
             "power_limit_watts",
-            "Limit in force, from the config, the schedule or the socket.",
+            "Limit in force, from the config, the schedule, the socket or a lease.",
             milli(report.limit_mw),
         )?;
         self.gauge(
@@ -68,9 +68,9 @@ impl Page {
         self.head(
             "state",
             "gauge",
-            "1 for the state of the governor, 0 for the others.",
+            "1 for the state of the daemon, 0 for the others.",
         )?;
-        for state in STATES.map(state_name) {
+        for state in state_names() {
             let value = u8::from(state == report.state);
             writeln!(self.0, "wattgate_state{{state=\"{state}\"}} {value}")?;
         }
@@ -226,6 +226,7 @@ mod tests {
             ("wattgate_state{state=\"settling\"}", 0.0),
             ("wattgate_state{state=\"stepping_down\"}", 0.0),
             ("wattgate_state{state=\"tracking\"}", 1.0),
+            ("wattgate_state{state=\"yielded\"}", 0.0),
             ("wattgate_violations_total", 2.0),
         ];
         let expected = expected.map(|(series, value)| (series.to_owned(), value));

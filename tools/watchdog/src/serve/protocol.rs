@@ -17,8 +17,8 @@
 //! ```
 //!
 //! `state` is `booting`, `settling`, `tracking`, `stepping_down`, `probing_up`, `safe_no_sensor`,
-//! `safe_limit_too_low` or `safe_nothing_applies`; `limit_from` is `config`, `schedule` or
-//! `socket`. `measured_mw`, `average_mw` and `average_window_ms` are absent if there is no value.
+//! `safe_limit_too_low`, `safe_nothing_applies` or `yielded`; `limit_from` is `config`, `schedule`,
+//! `socket` or `lease`. `measured_mw`, `average_mw` and `average_window_ms` are absent if there is no value.
 //!
 //! # Requests
 //!
@@ -50,6 +50,37 @@
 //! {"version":1,"request":{"set_model":"night.wgt"}}
 //! ```
 //!
+//! `lease` holds a limit, and a model if one is named, as long as this connection is open. At its
+//! end, however it ends, limit and model return to what holds without it. A lease overrides config,
+//! schedule, `set_limit` and `set_model`; these then hold after it, and SIGHUP does not end it. The
+//! limit follows the rules of `set_limit`, and the model those of `set_model`. If either is refused,
+//! nothing changes. A second `lease` replaces the connection's first, with its model. Of several
+//! leases the lowest power, the lowest average and the shortest window hold, with the newest of
+//! their models. Returning to a model discards the corrections learned for the other. A connection
+//! with a lease may be silent for any time.
+//!
+//! ```json
+//! {"version":1,"request":{"lease":{"power_mw":20000}}}
+//! {"version":1,"request":{"lease":{"power_mw":20000,"average":{"power_mw":15000,"window_ms":60000},"model":"night.wgt"}}}
+//! ```
+//!
+//! `yield` gives the board to this client: after the answer, whose state is `yielded`, the daemon
+//! writes nothing to the board until this connection ends. **Meanwhile nothing holds the limit but
+//! the client.** Then, or when the client closes its side, the daemon sets a mode of its own at once.
+//! It keeps what it learned, but the workload may be another one by now: so its first mode fits the
+//! limit both by what it learned and by the model alone. The client must send a line at least every
+//! 2 s (any request, such as `status`); otherwise the daemon closes the connection and takes the
+//! board over. Only one client may have the board. The daemon goes on reading the power
+//! sensor and counting energy, answers all clients, and keeps its lock and the prior state, which a
+//! stop restores even while the board is yielded. The mode in the status is the last one that the
+//! daemon wanted.
+//!
+//! ```json
+//! {"version":1,"request":"yield"}
+//! ```
+//!
+//! `{"yield":null}` is the same request.
+//!
 //! `subscribe` sends a line at once, then whenever state, mode, limit or model change, and at least
 //! every `every_ms` (100 to 60000). Lines are at least 100 ms apart. The subscription ends with the
 //! connection.
@@ -70,14 +101,15 @@
 //! | `too_many_requests` | More than 20 requests or one model in a second. | is closed at 40 |
 //! | `too_long` | The line has more than 4096 bytes. | is closed |
 //! | `too_many_clients` | 16 clients are already connected. | is closed |
+//! | `already_yielded` | Another client has the board. | stays open |
 //! | `model_not_allowed` | The model is not in the folder of the config's model. | stays open |
 //! | `model_unreadable` | The model's file does not exist or is not a regular file. | stays open |
 //! | `model_defective` | The file is not a valid model. | stays open |
 //! | `model_unsuitable` | The model lacks power, confidence or a supported mode. | stays open |
 //! | `model_for_other_board` | The model was made for another board. | stays open |
 //!
-//! A client that sends nothing for 60 s and has not subscribed is disconnected; so is a client
-//! with more than 16 KiB of unread answers. When a client closes its side, the daemon sends the
+//! A client that sends nothing for 60 s and has neither subscribed nor leased is disconnected; so is
+//! a client that has the board and sends no line for 2 s, and a client with more than 16 KiB of unread answers. When a client closes its side, the daemon sends the
 //! pending answers and closes the connection. The daemon accepts at most 1000 connections per
 //! second; further ones wait in the backlog.
 
@@ -110,6 +142,8 @@ pub enum Request {
     /// `None` returns to the config's limit.
     SetLimit(Option<WantedLimit>),
     SetModel(String),
+    Lease(WantedLease),
+    Yield,
     Subscribe(Subscription),
 }
 
@@ -120,6 +154,18 @@ pub struct WantedLimit {
     pub power_mw: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub average: Option<WantedAverage>,
+}
+
+/// A limit, and perhaps a model, for as long as the client is connected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WantedLease {
+    pub power_mw: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub average: Option<WantedAverage>,
+    /// Name or path of the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
 }
 
 /// An average in a request.
@@ -247,6 +293,16 @@ impl WantedLimit {
     }
 }
 
+impl WantedLease {
+    /// The limit of the lease, without what the config adds.
+    pub fn limit(&self) -> Result<Limit, Refused> {
+        let &Self {
+            power_mw, average, ..
+        } = self;
+        WantedLimit { power_mw, average }.limit(Limit::of(Milliwatts(0)))
+    }
+}
+
 impl Subscription {
     /// The longest time between two lines.
     pub fn every(self) -> Result<Milliseconds, Refused> {
@@ -277,7 +333,7 @@ fn in_range(key: &str, value: u64, least: u64, most: u64) -> Result<(), Refused>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{STATES, Source, state_name};
+    use crate::report::{Source, state_names};
 
     /// The example lines of the module's documentation that contain `of`.
     fn examples(of: &'static str) -> impl Iterator<Item = &'static str> {
@@ -306,12 +362,28 @@ mod tests {
             })),
             Request::SetLimit(None),
             Request::SetModel("night.wgt".to_owned()),
+            Request::Lease(WantedLease {
+                power_mw: 20_000,
+                average: None,
+                model: None,
+            }),
+            Request::Lease(WantedLease {
+                power_mw: 20_000,
+                average: Some(WantedAverage {
+                    power_mw: 15_000,
+                    window_ms: 60_000,
+                }),
+                model: Some("night.wgt".to_owned()),
+            }),
+            Request::Yield,
             Request::Subscribe(Subscription { every_ms: 1_000 }),
         ];
         assert_eq!(found, all);
         for (request, line) in all.into_iter().zip(examples("\"request\"")) {
             assert_eq!(request.line(), format!("{line}\n").into_bytes());
         }
+        let line = b"{\"version\":1,\"request\":{\"yield\":null}}";
+        assert_eq!(Request::parse(line), Ok(Request::Yield));
     }
 
     #[test]
@@ -333,8 +405,8 @@ mod tests {
 
     #[test]
     fn every_state_is_documented() {
-        for state in STATES {
-            let name = format!("`{}`", state_name(state));
+        for state in state_names() {
+            let name = format!("`{state}`");
             assert!(include_str!("protocol.rs").contains(&name), "{name}");
         }
     }
@@ -365,7 +437,7 @@ mod tests {
                 b"{\"version\":1,\"request\":\"stop\"}",
                 "malformed",
                 "unknown variant `stop`, expected one of `status`, `set_limit`, `set_model`, \
-                 `subscribe`",
+                 `lease`, `yield`, `subscribe`",
             ),
             (
                 b"{\"version\":1,\"request\":\"status\",\"now\":1}",

@@ -15,7 +15,7 @@ use super::listener::Listener;
 use super::protocol::{MAX_LINE_BYTES, Refused, Request, Subscription, answer};
 use super::rate_limit::RateCounter;
 use crate::clock::Clock;
-use crate::daemon::Daemon;
+use crate::daemon::{ClientId, Daemon};
 
 /// Maximum number of connected clients.
 pub const MAX_CLIENTS: usize = 16;
@@ -25,8 +25,11 @@ const MAX_REQUESTS_PER_SECOND: u32 = 20;
 /// At this many requests in a second the connection is closed.
 const CLOSE_AT_REQUESTS: u32 = 2 * MAX_REQUESTS_PER_SECOND;
 
-/// A client that sends nothing for this long is disconnected, unless it has subscribed.
+/// A client that sends nothing for this long is disconnected, unless it has subscribed or leased.
 const IDLE_TIMEOUT: Milliseconds = Milliseconds(60_000);
+
+/// A client that has the board and sends no line for this long is disconnected: it hangs.
+const YIELD_TIMEOUT: Milliseconds = Milliseconds(2_000);
 
 /// Least time between two lines of a subscription.
 const MIN_LINE_INTERVAL: Milliseconds = Milliseconds(100);
@@ -37,6 +40,8 @@ pub struct Socket {
     path: PathBuf,
     listener: Listener<UnixListener>,
     clients: Vec<Client>,
+    /// The next client's number.
+    next: ClientId,
 }
 
 impl Socket {
@@ -66,6 +71,7 @@ impl Socket {
             path,
             listener: Listener::new(listener),
             clients: Vec::new(),
+            next: ClientId(0),
         })
     }
 
@@ -82,7 +88,8 @@ impl Socket {
     }
 
     /// Serves clients until `until` at the latest. `is_ready`: poll reported an event. Returns
-    /// whether a request changed the limit or the model, so that a look is due.
+    /// whether a request, or the end of a client, changed the limit, the model, or who has the
+    /// board, so that a look is due.
     pub fn turn<F: Files>(
         &mut self,
         is_ready: bool,
@@ -92,26 +99,43 @@ impl Socket {
     ) -> bool {
         let changes = daemon.changes();
         if is_ready {
-            let (now, clients) = (clock.now(), &mut self.clients);
+            let (now, clients, next) = (clock.now(), &mut self.clients, &mut self.next);
             self.listener
-                .accept(now, |stream| admit(clients, stream, now));
+                .accept(now, |stream| admit(clients, next, stream, now));
         }
         self.clients.retain_mut(|client| {
             let is_due = clock.now() >= until;
-            is_due || client.turn(is_ready, daemon, clock).is_ok()
+            let turn = match is_due {
+                true => Ok(()),
+                false => client.turn(is_ready, daemon, clock),
+            };
+            let is_silent = client.is_silent(daemon, clock.now());
+            if turn.is_err() || is_silent || client.connection.has_ended() {
+                daemon.end_client(client.id, clock.utc());
+            }
+            turn.is_ok() && !is_silent
         });
         daemon.changes() != changes
     }
 }
 
-fn admit(clients: &mut Vec<Client>, mut stream: UnixStream, now: Milliseconds) {
+fn admit(
+    clients: &mut Vec<Client>,
+    next: &mut ClientId,
+    mut stream: UnixStream,
+    now: Milliseconds,
+) {
     if clients.len() < MAX_CLIENTS {
         clients.push(Client {
+            id: *next,
             connection: Connection::new(stream),
             requests: RateCounter::default(),
             last_input: now,
+            last_line: now,
             subscribed: None,
+            has_leased: false,
         });
+        next.0 += 1;
         return;
     }
     let message = format!("{MAX_CLIENTS} clients are already connected");
@@ -122,11 +146,14 @@ fn admit(clients: &mut Vec<Client>, mut stream: UnixStream, now: Milliseconds) {
 
 #[derive(Debug)]
 struct Client {
+    id: ClientId,
     connection: Connection<UnixStream>,
     requests: RateCounter,
-    /// When the client last sent something.
+    /// When the client last sent something, and when it last sent a line.
     last_input: Milliseconds,
+    last_line: Milliseconds,
     subscribed: Option<Subscribed>,
+    has_leased: bool,
 }
 
 /// A client's subscription.
@@ -158,10 +185,15 @@ impl Client {
             };
         }
         self.send_due(daemon, now)?;
-        match self.subscribed.is_none() && is_idle {
+        match self.subscribed.is_none() && !self.has_leased && is_idle {
             true => Err(Gone),
             false => Ok(()),
         }
+    }
+
+    /// Whether the client has the board and has sent no line for too long.
+    fn is_silent<F: Files>(&self, daemon: &Daemon<F>, now: Milliseconds) -> bool {
+        daemon.has_board(self.id) && now.since(self.last_line) >= YIELD_TIMEOUT
     }
 
     /// Reads once and answers each line.
@@ -175,6 +207,7 @@ impl Client {
             self.last_input = now;
         }
         while let Some(line) = self.connection.line() {
+            self.last_line = now;
             let count = self.requests.count(now);
             let result = match count <= MAX_REQUESTS_PER_SECOND {
                 true => Request::parse(&line).and_then(|it| self.act(it, daemon, clock)),
@@ -215,6 +248,12 @@ impl Client {
             Request::Status => Ok(()),
             Request::SetLimit(limit) => daemon.set_limit(limit, clock.utc()),
             Request::SetModel(name) => daemon.set_model(&name, clock.now()),
+            Request::Lease(wanted) => {
+                daemon.lease(self.id, wanted, clock)?;
+                self.has_leased = true;
+                Ok(())
+            }
+            Request::Yield => daemon.yield_to(self.id),
             Request::Subscribe(subscription) => self.subscribe(subscription, daemon, clock.now()),
         }
     }

@@ -27,7 +27,12 @@ pub struct Server {
 
 impl Server {
     pub fn new() -> Self {
-        let mut rig = Rig::new("limit = \"30W\"");
+        Self::with("limit = \"30W\"")
+    }
+
+    /// Creates a daemon with these lines of the config.
+    pub fn with(lines: &str) -> Self {
+        let mut rig = Rig::new(lines);
         rig.run(10);
         let directory = rig.folder.path().join("run");
         std::fs::create_dir(&directory).expect("made");
@@ -76,12 +81,26 @@ impl Server {
         client.answer().expect("an answer")
     }
 
+    /// Connects a client that sends this request. Panics if it is refused.
+    pub fn with_client(&mut self, request: Request) -> Client {
+        let mut client = self.connect();
+        let answer = self.ask(&mut client, request);
+        assert!(answer.is_ok(), "{answer:?}");
+        client
+    }
+
+    /// Runs looks for some seconds and serves clients after each one.
+    pub fn run(&mut self, seconds: u64) {
+        let end = self.rig.clocks.now.get() + 1_000 * seconds;
+        while self.rig.clocks.now.get() < end {
+            self.rig.look();
+            self.turn();
+        }
+    }
+
     /// Connects a client that subscribes.
     pub fn subscriber(&mut self, every_ms: u64) -> Client {
-        let mut client = self.connect();
-        let subscription = Request::Subscribe(Subscription { every_ms });
-        assert!(self.ask(&mut client, subscription).is_ok());
-        client
+        self.with_client(Request::Subscribe(Subscription { every_ms }))
     }
 
     /// The number of connected clients.

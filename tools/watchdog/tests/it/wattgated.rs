@@ -1,7 +1,9 @@
 //! The program `wattgated` as a process, on a simulated board whose files are on a disk.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +20,7 @@ use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::tree::mirror::Mirror;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
+use wattgate_watchdog::serve::protocol::Request;
 
 pub const MODEL: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -103,6 +106,21 @@ impl Rig {
         outcome(self.client("status").args(options))
     }
 
+    /// Starts a process that has the connection of a client after this request. `script` runs in a
+    /// shell whose output is that connection.
+    pub fn holder(&self, request: Request, script: &str) -> Holder {
+        let socket = self.root.join("run/wattgated/socket");
+        let stream = UnixStream::connect(socket).expect("connected");
+        (&stream).write_all(&request.line()).expect("sent");
+        let mut line = String::new();
+        let mut lines = BufReader::new(&stream);
+        lines.read_line(&mut line).expect("an answer");
+        assert!(line.contains("\"ok\""), "{line}");
+        let mut shell = Command::new("sh");
+        let shell = shell.args(["-c", script]).stdout(OwnedFd::from(stream));
+        Holder(shell.spawn().expect("started"))
+    }
+
     /// The file of the prior state.
     pub fn prior(&self) -> PathBuf {
         self.root.join("var/lib/wattgate/prior")
@@ -126,6 +144,16 @@ impl Rig {
             thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(self.knobs(), expected);
+    }
+}
+
+/// A client's process; dropping it kills it.
+pub struct Holder(pub Child);
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.0.kill().expect("alive");
+        self.0.wait().expect("a child");
     }
 }
 

@@ -1,0 +1,116 @@
+//! A client of the running daemon's socket; [`protocol`](crate::serve::protocol) defines the messages.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::lock::directory;
+use crate::report::Report;
+use crate::serve::protocol::{Refused, Request, WantedLease, parse_answer};
+
+/// Timeout of a read or write. The daemon answers between two control cycles.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a request failed.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// There is no daemon, it ended, it closed the connection, or its answer is late or unknown.
+    /// The connection is closed.
+    #[error("{}: the daemon does not answer: {why}", path.display())]
+    NoDaemon { path: PathBuf, why: io::Error },
+    /// The daemon refused the request. The connection stays open, unless the protocol says
+    /// otherwise.
+    #[error("{}", .0.message)]
+    Refused(Refused),
+}
+
+/// A connection to the daemon. Dropping it ends its lease, and gives the board back.
+#[derive(Debug)]
+pub struct Client {
+    path: PathBuf,
+    lines: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects to the daemon of the board below `root`, which is `/` on a board.
+    pub fn connect(root: &Path) -> Result<Self, ClientError> {
+        let path = directory(root).join("socket");
+        let connect = || {
+            let stream = UnixStream::connect(&path)?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_write_timeout(Some(TIMEOUT))?;
+            Ok(BufReader::new(stream))
+        };
+        match connect() {
+            Ok(lines) => Ok(Self { path, lines }),
+            Err(why) => Err(ClientError::NoDaemon { path, why }),
+        }
+    }
+
+    /// Returns the daemon's status.
+    pub fn status(&mut self) -> Result<Report, ClientError> {
+        self.ask(Request::Status)
+    }
+
+    /// Makes a limit, and a model if one is named, hold until this client is dropped or the process
+    /// ends. It replaces this client's earlier lease.
+    pub fn lease(&mut self, wanted: WantedLease) -> Result<Report, ClientError> {
+        self.ask(Request::Lease(wanted))
+    }
+
+    /// Takes the board from the daemon until this client is dropped or the process ends. Meanwhile
+    /// nothing holds the limit but the caller, who must send a request at least every two seconds,
+    /// such as [`Self::status`].
+    pub fn yield_board(&mut self) -> Result<Report, ClientError> {
+        self.ask(Request::Yield)
+    }
+
+    /// Sends a request and waits for its answer.
+    pub fn ask(&mut self, request: Request) -> Result<Report, ClientError> {
+        // The daemon refuses a client too many before it reads; its answer says more than the error.
+        let _ = self.lines.get_mut().write_all(&request.line());
+        self.next_report()
+    }
+
+    /// Waits for the next answer, such as a further line of a subscription.
+    pub fn next_report(&mut self) -> Result<Report, ClientError> {
+        let mut line = String::new();
+        let read = self.lines.read_line(&mut line);
+        let answer = read.and_then(|_| match parse_answer(&line) {
+            Some(answer) => Ok(answer),
+            None if line.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+            None => Err(io::Error::other("the answer has another protocol version")),
+        });
+        match answer {
+            Ok(answer) => answer.map_err(ClientError::Refused),
+            Err(why) => Err(self.failed(why)),
+        }
+    }
+
+    /// Whether the daemon still has the connection open. Does not wait. Once false, the lease has
+    /// ended and the board is the daemon's, or nobody's.
+    pub fn is_open(&mut self) -> bool {
+        if !self.lines.buffer().is_empty() {
+            return true;
+        }
+        let set = |lines: &BufReader<UnixStream>, is| lines.get_ref().set_nonblocking(is).is_ok();
+        let is_open = set(&self.lines, true)
+            && match self.lines.fill_buf() {
+                Ok(bytes) => !bytes.is_empty(),
+                Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+            };
+        set(&self.lines, false) && is_open
+    }
+
+    /// Closes the connection: a late answer must not count as that of the next request.
+    fn failed(&self, why: io::Error) -> ClientError {
+        // It may be closed already.
+        let _ = self.lines.get_ref().shutdown(Shutdown::Both);
+        let path = self.path.clone();
+        ClientError::NoDaemon { path, why }
+    }
+}

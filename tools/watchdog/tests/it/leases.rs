@@ -1,0 +1,287 @@
+//! Leases: a limit and a model that end with the connection of their client.
+
+use std::fs;
+use std::net::Shutdown;
+
+use crate::common::weights;
+use crate::server::{Server, limit};
+use crate::wattgated::{Rig, with_board};
+use wattgate_watchdog::client::{Client, ClientError};
+use wattgate_watchdog::clock::Clock;
+use wattgate_watchdog::report::{Report, Source};
+use wattgate_watchdog::serve::protocol::{Request, WantedAverage, WantedLease};
+
+fn watts(watts: u32) -> WantedLease {
+    WantedLease {
+        power_mw: 1_000 * watts,
+        average: None,
+        model: None,
+    }
+}
+
+fn lease(of: u32) -> Request {
+    Request::Lease(watts(of))
+}
+
+/// A lease with an average in W over a window in s.
+fn averaged(of: u32, mean: u32, seconds: u64) -> Request {
+    Request::Lease(WantedLease {
+        average: Some(WantedAverage {
+            power_mw: 1_000 * mean,
+            window_ms: 1_000 * seconds,
+        }),
+        ..watts(of)
+    })
+}
+
+fn modelled(of: u32, model: &str) -> Request {
+    Request::Lease(WantedLease {
+        model: Some(model.to_owned()),
+        ..watts(of)
+    })
+}
+
+fn limit_of(report: &Report) -> (u32, Source) {
+    (report.limit_mw / 1_000, report.limit_from)
+}
+
+fn limit_in(server: &Server) -> (u32, Source) {
+    limit_of(&server.rig.daemon.report())
+}
+
+/// Limit, average and window, in W and s.
+fn limits_in(server: &Server) -> (u32, Option<(u32, u64)>) {
+    let report = server.rig.daemon.report();
+    let average = report.average_mw.zip(report.average_window_ms);
+    let average = average.map(|(power, window)| (power / 1_000, window / 1_000));
+    (report.limit_mw / 1_000, average)
+}
+
+#[test]
+fn a_lease_ends_with_its_connection() {
+    let mut server = Server::new();
+    let mut open = server.connect();
+    let report = server.ask(&mut open, lease(20)).expect("leased");
+    assert_eq!(limit_of(&report), (20, Source::Lease));
+    server.run(5);
+    let report = server.rig.daemon.report();
+    assert!(report.measured_mw.expect("measured") <= 20_000, "{report}");
+    // A lease needs no further lines.
+    server.advance(600_000);
+    assert_eq!(
+        (server.clients(), limit_in(&server)),
+        (1, (20, Source::Lease))
+    );
+    drop(open);
+    assert!(server.turn(), "a look is due");
+    assert_eq!(
+        (server.clients(), limit_in(&server)),
+        (0, (30, Source::Config))
+    );
+    // Closing the sending side ends it too.
+    let half = server.with_client(lease(20));
+    half.stream.shutdown(Shutdown::Write).expect("shut");
+    server.turn();
+    assert_eq!(limit_in(&server), (30, Source::Config));
+    // So does a client that is disconnected because of its requests.
+    let mut abusive = server.with_client(lease(20));
+    abusive.send(&b"\n".repeat(50));
+    server.turn();
+    assert_eq!(
+        (server.clients(), limit_in(&server)),
+        (0, (30, Source::Config))
+    );
+}
+
+#[test]
+fn of_several_leases_the_lowest_limits_hold() {
+    let mut server =
+        Server::with("limit = \"30W\"\naverage = { power = \"28W\", window = \"90s\" }");
+    let first = server.with_client(averaged(25, 18, 60));
+    assert_eq!(limits_in(&server), (25, Some((18, 60))));
+    let second = server.with_client(averaged(20, 19, 30));
+    assert_eq!(limits_in(&server), (20, Some((18, 30))));
+    // The third has the config's average.
+    let third = server.with_client(lease(40));
+    assert_eq!(limits_in(&server), (20, Some((18, 30))));
+    drop(second);
+    server.turn();
+    assert_eq!(limits_in(&server), (25, Some((18, 60))));
+    drop(first);
+    server.turn();
+    assert_eq!(limits_in(&server), (40, Some((28, 90))));
+    drop(third);
+    server.turn();
+    assert_eq!(limits_in(&server), (30, Some((28, 90))));
+}
+
+#[test]
+fn a_lease_overrides_client_and_config_which_hold_after_it() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    let leased = server.with_client(lease(25));
+    let report = server.ask(&mut client, limit(15_000)).expect("taken");
+    assert_eq!(limit_of(&report), (25, Source::Lease));
+    drop(leased);
+    server.turn();
+    assert_eq!(limit_in(&server), (15, Source::Socket));
+    let leased = server.with_client(lease(25));
+    let utc = server.rig.clocks.utc();
+    let new = server.rig.config("limit = \"22W\"");
+    server.rig.daemon.reload(new, utc);
+    assert_eq!(limit_in(&server), (25, Source::Lease));
+    drop(leased);
+    server.turn();
+    assert_eq!(limit_in(&server), (22, Source::Config));
+}
+
+#[test]
+fn a_second_lease_of_a_client_replaces_its_first() {
+    let mut server = Server::new();
+    let mut client = server.with_client(averaged(20, 18, 60));
+    assert!(server.ask(&mut client, lease(25)).is_ok());
+    assert_eq!(limits_in(&server), (25, None));
+    let refused = server.ask(&mut client, lease(0)).expect_err("no power");
+    assert_eq!(refused.name, "out_of_range");
+    let refused = server.ask(&mut client, averaged(20, 18, 0));
+    assert_eq!(refused.expect_err("no window").name, "out_of_range");
+    assert_eq!(limits_in(&server), (25, None), "the first still holds");
+}
+
+/// Adds a second and a defective model to the folder of models.
+fn add_models(server: &Server) {
+    let folder = server.rig.folder.path();
+    let other = weights("orin-agx-64-resnet18-all-modes.wgt");
+    fs::copy(other, folder.join("other.wgt")).expect("copied");
+    let resnet = weights("orin-agx-64-resnet18.wgt");
+    fs::copy(resnet, folder.join("third.wgt")).expect("copied");
+    fs::write(folder.join("text.wgt"), "no model").expect("written");
+}
+
+#[test]
+fn a_model_of_a_lease_ends_with_it() {
+    let mut server = Server::new();
+    add_models(&server);
+    let least = server.rig.daemon.report().least_mw;
+    let mut client = server.connect();
+    let report = server.ask(&mut client, modelled(25, "other.wgt"));
+    let report = report.expect("leased");
+    assert_eq!(
+        (report.model.as_str(), report.state.as_ref()),
+        ("other.wgt", "booting")
+    );
+    assert_ne!(report.least_mw, least);
+    server.run(20);
+    // The first model is still in memory.
+    fs::remove_file(server.rig.folder.path().join("model.wgt")).expect("removed");
+    drop(client);
+    server.turn();
+    let report = server.rig.daemon.report();
+    assert_eq!(
+        (report.model.as_str(), report.least_mw),
+        ("model.wgt", least)
+    );
+    assert_eq!(limit_of(&report), (30, Source::Config));
+    server.run(20);
+    let report = server.rig.daemon.report();
+    assert!(
+        report.measured_mw.is_some_and(|it| it <= 30_000),
+        "{report}"
+    );
+}
+
+#[test]
+fn of_several_leases_the_newest_model_holds() {
+    let mut server = Server::new();
+    add_models(&server);
+    let model = |server: &Server| server.rig.daemon.report().model;
+    let first = server.with_client(modelled(25, "other.wgt"));
+    server.advance(1_000);
+    let mut second = server.with_client(modelled(25, "third.wgt"));
+    let third = server.with_client(lease(25));
+    assert_eq!(model(&server), "third.wgt");
+    // A new lease without a model gives the model back.
+    assert!(server.ask(&mut second, lease(25)).is_ok());
+    assert_eq!(model(&server), "other.wgt");
+    server.advance(1_000);
+    // A model that is set meanwhile holds after the leases.
+    let mut other = server.connect();
+    let set = Request::SetModel("third.wgt".to_owned());
+    let report = server.ask(&mut other, set).expect("taken");
+    assert_eq!(report.model, "other.wgt");
+    drop((first, third));
+    server.turn();
+    assert_eq!(model(&server), "third.wgt");
+}
+
+#[test]
+fn a_lease_with_a_refused_model_changes_nothing() {
+    let mut server = Server::new();
+    add_models(&server);
+    let mut client = server.with_client(modelled(25, "other.wgt"));
+    for (name, error) in [
+        ("text.wgt", "model_defective"),
+        ("../model.wgt", "model_not_allowed"),
+        ("absent.wgt", "model_unreadable"),
+    ] {
+        server.advance(1_000);
+        let before = server.rig.daemon.report();
+        let refused = server.ask(&mut client, modelled(20, name));
+        assert_eq!(refused.expect_err(name).name, error);
+        assert_eq!(server.rig.daemon.report(), before, "{name}");
+    }
+    let refused = server.ask(&mut client, modelled(20, "other.wgt"));
+    let refused = refused.expect_err("too soon");
+    assert_eq!(refused.name, "too_many_requests");
+    assert_eq!(limit_in(&server), (25, Source::Lease));
+}
+
+fn limit_shown(rig: &Rig) -> String {
+    let (_, report, errors) = rig.status(&[]);
+    let lines = report.lines().filter(|line| line.starts_with("limit_"));
+    let lines: Vec<&str> = lines.collect();
+    assert_eq!(lines.len(), 2, "{errors}");
+    lines.join(", ")
+}
+
+#[test]
+fn a_killed_client_s_lease_ends() {
+    with_board("30W", |rig| {
+        let mut daemon = rig.run("<6>tracking; measured ");
+        let mut client = Client::connect(&rig.root).expect("connected");
+        let report = client.lease(watts(20)).expect("leased");
+        assert_eq!(limit_of(&report), (20, Source::Lease));
+        daemon.logs("<5>limit is now 20000 mW, from the lease");
+        daemon.logs("<6>stepping down: ");
+        // A process that holds the connection of another lease.
+        let holder = rig.holder(lease(15), "exec sleep 1000");
+        daemon.logs("<5>limit is now 15000 mW, from the lease");
+        assert_eq!(limit_shown(rig), "limit_mw 15000, limit_from lease");
+        // Kills it.
+        drop(holder);
+        daemon.logs("<5>limit is now 20000 mW, from the lease");
+        drop(client);
+        daemon.logs("<5>limit is now 30000 mW, from the config");
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_client_sees_refusals_and_the_end_of_the_daemon() {
+    with_board("30W", |rig| {
+        let absent = Client::connect(&rig.root).expect_err("no daemon");
+        assert!(absent.to_string().ends_with("(os error 2)"), "{absent}");
+        let mut daemon = rig.run("<6>booting: ");
+        let mut client = Client::connect(&rig.root).expect("connected");
+        assert!(client.is_open());
+        match client.lease(watts(0)) {
+            Err(ClientError::Refused(refused)) => assert_eq!(refused.name, "out_of_range"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(client.status().expect("open").limit_mw, 30_000);
+        assert!(client.is_open());
+        daemon.stop();
+        assert!(!client.is_open());
+        assert!(matches!(client.status(), Err(ClientError::NoDaemon { .. })));
+    });
+}
