@@ -2,6 +2,7 @@
 //!
 //! | topic | module |
 //! |---|---|
+//! | bytes as text in JSON | [`base64`] |
 //! | exit codes and error output | [`exit`] |
 //! | a power mode in JSON | [`json`] |
 //! | atomic output files | [`output`] |
@@ -10,6 +11,7 @@
 //! | how a workload reports its steps | [`steps`] |
 #![forbid(unsafe_code)]
 
+pub mod base64;
 pub mod exit;
 pub mod json;
 pub mod output;

@@ -9,6 +9,7 @@
 //! | `{"ask":{}}` | [`Answer::Measure`] or [`Answer::Enough`] |
 //! | `{"tell":{"mode":…,"time_us":…,"power_mw":…}}` | [`Answer::Told`] |
 //! | `{"exclude":{"mode":…,"power_mw":…}}` | [`Answer::Excluded`] |
+//! | `{"fit":{}}` | [`Answer::Fitted`] |
 //!
 //! A request that the planner refuses changes nothing and is answered by [`Answer::Error`]. The
 //! planner ends when its input ends.
@@ -52,6 +53,24 @@ pub struct Task {
     pub workload: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+    /// A model file or corpus of another workload on the same board, on the planner's machine. It
+    /// improves the plan and the fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+    /// How the measurements are made; measured if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Kind>,
+    /// Samples in a minibatch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub minibatch: Option<u32>,
+}
+
+/// How measurements are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Measured,
+    Simulated,
 }
 
 /// What the profiler wants or reports.
@@ -64,6 +83,8 @@ pub enum Request {
     Tell(Measurement),
     /// A mode that cannot be measured.
     Exclude(Exclusion),
+    /// A model of all modes told so far.
+    Fit(Fit),
 }
 
 /// A question for the next mode.
@@ -74,6 +95,11 @@ pub struct Ask {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current: Option<Mode>,
 }
+
+/// A request for a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fit {}
 
 /// The time of a step and the mean power in a mode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,7 +149,17 @@ pub enum Answer {
         /// Number of modes that will not be asked for.
         modes: usize,
     },
-    /// The request is refused.
+    /// A model of all told modes, on the grid of the task.
+    Fitted {
+        /// The bytes of the model file, as Base64.
+        #[serde(with = "crate::base64")]
+        model: Vec<u8>,
+        /// Number of modes that it is trained on.
+        modes: usize,
+        /// Its errors on these modes, each left out in turn.
+        left_out_error_pct: ExpectedError,
+    },
+    /// The request is refused. A fit of fewer than five modes is refused with the code `few`.
     Error {
         code: Cow<'static, str>,
         message: String,
@@ -140,8 +176,8 @@ impl Answer {
     }
 }
 
-/// Expected mean absolute percentage errors over all modes of a board, in percent; none below five
-/// measured modes.
+/// Mean absolute percentage errors, in percent; those expected over all modes of a board are absent
+/// below five measured modes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExpectedError {
     pub time: Option<f64>,

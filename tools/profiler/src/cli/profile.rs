@@ -226,6 +226,9 @@ fn planner(
                 seed: Some(arguments.seed),
                 workload: Some(name.to_owned()),
                 device: Some(device.to_owned()),
+                reference: None,
+                kind: None,
+                minibatch: None,
             };
             let planner = CoProcess::start(&arguments.planner, &task)?;
             Ok(AnyPlanner::CoProcess(planner))

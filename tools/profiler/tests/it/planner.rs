@@ -18,6 +18,9 @@ fn task() -> Task {
         seed: Some(1),
         workload: Some("yolo".to_owned()),
         device: Some("orin-agx-64".to_owned()),
+        reference: None,
+        kind: None,
+        minibatch: None,
     }
 }
 
