@@ -125,11 +125,6 @@ pub fn fit(
     let exported = train(&task)?;
     let errors = exported.predictions.errors(&held_out);
     let bytes = exported.encode(&task, held_out.len(), &errors);
-    let left_out = |target: Target| {
-        exported.left_out[target as usize]
-            .as_deref()
-            .map(mape_of_residuals)
-    };
     let report = Report {
         kind: corpus.kind.to_string(),
         device: corpus.device.clone(),
@@ -146,22 +141,12 @@ pub fn fit(
         teacher: exported.teacher.errors(&held_out),
         student: exported.student.errors(&held_out),
         exported: errors,
-        left_out: Errors {
-            time_mape: left_out(Target::Time),
-            power_mape: left_out(Target::Power),
-        },
+        left_out: exported.left_out_errors(),
         coverage: coverage(&exported, &held_out),
         bytes: bytes.len(),
         seconds: start.elapsed().as_secs_f64(),
     };
     Ok(Fit { bytes, report })
-}
-
-fn mape_of_residuals(residuals: &[f64]) -> f64 {
-    let errors = residuals
-        .iter()
-        .map(|residual| 100.0 * ((-residual).exp() - 1.0).abs());
-    errors.sum::<f64>() / residuals.len() as f64
 }
 
 /// The empirical coverage of the guard bands on some modes, one entry per knot of the time's band.

@@ -235,6 +235,21 @@ impl Exported {
         .encode()
     }
 
+    /// Leave-one-out errors on the training modes.
+    pub fn left_out_errors(&self) -> Errors {
+        let mape = |residuals: &Vec<f64>| {
+            let errors = residuals
+                .iter()
+                .map(|residual| 100.0 * ((-residual).exp() - 1.0).abs());
+            errors.sum::<f64>() / residuals.len() as f64
+        };
+        let [time_mape, power_mape] = self.left_out.each_ref().map(|of| of.as_ref().map(mape));
+        Errors {
+            time_mape,
+            power_mape,
+        }
+    }
+
     /// The guard band of a target; `None` for power in a model of time alone.
     pub fn guard(&self, target: Target) -> Option<&GuardBand> {
         match target {

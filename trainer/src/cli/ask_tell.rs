@@ -4,14 +4,16 @@
 //! changes nothing.
 
 use std::io::{self, BufRead, Read as _, Write as _};
+use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use wattgate_cli::json::Mode;
-use wattgate_cli::planning::{Answer, Axes, ExpectedError, Request, Task, VERSION};
+use wattgate_cli::planning::{Answer, Axes, ExpectedError, Kind, Request, Task, VERSION};
 use wattgate_runtime::{Grid, PowerMode};
 
-use super::Failure;
+use super::{Failure, read_reference};
+use crate::corpus::{self, Corpus};
 use crate::learn::ask_tell::{self, Next, Planner, Refused};
 
 /// Longest line in bytes, without its end.
@@ -29,6 +31,9 @@ impl From<Refused> for Answer {
             Refused::Modes { .. } => "modes",
             Refused::NotOfGrid(_) => "mode",
             Refused::Told(_) => "told",
+            Refused::OtherBoard { .. } => "board",
+            Refused::Few { .. } => "few",
+            Refused::Train(_) => "train",
             Refused::SingularKernel(_) => "singular",
         };
         Self::error(code, refused)
@@ -93,13 +98,13 @@ fn answer(planner: &mut Option<Planner>, line: &[u8]) -> Result<Answer, Answer> 
             })
         }
         (_, Some(_)) if is_start => Err(Answer::error("order", "the plan has been started before")),
-        (["ask" | "tell" | "exclude"], None) => {
+        (["ask" | "tell" | "exclude" | "fit"], None) => {
             let message = "the first line is {\"version\":1,\"axes\":…,\"modes\":…}";
             Err(Answer::error("order", message))
         }
-        (["ask" | "tell" | "exclude"], Some(planner)) => obey(planner, parse(line)?),
+        (["ask" | "tell" | "exclude" | "fit"], Some(planner)) => obey(planner, parse(line)?),
         _ => {
-            let message = "a request is an object with the one key ask, tell or exclude";
+            let message = "a request is an object with the one key ask, tell, exclude or fit";
             Err(Answer::error("request", message))
         }
     }
@@ -127,12 +132,40 @@ fn start(task: Task) -> Result<Planner, Answer> {
     } = task.axes;
     let grid = Grid::new([&cores, &cpu_khz, &gpu_khz, &emc_khz]);
     let grid = grid.map_err(|why| Answer::error("axes", why))?;
+    let named = |name: &str, value: Option<String>| {
+        let value = value.unwrap_or_else(|| "unnamed".to_owned());
+        let fits = corpus::is_name(&value);
+        let message = || format!("{name} is not a name of 1 to 64 characters");
+        fits.then_some(value)
+            .ok_or_else(|| Answer::error("value", message()))
+    };
+    let board = Corpus {
+        kind: match task.kind {
+            Some(Kind::Simulated) => wattgate_runtime::Kind::Simulated,
+            Some(Kind::Measured) | None => wattgate_runtime::Kind::Measured,
+        },
+        device: named("device", task.device)?,
+        workload: named("workload", task.workload)?,
+        minibatch: task.minibatch,
+        rows: 0,
+        modes: Vec::new(),
+        grid,
+    };
+    if board.minibatch == Some(0) {
+        return Err(Answer::error(
+            "value",
+            "minibatch is 0; expected a number above zero",
+        ));
+    }
+    let reference = task.reference.as_deref().map(Path::new);
+    let reference = reference.map(read_reference).transpose();
+    let reference = reference.map_err(|why| Answer::error("reference", why))?;
     let task = ask_tell::Task {
         modes: task.modes,
         limit_mw,
         seed: task.seed.unwrap_or(SEED),
     };
-    Ok(Planner::new(grid, task)?)
+    Ok(Planner::new(board, reference, task)?)
 }
 
 fn obey(planner: &mut Planner, request: Request) -> Result<Answer, Answer> {
@@ -161,6 +194,17 @@ fn obey(planner: &mut Planner, request: Request) -> Result<Answer, Answer> {
             let power_mw = exclude.power_mw.map(|power| positive("power_mw", power));
             let modes = planner.exclude(exclude.mode.knobs(), power_mw.transpose()?)?;
             Answer::Excluded { modes }
+        }
+        Request::Fit(_) => {
+            let fitted = planner.fit()?;
+            Answer::Fitted {
+                model: fitted.bytes,
+                modes: planner.measured().len(),
+                left_out_error_pct: ExpectedError {
+                    time: fitted.left_out.time_mape,
+                    power: fitted.left_out.power_mape,
+                },
+            }
         }
     })
 }

@@ -41,8 +41,10 @@ below five measured modes; enough is true if it is within --until.
 
 With --ask-tell, each line of standard input is one JSON object and gets one as its answer. The
 first: {\"version\": 1, \"axes\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\": [values]}, \"modes\",
-\"limit_mw\", \"seed\", \"workload\", \"device\"}; the last four may be absent. The answer: {\"ready\":
-{\"modes\": modes of the grid}}. Then, in any order and number:
+\"limit_mw\", \"seed\", \"workload\", \"device\", \"reference\", \"kind\", \"minibatch\"}; those after
+\"modes\" may be absent. The reference is a model file or a corpus of another workload on the same
+board, the kind `measured` or `simulated`. The answer: {\"ready\": {\"modes\": modes of the grid}}.
+Then, in any order and number:
   {\"ask\": {\"current\": mode or absent}}
       {\"measure\": {\"mode\", \"time_us\", \"power_mw\", \"power_at_most_mw\"}}, null if not known, or
       {\"enough\": {\"measured\", \"expected_error_pct\": {\"time\", \"power\"}}}
@@ -51,6 +53,9 @@ first: {\"version\": 1, \"axes\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_kh
   {\"exclude\": {\"mode\", \"power_mw\": the power was at least this, or absent}}
       {\"excluded\": {\"modes\": all modes that will not be asked for}}; with a power these include
       those that have no lower knob
+  {\"fit\": {}}
+      {\"fitted\": {\"model\": model file in Base64, \"modes\", \"left_out_error_pct\": {\"time\",
+      \"power\"}}}; trained on all modes told so far, at least five
 A mode is {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}. A refused line changes nothing and is
 answered by {\"error\": {\"code\", \"message\"}}. With limit_mw the plan starts at the lowest mode and
 asks only for modes whose power_at_most_mw is within the limit.";

@@ -457,10 +457,15 @@ fn bad(column: &'static str, expected: &'static str, found: &str) -> FieldError 
     (Some(column), Problem::BadField { expected, found })
 }
 
+/// Whether a text can name a board or a workload: it has 1 to 64 characters.
+pub fn is_name(text: &str) -> bool {
+    (1..=64).contains(&text.chars().count())
+}
+
 fn name(field: Named<'_>) -> Result<String, FieldError> {
     const EXPECTED: &str = "a name of 1 to 64 characters";
     let name = text(field)?;
-    if name.is_empty() || name.chars().count() > 64 {
+    if !is_name(name) {
         return Err(bad(field.0, EXPECTED, name));
     }
     Ok(name.to_owned())

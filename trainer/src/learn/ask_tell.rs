@@ -8,19 +8,24 @@
 //! `plan` does among all modes. A measurement's worth is still what it tells of the whole grid, so
 //! the chosen modes approach the limit.
 
+use indicatif::ProgressBar;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use thiserror::Error;
-use wattgate_runtime::{Axis, Grid, PowerMode};
+use wattgate_runtime::{Axis, PowerMode, Shape};
 
+use crate::corpus::Corpus;
 use crate::corpus::modes::{Known, all_modes};
 use crate::learn::forecast::{Forecast, Predicted, dominates};
 use crate::learn::gp::SingularKernel;
 use crate::learn::mean::Scales;
 use crate::learn::plan::{self, FIRST, expected_error};
+use crate::learn::predictions::Errors;
+use crate::learn::reference::Reference;
 use crate::learn::split::MIN_MODES;
 use crate::learn::teacher::Teachers;
+use crate::train::{self, TrainError, train};
 
 /// Modes whose forecast is computed to find those within the limit. If none is, all are computed.
 const SEARCHED: usize = 1_500;
@@ -51,8 +56,17 @@ pub enum Next {
     },
 }
 
+/// A model of the told modes.
+#[derive(Clone, Debug)]
+pub struct Fitted {
+    /// The model file.
+    pub bytes: Vec<u8>,
+    /// Leave-one-out errors, including the error of the export.
+    pub left_out: Errors,
+}
+
 /// Why a request is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 pub enum Refused {
     /// More modes than the grid has, or none.
     #[error("cannot plan {asked} modes: the board has {available}")]
@@ -63,9 +77,32 @@ pub enum Refused {
     /// The mode was told before.
     #[error("{} was told before", shown(*.0))]
     Told([u32; 4]),
+    /// The reference has a value that the board's axis does not have.
+    #[error("{name} is of another board: this one has no {}", axis_value(*.axis, *.value))]
+    OtherBoard {
+        name: String,
+        axis: Axis,
+        value: u32,
+    },
+    /// Too few modes were told for a model.
+    #[error("cannot fit {told} modes: at least {MIN_MODES} are needed")]
+    Few { told: usize },
+    /// The training failed.
+    #[error("{0}")]
+    Train(#[from] TrainError),
     /// The measurements cannot be fitted.
     #[error("{0}")]
     SingularKernel(#[from] SingularKernel),
+}
+
+fn axis_value(axis: Axis, value: u32) -> String {
+    let clock = match axis {
+        Axis::Cores => return format!("mode with {value} cores"),
+        Axis::Cpu => "CPU",
+        Axis::Gpu => "GPU",
+        Axis::Emc => "memory",
+    };
+    format!("{clock} clock of {value} kHz")
 }
 
 fn shown(knobs: [u32; 4]) -> PowerMode {
@@ -76,7 +113,9 @@ fn shown(knobs: [u32; 4]) -> PowerMode {
 #[derive(Clone, Debug)]
 pub struct Planner {
     task: Task,
-    grid: Grid,
+    /// Names and grid of the board and the workload, without modes.
+    board: Corpus,
+    reference: Option<Reference>,
     scales: Scales,
     /// All modes of the grid in random order.
     modes: Vec<[u32; 4]>,
@@ -93,9 +132,16 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// Starts a plan on a grid.
-    pub fn new(grid: Grid, task: Task) -> Result<Self, Refused> {
-        let mut modes: Vec<[u32; 4]> = all_modes(&grid).collect();
+    /// Starts a plan on the grid of `board`, whose measurements are not used. A reference must be
+    /// of the same board.
+    pub fn new(board: Corpus, reference: Option<Reference>, task: Task) -> Result<Self, Refused> {
+        let foreign = |reference: &Reference| {
+            Some((reference.name().to_owned(), reference.foreign(&board.grid)?))
+        };
+        if let Some((name, (axis, value))) = reference.as_ref().and_then(foreign) {
+            return Err(Refused::OtherBoard { name, axis, value });
+        }
+        let mut modes: Vec<[u32; 4]> = all_modes(&board.grid).collect();
         let (asked, available) = (task.modes, modes.len());
         if !(1..=available).contains(&asked) {
             return Err(Refused::Modes { asked, available });
@@ -104,8 +150,9 @@ impl Planner {
         modes.shuffle(&mut random);
         Ok(Self {
             task,
-            scales: Scales::of(&grid),
-            grid,
+            scales: Scales::of(&board.grid),
+            board,
+            reference,
             free: vec![true; modes.len()],
             modes,
             measured: Vec::new(),
@@ -148,7 +195,7 @@ impl Planner {
     /// Takes a measurement. Returns the number of measured modes.
     pub fn tell(&mut self, knobs: [u32; 4], time_us: f64, power_mw: f64) -> Result<usize, Refused> {
         let at = self.position(knobs)?;
-        let id = self.grid.id(PowerMode::from_knobs(knobs));
+        let id = self.board.grid.id(PowerMode::from_knobs(knobs));
         let id = id
             .map(|id| usize::from(id.0))
             .ok_or(Refused::NotOfGrid(knobs))?;
@@ -182,6 +229,27 @@ impl Planner {
         self.answer = None;
         let taken = self.free.iter().filter(|free| !**free).count();
         Ok(taken - self.measured.len())
+    }
+
+    /// Trains a model on all told modes.
+    pub fn fit(&self) -> Result<Fitted, Refused> {
+        let told = self.measured.len();
+        if told < MIN_MODES {
+            return Err(Refused::Few { told });
+        }
+        let task = train::Task {
+            corpus: &self.board,
+            used: &self.measured,
+            reference: self.reference.as_ref(),
+            seed: self.task.seed,
+            shape: Shape::Wide32,
+            progress: &ProgressBar::hidden(),
+        };
+        let exported = train(&task)?;
+        Ok(Fitted {
+            left_out: exported.left_out_errors(),
+            bytes: exported.bytes,
+        })
     }
 
     fn exclude_above(&mut self, low: [u32; 4]) {
@@ -266,8 +334,12 @@ impl Planner {
         let Some(forecast) = forecast else {
             let height = |at: &usize| {
                 let knobs = self.modes[*at].iter().zip(Axis::ALL);
-                let below =
-                    |(knob, axis)| self.grid.axis(axis).partition_point(|value| value < knob);
+                let below = |(knob, axis)| {
+                    self.board
+                        .grid
+                        .axis(axis)
+                        .partition_point(|value| value < knob)
+                };
                 knobs.map(below).sum::<usize>()
             };
             return Ok(free.into_iter().min_by_key(height));
@@ -300,7 +372,8 @@ impl Planner {
             return [None; 2];
         }
         let judged = &self.modes[..self.modes.len().min(JUDGED)];
-        let teachers = Teachers::fit(&self.grid, &self.measured, None, self.task.seed);
+        let reference = self.reference.as_ref().map(Reference::hyperparameters);
+        let teachers = Teachers::fit(&self.board.grid, &self.measured, reference, self.task.seed);
         teachers.map_or([None; 2], |teachers| expected_error(&teachers, judged))
     }
 }

@@ -4,7 +4,7 @@
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use wattgate_runtime::Model;
+use wattgate_runtime::{Axis, Grid, Model};
 
 use crate::corpus::Corpus;
 use crate::corpus::modes::all_modes;
@@ -17,6 +17,7 @@ use crate::learn::teacher::{Hyperparameters, Teachers};
 #[derive(Clone, Debug)]
 pub struct Reference {
     name: String,
+    grid: Grid,
     hyperparameters: Hyperparameters,
     corpus: Option<Corpus>,
 }
@@ -27,6 +28,7 @@ impl Reference {
         let known = profiled(&corpus);
         Ok(Self {
             name,
+            grid: corpus.grid.clone(),
             hyperparameters: learn(&corpus.grid, known)?,
             corpus: Some(corpus),
         })
@@ -49,6 +51,7 @@ impl Reference {
         known.sort_unstable_by_key(|mode: &Known| mode.id);
         Ok(Self {
             name,
+            grid: grid.clone(),
             hyperparameters: learn(grid, known)?,
             corpus: None,
         })
@@ -57,6 +60,17 @@ impl Reference {
     /// The file that the reference was read from.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// A value of the reference's axes that a board does not have; `None` if the reference may be
+    /// of that board.
+    pub fn foreign(&self, board: &Grid) -> Option<(Axis, u32)> {
+        let values = Axis::ALL
+            .into_iter()
+            .flat_map(|axis| self.grid.axis(axis).iter().map(move |&value| (axis, value)));
+        values
+            .into_iter()
+            .find(|(axis, value)| !board.axis(*axis).contains(value))
     }
 
     /// The corpus; `None` if the reference is a model file.
@@ -71,10 +85,7 @@ impl Reference {
 }
 
 /// Fits at most [`SAMPLED`] random modes: further modes do not change the hyperparameters.
-fn learn(
-    grid: &wattgate_runtime::Grid,
-    mut known: Vec<Known>,
-) -> Result<Hyperparameters, SingularKernel> {
+fn learn(grid: &Grid, mut known: Vec<Known>) -> Result<Hyperparameters, SingularKernel> {
     known.shuffle(&mut ChaCha8Rng::seed_from_u64(0));
     known.truncate(SAMPLED);
     Ok(Teachers::fit_map(grid, &known)?.hyperparameters())

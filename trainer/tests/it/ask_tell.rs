@@ -6,6 +6,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
+use wattgate_cli::base64;
+use wattgate_runtime::{Kind, Model, Provenance};
+
 use crate::common::{self, folder, program, run};
 
 /// A running planner.
@@ -277,6 +280,31 @@ fn a_defective_first_line_is_refused_by_name() {
         (with("seed", json!("one")), "fields", "expected u64"),
         (with("workload", json!(7)), "fields", "expected a string"),
         (
+            with("workload", json!("")),
+            "value",
+            "workload is not a name of 1 to 64 characters",
+        ),
+        (
+            with("device", json!("x".repeat(65))),
+            "value",
+            "device is not a name",
+        ),
+        (
+            with("kind", json!("guessed")),
+            "fields",
+            "expected `measured` or `simulated`",
+        ),
+        (
+            with("minibatch", json!(0)),
+            "value",
+            "minibatch is 0; expected a number above zero",
+        ),
+        (
+            with("reference", json!("none.wgt")),
+            "reference",
+            "none.wgt: cannot read: No such file",
+        ),
+        (
             with("limit_mw", json!(0)),
             "value",
             "limit_mw is 0; expected 0.001 … 4294967295",
@@ -348,9 +376,19 @@ fn a_defective_request_is_refused_by_name_and_changes_nothing() {
         (
             "{\"stop\":{}}".to_owned(),
             "request",
-            "ask, tell or exclude",
+            "ask, tell, exclude or fit",
         ),
         ("{\"ask\":null}".to_owned(), "fields", "null"),
+        (
+            "{\"fit\":{}}".to_owned(),
+            "few",
+            "cannot fit 1 modes: at least 5 are needed",
+        ),
+        (
+            "{\"fit\":{\"modes\":9}}".to_owned(),
+            "fields",
+            "unknown field `modes`",
+        ),
         (
             "{\"ask\":{\"now\":{}}}".to_owned(),
             "fields",
@@ -421,6 +459,110 @@ fn a_defective_request_is_refused_by_name_and_changes_nothing() {
     assert_eq!(planner.asked(), next);
     assert_eq!(planner.tell(&next), json!({"told": {"measured": 2}}));
     planner.end();
+}
+
+/// The model of a `fit` with its answer.
+fn fitted(planner: &mut Planner) -> (Vec<u8>, Value) {
+    let answer = planner.send(&json!({"fit": {}}))["fitted"].take();
+    let model = answer["model"].as_str().expect("a model");
+    (base64::decode(model).expect("Base64"), answer)
+}
+
+#[test]
+fn a_model_of_the_told_modes_can_be_had_at_any_time() {
+    let start = json!({"version": 1, "axes": axes(), "modes": 9, "seed": 3, "workload": "job",
+        "device": "board", "kind": "simulated", "minibatch": 16});
+    let mut planner = Planner::with(&start);
+    let tell_one = |planner: &mut Planner| {
+        let mode = planner.asked();
+        planner.tell(&mode);
+        mode
+    };
+    for _ in 0..4 {
+        tell_one(&mut planner);
+        assert_eq!(planner.refused("{\"fit\":{}}").0, "few");
+    }
+    tell_one(&mut planner);
+    let (of_five, answer) = fitted(&mut planner);
+    assert_eq!(answer["modes"], 5);
+    assert_eq!(fitted(&mut planner).0, of_five, "a fit changes nothing");
+    for _ in 5..9 {
+        tell_one(&mut planner);
+    }
+    let (of_nine, answer) = fitted(&mut planner);
+    assert!(planner.send(&json!({"ask": {}}))["enough"].is_object());
+    planner.end();
+
+    let model = Model::parse(&of_nine).expect("a model");
+    assert_eq!(model.grid().modes(), 96);
+    let provenance = model.provenance().expect("a provenance");
+    assert_eq!(
+        provenance,
+        Provenance {
+            kind: Kind::Simulated,
+            device: "board",
+            workload: "job",
+            minibatch: Some(16),
+            seed: 3,
+            modes_used: 9,
+            modes_held_out: 0,
+            time_error: None,
+            power_error: None,
+        }
+    );
+    for target in ["time", "power"] {
+        let error = answer["left_out_error_pct"][target].as_f64();
+        assert!(error.is_some_and(|error| error < 30.0), "{answer}");
+    }
+}
+
+#[test]
+fn a_reference_must_be_sound_and_of_the_same_board() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    common::write(folder.path(), "corpus.csv", common::corpus().join("\n"));
+    let fit = run(
+        folder.path(),
+        "fit --corpus corpus.csv --modes 20 -o ref.wgt",
+    );
+    assert_eq!(fit.code, 0, "{}", fit.stderr);
+    let model = std::fs::read(folder.path().join("ref.wgt")).expect("a model");
+    common::write(folder.path(), "short.wgt", &model[..200]);
+    common::write(folder.path(), "empty.csv", "");
+    let with = |reference: &str| json!({"version": 1, "axes": axes(), "modes": 9, "limit_mw": 4_000, "reference": path(reference)});
+    let mut planner = Planner::start();
+    for (reference, why) in [
+        (
+            "short.wgt",
+            "short.wgt: truncated: shorter than its header says",
+        ),
+        ("empty.csv", "empty.csv: the file is empty"),
+    ] {
+        let (code, message) = planner.refused(&with(reference).to_string());
+        assert_eq!(code, "reference");
+        assert!(message.contains(why), "{message}");
+    }
+    let mut other = with("ref.wgt");
+    other["axes"]["gpu_khz"] = json!([300_000, 600_000, 1_000_000]);
+    let (code, message) = planner.refused(&other.to_string());
+    assert_eq!(code, "board");
+    let why = "ref.wgt is of another board: this one has no GPU clock of 900000 kHz";
+    assert!(message.ends_with(why), "{message}");
+
+    // A model and a corpus are both references, and change the model.
+    let mut models = Vec::new();
+    for reference in [Some("ref.wgt"), Some("corpus.csv"), None] {
+        let mut start = with("");
+        start["reference"] = reference.map_or(Value::Null, |name| json!(path(name)));
+        let mut planner = Planner::with(&start);
+        for _ in 0..9 {
+            let mode = planner.asked();
+            planner.tell(&mode);
+        }
+        models.push(fitted(&mut planner).0);
+        planner.end();
+    }
+    assert!(models[0] != models[2] && models[1] != models[2]);
 }
 
 #[test]

@@ -102,7 +102,7 @@ impl<'a> Bench<'a> {
             limit_mw,
             seed: 1,
         };
-        let mut planner = Planner::new(self.corpus.grid.clone(), task).expect("a plan");
+        let mut planner = Planner::new(self.corpus.clone(), None, task).expect("a plan");
         let mut loads = Vec::new();
         while let Next::Measure(knobs, _) = planner.ask(None).expect("an answer") {
             let known = self.measure(knobs);

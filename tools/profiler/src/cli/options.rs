@@ -100,7 +100,7 @@ pub fn parse(
 pub const PLAN: &str = "\
   --modes N|FILE   Number of modes, which a planner chooses, or a CSV file with the columns
                    cores, cpu_khz, gpu_khz and emc_khz, measured in its order [15]
-  -o FILE          The corpus; rows are added to one that exists [NAME.csv]
+  -o FILE          The corpus; rows are added to one that exists [corpus.csv]
   --planner CMD    The planner [wattgate-trainer plan --ask-tell]
   --reference FILE A model or corpus of another workload on this board, on the planner's machine
   --spread PCT     Relative standard error at which a measurement ends [1]
@@ -112,7 +112,7 @@ pub const PLAN: &str = "\
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub modes: Modes,
-    pub output: Option<PathBuf>,
+    pub output: PathBuf,
     pub planner: String,
     pub reference: Option<String>,
     pub rules: Rules,
@@ -130,7 +130,7 @@ impl Default for Plan {
     fn default() -> Self {
         Self {
             modes: Modes::Number(15),
-            output: None,
+            output: PathBuf::from("corpus.csv"),
             planner: "wattgate-trainer plan --ask-tell".to_owned(),
             reference: None,
             rules: Rules::default(),
@@ -150,7 +150,7 @@ impl Plan {
                     _ => Modes::File(PathBuf::from(value)),
                 };
             }
-            "-o" => self.output = Some(PathBuf::from(parser.value()?)),
+            "-o" => self.output = PathBuf::from(parser.value()?),
             "--planner" => self.planner = parser.value()?.string()?,
             "--reference" => self.reference = Some(parser.value()?.string()?),
             "--spread" => {

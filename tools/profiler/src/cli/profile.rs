@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use lexopt::Parser;
@@ -74,9 +74,7 @@ pub fn profile<'a>(
     site: &'a mut Site,
 ) -> Result<Profiled<'a>, Failure> {
     let axes = axes(&site.board)?;
-    let output = plan.output.clone();
-    let output = output.unwrap_or_else(|| PathBuf::from(format!("{}.csv", site.workload)));
-    let mut corpus = CorpusFile::open(&output, &site.device, &site.workload)?;
+    let mut corpus = CorpusFile::open(&plan.output, &site.device, &site.workload)?;
     let (number, list) = match &plan.modes {
         Modes::Number(number) => (*number, None),
         Modes::File(path) => {
