@@ -17,6 +17,10 @@
 //! | `items` | samples in one step, 32 bits |
 //! | `name` | name of the workload: 1 to 64 letters, digits, `.`, `_` and `-` |
 //!
+//! **Several senders.** The kernel tells the receiver the process of each datagram. A sender is a
+//! process and a name; its count never goes backwards. Senders of the same name do the same steps,
+//! as the ranks of a data-parallel training do; those of different names do different work.
+//!
 //! **The sender never blocks.** It ignores errors, because a lost line costs nothing: the next one
 //! has the count. It sends at most one line each 20 ms, and on close a count that it has not sent
 //! yet. When a send fails, it tries to connect again at a later step, at most once a second, and so

@@ -5,6 +5,7 @@
 //!
 //! - Ctrl-C, SIGTERM and the end of the terminal reach wattgate alone, which ends the session and
 //!   sends the same signal to the group, SIGTERM if the group remains, and SIGKILL at last.
+//! - Ctrl-Z does nothing: a session that is stopped would not watch the limit.
 //! - A standard input that is a terminal is replaced by `/dev/null`: reading it would stop the
 //!   workload.
 //!
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use wattgate_cli::steps::SOCKET;
 
 use crate::board_files::BoardFiles;
@@ -49,8 +50,10 @@ pub struct Stop(Arc<AtomicUsize>);
 
 impl Stop {
     /// Waits for SIGINT, SIGTERM and SIGHUP, except those that we are to ignore, as `nohup` asks.
+    /// Ctrl-Z does not stop us any more.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Self::default();
+        signal_hook::flag::register(SIGTSTP, Arc::default())?;
         let ignored = ignored_signals()?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             if ignored & 1 << (signal - 1) == 0 {

@@ -5,8 +5,8 @@
 //!                                            └──► pattern ──► count ──► session
 //! ```
 //!
-//! The thread takes the time and the count before it writes. Its write blocks as long as the
-//! workload's own would, so the workload is neither slower nor faster than without the thread.
+//! The thread takes the time and the count before it writes. A slow terminal blocks the thread, and
+//! the workload once the pipe is full: no longer than the terminal would block the workload itself.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};

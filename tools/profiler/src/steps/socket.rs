@@ -78,7 +78,8 @@ impl StepSocket {
         counter.set_permissions(Permissions::from_mode(0o666))?;
         Ok(Self {
             socket,
-            path: path.to_owned(),
+            // The workload may change its directory.
+            path: std::path::absolute(path)?,
             senders: Senders::default(),
             has_processes,
             directory: None,

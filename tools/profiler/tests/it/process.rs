@@ -286,6 +286,22 @@ fn signals_stop_a_session() {
     assert_eq!(stop.signal(), None);
     kill_process(getpid(), Signal::TERM).expect("sent");
     wait_for("the signal", || stop.signal() == Some(Signal::TERM));
+    // Ctrl-Z has a handler, too.
+    let status = fs::read_to_string("/proc/self/status").expect("a status");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.expect("a line").trim(), 16).expect("bits");
+    assert_eq!(caught >> (Signal::TSTP.as_raw() - 1) & 1, 1);
+}
+
+#[test]
+fn a_signal_that_is_ignored_stays_ignored() {
+    let living = Living::start("orin-agx-64");
+    let mut command = living.profile(&["nohup"]);
+    command.args(["--json", "--steps-from", r"step (\d+)", "--", "sh", "-c"]);
+    // Its parent is wattgate.
+    command.arg(format!("kill -HUP $PPID; {STEPS}"));
+    let output = command.output().expect("it runs");
+    assert!(output.status.success(), "{output:?}");
 }
 
 /// A workload that was not started by the session.
