@@ -123,7 +123,10 @@ CARGO_PROFILE_RELEASE_LTO=off cargo build --release --locked -p wattgate-simulat
 "$target/release/wattgate-simulator" board --board orin-agx-64 --workload resnet18 \
     --root "$place/board" &
 board=$!
-eventually "the board starts" test -s "$place/board/proc/device-tree/model"
+# The board obeys when all of its files are there, and control.log then has its answer.
+eventually "the board starts" test -e "$place/board/control"
+echo 'power 1' >>"$place/board/control"
+eventually "the board obeys" grep -qs 'power 1: ok' "$place/board/control.log"
 "${emulated[@]}" --help | grep '^Usage: wattgated COMMAND'
 "${emulated[@]}" check --config "$place/wattgated.toml" --root "$place/board"
 settings >"$place/before"

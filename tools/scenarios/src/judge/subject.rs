@@ -118,3 +118,70 @@ impl<'a> Subject<'a> {
         Ok(modes.collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use wattgate_simulated_board::machine::trace::Segment;
+
+    /// Seconds after which die and heat sink have settled.
+    const SETTLED_S: u64 = 2000;
+
+    /// A unit of a board that has run a workload in MAXN; its trace, and its temperatures at the
+    /// end.
+    fn run(subject: &Subject<'_>, boot: u32) -> (Vec<Segment>, Warmth) {
+        let tree = Tree::new(subject.board.clone(), subject.unit, 1, Some(boot));
+        let mut tree = tree.expect("a mode");
+        let jetson = tree.jetson_mut();
+        jetson.set_workload(Some(subject.workload.clone()));
+        jetson.keep_trace();
+        tree.advance(Duration::from_secs(2 * SETTLED_S));
+        let jetson = tree.jetson_mut();
+        let warmth = Warmth::new(jetson.heat(), Fan::Automatic);
+        (jetson.take_trace(), warmth)
+    }
+
+    /// On the AGX Orin the fan switches on and off, on the AGX Xavier it runs steadily.
+    #[test]
+    fn a_board_that_runs_on_has_the_settled_power_and_the_followed_temperature() {
+        for (name, boot) in [("orin-agx-64", 0), ("xavier-agx", 0)] {
+            let board = Board::named(name).expect("a board");
+            let workload = Workload::named("mobilenetv3").expect("a workload");
+            let unit = Unit::drawn(3);
+            let fan = Fan::Automatic;
+            let subject = Subject::new(&board, &workload, unit, Some(boot), fan);
+            let subject = subject.expect("a board");
+            let (trace, end) = run(&subject, boot);
+
+            let start = trace.partition_point(|it| it.until.as_secs() < SETTLED_S);
+            let (mut joules, mut seconds) = (0.0, 0.0);
+            for pair in trace[start..].windows(2) {
+                let length = (pair[1].until - pair[0].until).as_secs_f64();
+                joules += length * pair[1].calm_watts;
+                seconds += length;
+            }
+            let truth = subject.truth(board.maxn());
+            let settled = subject.settled_w(&truth);
+            let mean = joules / seconds;
+            assert!(
+                (mean / settled - 1.0).abs() < 0.003,
+                "{name}: {mean}, {settled}"
+            );
+            let [first, last] = [&trace[start], trace.last().expect("a segment")];
+            let rate =
+                (last.minibatches - first.minibatches) / (last.until - first.until).as_secs_f64();
+            assert!((rate / truth.rate - 1.0).abs() < 1e-9, "{name}: {rate}");
+
+            let mut followed = subject.booted;
+            followed.follow(&board.physics().thermal, &trace, last.until);
+            let [found, expected] = [followed, end].map(|it| [it.heat.die_c, it.heat.sink_c]);
+            for (found, expected) in found.into_iter().zip(expected) {
+                assert!(
+                    (found - expected).abs() < 0.5,
+                    "{name}: {found}, {expected}"
+                );
+            }
+        }
+    }
+}

@@ -90,7 +90,7 @@ fn two_levels() -> String {
         };
         let seconds = f64::from(at) / 100.0;
         // The power alternates around its mean.
-        let ripple = if at % 2 == 0 { 0.1 } else { -0.1 };
+        let ripple = if at.is_multiple_of(2) { 0.1 } else { -0.1 };
         format!("{seconds},{},{watts},{done}\n", watts + ripple)
     });
     "seconds,watts,calm_watts,minibatches\n".to_owned() + &lines.collect::<String>()
