@@ -32,7 +32,9 @@
 //! two transitions, for instance `Safe(NoSensor)` → `Settling` → `Safe(LimitTooLow)`; only the
 //! first and the last state are visible.
 
-use wattgate_runtime::{Cause, State};
+use std::sync::LazyLock;
+
+use wattgate_runtime::{Cause, ModeId, State};
 
 use crate::governor::{ensure, holds_for};
 use crate::plant::{
@@ -445,6 +447,34 @@ fn after_a_watch_the_first_mode_fits_by_prediction_and_by_measurement() {
         let expected = 0.8 * f64::from(LIMIT)..f64::from(LIMIT);
         assert!(expected.contains(&highest), "×{factor}: {highest} mW");
     }
+}
+
+fn the_first_mode_draws_most(_: u64, mode: ModeId) -> f64 {
+    static FIRST: LazyLock<Option<ModeId>> =
+        LazyLock::new(|| Plant::new(20_000, 1_000).governor.first());
+    if Some(mode) == *FIRST { 1.0 } else { 0.75 }
+}
+
+/// The governor has learned that the other modes draw less than predicted.
+#[test]
+fn after_a_watch_modes_that_draw_less_than_predicted_count_with_their_prediction() {
+    let mut plant = Plant::new(20_000, 1_000);
+    plant.error = the_first_mode_draws_most;
+    plant.run(60_000, 20_000);
+    plant.governor.set_limit(limit(LIMIT));
+    plant.run(300_000, LIMIT);
+    let predicted = plant.status().predicted.0;
+    assert!(predicted > LIMIT, "{predicted} mW");
+    let before = plant.mode;
+    plant.sleep(6_000, LIMIT);
+    plant.run(2_000, LIMIT);
+    assert_eq!(plant.mode, before, "a sleep changes nothing");
+    plant.is_watched = true;
+    plant.run(10_000, LIMIT);
+    plant.is_watched = false;
+    plant.run_to_next_step(LIMIT).expect("a first mode");
+    let predicted = plant.status().predicted.0;
+    assert!(predicted <= LIMIT, "{predicted} mW");
 }
 
 /// Changes the load, the limit, the mode, or a fault.

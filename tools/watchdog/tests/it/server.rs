@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use crate::common::Rig;
+use rustix::event::PollFlags;
 use wattgate_runtime::Milliseconds;
 use wattgate_watchdog::clock::Clock;
 use wattgate_watchdog::report::Report;
@@ -101,6 +102,13 @@ impl Server {
     /// Connects a client that subscribes.
     pub fn subscriber(&mut self, every_ms: u64) -> Client {
         self.with_client(Request::Subscribe(Subscription { every_ms }))
+    }
+
+    /// Whether a client has not read all of its answers and the stream is full.
+    pub fn has_pending_output(&self) -> bool {
+        let now = self.rig.clocks.now();
+        let mut waiting = self.services.waiting(now);
+        waiting.any(|(_, flags)| flags.contains(PollFlags::OUT))
     }
 
     /// The number of connected clients.

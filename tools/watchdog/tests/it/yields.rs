@@ -146,6 +146,21 @@ fn a_client_that_closes_its_side_loses_the_board() {
     assert_ne!(state(&server), "yielded");
 }
 
+/// The connection stays open for the answers that the client has not read.
+#[test]
+fn a_client_that_closes_its_side_before_it_has_read_loses_the_board() {
+    let (mut server, mut client) = yielded();
+    while !server.has_pending_output() {
+        server.advance(1_000);
+        client.send(&STATUS.repeat(10));
+        server.turn();
+    }
+    assert_eq!(state(&server), "yielded");
+    client.end_input();
+    server.turn();
+    assert_eq!((server.clients(), state(&server).as_str()), (1, "booting"));
+}
+
 #[test]
 fn only_one_client_has_the_board() {
     let (mut server, mut client) = yielded();
