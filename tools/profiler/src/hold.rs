@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use wattgate_board::Files;
 use wattgate_runtime::{Milliseconds, Milliwatts};
+use wattgate_watchdog::client::{Client, ClientError};
 use wattgate_watchdog::clock::{Clock, System, UtcSeconds};
 use wattgate_watchdog::control::Event as ControlEvent;
 use wattgate_watchdog::daemon::Daemon;
@@ -55,6 +56,36 @@ impl<F: Files, E: FnMut(ControlEvent<'_>)> Holder for Own<F, E> {
 
     fn report(&self) -> Report {
         self.daemon.report()
+    }
+}
+
+/// The daemon that runs.
+pub struct ByDaemon {
+    client: Client,
+    report: Report,
+}
+
+/// Interval between reports of the daemon that runs.
+const REPORT: Duration = Duration::from_millis(100);
+
+impl ByDaemon {
+    /// Takes a connection, over which a limit was set or leased.
+    pub fn new(mut client: Client) -> Result<Self, ClientError> {
+        let report = client.status()?;
+        Ok(Self { client, report })
+    }
+}
+
+impl Holder for ByDaemon {
+    type Error = ClientError;
+
+    fn look(&mut self, now: Duration) -> Result<Duration, Self::Error> {
+        self.report = self.client.status()?;
+        Ok(now + REPORT)
+    }
+
+    fn report(&self) -> Report {
+        self.report.clone()
     }
 }
 
@@ -127,7 +158,7 @@ pub fn hold<W: World, H: Holder>(
                 seen(count.at, Some(count), &report);
             }
             Event::Ended(code) => break End::Workload(code),
-            Event::Stop => break End::Stopped,
+            Event::Stop | Event::Lost => break End::Stopped,
             Event::Time => {
                 let now = world.now();
                 next = holder.look(now)?;

@@ -6,6 +6,7 @@
 //! | from counts and readings to time and power | [`window`] |
 //! | which mode is next | [`planner`], [`co_process`] |
 //! | holding a limit | [`hold`] |
+//! | the board of a daemon that runs | [`lent`] |
 //! | what a model says of a board's modes | [`outlook`] |
 //! | the vendor's modes | [`presets`] |
 //! | the corpus file | [`row`] |
@@ -18,6 +19,7 @@ pub mod board_files;
 pub mod cli;
 pub mod co_process;
 pub mod hold;
+pub mod lent;
 pub mod outlook;
 pub mod planner;
 pub mod presets;

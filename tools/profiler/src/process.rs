@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -108,6 +108,8 @@ pub struct Process {
     source: Source,
     workload: Workload,
     stop: Stop,
+    /// True once the board may not be changed any longer.
+    lost: Option<Arc<AtomicBool>>,
 }
 
 #[derive(Debug)]
@@ -131,7 +133,18 @@ impl Process {
             source,
             workload: Workload::None,
             stop,
+            lost: None,
         }
+    }
+
+    /// Ends the session when this becomes true: the board may not be changed any longer.
+    pub fn end_with(&mut self, lost: Arc<AtomicBool>) {
+        self.lost = Some(lost);
+    }
+
+    /// Undoes [`Self::end_with`].
+    pub fn end_alone(&mut self) {
+        self.lost = None;
     }
 
     /// Starts the workload. Its standard output goes to standard error if ours is for a program.
@@ -236,6 +249,13 @@ impl World for Process {
         loop {
             if self.stop.signal().is_some() {
                 return Event::Stop;
+            }
+            if self
+                .lost
+                .as_ref()
+                .is_some_and(|lost| lost.load(Ordering::Relaxed))
+            {
+                return Event::Lost;
             }
             // First, so that no flood of counts keeps the session from looking at the sensor.
             let now = self.now();

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use wattgate_cli::planning::Kind;
 use wattgate_runtime::{Kilohertz, PowerMode};
 
 use crate::window::Measured;
@@ -45,6 +46,7 @@ impl fmt::Display for Mark {
 /// A row of the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
+    pub kind: Kind,
     pub device: String,
     pub workload: String,
     pub cores: u32,

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use wattgate_board::{ApplyError, Board, Files, SampleError};
+use wattgate_cli::planning::Kind;
 use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, Milliseconds, Milliwatts, PowerMode};
 
 use crate::planner::{Answer, Background, Call, Fitted, PlannerError};
@@ -57,6 +58,8 @@ pub enum Event {
     Ended(Option<i32>),
     /// The user wants the session to end.
     Stop,
+    /// The board may not be changed any longer.
+    Lost,
 }
 
 /// What a session works on.
@@ -117,7 +120,8 @@ impl Ladder {
 /// What a session is to do.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// The columns `device` and `workload`.
+    /// The columns `kind`, `device` and `workload`.
+    pub kind: Kind,
     pub device: String,
     pub workload: String,
     /// No mode is kept whose power exceeds this.
@@ -144,6 +148,9 @@ pub enum SessionError {
     /// The user stopped the session.
     #[error("stopped")]
     Stopped,
+    /// The daemon has ended, or has taken the board back.
+    #[error("the daemon has ended or has taken the board back")]
+    Lost,
     /// The sensor cannot be read.
     #[error("the power sensor: {0}")]
     Sensor(#[from] SampleError),
@@ -350,6 +357,7 @@ impl<'a, W: World> Session<'a, W> {
     fn row(&mut self, mode: PowerMode) -> Row {
         let [cores, cpu_khz, gpu_khz, emc_khz] = mode.knobs();
         Row {
+            kind: self.task.kind,
             device: self.task.device.clone(),
             workload: self.task.workload.clone(),
             cores,
@@ -444,6 +452,7 @@ impl<'a, W: World> Session<'a, W> {
             }
             Event::Ended(code) => Err(SessionError::Ended { code }),
             Event::Stop => Err(SessionError::Stopped),
+            Event::Lost => Err(SessionError::Lost),
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use wattgate_runtime::{Confidence, Limit, Milliwatts};
+use wattgate_watchdog::client::Client;
 use wattgate_watchdog::clock::{Clock, System};
 use wattgate_watchdog::config::{Config, STATE_DIR};
 use wattgate_watchdog::control::{Event, Priority};
@@ -16,7 +17,8 @@ use wattgate_watchdog::setup::Setup;
 use super::site::Site;
 use super::{Failure, print, print_json};
 use crate::board_files::BoardFiles;
-use crate::hold::{End, Held, Own, hold};
+use crate::hold::{ByDaemon, End, Held, Own, hold};
+use crate::process::Process;
 use crate::window::Count;
 
 /// The setup for a model and a limit. Errors if the board can do none of the model's modes within
@@ -74,6 +76,24 @@ pub fn run(
     };
     let Ok(held) = hold(&mut site.process, &mut holder, limit, time, seen);
     held
+}
+
+/// Watches how the daemon that runs holds a limit, until the workload ends or the user stops it, or
+/// for a time.
+pub fn watch(
+    process: &mut Process,
+    client: Client,
+    limit: Milliwatts,
+    time: Option<Duration>,
+    seen: impl FnMut(Duration, Option<Count>, &Report),
+) -> Result<Held, Failure> {
+    Ok(hold(
+        process,
+        &mut ByDaemon::new(client)?,
+        limit,
+        time,
+        seen,
+    )?)
 }
 
 /// What was held, for people and as JSON.

@@ -10,8 +10,10 @@ use wattgate_cli::json::Mode;
 use wattgate_cli::output::replace;
 use wattgate_cli::planning::ExpectedError;
 use wattgate_runtime::{Milliwatts, Model, PowerMode};
+use wattgate_watchdog::client::Client;
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::report::Report;
+use wattgate_watchdog::serve::protocol::{Request, WantedLimit};
 
 use super::options::{Common, PLAN, Plan, help, limit, parse, within};
 use super::profile::{Profiled, profile};
@@ -132,12 +134,27 @@ fn learn(
         is_shown: false,
     };
     let mut shown = Ok(());
-    let held = hold::run(site, setup, time, |now, count, report| {
+    let seen = |now: Duration, count: Option<Count>, report: &Report| {
         findings.see(now, count, report);
         if findings.is_due(now) {
             shown = findings.show();
         }
-    });
+    };
+    let held = match site.limit_of_daemon() {
+        None => hold::run(site, setup, time, seen),
+        Some(_) => {
+            // The daemon takes the board back with the new model and limit.
+            let mut client = Client::connect(&common.root)?;
+            let wanted = WantedLimit {
+                power_mw: limit.0,
+                average: None,
+            };
+            client.ask(Request::SetModel(path.to_string_lossy().into_owned()))?;
+            client.ask(Request::SetLimit(Some(wanted)))?;
+            site.give_back();
+            hold::watch(&mut site.process, client, limit, time, seen)?
+        }
+    };
     shown?;
     findings.show()?;
     hold::show(&held, limit, common.json)

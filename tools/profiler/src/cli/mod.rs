@@ -20,6 +20,7 @@ use thiserror::Error;
 use wattgate_board::{DiscoverError, SettableError};
 use wattgate_cli::exit::{Failed, end};
 use wattgate_runtime::{FormatError, GridError, Milliwatts};
+use wattgate_watchdog::client::ClientError;
 use wattgate_watchdog::config::ConfigError;
 use wattgate_watchdog::lock::LockError;
 use wattgate_watchdog::prior::PriorError;
@@ -76,6 +77,8 @@ pub enum Failure {
     Settable(#[from] SettableError),
     #[error("{0}")]
     Lock(#[from] LockError),
+    #[error("{0}")]
+    Daemon(#[from] ClientError),
     #[error("{0}")]
     Prior(#[from] PriorError),
     #[error("{0}")]

@@ -53,7 +53,9 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
         return print(&help(&format!("{USAGE}{PLAN}"), NOTES));
     };
     let mut site = Site::open(&common)?;
-    let measured = profile(&common, &plan, power, false, &mut site).map(drop);
+    // The daemon's limit is to hold while the daemon does not hold it.
+    let limit = power.or(site.limit_of_daemon());
+    let measured = profile(&common, &plan, limit, false, &mut site).map(drop);
     site.close()?;
     measured
 }
@@ -83,6 +85,10 @@ pub fn profile<'a>(
         }
     };
     let ladder = ladder(&axes);
+    let kind = match common.is_simulated() {
+        true => Kind::Simulated,
+        false => Kind::Measured,
+    };
     let task = planning::Task {
         version: planning::VERSION,
         axes,
@@ -92,10 +98,7 @@ pub fn profile<'a>(
         workload: Some(site.workload.clone()),
         device: Some(site.device.clone()),
         reference: plan.reference.clone(),
-        kind: Some(match common.is_simulated() {
-            true => Kind::Simulated,
-            false => Kind::Measured,
-        }),
+        kind: Some(kind),
         minibatch: None,
     };
     let co_process = || CoProcess::start(&plan.planner, &task);
@@ -108,6 +111,7 @@ pub fn profile<'a>(
         None => Background::start(co_process()?),
     };
     let task = Task {
+        kind,
         device: site.device.clone(),
         workload: site.workload.clone(),
         limit,

@@ -4,11 +4,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lexopt::Parser;
+use wattgate_runtime::Milliwatts;
+use wattgate_watchdog::client::Client;
 use wattgate_watchdog::config::Config;
+use wattgate_watchdog::serve::protocol::WantedLease;
 
-use super::options::{help, limit, parse, within};
+use super::options::{Common, help, limit, parse, within};
 use super::site::{Site, config};
 use super::{Failure, hold, print};
+use crate::hold::Held;
+use crate::process::Stop;
 
 const USAGE: &str = "\
 Hold a power limit while a program runs
@@ -23,7 +28,8 @@ Options:
 ";
 
 const NOTES: &str = "\
-At the end the energy, the mean and the highest power, the time over the limit and the speed are
+If the daemon runs, it gets a lease, which ends with this command; else this process holds the limit
+itself. At the end the energy, the mean and the highest power, the time over the limit and the speed are
 printed, and the power mode from before is restored; after a crash, by the next start.
 
 Exit codes: 0 done, 2 wrong arguments, 3 a defective input file or no board, 4 no mode is within the
@@ -52,15 +58,48 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
         return print(&help(USAGE, NOTES));
     };
     let limit = power.ok_or(Failure::Missing("--limit"))?;
+    let held = match Client::connect(&common.root) {
+        Ok(client) => lease(&common, client, limit, model, time)?,
+        Err(_) => own(&common, limit, model, time)?,
+    };
+    hold::show(&held, limit, common.json)
+}
+
+/// Holds the limit in this process.
+fn own(
+    common: &Common,
+    limit: Milliwatts,
+    model: Option<PathBuf>,
+    time: Option<Duration>,
+) -> Result<Held, Failure> {
     let model = match model {
         Some(model) => model,
         None => Config::read(&config(&common.root))?.model,
     };
-    let mut site = Site::open(&common)?;
+    let mut site = Site::open(common)?;
     let held = hold::setup(&model, limit, &common.root, site.files).and_then(|setup| {
         common.workload.start(&mut site.process, common.json)?;
         Ok(hold::run(&mut site, setup, time, |_, _, _| {}))
     });
     site.close()?;
-    hold::show(&held?, limit, common.json)
+    held
+}
+
+/// Leases the limit from the daemon that runs. The lease ends with this process.
+fn lease(
+    common: &Common,
+    mut client: Client,
+    limit: Milliwatts,
+    model: Option<PathBuf>,
+    time: Option<Duration>,
+) -> Result<Held, Failure> {
+    let stop = Stop::on_signals().map_err(Failure::Signals)?;
+    let mut process = common.workload.open(&common.root, common.speed, stop)?;
+    client.lease(WantedLease {
+        power_mw: limit.0,
+        average: None,
+        model: model.map(|path| path.to_string_lossy().into_owned()),
+    })?;
+    common.workload.start(&mut process, common.json)?;
+    hold::watch(&mut process, client, limit, time, |_, _, _| {})
 }

@@ -4,14 +4,16 @@ use std::path::Path;
 
 use wattgate_board::{Board, Reach};
 use wattgate_cli::planning::Axes;
-use wattgate_runtime::{Axis, Grid};
+use wattgate_runtime::{Axis, Grid, Milliwatts};
+use wattgate_watchdog::client::ClientError;
 use wattgate_watchdog::compatibility;
-use wattgate_watchdog::lock::Lock;
+use wattgate_watchdog::lock::{Lock, LockError};
 use wattgate_watchdog::prior::Prior;
 
 use super::Failure;
 use super::options::Common;
 use crate::board_files::BoardFiles;
+use crate::lent::Lent;
 use crate::process::{Process, Stop};
 use crate::session::Ladder;
 
@@ -27,16 +29,26 @@ pub struct Site {
     /// The name of the board, and of the workload.
     pub device: String,
     pub workload: String,
-    prior: Prior,
-    _lock: Lock,
+    right: Right,
+}
+
+/// What gives the right to change a board.
+enum Right {
+    /// No daemon runs.
+    Own {
+        prior: Prior,
+        _lock: Lock,
+    },
+    Lent(Lent),
 }
 
 impl Site {
-    /// Takes the board. It gets its settings back by [`Self::close`]; after a crash, from the next
-    /// start of this program or of the daemon.
+    /// Takes the board, from the daemon if one runs. It gets its settings back by [`Self::close`];
+    /// after a crash, from the next start of this program or of the daemon, or at once from a daemon
+    /// that runs.
     pub fn open(common: &Common) -> Result<Self, Failure> {
         let stop = Stop::on_signals().map_err(Failure::Signals)?;
-        let process = common.workload.open(&common.root, common.speed, stop)?;
+        let mut process = common.workload.open(&common.root, common.speed, stop)?;
         let files = BoardFiles::new(common.speed);
         let board = Board::discover(&files, &common.root)?;
         let compatible = &board.identity().compatible;
@@ -44,24 +56,56 @@ impl Site {
         let device = common.device.clone().or_else(known);
         let device = device.ok_or(Failure::Missing("--device: the board's name is not known"))?;
         // Before any file is opened: another process may be writing to it.
-        let lock = Lock::take(&common.root)?;
-        let prior = Prior::keep(&board, &files, &common.root.join(STATE))?;
+        let right = match Lock::take(&common.root) {
+            Ok(lock) => Right::Own {
+                prior: Prior::keep(&board, &files, &common.root.join(STATE))?,
+                _lock: lock,
+            },
+            Err(held @ LockError::Held { .. }) => match Lent::ask(&common.root) {
+                Ok(lent) => {
+                    process.end_with(lent.lost());
+                    Right::Lent(lent)
+                }
+                // Another profiler, or `wattgated once`.
+                Err(ClientError::NoDaemon { .. }) => return Err(held.into()),
+                Err(error) => return Err(error.into()),
+            },
+            Err(error) => return Err(error.into()),
+        };
         Ok(Self {
             process,
             board,
             files,
             device,
             workload: common.name(),
-            prior,
-            _lock: lock,
+            right,
         })
+    }
+
+    /// The limit of the daemon that has lent the board.
+    pub fn limit_of_daemon(&self) -> Option<Milliwatts> {
+        match &self.right {
+            Right::Own { .. } => None,
+            Right::Lent(lent) => Some(lent.limit),
+        }
+    }
+
+    /// Gives the board back to the daemon that has lent it, while the workload runs on.
+    pub fn give_back(&mut self) {
+        if let Right::Lent(lent) = &mut self.right {
+            self.process.end_alone();
+            lent.give_back();
+        }
     }
 
     /// Ends the workload, and gives the board its settings back.
     pub fn close(mut self) -> Result<(), Failure> {
         // First, since the settings from before may be over the limit.
         drop(self.process);
-        Ok(self.prior.restore(&mut self.board, &mut self.files)?)
+        match self.right {
+            Right::Own { prior, _lock } => Ok(prior.restore(&mut self.board, &mut self.files)?),
+            Right::Lent(_) => Ok(()),
+        }
     }
 }
 

@@ -55,13 +55,13 @@ fn rows_are_read_back_by_the_next_session() {
         [measured(306_000), marked]
     );
     let text = fs::read_to_string(&path).expect("text");
-    let header = "device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,steps,window_ms,end_s,\
+    let header = "kind,device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,steps,window_ms,end_s,\
                   time_spread_pct,power_spread_pct,temperature_c,delivered_cpu_khz,\
                   over_current,peak_mw,mark";
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3);
     assert_eq!(lines[0], header);
-    let line = "orin-agx-64,\"yolo, v8\",4,729600,306000,665600,44.4706,17312.3,34,1512.0,4.25,0.33,0.98,\
+    let line = "measured,orin-agx-64,\"yolo, v8\",4,729600,306000,665600,44.4706,17312.3,34,1512.0,4.25,0.33,0.98,\
                 41.5,,0,20000.0,";
     assert_eq!(lines[1], line);
     assert!(
@@ -117,13 +117,13 @@ fn a_file_of_another_workload_or_kind_is_refused_and_kept() {
         "a note",
         "a note\n",
         "a,b\n1,2\n",
-        "device,workload\n",
-        "device,workload\nx,y",
+        "kind,device\n",
+        "kind,device\nx,y",
     ] {
         fs::write(&path, foreign).expect("written");
         let error = open(&path).expect_err("no corpus");
         assert!(
-            error.contains("the first line is not `device,workload,cores,"),
+            error.contains("the first line is not `kind,device,workload,cores,"),
             "{error}"
         );
         assert_eq!(fs::read_to_string(&path).expect("text"), foreign);

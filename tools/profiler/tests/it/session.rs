@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use wattgate_board::Files;
+use wattgate_cli::planning::Kind;
 use wattgate_profiler::planner::{Background, Fitted, List, Planner, PlannerError};
 use wattgate_profiler::row::{CorpusFile, Mark, Row};
 use wattgate_profiler::session::{Event, Ladder, Session, SessionError, Task, World};
@@ -138,6 +139,7 @@ fn profile_with<P: Planner + Send + 'static>(
     let mut corpus = corpus(&folder.path().join("corpus.csv"));
     let mut board = discover(&bench.files);
     let task = Task {
+        kind: Kind::Simulated,
         device: "board".to_owned(),
         workload: "work".to_owned(),
         limit: limit_w.map(|watts| Milliwatts(1_000 * watts)),
