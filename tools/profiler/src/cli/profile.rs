@@ -54,7 +54,7 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
     };
     let mut site = Site::open(&common)?;
     // The daemon's limit is to hold while the daemon does not hold it.
-    let limit = power.or(site.limit_of_daemon());
+    let limit = power.or(site.right.limit_of_daemon());
     let measured = profile(&common, &plan, limit, false, &mut site).map(drop);
     site.close()?;
     measured

@@ -4,6 +4,7 @@
 mod board;
 
 mod corpus;
+mod operation;
 mod pattern;
 mod planner;
 mod process;
