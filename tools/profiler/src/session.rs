@@ -152,7 +152,9 @@ pub enum SessionError {
     #[error("the power sensor: {0}")]
     Sensor(#[from] SampleError),
     /// The mode of least clocks and cores exceeds the limit.
-    #[error("the lowest mode draws {power}, more than the limit of {limit}")]
+    #[error(
+        "the lowest mode draws {power}, more than the limit of {limit} without the sensor's error"
+    )]
     LimitTooLow {
         power: Milliwatts,
         limit: Milliwatts,

@@ -76,6 +76,9 @@ pub fn profile<'a>(
     site: &'a mut Site,
 ) -> Result<Profiled<'a>, Failure> {
     let axes = axes(&site.board)?;
+    // As in the daemon: the sensor may show less than what is drawn.
+    let offset = site.board.sensor_offset();
+    let limit = limit.map(|limit| Milliwatts(limit.0.saturating_sub(offset.0)));
     let mut corpus = CorpusFile::open(&plan.output, &site.device, &site.workload)?;
     let (number, list) = match &plan.modes {
         Modes::Number(number) => (*number, None),
