@@ -32,8 +32,8 @@ step() {
     echo "== $name: $became, $((SECONDS - start)) s"
 }
 
-# quick COMMAND…: without LTO across crates, which would optimise each test program anew. The images
-# and the packaged daemon are tested as they ship, with it.
+# quick COMMAND…: without LTO across crates, which would optimise each test program anew. The images,
+# the packaged daemon and the profiler are tested as they ship, with it.
 quick() {
     CARGO_PROFILE_RELEASE_LTO=off "$@"
 }
@@ -165,6 +165,7 @@ step "host tests" quick host_tests
 step "documentation tests" quick cargo test --release --locked --workspace --doc
 step "demo" quick demo
 step "Python package" tools/python.sh
+step "Debian package of the trainer, emulated" env WATTGATE_BUILT=yes tools/trainer-deb.sh
 wait
 cat "$place/beside"
 
