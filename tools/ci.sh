@@ -32,8 +32,8 @@ step() {
     echo "== $name: $became, $((SECONDS - start)) s"
 }
 
-# quick COMMAND…: without LTO across crates, which would optimise each test program anew. The images
-# and the packaged daemon are tested as they ship, with it.
+# quick COMMAND…: without LTO across crates, which would optimise each test program anew. The images,
+# the packaged daemon and the profiler are tested as they ship, with it.
 quick() {
     CARGO_PROFILE_RELEASE_LTO=off "$@"
 }
@@ -190,6 +190,7 @@ step "documentation tests" quick cargo test --release --locked --workspace --doc
 step "demo" quick demo
 step "learning on a simulated board" quick learned
 step "Python package" tools/python.sh
+step "Debian package of the trainer, emulated" env WATTGATE_BUILT=yes tools/trainer-deb.sh
 wait
 cat "$place/beside"
 

@@ -1,24 +1,18 @@
 #!/usr/bin/env bash
-# Builds the Debian package of the daemon for a Jetson, target/debian/wattgated_*_arm64.deb, and
-# checks it: its files, the program's size and that it is static, manual pages, unit. In an
-# emulator the packaged program then controls a simulated board, and restores it at the end.
+# Builds the Debian package of the programs on a Jetson, the daemon and the profiler,
+# target/debian/wattgated_*_arm64.deb, and checks it: its files, that the programs are small and
+# static, manual pages, unit. In an emulator the packaged daemon then controls a simulated board, the
+# packaged profiler profiles it, and both restore it at the end.
 #
 #     tools/deb.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tools/debian.sh
 
-# Static, with musl. A program linked with this Debian's C library needs glibc 2.34; R32 has 2.27
-# and R35 2.31. A static glibc would add 0.6 MiB.
-triple=aarch64-unknown-linux-musl
-cargo_deb=3.8.0
-most_bytes=$((3 * 1024 * 1024 / 2))
+daemon_bytes=$((3 * 1024 * 1024 / 2))
+profiler_bytes=$((7 * 1024 * 1024 / 2))
 # Exposure of the unit by `systemd-analyze security`, times ten. Comments in the unit explain it.
 most_exposure=12
-
-fail() {
-    echo "deb.sh: FAILED, $1" >&2
-    exit 1
-}
 
 # eventually WHAT COMMAND…: waits until the command succeeds.
 eventually() {
@@ -32,33 +26,12 @@ eventually() {
 }
 
 tools/packages.sh binutils gcc libc6-dev mandoc qemu-user-static systemd
-target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-# Without features and unoptimised, cargo-deb builds in 20 s; it packs in 1 s.
-cargo install --quiet cargo-deb --version "=$cargo_deb" --locked --no-default-features --debug \
-    --root "$target/tools" --target-dir "$target/tools/build"
-
-CARGO_PROFILE_RELEASE_STRIP=symbols tools/cross.sh $triple build --release --locked \
-    -p wattgate-watchdog
-# Build scripts and macros are not linked, so they are left out.
-cargo tree --locked -p wattgate-watchdog --target $triple -e normal,no-proc-macro \
-    --prefix none --no-dedupe -f '{p} {l}' | grep -v '^wattgate-' | sort -u \
-    >"$target/$triple/release/wattgated.crates"
-! grep -vE '\b(MIT|Apache-2.0)\b' "$target/$triple/release/wattgated.crates" ||
-    fail "a crate has a licence that debian/copyright lacks"
-rm -rf "$target/debian"
-"$target/tools/bin/cargo-deb" deb --quiet --locked --no-build --no-strip --target $triple \
-    -p wattgate-watchdog --output "$target/debian/"
-deb=$(echo "$target"/debian/wattgated_*_arm64.deb)
-dpkg-deb -I "$deb"
-dpkg-deb -c "$deb"
-
 . tools/simulated.sh --tmpdir
-root=$place/root
-dpkg-deb -x "$deb" "$root"
-dpkg-deb -e "$deb" "$place/control"
+package wattgate-watchdog wattgated 'MIT|Apache-2.0' -p wattgate-watchdog -p wattgate-profiler
 
-dpkg-deb -c "$deb" | awk '!/\/$/ { print $1, $2, $6 }' | sort -k 3 | diff - <(
-    cat <<'FILES'
+# No conffiles: the unit is not enabled, and /etc belongs to the user.
+contents control postinst postrm prerm <<'FILES'
+-rwxr-xr-x 0/0 ./usr/bin/wattgate
 -rwxr-xr-x 0/0 ./usr/bin/wattgated
 -rw-r--r-- 0/0 ./usr/lib/systemd/system/wattgated.service
 -rw-r--r-- 0/0 ./usr/lib/sysusers.d/wattgated.conf
@@ -68,29 +41,22 @@ dpkg-deb -c "$deb" | awk '!/\/$/ { print $1, $2, $6 }' | sort -k 3 | diff - <(
 -rw-r--r-- 0/0 ./usr/share/doc/wattgated/examples/hardware-watchdog.conf
 -rw-r--r-- 0/0 ./usr/share/doc/wattgated/examples/metrics.conf
 -rw-r--r-- 0/0 ./usr/share/doc/wattgated/examples/wattgated.toml
+-rw-r--r-- 0/0 ./usr/share/man/man1/wattgate.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man5/wattgated.toml.5.gz
 -rw-r--r-- 0/0 ./usr/share/man/man8/wattgated.8.gz
+-rw-r--r-- 0/0 ./usr/share/wattgate/references/orin-agx-64.wgt
+-rw-r--r-- 0/0 ./usr/share/wattgate/references/orin-nano-8-super.wgt
+-rw-r--r-- 0/0 ./usr/share/wattgate/references/xavier-agx.wgt
 FILES
-) || fail "the package has other files than expected"
-# No conffiles: the unit is not enabled, and /etc belongs to the user.
-(cd "$place/control" && echo *) | diff - <(echo control postinst postrm prerm) ||
-    fail "the package has other control files than expected"
 for script in postinst postrm prerm; do
     sh -n "$place/control/$script"
 done
-
-program=$root/usr/bin/wattgated
-bytes=$(stat -c %s "$program")
-echo "program: $bytes bytes"
-[ "$bytes" -le "$most_bytes" ] || fail "the program has more than $most_bytes bytes"
-readelf -hlSW "$program" >"$place/elf"
-grep -q 'Machine: *AArch64' "$place/elf" || fail "the program is for another processor"
-! grep -E 'INTERP|DYNAMIC' "$place/elf" || fail "the program is not static"
-! grep -E '\.(symtab|debug_info)' "$place/elf" || fail "the program is not stripped"
+program wattgated "$daemon_bytes"
+program wattgate "$profiler_bytes"
 
 # The other manuals that this machine has do not matter.
-mandoc -T lint -W style tools/watchdog/wattgated.8 tools/watchdog/wattgated.toml.5 \
-    >"$place/lint" 2>/dev/null || true
+mandoc -T lint -W style tools/profiler/wattgate.1 tools/watchdog/wattgated.8 \
+    tools/watchdog/wattgated.toml.5 >"$place/lint" 2>/dev/null || true
 ! grep -v 'referenced manual not found' "$place/lint" || fail "manual pages"
 
 # Verify the unit alone and with each example. The units that it needs are copied from this machine.
@@ -111,8 +77,8 @@ systemd-analyze security --offline=true --no-pager --threshold=$most_exposure --
     wattgated.service >"$place/exposure" || fail "exposure: $(tail -n 1 "$place/exposure")"
 grep -v '^✓' "$place/exposure"
 
-# The packaged program on a simulated board.
-emulated=(qemu-aarch64-static "$program")
+# The packaged programs on a simulated board.
+emulated=(qemu-aarch64-static "$root/usr/bin/wattgated")
 settings() {
     (cd "$place/board" && find sys \( -name online -o -name 'scaling_m*_freq' -o \
         -name 'm*_freq' -o -name mrq_rate_locked -o -name emc_iso_cap \) -type f |
@@ -120,7 +86,8 @@ settings() {
 }
 # As tools/ci.sh has built it for the tests.
 CARGO_PROFILE_RELEASE_LTO=off cargo build --release --locked -p wattgate-simulator
-"$target/release/wattgate-simulator" board --board orin-agx-64 --workload resnet18 \
+simulator=$target/release/wattgate-simulator
+"$simulator" board --board orin-agx-64 --workload resnet18 \
     --root "$place/board" &
 board=$!
 # The board obeys when all of its files are there, and control.log then has its answer.
@@ -141,4 +108,19 @@ cat "$place/log"
 settings | diff "$place/before" - || fail "the daemon did not restore all settings"
 left=$(ls -A "$place/board/var/lib/wattgate")
 [ -z "$left" ] || fail "the daemon left files behind: $left"
+
+cat >"$place/modes.csv" <<'MODES'
+cores,cpu_khz,gpu_khz,emc_khz
+4,1190400,726750,3199000
+8,2188800,1300500,3199000
+MODES
+qemu-aarch64-static "$root/usr/bin/wattgate" profile --modes "$place/modes.csv" --name resnet18 \
+    -o "$place/corpus.csv" --root "$place/board" -- \
+    "$simulator" workload --root "$place/board" --workload resnet18
+cut -d , -f 4-9 "$place/corpus.csv"
+# The second mode has the faster steps, and draws more.
+awk -F , 'NR == 2 { time = $8; power = $9 }
+    NR == 3 { faster = 0 < $8 && $8 < time && 0 < power && power < $9 }
+    END { exit !(NR == 3 && faster) }' "$place/corpus.csv" || fail "the profiler's rows are wrong"
+settings | diff "$place/before" - || fail "the profiler did not restore all settings"
 echo "$deb"

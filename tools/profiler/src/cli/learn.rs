@@ -41,9 +41,10 @@ Options:
 ";
 
 const NOTES: &str = "\
-The workload runs all the time. No mode is kept whose power exceeds the limit. The model then chooses the fastest mode within
-the limit, and the power is measured and corrected from there. Without a config of the daemon, one
-is written: `systemctl enable --now wattgated` then holds the limit from the boot on.
+The workload runs all the time. No mode is kept whose power exceeds the limit. The model then
+chooses the fastest mode within the limit, and the power is measured and corrected from there.
+Without a config of the daemon, one is written: `systemctl enable --now wattgated` then holds the
+limit from the boot on.
 
 Exit codes: 0 done, 2 wrong arguments, 3 a defective input file, no board, or fewer modes than a
 model needs, 4 no mode is within the limit, 5 anything else, with all rows so far in the corpus.

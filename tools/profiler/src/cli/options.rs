@@ -13,8 +13,8 @@ use super::workload::{self, Workload};
 use crate::window::Rules;
 
 /// The help of [`Common`].
-const COMMON: &str = "\
-  --name NAME      Name of the workload, the column `workload` [that of the program]
+const COMMON: &str =
+    "  --name NAME      Name of the workload, the column `workload` [that of the program]
   --device NAME    Name of the board, the column `device` [the module's name]
   --root DIR       Root of the board's files; for simulated boards [/]
   --speed X        The board's time per real time; for simulated boards [1]
@@ -97,8 +97,8 @@ pub fn parse(
 }
 
 /// The help of [`Plan`].
-pub const PLAN: &str = "\
-  --modes N|FILE   Number of modes, which a planner chooses, or a CSV file with the columns
+pub const PLAN: &str =
+    "  --modes N|FILE   Number of modes, which a planner chooses, or a CSV file with the columns
                    cores, cpu_khz, gpu_khz and emc_khz, measured in its order [15]
   -o FILE          The corpus; rows are added to one that exists [corpus.csv]
   --planner CMD    The planner [wattgate-trainer plan --ask-tell]

@@ -4,6 +4,7 @@
 mod board;
 
 mod corpus;
+mod man;
 mod operation;
 mod pattern;
 mod planner;
