@@ -11,7 +11,7 @@ use wattgate_watchdog::control::Event as ControlEvent;
 use wattgate_watchdog::daemon::Daemon;
 use wattgate_watchdog::report::Report;
 
-use crate::session::{Event, World};
+use crate::session::{Event, Exit, World};
 use crate::window::Count;
 
 /// Who holds the limit.
@@ -92,8 +92,8 @@ impl Holder for ByDaemon {
 /// Why holding ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The workload has ended, with its exit code if it has one.
-    Workload(Option<i32>),
+    /// The workload has ended.
+    Workload(Exit),
     /// The user wants it.
     Stopped,
     /// The time is over.
@@ -157,7 +157,7 @@ pub fn hold<W: World, H: Holder>(
                 last = Some(count);
                 seen(count.at, Some(count), &report);
             }
-            Event::Ended(code) => break End::Workload(code),
+            Event::Ended(exit) => break End::Workload(exit),
             Event::Stop | Event::Lost => break End::Stopped,
             Event::Time => {
                 let now = world.now();

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use lexopt::Parser;
+use wattgate_cli::exit::note;
 use wattgate_cli::planning::{self, Kind};
-use wattgate_runtime::{Milliwatts, PowerMode};
+use wattgate_runtime::PowerMode;
 
 use super::options::{Common, Modes, PLAN, Plan, help, limit, parse};
 use super::site::{Site, axes, ladder};
@@ -54,10 +55,9 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
     };
     let mut site = Site::open(&common)?;
     // The daemon's limit is to hold while the daemon does not hold it.
-    let limit = power.or(site.limit_of_daemon());
-    let measured = profile(&common, &plan, limit, false, &mut site).map(drop);
-    site.close()?;
-    measured
+    site.limit = power.or(site.limit_of_daemon());
+    let measured = profile(&common, &plan, false, &mut site).map(drop);
+    site.close(measured)
 }
 
 /// A profile of a workload that runs on.
@@ -71,7 +71,6 @@ pub struct Profiled<'a> {
 pub fn profile<'a>(
     common: &Common,
     plan: &Plan,
-    limit: Option<Milliwatts>,
     fits: bool,
     site: &'a mut Site,
 ) -> Result<Profiled<'a>, Failure> {
@@ -93,7 +92,7 @@ pub fn profile<'a>(
         version: planning::VERSION,
         axes,
         modes: number,
-        limit_mw: limit.map(|limit| limit.0.into()),
+        limit_mw: site.limit.map(|limit| limit.0.into()),
         seed: Some(plan.seed),
         workload: Some(site.workload.clone()),
         device: Some(site.device.clone()),
@@ -101,7 +100,7 @@ pub fn profile<'a>(
         kind: Some(kind),
         minibatch: None,
     };
-    let co_process = || CoProcess::start(&plan.planner, &task);
+    let co_process = || CoProcess::start(&plan.planner, task);
     let planner = match list {
         Some(list) if fits => Background::start(Listed {
             list,
@@ -114,10 +113,12 @@ pub fn profile<'a>(
         kind,
         device: site.device.clone(),
         workload: site.workload.clone(),
-        limit,
+        limit: site.limit,
         rules: plan.rules,
     };
     let mut session = Session::begin(&mut site.process, &mut site.board, ladder, task)?;
+    // Before the workload starts: a planner may be absent or its machine may not answer.
+    session.ready(&planner)?;
     common.workload.start(session.world(), common.json)?;
     let mut shown = Ok(());
     let mut show = Show {
@@ -126,11 +127,18 @@ pub fn profile<'a>(
         done: 0,
         began: None,
     };
-    session.run(&planner, &mut corpus, &mut |progress: Progress<'_>, now| {
+    let ran = session.run(&planner, &mut corpus, &mut |progress: Progress<'_>, now| {
         if let Err(error) = show.progress(&progress, now) {
             shown = Err(error);
         }
-    })?;
+    });
+    if ran.is_err() && !corpus.rows.is_empty() {
+        let (rows, path) = (corpus.rows.len(), plan.output.display());
+        note(format_args!(
+            "{path} has {rows} rows; the next run goes on from there"
+        ));
+    }
+    ran?;
     shown?;
     Ok(Profiled {
         session,
@@ -160,7 +168,7 @@ impl Show {
                 }
             }
             Progress::Refused(why) => {
-                eprintln!("warning: {why}");
+                note(format_args!("warning: {why}"));
                 Ok(())
             }
             Progress::Set(mode) => {
@@ -172,7 +180,7 @@ impl Show {
                     _ => format!(", about {:.0} s to go", each * left as f64),
                 };
                 let (next, number) = (self.done + 1, self.number);
-                eprintln!("mode {next} of {number}: {mode}{to_go}");
+                note(format_args!("mode {next} of {number}: {mode}{to_go}"));
                 Ok(())
             }
         }
