@@ -63,16 +63,23 @@ impl<F: Files, E: FnMut(ControlEvent<'_>)> Holder for Own<F, E> {
 pub struct ByDaemon {
     client: Client,
     report: Report,
+    /// Interval between its reports, of the board's time.
+    interval: Duration,
 }
 
-/// Interval between reports of the daemon that runs.
+/// Interval between reports of the daemon that runs, of real time: it answers 20 requests a second.
 const REPORT: Duration = Duration::from_millis(100);
 
 impl ByDaemon {
     /// Takes a connection, over which a limit was set or leased.
-    pub fn new(mut client: Client) -> Result<Self, ClientError> {
+    /// `speed` is the board's time per real time.
+    pub fn new(mut client: Client, speed: f64) -> Result<Self, ClientError> {
         let report = client.status()?;
-        Ok(Self { client, report })
+        Ok(Self {
+            client,
+            report,
+            interval: REPORT.mul_f64(speed),
+        })
     }
 }
 
@@ -81,7 +88,7 @@ impl Holder for ByDaemon {
 
     fn look(&mut self, now: Duration) -> Result<Duration, Self::Error> {
         self.report = self.client.status()?;
-        Ok(now + REPORT)
+        Ok(now + self.interval)
     }
 
     fn report(&self) -> Report {

@@ -56,6 +56,10 @@ const START_RATIO: f64 = 1.25;
 /// Interval between looks at the CPU's true clock, which keep a core busy.
 const CLOCK_LOOK: Duration = Duration::from_secs(1);
 
+/// Interval at which the over-current protection publishes its counters (`jetson-platform.md`, section
+/// 6.4).
+const PUBLISHED: Duration = Duration::from_secs(2);
+
 /// A CPU below this share of its clock is throttled by the firmware.
 const DELIVERED: f64 = 0.9;
 
@@ -461,7 +465,8 @@ impl<'a, W: World> Session<'a, W> {
             self.retreat()?;
             return Ok(Outcome::Refused(why));
         }
-        let events_before = self.over_current_events();
+        let mut events_before = self.over_current_events();
+        let mut is_published = false;
         let set = self.world.now();
         let mut window = Some(Window::new(self.task.rules, set));
         let mut clocks = Vec::new();
@@ -491,6 +496,11 @@ impl<'a, W: World> Session<'a, W> {
                 self.prove_sensor()?;
                 return self.measure(mode, row, true);
             }
+            // What the mode before caused is published by now.
+            if !is_published && self.world.now() >= set + PUBLISHED {
+                is_published = true;
+                events_before = self.over_current_events();
+            }
             if self.world.now() >= next_clock {
                 next_clock += CLOCK_LOOK;
                 clocks.extend(self.board.delivered_cpu(self.world.files()));
@@ -506,11 +516,11 @@ impl<'a, W: World> Session<'a, W> {
             clocks.sort_unstable();
             row.delivered_cpu_khz = clocks.get(clocks.len() / 2).map(|clock| clock.0);
             let is_slow = |khz: u32| f64::from(khz) < DELIVERED * f64::from(mode.cpu.0);
-            if row.over_current > 0 || row.delivered_cpu_khz.is_some_and(is_slow) {
-                return Ok(Outcome::Marked(Mark::Throttled));
-            }
             if self.board.verify(self.world.files(), &mode).is_err() {
                 return Ok(Outcome::Marked(Mark::Changed));
+            }
+            if row.over_current > 0 || row.delivered_cpu_khz.is_some_and(is_slow) {
+                return Ok(Outcome::Marked(Mark::Throttled));
             }
             return Ok(Outcome::Measured(measured));
         }

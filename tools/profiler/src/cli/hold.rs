@@ -20,6 +20,7 @@ use super::{Failure, print, print_json};
 use crate::board_files::BoardFiles;
 use crate::hold::{ByDaemon, End, Held, Own, hold};
 use crate::process::Process;
+use crate::session::World;
 use crate::window::Count;
 
 /// The setup for a model and a limit. Errors if the board can do none of the model's modes within
@@ -88,13 +89,8 @@ pub fn watch(
     time: Option<Duration>,
     seen: impl FnMut(Duration, Option<Count>, &Report),
 ) -> Result<Held, Failure> {
-    Ok(hold(
-        process,
-        &mut ByDaemon::new(client)?,
-        limit,
-        time,
-        seen,
-    )?)
+    let mut holder = ByDaemon::new(client, process.files().speed())?;
+    Ok(hold(process, &mut holder, limit, time, seen)?)
 }
 
 /// What was held, for people and as JSON.

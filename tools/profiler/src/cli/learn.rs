@@ -158,7 +158,8 @@ fn learn(
                 power_mw: limit.0,
                 average: None,
             };
-            client.ask(Request::SetModel(path.to_string_lossy().into_owned()))?;
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            client.ask(Request::SetModel(name.into_owned()))?;
             client.ask(Request::SetLimit(Some(wanted)))?;
             site.give_back();
             hold::watch(&mut site.process, client, limit, time, seen)?

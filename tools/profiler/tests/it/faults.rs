@@ -4,14 +4,14 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::process::{Signal, geteuid};
+use rustix::process::{Signal, geteuid, test_kill_process};
 use wattgate_board::Disk;
 use wattgate_profiler::row::{CorpusFile, Mark, Row};
 use wattgate_runtime::PowerMode;
 use wattgate_watchdog::prior::{Origin, Prior};
 
 use crate::board::{highest, lowest, middle};
-use crate::living::{Background, Living, Running, STEPS, planner, run, wait_for, workload};
+use crate::living::{Background, Living, Running, STEPS, pid, planner, run, wait_for, workload};
 
 const NAME: &str = "orin-agx-64";
 
@@ -52,6 +52,7 @@ fn after_a_kill_the_next_run_goes_on_and_restores_what_was_set_before_the_first(
     wait_for_row(&living);
     session.send(Signal::KILL);
     assert_eq!(session.end().0, None);
+    living.await_files();
     assert_ne!(living.settings(), before);
     let first = living.rows();
     let (code, rows, errors) = run(&mut living.profile(&["--json"], STEPS));
@@ -92,6 +93,7 @@ fn after_a_kill_while_a_limit_is_held_the_daemon_restores_the_board() {
     });
     session.send(Signal::KILL);
     session.end();
+    living.await_files();
     assert_ne!(living.settings(), before);
     let mut board = living.board();
     let state = living.prior();
@@ -166,7 +168,7 @@ fn a_held_workload_that_fails_fails_the_command() {
         workload(&mut command, &format!("echo step 1; sleep 0.5; {end}"));
         let (found, held, errors) = run(&mut command);
         assert_eq!(found, Some(code), "{errors}");
-        assert!(held.starts_with("held 30000 mW for "), "{held}");
+        assert!(held.contains("\nheld 30000 mW for "), "{held}");
         assert_eq!(
             errors.contains("ended with exit code 3"),
             code == 5,
@@ -315,24 +317,33 @@ fn marks(living: &Living) -> Vec<String> {
 #[test]
 fn a_mode_that_the_board_refuses_is_marked() {
     let living = Living::start();
-    living.list(&[highest(NAME), middle(NAME)]);
-    living.order("refuse /sys/devices/system/cpu/cpu11/online EBUSY");
     let before = living.settings();
-    let (code, _, errors) = run(&mut living.profile(&[], STEPS));
+    let session = Background::start(&mut living.profile(&[], STEPS));
+    wait_for("the lowest mode", || living.mode() == Some(lowest(NAME)));
+    living.order("refuse /sys/devices/system/cpu/cpu11/online EROFS");
+    let (code, _, errors) = session.end();
     assert_eq!(code, Some(0), "{errors}");
-    assert!(
-        errors.contains("cpu11/online: writing 1 failed"),
-        "{errors}"
-    );
-    assert_eq!(marks(&living), ["refused", ""]);
+    let message = "cpu11/online: writing 1 failed: Read-only file system";
+    assert!(errors.contains(message), "{errors}");
+    assert_eq!(marks(&living), ["", "refused"]);
     living.await_settings(&before);
+}
+
+#[test]
+fn a_board_that_is_read_only_is_refused() {
+    let living = Living::start();
+    let file = "/sys/devices/system/cpu/cpu11/online";
+    living.order(&format!("refuse {file} EROFS"));
+    let message = "online: cannot be written: Read-only file system (os error 30); in a container,";
+    fails(&living, &mut living.profile(&[], STEPS), 5, message);
+    assert!(!living.path("corpus.csv").exists());
 }
 
 #[test]
 fn a_mode_that_the_firmware_throttles_is_marked() {
     let living = Living::named("orin-nano-8-super");
     living.order("load yolov8n");
-    living.list(&[highest(living.name), middle(living.name)]);
+    living.list(&[highest(living.name), lowest(living.name)]);
     let (code, _, errors) = run(&mut living.profile(&[], STEPS));
     assert_eq!(code, Some(0), "{errors}");
     assert_eq!(marks(&living), ["throttled", ""]);
@@ -343,7 +354,7 @@ fn a_mode_that_another_program_changes_is_marked() {
     let living = Living::start();
     let session = Background::start(&mut living.profile(&[], STEPS));
     wait_for("the highest mode", || living.mode() == Some(highest(NAME)));
-    living.order("nvpmodel 1");
+    living.order("nvpmodel 2");
     let (code, _, errors) = session.end();
     assert_eq!(code, Some(0), "{errors}");
     assert_eq!(marks(&living), ["", "changed"]);
@@ -352,7 +363,7 @@ fn a_mode_that_another_program_changes_is_marked() {
 #[test]
 fn a_limit_below_all_modes_is_refused_before_any_row() {
     let living = Living::loaded();
-    let mut command = living.profile(&["--limit", "4W"], "echo step 0; sleep 1000");
+    let mut command = living.profile(&["--limit", "4W"], "sleep 1000");
     fails(
         &living,
         &mut command,
@@ -438,15 +449,14 @@ fn sigterm_ends_a_session_whose_planner_hangs() {
     for (answer, is_started) in [("", false), ("echo '{\"ready\":{\"modes\":1}}'; ", true)] {
         let living = Living::start();
         let before = living.settings();
-        let planner = format!("echo >hangs; {answer}exec sleep 1000");
+        let planner = format!("echo $$ >pid; {answer}exec sleep 1000");
         let mut command = living.command("profile");
         let script = format!("echo >started; {STEPS}");
         workload(command.args(["--planner", &planner]), &script);
         let session = Background::start(&mut command);
-        let file = if is_started { "started" } else { "hangs" };
+        let file = if is_started { "started" } else { "pid" };
         wait_for(file, || living.path(file).exists());
         session.send(Signal::TERM);
-        // The planner has its standard error, so this waits for its end too.
         let (code, _, errors) = session.end();
         assert_eq!(
             (code, errors.contains("error: stopped")),
@@ -455,6 +465,10 @@ fn sigterm_ends_a_session_whose_planner_hangs() {
         );
         assert_eq!(living.path("started").exists(), is_started);
         living.await_settings(&before);
+        let planner = pid(&living.path("pid"));
+        wait_for("the end of the planner", || {
+            test_kill_process(planner).is_err()
+        });
     }
 }
 

@@ -218,7 +218,7 @@ fn run_leases_a_limit_that_ends_with_it() {
         let (code, held, errors) = session.end();
         if signal == Signal::TERM {
             assert_eq!(code, Some(0), "{errors}");
-            assert!(held.starts_with("held 20000 mW for "), "{held}");
+            assert!(held.contains("\nheld 20000 mW for "), "{held}");
         }
         daemon.await_held(30_000, Source::Config);
     }

@@ -1,9 +1,9 @@
 //! Simulated boards that live on a thread, and the program on them as a process.
 
-use std::fs;
-use std::os::unix::process::CommandExt;
+use std::fs::{self, File};
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -33,11 +33,25 @@ pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// The number of a process that wrote it to a file.
+pub fn pid(path: &Path) -> Pid {
+    let mut pid = None;
+    wait_for("a process number", || {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let number = text.strip_suffix('\n').map(str::parse);
+        pid = number.and_then(Result::ok).and_then(Pid::from_raw);
+        pid.is_some()
+    });
+    pid.expect("waited for")
+}
+
 /// A living board in a folder, with the list `modes.csv` of its lowest and highest mode.
 pub struct Living {
     pub folder: tempfile::TempDir,
     pub name: &'static str,
     rails: Vec<String>,
+    /// Number of knobs and sensors that it does not have.
+    missing: usize,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -65,10 +79,13 @@ impl Living {
             folder,
             name,
             rails: Vec::new(),
+            missing: 0,
             stop,
             thread: Some(thread),
         };
-        living.rails = living.board().rails().map(str::to_owned).collect();
+        let board = living.board();
+        living.rails = board.rails().map(str::to_owned).collect();
+        living.missing = board.missing().len();
         living.list(&[lowest(name), highest(name)]);
         living
     }
@@ -125,6 +142,14 @@ impl Living {
         let saved = self.board().save(&Disk).expect("readable").to_string();
         let lines = saved.lines().filter(|line| !line.contains("/emc/rate "));
         lines.map(str::to_owned).collect()
+    }
+
+    /// Waits until a file is whole that a kill left truncated. No kernel does that.
+    pub fn await_files(&self) {
+        wait_for("all settings", || {
+            let board = self.board();
+            board.missing().len() == self.missing && board.save(&Disk).is_ok()
+        });
     }
 
     /// Waits until all settings are what they were.
@@ -188,43 +213,48 @@ impl Drop for Living {
 
 /// Runs a command. Returns its exit code, stdout and stderr.
 pub fn run(command: &mut Command) -> (Option<i32>, String, String) {
-    ended(command.output().expect("it runs"))
-}
-
-fn ended(output: Output) -> (Option<i32>, String, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let code = output.status.code();
-    (code, text(&output.stdout), text(&output.stderr))
+    Background::start(command).end()
 }
 
 /// A command that runs in the background. It is killed at the end.
-pub struct Background(Option<Child>);
+pub struct Background {
+    child: Child,
+    /// Its stdout and stderr: a pipe that nobody reads would stop the workload.
+    printed: [File; 2],
+}
 
 impl Background {
     pub fn start(command: &mut Command) -> Self {
-        let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Ctrl-C of the tests is not for it.
-        Self(Some(piped.process_group(0).spawn().expect("it runs")))
+        let printed = [(); 2].map(|()| tempfile::tempfile().expect("a file"));
+        let [stdout, stderr] = &printed;
+        let to = |file: &File| file.try_clone().expect("another");
+        command.stdout(to(stdout)).stderr(to(stderr));
+        let child = command.spawn().expect("it runs");
+        Self { child, printed }
     }
 
     pub fn send(&self, signal: Signal) {
-        let child = self.0.as_ref().expect("not waited for");
-        kill_process(Pid::from_child(child), signal).expect("it runs");
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
     }
 
-    /// Waits for its end.
+    /// Waits for its end. Returns its exit code, stdout and stderr.
     pub fn end(mut self) -> (Option<i32>, String, String) {
-        let child = self.0.take().expect("not waited for");
-        ended(child.wait_with_output().expect("it ends"))
+        let status = self.child.wait().expect("it ends");
+        let [stdout, stderr] = &mut self.printed;
+        let text = |file: &mut File| {
+            file.rewind().expect("a file");
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).expect("readable");
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        (status.code(), text(stdout), text(stderr))
     }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -3,7 +3,6 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, getpid, kill_process, test_kill_process};
@@ -15,7 +14,7 @@ use wattgate_profiler::steps::output::Output;
 use wattgate_profiler::steps::pattern::Pattern;
 use wattgate_profiler::steps::socket::StepSocket;
 
-use crate::living::{LONGEST, Living, Running, STEPS, wait_for};
+use crate::living::{LONGEST, Living, Running, STEPS, pid, wait_for};
 
 fn output(pattern: &str) -> Output {
     Output::new(Pattern::new(pattern).expect("a pattern")).expect("an output")
@@ -47,18 +46,6 @@ fn steps_until(process: &mut Process, last: u64) {
             event => panic!("{event:?}"),
         }
     }
-}
-
-/// The number of a process that wrote it to a file.
-fn pid(path: &Path) -> Pid {
-    let mut pid = None;
-    wait_for("a process number", || {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let number = text.strip_suffix('\n').map(str::parse);
-        pid = number.and_then(Result::ok).and_then(Pid::from_raw);
-        pid.is_some()
-    });
-    pid.expect("waited for")
 }
 
 #[test]

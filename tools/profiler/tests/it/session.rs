@@ -236,8 +236,12 @@ fn a_limit_below_the_lowest_mode_ends_the_session() {
     let least = lowest(name);
     let done = profile(Bench::new(name, "resnet18"), least, &[least], Some(5));
     let error = done.result.expect_err("too low").to_string();
-    assert!(error.contains("more than the limit of 5"), "{error}");
-    assert_eq!(done.rows[0].mark, Some(Mark::OverLimit));
+    assert!(
+        error.contains("no mode is within the limit of 5000 mW"),
+        "{error}"
+    );
+    // The first step would take longer than it takes to know.
+    assert!(done.rows.is_empty());
 }
 
 #[test]
