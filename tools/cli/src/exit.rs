@@ -1,7 +1,7 @@
 //! Exit codes and error output of the command-line programs.
 
 use std::fmt::Display;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Why a command failed.
@@ -13,9 +13,15 @@ pub trait Failed: Display {
     fn print_error(&self) -> Option<&io::Error>;
 }
 
+/// Prints a line to stderr. Errors are ignored: a program that has a board to restore goes on when its
+/// terminal is gone.
+pub fn note(text: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
 /// Prints the error, if any, to stderr and returns the exit code.
 pub fn end<F: Failed>(result: Result<(), F>) -> ExitCode {
-    end_with(result, |failure| eprintln!("error: {failure}"))
+    end_with(result, |failure| note(format_args!("error: {failure}")))
 }
 
 /// Reports the error, if any, and returns the exit code.

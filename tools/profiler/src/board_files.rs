@@ -1,4 +1,5 @@
-//! The files of a board whose time may run at another speed: a simulated one's.
+//! The files of a board: one that was lent may be written as long as the loan lasts, and the time of a
+//! simulated one may run at another speed.
 
 use std::io;
 use std::path::Path;
@@ -6,23 +7,36 @@ use std::time::Duration;
 
 use wattgate_board::{Disk, Files};
 
+use crate::lent::Loan;
+
 /// Time in which the files of a simulated board follow a write.
 const ANSWER: Duration = Duration::from_millis(10);
 
 /// The file system, with waits in the board's time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct BoardFiles {
     speed: f64,
+    loan: Option<Loan>,
 }
 
 impl BoardFiles {
     /// The files of a board; `speed` is its time per real time, 1 for a real one.
     pub fn new(speed: f64) -> Self {
-        Self { speed }
+        Self { speed, loan: None }
+    }
+
+    /// Refuses writes once this loan has ended; `None` for a board of our own.
+    pub fn set_loan(&mut self, loan: Option<Loan>) {
+        self.loan = loan;
+    }
+
+    /// Whether the board was lent, and is lent no longer.
+    pub fn is_lost(&self) -> bool {
+        self.loan.as_ref().is_some_and(|loan| !loan.holds())
     }
 
     /// The board's time per real time.
-    pub fn speed(self) -> f64 {
+    pub fn speed(&self) -> f64 {
         self.speed
     }
 }
@@ -33,6 +47,9 @@ impl Files for BoardFiles {
     }
 
     fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
+        if self.is_lost() {
+            return Err(io::Error::other("the daemon has the board"));
+        }
         Disk.write(path, text)
     }
 

@@ -2,6 +2,9 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use wattgate_cli::planning::{Answer, Ask, Exclusion, Fit, Measurement, Request, Task};
@@ -9,18 +12,40 @@ use wattgate_runtime::PowerMode;
 
 use crate::planner::{Fitted, Planner, PlannerError};
 
+/// Time from the end of a planner's output to its own end.
+const END: Duration = Duration::from_secs(1);
+
+/// A planner's process, which is killed when any copy of this is dropped.
+#[derive(Debug)]
+pub struct Ender(Arc<Mutex<Child>>);
+
+impl Ender {
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Ender {
+    fn drop(&mut self) {
+        let mut child = self.child();
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
 /// A program that speaks [`wattgate_cli::planning`], such as `wattgate-trainer plan --ask-tell`.
 #[derive(Debug)]
 pub struct CoProcess {
     command: String,
-    child: Child,
+    task: Task,
+    child: Ender,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
 impl CoProcess {
-    /// Starts a command in a shell and sends it the task.
-    pub fn start(command: &str, task: &Task) -> Result<Self, PlannerError> {
+    /// Starts a command in a shell. [`Planner::begin`] sends it the task.
+    pub fn start(command: &str, task: Task) -> Result<Self, PlannerError> {
         let at = |source| PlannerError::Io {
             command: command.to_owned(),
             source,
@@ -34,16 +59,13 @@ impl CoProcess {
         let (Some(requests), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(at(io::ErrorKind::BrokenPipe.into()));
         };
-        let mut planner = Self {
+        Ok(Self {
             command: command.to_owned(),
-            child,
+            task,
+            child: Ender(Arc::new(Mutex::new(child))),
             requests,
             answers: BufReader::new(answers),
-        };
-        match planner.exchange(task)? {
-            Answer::Ready { .. } => Ok(planner),
-            _ => Err(planner.defect(String::new(), "expected `ready`".to_owned())),
-        }
+        })
     }
 
     fn exchange(&mut self, request: &impl Serialize) -> Result<Answer, PlannerError> {
@@ -77,9 +99,16 @@ impl CoProcess {
     }
 
     fn ended(&mut self) -> PlannerError {
-        let status = match self.child.wait() {
-            Ok(status) => status.to_string(),
-            Err(error) => error.to_string(),
+        let end = Instant::now() + END;
+        // Waits without the lock, which another thread may want.
+        let status = loop {
+            match self.child.child().try_wait() {
+                Ok(Some(status)) => break status.to_string(),
+                Ok(None) if Instant::now() < end => {}
+                Ok(None) => break "its output has ended".to_owned(),
+                Err(error) => break error.to_string(),
+            }
+            thread::sleep(Duration::from_millis(5));
         };
         let command = self.command.clone();
         PlannerError::Ended { command, status }
@@ -105,6 +134,18 @@ impl CoProcess {
 }
 
 impl Planner for CoProcess {
+    fn begin(&mut self) -> Result<(), PlannerError> {
+        let task = self.task.clone();
+        match self.exchange(&task)? {
+            Answer::Ready { .. } => Ok(()),
+            _ => Err(self.defect(String::new(), "expected `ready`".to_owned())),
+        }
+    }
+
+    fn ender(&self) -> Option<Ender> {
+        Some(Ender(Arc::clone(&self.child.0)))
+    }
+
     fn ask(&mut self, current: Option<PowerMode>) -> Result<Option<PowerMode>, PlannerError> {
         let current = current.map(Into::into);
         match self.exchange(&Request::Ask(Ask { current }))? {
@@ -144,13 +185,5 @@ impl Planner for CoProcess {
             }),
             _ => Err(self.defect(String::new(), "expected `fitted`".to_owned())),
         }
-    }
-}
-
-impl Drop for CoProcess {
-    /// Ends the planner: it is idle, and its input ends.
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

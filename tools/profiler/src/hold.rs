@@ -11,7 +11,7 @@ use wattgate_watchdog::control::Event as ControlEvent;
 use wattgate_watchdog::daemon::Daemon;
 use wattgate_watchdog::report::Report;
 
-use crate::session::{Event, World};
+use crate::session::{Event, Exit, World};
 use crate::window::Count;
 
 /// Who holds the limit.
@@ -63,16 +63,23 @@ impl<F: Files, E: FnMut(ControlEvent<'_>)> Holder for Own<F, E> {
 pub struct ByDaemon {
     client: Client,
     report: Report,
+    /// Interval between its reports, of the board's time.
+    interval: Duration,
 }
 
-/// Interval between reports of the daemon that runs.
+/// Interval between reports of the daemon that runs, of real time: it answers 20 requests a second.
 const REPORT: Duration = Duration::from_millis(100);
 
 impl ByDaemon {
     /// Takes a connection, over which a limit was set or leased.
-    pub fn new(mut client: Client) -> Result<Self, ClientError> {
+    /// `speed` is the board's time per real time.
+    pub fn new(mut client: Client, speed: f64) -> Result<Self, ClientError> {
         let report = client.status()?;
-        Ok(Self { client, report })
+        Ok(Self {
+            client,
+            report,
+            interval: REPORT.mul_f64(speed),
+        })
     }
 }
 
@@ -81,7 +88,7 @@ impl Holder for ByDaemon {
 
     fn look(&mut self, now: Duration) -> Result<Duration, Self::Error> {
         self.report = self.client.status()?;
-        Ok(now + REPORT)
+        Ok(now + self.interval)
     }
 
     fn report(&self) -> Report {
@@ -92,8 +99,8 @@ impl Holder for ByDaemon {
 /// Why holding ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The workload has ended, with its exit code if it has one.
-    Workload(Option<i32>),
+    /// The workload has ended.
+    Workload(Exit),
     /// The user wants it.
     Stopped,
     /// The time is over.
@@ -157,7 +164,7 @@ pub fn hold<W: World, H: Holder>(
                 last = Some(count);
                 seen(count.at, Some(count), &report);
             }
-            Event::Ended(code) => break End::Workload(code),
+            Event::Ended(exit) => break End::Workload(exit),
             Event::Stop | Event::Lost => break End::Stopped,
             Event::Time => {
                 let now = world.now();

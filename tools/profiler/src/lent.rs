@@ -2,26 +2,67 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use wattgate_runtime::Milliwatts;
+use wattgate_runtime::{Milliseconds, Milliwatts};
 use wattgate_watchdog::client::{Client, ClientError};
+use wattgate_watchdog::clock::{Clock, System};
 
-/// Interval of the signs of life. After two seconds without one the daemon takes the board back.
-const SIGN: Duration = Duration::from_millis(400);
+/// Interval of the signs of life.
+const SIGN: Duration = Duration::from_millis(300);
+
+/// Time after a sign of life in which the board may be written to. The daemon takes the board back
+/// after two seconds; the difference is more than a change of the mode takes.
+const VALID: Milliseconds = Milliseconds(1_700);
 
 /// A board that was lent. Dropping it gives the board back.
 #[derive(Debug)]
 pub struct Lent {
     /// The limit that the daemon held.
     pub limit: Milliwatts,
-    lost: Arc<AtomicBool>,
+    loan: Loan,
     /// Dropped to end the thread.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// The right to write to a board that was lent. A process that was stopped has lost it as soon as it
+/// goes on, before any thread of it learns that the daemon has closed the connection.
+#[derive(Clone, Debug)]
+pub struct Loan {
+    /// When the last sign of life was sent that the daemon has answered, in ms; 0 once lost.
+    sign: Arc<AtomicU64>,
+}
+
+impl Loan {
+    fn new(sent: Milliseconds) -> Self {
+        let sign = Arc::new(AtomicU64::new(sent.0));
+        Self { sign }
+    }
+
+    /// Whether the board may be written to. Once false it stays so.
+    pub fn holds(&self) -> bool {
+        let sign = self.sign.load(Ordering::Relaxed);
+        let is_valid = sign > 0 && System.now().since(Milliseconds(sign)) < VALID;
+        if !is_valid {
+            self.end();
+        }
+        is_valid
+    }
+
+    /// Extends it from a sign of life that the daemon has answered, unless it has ended.
+    fn extend(&self, sent: Milliseconds) -> bool {
+        let later = |sign: u64| (sign > 0).then_some(sent.0);
+        let set = Ordering::Relaxed;
+        self.sign.fetch_update(set, set, later).is_ok()
+    }
+
+    fn end(&self) {
+        self.sign.store(0, Ordering::Relaxed);
+    }
 }
 
 impl Lent {
@@ -29,21 +70,22 @@ impl Lent {
     /// daemon that this process lives.
     pub fn ask(root: &Path) -> Result<Self, ClientError> {
         let mut client = Client::connect(root)?;
+        let sent = System.now();
         let report = client.yield_board()?;
-        let lost = Arc::new(AtomicBool::new(false));
+        let loan = Loan::new(sent);
         let (end, ended) = channel();
-        let is_lost = Arc::clone(&lost);
+        let shown = loan.clone();
         let thread = thread::spawn(move || {
             while ended.recv_timeout(SIGN) == Err(RecvTimeoutError::Timeout) {
-                if client.status().is_err() {
-                    is_lost.store(true, Ordering::Relaxed);
-                    return;
+                let sent = System.now();
+                if client.status().is_err() || !shown.extend(sent) {
+                    return shown.end();
                 }
             }
         });
         Ok(Self {
             limit: Milliwatts(report.limit_mw),
-            lost,
+            loan,
             end: Some(end),
             thread: Some(thread),
         })
@@ -51,14 +93,15 @@ impl Lent {
 
     /// Gives the board back.
     pub fn give_back(&mut self) {
+        self.loan.end();
         self.end = None;
         let ended = self.thread.take().map(JoinHandle::join);
         debug_assert!(ended.is_none_or(|ended| ended.is_ok()), "a panic");
     }
 
-    /// Becomes true when the board is lent no longer. It must not be written to from then on.
-    pub fn lost(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.lost)
+    /// The right to write to the board.
+    pub fn loan(&self) -> Loan {
+        self.loan.clone()
     }
 }
 

@@ -10,10 +10,21 @@ use thiserror::Error;
 use wattgate_cli::planning::ExpectedError;
 use wattgate_runtime::PowerMode;
 
+use crate::co_process::Ender;
 use crate::row::{Mark, Row};
 
 /// A source of modes.
 pub trait Planner {
+    /// Waits until the planner is ready.
+    fn begin(&mut self) -> Result<(), PlannerError> {
+        Ok(())
+    }
+
+    /// What ends the planner while another thread waits for its answer.
+    fn ender(&self) -> Option<Ender> {
+        None
+    }
+
     /// The next mode; `None` once enough are measured. `current` is the mode that is set.
     fn ask(&mut self, current: Option<PowerMode>) -> Result<Option<PowerMode>, PlannerError>;
 
@@ -94,6 +105,14 @@ pub struct Listed<P> {
 }
 
 impl<P: Planner> Planner for Listed<P> {
+    fn begin(&mut self) -> Result<(), PlannerError> {
+        self.planner.begin()
+    }
+
+    fn ender(&self) -> Option<Ender> {
+        self.planner.ender()
+    }
+
     fn ask(&mut self, current: Option<PowerMode>) -> Result<Option<PowerMode>, PlannerError> {
         self.list.ask(current)
     }
@@ -116,6 +135,7 @@ impl<P: Planner> Planner for Listed<P> {
 /// A call of a planner.
 #[derive(Clone, Debug)]
 pub enum Call {
+    Begin,
     Ask(Option<PowerMode>),
     /// What a row says.
     Tell(Row),
@@ -125,6 +145,7 @@ pub enum Call {
 /// An answer of a planner.
 #[derive(Clone, Debug)]
 pub enum Answer {
+    Ready,
     /// The next mode, if there is one.
     Next(Option<PowerMode>),
     Told,
@@ -137,11 +158,13 @@ pub enum Answer {
 pub struct Background {
     calls: SyncSender<Call>,
     answers: Receiver<Result<Answer, PlannerError>>,
+    _ender: Option<Ender>,
 }
 
 impl Background {
-    /// Starts the thread, which ends after this value.
+    /// Starts the thread. The planner ends with this value.
     pub fn start<P: Planner + Send + 'static>(mut planner: P) -> Self {
+        let ender = planner.ender();
         let (calls, taken) = sync_channel(1);
         let (given, answers) = sync_channel(1);
         thread::spawn(move || {
@@ -151,7 +174,11 @@ impl Background {
                 }
             }
         });
-        Self { calls, answers }
+        Self {
+            calls,
+            answers,
+            _ender: ender,
+        }
     }
 
     /// Sends a call. The answer to the one before has been taken.
@@ -182,6 +209,7 @@ impl Background {
 
 fn answer<P: Planner>(planner: &mut P, call: Call) -> Result<Answer, PlannerError> {
     match call {
+        Call::Begin => planner.begin().map(|()| Answer::Ready),
         Call::Ask(current) => planner.ask(current).map(Answer::Next),
         Call::Fit => planner.fit().map(Answer::Fitted),
         Call::Tell(row) => {

@@ -15,10 +15,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,16 +26,21 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use wattgate_cli::exit::note;
 use wattgate_cli::steps::SOCKET;
 
 use crate::board_files::BoardFiles;
-use crate::session::{Event, World};
+use crate::lent::Loan;
+use crate::session::{Event, Exit, World};
 use crate::steps::output::Output;
 use crate::steps::socket::StepSocket;
 use crate::window::Count;
 
 /// The end of a workload is seen within this time.
 const CHECK_WORKLOAD: Duration = Duration::from_millis(200);
+
+/// Interval between looks at a workload that is to end.
+const CHECK_END: Duration = Duration::from_millis(10);
 
 /// Time that a workload has to end after a signal of the user, after SIGTERM, and after SIGKILL.
 const PATIENCE: [Duration; 3] = [
@@ -108,8 +113,6 @@ pub struct Process {
     source: Source,
     workload: Workload,
     stop: Stop,
-    /// True once the board may not be changed any longer.
-    lost: Option<Arc<AtomicBool>>,
 }
 
 #[derive(Debug)]
@@ -133,18 +136,12 @@ impl Process {
             source,
             workload: Workload::None,
             stop,
-            lost: None,
         }
     }
 
-    /// Ends the session when this becomes true: the board may not be changed any longer.
-    pub fn end_with(&mut self, lost: Arc<AtomicBool>) {
-        self.lost = Some(lost);
-    }
-
-    /// Undoes [`Self::end_with`].
-    pub fn end_alone(&mut self) {
-        self.lost = None;
+    /// The board was lent: the session ends with the loan. `None` if it is lent no longer.
+    pub fn set_loan(&mut self, loan: Option<Loan>) {
+        self.files.set_loan(loan);
     }
 
     /// Starts the workload. Its standard output goes to standard error if ours is for a program.
@@ -210,12 +207,16 @@ impl Process {
         match &mut self.workload {
             Workload::None => None,
             Workload::Ours(child) => match child.try_wait() {
-                Ok(Some(status)) => Some(Event::Ended(status.code())),
+                Ok(Some(status)) => Some(Event::Ended(match (status.code(), status.signal()) {
+                    (Some(code), _) => Exit::Code(code),
+                    (None, Some(signal)) => Exit::Signal(signal),
+                    (None, None) => Exit::Unknown,
+                })),
                 _ => None,
             },
             Workload::Attached { pid, started } => match start_time(*pid) {
                 Ok(now) if now == *started => None,
-                _ => Some(Event::Ended(None)),
+                _ => Some(Event::Ended(Exit::Unknown)),
             },
         }
     }
@@ -250,11 +251,7 @@ impl World for Process {
             if self.stop.signal().is_some() {
                 return Event::Stop;
             }
-            if self
-                .lost
-                .as_ref()
-                .is_some_and(|lost| lost.load(Ordering::Relaxed))
-            {
+            if self.files.is_lost() {
                 return Event::Lost;
             }
             // First, so that no flood of counts keeps the session from looking at the sensor.
@@ -281,6 +278,10 @@ impl World for Process {
         }
     }
 
+    fn is_lost(&self) -> bool {
+        self.files.is_lost()
+    }
+
     fn telling(&self) -> String {
         match &self.source {
             Source::Output(output) => output.explain(),
@@ -294,9 +295,9 @@ impl World for Process {
     }
 }
 
-impl Drop for Process {
-    /// Ends a workload that we started.
-    fn drop(&mut self) {
+impl Process {
+    /// Ends a workload that we started, and watches the board `meanwhile`.
+    pub fn end(&mut self, mut meanwhile: impl FnMut(&mut BoardFiles)) {
         let Workload::Ours(child) = &mut self.workload else {
             return;
         };
@@ -314,12 +315,21 @@ impl Drop for Process {
             let _ = kill_process_group(group, Signal::CONT);
             let asked = Instant::now();
             while asked.elapsed() < patience && !is_gone(child, group) {
-                thread::sleep(Duration::from_millis(2));
+                meanwhile(&mut self.files);
+                thread::sleep(CHECK_END);
             }
         }
         if !is_gone(child, group) {
-            eprintln!("warning: processes of the workload still run, in the process group {group}");
+            note(format_args!(
+                "warning: processes of the workload still run, in the process group {group}"
+            ));
         }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end(|_| ());
     }
 }
 

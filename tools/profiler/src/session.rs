@@ -11,12 +11,13 @@
 //! rises while the power is far below the limit, until the first step is counted. The session keeps
 //! reading the sensor while the planner, on a thread of its own, computes an answer.
 
+use std::fmt;
 use std::time::Duration;
 
 use thiserror::Error;
 use wattgate_board::{ApplyError, Board, Files, SampleError};
 use wattgate_cli::planning::Kind;
-use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, Milliseconds, Milliwatts, PowerMode};
+use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, Milliseconds, Milliwatts, PowerMode, Sample};
 
 use crate::planner::{Answer, Background, Call, Fitted, PlannerError};
 use crate::row::{CorpusError, CorpusFile, Mark, Row};
@@ -31,6 +32,17 @@ const BLIND: Duration = Duration::from_millis(1_700);
 /// A workload without a step for longer has none to show.
 const NO_STEPS: Duration = Duration::from_secs(60);
 
+/// Time in which a change of the mode shows in the readings: the low-pass of 430 ms has covered 99 % of
+/// a step by then.
+const RESPONSE: Duration = Duration::from_secs(2);
+
+/// Readings of a busy board that stand still for longer are stale. The longest standstill in
+/// recordings of busy boards is 12.7 s.
+const STANDSTILL: Duration = Duration::from_secs(15);
+
+/// Time over the limit in the mode of least clocks and cores after which no mode is within it.
+const HOPELESS: Duration = Duration::from_secs(3);
+
 /// Longest wait for the planner before the session turns to the board again.
 const PLANNER_WAIT: Duration = Duration::from_millis(1);
 
@@ -44,6 +56,10 @@ const START_RATIO: f64 = 1.25;
 /// Interval between looks at the CPU's true clock, which keep a core busy.
 const CLOCK_LOOK: Duration = Duration::from_secs(1);
 
+/// Interval at which the over-current protection publishes its counters (`jetson-platform.md`, section
+/// 6.4).
+const PUBLISHED: Duration = Duration::from_secs(2);
+
 /// What happened while a session waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -51,12 +67,47 @@ pub enum Event {
     Time,
     /// A count arrived.
     Count(Count),
-    /// The workload has ended, with its exit code if it has one.
-    Ended(Option<i32>),
+    /// The workload has ended.
+    Ended(Exit),
     /// The user wants the session to end.
     Stop,
     /// The board may not be changed any longer.
     Lost,
+}
+
+/// How a workload has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Code(i32),
+    /// By a signal of this number.
+    Signal(i32),
+    /// Nobody but its parent knows how.
+    Unknown,
+}
+
+impl Exit {
+    /// The exit code.
+    pub fn code(self) -> Option<i32> {
+        match self {
+            Self::Code(code) => Some(code),
+            Self::Signal(_) | Self::Unknown => None,
+        }
+    }
+
+    /// Whether something went wrong, as far as it is known.
+    pub fn is_failure(self) -> bool {
+        !matches!(self, Self::Code(0) | Self::Unknown)
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "the workload has ended with exit code {code}"),
+            Self::Signal(signal) => write!(f, "the workload was ended by signal {signal}"),
+            Self::Unknown => f.write_str("the workload has ended"),
+        }
+    }
 }
 
 /// What a session works on.
@@ -72,6 +123,11 @@ pub trait World {
 
     /// Waits for an event until a time.
     fn wait(&mut self, until: Duration) -> Event;
+
+    /// Whether the board may not be changed any longer.
+    fn is_lost(&self) -> bool {
+        false
+    }
 
     /// How the workload tells its steps, for the user of one that does not.
     fn telling(&self) -> String {
@@ -137,11 +193,8 @@ pub enum SessionError {
     #[error("the count of steps went backwards, from {from} to {to}")]
     Backwards { from: u64, to: u64 },
     /// The workload has ended.
-    #[error("the workload has ended {}", match code {
-        Some(code) => format!("with exit code {code}"),
-        None => "by a signal".to_owned(),
-    })]
-    Ended { code: Option<i32> },
+    #[error("{0}")]
+    Ended(Exit),
     /// The user stopped the session.
     #[error("stopped")]
     Stopped,
@@ -151,16 +204,22 @@ pub enum SessionError {
     /// The sensor cannot be read.
     #[error("the power sensor: {0}")]
     Sensor(#[from] SampleError),
+    /// The readings do not follow the board.
+    #[error(
+        "the power sensor is stale: its readings have not changed for {} s, although the mode has",
+        STANDSTILL.as_secs()
+    )]
+    Stale,
     /// The mode of least clocks and cores exceeds the limit.
     #[error(
-        "the lowest mode draws {power}, more than the limit of {limit} without the sensor's error"
+        "no mode is within the limit of {limit}: the one of least clocks and cores draws {power}"
     )]
     LimitTooLow {
         power: Milliwatts,
         limit: Milliwatts,
     },
     /// Not even the lowest mode can be set.
-    #[error("the lowest mode: {0}")]
+    #[error("the mode of least clocks and cores cannot be set: {0}")]
     Lowest(ApplyError),
     #[error("{0}")]
     Planner(#[from] PlannerError),
@@ -191,8 +250,12 @@ pub struct Session<'a, W: World> {
     stalled: bool,
     estimator: Estimator,
     next_look: Duration,
-    /// Time of the last reading.
+    /// Time of the last reading, of the last one that differed from the one before, and its value.
     read: Duration,
+    changed: Duration,
+    sample: Option<Sample>,
+    /// Since when the power exceeds the limit in the mode of least clocks and cores.
+    over_since: Option<Duration>,
     last_count: Option<Count>,
     /// The last time at which a step, or the wait for one, began.
     stepped: Duration,
@@ -240,6 +303,9 @@ impl<'a, W: World> Session<'a, W> {
             estimator: Estimator::new(chips),
             next_look: now,
             read: now,
+            changed: now,
+            sample: None,
+            over_since: None,
             last_count: None,
             stepped: now,
         };
@@ -247,6 +313,11 @@ impl<'a, W: World> Session<'a, W> {
             session.retreat()?;
         }
         Ok(session)
+    }
+
+    /// Waits until the planner is ready.
+    pub fn ready(&mut self, planner: &Background) -> Result<(), SessionError> {
+        self.call(planner, Call::Begin).map(drop)
     }
 
     /// The world, to start the workload in.
@@ -264,13 +335,17 @@ impl<'a, W: World> Session<'a, W> {
     ) -> Result<(), SessionError> {
         self.stepped = self.world.now();
         self.start()?;
+        let limit_mw = self.task.limit.map_or(f64::INFINITY, |it| f64::from(it.0));
         for row in &corpus.rows {
-            self.call(planner, Call::Tell(row.clone()))?;
+            // What exceeded a lower limit may be within this one.
+            if row.mark != Some(Mark::OverLimit) || row.peak_mw > limit_mw {
+                self.call(planner, Call::Tell(row.clone()))?;
+            }
         }
         while let Answer::Next(Some(mode)) = self.call(planner, Call::Ask(self.mode))? {
             progress(Progress::Set(mode), self.world.now());
             let mut row = self.row(mode);
-            let outcome = self.measure(mode, &mut row)?;
+            let outcome = self.measure(mode, &mut row, false)?;
             match &outcome {
                 Outcome::Measured(measured) => row.measure(measured),
                 Outcome::Marked(mark) => row.mark = Some(*mark),
@@ -291,13 +366,13 @@ impl<'a, W: World> Session<'a, W> {
         Ok(())
     }
 
-    /// Fits a model. Meanwhile the board is in a mode.
+    /// Fits a model. Meanwhile the board is in a mode, or in that of least clocks and cores.
     pub fn fit(
         &mut self,
         planner: &Background,
-        meanwhile: PowerMode,
+        meanwhile: Option<PowerMode>,
     ) -> Result<Fitted, SessionError> {
-        if self.set(meanwhile).is_err() {
+        if meanwhile.is_none_or(|mode| self.set(mode).is_err()) {
             self.retreat()?;
         }
         match self.call(planner, Call::Fit)? {
@@ -344,8 +419,14 @@ impl<'a, W: World> Session<'a, W> {
     fn call(&mut self, planner: &Background, call: Call) -> Result<Answer, SessionError> {
         planner.call(call);
         loop {
-            if let Some(answer) = planner.answer(PLANNER_WAIT)? {
-                return Ok(answer);
+            match planner.answer(PLANNER_WAIT) {
+                Ok(Some(answer)) => return Ok(answer),
+                Ok(None) => {}
+                // Ctrl-C ends the planner, too.
+                Err(_) if self.world.wait(Duration::ZERO) == Event::Stop => {
+                    return Err(SessionError::Stopped);
+                }
+                Err(error) => return Err(error.into()),
             }
             if self.turn(&mut None)? != Seen::Nothing {
                 self.retreat()?;
@@ -367,13 +448,22 @@ impl<'a, W: World> Session<'a, W> {
         }
     }
 
-    fn measure(&mut self, mode: PowerMode, row: &mut Row) -> Result<Outcome, SessionError> {
+    /// Measures a mode. Unless the sensor is `proven` to follow the board, its readings have to change
+    /// with the mode.
+    fn measure(
+        &mut self,
+        mode: PowerMode,
+        row: &mut Row,
+        is_proven: bool,
+    ) -> Result<Outcome, SessionError> {
+        let is_proven = is_proven || self.mode == Some(mode);
         if let Err(why) = self.set(mode) {
             // All writes are undone, but the mode before may not be one to stay in.
             self.retreat()?;
             return Ok(Outcome::Refused(why));
         }
-        let events_before = self.over_current_events();
+        let mut events_before = self.over_current_events();
+        let mut is_published = false;
         let set = self.world.now();
         let mut window = Some(Window::new(self.task.rules, set));
         let mut clocks = Vec::new();
@@ -399,6 +489,15 @@ impl<'a, W: World> Session<'a, W> {
                     return Ok(Outcome::Marked(Mark::Stalled));
                 }
             }
+            if !is_proven && self.is_still(set) {
+                self.prove_sensor()?;
+                return self.measure(mode, row, true);
+            }
+            // What the mode before caused is published by now.
+            if !is_published && self.world.now() >= set + PUBLISHED {
+                is_published = true;
+                events_before = self.over_current_events();
+            }
             if self.world.now() >= next_clock {
                 next_clock += CLOCK_LOOK;
                 clocks.extend(self.board.delivered_cpu(self.world.files()));
@@ -413,11 +512,11 @@ impl<'a, W: World> Session<'a, W> {
             row.over_current = self.over_current_events().saturating_sub(events_before);
             clocks.sort_unstable();
             row.delivered_cpu_khz = clocks.get(clocks.len() / 2).map(|clock| clock.0);
-            if row.is_throttled() {
-                return Ok(Outcome::Marked(Mark::Throttled));
-            }
             if self.board.verify(self.world.files(), &mode).is_err() {
                 return Ok(Outcome::Marked(Mark::Changed));
+            }
+            if row.is_throttled() {
+                return Ok(Outcome::Marked(Mark::Throttled));
             }
             return Ok(Outcome::Measured(measured));
         }
@@ -448,7 +547,7 @@ impl<'a, W: World> Session<'a, W> {
                 }
                 Ok(seen)
             }
-            Event::Ended(code) => Err(SessionError::Ended { code }),
+            Event::Ended(exit) => Err(SessionError::Ended(exit)),
             Event::Stop => Err(SessionError::Stopped),
             Event::Lost => Err(SessionError::Lost),
         }
@@ -464,15 +563,29 @@ impl<'a, W: World> Session<'a, W> {
             Err(_) => return Ok(Seen::Nothing),
         };
         self.read = now;
+        if self.sample.replace(sample) != Some(sample) {
+            self.changed = now;
+        }
         let at = Milliseconds(now.as_millis() as u64);
         self.estimator.look(&sample, at);
         if let Some(window) = window {
             window.look(now, self.estimator.energy_uj());
         }
-        Ok(match (self.power(window.as_ref()), self.task.limit) {
-            (Some(power), Some(limit)) if power > f64::from(limit.0) => Seen::Over(power),
-            _ => Seen::Nothing,
-        })
+        let over = match (self.power(window.as_ref()), self.task.limit) {
+            (Some(power), Some(limit)) if power > f64::from(limit.0) => Some((power, limit)),
+            _ => None,
+        };
+        let Some((power, limit)) = over else {
+            self.over_since = None;
+            return Ok(Seen::Nothing);
+        };
+        if self.mode == Some(self.ladder.lowest)
+            && now.saturating_sub(*self.over_since.get_or_insert(now)) > HOPELESS
+        {
+            let power = Milliwatts(power as u32);
+            return Err(SessionError::LimitTooLow { power, limit });
+        }
+        Ok(Seen::Over(power))
     }
 
     /// The power in mW that the present mode surely draws: its mean at first, then the estimate
@@ -491,13 +604,38 @@ impl<'a, W: World> Session<'a, W> {
     /// Sets a mode. After an error the mode before is set.
     fn set(&mut self, mode: PowerMode) -> Result<(), ApplyError> {
         self.board.apply(self.world.files(), &mode)?;
-        self.mode = Some(mode);
+        if self.mode.replace(mode) != Some(mode) {
+            self.over_since = None;
+        }
         Ok(())
     }
 
     /// Goes to the mode of least clocks and cores.
     fn retreat(&mut self) -> Result<(), SessionError> {
-        self.set(self.ladder.lowest).map_err(SessionError::Lowest)
+        self.set(self.ladder.lowest)
+            .map_err(|why| match self.world.is_lost() {
+                true => SessionError::Lost,
+                false => SessionError::Lowest(why),
+            })
+    }
+
+    /// Whether the readings stand still although the mode was changed at a time and steps were done.
+    fn is_still(&self, set: Duration) -> bool {
+        let is_late = self.world.now().saturating_sub(set) > RESPONSE;
+        is_late && self.changed < set && self.stepped > set
+    }
+
+    /// Sets the mode of least clocks and cores, and waits until the readings change.
+    fn prove_sensor(&mut self) -> Result<(), SessionError> {
+        self.retreat()?;
+        let stood = self.changed;
+        while self.changed == stood {
+            self.turn(&mut None)?;
+            if self.world.now().saturating_sub(stood) > STANDSTILL {
+                return Err(SessionError::Stale);
+            }
+        }
+        Ok(())
     }
 
     fn no_steps(&self) -> SessionError {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
+use wattgate_cli::exit::note;
 use wattgate_runtime::{Confidence, Limit, Milliwatts};
 use wattgate_watchdog::client::Client;
 use wattgate_watchdog::clock::{Clock, System};
@@ -27,7 +28,7 @@ pub fn setup(
     model: &Path,
     limit: Milliwatts,
     root: &Path,
-    files: BoardFiles,
+    files: &BoardFiles,
 ) -> Result<Setup, Failure> {
     let config = Config {
         model: model.to_owned(),
@@ -46,7 +47,7 @@ pub fn setup(
         metrics: None,
         hardware_watchdog: None,
     };
-    let setup = Setup::new(config, &files, root)?;
+    let setup = Setup::new(config, files, root)?;
     match setup.choice() {
         Ok(_) => Ok(setup),
         Err(wattgate_runtime::SelectError::OverLimit { least_power }) => Err(Failure::Limit {
@@ -67,11 +68,11 @@ pub fn run(
     let limit = setup.config.limit.power;
     let emit = |event: Event<'_>| {
         if event.priority() <= Priority::Warning {
-            eprintln!("warning: {event}");
+            note(format_args!("warning: {event}"));
         }
     };
     let mut holder = Own {
-        daemon: Daemon::new(setup, *process.files(), System.utc()),
+        daemon: Daemon::new(setup, process.files().clone(), System.utc()),
         emit,
     };
     let Ok(held) = hold(process, &mut holder, limit, time, seen);
@@ -87,13 +88,8 @@ pub fn watch(
     time: Option<Duration>,
     seen: impl FnMut(Duration, Option<Count>, &Report),
 ) -> Result<Held, Failure> {
-    Ok(hold(
-        process,
-        &mut ByDaemon::new(client)?,
-        limit,
-        time,
-        seen,
-    )?)
+    let mut holder = ByDaemon::new(client, process.files().speed())?;
+    Ok(hold(process, &mut holder, limit, time, seen)?)
 }
 
 /// What was held, for people and as JSON.
@@ -110,11 +106,11 @@ struct Summary {
     exit_code: Option<i32>,
 }
 
-/// Prints what was held.
+/// Prints what was held. Fails if the workload did.
 pub fn show(held: &Held, limit: Milliwatts, json: bool) -> Result<(), Failure> {
     let round = |value: f64| (1e3 * value).round() / 1e3;
     let exit_code = match held.end {
-        End::Workload(code) => code,
+        End::Workload(exit) => exit.code(),
         End::Stopped | End::Time => None,
     };
     let summary = Summary {
@@ -133,7 +129,8 @@ pub fn show(held: &Held, limit: Milliwatts, json: bool) -> Result<(), Failure> {
         struct Line {
             held: Summary,
         }
-        return print_json(&Line { held: summary });
+        print_json(&Line { held: summary })?;
+        return ended(held);
     }
     let rate = summary.steps_per_s.map_or_else(
         || "no steps counted".to_owned(),
@@ -143,5 +140,13 @@ pub fn show(held: &Held, limit: Milliwatts, json: bool) -> Result<(), Failure> {
         "held {limit} for {:.0} s: {:.0} J, mean {:.2} W, highest {:.2} W over 430 ms, over the \
          limit for {:.1} s, {rate}\n",
         summary.seconds, summary.energy_j, summary.mean_w, summary.highest_w, summary.over_s
-    ))
+    ))?;
+    ended(held)
+}
+
+fn ended(held: &Held) -> Result<(), Failure> {
+    match held.end {
+        End::Workload(exit) if exit.is_failure() => Err(Failure::Workload(exit)),
+        _ => Ok(()),
+    }
 }

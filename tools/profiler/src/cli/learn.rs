@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lexopt::Parser;
 use serde::Serialize;
+use wattgate_cli::exit::note;
 use wattgate_cli::json::Mode;
 use wattgate_cli::output::replace;
 use wattgate_cli::planning::ExpectedError;
@@ -77,9 +78,9 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
     };
     let limit = power.ok_or(Failure::Missing("--limit"))?;
     let mut site = Site::open(&common)?;
+    site.limit = Some(limit);
     let learned = learn(&common, &plan, limit, model, time, &mut site);
-    site.close()?;
-    learned
+    site.close(learned)
 }
 
 fn learn(
@@ -90,16 +91,25 @@ fn learn(
     time: Option<Duration>,
     site: &mut Site,
 ) -> Result<(), Failure> {
+    let folder = models(&common.root);
+    let path = model.unwrap_or_else(|| folder.join(format!("{}.wgt", site.workload)));
+    let is_allowed = || parent(&path).canonicalize().ok() == folder.canonicalize().ok();
+    if site.right.limit_of_daemon().is_some() && !is_allowed() {
+        return Err(Failure::Folder { path, folder });
+    }
     let Profiled {
         mut session,
         planner,
         mut corpus,
-    } = profile(common, plan, Some(limit), true, site)?;
+    } = profile(common, plan, true, site)?;
     let measured = corpus.rows.iter().filter(|row| row.mark.is_none());
     let measured: Vec<&Row> = measured.collect();
     if measured.len() < LEAST_MODES {
         let measured = measured.len();
-        return Err(Failure::Few { measured });
+        return Err(Failure::Few {
+            measured,
+            corpus: plan.output.clone(),
+        });
     }
     // The fit takes a while, in which the workload goes on.
     let within = |row: &&&Row| {
@@ -111,18 +121,15 @@ fn learn(
         time(a).total_cmp(&time(b))
     };
     let fastest = measured.iter().filter(within).min_by(by_time);
-    eprintln!("learning from {} modes", measured.len());
-    let fastest = fastest.unwrap_or(&measured[0]).mode();
+    note(format_args!("learning from {} modes", measured.len()));
+    let fastest = fastest.map(|row| row.mode());
     let profiled_s = session.world().now().as_secs_f64();
     let fitted = session.fit(&planner, fastest)?;
-    let path = match model {
-        Some(path) => path,
-        None => models(&common.root).join(format!("{}.wgt", site.workload)),
-    };
+    Model::parse(&fitted.model)?;
     install(&path, &fitted.model)?;
     write_config(&config(&common.root), &path, limit)?;
 
-    let setup = hold::setup(&path, limit, &common.root, site.files)?;
+    let setup = hold::setup(&path, limit, &common.root, &site.files)?;
     let conf = fs::read_to_string(common.root.join(presets::PATH)).unwrap_or_default();
     let mut findings = Findings {
         json: common.json,
@@ -137,7 +144,7 @@ fn learn(
         is_shown: false,
     };
     let mut shown = Ok(());
-    let (board, files) = (&site.board, site.files);
+    let (board, files) = (&site.board, site.files.clone());
     let mut onlooker = Onlooker::new(plan.rules, &corpus.rows, board, &files);
     let known = corpus.rows.len();
     let mut further = 0;
@@ -163,7 +170,8 @@ fn learn(
                 power_mw: limit.0,
                 average: None,
             };
-            client.ask(Request::SetModel(path.to_string_lossy().into_owned()))?;
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            client.ask(Request::SetModel(name.into_owned()))?;
             client.ask(Request::SetLimit(Some(wanted)))?;
             site.right.give_back(&mut site.process);
             hold::watch(&mut site.process, client, limit, time, seen)?
@@ -177,7 +185,7 @@ fn learn(
     if further == 0 || held.end == End::Stopped {
         return Ok(());
     }
-    eprintln!("learning from {further} more modes");
+    note(format_args!("learning from {further} more modes"));
     for row in corpus.rows.split_off(known) {
         planner.exchange(Call::Tell(row))?;
     }
@@ -196,11 +204,16 @@ fn models(root: &Path) -> PathBuf {
     folder.unwrap_or_else(|| root.join("var/lib/wattgate/models"))
 }
 
+/// The folder of a file.
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
 fn install(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let made = folder.map_or(Ok(()), fs::create_dir_all);
+    let made = fs::create_dir_all(parent(path));
     made.and_then(|()| replace(path, bytes))
         .map_err(|source| Failure::Install {
             path: path.to_owned(),
@@ -208,19 +221,19 @@ fn install(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         })
 }
 
-/// Writes a config for the daemon where there is none.
+/// Writes a config for the daemon where there is none; else says what is missing in it.
 fn write_config(config: &Path, model: &Path, limit: Milliwatts) -> Result<(), Failure> {
+    let model = std::path::absolute(model).unwrap_or_else(|_| model.to_owned());
+    let keys = format!("model = {model:?}\nlimit = \"{}mW\"\n", limit.0);
     if config.exists() {
+        note(format_args!(
+            "{} stays as it is; for this limit after the next start of the daemon it needs\n{keys}",
+            config.display()
+        ));
         return Ok(());
     }
-    let model = std::path::absolute(model).unwrap_or_else(|_| model.to_owned());
-    let text = format!(
-        "# Written by `wattgate learn`; see wattgated.toml(5).\n\
-         version = 1\n\
-         model = {model:?}\n\
-         limit = \"{}mW\"\n",
-        limit.0
-    );
+    let text =
+        format!("# Written by `wattgate learn`; see wattgated.toml(5).\nversion = 1\n{keys}");
     install(config, text.as_bytes())
 }
 

@@ -9,7 +9,7 @@ mod site;
 mod step;
 mod workload;
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -28,7 +28,7 @@ use wattgate_watchdog::setup::SetupError;
 
 use crate::planner::PlannerError;
 use crate::row::CorpusError;
-use crate::session::SessionError;
+use crate::session::{Exit, SessionError};
 use crate::steps::pattern::PatternError;
 
 const USAGE: &str = "\
@@ -75,11 +75,19 @@ pub enum Failure {
     Grid(#[from] GridError),
     #[error("{0}")]
     Settable(#[from] SettableError),
-    #[error("{0}")]
+    #[error("{0}{advice}", advice = match .0 {
+        LockError::Io { source, .. } => as_root(source),
+        LockError::Held { .. } => "",
+    })]
     Lock(#[from] LockError),
+    #[error("{}: cannot be written: {source}{}", path.display(), as_root(source))]
+    NotWritable { path: PathBuf, source: io::Error },
     #[error("{0}")]
     Daemon(#[from] ClientError),
-    #[error("{0}")]
+    #[error("{0}{advice}", advice = match .0 {
+        PriorError::Io { source, .. } => as_root(source),
+        _ => "",
+    })]
     Prior(#[from] PriorError),
     #[error("{0}")]
     Session(#[from] SessionError),
@@ -87,8 +95,22 @@ pub enum Failure {
     Planner(#[from] PlannerError),
     #[error("{0}")]
     Corpus(#[from] CorpusError),
-    #[error("{measured} modes were measured, a model needs {LEAST_MODES}")]
-    Few { measured: usize },
+    #[error(
+        "{measured} modes were measured, a model needs {LEAST_MODES}: raise --modes or --limit; {} keeps \
+         the rows",
+        corpus.display()
+    )]
+    Few { measured: usize, corpus: PathBuf },
+    #[error("{0}")]
+    Workload(Exit),
+    #[error("another client of the daemon has the board, so the daemon holds no limit")]
+    Yielded,
+    #[error(
+        "--model: {} is not in {}, where the daemon that runs looks for models",
+        path.display(),
+        folder.display()
+    )]
+    Folder { path: PathBuf, folder: PathBuf },
     #[error("{}: {source}", path.display())]
     Install { path: PathBuf, source: io::Error },
     #[error("{0}")]
@@ -108,12 +130,21 @@ pub enum Failure {
     Attach { pid: Pid, source: io::Error },
     #[error("{}: {source}", path.display())]
     Log { path: PathBuf, source: io::Error },
-    #[error("the socket for steps: {0}")]
+    #[error("the socket for steps: {0}{advice}", advice = as_root(.0))]
     Socket(io::Error),
     #[error("cannot install signal handlers: {0}")]
     Signals(io::Error),
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
+}
+
+/// What to do about a permission that is missing.
+fn as_root(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::PermissionDenied => "; run wattgate as root",
+        ErrorKind::ReadOnlyFilesystem => "; in a container, start it with --privileged",
+        _ => "",
+    }
 }
 
 impl Failed for Failure {
@@ -123,6 +154,7 @@ impl Failed for Failure {
             | Self::Missing(_)
             | Self::Value { .. }
             | Self::Exclusive(..)
+            | Self::Folder { .. }
             | Self::StepsFrom(_) => 2,
             Self::Modes { .. }
             | Self::Corpus(CorpusError::Defect { .. } | CorpusError::Other { .. })

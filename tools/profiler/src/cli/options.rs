@@ -1,7 +1,7 @@
 //! Options that commands have in common.
 
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
@@ -54,7 +54,11 @@ impl Common {
         match option {
             "--name" => self.name = Some(parser.value()?.string()?),
             "--device" => self.device = Some(parser.value()?.string()?),
-            "--root" => self.root = PathBuf::from(parser.value()?),
+            "--root" => {
+                // Settings are saved under their paths, for any later start.
+                let root = PathBuf::from(parser.value()?);
+                self.root = path::absolute(&root).unwrap_or(root);
+            }
             "--speed" => self.speed = within(parser, "--speed", 0.1..=100.0, "0.1 … 100")?,
             "--json" => self.json = true,
             option => return self.workload.take(option, parser),

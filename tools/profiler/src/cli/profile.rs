@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use lexopt::Parser;
+use wattgate_cli::exit::note;
 use wattgate_cli::planning::{self, Kind};
 use wattgate_runtime::{Milliwatts, PowerMode};
 
@@ -54,10 +55,9 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
     };
     let mut site = Site::open(&common)?;
     // The daemon's limit is to hold while the daemon does not hold it.
-    let limit = power.or(site.right.limit_of_daemon());
-    let measured = profile(&common, &plan, limit, false, &mut site).map(drop);
-    site.close()?;
-    measured
+    site.limit = power.or(site.right.limit_of_daemon());
+    let measured = profile(&common, &plan, false, &mut site).map(drop);
+    site.close(measured)
 }
 
 /// A profile of a workload that runs on.
@@ -71,14 +71,15 @@ pub struct Profiled<'a> {
 pub fn profile<'a>(
     common: &Common,
     plan: &Plan,
-    limit: Option<Milliwatts>,
     fits: bool,
     site: &'a mut Site,
 ) -> Result<Profiled<'a>, Failure> {
     let axes = axes(&site.board)?;
     // As in the daemon: the sensor may show less than what is drawn.
     let offset = site.board.sensor_offset();
-    let limit = limit.map(|limit| Milliwatts(limit.0.saturating_sub(offset.0)));
+    let limit = site
+        .limit
+        .map(|limit| Milliwatts(limit.0.saturating_sub(offset.0)));
     let mut corpus = CorpusFile::open(&plan.output, &site.device, &site.workload)?;
     let (number, list) = match &plan.modes {
         Modes::Number(number) => (*number, None),
@@ -104,7 +105,7 @@ pub fn profile<'a>(
         kind: Some(kind),
         minibatch: None,
     };
-    let co_process = || CoProcess::start(&plan.planner, &task);
+    let co_process = || CoProcess::start(&plan.planner, task);
     let planner = match list {
         Some(list) if fits => Background::start(Listed {
             list,
@@ -121,6 +122,8 @@ pub fn profile<'a>(
         rules: plan.rules,
     };
     let mut session = Session::begin(&mut site.process, &mut site.board, ladder, task)?;
+    // Before the workload starts: a planner may be absent or its machine may not answer.
+    session.ready(&planner)?;
     common.workload.start(session.world(), common.json)?;
     let mut shown = Ok(());
     let mut show = Show {
@@ -129,11 +132,18 @@ pub fn profile<'a>(
         done: 0,
         began: None,
     };
-    session.run(&planner, &mut corpus, &mut |progress: Progress<'_>, now| {
+    let ran = session.run(&planner, &mut corpus, &mut |progress: Progress<'_>, now| {
         if let Err(error) = show.progress(&progress, now) {
             shown = Err(error);
         }
-    })?;
+    });
+    if ran.is_err() && !corpus.rows.is_empty() {
+        let (rows, path) = (corpus.rows.len(), plan.output.display());
+        note(format_args!(
+            "{path} has {rows} rows; the next run goes on from there"
+        ));
+    }
+    ran?;
     shown?;
     Ok(Profiled {
         session,
@@ -163,7 +173,7 @@ impl Show {
                 }
             }
             Progress::Refused(why) => {
-                eprintln!("warning: {why}");
+                note(format_args!("warning: {why}"));
                 Ok(())
             }
             Progress::Set(mode) => {
@@ -175,7 +185,7 @@ impl Show {
                     _ => format!(", about {:.0} s to go", each * left as f64),
                 };
                 let (next, number) = (self.done + 1, self.number);
-                eprintln!("mode {next} of {number}: {mode}{to_go}");
+                note(format_args!("mode {next} of {number}: {mode}{to_go}"));
                 Ok(())
             }
         }

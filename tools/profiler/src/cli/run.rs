@@ -1,12 +1,14 @@
 //! `run`: holds a limit while a program runs.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use lexopt::Parser;
 use wattgate_runtime::Milliwatts;
 use wattgate_watchdog::client::Client;
-use wattgate_watchdog::config::Config;
+use wattgate_watchdog::config::{Config, ConfigError};
+use wattgate_watchdog::report::YIELDED;
 use wattgate_watchdog::serve::protocol::WantedLease;
 
 use super::options::{Common, help, limit, parse, within};
@@ -74,15 +76,21 @@ fn own(
 ) -> Result<Held, Failure> {
     let model = match model {
         Some(model) => model,
-        None => Config::read(&config(&common.root))?.model,
+        None => match Config::read(&config(&common.root)) {
+            Ok(config) => config.model,
+            Err(ConfigError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Err(Failure::Missing("--model: the daemon has no config"));
+            }
+            Err(error) => return Err(error.into()),
+        },
     };
     let mut site = Site::open(common)?;
-    let held = hold::setup(&model, limit, &common.root, site.files).and_then(|setup| {
+    site.limit = Some(limit);
+    let held = hold::setup(&model, limit, &common.root, &site.files).and_then(|setup| {
         common.workload.start(&mut site.process, common.json)?;
         Ok(hold::run(&mut site.process, setup, time, |_, _, _| {}))
     });
-    site.close()?;
-    held
+    site.close(held)
 }
 
 /// Leases the limit from the daemon that runs. The lease ends with this process.
@@ -95,11 +103,15 @@ fn lease(
 ) -> Result<Held, Failure> {
     let stop = Stop::on_signals().map_err(Failure::Signals)?;
     let mut process = common.workload.open(&common.root, common.speed, stop)?;
-    client.lease(WantedLease {
+    let report = client.lease(WantedLease {
         power_mw: limit.0,
         average: None,
         model: model.map(|path| path.to_string_lossy().into_owned()),
     })?;
+    // A profiler has the board, and nobody holds the lease.
+    if report.state == YIELDED {
+        return Err(Failure::Yielded);
+    }
     common.workload.start(&mut process, common.json)?;
     hold::watch(&mut process, client, limit, time, |_, _, _| {})
 }

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
-use wattgate_board::{Board, Reach};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+use wattgate_board::{Board, Files, Reach};
+use wattgate_cli::exit::note;
 use wattgate_cli::planning::Axes;
-use wattgate_runtime::{Axis, Grid, Milliwatts};
+use wattgate_runtime::{Axis, Grid, Milliwatts, PowerMode};
 use wattgate_watchdog::client::ClientError;
 use wattgate_watchdog::compatibility;
 use wattgate_watchdog::lock::{Lock, LockError};
@@ -29,6 +32,8 @@ pub struct Site {
     /// The name of the board, and of the workload.
     pub device: String,
     pub workload: String,
+    /// The limit that holds until the workload has ended.
+    pub limit: Option<Milliwatts>,
     pub right: Right,
 }
 
@@ -49,21 +54,25 @@ impl Site {
     pub fn open(common: &Common) -> Result<Self, Failure> {
         let stop = Stop::on_signals().map_err(Failure::Signals)?;
         let mut process = common.workload.open(&common.root, common.speed, stop)?;
-        let files = BoardFiles::new(common.speed);
+        let mut files = BoardFiles::new(common.speed);
         let board = Board::discover(&files, &common.root)?;
         let compatible = &board.identity().compatible;
         let known = || compatibility::board_name(compatible).map(str::to_owned);
         let device = common.device.clone().or_else(known);
         let device = device.ok_or(Failure::Missing("--device: the board's name is not known"))?;
-        // Before any file is opened: another process may be writing to it.
+        // Before the corpus is opened: another process may be writing to it.
         let right = match Lock::take(&common.root) {
-            Ok(lock) => Right::Own {
-                prior: Prior::keep(&board, &files, &common.root.join(STATE))?,
-                _lock: lock,
-            },
+            Ok(lock) => {
+                check_writable(&board)?;
+                Right::Own {
+                    prior: Prior::keep(&board, &files, &common.root.join(STATE))?,
+                    _lock: lock,
+                }
+            }
             Err(held @ LockError::Held { .. }) => match Lent::ask(&common.root) {
                 Ok(lent) => {
-                    process.end_with(lent.lost());
+                    process.set_loan(Some(lent.loan()));
+                    files.set_loan(Some(lent.loan()));
                     Right::Lent(lent)
                 }
                 // Another profiler, or `wattgated once`.
@@ -78,17 +87,35 @@ impl Site {
             files,
             device,
             workload: common.name(),
+            limit: None,
             right,
         })
     }
 
-    /// Ends the workload, and gives the board its settings back.
-    pub fn close(mut self) -> Result<(), Failure> {
-        // First, since the settings from before may be over the limit.
-        drop(self.process);
-        match self.right {
-            Right::Own { prior, _lock } => Ok(prior.restore(&mut self.board, &mut self.files)?),
-            Right::Lent(_) => Ok(()),
+    /// Ends the workload, and gives the board its settings back. Fails as the command did.
+    pub fn close<T>(mut self, done: Result<T, Failure>) -> Result<T, Failure> {
+        let restored = match self.right {
+            Right::Own { prior, _lock } => {
+                // First, since the settings from before may be over the limit.
+                let mut guard = Guard::of(&self.board, self.limit);
+                self.process
+                    .end(|files| guard.watch(&mut self.board, files));
+                prior.restore(&mut self.board, &mut self.files)
+            }
+            Right::Lent(lent) => {
+                // First, since the daemon then holds its limit while the workload ends.
+                drop(lent);
+                drop(self.process);
+                Ok(())
+            }
+        };
+        match (done, restored) {
+            (done, Ok(())) => done,
+            (Ok(_), Err(error)) => Err(error.into()),
+            (Err(first), Err(error)) => {
+                note(format_args!("error: {error}"));
+                Err(first)
+            }
         }
     }
 }
@@ -105,10 +132,51 @@ impl Right {
     /// Gives the board back to the daemon that has lent it, while the workload runs on.
     pub fn give_back(&mut self, process: &mut Process) {
         if let Self::Lent(lent) = self {
-            process.end_alone();
+            process.set_loan(None);
             lent.give_back();
         }
     }
+}
+
+/// Holds a limit while the workload ends: a workload may do much on its way out.
+struct Guard {
+    /// The limit and the mode of least clocks and cores, until that is set.
+    at: Option<(Milliwatts, PowerMode)>,
+}
+
+impl Guard {
+    fn of(board: &Board, limit: Option<Milliwatts>) -> Self {
+        let lowest = axes(board).ok().map(|axes| ladder(&axes).lowest);
+        Self {
+            at: limit.zip(lowest),
+        }
+    }
+
+    /// Sets the lowest mode if the limit does not hold, or if nobody can know.
+    fn watch(&mut self, board: &mut Board, files: &mut impl Files) {
+        let sample = board.sample(files).ok();
+        let is_over = |limit| sample.is_none_or(|sample| sample.total() > limit);
+        if let Some((_, lowest)) = self.at.take_if(|(limit, _)| is_over(*limit)) {
+            // The settings from before follow soon, whatever becomes of this.
+            let _ = board.apply(files, &lowest);
+        }
+    }
+}
+
+/// Fails with the first setting that this process may not write.
+fn check_writable(board: &Board) -> Result<(), Failure> {
+    for path in board.knob_paths() {
+        // A knob may be absent for now, such as the clock of an offline cluster.
+        if let Err(why @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) =
+            access(path, Access::WRITE_OK)
+        {
+            return Err(Failure::NotWritable {
+                path: path.to_owned(),
+                source: why.into(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The values that a board can be set to.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use lexopt::{Arg, Parser, ValueExt};
 use rustix::fs::{FlockOperation, OFlags, flock};
+use wattgate_cli::exit::note;
 use wattgate_cli::steps::{SOCKET, StepLine};
 
 use super::{Failure, print};
@@ -70,7 +71,10 @@ pub fn run(mut parser: Parser) -> Result<(), Failure> {
         && error.kind() != ErrorKind::NotFound
     {
         let counter = counter(&socket);
-        eprintln!("warning: {}: {error}: no step counted", counter.display());
+        note(format_args!(
+            "warning: {}: {error}: no step counted",
+            counter.display()
+        ));
     }
     Ok(())
 }

@@ -4,6 +4,9 @@
 mod board;
 
 mod corpus;
+mod faults;
+mod faults_of_daemon;
+mod living;
 mod man;
 mod operation;
 mod pattern;

@@ -68,7 +68,8 @@ fn a_planner_is_asked_and_told() {
         r#"{"excluded":{"modes":1}}"#,
         enough,
     ];
-    let mut planner = CoProcess::start(&answers(&lines, &record), &task()).expect("ready");
+    let mut planner = CoProcess::start(&answers(&lines, &record), task()).expect("a shell");
+    planner.begin().expect("ready");
     assert_eq!(planner.ask(None).expect("a mode"), Some(mode(2)));
     planner.tell(mode(2), 12.5, 9_000.5).expect("told");
     planner.exclude(mode(1), Some(21_000.0)).expect("excluded");
@@ -86,10 +87,9 @@ fn a_planner_is_asked_and_told() {
 }
 
 fn fails(command: &str, expected: &str) {
-    let error = match CoProcess::start(command, &task()) {
-        Ok(mut planner) => planner.ask(None).expect_err("no answer"),
-        Err(error) => error,
-    };
+    let mut planner = CoProcess::start(command, task()).expect("a shell");
+    let asked = planner.begin().and_then(|()| planner.ask(None));
+    let error = asked.expect_err("no answer");
     assert!(error.to_string().contains(expected), "{error}");
 }
 

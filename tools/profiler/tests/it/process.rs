@@ -3,29 +3,18 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::AtomicBool;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, getpid, kill_process, test_kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
-use wattgate_board_tables::Board;
 use wattgate_profiler::process::{Process, Source, Stop};
-use wattgate_profiler::session::{Event, World};
+use wattgate_profiler::session::{Event, Exit, World};
 use wattgate_profiler::steps::output::Output;
 use wattgate_profiler::steps::pattern::Pattern;
 use wattgate_profiler::steps::socket::StepSocket;
-use wattgate_simulated_board::tree::Tree;
-use wattgate_simulated_board::tree::mirror::Mirror;
-use wattgate_simulated_board::unit::Unit;
 
-use crate::board::{highest, lowest};
-
-/// A test that waits for longer has failed.
-const LONGEST: Duration = Duration::from_secs(60);
+use crate::living::{LONGEST, Living, Running, STEPS, pid, wait_for};
 
 fn output(pattern: &str) -> Output {
     Output::new(Pattern::new(pattern).expect("a pattern")).expect("an output")
@@ -57,26 +46,6 @@ fn steps_until(process: &mut Process, last: u64) {
             event => panic!("{event:?}"),
         }
     }
-}
-
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < LONGEST, "{what}");
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// The number of a process that wrote it to a file.
-fn pid(path: &Path) -> Pid {
-    let mut pid = None;
-    wait_for("a process number", || {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let number = text.strip_suffix('\n').map(str::parse);
-        pid = number.and_then(Result::ok).and_then(Pid::from_raw);
-        pid.is_some()
-    });
-    pid.expect("waited for")
 }
 
 #[test]
@@ -172,7 +141,7 @@ fn stdout_and_stderr_count_until_the_workload_ends() {
     loop {
         match event(&mut process) {
             Event::Count(count) => assert!((1..=2).contains(&count.steps)),
-            event => break assert_eq!(event, Event::Ended(Some(3))),
+            event => break assert_eq!(event, Event::Ended(Exit::Code(3))),
         }
     }
 }
@@ -187,7 +156,7 @@ fn a_pattern_that_finds_nothing_is_shown_with_the_last_line() {
         &mut process,
         r"printf 'Step 7\n\033[K\377 \n'; sleep 0.01; printf '  \n'",
     );
-    assert_eq!(event(&mut process), Event::Ended(Some(0)));
+    assert_eq!(event(&mut process), Event::Ended(Exit::Code(0)));
     wait_for("the last line", || {
         process.telling().ends_with("output is ``")
     });
@@ -295,8 +264,8 @@ fn signals_stop_a_session() {
 
 #[test]
 fn a_signal_that_is_ignored_stays_ignored() {
-    let living = Living::start("orin-agx-64");
-    let mut command = living.profile(&["nohup"]);
+    let living = Living::start();
+    let mut command = living.profile_by(&["nohup"]);
     command.args(["--json", "--steps-from", r"step (\d+)", "--", "sh", "-c"]);
     // Its parent is wattgate.
     command.arg(format!("kill -HUP $PPID; {STEPS}"));
@@ -304,28 +273,12 @@ fn a_signal_that_is_ignored_stays_ignored() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// A workload that was not started by the session.
-struct Running(Child);
-
-impl Running {
-    fn start(script: &str) -> Self {
-        let mut command = Command::new("sh");
-        let child = command.args(["-c", script]).stdin(Stdio::piped()).spawn();
-        Self(child.expect("sh"))
-    }
-
-    fn attach(&self, source: Source) -> Process {
-        let mut process = Process::new(1.0, source, Stop::default());
-        process.attach(Pid::from_child(&self.0)).expect("it runs");
-        process
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn attach(running: &Running, source: Source) -> Process {
+    let mut process = Process::new(1.0, source, Stop::default());
+    process
+        .attach(Pid::from_child(&running.0))
+        .expect("it runs");
+    process
 }
 
 #[test]
@@ -339,17 +292,17 @@ fn a_workload_that_runs_already_is_counted_and_not_ended() {
     );
     let mut running = Running::start(&script);
     let socket = StepSocket::at(&path).expect("a socket");
-    let mut process = running.attach(Source::Socket(socket));
+    let mut process = attach(&running, Source::Socket(socket));
     let mut stdin = running.0.stdin.take().expect("piped");
     stdin.write_all(b"70\n71\n").expect("written");
     steps_until(&mut process, 71);
     drop(process);
     assert!(matches!(running.0.try_wait(), Ok(None)), "it runs on");
     let socket = StepSocket::at(&path).expect("a socket");
-    let mut process = running.attach(Source::Socket(socket));
+    let mut process = attach(&running, Source::Socket(socket));
     running.0.kill().expect("killed");
     // Not waited for by its parent.
-    assert_eq!(event(&mut process), Event::Ended(None));
+    assert_eq!(event(&mut process), Event::Ended(Exit::Unknown));
     running.0.wait().expect("ended");
     let mut process = counting(r"(x)");
     process
@@ -371,7 +324,7 @@ fn a_log_is_followed_through_rotation_and_truncation() {
     let running = Running::start("exec sleep 1000");
     let mut output = output(r"step (\d+)\b");
     output.follow(&log).expect("followed");
-    let mut process = running.attach(Source::Output(output));
+    let mut process = attach(&running, Source::Output(output));
     append("step 10");
     append("01\n");
     steps_until(&mut process, 1_001);
@@ -402,64 +355,10 @@ fn a_log_may_come_later() {
     });
 }
 
-/// A living board in a folder.
-struct Living {
-    folder: tempfile::TempDir,
-    stop: &'static AtomicBool,
-    thread: Option<thread::JoinHandle<()>>,
-}
-
-impl Living {
-    fn start(name: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let tree = Tree::new(Board::named(name).expect("a board"), Unit::NOMINAL, 0, None);
-        let root = folder.path().join("board");
-        let mut mirror = Mirror::create(&root, tree.expect("a tree")).expect("a board");
-        let stop: &'static AtomicBool = Box::leak(Box::default());
-        let thread = thread::spawn(move || {
-            mirror.run(stop, 10.0).expect("it runs");
-        });
-        let mut modes = "cores,cpu_khz,gpu_khz,emc_khz\n".to_owned();
-        for mode in [lowest(name), highest(name)] {
-            let [cores, cpu, gpu, emc] = mode.knobs();
-            modes += &format!("{cores},{cpu},{gpu},{emc}\n");
-        }
-        fs::write(folder.path().join("modes.csv"), modes).expect("written");
-        Self {
-            folder,
-            stop,
-            thread: Some(thread),
-        }
-    }
-
-    /// `wattgate profile` on this board.
-    fn profile(&self, before: &[&str]) -> Command {
-        let program = [env!("CARGO_BIN_EXE_wattgate")];
-        let mut words = before.iter().chain(&program);
-        let mut command = Command::new(words.next().expect("one"));
-        command
-            .args(words)
-            .args(["profile", "--speed", "10", "--modes", "modes.csv"]);
-        command
-            .args(["--root", "board"])
-            .current_dir(self.folder.path());
-        command
-    }
-}
-
-impl Drop for Living {
-    fn drop(&mut self) {
-        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        self.thread.take().map(thread::JoinHandle::join);
-    }
-}
-
-const STEPS: &str = "i=0; while :; do i=$((i+1)); echo step $i; sleep 0.002; done";
-
 #[test]
 fn a_board_is_profiled_by_the_output_of_its_workload() {
-    let living = Living::start("orin-agx-64");
-    let mut command = living.profile(&[]);
+    let living = Living::start();
+    let mut command = living.profile_by(&[]);
     command.args([
         "--json",
         "--steps-from",
@@ -489,12 +388,12 @@ fn a_board_is_profiled_by_the_output_of_its_workload() {
 
 #[test]
 fn a_workload_that_runs_already_is_profiled_by_its_log() {
-    let living = Living::start("orin-agx-64");
+    let living = Living::start();
     let log = living.folder.path().join("log");
     let mut running = Running::start(&format!("exec >'{}'; {STEPS}", log.display()));
     let attach = ["--attach", &running.0.id().to_string(), "--log", "log"];
     wait_for("the log", || log.exists());
-    let mut command = living.profile(&[]);
+    let mut command = living.profile_by(&[]);
     command.args(attach).args(["--steps-from", r"step (\d+)"]);
     let output = command.output().expect("it runs");
     assert!(output.status.success(), "{output:?}");
@@ -506,10 +405,10 @@ fn a_workload_that_runs_already_is_profiled_by_its_log() {
 
 #[test]
 fn ctrl_c_ends_workload_and_session() {
-    let living = Living::start("orin-agx-64");
+    let living = Living::start();
     let (mut ours, theirs) = terminal();
     // The terminal is that of a session of its own, as after a login.
-    let mut command = living.profile(&["setsid", "--ctty", "--wait"]);
+    let mut command = living.profile_by(&["setsid", "--ctty", "--wait"]);
     let script =
         "trap 'echo interrupted >word; exit' INT; echo ready; while :; do sleep 0.01; done";
     command.args(["--steps-from", r"step (\d+)", "--", "sh", "-c", script]);

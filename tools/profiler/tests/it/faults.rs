@@ -1,0 +1,554 @@
+//! Faults of the board, the workload, the planner and the machine, with the real program.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Signal, geteuid, test_kill_process};
+use wattgate_board::Disk;
+use wattgate_profiler::row::{CorpusFile, Mark, Row};
+use wattgate_runtime::PowerMode;
+use wattgate_watchdog::prior::{Origin, Prior};
+
+use crate::board::{highest, lowest, middle};
+use crate::living::{Background, Living, Running, STEPS, pid, planner, run, wait_for, workload};
+
+const NAME: &str = "orin-agx-64";
+
+/// A model of ResNet-18 on the board.
+pub fn model() -> PathBuf {
+    let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights");
+    weights.join("orin-agx-64-resnet18-all-modes.wgt")
+}
+
+/// A few modes of low power.
+pub fn modes(number: u32) -> Vec<PowerMode> {
+    let with = |cores| PowerMode {
+        cores,
+        ..lowest(NAME)
+    };
+    (1..=number).map(|number| with(number.min(12))).collect()
+}
+
+/// Runs a command, which fails and leaves the board as it was.
+fn fails(living: &Living, command: &mut std::process::Command, code: i32, message: &str) {
+    let before = living.settings();
+    let (found, _, errors) = run(command);
+    assert_eq!(found, Some(code), "{errors}");
+    assert!(errors.contains(message), "{errors}");
+    living.await_settings(&before);
+}
+
+/// Waits for a row of the corpus in a mode that is not the first.
+fn wait_for_row(living: &Living) {
+    wait_for("a row", || !living.rows().is_empty());
+}
+
+#[test]
+fn after_a_kill_the_next_run_goes_on_and_restores_what_was_set_before_the_first() {
+    let living = Living::start();
+    let before = living.settings();
+    let session = Background::start(&mut living.profile(&[], STEPS));
+    wait_for_row(&living);
+    session.send(Signal::KILL);
+    assert_eq!(session.end().0, None);
+    living.await_files();
+    assert_ne!(living.settings(), before);
+    let first = living.rows();
+    let (code, rows, errors) = run(&mut living.profile(&["--json"], STEPS));
+    assert_eq!(code, Some(0), "{errors}");
+    assert_eq!(rows.lines().count(), 2 - first.len(), "{rows}");
+    let all = living.rows();
+    assert_eq!((all.len(), &all[..first.len()]), (2, &first[..]));
+    living.await_settings(&before);
+}
+
+/// `learn` of a few modes below a limit, with a planner that fits the shipped model.
+fn learn(living: &Living, limit: &str, number: u32, options: &[&str]) -> std::process::Command {
+    let planner = planner(living.folder.path(), &modes(number), &model());
+    let mut command = living.command("learn");
+    command.args([
+        "--limit",
+        limit,
+        "--planner",
+        &planner,
+        "--model",
+        "work.wgt",
+    ]);
+    workload(command.args(["--name", "work"]).args(options), STEPS);
+    command
+}
+
+/// What the daemon restores at its end, it reads at its start.
+#[test]
+fn after_a_kill_while_a_limit_is_held_the_daemon_restores_the_board() {
+    let living = Living::loaded();
+    let before = living.settings();
+    let session = Background::start(&mut learn(&living, "30W", 5, &[]));
+    wait_for("a model", || living.path("work.wgt").exists());
+    wait_for("a mode of the model", || {
+        living
+            .mode()
+            .is_some_and(|mode| mode.gpu > lowest(NAME).gpu)
+    });
+    session.send(Signal::KILL);
+    session.end();
+    living.await_files();
+    assert_ne!(living.settings(), before);
+    let mut board = living.board();
+    let state = living.prior();
+    let prior = Prior::keep(&board, &Disk, state.parent().expect("a folder")).expect("kept");
+    assert_eq!(prior.origin(), &Origin::LeftByCrash);
+    prior.restore(&mut board, &mut Disk).expect("restored");
+    living.await_settings(&before);
+}
+
+#[test]
+fn learn_holds_the_limit_and_restores_the_board_at_sigterm() {
+    let living = Living::loaded();
+    let before = living.settings();
+    let session = Background::start(&mut learn(&living, "30W", 5, &["--json"]));
+    wait_for("a mode of the model", || {
+        living
+            .mode()
+            .is_some_and(|mode| mode.gpu > lowest(NAME).gpu)
+    });
+    session.send(Signal::TERM);
+    let (code, lines, errors) = session.end();
+    assert_eq!(code, Some(0), "{errors}");
+    let held = lines.lines().last().expect("lines");
+    assert!(
+        held.starts_with("{\"held\":{\"limit_mw\":30000,"),
+        "{lines}"
+    );
+    let config = fs::read_to_string(living.root().join("etc/wattgated.toml"));
+    let text = config.expect("written");
+    assert!(text.contains("limit = \"30000mW\""), "{text}");
+    assert!(text.contains("/work.wgt\""), "{text}");
+    living.await_settings(&before);
+}
+
+#[test]
+fn sigterm_ends_a_session_and_keeps_its_rows() {
+    let living = Living::start();
+    let before = living.settings();
+    let session = Background::start(&mut living.profile(&[], STEPS));
+    wait_for_row(&living);
+    session.send(Signal::TERM);
+    let (code, _, errors) = session.end();
+    assert_eq!(code, Some(5), "{errors}");
+    assert!(errors.ends_with("error: stopped\n"), "{errors}");
+    let rows = living.rows().len();
+    let note = format!("corpus.csv has {rows} rows; the next run goes on from there");
+    assert!(errors.contains(&note), "{errors}");
+    living.await_settings(&before);
+}
+
+#[test]
+fn the_end_of_a_workload_is_named() {
+    for (end, message) in [
+        ("exit 3", "the workload has ended with exit code 3"),
+        ("exit 0", "the workload has ended with exit code 0"),
+        ("kill -SEGV $$", "the workload was ended by signal 11"),
+    ] {
+        let living = Living::start();
+        let script = format!("{STEPS}; [ $i = 200 ] || continue; {end}; done");
+        let script = script.replace("sleep 0.002; done", "sleep 0.002");
+        fails(&living, &mut living.profile(&[], &script), 5, message);
+    }
+}
+
+#[test]
+fn a_held_workload_that_fails_fails_the_command() {
+    let living = Living::loaded();
+    let before = living.settings();
+    for (end, code) in [("exit 3", 5), ("exit 0", 0)] {
+        let mut command = living.command("run");
+        command.args(["--limit", "30W", "--model"]).arg(model());
+        workload(&mut command, &format!("echo step 1; sleep 0.5; {end}"));
+        let (found, held, errors) = run(&mut command);
+        assert_eq!(found, Some(code), "{errors}");
+        assert!(held.contains("\nheld 30000 mW for "), "{held}");
+        assert_eq!(
+            errors.contains("ended with exit code 3"),
+            code == 5,
+            "{errors}"
+        );
+        living.await_settings(&before);
+    }
+}
+
+#[test]
+fn run_without_a_daemon_holds_the_limit() {
+    let living = Living::loaded();
+    let before = living.settings();
+    let mut command = living.command("run");
+    command.args(["--limit", "20W", "--time", "10", "--json", "--model"]);
+    workload(command.arg(model()), STEPS);
+    let (code, held, errors) = run(&mut command);
+    assert_eq!(code, Some(0), "{errors}");
+    let held: serde_json::Value = serde_json::from_str(&held).expect("JSON");
+    let mean = held["held"]["mean_w"].as_f64().expect("a power");
+    assert!((5.0..=20.0).contains(&mean), "{held}");
+    assert!(held["held"]["steps"].as_u64() > Some(20), "{held}");
+    living.await_settings(&before);
+}
+
+#[test]
+fn run_needs_a_model() {
+    let living = Living::start();
+    let mut command = living.command("run");
+    command.args(["--limit", "20W", "true"]);
+    fails(&living, &mut command, 2, "missing --model");
+}
+
+#[test]
+fn a_program_that_does_not_exist_is_named() {
+    let living = Living::start();
+    let mut command = living.profile_by(&[]);
+    fails(
+        &living,
+        command.arg("absent-program"),
+        5,
+        "absent-program: cannot be started: No such file",
+    );
+}
+
+/// The tests run as root in CI. Then the program runs as another user, else without rights.
+#[test]
+fn without_rights_the_message_says_what_to_do() {
+    let living = Living::start();
+    let folder = living.folder.path();
+    fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("ours");
+    let program = folder.join("wattgate");
+    fs::copy(env!("CARGO_BIN_EXE_wattgate"), &program).expect("copied");
+    let mut command = match geteuid().is_root() {
+        true => {
+            let mut command = std::process::Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+            command.arg(&program);
+            command
+        }
+        false => {
+            let lock = living.root().join("run/wattgated");
+            fs::create_dir_all(&lock).expect("made");
+            fs::set_permissions(&lock, Permissions::from_mode(0o555)).expect("ours");
+            std::process::Command::new(&program)
+        }
+    };
+    command.current_dir(folder);
+    command.args(["profile", "--root", "board", "true"]);
+    fails(
+        &living,
+        &mut command,
+        5,
+        "Permission denied (os error 13); run wattgate as root",
+    );
+}
+
+#[test]
+fn a_disk_that_is_full_ends_the_session_and_breaks_no_row() {
+    const SIZE: u64 = 8_192;
+    let living = Living::start();
+    let path = living.path("corpus.csv");
+    let mut corpus = CorpusFile::open(&path, NAME, "sh").expect("a corpus");
+    let row = Row {
+        device: NAME.to_owned(),
+        workload: "sh".to_owned(),
+        mark: Some(Mark::Stalled),
+        ..Row::default()
+    };
+    // The next row, which has numbers, is longer.
+    while fs::metadata(&path).map_or(0, |it| it.len()) < SIZE - 100 {
+        corpus.append(row.clone()).expect("room");
+    }
+    let full = fs::read(&path).expect("rows");
+    let limit = format!("--fsize={SIZE}");
+    let script = "trap '' XFSZ; exec \"$@\"";
+    let mut command = living.profile_by(&["prlimit", &limit, "sh", "-c", script, "sh"]);
+    workload(&mut command, STEPS);
+    fails(&living, &mut command, 5, "corpus.csv: File too large");
+    assert_eq!(fs::read(&path).expect("rows"), full);
+}
+
+#[test]
+fn a_board_without_a_sensor_is_refused() {
+    let living = Living::start();
+    let before = living.settings();
+    living.sensors("missing");
+    let (code, _, errors) = run(&mut living.profile(&[], STEPS));
+    assert_eq!(code, Some(3), "{errors}");
+    assert!(errors.contains("power"), "{errors}");
+    living.sensors("ok");
+    living.await_settings(&before);
+}
+
+/// The faults of the sensor begin after the first row.
+fn loses_the_sensor(fault: &str, message: &str) {
+    let living = Living::loaded();
+    let before = living.settings();
+    let session = Background::start(&mut living.profile(&["--limit", "50W"], STEPS));
+    wait_for_row(&living);
+    living.sensors(fault);
+    let (code, _, errors) = session.end();
+    assert_eq!(code, Some(5), "{errors}");
+    assert!(errors.contains(message), "{errors}");
+    living.sensors("ok");
+    living.await_settings(&before);
+    assert_eq!(living.rows().len(), 1, "no row without a sensor");
+}
+
+#[test]
+fn a_sensor_that_is_lost_ends_the_session() {
+    loses_the_sensor("missing", "error: the power sensor: ");
+}
+
+#[test]
+fn a_sensor_that_stands_still_ends_the_session() {
+    loses_the_sensor("frozen", "error: the power sensor is stale: ");
+}
+
+fn marks(living: &Living) -> Vec<String> {
+    let rows = living.rows();
+    let last = rows.iter().filter_map(|row| row.rsplit(',').next());
+    last.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_mode_that_the_board_refuses_is_marked() {
+    let living = Living::start();
+    let before = living.settings();
+    let session = Background::start(&mut living.profile(&[], STEPS));
+    wait_for("the lowest mode", || living.mode() == Some(lowest(NAME)));
+    living.order("refuse /sys/devices/system/cpu/cpu11/online EROFS");
+    let (code, _, errors) = session.end();
+    assert_eq!(code, Some(0), "{errors}");
+    let message = "cpu11/online: writing 1 failed: Read-only file system";
+    assert!(errors.contains(message), "{errors}");
+    assert_eq!(marks(&living), ["", "refused"]);
+    living.await_settings(&before);
+}
+
+#[test]
+fn a_board_that_is_read_only_is_refused() {
+    let living = Living::start();
+    let file = "/sys/devices/system/cpu/cpu11/online";
+    living.order(&format!("refuse {file} EROFS"));
+    let message = "online: cannot be written: Read-only file system (os error 30); in a container,";
+    fails(&living, &mut living.profile(&[], STEPS), 5, message);
+    assert!(!living.path("corpus.csv").exists());
+}
+
+#[test]
+fn a_mode_that_the_firmware_throttles_is_marked() {
+    let living = Living::named("orin-nano-8-super");
+    living.order("load yolov8n");
+    living.list(&[highest(living.name), lowest(living.name)]);
+    let (code, _, errors) = run(&mut living.profile(&[], STEPS));
+    assert_eq!(code, Some(0), "{errors}");
+    assert_eq!(marks(&living), ["throttled", ""]);
+}
+
+#[test]
+fn a_mode_that_another_program_changes_is_marked() {
+    let living = Living::start();
+    let session = Background::start(&mut living.profile(&[], STEPS));
+    wait_for("the highest mode", || living.mode() == Some(highest(NAME)));
+    living.order("nvpmodel 2");
+    let (code, _, errors) = session.end();
+    assert_eq!(code, Some(0), "{errors}");
+    assert_eq!(marks(&living), ["", "changed"]);
+}
+
+#[test]
+fn a_limit_below_all_modes_is_refused_before_any_row() {
+    let living = Living::loaded();
+    let mut command = living.profile(&["--limit", "4W"], "sleep 1000");
+    fails(
+        &living,
+        &mut command,
+        4,
+        "no mode is within the limit of 4000 mW",
+    );
+    assert!(living.rows().is_empty());
+}
+
+#[test]
+fn a_mode_over_a_lower_limit_is_measured_within_a_higher_one() {
+    let living = Living::loaded();
+    living.list(&[middle(NAME)]);
+    let (code, _, errors) = run(&mut living.profile(&["--limit", "14W"], STEPS));
+    assert_eq!(code, Some(0), "{errors}");
+    assert_eq!(marks(&living), ["over_limit"]);
+    for _ in 0..2 {
+        let (code, _, errors) = run(&mut living.profile(&["--limit", "60W"], STEPS));
+        assert_eq!(code, Some(0), "{errors}");
+        assert_eq!(marks(&living), ["over_limit", ""]);
+    }
+}
+
+#[test]
+fn fewer_modes_than_a_fit_needs_are_counted() {
+    let living = Living::loaded();
+    let mut command = learn(&living, "30W", 2, &[]);
+    fails(
+        &living,
+        &mut command,
+        3,
+        "2 modes were measured, a model needs 5",
+    );
+    assert_eq!(living.rows().len(), 2);
+    assert!(!living.path("work.wgt").exists());
+}
+
+#[test]
+fn a_model_that_is_none_is_not_installed() {
+    let living = Living::loaded();
+    let planner = planner(living.folder.path(), &modes(5), Path::new("/etc/passwd"));
+    fs::write(living.path("work.wgt"), "before").expect("written");
+    let mut command = living.command("learn");
+    command.args([
+        "--limit",
+        "30W",
+        "--planner",
+        &planner,
+        "--model",
+        "work.wgt",
+    ]);
+    workload(&mut command, STEPS);
+    fails(&living, &mut command, 3, "the model: ");
+    assert_eq!(fs::read(living.path("work.wgt")).expect("there"), b"before");
+    assert!(!living.root().join("etc/wattgated.toml").exists());
+}
+
+#[test]
+fn a_planner_that_fails_ends_the_session_before_the_workload_starts() {
+    for (planner, message) in [
+        (
+            "exec absent-planner",
+            "`exec absent-planner` has ended: exit status: 127",
+        ),
+        ("exit 7", "`exit 7` has ended: exit status: 7"),
+        ("echo nonsense", "answers `nonsense`"),
+        (
+            "echo '{\"ready\":{\"modes\":1}}'; read x; kill $$",
+            "has ended: signal: 15",
+        ),
+    ] {
+        let living = Living::start();
+        let script = format!("echo >started; {STEPS}");
+        let mut command = living.command("profile");
+        workload(command.args(["--planner", planner]), &script);
+        fails(&living, &mut command, 5, message);
+        assert_eq!(living.path("started").exists(), planner.contains("ready"));
+    }
+}
+
+#[test]
+fn sigterm_ends_a_session_whose_planner_hangs() {
+    for (answer, is_started) in [("", false), ("echo '{\"ready\":{\"modes\":1}}'; ", true)] {
+        let living = Living::start();
+        let before = living.settings();
+        let planner = format!("echo $$ >pid; {answer}exec sleep 1000");
+        let mut command = living.command("profile");
+        let script = format!("echo >started; {STEPS}");
+        workload(command.args(["--planner", &planner]), &script);
+        let session = Background::start(&mut command);
+        let file = if is_started { "started" } else { "pid" };
+        wait_for(file, || living.path(file).exists());
+        session.send(Signal::TERM);
+        let (code, _, errors) = session.end();
+        assert_eq!(
+            (code, errors.contains("error: stopped")),
+            (Some(5), true),
+            "{errors}"
+        );
+        assert_eq!(living.path("started").exists(), is_started);
+        living.await_settings(&before);
+        let planner = pid(&living.path("pid"));
+        wait_for("the end of the planner", || {
+            test_kill_process(planner).is_err()
+        });
+    }
+}
+
+#[test]
+fn a_second_profiler_is_refused_and_the_first_one_goes_on() {
+    let living = Living::start();
+    let before = living.settings();
+    let session = Background::start(&mut living.profile(&[], STEPS));
+    wait_for_row(&living);
+    let (code, _, errors) = run(&mut living.profile(&["-o", "other.csv"], STEPS));
+    assert_eq!(code, Some(5), "{errors}");
+    assert!(errors.contains(" already controls the board"), "{errors}");
+    assert!(!living.path("other.csv").exists());
+    let (code, _, errors) = session.end();
+    assert_eq!(code, Some(0), "{errors}");
+    assert_eq!(living.rows().len(), 2);
+    living.await_settings(&before);
+}
+
+#[test]
+fn a_pattern_that_matches_no_line_ends_the_session_after_a_minute() {
+    let living = Living::start();
+    let script = STEPS.replace("echo step", "echo Step");
+    let message = "no step for 60 s: --steps-from `step (\\d+)` has found no count; the last line";
+    fails(&living, &mut living.profile(&[], &script), 5, message);
+}
+
+#[test]
+fn the_end_of_an_attached_process_is_no_signal() {
+    let living = Living::start();
+    let before = living.settings();
+    let mut running = Running::start(&format!(
+        "exec >'{}'; {STEPS}",
+        living.path("log").display()
+    ));
+    wait_for("the log", || living.path("log").exists());
+    let mut command = living.profile_by(&[]);
+    command.args(["--attach", &running.0.id().to_string(), "--log", "log"]);
+    command.args(["--steps-from", r"step (\d+)"]);
+    let session = Background::start(&mut command);
+    wait_for_row(&living);
+    running.0.kill().expect("it runs");
+    let (code, _, errors) = session.end();
+    assert_eq!(code, Some(5), "{errors}");
+    assert!(
+        errors.ends_with("error: the workload has ended\n"),
+        "{errors}"
+    );
+    living.await_settings(&before);
+}
+
+#[test]
+fn a_standard_error_that_nobody_reads_costs_nothing() {
+    let living = Living::start();
+    let before = living.settings();
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = living.profile(&[], STEPS);
+    let status = command.stderr(writer).status().expect("it runs");
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(living.rows().len(), 2);
+    living.await_settings(&before);
+}
+
+/// The first signal that the workload heeds is SIGKILL.
+#[test]
+fn the_limit_holds_while_the_workload_ends() {
+    let living = Living::loaded();
+    living.list(&[middle(NAME)]);
+    let before = living.settings();
+    let stubborn = format!("trap '' TERM; {STEPS}");
+    let session = Background::start(&mut living.profile(&["--limit", "40W"], &stubborn));
+    wait_for("the mode", || living.mode() == Some(middle(NAME)));
+    living.order("power 1.3");
+    living.order("activity 4");
+    session.send(Signal::TERM);
+    wait_for("the mode of least clocks", || {
+        living.mode() == Some(lowest(NAME))
+    });
+    let (code, _, errors) = session.end();
+    assert_eq!(code, Some(5), "{errors}");
+    living.await_settings(&before);
+}
