@@ -204,8 +204,11 @@ pub enum SessionError {
     /// The user stopped the session.
     #[error("stopped")]
     Stopped,
-    /// The daemon has ended, or has taken the board back.
-    #[error("the daemon has ended or has taken the board back")]
+    /// The daemon does not lend the board any longer.
+    #[error(
+        "the daemon does not lend the board any longer: it has ended, its limit was lowered, or this \
+         program was stopped for two seconds"
+    )]
     Lost,
     /// The sensor cannot be read.
     #[error("the power sensor: {0}")]
