@@ -16,7 +16,7 @@ use crate::window::Count;
 
 /// Who holds the limit.
 pub trait Holder {
-    /// Why it cannot hold it any longer.
+    /// Why the limit is not held any longer.
     type Error;
 
     /// Looks at the board, and returns when the next look is due.

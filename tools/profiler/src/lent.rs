@@ -10,6 +10,7 @@ use std::time::Duration;
 use wattgate_runtime::{Milliseconds, Milliwatts};
 use wattgate_watchdog::client::{Client, ClientError};
 use wattgate_watchdog::clock::{Clock, System};
+use wattgate_watchdog::report::Report;
 
 /// Interval of the signs of life.
 const SIGN: Duration = Duration::from_millis(300);
@@ -72,19 +73,22 @@ impl Lent {
         let mut client = Client::connect(root)?;
         let sent = System.now();
         let report = client.yield_board()?;
+        let limit = Milliwatts(report.limit_mw);
         let loan = Loan::new(sent);
         let (end, ended) = channel();
         let shown = loan.clone();
         let thread = thread::spawn(move || {
             while ended.recv_timeout(SIGN) == Err(RecvTimeoutError::Timeout) {
                 let sent = System.now();
-                if client.status().is_err() || !shown.extend(sent) {
+                // A lower limit is the daemon's to hold. To end the connection gives the board back.
+                let is_lent = |report: Report| report.limit_mw >= limit.0;
+                if !client.status().is_ok_and(is_lent) || !shown.extend(sent) {
                     return shown.end();
                 }
             }
         });
         Ok(Self {
-            limit: Milliwatts(report.limit_mw),
+            limit,
             loan,
             end: Some(end),
             thread: Some(thread),

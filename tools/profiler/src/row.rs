@@ -1,7 +1,7 @@
-//! The corpus file: a row for each mode that was measured, and for each one that was not to be.
+//! The corpus file: a row for each mode, measured or with a `mark` that says why not.
 //!
-//! Beside the columns that the trainer reads there are those that tell how good a row is. A row
-//! with a `mark` has neither time nor power, so the trainer does not use it.
+//! Some columns are for the trainer, the others tell how good a row is. A row with a `mark` has neither
+//! time nor power, so the trainer does not use it.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};

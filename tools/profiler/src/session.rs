@@ -36,7 +36,10 @@ const NO_STEPS: Duration = Duration::from_secs(60);
 /// a step by then.
 const RESPONSE: Duration = Duration::from_secs(2);
 
-/// Readings of a busy board that stand still for longer are stale. The longest standstill in
+/// Two modes with a longer [`distance`] differ visibly in power, under any workload.
+const VISIBLE: f64 = 16.0;
+
+/// Readings that stand still for longer after such a change are stale. The longest standstill in
 /// recordings of busy boards is 12.7 s.
 const STANDSTILL: Duration = Duration::from_secs(15);
 
@@ -198,8 +201,11 @@ pub enum SessionError {
     /// The user stopped the session.
     #[error("stopped")]
     Stopped,
-    /// The daemon has ended, or has taken the board back.
-    #[error("the daemon has ended or has taken the board back")]
+    /// The daemon does not lend the board any longer.
+    #[error(
+        "the daemon does not lend the board any longer: it has ended, its limit was lowered, or this \
+         program was stopped for two seconds"
+    )]
     Lost,
     /// The sensor cannot be read.
     #[error("the power sensor: {0}")]
@@ -259,6 +265,13 @@ pub struct Session<'a, W: World> {
     last_count: Option<Count>,
     /// The last time at which a step, or the wait for one, began.
     stepped: Duration,
+}
+
+/// The product of the clocks and cores of a mode, relative to that of another; at least 1.
+fn distance(one: PowerMode, other: PowerMode) -> f64 {
+    let product = |mode: PowerMode| mode.knobs().into_iter().map(f64::from).product::<f64>();
+    let ratio = product(one) / product(other);
+    ratio.max(1.0 / ratio)
 }
 
 /// What became of a mode.
@@ -448,15 +461,18 @@ impl<'a, W: World> Session<'a, W> {
         }
     }
 
-    /// Measures a mode. Unless the sensor is `proven` to follow the board, its readings have to change
-    /// with the mode.
+    /// Measures a mode. Unless the sensor is known to follow the board, its readings have to change with
+    /// a mode that is very different.
     fn measure(
         &mut self,
         mode: PowerMode,
         row: &mut Row,
         is_proven: bool,
     ) -> Result<Outcome, SessionError> {
-        let is_proven = is_proven || self.mode == Some(mode);
+        let is_near = self
+            .mode
+            .is_none_or(|before| distance(before, mode) < VISIBLE);
+        let is_proven = is_proven || is_near;
         if let Err(why) = self.set(mode) {
             // All writes are undone, but the mode before may not be one to stay in.
             self.retreat()?;

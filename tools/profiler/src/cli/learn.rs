@@ -42,13 +42,14 @@ Options:
 ";
 
 const NOTES: &str = "\
-The workload runs all the time. No mode is kept whose power exceeds the limit. The model then
-chooses the fastest mode within the limit, and the power is measured and corrected from there.
-Without a config of the daemon, one is written: `systemctl enable --now wattgated` then holds the
-limit from the boot on.
+The workload runs all the time. A mode whose power exceeds the limit is left at once. The model then
+chooses the fastest mode within the limit, and the measured power corrects the choice. A daemon that
+runs gets the model and the limit. Where the daemon has no config, one is written: `systemctl enable
+--now wattgated` then holds the limit from the boot on.
 
 Exit codes: 0 done, 2 wrong arguments, 3 a defective input file, no board, or fewer modes than a
-model needs, 4 no mode is within the limit, 5 anything else, with all rows so far in the corpus.
+model needs, 4 no mode is within the limit, 5 anything else, such as a workload that failed. All
+rows so far are in the corpus.
 
 Example:
   wattgate learn --limit 20W -- python3 train.py

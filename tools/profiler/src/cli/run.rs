@@ -31,11 +31,11 @@ Options:
 
 const NOTES: &str = "\
 If the daemon runs, it gets a lease, which ends with this command; else this process holds the limit
-itself. At the end the energy, the mean and the highest power, the time over the limit and the speed are
-printed, and the power mode from before is restored; after a crash, by the next start.
+itself. At the end it prints the energy, the mean and the highest power, the time over the limit and
+the speed, and restores the power mode from before; after a crash the next start does.
 
 Exit codes: 0 done, 2 wrong arguments, 3 a defective input file or no board, 4 no mode is within the
-limit, 5 anything else.
+limit, 5 anything else, such as a workload that failed.
 
 Example:
   wattgate run --limit 20W --model yolo.wgt -- python3 train.py

@@ -17,10 +17,11 @@ use wattgate_watchdog::lock::{Lock, directory};
 use wattgate_watchdog::prior::Prior;
 use wattgate_watchdog::report::{Report, Source};
 use wattgate_watchdog::serve::Services;
+use wattgate_watchdog::serve::protocol::{Request, WantedLimit};
 use wattgate_watchdog::serve::socket::Socket;
 use wattgate_watchdog::setup::Setup;
 
-use crate::board::{highest, lowest};
+use crate::board::{highest, lowest, middle};
 use crate::faults::{model, modes};
 use crate::living::{Background, Living, STEPS, planner, run, wait_for, workload};
 
@@ -155,14 +156,15 @@ fn after_a_kill_the_daemon_takes_the_board_over() {
     living.await_settings(&before);
 }
 
-const LOST: &str = "error: the daemon has ended or has taken the board back\n";
+const LOST: &str = "error: the daemon does not lend the board any longer: ";
 
 #[test]
 fn a_session_that_was_stopped_writes_nothing_once_the_daemon_has_the_board() {
     let (living, mut daemon, _) = with_daemon();
-    living.list(&[lowest(living.name), highest(living.name)]);
+    let [low, high] = [lowest(living.name), highest(living.name)];
+    living.list(&[low, high, middle(living.name)]);
     let session = Background::start(&mut living.profile(&["--limit", "60W"], STEPS));
-    wait_for("a mode", || living.mode() == Some(highest(living.name)));
+    wait_for("a mode", || living.mode() == Some(high));
     session.send(Signal::STOP);
     daemon.await_held(30_000, Source::Config);
     // Nobody but the session could write from here on.
@@ -171,7 +173,7 @@ fn a_session_that_was_stopped_writes_nothing_once_the_daemon_has_the_board() {
     session.send(Signal::CONT);
     let (code, _, errors) = session.end();
     assert_eq!(code, Some(5), "{errors}");
-    assert!(errors.ends_with(LOST), "{errors}");
+    assert!(errors.contains(LOST), "{errors}");
     assert_eq!(living.settings(), left);
 }
 
@@ -183,11 +185,28 @@ fn the_end_of_the_daemon_ends_the_session_and_its_next_start_restores_the_board(
     daemon.end(KILLED);
     let (code, _, errors) = session.end();
     assert_eq!(code, Some(5), "{errors}");
-    assert!(errors.ends_with(LOST), "{errors}");
+    assert!(errors.contains(LOST), "{errors}");
     assert!(living.prior().exists(), "the daemon's to restore");
     let mut daemon = Watchdog::start(&living);
     daemon.end(CLEAN);
     living.await_settings(&before);
+}
+
+#[test]
+fn a_lower_limit_of_the_daemon_ends_the_session() {
+    let (living, daemon, _) = with_daemon();
+    let session = Background::start(&mut living.profile(&[], STEPS));
+    daemon.await_lent();
+    let mut client = Client::connect(&living.root()).expect("it runs");
+    let lower = WantedLimit {
+        power_mw: 20_000,
+        average: None,
+    };
+    client.ask(Request::SetLimit(Some(lower))).expect("set");
+    let (code, _, errors) = session.end();
+    assert_eq!(code, Some(5), "{errors}");
+    assert!(errors.contains(LOST), "{errors}");
+    daemon.await_held(20_000, Source::Socket);
 }
 
 #[test]
