@@ -96,6 +96,30 @@ demo() {
         tools/demo-page.sh target/demo-report/index.html
 }
 
+# From a board to a held limit, with what the tests have built. The bounds are wide: the board's
+# time runs ten times as fast, whatever else this machine does.
+learned() {
+    local json figure name relation bound
+    json=$(WATTGATE_BUILT=yes tools/learn.sh --json) || return
+    echo "$json"
+    for figure in 'board_minutes < 9' 'modes >= 15' 'time_mape < 20' 'power_mape < 15' \
+        'over_430ms_pct < 0.5' 'excess_430ms_pct < 5' 'speed_vs_fixed_pct > 80'; do
+        read -r name relation bound <<<"$figure"
+        awk -v name="$name" -v relation="$relation" -v bound="$bound" '
+            match($0, "\"" name "\": *[-0-9.e]+") {
+                value = substr($0, RSTART, RLENGTH)
+                sub(/.*: */, "", value)
+                found = 1
+                ok = relation == "<" ? value + 0 < bound : relation == ">" ? value + 0 > bound : \
+                    value + 0 >= bound
+            }
+            END {
+                if (!found || !ok) print name " is " value ", expected " relation " " bound
+                exit !(found && ok)
+            }' <<<"$json" || return
+    done
+}
+
 # The runtime with vectors in plain Rust, where a sum that leaves its range is a panic: what a
 # debug build of a user does on a processor without vectors of its own. Then what only a build
 # for firmware has: it refuses the large shape.
@@ -164,6 +188,7 @@ step "documentation" quick documentation
 step "host tests" quick host_tests
 step "documentation tests" quick cargo test --release --locked --workspace --doc
 step "demo" quick demo
+step "learning on a simulated board" quick learned
 step "Python package" tools/python.sh
 step "Debian package of the trainer, emulated" env WATTGATE_BUILT=yes tools/trainer-deb.sh
 wait

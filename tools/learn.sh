@@ -79,5 +79,6 @@ if [ -z "${json[*]}" ]; then
     exit
 fi
 # One object of both.
+measured=$(sed -nE 's/.*"modes":([0-9]+).*/\1/p' "$place/learned")
 minutes=$(sed -nE 's/.*"board_minutes":([0-9.]+).*/\1/p' "$place/learned")
-echo "{\"board_minutes\":$minutes,\"modes\":$modes,$(sed -E 's/^\{//' "$place/judged")"
+echo "{\"board_minutes\":$minutes,\"modes\":$measured,$(tr -d '\n' <"$place/judged" | sed -E 's/^\{//')"

@@ -7,6 +7,7 @@
 //! | which mode is next | [`planner`], [`co_process`] |
 //! | holding a limit | [`hold`] |
 //! | the board of a daemon that runs | [`lent`] |
+//! | rows from normal operation | [`operation`] |
 //! | what a model says of a board's modes | [`outlook`] |
 //! | the vendor's modes | [`presets`] |
 //! | the corpus file | [`row`] |
@@ -20,6 +21,7 @@ pub mod cli;
 pub mod co_process;
 pub mod hold;
 pub mod lent;
+pub mod operation;
 pub mod outlook;
 pub mod planner;
 pub mod presets;

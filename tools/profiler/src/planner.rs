@@ -160,6 +160,16 @@ impl Background {
         self.calls.send(call).expect("the planner's thread");
     }
 
+    /// Sends a call and waits for the answer.
+    pub fn exchange(&self, call: Call) -> Result<Answer, PlannerError> {
+        self.call(call);
+        loop {
+            if let Some(answer) = self.answer(Duration::MAX)? {
+                return Ok(answer);
+            }
+        }
+    }
+
     /// The answer, if it comes within a time.
     pub fn answer(&self, time: Duration) -> Result<Option<Answer>, PlannerError> {
         match self.answers.recv_timeout(time) {

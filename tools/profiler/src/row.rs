@@ -43,6 +43,9 @@ impl fmt::Display for Mark {
     }
 }
 
+/// A CPU below this share of its clock is throttled by the firmware.
+const DELIVERED: f64 = 0.9;
+
 /// A row of the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
@@ -86,6 +89,12 @@ impl Row {
             gpu: Kilohertz(self.gpu_khz),
             emc: Kilohertz(self.emc_khz),
         }
+    }
+
+    /// Whether the firmware slowed the CPU or halved clocks in the window.
+    pub fn is_throttled(&self) -> bool {
+        let is_slow = |khz: u32| f64::from(khz) < DELIVERED * f64::from(self.cpu_khz);
+        self.over_current > 0 || self.delivered_cpu_khz.is_some_and(is_slow)
     }
 
     /// Enters a measurement.

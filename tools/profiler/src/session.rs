@@ -44,9 +44,6 @@ const START_RATIO: f64 = 1.25;
 /// Interval between looks at the CPU's true clock, which keep a core busy.
 const CLOCK_LOOK: Duration = Duration::from_secs(1);
 
-/// A CPU below this share of its clock is throttled by the firmware.
-const DELIVERED: f64 = 0.9;
-
 /// What happened while a session waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -155,7 +152,9 @@ pub enum SessionError {
     #[error("the power sensor: {0}")]
     Sensor(#[from] SampleError),
     /// The mode of least clocks and cores exceeds the limit.
-    #[error("the lowest mode draws {power}, more than the limit of {limit}")]
+    #[error(
+        "the lowest mode draws {power}, more than the limit of {limit} without the sensor's error"
+    )]
     LimitTooLow {
         power: Milliwatts,
         limit: Milliwatts,
@@ -414,8 +413,7 @@ impl<'a, W: World> Session<'a, W> {
             row.over_current = self.over_current_events().saturating_sub(events_before);
             clocks.sort_unstable();
             row.delivered_cpu_khz = clocks.get(clocks.len() / 2).map(|clock| clock.0);
-            let is_slow = |khz: u32| f64::from(khz) < DELIVERED * f64::from(mode.cpu.0);
-            if row.over_current > 0 || row.delivered_cpu_khz.is_some_and(is_slow) {
+            if row.is_throttled() {
                 return Ok(Outcome::Marked(Mark::Throttled));
             }
             if self.board.verify(self.world.files(), &mode).is_err() {

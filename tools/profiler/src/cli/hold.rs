@@ -14,11 +14,11 @@ use wattgate_watchdog::quantity::Memory;
 use wattgate_watchdog::report::Report;
 use wattgate_watchdog::setup::Setup;
 
-use super::site::Site;
 use super::{Failure, print, print_json};
 use crate::board_files::BoardFiles;
 use crate::hold::{ByDaemon, End, Held, Own, hold};
 use crate::process::Process;
+use crate::session::World;
 use crate::window::Count;
 
 /// The setup for a model and a limit. Errors if the board can do none of the model's modes within
@@ -59,7 +59,7 @@ pub fn setup(
 
 /// Holds the limit of a setup until the workload ends or the user stops it, or for a time.
 pub fn run(
-    site: &mut Site,
+    process: &mut Process,
     setup: Setup,
     time: Option<Duration>,
     seen: impl FnMut(Duration, Option<Count>, &Report),
@@ -71,10 +71,10 @@ pub fn run(
         }
     };
     let mut holder = Own {
-        daemon: Daemon::new(setup, site.files, System.utc()),
+        daemon: Daemon::new(setup, *process.files(), System.utc()),
         emit,
     };
-    let Ok(held) = hold(&mut site.process, &mut holder, limit, time, seen);
+    let Ok(held) = hold(process, &mut holder, limit, time, seen);
     held
 }
 

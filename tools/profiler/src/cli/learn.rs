@@ -19,8 +19,10 @@ use super::options::{Common, PLAN, Plan, help, limit, parse, within};
 use super::profile::{Profiled, profile};
 use super::site::{Site, config};
 use super::{Failure, LEAST_MODES, hold, print, print_json};
+use crate::hold::End;
+use crate::operation::Onlooker;
 use crate::outlook::{Outlook, outlook};
-use crate::planner::Fitted;
+use crate::planner::{Answer, Call, Fitted};
 use crate::presets::{self, Preset, presets};
 use crate::row::Row;
 use crate::session::World;
@@ -91,7 +93,7 @@ fn learn(
     let Profiled {
         mut session,
         planner,
-        corpus,
+        mut corpus,
     } = profile(common, plan, Some(limit), true, site)?;
     let measured = corpus.rows.iter().filter(|row| row.mark.is_none());
     let measured: Vec<&Row> = measured.collect();
@@ -111,8 +113,8 @@ fn learn(
     let fastest = measured.iter().filter(within).min_by(by_time);
     eprintln!("learning from {} modes", measured.len());
     let fastest = fastest.unwrap_or(&measured[0]).mode();
-    let fitted = session.fit(&planner, fastest)?;
     let profiled_s = session.world().now().as_secs_f64();
+    let fitted = session.fit(&planner, fastest)?;
     let path = match model {
         Some(path) => path,
         None => models(&common.root).join(format!("{}.wgt", site.workload)),
@@ -135,14 +137,25 @@ fn learn(
         is_shown: false,
     };
     let mut shown = Ok(());
+    let (board, files) = (&site.board, site.files);
+    let mut onlooker = Onlooker::new(plan.rules, &corpus.rows, board, &files);
+    let known = corpus.rows.len();
+    let mut further = 0;
+    let mut written = Ok(());
     let seen = |now: Duration, count: Option<Count>, report: &Report| {
         findings.see(now, count, report);
         if findings.is_due(now) {
             shown = findings.show();
         }
+        let onlooker = onlooker.as_mut();
+        let row = onlooker.and_then(|it| it.see(now, count, report, board, &files));
+        if let Some(row) = row.filter(|_| written.is_ok()) {
+            further += usize::from(row.mark.is_none());
+            written = corpus.append(row);
+        }
     };
-    let held = match site.limit_of_daemon() {
-        None => hold::run(site, setup, time, seen),
+    let held = match site.right.limit_of_daemon() {
+        None => hold::run(&mut site.process, setup, time, seen),
         Some(_) => {
             // The daemon takes the board back with the new model and limit.
             let mut client = Client::connect(&common.root)?;
@@ -152,13 +165,26 @@ fn learn(
             };
             client.ask(Request::SetModel(path.to_string_lossy().into_owned()))?;
             client.ask(Request::SetLimit(Some(wanted)))?;
-            site.give_back();
+            site.right.give_back(&mut site.process);
             hold::watch(&mut site.process, client, limit, time, seen)?
         }
     };
     shown?;
     findings.show()?;
-    hold::show(&held, limit, common.json)
+    hold::show(&held, limit, common.json)?;
+    written?;
+    // Who stops the program does not wait for a fit; the next one has these rows.
+    if further == 0 || held.end == End::Stopped {
+        return Ok(());
+    }
+    eprintln!("learning from {further} more modes");
+    for row in corpus.rows.split_off(known) {
+        planner.exchange(Call::Tell(row))?;
+    }
+    match planner.exchange(Call::Fit)? {
+        Answer::Fitted(fitted) => install(&path, &fitted.model),
+        other => panic!("a fit is answered by {other:?}"),
+    }
 }
 
 /// The folder of the daemon's models.

@@ -104,7 +104,7 @@ pub const PLAN: &str =
   --planner CMD    The planner [wattgate-trainer plan --ask-tell]
   --reference FILE A model or corpus of another workload on this board, on the planner's machine
   --spread PCT     Relative standard error at which a measurement ends [1]
-  --longest S      Longest measurement of a mode in seconds [30]
+  --longest S      Longest measurement of a mode in seconds [20]
   --seed S         Seed of the planner [1]
 ";
 

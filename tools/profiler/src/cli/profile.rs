@@ -54,7 +54,7 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
     };
     let mut site = Site::open(&common)?;
     // The daemon's limit is to hold while the daemon does not hold it.
-    let limit = power.or(site.limit_of_daemon());
+    let limit = power.or(site.right.limit_of_daemon());
     let measured = profile(&common, &plan, limit, false, &mut site).map(drop);
     site.close()?;
     measured
@@ -76,6 +76,9 @@ pub fn profile<'a>(
     site: &'a mut Site,
 ) -> Result<Profiled<'a>, Failure> {
     let axes = axes(&site.board)?;
+    // As in the daemon: the sensor may show less than what is drawn.
+    let offset = site.board.sensor_offset();
+    let limit = limit.map(|limit| Milliwatts(limit.0.saturating_sub(offset.0)));
     let mut corpus = CorpusFile::open(&plan.output, &site.device, &site.workload)?;
     let (number, list) = match &plan.modes {
         Modes::Number(number) => (*number, None),

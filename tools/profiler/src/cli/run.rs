@@ -79,7 +79,7 @@ fn own(
     let mut site = Site::open(common)?;
     let held = hold::setup(&model, limit, &common.root, site.files).and_then(|setup| {
         common.workload.start(&mut site.process, common.json)?;
-        Ok(hold::run(&mut site, setup, time, |_, _, _| {}))
+        Ok(hold::run(&mut site.process, setup, time, |_, _, _| {}))
     });
     site.close()?;
     held

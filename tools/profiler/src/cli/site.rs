@@ -29,11 +29,11 @@ pub struct Site {
     /// The name of the board, and of the workload.
     pub device: String,
     pub workload: String,
-    right: Right,
+    pub right: Right,
 }
 
 /// What gives the right to change a board.
-enum Right {
+pub enum Right {
     /// No daemon runs.
     Own {
         prior: Prior,
@@ -82,22 +82,6 @@ impl Site {
         })
     }
 
-    /// The limit of the daemon that has lent the board.
-    pub fn limit_of_daemon(&self) -> Option<Milliwatts> {
-        match &self.right {
-            Right::Own { .. } => None,
-            Right::Lent(lent) => Some(lent.limit),
-        }
-    }
-
-    /// Gives the board back to the daemon that has lent it, while the workload runs on.
-    pub fn give_back(&mut self) {
-        if let Right::Lent(lent) = &mut self.right {
-            self.process.end_alone();
-            lent.give_back();
-        }
-    }
-
     /// Ends the workload, and gives the board its settings back.
     pub fn close(mut self) -> Result<(), Failure> {
         // First, since the settings from before may be over the limit.
@@ -105,6 +89,24 @@ impl Site {
         match self.right {
             Right::Own { prior, _lock } => Ok(prior.restore(&mut self.board, &mut self.files)?),
             Right::Lent(_) => Ok(()),
+        }
+    }
+}
+
+impl Right {
+    /// The limit of the daemon that has lent the board.
+    pub fn limit_of_daemon(&self) -> Option<Milliwatts> {
+        match self {
+            Self::Own { .. } => None,
+            Self::Lent(lent) => Some(lent.limit),
+        }
+    }
+
+    /// Gives the board back to the daemon that has lent it, while the workload runs on.
+    pub fn give_back(&mut self, process: &mut Process) {
+        if let Self::Lent(lent) = self {
+            process.end_alone();
+            lent.give_back();
         }
     }
 }

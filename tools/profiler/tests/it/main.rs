@@ -5,6 +5,7 @@ mod board;
 
 mod corpus;
 mod man;
+mod operation;
 mod pattern;
 mod planner;
 mod process;

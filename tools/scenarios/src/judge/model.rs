@@ -14,7 +14,7 @@ use super::subject::TrueMode;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelFigures {
     /// Number of these modes.
-    pub modes: usize,
+    pub other_modes: usize,
     /// Mean absolute percentage error of the time.
     pub time_mape: f64,
     /// The same of the power.
@@ -28,7 +28,7 @@ pub struct ModelFigures {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WithinFigures {
     /// Number of these modes.
-    pub modes_within: usize,
+    pub other_modes_within: usize,
     /// Mean absolute percentage error of the time; `None` without modes.
     pub time_mape_within: Option<f64>,
     /// The same of the power.
@@ -78,7 +78,7 @@ pub fn errors(
         let fastest = rates.map(|mode| mode.truth.rate).reduce(f64::max);
         let speed = |(choice, fastest): (&TrueMode, f64)| 100.0 * choice.truth.rate / fastest;
         WithinFigures {
-            modes_within: below.len(),
+            other_modes_within: below.len(),
             time_mape_within: mape(&below, 0),
             power_mape_within: mape(&below, 1),
             choice_speed_pct: choice.zip(fastest).map(speed),
@@ -86,7 +86,7 @@ pub fn errors(
         }
     });
     Ok(ModelFigures {
-        modes: all.len(),
+        other_modes: all.len(),
         time_mape,
         power_mape,
         within,
@@ -153,11 +153,11 @@ mod tests {
                 errors(model, modes, measured, limit).expect("modes")
             };
             let perfect = judged(&modes, &none, Some(9_000));
-            assert_eq!(perfect.modes, modes.len());
+            assert_eq!(perfect.other_modes, modes.len());
             assert!(perfect.time_mape < 1e-9 && perfect.power_mape < 1e-9);
             let within = perfect.within.expect("a limit");
             let below: Vec<_> = modes.iter().filter(|mode| mode.watts <= 9.0).collect();
-            assert_eq!(within.modes_within, below.len());
+            assert_eq!(within.other_modes_within, below.len());
             let fastest = below.iter().map(|mode| mode.truth.rate);
             let fastest = fastest.fold(0.0, f64::max);
             // The guard band keeps the choice below the limit, and costs some speed.
@@ -184,7 +184,7 @@ mod tests {
             let wrong = modes.iter().step_by(2).take(half);
             let measured = wrong.map(|mode| mode.knobs).collect();
             let others = judged(&modes, &measured, None);
-            assert_eq!(others.modes, modes.len() - half);
+            assert_eq!(others.other_modes, modes.len() - half);
             assert!(others.time_mape < 1e-9 && others.power_mape < 1e-9);
             let all = modes.iter().map(|mode| mode.knobs).collect();
             let found = errors(model, &modes, &all, None);

@@ -39,11 +39,11 @@ Options:
   --json            Print one JSON object, with the figures below of all that is given
   -h, --help        Print this
 
---model     modes, time_mape, power_mape: their number, and mean absolute percentage errors.
-            With --limit: modes_within, time_mape_within, power_mape_within, of the modes whose true
-            power is within the limit; choice_speed_pct, choice_power_mw: true speed of the fastest
-            mode that the model allows with its guard band of 95 %, against the fastest that is
-            truly within the limit, and its true power; null if there is none
+--model     other_modes, time_mape, power_mape: their number, and mean absolute percentage errors.
+            With --limit: other_modes_within, time_mape_within, power_mape_within, of the modes
+            whose true power is within the limit; choice_speed_pct, choice_power_mw: true speed of
+            the fastest mode that the model allows with its guard band of 95 %, against the fastest
+            that is truly within the limit, and its true power; null if there is none
 --measured  rows; row_time_error_pct, row_power_error_pct: {\"median\",\"p95\"} of absolute errors
 --from      seconds, over_430ms_pct, over_10ms_pct, longest_430ms_ms, longest_10ms_ms,
             excess_430ms_pct, excess_10ms_pct, over_j, speed_vs_fixed_pct,
@@ -128,12 +128,15 @@ fn lines(verdict: &Verdict) -> String {
         let _ = writeln!(text, "  {name:<42}{value:>12.2}");
     };
     if let Some(model) = &verdict.model {
-        line("modes compared", model.modes as f64);
+        line("modes compared", model.other_modes as f64);
         line("time, mean absolute error, %", model.time_mape);
         line("power, mean absolute error, %", model.power_mape);
         if let Some(within) = &model.within {
             let figures = [
-                ("modes within the limit", Some(within.modes_within as f64)),
+                (
+                    "modes within the limit",
+                    Some(within.other_modes_within as f64),
+                ),
                 ("time within it, %", within.time_mape_within),
                 ("power within it, %", within.power_mape_within),
                 (

@@ -246,13 +246,13 @@ fn planted_errors_of_rows_are_found_beside_the_settled_board() {
         near(&found[name]["median"], times, 1e-9);
         near(&found[name]["p95"], 1.9 * times, 1e-9);
     }
-    assert!(found.get("modes").is_none() && found.get("energy_j").is_none());
+    assert!(found.get("other_modes").is_none() && found.get("energy_j").is_none());
     // The model is judged on the others.
     let model = model();
     let of_model = ["--model", text(&model)];
-    let all = json(&of_model)["modes"].as_u64().expect("a number");
+    let all = json(&of_model)["other_modes"].as_u64().expect("a number");
     let others = json(&[&of_model[..], &["--measured", text(&rows)]].concat());
-    assert_eq!(others["modes"], all - 21);
+    assert_eq!(others["other_modes"], all - 21);
 }
 
 /// The rows of the simulator's own corpus differ from the truth by their noise alone.
@@ -452,10 +452,10 @@ fn the_table_has_the_figures_of_the_json() {
     let found = json(&more);
     let table = String::from_utf8(judge(&more).stdout).expect("text");
     for name in [
-        "modes",
+        "other_modes",
         "time_mape",
         "power_mape",
-        "modes_within",
+        "other_modes_within",
         "time_mape_within",
         "power_mape_within",
         "choice_speed_pct",
@@ -467,6 +467,6 @@ fn the_table_has_the_figures_of_the_json() {
     assert_eq!(table.lines().count(), 9);
     // No mode is within 1 W.
     let none = json(&["--model", text(&model), "--limit", "1W"]);
-    assert_eq!(none["modes_within"], 0);
+    assert_eq!(none["other_modes_within"], 0);
     assert!(none["choice_power_mw"].is_null() && none["time_mape_within"].is_null());
 }

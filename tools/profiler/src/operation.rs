@@ -1,0 +1,119 @@
+//! Measurements from normal operation: rows of the modes that the control sets while a limit is
+//! held.
+
+use std::time::Duration;
+
+use wattgate_board::{Board, Files};
+use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, PowerMode};
+use wattgate_watchdog::report::Report;
+
+use crate::row::{Mark, Row};
+use crate::window::{Count, Rules, Window};
+
+/// Measures each mode once, while it is set for other reasons.
+#[derive(Debug)]
+pub struct Onlooker {
+    rules: Rules,
+    /// Knows the sensor's constants; it gets no readings.
+    estimator: Estimator,
+    /// The columns that all rows share.
+    template: Row,
+    /// The modes that need no measurement.
+    known: Vec<PowerMode>,
+    current: Option<Current>,
+}
+
+/// The mode that is set.
+#[derive(Debug)]
+struct Current {
+    mode: PowerMode,
+    window: Window,
+    over_current: u64,
+    peak_mw: u32,
+}
+
+impl Onlooker {
+    /// Measures modes that are not among these rows, of which there is at least one.
+    pub fn new(rules: Rules, rows: &[Row], board: &Board, files: &impl Files) -> Option<Self> {
+        let constants = board.time_constants(files);
+        let steps = board.sensor_steps();
+        let chips: [Chip; MOST_CHIPS] = std::array::from_fn(|chip| Chip {
+            time_constant: constants[chip],
+            step: steps[chip],
+        });
+        let first = rows.first()?;
+        Some(Self {
+            rules,
+            estimator: Estimator::new(chips),
+            template: Row {
+                kind: first.kind,
+                device: first.device.clone(),
+                workload: first.workload.clone(),
+                ..Row::default()
+            },
+            known: rows.iter().map(Row::mode).collect(),
+            current: None,
+        })
+    }
+
+    /// Takes a count, or a report after a look. Returns a row once the mode is measured; one with a
+    /// mark is no measurement.
+    pub fn see(
+        &mut self,
+        now: Duration,
+        count: Option<Count>,
+        report: &Report,
+        board: &Board,
+        files: &impl Files,
+    ) -> Option<Row> {
+        let knobs = [report.cores, report.cpu_khz, report.gpu_khz, report.emc_khz];
+        let mode = PowerMode::from_knobs(knobs);
+        if self.known.contains(&mode) {
+            self.current = None;
+            return None;
+        }
+        let current = self.current.take().filter(|current| current.mode == mode);
+        let current = self.current.insert(current.unwrap_or_else(|| Current {
+            mode,
+            window: Window::new(self.rules, now),
+            over_current: events(board, files),
+            peak_mw: 0,
+        }));
+        match count {
+            Some(count) => current.window.count(count),
+            None => {
+                current.window.look(now, 1_000 * report.energy_mj);
+                let measured = report.measured_mw.unwrap_or(0);
+                current.peak_mw = current.peak_mw.max(measured);
+            }
+        }
+        let measured = current.window.measured(&self.estimator)?;
+        let [cores, cpu_khz, gpu_khz, emc_khz] = knobs;
+        let mut row = Row {
+            cores,
+            cpu_khz,
+            gpu_khz,
+            emc_khz,
+            temperature_c: board.hottest_mc(files).map(|mc| mc as f64 / 1e3),
+            over_current: events(board, files).saturating_sub(current.over_current),
+            delivered_cpu_khz: board.delivered_cpu(files).map(|clock| clock.0),
+            peak_mw: current.peak_mw.into(),
+            ..self.template.clone()
+        };
+        if row.is_throttled() {
+            row.mark = Some(Mark::Throttled);
+        } else if board.verify(files, &mode).is_err() {
+            row.mark = Some(Mark::Changed);
+        } else {
+            row.measure(&measured);
+        }
+        self.known.push(mode);
+        self.current = None;
+        Some(row)
+    }
+}
+
+fn events(board: &Board, files: &impl Files) -> u64 {
+    let events = board.over_current_events(files).into_iter().flatten();
+    events.map(|events| events.max(0).unsigned_abs()).sum()
+}
