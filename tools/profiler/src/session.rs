@@ -182,6 +182,8 @@ pub struct Task {
     pub workload: String,
     /// No mode is kept whose power exceeds this.
     pub limit: Option<Milliwatts>,
+    /// The part of the limit that is kept for the sensor's error.
+    pub margin: Milliwatts,
     /// When a measurement is complete.
     pub rules: Rules,
 }
@@ -218,11 +220,13 @@ pub enum SessionError {
     Stale,
     /// The mode of least clocks and cores exceeds the limit.
     #[error(
-        "no mode is within the limit of {limit}: the one of least clocks and cores draws {power}"
+        "no mode is within the limit of {limit} less {margin} for the sensor's error: the one of least \
+         clocks and cores draws {power}"
     )]
     LimitTooLow {
         power: Milliwatts,
         limit: Milliwatts,
+        margin: Milliwatts,
     },
     /// Not even the lowest mode can be set.
     #[error("the mode of least clocks and cores cannot be set: {0}")]
@@ -348,7 +352,7 @@ impl<'a, W: World> Session<'a, W> {
     ) -> Result<(), SessionError> {
         self.stepped = self.world.now();
         self.start()?;
-        let limit_mw = self.task.limit.map_or(f64::INFINITY, |it| f64::from(it.0));
+        let limit_mw = self.allowed_mw().unwrap_or(f64::INFINITY);
         for row in &corpus.rows {
             // What exceeded a lower limit may be within this one.
             if row.mark != Some(Mark::OverLimit) || row.peak_mw > limit_mw {
@@ -372,7 +376,7 @@ impl<'a, W: World> Session<'a, W> {
             let is_over = row.mark == Some(Mark::OverLimit) && mode == self.ladder.lowest;
             if let Some(limit) = self.task.limit.filter(|_| is_over) {
                 let power = Milliwatts(row.peak_mw as u32);
-                return Err(SessionError::LimitTooLow { power, limit });
+                return Err(self.limit_too_low(power, limit));
             }
             self.call(planner, Call::Tell(row))?;
         }
@@ -396,7 +400,7 @@ impl<'a, W: World> Session<'a, W> {
 
     /// Waits for the first step. With a limit the CPU's clock rises meanwhile.
     fn start(&mut self) -> Result<(), SessionError> {
-        let Some(limit) = self.task.limit.map(|limit| f64::from(limit.0)) else {
+        let Some(limit) = self.allowed_mw() else {
             return Ok(());
         };
         let mut modes = self.ladder.start.clone().into_iter();
@@ -587,11 +591,9 @@ impl<'a, W: World> Session<'a, W> {
         if let Some(window) = window {
             window.look(now, self.estimator.energy_uj());
         }
-        let over = match (self.power(window.as_ref()), self.task.limit) {
-            (Some(power), Some(limit)) if power > f64::from(limit.0) => Some((power, limit)),
-            _ => None,
-        };
-        let Some((power, limit)) = over else {
+        let power = self.power(window.as_ref());
+        let over = power.filter(|power| Some(*power) > self.allowed_mw());
+        let Some((power, limit)) = over.zip(self.task.limit) else {
             self.over_since = None;
             return Ok(Seen::Nothing);
         };
@@ -599,7 +601,7 @@ impl<'a, W: World> Session<'a, W> {
             && now.saturating_sub(*self.over_since.get_or_insert(now)) > HOPELESS
         {
             let power = Milliwatts(power as u32);
-            return Err(SessionError::LimitTooLow { power, limit });
+            return Err(self.limit_too_low(power, limit));
         }
         Ok(Seen::Over(power))
     }
@@ -652,6 +654,21 @@ impl<'a, W: World> Session<'a, W> {
             }
         }
         Ok(())
+    }
+
+    /// The limit less the margin, in mW.
+    fn allowed_mw(&self) -> Option<f64> {
+        let Task { limit, margin, .. } = self.task;
+        limit.map(|limit| f64::from(limit.0.saturating_sub(margin.0)))
+    }
+
+    fn limit_too_low(&self, power: Milliwatts, limit: Milliwatts) -> SessionError {
+        let margin = self.task.margin;
+        SessionError::LimitTooLow {
+            power,
+            limit,
+            margin,
+        }
     }
 
     fn no_steps(&self) -> SessionError {

@@ -76,10 +76,8 @@ pub fn profile<'a>(
 ) -> Result<Profiled<'a>, Failure> {
     let axes = axes(&site.board)?;
     // As in the daemon: the sensor may show less than what is drawn.
-    let offset = site.board.sensor_offset();
-    let limit = site
-        .limit
-        .map(|limit| Milliwatts(limit.0.saturating_sub(offset.0)));
+    let margin = site.board.sensor_offset();
+    let allowed = |limit: Milliwatts| f64::from(limit.0.saturating_sub(margin.0));
     let mut corpus = CorpusFile::open(&plan.output, &site.device, &site.workload)?;
     let (number, list) = match &plan.modes {
         Modes::Number(number) => (*number, None),
@@ -97,7 +95,7 @@ pub fn profile<'a>(
         version: planning::VERSION,
         axes,
         modes: number,
-        limit_mw: limit.map(|limit| limit.0.into()),
+        limit_mw: site.limit.map(allowed),
         seed: Some(plan.seed),
         workload: Some(site.workload.clone()),
         device: Some(site.device.clone()),
@@ -118,7 +116,8 @@ pub fn profile<'a>(
         kind,
         device: site.device.clone(),
         workload: site.workload.clone(),
-        limit,
+        limit: site.limit,
+        margin,
         rules: plan.rules,
     };
     let mut session = Session::begin(&mut site.process, &mut site.board, ladder, task)?;

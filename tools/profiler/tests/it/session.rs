@@ -143,6 +143,7 @@ fn profile_with<P: Planner + Send + 'static>(
         device: "board".to_owned(),
         workload: "work".to_owned(),
         limit: limit_w.map(|watts| Milliwatts(1_000 * watts)),
+        margin: Milliwatts(0),
         rules: Rules::default(),
     };
     bench.limit_w = limit_w.map_or(f64::INFINITY, f64::from);
