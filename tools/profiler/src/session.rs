@@ -591,8 +591,9 @@ impl<'a, W: World> Session<'a, W> {
         if let Some(window) = window {
             window.look(now, self.estimator.energy_uj());
         }
+        let allowed = self.allowed_mw().unwrap_or(f64::INFINITY);
         let power = self.power(window.as_ref());
-        let over = power.filter(|power| Some(*power) > self.allowed_mw());
+        let over = power.filter(|power| *power > allowed);
         let Some((power, limit)) = over.zip(self.task.limit) else {
             self.over_since = None;
             return Ok(Seen::Nothing);
