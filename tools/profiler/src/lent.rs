@@ -114,3 +114,32 @@ impl Drop for Lent {
         self.give_back();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use wattgate_board::Files;
+
+    use super::*;
+    use crate::board_files::BoardFiles;
+
+    #[test]
+    fn without_a_sign_of_life_nothing_is_written() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let before = |time: u64| Milliseconds(System.now().0 - time);
+        let mut files = BoardFiles::new(1.0);
+        let mut write = |loan: &Loan, text: &str| {
+            files.set_loan(Some(loan.clone()));
+            files.write(file.path(), text).is_ok()
+        };
+        let loan = Loan::new(before(0));
+        assert!(write(&loan, "lent"));
+        // Stopped since then, the process has lost the board, whatever arrives later.
+        assert!(loan.extend(before(VALID.0)));
+        assert!(!write(&loan, "lost"));
+        assert!(!loan.extend(before(0)));
+        assert!(!write(&loan, "late"));
+        assert_eq!(fs::read(file.path()).expect("there"), b"lent");
+    }
+}

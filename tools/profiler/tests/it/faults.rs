@@ -385,7 +385,7 @@ fn a_mode_over_a_lower_limit_is_measured_within_a_higher_one() {
     for _ in 0..2 {
         let (code, _, errors) = run(&mut living.profile(&["--limit", "60W"], STEPS));
         assert_eq!(code, Some(0), "{errors}");
-        assert_eq!(marks(&living), ["over_limit", ""]);
+        assert_eq!(marks(&living), ["over_limit", ""], "{errors}");
     }
 }
 
@@ -456,8 +456,10 @@ fn sigterm_ends_a_session_whose_planner_hangs() {
         let script = format!("echo >started; {STEPS}");
         workload(command.args(["--planner", &planner]), &script);
         let session = Background::start(&mut command);
-        let file = if is_started { "started" } else { "pid" };
-        wait_for(file, || living.path(file).exists());
+        let planner = pid(&living.path("pid"));
+        wait_for("the workload", || {
+            living.path("started").exists() == is_started
+        });
         session.send(Signal::TERM);
         let (code, _, errors) = session.end();
         assert_eq!(
@@ -467,7 +469,6 @@ fn sigterm_ends_a_session_whose_planner_hangs() {
         );
         assert_eq!(living.path("started").exists(), is_started);
         living.await_settings(&before);
-        let planner = pid(&living.path("pid"));
         wait_for("the end of the planner", || {
             test_kill_process(planner).is_err()
         });
