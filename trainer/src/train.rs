@@ -82,10 +82,15 @@ pub struct Exported {
 
 /// Trains on the modes of a task and encodes the model file.
 pub fn train(task: &Task<'_>) -> Result<Exported, TrainError> {
-    let grid = &task.corpus.grid;
     task.progress.set_message("teacher");
     let reference = task.reference.map(Reference::hyperparameters);
-    let teachers = Teachers::fit(grid, task.used, reference, task.seed)?;
+    let teachers = Teachers::fit(&task.corpus.grid, task.used, reference, task.seed)?;
+    export(task, teachers)
+}
+
+/// Distils the teachers of a task and encodes the model file.
+pub fn export(task: &Task<'_>, teachers: Teachers) -> Result<Exported, TrainError> {
+    let grid = &task.corpus.grid;
     let modes: Vec<[u32; 4]> = all_modes(grid).collect();
     let expected = teachers.predict(&modes);
     let targets: Vec<Vec<f64>> = expected
