@@ -31,9 +31,9 @@ pub struct Rules {
     pub longest: Duration,
 }
 
-/// Minimum number of steps of a window that has reached its maximum length: enough for a standard
-/// error.
-pub const LEAST_STEPS: u64 = 5;
+/// Minimum number of steps of a window that has reached its maximum length. Steps that long are means
+/// themselves; with fewer than four of them the time has no standard error.
+pub const LEAST_STEPS: u64 = 2;
 
 impl Default for Rules {
     fn default() -> Self {
