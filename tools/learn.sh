@@ -4,13 +4,13 @@
 # all others, and holds the limit for five minutes. Then the truth is looked up.
 #
 #     tools/learn.sh [--board orin-agx-64] [--workload mobilenetv3] [--limit 20W] [--modes 15]
-#                    [--unit N] [--json]
+#                    [--unit N] [--reference FILE] [--json]
 #
 # The board's time runs ten times as fast as the real one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-board_name=orin-agx-64 workload=mobilenetv3 limit=20W modes=15 unit=() json=()
+board_name=orin-agx-64 workload=mobilenetv3 limit=20W modes=15 unit=() reference=() json=()
 while [ $# -gt 0 ]; do
     case $1 in
     --board) board_name=$2 ;;
@@ -18,6 +18,7 @@ while [ $# -gt 0 ]; do
     --limit) limit=$2 ;;
     --modes) modes=$2 ;;
     --unit) unit=(--unit "$2") ;;
+    --reference) reference=(--reference "$2") ;;
     --json)
         json=(--json)
         shift
@@ -59,7 +60,7 @@ offset=$(seconds)
 "$programs/wattgate" learn --limit "$limit" --modes "$modes" --hold $held_s \
     --planner "$programs/wattgate-trainer plan --ask-tell" --name "$workload" \
     -o "$place/corpus.csv" --model "$place/model.wgt" --root "$root" --speed $speed \
-    ${json[@]:+--json} -- \
+    "${reference[@]}" ${json[@]:+--json} -- \
     "$programs/wattgate-simulator" workload --root "$root" --workload "$workload" |
     tee "$place/learned" >&2
 ended=$(seconds)

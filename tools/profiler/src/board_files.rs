@@ -10,7 +10,7 @@ use wattgate_board::{Disk, Files};
 use crate::lent::Loan;
 
 /// Time in which the files of a simulated board follow a write.
-const ANSWER: Duration = Duration::from_millis(10);
+const ANSWER: Duration = Duration::from_millis(20);
 
 /// The file system, with waits in the board's time.
 #[derive(Clone, Debug)]
