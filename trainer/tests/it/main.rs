@@ -5,6 +5,7 @@ mod bad_input;
 mod commands;
 mod common;
 mod help;
+mod learned;
 mod measured;
 mod methods;
 mod quantise;

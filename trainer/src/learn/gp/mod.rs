@@ -309,29 +309,42 @@ impl Process {
 
     /// Predictive distributions of a measurement, noise included, by sample and place.
     pub fn predictions(&self, places: &[Place]) -> Vec<Vec<Normal>> {
-        let means = self.means(places);
-        let variance = self.points.standard.sd * self.points.standard.sd;
-        let of = |(sample, means): (&Sample, Vec<f64>)| -> Vec<Normal> {
-            let solved = self.whitened_columns(sample, places);
+        let Standard { mean: level, sd } = self.points.standard;
+        let of = |sample: &Sample| -> Vec<Normal> {
+            let mut columns = self.columns(sample, places);
+            let mut gradient = vec![0.0; sample.theta.len() - KERNEL];
+            let mut mean = |(at, place): (usize, &Place)| {
+                let pairs = columns.col_as_slice(at).iter().zip(&sample.weights);
+                let sum: f64 = pairs.map(|(k, w)| w * k).sum();
+                let mean = self.points.mean.value(place, &sample.theta, &mut gradient);
+                level + mean + sd * sum
+            };
+            let means: Vec<f64> = places.iter().enumerate().map(&mut mean).collect();
+            whiten(sample, &mut columns);
             let one = |(at, mean): (usize, f64)| {
-                let explained: f64 = solved.col_as_slice(at).iter().map(|v| v * v).sum();
+                let explained: f64 = columns.col_as_slice(at).iter().map(|v| v * v).sum();
                 let latent = (sample.kernel.variance(&places[at]) - explained).max(1e-12);
                 Normal {
                     mean,
-                    variance: variance * (latent + sample.kernel.noise),
+                    variance: sd * sd * (latent + sample.kernel.noise),
                 }
             };
             means.into_iter().enumerate().map(one).collect()
         };
-        self.samples.par_iter().zip(means).map(of).collect()
+        self.samples.par_iter().map(of).collect()
+    }
+
+    /// k(points, places), one column per place.
+    fn columns(&self, sample: &Sample, places: &[Place]) -> Mat<f64> {
+        Mat::from_fn(self.points.places.len(), places.len(), |i, j| {
+            sample.kernel.value(&self.points.places[i], &places[j])
+        })
     }
 
     /// L⁻¹·k(points, places), one column per place.
     fn whitened_columns(&self, sample: &Sample, places: &[Place]) -> Mat<f64> {
-        let mut columns = Mat::from_fn(self.points.places.len(), places.len(), |i, j| {
-            sample.kernel.value(&self.points.places[i], &places[j])
-        });
-        solve_lower_triangular_in_place(sample.factor.L(), columns.as_mut(), Par::Seq);
+        let mut columns = self.columns(sample, places);
+        whiten(sample, &mut columns);
         columns
     }
 
@@ -393,6 +406,11 @@ impl Process {
         };
         (0..candidates.len()).map(one).collect()
     }
+}
+
+/// Multiplies columns by L⁻¹.
+fn whiten(sample: &Sample, columns: &mut Mat<f64>) {
+    solve_lower_triangular_in_place(sample.factor.L(), columns.as_mut(), Par::Seq);
 }
 
 #[cfg(test)]
