@@ -31,6 +31,10 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
+# The shipped reference of the board, as the package has it.
+for shipped in weights/"$board_name"-resnet18-all-modes.wgt weights/"$board_name"-resnet18.wgt; do
+    [ -n "${reference[*]}" ] || [ ! -e "$shipped" ] || reference=(--reference "$shipped")
+done
 speed=10 held_s=300
 
 tools/packages.sh gcc libc6-dev >&2

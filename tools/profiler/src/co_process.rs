@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use wattgate_cli::exit::note;
 use wattgate_cli::planning::{Answer, Ask, Exclusion, Fit, Measurement, Request, Task};
 use wattgate_runtime::PowerMode;
 
@@ -38,12 +39,20 @@ impl Drop for Ender {
 pub struct CoProcess {
     command: String,
     task: Task,
+    /// Whether the plan may do without the task's reference.
+    is_reference_optional: bool,
     child: Ender,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
 impl CoProcess {
+    /// Lets the plan do without its reference if the planner refuses that.
+    pub fn with_optional_reference(mut self) -> Self {
+        self.is_reference_optional = self.task.reference.is_some();
+        self
+    }
+
     /// Starts a command in a shell. [`Planner::begin`] sends it the task.
     pub fn start(command: &str, task: Task) -> Result<Self, PlannerError> {
         let at = |source| PlannerError::Io {
@@ -63,6 +72,7 @@ impl CoProcess {
             command: command.to_owned(),
             task,
             child: Ender(Arc::new(Mutex::new(child))),
+            is_reference_optional: false,
             requests,
             answers: BufReader::new(answers),
         })
@@ -136,7 +146,17 @@ impl CoProcess {
 impl Planner for CoProcess {
     fn begin(&mut self) -> Result<(), PlannerError> {
         let task = self.task.clone();
-        match self.exchange(&task)? {
+        let answer = match self.exchange(&task) {
+            // It may be of a release in which the board has other clocks.
+            Err(PlannerError::Refused { message, .. }) if self.is_reference_optional => {
+                note(format_args!("warning: without a reference: {message}"));
+                self.is_reference_optional = false;
+                self.task.reference = None;
+                return self.begin();
+            }
+            answer => answer?,
+        };
+        match answer {
             Answer::Ready { .. } => Ok(()),
             _ => Err(self.defect(String::new(), "expected `ready`".to_owned())),
         }

@@ -107,6 +107,7 @@ pub const PLAN: &str =
   -o FILE          The corpus; rows are added to one that exists [corpus.csv]
   --planner CMD    The planner [wattgate-trainer plan --ask-tell]
   --reference FILE A model or corpus of another workload on this board, on the planner's machine
+                   [/usr/share/wattgate/references/BOARD.wgt, if it exists, for the default planner]
   --spread PCT     Relative standard error at which a measurement ends [1]
   --longest S      Longest measurement of a mode in seconds [20]
   --seed S         Seed of the planner [1]
@@ -130,12 +131,18 @@ pub enum Modes {
     File(PathBuf),
 }
 
+/// The planner where `--planner` names no other.
+const PLANNER: &str = "wattgate-trainer plan --ask-tell";
+
+/// The references of the package.
+const REFERENCES: &str = "/usr/share/wattgate/references";
+
 impl Default for Plan {
     fn default() -> Self {
         Self {
             modes: Modes::Number(15),
             output: PathBuf::from("corpus.csv"),
-            planner: "wattgate-trainer plan --ask-tell".to_owned(),
+            planner: PLANNER.to_owned(),
             reference: None,
             rules: Rules::default(),
             seed: 1,
@@ -144,6 +151,13 @@ impl Default for Plan {
 }
 
 impl Plan {
+    /// The reference that ships for a board. Another planner may run on another machine, which has
+    /// other files.
+    pub fn shipped_reference(&self, device: &str) -> Option<String> {
+        let path = format!("{REFERENCES}/{device}.wgt");
+        (self.planner == PLANNER && Path::new(&path).exists()).then_some(path)
+    }
+
     /// Takes an option of this group.
     pub fn take(&mut self, option: &str, parser: &mut Parser) -> Result<bool, Failure> {
         match option {

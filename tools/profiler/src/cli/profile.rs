@@ -14,7 +14,7 @@ use super::options::{Common, Modes, PLAN, Plan, help, limit, parse};
 use super::site::{Site, axes, ladder};
 use super::{Failure, print, print_json};
 use crate::co_process::CoProcess;
-use crate::planner::{Background, List, Listed};
+use crate::planner::{Background, List, Listed, PlannerError};
 use crate::process::Process;
 use crate::row::{CorpusFile, Row};
 use crate::session::{Progress, Session, Task};
@@ -91,6 +91,7 @@ pub fn profile<'a>(
         true => Kind::Simulated,
         false => Kind::Measured,
     };
+    let named = &plan.reference;
     let task = planning::Task {
         version: planning::VERSION,
         axes,
@@ -99,11 +100,20 @@ pub fn profile<'a>(
         seed: Some(plan.seed),
         workload: Some(site.workload.clone()),
         device: Some(site.device.clone()),
-        reference: plan.reference.clone(),
+        reference: named
+            .clone()
+            .or_else(|| plan.shipped_reference(&site.device)),
         kind: Some(kind),
         minibatch: None,
     };
-    let co_process = || CoProcess::start(&plan.planner, task);
+    let is_named = named.is_some();
+    let co_process = || {
+        let planner = CoProcess::start(&plan.planner, task)?;
+        Ok::<_, PlannerError>(match is_named {
+            true => planner,
+            false => planner.with_optional_reference(),
+        })
+    };
     let planner = match list {
         Some(list) if fits => Background::start(Listed {
             list,

@@ -116,3 +116,26 @@ fn a_list_leaves_out_what_is_measured_already() {
         std::iter::from_fn(|| list.ask(None).transpose()).collect();
     assert_eq!(asked.expect("modes"), [mode(2)]);
 }
+
+#[test]
+fn a_reference_that_was_not_asked_for_may_be_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let record = folder.path().join("requests");
+    let lines = [
+        r#"{"error":{"code":"reference","message":"of another board"}}"#,
+        r#"{"ready":{"modes":2}}"#,
+    ];
+    let command = answers(&lines, &record);
+    let task = Task {
+        reference: Some("other.wgt".to_owned()),
+        ..task()
+    };
+    let start = || CoProcess::start(&command, task.clone()).expect("a shell");
+    let mut planner = start().with_optional_reference();
+    planner.begin().expect("ready without it");
+    let requests = std::fs::read_to_string(&record).expect("requests");
+    let has_reference = requests.lines().map(|line| line.contains("reference"));
+    assert_eq!(has_reference.collect::<Vec<bool>>(), [true, false]);
+    let error = start().begin().expect_err("asked for").to_string();
+    assert!(error.contains("of another board"), "{error}");
+}
