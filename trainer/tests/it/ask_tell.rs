@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
-use wattgate_cli::base64;
+use wattgate_cli::planning::Answer;
 use wattgate_runtime::{Kind, Model, Provenance};
 
 use crate::common::{self, folder, program, run};
@@ -463,9 +463,11 @@ fn a_defective_request_is_refused_by_name_and_changes_nothing() {
 
 /// The model of a `fit` with its answer.
 fn fitted(planner: &mut Planner) -> (Vec<u8>, Value) {
-    let answer = planner.send(&json!({"fit": {}}))["fitted"].take();
-    let model = answer["model"].as_str().expect("a model");
-    (base64::decode(model).expect("Base64"), answer)
+    let mut answer = planner.send(&json!({"fit": {}}));
+    match serde_json::from_value(answer.clone()).expect("an answer") {
+        Answer::Fitted { model, .. } => (model, answer["fitted"].take()),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
