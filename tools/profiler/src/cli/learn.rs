@@ -392,8 +392,8 @@ impl Findings {
         let ExpectedError { time, power } = &learned.left_out_error_pct;
         let (time, power) = (percent(*time), percent(*power));
         let mut text = format!(
-            "learned {workload} on {device} from {modes} modes in {minutes:.1} min; each left out in \
-             turn is predicted within {time} (time) and {power} (power)\n\
+            "learned {workload} on {device} from {modes} modes in {minutes:.1} min; mean errors with \
+             each left out in turn: time {time}, power {power}\n\
              model {}\n{:<12}{:<44}{:>24}{:>24}\n",
             learned.model, "", "mode", "predicted", "measured"
         );
