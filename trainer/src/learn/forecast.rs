@@ -22,9 +22,9 @@
 //! the reference's coefficients.
 //!
 //! `NARROWED`, `CLOSER`, `QUANTILE`, `STEEPER`, `STATIC_SHARE` and `RISE` were chosen on the three
-//! simulated boards with the workloads lstm, vgg11 and lenet on units 21 and 22 (`RISE`: 21 to 26), as wide as a plan
-//! of 15 modes allows. `tests/it/safe_plan.rs` and `tests/it/learned.rs` count the modes that exceed
-//! a limit on other units and workloads.
+//! simulated boards with the workloads lstm, vgg11 and lenet on units 21 and 22 (`RISE`: 21 to 26),
+//! as wide as a plan of 15 modes allows. `tests/it/safe_plan.rs` and `tests/it/learned.rs` count the
+//! modes that exceed a limit on other units and workloads.
 
 use std::ops::Range;
 
