@@ -2,7 +2,7 @@
 //! fitted model on all other modes against the truth, and its choice under the limit.
 //!
 //! `cargo test --release -p wattgate-trainer --test it learned::table -- --ignored --nocapture`
-//! prints the table of three boards, three workloads and two units, in twenty minutes.
+//! prints the table of three boards, three workloads and two units.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -221,7 +221,7 @@ fn a_plan_within_a_limit_leads_to_a_good_model_and_choice() {
 }
 
 #[test]
-#[ignore = "a table that takes twenty minutes"]
+#[ignore = "a table that takes ten minutes"]
 fn table() {
     println!(
         "[time, power] errors in %, [speed over the best, true power over the limit] of choices"
