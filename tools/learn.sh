@@ -66,8 +66,12 @@ offset=$(seconds)
     -o "$place/corpus.csv" --model "$place/model.wgt" --root "$root" --speed $speed \
     "${reference[@]}" ${json[@]:+--json} -- \
     "$programs/wattgate-simulator" workload --root "$root" --workload "$workload" |
-    tee "$place/learned" >&2
-ended=$(seconds)
+    while IFS= read -r line; do
+        # What is learned after that does not count.
+        [[ $line != *held*over* ]] || seconds >"$place/ended"
+        echo "$line"
+    done | tee "$place/learned" >&2
+ended=$(<"$place/ended")
 kill $board
 wait $board
 board=

@@ -17,7 +17,7 @@ use crate::learn::gp::SingularKernel;
 use crate::learn::guard::{Unmeasured, band};
 use crate::learn::predictions::{Errors, Predictions, Target};
 use crate::learn::reference::Reference;
-use crate::learn::teacher::{Expected, Teachers};
+use crate::learn::teacher::{ANY_BOARD, Expected, Teachers};
 
 /// Maximum number of unmeasured modes from which a guard band is computed.
 const SPREAD_OVER: usize = 512;
@@ -84,7 +84,8 @@ pub struct Exported {
 pub fn train(task: &Task<'_>) -> Result<Exported, TrainError> {
     task.progress.set_message("teacher");
     let reference = task.reference.map(Reference::hyperparameters);
-    let teachers = Teachers::fit(&task.corpus.grid, task.used, reference, task.seed)?;
+    let grid = &task.corpus.grid;
+    let teachers = Teachers::fit(grid, task.used, reference, &ANY_BOARD, task.seed)?;
     export(task, teachers)
 }
 

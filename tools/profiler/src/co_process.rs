@@ -1,8 +1,7 @@
 //! A planner that is another program, on this machine or behind `ssh`.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,28 +10,11 @@ use wattgate_cli::exit::note;
 use wattgate_cli::planning::{Answer, Ask, Exclusion, Fit, Measurement, Request, Task};
 use wattgate_runtime::PowerMode;
 
+use crate::ender::Ender;
 use crate::planner::{Fitted, Planner, PlannerError};
 
 /// Time from the end of a planner's output to its own end.
 const END: Duration = Duration::from_secs(1);
-
-/// A planner's process, which is killed when any copy of this is dropped.
-#[derive(Debug)]
-pub struct Ender(Arc<Mutex<Child>>);
-
-impl Ender {
-    fn child(&self) -> MutexGuard<'_, Child> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Ender {
-    fn drop(&mut self) {
-        let mut child = self.child();
-        let _ = child.kill();
-        let _ = child.wait();
-    }
-}
 
 /// A program that speaks [`wattgate_cli::planning`], such as `wattgate-trainer plan --ask-tell`.
 #[derive(Debug)]
@@ -71,7 +53,7 @@ impl CoProcess {
         Ok(Self {
             command: command.to_owned(),
             task,
-            child: Ender(Arc::new(Mutex::new(child))),
+            child: Ender::new(child),
             is_reference_optional: false,
             requests,
             answers: BufReader::new(answers),
@@ -163,7 +145,7 @@ impl Planner for CoProcess {
     }
 
     fn ender(&self) -> Option<Ender> {
-        Some(Ender(Arc::clone(&self.child.0)))
+        Some(self.child.clone())
     }
 
     fn ask(&mut self, current: Option<PowerMode>) -> Result<Option<PowerMode>, PlannerError> {

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | one mode after another, within a limit | [`session`] |
 //! | from counts and readings to time and power | [`window`] |
-//! | which mode is next | [`planner`], [`co_process`] |
+//! | which mode is next | [`planner`], [`co_process`], [`ender`] |
+//! | the power sensor, over-current events | [`sensing`] |
 //! | holding a limit | [`hold`] |
 //! | the board of a daemon that runs | [`lent`] |
 //! | rows from normal operation | [`operation`] |
@@ -19,6 +20,7 @@
 pub mod board_files;
 pub mod cli;
 pub mod co_process;
+pub mod ender;
 pub mod hold;
 pub mod lent;
 pub mod operation;
@@ -27,6 +29,7 @@ pub mod planner;
 pub mod presets;
 pub mod process;
 pub mod row;
+pub mod sensing;
 pub mod session;
 pub mod steps;
 pub mod window;

@@ -1,13 +1,13 @@
-//! Measurements from normal operation: rows of the modes that the control sets while a limit is
-//! held.
+//! Measurements while a limit is held: a row of each mode that the control sets for long enough.
 
 use std::time::Duration;
 
 use wattgate_board::{Board, Files};
-use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, PowerMode};
+use wattgate_runtime::{Estimator, PowerMode};
 use wattgate_watchdog::report::Report;
 
 use crate::row::{Mark, Row};
+use crate::sensing::{estimator, over_current_events};
 use crate::window::{Count, Rules, Window};
 
 /// Measures each mode once, while it is set for other reasons.
@@ -35,16 +35,10 @@ struct Current {
 impl Onlooker {
     /// Measures modes that are not among these rows, of which there is at least one.
     pub fn new(rules: Rules, rows: &[Row], board: &Board, files: &impl Files) -> Option<Self> {
-        let constants = board.time_constants(files);
-        let steps = board.sensor_steps();
-        let chips: [Chip; MOST_CHIPS] = std::array::from_fn(|chip| Chip {
-            time_constant: constants[chip],
-            step: steps[chip],
-        });
         let first = rows.first()?;
         Some(Self {
             rules,
-            estimator: Estimator::new(chips),
+            estimator: estimator(board, files),
             template: Row {
                 kind: first.kind,
                 device: first.device.clone(),
@@ -76,7 +70,7 @@ impl Onlooker {
         let current = self.current.insert(current.unwrap_or_else(|| Current {
             mode,
             window: Window::new(self.rules, now),
-            over_current: events(board, files),
+            over_current: over_current_events(board, files),
             peak_mw: 0,
         }));
         match count {
@@ -95,7 +89,7 @@ impl Onlooker {
             gpu_khz,
             emc_khz,
             temperature_c: board.hottest_mc(files).map(|mc| mc as f64 / 1e3),
-            over_current: events(board, files).saturating_sub(current.over_current),
+            over_current: over_current_events(board, files).saturating_sub(current.over_current),
             delivered_cpu_khz: board.delivered_cpu(files).map(|clock| clock.0),
             peak_mw: current.peak_mw.into(),
             ..self.template.clone()
@@ -111,9 +105,4 @@ impl Onlooker {
         self.current = None;
         Some(row)
     }
-}
-
-fn events(board: &Board, files: &impl Files) -> u64 {
-    let events = board.over_current_events(files).into_iter().flatten();
-    events.map(|events| events.max(0).unsigned_abs()).sum()
 }

@@ -1,4 +1,4 @@
-//! What a model says of single modes of a board.
+//! A model's prediction for a single mode.
 
 use wattgate_runtime::{Microseconds, Milliwatts, Model, PowerMode, Region};
 
@@ -13,7 +13,7 @@ pub struct Outlook {
     pub is_profiled: bool,
 }
 
-/// The prediction for a mode; `None` if the model's grid does not have it.
+/// Predicts a mode; `None` if it is not in the model's grid.
 pub fn outlook(model: &Model<'_>, mode: PowerMode) -> Option<Outlook> {
     let grid = model.grid();
     let id = grid.id(mode)?;

@@ -10,7 +10,7 @@ use thiserror::Error;
 use wattgate_cli::planning::ExpectedError;
 use wattgate_runtime::PowerMode;
 
-use crate::co_process::Ender;
+use crate::ender::Ender;
 use crate::row::{Mark, Row};
 
 /// A source of modes.
@@ -150,6 +150,16 @@ pub enum Answer {
     Next(Option<PowerMode>),
     Told,
     Fitted(Fitted),
+}
+
+impl Answer {
+    /// The answer to [`Call::Fit`].
+    pub fn fitted(self) -> Fitted {
+        match self {
+            Self::Fitted(fitted) => fitted,
+            other => panic!("a fit is answered by {other:?}"),
+        }
+    }
 }
 
 /// A planner on a thread of its own: a session watches the board while the planner computes, and

@@ -123,7 +123,8 @@ enum Workload {
     /// Runs without us.
     Attached {
         pid: Pid,
-        started: String,
+        /// Tells it from a later process with its number.
+        start_time: String,
     },
 }
 
@@ -180,8 +181,8 @@ impl Process {
 
     /// Takes a process that runs already for the workload. It is not ended with the session.
     pub fn attach(&mut self, pid: Pid) -> io::Result<()> {
-        let started = start_time(pid)?;
-        self.workload = Workload::Attached { pid, started };
+        let start_time = start_time(pid)?;
+        self.workload = Workload::Attached { pid, start_time };
         Ok(())
     }
 
@@ -214,15 +215,18 @@ impl Process {
                 })),
                 _ => None,
             },
-            Workload::Attached { pid, started } => match start_time(*pid) {
-                Ok(now) if now == *started => None,
+            Workload::Attached {
+                pid,
+                start_time: before,
+            } => match start_time(*pid) {
+                Ok(now) if now == *before => None,
                 _ => Some(Event::Ended(Exit::Unknown)),
             },
         }
     }
 }
 
-/// When a process started, in the kernel's ticks; another process with its number started later.
+/// When a process started, in the kernel's ticks. A later process with its number has another time.
 fn start_time(pid: Pid) -> io::Result<String> {
     let gone = || io::Error::from(io::ErrorKind::NotFound);
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
@@ -231,7 +235,7 @@ fn start_time(pid: Pid) -> io::Result<String> {
     let mut fields = fields.split(' ');
     match (fields.next(), fields.nth(18)) {
         (Some("Z" | "X"), _) | (_, None) => Err(gone()),
-        (_, Some(started)) => Ok(started.to_owned()),
+        (_, Some(ticks)) => Ok(ticks.to_owned()),
     }
 }
 

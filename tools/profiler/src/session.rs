@@ -17,10 +17,11 @@ use std::time::Duration;
 use thiserror::Error;
 use wattgate_board::{ApplyError, Board, Files, SampleError};
 use wattgate_cli::planning::Kind;
-use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, Milliseconds, Milliwatts, PowerMode, Sample};
+use wattgate_runtime::{Estimator, Milliseconds, Milliwatts, PowerMode, Sample};
 
 use crate::planner::{Answer, Background, Call, Fitted, PlannerError};
 use crate::row::{CorpusError, CorpusFile, Mark, Row};
+use crate::sensing::{estimator, over_current_events};
 use crate::window::{Count, Measured, Rules, Window};
 
 /// Interval between looks at the sensor.
@@ -303,12 +304,7 @@ impl<'a, W: World> Session<'a, W> {
         ladder: Ladder,
         task: Task,
     ) -> Result<Self, SessionError> {
-        let constants = board.time_constants(world.files());
-        let steps = board.sensor_steps();
-        let chips: [Chip; MOST_CHIPS] = std::array::from_fn(|chip| Chip {
-            time_constant: constants[chip],
-            step: steps[chip],
-        });
+        let estimator = estimator(board, world.files());
         let now = world.now();
         let mut session = Self {
             world,
@@ -317,7 +313,7 @@ impl<'a, W: World> Session<'a, W> {
             ladder,
             mode: None,
             stalled: false,
-            estimator: Estimator::new(chips),
+            estimator,
             next_look: now,
             read: now,
             changed: now,
@@ -392,10 +388,7 @@ impl<'a, W: World> Session<'a, W> {
         if meanwhile.is_none_or(|mode| self.set(mode).is_err()) {
             self.retreat()?;
         }
-        match self.call(planner, Call::Fit)? {
-            Answer::Fitted(fitted) => Ok(fitted),
-            other => panic!("a fit is answered by {other:?}"),
-        }
+        Ok(self.call(planner, Call::Fit)?.fitted())
     }
 
     /// Waits for the first step. With a limit the CPU's clock rises meanwhile.
@@ -678,8 +671,6 @@ impl<'a, W: World> Session<'a, W> {
     }
 
     fn over_current_events(&mut self) -> u64 {
-        let events = self.board.over_current_events(self.world.files());
-        let events = events.into_iter().flatten();
-        events.map(|events| events.max(0).unsigned_abs()).sum()
+        over_current_events(self.board, self.world.files())
     }
 }

@@ -192,10 +192,10 @@ class Cases(SenderCase):
         plain.step()
         second = self.torch.watch()
         plain.step()
-        first.stop()
-        first.stop()
+        first.close()
+        first.close()
         plain.step()
-        second.stop()
+        second.close()
         plain.step()
         self.assertEqual((first.count, second.count), (2, 2))
 

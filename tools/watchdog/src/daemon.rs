@@ -357,7 +357,7 @@ impl<F: Files> Daemon<F> {
     }
 }
 
-/// The lowest power, the lowest average and the shortest window of two leases.
+/// The limit that meets both: of each of power, average power and window, the lower.
 fn lowest(one: Limit, other: Limit) -> Limit {
     let average = match (one.average, other.average) {
         (Some(one), Some(other)) => Some(Average {

@@ -18,7 +18,7 @@ use crate::corpus::order::{Visit, descending};
 use crate::learn::mean::Scales;
 use crate::learn::plan::{expected_error, first, next};
 use crate::learn::split::MIN_MODES;
-use crate::learn::teacher::Teachers;
+use crate::learn::teacher::{ANY_BOARD, Teachers};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -140,7 +140,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let failed = |why| Failure::Plan { why };
     let mut expected = ExpectedError::default();
     if measured.len() >= MIN_MODES {
-        let teachers = Teachers::fit(&grid, &measured, None, arguments.seed).map_err(failed)?;
+        let teachers = Teachers::fit(&grid, &measured, None, &ANY_BOARD, arguments.seed);
+        let teachers = teachers.map_err(failed)?;
         [expected.time, expected.power] = expected_error(&teachers, &offered);
     }
     let errors = [expected.time, expected.power].into_iter().flatten();

@@ -30,7 +30,7 @@ use crate::learn::plan::{self, FIRST, expected_error};
 use crate::learn::predictions::Errors;
 use crate::learn::reference::Reference;
 use crate::learn::split::MIN_MODES;
-use crate::learn::teacher::Teachers;
+use crate::learn::teacher::{SAME_BOARD, Teachers};
 use crate::train::{self, TrainError, export};
 
 /// Modes whose forecast is computed to find those within the limit. If none is, all are computed.
@@ -245,7 +245,8 @@ impl Planner {
 
     fn teachers(&self) -> Result<Teachers, SingularKernel> {
         let reference = self.reference.as_ref().map(Reference::hyperparameters);
-        Teachers::fit_planned(&self.board.grid, &self.measured, reference, self.task.seed)
+        let (grid, seed) = (&self.board.grid, self.task.seed);
+        Teachers::fit(grid, &self.measured, reference, &SAME_BOARD, seed)
     }
 
     /// Trains a model on all told modes.

@@ -25,7 +25,7 @@ use crate::learn::predictions::Target;
 pub const MAX_TRAINING_MODES: usize = 2_000;
 
 /// How processes are weighted, and what a reference says of their priors.
-struct Blend {
+pub struct Blend {
     /// Weight of the processes with a physical mean, of time and of power; the process without has
     /// the rest.
     physics: [f64; 2],
@@ -37,7 +37,7 @@ struct Blend {
 
 /// For any modes and a reference of any board: on few modes an unsuitable reference may seem to
 /// fit.
-const ANY_BOARD: Blend = Blend {
+pub const ANY_BOARD: Blend = Blend {
     physics: [0.5, 0.5],
     most_share: 0.25,
     near: between,
@@ -46,7 +46,7 @@ const ANY_BOARD: Blend = Blend {
 /// For planned modes and a reference of the same board. A limit keeps the modes in a corner, from
 /// where physics extrapolates power better than the kernel. Chosen on simulated boards, on units
 /// and workloads (lstm, vgg11, lenet) that no test has.
-const SAME_BOARD: Blend = Blend {
+pub const SAME_BOARD: Blend = Blend {
     physics: [0.5, 0.8],
     most_share: 1.0,
     near: of_same_board,
@@ -308,21 +308,11 @@ impl Teachers {
         grid: &Grid,
         used: &[Known],
         reference: Option<&Hyperparameters>,
+        blend: &Blend,
         seed: u64,
     ) -> Result<Self, SingularKernel> {
         let random = ChaCha8Rng::seed_from_u64(seed);
-        Self::learn(grid, used, reference, &ANY_BOARD, Some(&random))
-    }
-
-    /// Like [`Teachers::fit`], for planned modes and a reference of the same board.
-    pub fn fit_planned(
-        grid: &Grid,
-        used: &[Known],
-        reference: Option<&Hyperparameters>,
-        seed: u64,
-    ) -> Result<Self, SingularKernel> {
-        let random = ChaCha8Rng::seed_from_u64(seed);
-        Self::learn(grid, used, reference, &SAME_BOARD, Some(&random))
+        Self::learn(grid, used, reference, blend, Some(&random))
     }
 
     /// Like [`Teachers::fit`], but uses MAP estimates of the hyperparameters and no reference.

@@ -2,6 +2,7 @@
 
 mod ask_tell;
 mod bad_input;
+mod bench;
 mod commands;
 mod common;
 mod help;

@@ -5,7 +5,7 @@
 
 use indicatif::ProgressBar;
 use wattgate_board_tables::Board;
-use wattgate_runtime::{Grid, Kind, PowerMode, Shape};
+use wattgate_runtime::{PowerMode, Shape};
 use wattgate_simulated_board::corpus::Modes;
 use wattgate_simulated_board::pipeline::Clocks;
 use wattgate_simulated_board::profile::Profiler;
@@ -17,6 +17,8 @@ use wattgate_trainer::corpus::modes::Known;
 use wattgate_trainer::learn::ask_tell::{Next, Planner, Task};
 use wattgate_trainer::learn::predictions::Predictions;
 use wattgate_trainer::train;
+
+use crate::bench::empty_corpus;
 
 /// Number of planned modes.
 const MODES: usize = 15;
@@ -46,21 +48,11 @@ struct Outcome {
 
 impl<'a> Bench<'a> {
     fn new(board: &'a Board, workload: &'a Workload, unit: Unit) -> Self {
-        let axes = board.axes();
-        let corpus = Corpus {
-            kind: Kind::Simulated,
-            device: board.name.clone(),
-            workload: workload.name.clone(),
-            minibatch: None,
-            rows: 0,
-            modes: Vec::new(),
-            grid: Grid::new(axes.each_ref().map(Vec::as_slice)).expect("a grid"),
-        };
         let mut bench = Self {
             board,
             workload,
             unit,
-            corpus,
+            corpus: empty_corpus(board, workload),
             others: Vec::new(),
         };
         let others = Modes::Random(OTHERS).of(board, 1).expect("so many");

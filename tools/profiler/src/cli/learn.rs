@@ -23,7 +23,7 @@ use super::{Failure, LEAST_MODES, hold, print, print_json};
 use crate::hold::End;
 use crate::operation::Onlooker;
 use crate::outlook::{Outlook, outlook};
-use crate::planner::{Answer, Call, Fitted};
+use crate::planner::{Background, Call, Fitted};
 use crate::presets::{self, Preset, presets};
 use crate::row::Row;
 use crate::session::World;
@@ -38,7 +38,7 @@ Usage: wattgate learn --limit W [options] -- PROGRAM [arguments]
 Options:
   --limit W        The limit on the power of the module, such as 20W
   --model FILE     The model to write [NAME.wgt, where the daemon looks for models]
-  --hold S         Hold the limit for S seconds, then end PROGRAM [until it ends]
+  --hold S         Stop PROGRAM after the limit was held for S seconds [run it to its end]
 ";
 
 const NOTES: &str = "\
@@ -81,7 +81,37 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
     let mut site = Site::open(&common)?;
     site.limit = Some(limit);
     let learned = learn(&common, &plan, limit, model, time, &mut site);
-    site.close(learned)
+    // A fit takes a while, in which nobody would watch the limit of a workload that runs.
+    match site.close(learned)? {
+        Some(refit) => refit.run(&common.root),
+        None => Ok(()),
+    }
+}
+
+/// Rows that were measured while the limit was held, for a fit after it.
+struct Refit {
+    planner: Background,
+    rows: Vec<Row>,
+    /// Number of the rows that are measurements, at least 1.
+    measured: usize,
+    /// The model to replace.
+    path: PathBuf,
+    /// Whether a daemon uses that model.
+    is_for_daemon: bool,
+}
+
+impl Refit {
+    fn run(self, root: &Path) -> Result<(), Failure> {
+        note(format_args!("learning from {} more modes", self.measured));
+        for row in self.rows {
+            self.planner.exchange(Call::Tell(row))?;
+        }
+        install_model(&self.path, &self.planner.exchange(Call::Fit)?.fitted())?;
+        if self.is_for_daemon {
+            set_model(&mut Client::connect(root)?, &self.path)?;
+        }
+        Ok(())
+    }
 }
 
 fn learn(
@@ -91,11 +121,12 @@ fn learn(
     model: Option<PathBuf>,
     time: Option<Duration>,
     site: &mut Site,
-) -> Result<(), Failure> {
+) -> Result<Option<Refit>, Failure> {
     let folder = models(&common.root);
     let path = model.unwrap_or_else(|| folder.join(format!("{}.wgt", site.workload)));
     let is_allowed = || parent(&path).canonicalize().ok() == folder.canonicalize().ok();
-    if site.right.limit_of_daemon().is_some() && !is_allowed() {
+    let is_for_daemon = site.right.limit_of_daemon().is_some();
+    if is_for_daemon && !is_allowed() {
         return Err(Failure::Folder { path, folder });
     }
     let Profiled {
@@ -112,7 +143,7 @@ fn learn(
             corpus: plan.output.clone(),
         });
     }
-    // The fit takes a while, in which the workload goes on.
+    // The workload goes on during the fit, in a mode that is known to be within the limit.
     let within = |row: &&&Row| {
         row.power_mw
             .is_some_and(|power| power <= f64::from(limit.0))
@@ -126,8 +157,7 @@ fn learn(
     let fastest = fastest.map(|row| row.mode());
     let profiled_s = session.world().now().as_secs_f64();
     let fitted = session.fit(&planner, fastest)?;
-    Model::parse(&fitted.model)?;
-    install(&path, &fitted.model)?;
+    install_model(&path, &fitted)?;
     write_config(&config(&common.root), &path, limit)?;
 
     let setup = hold::setup(&path, limit, &common.root, &site.files)?;
@@ -140,7 +170,6 @@ fn learn(
         path: path.clone(),
         presets: presets(&conf),
         fitted,
-        began: None,
         stretch: None,
         is_shown: false,
     };
@@ -162,17 +191,16 @@ fn learn(
             written = corpus.append(row);
         }
     };
-    let held = match site.right.limit_of_daemon() {
-        None => hold::run(&mut site.process, setup, time, seen),
-        Some(_) => {
-            // The daemon takes the board back with the new model and limit.
+    let held = match is_for_daemon {
+        false => hold::run(&mut site.process, setup, time, seen),
+        true => {
+            // First the model and the limit, with which the daemon then begins.
             let mut client = Client::connect(&common.root)?;
             let wanted = WantedLimit {
                 power_mw: limit.0,
                 average: None,
             };
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            client.ask(Request::SetModel(name.into_owned()))?;
+            set_model(&mut client, &path)?;
             client.ask(Request::SetLimit(Some(wanted)))?;
             site.right.give_back(&mut site.process);
             hold::watch(&mut site.process, client, limit, time, seen)?
@@ -182,18 +210,15 @@ fn learn(
     findings.show()?;
     hold::show(&held, limit, common.json)?;
     written?;
-    // Who stops the program does not wait for a fit; the next one has these rows.
-    if further == 0 || held.end == End::Stopped {
-        return Ok(());
-    }
-    note(format_args!("learning from {further} more modes"));
-    for row in corpus.rows.split_off(known) {
-        planner.exchange(Call::Tell(row))?;
-    }
-    match planner.exchange(Call::Fit)? {
-        Answer::Fitted(fitted) => install(&path, &fitted.model),
-        other => panic!("a fit is answered by {other:?}"),
-    }
+    // A user who stops the program does not wait for a fit; the next one has these rows.
+    let is_due = further > 0 && held.end != End::Stopped;
+    Ok(is_due.then(|| Refit {
+        planner,
+        rows: corpus.rows.split_off(known),
+        measured: further,
+        path,
+        is_for_daemon,
+    }))
 }
 
 /// The folder of the daemon's models.
@@ -211,6 +236,19 @@ fn parent(path: &Path) -> &Path {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     }
+}
+
+/// Installs a model that the runtime can use.
+fn install_model(path: &Path, fitted: &Fitted) -> Result<(), Failure> {
+    Model::parse(&fitted.model)?;
+    install(path, &fitted.model)
+}
+
+/// Has the daemon use a model of its folder.
+fn set_model(client: &mut Client, path: &Path) -> Result<(), Failure> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    client.ask(Request::SetModel(name.into_owned()))?;
+    Ok(())
 }
 
 fn install(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
@@ -247,8 +285,6 @@ struct Findings {
     path: PathBuf,
     presets: Vec<Preset>,
     fitted: Fitted,
-    /// When the limit was held first.
-    began: Option<Duration>,
     /// The mode that is set, and what was measured in it.
     stretch: Option<Stretch>,
     is_shown: bool,
@@ -321,7 +357,6 @@ struct Learned {
 
 impl Findings {
     fn see(&mut self, now: Duration, count: Option<Count>, report: &Report) {
-        self.began.get_or_insert(now);
         let knobs = [report.cores, report.cpu_khz, report.gpu_khz, report.emc_khz];
         let mode = PowerMode::from_knobs(knobs);
         let stretch = self.stretch.take().filter(|stretch| stretch.mode == mode);

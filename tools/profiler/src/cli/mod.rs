@@ -117,7 +117,7 @@ pub enum Failure {
     Config(#[from] ConfigError),
     #[error("{0}")]
     Setup(#[from] SetupError),
-    #[error("the limit is {limit}; the model's lowest mode draws {least} with its guard band")]
+    #[error("no mode is within {limit}: the lowest needs {least}, with the guard band")]
     Limit {
         limit: Milliwatts,
         least: Milliwatts,

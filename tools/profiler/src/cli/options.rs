@@ -134,7 +134,7 @@ pub enum Modes {
 /// The planner where `--planner` names no other.
 const PLANNER: &str = "wattgate-trainer plan --ask-tell";
 
-/// The references of the package.
+/// The folder of the packaged references.
 const REFERENCES: &str = "/usr/share/wattgate/references";
 
 impl Default for Plan {
@@ -151,8 +151,8 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// The reference that ships for a board. Another planner may run on another machine, which has
-    /// other files.
+    /// The packaged reference of a board; `None` where there is none. Only the default planner is
+    /// known to run on this machine and to find the file.
     pub fn shipped_reference(&self, device: &str) -> Option<String> {
         let path = format!("{REFERENCES}/{device}.wgt");
         (self.planner == PLANNER && Path::new(&path).exists()).then_some(path)

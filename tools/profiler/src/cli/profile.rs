@@ -91,7 +91,7 @@ pub fn profile<'a>(
         true => Kind::Simulated,
         false => Kind::Measured,
     };
-    let named = &plan.reference;
+    let shipped = || plan.shipped_reference(&site.device);
     let task = planning::Task {
         version: planning::VERSION,
         axes,
@@ -100,18 +100,15 @@ pub fn profile<'a>(
         seed: Some(plan.seed),
         workload: Some(site.workload.clone()),
         device: Some(site.device.clone()),
-        reference: named
-            .clone()
-            .or_else(|| plan.shipped_reference(&site.device)),
+        reference: plan.reference.clone().or_else(shipped),
         kind: Some(kind),
         minibatch: None,
     };
-    let is_named = named.is_some();
-    let co_process = || {
+    let co_process = || -> Result<CoProcess, PlannerError> {
         let planner = CoProcess::start(&plan.planner, task)?;
-        Ok::<_, PlannerError>(match is_named {
-            true => planner,
-            false => planner.with_optional_reference(),
+        Ok(match plan.reference {
+            Some(_) => planner,
+            None => planner.with_optional_reference(),
         })
     };
     let planner = match list {

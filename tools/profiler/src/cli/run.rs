@@ -26,7 +26,7 @@ Usage: wattgate run --limit W [options] -- PROGRAM [arguments]
 Options:
   --limit W        The limit on the power of the module, such as 20W
   --model FILE     The workload's model [that of the daemon's config, /etc/wattgated.toml]
-  --time S         Hold the limit for S seconds, then end PROGRAM [until it ends]
+  --time S         Stop PROGRAM after the limit was held for S seconds [run it to its end]
 ";
 
 const NOTES: &str = "\

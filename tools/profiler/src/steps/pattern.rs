@@ -9,7 +9,8 @@ use thiserror::Error;
 /// Maximum length of a line; what follows until the end of the line is ignored.
 const MAX_LINE: usize = 64 << 10;
 
-/// A regular expression with a group for the count, or with a group `rate` for steps per second.
+/// A regular expression. One of its groups captures the count of steps or, if it is named `rate`,
+/// the steps per second.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     regex: Regex,

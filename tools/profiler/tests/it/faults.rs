@@ -3,6 +3,8 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Signal, geteuid, test_kill_process};
 use wattgate_board::Disk;
@@ -354,12 +356,17 @@ fn a_mode_that_the_firmware_throttles_is_marked() {
 #[test]
 fn a_mode_that_another_program_changes_is_marked() {
     let living = Living::start();
-    let session = Background::start(&mut living.profile(&[], STEPS));
+    living.list(&[highest(NAME)]);
+    // It is measured for 60 s of the board's time, six of ours.
+    let options = ["--spread", "0.01", "--longest", "60"];
+    let session = Background::start(&mut living.profile(&options, STEPS));
     wait_for("the highest mode", || living.mode() == Some(highest(NAME)));
+    // Earlier the session would find that the mode cannot be set.
+    thread::sleep(Duration::from_millis(500));
     living.order("nvpmodel 2");
     let (code, _, errors) = session.end();
     assert_eq!(code, Some(0), "{errors}");
-    assert_eq!(marks(&living), ["", "changed"]);
+    assert_eq!(marks(&living), ["changed"]);
 }
 
 #[test]

@@ -225,6 +225,10 @@ fn a_workload_that_ignores_sigterm_is_killed() {
     test_kill_process(child).expect_err("it has ended");
 }
 
+/// Signals that this test program may have been started to ignore, as a shell does for commands in
+/// the background. A shell cannot trap what it was started to ignore.
+const HEEDED: &str = "INT,HUP,TERM";
+
 #[test]
 fn the_signal_of_the_user_reaches_the_whole_workload() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -241,7 +245,8 @@ fn the_signal_of_the_user_reaches_the_whole_workload() {
              while :; do sleep 0.01; done",
             file.display()
         );
-        start(&mut process, &format!("sh -c '{child}'; exit 0"));
+        let child = format!("env --default-signal={HEEDED} sh -c '{child}'; exit 0");
+        start(&mut process, &child);
         steps_until(&mut process, 1);
         stop.send(signal);
         assert_eq!(event(&mut process), Event::Stop);
@@ -409,7 +414,8 @@ fn ctrl_c_ends_workload_and_session() {
     let living = Living::start();
     let (mut ours, theirs) = terminal();
     // The terminal is that of a session of its own, as after a login.
-    let mut command = living.profile_by(&["setsid", "--ctty", "--wait"]);
+    let heeding = format!("--default-signal={HEEDED}");
+    let mut command = living.profile_by(&["env", &heeding, "setsid", "--ctty", "--wait"]);
     let script =
         "trap 'echo interrupted >word; exit' INT; echo ready; while :; do sleep 0.01; done";
     command.args(["--steps-from", r"step (\d+)", "--", "sh", "-c", script]);

@@ -4,8 +4,9 @@ import json
 import socket
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
-from types import TracebackType
-from typing import Any, Dict, Iterator, Mapping, Optional, Type, Union
+from typing import Any, Dict, Iterator, Mapping, Optional, Union
+
+from ._closing import Closing
 
 #: The daemon's socket on a board. The user must be root or in the group ``wattgate``.
 PATH = "/run/wattgated/socket"
@@ -169,7 +170,7 @@ class Client:
             return connection.receive()
 
 
-class _Connection:
+class _Connection(Closing):
     def __init__(self, path: str, timeout: float) -> None:
         self._path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -200,19 +201,8 @@ class _Connection:
         self._lines.close()
         self._socket.close()
 
-    def __enter__(self) -> "_Connection":
-        return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        self.close()
-
-
-class Lease:
+class Lease(Closing):
     """A limit, and perhaps a model, until :meth:`close` or the end of a ``with`` block."""
 
     def __init__(self, connection: _Connection) -> None:
@@ -237,19 +227,8 @@ class Lease:
         """Ends the lease."""
         self._connection.close()
 
-    def __enter__(self) -> "Lease":
-        return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        self.close()
-
-
-class Subscription(Iterator[Report]):
+class Subscription(Closing, Iterator[Report]):
     """Statuses as the daemon sends them; ends with :class:`Disconnected` or :meth:`close`."""
 
     def __init__(self, connection: _Connection) -> None:
@@ -276,17 +255,6 @@ class Subscription(Iterator[Report]):
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-    def __enter__(self) -> "Subscription":
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        self.close()
 
 
 def _limit(

@@ -12,8 +12,9 @@ import socket
 import weakref
 from math import inf
 from time import monotonic
-from types import TracebackType
-from typing import Optional, Type
+from typing import Optional
+
+from ._closing import Closing
 
 #: Least time between two datagrams, in seconds. The next datagram contains the counts in between.
 INTERVAL = 0.020
@@ -24,7 +25,7 @@ RECONNECT = 1.0
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-class Steps:
+class Steps(Closing):
     """Counts the steps of one workload and sends the count.
 
     One thread at a time may call it. After a fork, the child does not report for its parent.
@@ -82,17 +83,6 @@ class Steps:
         self._mute()
 
     def __del__(self) -> None:
-        self.close()
-
-    def __enter__(self) -> "Steps":
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
         self.close()
 
     def _send(self, now: float) -> None:

@@ -6,17 +6,18 @@ which also reaches the learning-rate schedulers that hold the wrapper.
 """
 
 import functools
-from types import CellType, TracebackType
-from typing import Any, Callable, Iterator, List, Optional, Set, Tuple, Type
+from types import CellType
+from typing import Any, Callable, Iterator, List, Optional, Set, Tuple
 
+from ._closing import Closing
 from ._needs import needs
 from ._steps import Steps
 
 _optimizer = needs("torch.optim.optimizer", "torch")
 
 
-class Watch:
-    """Counts optimizer steps until :meth:`stop`.
+class Watch(Closing):
+    """Counts optimizer steps until :meth:`close`.
 
     An optimizer that calls another one's ``step`` inside its own counts once.
     """
@@ -42,22 +43,11 @@ class Watch:
         """Number of steps so far."""
         return self._steps.count
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Stops counting and sends the last count."""
         while self._remove:
             self._remove.pop()()
         self._steps.close()
-
-    def __enter__(self) -> "Watch":
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        self.stop()
 
     def _before(self, optimizer: object, args: object = None, kwargs: object = None) -> None:
         if self._outer is None:

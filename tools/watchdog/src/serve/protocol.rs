@@ -55,8 +55,8 @@
 //! schedule, `set_limit` and `set_model`; these then hold after it, and SIGHUP does not end it. The
 //! limit follows the rules of `set_limit`, and the model those of `set_model`. If either is refused,
 //! nothing changes. A second `lease` replaces the connection's first, with its model. Of several
-//! leases the lowest power, the lowest average and the shortest window hold, with the newest of
-//! their models. Returning to a model discards the corrections learned for the other. A connection
+//! leases the lowest power, the lowest average power and the shortest window apply, and the newest
+//! of their models. Returning to a model discards the corrections learned for the other. A connection
 //! with a lease may be silent for any time.
 //!
 //! ```json
