@@ -38,6 +38,10 @@ const STUDENT: f32 = 2.4;
 /// Minimum number of past guesses, in a row without an outlier, whose own spread counts.
 const LEAST_GUESSES: f32 = 4.0;
 
+/// A guard band from this margin on is wide. The number of past guesses that replace a wide one.
+const WIDE_GUARD: f32 = 0.05;
+const ENOUGH_GUESSES: f32 = 8.0;
+
 /// Outlier thresholds: a guess is off by at least this number of spreads, and by at least this
 /// logarithm of the ratio. Outliers within the second threshold of each other agree.
 const OUTLIER_DEVIATIONS: f32 = 4.0;
@@ -277,9 +281,9 @@ impl<const N: usize> Knowledge<N> {
         of_all.min(GUESS_DEVIATIONS * student * spread)
     }
 
-    /// Whether further guesses would hardly change the spread.
-    pub fn is_spread_known(&self) -> bool {
-        self.recent_guesses >= MOST_GUESSES
+    /// Whether the guard band is wide and a few more guesses could replace it.
+    pub fn needs_guesses(&self) -> bool {
+        self.guard >= WIDE_GUARD && self.recent_guesses < ENOUGH_GUESSES
     }
 
     /// Records a measured error of a point, the level of the load, and the variance of the

@@ -56,13 +56,8 @@ const FIRST_BACK_OFF: Milliseconds = Milliseconds(60_000);
 const FIRST_CLIMB: f32 = 1.15;
 const CLIMB: f32 = 1.4;
 
-/// Minimum expected power of a mode that is explored, as part of that of the present mode.
-const EXPLORED: f32 = 0.85;
-
-/// Minimum part of the time of a step that a faster mode saves: of a mode to climb to, and of one for
-/// which others are explored.
-const WORTH_A_CHANGE: f32 = 0.005;
-const WORTH_EXPLORING: f32 = 0.015;
+/// Minimum part of a step's time that a step up saves.
+const LEAST_GAIN: f32 = 0.005;
 
 impl<const N: usize> Governor<N> {
     pub(super) fn decide(&mut self, is_blind: bool, now: Milliseconds, passed: u64) -> Command {
@@ -375,57 +370,18 @@ impl<const N: usize> Governor<N> {
                 && !self.modes.is_held(index, now)
         });
         match next {
-            Some(next) if next > self.at && self.is_faster(next, WORTH_A_CHANGE) => {
+            Some(next) if next > self.at && self.saves(next, LEAST_GAIN) => {
                 self.ups -= UP_EVERY.0;
                 self.level_at_up = phase;
                 self.change(next, State::ProbingUp, now)
             }
-            _ => self.explore(phase, now),
+            _ => self.explore(phase, allowed, now),
         }
     }
 
-    /// Measures a mode slightly below the present one if only the doubt about faster modes keeps
-    /// the governor from them: each good guess makes the doubt smaller.
-    pub(super) fn explore(&mut self, phase: f32, now: Milliseconds) -> Command {
-        let is_steady = self.steady.is_some_and(|steady| steady.before.is_some());
-        if self.modes.guard() < 0.05
-            || self.modes.is_spread_known()
-            || !is_steady
-            || self.work != Work::Full
-        {
-            return Command::Keep;
-        }
-        let allowed = self.allowed();
-        let ripple = 1.0 + PEAK_DEVIATIONS * self.ripple();
-        let faster = self.modes.fastest(|index| {
-            self.modes.expected(index, phase) * ripple <= allowed
-                && !self.modes.is_measured(index)
-                && !self.modes.is_held(index, now)
-        });
-        let least = EXPLORED * self.modes.expected(self.at, 1.0);
-        let slower = (0..self.at).rev().find(|&index| {
-            self.modes.is_choosable(index)
-                && !self.modes.is_measured(index)
-                && !self.modes.is_held(index, now)
-                && self.modes.expected(index, 1.0) >= least
-                && self.bound(index, phase) <= allowed
-        });
-        match (faster, slower) {
-            (Some(faster), Some(slower))
-                if faster > self.at && self.is_faster(faster, WORTH_EXPLORING) =>
-            {
-                // Credit the step up that leads back.
-                self.ups = self.ups.saturating_add(UP_EVERY.0);
-                self.change(slower, State::SteppingDown, now)
-            }
-            _ => Command::Keep,
-        }
-    }
-
-    /// Whether the model predicts a mode to be faster than the present one by more than a part.
-    pub(super) fn is_faster(&self, next: usize, part: f32) -> bool {
+    /// Whether a mode saves more than a part of the present one's time, by the model.
+    pub(super) fn saves(&self, next: usize, part: f32) -> bool {
         let time = |index| self.modes.point(index).map_or(0, |point| point.time.0) as f32;
-        let (present, faster) = (time(self.at), time(next));
-        faster < present * (1.0 - part)
+        time(next) < time(self.at) * (1.0 - part)
     }
 }

@@ -1,11 +1,12 @@
 //! A board under a load, with a power sensor that is a low-pass, around a governor.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::LazyLock;
 
 use wattgate_runtime::{
-    Chip, Command, Front, Governor, Input, Limit, MOST_CHIPS, Milliseconds, Milliwatts, ModeId,
-    Model, Point, Sample, Settings, State, Status,
+    Chip, Command, Confidence, Front, Governor, Input, Limit, MOST_CHIPS, Milliseconds, Milliwatts,
+    ModeId, Model, Point, Sample, Settings, State, Status,
 };
 
 /// Number of points of the front.
@@ -13,11 +14,13 @@ pub const POINTS: usize = 128;
 
 /// The front of the shipped model, 10.9 … 47.3 W.
 pub fn front() -> Front<POINTS> {
-    let file = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../weights/orin-agx-64-resnet18.wgt"
-    );
-    let file = std::fs::read(file).expect("the shipped model");
+    front_of("orin-agx-64-resnet18.wgt")
+}
+
+/// The front of a shipped model.
+fn front_of(file: &str) -> Front<POINTS> {
+    let weights = concat!(env!("CARGO_MANIFEST_DIR"), "/../weights");
+    let file = std::fs::read(Path::new(weights).join(file)).expect("the shipped model");
     let model = Model::parse(&file).expect("a valid model");
     Front::of(&model, &model.profiled())
 }
@@ -239,7 +242,24 @@ impl Plant {
     }
 
     pub fn with(milliwatts: u32, seed: u64, sensor: Sensor, set: impl Fn(&mut Settings)) -> Self {
-        let front = front();
+        Self::of(front(), milliwatts, seed, sensor, set)
+    }
+
+    /// A plant with a model whose guard band is 9.4 %.
+    pub fn doubtful(milliwatts: u32, seed: u64) -> Self {
+        let front = front_of("orin-agx-64-resnet18-all-modes.wgt");
+        Self::of(front, milliwatts, seed, L4T, |settings| {
+            settings.confidence = Confidence::new(9_900).expect("a confidence");
+        })
+    }
+
+    fn of(
+        front: Front<POINTS>,
+        milliwatts: u32,
+        seed: u64,
+        sensor: Sensor,
+        set: impl Fn(&mut Settings),
+    ) -> Self {
         let mode = front.points()[0].mode;
         let mut settings = Settings {
             chips: sensor.described(),

@@ -6,10 +6,12 @@
 //! | `limits` | the limit holds when it changes, and when modes are excluded or cannot be set |
 //! | `liveness` | a dead sensor is distinguished from a steady board |
 //! | `states` | each state and each transition |
+//! | `exploring` | a wide guard band is replaced by what is measured |
 //! | `budgets` | averages, budgets, energy |
 //! | `inputs` | no input causes a panic; `new` refuses bad settings |
 
 mod budgets;
+mod exploring;
 mod inputs;
 mod limits;
 mod liveness;
