@@ -9,8 +9,8 @@ fn modes_asked_with_a_reference_stay_within_the_limit() {
     assert_safe(&loads.collect::<Vec<f64>>());
 }
 
-/// The bounds are a little wider than what these cases give, and not the aim: the choice at 95 %
-/// should reach 0.95 of the best speed.
+/// The bounds are a little wider than what these cases give. The daemon does better than the choice at
+/// 95 %: it measures.
 #[test]
 fn a_plan_within_a_limit_leads_to_a_good_model_and_choice() {
     let cases = BOARDS.into_iter().zip(WORKLOADS);
@@ -28,6 +28,8 @@ fn a_plan_within_a_limit_leads_to_a_good_model_and_choice() {
         mean(|verdict| verdict.all[1]),
     ];
     assert!(time < 7.0 && power < 6.5, "{time} % {power} %");
+    assert!(mean(|verdict| verdict.within[1]) < 4.5);
+    assert!(mean(|verdict| verdict.reachable) > 0.97);
     assert!(mean(|verdict| verdict.guarded[0]) > 0.88);
     assert!(verdicts.iter().all(|verdict| verdict.guarded[1] <= 1.0));
     assert!(mean(|verdict| verdict.median[0]) > 0.93);
