@@ -11,8 +11,8 @@ use wattgate_watchdog::control::Event as ControlEvent;
 use wattgate_watchdog::daemon::Daemon;
 use wattgate_watchdog::report::Report;
 
-use crate::session::{Event, Exit, World};
 use crate::window::Count;
+use crate::world::{Event, Exit, World};
 
 /// Who holds the limit.
 pub trait Holder {

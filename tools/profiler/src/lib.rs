@@ -2,7 +2,8 @@
 //!
 //! | topic | module |
 //! |---|---|
-//! | one mode after another, within a limit | [`session`] |
+//! | one mode after another, within a limit | [`session`], [`ladder`] |
+//! | what a session works on | [`world`] |
 //! | from counts and readings to time and power | [`window`] |
 //! | which mode is next | [`planner`], [`co_process`], [`ender`] |
 //! | the power sensor, over-current events | [`sensing`] |
@@ -22,6 +23,7 @@ pub mod cli;
 pub mod co_process;
 pub mod ender;
 pub mod hold;
+pub mod ladder;
 pub mod lent;
 pub mod operation;
 pub mod outlook;
@@ -33,3 +35,4 @@ pub mod sensing;
 pub mod session;
 pub mod steps;
 pub mod window;
+pub mod world;

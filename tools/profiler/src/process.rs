@@ -31,10 +31,10 @@ use wattgate_cli::steps::SOCKET;
 
 use crate::board_files::BoardFiles;
 use crate::lent::Loan;
-use crate::session::{Event, Exit, World};
 use crate::steps::output::Output;
 use crate::steps::socket::StepSocket;
 use crate::window::Count;
+use crate::world::{Event, Exit, World};
 
 /// The end of a workload is seen within this time.
 const CHECK_WORKLOAD: Duration = Duration::from_millis(200);

@@ -11,18 +11,19 @@
 //! rises while the power is far below the limit, until the first step is counted. The session keeps
 //! reading the sensor while the planner, on a thread of its own, computes an answer.
 
-use std::fmt;
 use std::time::Duration;
 
 use thiserror::Error;
-use wattgate_board::{ApplyError, Board, Files, SampleError};
+use wattgate_board::{ApplyError, Board, SampleError};
 use wattgate_cli::planning::Kind;
 use wattgate_runtime::{Estimator, Milliseconds, Milliwatts, PowerMode, Sample};
 
+use crate::ladder::Ladder;
 use crate::planner::{Answer, Background, Call, Fitted, PlannerError};
 use crate::row::{CorpusError, CorpusFile, Mark, Row};
 use crate::sensing::{estimator, over_current_events};
 use crate::window::{Count, Measured, Rules, Window};
+use crate::world::{Event, Exit, World};
 
 /// Interval between looks at the sensor.
 const LOOK: Duration = Duration::from_millis(50);
@@ -50,12 +51,10 @@ const HOPELESS: Duration = Duration::from_secs(3);
 /// Longest wait for the planner before the session turns to the board again.
 const PLANNER_WAIT: Duration = Duration::from_millis(1);
 
-/// Time in each mode of the start, and the share of the limit up to which the next one is set. It
-/// has at most 1.25 times the clock, which draws at most twice the power: the clock times the
-/// square of the voltage, which rises less than the clock.
+/// Time in each mode of the start, and the share of the limit up to which the next one is set,
+/// which draws at most twice the power.
 const START_TIME: Duration = Duration::from_secs(1);
 const START_SHARE: f64 = 0.5;
-const START_RATIO: f64 = 1.25;
 
 /// Interval between looks at the CPU's true clock, which keep a core busy.
 const CLOCK_LOOK: Duration = Duration::from_secs(1);
@@ -63,116 +62,6 @@ const CLOCK_LOOK: Duration = Duration::from_secs(1);
 /// Interval at which the over-current protection publishes its counters (`jetson-platform.md`, section
 /// 6.4).
 const PUBLISHED: Duration = Duration::from_secs(2);
-
-/// What happened while a session waited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The time has come.
-    Time,
-    /// A count arrived.
-    Count(Count),
-    /// The workload has ended.
-    Ended(Exit),
-    /// The user wants the session to end.
-    Stop,
-    /// The board may not be changed any longer.
-    Lost,
-}
-
-/// How a workload has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    Code(i32),
-    /// By a signal of this number.
-    Signal(i32),
-    /// Nobody but its parent knows how.
-    Unknown,
-}
-
-impl Exit {
-    /// The exit code.
-    pub fn code(self) -> Option<i32> {
-        match self {
-            Self::Code(code) => Some(code),
-            Self::Signal(_) | Self::Unknown => None,
-        }
-    }
-
-    /// Whether something went wrong, as far as it is known.
-    pub fn is_failure(self) -> bool {
-        !matches!(self, Self::Code(0) | Self::Unknown)
-    }
-}
-
-impl fmt::Display for Exit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Code(code) => write!(f, "the workload has ended with exit code {code}"),
-            Self::Signal(signal) => write!(f, "the workload was ended by signal {signal}"),
-            Self::Unknown => f.write_str("the workload has ended"),
-        }
-    }
-}
-
-/// What a session works on.
-pub trait World {
-    /// The board's files.
-    type Files: Files;
-
-    /// The board's files.
-    fn files(&mut self) -> &mut Self::Files;
-
-    /// Time since the start of the session, of the board's clock.
-    fn now(&self) -> Duration;
-
-    /// Waits for an event until a time.
-    fn wait(&mut self, until: Duration) -> Event;
-
-    /// Whether the board may not be changed any longer.
-    fn is_lost(&self) -> bool {
-        false
-    }
-
-    /// How the workload tells its steps, for the user of one that does not.
-    fn telling(&self) -> String {
-        "the workload counts its steps on the socket that WATTGATE_SOCKET names, one line `steps=N` \
-         with the steps since its start"
-            .to_owned()
-    }
-}
-
-/// The modes that a session needs without a plan.
-#[derive(Clone, Debug)]
-pub struct Ladder {
-    /// The mode of least clocks and cores.
-    pub lowest: PowerMode,
-    /// The modes of the start, in order of power: those of the CPU at the lowest other clocks.
-    pub start: Vec<PowerMode>,
-}
-
-impl Ladder {
-    /// The modes for a board that can be set to the values of these axes, ascending.
-    pub fn of([cores, cpu, gpu, emc]: [&[u32]; 4]) -> Self {
-        let first = |values: &[u32]| values.first().copied().unwrap_or_default();
-        let last = |values: &[u32]| values.last().copied().unwrap_or_default();
-        let mode = |cores, cpu| PowerMode::from_knobs([cores, cpu, first(gpu), first(emc)]);
-        let mut start = vec![mode(last(cores), first(cpu))];
-        let mut from = first(cpu);
-        for (at, &clock) in cpu.iter().enumerate() {
-            // The highest clock within the ratio; the next one where none is.
-            let next = cpu.get(at + 1).copied().unwrap_or(u32::MAX);
-            let ratio = f64::from(next) / f64::from(from);
-            if clock > from && ratio > START_RATIO {
-                start.push(mode(last(cores), clock));
-                from = clock;
-            }
-        }
-        Self {
-            lowest: mode(first(cores), first(cpu)),
-            start,
-        }
-    }
-}
 
 /// What a session is to do.
 #[derive(Clone, Debug)]

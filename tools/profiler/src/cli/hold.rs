@@ -19,8 +19,8 @@ use super::{Failure, print, print_json};
 use crate::board_files::BoardFiles;
 use crate::hold::{ByDaemon, End, Held, Own, hold};
 use crate::process::Process;
-use crate::session::World;
 use crate::window::Count;
+use crate::world::World;
 
 /// The setup for a model and a limit. Errors if the board can do none of the model's modes within
 /// the limit.

@@ -26,8 +26,8 @@ use crate::outlook::{Outlook, outlook};
 use crate::planner::{Background, Call, Fitted};
 use crate::presets::{self, Preset, presets};
 use crate::row::Row;
-use crate::session::World;
 use crate::window::Count;
+use crate::world::World;
 
 const USAGE: &str = "\
 Measure a few power modes within a limit, learn all others, and hold the limit

@@ -28,8 +28,9 @@ use wattgate_watchdog::setup::SetupError;
 
 use crate::planner::PlannerError;
 use crate::row::CorpusError;
-use crate::session::{Exit, SessionError};
+use crate::session::SessionError;
 use crate::steps::pattern::PatternError;
+use crate::world::Exit;
 
 const USAGE: &str = "\
 Learn the power of a workload on a Jetson, and hold a power limit while it runs

@@ -16,9 +16,9 @@ use wattgate_watchdog::prior::Prior;
 use super::Failure;
 use super::options::Common;
 use crate::board_files::BoardFiles;
+use crate::ladder::Ladder;
 use crate::lent::Lent;
 use crate::process::{Process, Stop};
-use crate::session::Ladder;
 
 /// The directory of the settings from before, below the board's root. It is the daemon's: whichever
 /// of the two starts after a crash restores them.

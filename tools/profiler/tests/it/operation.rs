@@ -5,8 +5,8 @@ use std::time::Duration;
 use wattgate_board::Board;
 use wattgate_profiler::operation::Onlooker;
 use wattgate_profiler::row::{Mark, Row};
-use wattgate_profiler::session::{Event, World};
 use wattgate_profiler::window::Rules;
+use wattgate_profiler::world::{Event, World};
 use wattgate_runtime::PowerMode;
 use wattgate_watchdog::report::Report;
 

@@ -9,10 +9,10 @@ use rustix::process::{Pid, Signal, getpid, kill_process, test_kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use wattgate_profiler::process::{Process, Source, Stop};
-use wattgate_profiler::session::{Event, Exit, World};
 use wattgate_profiler::steps::output::Output;
 use wattgate_profiler::steps::pattern::Pattern;
 use wattgate_profiler::steps::socket::StepSocket;
+use wattgate_profiler::world::{Event, Exit, World};
 
 use crate::living::{LONGEST, Living, Running, STEPS, pid, wait_for};
 

@@ -6,10 +6,12 @@ use std::time::Duration;
 use tempfile::TempDir;
 use wattgate_board::Files;
 use wattgate_cli::planning::Kind;
+use wattgate_profiler::ladder::Ladder;
 use wattgate_profiler::planner::{Background, Fitted, List, Planner, PlannerError};
 use wattgate_profiler::row::{CorpusFile, Mark, Row};
-use wattgate_profiler::session::{Event, Exit, Ladder, Session, SessionError, Task, World};
+use wattgate_profiler::session::{Session, SessionError, Task};
 use wattgate_profiler::window::{Count, Rules};
+use wattgate_profiler::world::{Event, Exit, World};
 use wattgate_runtime::{Milliwatts, PowerMode};
 use wattgate_simulated_board::workload::Workload;
 
