@@ -130,6 +130,29 @@ fn learn_holds_the_limit_and_restores_the_board_at_sigterm() {
     living.await_settings(&before);
 }
 
+/// Nobody watches the limit while a model is trained on them.
+#[test]
+fn rows_of_a_held_limit_are_learned_after_the_workload_has_ended() {
+    let living = Living::loaded();
+    let fits = "while read -r line; do
+        case $line in *'\"fit\"'*) kill -0 $(cat pid) && echo running || echo ended ;; esac >>fits
+        printf '%s\\n' \"$line\"
+    done | ";
+    let planner = planner(living.folder.path(), &modes(5), &model());
+    let planner = fits.to_owned() + planner.trim_start_matches("exec ");
+    let mut command = living.command("learn");
+    command.args(["--limit", "30W", "--hold", "60", "--planner", &planner]);
+    command.args(["--model", "work.wgt"]);
+    workload(&mut command, &format!("echo $$ >pid; {STEPS}"));
+    let (code, _, errors) = run(&mut command);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(errors.contains(" more modes\n"), "{errors}");
+    let fits = fs::read_to_string(living.path("fits")).expect("two fits");
+    assert_eq!(fits, "running\nended\n");
+    let rows = living.rows();
+    assert!(rows.len() > 5, "{rows:?}");
+}
+
 #[test]
 fn sigterm_ends_a_session_and_keeps_its_rows() {
     let living = Living::start();
