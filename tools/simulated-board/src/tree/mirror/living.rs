@@ -121,6 +121,11 @@ impl Living {
         let look = || read(&self.progress, 0).map_err(|error| self.io(PROGRESS, error));
         while self.lives()? {
             let text = look()?;
+            if text.is_empty() {
+                // The board is being made.
+                thread::sleep(POLL);
+                continue;
+            }
             // Linux does not promise that a read sees a concurrent write whole.
             if text == look()? {
                 let defect = || self.io(PROGRESS, io::ErrorKind::InvalidData.into());

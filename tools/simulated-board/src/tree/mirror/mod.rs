@@ -36,7 +36,7 @@
 //! time. In simulated time a read takes as long as the bus does.
 //!
 //! **Progress of the workload.** The file `progress` shows the board's time and its minibatches up
-//! to now. [`Living`] reads it.
+//! to now; it is empty until all files are there. [`Living`] reads it.
 //!
 //! **True power.** [`Mirror::record`] writes it to a file, from which a run is judged afterwards.
 
@@ -182,9 +182,8 @@ impl Mirror {
             let options = options.read(true).append(true).create_new(true);
             options.open(&path).map_err(at(&path))
         };
-        let text = progress_of(tree.jetson());
         let path = root.join(PROGRESS);
-        let progress = Root(root.clone()).make(&path, &text, false)?;
+        let progress = Root(root.clone()).make(&path, "", false)?;
         progress.lock().map_err(at(&path))?;
         let mut mirror = Self {
             watcher: Watcher::new()?,
@@ -199,7 +198,7 @@ impl Mirror {
             obeyed: 0,
             log: open(LOG)?,
             logged: 0,
-            progress: (progress, text),
+            progress: (progress, String::new()),
             trace: None,
             root: Root(root),
             tree,
@@ -208,6 +207,8 @@ impl Mirror {
         mirror.watcher.watch(CONTROL.to_owned(), &control)?;
         mirror.lay_out()?;
         mirror.publish_all()?;
+        // Last: who finds it, finds all files.
+        mirror.publish_progress()?;
         Ok(mirror)
     }
 
@@ -555,7 +556,12 @@ impl Mirror {
 
     fn publish_progress(&mut self) -> Result<(), MirrorError> {
         let (file, shown) = &mut self.progress;
-        let text = progress_of(self.tree.jetson());
+        let jetson = self.tree.jetson();
+        let progress = Progress {
+            seconds: jetson.now().as_secs_f64(),
+            minibatches: jetson.minibatches(),
+        };
+        let text = progress.to_string();
         let path = self.root.0.join(PROGRESS);
         replace(file, shown.len(), &text).map_err(at(&path))?;
         *shown = text;
@@ -568,12 +574,4 @@ impl Mirror {
         self.root.make(&self.root.path(path), half(&text), true)?;
         Ok(())
     }
-}
-
-fn progress_of(jetson: &Jetson) -> String {
-    let progress = Progress {
-        seconds: jetson.now().as_secs_f64(),
-        minibatches: jetson.minibatches(),
-    };
-    progress.to_string()
 }
