@@ -1,6 +1,6 @@
 //! A table of what plans of 15 modes are worth on three simulated boards, three workloads and two
 //! units, with and without a limit and a reference. Fails where asked modes are over the limit.
-//! `cargo run --release --example plans`, ten minutes.
+//! `cargo run --release -p wattgate-trainer --example plans`, ten minutes.
 
 #[path = "../tests/it/bench.rs"]
 mod bench;

@@ -12,11 +12,13 @@
 //! | How do predictions become a quantised network and a file? | [`export`] |
 //! | Which call turns measured modes into a model file? | [`train`](mod@train) |
 //! | Which call does so from a corpus and scores the held-out modes? | [`fit`](mod@fit) |
+//! | Which call plans, learns and trains while a board is profiled? | [`ask_tell`] |
 //! | Which values of a corpus are suspect? | [`check`](mod@check) |
 //! | Which methods are compared? | [`methods`] |
 //! | How well does each method do? | [`lab`] |
 #![forbid(unsafe_code)]
 
+pub mod ask_tell;
 pub mod check;
 pub mod cli;
 pub mod corpus;

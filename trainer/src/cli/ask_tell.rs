@@ -13,8 +13,8 @@ use wattgate_cli::planning::{Answer, Axes, ExpectedError, Kind, Request, Task, V
 use wattgate_runtime::{Grid, PowerMode};
 
 use super::{Failure, read_reference};
+use crate::ask_tell::{self, Next, Planner, Refused};
 use crate::corpus::{self, Corpus};
-use crate::learn::ask_tell::{self, Next, Planner, Refused};
 
 /// Longest line in bytes, without its end.
 const LONGEST_LINE: usize = 64 << 10;

@@ -2,7 +2,7 @@
 //!
 //! | question | module |
 //! |---|---|
-//! | Which modes are profiled next, and which are held out? | [`plan`], [`ask_tell`], [`split`] |
+//! | Which modes are profiled next, and which are held out? | [`plan`], [`split`] |
 //! | Which modes stay within a limit while few are measured? | [`forecast`] |
 //! | Which mean does physics suggest? | [`mean`] |
 //! | How does a Gaussian process model the residuals? | [`gp`] |
@@ -10,7 +10,6 @@
 //! | What is predicted, and with which errors? | [`predictions`] |
 //! | How far may a measurement exceed its prediction? | [`guard`] |
 
-pub mod ask_tell;
 pub mod forecast;
 pub mod gp;
 pub mod guard;

@@ -12,9 +12,9 @@ use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::steady::Steady;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
+use wattgate_trainer::ask_tell::{Next, Planner, Task};
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::modes::Known;
-use wattgate_trainer::learn::ask_tell::{Next, Planner, Task};
 use wattgate_trainer::learn::predictions::Predictions;
 use wattgate_trainer::train;
 
