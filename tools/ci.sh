@@ -96,11 +96,11 @@ demo() {
         tools/demo-page.sh target/demo-report/index.html
 }
 
-# From a board to a held limit, with what the tests have built. The bounds are wide: the board's
-# time runs ten times as fast, whatever else this machine does.
+# From a board to a held limit at half of the board's span, with what the tests have built. The
+# bounds are wide: the board's time runs ten times as fast, whatever else this machine does.
 learned() {
     local json figure name relation bound
-    json=$(WATTGATE_BUILT=yes tools/learn.sh --json) || return
+    json=$(WATTGATE_BUILT=yes tools/learn.sh --limit 26W --json) || return
     echo "$json"
     for figure in 'board_minutes < 9' 'modes >= 15' 'time_mape < 20' 'power_mape < 15' \
         'over_430ms_pct < 0.5' 'excess_430ms_pct < 5' 'speed_vs_fixed_pct > 80'; do

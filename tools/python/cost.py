@@ -89,7 +89,7 @@ def training(receiver: socket.socket, pairs: int) -> None:
     def watched() -> float:
         watch: Any = wattgate.torch.watch(items=16, name="cost")
         used = block()
-        check(receiver, watch.stop, b"steps=%d items=16 name=cost\n" % BLOCK)
+        check(receiver, watch.close, b"steps=%d items=16 name=cost\n" % BLOCK)
         return used
 
     block()
