@@ -245,7 +245,8 @@ impl Planner {
 
     fn teachers(&self) -> Result<Teachers, SingularKernel> {
         let reference = self.reference.as_ref().map(Reference::hyperparameters);
-        let (grid, seed) = (&self.board.grid, self.task.seed);
+        let grid = &self.board.grid;
+        let seed = self.task.seed;
         Teachers::fit(grid, &self.measured, reference, &SAME_BOARD, seed)
     }
 

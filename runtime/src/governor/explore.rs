@@ -1,8 +1,9 @@
 //! Exploring: measures modes to earn smaller margins.
 //!
-//! The guard band of a model that was learned from few modes is that of all its modes. It is much
-//! wider than the errors of neighbours, and its margin can keep the governor from all faster modes.
-//! A slower neighbour is within the limit, and measuring it tells how good the guesses are.
+//! A model learned from few modes has a wide guard band: it covers the worst modes of the grid. Near the
+//! present mode the model is often much better, but the governor cannot know, and the margin rules
+//! out all faster modes. So it measures slower modes, which are expected well within the limit.
+//! Each compares a guess with a measurement; good guesses make the margin smaller.
 
 use super::fit::PEAK_DEVIATIONS;
 use super::interface::{Command, State};
@@ -10,15 +11,15 @@ use super::machine::{Governor, UP_EVERY};
 use super::memory::Work;
 use crate::units::Milliseconds;
 
-/// Minimum expected power of a mode to explore, as part of that of the present mode.
+/// Minimum ratio of the expected power of an explored mode to that of the present mode.
 const LEAST_POWER: f32 = 0.85;
 
-/// Minimum part of a step's time that the faster modes must save that doubt alone rules out.
+/// Exploring must promise a mode that shortens a step by at least this part.
 const LEAST_GAIN: f32 = 0.015;
 
 impl<const N: usize> Governor<N> {
-    /// Sets a slower mode that is not measured yet, if only doubt rules out a faster one and the
-    /// load is steady.
+    /// Sets a slower mode that is not measured yet. Does so only under a steady full load, and only
+    /// if a faster mode would fit without the margin for its guess.
     pub(super) fn explore(&mut self, phase: f32, allowed: f32, now: Milliseconds) -> Command {
         let is_steady = self.steady.is_some_and(|steady| steady.before.is_some());
         if !self.modes.needs_guesses() || !is_steady || self.work != Work::Full {
@@ -42,7 +43,7 @@ impl<const N: usize> Governor<N> {
         let Some(slower) = slower else {
             return Command::Keep;
         };
-        // Credit the step up that leads back.
+        // The step up that leads back is free.
         self.ups = self.ups.saturating_add(UP_EVERY.0);
         self.change(slower, State::SteppingDown, now)
     }

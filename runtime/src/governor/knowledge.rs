@@ -30,15 +30,19 @@ const MOST_GUESSES: f32 = 12.0;
 /// Minimum spread. Instruction mixes and temperatures differ by as much.
 const LEAST_SPREAD: f32 = 0.004;
 
-/// Margin of a guess, in standard deviations: 99.5 % of normal errors. Of n past guesses alone it grows by
-/// `STUDENT` / (n - 1), which is the quantile of Student's distribution within 4 % for n ≥ 3.
+/// Margin of a guess, in standard deviations: 99.5 % of normal errors are below it.
 pub const GUESS_DEVIATIONS: f32 = 2.6;
+
+/// If the standard deviation is that of n guesses, the margin is larger by the factor
+/// 1 + `STUDENT` / (n − 1). This approximates the quantile of Student's distribution within 4 %.
 const STUDENT: f32 = 2.4;
 
-/// Minimum number of past guesses, in a row without an outlier, whose own spread counts.
+/// Minimum number of guesses without an outlier from which the margin can follow without the
+/// guard band.
 const LEAST_GUESSES: f32 = 4.0;
 
-/// A guard band from this margin on is wide. The number of past guesses that replace a wide one.
+/// The governor explores if the guard band is at least this wide, until it has this number of
+/// guesses without an outlier.
 const WIDE_GUARD: f32 = 0.05;
 const ENOUGH_GUESSES: f32 = 8.0;
 
@@ -103,10 +107,11 @@ pub struct Knowledge<const N: usize> {
     /// The guard band, and its margin.
     factor: Factor,
     guard: f32,
-    /// Sum of the squared errors of guesses, and the number of guesses.
+    /// Sum of the squared errors of guesses, and the number of guesses. The guard band counts as
+    /// [`GUARD_WEIGHT`] guesses.
     squares: f32,
     guesses: f32,
-    /// The same without the model's guard band, since the last outlier.
+    /// The same since the last outlier, without the guard band.
     recent_squares: f32,
     recent_guesses: f32,
     held: Vec<Hold, MOST_HELD>,
@@ -269,19 +274,19 @@ impl<const N: usize> Knowledge<N> {
         libm::sqrtf(self.squares / self.guesses).max(LEAST_SPREAD)
     }
 
-    /// Margin of a guess next to a measured point. The model's guard band is that of all modes; once
-    /// several guesses in a row were good, their own spread suffices.
+    /// Margin of a guess next to a measured point: the smaller of two, one with the guard band and
+    /// one of the guesses since the last outlier alone.
     fn guess_margin(&self) -> f32 {
-        let of_all = GUESS_DEVIATIONS * self.spread();
+        let with_guard = GUESS_DEVIATIONS * self.spread();
         if self.recent_guesses < LEAST_GUESSES {
-            return of_all;
+            return with_guard;
         }
         let spread = libm::sqrtf(self.recent_squares / self.recent_guesses).max(LEAST_SPREAD);
         let student = 1.0 + STUDENT / (self.recent_guesses - 1.0);
-        of_all.min(GUESS_DEVIATIONS * student * spread)
+        with_guard.min(GUESS_DEVIATIONS * student * spread)
     }
 
-    /// Whether the guard band is wide and a few more guesses could replace it.
+    /// Whether the guard band is wide and the guesses since the last outlier are few.
     pub fn needs_guesses(&self) -> bool {
         self.guard >= WIDE_GUARD && self.recent_guesses < ENOUGH_GUESSES
     }

@@ -25,16 +25,16 @@
 //! is not measured is interpolated from its neighbours; an outlier counts as a neighbour once a
 //! second one agrees with it.
 //!
-//! **Policy** (`policy.rs`, `fit.rs`, `explore.rs`). The limit applies to the mean of 430 ms, ripple included, so
-//! the highest phase must stay `PEAK_DEVIATIONS` standard deviations of such means below it. The
+//! **Policy** (`policy.rs`, `fit.rs`, `explore.rs`). The limit applies to the mean of 430 ms, ripple
+//! included, so the highest phase must stay `PEAK_DEVIATIONS` standard deviations of such means below it. The
 //! governor probes a faster mode when that mode fits with this margin and with the doubt about a
 //! mode that is not measured. Steps up are bounded (`FIRST_CLIMB`, `CLIMB`) and rationed by a token
 //! bucket ([`UPS`], [`UP_EVERY`]). At the first estimate that exceeds the limit beyond noise, the
 //! governor takes one step down, sized by the estimate. It remembers and ignores jumps that are too
 //! short to lift the mean of 430 ms over the limit. Before the first measurement the model decides,
-//! with its guard band: `once` and the governor begin with the same mode. If the guard band is wide and
-//! only doubt rules out faster modes, the governor first measures slower ones (`explore.rs`): good
-//! guesses earn smaller margins.
+//! with its guard band: `once` and the governor begin with the same mode. If a wide guard band rules
+//! out all faster modes, the governor measures a few slower ones (`explore.rs`). If the model proves
+//! accurate there, the margins shrink.
 //!
 //! **Actuator** (`actuator.rs`). A mode is set when the caller reads it back. Otherwise the
 //! governor retries `RETRIES` times, and then avoids the mode for `FAILURE_BACK_OFF`. After
@@ -52,7 +52,7 @@
 //! | Settling, ProbingUp, SteppingDown | Tracking | the mode is measured for 430 ms, and its error is estimated or cannot be |
 //! | Tracking | Settling | another program had changed the mode |
 //! | Tracking | ProbingUp | a faster mode fits |
-//! | Tracking | SteppingDown | only doubt rules out faster modes: a slower mode is explored |
+//! | Tracking | SteppingDown | a wide guard band rules out all faster modes: the governor explores a slower one |
 //! | any but Safe | SteppingDown | the power is over the limit, the mode no longer fits, or it was excluded or cannot be set |
 //! | Tracking | SteppingDown | a busy board's readings stood still: a slower mode probes the sensor |
 //! | any | Safe(NoSensor) | the sensor is blind |

@@ -56,7 +56,7 @@ const FIRST_BACK_OFF: Milliseconds = Milliseconds(60_000);
 const FIRST_CLIMB: f32 = 1.15;
 const CLIMB: f32 = 1.4;
 
-/// Minimum part of a step's time that a step up saves.
+/// A step up of the mode must shorten a step of the workload by more than this part.
 const LEAST_GAIN: f32 = 0.005;
 
 impl<const N: usize> Governor<N> {
@@ -379,7 +379,7 @@ impl<const N: usize> Governor<N> {
         }
     }
 
-    /// Whether a mode saves more than a part of the present one's time, by the model.
+    /// Whether the model predicts that a mode shortens a step of the workload by more than a part.
     pub(super) fn saves(&self, next: usize, part: f32) -> bool {
         let time = |index| self.modes.point(index).map_or(0, |point| point.time.0) as f32;
         time(next) < time(self.at) * (1.0 - part)

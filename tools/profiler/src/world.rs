@@ -51,7 +51,7 @@ impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(f, "the workload has ended with exit code {code}"),
-            Self::Signal(signal) => write!(f, "the workload was ended by signal {signal}"),
+            Self::Signal(signal) => write!(f, "signal {signal} has ended the workload"),
             Self::Unknown => f.write_str("the workload has ended"),
         }
     }

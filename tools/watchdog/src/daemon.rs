@@ -357,7 +357,7 @@ impl<F: Files> Daemon<F> {
     }
 }
 
-/// The limit that meets both: of each of power, average power and window, the lower.
+/// Combines the limits of two leases: the lower power, the lower average and the shorter window.
 fn lowest(one: Limit, other: Limit) -> Limit {
     let average = match (one.average, other.average) {
         (Some(one), Some(other)) => Some(Average {

@@ -194,7 +194,7 @@ fn learn(
     let held = match is_for_daemon {
         false => hold::run(&mut site.process, setup, time, seen),
         true => {
-            // First the model and the limit, with which the daemon then begins.
+            // The daemon gets model and limit before it gets the board back.
             let mut client = Client::connect(&common.root)?;
             let wanted = WantedLimit {
                 power_mw: limit.0,

@@ -174,7 +174,7 @@ fn the_end_of_a_workload_is_named() {
     for (end, message) in [
         ("exit 3", "the workload has ended with exit code 3"),
         ("exit 0", "the workload has ended with exit code 0"),
-        ("kill -SEGV $$", "the workload was ended by signal 11"),
+        ("kill -SEGV $$", "signal 11 has ended the workload"),
     ] {
         let living = Living::start();
         let script = format!("{STEPS}; [ $i = 200 ] || continue; {end}; done");

@@ -54,10 +54,10 @@
 //! end, however it ends, limit and model return to what holds without it. A lease overrides config,
 //! schedule, `set_limit` and `set_model`; these then hold after it, and SIGHUP does not end it. The
 //! limit follows the rules of `set_limit`, and the model those of `set_model`. If either is refused,
-//! nothing changes. A second `lease` replaces the connection's first, with its model. Of several
-//! leases the lowest power, the lowest average power and the shortest window apply, and the newest
-//! of their models. Returning to a model discards the corrections learned for the other. A connection
-//! with a lease may be silent for any time.
+//! nothing changes. A second `lease` of a connection replaces its first one. If several
+//! connections have leases, the daemon holds the lowest power, the lowest average power and the
+//! shortest window of all, with the model of the newest lease that names one. Each change of the model
+//! discards what the daemon has learned. A connection with a lease may be silent for any time.
 //!
 //! ```json
 //! {"version":1,"request":{"lease":{"power_mw":20000}}}
