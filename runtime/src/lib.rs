@@ -44,6 +44,7 @@
 //!     steps: None,
 //!     over_current: false,
 //!     too_hot: false,
+//!     throttled: false,
 //! });
 //! assert!(matches!(command, Command::Apply(_)));
 //! # Ok(())

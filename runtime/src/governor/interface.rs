@@ -99,6 +99,9 @@ pub struct Input {
     pub over_current: bool,
     /// Whether a temperature is above its limit.
     pub too_hot: bool,
+    /// Whether the board runs slower than the mode that is set, because of heat or firmware. The
+    /// governor then learns nothing and does not step up.
+    pub throttled: bool,
 }
 
 /// The command to carry out. The enum is exhaustive, so that callers must handle every command.

@@ -118,6 +118,8 @@ pub struct Governor<const N: usize> {
     pub(super) noise: Noise,
     pub(super) compared: Option<Compared>,
     pub(super) work: Work,
+    /// Whether the board runs slower than its mode.
+    pub(super) is_throttled: bool,
     /// The GPU's load in permille, smoothed.
     pub(super) gpu: Option<u16>,
     pub(super) steps: Steps,
@@ -178,6 +180,7 @@ impl<const N: usize> Governor<N> {
             noise: Noise::new(),
             compared: None,
             work: Work::None,
+            is_throttled: false,
             gpu: None,
             steps: Steps::NONE,
             suspected: None,
@@ -297,6 +300,7 @@ impl<const N: usize> Governor<N> {
         if let (Some(steps), Some(point)) = (input.steps, self.modes.point(self.at)) {
             self.steps.record(steps, point.time, now);
         }
+        self.is_throttled = input.throttled;
         let arrives = self.is_set(input) && self.since.is_none() && self.requested.is_some();
         if arrives {
             self.arrive(now);

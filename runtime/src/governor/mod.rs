@@ -20,8 +20,9 @@
 //! of a mode is *prediction × error of the mode × level of the load*. The error is estimated from
 //! the powers before and after a mode change under a steady load. The level is that of the
 //! workload's highest phase. It is remembered through pauses, and expires only by time of work. The
-//! governor learns nothing while the board is idle, from a missing reading, or across a step of the
-//! load. A mode that exceeds the limit as soon as it is set is held off. The error of a mode that
+//! governor learns nothing while the board is idle or throttled, from a missing reading, or across a
+//! step of the load. It does not step up while the board is throttled: when the throttling ends, the
+//! mode draws its full power again. A mode that exceeds the limit as soon as it is set is held off. The error of a mode that
 //! is not measured is interpolated from its neighbours; an outlier counts as a neighbour once a
 //! second one agrees with it.
 //!

@@ -127,6 +127,8 @@ impl<const N: usize> Governor<N> {
         let error = self.modes.error(self.at).0;
         let of_level = prediction * error;
         self.work = match (self.gpu, self.steps.work(now)) {
+            // Its power tells nothing about the mode or the load.
+            _ if self.is_throttled => Work::None,
             (None, Some(work)) => work,
             (gpu, _) => self.memory.work(gpu, estimate.power / of_level),
         };

@@ -56,7 +56,8 @@ const FIRST_BACK_OFF: Milliseconds = Milliseconds(60_000);
 const FIRST_CLIMB: f32 = 1.15;
 const CLIMB: f32 = 1.4;
 
-/// A step up of the mode must shorten a step of the workload by more than this part.
+/// A faster mode is set only if the model predicts that it shortens a step of the workload by more than
+/// this part.
 const LEAST_GAIN: f32 = 0.005;
 
 impl<const N: usize> Governor<N> {

@@ -160,6 +160,9 @@ pub fn fails(_: u64, _: Sample) -> Option<Sample> {
 /// Time in ms that the board takes to set a mode.
 pub const SETS_IN: u64 = 8;
 
+/// Time in ms after which throttling, or its end, is reported.
+const THROTTLE_SHOWS: u64 = 2_000;
+
 /// A board that draws the predicted power times a common factor, an error of each mode, and ripple.
 pub struct Plant {
     pub governor: Governor<POINTS>,
@@ -191,6 +194,10 @@ pub struct Plant {
     /// Whether the board is in a mode outside the front.
     is_elsewhere: bool,
     pub is_too_hot: bool,
+    /// Share of the work that a throttled board does, 1 without throttling, and how long this has
+    /// been so, in ms.
+    throttle: f64,
+    throttle_age: u64,
     /// Whether another program controls the board, and the governor only watches.
     pub is_watched: bool,
     /// Whether the workload reports its steps, and their number.
@@ -290,6 +297,8 @@ impl Plant {
             writes_work: Box::new(|_| true),
             is_elsewhere: false,
             is_too_hot: false,
+            throttle: 1.0,
+            throttle_age: THROTTLE_SHOWS,
             is_watched: false,
             reports_steps: false,
             steps: 0.0,
@@ -390,11 +399,12 @@ impl Plant {
                 self.rippled = 1.0 + self.ripple * ripple;
             }
             let (activity, _) = (self.load)(self.now_ms);
-            let calm = at_activity(self.draws, activity);
+            self.throttle_age += 1;
+            let calm = at_activity(self.draws, activity * self.throttle);
             let drawn = calm * self.rippled;
             if activity > 0.05 {
-                self.account.work += 1e3 / self.takes;
-                self.steps += 1e3 / self.takes;
+                self.account.work += self.throttle * 1e3 / self.takes;
+                self.steps += self.throttle * 1e3 / self.takes;
             }
             self.account.take(drawn, calm, limit);
             let chips = self.sensor.chips.iter().zip(parts);
@@ -405,6 +415,11 @@ impl Plant {
                 self.step();
             }
         }
+    }
+
+    /// Lets the board do a share of its work, as firmware does that divides the clocks.
+    pub fn throttle(&mut self, share: f64) {
+        (self.throttle, self.throttle_age) = (share, 0);
     }
 
     /// Another program sets a mode outside the front.
@@ -462,6 +477,7 @@ impl Plant {
             steps: self.reports_steps.then_some(self.steps as u64),
             over_current: false,
             too_hot: self.is_too_hot,
+            throttled: (self.throttle < 1.0) != (self.throttle_age < THROTTLE_SHOWS),
         };
         let command = match self.is_watched {
             true => {

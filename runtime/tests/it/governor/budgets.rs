@@ -151,6 +151,7 @@ fn step(governor: &mut Governor<POINTS>, now: u64, milliwatts: u32) {
         steps: None,
         over_current: false,
         too_hot: false,
+        throttled: false,
     });
     // The first step sets the mode that the board reads back.
     assert!(

@@ -145,6 +145,7 @@ impl Caller {
             steps: sample.map(|sample| u64::from(sample.total().0)),
             over_current: too_hot,
             too_hot,
+            throttled: gpu_load.is_some_and(|load| load % 7 == 0),
         }
     }
 
@@ -236,6 +237,7 @@ fn a_step_into_the_past_changes_nothing() {
         steps: None,
         over_current: false,
         too_hot: false,
+        throttled: false,
     };
     assert_eq!(plant.governor.step(&input), Command::Keep);
     assert_eq!(plant.status(), before);

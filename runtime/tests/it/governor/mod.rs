@@ -7,6 +7,7 @@
 //! | `liveness` | a dead sensor is distinguished from a steady board |
 //! | `states` | each state and each transition |
 //! | `exploring` | measured errors replace a wide guard band |
+//! | `throttling` | a throttled board teaches nothing, and the limit holds when the throttling ends |
 //! | `budgets` | averages, budgets, energy |
 //! | `inputs` | no input causes a panic; `new` refuses bad settings |
 
@@ -17,6 +18,7 @@ mod limits;
 mod liveness;
 mod loads;
 mod states;
+mod throttling;
 
 use std::ops::Range;
 
