@@ -11,11 +11,15 @@ use serde::Deserialize;
 use thiserror::Error;
 
 /// All boards by name.
-const FILES: [(&str, &str); 16] = [
+const FILES: [(&str, &str); 19] = [
     ("orin-agx-64", include_str!("../boards/orin-agx-64.toml")),
     (
         "orin-agx-64-jp6",
         include_str!("../boards/orin-agx-64-jp6.toml"),
+    ),
+    (
+        "orin-agx-64-jp7",
+        include_str!("../boards/orin-agx-64-jp7.toml"),
     ),
     ("orin-agx-32", include_str!("../boards/orin-agx-32.toml")),
     ("orin-nx-16", include_str!("../boards/orin-nx-16.toml")),
@@ -33,6 +37,10 @@ const FILES: [(&str, &str); 16] = [
         "orin-nano-8-super",
         include_str!("../boards/orin-nano-8-super.toml"),
     ),
+    (
+        "orin-nano-8-super-jp7",
+        include_str!("../boards/orin-nano-8-super-jp7.toml"),
+    ),
     ("orin-nano-4", include_str!("../boards/orin-nano-4.toml")),
     (
         "orin-nano-4-super",
@@ -43,6 +51,7 @@ const FILES: [(&str, &str); 16] = [
     ("tx2", include_str!("../boards/tx2.toml")),
     ("tx1", include_str!("../boards/tx1.toml")),
     ("nano", include_str!("../boards/nano.toml")),
+    ("thor-t5000", include_str!("../boards/thor-t5000.toml")),
 ];
 
 /// Why a board cannot be loaded.

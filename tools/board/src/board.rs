@@ -3,11 +3,12 @@
 //! [`Board::missing`] lists what a board lacks; everything else works. Discovery fails only if
 //! nothing can be set or the total power cannot be known.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use wattgate_runtime::{Kilohertz, MOST_CHIPS, Milliseconds, Milliwatts, Sample};
 
 use crate::averaging::{AveragingError, Chips};
+use crate::cooling::Cooling;
 use crate::cpu::Cpus;
 use crate::files::Files;
 use crate::gpu::Gpu;
@@ -17,7 +18,10 @@ use crate::knobs::Knobs;
 use crate::memory::Memory;
 use crate::nvpmodel::{Masks, Nvpmodel};
 use crate::power::{Rails, SampleError};
+use crate::presets::Preset;
+use crate::requests::Requests;
 use crate::search::{DiscoverError, Missing, Search};
+use crate::target::Clocks;
 use crate::thermal::Heat;
 
 /// The knobs and sensors of a board.
@@ -28,10 +32,15 @@ pub struct Board {
     pub(crate) rails: Rails,
     pub(crate) chips: Chips,
     pub(crate) heat: Heat,
+    pub(crate) cooling: Cooling,
     pub(crate) nvpmodel: Nvpmodel,
     missing: Vec<Missing>,
     /// The writes of the last transition; kept here so that a transition does not allocate.
     pub(crate) journal: Journal,
+    /// What this program last requested of the clocks.
+    pub(crate) requests: Requests,
+    pub(crate) clocks: Clocks,
+    root: PathBuf,
 }
 
 impl Board {
@@ -45,6 +54,7 @@ impl Board {
         let memory = Memory::find(&mut search);
         let rails = Rails::find(&mut search)?;
         let heat = Heat::find(&mut search);
+        let cooling = Cooling::find(&search);
         let missing = search.into_missing();
         let knobs = Knobs { cpus, gpu, memory };
         if knobs.is_empty() {
@@ -54,10 +64,14 @@ impl Board {
         Ok(Self {
             identity,
             journal: Journal::new(knobs.count()),
+            requests: Requests::unknown(&knobs),
+            clocks: Clocks::Pin,
+            root: root.to_owned(),
             knobs,
             chips: Chips::of(&rails),
             rails,
             heat,
+            cooling,
             nvpmodel,
             missing,
         })
@@ -94,14 +108,30 @@ impl Board {
         self.knobs.cpus.cores.iter().map(|core| core.number)
     }
 
-    /// The labels of the rails that add up to the module's power.
+    /// The labels of the rails that add up to the module's power; `VIN` for the power of a whole board,
+    /// as on Thor.
     pub fn rails(&self) -> impl Iterator<Item = &str> {
         self.rails.labels()
     }
 
-    /// Reads the total power of the module from its sensors. Does not allocate on a disk.
+    /// Reads the total power from the sensors of [`Self::rails`]. Does not allocate on a disk.
     pub fn sample(&mut self, files: &impl Files) -> Result<Sample, SampleError> {
         self.rails.sample(files)
+    }
+
+    /// The voltage at the module's input in mV; `None` if no rail is the whole input. Reads one
+    /// register.
+    pub fn input_mv(&self, files: &impl Files) -> Option<u32> {
+        self.rails.input_mv(files)
+    }
+
+    /// Looks for the power sensors again: after their driver was bound anew, their files have other
+    /// paths. If they are not found, nothing changes.
+    pub fn find_sensors(&mut self, files: &impl Files) -> Result<(), DiscoverError> {
+        let root = self.root.clone();
+        let rails = Rails::find(&mut Search::new(files, &root))?;
+        (self.chips, self.rails) = (Chips::of(&rails), rails);
+        Ok(())
     }
 
     /// Typical error of the module's power from the offsets of the sensors, computed from the data
@@ -130,6 +160,15 @@ impl Board {
         let clocks = online.filter_map(|policy| policy.delivered.as_ref()?.read(files).ok());
         let slowest = clocks.min().and_then(|khz| u32::try_from(khz).ok());
         slowest.map(Kilohertz)
+    }
+
+    /// The requested and the true clock of the first CPU cluster, if it runs clearly slower than
+    /// requested: hardware or firmware throttles all clusters. `None` also if the driver does not
+    /// show it. A read keeps a core busy for half a millisecond.
+    pub fn throttled_cpu(&self, files: &impl Files) -> Option<(Kilohertz, Kilohertz)> {
+        let (requested, delivered) = self.knobs.cpus.throttled(files)?;
+        let khz = |value: i64| Kilohertz(u32::try_from(value.max(0)).unwrap_or(u32::MAX));
+        Some((khz(requested), khz(delivered)))
     }
 
     /// Resolution of each chip's power: the root of the sum of the squares of its rails' steps,
@@ -170,8 +209,13 @@ impl Board {
         self.nvpmodel.mode(files)
     }
 
+    /// The modes of nvpmodel's configuration; none if it cannot be read.
+    pub fn presets(&self) -> &[Preset] {
+        &self.nvpmodel.presets
+    }
+
     /// The time constant of each chip of the total, as the driver shows it; 430 ms, L4T's setting,
-    /// if the driver does not. The tolerance of a chip's oscillator changes it by some percent.
+    /// if the driver does not; 51 ms for an INA238. The tolerance of a chip's oscillator changes it by some percent.
     /// Does not allocate on a disk.
     pub fn time_constants(&self, files: &impl Files) -> [Milliseconds; MOST_CHIPS] {
         self.chips.time_constants(files)
@@ -183,7 +227,8 @@ impl Board {
     }
 
     /// The number of samples that the power sensors average; the largest number if chips differ.
-    /// Errors: [`AveragingError::Unavailable`] and [`AveragingError::Unknown`].
+    /// Errors: [`AveragingError::Unavailable`], [`AveragingError::Fixed`] and
+    /// [`AveragingError::Unknown`].
     pub fn averaging(&self, files: &impl Files) -> Result<u32, AveragingError> {
         self.chips.averaging(files)
     }

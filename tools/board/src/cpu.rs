@@ -35,7 +35,9 @@ pub(crate) struct Policy {
     pub cores: CoreSet,
     /// Minimum and maximum in kHz.
     pub limits: Limits,
-    /// The true clock in kHz, from the cores' counters, where the driver shows it.
+    /// The clock in kHz that the kernel requests now, and the true one, from the cores' counters,
+    /// where the driver shows them.
+    pub requested: Option<Knob>,
     pub delivered: Option<Knob>,
 }
 
@@ -50,7 +52,27 @@ pub(crate) struct Cpus {
     pub table: Vec<u32>,
 }
 
+/// A true clock below this part of the requested one is throttled. Drivers measure the clock to some
+/// percent; hardware throttles to a half or less (section 6.4).
+const THROTTLED: (i64, i64) = (4, 5);
+
+impl Policy {
+    /// The requested and the true clock in kHz, if the cluster runs slower than requested.
+    fn throttled(&self, files: &impl Files) -> Option<(i64, i64)> {
+        let requested = self.requested.as_ref()?.read(files).ok()?;
+        let delivered = self.delivered.as_ref()?.read(files).ok()?;
+        let (part, whole) = THROTTLED;
+        (delivered * whole < requested * part).then_some((requested, delivered))
+    }
+}
+
 impl Cpus {
+    /// The requested and the true clock in kHz of the first cluster, if it runs slower than
+    /// requested. Hardware throttles all clusters, and reading a true clock keeps a core busy.
+    pub fn throttled(&self, files: &impl Files) -> Option<(i64, i64)> {
+        self.policies.first()?.throttled(files)
+    }
+
     pub(crate) fn find<F: Files>(search: &mut Search<F>) -> Result<Self, DiscoverError> {
         let cpus = search.path(CPUS);
         let mut numbers = search.numbers(&cpus, "cpu");
@@ -104,13 +126,18 @@ impl Cpus {
                 None
             };
             let (min, max) = (limit("scaling_min_freq"), limit("scaling_max_freq"));
-            let name = "cpuinfo_cur_freq";
-            let is_shown = there.iter().any(|it| it == name);
+            let shown = |name: &str| {
+                let is_there = there.iter().any(|it| it == name);
+                is_there.then(|| Knob(directory.join(name).into()))
+            };
+            let requested = shown("scaling_cur_freq");
+            let delivered = shown("cpuinfo_cur_freq");
             if let (Some(min), Some(max)) = (min, max) {
                 policies.push(Policy {
                     cores: set(cores),
                     limits: Limits { min, max },
-                    delivered: is_shown.then(|| Knob(directory.join(name).into())),
+                    requested,
+                    delivered,
                 });
             }
         }

@@ -1,15 +1,24 @@
 //! The GPU's clock in devfreq, found by the name of its device (`jetson-platform.md`, section
-//! 5.2).
+//! 5.2 and addendum).
+//!
+//! Thor's GPU has two clocks. `gpu-gpc-0` is that of the processing clusters. `gpu-nvd-0` is that of the
+//! video engines, with clocks of its own up to 1,692 MHz, and is no knob: a power mode has one GPU
+//! clock, and no model knows what the video engines cost. What they draw is part of the measured power,
+//! so the limit holds all the same.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::clock::{HZ, Limits};
+use crate::clock::Limits;
 use crate::files::{Files, Knob};
 use crate::search::Search;
 
 /// Names of GPUs in the device tree.
 const NAMES: [&str; 5] = ["gv11b", "gp10b", "ga10b", "gb10b", "gpu"];
+
+/// How the names of Thor's two GPU clocks in devfreq start, and the one of the processing clusters.
+const THOR: &str = "gpu-";
+const THOR_GPC: &str = "gpu-gpc-0";
 
 /// Directories with an entry for each devfreq device, or for the GPU alone.
 const PLACES: [&str; 3] = [
@@ -36,19 +45,11 @@ impl Gpu {
             search.miss("GPU clock", search.path(PLACES[0]), io::ErrorKind::NotFound);
             return None;
         };
-        let min = search.knob("GPU clock", devfreq.join("min_freq"));
-        let max = search.knob("GPU clock", devfreq.join("max_freq"));
-        let path = devfreq.join("available_frequencies");
-        let table = search.table(&path, HZ);
-        if let Err(why) = table {
-            search.miss("table of the GPU clock", path, why.kind());
-        }
+        let limits = search.limits("GPU clock", &devfreq);
+        let table = search.clocks("table of the GPU clock", &devfreq);
         Some(Self {
-            limits: Limits {
-                min: min?,
-                max: max?,
-            },
-            table: table.ok()?,
+            limits: limits?,
+            table: table?,
             load: search.knob("GPU load", devfreq.join("device/load")),
             device: devfreq.join("device"),
         })
@@ -67,6 +68,9 @@ fn devfreq<F: Files>(search: &Search<F>) -> Option<PathBuf> {
 }
 
 fn is_gpu<F: Files>(search: &Search<F>, devfreq: &Path, entry: &str) -> bool {
+    if entry.starts_with(THOR) {
+        return entry == THOR_GPC;
+    }
     let name = search.word(&devfreq.join("device/of_node/name"));
     // Entries look like `17000000.ga10b`.
     let after_address = entry.split_once('.').map_or("", |(_, name)| name);

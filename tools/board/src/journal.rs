@@ -35,10 +35,10 @@ pub enum ChangeError {
 pub(crate) struct Journal(Vec<(Knob, i64)>);
 
 impl Journal {
-    /// With room for two writes to each knob, so that recording does not allocate: a transition
-    /// writes each knob at most once, and runs at most twice.
+    /// With room for four writes to each knob, so that recording does not allocate: a transition
+    /// writes each knob at most twice, and runs at most twice.
     pub fn new(knobs: usize) -> Self {
-        Self(Vec::with_capacity(2 * knobs))
+        Self(Vec::with_capacity(4 * knobs))
     }
 
     /// The number of writes.
@@ -49,6 +49,17 @@ impl Journal {
     /// Forgets all writes.
     pub fn clear(&mut self) {
         self.0.clear();
+    }
+
+    /// Records the earlier value of a knob, and writes the wanted one.
+    fn write(
+        &mut self,
+        files: &mut impl Files,
+        knob: &Knob,
+        [earlier, wanted]: [i64; 2],
+    ) -> Result<(), KnobError> {
+        self.0.push((knob.clone(), earlier));
+        knob.write(files, wanted)
     }
 
     /// Undoes all writes in reverse order after the failure `cause`. If a file cannot be restored,
@@ -132,6 +143,21 @@ pub(crate) fn expect(files: &impl Files, knob: &Knob, wanted: i64) -> Result<(),
     }
 }
 
+/// Sets a limit of a clock. Where cooling caps the clock, the limit shows a lower value.
+pub(crate) fn put_limit(
+    files: &mut impl Files,
+    journal: &mut Journal,
+    knob: &Knob,
+    wanted: i64,
+) -> Result<(), KnobError> {
+    let earlier = read(files, knob)?;
+    journal.write(files, knob, [earlier, wanted])?;
+    with_retries(files, RETRIES, |files| match knob.read(files)? {
+        found if found <= wanted => Ok(()),
+        _ => expect(files, knob, wanted),
+    })
+}
+
 /// Sets a knob, unless it has the value already.
 pub(crate) fn put(
     files: &mut impl Files,
@@ -162,7 +188,6 @@ fn replace(
     knob: &Knob,
     [earlier, wanted]: [i64; 2],
 ) -> Result<(), KnobError> {
-    journal.0.push((knob.clone(), earlier));
-    knob.write(files, wanted)?;
+    journal.write(files, knob, [earlier, wanted])?;
     read_back(files, knob, wanted)
 }

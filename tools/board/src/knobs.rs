@@ -23,7 +23,7 @@ impl Knobs {
     }
 
     /// The number of files that can be written: a switch for each core, two limits for each
-    /// cluster and for the GPU, and the memory's cap, lock and rate.
+    /// cluster and for the GPU, and at most three for the memory: cap, lock and rate.
     pub fn count(&self) -> usize {
         self.cpus.cores.len() + 2 * self.cpus.policies.len() + 2 + 3
     }
@@ -36,10 +36,7 @@ impl Knobs {
         let policies = policies.filter(move |policy| policy.cores & online != 0);
         let gpu = self.gpu.iter().map(|gpu| &gpu.limits);
         let limits = policies.map(|policy| &policy.limits).chain(gpu);
-        let memory = self.memory.iter().flat_map(|memory| {
-            let cap = memory.cap.as_ref().map(|cap| &cap.knob);
-            cap.into_iter().chain([&memory.lock, &memory.rate])
-        });
+        let memory = self.memory.iter().flat_map(Memory::knobs);
         cores
             .chain(limits.flat_map(|limits| [&limits.min, &limits.max]))
             .chain(memory)

@@ -9,11 +9,11 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | uses of a board | `mode`, `restore`, `settable` |
+//! | uses of a board | `mode`, `restore`, `settable`, `writer` |
 //! | the board | `board` |
-//! | changes | `averaging`, `transition`, `target` |
-//! | knobs, sensors | `knobs`, `cpu`, `gpu`, `memory`, `nvpmodel`, `power`, `thermal`, `identity` |
-//! | tools | `search`, `journal`, `saved`, `clock`, `shunt` |
+//! | changes | `averaging`, `transition`, `target`, `requests` |
+//! | knobs, sensors | `knobs`, `cpu`, `gpu`, `memory`, `nvpmodel`, `power`, `thermal`, `cooling`, `identity` |
+//! | tools | `search`, `journal`, `saved`, `presets`, `clock`, `ina238`, `shunt` |
 //! | access | `files` |
 //!
 //! ```no_run
@@ -43,16 +43,20 @@
 mod averaging;
 mod board;
 mod clock;
+mod cooling;
 mod cpu;
 mod files;
 mod gpu;
 mod identity;
+mod ina238;
 mod journal;
 mod knobs;
 mod memory;
 mod mode;
 mod nvpmodel;
 mod power;
+mod presets;
+mod requests;
 mod restore;
 mod saved;
 mod search;
@@ -61,6 +65,7 @@ mod shunt;
 mod target;
 mod thermal;
 mod transition;
+mod writer;
 
 pub use averaging::{AveragingError, SAMPLES};
 pub use board::Board;
@@ -70,7 +75,9 @@ pub use journal::ChangeError;
 pub use mode::{Applied, ApplyError, Current};
 pub use nvpmodel::Masks;
 pub use power::{SampleError, SampleFault};
+pub use presets::Preset;
 pub use restore::RestoreError;
 pub use saved::{Saved, SavedError};
 pub use search::{DiscoverError, Missing};
 pub use settable::{Reach, Settable, SettableError};
+pub use target::{Clocks, Effective};

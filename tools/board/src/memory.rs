@@ -1,10 +1,10 @@
-//! The memory clock: BPMP's lock and rate in debugfs and nvpmodel's cap
-//! (`jetson-platform.md`, section 5.3).
+//! The memory clock: BPMP's lock and rate in debugfs and nvpmodel's cap, or the limits of `bwmgr` in
+//! devfreq where BPMP shows no memory clock (`jetson-platform.md`, section 5.3 and addendum).
 
 use std::io;
 
-use crate::clock::HZ;
-use crate::files::{Files, Knob, KnobError};
+use crate::clock::{HZ, Limits};
+use crate::files::{Files, Knob, KnobError, Refusal};
 use crate::search::Search;
 
 const CLOCK: &str = "/sys/kernel/debug/bpmp/debug/clk/emc";
@@ -14,16 +14,33 @@ const TABLES: &str = "/sys/kernel/debug/bpmp/debug/emc";
 const ISO_CAP: &str = "/sys/kernel/nvpmodel_emc_cap/emc_iso_cap";
 const CLK_CAP: &str = "/sys/kernel/nvpmodel_clk_cap/emc";
 
+/// The memory clock of JetPack 7 in devfreq.
+const BWMGR: &str = "/sys/class/devfreq/bwmgr";
+
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
+    pub control: Control,
+    /// Rates in kHz, ascending.
+    pub table: Vec<u32>,
+}
+
+/// The files that set the memory clock.
+#[derive(Clone, Debug)]
+pub(crate) enum Control {
+    Bpmp(Bpmp),
+    /// Minimum and maximum in Hz. Equal limits hold the rate.
+    Devfreq(Limits),
+}
+
+/// BPMP's files of the memory clock.
+#[derive(Clone, Debug)]
+pub(crate) struct Bpmp {
     /// Rate in Hz.
     pub rate: Knob,
-    /// BPMP's lock: 1 holds the rate.
+    /// The lock: 1 holds the rate.
     pub lock: Knob,
     /// nvpmodel's ceiling.
     pub cap: Option<Cap>,
-    /// Rates in kHz, ascending.
-    pub table: Vec<u32>,
 }
 
 /// nvpmodel's cap in Hz; 0, −1 or `INT_MAX` means no cap.
@@ -52,27 +69,77 @@ impl Cap {
 
 impl Memory {
     pub(crate) fn find<F: Files>(search: &mut Search<F>) -> Option<Self> {
+        let rate = search.path(CLOCK).join("rate");
+        let is_missing = |why: Refusal| why.kind() == io::ErrorKind::NotFound;
+        let has_bpmp = !search.text(&rate).is_err_and(is_missing);
+        match !has_bpmp && !search.list(&search.path(BWMGR)).is_empty() {
+            true => Self::devfreq(search),
+            false => Self::bpmp(search),
+        }
+    }
+
+    fn bpmp<F: Files>(search: &mut Search<F>) -> Option<Self> {
         let clock = search.path(CLOCK);
         let rate = search.knob("memory clock", clock.join("rate"));
         let lock = search.knob("lock of the memory clock", clock.join("mrq_rate_locked"));
         let cap = cap(search);
         let table = table(search);
         Some(Self {
-            rate: rate?,
-            lock: lock?,
-            cap,
+            control: Control::Bpmp(Bpmp {
+                rate: rate?,
+                lock: lock?,
+                cap,
+            }),
+            table: table?,
+        })
+    }
+
+    fn devfreq<F: Files>(search: &mut Search<F>) -> Option<Self> {
+        let bwmgr = search.path(BWMGR);
+        let limits = search.limits("memory clock", &bwmgr);
+        let table = search.clocks("table of the memory clock", &bwmgr);
+        Some(Self {
+            control: Control::Devfreq(limits?),
             table: table?,
         })
     }
 
     /// The highest rate in Hz under the current cap.
     pub fn ceiling(&self, files: &impl Files) -> Result<i64, KnobError> {
-        let cap = match &self.cap {
-            Some(cap) => Cap::ceiling(cap.knob.read(files)?),
-            None => i64::MAX,
+        let cap = match &self.control {
+            Control::Bpmp(Bpmp { cap: Some(cap), .. }) => Cap::ceiling(cap.knob.read(files)?),
+            Control::Bpmp(Bpmp { cap: None, .. }) => i64::MAX,
+            Control::Devfreq(limits) => limits.max.read(files)?,
         };
         let top = self.table.last().copied().unwrap_or(u32::MAX);
         Ok(cap.min(i64::from(HZ) * i64::from(top)))
+    }
+
+    /// Whether the rate is held.
+    pub fn is_held(&self, files: &impl Files) -> Result<bool, KnobError> {
+        match &self.control {
+            Control::Bpmp(bpmp) => Ok(bpmp.lock.read(files)? != 0),
+            Control::Devfreq(limits) => Ok(limits.min.read(files)? == limits.max.read(files)?),
+        }
+    }
+
+    /// The rate in Hz that is held; if none is, the highest that the memory may have.
+    pub fn held_or_ceiling(&self, files: &impl Files) -> Result<i64, KnobError> {
+        match &self.control {
+            Control::Bpmp(bpmp) if self.is_held(files)? => bpmp.rate.read(files),
+            _ => self.ceiling(files),
+        }
+    }
+
+    /// All files that a change of the mode may write.
+    pub fn knobs(&self) -> impl Iterator<Item = &Knob> {
+        let knobs = match &self.control {
+            Control::Bpmp(Bpmp { rate, lock, cap }) => {
+                [cap.as_ref().map(|cap| &cap.knob), Some(lock), Some(rate)]
+            }
+            Control::Devfreq(Limits { min, max }) => [Some(min), Some(max), None],
+        };
+        knobs.into_iter().flatten()
     }
 }
 

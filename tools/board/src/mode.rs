@@ -1,5 +1,7 @@
 //! Power modes on a board: applying one, verifying it, and reading the current one.
 
+use std::fmt::{self, Display, Formatter};
+
 use thiserror::Error;
 use wattgate_runtime::{Axis, Kilohertz, PowerMode};
 
@@ -8,15 +10,18 @@ use crate::clock::HZ;
 use crate::cpu::Cpus;
 use crate::files::{Files, KnobError};
 use crate::journal::ChangeError;
+use crate::knobs::Knobs;
 use crate::settable::name;
-use crate::target::{Target, check};
+use crate::target::{Clocks, Effective, Target, check};
 use crate::transition::{OnFailure, Transition};
 
 /// The result of applying a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The number of writes; 0 if the mode was set already.
+    /// The number of writes; 0 if this board had set the mode already.
     pub writes: u32,
+    /// Whether cooling caps a clock of the mode.
+    pub effective: Effective,
 }
 
 /// Why a mode is not set.
@@ -68,10 +73,26 @@ impl Current {
     }
 }
 
+impl Display for Current {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let held = if self.is_fixed { "" } else { ", at most" };
+        write!(f, "{} cores{held}", self.cores)?;
+        let clocks = [("CPU", self.cpu), ("GPU", self.gpu), ("EMC", self.emc)];
+        let mut clocks = clocks.into_iter();
+        clocks.try_for_each(|(name, clock)| match clock {
+            Some(clock) => write!(f, ", {name} {clock}"),
+            None => Ok(()),
+        })
+    }
+}
+
 impl Board {
     /// Sets a mode: lowers clocks before it raises others, reads every write back, and retries once
     /// if a write fails. A second failure undoes all writes in reverse order. Knobs that are
     /// missing are left out. Does not allocate on a disk.
+    ///
+    /// A maximum that shows less than what was written is no failure: cooling caps the clock, and the
+    /// request holds when the cap ends.
     ///
     /// A change takes about 30 ms, because all knobs are read again after the clocks have settled.
     pub fn apply(
@@ -80,19 +101,51 @@ impl Board {
         mode: &PowerMode,
     ) -> Result<Applied, ApplyError> {
         self.on_board(mode)?;
-        let Self { knobs, journal, .. } = self;
-        let target = Target::Mode(mode);
-        match Transition::new(files, knobs, journal, target, OnFailure::End).run() {
-            Ok(_) => Ok(Applied {
+        let Self {
+            knobs,
+            journal,
+            requests,
+            clocks,
+            ..
+        } = self;
+        let target = Target::Mode(mode, *clocks);
+        let kept = (&mut *journal, requests);
+        match Transition::new(files, knobs, kept, target, OnFailure::End).run() {
+            Ok((_, effective)) => Ok(Applied {
                 writes: journal.len() as u32,
+                effective,
             }),
             Err(cause) => Err(journal.undo(files, cause).into()),
         }
     }
 
-    /// Verifies that a mode is set; the first difference is an error. Writes nothing.
-    pub fn verify(&self, files: &impl Files, mode: &PowerMode) -> Result<(), KnobError> {
-        check(files, &self.knobs, Target::Mode(mode))
+    /// Sets how a mode sets the clocks from now on; [`Clocks::Pin`] at first.
+    pub fn set_clocks(&mut self, clocks: Clocks) {
+        self.clocks = clocks;
+    }
+
+    /// Forgets what was requested of the clocks. Call it when another program may have changed them:
+    /// the next change of the mode then writes all of them.
+    pub fn forget_requests(&mut self) {
+        self.requests.forget();
+    }
+
+    /// Whether the maximum of the first CPU cluster or of the GPU is above a mode: another program
+    /// has raised it. Reads two files only; [`Self::verify`] reads all.
+    pub fn is_raised(&self, files: &impl Files, mode: &PowerMode) -> bool {
+        let Knobs { cpus, gpu, .. } = &self.knobs;
+        let cpu = cpus.policies.first().map(|it| (&it.limits, mode.cpu.0, 1));
+        let gpu = gpu.as_ref().map(|it| (&it.limits, mode.gpu.0, HZ));
+        cpu.into_iter().chain(gpu).any(|(limits, khz, unit)| {
+            let wanted = i64::from(khz) * i64::from(unit);
+            limits.max.read(files).is_ok_and(|max| max > wanted)
+        })
+    }
+
+    /// Verifies that a mode is set; the first difference is an error. A clock that shows less than
+    /// requested is [`Effective::Capped`]: cooling, or another program, lowered it. Writes nothing.
+    pub fn verify(&self, files: &impl Files, mode: &PowerMode) -> Result<Effective, KnobError> {
+        check(files, &self.knobs, Target::Mode(mode, self.clocks))
     }
 
     /// Reads the current settings of the board.
@@ -117,12 +170,8 @@ impl Board {
         }
         let mut emc = None;
         if let Some(it) = &self.knobs.memory {
-            let is_held = it.lock.read(files)? != 0;
-            is_fixed &= is_held;
-            emc = Some(match is_held {
-                true => it.rate.read(files)?,
-                false => it.ceiling(files)?,
-            });
+            is_fixed &= it.is_held(files)?;
+            emc = Some(it.held_or_ceiling(files)?);
         }
         let khz = |value: i64, unit: u32| {
             let unit = i64::from(unit);

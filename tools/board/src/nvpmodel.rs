@@ -5,9 +5,14 @@ use std::path::PathBuf;
 
 use crate::files::{Files, Knob};
 use crate::gpu::Gpu;
+use crate::presets::{Preset, presets};
 use crate::search::Search;
 
 const STATUS: &str = "/var/lib/nvpmodel/status";
+const CONF: &str = "/etc/nvpmodel.conf";
+
+/// Maximum length of the configuration in bytes. NVIDIA's have up to 20 KiB.
+const LONGEST_CONF: usize = 256 * 1024;
 
 /// The masks that gate parts of the GPU; `None` on boards without the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +28,8 @@ pub(crate) struct Nvpmodel {
     tpc: Option<Knob>,
     fbp: Option<Knob>,
     status: PathBuf,
+    /// The modes of its configuration; none if it cannot be read.
+    pub(crate) presets: Vec<Preset>,
 }
 
 impl Nvpmodel {
@@ -37,7 +44,15 @@ impl Nvpmodel {
         if let Err(why) = search.text(&status) {
             search.miss("status of nvpmodel", status.clone(), why.kind());
         }
-        Self { tpc, fbp, status }
+        let conf = search.path(CONF);
+        let mut buffer = vec![0; LONGEST_CONF];
+        let conf = search.files.read(&conf, &mut buffer).unwrap_or_default();
+        Self {
+            tpc,
+            fbp,
+            status,
+            presets: presets(conf),
+        }
     }
 
     pub(crate) fn masks(&self, files: &impl Files) -> Masks {

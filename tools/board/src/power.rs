@@ -1,8 +1,9 @@
-//! Total power of the module from INA3221 rails, by label (`jetson-platform.md`, sections 6.1
-//! to 6.3).
+//! Total power from INA3221 rails, by label (`jetson-platform.md`, sections 6.1 to 6.3), or from an
+//! INA238.
 //!
-//! The total is the input rail if the board has one, or else the sum of rails that are known to add
-//! up to the input. A rail that is missing or implausible is an error, never a smaller sum.
+//! The total is the module's input rail if the board has one, or else the sum of rails that are known
+//! to add up to it, or else the input of the whole board. A rail that is missing or implausible is an
+//! error, never a smaller sum.
 
 use std::io;
 use std::path::Path;
@@ -12,6 +13,7 @@ use thiserror::Error;
 use wattgate_runtime::{MOST_CHIPS, Milliwatts, Sample};
 
 use crate::files::{Files, Knob, KnobError, Refusal};
+use crate::ina238::{Ina238, PowerError};
 use crate::search::{DiscoverError, Search};
 use crate::shunt::{LOWEST_MA, Step};
 
@@ -79,6 +81,12 @@ pub enum SampleFault {
     /// The voltage in mV is zero or negative, although the rail feeds the running board.
     #[error("no voltage: {0} mV")]
     NoVoltage(i64),
+    /// The power in µW of the whole board is zero or negative, although the board runs.
+    #[error("no power: {0} µW")]
+    NoPower(i64),
+    /// The power in µW is more than any board draws.
+    #[error("absurd power: {0} µW")]
+    AbsurdPower(i64),
     /// The voltage in mV or the current in mA is at full scale.
     #[error("at full scale: {millivolts} mV, {milliamperes} mA")]
     FullScale { millivolts: i64, milliamperes: i64 },
@@ -98,10 +106,12 @@ struct Rail {
     step: Step,
 }
 
-/// The rails that add up to the module's power.
+/// The rails that add up to the total power.
 #[derive(Clone, Debug)]
 pub(crate) struct Rails {
     rails: Vec<Rail>,
+    /// The input of the whole board. If it is the total, there are no other rails.
+    input: Option<Ina238>,
     /// The next sample reads the voltage of every [`VOLTAGE_EVERY`]th rail from this one on.
     turn: usize,
 }
@@ -110,19 +120,33 @@ impl Rails {
     pub(crate) fn find<F: Files>(search: &mut Search<F>) -> Result<Self, DiscoverError> {
         let mut rails = hwmon(search);
         rails.extend(iio(search));
-        if rails.is_empty() {
+        let input = Ina238::find(search);
+        if rails.is_empty() && input.is_none() {
             let hwmon = search.path(HWMON);
             search.miss("power sensor", hwmon, io::ErrorKind::NotFound);
         }
-        let rails = total(rails)?;
-        Ok(Self { rails, turn: 0 })
+        let (rails, input) = match total(rails) {
+            Ok(rails) => (rails, None),
+            Err(unknown) => (Vec::new(), Some(input.ok_or(unknown)?)),
+        };
+        Ok(Self {
+            rails,
+            input,
+            turn: 0,
+        })
     }
 
     pub(crate) fn labels(&self) -> impl Iterator<Item = &str> {
-        self.rails.iter().map(|rail| &*rail.label)
+        let rails = self.rails.iter().map(|rail| &*rail.label);
+        rails.chain(self.input.iter().map(|input| &*input.label))
     }
 
-    /// The directory of each rail's chip, with the rail's label.
+    /// The input of the whole board, if it is the total.
+    pub(crate) fn input(&self) -> Option<&Ina238> {
+        self.input.as_ref()
+    }
+
+    /// The directory of each rail's INA3221, with the rail's label.
     pub(crate) fn devices(&self) -> impl Iterator<Item = (&Path, &str)> {
         let rails = self.rails.iter();
         rails.filter_map(|rail| Some((rail.voltage.0.parent()?, &*rail.label)))
@@ -130,31 +154,50 @@ impl Rails {
 
     /// The number of chips that the total comes from.
     pub(crate) fn chips(&self) -> usize {
-        self.rails
-            .iter()
-            .map(|rail| rail.chip + 1)
-            .max()
-            .unwrap_or(0)
+        let chips = self.rails.iter().map(|rail| rail.chip + 1).max();
+        chips.unwrap_or(usize::from(self.input.is_some()))
+    }
+
+    /// The voltage in mV of the rail that is the module's whole input; `None` without such a rail, or
+    /// if it cannot be read.
+    pub fn input_mv(&self, files: &impl Files) -> Option<u32> {
+        let [rail] = &self.rails[..] else {
+            return None;
+        };
+        let millivolts = rail.voltage.read(files).ok()?;
+        let millivolts = Some(millivolts).filter(|mv| (1..FULL_SCALE_MV).contains(mv))?;
+        u32::try_from(millivolts).ok()
     }
 
     /// Typical error of the total from the offsets of the shunts' voltages, which are independent.
     /// Rounded up.
     pub(crate) fn offset(&self) -> Milliwatts {
         // A typical offset is one step.
-        root_of_squares(self.rails.iter())
+        let rails = self.rails.iter().map(|rail| rail.step.microwatts());
+        root_of_squares(rails.chain(self.input.iter().map(|input| input.step_uw)))
     }
 
     /// Resolution of each chip's power: the root of the sum of the squares of its rails' steps.
     /// Rounded up.
     pub(crate) fn steps(&self) -> [Milliwatts; MOST_CHIPS] {
         std::array::from_fn(|chip| {
-            root_of_squares(self.rails.iter().filter(|rail| rail.chip == chip))
+            let rails = self.rails.iter().filter(|rail| rail.chip == chip);
+            let rails = rails.map(|rail| rail.step.microwatts());
+            let input = self.input.iter().filter(|_| chip == 0);
+            root_of_squares(rails.chain(input.map(|input| input.step_uw)))
         })
     }
 
-    /// Reads the current of each rail, and the voltage of each [`VOLTAGE_EVERY`]th. A chip's power
-    /// is rounded up to the next mW. Does not allocate on a disk.
+    /// Reads the power of the whole board, or the current of each rail, and the voltage of each
+    /// [`VOLTAGE_EVERY`]th. A chip's power is rounded up to the next mW. Does not allocate on a disk.
     pub(crate) fn sample(&mut self, files: &impl Files) -> Result<Sample, SampleError> {
+        if let Some(input) = &self.input {
+            let microwatts = input.read(files).map_err(|error| SampleError {
+                rail: input.label.clone(),
+                fault: error.into(),
+            })?;
+            return Ok(Sample::one(milliwatts(microwatts)));
+        }
         let (mut sample, mut microwatts) = (Sample::default(), [0_i64; MOST_CHIPS]);
         let turn = self.turn;
         self.turn = (turn + 1) % VOLTAGE_EVERY;
@@ -167,17 +210,20 @@ impl Rails {
             })?;
             // At most 32,760 each, so that no sum of rails overflows.
             microwatts[rail.chip] += millivolts * milliamperes.max(0);
-            let milliwatts = u32::try_from((microwatts[rail.chip] + 999) / 1000);
-            sample.chips[rail.chip] = Milliwatts(milliwatts.unwrap_or(u32::MAX));
+            sample.chips[rail.chip] = milliwatts(microwatts[rail.chip]);
         }
         Ok(sample)
     }
 }
 
-/// The root of the sum of the squares of rails' steps. Rounded up; 0 without a rail.
-fn root_of_squares<'a>(rails: impl Iterator<Item = &'a Rail>) -> Milliwatts {
-    let squares = rails.map(|rail| rail.step.microwatts().saturating_pow(2));
-    let microwatts = squares.fold(0, i64::saturating_add).isqrt();
+/// The root of the sum of the squares of steps in µW. Rounded up; 0 without a step.
+fn root_of_squares(steps: impl Iterator<Item = i64>) -> Milliwatts {
+    let squares = steps.map(|step| step.saturating_pow(2));
+    milliwatts(squares.fold(0, i64::saturating_add).isqrt())
+}
+
+/// A power in µW, rounded up.
+fn milliwatts(microwatts: i64) -> Milliwatts {
     Milliwatts(u32::try_from((microwatts + 999) / 1_000).unwrap_or(u32::MAX))
 }
 
@@ -215,6 +261,16 @@ fn fault(error: KnobError) -> SampleFault {
             _ => SampleFault::Unreadable(why),
         },
         _ => SampleFault::NotANumber,
+    }
+}
+
+impl From<PowerError> for SampleFault {
+    fn from(error: PowerError) -> Self {
+        match error {
+            PowerError::Unreadable(error) => fault(error),
+            PowerError::NoPower(microwatts) => Self::NoPower(microwatts),
+            PowerError::Absurd(microwatts) => Self::AbsurdPower(microwatts),
+        }
     }
 }
 

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::board::Board;
+use crate::clock::HZ;
 use crate::cpu::CoreSet;
-use crate::files::{Files, KnobError};
+use crate::files::{Files, Knob, KnobError};
+use crate::presets::within;
 use crate::saved::Saved;
 use crate::target::Target;
 use crate::transition::{OnFailure, Transition};
@@ -28,18 +30,51 @@ pub enum RestoreError {
 
 impl Board {
     /// Reads all knobs that a change of the mode may write, and the averaging of the power sensors
-    /// if it can be set. The clocks of clusters without an online core cannot be read and are left
-    /// out.
+    /// if it can be set. Instead of a maximum that cooling caps now, the ceiling of nvpmodel's mode
+    /// is saved. The clocks of clusters without an online core cannot be read and are left out.
     pub fn save(&self, files: &impl Files) -> Result<Saved, KnobError> {
         let online = self.knobs.cpus.online(files)?;
         let mut saved = Vec::new();
+        let uncapped = self.uncapped(files);
         for knob in self.knobs.readable(online) {
-            saved.push((knob.0.clone(), knob.read(files)?));
+            let shown = knob.read(files)?;
+            let value = match uncapped.iter().find(|(limit, ..)| limit.0 == knob.0) {
+                Some((_, cap, request)) if shown >= *cap => *request,
+                _ => shown,
+            };
+            saved.push((knob.0.clone(), value));
         }
         for averaging in self.chips.save(files) {
             saved.push(averaging?);
         }
         Ok(Saved(saved))
+    }
+
+    /// The maxima that cooling caps now. Each comes with its cap and with the maximum that was
+    /// probably requested, in the unit of its file. A capped file hides the request, so it is assumed
+    /// to be the ceiling of nvpmodel's mode, or the highest clock.
+    fn uncapped(&self, files: &impl Files) -> Vec<(&Knob, i64, i64)> {
+        let mode = self.nvpmodel.mode(files);
+        let preset = self.presets().iter().find(|it| Some(it.id) == mode);
+        let [cpu, gpu, _] = preset.map_or([None; 3], |it| it.ceilings);
+        let mut uncapped = Vec::new();
+        let table = self.cpu_khz();
+        if let Some(cap) = self.cooling.cpu_cap(files, table) {
+            let request = within(table, cpu).unwrap_or(cap);
+            let limits = self.knobs.cpus.policies.iter().map(|policy| &policy.limits);
+            uncapped.extend(limits.map(|it| (&it.max, cap.into(), request.into())));
+        }
+        let table = self.gpu_khz();
+        if let Some((cap, it)) = self
+            .cooling
+            .gpu_cap(files, table)
+            .zip(self.knobs.gpu.as_ref())
+        {
+            let request = within(table, gpu).unwrap_or(cap);
+            let [cap, request] = [cap, request].map(|khz| i64::from(HZ) * i64::from(khz));
+            uncapped.push((&it.limits.max, cap, request));
+        }
+        uncapped
     }
 
     /// The files that a change of the mode may write.
@@ -55,6 +90,7 @@ impl Board {
             knobs,
             chips,
             journal,
+            requests,
             ..
         } = self;
         let known = |path: &Arc<Path>| {
@@ -65,10 +101,11 @@ impl Board {
             return Err(RestoreError::UnknownKnob { path: path.clone() });
         }
         let target = Target::Saved(saved);
-        let transition = Transition::new(files, knobs, journal, target, OnFailure::GoOn);
+        let kept = (journal, requests);
+        let transition = Transition::new(files, knobs, kept, target, OnFailure::GoOn);
         let restored = transition.run();
         let averaged = chips.restore(files, saved);
-        let mut failures = restored.map_err(RestoreError::Unreadable)?;
+        let (mut failures, _) = restored.map_err(RestoreError::Unreadable)?;
         failures.join(averaged);
         match failures.first {
             None => Ok(()),

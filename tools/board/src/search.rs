@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::clock::khz;
+use crate::clock::{HZ, Limits, khz};
 use crate::files::{Files, Knob, KnobError, Refusal};
 
 /// Maximum length of a text that is read, in bytes; longer than any table of clocks.
@@ -133,6 +133,28 @@ impl<'a, F: Files> Search<'a, F> {
         match table.is_empty() {
             true => Err(io::Error::from(io::ErrorKind::InvalidData).into()),
             false => Ok(table),
+        }
+    }
+
+    /// The limits of a device in devfreq, in Hz.
+    pub fn limits(&mut self, what: &'static str, devfreq: &Path) -> Option<Limits> {
+        let min = self.knob(what, devfreq.join("min_freq"));
+        let max = self.knob(what, devfreq.join("max_freq"));
+        Some(Limits {
+            min: min?,
+            max: max?,
+        })
+    }
+
+    /// The clocks in kHz of a device in devfreq, ascending.
+    pub fn clocks(&mut self, what: &'static str, devfreq: &Path) -> Option<Vec<u32>> {
+        let path = devfreq.join("available_frequencies");
+        match self.table(&path, HZ) {
+            Ok(table) => Some(table),
+            Err(why) => {
+                self.miss(what, path, why.kind());
+                None
+            }
         }
     }
 

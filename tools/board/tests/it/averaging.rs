@@ -80,6 +80,53 @@ fn time_constants_come_from_the_driver() {
     check(Err(Errno::Enoent), 430, 430);
 }
 
+/// R36 shows the time of a cycle, R35 the time constant. The answers of both drivers are in
+/// tools/kernel/README.md.
+#[test]
+fn the_time_constant_follows_from_either_interval() {
+    let mut files = two_chips();
+    let board = discover(&files);
+    let mut check = |samples: &str, interval: &str, ms| {
+        for (path, text) in [(SECOND, samples), (INTERVAL, interval)] {
+            files
+                .shown
+                .insert(path.to_owned(), Ok(text.as_bytes().to_vec()));
+        }
+        let found = board.time_constants(&files)[1];
+        assert_eq!(
+            found,
+            Milliseconds(ms),
+            "{interval} ms of {samples} samples"
+        );
+    };
+    for (samples, r35, ms) in [
+        ("1", "1", 1),
+        ("4", "3", 3),
+        ("16", "13", 13),
+        ("64", "54", 54),
+        ("512", "430", 430),
+        ("1024", "860", 860),
+    ] {
+        check(samples, r35, ms);
+        check(samples, "1", ms);
+    }
+    check("1", "49", 49);
+    check("512", "2", 1_020);
+    check("512", "1020", 1_020);
+}
+
+#[test]
+fn a_disabled_channel_shortens_the_cycle() {
+    let mut files = two_chips();
+    let board = discover(&files);
+    let enable = "/sys/class/hwmon/hwmon1/in1_enable".to_owned();
+    files.shown.insert(enable, Ok(b"0\n".to_vec()));
+    for interval in ["1", "287"] {
+        files.shown.insert(INTERVAL.to_owned(), Ok(interval.into()));
+        assert_eq!(board.time_constants(&files)[1], Milliseconds(287));
+    }
+}
+
 #[test]
 fn each_number_of_samples_is_set_and_gives_its_time_constant() {
     // Section 6.3: 3 channels × samples × 2 × 140 µs.

@@ -129,7 +129,7 @@ fn errno(errno: Errno) -> io::Error {
 pub fn boards() -> Vec<&'static str> {
     let mut names = names();
     names.retain(|name| Description::named(name).is_ok());
-    assert_eq!(names.len(), 8, "{names:?}");
+    assert_eq!(names.len(), 10, "{names:?}");
     names
 }
 

@@ -303,7 +303,7 @@ fn files_that_need_root_are_reported_as_missing() {
     let error = board.apply(&mut files, &lowest("orin-agx-64"));
     assert_eq!(
         error.expect_err("no permission").to_string(),
-        "/sys/class/devfreq/17000000.ga10b/max_freq: writing 114750000 failed: Permission denied \
+        "/sys/class/devfreq/17000000.ga10b/min_freq: writing 114750000 failed: Permission denied \
          (os error 13); all writes before were undone"
     );
 }

@@ -8,4 +8,6 @@ mod discovery;
 mod disk;
 mod power;
 mod saved;
+mod thor;
+mod thor_tree;
 mod transitions;

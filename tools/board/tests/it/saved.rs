@@ -163,3 +163,45 @@ fn gpu_maximum(saved: &Saved) -> String {
     let path = line.and_then(|line| line.split(' ').next());
     path.expect("a GPU").to_owned()
 }
+
+/// A program that starts on a hot board must not take the caps for requests: after it has restored
+/// them, the board would stay slow for ever.
+#[test]
+fn the_caps_of_cooling_are_not_saved() {
+    for name in ["orin-agx-64", "orin-nano-8-super"] {
+        let mut files = booted(name);
+        let mut board = discover(&files);
+        let cool = board.save(&files).expect("readable").to_string();
+        for cap in ["cool cpu 729600", "cool gpu 306000"] {
+            // The first release of the AGX Orin has no 306 MHz.
+            let other = cap.replace("gpu 306000", "gpu 318750");
+            let known = files
+                .tree
+                .control(cap)
+                .or_else(|_| files.tree.control(&other));
+            known.expect("a command");
+        }
+        let hot = board.save(&files).expect("readable");
+        assert_eq!(hot.to_string(), cool, "{name}");
+        apply(&mut board, &mut files, lowest(name));
+        for end in ["cool cpu off", "cool gpu off"] {
+            files.tree.control(end).expect("a command");
+        }
+        board.restore(&mut files, &hot).expect("restored");
+        let restored = board.save(&files).expect("readable").to_string();
+        assert_eq!(restored, cool, "{name}");
+    }
+}
+
+/// A clock below the cap is what was requested.
+#[test]
+fn a_request_below_the_cap_is_saved() {
+    let mut files = booted("orin-nano-8-super");
+    let board = discover(&files);
+    let path = "/sys/class/devfreq/17000000.gpu/max_freq";
+    let low = format!("write {path} 306000000");
+    files.tree.control(&low).expect("a knob");
+    files.tree.control("cool gpu 816000").expect("a command");
+    let saved = board.save(&files).expect("readable").to_string();
+    assert!(saved.contains(&format!("{path} 306000000\n")), "{saved}");
+}

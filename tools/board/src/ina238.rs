@@ -1,0 +1,117 @@
+//! The power of a whole board from an INA238, as on Jetson Thor (`jetson-platform.md`, section 6.3 and
+//! addendum).
+//!
+//! The chip multiplies voltage and current itself; the driver shows the power in µW. It averages whole
+//! blocks of conversions: a reading is the mean of a block, and stays until the next block is complete
+//! (data sheet SLYS026A, section 7.1). The files, the settings of the driver and its steps are those of
+//! Linux 6.8, `drivers/hwmon/ina238.c`. That driver cannot change the averaging, and it does not show
+//! the shunt.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use wattgate_runtime::Milliseconds;
+
+use crate::files::{Files, Knob, KnobError};
+use crate::search::Search;
+
+/// Directory of the sensors, and the driver's name there.
+const HWMON: &str = "/sys/class/hwmon";
+const NAME: &str = "ina238";
+
+/// The name of the rail at the input of the whole board.
+const INPUT: &str = "VIN";
+
+/// Files that may show the name of a rail. hwmon has `label` if the device tree has that property.
+const LABELS: [&str; 2] = ["label", "in1_label"];
+
+/// Lag of a reading: a block of 16 × 3 conversions of 1,052 µs (`INA238_ADC_CONFIG_DEFAULT` in the
+/// driver). The mean of a block is half a block old when it is complete, and is shown for another block.
+/// A low-pass with this time constant lags as much.
+pub(crate) const TIME_CONSTANT: Milliseconds = Milliseconds(51);
+
+/// Step of the shunt's voltage in µV, and its greatest offset (data sheet, section 6.5).
+const STEP_UV: i64 = 5;
+
+/// The smallest shunt, in mΩ. Thor's is UNKNOWN; ASSUMED to be no smaller than this.
+const SHUNT_MOHM: i64 = 1;
+
+/// The highest voltage that the chip can measure, in mV. Assumed if the voltage cannot be read.
+const HIGHEST_MV: i64 = 85_000;
+
+/// Power that no board draws, in µW: six times the cap of Thor's developer kit.
+const ABSURD_UW: i64 = 1_000_000_000;
+
+/// A board's power is not plausible, or cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) enum PowerError {
+    Unreadable(KnobError),
+    /// The power in µW is zero or negative, although the board runs.
+    NoPower(i64),
+    /// The power in µW is more than any board draws.
+    Absurd(i64),
+}
+
+/// An INA238 at the input of a board.
+#[derive(Clone, Debug)]
+pub(crate) struct Ina238 {
+    pub label: Arc<str>,
+    /// Power in µW.
+    power: Knob,
+    /// Power in µW that a step of the shunt's voltage stands for.
+    pub step_uw: i64,
+}
+
+impl Ina238 {
+    /// The chip at the board's input: the one that is called `VIN`, or the only one if it has no name.
+    pub fn find<F: Files>(search: &Search<F>) -> Option<Self> {
+        let directory = search.path(HWMON);
+        let numbers = search.numbers(&directory, "hwmon").into_iter();
+        let devices = numbers.map(|number| directory.join(format!("hwmon{number}")));
+        let devices: Vec<PathBuf> = devices
+            .filter(|device| search.word(&device.join("name")).as_deref() == Ok(NAME))
+            .collect();
+        let labels = devices.iter().map(|device| label(search, device));
+        let labels: Vec<Option<String>> = labels.collect();
+        let named = labels.iter().position(|it| it.as_deref() == Some(INPUT));
+        let only = (labels == [None]).then_some(0);
+        Self::of(search, devices.get(named.or(only)?)?)
+    }
+
+    fn of<F: Files>(search: &Search<F>, device: &Path) -> Option<Self> {
+        let power = device.join("power1_input");
+        let refusal = search.text(&power).err();
+        if refusal.is_some_and(|why| why.kind() == io::ErrorKind::NotFound) {
+            return None;
+        }
+        let voltage = search.word(&device.join("in1_input")).ok();
+        let millivolts = voltage.and_then(|text| text.parse().ok());
+        let millivolts = millivolts.filter(|mv| (1..HIGHEST_MV).contains(mv));
+        Some(Self {
+            label: INPUT.into(),
+            power: Knob(power.into()),
+            step_uw: STEP_UV / SHUNT_MOHM * millivolts.unwrap_or(HIGHEST_MV),
+        })
+    }
+
+    /// The chip's directory.
+    pub fn device(&self) -> &Path {
+        self.power.0.parent().unwrap_or(&self.power.0)
+    }
+
+    /// Reads the power in µW.
+    pub fn read(&self, files: &impl Files) -> Result<i64, PowerError> {
+        match self.power.read(files).map_err(PowerError::Unreadable)? {
+            none if none <= 0 => Err(PowerError::NoPower(none)),
+            absurd if absurd >= ABSURD_UW => Err(PowerError::Absurd(absurd)),
+            microwatts => Ok(microwatts),
+        }
+    }
+}
+
+fn label<F: Files>(search: &Search<F>, device: &Path) -> Option<String> {
+    let labels = LABELS.iter();
+    let mut labels = labels.filter_map(|file| search.text(&device.join(file)).ok());
+    labels.next().map(|text| text.trim().to_owned())
+}
