@@ -32,7 +32,7 @@ impl Sensor {
     const fn of(sampling: Sampling) -> Self {
         Self {
             samples: sampling.samples,
-            time_constant: Duration::from_millis(sampling.interval_ms() as u64),
+            time_constant: Duration::from_millis(sampling.time_constant_ms() as u64),
         }
     }
 }

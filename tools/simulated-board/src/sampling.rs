@@ -62,10 +62,18 @@ impl Sampling {
         }
     }
 
-    /// The time constant of the registers in whole ms, as the driver shows it in
-    /// `update_interval`.
-    pub const fn interval_ms(self) -> u32 {
+    /// The time constant of the registers in whole ms.
+    pub const fn time_constant_ms(self) -> u32 {
         (self.samples * self.cycle_us() + 500) / 1000
+    }
+
+    /// What `update_interval` shows: the time constant up to R35 (Linux 5.10), since R36 the time of
+    /// one cycle (Linux 5.14, commit "use CVRF only for single-shot conversion").
+    pub const fn interval_ms(self, release: u32) -> u32 {
+        match release {
+            ..36 => self.time_constant_ms(),
+            _ => (self.cycle_us() + 500) / 1000,
+        }
     }
 
     /// Time between two conversions for the same register, in µs.

@@ -16,6 +16,9 @@ pub const REMEMBERED: Duration = Duration::from_secs(60);
 /// Quantisation step of the shunt voltage.
 const SHUNT_LSB_UV: f64 = 40.0;
 
+/// The step to which the driver rounds a limit before it cuts to a step of the register.
+const LIMIT_UV: f64 = 5.0;
+
 /// Quantisation step of the bus voltage.
 const BUS_LSB_MV: f64 = 8.0;
 
@@ -152,10 +155,13 @@ impl Channel {
         }
     }
 
-    /// Rounds a limit in mA to the steps of the chip, from zero to full scale.
+    /// The limit in mA that the chip keeps when `ma` is written. Linux (`ina3221_write_curr`)
+    /// clamps to full scale, rounds to 5 µV, and cuts the rest of a step off, downwards.
     pub fn limit_ma(&self, ma: i64) -> i64 {
-        let steps = (ma as f64 * self.shunt_mohm / SHUNT_LSB_UV).round();
-        (steps.clamp(0.0, REGISTER) * SHUNT_LSB_UV / self.shunt_mohm).round() as i64
+        let full = REGISTER * SHUNT_LSB_UV;
+        let uv = (ma as f64 * self.shunt_mohm).round().clamp(-full, full);
+        let steps = ((uv / LIMIT_UV).round() * LIMIT_UV / SHUNT_LSB_UV).floor();
+        (steps * SHUNT_LSB_UV / self.shunt_mohm).round() as i64
     }
 
     /// Whether the shunt's register is above the warning limit.

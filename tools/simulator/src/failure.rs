@@ -6,6 +6,7 @@ use thiserror::Error;
 use wattgate_board_tables::BoardError;
 use wattgate_cli::exit::Failed;
 use wattgate_cli::output::OutputError;
+use wattgate_probe::format::{OpenError, ProbeError};
 use wattgate_scenarios::judge::JudgeError;
 use wattgate_scenarios::replay::ReplayError;
 use wattgate_simulated_board::anchors::AnchorError;
@@ -28,6 +29,10 @@ pub enum Failure {
         value: String,
         expected: &'static str,
     },
+    #[error("{0} and {1} exclude each other")]
+    Exclusive(&'static str, &'static str),
+    #[error("{0}")]
+    Probe(#[from] OpenError),
     #[error("{0}")]
     Board(#[from] BoardError),
     #[error("{0}")]
@@ -83,6 +88,7 @@ impl Failed for Failure {
             Self::Arguments(_)
             | Self::Missing(_)
             | Self::Value { .. }
+            | Self::Exclusive(..)
             | Self::Board(_)
             | Self::Workload(WorkloadError::NoSuchWorkload { .. })
             | Self::Mode(_)
@@ -96,7 +102,12 @@ impl Failed for Failure {
             )
             | Self::Judge(JudgeError::Stretch { .. } | JudgeError::TooShort { .. })
             | Self::Modes(_) => 2,
-            Self::Workload(WorkloadError::Defect { .. } | WorkloadError::Impossible { .. })
+            Self::Probe(OpenError {
+                why: ProbeError::Unreadable(_),
+                ..
+            }) => 5,
+            Self::Probe(_)
+            | Self::Workload(WorkloadError::Defect { .. } | WorkloadError::Impossible { .. })
             | Self::Csv(CsvError::Line { .. })
             | Self::Replay(
                 ReplayError::Format { .. } | ReplayError::NoPower { .. } | ReplayError::Setup(_),

@@ -7,6 +7,7 @@ mod failure;
 mod help;
 mod options;
 mod output;
+mod served;
 mod signals;
 mod table;
 

@@ -50,7 +50,7 @@ pub fn hold(plant: &Plant<'_>, files: RecordedTree) -> io::Result<(Outcome, Reco
                     safe_after = Some(stop_post(plant, &mut files)?);
                     files.until(files.now() + RESTART);
                     running = Running::start(plant, files, kept.path())?;
-                    if *running.prior.origin() != Origin::LeftByCrash {
+                    if *running.prior.origin() != Origin::Left {
                         return Err(io::Error::other(
                             "the settings from before the first start are lost",
                         ));
@@ -113,7 +113,8 @@ struct Running<'a> {
 impl<'a> Running<'a> {
     fn start(plant: &'a Plant<'a>, files: RecordedTree, kept: &Path) -> io::Result<Self> {
         let setup = setup(plant, &files)?;
-        let prior = Prior::keep(&setup.board, &files, kept).map_err(io::Error::other)?;
+        let prior = Prior::keep(&setup.board, &files, Path::new(ROOT), kept);
+        let prior = prior.map_err(io::Error::other)?;
         Ok(Self {
             plant,
             limit: setup.config.limit,

@@ -19,8 +19,8 @@ pub struct Scenario {
     /// The length of a run, in s.
     pub length: u64,
     /// Commands of the simulator's control language. `*` stands for each power rail, `GPU` for
-    /// the file of the GPU's highest clock, `FAN` for that of the fan, and `BATTERY` for the
-    /// case's orders.
+    /// the file of the GPU's highest clock, `FAN` for that of the fan, `HALF_CPU` and `HALF_GPU`
+    /// for clocks in the middle of the tables, and `BATTERY` for the case's orders.
     pub orders: &'static [&'static str],
     /// When the second and the third of the case's limits begin to hold.
     pub steps: Option<[u64; 2]>,
@@ -92,6 +92,19 @@ pub const SCENARIOS: &[Scenario] = &[
         incident: Some((100, Incident::Suspend(30))),
         ..fault("suspend 30 s", &["at 100 load off", "at 130 load resnet18"])
     },
+    fault(
+        "cooling caps 60 s",
+        &[
+            "at 50 cool cpu HALF_CPU",
+            "at 50 cool gpu HALF_GPU",
+            "at 110 cool cpu off",
+            "at 110 cool gpu off",
+        ],
+    ),
+    fault(
+        "firmware throttles 60 s",
+        &["at 50 throttle 4", "at 110 throttle off"],
+    ),
     fault("battery sags", &["BATTERY"]),
     Scenario {
         incident: Some((100, Incident::Kill)),

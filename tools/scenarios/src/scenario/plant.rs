@@ -101,8 +101,12 @@ fn orders(task: &ScenarioTask<'_>, tree: &Tree) -> Vec<String> {
     };
     let rails = tree.jetson().board().rails.iter();
     let rails: Vec<String> = rails.map(|rail| rail.label.clone()).collect();
+    let board = tree.jetson().board();
+    let middle = |table: &[u32]| vec![table[table.len() / 2].to_string()];
     let words = [
         ("*", rails),
+        ("HALF_CPU", middle(&board.cpu_khz)),
+        ("HALF_GPU", middle(&board.gpu_khz)),
         ("GPU", paths("/max_freq")),
         ("FAN", paths("/pwm1")),
         ("BATTERY", task.case.battery.map(str::to_owned).to_vec()),

@@ -6,6 +6,7 @@ use wattgate_board_tables::Board;
 
 use super::clock::{CPU_DELAY, Clock, EMC_DELAY, GPU_DELAY};
 use super::settings::{Governor, Settings, ends};
+use super::thermal::Caps;
 use crate::pipeline::Clocks;
 
 /// The clocks of the clusters, of the GPU and of the memory.
@@ -52,15 +53,14 @@ impl ClockTree {
     }
 
     /// Requests the clocks that follow from settings, load and temperature. `processes` is the
-    /// number of processes of the workload, 0 without one; the passive trip lowers the CPU clocks
-    /// by `passive` entries of the table.
+    /// number of processes of the workload, 0 without one; cooling caps the clocks at `caps`.
     pub fn request(
         &mut self,
         now: Duration,
         board: &Board,
         settings: &Settings,
         processes: usize,
-        passive: usize,
+        caps: Caps,
     ) {
         // A whole cluster runs at the highest request of its cores (section 1).
         let mut wanted = vec![ends(&board.cpu_khz).0; self.cpu.len()];
@@ -74,7 +74,6 @@ impl ClockTree {
             };
             wanted[cluster] = wanted[cluster].max(khz);
         }
-        let passive_khz = board.cpu_khz[board.cpu_khz.len() - 1 - passive];
         let busy = processes > 0;
         let gpu = if busy || settings.gpu.performance {
             settings.gpu.max_khz
@@ -88,9 +87,9 @@ impl ClockTree {
             (false, false) => ends(&board.emc_khz).0,
         };
         for (clock, khz) in self.cpu.iter_mut().zip(wanted) {
-            clock.request(now, khz.min(passive_khz));
+            clock.request(now, khz.min(caps.cpu_khz));
         }
-        self.gpu.request(now, gpu);
+        self.gpu.request(now, gpu.min(caps.gpu_khz));
         self.emc.request(now, emc.min(ceiling));
     }
 

@@ -14,7 +14,7 @@ use super::over_current::{OC1, OC3, OverCurrent};
 use super::sensors::Sensors;
 use super::settings::{Settings, ends};
 use super::supply::Supply;
-use super::thermal::{CRITICAL_C, Cooling};
+use super::thermal::{CRITICAL_C, Caps, Cooling};
 use super::trace::Segment;
 use crate::heat::Heat;
 use crate::power::Watts;
@@ -59,6 +59,7 @@ pub struct Jetson {
     sensors: Sensors,
     cooling: Cooling,
     over_current: OverCurrent,
+    firmware_divisor: u32,
     ripple: f64,
     /// The module's power without the ripple, in W.
     calm_w: f64,
@@ -93,6 +94,7 @@ impl Jetson {
             sensors: Sensors::new(&board, &unit, seed),
             cooling: Cooling::of_air(AMBIENT_C),
             over_current: OverCurrent::default(),
+            firmware_divisor: 1,
             ripple: 1.0,
             calm_w: 0.0,
             watts: Watts::default(),
@@ -148,6 +150,29 @@ impl Jetson {
     /// Sets the ambient temperature in °C.
     pub fn set_ambient_c(&mut self, celsius: f64) {
         self.cooling.ambient_c = celsius;
+    }
+
+    /// Sets caps of the clocks that cooling devices hold whatever the temperature, in kHz of the
+    /// board's tables; `u32::MAX` is none.
+    pub fn set_fixed_caps(&mut self, caps: Caps) {
+        self.cooling.fixed = caps;
+        self.retarget();
+    }
+
+    /// The caps of [`Jetson::set_fixed_caps`].
+    pub fn fixed_caps(&self) -> Caps {
+        self.cooling.fixed
+    }
+
+    /// The highest clocks that the kernel's cooling allows now.
+    pub fn caps(&self) -> Caps {
+        self.cooling.caps(&self.board)
+    }
+
+    /// Divides the clocks of CPU and GPU from now on, as firmware does without a word; 1 ends it.
+    pub fn set_firmware_divisor(&mut self, divisor: u32) {
+        self.firmware_divisor = divisor;
+        self.redraw = true;
     }
 
     /// Sets a factor on the workload's power above idle.
@@ -427,7 +452,8 @@ impl Jetson {
     /// Hardware throttling of CPU and GPU: 1, 2 or 4 (sections 6.4 and 7).
     fn divisor(&self) -> u32 {
         let over_current = 1 + u32::from(self.over_current.throttles());
-        self.cooling.divisor().max(over_current)
+        let divisor = self.cooling.divisor().max(over_current);
+        divisor.max(self.firmware_divisor)
     }
 
     fn throttled(&self, khz: u32) -> u32 {
@@ -439,9 +465,9 @@ impl Jetson {
         self.redraw = true;
         self.consumption.expire();
         let processes = self.consumption.processes();
-        let passive = self.cooling.passive;
+        let caps = self.caps();
         self.clocks
-            .request(self.now, &self.board, &self.settings, processes, passive);
+            .request(self.now, &self.board, &self.settings, processes, caps);
         if let Some(pwm) = self.settings.fan_pwm {
             self.cooling.fan_pwm = pwm;
         }

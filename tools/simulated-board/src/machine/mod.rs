@@ -29,4 +29,4 @@ pub mod trace;
 
 pub use jetson::{Jetson, RIPPLE, SLICE};
 pub use sensors::NOT_SUMMED;
-pub use thermal::{BPMP_C, CRITICAL_C, PASSIVE_C, automatic_fan};
+pub use thermal::{BPMP_C, CRITICAL_C, Caps, PASSIVE_C, automatic_fan};

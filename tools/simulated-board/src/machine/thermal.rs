@@ -2,7 +2,7 @@
 //! (`jetson-platform.md`, section 7).
 
 use crate::heat::Heat;
-use wattgate_board_tables::Thermal;
+use wattgate_board_tables::{Board, Thermal};
 
 /// Die temperature in °C from which the kernel lowers the CPU clocks (section 7).
 pub const PASSIVE_C: f64 = 99.0;
@@ -22,6 +22,13 @@ pub fn automatic_fan(die_c: f64) -> u8 {
     step.map_or(0, |(_, pwm)| *pwm)
 }
 
+/// Highest clocks in kHz that the kernel's cooling devices allow now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    pub cpu_khz: u32,
+    pub gpu_khz: u32,
+}
+
 /// Die, heat sink, air and fan of a board.
 #[derive(Clone, Debug)]
 pub struct Cooling {
@@ -32,6 +39,8 @@ pub struct Cooling {
     pub fan_pwm: u8,
     /// Number of table entries by which the passive trip lowers the CPU clocks.
     pub passive: usize,
+    /// Caps that hold whatever the temperature; `u32::MAX` is none.
+    pub fixed: Caps,
 }
 
 impl Cooling {
@@ -42,6 +51,10 @@ impl Cooling {
             ambient_c,
             fan_pwm: 0,
             passive: 0,
+            fixed: Caps {
+                cpu_khz: u32::MAX,
+                gpu_khz: u32::MAX,
+            },
         }
     }
 
@@ -55,6 +68,15 @@ impl Cooling {
         }
         let automatic = automatic_fan(self.heat.die_c);
         self.fan_pwm = fixed_fan.unwrap_or(automatic);
+    }
+
+    /// The caps of all cooling devices.
+    pub fn caps(&self, board: &Board) -> Caps {
+        let passive_khz = board.cpu_khz[board.cpu_khz.len() - 1 - self.passive];
+        Caps {
+            cpu_khz: passive_khz.min(self.fixed.cpu_khz),
+            ..self.fixed
+        }
     }
 
     /// The divisor of the BPMP's throttling of CPU and GPU: 1, 2 or 4.

@@ -104,15 +104,16 @@ impl Conf<'_> {
             ];
             self.clock(text, name, &[&cpufreq], &files)?;
         }
+        let release = release(self.board).max(36);
         let devfreq = |release| {
             let places = Places::of(&self.board.soc, release);
             format!("{}/devfreq/{}", places.gpu, places.gpu_name)
         };
         let files = ["available_frequencies", "max_freq", "min_freq"];
-        let (old, new) = (devfreq(35), devfreq(36));
+        let (old, new) = (devfreq(35), devfreq(release));
         self.clock(text, "GPU", &self.kernels([&old, &new]), &files)?;
         writeln!(text, "\n< PARAM TYPE=CLOCK NAME=EMC >")?;
-        let caps = [35, 36].map(|release| Places::of(&self.board.soc, release).emc_cap);
+        let caps = [35, release].map(|release| Places::of(&self.board.soc, release).emc_cap);
         for (cap, suffix) in self.kernels(caps).iter().zip(["", "_KNEXT"]) {
             writeln!(text, "MAX_FREQ{suffix} {cap}")?;
         }

@@ -24,6 +24,8 @@ pub enum File {
     /// Events of the over-current protection, 0 for OC1.
     Events(usize),
     Temperature,
+    /// How many entries of the table cooling takes from a unit's clocks.
+    Cooling(Unit),
     /// The temperature of a zone without power.
     Unpowered,
     FanPwm,
@@ -61,6 +63,13 @@ impl File {
             GpuFile::Requested | GpuFile::True | GpuFile::Load
         ))
     }
+}
+
+/// A unit with a cooling device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Cpu,
+    Gpu,
 }
 
 /// Files of a cpufreq policy that change, in kHz.
@@ -130,7 +139,7 @@ impl RailFile {
 pub enum ChipFile {
     /// The number of samples that the registers average over.
     Samples,
-    /// Their time constant in ms.
+    /// Their time constant or the time of a cycle, in ms.
     Interval,
 }
 

@@ -8,6 +8,7 @@ use super::control::{ControlError, Line, Order};
 use super::errno::Errno;
 use super::faults::WriteFault;
 use super::file::{File, SumFile};
+use super::layout::{BOOT_ID, boot_id};
 use super::preset::{NvpmodelError, mode};
 use super::state::State;
 use crate::load::Load;
@@ -43,6 +44,12 @@ impl Tree {
             load: None,
             played: 0,
         })
+    }
+
+    /// Sets the boot id, which is the same in all new trees.
+    pub fn set_boot_id(&mut self, random: u128) {
+        let layout = &mut self.state.layout;
+        layout.put(BOOT_ID, File::Fixed(boot_id(random)));
     }
 
     /// The board behind the files.

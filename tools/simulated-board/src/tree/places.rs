@@ -25,6 +25,12 @@ impl Places {
     /// The paths of a chip under a release of L4T.
     pub fn of(soc: &str, release: u32) -> Self {
         let (gpu, gpu_name, gpu_alias, gpu_node) = match (soc, release) {
+            ("tegra234", 39..) => (
+                "/sys/devices/platform/bus@0/17000000.gpu",
+                "17000000.gpu",
+                None,
+                "gpu",
+            ),
             ("tegra234", 36..) => (
                 "/sys/devices/platform/17000000.gpu",
                 "17000000.gpu",

@@ -2,7 +2,7 @@
 
 use super::errno::Errno;
 use super::faults::{SensorFault, half};
-use super::file::{ChipFile, EmcFile, File, GpuFile, PolicyFile, RailFile, SumFile};
+use super::file::{ChipFile, EmcFile, File, GpuFile, PolicyFile, RailFile, SumFile, Unit};
 use super::layout::ranges;
 use super::places::release;
 use super::state::State;
@@ -57,7 +57,7 @@ impl State {
                 let sampling = jetson.sampling(*chip);
                 match file {
                     ChipFile::Samples => sampling.samples.into(),
-                    ChipFile::Interval => sampling.interval_ms().into(),
+                    ChipFile::Interval => sampling.interval_ms(release(jetson.board())).into(),
                 }
             }
             File::Sum(rails, file) => self.sum(rails, *file)?,
@@ -70,6 +70,7 @@ impl State {
             },
             File::Events(event) => jetson.over_current_events()[*event] as i64,
             File::Temperature => (1000.0 * jetson.die_c()).round() as i64,
+            File::Cooling(unit) => self.cooling_state(*unit),
             File::Unpowered => return Err(Errno::Eagain),
             File::FanPwm => jetson.fan_pwm().into(),
             File::FanRpm => (FAN_RPM * u32::from(jetson.fan_pwm()) / 255).into(),
@@ -77,11 +78,22 @@ impl State {
         Ok(format!("{value}\n"))
     }
 
+    /// Number of entries of the table by which cooling lowers the highest clock of a unit.
+    fn cooling_state(&self, unit: Unit) -> i64 {
+        let (board, caps) = (self.jetson.board(), self.jetson.caps());
+        let (table, cap_khz) = match unit {
+            Unit::Cpu => (&board.cpu_khz, caps.cpu_khz),
+            Unit::Gpu => (&board.gpu_khz, caps.gpu_khz),
+        };
+        (table.len() - table.partition_point(|&khz| khz <= cap_khz)) as i64
+    }
+
     fn policy_text(&self, cluster: usize, file: PolicyFile) -> String {
         let policy = &self.jetson.settings().policies[cluster];
+        let cap_khz = self.jetson.caps().cpu_khz;
         let khz = match file {
-            PolicyFile::Min => policy.min_khz,
-            PolicyFile::Max => policy.max_khz,
+            PolicyFile::Min => policy.min_khz.min(cap_khz),
+            PolicyFile::Max => policy.max_khz.min(cap_khz),
             PolicyFile::Requested => self.jetson.cpu_requested_khz(cluster),
             PolicyFile::True => self.jetson.cpu_true_khz(cluster),
             PolicyFile::Governor => return governor_name(policy.governor).to_owned(),
@@ -95,9 +107,10 @@ impl State {
 
     fn gpu_text(&self, file: GpuFile) -> String {
         let (settings, gpu) = (self.jetson.settings(), &self.jetson.settings().gpu);
+        let cap_khz = self.jetson.caps().gpu_khz;
         let value: i64 = match file {
-            GpuFile::Min => hertz(gpu.min_khz),
-            GpuFile::Max => hertz(gpu.max_khz),
+            GpuFile::Min => hertz(gpu.min_khz.min(cap_khz)),
+            GpuFile::Max => hertz(gpu.max_khz.min(cap_khz)),
             GpuFile::Requested => hertz(self.jetson.gpu_requested_khz()),
             GpuFile::True => hertz(self.jetson.gpu_true_khz()),
             GpuFile::Governor => {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use wattgate_simulated_board::tree::{Errno, Tree};
 
 use crate::common::{
-    GPU_TRUE, OC2, OC3, agx, booted, cpu, emc, gpu, ina, load, ms, nano, number, pass, pin_cpu,
-    pin_gpu, write,
+    GPU_TRUE, OC2, OC3, agx, booted, cpu, emc, gpu, ina, load, ms, nano, number, order, pass,
+    pin_cpu, pin_gpu, write,
 };
 
 /// Every clock of an Orin Nano at its highest, whatever the load.
@@ -259,6 +259,56 @@ fn at_99_degrees_the_cpu_clock_is_lowered_once_a_second() {
     pass(&mut tree, ms(1000));
     assert_eq!(number(&tree, &cpu(0, "scaling_cur_freq")), 1_574_400);
     assert_eq!(number(&tree, &gpu("cur_freq")), 1_020_000_000);
+}
+
+#[test]
+fn the_limits_show_what_cooling_allows() {
+    // Addendum: `scaling_max_freq` and `max_freq` show the effective limit.
+    let mut tree = nano();
+    pin_highest(&mut tree);
+    order(&mut tree, "cool cpu 883200");
+    order(&mut tree, "cool gpu 408000");
+    pass(&mut tree, ms(20));
+    for file in [
+        "scaling_min_freq",
+        "scaling_max_freq",
+        "scaling_cur_freq",
+        "cpuinfo_cur_freq",
+    ] {
+        assert_eq!(number(&tree, &cpu(0, file)), 883_200, "{file}");
+    }
+    for file in ["min_freq", "max_freq", "cur_freq"] {
+        assert_eq!(number(&tree, &gpu(file)), 408_000_000, "{file}");
+    }
+    // Linux 5.15: cooling devices of the two clusters, then of the GPU.
+    let device =
+        |at: u32, file| tree.read(&format!("/sys/class/thermal/cooling_device{at}/{file}"));
+    assert_eq!(device(1, "type").as_deref(), Ok("cpufreq-cpu4\n"));
+    assert_eq!(device(1, "cur_state").as_deref(), Ok("11\n"));
+    assert_eq!(device(2, "type").as_deref(), Ok("devfreq-17000000.gpu\n"));
+    assert_eq!(device(2, "cur_state").as_deref(), Ok("6\n"));
+    // The request stays, and a higher one changes nothing.
+    write(&mut tree, &cpu(0, "scaling_max_freq"), 1_728_000);
+    assert_eq!(number(&tree, &cpu(0, "scaling_max_freq")), 883_200);
+    order(&mut tree, "cool cpu off");
+    order(&mut tree, "cool gpu off");
+    assert_eq!(number(&tree, &cpu(0, "scaling_max_freq")), 1_728_000);
+    assert_eq!(number(&tree, &gpu("max_freq")), 1_020_000_000);
+}
+
+#[test]
+fn throttling_by_firmware_shows_in_the_true_clocks_only() {
+    // Addendum: `scaling_cur_freq` said 2,601 MHz, `cpuinfo_cur_freq` 242 … 649 MHz.
+    let mut tree = nano();
+    pin_highest(&mut tree);
+    order(&mut tree, "throttle 4");
+    pass(&mut tree, ms(20));
+    assert_eq!(number(&tree, &cpu(0, "scaling_cur_freq")), 1_728_000);
+    assert_eq!(number(&tree, &cpu(0, "cpuinfo_cur_freq")), 432_000);
+    assert_eq!(number(&tree, &gpu("cur_freq")), 1_020_000_000);
+    order(&mut tree, "throttle off");
+    pass(&mut tree, ms(20));
+    assert_eq!(number(&tree, &cpu(0, "cpuinfo_cur_freq")), 1_728_000);
 }
 
 #[test]

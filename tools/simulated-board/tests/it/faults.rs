@@ -311,6 +311,12 @@ fn every_wrong_line_is_named() {
         ("load doom", "unknown workload `doom`; there are resnet18,"),
         ("power 2", "FACTOR is `2`, expected 0.7 … 1.3"),
         ("ambient NaN", "CELSIUS is `NaN`, expected -40 … 85"),
+        ("cool emc 204000", "`emc`, expected cpu or gpu"),
+        (
+            "cool cpu 1",
+            "`1`, expected a clock of the board's table or `off`",
+        ),
+        ("throttle 1", "DIVISOR is `1`, expected 2 … 16"),
         ("supply 5", "MV is `5`, expected 1000 … 32760"),
         ("supply 5000", "missing MOHM"),
         ("nvpmodel 9", "unknown mode 9; there are 0 15W, 1 25W,"),

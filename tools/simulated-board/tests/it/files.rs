@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use wattgate_board_tables::Board;
+use wattgate_simulated_board::tree::mirror::Mirror;
 use wattgate_simulated_board::tree::nvpmodel::NvpmodelError;
 use wattgate_simulated_board::tree::{Errno, Tree};
 use wattgate_simulated_board::unit::Unit;
@@ -32,6 +33,23 @@ fn a_policy_lives_while_one_core_of_its_cluster_is_online() {
     write(&mut tree, max, 960_000);
     write(&mut tree, &online(5), 0);
     assert_eq!(tree.read(max), Err(Errno::Eio));
+}
+
+#[test]
+fn a_board_on_a_disk_has_a_boot_id_of_its_own() {
+    let path = "proc/sys/kernel/random/boot_id";
+    let id = || {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().join("root");
+        let _board = Mirror::create(&root, nano()).expect("a tree on the disk");
+        std::fs::read_to_string(root.join(path)).expect("an id")
+    };
+    let [one, other] = [id(), id()];
+    assert_ne!(one, other);
+    // The form of a UUID of version 4.
+    let shape = one.replace(|it: char| it.is_ascii_hexdigit(), "x");
+    assert_eq!(shape, "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx\n");
+    assert_eq!(&one[14..15], "4");
 }
 
 #[test]
@@ -216,6 +234,7 @@ fn the_gpu_has_the_path_of_the_release() {
     let places = [
         ("orin-agx-64", "17000000.ga10b", "ga10b\0"),
         ("orin-nano-8-super", "17000000.gpu", "gpu\0"),
+        ("orin-nano-8-super-jp7", "17000000.gpu", "gpu\0"),
         ("xavier-agx", "17000000.gv11b", "gv11b\0"),
         ("tx2", "17000000.gp10b", "gp10b\0"),
     ];
@@ -229,6 +248,28 @@ fn the_gpu_has_the_path_of_the_release() {
     }
     let alias = "/sys/devices/platform/gpu.0/devfreq_dev/governor";
     assert_eq!(nano().read(alias).as_deref(), Ok("nvhost_podgov\n"));
+}
+
+#[test]
+fn jetpack_7_keeps_the_names_of_jetpack_6() {
+    // Section 5.2 and the addendum.
+    let [old, new] = ["orin-nano-8-super", "orin-nano-8-super-jp7"].map(|it| booted(it, None));
+    let release = new.read("/etc/nv_tegra_release").expect("a text");
+    assert!(release.starts_with("# R39 (release), REVISION: 2.0, GCID: "));
+    let devfreq = "/sys/class/devfreq/17000000.gpu";
+    for file in ["min_freq", "max_freq", "available_frequencies", "governor"] {
+        let [old, new] = [&old, &new].map(|it| it.read(&format!("{devfreq}/{file}")));
+        assert!(old.is_ok() && new == old, "{file}");
+    }
+    let conf = new.read("/etc/nvpmodel.conf").expect("a text");
+    let max = conf.lines().find_map(|line| {
+        let path = line.strip_prefix("MAX_FREQ_KNEXT ")?;
+        path.contains("devfreq").then_some(path)
+    });
+    assert!(number(&new, max.expect("a path")) > 300_000_000);
+    // Section 6.4: the Orin Nano warns at a lower current.
+    assert_eq!(number(&old, &ina("curr1_max")), 4_984);
+    assert_eq!(number(&new, &ina("curr1_max")), 4_050);
 }
 
 #[test]

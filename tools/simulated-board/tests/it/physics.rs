@@ -31,10 +31,12 @@ fn every_board_is_described_and_boards_with_unknown_tables_are_refused() {
         [
             "orin-agx-64",
             "orin-agx-64-jp6",
+            "orin-agx-64-jp7",
             "orin-nx-16",
             "orin-nx-16-super",
             "orin-nano-8",
             "orin-nano-8-super",
+            "orin-nano-8-super-jp7",
             "xavier-agx",
             "tx2"
         ]
@@ -43,6 +45,12 @@ fn every_board_is_described_and_boards_with_unknown_tables_are_refused() {
     assert_eq!(
         refused.to_string(),
         "`xavier-nx` cannot be simulated: UNKNOWN is the EMC table"
+    );
+    let refused = Board::named("thor-t5000").expect_err("no GPU table is published");
+    assert_eq!(
+        refused.to_string(),
+        "`thor-t5000` cannot be simulated: UNKNOWN is the GPU table, the lower end of the CPU table, \
+         the caps of 120W, 90W and 70W"
     );
     assert!(matches!(
         Board::named("thor"),

@@ -212,7 +212,7 @@ fn the_critical_alarm_compares_single_conversions() {
 fn the_driver_takes_the_closest_samples_and_interval() {
     // Section 6.3: the interval is channels × samples × 2 × conversion time. KDOC: the driver takes
     // the closest number of samples and conversion time, and 0 ms for the shortest one.
-    let mut tree = nano();
+    let mut tree = agx();
     let (samples, interval) = (ina("samples"), ina("update_interval"));
     let both = |tree: &Tree| [&samples, &interval].map(|path| number(tree, path));
     assert_eq!(both(&tree), [512, 430]);
@@ -235,6 +235,62 @@ fn the_driver_takes_the_closest_samples_and_interval() {
     }
     for path in [&samples, &interval] {
         assert_eq!(tree.write(path, "64 samples"), Err(Errno::Einval));
+    }
+}
+
+#[test]
+fn since_jetpack_6_the_interval_is_that_of_a_cycle() {
+    // Linux 6.1, `ina3221_reg_to_interval_us`. A write still sets the conversion time by the time
+    // constant. The driver gave these answers (tools/kernel/sensor.txt).
+    let mut tree = nano();
+    let (samples, interval) = (ina("samples"), ina("update_interval"));
+    for (path, written, expected) in [
+        (&samples, 1, [1, 1]),
+        (&interval, 430, [1, 49]),
+        (&samples, 512, [512, 49]),
+        (&interval, 430, [512, 1]),
+        (&samples, 40, [16, 1]),
+        (&samples, 41, [64, 1]),
+        (&samples, 3, [4, 1]),
+        (&samples, 512, [512, 1]),
+        (&interval, 5000, [512, 13]),
+    ] {
+        write(&mut tree, path, written);
+        let shown = [&samples, &interval].map(|path| number(&tree, path));
+        assert_eq!(shown, expected, "{written} into {path}");
+    }
+}
+
+#[test]
+fn a_limit_is_cut_to_a_step_of_the_register() {
+    // Linux 6.1, `ina3221_write_curr`: full scale, then 5 µV, then the step below. The driver gave
+    // these answers at 5 mΩ and 2 mΩ (tools/kernel/sensor.txt).
+    let at_5_mohm = [
+        (4984, 4984),
+        (4985, 4984),
+        (4990, 4984),
+        (4991, 4984),
+        (4992, 4992),
+        (7, 0),
+        (8, 8),
+        (0, 0),
+        (-1, -8),
+        (-8, -8),
+        (32_760, 32_760),
+        (32_761, 32_760),
+        (100_000, 32_760),
+        (500_000, 32_760),
+        (-40_000, -32_760),
+    ];
+    let at_2_mohm = [(4980, 4980), (4999, 5000), (5000, 5000)];
+    for (mut tree, answers) in [(nano(), &at_5_mohm[..]), (agx(), &at_2_mohm[..])] {
+        for limit in ["curr1_max", "curr1_crit"].map(ina) {
+            for (written, shown) in answers {
+                write(&mut tree, &limit, written);
+                assert_eq!(number(&tree, &limit), *shown, "{written} into {limit}");
+            }
+            assert_eq!(tree.write(&limit, "soon"), Err(Errno::Einval));
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `board`: keeps the files of a board alive in a directory.
+//! `board`: keeps the files of a board alive in a directory: a simulated one, or one from a probe.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,8 +8,11 @@ use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
 use crate::help::{boards_and_workloads, print_help};
+use crate::served::Served;
 use crate::signals;
 use wattgate_board_tables::Board;
+use wattgate_probe::format::Probe;
+use wattgate_probe::recorded::Recorded;
 use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::tree::control;
 use wattgate_simulated_board::tree::mirror::{End, Mirror};
@@ -20,9 +23,13 @@ const USAGE: &str = "\
 Keep the files of a simulated board alive in a directory, until SIGINT or SIGTERM
 
 Usage: wattgate-simulator board --board NAME --root DIR [options]
+       wattgate-simulator board --from FILE --root DIR [--speed X]
 
 Options:
   --board NAME     The board
+  --from FILE      A real board instead, from a file of `wattgate probe`: its files with the recorded
+                   values. The power sensors replay their readings in a loop, and files that
+                   wattgate writes can be written. Files that could not be read give EIO
   --root DIR       A directory that is empty or does not exist
   --workload W     A workload that runs from the start, by name or file [none]
   --mode ID        The nvpmodel mode in which the board boots [the board's default]
@@ -35,7 +42,8 @@ Options:
   -h, --help       Print this
 
 DIR/progress shows the board's time in s and the minibatches of its workloads since the start.
-Append commands to DIR/control, one in a line; DIR/control.log has their results:
+Append commands to DIR/control, one in a line; DIR/control.log has their results. A board of a probe
+has neither. The commands:
 ";
 
 const EXAMPLE: &str = "\
@@ -47,9 +55,16 @@ The command `crash` ends the program by SIGABRT. If the board shuts down from he
 ends with exit code 0.
 ";
 
+/// Where a board's files come from.
+#[derive(Debug)]
+enum Source {
+    Simulated(String),
+    Probe(PathBuf),
+}
+
 #[derive(Debug)]
 struct Arguments {
-    board: String,
+    source: Source,
     root: PathBuf,
     workload: Option<String>,
     mode: Option<u32>,
@@ -65,7 +80,18 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         let usage = format!("{USAGE}{}", control::HELP);
         return print_help(&[&usage, EXAMPLE, &boards_and_workloads()]);
     };
-    let board = Board::named(&arguments.board)?;
+    match &arguments.source {
+        Source::Simulated(board) => simulate(Board::named(board)?, &arguments),
+        Source::Probe(probe) => {
+            let files = Recorded::new(Probe::open(probe)?);
+            let stop = signals::stop()?;
+            let mut served = Served::create(&arguments.root, files)?;
+            Ok(served.run(&stop, arguments.speed)?)
+        }
+    }
+}
+
+fn simulate(board: Board, arguments: &Arguments) -> Result<(), Failure> {
     let unit = arguments.unit.map_or(Unit::NOMINAL, Unit::drawn);
     let workload = arguments.workload.as_deref().map(Workload::named);
     let mut tree = Tree::new(board, unit, arguments.seed, arguments.mode)?;
@@ -87,29 +113,45 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
 
 /// The arguments, or none if the user asks for help.
 fn parse(mut parser: Parser) -> Result<Option<Arguments>, Failure> {
-    let (mut board, mut root, mut trace) = (None, None, None);
-    let (mut workload, mut mode, mut unit, mut seed, mut speed) = (None, None, None, 0, 1.0);
+    let (mut board, mut from, mut root, mut trace) = (None, None, None, None);
+    let (mut workload, mut mode, mut unit, mut seed, mut speed) = (None, None, None, None, 1.0);
     while let Some(argument) = parser.next()? {
         match argument {
             Arg::Long("board") => board = Some(parser.value()?.string()?),
+            Arg::Long("from") => from = Some(PathBuf::from(parser.value()?)),
             Arg::Long("root") => root = Some(PathBuf::from(parser.value()?)),
             Arg::Long("workload") => workload = Some(parser.value()?.string()?),
             Arg::Long("mode") => mode = Some(parser.value()?.parse()?),
             Arg::Long("unit") => unit = Some(parser.value()?.parse()?),
-            Arg::Long("seed") => seed = parser.value()?.parse()?,
+            Arg::Long("seed") => seed = Some(parser.value()?.parse()?),
             Arg::Long("speed") => speed = factor(parser.value()?)?,
             Arg::Long("trace") => trace = Some(PathBuf::from(parser.value()?)),
             Arg::Short('h') | Arg::Long("help") => return Ok(None),
             argument => return Err(argument.unexpected().into()),
         }
     }
+    let of_simulated = [
+        ("--board", board.is_some()),
+        ("--workload", workload.is_some()),
+        ("--mode", mode.is_some()),
+        ("--unit", unit.is_some()),
+        ("--seed", seed.is_some()),
+        ("--trace", trace.is_some()),
+    ];
+    let given = of_simulated.into_iter().find(|(_, is_given)| *is_given);
+    let source = match (from, given, board) {
+        (Some(_), Some((option, _)), _) => return Err(Failure::Exclusive("--from", option)),
+        (Some(probe), None, _) => Source::Probe(probe),
+        (None, _, Some(board)) => Source::Simulated(board),
+        (None, _, None) => return Err(Failure::Missing("--board or --from")),
+    };
     Ok(Some(Arguments {
-        board: board.ok_or(Failure::Missing("--board"))?,
+        source,
         root: root.ok_or(Failure::Missing("--root"))?,
         workload,
         mode,
         unit,
-        seed,
+        seed: seed.unwrap_or(0),
         speed,
         trace,
     }))

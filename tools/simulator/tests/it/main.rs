@@ -10,4 +10,5 @@ mod judge;
 mod process;
 mod replay;
 mod running;
+mod served;
 mod workload;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::super::faults::{SensorFault, WriteFault};
+use super::super::file::Unit;
 use crate::machine::supply::Supply;
 use crate::workload::Workload;
 
@@ -15,10 +16,19 @@ pub enum Command {
     Allow(String),
     Load(Option<Box<Workload>>),
     Power(f64),
-    Activity { activity: f64, gpu_load: f64 },
+    Activity {
+        activity: f64,
+        gpu_load: f64,
+    },
     Ambient(f64),
+    /// The unit, and the highest clock in kHz that its cooling device allows.
+    Cool(Unit, u32),
+    Throttle(u32),
     Supply(Supply),
-    Nvpmodel { id: u32, container: bool },
+    Nvpmodel {
+        id: u32,
+        container: bool,
+    },
     Service,
     JetsonClocks,
     Write(String, String),

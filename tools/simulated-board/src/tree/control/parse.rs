@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::super::errno::Errno;
 use super::super::faults::{SensorFault, WriteFault};
+use super::super::file::Unit;
 use super::super::state::State;
 use super::command::{Command, Line, Order, SensorWord};
 use super::error::ControlError;
@@ -29,6 +30,28 @@ impl<'a> Words<'a> {
             word: word.to_owned(),
             least,
             most,
+        })
+    }
+
+    /// Takes the word `off` if it is next.
+    fn is_off(&mut self) -> bool {
+        let is_off = self.0.clone().next() == Some("off");
+        if is_off {
+            self.0.next();
+        }
+        is_off
+    }
+
+    /// A clock of a table in kHz; `off` is the highest number.
+    fn clock_or_off(&mut self, table: &[u32]) -> Result<u32, ControlError> {
+        if self.is_off() {
+            return Ok(u32::MAX);
+        }
+        let word = self.next("KHZ or `off`")?;
+        let khz = word.parse().ok().filter(|khz| table.contains(khz));
+        khz.ok_or_else(|| ControlError::UnknownWord {
+            word: word.to_owned(),
+            expected: "a clock of the board's table or `off`",
         })
     }
 
@@ -98,6 +121,24 @@ impl State {
                 Command::Activity { activity, gpu_load }
             }
             "ambient" => Command::Ambient(words.number("CELSIUS", -40.0, 85.0)?),
+            "cool" => {
+                let board = self.jetson.board();
+                let (unit, table) = match words.next("a unit")? {
+                    "cpu" => (Unit::Cpu, &board.cpu_khz),
+                    "gpu" => (Unit::Gpu, &board.gpu_khz),
+                    word => {
+                        return Err(ControlError::UnknownWord {
+                            word: word.to_owned(),
+                            expected: "cpu or gpu",
+                        });
+                    }
+                };
+                Command::Cool(unit, words.clock_or_off(table)?)
+            }
+            "throttle" => Command::Throttle(match words.is_off() {
+                true => 1,
+                false => words.number("DIVISOR", 2.0, 16.0)? as u32,
+            }),
             "supply" => Command::Supply(Supply {
                 millivolts: words.number("MV", 1_000.0, MAX_SUPPLY_MV)?,
                 milliohms: words.number("MOHM", 0.0, MAX_SUPPLY_MOHM)?,

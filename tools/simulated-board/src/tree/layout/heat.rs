@@ -3,8 +3,8 @@
 
 use wattgate_board_tables::Board;
 
-use super::super::file::File;
-use super::super::places::release;
+use super::super::file::{File, Unit};
+use super::super::places::{Places, release};
 use super::listing::{Layout, fixed};
 
 /// The thermal zones.
@@ -49,6 +49,35 @@ pub fn thermal(layout: &mut Layout, board: &Board) {
         };
         layout.put(format!("{zone}/temp"), temperature);
         layout.put(format!("{zone}/type"), fixed(name + "\n"));
+    }
+}
+
+/// The kernel's cooling devices: one for each cluster, and one for the GPU. Linux 5.12 renamed
+/// their types.
+pub fn cooling(layout: &mut Layout, board: &Board) {
+    let release = release(board);
+    let gpu = Places::of(&board.soc, release).gpu_name;
+    let clusters = board.clusters.iter().filter_map(|cores| cores.first());
+    let mut types: Vec<String> = match release {
+        36.. => clusters.map(|core| format!("cpufreq-cpu{core}")).collect(),
+        _ => (0..board.clusters.len())
+            .map(|at| format!("thermal-cpufreq-{at}"))
+            .collect(),
+    };
+    types.push(match release {
+        36.. => format!("devfreq-{gpu}"),
+        _ => "thermal-devfreq-0".to_owned(),
+    });
+    for (at, name) in types.into_iter().enumerate() {
+        let (unit, table) = match at < board.clusters.len() {
+            true => (Unit::Cpu, &board.cpu_khz),
+            false => (Unit::Gpu, &board.gpu_khz),
+        };
+        let device = format!("/sys/class/thermal/cooling_device{at}");
+        layout.put(format!("{device}/type"), fixed(name + "\n"));
+        layout.put(format!("{device}/cur_state"), File::Cooling(unit));
+        let most = format!("{}\n", table.len() - 1);
+        layout.put(format!("{device}/max_state"), fixed(most));
     }
 }
 

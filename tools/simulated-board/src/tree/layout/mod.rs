@@ -14,6 +14,23 @@ use super::file::File;
 use listing::fixed;
 pub use listing::{Alias, Layout, ranges};
 
+/// The kernel's id of the boot.
+pub const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// The text of a boot id: a UUID of version 4.
+pub fn boot_id(random: u128) -> String {
+    let id = random & !(0xf << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    let hex = format!("{id:032x}");
+    let parts = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
+    parts.join("-") + "\n"
+}
+
 /// The files of a board whose first hwmon or iio device has this number.
 pub fn files_of(board: &Board, first_number: usize) -> Layout {
     let mut layout = Layout::default();
@@ -22,9 +39,11 @@ pub fn files_of(board: &Board, first_number: usize) -> Layout {
     clocks::gpu(&mut layout, board);
     clocks::memory(&mut layout, board);
     heat::thermal(&mut layout, board);
+    heat::cooling(&mut layout, board);
     let number = power::power(&mut layout, board, first_number);
     heat::fan(&mut layout, board, number);
     layout.put("/etc/nvpmodel.conf", fixed(conf(board)));
+    layout.put(BOOT_ID, fixed(boot_id(0)));
     layout.put("/var/lib/nvpmodel/status", File::Status);
     layout.alias_lengths = layout.aliases.keys().map(String::len).collect();
     layout

@@ -32,6 +32,9 @@ pub fn power(layout: &mut Layout, board: &Board, mut number: usize) -> usize {
 fn hwmon_channels(layout: &mut Layout, board: &Board, chip: &str, hwmon: &str) {
     let mut summed = Vec::new();
     for channel in 1..=3 {
+        // A channel cannot be disabled here.
+        let enable = File::Register(&["1"]);
+        layout.put(format!("{hwmon}/in{channel}_enable"), enable);
         let of = |rail: &Rail| rail.chip == chip && rail.channel == channel;
         let Some(rail) = board.rails.iter().position(of) else {
             layout.put(format!("{hwmon}/in{channel}_label"), fixed("NC\n"));

@@ -28,6 +28,32 @@ pub enum MirrorError {
     Inotify(#[from] rustix::io::Errno),
 }
 
+/// Fills a directory that is empty or does not exist. If `fill` fails, the directory is left as it was.
+/// `fill` gets an absolute path: links have to lead into the tree from every working directory.
+pub fn fill<T>(
+    root: &Path,
+    fill: impl FnOnce(&Path) -> Result<T, MirrorError>,
+) -> Result<T, MirrorError> {
+    let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    let (there, occupied) = match fs::read_dir(root) {
+        Ok(mut entries) => (true, entries.next().is_some()),
+        Err(error) if missing(&error) => (false, false),
+        Err(error) => return Err(at(root)(error)),
+    };
+    if occupied {
+        let root = root.to_owned();
+        return Err(MirrorError::NotEmpty { root });
+    }
+    let created = fs::create_dir_all(root).and_then(|()| fs::canonicalize(root));
+    let filled = created.map_err(at(root)).and_then(|root| fill(&root));
+    if filled.is_err() {
+        // The first error is reported; an error of the clean-up adds nothing.
+        let _ = fs::remove_dir_all(root);
+        let _ = there.then(|| fs::create_dir(root));
+    }
+    filled
+}
+
 /// The directory of a tree.
 #[derive(Debug)]
 pub struct Root(pub PathBuf);

@@ -40,16 +40,17 @@
 //!
 //! **True power.** [`Mirror::record`] writes it to a file, from which a run is judged afterwards.
 
-mod batch;
-mod disk;
+pub mod batch;
+pub mod disk;
 mod links;
 mod living;
 mod trace_file;
-mod watcher;
+pub mod watcher;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -149,33 +150,15 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Puts all files into a directory that is empty or does not exist. If this fails, the
-    /// directory is left as it was.
+    /// Puts all files into a directory that is empty or does not exist, with a boot id of their own.
+    /// If this fails, the directory is left as it was.
     pub fn create(root: &Path, tree: Tree) -> Result<Self, MirrorError> {
-        let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        let (there, occupied) = match fs::read_dir(root) {
-            Ok(mut entries) => (true, entries.next().is_some()),
-            Err(error) if missing(&error) => (false, false),
-            Err(error) => return Err(at(root)(error)),
-        };
-        if occupied {
-            let root = root.to_owned();
-            return Err(MirrorError::NotEmpty { root });
-        }
-        let filled = fs::create_dir_all(root)
-            .map_err(at(root))
-            .and_then(|()| Self::fill(root, tree));
-        if filled.is_err() {
-            // The first error is reported; an error of the clean-up adds nothing.
-            let _ = fs::remove_dir_all(root);
-            let _ = there.then(|| fs::create_dir(root));
-        }
-        filled
+        disk::fill(root, |root| Self::fill(root, tree))
     }
 
-    fn fill(root: &Path, tree: Tree) -> Result<Self, MirrorError> {
-        // Links have to lead into the tree from every working directory.
-        let root = fs::canonicalize(root).map_err(at(root))?;
+    fn fill(root: &Path, mut tree: Tree) -> Result<Self, MirrorError> {
+        tree.set_boot_id(random());
+        let root = root.to_owned();
         let open = |name: &str| {
             let path = root.join(name);
             let mut options = File::options();
@@ -574,4 +557,10 @@ impl Mirror {
         self.root.make(&self.root.path(path), half(&text), true)?;
         Ok(())
     }
+}
+
+/// A random number; the standard library draws a hasher's keys at random.
+fn random() -> u128 {
+    let half = || u128::from(RandomState::new().hash_one(()));
+    half() << 64 | half()
 }
