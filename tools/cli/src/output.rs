@@ -23,6 +23,8 @@ pub struct AtomicFile {
     path: PathBuf,
     /// The path with symbolic links resolved.
     target: PathBuf,
+    /// Whether an existing file is refused.
+    is_new: bool,
 }
 
 impl AtomicFile {
@@ -31,6 +33,7 @@ impl AtomicFile {
         let file = Self {
             path: path.to_owned(),
             target: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
+            is_new: false,
         };
         let replaceable = match fs::metadata(&file.target) {
             Ok(existing) if existing.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
@@ -43,9 +46,28 @@ impl AtomicFile {
         Ok(file)
     }
 
-    /// Replaces the file, as [`replace`] does.
+    /// Checks that a new file can be written. One that exists is never replaced, even if it appears
+    /// before [`Self::commit`].
+    pub fn create_new(path: &Path) -> Result<Self, OutputError> {
+        // A link that leads nowhere is in the way, too.
+        let exists = fs::symlink_metadata(path).is_ok();
+        let file = Self {
+            is_new: true,
+            ..Self::create(path)?
+        };
+        match exists {
+            true => Err(file.error(io::ErrorKind::AlreadyExists.into())),
+            false => Ok(file),
+        }
+    }
+
+    /// Writes the file, as [`replace`] does.
     pub fn commit(self, contents: &[u8]) -> Result<(), OutputError> {
-        replace(&self.target, contents).map_err(|source| self.error(source))
+        let written = match self.is_new {
+            true => write_new(&self.target, contents),
+            false => replace(&self.target, contents),
+        };
+        written.map_err(|source| self.error(source))
     }
 
     fn error(&self, source: io::Error) -> OutputError {
@@ -59,11 +81,22 @@ impl AtomicFile {
 /// Replaces a file atomically: writes a temporary file beside it, syncs, renames, and syncs the
 /// folder. After an error or a power loss the file has either its old or its new contents.
 pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+    synced(path, contents)?.persist(path)?;
+    File::open(folder(path))?.sync_all()
+}
+
+/// As [`replace`], but fails if the file exists.
+fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
+    synced(path, contents)?.persist_noclobber(path)?;
+    File::open(folder(path))?.sync_all()
+}
+
+/// A temporary file beside a path, with contents that are on the disk.
+fn synced(path: &Path, contents: &[u8]) -> io::Result<NamedTempFile> {
     let mut temporary = temporary(path)?;
     temporary.write_all(contents)?;
     temporary.as_file().sync_all()?;
-    temporary.persist(path)?;
-    File::open(folder(path))?.sync_all()
+    Ok(temporary)
 }
 
 fn temporary(path: &Path) -> io::Result<NamedTempFile> {
@@ -97,6 +130,20 @@ mod tests {
         assert_eq!(fs::read(&file).expect("read"), b"after");
         assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2);
+    }
+
+    #[test]
+    fn a_new_file_never_replaces_another() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        let [first, second] = [(); 2].map(|()| AtomicFile::create_new(&path).expect("new"));
+        first.commit(b"first").expect("written");
+        let expected = format!("{}: cannot write: entity already exists", path.display());
+        let error = AtomicFile::create_new(&path).expect_err("it exists");
+        assert_eq!(error.to_string(), expected);
+        assert!(second.commit(b"second").is_err());
+        assert_eq!(fs::read(&path).expect("read"), b"first");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
     }
 
     #[test]

@@ -10,8 +10,8 @@
 //! | holding a limit | [`hold`] |
 //! | the board of a daemon that runs | [`lent`] |
 //! | rows from normal operation | [`operation`] |
+//! | which values of a board a model can have | [`thinning`] |
 //! | what a model says of a board's modes | [`outlook`] |
-//! | the vendor's modes | [`presets`] |
 //! | the corpus file | [`row`] |
 //! | the workload's process | [`process`] |
 //! | where its counts come from | [`steps`] |
@@ -28,11 +28,11 @@ pub mod lent;
 pub mod operation;
 pub mod outlook;
 pub mod planner;
-pub mod presets;
 pub mod process;
 pub mod row;
 pub mod sensing;
 pub mod session;
 pub mod steps;
+pub mod thinning;
 pub mod window;
 pub mod world;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wattgate_board::{Board, Files};
+use wattgate_board::{Board, Effective, Files};
 use wattgate_runtime::{Estimator, PowerMode};
 use wattgate_watchdog::report::Report;
 
@@ -94,12 +94,10 @@ impl Onlooker {
             peak_mw: current.peak_mw.into(),
             ..self.template.clone()
         };
-        if row.is_throttled() {
-            row.mark = Some(Mark::Throttled);
-        } else if board.verify(files, &mode).is_err() {
-            row.mark = Some(Mark::Changed);
-        } else {
-            row.measure(&measured);
+        match board.verify(files, &mode) {
+            Err(_) => row.mark = Some(Mark::Changed),
+            Ok(Effective::AsRequested) if !row.is_throttled() => row.measure(&measured),
+            Ok(_) => row.mark = Some(Mark::Throttled),
         }
         self.known.push(mode);
         self.current = None;

@@ -23,7 +23,7 @@ pub enum Mark {
     OverLimit,
     /// The board refused the mode.
     Refused,
-    /// The firmware throttled.
+    /// Cooling, firmware or over-current protection slowed the clocks.
     Throttled,
     /// Another program changed the clocks.
     Changed,
@@ -36,7 +36,7 @@ impl fmt::Display for Mark {
         f.write_str(match self {
             Self::OverLimit => "over the limit",
             Self::Refused => "refused by the board",
-            Self::Throttled => "throttled by the firmware",
+            Self::Throttled => "throttled by heat or firmware",
             Self::Changed => "changed by another program",
             Self::Stalled => "no step in a minute",
         })

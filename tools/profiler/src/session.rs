@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use thiserror::Error;
-use wattgate_board::{ApplyError, Board, SampleError};
+use wattgate_board::{ApplyError, Board, Effective, SampleError};
 use wattgate_cli::planning::Kind;
 use wattgate_runtime::{Estimator, Milliseconds, Milliwatts, PowerMode, Sample};
 
@@ -414,13 +414,11 @@ impl<'a, W: World> Session<'a, W> {
             row.over_current = self.over_current_events().saturating_sub(events_before);
             clocks.sort_unstable();
             row.delivered_cpu_khz = clocks.get(clocks.len() / 2).map(|clock| clock.0);
-            if self.board.verify(self.world.files(), &mode).is_err() {
-                return Ok(Outcome::Marked(Mark::Changed));
-            }
-            if row.is_throttled() {
-                return Ok(Outcome::Marked(Mark::Throttled));
-            }
-            return Ok(Outcome::Measured(measured));
+            return Ok(match self.board.verify(self.world.files(), &mode) {
+                Err(_) => Outcome::Marked(Mark::Changed),
+                Ok(Effective::AsRequested) if !row.is_throttled() => Outcome::Measured(measured),
+                Ok(_) => Outcome::Marked(Mark::Throttled),
+            });
         }
     }
 

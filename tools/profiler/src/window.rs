@@ -45,7 +45,7 @@ impl Default for Rules {
             shortest: Duration::from_secs(4),
             min_time_constants: 3.0,
             spread: 0.01,
-            longest: Duration::from_secs(20),
+            longest: Duration::from_secs(18),
         }
     }
 }

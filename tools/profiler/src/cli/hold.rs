@@ -4,11 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
+use wattgate_board::Clocks;
 use wattgate_cli::exit::note;
 use wattgate_runtime::{Confidence, Limit, Milliwatts};
 use wattgate_watchdog::client::Client;
 use wattgate_watchdog::clock::{Clock, System};
-use wattgate_watchdog::config::{Config, STATE_DIR};
+use wattgate_watchdog::config::{Config, OnStop, STATE_DIR};
 use wattgate_watchdog::control::{Event, Priority};
 use wattgate_watchdog::daemon::Daemon;
 use wattgate_watchdog::quantity::Memory;
@@ -37,8 +38,13 @@ pub fn setup(
             average: None,
             budget: None,
         },
+        current: None,
+        cores: None,
+        clocks: Clocks::Pin,
+        max_limit: None,
         schedule: None,
         confidence: Confidence::P95,
+        on_stop: OnStop::Restore,
         state_dir: STATE_DIR.into(),
         too_hot_mc: None,
         sensor_samples: None,

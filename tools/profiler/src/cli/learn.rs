@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lexopt::Parser;
 use serde::Serialize;
+use wattgate_board::Preset;
 use wattgate_cli::exit::note;
 use wattgate_cli::json::Mode;
 use wattgate_cli::output::replace;
@@ -24,7 +25,6 @@ use crate::hold::End;
 use crate::operation::Onlooker;
 use crate::outlook::{Outlook, outlook};
 use crate::planner::{Background, Call, Fitted};
-use crate::presets::{self, Preset, presets};
 use crate::row::Row;
 use crate::window::Count;
 use crate::world::World;
@@ -161,14 +161,13 @@ fn learn(
     write_config(&config(&common.root), &path, limit)?;
 
     let setup = hold::setup(&path, limit, &common.root, &site.files)?;
-    let conf = fs::read_to_string(common.root.join(presets::PATH)).unwrap_or_default();
     let mut findings = Findings {
         json: common.json,
         workload: site.workload.clone(),
         device: site.device.clone(),
         profiled_s,
         path: path.clone(),
-        presets: presets(&conf),
+        presets: site.board.presets().to_vec(),
         fitted,
         stretch: None,
         is_shown: false,
@@ -199,6 +198,7 @@ fn learn(
             let wanted = WantedLimit {
                 power_mw: limit.0,
                 average: None,
+                for_ms: None,
             };
             set_model(&mut client, &path)?;
             client.ask(Request::SetLimit(Some(wanted)))?;

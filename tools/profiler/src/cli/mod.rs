@@ -1,8 +1,10 @@
 //! The command line: commands, failures and their exit codes.
 
+mod check;
 mod hold;
 mod learn;
 mod options;
+mod probe;
 mod profile;
 mod run;
 mod site;
@@ -19,6 +21,8 @@ use serde::Serialize;
 use thiserror::Error;
 use wattgate_board::{DiscoverError, SettableError};
 use wattgate_cli::exit::{Failed, end};
+use wattgate_cli::output::OutputError;
+use wattgate_probe::format::{OpenError, ProbeError};
 use wattgate_runtime::{FormatError, GridError, Milliwatts};
 use wattgate_watchdog::client::ClientError;
 use wattgate_watchdog::config::ConfigError;
@@ -42,6 +46,8 @@ Commands:
   run      Hold a limit while a program runs
   profile  Measure time and power of a step in a few power modes
   step     Tell that a shell script has done a step
+  check    Print what wattgate finds on this board, or on a recorded one
+  probe    Record what wattgate reads on this board, for its developers
 
 Every command has --help.
 ";
@@ -96,6 +102,12 @@ pub enum Failure {
     Planner(#[from] PlannerError),
     #[error("{0}")]
     Corpus(#[from] CorpusError),
+    #[error("--root: {}: {source}", path.display())]
+    Root { path: PathBuf, source: io::Error },
+    #[error("{0}")]
+    Probe(#[from] OpenError),
+    #[error("{0}")]
+    Output(#[from] OutputError),
     #[error(
         "{measured} modes were measured, a model needs {LEAST_MODES}: raise --modes or --limit; {} keeps \
          the rows",
@@ -157,7 +169,12 @@ impl Failed for Failure {
             | Self::Exclusive(..)
             | Self::Folder { .. }
             | Self::StepsFrom(_) => 2,
+            Self::Probe(OpenError {
+                why: ProbeError::Unreadable(_),
+                ..
+            }) => 5,
             Self::Modes { .. }
+            | Self::Probe(_)
             | Self::Corpus(CorpusError::Defect { .. } | CorpusError::Other { .. })
             | Self::NoAxis(_)
             | Self::Grid(_)
@@ -192,11 +209,13 @@ fn command() -> Result<(), Failure> {
         Some(Arg::Value(name)) if name == "run" => run::run(parser),
         Some(Arg::Value(name)) if name == "profile" => profile::run(parser),
         Some(Arg::Value(name)) if name == "step" => step::run(parser),
+        Some(Arg::Value(name)) if name == "check" => check::run(parser),
+        Some(Arg::Value(name)) if name == "probe" => probe::run(parser),
         Some(Arg::Short('h') | Arg::Long("help")) => print(USAGE),
         Some(Arg::Value(name)) => Err(Failure::Value {
             option: "COMMAND",
             value: name.to_string_lossy().into_owned(),
-            expected: "learn, run, profile or step",
+            expected: "learn, run, profile, step, check or probe",
         }),
         Some(argument) => Err(argument.unexpected().into()),
         None => Err(Failure::Missing("COMMAND")),

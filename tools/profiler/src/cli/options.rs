@@ -109,7 +109,7 @@ pub const PLAN: &str =
   --reference FILE A model or corpus of another workload on this board, on the planner's machine
                    [/usr/share/wattgate/references/BOARD.wgt, if it exists, for the default planner]
   --spread PCT     Relative standard error at which a measurement ends [1]
-  --longest S      Longest measurement of a mode in seconds [20]
+  --longest S      Longest measurement of a mode in seconds [18]
   --seed S         Seed of the planner [1]
 ";
 

@@ -19,6 +19,7 @@ use crate::board_files::BoardFiles;
 use crate::ladder::Ladder;
 use crate::lent::Lent;
 use crate::process::{Process, Stop};
+use crate::thinning::thinned;
 
 /// The directory of the settings from before, below the board's root. It is the daemon's: whichever
 /// of the two starts after a crash restores them.
@@ -64,8 +65,9 @@ impl Site {
         let right = match Lock::take(&common.root) {
             Ok(lock) => {
                 check_writable(&board)?;
+                let state = common.root.join(STATE);
                 Right::Own {
-                    prior: Prior::keep(&board, &files, &common.root.join(STATE))?,
+                    prior: Prior::keep(&board, &files, &common.root, &state)?.written()?,
                     _lock: lock,
                 }
             }
@@ -179,16 +181,18 @@ fn check_writable(board: &Board) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The values that a board can be set to.
+/// The values that a board can be set to, as many as a grid can have.
 pub fn axes(board: &Board) -> Result<Axes, Failure> {
     let cpus: Vec<u32> = (1..=board.core_order().count() as u32).collect();
     let tables = [&cpus[..], board.cpu_khz(), board.gpu_khz(), board.emc_khz()];
+    let tables = thinned(tables.map(<[u32]>::to_vec));
     let names = ["cores", "CPU clocks", "GPU clocks", "memory clocks"];
     if let Some((_, name)) = tables.iter().zip(names).find(|(table, _)| table.is_empty()) {
         return Err(Failure::NoAxis(name));
     }
     // Not each number of cores can be online where clusters have more than one.
-    let settable = board.settable(&Grid::new(tables)?)?;
+    let grid = Grid::new(tables.each_ref().map(Vec::as_slice))?;
+    let settable = board.settable(&grid)?;
     let values = |axis: Axis| match settable.reach(axis) {
         Reach::Values(values) => values.clone(),
         Reach::Free(highest) => vec![*highest],

@@ -98,9 +98,10 @@ fn after_a_kill_while_a_limit_is_held_the_daemon_restores_the_board() {
     living.await_files();
     assert_ne!(living.settings(), before);
     let mut board = living.board();
-    let state = living.prior();
-    let prior = Prior::keep(&board, &Disk, state.parent().expect("a folder")).expect("kept");
-    assert_eq!(prior.origin(), &Origin::LeftByCrash);
+    let (root, state) = (living.root(), living.prior());
+    let state = state.parent().expect("a folder");
+    let prior = Prior::keep(&board, &Disk, &root, state).expect("kept");
+    assert_eq!(prior.origin(), &Origin::Left);
     prior.restore(&mut board, &mut Disk).expect("restored");
     living.await_settings(&before);
 }
@@ -370,6 +371,16 @@ fn a_board_that_is_read_only_is_refused() {
 fn a_mode_that_the_firmware_throttles_is_marked() {
     let living = Living::named("orin-nano-8-super");
     living.order("load yolov8n");
+    living.list(&[highest(living.name), lowest(living.name)]);
+    let (code, _, errors) = run(&mut living.profile(&[], STEPS));
+    assert_eq!(code, Some(0), "{errors}");
+    assert_eq!(marks(&living), ["throttled", ""]);
+}
+
+#[test]
+fn a_mode_that_cooling_caps_is_marked() {
+    let living = Living::start();
+    living.order("cool gpu 624750");
     living.list(&[highest(living.name), lowest(living.name)]);
     let (code, _, errors) = run(&mut living.profile(&[], STEPS));
     assert_eq!(code, Some(0), "{errors}");

@@ -55,7 +55,7 @@ impl Watchdog {
             let setup = Setup::new(config, &Disk, &below).expect("usable");
             let _lock = Lock::take(&below).expect("free");
             let state = below.join("var/lib/wattgate");
-            let prior = Prior::keep(&setup.board, &Disk, &state).expect("kept");
+            let prior = Prior::keep(&setup.board, &Disk, &below, &state).expect("kept");
             let mut daemon = Daemon::new(setup, Disk, System.utc());
             let socket = Socket::open(&directory(&below), None).expect("opened");
             let mut services = Services {
@@ -201,6 +201,7 @@ fn a_lower_limit_of_the_daemon_ends_the_session() {
     let lower = WantedLimit {
         power_mw: 20_000,
         average: None,
+        for_ms: None,
     };
     client.ask(Request::SetLimit(Some(lower))).expect("set");
     let (code, _, errors) = session.end();

@@ -11,6 +11,7 @@ mod man;
 mod operation;
 mod pattern;
 mod planner;
+mod probe;
 mod process;
 mod session;
 mod socket;

@@ -95,3 +95,20 @@ fn a_mode_in_which_the_firmware_throttles_has_no_measurement() {
     let row = look_on(&mut bench, &mut board, &mut onlooker, highest(name)).expect("a row");
     assert_eq!((row.mark, row.time_ms), (Some(Mark::Throttled), None));
 }
+
+#[test]
+fn a_mode_that_cooling_caps_has_no_measurement() {
+    let name = "orin-agx-64";
+    let mut bench = Bench::new(name, "yolov8n");
+    bench
+        .files
+        .tree
+        .control("cool cpu 729600")
+        .expect("a command");
+    let mut board = discover(&bench.files);
+    let rows = [Row::default()];
+    let onlooker = Onlooker::new(Rules::default(), &rows, &board, &bench.files);
+    let mut onlooker = onlooker.expect("a row is known");
+    let row = look_on(&mut bench, &mut board, &mut onlooker, middle(name)).expect("a row");
+    assert_eq!((row.mark, row.time_ms), (Some(Mark::Throttled), None));
+}
