@@ -81,6 +81,7 @@ class WithFakeDaemon(unittest.TestCase):
         client.status()
         client.set_limit(15_000)
         client.set_limit(15_000, average_mw=12_000, window_ms=60_000)
+        client.set_limit(15_000, for_ms=600_000)
         client.set_limit(None)
         client.set_model("night.wgt")
         client.lease(20_000).close()
@@ -158,7 +159,7 @@ class WithFakeDaemon(unittest.TestCase):
 
     def test_arguments_that_do_not_fit(self) -> None:
         client = wattgate.Client(self.path)
-        for arguments in [(1, 2), (1, None, 2), (None, 1, 2)]:
+        for arguments in [(1, 2), (1, None, 2), (None, 1, 2), (None, None, None, 1)]:
             with self.assertRaisesRegex(ValueError, "need each other"):
                 client.set_limit(*arguments)
 

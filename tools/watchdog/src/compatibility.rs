@@ -7,7 +7,7 @@
 /// Device name prefixes, and the substrings of `compatible` that identify the board: module
 /// numbers, or the carrier's where the device tree does not name the module. The first match
 /// counts.
-const KNOWN: [(&str, &[&str]); 10] = [
+const KNOWN: [(&str, &[&str]); 12] = [
     ("orin-agx-64", &["p3701-0000", "p3701-0005"]),
     ("orin-agx-32", &["p3701-0004"]),
     ("orin-nx-16", &["p3767-0000"]),
@@ -18,6 +18,8 @@ const KNOWN: [(&str, &[&str]); 10] = [
     ("xavier-nx", &["p3668"]),
     ("tx2", &["p3310"]),
     ("nano", &["p3448"]),
+    ("thor-t5000", &["p3834-0008"]),
+    ("thor-t4000", &["p3834-0000"]),
 ];
 
 /// The board's name, if both sides are known and a model for `device` is for another board.
@@ -56,6 +58,19 @@ mod tests {
                 assert_eq!(found, (of != on).then_some(on), "{of} on {on}");
             }
         }
+    }
+
+    #[test]
+    fn the_modules_of_thor_are_known() {
+        let board = Board::described("thor-t5000").expect("described");
+        let t4000 = ["nvidia,p3834-0000", "nvidia,tegra264"].map(str::to_owned);
+        assert_eq!(board_name(&board.compatible), Some("thor-t5000"));
+        assert_eq!(board_name(&t4000), Some("thor-t4000"));
+        assert_eq!(board_mismatch("thor-t5000", &board.compatible), None);
+        let found = board_mismatch("thor-t5000", &t4000);
+        assert_eq!(found, Some("thor-t4000"));
+        let found = board_mismatch("orin-agx-64", &board.compatible);
+        assert_eq!(found, Some("thor-t5000"));
     }
 
     #[test]

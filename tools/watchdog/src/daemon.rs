@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::control::{Control, Event, Priority};
 use crate::counters::Counters;
 use crate::log::log;
+use crate::quantity::Watts;
 use crate::report::{Report, Source, YIELDED, state_name};
 use crate::serve::protocol::{Refused, WantedLease, WantedLimit};
 use crate::setup::{Choices, Setup, SetupError};
@@ -34,7 +35,7 @@ pub struct Daemon<F> {
     base: Rc<Loaded>,
     models: PathBuf,
     /// The limit that a client set; it overrides config and schedule.
-    set: Option<Limit>,
+    set: Option<SetLimit>,
     /// The leases, oldest first; they override all other limits.
     leases: Vec<Lease>,
     /// The client that has the board.
@@ -46,6 +47,8 @@ pub struct Daemon<F> {
     /// State and mode after the last look; number of changes of state, mode, limit or model.
     shown: Option<(State, ModeId)>,
     changes: u64,
+    /// Time of the last look or change of the limit.
+    now: Milliseconds,
     scheduled: Option<Milliseconds>,
     modelled: Option<Milliseconds>,
 }
@@ -60,6 +63,14 @@ pub struct ClientId(pub u64);
 struct Loaded {
     path: PathBuf,
     choices: Choices,
+}
+
+/// A limit that a client set.
+#[derive(Clone, Copy, Debug)]
+struct SetLimit {
+    limit: Limit,
+    /// When it expires.
+    until: Option<Milliseconds>,
 }
 
 /// A limit, and perhaps a model, that hold as long as a client is connected.
@@ -95,6 +106,7 @@ impl<F: Files> Daemon<F> {
             counters: Counters::default(),
             shown: None,
             changes: 0,
+            now: Milliseconds(0),
             scheduled: None,
             modelled: None,
         }
@@ -103,6 +115,8 @@ impl<F: Files> Daemon<F> {
     /// Runs one control cycle. Returns when the next one is due.
     pub fn look(&mut self, clock: &impl Clock, emit: &mut impl FnMut(Event<'_>)) -> Milliseconds {
         let now = clock.now();
+        self.now = now;
+        self.expire(clock);
         if self.scheduled.is_none_or(|last| now.since(last) >= SECOND) {
             self.scheduled = Some(now);
             self.choose_limit(clock.utc());
@@ -150,6 +164,10 @@ impl<F: Files> Daemon<F> {
         let (status, mode) = self.control.status();
         let [cores, cpu_khz, gpu_khz, emc_khz] = mode.knobs();
         let average = self.limit.average;
+        let (seen, throttled) = (self.control.seen(), self.control.throttling());
+        let events = seen.over_current_events;
+        let [oc1_events, oc2_events, oc3_events] =
+            events.map(|count| count.and_then(|count| u64::try_from(count).ok()));
         let model = self.model.path.file_name().unwrap_or_default();
         let state = match self.yielded {
             Some(_) => YIELDED,
@@ -167,8 +185,15 @@ impl<F: Files> Daemon<F> {
             ratio_ppm: (u64::from(status.ratio) * 1_000_000) >> 16,
             limit_mw: self.limit.power.0,
             limit_from: self.source,
+            limit_for_ms: self.remaining().map(|it| it.0),
             average_mw: average.map(|it| it.power.0),
             average_window_ms: average.map(|it| it.window.0),
+            throttled: throttled.by(),
+            temperature_mc: seen.temperature_mc,
+            input_mv: seen.input_mv,
+            oc1_events,
+            oc2_events,
+            oc3_events,
             least_mw: self.model.choices.least_power().0,
             model: model.to_string_lossy().into_owned(),
             violations: status.violations,
@@ -182,14 +207,20 @@ impl<F: Files> Daemon<F> {
 
     /// Takes over the limits of a new config and drops a client's limit, but no lease. Returns
     /// whether other keys differ; these need a restart.
-    pub fn reload(&mut self, new: Config, utc: UtcSeconds) -> bool {
+    pub fn reload(&mut self, mut new: Config, utc: UtcSeconds) -> bool {
+        if let Some(millivolts) = self.control.seen().input_mv {
+            new.set_input(millivolts);
+        }
         let with_limits = Config {
             limit: new.limit,
+            current: new.current,
+            max_limit: new.max_limit,
             schedule: new.schedule.clone(),
             ..self.config.clone()
         };
         let differs = with_limits != new;
         self.config = with_limits;
+        self.control.set_current(self.config.current);
         self.set = None;
         self.choose_limit(utc);
         differs
@@ -199,14 +230,49 @@ impl<F: Files> Daemon<F> {
     pub fn set_limit(
         &mut self,
         wanted: Option<WantedLimit>,
-        utc: UtcSeconds,
+        clock: &impl Clock,
     ) -> Result<(), Refused> {
-        self.set = match wanted {
-            Some(wanted) => Some(wanted.limit(self.config.limit)?),
-            None => None,
-        };
-        self.choose_limit(utc);
+        self.now = clock.now();
+        let set = wanted.map(|wanted| self.wanted(wanted));
+        self.set = set.transpose()?;
+        self.choose_limit(clock.utc());
         Ok(())
+    }
+
+    fn wanted(&self, wanted: WantedLimit) -> Result<SetLimit, Refused> {
+        let limit = wanted.limit(self.config.limit)?;
+        self.check_max(limit)?;
+        let time = wanted.time()?;
+        let until = time.map(|time| Milliseconds(self.now.0.saturating_add(time.0)));
+        Ok(SetLimit { limit, until })
+    }
+
+    /// Refuses a client's limit over the config's `max_limit`.
+    fn check_max(&self, limit: Limit) -> Result<(), Refused> {
+        match self.config.max_limit {
+            Some(max) if limit.power > max => {
+                let (wanted, max) = (limit.power.0, max.0);
+                let message = format!("power_mw is {wanted}, max_limit allows at most {max}");
+                Err(Refused::new("over_max_limit", message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Drops a client's limit at the end of its time.
+    fn expire(&mut self, clock: &impl Clock) {
+        let until = self.set.and_then(|set| set.until);
+        if until.is_some_and(|until| self.now >= until) {
+            self.set = None;
+            log(Priority::Notice, "a client's limit has expired");
+            self.choose_limit(clock.utc());
+        }
+    }
+
+    /// The time until the limit in force expires.
+    fn remaining(&self) -> Option<Milliseconds> {
+        let set = self.set.filter(|_| self.source == Source::Socket)?;
+        Some(set.until?.since(self.now))
     }
 
     /// Makes the limit, and the model if one is named, hold as long as the client is connected. It
@@ -218,6 +284,7 @@ impl<F: Files> Daemon<F> {
         clock: &impl Clock,
     ) -> Result<(), Refused> {
         let limit = wanted.limit()?;
+        self.check_max(limit)?;
         let model = wanted.model.map(|name| self.load(&name, clock.now()));
         let model = model.transpose()?;
         self.leases.retain(|lease| lease.client != client);
@@ -276,21 +343,22 @@ impl<F: Files> Daemon<F> {
 
     fn choose_limit(&mut self, utc: UtcSeconds) {
         let before = (self.limit, self.source);
-        let config = self.config.limit;
+        let (config, max) = (self.config.limit, self.config.max_limit);
         let leased = self.leases.iter().map(|lease| Limit {
+            // A reload may have lowered `max_limit` since the lease began.
+            power: max.map_or(lease.limit.power, |max| max.min(lease.limit.power)),
             average: lease.limit.average.or(config.average),
             budget: config.budget,
-            ..lease.limit
         });
         (self.limit, self.source) = match (leased.reduce(lowest), self.set) {
             (Some(limit), _) => (limit, Source::Lease),
-            (None, Some(limit)) => (limit, Source::Socket),
+            (None, Some(set)) => (set.limit, Source::Socket),
             (None, None) => (self.config.limit_at(utc), config_source(&self.config)),
         };
         if (self.limit, self.source) != before {
             self.changes += 1;
             self.control.set_limit(self.limit);
-            let (power, source) = (self.limit.power, self.source);
+            let (power, source) = (Watts(self.limit.power), self.source);
             log(
                 Priority::Notice,
                 format_args!("limit is now {power}, from the {source}"),
@@ -394,6 +462,8 @@ fn refused(error: SetupError) -> Refused {
         SetupError::NoPower { .. }
         | SetupError::Confidence(_)
         | SetupError::NotProfiled { .. }
+        | SetupError::NoCores { .. }
+        | SetupError::NoInput
         | SetupError::Board(_) => "model_unsuitable",
         SetupError::OtherBoard { .. } | SetupError::Nothing { .. } => "model_for_other_board",
     };

@@ -12,7 +12,7 @@
 //! | one control cycle | [`control`] |
 //! | limits and models that change at run time | [`daemon`] |
 //! | status for clients and Prometheus | [`report`], [`counters`], [`serve`] |
-//! | prior state: saved at the start, restored at the end | [`prior`] |
+//! | prior state: saved at the start, restored at the end | [`prior`], [`boot`], [`mod@replace`] |
 //! | safe mode for `once --safe` after a crash | [`safe_mode`] |
 //! | one daemon per board | [`lock`] |
 //! | client of the socket | [`client`] |
@@ -22,6 +22,7 @@
 //! | command line and process | [`cli`] |
 #![forbid(unsafe_code)]
 
+pub mod boot;
 pub mod cli;
 pub mod client;
 pub mod clock;
@@ -36,6 +37,7 @@ pub mod lock;
 pub mod log;
 pub mod prior;
 pub mod quantity;
+pub mod replace;
 pub mod report;
 pub mod safe_mode;
 pub mod schedule;

@@ -1,13 +1,39 @@
 //! Logs one line per event to stderr with journald's priority prefix, such as `<6>tracking`.
-//! journald adds the time. Each line is built on the stack and written with one call.
+//! journald adds the time. On a terminal the prefix is left out. Each line is built on the stack and
+//! written with one call.
+//!
+//! Logging never blocks the control loop. The kernel's buffer of the pipe or socket is the queue: a
+//! line for which it has no room is dropped and counted, and the next line that is written comes
+//! after a line with the count. [`finish`] writes that count at the end.
+//!
+//! A regular file is always ready: a disk that hangs can block.
 
 use std::fmt::{self, Write as _};
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 
 use crate::control::Priority;
 
 /// Maximum length of a line with its newline; longer lines are truncated.
 const MAX_BYTES: usize = 512;
+
+/// The longest time that [`finish`] waits for stderr.
+const PATIENCE: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
+
+const NO_TIME: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
+/// Number of lines dropped since the last line that was written.
+static DROPPED: AtomicU32 = AtomicU32::new(0);
 
 /// A text buffer on the stack; what does not fit is truncated.
 #[derive(Debug)]
@@ -52,16 +78,85 @@ impl fmt::Write for Text {
     }
 }
 
-/// Writes a line. Errors are ignored: control goes on without a log.
+/// Writes a line, or drops it if stderr has no room for it. Other errors are ignored: control goes
+/// on without a log.
 pub fn log(priority: Priority, event: impl fmt::Display) {
-    let line = line(priority, event);
-    let _ = io::stderr().write_all(line.bytes());
+    let stderr = io::stderr();
+    let form = Form::of(&stderr);
+    write(stderr, &line(form, priority, event), &DROPPED);
 }
 
-fn line(priority: Priority, event: impl fmt::Display) -> Text {
+/// Logs the last line of a process and the number of lines that were dropped. Waits up to a second
+/// for a stderr without room.
+pub fn finish(last: Option<(Priority, &dyn fmt::Display)>) {
+    let stderr = io::stderr();
+    if last.is_none() && DROPPED.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    is_ready(&stderr, &PATIENCE);
+    match last {
+        Some((priority, event)) => log(priority, event),
+        None => report_dropped(&mut stderr.lock(), &DROPPED),
+    }
+}
+
+/// Writes a line after the count of dropped ones. Without room, the line is counted as dropped.
+fn write(mut to: impl Write + AsFd, line: &Text, dropped: &AtomicU32) {
+    if dropped.load(Ordering::Relaxed) > 0 {
+        report_dropped(&mut to, dropped);
+    }
+    match is_ready(&to, &NO_TIME) {
+        true => {
+            let _ = to.write_all(line.bytes());
+        }
+        false => drop(dropped.fetch_add(1, Ordering::Relaxed)),
+    }
+}
+
+/// Writes the count of dropped lines, if there is room.
+fn report_dropped(to: &mut (impl Write + AsFd), dropped: &AtomicU32) {
+    if is_ready(to, &NO_TIME) {
+        let number = dropped.swap(0, Ordering::Relaxed);
+        let form = Form::of(to);
+        let event = format_args!("{number} log lines were dropped: stderr had no room");
+        let _ = to.write_all(line(form, Priority::Warning, event).bytes());
+    }
+}
+
+/// Whether a line can be written without blocking. A pipe is ready if it has room for a page, and a
+/// socket if three quarters of its buffer are free: both are more than a line.
+fn is_ready(to: &impl AsFd, time: &Timespec) -> bool {
+    let mut fds = [PollFd::new(to, PollFlags::OUT)];
+    // An error, such as a closed pipe, counts as ready: the write then fails at once.
+    retry_on_intr(|| poll(&mut fds, Some(time))).is_ok_and(|ready| ready > 0)
+}
+
+/// Whether lines have a prefix with their priority.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    /// For journald.
+    Prefixed,
+    /// For people.
+    Plain,
+}
+
+impl Form {
+    fn of(stream: &impl AsFd) -> Self {
+        match stream.as_fd().is_terminal() {
+            true => Self::Plain,
+            false => Self::Prefixed,
+        }
+    }
+}
+
+fn line(form: Form, priority: Priority, event: impl fmt::Display) -> Text {
     let mut line = Text::new();
+    let prefix = match form {
+        Form::Prefixed => write!(line, "<{}>", priority as u8),
+        Form::Plain => Ok(()),
+    };
+    let _ = prefix.and_then(|()| write!(line, "{event}"));
     // Room for the newline.
-    let _ = write!(line, "<{}>", priority as u8).and_then(|()| write!(line, "{event}"));
     line.length = line.length.min(MAX_BYTES - 1);
     for byte in &mut line.bytes[..line.length] {
         // File names may contain newlines.
@@ -76,19 +171,52 @@ fn line(priority: Priority, event: impl fmt::Display) -> Text {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
     #[test]
     fn a_line_has_its_priority_and_is_one_line() {
-        let line = line(Priority::Error, "gone:\nno power");
-        assert_eq!(line.bytes(), b"<3>gone: no power\n");
+        let event = "gone:\nno power";
+        let prefixed = line(Form::Prefixed, Priority::Error, event);
+        assert_eq!(prefixed.bytes(), b"<3>gone: no power\n");
+        let plain = line(Form::Plain, Priority::Error, event);
+        assert_eq!(plain.bytes(), b"gone: no power\n");
     }
 
     #[test]
     fn a_long_line_is_truncated() {
-        let line = line(Priority::Info, "ä".repeat(MAX_BYTES));
+        let line = line(Form::Prefixed, Priority::Info, "ä".repeat(MAX_BYTES));
         assert!(line.bytes().len() <= MAX_BYTES);
         let text = std::str::from_utf8(line.bytes()).unwrap_or_default();
         assert!(line.bytes().ends_with(b"\n"), "{text}");
+    }
+
+    #[test]
+    fn without_room_lines_are_dropped_and_counted() {
+        let (mut reader, writer) = UnixStream::pair().expect("sockets");
+        writer.set_nonblocking(true).expect("set");
+        let dropped = AtomicU32::new(0);
+        let log = |event: &str| {
+            let line = line(Form::Prefixed, Priority::Info, event);
+            write(&writer, &line, &dropped);
+        };
+        let mut lines = 0;
+        while dropped.load(Ordering::Relaxed) < 3 {
+            log("a line that nobody reads");
+            lines += 1;
+            assert!(lines < 100_000, "no line was dropped");
+        }
+        let mut read = vec![0; 1 << 20];
+        let length = reader.read(&mut read).expect("lines");
+        let text = String::from_utf8(read[..length].to_vec()).expect("text");
+        assert_eq!(text.lines().count(), lines - 3);
+        log("read again");
+        let length = reader.read(&mut read).expect("lines");
+        assert_eq!(
+            read[..length],
+            *b"<4>3 log lines were dropped: stderr had no room\n<6>read again\n"
+        );
     }
 }

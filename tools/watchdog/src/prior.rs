@@ -1,8 +1,12 @@
 //! The prior state: all settings before the daemon's first write, in a file that survives a crash.
 //!
-//! A clean stop restores the prior state and removes the file. So a file that exists at the start
-//! was left by a crash: it holds the true prior state, because the board still has the crashed
-//! daemon's settings.
+//! A stop that restores the prior state removes the file. So a file that exists at the start was
+//! left by a process that crashed, or that kept its mode at the end. The board still has that
+//! process's settings, and the file holds the true prior state. A reboot sets the knobs anew: then
+//! the file is discarded. Its first line, `boot_id ID`, tells the boot in which it was saved.
+//!
+//! A file without a boot id, as older versions write it, is trusted once, because it may be of this
+//! boot: it gets the present boot id. Without a readable boot id any file is trusted.
 
 use std::fs;
 use std::io;
@@ -11,6 +15,15 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use wattgate_board::{Board, Files, KnobError, RestoreError, Saved, SavedError};
 use wattgate_cli::output::replace;
+use wattgate_runtime::Milliseconds;
+
+use crate::boot::BootId;
+
+/// The first word of the line with the boot id.
+const BOOT_ID: &str = "boot_id ";
+
+/// Interval of attempts to write the file after a failure.
+const RETRY_INTERVAL: Milliseconds = Milliseconds(60_000);
 
 /// Why the prior state was not saved or not restored.
 #[derive(Debug, Error)]
@@ -32,6 +45,11 @@ pub struct Prior {
     path: PathBuf,
     saved: Saved,
     origin: Origin,
+    boot: Option<BootId>,
+    /// Why the file could not be written. The state is in memory only.
+    unwritten: Option<PriorError>,
+    /// When the last attempt to write the file was.
+    tried: Option<Milliseconds>,
 }
 
 /// Where a prior state comes from.
@@ -39,49 +57,73 @@ pub struct Prior {
 pub enum Origin {
     /// Saved from the board at this start.
     Saved,
-    /// Read from the file that a crash left.
-    LeftByCrash,
-    /// Saved from the board at this start, because the file that a crash left is defective.
-    SavedAgain(SavedError),
+    /// Read from the file that an earlier process of this boot left.
+    Left,
+    /// Saved from the board at this start, because the file that was left is not usable.
+    SavedAgain(Unusable),
+}
+
+/// Why a file that was left is not usable.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Unusable {
+    /// The file is defective.
+    #[error("{0}")]
+    Defect(#[from] SavedError),
+    /// The board has been rebooted since.
+    #[error("saved before the last boot")]
+    OtherBoot,
 }
 
 impl Prior {
-    /// Reads the file that a crash left, or saves the board's settings. The file is on the disk
-    /// when this returns.
-    pub fn keep(board: &Board, files: &impl Files, directory: &Path) -> Result<Self, PriorError> {
+    /// Reads the file that an earlier process left, or saves the board's settings. `root` is the
+    /// root of the board's files. If the file cannot be written, the state is kept in memory: see
+    /// [`Self::unwritten`].
+    pub fn keep(
+        board: &Board,
+        files: &impl Files,
+        root: &Path,
+        directory: &Path,
+    ) -> Result<Self, PriorError> {
         let path = directory.join("prior");
-        let at = |source| PriorError::Io {
-            path: path.clone(),
-            source,
-        };
-        let origin = match fs::read_to_string(&path) {
-            Ok(text) => match text.parse() {
-                Ok(saved) => {
-                    let origin = Origin::LeftByCrash;
-                    return Ok(Self {
-                        path,
-                        saved,
-                        origin,
-                    });
-                }
-                Err(why) => Origin::SavedAgain(why),
-            },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Origin::Saved,
-            // The file is not UTF-8.
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                Origin::SavedAgain(SavedError::NoEnd)
+        let boot = BootId::read(files, root);
+        let origin = match left(&path)? {
+            None => Origin::Saved,
+            Some((Some(of), _)) if boot.as_ref().is_some_and(|it| *it != of) => {
+                Origin::SavedAgain(Unusable::OtherBoot)
             }
-            Err(error) => return Err(at(error)),
+            Some((_, Err(why))) => Origin::SavedAgain(why.into()),
+            Some((of, Ok(saved))) => {
+                let prior = Self::new(path, saved, Origin::Left, boot);
+                if of.is_none() && prior.boot.is_some() {
+                    // Best effort: the file is as good as before.
+                    let _ = prior.write();
+                }
+                return Ok(prior);
+            }
         };
-        let saved = board.save(files)?;
-        let directory = path.parent();
-        directory.map_or(Ok(()), fs::create_dir_all).map_err(at)?;
-        replace(&path, saved.to_string().as_bytes()).map_err(at)?;
-        Ok(Self {
+        let mut prior = Self::new(path, board.save(files)?, origin, boot);
+        prior.unwritten = prior.write().err();
+        Ok(prior)
+    }
+
+    fn new(path: PathBuf, saved: Saved, origin: Origin, boot: Option<BootId>) -> Self {
+        Self {
             path,
             saved,
             origin,
-        })
+            boot,
+            unwritten: None,
+            tried: None,
+        }
+    }
+
+    /// Writes the file; it is on the disk when this returns.
+    fn write(&self) -> Result<(), PriorError> {
+        let directory = self.path.parent();
+        let there = directory.map_or(Ok(()), fs::create_dir_all);
+        let text = text(&self.saved, self.boot.as_ref());
+        let written = there.and_then(|()| replace(&self.path, text.as_bytes()));
+        written.map_err(|source| self.io(source))
     }
 
     /// Where the prior state comes from.
@@ -94,12 +136,106 @@ impl Prior {
         &self.path
     }
 
+    /// Why the file could not be written, such as a full disk: a crash then loses the prior state.
+    pub fn unwritten(&self) -> Option<&PriorError> {
+        self.unwritten.as_ref()
+    }
+
+    /// Fails if the file could not be written.
+    pub fn written(mut self) -> Result<Self, PriorError> {
+        match self.unwritten.take() {
+            Some(error) => Err(error),
+            None => Ok(self),
+        }
+    }
+
+    /// Tries once a minute to write a file that could not be written. Returns whether it succeeded
+    /// just now. Does not sync, which would block the control loop: a power loss ends the boot in
+    /// which the file counts.
+    pub fn retry(&mut self, now: Milliseconds) -> bool {
+        if self.unwritten.is_none() {
+            return false;
+        }
+        let tried = *self.tried.get_or_insert(now);
+        if now.since(tried) < RETRY_INTERVAL {
+            return false;
+        }
+        self.tried = Some(now);
+        let text = text(&self.saved, self.boot.as_ref());
+        let new = self.path.with_extension("new");
+        let there = self.path.parent().map_or(Ok(()), fs::create_dir_all);
+        let written =
+            there.and_then(|()| crate::replace::replace(&self.path, &new, 0o600, text.as_bytes()));
+        if written.is_ok() {
+            self.unwritten = None;
+        }
+        written.is_ok()
+    }
+
     /// Restores the board's settings and removes the file; after a failure the file stays.
     pub fn restore(self, board: &mut Board, files: &mut impl Files) -> Result<(), PriorError> {
-        let path = self.path;
         if let Err(why) = board.restore(files, &self.saved) {
+            let path = self.path;
             return Err(PriorError::Restore { path, why });
         }
-        fs::remove_file(&path).map_err(|source| PriorError::Io { path, source })
+        self.remove()
+    }
+
+    /// Leaves the file for the next start of this boot. If it could not be written, tries again.
+    pub fn leave(self) -> Result<(), PriorError> {
+        match self.unwritten {
+            Some(_) => self.write(),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the file.
+    pub fn remove(self) -> Result<(), PriorError> {
+        match fs::remove_file(&self.path) {
+            // It could not be written, or another program has removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(|source| self.io(source)),
+        }
+    }
+
+    fn io(&self, source: io::Error) -> PriorError {
+        let path = self.path.clone();
+        PriorError::Io { path, source }
+    }
+}
+
+/// The boot in which a file was saved, if it names one, and the state in it.
+type Left = (Option<BootId>, Result<Saved, SavedError>);
+
+/// Reads the file that was left; `None` if there is none.
+fn left(path: &Path) -> Result<Option<Left>, PriorError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(parse(&text))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        // The file is not UTF-8.
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Ok(Some((None, Err(SavedError::NoEnd))))
+        }
+        Err(source) => {
+            let path = path.to_owned();
+            Err(PriorError::Io { path, source })
+        }
+    }
+}
+
+fn parse(text: &str) -> Left {
+    let Some((first, rest)) = text.split_once('\n') else {
+        return (None, text.parse());
+    };
+    match first.strip_prefix(BOOT_ID).and_then(BootId::parse) {
+        Some(boot) => (Some(boot), rest.parse()),
+        None => (None, text.parse()),
+    }
+}
+
+fn text(saved: &Saved, boot: Option<&BootId>) -> String {
+    match boot {
+        Some(boot) => format!("{BOOT_ID}{}\n{saved}", boot.text()),
+        None => saved.to_string(),
     }
 }

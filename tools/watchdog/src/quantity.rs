@@ -13,6 +13,145 @@ use wattgate_runtime::{Confidence, Milliseconds, Milliwatts};
 #[derive(Clone, Copy, Debug)]
 pub struct Power(pub Milliwatts);
 
+/// A current in mA: `5A` or `900mA`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Milliamperes(pub u32);
+
+impl Milliamperes {
+    /// The power at a voltage in mV, rounded down.
+    pub fn at(self, millivolts: u32) -> Milliwatts {
+        let milliwatts = u64::from(self.0) * u64::from(millivolts) / 1_000;
+        Milliwatts(u32::try_from(milliwatts).unwrap_or(u32::MAX))
+    }
+}
+
+/// As people write it: `2.5 A`.
+impl fmt::Display for Milliamperes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} A", Thousandths(u64::from(self.0)))
+    }
+}
+
+/// A limit of the module's power, or of the current at its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerOrCurrent {
+    Power(Milliwatts),
+    Current(Milliamperes),
+}
+
+/// Numbers of cores: `4`, or `2-8` for each number in the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cores {
+    pub least: u32,
+    pub most: u32,
+}
+
+impl Cores {
+    /// Whether a number is in the range.
+    pub fn contains(self, cores: u32) -> bool {
+        (self.least..=self.most).contains(&cores)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (least, most) = text.split_once('-').unwrap_or((text, text));
+        let number = |text: &str| text.trim().parse().ok();
+        let (least, most) = (number(least)?, number(most)?);
+        (1 <= least && least <= most && most <= MOST_CORES).then_some(Self { least, most })
+    }
+}
+
+impl fmt::Display for Cores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.least == self.most {
+            true => write!(f, "{}", self.least),
+            false => write!(f, "{} to {}", self.least, self.most),
+        }
+    }
+}
+
+/// More cores than any board has.
+const MOST_CORES: u32 = 64;
+
+struct CoresVisitor;
+
+impl Visitor<'_> for CoresVisitor {
+    type Value = Cores;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "a number of cores, 1 to {MOST_CORES}, or a range such as \"2-8\""
+        )
+    }
+
+    fn visit_i64<E: de::Error>(self, cores: i64) -> Result<Cores, E> {
+        Cores::parse(&cores.to_string())
+            .ok_or_else(|| E::invalid_value(Unexpected::Signed(cores), &self))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Cores, E> {
+        Cores::parse(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+    }
+}
+
+impl<'de> Deserialize<'de> for Cores {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(CoresVisitor)
+    }
+}
+
+struct LimitVisitor;
+
+impl Visitor<'_> for LimitVisitor {
+    type Value = PowerOrCurrent;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; or a current of 1mA to 100A", POWER.expected)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<PowerOrCurrent, E> {
+        let power = POWER
+            .of(text)
+            .map(|mw| PowerOrCurrent::Power(Milliwatts(mw as u32)));
+        let current = CURRENT.of(text);
+        let current = current.map(|ma| PowerOrCurrent::Current(Milliamperes(ma as u32)));
+        let limit = power.or(current);
+        limit.ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+    }
+}
+
+impl<'de> Deserialize<'de> for PowerOrCurrent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(LimitVisitor)
+    }
+}
+
+/// A power as people write it: `27.5 W`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watts(pub Milliwatts);
+
+impl fmt::Display for Watts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} W", Thousandths(u64::from(self.0.0)))
+    }
+}
+
+/// A number of thousandths as a decimal number without zeros at its end: `27.5`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thousandths(pub u64);
+
+impl fmt::Display for Thousandths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, rest) = (self.0 / 1_000, self.0 % 1_000);
+        match (rest % 10, rest % 100) {
+            _ if rest == 0 => write!(f, "{whole}"),
+            (_, 0) => write!(f, "{whole}.{}", rest / 100),
+            (0, _) => write!(f, "{whole}.{:02}", rest / 10),
+            _ => write!(f, "{whole}.{rest:03}"),
+        }
+    }
+}
+
 /// The window of an average: `60s` or `5min`.
 #[derive(Clone, Copy, Debug)]
 pub struct Window(pub Milliseconds);
@@ -20,6 +159,21 @@ pub struct Window(pub Milliseconds);
 /// The time that a battery has to last: `90min` or `8h`.
 #[derive(Clone, Copy, Debug)]
 pub struct Duration(pub Milliseconds);
+
+/// How long a client's limit holds: `10min`.
+#[derive(Clone, Copy, Debug)]
+pub struct Span(pub Milliseconds);
+
+/// A time in the largest unit of which it is a multiple: `10 min`.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Milliseconds(ms) = self.0;
+        let units = [(3_600_000, "h"), (60_000, "min"), (1_000, "s")];
+        let unit = units.into_iter().find(|(unit, _)| ms % unit == 0 && ms > 0);
+        let (unit, name) = unit.unwrap_or((1, "ms"));
+        write!(f, "{} {name}", ms / unit)
+    }
+}
 
 /// How long the highest power ratio is remembered: `10min`, or `for ever` (`None`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,9 +209,21 @@ const POWER: Quantity = Quantity {
     range: 1.0..=1e6,
 };
 
+const CURRENT: Quantity = Quantity {
+    expected: "a current of 1mA to 100A with its unit, such as \"5A\" or \"900mA\"",
+    units: &[("ma", 1.0), ("a", 1_000.0)],
+    range: 1.0..=1e5,
+};
+
 const WINDOW: Quantity = Quantity {
     expected: "a time of 1s to 1440min with its unit, such as \"60s\" or \"5min\"",
     units: &[("min", 60_000.0), ("s", 1_000.0)],
+    range: 1_000.0..=86_400_000.0,
+};
+
+const SPAN: Quantity = Quantity {
+    expected: "a time of 1s to 24h with its unit, such as \"10min\" or \"8h\"",
+    units: &[("min", 60_000.0), ("h", 3_600_000.0), ("s", 1_000.0)],
     range: 1_000.0..=86_400_000.0,
 };
 
@@ -124,6 +290,13 @@ impl Window {
     }
 }
 
+impl Span {
+    /// Parses a string; the error says what is expected.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        SPAN.parse(text).map(|ms| Self(Milliseconds(ms as u64)))
+    }
+}
+
 /// Deserialises a type from a quantity; `$of` converts the value in the base unit.
 macro_rules! deserialize {
     ($name:ident, $quantity:ident, $of:expr) => {
@@ -161,5 +334,41 @@ impl<'de> Deserialize<'de> for Probability {
         confidence
             .map(Self)
             .ok_or_else(|| D::Error::invalid_value(Unexpected::Float(value), &expected))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_power_is_shown_exactly_and_without_zeros_at_its_end() {
+        for (mw, shown) in [
+            (0, "0 W"),
+            (7, "0.007 W"),
+            (40, "0.04 W"),
+            (900, "0.9 W"),
+            (15_000, "15 W"),
+            (27_500, "27.5 W"),
+            (27_050, "27.05 W"),
+            (29_646, "29.646 W"),
+            (29_640, "29.64 W"),
+        ] {
+            assert_eq!(Watts(Milliwatts(mw)).to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn a_time_is_shown_in_its_largest_unit() {
+        for (ms, shown) in [
+            (0, "0 ms"),
+            (1_500, "1500 ms"),
+            (90_000, "90 s"),
+            (600_000, "10 min"),
+            (5_400_000, "90 min"),
+            (86_400_000, "24 h"),
+        ] {
+            assert_eq!(Span(Milliseconds(ms)).to_string(), shown);
+        }
     }
 }

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
-use wattgate_runtime::{Cause, State};
+use wattgate_runtime::{Cause, Milliseconds, State};
+
+use crate::quantity::{Span, Thousandths};
 
 /// The daemon's status in whole numbers. A value that is unknown or not set is absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,10 +32,30 @@ pub struct Report {
     pub limit_mw: u32,
     /// The source of the limit in force.
     pub limit_from: Source,
+    /// Time after which a client's limit expires.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_for_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub average_mw: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub average_window_ms: Option<u64>,
+    /// What makes the board slower than the mode: `cooling`, `firmware`, or both with a comma.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled: Option<Cow<'static, str>>,
+    /// Temperature of the hottest thermal zone in thousandths of a °C.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature_mc: Option<i64>,
+    /// Voltage at the module's input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_mv: Option<u32>,
+    /// Events of the over-current protection since the boot: under-voltage, average power, and
+    /// instantaneous power.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oc1_events: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oc2_events: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oc3_events: Option<u64>,
     /// Predicted power of the safe mode; a lower limit cannot be held.
     pub least_mw: u32,
     /// File name of the model.
@@ -112,47 +134,64 @@ pub fn state_name(state: State) -> &'static str {
     }
 }
 
-/// One `key value` line per field.
+/// One line per field: its key without the unit, then its value as people write it.
 impl Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fn known<T: Display>(
-            f: &mut fmt::Formatter<'_>,
-            key: &str,
-            value: Option<T>,
-        ) -> fmt::Result {
-            match value {
-                Some(value) => writeln!(f, "{key} {value}"),
-                None => Ok(()),
-            }
-        }
-        let Self {
-            cores,
-            cpu_khz,
-            gpu_khz,
-            emc_khz,
-            ..
-        } = self;
+        let milli = |value: u64, unit: &'static str| Milli { value, unit };
+        let watts = |mw: u32| milli(u64::from(mw), "W");
+        let megahertz = |khz: u32| milli(u64::from(khz), "MHz");
+        let time = |ms: u64| Span(Milliseconds(ms));
         writeln!(f, "state {}", self.state)?;
-        writeln!(
-            f,
-            "cores {cores}\ncpu_khz {cpu_khz}\ngpu_khz {gpu_khz}\nemc_khz {emc_khz}"
-        )?;
-        known(f, "measured_mw", self.measured_mw)?;
-        writeln!(f, "predicted_mw {}", self.predicted_mw)?;
-        writeln!(f, "allowed_mw {}", self.allowed_mw)?;
-        writeln!(f, "ratio_ppm {}", self.ratio_ppm)?;
-        writeln!(f, "limit_mw {}", self.limit_mw)?;
+        writeln!(f, "cores {}", self.cores)?;
+        writeln!(f, "cpu {}", megahertz(self.cpu_khz))?;
+        writeln!(f, "gpu {}", megahertz(self.gpu_khz))?;
+        writeln!(f, "emc {}", megahertz(self.emc_khz))?;
+        known(f, "measured", self.measured_mw.map(watts))?;
+        writeln!(f, "predicted {}", watts(self.predicted_mw))?;
+        writeln!(f, "allowed {}", watts(self.allowed_mw))?;
+        let ratio = Thousandths((self.ratio_ppm + 500) / 1_000);
+        writeln!(f, "ratio {ratio}")?;
+        writeln!(f, "limit {}", watts(self.limit_mw))?;
         writeln!(f, "limit_from {}", self.limit_from)?;
-        known(f, "average_mw", self.average_mw)?;
-        known(f, "average_window_ms", self.average_window_ms)?;
-        writeln!(f, "least_mw {}", self.least_mw)?;
+        known(f, "limit_for", self.limit_for_ms.map(|ms| milli(ms, "s")))?;
+        known(f, "average", self.average_mw.map(watts))?;
+        known(f, "average_window", self.average_window_ms.map(time))?;
+        known(f, "throttled", self.throttled.as_ref())?;
+        let celsius = self.temperature_mc.and_then(|mc| u64::try_from(mc).ok());
+        known(f, "temperature", celsius.map(|mc| milli(mc, "°C")))?;
+        let volts = self.input_mv.map(|mv| milli(u64::from(mv), "V"));
+        known(f, "input", volts)?;
+        known(f, "oc1_events", self.oc1_events)?;
+        known(f, "oc2_events", self.oc2_events)?;
+        known(f, "oc3_events", self.oc3_events)?;
+        writeln!(f, "least {}", watts(self.least_mw))?;
         writeln!(f, "model {}", self.model)?;
         writeln!(f, "violations {}", self.violations)?;
         writeln!(f, "changes {}", self.changes)?;
-        writeln!(f, "over_limit_ms {}", self.over_limit_ms)?;
-        writeln!(f, "energy_mj {}", self.energy_mj)?;
+        writeln!(f, "over_limit {}", milli(self.over_limit_ms, "s"))?;
+        writeln!(f, "energy {}", milli(self.energy_mj, "J"))?;
         writeln!(f, "sensor_errors {}", self.sensor_errors)?;
         writeln!(f, "failed_changes {}", self.failed_changes)
+    }
+}
+
+/// Writes a line if there is a value.
+fn known<T: Display>(f: &mut fmt::Formatter<'_>, key: &str, value: Option<T>) -> fmt::Result {
+    match value {
+        Some(value) => writeln!(f, "{key} {value}"),
+        None => Ok(()),
+    }
+}
+
+/// A value in thousandths of a unit.
+struct Milli {
+    value: u64,
+    unit: &'static str,
+}
+
+impl Display for Milli {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", Thousandths(self.value), self.unit)
     }
 }
 
@@ -172,9 +211,16 @@ pub mod tests {
             allowed_mw: 14_962,
             ratio_ppm: 1_022_302,
             limit_mw: 15_000,
-            limit_from: Source::Config,
+            limit_from: Source::Socket,
+            limit_for_ms: Some(540_000),
             average_mw: Some(12_000),
             average_window_ms: Some(60_000),
+            throttled: Some("cooling".into()),
+            temperature_mc: Some(61_500),
+            input_mv: Some(4_984),
+            oc1_events: Some(0),
+            oc2_events: Some(3),
+            oc3_events: Some(27_390),
             least_mw: 6_100,
             model: "model.wgt".to_owned(),
             violations: 2,
@@ -187,29 +233,57 @@ pub mod tests {
     }
 
     #[test]
-    fn the_text_has_the_keys_and_values_of_the_json() {
+    fn the_text_has_the_keys_of_the_json_and_values_with_units() {
         let report = sample();
+        let text = report.to_string();
+        assert_eq!(
+            text,
+            "state tracking\ncores 8\ncpu 1728 MHz\ngpu 918 MHz\nemc 3199 MHz\nmeasured 14.21 W\n\
+             predicted 13.9 W\nallowed 14.962 W\nratio 1.022\nlimit 15 W\nlimit_from socket\n\
+             limit_for 540 s\naverage 12 W\naverage_window 1 min\nthrottled cooling\ntemperature 61.5 °C\n\
+             input 4.984 V\noc1_events 0\noc2_events 3\noc3_events 27390\nleast 6.1 W\nmodel model.wgt\n\
+             violations 2\nchanges 17\nover_limit 0.86 s\nenergy 1234.567 J\nsensor_errors 1\n\
+             failed_changes 3\n"
+        );
         let object = serde_json::to_string(&report).expect("an object");
-        let lines = report.to_string();
-        let lines = lines.lines().map(|line| line.split_once(' ').expect("two"));
-        let pairs = lines.map(|(key, value)| match value.parse::<u64>() {
-            Ok(number) => format!("\"{key}\":{number}"),
-            Err(_) => format!("\"{key}\":\"{value}\""),
+        let keys = object.split('"').filter(|word| {
+            let after = object.split_once(&format!("\"{word}\":"));
+            after.is_some()
         });
-        let pairs: Vec<String> = pairs.collect();
-        assert_eq!(object, format!("{{{}}}", pairs.join(",")));
+        let units = ["_mw", "_khz", "_ms", "_mj", "_ppm", "_mc", "_mv"];
+        let keys = keys.map(|key| {
+            let unit = units.into_iter().find_map(|unit| key.strip_suffix(unit));
+            unit.unwrap_or(key)
+        });
+        let lines = text.lines().filter_map(|line| line.split(' ').next());
+        assert!(lines.eq(keys), "{object}");
     }
 
     #[test]
     fn unknown_values_are_absent() {
         let report = Report {
             measured_mw: None,
+            limit_for_ms: None,
             average_mw: None,
             average_window_ms: None,
+            throttled: None,
+            temperature_mc: None,
+            input_mv: None,
+            oc1_events: None,
+            oc2_events: None,
+            oc3_events: None,
             ..sample()
         };
         let object = serde_json::to_string(&report).expect("an object");
-        assert!(!object.contains("measured") && !object.contains("average"));
+        assert!(
+            !object.contains("measured")
+                && !object.contains("average")
+                && !object.contains("for_ms")
+        );
+        assert!(
+            !object.contains("throttled") && !object.contains("_events"),
+            "{object}"
+        );
         let lines = report.to_string();
         assert!(!lines.contains("measured") && !lines.contains("average"));
         let read: Report = serde_json::from_str(&object).expect("a report");

@@ -16,6 +16,7 @@ use wattgate_runtime::{
 
 use crate::compatibility;
 use crate::config::Config;
+use crate::quantity::Cores;
 
 /// Capacity of the front; a larger front is thinned.
 pub const POINTS: usize = 256;
@@ -23,7 +24,7 @@ pub const POINTS: usize = 256;
 /// Interval between looks near the limit, per rail, which bounds the I2C bus time of sensor reads.
 /// Reading a register takes 0.55 ms (`jetson-platform.md`, section 6.3); a look reads the current
 /// of each rail, and every eighth look also the voltage. 15 ms per rail take 4.1 % of the bus, and
-/// up to 6 % with the extra looks after a suspected change of power (tests/it/control.rs).
+/// up to 6 % with the extra looks after a suspected change of power (tests/it/control/sensor.rs).
 const LOOK_MS_PER_RAIL: u64 = 15;
 
 /// Least interval between looks: shorter ones do not resolve the slope of a power step.
@@ -60,6 +61,12 @@ pub enum SetupError {
     /// On some axis the model and the board have no value in common.
     #[error("{}: {why}: the model is for another board or another L4T release", path.display())]
     Nothing { path: PathBuf, why: SettableError },
+    /// The limit is a current, but the board has no sensor for the module's input.
+    #[error("limit: a current needs a sensor at the module's input, such as VDD_IN; set a power")]
+    NoInput,
+    /// The model has no mode with these numbers of cores on this board.
+    #[error("{}: no mode that the board supports has {cores} cores", path.display())]
+    NoCores { path: PathBuf, cores: Cores },
     /// The board supports no mode of the region in which the model was profiled.
     #[error("{}: the board supports no mode of the profiled region", path.display())]
     NotProfiled { path: PathBuf },
@@ -130,6 +137,13 @@ impl Choices {
         if modes.is_empty() {
             return Err(SetupError::NotProfiled { path: path() });
         }
+        if let Some(cores) = config.cores {
+            modes.retain(|(id, _)| grid.mode(*id).is_some_and(|it| cores.contains(it.cores)));
+            if modes.is_empty() {
+                let path = path();
+                return Err(SetupError::NoCores { path, cores });
+            }
+        }
         let left_out = Axis::ALL.into_iter();
         let left_out = left_out.filter_map(|axis| left_out_of(&grid, axis, settable.reach(axis)));
         let kind = match provenance.kind {
@@ -155,7 +169,12 @@ impl Choices {
 impl Setup {
     /// Reads the model and discovers the board. Writes nothing.
     pub fn new(config: Config, files: &impl Files, root: &Path) -> Result<Self, SetupError> {
-        let board = Board::discover(files, root)?;
+        let mut board = Board::discover(files, root)?;
+        let mut config = config;
+        if config.current.is_some() {
+            config.set_input(board.input_mv(files).ok_or(SetupError::NoInput)?);
+        }
+        board.set_clocks(config.clocks);
         let choices = Choices::read(&config, &board)?;
         Ok(Self {
             config,
@@ -210,6 +229,7 @@ impl Setup {
             steps: None,
             over_current: false,
             too_hot: false,
+            throttled: false,
         });
         match command {
             Command::Apply(mode) => self.mode(mode),

@@ -88,6 +88,19 @@ class Report:
     measured_mw: Optional[int] = None
     average_mw: Optional[int] = None
     average_window_ms: Optional[int] = None
+    #: The remaining time of a limit with ``for_ms``.
+    limit_for_ms: Optional[int] = None
+    #: What makes the board slower than the mode: ``cooling``, ``firmware``, or both with a comma.
+    throttled: Optional[str] = None
+    #: Temperature of the hottest thermal zone in thousandths of a degree Celsius.
+    temperature_mc: Optional[int] = None
+    #: Voltage at the module's input.
+    input_mv: Optional[int] = None
+    #: Events of the over-current protection since the boot: under-voltage, average power, and
+    #: instantaneous power.
+    oc1_events: Optional[int] = None
+    oc2_events: Optional[int] = None
+    oc3_events: Optional[int] = None
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> "Report":
@@ -120,16 +133,20 @@ class Client:
         power_mw: Optional[int],
         average_mw: Optional[int] = None,
         window_ms: Optional[int] = None,
+        for_ms: Optional[int] = None,
     ) -> Report:
         """Sets the limit in place of the config's ``limit`` and ``schedule``.
 
         ``None`` returns to the config. ``average_mw`` and ``window_ms`` set a limit of the average
         power besides; without them, the config's average stays. The limit holds until the next one,
-        SIGHUP, or the end of the daemon.
+        SIGHUP, or the end of the daemon, and at most for the time ``for_ms``.
         """
-        if power_mw is None and average_mw is None and window_ms is None:
+        if power_mw is None and average_mw is None and window_ms is None and for_ms is None:
             return self._ask({"set_limit": None})
-        return self._ask({"set_limit": _limit(power_mw, average_mw, window_ms)})
+        wanted = _limit(power_mw, average_mw, window_ms)
+        if for_ms is not None:
+            wanted["for_ms"] = for_ms
+        return self._ask({"set_limit": wanted})
 
     def set_model(self, name: str) -> Report:
         """Loads another model from the folder of the config's model, by its name or path."""

@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 
 use lexopt::{Arg, Parser};
 use serde_json::{Value, json};
-use wattgate_board::{Current, Disk, Missing};
+use wattgate_board::{Disk, Missing};
 use wattgate_runtime::{Milliwatts, PowerMode, SelectError};
 
 use super::{EXIT_CODES, Failure, check_writable, parse, print};
 use crate::group;
+use crate::quantity::Watts;
 use crate::schedule::Schedule;
 use crate::setup::Setup;
 
@@ -27,23 +28,25 @@ Example:
   wattgated check --config /etc/wattgated.toml
 
 Keys of the object:
-  limit_mw   limit at this time of day
-  average    power_mw, window_ms
-  schedule   list of at, limit_mw
-  budget     energy_mj, time_ms
-  model      provenance of the model
-  board      name of the board
-  l4t        L4T release
-  power      list of the measured rails
-  offset_mw  typical offset of the power sensor, which is subtracted from the limit
-  missing    list of messages about files that the board lacks
-  left_out   list of messages about values of the model's grid that the board lacks
-  modes      number of modes that the board supports
-  front      number of modes on the Pareto front, from which the daemon chooses
-  now        present mode, and is_fixed; if false, the clocks are maxima
-  once       mode that `once` sets, with power_mw and at_most_mw
-  run        mode with which `run` starts
-  safe       mode of least power, with power_mw
+  limit_mw      limit at this time of day
+  limit_ma      limit of the current at the module's input
+  max_limit_mw  highest limit that the config or a client may set
+  average       power_mw, window_ms
+  schedule      list of at, limit_mw
+  budget        energy_mj, time_ms
+  model         provenance of the model
+  board         name of the board
+  l4t           L4T release
+  power         list of the measured rails
+  offset_mw     typical offset of the power sensor, which is subtracted from the limit
+  missing       list of messages about files that the board lacks
+  left_out      list of messages about values of the model's grid that the board lacks
+  modes         number of modes that the board supports
+  front         number of modes on the Pareto front, from which the daemon chooses
+  now           present mode, and is_fixed; if false, the clocks are maxima
+  once          mode that `once` sets, with power_mw and at_most_mw
+  run           mode with which `run` starts
+  safe          mode of least power, with power_mw
 A mode has cores, cpu_khz, gpu_khz and emc_khz. A value that does not exist is null.
 
 ";
@@ -91,16 +94,22 @@ fn report(setup: &Setup) -> String {
         let _ = writeln!(text, "{key:<9} {value}");
     };
     let limit = setup.config.limit;
-    line("limit", &limit.power);
+    line("limit", &Watts(limit.power));
+    if let Some(current) = setup.config.current {
+        line("current", &format_args!("{current} at the input"));
+    }
+    if let Some(max) = setup.config.max_limit {
+        line("max_limit", &Watts(max));
+    }
     if let Some(average) = limit.average {
         let seconds = average.window.0 / 1_000;
         line(
             "average",
-            &format_args!("{} over {seconds} s", average.power),
+            &format_args!("{} over {seconds} s", Watts(average.power)),
         );
     }
     for (at, limit) in setup.config.schedule.iter().flat_map(Schedule::entries) {
-        line("schedule", &format_args!("{limit} from {at} on"));
+        line("schedule", &format_args!("{} from {at} on", Watts(limit)));
     }
     if let Some(budget) = limit.budget {
         let (joules, minutes) = (budget.millijoules / 1_000, budget.time.0 / 60_000);
@@ -114,7 +123,7 @@ fn report(setup: &Setup) -> String {
     );
     let rails: Vec<&str> = setup.board.rails().collect();
     line("power", &rails.join(" + "));
-    let offset = setup.board.sensor_offset();
+    let offset = Watts(setup.board.sensor_offset());
     line(
         "offset",
         &format_args!("{offset}, typical for the power sensor; subtracted from the limit"),
@@ -131,17 +140,17 @@ fn report(setup: &Setup) -> String {
         &format_args!("{}, {points} on the Pareto front", setup.choices.modes),
     );
     match setup.board.current(&Disk) {
-        Ok(current) => line("now", &shown(&current)),
+        Ok(current) => line("now", &current),
         Err(error) => line("now", &error),
     }
     if let Ok(choice) = setup.choice() {
-        let (power, most) = (choice.power.unwrap_or_default(), choice.guarded_power);
+        let [power, most] =
+            [choice.power, choice.guarded_power].map(|it| Watts(it.unwrap_or_default()));
         let mode = setup.mode(choice.mode);
         line(
             "once",
             &format_args!(
-                "{mode}: {power}, at most {} with {}",
-                most.unwrap_or_default(),
+                "{mode}: {power}, at most {most} with {}",
                 setup.config.confidence
             ),
         );
@@ -149,26 +158,9 @@ fn report(setup: &Setup) -> String {
     line("run", &format_args!("starts with {}", setup.first()));
     line(
         "safe",
-        &format_args!("{}: {}", setup.safe(), setup.choices.least_power()),
+        &format_args!("{}: {}", setup.safe(), Watts(setup.choices.least_power())),
     );
     text
-}
-
-fn shown(current: &Current) -> String {
-    let clock = |name, clock: Option<wattgate_runtime::Kilohertz>| match clock {
-        Some(clock) => format!(", {name} {clock}"),
-        None => String::new(),
-    };
-    let held = if current.is_fixed { "" } else { ", at most" };
-    let Current {
-        cores,
-        cpu,
-        gpu,
-        emc,
-        ..
-    } = *current;
-    let clocks = [clock("CPU", cpu), clock("GPU", gpu), clock("EMC", emc)].concat();
-    format!("{cores} cores{held}{clocks}")
 }
 
 fn json(setup: &Setup) -> Value {
@@ -207,6 +199,8 @@ fn json(setup: &Setup) -> Value {
     let texts = |missing: &Missing| missing.to_string();
     json!({
         "limit_mw": limit.power.0,
+        "limit_ma": config.current.map(|it| it.0),
+        "max_limit_mw": config.max_limit.map(|it| it.0),
         "average": average,
         "schedule": schedule,
         "budget": budget,

@@ -22,7 +22,7 @@ pub fn parse(mut arguments: Parser) -> Result<Option<(PathBuf, bool)>, Failure> 
     Ok(Some((root, is_json)))
 }
 
-/// Formats a report as one JSON object, or as `key value` lines.
+/// Formats a report as one JSON object, or as lines for people.
 pub fn shown(report: &Report, is_json: bool) -> String {
     match is_json {
         // Serialising strings and numbers does not fail.

@@ -1,7 +1,9 @@
 //! The command line: `wattgated COMMAND`. Exit codes are the same as the trainer's.
 
+mod boot_wait;
 mod check;
 mod client;
+mod kept;
 mod once;
 mod run;
 mod set;
@@ -27,8 +29,9 @@ use crate::control::Priority;
 use crate::group::GroupError;
 use crate::hardware_watchdog::HardwareWatchdogError;
 use crate::lock::LockError;
-use crate::log::log;
+use crate::log::finish;
 use crate::prior::PriorError;
+use crate::quantity::Watts;
 use crate::safe_mode::SafeModeError;
 use crate::setup::{Setup, SetupError};
 
@@ -69,7 +72,10 @@ pub enum Failure {
     Config(#[from] ConfigError),
     #[error("{0}")]
     Setup(#[from] SetupError),
-    #[error("no mode stays within {limit}: the least power with its guard band is {least}")]
+    #[error(
+        "no mode stays within {}: the least power with its guard band is {}", Watts(*limit),
+        Watts(*least)
+    )]
     OverLimit {
         limit: Milliwatts,
         least: Milliwatts,
@@ -106,11 +112,15 @@ impl Failed for Failure {
         match self {
             Self::Arguments(_)
             | Self::Missing(_)
-            | Self::Config(ConfigError::Defect { .. } | ConfigError::Version { .. })
+            | Self::Config(
+                ConfigError::Defect { .. }
+                | ConfigError::Version { .. }
+                | ConfigError::OverMax { .. },
+            )
             | Self::Group(GroupError::Unknown(_))
             | Self::Setup(SetupError::Confidence(_)) => 2,
             Self::Client(ClientError::Refused(refused)) => match &*refused.name {
-                "out_of_range" => 2,
+                "out_of_range" | "over_max_limit" => 2,
                 "model_unreadable" => 5,
                 name if name.starts_with("model_") => 3,
                 _ => 5,
@@ -159,14 +169,17 @@ pub fn run() -> ExitCode {
         Some("watch") => end(watch::run(arguments)),
         Some("set-limit") => end(set::limit(arguments)),
         Some("set-model") => end(set::model(arguments)),
-        Some("once") => end_with(once::run(arguments), to_journal),
-        Some("run") => end_with(run::run(arguments), to_journal),
+        Some("once") => logged(once::run(arguments)),
+        Some("run") => logged(run::run(arguments)),
         _ => end::<Failure>(Err(Arg::Value(command).unexpected().into())),
     }
 }
 
-fn to_journal(failure: &Failure) {
-    log(Priority::Error, failure);
+/// Logs the error, if any, instead of printing it.
+fn logged(result: Result<(), Failure>) -> ExitCode {
+    let code = end_with(result, |failure| finish(Some((Priority::Error, failure))));
+    finish(None);
+    code
 }
 
 fn print(text: &str) -> Result<(), Failure> {

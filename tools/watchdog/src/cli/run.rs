@@ -14,21 +14,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lexopt::Parser;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use wattgate_board::Disk;
 use wattgate_runtime::{Milliseconds, Status};
 
+use super::boot_wait;
+use super::kept::Kept;
 use super::{EXIT_CODES, Failure, Place, below, check_writable, parse, print};
 use crate::clock::{Clock, System};
-use crate::config::{Config, Metrics};
+use crate::config::{Config, Metrics, OnStop};
 use crate::control::{Event, Priority, name};
 use crate::daemon::Daemon;
 use crate::group;
 use crate::hardware_watchdog::{HardwareWatchdog, HardwareWatchdogError};
 use crate::lock::{Lock, directory};
 use crate::log::log;
-use crate::prior::{Origin, Prior};
-use crate::safe_mode::SafeModeFile;
+use crate::quantity::Watts;
 use crate::sd_notify::SdNotify;
 use crate::serve::http::Http;
 use crate::serve::socket::Socket;
@@ -40,12 +41,17 @@ Run the daemon: measure, correct and hold the limit until SIGTERM or SIGINT
 
 Usage: wattgated run --config FILE [--root DIR]
 
-The daemon saves the board's prior state in the config's state_dir and restores it at the end.
-After a crash the next clean stop restores the saved state. The daemon also saves the mode of least
-power there, for `wattgated once --safe` after a crash. On SIGHUP it reads limit, schedule, average
-and budget from the config again; they replace what a client has set, but no lease. Clients, such as
-`wattgated set-limit`, connect to /run/wattgated/socket. Log lines go to stderr with journald's
-priority prefix.
+The daemon saves the board's prior state in the config's state_dir and restores it at the end,
+unless the config's on_stop says otherwise. After a crash the next clean stop restores it, unless
+the board was rebooted. The daemon also saves the mode of least power there, for `wattgated once
+--safe` after a crash. In the first minute after a boot it waits for a power sensor, a CPU clock or a
+GPU clock that is missing.
+
+On SIGHUP the daemon reads limit, max_limit, schedule, average and budget from the config again; they
+replace what a client has set, but no lease. After SIGUSR1 the next stop sets the mode of least power,
+so that a restart leaves no time over the limit. Clients, such as `wattgated set-limit`, connect to
+/run/wattgated/socket. Log lines go to stderr, with journald's priority prefix unless it is a
+terminal.
 
 Options:
   --config FILE  The config, see wattgated.toml(5)
@@ -60,7 +66,7 @@ Example:
 /// Interval of systemd's watchdog notifications.
 const ALIVE_INTERVAL: Milliseconds = Milliseconds(1_000);
 
-/// The metrics file is written only if the next look is at least this far away.
+/// Writing a file may take this long. The loop writes only if the next look is due later than that.
 const MIN_TIME_FOR_FILE: Milliseconds = Milliseconds(50);
 
 /// Runs the command with the arguments that follow its name.
@@ -71,39 +77,12 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     // Before the first write, so that any later signal leads to a clean stop and a restore.
     let signals = Signals::new().map_err(Failure::Signals)?;
     let notify = SdNotify::from_env().map_err(Failure::Notify)?;
-    let mut setup = place.setup()?;
+    let setup = boot_wait::setup(&place, || signals.stop.load(Ordering::Relaxed))?;
     let group = setup.config.group.as_deref();
     let group = group.map(group::id).transpose()?;
     check_writable(&setup.board)?;
     let _lock = Lock::take(&place.root)?;
-    let kept = below(&place.root, &setup.config.state_dir);
-    let prior = Prior::keep(&setup.board, &Disk, &kept)?;
-    match prior.origin() {
-        Origin::Saved => {}
-        Origin::LeftByCrash => log(
-            Priority::Notice,
-            format_args!(
-                "{}: left by a crash; a clean stop will restore it",
-                prior.path().display()
-            ),
-        ),
-        Origin::SavedAgain(why) => log(
-            Priority::Warning,
-            format_args!(
-                "{}: {why}; replaced by the present settings",
-                prior.path().display()
-            ),
-        ),
-    }
-    // Before the first change of the mode, so that it is there after a crash at any time.
-    let safe = SafeModeFile::at(&kept);
-    if let Err(error) = safe.keep(&setup.safe()) {
-        // Go on: a board under control is safer than a board without.
-        log(
-            Priority::Warning,
-            format_args!("cannot save the safe mode for use after a crash: {error}"),
-        );
-    }
+    let kept = Kept::keep(&setup, &place.root)?;
     for missing in setup.board.missing() {
         log(Priority::Notice, format_args!("missing: {missing}"));
     }
@@ -114,19 +93,18 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         Priority::Info,
         format_args!(
             "limit {}; {}; {} modes on the Pareto front",
-            setup.config.limit.power,
+            Watts(setup.config.limit.power),
             setup.choices.origin,
             setup.choices.front.points().len()
         ),
     );
     let config = &setup.config;
+    let on_stop = config.on_stop;
     let hardware = config.hardware_watchdog.as_deref();
     let hardware = match hardware.map(|path| arm(path, &place.root)).transpose() {
         Ok(hardware) => hardware,
         Err(error) => {
-            // Nothing was changed yet, so no files need to stay.
-            prior.restore(&mut setup.board, &mut Disk)?;
-            safe.remove();
+            kept.withdraw()?;
             return Err(error.into());
         }
     };
@@ -138,6 +116,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     };
     let mut process = Process {
         daemon: Daemon::new(setup, Disk, System.utc()),
+        kept,
         signals,
         notify,
         services,
@@ -146,10 +125,13 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         alive: None,
     };
     process.run(&place);
+    let on_stop = match process.signals.least.load(Ordering::Relaxed) {
+        true => OnStop::Least,
+        false => on_stop,
+    };
     process.notify.send(format_args!("STOPPING=1"));
     let (mut board, mut files) = process.daemon.release();
-    prior.restore(&mut board, &mut files)?;
-    safe.remove();
+    process.kept.end(on_stop, &mut board, &mut files)?;
     if let Some(textfile) = process.textfile {
         textfile.remove();
     }
@@ -159,7 +141,6 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     if let Some(hardware) = process.hardware {
         hardware.disarm()?;
     }
-    log(Priority::Info, "restored the prior state");
     Ok(())
 }
 
@@ -204,6 +185,7 @@ fn metrics(at: Option<&Metrics>, root: &Path) -> (Option<Http>, Option<Textfile>
 
 struct Process {
     daemon: Daemon<Disk>,
+    kept: Kept,
     signals: Signals,
     notify: SdNotify,
     services: Services,
@@ -223,7 +205,7 @@ impl Process {
                 self.reload(place);
                 continue;
             }
-            self.write_metrics(next);
+            self.write_files(next);
             self.serve(next);
         }
     }
@@ -290,7 +272,7 @@ impl Process {
             self.notify.send(format_args!("READY=1"));
         }
         let (status, mode) = self.daemon.status();
-        let (allowed, measured) = (status.allowed, Measured(status));
+        let (allowed, measured) = (Watts(status.allowed), Measured(status));
         if self.daemon.is_yielded() {
             self.notify.send(format_args!(
                 "WATCHDOG=1\nSTATUS=yielded to a client; {measured} of {allowed}"
@@ -303,12 +285,13 @@ impl Process {
         ));
     }
 
-    /// Writes the metrics file if there is enough time before the next look.
-    fn write_metrics(&mut self, next: Milliseconds) {
+    /// Writes the files that are due if there is enough time before the next look.
+    fn write_files(&mut self, next: Milliseconds) {
         let now = System.now();
         if next.since(now) < MIN_TIME_FOR_FILE {
             return;
         }
+        self.kept.retry(now);
         let textfile = self.textfile.as_mut();
         if let Some(Err(error)) = textfile.map(|it| it.turn(&self.daemon, now)) {
             log(Priority::Warning, &error);
@@ -324,8 +307,8 @@ impl Process {
                     log(
                         Priority::Warning,
                         format_args!(
-                            "{path}: keys other than limit, schedule, average and budget need a \
-                             restart"
+                            "{path}: keys other than limit, max_limit, schedule, average and \
+                             budget need a restart"
                         ),
                     );
                 }
@@ -344,7 +327,7 @@ struct Measured(Status);
 impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.measured {
-            Some(power) => power.fmt(f),
+            Some(power) => Watts(power).fmt(f),
             None => f.write_str("not yet measured"),
         }
     }
@@ -354,21 +337,29 @@ impl fmt::Display for Measured {
 struct Signals {
     stop: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,
+    /// The next stop sets the mode of least power.
+    least: Arc<AtomicBool>,
     wakes: UnixStream,
 }
 
 impl Signals {
     fn new() -> io::Result<Self> {
-        let (stop, reload) = (Arc::default(), Arc::default());
+        let (stop, reload, least) = (Arc::default(), Arc::default(), Arc::default());
         let (wakes, end) = UnixStream::pair()?;
         wakes.set_nonblocking(true)?;
-        for (signal, flag) in [(SIGTERM, &stop), (SIGINT, &stop), (SIGHUP, &reload)] {
+        for (signal, flag) in [
+            (SIGTERM, &stop),
+            (SIGINT, &stop),
+            (SIGHUP, &reload),
+            (SIGUSR1, &least),
+        ] {
             signal_hook::flag::register(signal, Arc::clone(flag))?;
             signal_hook::low_level::pipe::register(signal, end.try_clone()?)?;
         }
         Ok(Self {
             stop,
             reload,
+            least,
             wakes,
         })
     }

@@ -7,24 +7,27 @@ use lexopt::{Arg, Parser, ValueExt};
 use super::client::shown;
 use super::{EXIT_CODES, Failure, print};
 use crate::client::Client;
-use crate::quantity::{Power, Window};
+use crate::quantity::{Power, Span, Window};
 use crate::serve::protocol::{Request, WantedAverage, WantedLimit};
 
 const LIMIT: &str = "\
 Set the running daemon's limit, until the next set-limit, SIGHUP or the daemon's end
 
-Usage: wattgated set-limit POWER [--average POWER/WINDOW] [--json] [--root DIR]
+A limit over the config's max_limit is refused.
+
+Usage: wattgated set-limit POWER [--average POWER/WINDOW] [--for TIME] [--json] [--root DIR]
        wattgated set-limit --config [--json] [--root DIR]
 
 Options:
   --average POWER/WINDOW  Limit on the average power over the window [the config's]
+  --for TIME              Return to the config's limit and schedule after 1s to 24h
   --config                Return to the config's limit and schedule
   --json                  Print one JSON object, as `status --json` does
   --root DIR              Root of the board's files, for a simulated board [/]
   -h, --help              Print this help
 
 Example:
-  wattgated set-limit 15W --average 12W/60s
+  wattgated set-limit 15W --average 12W/60s --for 10min
 
 Prints the new status, as `status` does. A limit below least_mw cannot be held; the daemon then
 sets the mode of least power.
@@ -50,7 +53,7 @@ Example:
 
 /// Runs `set-limit` with the arguments that follow its name.
 pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
-    let (mut power, mut average, mut is_config) = (None, None, false);
+    let (mut power, mut average, mut time, mut is_config) = (None, None, None, false);
     let (mut root, mut is_json) = (PathBuf::from("/"), false);
     while let Some(argument) = arguments.next()? {
         match argument {
@@ -58,6 +61,7 @@ pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
                 power = Some(text.parse_with(Power::parse)?);
             }
             Arg::Long("average") => average = Some(arguments.value()?.parse_with(wanted_average)?),
+            Arg::Long("for") => time = Some(arguments.value()?.parse_with(Span::parse)?),
             Arg::Long("config") => is_config = true,
             Arg::Short('h') | Arg::Long("help") => return print(&format!("{LIMIT}{EXIT_CODES}")),
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
@@ -65,11 +69,12 @@ pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let limit = match (power, average, is_config) {
-        (None, None, true) => None,
-        (Some(Power(power)), average, false) => Some(WantedLimit {
+    let limit = match (power, average, time, is_config) {
+        (None, None, None, true) => None,
+        (Some(Power(power)), average, time, false) => Some(WantedLimit {
             power_mw: power.0,
             average,
+            for_ms: time.map(|Span(time)| time.0),
         }),
         _ => return Err(Failure::Missing("either a power or --config")),
     };

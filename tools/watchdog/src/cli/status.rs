@@ -18,11 +18,12 @@ Options:
 Example:
   wattgated status
 
-Keys: state, cores, cpu_khz, gpu_khz, emc_khz, measured_mw (absent before the first measurement),
-predicted_mw, allowed_mw, ratio_ppm (measured / predicted), limit_mw, limit_from (config, schedule,
-socket or lease), average_mw and average_window_ms (absent without an average), least_mw (the least
-predicted power of all modes), model. Counters since the daemon's start: violations, changes,
-over_limit_ms, energy_mj, sensor_errors, failed_changes.
+Prints one line per value, with its unit. The keys of the JSON object: state, cores, cpu_khz,
+gpu_khz, emc_khz, measured_mw (absent before the first measurement), predicted_mw, allowed_mw,
+ratio_ppm (measured / predicted), limit_mw, limit_from (config, schedule, socket or lease),
+limit_for_ms (remaining time of a limit that expires), average_mw and average_window_ms (absent
+without an average), least_mw (the least predicted power of all modes), model. Counters since the
+daemon's start: violations, changes, over_limit_ms, energy_mj, sensor_errors, failed_changes.
 
 ";
 

@@ -6,6 +6,7 @@ use wattgate_runtime::Milliwatts;
 use super::client::{parse, shown};
 use super::{EXIT_CODES, Failure, print};
 use crate::client::Client;
+use crate::quantity::{Thousandths, Watts};
 use crate::report::Report;
 use crate::serve::protocol::{Request, Subscription};
 
@@ -42,21 +43,16 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
 }
 
 fn line(report: &Report) -> String {
-    let Report {
-        state,
-        cores,
-        cpu_khz,
-        gpu_khz,
-        emc_khz,
-        ..
-    } = report;
+    let Report { state, cores, .. } = report;
     let measured = match report.measured_mw {
-        Some(measured) => Milliwatts(measured).to_string(),
+        Some(measured) => Watts(Milliwatts(measured)).to_string(),
         None => "not yet measured".to_owned(),
     };
-    let limit = Milliwatts(report.limit_mw);
+    let limit = Watts(Milliwatts(report.limit_mw));
+    let clocks = [report.cpu_khz, report.gpu_khz, report.emc_khz];
+    let [cpu, gpu, emc] = clocks.map(|khz| Thousandths(u64::from(khz)));
     format!(
-        "{state}: {measured}, limit {limit}; {cores} cores, CPU {cpu_khz} kHz, GPU {gpu_khz} kHz, \
-         EMC {emc_khz} kHz\n"
+        "{state}: {measured}, limit {limit}; {cores} cores, CPU {cpu} MHz, GPU {gpu} MHz, EMC {emc} \
+         MHz\n"
     )
 }

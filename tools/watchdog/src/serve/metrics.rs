@@ -74,6 +74,40 @@ impl Page {
             let value = u8::from(state == report.state);
             writeln!(self.0, "wattgate_state{{state=\"{state}\"}} {value}")?;
         }
+        self.head(
+            "throttled",
+            "gauge",
+            "1 for what makes the board slower than its mode.",
+        )?;
+        for by in ["cooling", "firmware"] {
+            let throttled = report.throttled.as_deref().unwrap_or_default();
+            let value = u8::from(throttled.split(',').any(|it| it == by));
+            writeln!(self.0, "wattgate_throttled{{by=\"{by}\"}} {value}")?;
+        }
+        if let Some(mc) = report.temperature_mc {
+            self.gauge(
+                "temperature_celsius",
+                "Temperature of the hottest thermal zone.",
+                f64::from(i32::try_from(mc).unwrap_or(i32::MAX)) / 1e3,
+            )?;
+        }
+        if let Some(mv) = report.input_mv {
+            self.gauge("input_volts", "Voltage at the module's input.", milli(mv))?;
+        }
+        let events = [report.oc1_events, report.oc2_events, report.oc3_events];
+        if events.iter().any(Option::is_some) {
+            self.head(
+                "over_current_events_total",
+                "counter",
+                "Events of the over-current protection since the boot of the board.",
+            )?;
+        }
+        for (events, number) in events.into_iter().zip(1..) {
+            if let Some(events) = events {
+                let series = format_args!("over_current_events_total{{event=\"oc{number}\"}}");
+                writeln!(self.0, "wattgate_{series} {events}")?;
+            }
+        }
         self.counter(
             "violations_total",
             "Number of times that the power exceeded the allowed power.",
@@ -206,11 +240,18 @@ mod tests {
             ("wattgate_build_info{version=\"0.1.0\"}", 1.0),
             ("wattgate_energy_joules_total", 1_234.567),
             ("wattgate_failed_changes_total", 3.0),
+            ("wattgate_input_volts", 4.984),
             ("wattgate_mode_changes_total", 17.0),
             ("wattgate_mode_cores", 8.0),
             ("wattgate_mode_cpu_hertz", 1_728e6),
             ("wattgate_mode_emc_hertz", 3_199e6),
             ("wattgate_mode_gpu_hertz", 918e6),
+            ("wattgate_over_current_events_total{event=\"oc1\"}", 0.0),
+            ("wattgate_over_current_events_total{event=\"oc2\"}", 3.0),
+            (
+                "wattgate_over_current_events_total{event=\"oc3\"}",
+                27_390.0,
+            ),
             ("wattgate_over_limit_seconds_total", 0.86),
             ("wattgate_power_allowed_watts", 14.962),
             ("wattgate_power_correction_ratio", 1.022_302),
@@ -227,6 +268,9 @@ mod tests {
             ("wattgate_state{state=\"stepping_down\"}", 0.0),
             ("wattgate_state{state=\"tracking\"}", 1.0),
             ("wattgate_state{state=\"yielded\"}", 0.0),
+            ("wattgate_temperature_celsius", 61.5),
+            ("wattgate_throttled{by=\"cooling\"}", 1.0),
+            ("wattgate_throttled{by=\"firmware\"}", 0.0),
             ("wattgate_violations_total", 2.0),
         ];
         let expected = expected.map(|(series, value)| (series.to_owned(), value));
@@ -234,14 +278,21 @@ mod tests {
     }
 
     #[test]
-    fn a_power_that_was_not_measured_is_omitted() {
+    fn values_that_are_unknown_are_omitted() {
         let report = Report {
             measured_mw: None,
+            temperature_mc: None,
+            input_mv: None,
+            oc1_events: None,
+            oc2_events: None,
+            oc3_events: None,
             ..sample()
         };
         let page = text(&report);
         samples(&page);
-        assert!(!page.contains("measured_watts"), "{page}");
+        for family in ["measured_watts", "temperature", "input", "over_current"] {
+            assert!(!page.contains(family), "{page}");
+        }
     }
 
     #[test]

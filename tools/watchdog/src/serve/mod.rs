@@ -12,6 +12,7 @@ pub mod socket;
 pub mod textfile;
 
 mod connection;
+mod peer;
 mod rate_limit;
 
 use std::os::fd::BorrowedFd;

@@ -18,7 +18,10 @@
 //!
 //! `state` is `booting`, `settling`, `tracking`, `stepping_down`, `probing_up`, `safe_no_sensor`,
 //! `safe_limit_too_low`, `safe_nothing_applies` or `yielded`; `limit_from` is `config`, `schedule`,
-//! `socket` or `lease`. `measured_mw`, `average_mw` and `average_window_ms` are absent if there is no value.
+//! `socket` or `lease`. `limit_for_ms` is the remaining time of a limit with `for_ms`. `measured_mw`,
+//! `limit_for_ms`, `average_mw`, `average_window_ms`, `throttled` (what makes the board slower than its
+//! mode: `cooling`, `firmware`, or both with a comma), `temperature_mc`, `input_mv` and `oc1_events` to
+//! `oc3_events` are absent if there is no value.
 //!
 //! # Requests
 //!
@@ -30,13 +33,15 @@
 //!
 //! `set_limit` overrides the config's `limit` and `schedule`; without `average`, the config's
 //! average stays. `null` returns to the config. The limit holds until the next `set_limit`, SIGHUP
-//! (which returns to the config) or the end of the daemon; it does **not** survive a restart. A
-//! limit below the predicted power of the safe mode is accepted: the daemon sets the safe mode,
+//! (which returns to the config) or the end of the daemon; it does **not** survive a restart. With
+//! `for_ms` (1000 to 86400000) the daemon returns to the config after that time. A limit over the
+//! config's `max_limit` is refused. A limit below the predicted power of the safe mode is accepted: the daemon sets the safe mode,
 //! and the state is `safe_limit_too_low`.
 //!
 //! ```json
 //! {"version":1,"request":{"set_limit":{"power_mw":15000}}}
 //! {"version":1,"request":{"set_limit":{"power_mw":15000,"average":{"power_mw":12000,"window_ms":60000}}}}
+//! {"version":1,"request":{"set_limit":{"power_mw":15000,"for_ms":600000}}}
 //! {"version":1,"request":{"set_limit":null}}
 //! ```
 //!
@@ -53,7 +58,7 @@
 //! `lease` holds a limit, and a model if one is named, as long as this connection is open. At its
 //! end, however it ends, limit and model return to what holds without it. A lease overrides config,
 //! schedule, `set_limit` and `set_model`; these then hold after it, and SIGHUP does not end it. The
-//! limit follows the rules of `set_limit`, and the model those of `set_model`. If either is refused,
+//! limit follows the rules of `set_limit`, except that it has no `for_ms`, and the model those of `set_model`. If either is refused,
 //! nothing changes. A second `lease` of a connection replaces its first one. If several
 //! connections have leases, the daemon holds the lowest power, the lowest average power and the
 //! shortest window of all, with the model of the newest lease that names one. Each change of the model
@@ -98,6 +103,7 @@
 //! | `not_utf8` | The line is not UTF-8. | stays open |
 //! | `version` | The request has another version. | stays open |
 //! | `out_of_range` | A number is out of range. | stays open |
+//! | `over_max_limit` | The limit is over the config's `max_limit`. | stays open |
 //! | `too_many_requests` | More than 20 requests or one model in a second. | is closed at 40 |
 //! | `too_long` | The line has more than 4096 bytes. | is closed |
 //! | `too_many_clients` | 16 clients are already connected. | is closed |
@@ -154,6 +160,9 @@ pub struct WantedLimit {
     pub power_mw: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub average: Option<WantedAverage>,
+    /// The time after which the limit expires.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub for_ms: Option<u64>,
 }
 
 /// A limit, and perhaps a model, for as long as the client is connected.
@@ -291,6 +300,12 @@ impl WantedLimit {
         }
         Ok(limit)
     }
+
+    /// The time after which the limit expires; `None`: it does not.
+    pub fn time(self) -> Result<Option<Milliseconds>, Refused> {
+        let in_range = |ms| milliseconds("for_ms", ms, 1_000, 86_400_000);
+        self.for_ms.map(in_range).transpose()
+    }
 }
 
 impl WantedLease {
@@ -299,7 +314,12 @@ impl WantedLease {
         let &Self {
             power_mw, average, ..
         } = self;
-        WantedLimit { power_mw, average }.limit(Limit::of(Milliwatts(0)))
+        let wanted = WantedLimit {
+            power_mw,
+            average,
+            for_ms: None,
+        };
+        wanted.limit(Limit::of(Milliwatts(0)))
     }
 }
 
@@ -347,19 +367,24 @@ mod tests {
         let found: Vec<Request> = examples("\"request\"")
             .map(|line| Request::parse(line.as_bytes()).expect(line))
             .collect();
-        let limit = |average| {
+        let limit = |average, for_ms| {
             Request::SetLimit(Some(WantedLimit {
                 power_mw: 15_000,
                 average,
+                for_ms,
             }))
         };
         let all = [
             Request::Status,
-            limit(None),
-            limit(Some(WantedAverage {
-                power_mw: 12_000,
-                window_ms: 60_000,
-            })),
+            limit(None, None),
+            limit(
+                Some(WantedAverage {
+                    power_mw: 12_000,
+                    window_ms: 60_000,
+                }),
+                None,
+            ),
+            limit(None, Some(600_000)),
             Request::SetLimit(None),
             Request::SetModel("night.wgt".to_owned()),
             Request::Lease(WantedLease {
@@ -480,7 +505,14 @@ mod tests {
     #[test]
     fn numbers_out_of_range_are_refused() {
         let base = Limit::of(Milliwatts(9_000));
-        let limit = |power_mw, average| WantedLimit { power_mw, average }.limit(base);
+        let limit = |power_mw, average| {
+            let wanted = WantedLimit {
+                power_mw,
+                average,
+                for_ms: None,
+            };
+            wanted.limit(base)
+        };
         let average = |power_mw, window_ms| {
             Some(WantedAverage {
                 power_mw,
@@ -508,6 +540,18 @@ mod tests {
         ] {
             assert_eq!(limit, Err(Refused::new("out_of_range", message)));
         }
+        for (for_ms, is_right) in [(999, false), (1_000, true), (86_400_001, false)] {
+            let wanted = WantedLimit {
+                power_mw: 1,
+                average: None,
+                for_ms: Some(for_ms),
+            };
+            let time = wanted.time().map_err(|refused| refused.name);
+            match is_right {
+                true => assert_eq!(time, Ok(Some(Milliseconds(for_ms)))),
+                false => assert_eq!(time, Err("out_of_range".into())),
+            }
+        }
         for every_ms in [0, 99, 60_001] {
             let error = Subscription { every_ms }.every().expect_err("out of range");
             assert_eq!(error.name, "out_of_range");
@@ -531,6 +575,7 @@ mod tests {
         let wanted = WantedLimit {
             power_mw: 12_000,
             average: None,
+            for_ms: None,
         };
         let limit = wanted.limit(base).expect("in range");
         assert_eq!(

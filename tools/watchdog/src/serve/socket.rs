@@ -12,10 +12,13 @@ use wattgate_runtime::Milliseconds;
 use super::Waiting;
 use super::connection::{Connection, Gone};
 use super::listener::Listener;
+use super::peer::{Peer, change};
 use super::protocol::{MAX_LINE_BYTES, Refused, Request, Subscription, answer};
 use super::rate_limit::RateCounter;
 use crate::clock::Clock;
+use crate::control::Priority;
 use crate::daemon::{ClientId, Daemon};
+use crate::log::log;
 
 /// Maximum number of connected clients.
 pub const MAX_CLIENTS: usize = 16;
@@ -111,7 +114,7 @@ impl Socket {
             };
             let is_silent = client.is_silent(daemon, clock.now());
             if turn.is_err() || is_silent || client.connection.has_ended() {
-                daemon.end_client(client.id, clock.utc());
+                client.end(daemon, clock);
             }
             turn.is_ok() && !is_silent
         });
@@ -128,6 +131,7 @@ fn admit(
     if clients.len() < MAX_CLIENTS {
         clients.push(Client {
             id: *next,
+            peer: Peer::of(&stream),
             connection: Connection::new(stream),
             requests: RateCounter::default(),
             last_input: now,
@@ -147,6 +151,7 @@ fn admit(
 #[derive(Debug)]
 struct Client {
     id: ClientId,
+    peer: Peer,
     connection: Connection<UnixStream>,
     requests: RateCounter,
     /// When the client last sent something, and when it last sent a line.
@@ -189,6 +194,21 @@ impl Client {
             true => Err(Gone),
             false => Ok(()),
         }
+    }
+
+    /// Ends what the client holds.
+    fn end<F: Files>(&mut self, daemon: &mut Daemon<F>, clock: &impl Clock) {
+        let peer = self.peer;
+        if std::mem::take(&mut self.has_leased) {
+            log(Priority::Notice, format_args!("{peer}: the lease ends"));
+        }
+        if daemon.has_board(self.id) {
+            log(
+                Priority::Notice,
+                format_args!("{peer}: gave the board back"),
+            );
+        }
+        daemon.end_client(self.id, clock.utc());
     }
 
     /// Whether the client has the board and has sent no line for too long.
@@ -238,7 +258,22 @@ impl Client {
         Ok(())
     }
 
+    /// Acts on a request, and logs what it changed.
     fn act<F: Files>(
+        &mut self,
+        request: Request,
+        daemon: &mut Daemon<F>,
+        clock: &impl Clock,
+    ) -> Result<(), Refused> {
+        let change = change(&request);
+        self.obey(request, daemon, clock)?;
+        if let Some(change) = change {
+            log(Priority::Notice, format_args!("{}: {change}", self.peer));
+        }
+        Ok(())
+    }
+
+    fn obey<F: Files>(
         &mut self,
         request: Request,
         daemon: &mut Daemon<F>,
@@ -246,7 +281,7 @@ impl Client {
     ) -> Result<(), Refused> {
         match request {
             Request::Status => Ok(()),
-            Request::SetLimit(limit) => daemon.set_limit(limit, clock.utc()),
+            Request::SetLimit(limit) => daemon.set_limit(limit, clock),
             Request::SetModel(name) => daemon.set_model(&name, clock.now()),
             Request::Lease(wanted) => {
                 daemon.lease(self.id, wanted, clock)?;

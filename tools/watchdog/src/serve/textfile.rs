@@ -1,9 +1,8 @@
 //! Metrics in a file for the node exporter's textfile collector.
 
-use std::fs::{self, File, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
 
 use thiserror::Error;
 use wattgate_board::Files;
@@ -11,9 +10,13 @@ use wattgate_runtime::Milliseconds;
 
 use super::metrics;
 use crate::daemon::Daemon;
+use crate::replace::replace;
 
 /// Interval between two writes.
 const INTERVAL: Milliseconds = Milliseconds(15_000);
+
+/// Permissions of the file. Everyone may read it, because the collector is not root.
+const MODE: u32 = 0o644;
 
 /// The file cannot be written.
 #[derive(Debug, Error)]
@@ -55,7 +58,7 @@ impl Textfile {
         // The collector ignores files that do not end in .prom.
         let new = self.path.with_extension("prom.new");
         let text = metrics::text(&daemon.report());
-        let written = write(&new, &text).and_then(|()| fs::rename(&new, &self.path));
+        let written = replace(&self.path, &new, MODE, text.as_bytes());
         let was_failing = std::mem::replace(&mut self.is_failing, written.is_err());
         written.or_else(|source| match was_failing {
             true => Ok(()),
@@ -71,13 +74,4 @@ impl Textfile {
         // The file may not have been written yet.
         let _ = fs::remove_file(&self.path);
     }
-}
-
-/// Writes a file that everyone may read whatever the umask: the collector is not root. Does not
-/// sync, unlike [`wattgate_cli::output::replace`]: a sync blocks the control loop, and metrics need
-/// not survive a power loss.
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    file.set_permissions(Permissions::from_mode(0o644))?;
-    file.write_all(text.as_bytes())
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::symlink;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use crate::server::{STATUS, Server, connect, limit, response, with_http};
@@ -220,6 +221,23 @@ fn the_metrics_file_is_replaced_every_fifteen_seconds() {
     let left = fs::read_dir(&server.directory).expect("a directory");
     assert_eq!(left.count(), 1, "the socket only");
     file.remove();
+}
+
+/// Everyone may write to some folders of collectors.
+#[test]
+fn a_planted_link_does_not_lead_the_metrics_elsewhere() {
+    let server = Server::new();
+    let path = server.directory.join("wattgate.prom");
+    let victim = server.directory.join("victim");
+    fs::write(&victim, "before").expect("written");
+    for name in ["wattgate.prom", "wattgate.prom.new"] {
+        symlink(&victim, server.directory.join(name)).expect("linked");
+    }
+    let mut file = Textfile::new(path.clone());
+    let written = file.turn(&server.rig.daemon, Milliseconds(0));
+    written.expect("written");
+    assert_eq!(fs::read_to_string(&victim).expect("there"), "before");
+    assert!(fs::symlink_metadata(&path).expect("there").is_file());
 }
 
 #[test]

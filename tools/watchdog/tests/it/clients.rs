@@ -12,9 +12,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::wattgated::{Daemon, MODEL, Rig, StopOnDrop, TIMEOUT, eventually, outcome, with_board};
-use rustix::process::Signal;
+use crate::wattgated::{
+    Daemon, MODEL, Rig, StopOnDrop, TIMEOUT, eventually, outcome, reported_mode, with_board,
+};
+use rustix::process::{Signal, geteuid};
 use serde_json::Value;
+use wattgate_watchdog::client::Client;
+use wattgate_watchdog::serve::protocol::WantedLease;
 
 #[test]
 fn an_unknown_group_is_refused_before_any_write() {
@@ -46,6 +50,30 @@ fn a_missing_hardware_watchdog_is_refused_before_any_write() {
     });
 }
 
+/// Restoring the prior state there would leave the limit unheld until the next start.
+#[test]
+fn a_start_that_is_refused_leaves_the_files_of_an_earlier_daemon() {
+    with_board("25W", |rig| {
+        rig.configure("limit = \"25W\"\non_stop = \"least\"");
+        let mut daemon = rig.run("<6>booting: ");
+        daemon.stop();
+        let (_, report, _) = rig.output("check");
+        rig.await_mode(&reported_mode(&report, "safe "));
+        let left = || {
+            (
+                rig.knobs(),
+                fs::read_to_string(rig.prior()).ok(),
+                rig.safe().exists(),
+            )
+        };
+        let before = left();
+        assert!(before.1.is_some() && before.2);
+        rig.configure("limit = \"25W\"\nhardware_watchdog = \"/dev/watchdog0\"");
+        assert_eq!(rig.output("run").0, Some(5));
+        assert_eq!(left(), before);
+    });
+}
+
 #[test]
 fn status_prints_the_daemon_s_state() {
     with_board("30W", |rig| {
@@ -63,16 +91,15 @@ fn status_prints_the_daemon_s_state() {
             .lines()
             .map(|line| line.split_once(' ').expect("a pair"));
         let values: BTreeMap<&str, &str> = lines.collect();
-        let number = |key: &str| values[key].parse::<u32>().expect("a number");
-        assert_eq!(
-            number("emc_khz") % 1_000,
-            600 * u32::from(number("emc_khz") == 665_600)
-        );
-        assert!(
-            (29_000..=30_000).contains(&number("allowed_mw")),
-            "{report}"
-        );
-        assert!(number("changes") >= 1, "{report}");
+        let number = |key: &str, unit: &str| {
+            let number = values[key].strip_suffix(unit).expect("a unit");
+            number.parse::<f64>().expect("a number")
+        };
+        let clocks = [204.0, 665.6, 2133.0, 3199.0];
+        assert!(clocks.contains(&number("emc", " MHz")), "{report}");
+        assert!((29.0..=30.0).contains(&number("allowed", " W")), "{report}");
+        assert_eq!(values["limit"], "30 W");
+        assert!(number("changes", "") >= 1.0, "{report}");
         let (_, json, _) = rig.status(&["--json"]);
         let json: Value = serde_json::from_str(&json).expect("an object");
         assert_eq!(json["limit_mw"], 30_000);
@@ -98,22 +125,52 @@ fn a_limit_can_be_set_and_watched_from_the_command_line() {
             );
         assert_eq!(code, Some(0), "{errors}");
         for line in [
-            "limit_mw 15000\n",
+            "limit 15 W\n",
             "limit_from socket\n",
-            "average_mw 12000\n",
-            "average_window_ms 60000\n",
+            "average 12 W\n",
+            "average_window 1 min\n",
         ] {
             assert!(report.contains(line), "{line}: {report}");
         }
-        daemon.logs("<5>limit is now 15000 mW, from the socket");
+        daemon.logs("<5>limit is now 15 W, from the socket");
         daemon.logs("<6>stepping down: ");
-        let shows_limit = |line: &String| line.contains(", limit 15000 mW; ");
+        let shows_limit = |line: &String| line.contains(", limit 15 W; ");
         let seen = lines.by_ref().map_while(Result::ok).find(shows_limit);
         assert!(seen.is_some(), "watch prints the new limit");
         let json = outcome(rig.client("set-limit").args(["--config", "--json"]));
         let json: Value = serde_json::from_str(&json.1).expect("an object");
         assert_eq!(json["limit_from"], "config");
-        daemon.logs("<5>limit is now 30000 mW, from the config");
+        daemon.logs("<5>limit is now 30 W, from the config");
+        // The log names who did it.
+        let uid = geteuid().as_raw();
+        let mut set = rig.client("set-limit");
+        let set = set.args(["20W", "--for", "1s"]).stdout(Stdio::null());
+        let mut set = set.spawn().expect("started");
+        daemon.logs("<5>limit is now 20 W, from the socket");
+        let (of, id) = (format!("client of uid {uid}, pid"), set.id());
+        daemon.logs(&format!("<5>{of} {id}: set the limit 20 W for 1 s"));
+        assert!(set.wait().expect("a child").success());
+        daemon.logs("<5>a client's limit has expired");
+        daemon.logs("<5>limit is now 30 W, from the config");
+        let mut client = Client::connect(&rig.root).expect("connected");
+        let wanted = WantedLease {
+            power_mw: 25_000,
+            average: None,
+            model: None,
+        };
+        client.lease(wanted).expect("leased");
+        let own = std::process::id();
+        daemon.logs(&format!("<5>{of} {own}: leased the limit 25 W"));
+        drop(client);
+        daemon.logs(&format!("<5>{of} {own}: the lease ends"));
+        // A limit over max_limit is refused.
+        rig.configure("limit = \"30W\"\nmax_limit = \"40W\"");
+        daemon.signal(Signal::HUP);
+        eventually("the new ceiling", || {
+            let (code, _, errors) = outcome(rig.client("set-limit").arg("41W"));
+            let expected = "error: power_mw is 41000, max_limit allows at most 40000\n";
+            (code == Some(2) && errors == expected).then_some(())
+        });
         // A limit below the least power is accepted, and the state reports it.
         let (code, ..) = outcome(rig.client("set-limit").arg("2W"));
         assert_eq!(code, Some(0));
@@ -234,7 +291,7 @@ fn control_survives_abusive_clients() {
             for (limit, line) in [("15W", "<6>stepping down: "), ("30W", "<6>probing up: ")] {
                 rig.configure(&lines(limit));
                 daemon.signal(Signal::HUP);
-                daemon.logs(&format!("<5>limit is now {limit}").replace('W', "000 mW"));
+                daemon.logs(&format!("<5>limit is now {limit}").replace('W', " W"));
                 daemon.logs(line);
             }
         });
@@ -243,7 +300,7 @@ fn control_survives_abusive_clients() {
             (outcome.0 == Some(0)).then_some(outcome)
         });
         assert_eq!(code, Some(0), "{errors}");
-        assert!(report.contains("limit_mw 30000\n"), "{report}");
+        assert!(report.contains("limit 30 W\n"), "{report}");
         let resident = fs::read_to_string(format!("/proc/{}/status", daemon.child.id()));
         let resident = resident.expect("alive");
         let highest = resident

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use crate::wattgated::{MODEL, Rig, outcome, reported_mode, with_board};
 use serde_json::{Value, json};
+use wattgate_runtime::Milliwatts;
+use wattgate_watchdog::quantity::Watts;
 
 #[test]
 fn once_sets_the_mode_that_check_prints() {
@@ -38,17 +40,14 @@ fn if_no_mode_fits_once_sets_the_least_one_and_fails() {
         assert_eq!(code, Some(4));
         assert!(
             error.starts_with(
-                "error: no mode stays within 3000 mW: the least power with its guard band is "
+                "error: no mode stays within 3 W: the least power with its guard band is "
             ),
             "{error}"
         );
         assert!(!report.contains("\nonce "), "{report}");
         let (code, _, errors) = rig.output("once");
         assert_eq!(code, Some(4));
-        assert!(
-            errors.contains("<3>no mode stays within 3000 mW: "),
-            "{errors}"
-        );
+        assert!(errors.contains("<3>no mode stays within 3 W: "), "{errors}");
         let safe = reported_mode(&report, "safe ");
         assert!(errors.contains(&safe), "{errors}");
     });
@@ -83,8 +82,8 @@ fn check_writes_nothing_and_prints_everything() {
     assert_eq!((code, errors.as_str()), (Some(0), ""));
     assert_eq!(snapshot(rig.root.parent().expect("a directory")), before);
     for line in [
-        "limit     25000 mW\n",
-        "average   20000 mW over 60 s\n",
+        "limit     25 W\n",
+        "average   20 W over 60 s\n",
         "model     simulated, resnet18 on orin-agx-64\n",
         "power     VDD_GPU_SOC + VDD_CPU_CV + VIN_SYS_5V0\n",
         "missing   memory clock: ",
@@ -99,14 +98,16 @@ fn check_writes_nothing_and_prints_everything() {
 fn check_prints_the_same_as_json() {
     let (rig, _mirror) = Rig::new("25W");
     rig.configure(
-        "limit = \"25W\"\naverage = { power = \"20W\", window = \"60s\" }\n\
+        "limit = \"25W\"\nmax_limit = \"30W\"\n\
+         average = { power = \"20W\", window = \"60s\" }\n\
          schedule = [{ at = \"00:00Z\", limit = \"22W\" }]\n\
          budget = { energy = \"40Wh\", time = \"90min\" }",
     );
     let (_, report, _) = rig.output("check");
     for line in [
-        "limit     22000 mW\n",
-        "schedule  22000 mW from 00:00Z on\n",
+        "limit     22 W\n",
+        "max_limit 30 W\n",
+        "schedule  22 W from 00:00Z on\n",
         "budget    144000 J for 90 min\n",
     ] {
         assert!(report.contains(line), "{line}: {report}");
@@ -117,6 +118,7 @@ fn check_prints_the_same_as_json() {
     let json: Value = serde_json::from_str(&json).expect("an object");
     for (key, value) in [
         ("/limit_mw", json!(22_000)),
+        ("/max_limit_mw", json!(30_000)),
         (
             "/average",
             json!({ "power_mw": 20_000, "window_ms": 60_000 }),
@@ -141,12 +143,12 @@ fn check_prints_the_same_as_json() {
     assert!(number("/safe/power_mw") < number("/once/power_mw"));
     assert!(number("/front") <= number("/modes"));
     let once = format!(
-        "once      {} cores, CPU {} kHz, GPU {} kHz, EMC {} kHz: {} mW",
+        "once      {} cores, CPU {} kHz, GPU {} kHz, EMC {} kHz: {}",
         number("/once/cores"),
         number("/once/cpu_khz"),
         number("/once/gpu_khz"),
         number("/once/emc_khz"),
-        number("/once/power_mw"),
+        Watts(Milliwatts(number("/once/power_mw") as u32)),
     );
     assert!(report.contains(&once), "{once}: {report}");
 }
@@ -155,7 +157,7 @@ fn check_prints_the_same_as_json() {
 fn bad_configs_are_refused_with_the_reason() {
     let (rig, _mirror) = Rig::new("25W");
     let path = rig.config.display().to_string();
-    let cases: [(&str, String); 9] = [
+    let cases: [(&str, String); 10] = [
         (
             "limit = \"15W\"\nschedule = [{ at = \"22:00Z\", limit = \"9W\" }, \
              { at = \"06:00Z\", limit = \"9W\" }]",
@@ -179,18 +181,22 @@ fn bad_configs_are_refused_with_the_reason() {
             format!("{path}:4: invalid type: boolean `true`, expected path string"),
         ),
         (
+            "limit = \"15W\"\nmax_limit = \"14W\"",
+            format!("{path}: limit is 15 W, over max_limit = 14 W"),
+        ),
+        (
             "limit = 15",
             format!(
                 "{path}:3: invalid type: integer `15`, expected a power of 1mW to 1000W with \
-                 its unit, such as \"15W\" or \"900mW\""
+                 its unit, such as \"15W\" or \"900mW\"; or a current of 1mA to 100A"
             ),
         ),
         (
             "limit = \"15W\"\nmode = 1",
             format!(
                 "{path}:4: unknown field `mode`, expected one of `version`, `model`, `limit`, \
-                 `schedule`, `average`, `budget`, `confidence`, `state_dir`, `too_hot`, \
-                 `sensor_samples`, `memory`, `group`, `metrics`, `hardware_watchdog`"
+                 `max_limit`, `schedule`, `average`, `budget`, `confidence`, `on_stop`, \
+                 `state_dir`, `too_hot`, `cores`, `clocks`, `sensor_samples`, `memory`, `group`, `metrics`, `hardware_watchdog`"
             ),
         ),
         (
@@ -281,6 +287,15 @@ fn wrong_arguments_are_refused() {
         "error: missing either a power or --config\n"
     );
     assert_eq!(
+        run(&["set-limit", "--config", "--for", "10min"]),
+        "error: missing either a power or --config\n"
+    );
+    assert_eq!(
+        run(&["set-limit", "15W", "--for", "25h"]),
+        "error: cannot parse argument \"25h\": expected a time of 1s to 24h with its unit, such as \
+         \"10min\" or \"8h\"\n"
+    );
+    assert_eq!(
         run(&["set-limit", "15"]),
         "error: cannot parse argument \"15\": expected a power of 1mW to 1000W with its unit, such \
          as \"15W\" or \"900mW\"\n"
@@ -330,9 +345,6 @@ fn once_follows_the_schedule() {
         rig.configure("limit = \"30W\"\nschedule = [{ at = \"12:00Z\", limit = \"3W\" }]");
         let (code, _, errors) = rig.output("once");
         assert_eq!(code, Some(4), "{errors}");
-        assert!(
-            errors.contains("<3>no mode stays within 3000 mW: "),
-            "{errors}"
-        );
+        assert!(errors.contains("<3>no mode stays within 3 W: "), "{errors}");
     });
 }

@@ -6,8 +6,9 @@ use std::os::unix::fs::symlink;
 use crate::common::{MIDNIGHT, Rig, weights};
 use wattgate_runtime::{Milliseconds, Milliwatts};
 use wattgate_watchdog::clock::Clock;
+use wattgate_watchdog::daemon::ClientId;
 use wattgate_watchdog::report::{Report, Source};
-use wattgate_watchdog::serve::protocol::{WantedAverage, WantedLimit};
+use wattgate_watchdog::serve::protocol::{Refused, WantedAverage, WantedLease, WantedLimit};
 
 const DAY_AND_NIGHT: &str = "limit = \"20W\"\n\
     schedule = [{ at = \"06:00Z\", limit = \"30W\" }, { at = \"22:00Z\", limit = \"15W\" }]";
@@ -16,6 +17,7 @@ fn wanted(watts: u32) -> Option<WantedLimit> {
     Some(WantedLimit {
         power_mw: 1_000 * watts,
         average: None,
+        for_ms: None,
     })
 }
 
@@ -34,13 +36,13 @@ fn a_client_s_limit_holds_until_it_is_withdrawn() {
     rig.run(20);
     let before = rig.daemon.report();
     assert_eq!(limit_of(&before), (30_000, Source::Config));
-    let set = rig.daemon.set_limit(wanted(15), rig.clocks.utc());
+    let set = rig.daemon.set_limit(wanted(15), &rig.clocks);
     assert_eq!(set, Ok(()));
     rig.run(20);
     let report = rig.daemon.report();
     assert_eq!(limit_of(&report), (15_000, Source::Socket));
     assert!(report.measured_mw.expect("measured") <= 15_000, "{report}");
-    let back = rig.daemon.set_limit(None, rig.clocks.utc());
+    let back = rig.daemon.set_limit(None, &rig.clocks);
     assert_eq!(back, Ok(()));
     rig.run(60);
     let report = rig.daemon.report();
@@ -51,13 +53,12 @@ fn a_client_s_limit_holds_until_it_is_withdrawn() {
 #[test]
 fn a_client_s_average_holds_as_long_as_its_limit() {
     let mut rig = Rig::new("limit = \"30W\"\naverage = { power = \"25W\", window = \"30s\" }");
-    let utc = rig.clocks.utc();
     let average = |rig: &Rig| {
         let (limit, _) = rig.daemon.limit();
         limit.average.map(|it| (it.power, it.window))
     };
     let of_config = Some((Milliwatts(25_000), Milliseconds(30_000)));
-    assert_eq!(rig.daemon.set_limit(wanted(28), utc), Ok(()));
+    assert_eq!(rig.daemon.set_limit(wanted(28), &rig.clocks), Ok(()));
     assert_eq!(average(&rig), of_config);
     let with_average = WantedLimit {
         power_mw: 28_000,
@@ -65,31 +66,95 @@ fn a_client_s_average_holds_as_long_as_its_limit() {
             power_mw: 18_000,
             window_ms: 60_000,
         }),
+        for_ms: None,
     };
-    assert_eq!(rig.daemon.set_limit(Some(with_average), utc), Ok(()));
+    assert_eq!(
+        rig.daemon.set_limit(Some(with_average), &rig.clocks),
+        Ok(())
+    );
     assert_eq!(
         average(&rig),
         Some((Milliwatts(18_000), Milliseconds(60_000)))
     );
-    assert_eq!(rig.daemon.set_limit(None, utc), Ok(()));
+    assert_eq!(rig.daemon.set_limit(None, &rig.clocks), Ok(()));
     assert_eq!(average(&rig), of_config);
 }
 
 #[test]
 fn a_limit_that_is_out_of_range_changes_nothing() {
     let mut rig = Rig::new("limit = \"30W\"");
-    let utc = rig.clocks.utc();
-    assert_eq!(rig.daemon.set_limit(wanted(20), utc), Ok(()));
-    let refused = rig.daemon.set_limit(wanted(0), utc).expect_err("no power");
+    assert_eq!(rig.daemon.set_limit(wanted(20), &rig.clocks), Ok(()));
+    let refused = rig
+        .daemon
+        .set_limit(wanted(0), &rig.clocks)
+        .expect_err("no power");
     assert_eq!(refused.name, "out_of_range");
     assert_eq!(limit(&rig), (20, Source::Socket));
+}
+
+fn wanted_for(watts: u32, seconds: u64) -> Option<WantedLimit> {
+    let for_ms = Some(1_000 * seconds);
+    wanted(watts).map(|wanted| WantedLimit { for_ms, ..wanted })
+}
+
+#[test]
+fn a_limit_with_a_time_expires() {
+    let mut rig = Rig::new(DAY_AND_NIGHT);
+    rig.run(5);
+    let set = rig.daemon.set_limit(wanted_for(25, 60), &rig.clocks);
+    assert_eq!(set, Ok(()));
+    assert_eq!(rig.daemon.report().limit_for_ms, Some(60_000));
+    rig.run(55);
+    assert_eq!(limit(&rig), (25, Source::Socket));
+    let left = rig.daemon.report().limit_for_ms.expect("a time");
+    assert!((1..=7_000).contains(&left), "{left} ms");
+    rig.run(7);
+    assert_eq!(limit(&rig), (15, Source::Schedule));
+    assert_eq!(rig.daemon.report().limit_for_ms, None);
+    // A limit without a time replaces one with a time.
+    for wanted in [wanted_for(25, 10), wanted(20)] {
+        assert_eq!(rig.daemon.set_limit(wanted, &rig.clocks), Ok(()));
+    }
+    rig.run(20);
+    assert_eq!(limit(&rig), (20, Source::Socket));
+    let refused = rig.daemon.set_limit(wanted_for(25, 0), &rig.clocks);
+    assert_eq!(refused.expect_err("no time").name, "out_of_range");
+    assert_eq!(limit(&rig), (20, Source::Socket));
+}
+
+#[test]
+fn a_client_s_limit_over_max_limit_is_refused() {
+    let mut rig = Rig::new("limit = \"20W\"\nmax_limit = \"25W\"");
+    let refused = rig.daemon.set_limit(wanted(26), &rig.clocks);
+    let message = "power_mw is 26000, max_limit allows at most 25000";
+    let expected = Err(Refused::new("over_max_limit", message));
+    assert_eq!(refused, expected);
+    let lease = |watts: u32| WantedLease {
+        power_mw: 1_000 * watts,
+        average: None,
+        model: None,
+    };
+    let refused = rig.daemon.lease(ClientId(1), lease(26), &rig.clocks);
+    assert_eq!(refused, expected);
+    assert_eq!(limit(&rig), (20, Source::Config));
+    assert_eq!(rig.daemon.set_limit(wanted(25), &rig.clocks), Ok(()));
+    assert_eq!(limit(&rig), (25, Source::Socket));
+    // A reload lowers the ceiling for a lease that is already in force.
+    let leased = rig.daemon.lease(ClientId(1), lease(24), &rig.clocks);
+    assert_eq!(leased, Ok(()));
+    let new = rig.config("limit = \"20W\"\nmax_limit = \"22W\"");
+    let utc = rig.clocks.utc();
+    assert!(!rig.daemon.reload(new, utc), "nothing needs a restart");
+    assert_eq!(limit(&rig), (22, Source::Lease));
+    let refused = rig.daemon.set_limit(wanted(23), &rig.clocks);
+    assert_eq!(refused.expect_err("over").name, "over_max_limit");
 }
 
 #[test]
 fn a_limit_below_the_least_mode_is_accepted_and_reported() {
     let mut rig = Rig::new("limit = \"30W\"");
     rig.run(20);
-    let set = rig.daemon.set_limit(wanted(2), rig.clocks.utc());
+    let set = rig.daemon.set_limit(wanted(2), &rig.clocks);
     assert_eq!(set, Ok(()));
     rig.run(10);
     let report = rig.daemon.report();
@@ -107,7 +172,7 @@ fn a_limit_below_the_least_mode_is_accepted_and_reported() {
 fn a_reload_replaces_a_client_s_limit() {
     let mut rig = Rig::new("limit = \"30W\"");
     let utc = rig.clocks.utc();
-    assert_eq!(rig.daemon.set_limit(wanted(15), utc), Ok(()));
+    assert_eq!(rig.daemon.set_limit(wanted(15), &rig.clocks), Ok(()));
     let new = rig.config("limit = \"25W\"");
     assert!(!rig.daemon.reload(new, utc), "nothing needs a restart");
     assert_eq!(limit(&rig), (25, Source::Config));
@@ -159,12 +224,12 @@ fn after_a_clock_jump_the_limit_of_the_new_time_holds() {
 #[test]
 fn a_client_s_limit_overrides_the_schedule() {
     let mut rig = Rig::new(DAY_AND_NIGHT);
-    let set = rig.daemon.set_limit(wanted(18), rig.clocks.utc());
+    let set = rig.daemon.set_limit(wanted(18), &rig.clocks);
     assert_eq!(set, Ok(()));
     rig.clocks.utc.set(MIDNIGHT + 7 * 3_600);
     rig.run(2);
     assert_eq!(limit(&rig), (18, Source::Socket));
-    let back = rig.daemon.set_limit(None, rig.clocks.utc());
+    let back = rig.daemon.set_limit(None, &rig.clocks);
     assert_eq!(back, Ok(()));
     assert_eq!(limit(&rig), (30, Source::Schedule));
 }
@@ -300,7 +365,7 @@ fn time_over_the_limit_and_errors_are_counted() {
     let mut rig = Rig::new("limit = \"30W\"");
     rig.run(30);
     assert_eq!(rig.daemon.report().over_limit_ms, 0);
-    assert_eq!(rig.daemon.set_limit(wanted(15), rig.clocks.utc()), Ok(()));
+    assert_eq!(rig.daemon.set_limit(wanted(15), &rig.clocks), Ok(()));
     rig.run(10);
     let report = rig.daemon.report();
     assert!((1..=1_000).contains(&report.over_limit_ms), "{report}");
@@ -310,9 +375,31 @@ fn time_over_the_limit_and_errors_are_counted() {
     rig.inject("sensor VDD_GPU_SOC ok");
     rig.run(30);
     rig.daemon.files().read_only = true;
-    assert_eq!(rig.daemon.set_limit(wanted(10), rig.clocks.utc()), Ok(()));
+    assert_eq!(rig.daemon.set_limit(wanted(10), &rig.clocks), Ok(()));
     rig.run(5);
     let report = rig.daemon.report();
     assert_eq!(report.sensor_errors, 1, "{report}");
     assert!(report.failed_changes >= 1, "{report}");
+}
+
+#[test]
+fn the_report_says_what_slows_the_board() {
+    let mut rig = Rig::new("limit = \"30W\"");
+    rig.run(5);
+    let report = rig.daemon.report();
+    assert_eq!(report.throttled, None);
+    // In air of 25 °C; an AGX Orin has no sensor at its input.
+    let mc = report.temperature_mc.expect("thermal zones");
+    assert!((25_000..90_000).contains(&mc), "{report}");
+    assert_eq!((report.oc1_events, report.oc2_events), (Some(0), Some(0)));
+    assert_eq!(report.input_mv, None);
+    rig.inject("cool gpu 216750");
+    rig.inject("throttle 2");
+    rig.run(5);
+    let report = rig.daemon.report();
+    assert_eq!(report.throttled.as_deref(), Some("cooling,firmware"));
+    rig.inject("cool gpu off");
+    rig.inject("throttle off");
+    rig.run(15);
+    assert_eq!(rig.daemon.report().throttled, None);
 }

@@ -238,7 +238,7 @@ fn a_lease_with_a_refused_model_changes_nothing() {
 
 fn limit_shown(rig: &Rig) -> String {
     let (_, report, errors) = rig.status(&[]);
-    let lines = report.lines().filter(|line| line.starts_with("limit_"));
+    let lines = report.lines().filter(|line| line.starts_with("limit"));
     let lines: Vec<&str> = lines.collect();
     assert_eq!(lines.len(), 2, "{errors}");
     lines.join(", ")
@@ -251,17 +251,17 @@ fn a_killed_client_s_lease_ends() {
         let mut client = Client::connect(&rig.root).expect("connected");
         let report = client.lease(watts(20)).expect("leased");
         assert_eq!(limit_of(&report), (20, Source::Lease));
-        daemon.logs("<5>limit is now 20000 mW, from the lease");
+        daemon.logs("<5>limit is now 20 W, from the lease");
         daemon.logs("<6>stepping down: ");
         // A process that holds the connection of another lease.
         let holder = rig.holder(lease(15), "exec sleep 1000");
-        daemon.logs("<5>limit is now 15000 mW, from the lease");
-        assert_eq!(limit_shown(rig), "limit_mw 15000, limit_from lease");
+        daemon.logs("<5>limit is now 15 W, from the lease");
+        assert_eq!(limit_shown(rig), "limit 15 W, limit_from lease");
         // Kills it.
         drop(holder);
-        daemon.logs("<5>limit is now 20000 mW, from the lease");
+        daemon.logs("<5>limit is now 20 W, from the lease");
         drop(client);
-        daemon.logs("<5>limit is now 30000 mW, from the config");
+        daemon.logs("<5>limit is now 30 W, from the config");
         daemon.stop();
     });
 }

@@ -1,6 +1,7 @@
 //! `run` from start to end: prior state, crashes, safe mode, lock, reload and systemd.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,6 +29,35 @@ fn a_stopped_daemon_restores_the_prior_settings() {
     });
 }
 
+/// The drivers of sensors and clocks are modules; a unit may start before them.
+#[test]
+fn a_daemon_that_starts_early_waits_for_the_drivers() {
+    with_board("30W", |rig| {
+        let uptime = |seconds: &str| {
+            fs::create_dir_all(rig.root.join("proc")).expect("created");
+            fs::write(rig.root.join("proc/uptime"), seconds).expect("written");
+        };
+        uptime("5.00 9.00\n");
+        for late in ["sys/bus/i2c/drivers", "sys/devices/17000000.ga10b/devfreq"] {
+            let late = rig.root.join(late);
+            let away = late.with_file_name("away");
+            fs::rename(&late, &away).expect("renamed");
+            let mut daemon = Daemon::start(rig.command("run"));
+            daemon.logs("<5>waiting up to 60 s after the boot for what is missing: ");
+            fs::rename(&away, &late).expect("renamed");
+            let first = daemon.logs("<6>booting: ");
+            assert!(first.contains("GPU"), "{first}");
+            daemon.stop();
+        }
+        // What is missing a minute after the boot does not come.
+        uptime("60.00 99.00\n");
+        let drivers = rig.root.join("sys/bus/i2c/drivers");
+        fs::rename(&drivers, drivers.with_file_name("away")).expect("renamed");
+        let (code, _, errors) = rig.output("run");
+        assert_eq!(code, Some(3), "{errors}");
+    });
+}
+
 #[test]
 fn after_a_crash_the_next_clean_stop_restores_the_prior_settings() {
     with_board("30W", |rig| {
@@ -40,7 +70,8 @@ fn after_a_crash_the_next_clean_stop_restores_the_prior_settings() {
         let mut daemon = Daemon::start(rig.command("run"));
         let path = rig.prior();
         daemon.logs(&format!(
-            "<5>{}: left by a crash; a clean stop will restore it",
+            "<5>{}: has the prior state of an earlier start in this boot; a stop with on_stop = \
+             \"restore\" will restore it",
             path.display()
         ));
         daemon.logs("<6>booting: ");
@@ -191,6 +222,82 @@ fn a_clean_stop_leaves_only_the_lock_file() {
     });
 }
 
+/// The mode of least power, as `check` prints it.
+fn safe_mode(rig: &Rig) -> String {
+    let (_, report, _) = rig.output("check");
+    reported_mode(&report, "safe ")
+}
+
+#[test]
+fn a_stop_that_keeps_the_mode_leaves_the_prior_state_for_a_later_restore() {
+    with_board("30W", |rig| {
+        let before = rig.knobs();
+        rig.configure("limit = \"30W\"\non_stop = \"keep\"");
+        let mut daemon = rig.run("<6>tracking; measured ");
+        daemon.signal(Signal::TERM);
+        daemon.logs("<6>kept the mode");
+        assert_eq!(daemon.exit_code(), Some(0));
+        let kept = rig.knobs();
+        assert_ne!(kept, before);
+        assert!(rig.safe().exists(), "for `once --safe`");
+        // Another start in between.
+        rig.configure("limit = \"30W\"\non_stop = \"least\"");
+        let mut daemon = rig.run("has the prior state of an earlier start in this boot");
+        daemon.logs("<6>booting: ");
+        daemon.stop();
+        rig.await_mode(&safe_mode(rig));
+        rig.configure("limit = \"30W\"");
+        let mut daemon = rig.run("<6>booting: ");
+        daemon.stop();
+        rig.await_knobs(&before);
+        assert!(!rig.prior().exists() && !rig.safe().exists());
+    });
+}
+
+/// The package's upgrade sends both signals at once.
+#[test]
+fn after_sigusr1_a_stop_sets_the_mode_of_least_power() {
+    with_board("30W", |rig| {
+        let before = rig.knobs();
+        let safe = safe_mode(rig);
+        let mut daemon = rig.run("<6>tracking; measured ");
+        for signal in [Signal::USR1, Signal::TERM] {
+            daemon.signal(signal);
+        }
+        daemon.logs(&format!("<6>set the mode of least power: {safe}"));
+        assert_eq!(daemon.exit_code(), Some(0));
+        rig.await_mode(&safe);
+        let saved = fs::read_to_string(rig.prior()).expect("kept");
+        assert_eq!(knobs_in(&saved), before);
+        let mut daemon = rig.run("<6>booting: ");
+        daemon.stop();
+        rig.await_knobs(&before);
+    });
+}
+
+#[test]
+fn an_upgrade_leaves_the_mode_of_least_power_until_the_restart() {
+    let script = include_str!("../../debian/postinst");
+    let folder = tempfile::tempdir().expect("a folder");
+    // The script as on a system that runs systemd; the tools print their arguments.
+    let script = script.replace("[ -d /run/systemd/system ]", "true");
+    for tool in ["systemctl", "systemd-sysusers"] {
+        let path = folder.path().join(tool);
+        fs::write(&path, "#!/bin/sh\necho \"${0##*/} $*\"\n").expect("written");
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("set");
+    }
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", &script, "postinst", "configure", "0.1.0"]);
+    let (code, calls, errors) = outcome(shell.env("PATH", folder.path()));
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    assert_eq!(
+        calls,
+        "systemd-sysusers wattgated.conf\nsystemctl daemon-reload\n\
+         systemctl kill --kill-who=main --signal=USR1 wattgated.service\n\
+         systemctl try-restart wattgated.service\n"
+    );
+}
+
 #[test]
 fn a_defective_prior_state_is_replaced() {
     with_board("30W", |rig| {
@@ -248,8 +355,9 @@ fn a_reload_changes_the_limit_only_if_the_config_is_valid() {
         );
         rig.configure("limit = \"20W\"\nconfidence = 0.9");
         daemon.signal(Signal::HUP);
-        daemon.logs("<5>limit is now 20000 mW");
-        daemon.logs("keys other than limit, schedule, average and budget need a restart");
+        daemon.logs("<5>limit is now 20 W");
+        daemon
+            .logs("keys other than limit, max_limit, schedule, average and budget need a restart");
         daemon.logs("<6>stepping down: ");
         daemon.stop();
     });

@@ -186,6 +186,7 @@ pub fn limit(power_mw: u32) -> Request {
     Request::SetLimit(Some(WantedLimit {
         power_mw,
         average: None,
+        for_ms: None,
     }))
 }
 

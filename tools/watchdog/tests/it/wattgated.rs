@@ -157,9 +157,11 @@ impl Drop for Holder {
     }
 }
 
-/// The lines of a saved state without the memory clock, which follows the load until it is locked.
+/// The lines of a saved state without the boot id, and without the memory clock, which follows the
+/// load until it is locked.
 pub fn knobs_in(saved: &str) -> Vec<String> {
-    let lines = saved.lines().filter(|line| !line.contains("/emc/rate "));
+    let is_knob = |line: &&str| !line.starts_with("boot_id ") && !line.contains("/emc/rate ");
+    let lines = saved.lines().filter(is_knob);
     lines.map(str::to_owned).collect()
 }
 
@@ -200,6 +202,13 @@ impl Daemon {
                 }
             }
         });
+        let seen = Vec::new();
+        Self { child, lines, seen }
+    }
+
+    /// A process whose log goes elsewhere.
+    pub fn of(child: Child) -> Self {
+        let (_, lines) = channel();
         let seen = Vec::new();
         Self { child, lines, seen }
     }

@@ -288,7 +288,7 @@ fn a_stop_while_the_board_is_yielded_restores_the_prior_settings() {
         assert!(is_yielded(rig));
         rig.configure("limit = \"15W\"");
         daemon.signal(Signal::HUP);
-        daemon.logs("<5>limit is now 15000 mW, from the config");
+        daemon.logs("<5>limit is now 15 W, from the config");
         assert!(is_yielded(rig));
         assert_eq!(
             rig.knobs(),

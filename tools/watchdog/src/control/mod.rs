@@ -10,141 +10,44 @@
 //!                     └────────► Apply ─► Board::apply ─► next look at once
 //! ```
 
-use std::fmt;
+mod event;
+mod input_limit;
 
-use wattgate_board::{ApplyError, AveragingError, Board, Files, KnobError, SampleError};
+use std::borrow::Cow;
+
+use wattgate_board::{Board, Effective, Files, KnobError};
 use wattgate_runtime::{
     Cause, Chip, Command, Governor, GovernorError, Grid, Input, LONGEST_GAP, Limit, MOST_CHIPS,
     Milliseconds, Milliwatts, ModeId, PowerMode, Sample, State, Status,
 };
 
+pub use self::event::{Event, Priority, name};
+use self::input_limit::InputLimit;
+use crate::quantity::Milliamperes;
 use crate::setup::{Choices, POINTS, Setup};
 
-/// Interval of the read-back that detects other writers. The sensor's lag of 430 ms would not show
-/// them sooner.
+/// Interval of the full read-back that detects other writers. A raised clock of CPU or GPU is
+/// detected at each look.
 const READ_BACK_INTERVAL: Milliseconds = Milliseconds(400);
+
+/// Least time between two reports of other writers: a program that writes all the time must not
+/// flood the log. Each of its changes is answered.
+const REPORT_INTERVAL: Milliseconds = Milliseconds(60_000);
 
 /// Interval of the temperature and over-current checks. Thermal zones are polled every second, and
 /// event counters are updated every two (`jetson-platform.md`, sections 6.4 and 7).
 const SURROUNDINGS_INTERVAL: Milliseconds = Milliseconds(1_000);
 
+/// Interval at which the clocks of a capped board are requested again. Another program may have
+/// lowered them below the cap, where nobody sees it.
+const REQUEST_INTERVAL: Milliseconds = Milliseconds(10_000);
+
+/// Interval of searches for lost sensors.
+const SEARCH_INTERVAL: Milliseconds = Milliseconds(5_000);
+
 /// Interval of looks while the board is yielded. The sensor's low-pass of 430 ms loses no energy
 /// between them.
 const WATCH_INTERVAL: Milliseconds = Milliseconds(100);
-
-/// An event for the log and the counters.
-#[derive(Clone, Debug)]
-pub enum Event<'a> {
-    /// A mode was set.
-    Applied { mode: PowerMode, status: Status },
-    /// A mode could not be set.
-    NotApplied {
-        mode: PowerMode,
-        error: &'a ApplyError,
-    },
-    /// Another program changed the mode. The governor sets it again.
-    Disturbed(&'a KnobError),
-    /// The governor entered another state without setting a mode.
-    State(Status),
-    /// The sensor became unreadable; reported once per outage.
-    NoSample(&'a SampleError),
-    /// The sensor is readable again.
-    SampleAgain,
-    /// The board was suspended for this time.
-    Slept(Milliseconds),
-    /// The sensor's time constant changed to this value.
-    TimeConstant(Milliseconds),
-    /// The sensor's averaging cannot be set.
-    NotAveraged(&'a AveragingError),
-    /// Over-current events or temperature lower the limit.
-    Derated(&'static str),
-}
-
-/// Priority of a log line, with syslog's numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Priority {
-    /// The limit may not hold.
-    Error = 3,
-    /// The limit holds, but something is wrong.
-    Warning = 4,
-    /// Unusual, but not a fault.
-    Notice = 5,
-    /// Normal operation.
-    Info = 6,
-}
-
-impl Event<'_> {
-    /// The priority of its log line.
-    pub fn priority(&self) -> Priority {
-        match self {
-            Self::NotApplied { .. } | Self::NoSample(_) => Priority::Error,
-            Self::State(Status {
-                state: State::Safe(_),
-                ..
-            })
-            | Self::Applied {
-                status:
-                    Status {
-                        state: State::Safe(_),
-                        ..
-                    },
-                ..
-            }
-            | Self::Derated(_)
-            | Self::NotAveraged(_) => Priority::Warning,
-            Self::Disturbed(_) | Self::Slept(_) | Self::SampleAgain | Self::TimeConstant(_) => {
-                Priority::Notice
-            }
-            Self::Applied { .. } | Self::State(_) => Priority::Info,
-        }
-    }
-}
-
-impl fmt::Display for Event<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Applied { mode, status } => {
-                write!(f, "{}: {mode}", name(status.state))?;
-                write!(
-                    f,
-                    "; predicted {}, allowed {}",
-                    status.predicted, status.allowed
-                )
-            }
-            Self::NotApplied { mode, error } => write!(f, "{mode}: {error}"),
-            Self::Disturbed(error) => write!(f, "another program changed the mode: {error}"),
-            Self::State(status) => {
-                write!(f, "{}", name(status.state))?;
-                if let Some(measured) = status.measured {
-                    write!(f, "; measured {measured}")?;
-                }
-                write!(f, ", allowed {}", status.allowed)
-            }
-            Self::NoSample(error) => write!(f, "{error}"),
-            Self::SampleAgain => write!(f, "the power sensor is readable again"),
-            Self::Slept(time) => write!(f, "the board was suspended for {} s", time.0 / 1_000),
-            Self::TimeConstant(time) => {
-                write!(f, "the power sensor has a time constant of {} ms", time.0)
-            }
-            Self::NotAveraged(error) => write!(f, "power sensor: {error}"),
-            Self::Derated(why) => write!(f, "{why}: the limit is lowered"),
-        }
-    }
-}
-
-/// A state's name in messages.
-pub fn name(state: State) -> &'static str {
-    match state {
-        State::Booting => "booting",
-        State::Settling => "settling",
-        State::Tracking => "tracking",
-        State::SteppingDown => "stepping down",
-        State::ProbingUp => "probing up",
-        State::Safe(Cause::NoSensor) => "safe: the power sensor cannot be read",
-        State::Safe(Cause::LimitTooLow) => "safe: even the mode of least power is above the limit",
-        State::Safe(Cause::NothingApplies) => "safe: no mode can be set",
-    }
-}
 
 /// A board under control.
 #[derive(Debug)]
@@ -154,6 +57,8 @@ pub struct Control<F> {
     grid: Grid,
     governor: Governor<POINTS>,
     too_hot_mc: Option<i64>,
+    limit: Limit,
+    input: Option<InputLimit>,
     sensor: Sensor,
     /// The mode that the last read-back confirmed, and the time of that read-back.
     shown: Option<ModeId>,
@@ -164,6 +69,48 @@ pub struct Control<F> {
     /// Whether another program has the board: looks read, and write nothing.
     is_yielded: bool,
     surroundings: Surroundings,
+    throttling: Throttling,
+    disturbances: Disturbances,
+}
+
+/// Changes of the mode by other programs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Disturbances {
+    /// Their number since the last report, and the time of that report.
+    times: u32,
+    reported: Option<Milliseconds>,
+}
+
+/// What makes the board slower than its mode. The governor then learns nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Throttling {
+    /// Cooling caps a clock.
+    pub by_cooling: bool,
+    /// Firmware runs a CPU slower than requested.
+    pub by_firmware: bool,
+}
+
+impl Throttling {
+    /// The names of the causes, separated by commas; `None` without any.
+    pub fn by(self) -> Option<Cow<'static, str>> {
+        match (self.by_cooling, self.by_firmware) {
+            (true, true) => Some("cooling,firmware".into()),
+            (true, false) => Some("cooling".into()),
+            (false, true) => Some("firmware".into()),
+            (false, false) => None,
+        }
+    }
+}
+
+/// What was last seen of the board, once a second, for the report.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// Temperature of the hottest thermal zone in milli-°C.
+    pub temperature_mc: Option<i64>,
+    /// Voltage at the module's input.
+    pub input_mv: Option<u32>,
+    /// Events of OC1, OC2 and OC3 since the boot.
+    pub over_current_events: [Option<i64>; 3],
 }
 
 /// The power sensor's settings.
@@ -175,15 +122,23 @@ struct Sensor {
     /// Quantisation step of each chip, and offset of the sum, as last given to the governor.
     steps: ([Milliwatts; MOST_CHIPS], Milliwatts),
     has_failed: bool,
+    /// Since when no sample could be read, or when the sensors were last searched.
+    lost: Option<Milliseconds>,
 }
 
 /// Conditions other than power that lower the limit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Surroundings {
     checked: Option<Milliseconds>,
+    seen: Seen,
     events: Option<i64>,
     over_current: bool,
     too_hot: bool,
+    /// Whether a CPU was slower than requested at the last check. A single event of OC3 lasts a
+    /// millisecond only.
+    was_throttled: bool,
+    /// When the clocks of a capped board were last requested.
+    requested: Option<Milliseconds>,
 }
 
 impl<F: Files> Control<F> {
@@ -196,11 +151,14 @@ impl<F: Files> Control<F> {
             governor,
             grid: setup.choices.grid,
             too_hot_mc: setup.config.too_hot_mc,
+            limit: setup.config.limit,
+            input: setup.config.current.map(InputLimit::new),
             sensor: Sensor {
                 samples: setup.config.sensor_samples,
                 time_constants: [Chip::L4T.time_constant; MOST_CHIPS],
                 steps: (setup.board.sensor_steps(), setup.board.sensor_offset()),
                 has_failed: false,
+                lost: None,
             },
             board: setup.board,
             shown: None,
@@ -209,6 +167,8 @@ impl<F: Files> Control<F> {
             last: None,
             is_yielded: false,
             surroundings: Surroundings::default(),
+            throttling: Throttling::default(),
+            disturbances: Disturbances::default(),
         }
     }
 
@@ -229,9 +189,46 @@ impl<F: Files> Control<F> {
         (status, mode.unwrap_or(PowerMode::from_knobs([0; 4])))
     }
 
+    /// What makes the board slower than its mode.
+    pub fn throttling(&self) -> Throttling {
+        self.throttling
+    }
+
     /// Replaces the limit.
     pub fn set_limit(&mut self, limit: Limit) {
+        self.limit = limit;
+        self.limit_governor();
+    }
+
+    /// Replaces the limit of the current at the module's input; `None` lifts it.
+    pub fn set_current(&mut self, current: Option<Milliamperes>) {
+        self.input = current.map(InputLimit::new);
+        self.watch_input();
+        self.limit_governor();
+    }
+
+    /// Gives the governor the limit, lowered to that of the current.
+    fn limit_governor(&mut self) {
+        let mut limit = self.limit;
+        if let Some(input) = self.input {
+            limit.power = limit.power.min(input.power());
+        }
         self.governor.set_limit(limit);
+    }
+
+    /// What was last seen of the board.
+    pub fn seen(&self) -> Seen {
+        self.surroundings.seen
+    }
+
+    /// Reads the input voltage on which a limit of the current depends.
+    fn watch_input(&mut self) {
+        let millivolts = self.board.input_mv(&self.files);
+        self.surroundings.seen.input_mv = millivolts;
+        let input = self.input.as_mut().zip(millivolts);
+        if input.is_some_and(|(input, millivolts)| input.take(millivolts)) {
+            self.limit_governor();
+        }
     }
 
     /// Yields the board to another program, or takes it over again. The next look then sets a mode
@@ -243,6 +240,8 @@ impl<F: Files> Control<F> {
             self.state = self.governor.status().state;
         }
         (self.shown, self.verified) = (None, None);
+        self.throttling = Throttling::default();
+        self.board.forget_requests();
         // The other program may have changed the sensor's averaging.
         self.surroundings.checked = None;
     }
@@ -255,7 +254,7 @@ impl<F: Files> Control<F> {
                 emit(Event::Slept(gap));
             }
         }
-        let sample = self.sample(emit);
+        let sample = self.sample(now, emit);
         let input = Input {
             now,
             sample,
@@ -264,6 +263,7 @@ impl<F: Files> Control<F> {
             steps: None,
             over_current: std::mem::take(&mut self.surroundings.over_current),
             too_hot: self.surroundings.too_hot,
+            throttled: self.throttling != Throttling::default(),
         };
         if self.is_yielded {
             self.governor.watch(&input);
@@ -294,9 +294,10 @@ impl<F: Files> Control<F> {
         next
     }
 
-    fn sample(&mut self, emit: &mut impl FnMut(Event<'_>)) -> Option<Sample> {
+    fn sample(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) -> Option<Sample> {
         match self.board.sample(&self.files) {
             Ok(sample) => {
+                self.sensor.lost = None;
                 if !std::mem::replace(&mut self.has_sample, true) {
                     emit(Event::SampleAgain);
                 }
@@ -306,32 +307,116 @@ impl<F: Files> Control<F> {
                 if std::mem::replace(&mut self.has_sample, false) {
                     emit(Event::NoSample(&error));
                 }
+                self.find_sensors(now);
                 None
             }
+        }
+    }
+
+    /// Looks for sensors that have been lost for some time, again and again.
+    fn find_sensors(&mut self, now: Milliseconds) {
+        let since = *self.sensor.lost.get_or_insert(now);
+        if now.since(since) >= SEARCH_INTERVAL {
+            self.sensor.lost = Some(now);
+            // Not found now; the next search may find them.
+            let _ = self.board.find_sensors(&self.files);
         }
     }
 
     /// Reads the wanted mode back if that is due. True if it was set and is no longer.
     fn is_disturbed(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) -> bool {
         let is_recent = |verified: Milliseconds| now.since(verified) < READ_BACK_INTERVAL;
-        if self.verified.is_none_or(is_recent) {
+        let wanted = self.governor.status().mode;
+        let (Some(verified), Some(mode)) = (self.verified, self.grid.mode(wanted)) else {
+            return false;
+        };
+        if is_recent(verified) && !self.board.is_raised(&self.files, &mode) {
             return false;
         }
         self.verified = Some(now);
-        let wanted = self.governor.status().mode;
-        let Some(mode) = self.grid.mode(wanted) else {
-            return false;
-        };
         match self.board.verify(&self.files, &mode) {
-            Ok(()) => self.shown = Some(wanted),
+            Ok(Effective::AsRequested) => {
+                self.shown = Some(wanted);
+                self.set_capped(false, emit);
+            }
+            Ok(Effective::Capped) => self.request_again(&mode, now, emit),
             Err(error) => {
                 if self.shown.take().is_some() {
-                    emit(Event::Disturbed(&error));
+                    self.report_disturbance(&mode, &error, now, emit);
                     return true;
                 }
             }
         }
         false
+    }
+
+    fn report_disturbance(
+        &mut self,
+        mode: &PowerMode,
+        error: &KnobError,
+        now: Milliseconds,
+        emit: &mut impl FnMut(Event<'_>),
+    ) {
+        let Disturbances { times, reported } = &mut self.disturbances;
+        *times += 1;
+        if reported.is_some_and(|at| now.since(at) < REPORT_INTERVAL) {
+            return;
+        }
+        *reported = Some(now);
+        let times = std::mem::take(times);
+        let by = self.board.likely_writer(&self.files, mode);
+        emit(Event::Disturbed { by, error, times });
+    }
+
+    /// Requests a mode of which a clock shows less. If it still does, cooling caps it, otherwise
+    /// another program had lowered it.
+    fn request_again(
+        &mut self,
+        mode: &PowerMode,
+        now: Milliseconds,
+        emit: &mut impl FnMut(Event<'_>),
+    ) {
+        let is_recent = |at: Milliseconds| now.since(at) < REQUEST_INTERVAL;
+        let requested = &mut self.surroundings.requested;
+        if self.throttling.by_cooling && requested.is_some_and(is_recent) {
+            return;
+        }
+        *requested = Some(now);
+        if let Ok(applied) = self.board.apply(&mut self.files, mode) {
+            let is_capped = applied.effective == Effective::Capped;
+            if !is_capped && !self.throttling.by_cooling {
+                emit(Event::Lowered);
+            }
+            self.set_capped(is_capped, emit);
+        }
+    }
+
+    fn set_capped(&mut self, is_capped: bool, emit: &mut impl FnMut(Event<'_>)) {
+        if std::mem::replace(&mut self.throttling.by_cooling, is_capped) != is_capped {
+            emit(match is_capped {
+                true => Event::Capped,
+                false => Event::NotCapped,
+            });
+        }
+    }
+
+    /// Compares the true clocks of the CPUs with the requested ones.
+    fn watch_clocks(&mut self, emit: &mut impl FnMut(Event<'_>)) {
+        let found = self.board.throttled_cpu(&self.files);
+        let was_throttled = self.surroundings.was_throttled;
+        self.surroundings.was_throttled = found.is_some();
+        let by_firmware = &mut self.throttling.by_firmware;
+        match found {
+            Some((requested, delivered)) if was_throttled && !*by_firmware => {
+                *by_firmware = true;
+                emit(Event::Throttled(requested, delivered));
+            }
+            None if *by_firmware => {
+                *by_firmware = false;
+                emit(Event::NotThrottled);
+            }
+            _ => {}
+        }
     }
 
     fn check_surroundings(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) {
@@ -342,10 +427,13 @@ impl<F: Files> Control<F> {
         }
         around.checked = Some(now);
         self.watch_sensor(emit);
+        self.watch_clocks(emit);
+        self.watch_input();
         let around = &mut self.surroundings;
         // Only OC1 (under-voltage) and OC2 (the sensor's average over its warning limit) count.
         // OC3 occurs thousands of times an hour without any excess (section 6.4).
-        let [under_voltage, mean, _] = self.board.over_current_events(&self.files);
+        around.seen.over_current_events = self.board.over_current_events(&self.files);
+        let [under_voltage, mean, _] = around.seen.over_current_events;
         let events = under_voltage.unwrap_or(0).saturating_add(mean.unwrap_or(0));
         if let Some(before) = around.events.replace(events) {
             around.over_current = events > before;
@@ -353,8 +441,9 @@ impl<F: Files> Control<F> {
         if around.over_current {
             emit(Event::Derated("over-current or under-voltage"));
         }
+        let hottest = self.board.hottest_mc(&self.files);
+        around.seen.temperature_mc = hottest;
         if let Some(limit) = self.too_hot_mc {
-            let hottest = self.board.hottest_mc(&self.files);
             let is_hot = hottest.is_some_and(|mc| mc >= limit);
             if !std::mem::replace(&mut around.too_hot, is_hot) && is_hot {
                 emit(Event::Derated("too hot"));
@@ -395,10 +484,11 @@ impl<F: Files> Control<F> {
             return;
         };
         match self.board.apply(&mut self.files, &mode) {
-            Ok(_) => {
+            Ok(applied) => {
                 self.shown = Some(id);
                 let status = self.governor.status();
                 emit(Event::Applied { mode, status });
+                self.set_capped(applied.effective == Effective::Capped, emit);
             }
             // The governor keeps trying; only the first failure is reported.
             Err(_) if self.state == State::Safe(Cause::NothingApplies) => {}

@@ -1,0 +1,148 @@
+//! The keys of a config file, and the checks of single values.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use wattgate_board::{AveragingError, Clocks, SAMPLES};
+use wattgate_runtime::Budget;
+
+use crate::quantity::{
+    Cores, Duration, Energy, Memory, Power, PowerOrCurrent, Probability, Temperature, Window,
+};
+use crate::schedule::Schedule;
+
+/// What a stop leaves on the board.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnStop {
+    /// The prior state.
+    #[default]
+    Restore,
+    /// The present mode.
+    Keep,
+    /// The safe mode: the mode of least power.
+    Least,
+}
+
+/// Where metrics for Prometheus are exported.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Metrics {
+    /// HTTP at a loopback address.
+    Address(SocketAddr),
+    /// A file for the node exporter's textfile collector.
+    File(PathBuf),
+}
+
+/// The keys of the file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub version: u32,
+    pub model: PathBuf,
+    pub limit: PowerOrCurrent,
+    pub max_limit: Option<Power>,
+    pub schedule: Option<Schedule>,
+    pub average: Option<FileAverage>,
+    pub budget: Option<FileBudget>,
+    pub confidence: Option<Probability>,
+    pub on_stop: Option<OnStop>,
+    pub state_dir: Option<PathBuf>,
+    pub too_hot: Option<Temperature>,
+    pub cores: Option<Cores>,
+    pub clocks: Option<FileClocks>,
+    pub sensor_samples: Option<Samples>,
+    pub memory: Option<Memory>,
+    pub group: Option<String>,
+    pub metrics: Option<Metrics>,
+    pub hardware_watchdog: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum FileClocks {
+    Pin,
+    Cap,
+}
+
+impl From<FileClocks> for Clocks {
+    fn from(clocks: FileClocks) -> Self {
+        match clocks {
+            FileClocks::Pin => Self::Pin,
+            FileClocks::Cap => Self::Cap,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileAverage {
+    pub power: Power,
+    pub window: Window,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "BudgetTable")]
+pub(super) struct FileBudget(pub Budget);
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BudgetTable {
+    energy: Energy,
+    time: Duration,
+}
+
+impl TryFrom<BudgetTable> for FileBudget {
+    type Error = &'static str;
+
+    fn try_from(table: BudgetTable) -> Result<Self, Self::Error> {
+        let (Energy(millijoules), Duration(time)) = (table.energy, table.time);
+        // mJ/s = mW.
+        let mean_mw = millijoules * 1_000 / time.0.max(1);
+        match (1..=1_000_000).contains(&mean_mw) {
+            true => Ok(Self(Budget { millijoules, time })),
+            false => Err("the budget's energy divided by its time must be 1mW to 1000W"),
+        }
+    }
+}
+
+/// A number of samples that the sensor supports, such as 64.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "u32")]
+pub(super) struct Samples(pub u32);
+
+impl TryFrom<u32> for Samples {
+    type Error = AveragingError;
+
+    fn try_from(samples: u32) -> Result<Self, Self::Error> {
+        match SAMPLES.contains(&samples) {
+            true => Ok(Self(samples)),
+            false => Err(AveragingError::NoSuchNumber { samples }),
+        }
+    }
+}
+
+impl TryFrom<String> for Metrics {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text.starts_with('/') {
+            return match text.ends_with(".prom") {
+                true => Ok(Self::File(text.into())),
+                // The textfile collector ignores other files.
+                false => Err(format!("`{text}`: the file name must end in .prom")),
+            };
+        }
+        match text.parse::<SocketAddr>() {
+            Ok(address) if !address.ip().is_loopback() => Err(format!(
+                "`{text}`: expected a loopback address, such as \"127.0.0.1:9753\""
+            )),
+            Ok(address) => Ok(Self::Address(address)),
+            Err(_) => Err(format!(
+                "`{text}`: expected a loopback address with its port, such as \"127.0.0.1:9753\", \
+                 or an absolute path that ends in .prom"
+            )),
+        }
+    }
+}

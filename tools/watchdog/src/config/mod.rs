@@ -1,0 +1,211 @@
+//! The config file: versioned TOML; every quantity has a unit.
+//!
+//! `tools/watchdog/wattgated.toml` documents every key; a test compares the two.
+
+mod file;
+
+use std::fs;
+use std::io;
+use std::iter;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use thiserror::Error;
+use wattgate_board::Clocks;
+use wattgate_runtime::{Average, Confidence, Limit, Milliwatts};
+
+use self::file::File;
+pub use self::file::{Metrics, OnStop};
+use crate::clock::UtcSeconds;
+use crate::quantity::{Cores, Memory, Milliamperes, PowerOrCurrent, Watts};
+use crate::schedule::Schedule;
+
+/// The only config version that this program reads.
+const VERSION: u32 = 1;
+
+/// Default of `state_dir`.
+pub const STATE_DIR: &str = "/var/lib/wattgate";
+
+/// Why a config is refused.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{}: cannot be read: {source}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    /// A syntax error, an unknown or missing key, or a value of the wrong type, unit or range.
+    #[error("{}:{line}: {message}", path.display())]
+    Defect {
+        path: PathBuf,
+        /// Line number, from 1.
+        line: usize,
+        message: String,
+    },
+    /// The file has another version.
+    #[error("{}: version is {version}, expected {VERSION}", path.display())]
+    Version { path: PathBuf, version: u32 },
+    /// A limit is over `max_limit`.
+    #[error("{}: {key} is {limit}, over max_limit = {max}", path.display())]
+    OverMax {
+        path: PathBuf,
+        /// `limit`, or the entry of the schedule.
+        key: String,
+        limit: Watts,
+        max: Watts,
+    },
+}
+
+/// A checked config.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The model file.
+    pub model: PathBuf,
+    /// Power limit, average and budget. If `current` is set, the power is its product with the
+    /// lowest voltage of an input until [`Config::set_input`] knows the present one.
+    pub limit: Limit,
+    /// The highest current at the module's input; `None` if the limit is a power.
+    pub current: Option<Milliamperes>,
+    /// The numbers of cores that a mode may have; `None`: any.
+    pub cores: Option<Cores>,
+    /// How a mode sets the clocks.
+    pub clocks: Clocks,
+    /// The highest limit that the config or a client may set; `None`: any.
+    pub max_limit: Option<Milliwatts>,
+    /// Limits by time of day; they replace the power of `limit`.
+    pub schedule: Option<Schedule>,
+    /// Confidence of the guard band.
+    pub confidence: Confidence,
+    /// What a stop leaves on the board.
+    pub on_stop: OnStop,
+    /// Directory of the prior state and the safe mode, relative to the board's root.
+    pub state_dir: PathBuf,
+    /// Temperature in milli-°C from which the limit is lowered; `None`: never.
+    pub too_hot_mc: Option<i64>,
+    /// Samples that the power sensor averages; `None` leaves the driver's setting.
+    pub sensor_samples: Option<u32>,
+    /// How long the workload's highest power ratio is remembered.
+    pub memory: Memory,
+    /// The group that may use the socket; `None`: root only.
+    pub group: Option<String>,
+    /// Where to export metrics; `None`: nowhere.
+    pub metrics: Option<Metrics>,
+    /// Device of the hardware watchdog timer.
+    pub hardware_watchdog: Option<PathBuf>,
+}
+
+/// The lowest input voltage in mV: below it, an Orin reports under-voltage (`jetson-platform.md`,
+/// section 6.4). It turns a limit of the current into the lowest limit of the power.
+const LEAST_INPUT_MV: u32 = 4_500;
+
+impl Config {
+    /// Reads and checks a file. A relative model path is resolved against the file's folder.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+            path: path.to_owned(),
+            source,
+        })?;
+        let mut config = Self::parse(&text, path)?;
+        if let Some(folder) = path.parent() {
+            config.model = folder.join(&config.model);
+        }
+        Ok(config)
+    }
+
+    /// Checks the text of a config; `path` is for messages only.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let defect = |error: toml::de::Error| {
+            let start = error.span().map_or(0, |span| span.start);
+            let before = text.get(..start).unwrap_or_default();
+            ConfigError::Defect {
+                path: path.to_owned(),
+                line: 1 + before.matches('\n').count(),
+                message: error.message().replace('\n', " "),
+            }
+        };
+        // Check the version first: another version may have other keys.
+        #[derive(Deserialize)]
+        struct Version {
+            version: u32,
+        }
+        let Version { version } = toml::from_str(text).map_err(defect)?;
+        if version != VERSION {
+            let path = path.to_owned();
+            return Err(ConfigError::Version { path, version });
+        }
+        let file: File = toml::from_str(text).map_err(defect)?;
+        debug_assert_eq!(file.version, VERSION);
+        let average = file.average.map(|average| Average {
+            power: average.power.0,
+            window: average.window.0,
+        });
+        let (power, current) = match file.limit {
+            PowerOrCurrent::Power(power) => (power, None),
+            PowerOrCurrent::Current(current) => (current.at(LEAST_INPUT_MV), Some(current)),
+        };
+        let config = Self {
+            model: file.model,
+            current,
+            cores: file.cores,
+            clocks: file.clocks.map_or(Clocks::Pin, Clocks::from),
+            limit: Limit {
+                power,
+                average,
+                budget: file.budget.map(|it| it.0),
+            },
+            max_limit: file.max_limit.map(|it| it.0),
+            schedule: file.schedule,
+            confidence: file.confidence.map_or(Confidence::P95, |it| it.0),
+            on_stop: file.on_stop.unwrap_or_default(),
+            state_dir: file.state_dir.unwrap_or_else(|| STATE_DIR.into()),
+            too_hot_mc: file.too_hot.map(|it| it.0),
+            sensor_samples: file.sensor_samples.map(|it| it.0),
+            memory: file.memory.unwrap_or(Memory::DEFAULT),
+            group: file.group,
+            metrics: file.metrics,
+            hardware_watchdog: file.hardware_watchdog,
+        };
+        config.check_max(path)?;
+        Ok(config)
+    }
+
+    /// Computes the power of a limit of the current at an input voltage in mV.
+    pub fn set_input(&mut self, millivolts: u32) {
+        if let Some(current) = self.current {
+            let power = current.at(millivolts);
+            self.limit.power = self.max_limit.map_or(power, |max| power.min(max));
+        }
+    }
+
+    /// Refuses limits over `max_limit`.
+    fn check_max(&self, path: &Path) -> Result<(), ConfigError> {
+        let Some(max) = self.max_limit else {
+            return Ok(());
+        };
+        let entries = self.schedule.iter().flat_map(Schedule::entries);
+        let entries = entries.map(|(at, limit)| (format!("the schedule's limit at {at}"), limit));
+        let mut limits = iter::once(("limit".to_owned(), self.limit.power)).chain(entries);
+        match limits.find(|(_, limit)| *limit > max) {
+            None => Ok(()),
+            Some((key, limit)) => Err(ConfigError::OverMax {
+                path: path.to_owned(),
+                key,
+                limit: Watts(limit),
+                max: Watts(max),
+            }),
+        }
+    }
+
+    /// The limit at a time, with the schedule applied.
+    pub fn limit_at(&self, now: UtcSeconds) -> Limit {
+        let base = self.limit;
+        match &self.schedule {
+            Some(schedule) => Limit {
+                power: schedule.limit(now, base.power),
+                ..base
+            },
+            None => base,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,382 @@
+//! Keys, quantities and defaults of a config.
+
+use wattgate_runtime::{Budget, Milliseconds};
+
+use super::*;
+
+const SAMPLE: &str = include_str!("../../wattgated.toml");
+
+fn parse(text: &str) -> Result<Config, String> {
+    let parsed = Config::parse(text, Path::new("w.toml"));
+    parsed.map_err(|error| error.to_string())
+}
+
+fn refused(line: &str) -> String {
+    let text = format!("version = 1\nmodel = \"m.wgt\"\n{line}\n");
+    parse(&text).expect_err(line)
+}
+
+#[test]
+fn the_sample_is_valid_and_shows_the_defaults() {
+    let config = parse(SAMPLE).expect("a config");
+    assert_eq!(config.limit.power, Milliwatts(15_000));
+    assert_eq!(config.limit.average, None);
+    // Optional keys are commented out and show the default, or an example if off by default.
+    let mut all = SAMPLE.to_owned();
+    for key in keys(SAMPLE) {
+        all = all.replace(&format!("\n#{key} ="), &format!("\n{key} ="));
+    }
+    let shown = parse(&all).expect("a config");
+    assert_eq!(shown.confidence, config.confidence);
+    assert_eq!(shown.on_stop, config.on_stop);
+    assert_eq!(shown.state_dir, config.state_dir);
+    assert_eq!(shown.too_hot_mc, Some(95_000));
+    let average = Average {
+        power: Milliwatts(12_000),
+        window: Milliseconds(60_000),
+    };
+    assert_eq!(shown.limit.average, Some(average));
+    assert_eq!(shown.max_limit, Some(Milliwatts(20_000)));
+    let schedule = shown.schedule.expect("a schedule");
+    assert_eq!(schedule.limit_at(0), Milliwatts(10_000));
+    let budget = Budget {
+        millijoules: 144_000_000,
+        time: Milliseconds(5_400_000),
+    };
+    assert_eq!(shown.limit.budget, Some(budget));
+    assert_eq!(shown.cores, Some(Cores { least: 4, most: 4 }));
+    assert_eq!((shown.clocks, config.cores), (config.clocks, None));
+    assert_eq!(shown.sensor_samples, Some(64));
+    assert_eq!(config.sensor_samples, None);
+    assert_eq!(
+        (shown.memory, config.memory),
+        (Memory::DEFAULT, Memory::DEFAULT)
+    );
+    assert_eq!(shown.group.as_deref(), Some("wattgate"));
+    let address = "127.0.0.1:9753".parse().expect("an address");
+    assert_eq!(shown.metrics, Some(Metrics::Address(address)));
+    let device = Path::new("/dev/watchdog0");
+    assert_eq!(shown.hardware_watchdog.as_deref(), Some(device));
+    let off = (config.schedule, config.limit.budget, config.group);
+    assert_eq!(off, (None, None, None));
+    assert_eq!(config.max_limit, None);
+    assert_eq!((config.metrics, config.hardware_watchdog), (None, None));
+}
+
+/// All keys of a sample config, commented out or not.
+fn keys(sample: &str) -> Vec<String> {
+    let key = |line: &str| {
+        let (key, _) = line.trim_start_matches('#').split_once(" = ")?;
+        let is_key = key.bytes().all(|it| it.is_ascii_lowercase() || it == b'_');
+        is_key.then(|| key.to_owned())
+    };
+    sample.lines().filter_map(key).collect()
+}
+
+#[test]
+fn the_sample_documents_every_key() {
+    // serde's error lists all keys.
+    let all = refused("limits = 1");
+    let (_, all) = all.split_once("expected one of ").expect("a list");
+    let all: Vec<&str> = all.split(", ").map(|it| it.trim_matches('`')).collect();
+    assert_eq!(keys(SAMPLE), all);
+}
+
+#[test]
+fn an_unknown_key_is_refused() {
+    assert_eq!(
+        refused("limit = \"15W\"\nlimits = 1"),
+        "w.toml:4: unknown field `limits`, expected one of `version`, `model`, `limit`, \
+         `max_limit`, `schedule`, `average`, `budget`, `confidence`, `on_stop`, `state_dir`, \
+         `too_hot`, `cores`, `clocks`, `sensor_samples`, `memory`, `group`, `metrics`, `hardware_watchdog`"
+    );
+    assert_eq!(
+        refused("limit = \"15W\"\naverage = { power = \"9W\", window = \"9s\", of = 1 }"),
+        "w.toml:4: unknown field `of`, expected `power` or `window`"
+    );
+}
+
+#[test]
+fn a_missing_key_is_named() {
+    assert_eq!(
+        parse(""),
+        Err("w.toml:1: missing field `version`".to_owned())
+    );
+    assert_eq!(refused(""), "w.toml:1: missing field `limit`");
+}
+
+#[test]
+fn another_version_is_refused_before_its_keys_are_read() {
+    let error = parse("version = 2\nwatts = 15").expect_err("refused");
+    assert_eq!(error, "w.toml: version is 2, expected 1");
+}
+
+#[test]
+fn a_limit_is_never_rounded_up() {
+    for (text, milliwatts) in [("15.0009W", 15_000), ("15 w", 15_000), ("15.1W", 15_100)] {
+        let text = format!("version = 1\nmodel = \"m.wgt\"\nlimit = \"{text}\"\n");
+        let config = parse(&text).expect("a config");
+        assert_eq!(config.limit.power, Milliwatts(milliwatts));
+    }
+}
+
+#[test]
+fn a_quantity_needs_a_unit_and_a_value_in_range() {
+    let power = "expected a power of 1mW to 1000W with its unit, such as \"15W\" or \"900mW\"; \
+                 or a current of 1mA to 100A";
+    for (line, found) in [
+        ("limit = 15", "type: integer `15`"),
+        ("limit = 15.5", "type: floating point `15.5`"),
+        ("limit = true", "type: boolean `true`"),
+        ("limit = \"15\"", "value: string \"15\""),
+        ("limit = \"15kW\"", "value: string \"15kW\""),
+        ("limit = \"15MW\"", "value: string \"15MW\""),
+        ("limit = \"-15W\"", "value: string \"-15W\""),
+        ("limit = \"infW\"", "value: string \"infW\""),
+        ("limit = \"1e4W\"", "value: string \"1e4W\""),
+        ("limit = \"W\"", "value: string \"W\""),
+        ("limit = \"0W\"", "value: string \"0W\""),
+        ("limit = \"1001W\"", "value: string \"1001W\""),
+    ] {
+        assert_eq!(refused(line), format!("w.toml:3: invalid {found}, {power}"));
+    }
+    for (line, expected) in [
+        (
+            "average = { power = \"12W\", window = 60 }",
+            "invalid type: integer `60`, expected a time of 1s to 1440min with its unit, \
+             such as \"60s\" or \"5min\"",
+        ),
+        (
+            "average = { power = \"12W\", window = \"100ms\" }",
+            "invalid value: string \"100ms\", expected a time of 1s to 1440min with its \
+             unit, such as \"60s\" or \"5min\"",
+        ),
+        (
+            "too_hot = \"95F\"",
+            "invalid value: string \"95F\", expected a temperature of 20C to 120C with its \
+             unit, such as \"95C\"",
+        ),
+        (
+            "confidence = 95.0",
+            "invalid value: floating point `95.0`, expected a probability of 0.5 to 0.9999, \
+             such as 0.95",
+        ),
+    ] {
+        let error = refused(&format!("limit = \"15W\"\n{line}"));
+        assert_eq!(error, format!("w.toml:4: {expected}"));
+    }
+}
+
+#[test]
+fn a_budget_is_an_energy_and_a_time() {
+    let refused = |budget: &str| refused(&format!("limit = \"15W\"\nbudget = {budget}"));
+    let energy = "expected an energy of 1J to 10000Wh with its unit, such as \"40Wh\" or \
+                  \"900J\"";
+    let time = "expected a time of 1min to 240h with its unit, such as \"90min\" or \"8h\"";
+    for (budget, error) in [
+        ("{ energy = \"40Wh\" }", "missing field `time`".to_owned()),
+        (
+            "{ energy = 40, time = \"90min\" }",
+            format!("invalid type: integer `40`, {energy}"),
+        ),
+        (
+            "{ energy = \"40kWh\", time = \"90min\" }",
+            format!("invalid value: string \"40kWh\", {energy}"),
+        ),
+        (
+            "{ energy = \"40Wh\", time = \"90s\" }",
+            format!("invalid value: string \"90s\", {time}"),
+        ),
+        (
+            "{ energy = \"1J\", time = \"240h\" }",
+            "the budget's energy divided by its time must be 1mW to 1000W".to_owned(),
+        ),
+        (
+            "{ energy = \"10000Wh\", time = \"1h\" }",
+            "the budget's energy divided by its time must be 1mW to 1000W".to_owned(),
+        ),
+    ] {
+        assert_eq!(refused(budget), format!("w.toml:4: {error}"));
+    }
+}
+
+#[test]
+fn no_limit_of_the_config_exceeds_max_limit() {
+    let with = |limit: &str, scheduled: &str| {
+        format!(
+            "limit = \"{limit}\"\nmax_limit = \"20W\"\nschedule = [{{ at = \"06:00Z\", \
+             limit = \"9W\" }}, {{ at = \"22:00Z\", limit = \"{scheduled}\" }}]"
+        )
+    };
+    let text = format!("version = 1\nmodel = \"m\"\n{}", with("20W", "20W"));
+    let config = parse(&text).expect("a config");
+    assert_eq!(config.max_limit, Some(Milliwatts(20_000)));
+    assert_eq!(
+        refused(&with("20.001W", "15W")),
+        "w.toml: limit is 20.001 W, over max_limit = 20 W"
+    );
+    assert_eq!(
+        refused(&with("15W", "30W")),
+        "w.toml: the schedule's limit at 22:00Z is 30 W, over max_limit = 20 W"
+    );
+}
+
+#[test]
+fn an_unsupported_number_of_samples_is_refused() {
+    for samples in ["0", "63", "2048"] {
+        let error = refused(&format!("limit = \"15W\"\nsensor_samples = {samples}"));
+        let expected = "expected 1, 4, 16, 64, 128, 256, 512 or 1024";
+        assert_eq!(error, format!("w.toml:4: {samples} samples, {expected}"));
+    }
+}
+
+#[test]
+fn a_memory_is_a_time_or_for_ever() {
+    let with = |memory: &str| format!("version = 1\nmodel = \"m\"\nlimit = \"9W\"\n{memory}");
+    for (text, memory) in [
+        ("memory = \"90s\"", Some(Milliseconds(90_000))),
+        ("memory = \"24h\"", Some(Milliseconds(86_400_000))),
+        ("memory = \"for ever\"", None),
+    ] {
+        assert_eq!(parse(&with(text)).expect(text).memory, Memory(memory));
+    }
+    for found in ["ever", "0s", "500ms", "25h", "10"] {
+        let error = refused(&format!("limit = \"15W\"\nmemory = \"{found}\""));
+        assert_eq!(
+            error,
+            format!(
+                "w.toml:4: invalid value: string \"{found}\", expected a time of 1min to 24h \
+                 with its unit, such as \"10min\", or \"for ever\""
+            )
+        );
+    }
+}
+
+#[test]
+fn a_stop_restores_keeps_or_sets_the_least_mode() {
+    let with = |on_stop: &str| format!("limit = \"15W\"\non_stop = \"{on_stop}\"");
+    for (text, on_stop) in [
+        ("restore", OnStop::Restore),
+        ("keep", OnStop::Keep),
+        ("least", OnStop::Least),
+    ] {
+        let text = format!("version = 1\nmodel = \"m\"\n{}", with(text));
+        assert_eq!(parse(&text).expect("a config").on_stop, on_stop);
+    }
+    let error = refused(&with("nothing"));
+    let expected = "unknown variant `nothing`, expected one of `restore`, `keep`, `least`";
+    assert_eq!(error, format!("w.toml:4: {expected}"));
+}
+
+#[test]
+fn a_limit_may_be_a_current() {
+    let text = "version = 1\nmodel = \"m\"\nmax_limit = \"24W\"\nlimit = \"5A\"";
+    let mut config = parse(text).expect("a config");
+    assert_eq!(config.current, Some(Milliamperes(5_000)));
+    // Until the voltage is known, that of an under-voltage counts.
+    assert_eq!(config.limit.power, Milliwatts(22_500));
+    config.set_input(4_704);
+    assert_eq!(config.limit.power, Milliwatts(23_520));
+    config.set_input(5_200);
+    assert_eq!(config.limit.power, Milliwatts(24_000), "max_limit");
+    let milli = parse("version = 1\nmodel = \"m\"\nlimit = \"900 mA\"").expect("a config");
+    assert_eq!(milli.current, Some(Milliamperes(900)));
+    let power = parse("version = 1\nmodel = \"m\"\nlimit = \"5W\"").expect("a config");
+    assert_eq!(power.current, None);
+    for wrong in ["0A", "101A", "5kA", "A", "-1A"] {
+        let error = refused(&format!("limit = \"{wrong}\""));
+        assert!(error.ends_with("or a current of 1mA to 100A"), "{error}");
+    }
+}
+
+#[test]
+fn cores_are_a_number_or_a_range() {
+    let with = |cores: &str| format!("limit = \"9W\"\ncores = {cores}");
+    for (text, least, most) in [("4", 4, 4), ("\"4\"", 4, 4), ("\"2-8\"", 2, 8)] {
+        let text = format!("version = 1\nmodel = \"m\"\n{}", with(text));
+        let cores = parse(&text).expect("a config").cores;
+        assert_eq!(cores, Some(Cores { least, most }));
+    }
+    let expected = "expected a number of cores, 1 to 64, or a range such as \"2-8\"";
+    for wrong in [
+        "0", "65", "-4", "4.5", "\"8-2\"", "\"2-\"", "\"two\"", "true",
+    ] {
+        let error = refused(&with(wrong));
+        assert!(error.ends_with(expected), "{error}");
+    }
+    let error = refused("limit = \"9W\"\nclocks = \"free\"");
+    let expected = "unknown variant `free`, expected `pin` or `cap`";
+    assert_eq!(error, format!("w.toml:4: {expected}"));
+}
+
+#[test]
+fn metrics_are_served_at_loopback_addresses_only() {
+    let refused = |at: &str| refused(&format!("limit = \"15W\"\nmetrics = \"{at}\""));
+    for address in ["0.0.0.0:9753", "192.168.55.1:9753", "[::]:9753"] {
+        assert_eq!(
+            refused(address),
+            format!(
+                "w.toml:4: `{address}`: expected a loopback address, such as \
+                 \"127.0.0.1:9753\""
+            )
+        );
+    }
+    for text in [
+        "9753",
+        "localhost:9753",
+        "127.0.0.1",
+        "127.0.0.1:99999",
+        "m.prom",
+        "",
+    ] {
+        assert_eq!(
+            refused(text),
+            format!(
+                "w.toml:4: `{text}`: expected a loopback address with its port, such as \
+                 \"127.0.0.1:9753\", or an absolute path that ends in .prom"
+            )
+        );
+    }
+    assert_eq!(
+        refused("/run/wattgated/metrics"),
+        "w.toml:4: `/run/wattgated/metrics`: the file name must end in .prom"
+    );
+    let text = "version = 1\nmodel = \"m\"\nlimit = \"9W\"\nmetrics = \"[::1]:9753\"";
+    let address = "[::1]:9753".parse().expect("an address");
+    let config = parse(text).expect("a config");
+    assert_eq!(config.metrics, Some(Metrics::Address(address)));
+}
+
+#[test]
+fn a_schedule_replaces_the_power_of_the_limit_and_nothing_else() {
+    let config = parse(
+        "version = 1\nmodel = \"m\"\nlimit = \"15W\"\n\
+         average = { power = \"9W\", window = \"60s\" }\n\
+         schedule = [{ at = \"00:00Z\", limit = \"20W\" }]",
+    );
+    let config = config.expect("a config");
+    let limit = config.limit_at(UtcSeconds(1_800_000_000));
+    assert_eq!(limit.power, Milliwatts(20_000));
+    assert_eq!(limit.average, config.limit.average);
+    assert_eq!(config.limit_at(UtcSeconds(0)), config.limit);
+}
+
+#[test]
+fn quantities_are_exact() {
+    for (text, milliwatts) in [
+        ("15W", 15_000),
+        ("7.5 W", 7_500),
+        ("12345mW", 12_345),
+        ("0.001W", 1),
+    ] {
+        let text = format!("version = 1\nmodel = \"m\"\nlimit = \"{text}\"");
+        let config = parse(&text).expect("a config");
+        assert_eq!(config.limit.power, Milliwatts(milliwatts));
+    }
+}
+
+#[test]
+fn invalid_toml_is_refused_with_its_line() {
+    let error = refused("limit = \"15W");
+    assert!(error.starts_with("w.toml:3: "), "{error}");
+}

@@ -1,0 +1,160 @@
+//! Events of the control for the log and the counters.
+
+use std::fmt;
+
+use wattgate_board::{ApplyError, AveragingError, KnobError, SampleError};
+use wattgate_runtime::{Cause, Kilohertz, Milliseconds, PowerMode, State, Status};
+
+use crate::quantity::Watts;
+
+/// An event for the log and the counters.
+#[derive(Clone, Debug)]
+pub enum Event<'a> {
+    /// A mode was set.
+    Applied { mode: PowerMode, status: Status },
+    /// A mode could not be set.
+    NotApplied {
+        mode: PowerMode,
+        error: &'a ApplyError,
+    },
+    /// Another program changed the mode, so many times since the last such event. The governor sets
+    /// it again. At most one event a minute.
+    Disturbed {
+        /// The program, if its settings give it away.
+        by: Option<&'static str>,
+        error: &'a KnobError,
+        times: u32,
+    },
+    /// The governor entered another state without setting a mode.
+    State(Status),
+    /// The sensor became unreadable; reported once per outage.
+    NoSample(&'a SampleError),
+    /// The sensor is readable again.
+    SampleAgain,
+    /// The board was suspended for this time.
+    Slept(Milliseconds),
+    /// The sensor's time constant changed to this value.
+    TimeConstant(Milliseconds),
+    /// The sensor's averaging cannot be set.
+    NotAveraged(&'a AveragingError),
+    /// Over-current events or temperature lower the limit.
+    Derated(&'static str),
+    /// Another program lowered a clock; it is set again.
+    Lowered,
+    /// Cooling caps a clock below the mode.
+    Capped,
+    /// No clock is capped any longer.
+    NotCapped,
+    /// Firmware runs a CPU slower than requested: the requested and the true clock.
+    Throttled(Kilohertz, Kilohertz),
+    /// The CPUs run as requested again.
+    NotThrottled,
+}
+
+/// Priority of a log line, with syslog's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// The limit may not hold.
+    Error = 3,
+    /// The limit holds, but something is wrong.
+    Warning = 4,
+    /// Unusual, but not a fault.
+    Notice = 5,
+    /// Normal operation.
+    Info = 6,
+}
+
+impl Event<'_> {
+    /// The priority of its log line.
+    pub fn priority(&self) -> Priority {
+        match self {
+            Self::NotApplied { .. } | Self::NoSample(_) => Priority::Error,
+            Self::State(Status {
+                state: State::Safe(_),
+                ..
+            })
+            | Self::Applied {
+                status:
+                    Status {
+                        state: State::Safe(_),
+                        ..
+                    },
+                ..
+            }
+            | Self::Derated(_)
+            | Self::Capped
+            | Self::Throttled(..)
+            | Self::NotAveraged(_) => Priority::Warning,
+            Self::Disturbed { .. }
+            | Self::Lowered
+            | Self::NotCapped
+            | Self::NotThrottled
+            | Self::Slept(_)
+            | Self::SampleAgain
+            | Self::TimeConstant(_) => Priority::Notice,
+            Self::Applied { .. } | Self::State(_) => Priority::Info,
+        }
+    }
+}
+
+impl fmt::Display for Event<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Applied { mode, status } => {
+                write!(f, "{}: {mode}", name(status.state))?;
+                write!(
+                    f,
+                    "; predicted {}, allowed {}",
+                    Watts(status.predicted),
+                    Watts(status.allowed)
+                )
+            }
+            Self::NotApplied { mode, error } => write!(f, "{mode}: {error}"),
+            Self::Disturbed { by, error, times } => {
+                let by = by.unwrap_or("another program");
+                write!(f, "{by} changed the mode")?;
+                if *times > 1 {
+                    write!(f, " {times} times")?;
+                }
+                write!(f, ": {error}")
+            }
+            Self::State(status) => {
+                write!(f, "{}", name(status.state))?;
+                if let Some(measured) = status.measured {
+                    write!(f, "; measured {}", Watts(measured))?;
+                }
+                write!(f, ", allowed {}", Watts(status.allowed))
+            }
+            Self::NoSample(error) => write!(f, "{error}"),
+            Self::SampleAgain => write!(f, "the power sensor is readable again"),
+            Self::Slept(time) => write!(f, "the board was suspended for {} s", time.0 / 1_000),
+            Self::TimeConstant(time) => {
+                write!(f, "the power sensor has a time constant of {} ms", time.0)
+            }
+            Self::NotAveraged(error) => write!(f, "power sensor: {error}"),
+            Self::Derated(why) => write!(f, "{why}: the limit is lowered"),
+            Self::Lowered => write!(f, "another program lowered a clock"),
+            Self::Capped => write!(f, "cooling caps a clock: the board is slower than its mode"),
+            Self::NotCapped => write!(f, "cooling no longer caps a clock"),
+            Self::Throttled(requested, delivered) => write!(
+                f,
+                "throttled by firmware: a CPU runs at {delivered} instead of {requested}"
+            ),
+            Self::NotThrottled => write!(f, "firmware no longer throttles the CPUs"),
+        }
+    }
+}
+
+/// A state's name in messages.
+pub fn name(state: State) -> &'static str {
+    match state {
+        State::Booting => "booting",
+        State::Settling => "settling",
+        State::Tracking => "tracking",
+        State::SteppingDown => "stepping down",
+        State::ProbingUp => "probing up",
+        State::Safe(Cause::NoSensor) => "safe: the power sensor cannot be read",
+        State::Safe(Cause::LimitTooLow) => "safe: even the mode of least power is above the limit",
+        State::Safe(Cause::NothingApplies) => "safe: no mode can be set",
+    }
+}

@@ -1,0 +1,190 @@
+//! Limits of the power, of its average and of the current, and what restricts the modes.
+
+use std::time::Duration;
+
+use super::{Running, config, config_of, limit, orin, setup};
+use crate::board::{booted, load};
+use wattgate_board::{Clocks, Files};
+use wattgate_runtime::{Average, Cause, Limit, Milliseconds, Milliwatts, State};
+use wattgate_watchdog::control::{Control, Event};
+use wattgate_watchdog::quantity::{Cores, Milliamperes};
+use wattgate_watchdog::setup::SetupError;
+
+#[test]
+fn a_limit_is_held_and_used() {
+    let mut running = Running::new(orin(), "30W");
+    running.run(20);
+    let most = running.run(60);
+    assert!((26.0..30.3).contains(&most), "{most} W: {:?}", running.log);
+    assert_eq!(running.state(), State::Tracking);
+    assert!(running.is_as_wanted());
+}
+
+#[test]
+fn a_new_limit_is_held_after_two_seconds() {
+    let mut running = Running::new(orin(), "40W");
+    running.run(30);
+    running.control.set_limit(limit(25));
+    running.run(2);
+    let most = running.run(30);
+    assert!(most < 25.3, "{most} W: {:?}", running.log);
+    // The governor takes up to 90 s to trust a load that is lighter than the model predicts.
+    running.control.set_limit(limit(40));
+    running.run(150);
+    let most = running.run(20);
+    // The model predicts a third more than the board draws; the governor corrects this slowly.
+    assert!((28.0..40.4).contains(&most), "{most} W: {:?}", running.log);
+}
+
+/// A supply whose voltage falls with the load: the current at the input counts, not the power.
+#[test]
+fn a_limit_of_the_current_is_held_and_used() {
+    for (supply, amps) in [
+        ("supply 5200 10", 2.0),
+        ("supply 5250 150", 2.0),
+        ("supply 19000 50", 0.6),
+    ] {
+        let mut files = booted("orin-nano-8-super");
+        files.tree.control(supply).expect("a command");
+        load(&mut files);
+        files.wait(Duration::from_secs(5));
+        let config = config_of("orin-nano-8-super", &format!("{amps}A"));
+        let mut running = Running::with(files, config);
+        running.run(60);
+        let currents = running.input_amperes();
+        let mean = currents.iter().sum::<f64>() / currents.len() as f64;
+        let most = currents.iter().copied().fold(0.0, f64::max);
+        assert!(most < 1.01 * amps, "{supply}: {most} A: {:?}", running.log);
+        assert!(mean > 0.85 * amps, "{supply}: {mean} A: {:?}", running.log);
+    }
+}
+
+/// As a reload of the config does. The power limit stays that of the higher current.
+#[test]
+fn a_lower_limit_of_the_current_replaces_the_first() {
+    let mut files = booted("orin-nano-8-super");
+    load(&mut files);
+    let mut running = Running::with(files, config_of("orin-nano-8-super", "2.5A"));
+    running.run(60);
+    assert!(running.input_amperes().into_iter().any(|it| it > 1.9));
+    let lower = Milliamperes(1_600);
+    running.control.set_current(Some(lower));
+    running.run(2);
+    let most = running.input_amperes().into_iter().fold(0.0, f64::max);
+    assert!(most < 1.62, "{most} A: {:?}", running.log);
+}
+
+#[test]
+fn a_limit_of_the_current_needs_a_sensor_at_the_input() {
+    let error = setup(&orin(), config("2A")).expect_err("VDD_IN is missing");
+    assert!(matches!(error, SetupError::NoInput), "{error}");
+}
+
+#[test]
+fn only_modes_with_the_configured_cores_are_chosen() {
+    for (least, most) in [(4, 4), (6, 8)] {
+        let mut config = config("30W");
+        config.cores = Some(Cores { least, most });
+        let setup = setup(&orin(), config.clone()).expect("usable");
+        let of = |id| setup.choices.grid.mode(id).expect("a mode").cores;
+        let mut points = setup.choices.front.points().iter();
+        assert!(points.all(|point| (least..=most).contains(&of(point.mode))));
+        let mut running = Running::with(orin(), config);
+        let watts = running.run(60);
+        assert!((20.0..30.3).contains(&watts), "{watts} W");
+        let (_, mode) = running.control.status();
+        assert!((least..=most).contains(&mode.cores), "{mode}");
+    }
+    let mut config = config("30W");
+    config.cores = Some(Cores {
+        least: 13,
+        most: 64,
+    });
+    let error = setup(&orin(), config).expect_err("12 cores");
+    assert!(
+        error
+            .to_string()
+            .ends_with("no mode that the board supports has 13 to 64 cores")
+    );
+}
+
+/// While nothing runs, the kernel lowers the clocks; under load the limit holds as before.
+#[test]
+fn capped_clocks_hold_the_limit_and_save_energy_at_rest() {
+    let rest = |clocks| {
+        let mut config = config("30W");
+        config.clocks = clocks;
+        let mut running = Running::with(orin(), config);
+        running.run(20);
+        let most = running.run(60);
+        assert!((26.0..30.3).contains(&most), "{most} W: {:?}", running.log);
+        assert!(running.is_as_wanted() == (clocks == Clocks::Pin));
+        running.inject("load off");
+        running.run(30);
+        let joules = running.control.files().tree.jetson().energy_j();
+        running.run(30);
+        let rest = (running.control.files().tree.jetson().energy_j() - joules) / 30.0;
+        running.inject("load resnet18");
+        let most = running.run(60);
+        assert!(most < 30.3, "{most} W: {:?}", running.log);
+        rest
+    };
+    let (pinned, capped) = (rest(Clocks::Pin), rest(Clocks::Cap));
+    assert!(capped < 0.9 * pinned, "{capped} W, pinned {pinned} W");
+}
+
+#[test]
+fn an_average_is_held() {
+    let average = Some(Average {
+        power: Milliwatts(22_000),
+        window: Milliseconds(60_000),
+    });
+    let mut running = Running::new(orin(), "40W");
+    let power = Milliwatts(40_000);
+    running.control.set_limit(Limit {
+        average,
+        ..Limit::of(power)
+    });
+    running.run(120);
+    let before = running.control.files().tree.jetson().energy_j();
+    let from = running.now();
+    running.run(180);
+    let energy = running.control.files().tree.jetson().energy_j() - before;
+    let watts = energy / (running.now() - from).as_secs_f64();
+    assert!((18.0..22.5).contains(&watts), "{watts} W");
+}
+
+#[test]
+fn a_limit_below_the_least_mode_is_logged_and_the_least_mode_stays() {
+    let mut running = Running::new(orin(), "2W");
+    running.run(10);
+    assert_eq!(running.state(), State::Safe(Cause::LimitTooLow));
+    assert!(running.has_logged("even the mode of least power is above the limit"));
+    assert!(running.is_as_wanted());
+}
+
+#[test]
+fn heat_lowers_the_limit() {
+    let mut files = orin();
+    let zones = files.tree.files().map(|(path, _)| path.to_owned());
+    let zones: Vec<String> = zones.filter(|path| path.ends_with("/temp")).collect();
+    for zone in zones {
+        files.shown.insert(zone, Ok(b"96000\n".to_vec()));
+    }
+    let mut config = config("40W");
+    config.too_hot_mc = Some(95_000);
+    let setup = setup(&files, config).expect("usable");
+    let mut control = Control::new(setup, files);
+    let mut log = Vec::new();
+    let mut emit = |event: Event<'_>| log.push(event.to_string());
+    for second in 0..20 {
+        control.look(Milliseconds(1_000 * second), &mut emit);
+        control.files().wait(Duration::from_secs(1));
+    }
+    let allowed = control.status().0.allowed;
+    assert!(allowed.0 <= 20_100, "{allowed}");
+    assert!(
+        log.contains(&"too hot: the limit is lowered".to_owned()),
+        "{log:?}"
+    );
+}

@@ -1,0 +1,100 @@
+//! The first mode, models and boards that control can be set up for.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::{Running, config, orin, setup};
+use crate::board::booted;
+use crate::wattgated::MODEL;
+use wattgate_board::Files;
+use wattgate_runtime::{PowerMode, State};
+use wattgate_watchdog::config::Config;
+
+#[test]
+fn control_works_without_the_memory_clock() {
+    let mut files = orin();
+    files
+        .absent
+        .push("/sys/kernel/debug/bpmp/debug/clk/emc".to_owned());
+    let setup = setup(&files, config("30W")).expect("usable");
+    assert_eq!(
+        setup.choices.left_out,
+        ["memory clock: cannot be set; assumed to be 3199000"]
+    );
+    let mut running = Running::new(files, "30W");
+    running.run(60);
+    let most = running.run(20);
+    assert!((24.0..30.3).contains(&most), "{most} W");
+}
+
+#[test]
+fn control_starts_anew_after_a_suspend() {
+    let mut running = Running::new(orin(), "30W");
+    running.run(20);
+    running.control.files().wait(Duration::from_secs(60));
+    running.run(1);
+    assert!(running.has_logged("the board was suspended for 60 s"));
+    running.run(30);
+    assert_eq!(running.state(), State::Tracking);
+}
+
+/// Both choose the fastest mode whose predicted power is within the limit.
+#[test]
+fn once_and_run_choose_the_same_first_mode() {
+    for confidence in [0.5, 0.95, 0.99] {
+        for watts in [5, 10, 12, 15, 18, 22, 27, 33, 40, 50, 60, 100] {
+            let text = format!(
+                "version = 1\nmodel = \"{MODEL}\"\nlimit = \"{watts}W\"\n\
+                 confidence = {confidence}"
+            );
+            let config = Config::parse(&text, Path::new("test.toml")).expect("a config");
+            let setup = setup(&orin(), config).expect("usable");
+            let once = setup.choice().map(|choice| setup.mode(choice.mode));
+            let once = once.unwrap_or_else(|_| setup.safe());
+            assert_eq!(setup.first(), once, "{watts} W at {confidence}");
+        }
+    }
+}
+
+#[test]
+fn a_model_for_another_board_is_refused() {
+    for (board, error) in [
+        (
+            "orin-nx-16",
+            "the model is for `orin-agx-64`, but the board is `orin-nx-16`",
+        ),
+        (
+            "tx2",
+            "the model is for `orin-agx-64`, but the board is `tx2`",
+        ),
+    ] {
+        let refused = setup(&booted(board), config("15W")).expect_err(board);
+        assert_eq!(refused.to_string(), format!("{MODEL}: {error}"));
+    }
+    // The TX1 is not in the table of devices; the model is refused because its clocks do not match.
+    let mut tx1 = config("5W");
+    tx1.model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights/tx1-image5000.wgt");
+    let refused = setup(&booted("orin-agx-64"), tx1.clone()).expect_err("refused");
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "{}: the board has no CPU clock of the model's grid: the model is for \
+             another board or another L4T release",
+            tx1.model.display()
+        )
+    );
+}
+
+#[test]
+fn every_mode_on_the_front_can_be_set() {
+    let mut files = orin();
+    let mut setup = setup(&files, config("15W")).expect("usable");
+    let modes: Vec<PowerMode> = {
+        let points = setup.choices.front.points().iter();
+        points.map(|point| setup.mode(point.mode)).collect()
+    };
+    for mode in modes {
+        let applied = setup.board.apply(&mut files, &mode);
+        assert!(applied.is_ok(), "{mode}: {applied:?}");
+    }
+}

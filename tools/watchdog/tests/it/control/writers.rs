@@ -1,0 +1,142 @@
+//! Other programs that write the knobs, and knobs that refuse writes.
+
+use std::time::Duration;
+
+use super::{GPU_MAX, GPU_MIN, Running, config, limit, orin, setup};
+use wattgate_board::Files;
+use wattgate_runtime::{Cause, Milliseconds, State};
+use wattgate_watchdog::control::{Control, Event, Throttling};
+
+#[test]
+fn another_writer_is_overruled_and_logged() {
+    for writer in ["nvpmodel 2", "jetson-clocks", "service"] {
+        let mut running = Running::new(orin(), "25W");
+        running.run(20);
+        running.inject(writer);
+        running.run(1);
+        assert!(running.is_as_wanted(), "{writer}: {:?}", running.log);
+        let most = running.run(20);
+        assert!(most < 25.3, "{writer}: {most} W");
+    }
+    let mut running = Running::new(orin(), "15W");
+    running.run(20);
+    running.inject("nvpmodel 2");
+    running.run(1);
+    let named = "nvpmodel changed the mode: ";
+    assert!(running.has_logged(named), "{:?}", running.log);
+    let mut running = Running::new(orin(), "25W");
+    running.run(20);
+    // A lower minimum clock does not change the power, so only the read-back detects it.
+    running.inject(&format!("write {GPU_MIN} 114750000"));
+    running.run(1);
+    assert!(
+        running.has_logged(&format!("another program changed the mode: {GPU_MIN}: ")),
+        "{:?}",
+        running.log
+    );
+}
+
+#[test]
+fn a_clock_that_another_program_lowers_is_set_again() {
+    let mut running = Running::new(orin(), "30W");
+    running.run(20);
+    running.inject(&format!("write {GPU_MIN} 114750000"));
+    running.inject(&format!("write {GPU_MAX} 114750000"));
+    running.run(1);
+    assert!(running.has_logged("another program lowered a clock"));
+    assert!(!running.has_logged("cooling"), "{:?}", running.log);
+    assert_eq!(running.control.throttling(), Throttling::default());
+    assert!(running.is_as_wanted());
+}
+
+/// While the board is hot, a program lowers a clock below the cap. When it has cooled down, the
+/// mode is whole again within the interval of the requests.
+#[test]
+fn a_clock_that_is_lowered_below_a_cap_returns() {
+    let mut running = Running::new(orin(), "30W");
+    running.run(20);
+    running.inject("cool gpu 420750");
+    running.run(5);
+    running.inject(&format!("write {GPU_MIN} 114750000"));
+    running.inject(&format!("write {GPU_MAX} 216750000"));
+    running.run(5);
+    running.inject("cool gpu off");
+    running.run(12);
+    assert_eq!(running.control.throttling(), Throttling::default());
+    assert!(running.is_as_wanted());
+}
+
+/// Each write is answered before the mean of 430 ms can rise much, and the log stays readable.
+#[test]
+fn a_program_that_raises_a_clock_every_second_changes_nothing() {
+    let mut running = Running::new(orin(), "20W");
+    running.run(30);
+    let highest = format!("write {GPU_MAX} 1300500000");
+    for _ in 0..150 {
+        running.inject(&highest);
+        let most = running.run(1);
+        assert!(most < 20.3, "{most} W: {:?}", running.log);
+    }
+    let reports = running
+        .log
+        .iter()
+        .filter(|it| it.contains("changed the mode"));
+    let reports: Vec<&String> = reports.collect();
+    assert_eq!(reports.len(), 3, "{reports:?}");
+    assert!(reports[1].contains("changed the mode 6"), "{reports:?}");
+}
+
+#[test]
+fn a_raised_clock_is_detected_at_the_next_look() {
+    let mut running = Running::new(orin(), "20W");
+    running.run(30);
+    running.inject(&format!("write {GPU_MAX} 1300500000"));
+    let looks = running.looks;
+    while !running.has_logged("changed the mode") {
+        running.look();
+    }
+    assert!(
+        running.looks <= looks + 2,
+        "{} looks",
+        running.looks - looks
+    );
+}
+
+#[test]
+fn control_survives_a_knob_that_refuses_writes() {
+    let mut running = Running::new(orin(), "30W");
+    running.run(20);
+    running.inject(&format!("refuse {GPU_MAX} EIO"));
+    running.control.set_limit(limit(20));
+    running.run(30);
+    assert!(
+        running.has_logged("Input/output error"),
+        "{:?}",
+        running.log
+    );
+    running.inject(&format!("allow {GPU_MAX}"));
+    running.run(120);
+    assert_eq!(running.state(), State::Tracking, "{:?}", running.log);
+    let most = running.run(10);
+    assert!(most < 20.3, "{most} W");
+}
+
+#[test]
+fn control_survives_a_read_only_board() {
+    let mut files = orin();
+    let setup = setup(&files, config("30W")).expect("usable");
+    files.read_only = true;
+    let mut control = Control::new(setup, files);
+    let mut log = Vec::new();
+    for tenth in 0..100 {
+        let mut emit = |event: Event<'_>| log.push(event.to_string());
+        control.look(Milliseconds(100 * tenth), &mut emit);
+        control.files().wait(Duration::from_millis(100));
+    }
+    assert_eq!(control.status().0.state, State::Safe(Cause::NothingApplies));
+    assert!(
+        log.iter().any(|line| line.contains("Permission denied")),
+        "{log:?}"
+    );
+    assert!(log.len() < 20, "{} lines", log.len());
+}
