@@ -173,6 +173,7 @@ fn govern(console: &mut impl Console, front: Front<FRONT>) {
             steps: None,
             over_current: step == 200,
             too_hot: false,
+            throttled: false,
         });
         if let Command::Apply(next) = command {
             console.field("  step ", step, "");
