@@ -358,6 +358,11 @@ pub struct OverCurrent {
 }
 
 impl Board {
+    /// The release of L4T, such as 35; 35, that of JetPack 5, if none is given.
+    pub fn release(&self) -> u32 {
+        self.l4t.as_ref().map_or(35, |(release, _)| *release)
+    }
+
     /// Loads a board that can be simulated.
     pub fn named(name: &str) -> Result<Self, BoardError> {
         let board = Self::described(name)?;

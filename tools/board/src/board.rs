@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use wattgate_runtime::{Kilohertz, MOST_CHIPS, Milliseconds, Milliwatts, Sample};
 
 use crate::averaging::{AveragingError, Chips};
+use crate::backstop::{Backstop, BackstopError};
 use crate::cooling::Cooling;
 use crate::cpu::Cpus;
-use crate::files::Files;
+use crate::files::{Files, KnobError};
 use crate::gpu::Gpu;
 use crate::identity::Identity;
 use crate::journal::Journal;
@@ -20,6 +21,7 @@ use crate::nvpmodel::{Masks, Nvpmodel};
 use crate::power::{Rails, SampleError};
 use crate::presets::Preset;
 use crate::requests::Requests;
+use crate::saved::Saved;
 use crate::search::{DiscoverError, Missing, Search};
 use crate::target::Clocks;
 use crate::thermal::Heat;
@@ -31,6 +33,7 @@ pub struct Board {
     pub(crate) knobs: Knobs,
     pub(crate) rails: Rails,
     pub(crate) chips: Chips,
+    pub(crate) backstop: Backstop,
     pub(crate) heat: Heat,
     pub(crate) cooling: Cooling,
     pub(crate) nvpmodel: Nvpmodel,
@@ -69,6 +72,7 @@ impl Board {
             root: root.to_owned(),
             knobs,
             chips: Chips::of(&rails),
+            backstop: Backstop::of(&rails),
             rails,
             heat,
             cooling,
@@ -130,7 +134,8 @@ impl Board {
     pub fn find_sensors(&mut self, files: &impl Files) -> Result<(), DiscoverError> {
         let root = self.root.clone();
         let rails = Rails::find(&mut Search::new(files, &root))?;
-        (self.chips, self.rails) = (Chips::of(&rails), rails);
+        (self.chips, self.backstop) = (Chips::of(&rails), Backstop::of(&rails));
+        self.rails = rails;
         Ok(())
     }
 
@@ -243,5 +248,36 @@ impl Board {
         samples: u32,
     ) -> Result<Milliseconds, AveragingError> {
         self.chips.set_averaging(files, samples)
+    }
+
+    /// Whether [`Self::set_backstop`] can work on this board.
+    pub fn check_backstop(&self, files: &impl Files) -> Result<(), BackstopError> {
+        self.backstop.check(files)
+    }
+
+    /// Sets the currents at which hardware halves the clocks of CPU and GPU: above a limit plus a
+    /// margin at any moment, less twice the typical offset of the sensors, and, where one rail is the
+    /// whole input, 5 % above the limit on average (module `backstop`). At most to the board's own
+    /// limits in the state that was saved before. The currents follow from the present voltages, and
+    /// on an AGX Orin from the highest recent power of the 5 V rail; they are right as long as this
+    /// is called every second. Writes only what differs by more than 1 %. Returns whether another
+    /// program had changed a limit since the last call.
+    pub fn set_backstop(
+        &mut self,
+        files: &mut impl Files,
+        own: &Saved,
+        limit: Milliwatts,
+        margin: Milliwatts,
+    ) -> Result<bool, BackstopError> {
+        let offset = self.sensor_offset();
+        self.backstop.set(files, own, offset, [limit, margin])
+    }
+
+    /// Sets the currents of [`Self::set_backstop`] to the board's own.
+    pub fn lift_backstop(&mut self, files: &mut impl Files, own: &Saved) -> Result<(), KnobError> {
+        match self.backstop.restore(files, own).first {
+            None => Ok(()),
+            Some(error) => Err(error),
+        }
     }
 }

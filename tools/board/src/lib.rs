@@ -1,5 +1,5 @@
 //! Board I/O of a Jetson: discovery of its knobs and sensors, its power, and changes of its power
-//! mode and of the averaging of its power sensors. A change is verified, or undone.
+//! mode, and of the averaging and the limits of its power sensors. A change is verified, or undone.
 //!
 //! All knobs and sensors are found at run time by name and label (`jetson-platform.md`), because
 //! numbers of hwmon devices, paths of GPUs and tables of clocks differ between boards and releases.
@@ -11,7 +11,7 @@
 //! |---|---|
 //! | uses of a board | `mode`, `restore`, `settable`, `writer` |
 //! | the board | `board` |
-//! | changes | `averaging`, `transition`, `target`, `requests` |
+//! | changes | `averaging`, `backstop`, `transition`, `target`, `requests` |
 //! | knobs, sensors | `knobs`, `cpu`, `gpu`, `memory`, `nvpmodel`, `power`, `thermal`, `cooling`, `identity` |
 //! | tools | `search`, `journal`, `saved`, `presets`, `clock`, `ina238`, `shunt` |
 //! | access | `files` |
@@ -41,6 +41,7 @@
 #![forbid(unsafe_code)]
 
 mod averaging;
+mod backstop;
 mod board;
 mod clock;
 mod cooling;
@@ -68,6 +69,7 @@ mod transition;
 mod writer;
 
 pub use averaging::{AveragingError, SAMPLES};
+pub use backstop::BackstopError;
 pub use board::Board;
 pub use files::{Disk, Files, KnobError, Refusal};
 pub use identity::Identity;

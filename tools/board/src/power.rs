@@ -93,14 +93,17 @@ pub enum SampleFault {
 }
 
 #[derive(Clone, Debug)]
-struct Rail {
-    label: Arc<str>,
+pub(crate) struct Rail {
+    pub label: Arc<str>,
     /// The chip that measures it, below [`MOST_CHIPS`].
     chip: usize,
     /// Bus voltage in mV.
-    voltage: Knob,
+    pub voltage: Knob,
     /// Current in mA.
-    current: Knob,
+    pub current: Knob,
+    /// The limits of each conversion and of the mean, in mA. The driver may lack them.
+    pub critical: Knob,
+    pub mean: Knob,
     /// The last voltage in mV; zero if the next sample must read it.
     millivolts: i64,
     step: Step,
@@ -152,6 +155,16 @@ impl Rails {
         rails.filter_map(|rail| Some((rail.voltage.0.parent()?, &*rail.label)))
     }
 
+    /// The rail of a label.
+    pub(crate) fn rail(&self, label: &str) -> Option<&Rail> {
+        self.rails.iter().find(|rail| *rail.label == *label)
+    }
+
+    /// The rail that is the module's whole input.
+    pub(crate) fn input_rail(&self) -> Option<&Rail> {
+        INPUTS.into_iter().find_map(|label| self.rail(label))
+    }
+
     /// The number of chips that the total comes from.
     pub(crate) fn chips(&self) -> usize {
         let chips = self.rails.iter().map(|rail| rail.chip + 1).max();
@@ -161,10 +174,7 @@ impl Rails {
     /// The voltage in mV of the rail that is the module's whole input; `None` without such a rail, or
     /// if it cannot be read.
     pub fn input_mv(&self, files: &impl Files) -> Option<u32> {
-        let [rail] = &self.rails[..] else {
-            return None;
-        };
-        let millivolts = rail.voltage.read(files).ok()?;
+        let millivolts = self.input_rail()?.voltage.read(files).ok()?;
         let millivolts = Some(millivolts).filter(|mv| (1..FULL_SCALE_MV).contains(mv))?;
         u32::try_from(millivolts).ok()
     }
@@ -324,6 +334,8 @@ fn hwmon<F: Files>(search: &Search<F>) -> Vec<Rail> {
                 format!("in{channel}_input"),
                 format!("curr{channel}_input"),
                 format!("shunt{channel}_resistor"),
+                format!("curr{channel}_crit"),
+                format!("curr{channel}_max"),
             ]
         });
         rails.extend(channels.filter_map(|files| rail(search, &device, chip, &files)));
@@ -354,6 +366,8 @@ fn iio<F: Files>(search: &Search<F>) -> Vec<Rail> {
                     format!("in_current{channel}_input"),
                     // This driver does not show the shunt.
                     String::new(),
+                    format!("crit_current_limit_{channel}"),
+                    format!("warn_current_limit_{channel}"),
                 ]
             });
             rails.extend(channels.filter_map(|files| rail(search, &device, chip, &files)));
@@ -367,7 +381,7 @@ fn rail<F: Files>(
     search: &Search<F>,
     device: &Path,
     chip: usize,
-    [label, voltage, current, shunt]: &[String; 4],
+    [label, voltage, current, shunt, critical, mean]: &[String; 6],
 ) -> Option<Rail> {
     let text = search.text(&device.join(label)).ok()?;
     let label = text.trim();
@@ -384,6 +398,8 @@ fn rail<F: Files>(
         chip,
         voltage: Knob(device.join(voltage).into()),
         current: Knob(device.join(current).into()),
+        critical: Knob(device.join(critical).into()),
+        mean: Knob(device.join(mean).into()),
         millivolts: 0,
         step,
     })

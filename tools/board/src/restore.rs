@@ -29,8 +29,8 @@ pub enum RestoreError {
 }
 
 impl Board {
-    /// Reads all knobs that a change of the mode may write, and the averaging of the power sensors
-    /// if it can be set. Instead of a maximum that cooling caps now, the ceiling of nvpmodel's mode
+    /// Reads all knobs that a change of the mode may write, and the averaging and the limits of the
+    /// power sensors as far as they can be set. Instead of a maximum that cooling caps now, the ceiling of nvpmodel's mode
     /// is saved. The clocks of clusters without an online core cannot be read and are left out.
     pub fn save(&self, files: &impl Files) -> Result<Saved, KnobError> {
         let online = self.knobs.cpus.online(files)?;
@@ -47,7 +47,17 @@ impl Board {
         for averaging in self.chips.save(files) {
             saved.push(averaging?);
         }
+        saved.extend(self.backstop.save(files));
         Ok(Saved(saved))
+    }
+
+    /// Adds the present limits of the current to a state that an older version saved without them.
+    pub fn complete(&self, files: &impl Files, saved: &mut Saved) {
+        for (name, limit) in self.backstop.save(files) {
+            if saved.named(&name).is_none() {
+                saved.0.push((name, limit));
+            }
+        }
     }
 
     /// The maxima that cooling caps now. Each comes with its cap and with the maximum that was
@@ -82,20 +92,22 @@ impl Board {
         self.knobs.readable(CoreSet::MAX).map(|knob| &*knob.0)
     }
 
-    /// Writes saved values back in the order of a change of the mode, the averaging last. A knob
+    /// Writes saved values back in the order of a change of the mode, the power sensors last. A knob
     /// that fails does not keep the others from it. The clocks of clusters that had no online core
     /// when the state was saved are opened to both ends of the table.
     pub fn restore(&mut self, files: &mut impl Files, saved: &Saved) -> Result<(), RestoreError> {
         let Self {
             knobs,
             chips,
+            backstop,
             journal,
             requests,
             ..
         } = self;
         let known = |path: &Arc<Path>| {
             let mut knobs = knobs.readable(CoreSet::MAX);
-            knobs.any(|knob| knob.0 == *path) || chips.names().any(|name| name == path)
+            let mut others = chips.names().chain(backstop.names());
+            knobs.any(|knob| knob.0 == *path) || others.any(|name| name == path)
         };
         if let Some((path, _)) = saved.0.iter().find(|(path, _)| !known(path)) {
             return Err(RestoreError::UnknownKnob { path: path.clone() });
@@ -107,6 +119,7 @@ impl Board {
         let averaged = chips.restore(files, saved);
         let (mut failures, _) = restored.map_err(RestoreError::Unreadable)?;
         failures.join(averaged);
+        failures.join(backstop.restore(files, saved));
         match failures.first {
             None => Ok(()),
             Some(first) => Err(RestoreError::Incomplete {

@@ -147,6 +147,11 @@ impl Chip {
         chip
     }
 
+    /// The end of the present cycle.
+    pub fn due(&self) -> Duration {
+        self.due
+    }
+
     /// The chip's configuration.
     pub fn sampling(&self) -> Sampling {
         self.sampling

@@ -16,8 +16,17 @@ pub const REMEMBERED: Duration = Duration::from_secs(60);
 /// Quantisation step of the shunt voltage.
 const SHUNT_LSB_UV: f64 = 40.0;
 
-/// The step to which the driver rounds a limit before it cuts to a step of the register.
+/// The step to which the driver rounds a channel's limit before it cuts to a step of the register.
 const LIMIT_UV: f64 = 5.0;
+
+/// The same for the limit on the sum, since the driver knows that register's layout.
+const SUM_LIMIT_UV: f64 = 20.0;
+
+/// How many times too high an older driver sets the limit on the sum.
+const SUM_LIMIT_ERROR: f64 = 4.0;
+
+/// Full scale of the limit on the sum, in steps: 14 bits.
+const SUM_REGISTER: f64 = 16_383.0;
 
 /// Quantisation step of the bus voltage.
 const BUS_LSB_MV: f64 = 8.0;
@@ -26,7 +35,7 @@ const BUS_LSB_MV: f64 = 8.0;
 const REGISTER: f64 = 4095.0;
 
 /// Assumed shunt of a rail whose shunt is UNKNOWN, in mΩ. One step is then 8 mA.
-const ASSUMED_SHUNT_MOHM: f64 = 5.0;
+pub const ASSUMED_SHUNT_MOHM: f64 = 5.0;
 
 /// A reading of a channel's registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,10 +167,12 @@ impl Channel {
     /// The limit in mA that the chip keeps when `ma` is written. Linux (`ina3221_write_curr`)
     /// clamps to full scale, rounds to 5 µV, and cuts the rest of a step off, downwards.
     pub fn limit_ma(&self, ma: i64) -> i64 {
-        let full = REGISTER * SHUNT_LSB_UV;
-        let uv = (ma as f64 * self.shunt_mohm).round().clamp(-full, full);
-        let steps = ((uv / LIMIT_UV).round() * LIMIT_UV / SHUNT_LSB_UV).floor();
-        (steps * SHUNT_LSB_UV / self.shunt_mohm).round() as i64
+        limit_ma(ma, self.shunt_mohm, LIMIT_UV)
+    }
+
+    /// The shunt in mΩ.
+    pub fn shunt_mohm(&self) -> f64 {
+        self.shunt_mohm
     }
 
     /// Whether the shunt's register is above the warning limit.
@@ -173,5 +184,56 @@ impl Channel {
     /// the alarm until it is read.
     pub fn was_critical_since(&self, time: Duration) -> bool {
         self.over_critical.is_some_and(|over| over >= time)
+    }
+}
+
+/// The limit in mA that a chip keeps when `ma` is written, if the driver rounds to `step_uv`.
+fn limit_ma(ma: i64, shunt_mohm: f64, step_uv: f64) -> i64 {
+    let full = REGISTER * SHUNT_LSB_UV;
+    let uv = (ma as f64 * shunt_mohm).round().clamp(-full, full);
+    let steps = ((uv / step_uv).round() * step_uv / SHUNT_LSB_UV).floor();
+    (steps * SHUNT_LSB_UV / shunt_mohm).round() as i64
+}
+
+/// A chip's limit on the sum of currents, `curr4_crit`.
+///
+/// Up to Linux 6.0 and 5.10.157 the driver shifts the value into the register as that of a single channel,
+/// whose steps are three bits up instead of one. The chip then compares with four times the limit
+/// that the file shows (commit "Fix shunt sum critical calculation"). Assumed: all of R35 has that
+/// driver; its later revisions have Linux 5.10.192.
+#[derive(Clone, Copy, Debug)]
+pub struct SumLimit {
+    shunt_mohm: f64,
+    is_mended: bool,
+    /// What the file shows.
+    pub shown_ma: i64,
+}
+
+impl SumLimit {
+    /// At full scale, as after a reset of the chip.
+    pub fn new(shunt_mohm: f64, release: u32) -> Self {
+        let is_mended = release >= 36;
+        let full = if is_mended { SUM_REGISTER } else { REGISTER };
+        Self {
+            shunt_mohm,
+            is_mended,
+            shown_ma: (full * SHUNT_LSB_UV / shunt_mohm).round() as i64,
+        }
+    }
+
+    /// Writes a limit.
+    pub fn write(&mut self, ma: i64) {
+        let step_uv = if self.is_mended {
+            SUM_LIMIT_UV
+        } else {
+            LIMIT_UV
+        };
+        self.shown_ma = limit_ma(ma, self.shunt_mohm, step_uv);
+    }
+
+    /// The sum in mA that the chip compares with.
+    pub fn true_ma(&self) -> f64 {
+        let error = if self.is_mended { 1.0 } else { SUM_LIMIT_ERROR };
+        error * self.shown_ma as f64
     }
 }

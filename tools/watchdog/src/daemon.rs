@@ -9,7 +9,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
-use wattgate_board::{Board, Files};
+use wattgate_board::{Board, Files, Saved};
 use wattgate_runtime::{Average, Limit, Milliseconds, ModeId, PowerMode, State, Status};
 
 use crate::clock::{Clock, UtcSeconds};
@@ -110,6 +110,11 @@ impl<F: Files> Daemon<F> {
             scheduled: None,
             modelled: None,
         }
+    }
+
+    /// Tells the board's own settings. The backstop stays below its limits of the current.
+    pub fn keep_own(&mut self, own: &Saved) {
+        self.control.keep_own(own);
     }
 
     /// Runs one control cycle. Returns when the next one is due.
@@ -464,6 +469,7 @@ fn refused(error: SetupError) -> Refused {
         | SetupError::NotProfiled { .. }
         | SetupError::NoCores { .. }
         | SetupError::NoInput
+        | SetupError::Backstop(_)
         | SetupError::Board(_) => "model_unsuitable",
         SetupError::OtherBoard { .. } | SetupError::Nothing { .. } => "model_for_other_board",
     };

@@ -92,7 +92,8 @@ impl Prior {
                 Origin::SavedAgain(Unusable::OtherBoot)
             }
             Some((_, Err(why))) => Origin::SavedAgain(why.into()),
-            Some((of, Ok(saved))) => {
+            Some((of, Ok(mut saved))) => {
+                board.complete(files, &mut saved);
                 let prior = Self::new(path, saved, Origin::Left, boot);
                 if of.is_none() && prior.boot.is_some() {
                     // Best effort: the file is as good as before.
@@ -129,6 +130,11 @@ impl Prior {
     /// Where the prior state comes from.
     pub fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    /// The settings.
+    pub fn saved(&self) -> &Saved {
+        &self.saved
     }
 
     /// The file.

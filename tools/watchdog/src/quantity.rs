@@ -4,8 +4,9 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use serde::Deserialize;
 use serde::de;
-use serde::de::{Deserialize, Deserializer, Error as _, Unexpected, Visitor};
+use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
 use wattgate_cli::quantity::{Scale, value};
 use wattgate_runtime::{Confidence, Milliseconds, Milliwatts};
 
@@ -195,6 +196,35 @@ pub struct Temperature(pub i64);
 /// A probability: `0.95`.
 #[derive(Clone, Copy, Debug)]
 pub struct Probability(pub Confidence);
+
+/// A margin above a limit, as a part of it: `0.2`.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "f64")]
+pub struct Margin(f64);
+
+impl Margin {
+    /// The margin of a limit, rounded down.
+    pub fn of(self, limit: Milliwatts) -> Milliwatts {
+        Milliwatts((f64::from(limit.0) * self.0) as u32)
+    }
+}
+
+impl Default for Margin {
+    fn default() -> Self {
+        Self(0.2)
+    }
+}
+
+impl TryFrom<f64> for Margin {
+    type Error = String;
+
+    fn try_from(part: f64) -> Result<Self, String> {
+        match (0.05..=1.0).contains(&part) {
+            true => Ok(Self(part)),
+            false => Err(format!("{part}: expected a part of the limit, 0.05 to 1")),
+        }
+    }
+}
 
 /// The units and the range of one kind of quantity; `range` is in the base unit.
 struct Quantity {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use thiserror::Error;
-use wattgate_board::{Board, DiscoverError, Files, Reach, SettableError};
+use wattgate_board::{BackstopError, Board, DiscoverError, Files, Reach, SettableError};
 use wattgate_runtime::{
     Axis, Chip, Choice, Command, FormatError, Front, Governor, Grid, GuardError, Input, Kind,
     Milliseconds, Milliwatts, ModeId, Model, PowerMode, Query, SelectError, Settings,
@@ -64,6 +64,9 @@ pub enum SetupError {
     /// The limit is a current, but the board has no sensor for the module's input.
     #[error("limit: a current needs a sensor at the module's input, such as VDD_IN; set a power")]
     NoInput,
+    /// The config asks for the backstop, but the board cannot have it.
+    #[error("backstop: {0}")]
+    Backstop(#[from] BackstopError),
     /// The model has no mode with these numbers of cores on this board.
     #[error("{}: no mode that the board supports has {cores} cores", path.display())]
     NoCores { path: PathBuf, cores: Cores },
@@ -173,6 +176,9 @@ impl Setup {
         let mut config = config;
         if config.current.is_some() {
             config.set_input(board.input_mv(files).ok_or(SetupError::NoInput)?);
+        }
+        if config.backstop.is_some() {
+            board.check_backstop(files)?;
         }
         board.set_clocks(config.clocks);
         let choices = Choices::read(&config, &board)?;

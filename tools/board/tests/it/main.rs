@@ -2,6 +2,7 @@
 
 mod allocations;
 mod averaging;
+mod backstop;
 mod common;
 mod corruption;
 mod discovery;

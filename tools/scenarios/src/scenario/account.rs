@@ -10,6 +10,9 @@ use crate::recorded::Note;
 /// Maximum time for which the mean may be over the limit while the sensor works.
 pub const LONGEST_OVER: Duration = Duration::from_millis(300);
 
+/// Time after a change in which the mean of 10 ms does not count.
+const PEAK_SETTLES: Duration = Duration::from_millis(20);
+
 /// How long and how far the power was over the limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScenarioAccount {
@@ -22,6 +25,9 @@ pub struct ScenarioAccount {
     /// The greatest unexplained excess, in % of the limit. A change explains a stretch that begins
     /// within [`LIMIT_WINDOW`] plus [`LONGEST_OVER`] after it.
     pub excess_pct: f64,
+    /// The greatest excess of a mean between two notes, 10 ms, in % of the limit. The first 20 ms
+    /// after a change do not count.
+    pub peak_pct: f64,
 }
 
 impl ScenarioAccount {
@@ -40,7 +46,7 @@ impl ScenarioAccount {
         let (mut stretch, mut is_explained) = (0.0_f64, false);
         let mut first = 0;
         for pair in notes.windows(2) {
-            let [[before, _], [now, energy]] = [pair[0], pair[1]];
+            let [[before, earlier], [now, energy]] = [pair[0], pair[1]];
             let tail = now - window;
             // After the end the daemon restores the mode from before, which may be any.
             if tail < begin || now > end {
@@ -50,6 +56,15 @@ impl ScenarioAccount {
                 first += 1;
             }
             let mean = (energy - between(notes[first], notes[first + 1], tail)) / window;
+            let is_settled = |change: &Duration| {
+                let since = before - change.as_secs_f64();
+                since < -(now - before) || since >= PEAK_SETTLES.as_secs_f64()
+            };
+            if changes.iter().all(is_settled) {
+                let limit = f64::from(plant.limit_mw(Duration::from_secs_f64(now))) / 1e3;
+                let peak = (energy - earlier) / (now - before);
+                account.peak_pct = account.peak_pct.max(100.0 * (peak / limit - 1.0));
+            }
             // Power drawn before the limit fell was within the old limit.
             let limit_mw = |at: f64| plant.limit_mw(Duration::from_secs_f64(at));
             let limit = f64::from(limit_mw(tail).max(limit_mw(now))) / 1e3;

@@ -14,6 +14,8 @@ pub struct Case {
     pub stepped_mw: [u32; 3],
     /// Whether the driver can set the sensor; JetPack 4's cannot.
     pub sets_sensor: bool,
+    /// Whether the sensor limits the whole current, for the backstop in hardware.
+    pub has_backstop: bool,
     /// Orders for a battery that drains in three steps: a little, much, and so much that OC1 events
     /// occur below the limit.
     pub battery: [&'static str; 3],
@@ -26,6 +28,7 @@ pub const CASES: [Case; 3] = [
         limit_mw: 45_000,
         stepped_mw: [50_000, 20_000, 35_000],
         sets_sensor: true,
+        has_backstop: true,
         battery: [
             "supply 12000 100",
             "at 60 supply 11700 120",
@@ -37,6 +40,7 @@ pub const CASES: [Case; 3] = [
         limit_mw: 16_000,
         stepped_mw: [16_000, 8_000, 12_000],
         sets_sensor: true,
+        has_backstop: true,
         battery: [
             "supply 5000 60",
             "at 60 supply 4850 60",
@@ -48,6 +52,7 @@ pub const CASES: [Case; 3] = [
         limit_mw: 27_000,
         stepped_mw: [27_000, 12_000, 20_000],
         sets_sensor: false,
+        has_backstop: false,
         battery: [
             "supply 12000 100",
             "at 60 supply 11700 120",

@@ -115,11 +115,14 @@ impl<'a> Running<'a> {
         let setup = setup(plant, &files)?;
         let prior = Prior::keep(&setup.board, &files, Path::new(ROOT), kept);
         let prior = prior.map_err(io::Error::other)?;
+        let (limit, config) = (setup.config.limit, setup.config.clone());
+        let mut control = Control::new(setup, files);
+        control.keep_own(prior.saved());
         Ok(Self {
             plant,
-            limit: setup.config.limit,
-            config: setup.config.clone(),
-            control: Control::new(setup, files),
+            limit,
+            config,
+            control,
             prior,
         })
     }

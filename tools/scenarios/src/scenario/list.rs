@@ -31,6 +31,8 @@ pub struct Scenario {
     pub incident: Option<(u64, Incident)>,
     /// Each seed draws another unit of the board.
     pub units: bool,
+    /// The daemon sets the backstop in hardware.
+    pub backstop: bool,
     /// No fault: sensor and writes work, and only the power limits the speed.
     pub nominal: bool,
 }
@@ -44,6 +46,7 @@ const fn nominal(name: &'static str, orders: &'static [&'static str]) -> Scenari
         by_clock: false,
         incident: None,
         units: false,
+        backstop: false,
         nominal: true,
     }
 }
@@ -132,6 +135,23 @@ pub const SCENARIOS: &[Scenario] = &[
             "at 130 sensor * ok",
         ],
     ),
+    Scenario {
+        backstop: true,
+        ..fault("model 30 % too low, backstop", &["power 1.3"])
+    },
+    Scenario {
+        incident: Some((60, Incident::Suspend(60))),
+        backstop: true,
+        ..fault(
+            "hung 60 s, backstop",
+            &["at 65 power 1.3", "at 115 power 1"],
+        )
+    },
+    Scenario {
+        incident: Some((100, Incident::Kill)),
+        backstop: true,
+        ..fault("killed, backstop", &["at 100.2 power 1.3"])
+    },
     fault(
         "writes ignored 30 s",
         &["at 50 ignore GPU", "at 80 allow GPU"],
@@ -146,6 +166,11 @@ impl Scenario {
     /// The scenario of a name.
     pub fn named(name: &str) -> Option<&'static Self> {
         SCENARIOS.iter().find(|scenario| scenario.name == name)
+    }
+
+    /// Whether the scenario can run on a board.
+    pub fn suits(&self, case: &Case) -> bool {
+        case.has_backstop || !self.backstop
     }
 
     /// The length of a run.

@@ -85,7 +85,11 @@ impl<'a> Plant<'a> {
                 format!("schedule = [{}]\n", entries.map(entry).join(", "))
             }
         };
-        self.course.config(at, model) + &schedule
+        let backstop = match self.task.scenario.backstop {
+            false => "",
+            true => "backstop = \"hardware\"\n",
+        };
+        self.course.config(at, model) + &schedule + backstop
     }
 }
 

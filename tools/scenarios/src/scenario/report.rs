@@ -17,6 +17,8 @@ pub struct ScenarioReport {
     pub longest_over_ms: f64,
     /// The greatest excess, in % of the limit, that no change of limit, load or mode explains.
     pub excess_pct: f64,
+    /// The greatest excess of the mean of 10 ms, in % of the limit, from 20 ms after a change on.
+    pub peak_pct: f64,
     /// Energy above the limit.
     pub overshoot_j: f64,
     /// Minibatches against those of the oracle.
@@ -40,6 +42,7 @@ impl ScenarioReport {
             time_over_pct: 100.0 * account.over_s / length,
             longest_over_ms: 1e3 * account.longest_s,
             excess_pct: account.excess_pct,
+            peak_pct: account.peak_pct,
             overshoot_j: account.joules,
             speed_vs_oracle_pct: 100.0 * record.minibatches / oracle::minibatches(plant)?,
             changes_per_min: 60.0 * f64::from(outcome.changes) / length,

@@ -19,7 +19,7 @@ use super::trace::Segment;
 use crate::heat::Heat;
 use crate::power::Watts;
 use crate::sampling::Sampling;
-use crate::sensor::{Channel, Reading};
+use crate::sensor::{Channel, Reading, SumLimit};
 use crate::steady::AMBIENT_C;
 use crate::unit::Unit;
 use crate::workload::Workload;
@@ -66,6 +66,8 @@ pub struct Jetson {
     watts: Watts,
     /// Whether `watts` is outdated.
     redraw: bool,
+    /// Whether a conversion of `watts` exceeds a critical limit.
+    over_critical: bool,
     off: bool,
     energy_j: f64,
     calm_energy_j: f64,
@@ -99,6 +101,7 @@ impl Jetson {
             calm_w: 0.0,
             watts: Watts::default(),
             redraw: true,
+            over_critical: false,
             off: false,
             energy_j: 0.0,
             calm_energy_j: 0.0,
@@ -209,11 +212,13 @@ impl Jetson {
     /// Sets the current offset of a rail's sensor in mA; a positive offset reads too high.
     pub fn set_offset_ma(&mut self, rail: usize, ma: f64) {
         self.sensors.offset_ma[rail] = ma;
+        self.redraw = true;
     }
 
     /// Feeds the board from a source whose voltage falls with the load.
     pub fn set_supply(&mut self, supply: Supply) {
         self.sensors.supply = Some(supply);
+        self.redraw = true;
     }
 
     /// The sensor of a rail, in the order of [`Board::rails`].
@@ -223,7 +228,19 @@ impl Jetson {
 
     /// The sensor of a rail, to set its limits.
     pub fn channel_mut(&mut self, rail: usize) -> &mut Channel {
+        self.redraw = true;
         &mut self.sensors.channels[rail]
+    }
+
+    /// The limit on the sum of a chip's currents, by the chip's number in [`Board::chip_of`].
+    pub fn sum_limit(&self, chip: usize) -> SumLimit {
+        self.sensors.sum_limits[chip]
+    }
+
+    /// Writes the limit on the sum of a chip's currents, in mA.
+    pub fn set_sum_limit(&mut self, chip: usize, ma: i64) {
+        self.sensors.sum_limits[chip].write(ma);
+        self.redraw = true;
     }
 
     /// The reading of a rail's sensor at a time within the last minute, to 10 ms.
@@ -338,15 +355,19 @@ impl Jetson {
     /// Advances the simulation to `now`; earlier times change nothing.
     pub fn advance(&mut self, now: Duration) {
         while self.now < now && !self.off {
-            let event = self.next();
             if self.redraw {
                 self.redraw = false;
                 self.draw();
             }
+            let critical = self.critical_due();
+            let event = critical.map_or(self.next(), |critical| critical.min(self.next()));
             self.flow(event.min(now));
             self.keep_power();
             if event <= now {
                 self.redraw = true;
+                if critical == Some(event) {
+                    self.over_current.strike(event, OC3);
+                }
                 self.happen();
             }
         }
@@ -371,6 +392,12 @@ impl Jetson {
             Some(last) if last.has_power_of(&segment) => *last = segment,
             _ => trace.push(segment),
         }
+    }
+
+    /// When the next conversion exceeds a critical limit, if the present power lasts.
+    fn critical_due(&self) -> Option<Duration> {
+        self.over_critical
+            .then(|| self.sensors.next_protected_cycle())
     }
 
     fn next(&self) -> Duration {
@@ -426,8 +453,7 @@ impl Jetson {
             part(cpu, &self.board.cpu_khz),
             part(self.clocks.gpu.khz, &self.board.gpu_khz),
         );
-        let over_critical = self.sensors.is_over_critical(&self.board, &self.watts);
-        if chance < rate * SLICE.as_secs_f64() || over_critical {
+        if chance < rate * SLICE.as_secs_f64() {
             self.over_current.strike(self.now, OC3);
         }
         if self.sensors.is_under_voltage(&self.board, &self.watts) {
@@ -493,6 +519,7 @@ impl Jetson {
             dram: self.ripple * calm.dram,
             system: calm.system,
         };
+        self.over_critical = self.sensors.is_over_critical(&self.board, &self.watts);
     }
 
     /// Applies the current power until `end`.

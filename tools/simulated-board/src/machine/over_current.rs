@@ -33,12 +33,11 @@ impl OverCurrent {
         at_most * (cpu * gpu).powf(OC3_EXPONENT)
     }
 
-    /// Starts an event, unless one lasts: voltage or current is beyond its limit at this moment.
+    /// Starts an event, or prolongs the one that lasts: voltage or current is beyond its limit at
+    /// this moment.
     pub fn strike(&mut self, now: Duration, event: usize) {
-        if self.until.is_none() {
-            self.until = Some(now + THROTTLE);
-            self.events[event] += 1;
-        }
+        self.events[event] += u64::from(self.until.is_none());
+        self.until = Some(now + THROTTLE);
     }
 
     /// Updates whether the mean current is above its limit.

@@ -8,7 +8,7 @@ use wattgate_board_tables::{Board, Rail};
 use super::supply::{Supply, is_low};
 use crate::power::Watts;
 use crate::sampling::{Chip, MOST_CHIPS};
-use crate::sensor::{Channel, History};
+use crate::sensor::{ASSUMED_SHUNT_MOHM, Channel, History, SumLimit};
 use crate::unit::Unit;
 
 /// The rail that a chip's sum of currents excludes (section 6.1).
@@ -30,7 +30,14 @@ pub struct Sensors {
     bus_noise: Vec<f64>,
     /// Readings of each channel in the last minute.
     pub history: Vec<History>,
+    /// The limit on the sum of each chip's currents.
+    pub sum_limits: Vec<SumLimit>,
+    /// Whether the alarms of the first chip throttle the board.
+    is_protected: bool,
 }
+
+/// The chip of the first rail, whose critical alarm is wired to the board's protection.
+const PROTECTED: usize = 0;
 
 impl Sensors {
     /// The sensors of a unit; noise depends on `seed`.
@@ -47,6 +54,17 @@ impl Sensors {
         }
         let chip_of = board.chip_of();
         let chips = chip_of.iter().max().map_or(0, |last| last + 1);
+        let limits = &board.over_current;
+        let sum_limits = (0..chips).map(|chip| {
+            let first = chip_of.iter().position(|of| *of == chip);
+            let shunt_mohm = first.map_or(ASSUMED_SHUNT_MOHM, |rail| channels[rail].shunt_mohm());
+            let mut limit = SumLimit::new(shunt_mohm, board.release());
+            if let Some(ma) = limits.sum_crit_ma.filter(|_| chip == PROTECTED) {
+                limit.write(ma.round() as i64);
+            }
+            limit
+        });
+        let sum_limits = sum_limits.collect();
         let chips = unit.sensor_time.into_iter().take(chips).enumerate();
         let chips = chips.map(|(number, slowness)| Chip::new(number, slowness, seed));
         Self {
@@ -57,6 +75,8 @@ impl Sensors {
             bus_noise: vec![0.0; channels.len()],
             channels,
             history: Vec::new(),
+            sum_limits,
+            is_protected: limits.crit_ma.is_some() || limits.sum_crit_ma.is_some(),
         }
     }
 
@@ -109,19 +129,27 @@ impl Sensors {
         self.channels[rail].was_critical_since(now.saturating_sub(held))
     }
 
-    /// Whether the power is over the critical limit of the first channel or of the sum.
+    /// Whether a conversion of this power exceeds a critical limit of the protected chip. The chip
+    /// compares each channel, and the sum of some.
     pub fn is_over_critical(&self, board: &Board, watts: &Watts) -> bool {
-        let limits = &board.over_current;
-        let converted = |at: usize| self.channels[at].converted_ma(self.rail_ma(board, watts, at));
-        let first = limits.crit_ma.is_some() && converted(0) > self.channels[0].crit_ma as f64;
-        first
-            || limits.sum_crit_ma.is_some_and(|most| {
-                let rails = board.rails.iter().enumerate();
-                let chip = &board.rails[0].chip;
-                let summed =
-                    rails.filter(|(_, rail)| rail.chip == *chip && rail.label != NOT_SUMMED);
-                summed.map(|(at, _)| converted(at)).sum::<f64>() > most
-            })
+        if !self.is_protected {
+            return false;
+        }
+        let (mut sum_ma, mut is_over) = (0.0, false);
+        for (at, rail) in board.rails.iter().enumerate() {
+            if self.chip_of[at] == PROTECTED {
+                let channel = &self.channels[at];
+                let ma = channel.converted_ma(self.rail_ma(board, watts, at));
+                is_over |= ma > channel.crit_ma as f64;
+                sum_ma += if rail.label == NOT_SUMMED { 0.0 } else { ma };
+            }
+        }
+        is_over || sum_ma > self.sum_limits[PROTECTED].true_ma()
+    }
+
+    /// The end of the present conversion cycle of the protected chip.
+    pub fn next_protected_cycle(&self) -> Duration {
+        self.chips[PROTECTED].due()
     }
 
     /// Whether the voltage of the supply is too low.

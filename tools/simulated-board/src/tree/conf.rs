@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use wattgate_board_tables::{Board, Preset};
 
-use super::places::{Places, release};
+use super::places::Places;
 use super::preset::mode;
 
 /// The text of `/etc/nvpmodel.conf` (section 4).
@@ -13,7 +13,7 @@ pub fn conf(board: &Board) -> String {
     Conf {
         board,
         names: cluster_names(board),
-        new_kernel: release(board) >= 36,
+        new_kernel: board.release() >= 36,
     }
     .text()
     .expect("a String takes all text")
@@ -59,7 +59,7 @@ impl Conf<'_> {
         for core in 0..self.board.cores() {
             writeln!(text, "CORE_{core} /sys/devices/system/cpu/cpu{core}/online")?;
         }
-        let gpu = Places::of(&self.board.soc, release(self.board)).gpu;
+        let gpu = Places::of(&self.board.soc, self.board.release()).gpu;
         let modes = &self.board.modes;
         let files = [
             (
@@ -104,7 +104,7 @@ impl Conf<'_> {
             ];
             self.clock(text, name, &[&cpufreq], &files)?;
         }
-        let release = release(self.board).max(36);
+        let release = self.board.release().max(36);
         let devfreq = |release| {
             let places = Places::of(&self.board.soc, release);
             format!("{}/devfreq/{}", places.gpu, places.gpu_name)

@@ -19,8 +19,8 @@ pub enum File {
     Rail(usize, RailFile),
     /// A file of a power sensor's chip, by its number in [`Board::chip_of`].
     Chip(usize, ChipFile),
-    /// Sums over these rails.
-    Sum(Vec<usize>, SumFile),
+    /// Sums over these rails of a chip.
+    Sum(usize, Vec<usize>, SumFile),
     /// Events of the over-current protection, 0 for OC1.
     Events(usize),
     Temperature,
@@ -38,7 +38,8 @@ impl File {
     /// Whether a power sensor changes the file from one conversion to the next.
     pub fn is_measured(&self) -> bool {
         match self {
-            Self::Rail(_, RailFile::WarnAlarm | RailFile::CritAlarm) | Self::Sum(..) => true,
+            Self::Rail(_, RailFile::WarnAlarm | RailFile::CritAlarm) => true,
+            Self::Sum(_, _, file) => *file != SumFile::Crit,
             Self::Rail(_, file) => file.registers() > 0,
             _ => false,
         }
@@ -56,6 +57,7 @@ impl File {
                 )
                 | Self::Emc(_)
                 | Self::Rail(_, RailFile::Warn | RailFile::Crit)
+                | Self::Sum(_, _, SumFile::Crit)
                 | Self::Chip(..)
                 | Self::FanPwm
         ) || matches!(self, Self::Gpu(file) if !matches!(
@@ -148,5 +150,6 @@ pub enum ChipFile {
 pub enum SumFile {
     Milliamperes,
     ShuntMicrovolts,
+    Crit,
     CritAlarm,
 }

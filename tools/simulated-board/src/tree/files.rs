@@ -147,7 +147,7 @@ impl Tree {
         }
         match self.state.resolve(path) {
             Ok((_, File::Rail(_, file))) => file.registers(),
-            Ok((_, File::Sum(_, SumFile::Milliamperes | SumFile::ShuntMicrovolts))) => 1,
+            Ok((_, File::Sum(_, _, SumFile::Milliamperes | SumFile::ShuntMicrovolts))) => 1,
             _ => 0,
         }
     }

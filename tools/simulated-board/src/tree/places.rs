@@ -1,7 +1,5 @@
 //! Paths that depend on the chip and the release of L4T.
 
-use wattgate_board_tables::Board;
-
 /// Where the knobs of the GPU and of nvpmodel's memory ceiling are (sections 5.2, 5.3).
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
@@ -14,11 +12,6 @@ pub struct Places {
     /// Text of `of_node/name`, by which tools find the GPU.
     pub gpu_node: &'static str,
     pub emc_cap: &'static str,
-}
-
-/// The release of L4T, such as 35; 35, that of JetPack 5, if none is given.
-pub fn release(board: &Board) -> u32 {
-    board.l4t.as_ref().map_or(35, |(release, _)| *release)
 }
 
 impl Places {

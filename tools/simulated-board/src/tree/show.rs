@@ -4,7 +4,6 @@ use super::errno::Errno;
 use super::faults::{SensorFault, half};
 use super::file::{ChipFile, EmcFile, File, GpuFile, PolicyFile, RailFile, SumFile, Unit};
 use super::layout::ranges;
-use super::places::release;
 use super::state::State;
 use super::words::{GPU_GOVERNORS, POWER_CONTROL, governor_name, hertz};
 use crate::machine::settings::Governor;
@@ -57,15 +56,15 @@ impl State {
                 let sampling = jetson.sampling(*chip);
                 match file {
                     ChipFile::Samples => sampling.samples.into(),
-                    ChipFile::Interval => sampling.interval_ms(release(jetson.board())).into(),
+                    ChipFile::Interval => sampling.interval_ms(jetson.board().release()).into(),
                 }
             }
-            File::Sum(rails, file) => self.sum(rails, *file)?,
+            File::Sum(chip, rails, file) => self.sum(*chip, rails, *file)?,
             File::Online(core) => self.is_online(*core).into(),
             File::Emc(EmcFile::Rate) => hertz(jetson.emc_khz()),
             File::Emc(EmcFile::Locked) => settings.emc.locked.into(),
             File::Emc(EmcFile::Cap) => match settings.emc.cap_khz {
-                None if release(jetson.board()) < 36 => 0,
+                None if jetson.board().release() < 36 => 0,
                 _ => hertz(settings.emc_ceiling_khz(jetson.board())),
             },
             File::Events(event) => jetson.over_current_events()[*event] as i64,
@@ -166,24 +165,19 @@ impl State {
         Ok(format!("{value}\n"))
     }
 
-    fn sum(&self, rails: &[usize], file: SumFile) -> Result<i64, Errno> {
+    fn sum(&self, chip: usize, rails: &[usize], file: SumFile) -> Result<i64, Errno> {
         let mut sum = Reading::default();
         for &rail in rails {
             let reading = self.reading(rail)?;
             sum.milliamperes += reading.milliamperes;
             sum.shunt_microvolts += reading.shunt_microvolts;
         }
+        let limit = self.jetson.sum_limit(chip);
         Ok(match file {
             SumFile::Milliamperes => sum.milliamperes,
             SumFile::ShuntMicrovolts => sum.shunt_microvolts,
-            SumFile::CritAlarm => {
-                // The limit is on the first chip.
-                let limit = self.jetson.board().over_current.sum_crit_ma;
-                let limit = limit.filter(|_| rails.first() == Some(&0));
-                limit
-                    .is_some_and(|most| sum.milliamperes as f64 > most)
-                    .into()
-            }
+            SumFile::Crit => limit.shown_ma,
+            SumFile::CritAlarm => (sum.milliamperes as f64 > limit.true_ma()).into(),
         })
     }
 }

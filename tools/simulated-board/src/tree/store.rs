@@ -63,6 +63,7 @@ impl State {
                     _ => channel.crit_ma = limit,
                 }
             }
+            File::Sum(chip, _, _) => self.jetson.set_sum_limit(chip, whole(text)?),
             File::Chip(chip, file) => {
                 let (sampling, wanted) = (self.jetson.sampling(chip), whole(text)?);
                 let sampling = match file {

@@ -181,7 +181,11 @@ proptest! {
             .collect();
         for path in writable {
             let Ok(text) = tree.read(&path) else { continue };
-            if text != "<unsupported>\n" {
+            // The driver does not write the full scale of a sum, which it shows after a reset, and
+            // since R36 it takes for the time constant what it shows as the cycle.
+            let is_known = |end: &&str| path.ends_with(*end);
+            let is_other = ["/curr4_crit", "/update_interval"].iter().any(is_known);
+            if text != "<unsupported>\n" && !is_other {
                 prop_assert_eq!(tree.write(&path, &text), Ok(()), "{}", path);
             }
         }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use wattgate_board::{Board, Disk};
+use wattgate_board::{Board, Disk, Saved};
 use wattgate_runtime::{Milliseconds, PowerMode};
 
 use super::{Failure, below};
@@ -50,6 +50,11 @@ impl Kept {
             safe,
             safe_mode,
         })
+    }
+
+    /// The prior state.
+    pub fn prior(&self) -> &Saved {
+        self.prior.saved()
     }
 
     /// Writes the prior state once there is space on the disk again.

@@ -115,6 +115,7 @@ impl Failed for Failure {
             | Self::Config(
                 ConfigError::Defect { .. }
                 | ConfigError::Version { .. }
+                | ConfigError::MarginAlone { .. }
                 | ConfigError::OverMax { .. },
             )
             | Self::Group(GroupError::Unknown(_))

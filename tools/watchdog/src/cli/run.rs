@@ -110,12 +110,14 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     };
     let (http, textfile) = metrics(config.metrics.as_ref(), &place.root);
     let socket = Socket::open(&directory(&place.root), group);
+    let mut daemon = Daemon::new(setup, Disk, System.utc());
+    daemon.keep_own(kept.prior());
     let services = Services {
         socket: or_warn(socket, format_args!("cannot open the socket for clients")),
         http,
     };
     let mut process = Process {
-        daemon: Daemon::new(setup, Disk, System.utc()),
+        daemon,
         kept,
         signals,
         notify,

@@ -8,7 +8,8 @@ use wattgate_board::{AveragingError, Clocks, SAMPLES};
 use wattgate_runtime::Budget;
 
 use crate::quantity::{
-    Cores, Duration, Energy, Memory, Power, PowerOrCurrent, Probability, Temperature, Window,
+    Cores, Duration, Energy, Margin, Memory, Power, PowerOrCurrent, Probability, Temperature,
+    Window,
 };
 use crate::schedule::Schedule;
 
@@ -43,6 +44,8 @@ pub(super) struct File {
     pub model: PathBuf,
     pub limit: PowerOrCurrent,
     pub max_limit: Option<Power>,
+    pub backstop: Option<Backstop>,
+    pub backstop_margin: Option<Margin>,
     pub schedule: Option<Schedule>,
     pub average: Option<FileAverage>,
     pub budget: Option<FileBudget>,
@@ -57,6 +60,14 @@ pub(super) struct File {
     pub group: Option<String>,
     pub metrics: Option<Metrics>,
     pub hardware_watchdog: Option<PathBuf>,
+}
+
+/// What keeps the limit without the daemon.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Backstop {
+    /// The over-current protection of the board.
+    Hardware,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

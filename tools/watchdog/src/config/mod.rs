@@ -14,10 +14,10 @@ use thiserror::Error;
 use wattgate_board::Clocks;
 use wattgate_runtime::{Average, Confidence, Limit, Milliwatts};
 
-use self::file::File;
+use self::file::{Backstop, File};
 pub use self::file::{Metrics, OnStop};
 use crate::clock::UtcSeconds;
-use crate::quantity::{Cores, Memory, Milliamperes, PowerOrCurrent, Watts};
+use crate::quantity::{Cores, Margin, Memory, Milliamperes, PowerOrCurrent, Watts};
 use crate::schedule::Schedule;
 
 /// The only config version that this program reads.
@@ -43,6 +43,9 @@ pub enum ConfigError {
     /// The file has another version.
     #[error("{}: version is {version}, expected {VERSION}", path.display())]
     Version { path: PathBuf, version: u32 },
+    /// `backstop_margin` without `backstop`.
+    #[error("{}: backstop_margin needs backstop = \"hardware\"", path.display())]
+    MarginAlone { path: PathBuf },
     /// A limit is over `max_limit`.
     #[error("{}: {key} is {limit}, over max_limit = {max}", path.display())]
     OverMax {
@@ -70,6 +73,8 @@ pub struct Config {
     pub clocks: Clocks,
     /// The highest limit that the config or a client may set; `None`: any.
     pub max_limit: Option<Milliwatts>,
+    /// The margin of the backstop in hardware above the limit; `None`: no backstop.
+    pub backstop: Option<Margin>,
     /// Limits by time of day; they replace the power of `limit`.
     pub schedule: Option<Schedule>,
     /// Confidence of the guard band.
@@ -152,6 +157,14 @@ impl Config {
                 budget: file.budget.map(|it| it.0),
             },
             max_limit: file.max_limit.map(|it| it.0),
+            backstop: match (file.backstop, file.backstop_margin) {
+                (Some(Backstop::Hardware), margin) => Some(margin.unwrap_or_default()),
+                (None, None) => None,
+                (None, Some(_)) => {
+                    let path = path.to_owned();
+                    return Err(ConfigError::MarginAlone { path });
+                }
+            },
             schedule: file.schedule,
             confidence: file.confidence.map_or(Confidence::P95, |it| it.0),
             on_stop: file.on_stop.unwrap_or_default(),

@@ -37,6 +37,8 @@ fn the_sample_is_valid_and_shows_the_defaults() {
     };
     assert_eq!(shown.limit.average, Some(average));
     assert_eq!(shown.max_limit, Some(Milliwatts(20_000)));
+    assert_eq!(shown.backstop, Some(Margin::default()));
+    assert_eq!(config.backstop, None);
     let schedule = shown.schedule.expect("a schedule");
     assert_eq!(schedule.limit_at(0), Milliwatts(10_000));
     let budget = Budget {
@@ -87,8 +89,9 @@ fn an_unknown_key_is_refused() {
     assert_eq!(
         refused("limit = \"15W\"\nlimits = 1"),
         "w.toml:4: unknown field `limits`, expected one of `version`, `model`, `limit`, \
-         `max_limit`, `schedule`, `average`, `budget`, `confidence`, `on_stop`, `state_dir`, \
-         `too_hot`, `cores`, `clocks`, `sensor_samples`, `memory`, `group`, `metrics`, `hardware_watchdog`"
+         `max_limit`, `backstop`, `backstop_margin`, `schedule`, `average`, `budget`, \
+         `confidence`, `on_stop`, `state_dir`, `too_hot`, `cores`, `clocks`, `sensor_samples`, \
+         `memory`, `group`, `metrics`, `hardware_watchdog`"
     );
     assert_eq!(
         refused("limit = \"15W\"\naverage = { power = \"9W\", window = \"9s\", of = 1 }"),
@@ -379,4 +382,40 @@ fn quantities_are_exact() {
 fn invalid_toml_is_refused_with_its_line() {
     let error = refused("limit = \"15W");
     assert!(error.starts_with("w.toml:3: "), "{error}");
+}
+
+#[test]
+fn a_backstop_has_a_margin_in_its_range() {
+    let config = |keys: &str| {
+        let text = format!("version = 1\nmodel = \"m\"\nlimit = \"10W\"\n{keys}");
+        parse(&text)
+    };
+    let margin = |keys: &str| {
+        let config = config(keys).expect("a config");
+        config.backstop.map(|margin| margin.of(Milliwatts(10_000)))
+    };
+    assert_eq!(margin(""), None);
+    let on = "backstop = \"hardware\"\n";
+    assert_eq!(margin(on), Some(Milliwatts(2_000)));
+    for (part, milliwatts) in [("0.05", 500), ("0.5", 5_000), ("1.0", 10_000)] {
+        let keys = format!("{on}backstop_margin = {part}");
+        assert_eq!(margin(&keys), Some(Milliwatts(milliwatts)), "{part}");
+    }
+    for part in ["0.04", "1.1", "-0.2", "nan", "inf"] {
+        let error = config(&format!("{on}backstop_margin = {part}")).expect_err(part);
+        assert!(error.contains("w.toml:5: "), "{error}");
+        assert!(
+            error.ends_with("expected a part of the limit, 0.05 to 1"),
+            "{error}"
+        );
+    }
+    assert_eq!(
+        config("backstop_margin = 0.2"),
+        Err("w.toml: backstop_margin needs backstop = \"hardware\"".to_owned())
+    );
+    let error = config("backstop = \"software\"").expect_err("refused");
+    assert_eq!(
+        error,
+        "w.toml:4: unknown variant `software`, expected `hardware`"
+    );
 }

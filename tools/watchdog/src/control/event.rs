@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use wattgate_board::{ApplyError, AveragingError, KnobError, SampleError};
+use wattgate_board::{ApplyError, AveragingError, BackstopError, KnobError, SampleError};
 use wattgate_runtime::{Cause, Kilohertz, Milliseconds, PowerMode, State, Status};
 
 use crate::quantity::Watts;
@@ -37,6 +37,10 @@ pub enum Event<'a> {
     TimeConstant(Milliseconds),
     /// The sensor's averaging cannot be set.
     NotAveraged(&'a AveragingError),
+    /// The backstop cannot be set; reported once.
+    NoBackstop(&'a BackstopError),
+    /// Another program changed the backstop; it is set again.
+    BackstopChanged,
     /// Over-current events or temperature lower the limit.
     Derated(&'static str),
     /// Another program lowered a clock; it is set again.
@@ -68,7 +72,7 @@ impl Event<'_> {
     /// The priority of its log line.
     pub fn priority(&self) -> Priority {
         match self {
-            Self::NotApplied { .. } | Self::NoSample(_) => Priority::Error,
+            Self::NotApplied { .. } | Self::NoSample(_) | Self::NoBackstop(_) => Priority::Error,
             Self::State(Status {
                 state: State::Safe(_),
                 ..
@@ -86,6 +90,7 @@ impl Event<'_> {
             | Self::Throttled(..)
             | Self::NotAveraged(_) => Priority::Warning,
             Self::Disturbed { .. }
+            | Self::BackstopChanged
             | Self::Lowered
             | Self::NotCapped
             | Self::NotThrottled
@@ -132,6 +137,8 @@ impl fmt::Display for Event<'_> {
                 write!(f, "the power sensor has a time constant of {} ms", time.0)
             }
             Self::NotAveraged(error) => write!(f, "power sensor: {error}"),
+            Self::NoBackstop(error) => write!(f, "backstop: {error}"),
+            Self::BackstopChanged => write!(f, "another program changed the backstop"),
             Self::Derated(why) => write!(f, "{why}: the limit is lowered"),
             Self::Lowered => write!(f, "another program lowered a clock"),
             Self::Capped => write!(f, "cooling caps a clock: the board is slower than its mode"),

@@ -10,17 +10,19 @@
 //!                     └────────► Apply ─► Board::apply ─► next look at once
 //! ```
 
+mod backstop;
 mod event;
 mod input_limit;
 
 use std::borrow::Cow;
 
-use wattgate_board::{Board, Effective, Files, KnobError};
+use wattgate_board::{Board, Effective, Files, KnobError, Saved};
 use wattgate_runtime::{
     Cause, Chip, Command, Governor, GovernorError, Grid, Input, LONGEST_GAP, Limit, MOST_CHIPS,
     Milliseconds, Milliwatts, ModeId, PowerMode, Sample, State, Status,
 };
 
+use self::backstop::Backstop;
 pub use self::event::{Event, Priority, name};
 use self::input_limit::InputLimit;
 use crate::quantity::Milliamperes;
@@ -59,6 +61,7 @@ pub struct Control<F> {
     too_hot_mc: Option<i64>,
     limit: Limit,
     input: Option<InputLimit>,
+    backstop: Option<Backstop>,
     sensor: Sensor,
     /// The mode that the last read-back confirmed, and the time of that read-back.
     shown: Option<ModeId>,
@@ -153,6 +156,7 @@ impl<F: Files> Control<F> {
             too_hot_mc: setup.config.too_hot_mc,
             limit: setup.config.limit,
             input: setup.config.current.map(InputLimit::new),
+            backstop: setup.config.backstop.map(Backstop::new),
             sensor: Sensor {
                 samples: setup.config.sensor_samples,
                 time_constants: [Chip::L4T.time_constant; MOST_CHIPS],
@@ -207,13 +211,29 @@ impl<F: Files> Control<F> {
         self.limit_governor();
     }
 
-    /// Gives the governor the limit, lowered to that of the current.
+    /// Tells the board's own settings. The backstop, which is set now, stays below its limits of the
+    /// current.
+    pub fn keep_own(&mut self, own: &Saved) {
+        if let Some(backstop) = &mut self.backstop {
+            backstop.keep_own(own);
+        }
+        self.limit_governor();
+    }
+
+    /// Gives the governor and the backstop the limit, lowered to that of the current.
     fn limit_governor(&mut self) {
         let mut limit = self.limit;
         if let Some(input) = self.input {
             limit.power = limit.power.min(input.power());
         }
         self.governor.set_limit(limit);
+        if let Some(backstop) = &mut self.backstop {
+            backstop.set_limit(limit.power);
+            if !self.is_yielded {
+                // The next check reports a failure.
+                let _ = backstop.set(&mut self.board, &mut self.files);
+            }
+        }
     }
 
     /// What was last seen of the board.
@@ -237,6 +257,9 @@ impl<F: Files> Control<F> {
         self.is_yielded = is_yielded;
         if is_yielded {
             self.governor.release();
+            if let Some(backstop) = &mut self.backstop {
+                backstop.lift(&mut self.board, &mut self.files);
+            }
             self.state = self.governor.status().state;
         }
         (self.shown, self.verified) = (None, None);
@@ -429,14 +452,21 @@ impl<F: Files> Control<F> {
         self.watch_sensor(emit);
         self.watch_clocks(emit);
         self.watch_input();
+        if let Some(backstop) = self.backstop.as_mut().filter(|_| !self.is_yielded) {
+            backstop.watch(&mut self.board, &mut self.files, emit);
+        }
         let around = &mut self.surroundings;
         // Only OC1 (under-voltage) and OC2 (the sensor's average over its warning limit) count.
-        // OC3 occurs thousands of times an hour without any excess (section 6.4).
+        // OC3 occurs thousands of times an hour without any excess (section 6.4); the backstop makes
+        // it hundreds of times a second.
         around.seen.over_current_events = self.board.over_current_events(&self.files);
-        let [under_voltage, mean, _] = around.seen.over_current_events;
+        let [under_voltage, mean, peak] = around.seen.over_current_events;
         let events = under_voltage.unwrap_or(0).saturating_add(mean.unwrap_or(0));
         if let Some(before) = around.events.replace(events) {
             around.over_current = events > before;
+        }
+        if let Some(backstop) = &mut self.backstop {
+            around.over_current |= backstop.throttles(peak.unwrap_or(0));
         }
         if around.over_current {
             emit(Event::Derated("over-current or under-voltage"));

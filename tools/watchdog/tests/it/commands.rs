@@ -195,7 +195,7 @@ fn bad_configs_are_refused_with_the_reason() {
             "limit = \"15W\"\nmode = 1",
             format!(
                 "{path}:4: unknown field `mode`, expected one of `version`, `model`, `limit`, \
-                 `max_limit`, `schedule`, `average`, `budget`, `confidence`, `on_stop`, \
+                 `max_limit`, `backstop`, `backstop_margin`, `schedule`, `average`, `budget`, `confidence`, `on_stop`, \
                  `state_dir`, `too_hot`, `cores`, `clocks`, `sensor_samples`, `memory`, `group`, `metrics`, `hardware_watchdog`"
             ),
         ),

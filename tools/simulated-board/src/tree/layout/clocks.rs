@@ -3,7 +3,7 @@
 use wattgate_board_tables::{Board, Preset};
 
 use super::super::file::{EmcFile, File, GpuFile, PolicyFile};
-use super::super::places::{Places, release};
+use super::super::places::Places;
 use super::listing::{Alias, Layout, fixed, ranges, table};
 
 /// Cores, their switches and the clocks of their clusters.
@@ -70,7 +70,7 @@ pub fn gpu(layout: &mut Layout, board: &Board) {
         gpu_alias,
         gpu_node,
         ..
-    } = Places::of(&board.soc, release(board));
+    } = Places::of(&board.soc, board.release());
     let devfreq = format!("{gpu}/devfreq/{gpu_name}");
     let hertz = board.gpu_khz.iter().map(|&khz| 1000 * u64::from(khz));
     let files = [
@@ -115,7 +115,7 @@ pub fn gpu(layout: &mut Layout, board: &Board) {
     }
     layout.alias(format!("/sys/class/devfreq/{gpu_name}"), devfreq.clone());
     layout.alias(format!("{devfreq}/device"), gpu);
-    if release(board) >= 36 {
+    if board.release() >= 36 {
         layout.alias(format!("{gpu}/devfreq_dev"), devfreq);
     }
     if let Some(alias) = gpu_alias {
@@ -129,7 +129,7 @@ pub fn memory(layout: &mut Layout, board: &Board) {
     let hertz = |khz: Option<&u32>| table(khz.map(|&khz| 1000 * u64::from(khz)));
     let possible = board.emc_khz.iter().map(|&khz| u64::from(khz));
     let possible = table(possible).trim_end().to_owned() + " (kHz)\n";
-    let cap = Places::of(&board.soc, release(board)).emc_cap;
+    let cap = Places::of(&board.soc, board.release()).emc_cap;
     let files = [
         (format!("{clock}/rate"), File::Emc(EmcFile::Rate)),
         (

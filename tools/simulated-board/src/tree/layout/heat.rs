@@ -4,7 +4,7 @@
 use wattgate_board_tables::Board;
 
 use super::super::file::{File, Unit};
-use super::super::places::{Places, release};
+use super::super::places::Places;
 use super::listing::{Layout, fixed};
 
 /// The thermal zones.
@@ -12,7 +12,7 @@ pub fn thermal(layout: &mut Layout, board: &Board) {
     let suffix = |names: &[&str], suffix| -> Vec<String> {
         names.iter().map(|name| format!("{name}{suffix}")).collect()
     };
-    let zones = match (board.soc.as_str(), release(board)) {
+    let zones = match (board.soc.as_str(), board.release()) {
         ("tegra234", 36..) => suffix(
             &[
                 "cpu", "gpu", "cv0", "cv1", "cv2", "soc0", "soc1", "soc2", "tj",
@@ -55,7 +55,7 @@ pub fn thermal(layout: &mut Layout, board: &Board) {
 /// The kernel's cooling devices: one for each cluster, and one for the GPU. Linux 5.12 renamed
 /// their types.
 pub fn cooling(layout: &mut Layout, board: &Board) {
-    let release = release(board);
+    let release = board.release();
     let gpu = Places::of(&board.soc, release).gpu_name;
     let clusters = board.clusters.iter().filter_map(|cores| cores.first());
     let mut types: Vec<String> = match release {
@@ -84,7 +84,7 @@ pub fn cooling(layout: &mut Layout, board: &Board) {
 /// The fan, its speed and the counters of the over-current protection; hwmon devices are numbered
 /// from `number`.
 pub fn fan(layout: &mut Layout, board: &Board, number: usize) {
-    if release(board) < 35 {
+    if board.release() < 35 {
         layout.put("/sys/devices/pwm-fan/target_pwm", File::FanPwm);
         return;
     }

@@ -3,7 +3,6 @@
 use wattgate_board_tables::{Board, Rail};
 
 use super::super::file::{ChipFile, File, RailFile, SumFile};
-use super::super::places::release;
 use super::listing::{Layout, fixed};
 use crate::machine::NOT_SUMMED;
 
@@ -12,10 +11,10 @@ pub fn power(layout: &mut Layout, board: &Board, mut number: usize) -> usize {
     let mut chips: Vec<&str> = board.rails.iter().map(|rail| rail.chip.as_str()).collect();
     chips.dedup();
     for (at, chip) in chips.into_iter().enumerate() {
-        if release(board) >= 35 {
+        if board.release() >= 35 {
             let device = format!("/sys/bus/i2c/drivers/ina3221/{chip}");
             let hwmon = layout.hwmon(&device, number, "ina3221");
-            hwmon_channels(layout, board, chip, &hwmon);
+            hwmon_channels(layout, board, (at, chip), &hwmon);
             let samples = File::Chip(at, ChipFile::Samples);
             layout.put(format!("{hwmon}/samples"), samples);
             let interval = File::Chip(at, ChipFile::Interval);
@@ -29,7 +28,7 @@ pub fn power(layout: &mut Layout, board: &Board, mut number: usize) -> usize {
     number
 }
 
-fn hwmon_channels(layout: &mut Layout, board: &Board, chip: &str, hwmon: &str) {
+fn hwmon_channels(layout: &mut Layout, board: &Board, (at, chip): (usize, &str), hwmon: &str) {
     let mut summed = Vec::new();
     for channel in 1..=3 {
         // A channel cannot be disabled here.
@@ -68,14 +67,12 @@ fn hwmon_channels(layout: &mut Layout, board: &Board, chip: &str, hwmon: &str) {
     let sums = [
         ("in7_input", SumFile::ShuntMicrovolts),
         ("curr4_input", SumFile::Milliamperes),
+        ("curr4_crit", SumFile::Crit),
         ("curr4_crit_alarm", SumFile::CritAlarm),
     ];
     for (name, file) in sums {
-        layout.put(format!("{hwmon}/{name}"), File::Sum(summed.clone(), file));
-    }
-    let limited = board.rails.first().is_some_and(|rail| rail.chip == chip);
-    if let Some(limit) = board.over_current.sum_crit_ma.filter(|_| limited) {
-        layout.put(format!("{hwmon}/curr4_crit"), fixed(format!("{limit}\n")));
+        let sum = File::Sum(at, summed.clone(), file);
+        layout.put(format!("{hwmon}/{name}"), sum);
     }
 }
 

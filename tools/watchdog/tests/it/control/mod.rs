@@ -1,5 +1,6 @@
 //! Control of a simulated board in simulated time.
 
+mod backstop;
 mod limits;
 mod models;
 mod sensor;
