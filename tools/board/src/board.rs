@@ -9,9 +9,10 @@ use wattgate_runtime::{Kilohertz, MOST_CHIPS, Milliseconds, Milliwatts, Sample};
 
 use crate::averaging::{AveragingError, Chips};
 use crate::backstop::{Backstop, BackstopError};
+use crate::clock::HZ;
 use crate::cooling::Cooling;
-use crate::cpu::Cpus;
-use crate::files::{Files, KnobError};
+use crate::cpu::{CpuClock, Cpus};
+use crate::files::{Files, Knob, KnobError};
 use crate::gpu::Gpu;
 use crate::identity::Identity;
 use crate::journal::Journal;
@@ -129,6 +130,11 @@ impl Board {
         self.rails.input_mv(files)
     }
 
+    /// The current at the module's input in mA; `None` as for [`Self::input_mv`]. Reads one register.
+    pub fn input_ma(&self, files: &impl Files) -> Option<u32> {
+        self.rails.input_ma(files)
+    }
+
     /// Looks for the power sensors again: after their driver was bound anew, their files have other
     /// paths. If they are not found, nothing changes.
     pub fn find_sensors(&mut self, files: &impl Files) -> Result<(), DiscoverError> {
@@ -167,13 +173,22 @@ impl Board {
         slowest.map(Kilohertz)
     }
 
-    /// The requested and the true clock of the first CPU cluster, if it runs clearly slower than
-    /// requested: hardware or firmware throttles all clusters. `None` also if the driver does not
-    /// show it. A read keeps a core busy for half a millisecond.
-    pub fn throttled_cpu(&self, files: &impl Files) -> Option<(Kilohertz, Kilohertz)> {
-        let (requested, delivered) = self.knobs.cpus.throttled(files)?;
-        let khz = |value: i64| Kilohertz(u32::try_from(value.max(0)).unwrap_or(u32::MAX));
-        Some((khz(requested), khz(delivered)))
+    /// The requested and the true clock of the first CPU cluster; hardware and firmware throttle all
+    /// clusters. `None` if the driver does not show it. A read keeps a core busy for half a
+    /// millisecond.
+    pub fn cpu_clock(&self, files: &impl Files) -> Option<CpuClock> {
+        self.knobs.cpus.clock(files)
+    }
+
+    /// The present clock of the GPU, without what hardware takes from it for milliseconds; `None` if
+    /// the driver does not show it.
+    pub fn gpu_clock(&self, files: &impl Files) -> Option<Kilohertz> {
+        kilohertz(&self.knobs.gpu.as_ref()?.clock, files)
+    }
+
+    /// The present clock of the memory; `None` if the driver does not show it.
+    pub fn memory_clock(&self, files: &impl Files) -> Option<Kilohertz> {
+        kilohertz(&self.knobs.memory.as_ref()?.rate, files)
     }
 
     /// Resolution of each chip's power: the root of the sum of the squares of its rails' steps,
@@ -280,4 +295,10 @@ impl Board {
             Some(error) => Err(error),
         }
     }
+}
+
+/// A clock in kHz of a file in Hz.
+fn kilohertz(knob: &Knob, files: &impl Files) -> Option<Kilohertz> {
+    let hz = knob.read(files).ok()?;
+    u32::try_from(hz / i64::from(HZ)).ok().map(Kilohertz)
 }

@@ -5,6 +5,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use wattgate_runtime::Kilohertz;
+
 use crate::clock::Limits;
 use crate::files::{Files, Knob, KnobError};
 use crate::search::{DiscoverError, Search};
@@ -54,23 +56,43 @@ pub(crate) struct Cpus {
 
 /// A true clock below this part of the requested one is throttled. Drivers measure the clock to some
 /// percent; hardware throttles to a half or less (section 6.4).
-const THROTTLED: (i64, i64) = (4, 5);
+const THROTTLED: (u64, u64) = (4, 5);
 
-impl Policy {
-    /// The requested and the true clock in kHz, if the cluster runs slower than requested.
-    fn throttled(&self, files: &impl Files) -> Option<(i64, i64)> {
-        let requested = self.requested.as_ref()?.read(files).ok()?;
-        let delivered = self.delivered.as_ref()?.read(files).ok()?;
+/// The clock of a CPU cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuClock {
+    /// What the kernel's governor requests.
+    pub requested: Kilohertz,
+    /// What runs, by the cores' counters.
+    pub delivered: Kilohertz,
+}
+
+impl CpuClock {
+    /// Whether the cluster runs clearly slower than requested.
+    pub fn is_throttled(self) -> bool {
         let (part, whole) = THROTTLED;
-        (delivered * whole < requested * part).then_some((requested, delivered))
+        u64::from(self.delivered.0) * whole < u64::from(self.requested.0) * part
     }
 }
 
+impl Policy {
+    fn clock(&self, files: &impl Files) -> Option<CpuClock> {
+        let read = |knob: &Option<Knob>| Some(khz(knob.as_ref()?.read(files).ok()?));
+        Some(CpuClock {
+            requested: read(&self.requested)?,
+            delivered: read(&self.delivered)?,
+        })
+    }
+}
+
+fn khz(value: i64) -> Kilohertz {
+    Kilohertz(u32::try_from(value.max(0)).unwrap_or(u32::MAX))
+}
+
 impl Cpus {
-    /// The requested and the true clock in kHz of the first cluster, if it runs slower than
-    /// requested. Hardware throttles all clusters, and reading a true clock keeps a core busy.
-    pub fn throttled(&self, files: &impl Files) -> Option<(i64, i64)> {
-        self.policies.first()?.throttled(files)
+    /// The clock of the first cluster.
+    pub fn clock(&self, files: &impl Files) -> Option<CpuClock> {
+        self.policies.first()?.clock(files)
     }
 
     pub(crate) fn find<F: Files>(search: &mut Search<F>) -> Result<Self, DiscoverError> {

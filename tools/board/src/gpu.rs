@@ -35,6 +35,8 @@ pub(crate) struct Gpu {
     pub table: Vec<u32>,
     /// The directory of the device that devfreq controls.
     pub device: PathBuf,
+    /// The present clock in Hz.
+    pub clock: Knob,
     /// The load in permille, if the driver shows it.
     pub load: Option<Knob>,
 }
@@ -50,6 +52,7 @@ impl Gpu {
         Some(Self {
             limits: limits?,
             table: table?,
+            clock: Knob(devfreq.join("cur_freq").into()),
             load: search.knob("GPU load", devfreq.join("device/load")),
             device: devfreq.join("device"),
         })

@@ -20,6 +20,8 @@ const BWMGR: &str = "/sys/class/devfreq/bwmgr";
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
     pub control: Control,
+    /// The present rate in Hz.
+    pub rate: Knob,
     /// Rates in kHz, ascending.
     pub table: Vec<u32>,
 }
@@ -84,9 +86,11 @@ impl Memory {
         let lock = search.knob("lock of the memory clock", clock.join("mrq_rate_locked"));
         let cap = cap(search);
         let table = table(search);
+        let rate = rate?;
         Some(Self {
+            rate: rate.clone(),
             control: Control::Bpmp(Bpmp {
-                rate: rate?,
+                rate,
                 lock: lock?,
                 cap,
             }),
@@ -99,6 +103,7 @@ impl Memory {
         let limits = search.limits("memory clock", &bwmgr);
         let table = search.clocks("table of the memory clock", &bwmgr);
         Some(Self {
+            rate: Knob(bwmgr.join("cur_freq").into()),
             control: Control::Devfreq(limits?),
             table: table?,
         })

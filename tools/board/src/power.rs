@@ -179,6 +179,12 @@ impl Rails {
         u32::try_from(millivolts).ok()
     }
 
+    /// The current in mA through that rail, at least 0.
+    pub fn input_ma(&self, files: &impl Files) -> Option<u32> {
+        let milliamperes = self.input_rail()?.current.read(files).ok()?;
+        u32::try_from(milliamperes.max(0)).ok()
+    }
+
     /// Typical error of the total from the offsets of the shunts' voltages, which are independent.
     /// Rounded up.
     pub(crate) fn offset(&self) -> Milliwatts {

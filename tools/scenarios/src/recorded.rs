@@ -16,6 +16,10 @@ const TICK: Duration = Duration::from_millis(10);
 /// Time of a read of one register of a power sensor (`jetson-platform.md`, section 6.3).
 const REGISTER_READ: Duration = Duration::from_micros(550);
 
+/// What a read waits for on R35, whose driver waits for the end of a conversion cycle: a whole one
+/// (section 6.3).
+const CYCLE: Duration = Duration::from_micros(840);
+
 /// Time in s and true energy in J since the start.
 pub type Note = [f64; 2];
 
@@ -117,7 +121,10 @@ impl Files for RecordedTree {
         let mut recorder = self.0.borrow_mut();
         let registers = recorder.tree.registers_of(path);
         if registers > 0 {
-            let end = recorder.tree.jetson().now() + registers * REGISTER_READ;
+            let jetson = recorder.tree.jetson();
+            let waits = jetson.board().release() == 35;
+            let each = REGISTER_READ + if waits { CYCLE } else { Duration::ZERO };
+            let end = jetson.now() + registers * each;
             recorder.until(end);
         }
         let text = recorder.tree.read(path).map_err(refused)?;

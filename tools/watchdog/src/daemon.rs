@@ -18,7 +18,7 @@ use crate::control::{Control, Event, Priority};
 use crate::counters::Counters;
 use crate::log::log;
 use crate::quantity::Watts;
-use crate::report::{Report, Source, YIELDED, state_name};
+use crate::report::{Report, ReportedViolation, Source, YIELDED, state_name};
 use crate::serve::protocol::{Refused, WantedLease, WantedLimit};
 use crate::setup::{Choices, Setup, SetupError};
 
@@ -171,6 +171,22 @@ impl<F: Files> Daemon<F> {
         let average = self.limit.average;
         let (seen, throttled) = (self.control.seen(), self.control.throttling());
         let events = seen.over_current_events;
+        let [oc1_per_min, oc2_per_min, oc3_per_min] = seen.over_current_per_min;
+        let [delivered_cpu_khz, delivered_gpu_khz, delivered_emc_khz] =
+            seen.delivered.map(|clock| clock.map(|clock| clock.0));
+        let violations = self.control.violations().map(|it| {
+            let [cores, cpu_khz, gpu_khz, emc_khz] = it.answer.knobs();
+            ReportedViolation {
+                ago_ms: self.now.since(it.at).0,
+                over_ms: it.over.0,
+                highest_mw: it.highest.map(|it| it.0),
+                allowed_mw: it.allowed.0,
+                cores,
+                cpu_khz,
+                gpu_khz,
+                emc_khz,
+            }
+        });
         let [oc1_events, oc2_events, oc3_events] =
             events.map(|count| count.and_then(|count| u64::try_from(count).ok()));
         let model = self.model.path.file_name().unwrap_or_default();
@@ -196,6 +212,13 @@ impl<F: Files> Daemon<F> {
             throttled: throttled.by(),
             temperature_mc: seen.temperature_mc,
             input_mv: seen.input_mv,
+            input_ma: seen.input_ma,
+            delivered_cpu_khz,
+            delivered_gpu_khz,
+            delivered_emc_khz,
+            oc1_per_min,
+            oc2_per_min,
+            oc3_per_min,
             oc1_events,
             oc2_events,
             oc3_events,
@@ -207,6 +230,7 @@ impl<F: Files> Daemon<F> {
             energy_mj: status.millijoules,
             sensor_errors: self.counters.sensor_errors(),
             failed_changes: self.counters.failed_changes(),
+            last_violations: violations.collect(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
-use wattgate_runtime::{Cause, Milliseconds, State};
+use wattgate_runtime::{Cause, Milliseconds, PowerMode, State};
 
 use crate::quantity::{Span, Thousandths};
 
@@ -45,9 +45,18 @@ pub struct Report {
     /// Temperature of the hottest thermal zone in thousandths of a °C.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature_mc: Option<i64>,
-    /// Voltage at the module's input.
+    /// Voltage and current at the module's input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_mv: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_ma: Option<u32>,
+    /// The clocks that run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_cpu_khz: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_gpu_khz: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_emc_khz: Option<u32>,
     /// Events of the over-current protection since the boot: under-voltage, average power, and
     /// instantaneous power.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,6 +65,13 @@ pub struct Report {
     pub oc2_events: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oc3_events: Option<u64>,
+    /// Those of the last minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oc1_per_min: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oc2_per_min: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oc3_per_min: Option<u64>,
     /// Predicted power of the safe mode; a lower limit cannot be held.
     pub least_mw: u32,
     /// File name of the model.
@@ -73,6 +89,27 @@ pub struct Report {
     pub sensor_errors: u32,
     /// How often a mode could not be set.
     pub failed_changes: u32,
+    /// The last violations, the newest first; at most eight.
+    #[serde(default)]
+    pub last_violations: Vec<ReportedViolation>,
+}
+
+/// A violation: the power exceeded `allowed_mw`, and the daemon set another mode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportedViolation {
+    /// Time since the daemon answered.
+    pub ago_ms: u64,
+    /// Time during which the mean over 430 ms exceeded `allowed_mw`; 0 if the answer came before.
+    pub over_ms: u64,
+    /// The highest such mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub highest_mw: Option<u32>,
+    pub allowed_mw: u32,
+    /// The mode that was set.
+    pub cores: u32,
+    pub cpu_khz: u32,
+    pub gpu_khz: u32,
+    pub emc_khz: u32,
 }
 
 /// The source of a limit.
@@ -161,9 +198,17 @@ impl Display for Report {
         known(f, "temperature", celsius.map(|mc| milli(mc, "°C")))?;
         let volts = self.input_mv.map(|mv| milli(u64::from(mv), "V"));
         known(f, "input", volts)?;
+        let amperes = self.input_ma.map(|ma| milli(u64::from(ma), "A"));
+        known(f, "input", amperes)?;
+        known(f, "delivered_cpu", self.delivered_cpu_khz.map(megahertz))?;
+        known(f, "delivered_gpu", self.delivered_gpu_khz.map(megahertz))?;
+        known(f, "delivered_emc", self.delivered_emc_khz.map(megahertz))?;
         known(f, "oc1_events", self.oc1_events)?;
         known(f, "oc2_events", self.oc2_events)?;
         known(f, "oc3_events", self.oc3_events)?;
+        known(f, "oc1_per_min", self.oc1_per_min)?;
+        known(f, "oc2_per_min", self.oc2_per_min)?;
+        known(f, "oc3_per_min", self.oc3_per_min)?;
         writeln!(f, "least {}", watts(self.least_mw))?;
         writeln!(f, "model {}", self.model)?;
         writeln!(f, "violations {}", self.violations)?;
@@ -171,7 +216,34 @@ impl Display for Report {
         writeln!(f, "over_limit {}", milli(self.over_limit_ms, "s"))?;
         writeln!(f, "energy {}", milli(self.energy_mj, "J"))?;
         writeln!(f, "sensor_errors {}", self.sensor_errors)?;
-        writeln!(f, "failed_changes {}", self.failed_changes)
+        writeln!(f, "failed_changes {}", self.failed_changes)?;
+        writeln!(f, "last_violations {}", self.last_violations.len())?;
+        for violation in &self.last_violations {
+            writeln!(f, "  {violation}")?;
+        }
+        Ok(())
+    }
+}
+
+/// As a sentence: `120 s ago: 16.2 W for 0.3 s with 15 W allowed; set 4 cores, …`.
+impl Display for ReportedViolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let watts = |mw: u32| Milli {
+            value: u64::from(mw),
+            unit: "W",
+        };
+        write!(f, "{} s ago: ", self.ago_ms / 1_000)?;
+        if let Some(highest) = self.highest_mw {
+            write!(
+                f,
+                "{} for {} s with ",
+                watts(highest),
+                Thousandths(self.over_ms)
+            )?;
+        }
+        let knobs = [self.cores, self.cpu_khz, self.gpu_khz, self.emc_khz];
+        let (allowed, mode) = (watts(self.allowed_mw), PowerMode::from_knobs(knobs));
+        write!(f, "{allowed} allowed; set {mode}")
     }
 }
 
@@ -218,9 +290,16 @@ pub mod tests {
             throttled: Some("cooling".into()),
             temperature_mc: Some(61_500),
             input_mv: Some(4_984),
+            input_ma: Some(2_851),
+            delivered_cpu_khz: Some(1_725_113),
+            delivered_gpu_khz: Some(918_000),
+            delivered_emc_khz: Some(3_199_000),
             oc1_events: Some(0),
             oc2_events: Some(3),
             oc3_events: Some(27_390),
+            oc1_per_min: Some(0),
+            oc2_per_min: Some(1),
+            oc3_per_min: Some(456),
             least_mw: 6_100,
             model: "model.wgt".to_owned(),
             violations: 2,
@@ -229,6 +308,28 @@ pub mod tests {
             energy_mj: 1_234_567,
             sensor_errors: 1,
             failed_changes: 3,
+            last_violations: vec![
+                ReportedViolation {
+                    ago_ms: 12_345,
+                    over_ms: 0,
+                    highest_mw: None,
+                    allowed_mw: 14_962,
+                    cores: 8,
+                    cpu_khz: 1_728_000,
+                    gpu_khz: 918_000,
+                    emc_khz: 3_199_000,
+                },
+                ReportedViolation {
+                    ago_ms: 3_600_000,
+                    over_ms: 280,
+                    highest_mw: Some(16_210),
+                    allowed_mw: 14_962,
+                    cores: 4,
+                    cpu_khz: 1_190_400,
+                    gpu_khz: 612_000,
+                    emc_khz: 2_133_000,
+                },
+            ],
         }
     }
 
@@ -241,21 +342,29 @@ pub mod tests {
             "state tracking\ncores 8\ncpu 1728 MHz\ngpu 918 MHz\nemc 3199 MHz\nmeasured 14.21 W\n\
              predicted 13.9 W\nallowed 14.962 W\nratio 1.022\nlimit 15 W\nlimit_from socket\n\
              limit_for 540 s\naverage 12 W\naverage_window 1 min\nthrottled cooling\ntemperature 61.5 °C\n\
-             input 4.984 V\noc1_events 0\noc2_events 3\noc3_events 27390\nleast 6.1 W\nmodel model.wgt\n\
+             input 4.984 V\ninput 2.851 A\ndelivered_cpu 1725.113 MHz\ndelivered_gpu 918 MHz\n\
+             delivered_emc 3199 MHz\noc1_events 0\noc2_events 3\noc3_events 27390\noc1_per_min 0\n\
+             oc2_per_min 1\noc3_per_min 456\nleast 6.1 W\nmodel model.wgt\n\
              violations 2\nchanges 17\nover_limit 0.86 s\nenergy 1234.567 J\nsensor_errors 1\n\
-             failed_changes 3\n"
+             failed_changes 3\nlast_violations 2\n  \
+             12 s ago: 14.962 W allowed; set 8 cores, CPU 1728000 kHz, GPU 918000 kHz, EMC 3199000 kHz\n  \
+             3600 s ago: 16.21 W for 0.28 s with 14.962 W allowed; set 4 cores, CPU 1190400 kHz, GPU \
+             612000 kHz, EMC 2133000 kHz\n"
         );
         let object = serde_json::to_string(&report).expect("an object");
+        let (object, _) = object.split_once(":[{").expect("a list");
+        let object = format!("{object}:");
         let keys = object.split('"').filter(|word| {
             let after = object.split_once(&format!("\"{word}\":"));
             after.is_some()
         });
-        let units = ["_mw", "_khz", "_ms", "_mj", "_ppm", "_mc", "_mv"];
+        let units = ["_mw", "_khz", "_ms", "_mj", "_ppm", "_mc", "_mv", "_ma"];
         let keys = keys.map(|key| {
             let unit = units.into_iter().find_map(|unit| key.strip_suffix(unit));
             unit.unwrap_or(key)
         });
-        let lines = text.lines().filter_map(|line| line.split(' ').next());
+        let lines = text.lines().filter(|line| !line.starts_with(' '));
+        let lines = lines.filter_map(|line| line.split(' ').next());
         assert!(lines.eq(keys), "{object}");
     }
 
@@ -269,6 +378,13 @@ pub mod tests {
             throttled: None,
             temperature_mc: None,
             input_mv: None,
+            input_ma: None,
+            delivered_cpu_khz: None,
+            delivered_gpu_khz: None,
+            delivered_emc_khz: None,
+            oc1_per_min: None,
+            oc2_per_min: None,
+            oc3_per_min: None,
             oc1_events: None,
             oc2_events: None,
             oc3_events: None,

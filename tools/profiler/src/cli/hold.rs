@@ -42,6 +42,7 @@ pub fn setup(
         cores: None,
         clocks: Clocks::Pin,
         max_limit: None,
+        backstop: None,
         schedule: None,
         confidence: Confidence::P95,
         on_stop: OnStop::Restore,

@@ -4,7 +4,7 @@ import json
 import socket
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, Dict, Iterator, Mapping, Optional, Union
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple, Union
 
 from ._closing import Closing
 
@@ -43,6 +43,30 @@ class Refused(Error):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.code})"
+
+
+@dataclass(frozen=True)
+class Violation:
+    """The power exceeded ``allowed_mw``, and the daemon set another mode."""
+
+    #: Time since the daemon answered.
+    ago_ms: int
+    #: Time during which the mean over 430 ms exceeded ``allowed_mw``; 0 if the answer came before.
+    over_ms: int
+    allowed_mw: int
+    #: The mode that was set.
+    cores: int
+    cpu_khz: int
+    gpu_khz: int
+    emc_khz: int
+    #: The highest mean over 430 ms, if it exceeded ``allowed_mw``.
+    highest_mw: Optional[int] = None
+
+
+def _known(kind: type, values: Mapping[str, Any]) -> Dict[str, Any]:
+    """The values that a class has fields for."""
+    names = {field.name for field in fields(kind)}
+    return {key: value for key, value in values.items() if key in names}
 
 
 @dataclass(frozen=True)
@@ -94,13 +118,24 @@ class Report:
     throttled: Optional[str] = None
     #: Temperature of the hottest thermal zone in thousandths of a degree Celsius.
     temperature_mc: Optional[int] = None
-    #: Voltage at the module's input.
+    #: Voltage and current at the module's input.
     input_mv: Optional[int] = None
+    input_ma: Optional[int] = None
+    #: The clocks that run.
+    delivered_cpu_khz: Optional[int] = None
+    delivered_gpu_khz: Optional[int] = None
+    delivered_emc_khz: Optional[int] = None
     #: Events of the over-current protection since the boot: under-voltage, average power, and
     #: instantaneous power.
     oc1_events: Optional[int] = None
     oc2_events: Optional[int] = None
     oc3_events: Optional[int] = None
+    #: Those of the last minute.
+    oc1_per_min: Optional[int] = None
+    oc2_per_min: Optional[int] = None
+    oc3_per_min: Optional[int] = None
+    #: The last violations, the newest first; at most eight.
+    last_violations: Tuple["Violation", ...] = ()
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> "Report":
@@ -108,8 +143,12 @@ class Report:
         for field in fields(cls):
             if field.default is MISSING and field.name not in values:
                 raise ProtocolError(f"the daemon's status has no {field.name}")
-        known = {field.name for field in fields(cls)}
-        return cls(**{key: value for key, value in values.items() if key in known})
+        known = _known(cls, values)
+        known["last_violations"] = tuple(
+            Violation(**_known(Violation, violation))
+            for violation in values.get("last_violations", ())
+        )
+        return cls(**known)
 
 
 class Client:

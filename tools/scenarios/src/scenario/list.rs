@@ -85,6 +85,13 @@ pub const SCENARIOS: &[Scenario] = &[
         "enclosure without air",
         &["at 60 ambient 55", "at 60 write FAN 0"],
     ),
+    Scenario {
+        steps: Some([60, 120]),
+        ..nominal(
+            "late clocks",
+            &["delay cpu 12", "delay gpu 107", "delay emc 26"],
+        )
+    },
     nominal("nvpmodel run again", &["at 100 service"]),
     nominal("jetson_clocks", &["at 100 jetson-clocks"]),
     Scenario {
@@ -227,11 +234,14 @@ impl Scenario {
         Some(loads.last().unwrap_or(WORKLOAD)).filter(|name| *name != "off")
     }
 
-    /// The factor on the workload's power.
-    pub fn power_factor(&self) -> f64 {
-        let mut factors = self.timeline();
-        let factor = factors.find_map(|(_, order)| order.strip_prefix("power "));
-        factor.and_then(|factor| factor.parse().ok()).unwrap_or(1.0)
+    /// The factor on the workload's power at a time.
+    pub fn power_factor(&self, at: Duration) -> f64 {
+        let factors = self.timeline().filter(|(from, _)| *from <= at);
+        let factors = factors.filter_map(|(_, order)| order.strip_prefix("power "));
+        factors
+            .last()
+            .and_then(|factor| factor.parse().ok())
+            .unwrap_or(1.0)
     }
 
     /// The times at which load, limit, mode or holder are changed from outside.

@@ -22,8 +22,9 @@ use wattgate_simulated_board::workload::Workload;
 /// True figures of a mode at its steady temperature.
 #[derive(Clone, Copy, Debug)]
 struct SteadyMode {
-    /// Mean power, in W.
-    watts: f64,
+    /// Mean power at rest, and what the workload adds, in W.
+    rest: f64,
+    work: f64,
     /// Time from one minibatch to the next, in s.
     period: f64,
 }
@@ -51,7 +52,9 @@ pub fn minibatches(plant: &Plant<'_>) -> io::Result<f64> {
         }
         let modes = &modes_of[workload];
         let limit = f64::from(plant.limit_mw(at)) / 1e3;
-        let fits = modes.iter().filter(|mode| mode.watts * margin <= limit);
+        let factor = scenario.power_factor(at);
+        let watts = |mode: &SteadyMode| mode.rest + factor * mode.work;
+        let fits = modes.iter().filter(|mode| watts(mode) * margin <= limit);
         let slowest = modes.iter().map(|mode| mode.period).fold(0.0, f64::max);
         minibatches += 1.0 / fits.map(|mode| mode.period).fold(slowest, f64::min);
     }
@@ -64,7 +67,6 @@ fn steady_modes(
     modes: &[PowerMode],
 ) -> io::Result<Vec<SteadyMode>> {
     let workload = Workload::named(workload).map_err(io::Error::other)?;
-    let factor = plant.task.scenario.power_factor();
     let (board, unit) = (&plant.board, &plant.unit);
     let steady_mode = |mode: &PowerMode| {
         let clocks = Clocks::of(board, mode.knobs());
@@ -76,7 +78,8 @@ fn steady_modes(
         let rest = watts(board, unit, &clocks, &idle, steady.die_c).total();
         let work = steady.watts.total() - rest;
         SteadyMode {
-            watts: rest + factor * work,
+            rest,
+            work,
             period: steady.step.period,
         }
     };

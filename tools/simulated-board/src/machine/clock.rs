@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Delay of the CPU clocks from a request to its effect (section 8, Orin Nano).
+/// Delay of the CPU clocks from a request to its effect (section 8, Orin Nano). On Thor these are
+/// 8, 107 and 26 ms (addendum).
 pub const CPU_DELAY: Duration = Duration::from_millis(1);
 /// Delay of the GPU clock.
 pub const GPU_DELAY: Duration = Duration::from_millis(5);
@@ -29,6 +30,11 @@ impl Clock {
         }
     }
 
+    /// Sets the delay of later requests.
+    pub fn set_delay(&mut self, delay: Duration) {
+        self.delay = delay;
+    }
+
     /// The last request, in kHz.
     pub fn requested(&self) -> u32 {
         self.coming.back().map_or(self.khz, |(_, khz)| *khz)
@@ -37,7 +43,9 @@ impl Clock {
     /// Requests a clock in kHz.
     pub fn request(&mut self, now: Duration, khz: u32) {
         if self.requested() != khz {
-            self.coming.push_back((now + self.delay, khz));
+            // A shorter delay does not overtake an earlier request.
+            let after = self.coming.back().map_or(Duration::ZERO, |(due, _)| *due);
+            self.coming.push_back((after.max(now + self.delay), khz));
         }
     }
 

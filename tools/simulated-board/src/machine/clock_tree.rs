@@ -18,7 +18,24 @@ pub struct ClockTree {
     pub emc: Clock,
 }
 
+/// What has a clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Cpu,
+    Gpu,
+    Memory,
+}
+
 impl ClockTree {
+    /// Sets the delay of a unit's later requests.
+    pub fn set_delay(&mut self, unit: Unit, delay: Duration) {
+        match unit {
+            Unit::Cpu => self.cpu.iter_mut().for_each(|clock| clock.set_delay(delay)),
+            Unit::Gpu => self.gpu.set_delay(delay),
+            Unit::Memory => self.emc.set_delay(delay),
+        }
+    }
+
     /// All clocks at their lowest.
     pub fn new(board: &Board) -> Self {
         let lowest = |table: &[u32], delay| Clock::new(ends(table).0, delay);

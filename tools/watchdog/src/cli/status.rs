@@ -11,7 +11,7 @@ Print the running daemon's status
 Usage: wattgated status [--json] [--root DIR]
 
 Options:
-  --json         Print one JSON object of strings and whole numbers
+  --json         Print one JSON object
   --root DIR     Root of the board's files, for a simulated board [/]
   -h, --help     Print this help
 
@@ -22,8 +22,12 @@ Prints one line per value, with its unit. The keys of the JSON object: state, co
 gpu_khz, emc_khz, measured_mw (absent before the first measurement), predicted_mw, allowed_mw,
 ratio_ppm (measured / predicted), limit_mw, limit_from (config, schedule, socket or lease),
 limit_for_ms (remaining time of a limit that expires), average_mw and average_window_ms (absent
-without an average), least_mw (the least predicted power of all modes), model. Counters since the
-daemon's start: violations, changes, over_limit_ms, energy_mj, sensor_errors, failed_changes.
+without an average), throttled (cooling, firmware), temperature_mc, input_mv, input_ma, the clocks
+that run (delivered_cpu_khz, delivered_gpu_khz, delivered_emc_khz), over-current events since the
+boot (oc1_events to oc3_events) and in the last minute (oc1_per_min to oc3_per_min), least_mw (the
+least predicted power of all modes), model. Counters since the daemon's start: violations, changes,
+over_limit_ms, energy_mj, sensor_errors, failed_changes. last_violations: at most eight, the newest
+first, with ago_ms, over_ms, highest_mw, allowed_mw, and the mode that was set.
 
 ";
 

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use wattgate_board::{ApplyError, AveragingError, BackstopError, KnobError, SampleError};
-use wattgate_runtime::{Cause, Kilohertz, Milliseconds, PowerMode, State, Status};
+use wattgate_board::{ApplyError, AveragingError, BackstopError, CpuClock, KnobError, SampleError};
+use wattgate_runtime::{Cause, Milliseconds, PowerMode, State, Status};
 
 use crate::quantity::Watts;
 
@@ -49,8 +49,8 @@ pub enum Event<'a> {
     Capped,
     /// No clock is capped any longer.
     NotCapped,
-    /// Firmware runs a CPU slower than requested: the requested and the true clock.
-    Throttled(Kilohertz, Kilohertz),
+    /// Firmware runs a CPU slower than requested.
+    Throttled(CpuClock),
     /// The CPUs run as requested again.
     NotThrottled,
 }
@@ -87,7 +87,7 @@ impl Event<'_> {
             }
             | Self::Derated(_)
             | Self::Capped
-            | Self::Throttled(..)
+            | Self::Throttled(_)
             | Self::NotAveraged(_) => Priority::Warning,
             Self::Disturbed { .. }
             | Self::BackstopChanged
@@ -143,9 +143,10 @@ impl fmt::Display for Event<'_> {
             Self::Lowered => write!(f, "another program lowered a clock"),
             Self::Capped => write!(f, "cooling caps a clock: the board is slower than its mode"),
             Self::NotCapped => write!(f, "cooling no longer caps a clock"),
-            Self::Throttled(requested, delivered) => write!(
+            Self::Throttled(clock) => write!(
                 f,
-                "throttled by firmware: a CPU runs at {delivered} instead of {requested}"
+                "throttled by firmware: a CPU runs at {} instead of {}",
+                clock.delivered, clock.requested
             ),
             Self::NotThrottled => write!(f, "firmware no longer throttles the CPUs"),
         }

@@ -13,18 +13,23 @@
 mod backstop;
 mod event;
 mod input_limit;
+mod rates;
+mod violations;
 
 use std::borrow::Cow;
 
 use wattgate_board::{Board, Effective, Files, KnobError, Saved};
 use wattgate_runtime::{
-    Cause, Chip, Command, Governor, GovernorError, Grid, Input, LONGEST_GAP, Limit, MOST_CHIPS,
-    Milliseconds, Milliwatts, ModeId, PowerMode, Sample, State, Status,
+    Cause, Chip, Command, Governor, GovernorError, Grid, Input, Kilohertz, LONGEST_GAP, Limit,
+    MOST_CHIPS, Milliseconds, Milliwatts, ModeId, PowerMode, Sample, State, Status,
 };
 
 use self::backstop::Backstop;
 pub use self::event::{Event, Priority, name};
 use self::input_limit::InputLimit;
+use self::rates::Rates;
+pub use self::violations::Violation;
+use self::violations::Violations;
 use crate::quantity::Milliamperes;
 use crate::setup::{Choices, POINTS, Setup};
 
@@ -74,6 +79,8 @@ pub struct Control<F> {
     surroundings: Surroundings,
     throttling: Throttling,
     disturbances: Disturbances,
+    rates: Rates,
+    violations: Violations,
 }
 
 /// Changes of the mode by other programs.
@@ -112,8 +119,13 @@ pub struct Seen {
     pub temperature_mc: Option<i64>,
     /// Voltage at the module's input.
     pub input_mv: Option<u32>,
-    /// Events of OC1, OC2 and OC3 since the boot.
+    /// Current there.
+    pub input_ma: Option<u32>,
+    /// Events of OC1, OC2 and OC3 since the boot, and in the last minute.
     pub over_current_events: [Option<i64>; 3],
+    pub over_current_per_min: [Option<u64>; 3],
+    /// The clocks of CPU, GPU and memory that run.
+    pub delivered: [Option<Kilohertz>; 3],
 }
 
 /// The power sensor's settings.
@@ -173,6 +185,8 @@ impl<F: Files> Control<F> {
             surroundings: Surroundings::default(),
             throttling: Throttling::default(),
             disturbances: Disturbances::default(),
+            rates: Rates::new(),
+            violations: Violations::new(),
         }
     }
 
@@ -236,6 +250,11 @@ impl<F: Files> Control<F> {
         }
     }
 
+    /// The last violations of the limit, the newest first.
+    pub fn violations(&self) -> impl Iterator<Item = &Violation> {
+        self.violations.iter()
+    }
+
     /// What was last seen of the board.
     pub fn seen(&self) -> Seen {
         self.surroundings.seen
@@ -244,7 +263,8 @@ impl<F: Files> Control<F> {
     /// Reads the input voltage on which a limit of the current depends.
     fn watch_input(&mut self) {
         let millivolts = self.board.input_mv(&self.files);
-        self.surroundings.seen.input_mv = millivolts;
+        let seen = &mut self.surroundings.seen;
+        (seen.input_mv, seen.input_ma) = (millivolts, self.board.input_ma(&self.files));
         let input = self.input.as_mut().zip(millivolts);
         if input.is_some_and(|(input, millivolts)| input.take(millivolts)) {
             self.limit_governor();
@@ -293,7 +313,11 @@ impl<F: Files> Control<F> {
             self.check_surroundings(now, emit);
             return Milliseconds(now.0.saturating_add(WATCH_INTERVAL.0));
         }
+        let before = self.governor.status();
         let command = self.governor.step(&input);
+        let after = self.governor.status();
+        let mode = |id| self.grid.mode(id);
+        self.violations.note(now, &before, &after, mode);
         let next = match command {
             // Slower checks come after the reaction to the sample.
             Command::Keep => {
@@ -423,16 +447,20 @@ impl<F: Files> Control<F> {
         }
     }
 
-    /// Compares the true clocks of the CPUs with the requested ones.
+    /// Reads the clocks that run, and compares those of the CPUs with the requested ones.
     fn watch_clocks(&mut self, emit: &mut impl FnMut(Event<'_>)) {
-        let found = self.board.throttled_cpu(&self.files);
+        let cpu = self.board.cpu_clock(&self.files);
+        let gpu = self.board.gpu_clock(&self.files);
+        let memory = self.board.memory_clock(&self.files);
+        self.surroundings.seen.delivered = [cpu.map(|it| it.delivered), gpu, memory];
+        let found = cpu.filter(|clock| clock.is_throttled());
         let was_throttled = self.surroundings.was_throttled;
         self.surroundings.was_throttled = found.is_some();
         let by_firmware = &mut self.throttling.by_firmware;
         match found {
-            Some((requested, delivered)) if was_throttled && !*by_firmware => {
+            Some(clock) if was_throttled && !*by_firmware => {
                 *by_firmware = true;
-                emit(Event::Throttled(requested, delivered));
+                emit(Event::Throttled(clock));
             }
             None if *by_firmware => {
                 *by_firmware = false;
@@ -460,6 +488,7 @@ impl<F: Files> Control<F> {
         // OC3 occurs thousands of times an hour without any excess (section 6.4); the backstop makes
         // it hundreds of times a second.
         around.seen.over_current_events = self.board.over_current_events(&self.files);
+        around.seen.over_current_per_min = self.rates.add(now, around.seen.over_current_events);
         let [under_voltage, mean, peak] = around.seen.over_current_events;
         let events = under_voltage.unwrap_or(0).saturating_add(mean.unwrap_or(0));
         if let Some(before) = around.events.replace(events) {

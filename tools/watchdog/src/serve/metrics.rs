@@ -94,6 +94,19 @@ impl Page {
         if let Some(mv) = report.input_mv {
             self.gauge("input_volts", "Voltage at the module's input.", milli(mv))?;
         }
+        if let Some(ma) = report.input_ma {
+            self.gauge("input_amperes", "Current at the module's input.", milli(ma))?;
+        }
+        for (unit, name, khz) in [
+            ("cpu", "CPU clock", report.delivered_cpu_khz),
+            ("gpu", "GPU clock", report.delivered_gpu_khz),
+            ("emc", "memory clock", report.delivered_emc_khz),
+        ] {
+            if let Some(khz) = khz {
+                let help = format!("The {name} that runs.");
+                self.gauge(&format!("delivered_{unit}_hertz"), &help, hertz(khz))?;
+            }
+        }
         let events = [report.oc1_events, report.oc2_events, report.oc3_events];
         if events.iter().any(Option::is_some) {
             self.head(
@@ -238,8 +251,12 @@ mod tests {
         let samples = samples(&text(&sample()));
         let expected = [
             ("wattgate_build_info{version=\"0.1.0\"}", 1.0),
+            ("wattgate_delivered_cpu_hertz", 1_725_113e3),
+            ("wattgate_delivered_emc_hertz", 3_199e6),
+            ("wattgate_delivered_gpu_hertz", 918e6),
             ("wattgate_energy_joules_total", 1_234.567),
             ("wattgate_failed_changes_total", 3.0),
+            ("wattgate_input_amperes", 2.851),
             ("wattgate_input_volts", 4.984),
             ("wattgate_mode_changes_total", 17.0),
             ("wattgate_mode_cores", 8.0),
@@ -283,6 +300,10 @@ mod tests {
             measured_mw: None,
             temperature_mc: None,
             input_mv: None,
+            input_ma: None,
+            delivered_cpu_khz: None,
+            delivered_gpu_khz: None,
+            delivered_emc_khz: None,
             oc1_events: None,
             oc2_events: None,
             oc3_events: None,
@@ -290,7 +311,13 @@ mod tests {
         };
         let page = text(&report);
         samples(&page);
-        for family in ["measured_watts", "temperature", "input", "over_current"] {
+        for family in [
+            "measured_watts",
+            "temperature",
+            "input",
+            "delivered",
+            "over_current",
+        ] {
             assert!(!page.contains(family), "{page}");
         }
     }

@@ -12,7 +12,7 @@
 //! `error` has one of the names below, for programs, and a message, for people:
 //!
 //! ```json
-//! {"version":1,"ok":{"state":"tracking","cores":8,"cpu_khz":1728000,"gpu_khz":918000,"emc_khz":3199000,"measured_mw":14210,"predicted_mw":13900,"allowed_mw":14962,"ratio_ppm":1022302,"limit_mw":15000,"limit_from":"config","least_mw":6100,"model":"model.wgt","violations":2,"changes":17,"over_limit_ms":860,"energy_mj":1234567,"sensor_errors":0,"failed_changes":0}}
+//! {"version":1,"ok":{"state":"tracking","cores":8,"cpu_khz":1728000,"gpu_khz":918000,"emc_khz":3199000,"measured_mw":14210,"predicted_mw":13900,"allowed_mw":14962,"ratio_ppm":1022302,"limit_mw":15000,"limit_from":"config","least_mw":6100,"model":"model.wgt","violations":2,"changes":17,"over_limit_ms":860,"energy_mj":1234567,"sensor_errors":0,"failed_changes":0,"last_violations":[]}}
 //! {"version":1,"error":{"name":"out_of_range","message":"power_mw is 0, expected 1 to 1000000"}}
 //! ```
 //!
@@ -20,8 +20,17 @@
 //! `safe_limit_too_low`, `safe_nothing_applies` or `yielded`; `limit_from` is `config`, `schedule`,
 //! `socket` or `lease`. `limit_for_ms` is the remaining time of a limit with `for_ms`. `measured_mw`,
 //! `limit_for_ms`, `average_mw`, `average_window_ms`, `throttled` (what makes the board slower than its
-//! mode: `cooling`, `firmware`, or both with a comma), `temperature_mc`, `input_mv` and `oc1_events` to
-//! `oc3_events` are absent if there is no value.
+//! mode: `cooling`, `firmware`, or both with a comma), `temperature_mc`, `input_mv`, `input_ma`, the
+//! clocks that run (`delivered_cpu_khz`, `delivered_gpu_khz`, `delivered_emc_khz`), the over-current events
+//! since the boot (`oc1_events` to `oc3_events`) and in the last minute (`oc1_per_min` to `oc3_per_min`)
+//! are absent if there is no value. `last_violations` has at most eight, the newest first:
+//!
+//! ```json
+//! {"ago_ms":12345,"over_ms":280,"highest_mw":16210,"allowed_mw":14962,"cores":4,"cpu_khz":1190400,"gpu_khz":612000,"emc_khz":2133000}
+//! ```
+//!
+//! The mean over 430 ms was above `allowed_mw` for `over_ms`, and at most `highest_mw`, which is absent
+//! if the daemon answered before the mean was above. It answered `ago_ms` ago with the mode.
 //!
 //! # Requests
 //!

@@ -53,6 +53,14 @@ fn each_command_has_its_options_in_the_manual() {
     assert_eq!(manual, helped);
 }
 
+/// A rule of mandoc's, which checks the pages of the Debian package.
+#[test]
+fn no_line_of_a_manual_is_longer_than_80_bytes() {
+    for line in COMMANDS.lines().chain(KEYS.lines()) {
+        assert!(line.len() <= 80, "{line}");
+    }
+}
+
 #[test]
 fn each_exit_code_is_in_the_manual() {
     let all = help(&[]);

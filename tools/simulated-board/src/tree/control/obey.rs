@@ -41,6 +41,7 @@ impl State {
                 self.jetson.set_fixed_caps(caps);
             }
             Command::Throttle(divisor) => self.jetson.set_firmware_divisor(divisor),
+            Command::Delay(unit, delay) => self.jetson.set_delay(unit, delay),
             Command::Supply(supply) => self.jetson.set_supply(supply),
             Command::Nvpmodel { id, container } => match container {
                 true => self.nvpmodel_in_container(id)?,

@@ -9,6 +9,7 @@ use super::super::state::State;
 use super::command::{Command, Line, Order, SensorWord};
 use super::error::ControlError;
 use crate::load::MOST_ACTIVITY;
+use crate::machine::Clocked;
 use crate::machine::supply::Supply;
 use crate::sensor::REMEMBERED;
 use crate::workload::Workload;
@@ -67,6 +68,9 @@ impl<'a> Words<'a> {
 
 /// Largest offset of a sensor in mA: full scale.
 const MAX_OFFSET_MA: f64 = 32_760.0;
+
+/// Longest delay of a clock in ms.
+const MAX_DELAY_MS: f64 = 1_000.0;
 
 /// Highest voltage of a supply in mV: full scale of the bus register.
 const MAX_SUPPLY_MV: f64 = 32_760.0;
@@ -139,6 +143,21 @@ impl State {
                 true => 1,
                 false => words.number("DIVISOR", 2.0, 16.0)? as u32,
             }),
+            "delay" => {
+                let unit = match words.next("a unit")? {
+                    "cpu" => Clocked::Cpu,
+                    "gpu" => Clocked::Gpu,
+                    "emc" => Clocked::Memory,
+                    word => {
+                        return Err(ControlError::UnknownWord {
+                            word: word.to_owned(),
+                            expected: "cpu, gpu or emc",
+                        });
+                    }
+                };
+                let ms = words.number("MS", 0.0, MAX_DELAY_MS)?;
+                Command::Delay(unit, Duration::from_secs_f64(ms / 1e3))
+            }
             "supply" => Command::Supply(Supply {
                 millivolts: words.number("MV", 1_000.0, MAX_SUPPLY_MV)?,
                 milliohms: words.number("MOHM", 0.0, MAX_SUPPLY_MOHM)?,

@@ -188,3 +188,38 @@ fn heat_lowers_the_limit() {
         "{log:?}"
     );
 }
+
+#[test]
+fn a_violation_is_listed_with_its_time_its_size_and_the_answer() {
+    let mut running = Running::new(orin(), "30W");
+    running.run(60);
+    assert_eq!(running.control.violations().count(), 0);
+    let before = running.now();
+    running.inject("power 1.3");
+    running.run(10);
+    let last = running.control.violations().next().copied();
+    let last = last.expect("a violation");
+    let at = Duration::from_millis(last.at.0);
+    assert!(
+        at > before && at < before + Duration::from_secs(1),
+        "{last:?}"
+    );
+    assert!(
+        last.allowed.0 > 29_000 && last.allowed.0 < 30_000,
+        "{last:?}"
+    );
+    // A jump by a third of the work's power is over for some hundred ms.
+    assert!((1..=600).contains(&last.over.0), "{last:?}");
+    let highest = last.highest.expect("a mean").0;
+    assert!(highest > last.allowed.0 && highest < 39_000, "{last:?}");
+    for _ in 0..12 {
+        running.inject("power 0.7");
+        running.run(200);
+        running.inject("power 1.3");
+        running.run(5);
+    }
+    let count = running.control.status().0.violations as usize;
+    assert_eq!(running.control.violations().count(), count.min(8));
+    let times = running.control.violations().map(|it| it.at.0);
+    assert!(times.is_sorted_by(|newer, older| newer > older));
+}
