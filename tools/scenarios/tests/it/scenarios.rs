@@ -162,7 +162,7 @@ fn without_a_backstop_a_hung_daemon_does_not_hold_the_limit() {
         ..*named("hung 60 s, backstop")
     };
     for row in run(&[&hung], Holder::Wattgate, 1) {
-        assert!(row.peak_pct.worst > 30.0, "{row:?}");
+        assert!(row.peak_pct.worst > 24.0, "{row:?}");
     }
 }
 

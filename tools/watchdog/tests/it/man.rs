@@ -56,7 +56,8 @@ fn each_command_has_its_options_in_the_manual() {
 /// A rule of mandoc's, which checks the pages of the Debian package.
 #[test]
 fn no_line_of_a_manual_is_longer_than_80_bytes() {
-    for line in COMMANDS.lines().chain(KEYS.lines()) {
+    let lines = COMMANDS.lines().chain(KEYS.lines());
+    for line in lines.filter(|line| !line.starts_with('.')) {
         assert!(line.len() <= 80, "{line}");
     }
 }
