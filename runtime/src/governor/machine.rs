@@ -293,10 +293,7 @@ impl<const N: usize> Governor<N> {
 
     /// Takes the observations of the board and returns the command to carry out.
     pub fn step(&mut self, input: &Input) -> Command {
-        let (now, passed) = self.advance(input);
-        self.allowance
-            .derate(input.over_current || input.too_hot, now);
-        self.smooth_load(input.gpu_load, passed);
+        let (now, passed) = self.observe_board(input);
         if let (Some(steps), Some(point)) = (input.steps, self.modes.point(self.at)) {
             self.steps.record(steps, point.time, now);
         }
@@ -322,14 +319,28 @@ impl<const N: usize> Governor<N> {
         (self.steady, self.was_released) = (None, true);
     }
 
-    /// Takes the observations while another program controls the board, at least once a second:
-    /// books the energy, and learns nothing. [`Input::mode`] and [`Input::steps`] are ignored. The
-    /// first call [releases](Self::release) the board.
-    pub fn watch(&mut self, input: &Input) {
+    /// Takes the observations while the clocks follow a change of the mode, for boards on which they
+    /// take long: books the energy, and decides nothing. [`Input::mode`] and [`Input::steps`] are
+    /// ignored. Afterwards, [`step`](Self::step) gets the mode.
+    pub fn await_mode(&mut self, input: &Input) {
+        let (now, _) = self.observe_board(input);
+        self.take_sample(input.sample.as_ref(), now);
+    }
+
+    /// Takes the time and the board's condition.
+    fn observe_board(&mut self, input: &Input) -> (Milliseconds, u64) {
         let (now, passed) = self.advance(input);
         self.allowance
             .derate(input.over_current || input.too_hot, now);
         self.smooth_load(input.gpu_load, passed);
+        (now, passed)
+    }
+
+    /// Takes the observations while another program controls the board, at least once a second:
+    /// books the energy, and learns nothing. [`Input::mode`] and [`Input::steps`] are ignored. The
+    /// first call [releases](Self::release) the board.
+    pub fn watch(&mut self, input: &Input) {
+        let (now, _) = self.observe_board(input);
         if !self.was_released {
             self.release();
         }

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use wattgate_runtime::{Kilohertz, MOST_CHIPS, Milliseconds, Milliwatts, Sample};
+use wattgate_runtime::{Kilohertz, MOST_CHIPS, Milliseconds, Milliwatts, PowerMode, Sample};
 
 use crate::averaging::{AveragingError, Chips};
 use crate::backstop::{Backstop, BackstopError};
@@ -26,6 +26,9 @@ use crate::saved::Saved;
 use crate::search::{DiscoverError, Missing, Search};
 use crate::target::Clocks;
 use crate::thermal::Heat;
+
+/// A counted clock differs from its request by at most this part of it.
+const NEAR: u32 = 20;
 
 /// The knobs and sensors of a board.
 #[derive(Debug)]
@@ -180,10 +183,23 @@ impl Board {
         self.knobs.cpus.clock(files)
     }
 
-    /// The present clock of the GPU, without what hardware takes from it for milliseconds; `None` if
-    /// the driver does not show it.
+    /// The present clock of the GPU: the true one on Orin, on other boards without what hardware
+    /// takes from it. `None` if no driver shows it.
     pub fn gpu_clock(&self, files: &impl Files) -> Option<Kilohertz> {
         kilohertz(&self.knobs.gpu.as_ref()?.clock, files)
+    }
+
+    /// Whether the clocks of GPU and memory have followed a change to a mode, as far as the board
+    /// shows it: a clock takes up to 8 ms on Orin (section 8) and 107 ms on Thor (addendum). A clock
+    /// that nothing shows has followed. Reads one or two files.
+    pub fn has_arrived(&self, files: &impl Files, mode: &PowerMode) -> bool {
+        let is_near = |clock: Option<Kilohertz>, wanted: Kilohertz| {
+            let far = |clock: Kilohertz| clock.0.abs_diff(wanted.0) > wanted.0 / NEAR;
+            clock.is_none_or(|clock| !far(clock))
+        };
+        let is_counted = self.knobs.gpu.as_ref().is_some_and(|gpu| gpu.is_counted);
+        let gpu = is_counted.then(|| self.gpu_clock(files)).flatten();
+        is_near(gpu, mode.gpu) && is_near(self.memory_clock(files), mode.emc)
     }
 
     /// The present clock of the memory; `None` if the driver does not show it.

@@ -27,6 +27,13 @@ const PLACES: [&str; 3] = [
     "/sys/devices/gpu.0/devfreq",
 ];
 
+/// The counter of the true clock on Orin (section 5.2), and probably on Thor, whose clock has another
+/// name (addendum).
+const COUNTERS: [&str; 2] = [
+    "/sys/kernel/debug/bpmp/debug/clk/nafll_gpc0/pto_counter",
+    "/sys/kernel/debug/bpmp/debug/clk/gpu_gpc0/pto_counter",
+];
+
 #[derive(Clone, Debug)]
 pub(crate) struct Gpu {
     /// Minimum and maximum in Hz.
@@ -35,8 +42,10 @@ pub(crate) struct Gpu {
     pub table: Vec<u32>,
     /// The directory of the device that devfreq controls.
     pub device: PathBuf,
-    /// The present clock in Hz.
+    /// The present clock in Hz: the true one where BPMP counts it, or else devfreq's.
     pub clock: Knob,
+    /// Whether it is the true one.
+    pub is_counted: bool,
     /// The load in permille, if the driver shows it.
     pub load: Option<Knob>,
 }
@@ -49,10 +58,13 @@ impl Gpu {
         };
         let limits = search.limits("GPU clock", &devfreq);
         let table = search.clocks("table of the GPU clock", &devfreq);
+        let counters = COUNTERS.map(|path| search.path(path));
+        let counter = counters.into_iter().find(|path| search.word(path).is_ok());
         Some(Self {
             limits: limits?,
             table: table?,
-            clock: Knob(devfreq.join("cur_freq").into()),
+            is_counted: counter.is_some(),
+            clock: Knob(counter.unwrap_or_else(|| devfreq.join("cur_freq")).into()),
             load: search.knob("GPU load", devfreq.join("device/load")),
             device: devfreq.join("device"),
         })

@@ -33,6 +33,11 @@ use self::violations::Violations;
 use crate::quantity::Milliamperes;
 use crate::setup::{Choices, POINTS, Setup};
 
+/// Interval of looks while clocks follow a change of the mode, and the longest time that they may
+/// take: 107 ms on Thor, and a third more.
+const ARRIVAL_INTERVAL: Milliseconds = Milliseconds(10);
+const LONGEST_ARRIVAL: Milliseconds = Milliseconds(150);
+
 /// Interval of the full read-back that detects other writers. A raised clock of CPU or GPU is
 /// detected at each look.
 const READ_BACK_INTERVAL: Milliseconds = Milliseconds(400);
@@ -68,6 +73,8 @@ pub struct Control<F> {
     input: Option<InputLimit>,
     backstop: Option<Backstop>,
     sensor: Sensor,
+    /// A mode that was set and whose clocks may not have followed yet, and since when.
+    arriving: Option<(ModeId, Milliseconds)>,
     /// The mode that the last read-back confirmed, and the time of that read-back.
     shown: Option<ModeId>,
     verified: Option<Milliseconds>,
@@ -177,6 +184,7 @@ impl<F: Files> Control<F> {
                 lost: None,
             },
             board: setup.board,
+            arriving: None,
             shown: None,
             verified: None,
             has_sample: true,
@@ -282,7 +290,7 @@ impl<F: Files> Control<F> {
             }
             self.state = self.governor.status().state;
         }
-        (self.shown, self.verified) = (None, None);
+        (self.arriving, self.shown, self.verified) = (None, None, None);
         self.throttling = Throttling::default();
         self.board.forget_requests();
         // The other program may have changed the sensor's averaging.
@@ -297,6 +305,7 @@ impl<F: Files> Control<F> {
                 emit(Event::Slept(gap));
             }
         }
+        let has_arrived = self.arrives(now);
         let sample = self.sample(now, emit);
         let input = Input {
             now,
@@ -312,6 +321,10 @@ impl<F: Files> Control<F> {
             self.governor.watch(&input);
             self.check_surroundings(now, emit);
             return Milliseconds(now.0.saturating_add(WATCH_INTERVAL.0));
+        }
+        if !has_arrived {
+            self.governor.await_mode(&input);
+            return Milliseconds(now.0.saturating_add(ARRIVAL_INTERVAL.0));
         }
         let before = self.governor.status();
         let command = self.governor.step(&input);
@@ -339,6 +352,21 @@ impl<F: Files> Control<F> {
             emit(Event::State(status));
         }
         next
+    }
+
+    /// Whether the clocks have followed the last change of the mode. Until then the power is that of
+    /// two modes, and teaches nothing about either.
+    fn arrives(&mut self, now: Milliseconds) -> bool {
+        let Some((id, since)) = self.arriving else {
+            return true;
+        };
+        let mode = self.grid.mode(id);
+        let is_there = mode.is_none_or(|mode| self.board.has_arrived(&self.files, &mode));
+        if !is_there && now.since(since) < LONGEST_ARRIVAL {
+            return false;
+        }
+        (self.arriving, self.shown) = (None, Some(id));
+        true
     }
 
     fn sample(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) -> Option<Sample> {
@@ -538,13 +566,13 @@ impl<F: Files> Control<F> {
 
     /// Sets a mode. [`Board::apply`] reads every write back.
     fn apply(&mut self, id: ModeId, emit: &mut impl FnMut(Event<'_>)) {
-        self.shown = None;
+        (self.arriving, self.shown) = (None, None);
         let Some(mode) = self.grid.mode(id) else {
             return;
         };
         match self.board.apply(&mut self.files, &mode) {
             Ok(applied) => {
-                self.shown = Some(id);
+                self.arriving = self.last.map(|now| (id, now));
                 let status = self.governor.status();
                 emit(Event::Applied { mode, status });
                 self.set_capped(applied.effective == Effective::Capped, emit);
@@ -569,7 +597,7 @@ impl<F: Files> Control<F> {
         self.governor.set_front(choices.front.clone())?;
         self.grid = choices.grid.clone();
         // The ID belongs to the old grid.
-        self.shown = None;
+        (self.arriving, self.shown) = (None, None);
         Ok(())
     }
 }
