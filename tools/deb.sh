@@ -33,6 +33,7 @@ package wattgate-watchdog wattgated 'MIT|Apache-2.0' -p wattgate-watchdog -p wat
 contents control postinst postrm prerm <<'FILES'
 -rwxr-xr-x 0/0 ./usr/bin/wattgate
 -rwxr-xr-x 0/0 ./usr/bin/wattgated
+-rw-r--r-- 0/0 ./usr/lib/systemd/system/wattgated-safe.service
 -rw-r--r-- 0/0 ./usr/lib/systemd/system/wattgated.service
 -rw-r--r-- 0/0 ./usr/lib/sysusers.d/wattgated.conf
 -rw-r--r-- 0/0 ./usr/share/doc/wattgated/changelog.gz
@@ -40,6 +41,7 @@ contents control postinst postrm prerm <<'FILES'
 -rw-r--r-- 0/0 ./usr/share/doc/wattgated/crates
 -rw-r--r-- 0/0 ./usr/share/doc/wattgated/examples/hardware-watchdog.conf
 -rw-r--r-- 0/0 ./usr/share/doc/wattgated/examples/metrics.conf
+-rw-r--r-- 0/0 ./usr/share/doc/wattgated/examples/realtime.conf
 -rw-r--r-- 0/0 ./usr/share/doc/wattgated/examples/wattgated.toml
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man5/wattgated.toml.5.gz
@@ -65,11 +67,12 @@ for other in sh kill; do
     install -m 755 /dev/null "$root/bin/$other"
 done
 cp -r /lib/systemd/system/. "$root/usr/lib/systemd/system/"
-for example in none metrics hardware-watchdog; do
+for example in none metrics hardware-watchdog realtime; do
     drop_in=$root/etc/systemd/system/wattgated.service.d/$example.conf
     [ "$example" = none ] || cp "$root/usr/share/doc/wattgated/examples/$example.conf" "$drop_in"
     # Complaints about other units of this machine are ignored.
-    systemd-analyze verify --man=no --root="$root" wattgated.service >"$place/verify" 2>&1 || true
+    systemd-analyze verify --man=no --root="$root" wattgated.service wattgated-safe.service \
+        >"$place/verify" 2>&1 || true
     ! grep wattgated "$place/verify" || fail "the unit with example $example"
     rm -f "$drop_in"
 done

@@ -171,12 +171,16 @@ impl Backstop {
             .filter_map(|limit| Some((limit.name.clone(), limit.knob.read(files).ok()?)))
     }
 
-    /// Sets each limit to its saved value, or as high as the driver allows. Goes on after a failure.
+    /// Sets each limit to its saved value, or as high as the driver allows. Goes on after a failure. A
+    /// limit whose file is gone is left out: a driver that is bound again resets the chip.
     pub(crate) fn restore(&mut self, files: &mut impl Files, saved: &Saved) -> Failures {
         let mut failures = Failures::default();
         for limit in self.limits() {
             let own = saved.named(&limit.name);
-            let is_other = |own: &i64| limit.knob.read(files) != Ok(*own);
+            let is_other = |own: &i64| match limit.knob.read(files) {
+                Ok(shown) => shown != *own,
+                Err(error) => !error.is_missing(),
+            };
             if let Some(own) = own.filter(is_other)
                 && let Err(error) = put_limit(files, &mut Journal::new(1), &limit.knob, own)
             {

@@ -111,6 +111,15 @@ impl From<io::Error> for Refusal {
     }
 }
 
+impl From<Refusal> for io::Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal.errno {
+            Some(errno) => Self::from_raw_os_error(errno),
+            None => refusal.kind.into(),
+        }
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.errno {

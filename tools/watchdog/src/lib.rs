@@ -9,7 +9,7 @@
 //! |---|---|
 //! | config file, its quantities and its schedule | [`config`], [`quantity`], [`schedule`] |
 //! | from config and model to the front of modes | [`setup`], [`compatibility`] |
-//! | one control cycle | [`control`] |
+//! | one control cycle; sensors that do not answer | [`control`], [`deadline`] |
 //! | limits and models that change at run time | [`daemon`] |
 //! | status for clients and Prometheus | [`report`], [`counters`], [`serve`] |
 //! | prior state: saved at the start, restored at the end | [`prior`], [`boot`], [`mod@replace`] |
@@ -31,6 +31,7 @@ pub mod config;
 pub mod control;
 pub mod counters;
 pub mod daemon;
+pub mod deadline;
 pub mod group;
 pub mod hardware_watchdog;
 pub mod lock;

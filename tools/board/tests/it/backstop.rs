@@ -142,6 +142,22 @@ fn the_limits_of_the_board_return() {
     }
 }
 
+/// A lost sensor must not keep a stop from restoring the rest.
+#[test]
+fn a_sensor_that_is_gone_is_left_out() {
+    let (mut files, mut board, own) = working("orin-nano-8-super");
+    set(&mut board, &mut files, &own, 14);
+    files.absent = vec!["/sys/class/hwmon/hwmon0".to_owned()];
+    board.restore(&mut files, &own).expect("restored");
+    files.absent.clear();
+    files
+        .tree
+        .control(&format!("refuse {VDD_IN} EIO"))
+        .expect("a command");
+    let error = board.restore(&mut files, &own).expect_err("refused");
+    assert!(error.to_string().contains("curr1_crit"), "{error}");
+}
+
 #[test]
 fn a_state_without_limits_is_completed() {
     let (files, board, own) = working("orin-nano-8-super");

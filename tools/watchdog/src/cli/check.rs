@@ -31,6 +31,7 @@ Keys of the object:
   limit_mw      limit at this time of day
   limit_ma      limit of the current at the module's input
   max_limit_mw  highest limit that the config or a client may set
+  backstop_mw   power above which the board's over-current protection acts
   average       power_mw, window_ms
   schedule      list of at, limit_mw
   budget        energy_mj, time_ms
@@ -100,6 +101,13 @@ fn report(setup: &Setup) -> String {
     }
     if let Some(max) = setup.config.max_limit {
         line("max_limit", &Watts(max));
+    }
+    if let Some(margin) = setup.config.backstop {
+        let most = limit.power.0.saturating_add(margin.of(limit.power).0);
+        line(
+            "backstop",
+            &format_args!("hardware, above {}", Watts(Milliwatts(most))),
+        );
     }
     if let Some(average) = limit.average {
         let seconds = average.window.0 / 1_000;
@@ -201,6 +209,9 @@ fn json(setup: &Setup) -> Value {
         "limit_mw": limit.power.0,
         "limit_ma": config.current.map(|it| it.0),
         "max_limit_mw": config.max_limit.map(|it| it.0),
+        "backstop_mw": config.backstop.map(|margin| {
+            limit.power.0.saturating_add(margin.of(limit.power).0)
+        }),
         "average": average,
         "schedule": schedule,
         "budget": budget,

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use wattgate_board::{Board, Disk, Saved};
+use wattgate_board::{Board, Disk, Files, Saved};
 use wattgate_runtime::{Milliseconds, PowerMode};
 
 use super::{Failure, below};
@@ -79,7 +79,12 @@ impl Kept {
     }
 
     /// Leaves on the board what `on_stop` says. Only with [`OnStop::Restore`] the files are removed.
-    pub fn end(self, on_stop: OnStop, board: &mut Board, files: &mut Disk) -> Result<(), Failure> {
+    pub fn end(
+        self,
+        on_stop: OnStop,
+        board: &mut Board,
+        files: &mut impl Files,
+    ) -> Result<(), Failure> {
         match on_stop {
             OnStop::Restore => {
                 self.prior.restore(board, files)?;

@@ -99,6 +99,8 @@ pub enum Failure {
     Group(#[from] GroupError),
     #[error("{0}")]
     HardwareWatchdog(#[from] HardwareWatchdogError),
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
     #[error("cannot install signal handlers: {0}")]
     Signals(io::Error),
     #[error("NOTIFY_SOCKET: {0}")]
@@ -135,6 +137,7 @@ impl Failed for Failure {
             | Self::Client(ClientError::NoDaemon { .. })
             | Self::Group(GroupError::Unreadable(_))
             | Self::HardwareWatchdog(_)
+            | Self::Thread(_)
             | Self::Signals(_)
             | Self::Notify(_)
             | Self::Print(_) => 5,

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lexopt::Parser;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mm::{MlockAllFlags, mlockall};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use wattgate_board::Disk;
 use wattgate_runtime::{Milliseconds, Status};
 
 use super::boot_wait;
@@ -25,6 +25,7 @@ use crate::clock::{Clock, System};
 use crate::config::{Config, Metrics, OnStop};
 use crate::control::{Event, Priority, name};
 use crate::daemon::Daemon;
+use crate::deadline::InTime;
 use crate::group;
 use crate::hardware_watchdog::{HardwareWatchdog, HardwareWatchdogError};
 use crate::lock::{Lock, directory};
@@ -110,7 +111,9 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     };
     let (http, textfile) = metrics(config.metrics.as_ref(), &place.root);
     let socket = Socket::open(&directory(&place.root), group);
-    let mut daemon = Daemon::new(setup, Disk, System.utc());
+    let files = InTime::new().map_err(Failure::Thread)?;
+    lock_memory();
+    let mut daemon = Daemon::new(setup, files, System.utc());
     daemon.keep_own(kept.prior());
     let services = Services {
         socket: or_warn(socket, format_args!("cannot open the socket for clients")),
@@ -157,6 +160,18 @@ fn or_warn<T>(opened: io::Result<T>, without: fmt::Arguments<'_>) -> Option<T> {
     }
 }
 
+/// Keeps the pages that are in memory there: a page that has to come from a disk under load would
+/// stop the control loop. Without the right to do so the daemon works all the same.
+fn lock_memory() {
+    let present = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    if let Err(error) = mlockall(present) {
+        log(
+            Priority::Notice,
+            format_args!("cannot lock the daemon's memory: {error}"),
+        );
+    }
+}
+
 fn arm(path: &Path, root: &Path) -> Result<HardwareWatchdog, HardwareWatchdogError> {
     let hardware = HardwareWatchdog::arm(&below(root, path))?;
     let shown = path.display();
@@ -186,7 +201,7 @@ fn metrics(at: Option<&Metrics>, root: &Path) -> (Option<Http>, Option<Textfile>
 }
 
 struct Process {
-    daemon: Daemon<Disk>,
+    daemon: Daemon<InTime>,
     kept: Kept,
     signals: Signals,
     notify: SdNotify,

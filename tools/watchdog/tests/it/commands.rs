@@ -98,7 +98,7 @@ fn check_writes_nothing_and_prints_everything() {
 fn check_prints_the_same_as_json() {
     let (rig, _mirror) = Rig::new("25W");
     rig.configure(
-        "limit = \"25W\"\nmax_limit = \"30W\"\n\
+        "limit = \"25W\"\nmax_limit = \"30W\"\nbackstop = \"hardware\"\n\
          average = { power = \"20W\", window = \"60s\" }\n\
          schedule = [{ at = \"00:00Z\", limit = \"22W\" }]\n\
          budget = { energy = \"40Wh\", time = \"90min\" }",
@@ -107,6 +107,7 @@ fn check_prints_the_same_as_json() {
     for line in [
         "limit     22 W\n",
         "max_limit 30 W\n",
+        "backstop  hardware, above 26.4 W\n",
         "schedule  22 W from 00:00Z on\n",
         "budget    144000 J for 90 min\n",
     ] {
@@ -119,6 +120,7 @@ fn check_prints_the_same_as_json() {
     for (key, value) in [
         ("/limit_mw", json!(22_000)),
         ("/max_limit_mw", json!(30_000)),
+        ("/backstop_mw", json!(26_400)),
         (
             "/average",
             json!({ "power_mw": 20_000, "window_ms": 60_000 }),

@@ -389,17 +389,71 @@ fn systemd_is_notified() {
     });
 }
 
+/// A bus that hangs holds a read of a sensor for seconds. Here it is a pipe that nobody writes to.
 #[test]
-fn the_unit_is_valid() {
-    let unit = include_str!("../../wattgated.service");
+fn a_sensor_that_hangs_leads_to_the_safe_mode_and_a_daemon_that_answers() {
+    // The board's files stand still, so that nothing but the daemon touches the pipe.
+    let (rig, _mirror) = Rig::new("30W");
+    let mut daemon = rig.run("<6>booting: ");
+    let sensor = rig.root.join("sys/class/hwmon/hwmon1/curr1_input");
+    let sensor = fs::canonicalize(&sensor).expect("a sensor");
+    fs::remove_file(&sensor).expect("removed");
+    let made = Command::new("mkfifo").arg(&sensor).status();
+    assert!(made.expect("started").success());
+    let lost = daemon.logs("cannot be read: ");
+    assert!(lost.contains("timed out"), "{lost}");
+    daemon.logs("safe: the power sensor cannot be read");
+    let (code, status, _) = rig.status(&[]);
+    assert_eq!(code, Some(0));
+    assert!(status.starts_with("state safe_no_sensor\n"), "{status}");
+    daemon.signal(Signal::TERM);
+    daemon.logs("<6>restored the prior state");
+    assert_eq!(daemon.exit_code(), Some(0));
+}
+
+/// A page that has to come from a disk under load would stop the control loop.
+#[test]
+fn the_memory_of_the_daemon_is_locked() {
+    with_board("30W", |rig| {
+        let mut daemon = rig.run("<6>tracking; measured ");
+        let status =
+            fs::read_to_string(format!("/proc/{}/status", daemon.id())).expect("a process");
+        let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
+        let locked = locked.and_then(|kib| kib.trim().strip_suffix(" kB")?.parse::<u32>().ok());
+        assert!(locked > Some(1_000), "{status}");
+        daemon.stop();
+    });
+}
+
+#[test]
+fn the_units_are_valid() {
     let program = "/usr/bin/wattgated";
-    assert_eq!(unit.matches(program).count(), 2);
     let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("wattgated.service");
-    let unit = unit.replace(program, env!("CARGO_BIN_EXE_wattgated"));
-    fs::write(&path, unit).expect("written");
+    let [path, safe] = [
+        (
+            "wattgated.service",
+            include_str!("../../wattgated.service"),
+            2,
+        ),
+        (
+            "wattgated-safe.service",
+            include_str!("../../wattgated-safe.service"),
+            1,
+        ),
+    ]
+    .map(|(name, unit, programs)| {
+        assert_eq!(unit.matches(program).count(), programs, "{name}");
+        let path = directory.path().join(name);
+        let unit = unit.replace(program, env!("CARGO_BIN_EXE_wattgated"));
+        fs::write(&path, unit).expect("written");
+        path
+    });
     let mut verify = Command::new("systemd-analyze");
-    match verify.args(["verify", "--man=no"]).arg(&path).output() {
+    match verify
+        .args(["verify", "--man=no"])
+        .args([path, safe])
+        .output()
+    {
         Ok(output) => {
             let errors = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(output.status.success() && errors.is_empty(), "{errors}");

@@ -1,0 +1,295 @@
+//! Files of a board whose power sensors answer in time or not at all.
+//!
+//! A sensor is behind an I2C bus. A bus that hangs holds a read for seconds, and no signal ends it.
+//! [`InTime`] reads the sensors' files in a thread of its own: a read that misses its deadline fails
+//! with `TimedOut`, and so do further reads until the thread is back. The control then acts as if the
+//! sensor were lost. All other files are read as [`Disk`] reads them. Reads do not allocate.
+
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use wattgate_board::{Disk, Files, Refusal};
+
+/// The longest time that a read may take. One register takes 0.6 ms, and a driver that waits for a
+/// conversion 1 ms more (`jetson-platform.md`, section 6.3).
+const DEADLINE: Duration = Duration::from_millis(100);
+
+/// Longest path; a longer one is read without a deadline.
+const PATH: usize = 384;
+
+/// Longest text of a sensor.
+const TEXT: usize = 64;
+
+/// The board's files. Dropping it ends the thread once its last read is over.
+#[derive(Debug)]
+pub struct InTime {
+    desk: Arc<Desk>,
+}
+
+/// Where the two threads meet.
+#[derive(Debug)]
+struct Desk {
+    state: Mutex<State>,
+    /// Signals a new state.
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+enum State {
+    Idle,
+    /// A path to read.
+    Asked(Text<PATH>),
+    /// The thread is reading.
+    Reading,
+    /// The read missed its deadline: its result is not wanted.
+    Late,
+    Answered(Result<Text<TEXT>, Refusal>),
+    Over,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Text<const N: usize> {
+    bytes: [u8; N],
+    length: usize,
+}
+
+impl<const N: usize> Text<N> {
+    fn of(text: &[u8]) -> Option<Self> {
+        let mut bytes = [0; N];
+        bytes.get_mut(..text.len())?.copy_from_slice(text);
+        let length = text.len();
+        Some(Self { bytes, length })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+impl InTime {
+    /// Starts the thread.
+    pub fn new() -> io::Result<Self> {
+        let desk = Arc::new(Desk {
+            state: Mutex::new(State::Idle),
+            changed: Condvar::new(),
+        });
+        let its = Arc::clone(&desk);
+        thread::Builder::new()
+            .name("sensors".to_owned())
+            .stack_size(64 << 10)
+            .spawn(move || its.answer())?;
+        Ok(Self { desk })
+    }
+}
+
+impl Drop for InTime {
+    fn drop(&mut self) {
+        *self.desk.lock() = State::Over;
+        self.desk.changed.notify_all();
+    }
+}
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No thread panics while it has the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads a file in the other thread.
+    fn read(&self, path: Text<PATH>) -> io::Result<Text<TEXT>> {
+        let mut state = self.lock();
+        if !matches!(*state, State::Idle) {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        *state = State::Asked(path);
+        self.changed.notify_all();
+        let is_open = |state: &mut State| !matches!(state, State::Answered(_));
+        let waited = self.changed.wait_timeout_while(state, DEADLINE, is_open);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match *state {
+            State::Answered(answer) => {
+                *state = State::Idle;
+                answer.map_err(io::Error::from)
+            }
+            // The thread has not even begun.
+            State::Asked(_) => {
+                *state = State::Idle;
+                Err(ErrorKind::TimedOut.into())
+            }
+            _ => {
+                *state = State::Late;
+                Err(ErrorKind::TimedOut.into())
+            }
+        }
+    }
+
+    /// Answers until the end.
+    fn answer(&self) {
+        let mut state = self.lock();
+        loop {
+            let path = match *state {
+                State::Over => return,
+                State::Asked(path) => path,
+                _ => {
+                    let waited = self.changed.wait(state);
+                    state = waited.unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
+            };
+            *state = State::Reading;
+            drop(state);
+            let answer = read(path.bytes());
+            state = self.lock();
+            match *state {
+                State::Reading => {
+                    *state = State::Answered(answer);
+                    self.changed.notify_all();
+                }
+                State::Late => *state = State::Idle,
+                _ => {}
+            }
+        }
+    }
+}
+
+fn read(path: &[u8]) -> Result<Text<TEXT>, Refusal> {
+    let path = Path::new(std::ffi::OsStr::from_bytes(path));
+    let mut buffer = [0; TEXT];
+    let text = Disk.read(path, &mut buffer).map_err(Refusal::from)?;
+    let length = text.len();
+    Ok(Text {
+        bytes: buffer,
+        length,
+    })
+}
+
+/// Whether the file shows a register of a power sensor.
+fn is_sensor(path: &Path) -> bool {
+    let name = path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
+    let is = |start: &[u8], end: &[u8]| name.starts_with(start) && name.ends_with(end);
+    is(b"curr", b"_input") || is(b"in", b"_input") || is(b"power", b"_input")
+}
+
+impl Files for InTime {
+    fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str> {
+        let asked = Some(path).filter(|path| is_sensor(path));
+        let Some(asked) = asked.and_then(|path| Text::of(path.as_os_str().as_bytes())) else {
+            return Disk.read(path, buffer);
+        };
+        let text = self.desk.read(asked)?;
+        let place = buffer.get_mut(..text.length);
+        let place = place.ok_or(ErrorKind::FileTooLarge)?;
+        place.copy_from_slice(text.bytes());
+        std::str::from_utf8(place).map_err(|_| ErrorKind::InvalidData.into())
+    }
+
+    fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
+        Disk.write(path, text)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        Disk.list(directory)
+    }
+
+    fn wait(&mut self, time: Duration) {
+        Disk.wait(time);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::Command;
+    use std::time::Instant;
+
+    use super::*;
+
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir().expect("a folder")
+    }
+
+    /// A file whose reader waits until somebody writes.
+    fn pipe(path: &Path) {
+        let made = Command::new("mkfifo").arg(path).status();
+        assert!(made.expect("started").success());
+    }
+
+    #[test]
+    fn a_sensor_is_read_as_on_a_disk() {
+        let (folder, files) = (folder(), InTime::new().expect("a thread"));
+        let path = folder.path().join("curr1_input");
+        for text in ["1234\n", "-8\n", ""] {
+            fs::write(&path, text).expect("written");
+            assert_eq!(files.read(&path, &mut [0; 64]).expect("read"), text);
+        }
+        fs::write(&path, "1".repeat(65)).expect("written");
+        for (path, kind) in [
+            (path.clone(), ErrorKind::FileTooLarge),
+            (folder.path().join("curr2_input"), ErrorKind::NotFound),
+        ] {
+            let here = files.read(&path, &mut [0; 64]).expect_err("an error");
+            assert_eq!(here.kind(), kind);
+            let on_disk = Disk.read(&path, &mut [0; 64]).expect_err("an error");
+            assert_eq!(here.raw_os_error(), on_disk.raw_os_error());
+        }
+        fs::write(&path, "1234\n").expect("written");
+        let error = files.read(&path, &mut [0; 3]).expect_err("short");
+        assert_eq!(error.kind(), ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn a_read_that_hangs_fails_in_time_and_the_next_ones_at_once() {
+        let (folder, files) = (folder(), InTime::new().expect("a thread"));
+        let (hangs, works) = (
+            folder.path().join("curr1_input"),
+            folder.path().join("in1_input"),
+        );
+        pipe(&hangs);
+        fs::write(&works, "5000\n").expect("written");
+        let start = Instant::now();
+        let error = files.read(&hangs, &mut [0; 64]).expect_err("late");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(start.elapsed() >= DEADLINE);
+        let error = files.read(&works, &mut [0; 64]).expect_err("not back");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        // Other files have nothing to do with the bus.
+        let other = folder.path().join("max_freq");
+        fs::write(&other, "1\n").expect("written");
+        assert_eq!(files.read(&other, &mut [0; 64]).expect("read"), "1\n");
+        // The bus works again: the late answer is not taken for the next one.
+        fs::write(&hangs, "1\n").expect("written");
+        let mut found = files.read(&works, &mut [0; 64]).map(str::to_owned);
+        while found.is_err() && start.elapsed() < Duration::from_secs(60) {
+            thread::sleep(Duration::from_millis(5));
+            found = files.read(&works, &mut [0; 64]).map(str::to_owned);
+        }
+        assert_eq!(found.expect("read"), "5000\n");
+    }
+
+    #[test]
+    fn readings_of_sensors_have_a_deadline() {
+        for (path, is) in [
+            ("/sys/class/hwmon/hwmon1/curr1_input", true),
+            ("/sys/class/hwmon/hwmon1/in1_input", true),
+            ("/sys/class/hwmon/hwmon1/power1_input", true),
+            (
+                "/sys/bus/i2c/drivers/ina3221x/1-0040/iio:device0/in_current0_input",
+                true,
+            ),
+            (
+                "/sys/bus/i2c/drivers/ina3221x/1-0040/iio:device0/in_voltage0_input",
+                true,
+            ),
+            ("/sys/class/hwmon/hwmon1/curr1_crit", false),
+            ("/sys/class/hwmon/hwmon1/in1_label", false),
+            ("/sys/class/devfreq/17000000.gpu/max_freq", false),
+            ("/", false),
+        ] {
+            assert_eq!(is_sensor(Path::new(path)), is, "{path}");
+        }
+    }
+}
