@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 import unittest
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
@@ -94,9 +95,17 @@ class WithFakeDaemon(unittest.TestCase):
     def test_the_report_is_that_of_the_documentation(self) -> None:
         report = self.client(OK + "\n").status()
         expected: Dict[str, Any] = json.loads(OK)["ok"]
+        self.assertEqual(expected.pop("last_violations"), [])
+        self.assertEqual(report.last_violations, ())
         for key, value in expected.items():
             self.assertEqual(getattr(report, key), value)
         self.assertIsNone(report.average_mw)
+
+    def test_violations_are_read(self) -> None:
+        violation = examples("ago_ms")[0]
+        line = OK.replace('"last_violations":[]', f'"last_violations":[{violation}]')
+        report = self.client(line + "\n").status()
+        self.assertEqual([asdict(it) for it in report.last_violations], [json.loads(violation)])
 
     def test_keys_of_later_releases_are_ignored(self) -> None:
         line = OK.replace('"ok":{', '"later":1,"ok":{"newer":[],')
