@@ -183,6 +183,8 @@ pub struct Plant {
     /// The present mode, and the mode that is being set with the time at which it takes effect.
     pub mode: ModeId,
     coming: Option<(u64, ModeId)>,
+    /// The time that it takes to set a mode, in ms.
+    pub sets_in: u64,
     /// The mode's power at full work in mW, and its time for a minibatch in µs.
     draws: f64,
     takes: f64,
@@ -289,6 +291,7 @@ impl Plant {
             rippled: 1.0,
             mode,
             coming: None,
+            sets_in: SETS_IN,
             draws: 0.0,
             takes: 0.0,
             sensor_fault: works,
@@ -485,6 +488,11 @@ impl Plant {
                 self.next_step_ms = self.now_ms + 100;
                 Command::Keep
             }
+            false if self.coming.is_some() => {
+                self.governor.await_mode(&input);
+                self.next_step_ms = self.now_ms + 10;
+                Command::Keep
+            }
             false => {
                 let command = self.governor.step(&input);
                 self.next_step_ms = self.governor.due().0;
@@ -494,7 +502,7 @@ impl Plant {
         if let Command::Apply(mode) = command {
             self.modes.push((self.now_ms, mode));
             if (self.writes_work)(mode) {
-                self.coming = Some((self.now_ms + SETS_IN, mode));
+                self.coming = Some((self.now_ms + self.sets_in, mode));
             }
             self.next_step_ms = self.now_ms + 10;
         }

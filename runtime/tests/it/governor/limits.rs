@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use wattgate_runtime::{Cause, ModeId, State, UP_EVERY, UPS};
 
 use crate::governor::{
-    draws_more_than, ensure, has_at_most_events, has_at_most_one_event, holds_for, is_in,
+    draws_more_than, ensure, has_at_most_events, has_at_most_one_event, holds_for, is_in, watts,
 };
 use crate::plant::{
     Account, L4T, Plant, SETS_IN, between, front, limit, off_by_10_percent, predicted, random,
@@ -442,4 +442,23 @@ fn other_modes_are_tried_under_a_lower_limit() {
                 .map_err(|reason| format!("after {first} mW: {reason}"))
         });
     }
+}
+
+/// The clocks of a Thor follow 107 ms late. Meanwhile the power is that of the mode before.
+#[test]
+fn a_mode_that_comes_late_teaches_nothing_before() {
+    holds_for(1_000..1_032, |seed| {
+        let watts = watts(seed);
+        let mut plant = Plant::typical(watts, seed, L4T);
+        plant.sets_in = 110;
+        plant.run(30_000, watts);
+        for part in [0.75, 1.0] {
+            let limit_mw = (part * f64::from(watts)) as u32;
+            plant.governor.set_limit(limit(limit_mw));
+            plant.run(60_000, watts);
+            let drawn = plant.draws_now() / f64::from(limit_mw);
+            ensure(drawn > 0.8, || format!("{drawn} of the limit"))?;
+        }
+        has_at_most_one_event(&plant, 500)
+    });
 }
