@@ -27,7 +27,8 @@ const TEXT: usize = 64;
 /// The board's files. Dropping it ends the thread once its last read is over.
 #[derive(Debug)]
 pub struct InTime {
-    desk: Arc<Desk>,
+    /// Without it, sensors are read without a deadline.
+    desk: Option<Arc<Desk>>,
 }
 
 /// Where the two threads meet.
@@ -71,6 +72,12 @@ impl<const N: usize> Text<N> {
 }
 
 impl InTime {
+    /// Files without a deadline, for commands that run once: the same type as that of the daemon, so
+    /// that the code of the board exists once.
+    pub const fn plain() -> Self {
+        Self { desk: None }
+    }
+
     /// Starts the thread.
     pub fn new() -> io::Result<Self> {
         let desk = Arc::new(Desk {
@@ -82,14 +89,16 @@ impl InTime {
             .name("sensors".to_owned())
             .stack_size(64 << 10)
             .spawn(move || its.answer())?;
-        Ok(Self { desk })
+        Ok(Self { desk: Some(desk) })
     }
 }
 
 impl Drop for InTime {
     fn drop(&mut self) {
-        *self.desk.lock() = State::Over;
-        self.desk.changed.notify_all();
+        if let Some(desk) = &self.desk {
+            *desk.lock() = State::Over;
+            desk.changed.notify_all();
+        }
     }
 }
 
@@ -176,11 +185,11 @@ fn is_sensor(path: &Path) -> bool {
 
 impl Files for InTime {
     fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str> {
-        let asked = Some(path).filter(|path| is_sensor(path));
-        let Some(asked) = asked.and_then(|path| Text::of(path.as_os_str().as_bytes())) else {
+        let desk = self.desk.as_ref().filter(|_| is_sensor(path));
+        let Some((desk, asked)) = desk.zip(Text::of(path.as_os_str().as_bytes())) else {
             return Disk.read(path, buffer);
         };
-        let text = self.desk.read(asked)?;
+        let text = desk.read(asked)?;
         let place = buffer.get_mut(..text.length);
         let place = place.ok_or(ErrorKind::FileTooLarge)?;
         place.copy_from_slice(text.bytes());

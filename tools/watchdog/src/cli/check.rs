@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use lexopt::{Arg, Parser};
 use serde_json::{Value, json};
-use wattgate_board::{Disk, Missing};
+use wattgate_board::Missing;
 use wattgate_runtime::{Milliwatts, PowerMode, SelectError};
 
 use super::{EXIT_CODES, Failure, check_writable, parse, print};
+use crate::deadline::InTime;
 use crate::group;
 use crate::quantity::Watts;
 use crate::schedule::Schedule;
@@ -147,7 +148,7 @@ fn report(setup: &Setup) -> String {
         "modes",
         &format_args!("{}, {points} on the Pareto front", setup.choices.modes),
     );
-    match setup.board.current(&Disk) {
+    match setup.board.current(&InTime::plain()) {
         Ok(current) => line("now", &current),
         Err(error) => line("now", &error),
     }
@@ -189,7 +190,7 @@ fn json(setup: &Setup) -> Value {
     let budget = limit
         .budget
         .map(|budget| json!({ "energy_mj": budget.millijoules, "time_ms": budget.time.0 }));
-    let now = board.current(&Disk).ok().map(|current| {
+    let now = board.current(&InTime::plain()).ok().map(|current| {
         let [cpu, gpu, emc] = [current.cpu, current.gpu, current.emc].map(|it| it.map(|it| it.0));
         let (cores, is_fixed) = (current.cores, current.is_fixed);
         json!({

@@ -3,12 +3,13 @@
 
 use std::path::Path;
 
-use wattgate_board::{Board, Disk, Files, Saved};
+use wattgate_board::{Board, Files, Saved};
 use wattgate_runtime::{Milliseconds, PowerMode};
 
 use super::{Failure, below};
 use crate::config::OnStop;
 use crate::control::Priority;
+use crate::deadline::InTime;
 use crate::log::log;
 use crate::prior::{Origin, Prior};
 use crate::safe_mode::SafeModeFile;
@@ -27,7 +28,7 @@ impl Kept {
     /// without.
     pub fn keep(setup: &Setup, root: &Path) -> Result<Self, Failure> {
         let directory = below(root, &setup.config.state_dir);
-        let prior = Prior::keep(&setup.board, &Disk, root, &directory)?;
+        let prior = Prior::keep(&setup.board, &InTime::plain(), root, &directory)?;
         log_origin(&prior);
         if let Some(error) = prior.unwritten() {
             log(

@@ -18,7 +18,7 @@ use lexopt::{Arg, Parser};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use thiserror::Error;
-use wattgate_board::{ApplyError, Board, Disk};
+use wattgate_board::{ApplyError, Board};
 use wattgate_cli::exit::{Failed, end, end_with};
 use wattgate_runtime::Milliwatts;
 
@@ -26,6 +26,7 @@ use crate::client::ClientError;
 use crate::clock::{Clock, System};
 use crate::config::{Config, ConfigError};
 use crate::control::Priority;
+use crate::deadline::InTime;
 use crate::group::GroupError;
 use crate::hardware_watchdog::HardwareWatchdogError;
 use crate::lock::LockError;
@@ -200,7 +201,7 @@ struct Place {
 impl Place {
     fn setup(&self) -> Result<Setup, Failure> {
         let config = Config::read(&self.config)?;
-        Ok(Setup::new(config, &Disk, &self.root)?)
+        Ok(Setup::new(config, &InTime::plain(), &self.root)?)
     }
 
     /// The setup with the limit for the present time of day.

@@ -2,13 +2,14 @@
 //! the daemon.
 
 use lexopt::{Arg, Parser};
-use wattgate_board::{Board, Disk};
+use wattgate_board::Board;
 use wattgate_runtime::PowerMode;
 
 use super::check::over_limit;
 use super::{EXIT_CODES, Failure, Place, below, check_writable, parse, print};
 use crate::config::{Config, STATE_DIR};
 use crate::control::Priority;
+use crate::deadline::InTime;
 use crate::lock::Lock;
 use crate::log::log;
 use crate::safe_mode::SafeModeFile;
@@ -61,7 +62,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
 fn set(board: &mut Board, mode: &PowerMode, place: &Place) -> Result<(), Failure> {
     check_writable(board)?;
     let _lock = Lock::take(&place.root)?;
-    let writes = board.apply(&mut Disk, mode)?.writes;
+    let writes = board.apply(&mut InTime::plain(), mode)?.writes;
     log(
         Priority::Info,
         format_args!("once: {mode}; {writes} writes"),
@@ -77,7 +78,7 @@ fn safe(place: &Place) -> Result<(Board, PowerMode), Failure> {
         Err(_) => STATE_DIR.into(),
     };
     let setup = config.map_err(Failure::from).and_then(|config| {
-        let setup = Setup::new(config, &Disk, &place.root);
+        let setup = Setup::new(config, &InTime::plain(), &place.root);
         setup.map_err(Failure::from)
     });
     let why = match setup {
@@ -87,7 +88,7 @@ fn safe(place: &Place) -> Result<(Board, PowerMode), Failure> {
         }
         Err(why) => why,
     };
-    let board = Board::discover(&Disk, &place.root).map_err(SetupError::from)?;
+    let board = Board::discover(&InTime::plain(), &place.root).map_err(SetupError::from)?;
     let kept = SafeModeFile::at(&below(&place.root, &state_dir));
     match kept.read() {
         Ok(mode) => {
