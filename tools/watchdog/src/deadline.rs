@@ -40,6 +40,7 @@ struct Desk {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a box would allocate")]
 enum State {
     Idle,
     /// A path to read.
