@@ -92,9 +92,12 @@ cp "$target/$triple/release/wattgate-simulator" "$root/test"
 cp "$kernel/lib/modules/$release/kernel/drivers/i2c/i2c-dev.ko" "$root/test"
 cp "$deb" "$root/test/wattgated.deb"
 units=$root/etc/systemd/system
-mkdir -p "$units/wattgated.service.d" "$units/multi-user.target.wants"
+mkdir -p "$units/wattgated.service.d" "$units/wattgated-safe.service.d" \
+    "$units/multi-user.target.wants"
 cp "$guest"/*.service "$units"
-cp "$guest/wattgated.conf" "$units/wattgated.service.d"
+for unit in wattgated wattgated-safe; do
+    cp "$guest/wattgated.conf" "$units/$unit.service.d"
+done
 ln -s ../guest.service "$units/multi-user.target.wants"
 ln -s /lib/systemd/system/multi-user.target "$units/default.target"
 mke2fs -q -t ext4 -d "$root" "$place/image" 1200M

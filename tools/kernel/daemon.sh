@@ -114,6 +114,11 @@ fill() {
     ! echo text 2>/dev/null >/probe || fail "the disk is not full"
 }
 
+# The unit for failures has set the safe mode, of one core.
+set_safe() {
+    [ "$(systemctl show -P ExecMainExitTimestampMonotonic wattgated-safe)" -gt 0 ] && online_is 0
+}
+
 full_disk() {
     fill
     sleep 3
@@ -121,9 +126,9 @@ full_disk() {
     ok "the disk is full: the daemon runs on"
     now
     systemctl kill -s KILL wattgated
-    sleep 10
+    eventually "on a full disk, the unit for failures sets the safe mode" set_safe
     journalctl -b -o cat -u wattgated --after-cursor "$cursor" | sed -n 1,4p
-    ok "killed on a full disk: $(systemctl show -P ActiveState wattgated), cores $(cat $cores)"
+    ok "killed on a full disk: $(systemctl show -P ActiveState wattgated), then the safe mode"
     rm /full /probe
     systemctl reset-failed wattgated
     now
