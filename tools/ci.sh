@@ -198,6 +198,8 @@ echo "== slowest tests, in seconds"
 sed -nE 's/^test (.*) \.\.\. .*<([0-9.]+)s>$/\2 \1/p' "$place/tests" | sort -rn | head -n 10
 echo "== steps, with their times and those of the processor"
 cat "$place/steps"
-# Last, where a reader of the end of a long log finds them.
-sed -n 's/^test \(.*\) \.\.\. FAILED.*/FAILED test \1/p' "$place/tests"
+# Last, where a reader of the end of a long log finds them: what failed, and why.
+grep -h '\.sh: FAILED' "$place/beside"
+sed -n 's/^test \(.*\) \.\.\. FAILED.*/FAILED test \1/p; /^thread .* panicked at/{N;p}' "$place/tests" |
+    cut -c 1-300
 ! grep -q ^FAILED "$place/steps"

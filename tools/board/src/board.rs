@@ -11,7 +11,7 @@ use crate::averaging::{AveragingError, Chips};
 use crate::backstop::{Backstop, BackstopError};
 use crate::clock::HZ;
 use crate::cooling::Cooling;
-use crate::cpu::{CpuClock, Cpus};
+use crate::cpu::{Cpus, RunningClock};
 use crate::files::{Files, Knob, KnobError};
 use crate::gpu::Gpu;
 use crate::identity::Identity;
@@ -26,6 +26,9 @@ use crate::saved::Saved;
 use crate::search::{DiscoverError, Missing, Search};
 use crate::target::Clocks;
 use crate::thermal::Heat;
+
+/// From this load on, in permille, the GPU is busy.
+const BUSY: u16 = 500;
 
 /// A counted clock differs from its request by at most this part of it.
 const NEAR: u32 = 20;
@@ -179,14 +182,26 @@ impl Board {
     /// The requested and the true clock of the first CPU cluster; hardware and firmware throttle all
     /// clusters. `None` if the driver does not show it. A read keeps a core busy for half a
     /// millisecond.
-    pub fn cpu_clock(&self, files: &impl Files) -> Option<CpuClock> {
+    pub fn cpu_clock(&self, files: &impl Files) -> Option<RunningClock> {
         self.knobs.cpus.clock(files)
     }
 
     /// The present clock of the GPU: the true one on Orin, on other boards without what hardware
     /// takes from it. `None` if no driver shows it.
     pub fn gpu_clock(&self, files: &impl Files) -> Option<Kilohertz> {
-        kilohertz(&self.knobs.gpu.as_ref()?.clock, files)
+        kilohertz(self.knobs.gpu.as_ref()?.clock(), files)
+    }
+
+    /// The requested and the true clock of the GPU, while it is busy: an idle one may be off. `None`
+    /// where nothing counts the true one.
+    pub fn busy_gpu_clock(&self, files: &impl Files) -> Option<RunningClock> {
+        let gpu = self.knobs.gpu.as_ref()?;
+        let counter = gpu.counter.as_ref()?;
+        self.gpu_load(files).filter(|load| *load >= BUSY)?;
+        Some(RunningClock {
+            requested: kilohertz(&gpu.requested, files)?,
+            delivered: kilohertz(counter, files)?,
+        })
     }
 
     /// Whether the clocks of GPU and memory have followed a change to a mode, as far as the board
@@ -197,8 +212,8 @@ impl Board {
             let far = |clock: Kilohertz| clock.0.abs_diff(wanted.0) > wanted.0 / NEAR;
             clock.is_none_or(|clock| !far(clock))
         };
-        let is_counted = self.knobs.gpu.as_ref().is_some_and(|gpu| gpu.is_counted);
-        let gpu = is_counted.then(|| self.gpu_clock(files)).flatten();
+        let counter = self.knobs.gpu.as_ref().and_then(|gpu| gpu.counter.as_ref());
+        let gpu = counter.and_then(|counter| kilohertz(counter, files));
         is_near(gpu, mode.gpu) && is_near(self.memory_clock(files), mode.emc)
     }
 

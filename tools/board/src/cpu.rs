@@ -58,17 +58,17 @@ pub(crate) struct Cpus {
 /// percent; hardware throttles to a half or less (section 6.4).
 const THROTTLED: (u64, u64) = (4, 5);
 
-/// The clock of a CPU cluster.
+/// The clock of a CPU cluster or of the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CpuClock {
+pub struct RunningClock {
     /// What the kernel's governor requests.
     pub requested: Kilohertz,
-    /// What runs, by the cores' counters.
+    /// What runs, by the hardware's counters.
     pub delivered: Kilohertz,
 }
 
-impl CpuClock {
-    /// Whether the cluster runs clearly slower than requested.
+impl RunningClock {
+    /// Whether the unit runs clearly slower than requested.
     pub fn is_throttled(self) -> bool {
         let (part, whole) = THROTTLED;
         u64::from(self.delivered.0) * whole < u64::from(self.requested.0) * part
@@ -76,9 +76,9 @@ impl CpuClock {
 }
 
 impl Policy {
-    fn clock(&self, files: &impl Files) -> Option<CpuClock> {
+    fn clock(&self, files: &impl Files) -> Option<RunningClock> {
         let read = |knob: &Option<Knob>| Some(khz(knob.as_ref()?.read(files).ok()?));
-        Some(CpuClock {
+        Some(RunningClock {
             requested: read(&self.requested)?,
             delivered: read(&self.delivered)?,
         })
@@ -91,7 +91,7 @@ fn khz(value: i64) -> Kilohertz {
 
 impl Cpus {
     /// The clock of the first cluster.
-    pub fn clock(&self, files: &impl Files) -> Option<CpuClock> {
+    pub fn clock(&self, files: &impl Files) -> Option<RunningClock> {
         self.policies.first()?.clock(files)
     }
 

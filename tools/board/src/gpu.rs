@@ -42,15 +42,20 @@ pub(crate) struct Gpu {
     pub table: Vec<u32>,
     /// The directory of the device that devfreq controls.
     pub device: PathBuf,
-    /// The present clock in Hz: the true one where BPMP counts it, or else devfreq's.
-    pub clock: Knob,
-    /// Whether it is the true one.
-    pub is_counted: bool,
+    /// The requested clock in Hz.
+    pub requested: Knob,
+    /// The true clock in Hz, where BPMP counts it.
+    pub counter: Option<Knob>,
     /// The load in permille, if the driver shows it.
     pub load: Option<Knob>,
 }
 
 impl Gpu {
+    /// The file of the true clock, or else of the requested one.
+    pub fn clock(&self) -> &Knob {
+        self.counter.as_ref().unwrap_or(&self.requested)
+    }
+
     pub(crate) fn find<F: Files>(search: &mut Search<F>) -> Option<Self> {
         let Some(devfreq) = devfreq(search) else {
             search.miss("GPU clock", search.path(PLACES[0]), io::ErrorKind::NotFound);
@@ -63,8 +68,8 @@ impl Gpu {
         Some(Self {
             limits: limits?,
             table: table?,
-            is_counted: counter.is_some(),
-            clock: Knob(counter.unwrap_or_else(|| devfreq.join("cur_freq")).into()),
+            requested: Knob(devfreq.join("cur_freq").into()),
+            counter: counter.map(|path| Knob(path.into())),
             load: search.knob("GPU load", devfreq.join("device/load")),
             device: devfreq.join("device"),
         })

@@ -71,7 +71,7 @@ mod writer;
 pub use averaging::{AveragingError, SAMPLES};
 pub use backstop::BackstopError;
 pub use board::Board;
-pub use cpu::CpuClock;
+pub use cpu::RunningClock;
 pub use files::{Disk, Files, KnobError, Refusal};
 pub use identity::Identity;
 pub use journal::ChangeError;

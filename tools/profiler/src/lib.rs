@@ -12,7 +12,7 @@
 //! | rows from normal operation | [`operation`] |
 //! | which values of a board a model can have | [`thinning`] |
 //! | what a model says of a board's modes | [`outlook`] |
-//! | the corpus file | [`row`] |
+//! | the corpus file, and rows for it while a limit is held | [`row`], [`scribe`] |
 //! | the workload's process | [`process`] |
 //! | where its counts come from | [`steps`] |
 //! | command line | [`cli`] |
@@ -30,6 +30,7 @@ pub mod outlook;
 pub mod planner;
 pub mod process;
 pub mod row;
+pub mod scribe;
 pub mod sensing;
 pub mod session;
 pub mod steps;

@@ -26,6 +26,7 @@ use crate::operation::Onlooker;
 use crate::outlook::{Outlook, outlook};
 use crate::planner::{Background, Call, Fitted};
 use crate::row::Row;
+use crate::scribe::Scribe;
 use crate::window::Count;
 use crate::world::World;
 
@@ -132,7 +133,7 @@ fn learn(
     let Profiled {
         mut session,
         planner,
-        mut corpus,
+        corpus,
     } = profile(common, plan, true, site)?;
     let measured = corpus.rows.iter().filter(|row| row.mark.is_none());
     let measured: Vec<&Row> = measured.collect();
@@ -177,7 +178,7 @@ fn learn(
     let mut onlooker = Onlooker::new(plan.rules, &corpus.rows, board, &files);
     let known = corpus.rows.len();
     let mut further = 0;
-    let mut written = Ok(());
+    let scribe = Scribe::start(corpus);
     let seen = |now: Duration, count: Option<Count>, report: &Report| {
         findings.see(now, count, report);
         if findings.is_due(now) {
@@ -185,9 +186,9 @@ fn learn(
         }
         let onlooker = onlooker.as_mut();
         let row = onlooker.and_then(|it| it.see(now, count, report, board, &files));
-        if let Some(row) = row.filter(|_| written.is_ok()) {
+        if let Some(row) = row {
             further += usize::from(row.mark.is_none());
-            written = corpus.append(row);
+            scribe.append(row);
         }
     };
     let held = match is_for_daemon {
@@ -209,6 +210,7 @@ fn learn(
     shown?;
     findings.show()?;
     hold::show(&held, limit, common.json)?;
+    let (mut corpus, written) = scribe.end();
     written?;
     // A user who stops the program does not wait for a fit; the next one has these rows.
     let is_due = further > 0 && held.end != End::Stopped;

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use wattgate_board::{ApplyError, AveragingError, BackstopError, CpuClock, KnobError, SampleError};
+use wattgate_board::{
+    ApplyError, AveragingError, BackstopError, KnobError, RunningClock, SampleError,
+};
 use wattgate_runtime::{Cause, Milliseconds, PowerMode, State, Status};
 
 use crate::quantity::Watts;
@@ -49,9 +51,9 @@ pub enum Event<'a> {
     Capped,
     /// No clock is capped any longer.
     NotCapped,
-    /// Firmware runs a CPU slower than requested.
-    Throttled(CpuClock),
-    /// The CPUs run as requested again.
+    /// Firmware runs `a CPU` or `the GPU` slower than requested.
+    Throttled(&'static str, RunningClock),
+    /// CPUs and GPU run as requested again.
     NotThrottled,
 }
 
@@ -87,7 +89,7 @@ impl Event<'_> {
             }
             | Self::Derated(_)
             | Self::Capped
-            | Self::Throttled(_)
+            | Self::Throttled(..)
             | Self::NotAveraged(_) => Priority::Warning,
             Self::Disturbed { .. }
             | Self::BackstopChanged
@@ -143,12 +145,12 @@ impl fmt::Display for Event<'_> {
             Self::Lowered => write!(f, "another program lowered a clock"),
             Self::Capped => write!(f, "cooling caps a clock: the board is slower than its mode"),
             Self::NotCapped => write!(f, "cooling no longer caps a clock"),
-            Self::Throttled(clock) => write!(
+            Self::Throttled(unit, clock) => write!(
                 f,
-                "throttled by firmware: a CPU runs at {} instead of {}",
+                "throttled by firmware: {unit} runs at {} instead of {}",
                 clock.delivered, clock.requested
             ),
-            Self::NotThrottled => write!(f, "firmware no longer throttles the CPUs"),
+            Self::NotThrottled => write!(f, "firmware no longer throttles"),
         }
     }
 }

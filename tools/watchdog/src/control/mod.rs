@@ -103,7 +103,7 @@ struct Disturbances {
 pub struct Throttling {
     /// Cooling caps a clock.
     pub by_cooling: bool,
-    /// Firmware runs a CPU slower than requested.
+    /// Firmware runs CPU or GPU slower than requested.
     pub by_firmware: bool,
 }
 
@@ -475,20 +475,23 @@ impl<F: Files> Control<F> {
         }
     }
 
-    /// Reads the clocks that run, and compares those of the CPUs with the requested ones.
+    /// Reads the clocks that run, and compares those of CPU and GPU with the requested ones.
     fn watch_clocks(&mut self, emit: &mut impl FnMut(Event<'_>)) {
         let cpu = self.board.cpu_clock(&self.files);
         let gpu = self.board.gpu_clock(&self.files);
         let memory = self.board.memory_clock(&self.files);
         self.surroundings.seen.delivered = [cpu.map(|it| it.delivered), gpu, memory];
-        let found = cpu.filter(|clock| clock.is_throttled());
+        let busy_gpu = self.board.busy_gpu_clock(&self.files);
+        let units = [("a CPU", cpu), ("the GPU", busy_gpu)].into_iter();
+        let mut clocks = units.filter_map(|(unit, clock)| Some((unit, clock?)));
+        let found = clocks.find(|(_, clock)| clock.is_throttled());
         let was_throttled = self.surroundings.was_throttled;
         self.surroundings.was_throttled = found.is_some();
         let by_firmware = &mut self.throttling.by_firmware;
         match found {
-            Some(clock) if was_throttled && !*by_firmware => {
+            Some((unit, clock)) if was_throttled && !*by_firmware => {
                 *by_firmware = true;
-                emit(Event::Throttled(clock));
+                emit(Event::Throttled(unit, clock));
             }
             None if *by_firmware => {
                 *by_firmware = false;

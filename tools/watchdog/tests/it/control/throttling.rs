@@ -74,7 +74,7 @@ fn throttling_by_firmware_is_named_and_teaches_nothing() {
     running.inject("throttle off");
     let most = running.run(60);
     assert!(most < 30.3, "{most} W: {:?}", running.log);
-    assert!(running.has_logged("firmware no longer throttles the CPUs"));
+    assert!(running.has_logged("firmware no longer throttles"));
     assert_eq!(running.control.throttling(), Throttling::default());
 }
 
@@ -93,4 +93,33 @@ fn single_events_of_oc3_are_no_throttling() {
         .filter(|line| line.contains(throttled))
         .count();
     assert!(count <= 1, "{:?}", running.log);
+}
+
+/// The counter of an idle GPU, which may be off, tells nothing.
+#[test]
+fn a_busy_gpu_that_runs_slower_than_requested_is_throttled() {
+    let counter = "/sys/kernel/debug/bpmp/debug/clk/nafll_gpc0/pto_counter";
+    let half = |running: &mut Running| {
+        let khz = running.control.files().tree.jetson().gpu_true_khz();
+        let text = format!("{}\n", 500 * u64::from(khz)).into_bytes();
+        running
+            .control
+            .files()
+            .shown
+            .insert(counter.to_owned(), Ok(text));
+    };
+    let mut running = Running::new(orin(), "30W");
+    running.run(60);
+    half(&mut running);
+    running.run(5);
+    assert!(running.control.throttling().by_firmware);
+    assert!(running.has_logged("throttled by firmware: the GPU runs at "));
+    running.control.files().shown.clear();
+    running.run(5);
+    assert_eq!(running.control.throttling(), Throttling::default());
+    running.inject("load off");
+    running.run(5);
+    half(&mut running);
+    running.run(5);
+    assert_eq!(running.control.throttling(), Throttling::default());
 }
