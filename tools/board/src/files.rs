@@ -34,29 +34,48 @@ pub trait Files {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
+/// Reads of an empty file, and the time between two of them.
+const EMPTY_RETRIES: u32 = 20;
+const EMPTY_RETRY: Duration = Duration::from_millis(1);
+
 /// Maximum length of the value of a clock, a core or a sensor, in bytes.
 const VALUE: usize = 32;
 
+/// Reads a file. Returns the length of its text.
+fn read_once(path: &Path, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut file = File::open(path)?;
+    let mut length = 0;
+    while let Some(rest) = buffer.get_mut(length..).filter(|rest| !rest.is_empty()) {
+        match file.read(rest) {
+            Ok(0) => return Ok(length),
+            Ok(read) => {
+                length += read;
+                // A short text that ends a line is complete. Another read to find the end of
+                // the file would cost as much as the first.
+                if length <= VALUE && buffer[..length].ends_with(b"\n") {
+                    return Ok(length);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::FileTooLarge.into())
+}
+
 impl Files for Disk {
     fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str> {
-        let mut file = File::open(path)?;
-        let mut length = 0;
-        while let Some(rest) = buffer.get_mut(length..).filter(|rest| !rest.is_empty()) {
-            match file.read(rest) {
-                Ok(0) => return text(&buffer[..length]),
-                Ok(read) => {
-                    length += read;
-                    // A short text that ends a line is complete. Another read to find the end of
-                    // the file would cost as much as the first.
-                    if length <= VALUE && buffer[..length].ends_with(b"\n") {
-                        return text(&buffer[..length]);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+        let mut length = read_once(path, buffer)?;
+        // On the disk of a simulated board, a file is empty for a moment while another process
+        // writes to it.
+        for _ in 0..EMPTY_RETRIES {
+            if length > 0 {
+                break;
             }
+            thread::sleep(EMPTY_RETRY);
+            length = read_once(path, buffer)?;
         }
-        Err(io::ErrorKind::FileTooLarge.into())
+        text(&buffer[..length])
     }
 
     fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
@@ -210,6 +229,25 @@ mod tests {
         fs::write(&path, "1190400\n").expect("written");
         Disk.write(&path, "883200\n").expect("written");
         assert_eq!(Disk.read(&path, &mut [0; 64]).expect("read"), "883200\n");
+    }
+
+    #[test]
+    fn a_file_that_another_process_is_writing_is_read_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("knob");
+        fs::write(&path, "").expect("written");
+        assert_eq!(Disk.read(&path, &mut [0; 64]).expect("read"), "");
+        fs::write(&path, "883200\n").expect("written");
+        let writer = path.clone();
+        let writes = thread::spawn(move || {
+            for _ in 0..2_000 {
+                fs::write(&writer, "883200\n").expect("written");
+            }
+        });
+        while !writes.is_finished() {
+            assert_eq!(Disk.read(&path, &mut [0; 64]).expect("read"), "883200\n");
+        }
+        writes.join().expect("no panic");
     }
 
     #[test]
