@@ -232,7 +232,7 @@ mod tests {
     fn a_sensor_is_read_as_on_a_disk() {
         let (folder, files) = (folder(), InTime::new().expect("a thread"));
         let path = folder.path().join("curr1_input");
-        for text in ["1234\n", "-8\n", ""] {
+        for text in ["1234\n", "-8\n", "5"] {
             fs::write(&path, text).expect("written");
             assert_eq!(files.read(&path, &mut [0; 64]).expect("read"), text);
         }
