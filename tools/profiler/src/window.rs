@@ -27,7 +27,8 @@ pub struct Rules {
     pub min_time_constants: f64,
     /// The relative standard error of the two means at which the window ends.
     pub spread: f64,
-    /// Maximum length; a window of this length is complete if it has [`LEAST_STEPS`].
+    /// Maximum length, to the nearest step; a window of this length is complete if it has
+    /// [`LEAST_STEPS`].
     pub longest: Duration,
 }
 
@@ -163,7 +164,9 @@ impl Window {
         let time_constant = estimator.slowest();
         let least_ms = time_constant.0 as f64 * self.rules.min_time_constants;
         let is_long = length >= self.rules.shortest && 1e3 * length.as_secs_f64() >= least_ms;
-        let is_longest = length >= self.rules.longest && steps >= LEAST_STEPS;
+        // One more step would be further from the maximum.
+        let is_longest = steps >= LEAST_STEPS
+            && length + length.div_f64(2.0 * steps as f64) >= self.rules.longest;
         if !is_longest && (steps < self.rules.min_steps || !is_long) {
             return None;
         }

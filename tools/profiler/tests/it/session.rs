@@ -208,7 +208,12 @@ fn rows_differ_from_the_truth_by_one_percent_in_the_median() {
             let found = [row.time_ms, row.power_mw]
                 .map(|it| it.unwrap_or_else(|| panic!("{name} {row:?}")));
             let longest = 1e3 * Rules::default().longest.as_secs_f64();
-            assert!(row.steps >= 20 || row.steps >= 2 && row.window_ms >= longest);
+            let half_step = row.window_ms / (2.0 * row.steps as f64);
+            assert!(row.steps >= 20 || row.steps >= 2 && row.window_ms + half_step >= longest);
+            assert!(
+                row.steps == 2 || row.window_ms - half_step <= longest,
+                "{row:?}"
+            );
             for (found, truth) in found.into_iter().zip(truth) {
                 errors.push(100.0 * (found / truth - 1.0).abs());
             }

@@ -93,6 +93,27 @@ fn slow_steps_end_a_window_at_its_longest_from_two_on() {
     assert!((2..8).contains(&measured.expect("complete").steps));
 }
 
+/// Steps of a second: 18 of them, however the longest time lies within a step.
+#[test]
+fn the_longest_time_holds_to_the_nearest_step() {
+    for (longest, expected) in [(17_600, 18), (18_000, 18), (18_400, 18), (18_600, 19)] {
+        let rules = Rules {
+            longest: Duration::from_millis(longest),
+            ..Rules::default()
+        };
+        let estimator = Estimator::new([Chip::L4T; MOST_CHIPS]);
+        let mut window = Window::new(rules, Duration::ZERO);
+        let mut measured = None;
+        for steps in 0..40 {
+            let at = Duration::from_secs(steps);
+            window.look(at, 20_000_000 * steps);
+            window.count(Count { at, steps });
+            measured = measured.or_else(|| window.measured(&estimator));
+        }
+        assert_eq!(measured.expect("complete").steps, expected, "{longest} ms");
+    }
+}
+
 #[test]
 fn a_phase_longer_than_the_parts_of_a_window_does_not_look_steady() {
     // The first phase alone is steady.
