@@ -15,7 +15,7 @@ use thiserror::Error;
 use wattgate_runtime::Milliwatts;
 
 use crate::files::{Files, Knob, KnobError};
-use crate::journal::{Failures, Journal, put_limit, with_retries};
+use crate::journal::{Failures, read_back_at_most, with_retries};
 use crate::power::{Rail, Rails};
 use crate::saved::Saved;
 
@@ -182,7 +182,7 @@ impl Backstop {
                 Err(error) => !error.is_missing(),
             };
             if let Some(own) = own.filter(is_other)
-                && let Err(error) = put_limit(files, &mut Journal::new(1), &limit.knob, own)
+                && let Err(error) = limit.write(files, own)
             {
                 failures.add(error);
             }
@@ -255,7 +255,10 @@ impl Backstop {
                 let sum_ma = (peak_mw - of_rest_mw).max(0) * 1_000 / millivolts;
                 let driver = match *driver {
                     Some(known) => known,
-                    None => *driver.insert(sum.driver(files, shunt, sum_ma)?),
+                    None => {
+                        let most = sum.most(files, own)?;
+                        *driver.insert(sum.driver(files, shunt, sum_ma.min(most))?)
+                    }
                 };
                 let is_other = sum.put(files, own, driver.limit(sum_ma))?;
                 Ok(rest.put(files, own, of_rest_mw * 1_000 / rest_mv)? || is_other)
@@ -301,16 +304,29 @@ impl CurrentLimit {
         }
     }
 
+    /// Writes the limit. The driver cuts to a step of the register, downwards.
+    fn write(&self, files: &mut impl Files, wanted: i64) -> Result<(), KnobError> {
+        self.knob.write(files, wanted)?;
+        read_back_at_most(files, &self.knob, wanted)
+    }
+
+    /// The highest limit that may be set: the board's own, or else the present one.
+    fn most(&self, files: &impl Files, own: &Saved) -> Result<i64, KnobError> {
+        match own.named(&self.name) {
+            Some(own) => Ok(own),
+            None => self.knob.read(files),
+        }
+    }
+
     /// Sets the limit in mA, at most to the board's own. Returns whether another program had changed
-    /// it. The driver cuts to a step of the register, downwards.
+    /// it.
     fn put(
         &mut self,
         files: &mut impl Files,
         own: &Saved,
         wanted: i64,
     ) -> Result<bool, BackstopError> {
-        let own = own.named(&self.name);
-        let wanted = own.map_or(wanted, |own| wanted.min(own));
+        let wanted = wanted.min(self.most(files, own)?);
         let shown = self.knob.read(files)?;
         let is_kept = |last: i64| (last - STEP_MA..=last).contains(&shown);
         let is_other = self.last.is_some_and(|last| !is_kept(last));
@@ -319,15 +335,15 @@ impl CurrentLimit {
             return Ok(false);
         }
         if shown != wanted {
-            put_limit(files, &mut Journal::new(1), &self.knob, wanted)?;
+            self.write(files, wanted)?;
         }
         self.last = Some(wanted);
         Ok(is_other)
     }
 
-    /// Finds which driver sets this limit on a sum. Writes a limit of about `wanted` mA that the two
-    /// drivers round to different steps: one rounds it to 5 µV, the other to 20, before they cut to
-    /// a step.
+    /// Finds which driver sets this limit on a sum. Writes a limit a little below `wanted` mA that
+    /// the two drivers round to different steps: one rounds it to 5 µV, the other to 20, before they
+    /// cut to a step.
     fn driver(
         &self,
         files: &mut impl Files,

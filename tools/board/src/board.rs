@@ -197,11 +197,12 @@ impl Board {
     pub fn busy_gpu_clock(&self, files: &impl Files) -> Option<RunningClock> {
         let gpu = self.knobs.gpu.as_ref()?;
         let counter = gpu.counter.as_ref()?;
-        self.gpu_load(files).filter(|load| *load >= BUSY)?;
-        Some(RunningClock {
+        let clock = RunningClock {
             requested: kilohertz(&gpu.requested, files)?,
             delivered: kilohertz(counter, files)?,
-        })
+        };
+        let is_busy = self.gpu_load(files).is_some_and(|load| load >= BUSY);
+        is_busy.then_some(clock)
     }
 
     /// Whether the clocks of GPU and memory have followed a change to a mode, as far as the board
@@ -260,7 +261,7 @@ impl Board {
         self.nvpmodel.mode(files)
     }
 
-    /// The modes of nvpmodel's configuration; none if it cannot be read.
+    /// The modes in nvpmodel's configuration; empty if the configuration cannot be read.
     pub fn presets(&self) -> &[Preset] {
         &self.nvpmodel.presets
     }
@@ -319,7 +320,8 @@ impl Board {
         self.backstop.set(files, own, offset, [limit, margin])
     }
 
-    /// Sets the currents of [`Self::set_backstop`] to the board's own.
+    /// Gives the sensors the limits of the current in `own` again, which [`Self::set_backstop`] had
+    /// lowered.
     pub fn lift_backstop(&mut self, files: &mut impl Files, own: &Saved) -> Result<(), KnobError> {
         match self.backstop.restore(files, own).first {
             None => Ok(()),

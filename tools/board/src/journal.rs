@@ -152,9 +152,22 @@ pub(crate) fn put_limit(
 ) -> Result<(), KnobError> {
     let earlier = read(files, knob)?;
     journal.write(files, knob, [earlier, wanted])?;
+    read_back_at_most(files, knob, wanted)
+}
+
+/// Waits until a knob shows at most a value.
+pub(crate) fn read_back_at_most(
+    files: &mut impl Files,
+    knob: &Knob,
+    most: i64,
+) -> Result<(), KnobError> {
     with_retries(files, RETRIES, |files| match knob.read(files)? {
-        found if found <= wanted => Ok(()),
-        _ => expect(files, knob, wanted),
+        found if found <= most => Ok(()),
+        found => Err(KnobError::Differs {
+            path: knob.0.clone(),
+            wanted: most,
+            found,
+        }),
     })
 }
 

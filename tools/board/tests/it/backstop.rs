@@ -101,6 +101,28 @@ fn no_limit_is_raised() {
     assert_eq!(files.state(), before);
 }
 
+/// Neither for a moment, while the driver is being found, nor without a saved limit.
+#[test]
+fn no_write_is_above_the_limit_of_the_board() {
+    let unknown: Saved = "end\n".parse().expect("a state");
+    for name in ["orin-nano-8-super", "orin-agx-64", "orin-agx-64-jp6"] {
+        let (files, _, own) = working(name);
+        for own in [&own, &unknown] {
+            let mut files = Simulated::new(files.tree.clone());
+            let mut board = discover(&files);
+            for watts in [300, 20, 300] {
+                set(&mut board, &mut files, own, watts);
+            }
+            for (path, text) in &files.writes {
+                let own = value(&working(name).0, path);
+                let written: i64 = text.trim().parse().expect("a number");
+                assert!(written <= own, "{name}: {path} {written}, own {own}");
+            }
+            assert!(!files.writes.is_empty());
+        }
+    }
+}
+
 #[test]
 fn what_is_set_already_is_not_written() {
     for name in ["orin-nano-8-super", "orin-agx-64"] {
