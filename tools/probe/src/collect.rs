@@ -76,13 +76,15 @@ fn discover(root: &Path) -> (Wanted, String) {
     let mut l4t = String::new();
     let files = AnyFiles(&mut noting);
     if let Ok(mut board) = Board::discover(&files, root) {
-        // The values do not matter here, only which files they come from.
+        // `noting` notes the files that these calls read. Their results are not needed.
         let _ = (board.save(&files), board.sample(&files));
         let _ = (board.current(&files), board.averaging(&files));
         let _ = (board.masks(&files), board.nvpmodel_mode(&files));
         let _ = (board.time_constant(&files), board.gpu_load(&files));
         let _ = (board.hottest_mc(&files), board.delivered_cpu(&files));
-        let _ = board.over_current_events(&files);
+        let _ = (board.over_current_events(&files), board.input_ma(&files));
+        let _ = (board.cpu_clock(&files), board.busy_gpu_clock(&files));
+        let _ = board.memory_clock(&files);
         l4t.clone_from(&board.identity().l4t);
     }
     (noting.wanted.into_inner(), l4t)

@@ -197,10 +197,10 @@ fn limit_ma(ma: i64, shunt_mohm: f64, step_uv: f64) -> i64 {
 
 /// A chip's limit on the sum of currents, `curr4_crit`.
 ///
-/// Up to Linux 6.0 and 5.10.157 the driver shifts the value into the register as that of a single channel,
-/// whose steps are three bits up instead of one. The chip then compares with four times the limit
-/// that the file shows (commit "Fix shunt sum critical calculation"). Assumed: all of R35 has that
-/// driver; its later revisions have Linux 5.10.192.
+/// Up to Linux 6.0 and 5.10.157 the driver shifts the value into the register as that of a single
+/// channel, whose steps are three bits up instead of one. The chip then compares with four times the
+/// limit that the file shows (commit "Fix shunt sum critical calculation"). Simplified: all of R35 has
+/// that driver here, although its later revisions have a later kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct SumLimit {
     shunt_mohm: f64,

@@ -333,6 +333,30 @@ pub mod tests {
         }
     }
 
+    /// A report without the values that may be unknown.
+    pub fn unknown() -> Report {
+        Report {
+            measured_mw: None,
+            limit_for_ms: None,
+            average_mw: None,
+            average_window_ms: None,
+            throttled: None,
+            temperature_mc: None,
+            input_mv: None,
+            input_ma: None,
+            delivered_cpu_khz: None,
+            delivered_gpu_khz: None,
+            delivered_emc_khz: None,
+            oc1_per_min: None,
+            oc2_per_min: None,
+            oc3_per_min: None,
+            oc1_events: None,
+            oc2_events: None,
+            oc3_events: None,
+            ..sample()
+        }
+    }
+
     #[test]
     fn the_text_has_the_keys_of_the_json_and_values_with_units() {
         let report = sample();
@@ -370,26 +394,7 @@ pub mod tests {
 
     #[test]
     fn unknown_values_are_absent() {
-        let report = Report {
-            measured_mw: None,
-            limit_for_ms: None,
-            average_mw: None,
-            average_window_ms: None,
-            throttled: None,
-            temperature_mc: None,
-            input_mv: None,
-            input_ma: None,
-            delivered_cpu_khz: None,
-            delivered_gpu_khz: None,
-            delivered_emc_khz: None,
-            oc1_per_min: None,
-            oc2_per_min: None,
-            oc3_per_min: None,
-            oc1_events: None,
-            oc2_events: None,
-            oc3_events: None,
-            ..sample()
-        };
+        let report = unknown();
         let object = serde_json::to_string(&report).expect("an object");
         assert!(
             !object.contains("measured")

@@ -20,7 +20,7 @@ pub struct ClockTree {
 
 /// What has a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum ClockedUnit {
     Cpu,
     Gpu,
     Memory,
@@ -28,11 +28,11 @@ pub enum Unit {
 
 impl ClockTree {
     /// Sets the delay of a unit's later requests.
-    pub fn set_delay(&mut self, unit: Unit, delay: Duration) {
+    pub fn set_delay(&mut self, unit: ClockedUnit, delay: Duration) {
         match unit {
-            Unit::Cpu => self.cpu.iter_mut().for_each(|clock| clock.set_delay(delay)),
-            Unit::Gpu => self.gpu.set_delay(delay),
-            Unit::Memory => self.emc.set_delay(delay),
+            ClockedUnit::Cpu => self.cpu.iter_mut().for_each(|clock| clock.set_delay(delay)),
+            ClockedUnit::Gpu => self.gpu.set_delay(delay),
+            ClockedUnit::Memory => self.emc.set_delay(delay),
         }
     }
 

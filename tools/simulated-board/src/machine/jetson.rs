@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal, StandardUniform};
 use wattgate_board_tables::{Board, Preset};
 
-use super::clock_tree::{ClockTree, Unit as Clocked};
+use super::clock_tree::{ClockTree, ClockedUnit};
 use super::consumption::{Consumption, Moment};
 use super::mode_errors::ModeErrors;
 use super::over_current::{OC1, OC3, OverCurrent};
@@ -179,7 +179,7 @@ impl Jetson {
     }
 
     /// Sets the delay from a later request to its effect: of the CPU clocks, the GPU's or the memory's.
-    pub fn set_delay(&mut self, unit: Clocked, delay: Duration) {
+    pub fn set_delay(&mut self, unit: ClockedUnit, delay: Duration) {
         self.clocks.set_delay(unit, delay);
     }
 

@@ -27,7 +27,7 @@ pub mod supply;
 mod thermal;
 pub mod trace;
 
-pub use clock_tree::Unit as Clocked;
+pub use clock_tree::ClockedUnit;
 pub use jetson::{Jetson, RIPPLE, SLICE};
 pub use sensors::NOT_SUMMED;
 pub use thermal::{BPMP_C, CRITICAL_C, Caps, PASSIVE_C, automatic_fan};

@@ -240,8 +240,8 @@ fn the_driver_takes_the_closest_samples_and_interval() {
 
 #[test]
 fn since_jetpack_6_the_interval_is_that_of_a_cycle() {
-    // Linux 6.1, `ina3221_reg_to_interval_us`. A write still sets the conversion time by the time
-    // constant. The driver gave these answers (tools/kernel/sensor.txt).
+    // Linux 6.1 shows the time of a cycle (`ina3221_reg_to_interval_us`), but takes a written number
+    // for the time constant. The real driver gave these answers (tools/kernel/sensor.txt).
     let mut tree = nano();
     let (samples, interval) = (ina("samples"), ina("update_interval"));
     for (path, written, expected) in [

@@ -48,8 +48,8 @@ the board was rebooted. The daemon also saves the mode of least power there, for
 --safe` after a crash. In the first minute after a boot it waits for a power sensor, a CPU clock or a
 GPU clock that is missing.
 
-On SIGHUP the daemon reads limit, max_limit, schedule, average and budget from the config again; they
-replace what a client has set, but no lease. After SIGUSR1 the next stop sets the mode of least power,
+On SIGHUP the daemon reads limit, max_limit, schedule, average and budget from the config again. They
+replace a limit that a client has set by set-limit, but not a lease. After SIGUSR1 the next stop sets the mode of least power,
 so that a restart leaves no time over the limit. Clients, such as `wattgated set-limit`, connect to
 /run/wattgated/socket. Log lines go to stderr, with journald's priority prefix unless it is a
 terminal.

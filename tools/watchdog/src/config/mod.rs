@@ -62,8 +62,8 @@ pub enum ConfigError {
 pub struct Config {
     /// The model file.
     pub model: PathBuf,
-    /// Power limit, average and budget. If `current` is set, the power is its product with the
-    /// lowest voltage of an input until [`Config::set_input`] knows the present one.
+    /// Power limit, average and budget. For a limit of the current, the power is `current` times the
+    /// lowest voltage that an input has; [`Config::set_input`] takes the present voltage instead.
     pub limit: Limit,
     /// The highest current at the module's input; `None` if the limit is a power.
     pub current: Option<Milliamperes>,

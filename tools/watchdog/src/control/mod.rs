@@ -42,8 +42,8 @@ const LONGEST_ARRIVAL: Milliseconds = Milliseconds(150);
 /// detected at each look.
 const READ_BACK_INTERVAL: Milliseconds = Milliseconds(400);
 
-/// Least time between two reports of other writers: a program that writes all the time must not
-/// flood the log. Each of its changes is answered.
+/// Shortest time between two log lines about other programs, so that a program that writes all the
+/// time does not flood the log. The control undoes each of its changes all the same.
 const REPORT_INTERVAL: Milliseconds = Milliseconds(60_000);
 
 /// Interval of the temperature and over-current checks. Thermal zones are polled every second, and
@@ -223,14 +223,14 @@ impl<F: Files> Control<F> {
     /// Replaces the limit.
     pub fn set_limit(&mut self, limit: Limit) {
         self.limit = limit;
-        self.limit_governor();
+        self.apply_limit();
     }
 
     /// Replaces the limit of the current at the module's input; `None` lifts it.
     pub fn set_current(&mut self, current: Option<Milliamperes>) {
         self.input = current.map(InputLimit::new);
         self.watch_input();
-        self.limit_governor();
+        self.apply_limit();
     }
 
     /// Tells the board's own settings. The backstop, which is set now, stays below its limits of the
@@ -239,11 +239,11 @@ impl<F: Files> Control<F> {
         if let Some(backstop) = &mut self.backstop {
             backstop.keep_own(own);
         }
-        self.limit_governor();
+        self.apply_limit();
     }
 
     /// Gives the governor and the backstop the limit, lowered to that of the current.
-    fn limit_governor(&mut self) {
+    fn apply_limit(&mut self) {
         let mut limit = self.limit;
         if let Some(input) = self.input {
             limit.power = limit.power.min(input.power());
@@ -275,7 +275,7 @@ impl<F: Files> Control<F> {
         (seen.input_mv, seen.input_ma) = (millivolts, self.board.input_ma(&self.files));
         let input = self.input.as_mut().zip(millivolts);
         if input.is_some_and(|(input, millivolts)| input.take(millivolts)) {
-            self.limit_governor();
+            self.apply_limit();
         }
     }
 

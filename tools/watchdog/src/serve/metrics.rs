@@ -188,7 +188,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::report::tests::sample;
+    use crate::report::tests::{sample, unknown};
 
     /// Parses a page into samples by name and labels. Panics if the page breaks a rule of the text
     /// format or of Prometheus' naming guide.
@@ -296,19 +296,7 @@ mod tests {
 
     #[test]
     fn values_that_are_unknown_are_omitted() {
-        let report = Report {
-            measured_mw: None,
-            temperature_mc: None,
-            input_mv: None,
-            input_ma: None,
-            delivered_cpu_khz: None,
-            delivered_gpu_khz: None,
-            delivered_emc_khz: None,
-            oc1_events: None,
-            oc2_events: None,
-            oc3_events: None,
-            ..sample()
-        };
+        let report = unknown();
         let page = text(&report);
         samples(&page);
         for family in [

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::faults::{SensorFault, WriteFault};
 use super::super::file::Unit;
-use crate::machine::Clocked;
+use crate::machine::ClockedUnit;
 use crate::machine::supply::Supply;
 use crate::workload::Workload;
 
@@ -25,7 +25,7 @@ pub enum Command {
     /// The unit, and the highest clock in kHz that its cooling device allows.
     Cool(Unit, u32),
     Throttle(u32),
-    Delay(Clocked, Duration),
+    Delay(ClockedUnit, Duration),
     Supply(Supply),
     Nvpmodel {
         id: u32,

@@ -9,7 +9,7 @@ use super::super::state::State;
 use super::command::{Command, Line, Order, SensorWord};
 use super::error::ControlError;
 use crate::load::MOST_ACTIVITY;
-use crate::machine::Clocked;
+use crate::machine::ClockedUnit;
 use crate::machine::supply::Supply;
 use crate::sensor::REMEMBERED;
 use crate::workload::Workload;
@@ -145,9 +145,9 @@ impl State {
             }),
             "delay" => {
                 let unit = match words.next("a unit")? {
-                    "cpu" => Clocked::Cpu,
-                    "gpu" => Clocked::Gpu,
-                    "emc" => Clocked::Memory,
+                    "cpu" => ClockedUnit::Cpu,
+                    "gpu" => ClockedUnit::Gpu,
+                    "emc" => ClockedUnit::Memory,
                     word => {
                         return Err(ControlError::UnknownWord {
                             word: word.to_owned(),

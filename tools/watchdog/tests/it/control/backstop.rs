@@ -36,6 +36,18 @@ fn critical_ma(running: &mut Running) -> i64 {
     text.trim().parse().expect("a number")
 }
 
+/// Beyond what the command `power` allows.
+fn set_power_factor(running: &mut Running, factor: f64) {
+    let jetson = running.control.files().tree.jetson_mut();
+    jetson.set_power_factor(factor);
+}
+
+/// Whether the limit is that of so many watts and the margin: at 5 V, less twice the offset of 40 mW.
+fn is_set_for(running: &mut Running, watts: i64) -> bool {
+    let most = 1_200 * watts / 5;
+    (most - 100..most).contains(&critical_ma(running))
+}
+
 /// The highest true mean of 10 ms in some seconds without any look, in W.
 fn unattended(running: &mut Running, seconds: u32) -> f64 {
     let files = running.control.files();
@@ -52,11 +64,10 @@ fn unattended(running: &mut Running, seconds: u32) -> f64 {
 #[test]
 fn the_limits_are_set_before_the_first_look_and_follow_the_limit() {
     let mut running = nano("15W");
-    // The boot's limits are 4984 mA. 15 W and 20 % at 5 V, less twice the offset of 40 mW.
-    assert!((3_500..3_600).contains(&critical_ma(&mut running)));
+    assert!(is_set_for(&mut running, 15));
     running.run(10);
     running.control.set_limit(limit(10));
-    assert!((2_300..2_400).contains(&critical_ma(&mut running)));
+    assert!(is_set_for(&mut running, 10));
     running.control.set_limit(limit(100));
     assert_eq!(critical_ma(&mut running), 4_984);
 }
@@ -92,12 +103,7 @@ fn a_dead_control_stays_below_the_limit_and_the_margin() {
         running.control.keep_own(&own);
         running.run(30);
         for factor in [1.2, 1.4, 1.6] {
-            running
-                .control
-                .files()
-                .tree
-                .jetson_mut()
-                .set_power_factor(factor);
+            set_power_factor(&mut running, factor);
             let most = unattended(&mut running, 20);
             let bound = 1.2 * f64::from(watts);
             assert!(most <= bound, "{board}, {factor}: {most} of {bound} W");
@@ -117,7 +123,7 @@ fn a_yielded_board_has_its_own_limits() {
     assert_eq!(critical_ma(&mut running), 4_984);
     running.control.set_yielded(false);
     running.run(2);
-    assert!((2_300..2_400).contains(&critical_ma(&mut running)));
+    assert!(is_set_for(&mut running, 10));
 }
 
 #[test]
@@ -126,7 +132,7 @@ fn a_failure_and_a_change_by_another_program_are_named_once() {
     running.run(5);
     running.inject(&format!("write {CRITICAL} 4984"));
     running.run(5);
-    assert!((3_500..3_600).contains(&critical_ma(&mut running)));
+    assert!(is_set_for(&mut running, 15));
     let changed = "another program changed the backstop";
     assert_eq!(running.log.iter().filter(|it| *it == changed).count(), 1);
     running.inject(&format!("refuse {CRITICAL} EIO"));
@@ -141,7 +147,7 @@ fn a_failure_and_a_change_by_another_program_are_named_once() {
     );
     running.inject(&format!("allow {CRITICAL}"));
     running.run(2);
-    assert!((2_300..2_400).contains(&critical_ma(&mut running)));
+    assert!(is_set_for(&mut running, 10));
 }
 
 /// A load that swings by more than the margin is throttled without end; the mode is too high for it.
@@ -152,12 +158,7 @@ fn a_backstop_that_throttles_for_long_lowers_the_mode() {
     let before = running.control.status().0.predicted;
     for _ in 0..400 {
         for factor in [1.6, 0.6] {
-            running
-                .control
-                .files()
-                .tree
-                .jetson_mut()
-                .set_power_factor(factor);
+            set_power_factor(&mut running, factor);
             let end = running.now() + Duration::from_millis(25);
             while running.now() < end {
                 running.look();

@@ -108,7 +108,8 @@ fn only_modes_with_the_configured_cores_are_chosen() {
     );
 }
 
-/// While nothing runs, the kernel lowers the clocks; under load the limit holds as before.
+/// At rest the kernel runs the clocks below those of the mode. Under load the limit holds, as with
+/// pinned clocks.
 #[test]
 fn capped_clocks_hold_the_limit_and_save_energy_at_rest() {
     let rest = |clocks| {
