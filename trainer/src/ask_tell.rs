@@ -28,9 +28,10 @@ use crate::learn::gp::SingularKernel;
 use crate::learn::mean::Scales;
 use crate::learn::plan::{self, FIRST, expected_error};
 use crate::learn::predictions::Errors;
+use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 use crate::learn::split::MIN_MODES;
-use crate::learn::teacher::{SAME_BOARD, Teachers};
+use crate::learn::teacher::{Blend, Teachers};
 use crate::train::{self, TrainError, export};
 
 /// Modes whose forecast is computed to find those within the limit. If none is, all are computed.
@@ -247,7 +248,8 @@ impl Planner {
         let reference = self.reference.as_ref().map(Reference::hyperparameters);
         let grid = &self.board.grid;
         let seed = self.task.seed;
-        Teachers::fit(grid, &self.measured, reference, &SAME_BOARD, seed)
+        let blend = Blend::same_board(Priors::shipped());
+        Teachers::fit(grid, &self.measured, reference, &blend, seed)
     }
 
     /// Trains a model on all told modes.
@@ -257,6 +259,7 @@ impl Planner {
             return Err(Refused::Few { told });
         }
         let task = train::Task {
+            priors: Priors::shipped(),
             corpus: &self.board,
             used: &self.measured,
             reference: self.reference.as_ref(),
@@ -321,7 +324,13 @@ impl Planner {
             } else {
                 0
             };
-            let first = plan::first(&self.scales, &offered, count, &mut self.random)?;
+            let first = plan::first(
+                &self.scales,
+                Priors::shipped(),
+                &offered,
+                count,
+                &mut self.random,
+            )?;
             self.first = Some(first.into_iter().map(|at| free[at]).collect());
         }
         let first = self.first.get_or_insert_default();
@@ -341,7 +350,14 @@ impl Planner {
             });
             return Ok(Some(first[nearest.unwrap_or(0)]));
         }
-        let next = plan::next(scales, &offered, &self.measured, 1, &mut self.random)?;
+        let next = plan::next(
+            scales,
+            Priors::shipped(),
+            &offered,
+            &self.measured,
+            1,
+            &mut self.random,
+        )?;
         Ok(next.first().map(|&at| free[at]))
     }
 
@@ -383,6 +399,7 @@ impl Planner {
             if found {
                 return plan::next_of(
                     &self.scales,
+                    Priors::shipped(),
                     &self.modes,
                     &safe,
                     &self.measured,
@@ -431,7 +448,14 @@ impl Planner {
         }
         let (scales, modes) = (&self.scales, &self.modes);
         match safe.contains(&true) {
-            true => plan::next_of(scales, modes, &safe, &self.measured, &mut self.random),
+            true => plan::next_of(
+                scales,
+                Priors::shipped(),
+                modes,
+                &safe,
+                &self.measured,
+                &mut self.random,
+            ),
             false => Ok(None),
         }
     }

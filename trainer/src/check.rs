@@ -10,8 +10,9 @@ use serde::Serialize;
 use wattgate_runtime::Axis;
 
 use crate::corpus::{Corpus, CorpusError, Profile, Survey};
-use crate::learn::gp::{Process, Spec};
+use crate::learn::gp::Process;
 use crate::learn::mean::{Mean, Place, Scales};
+use crate::learn::priors::Priors;
 use crate::learn::split::MIN_MODES;
 
 /// Maximum number of defects, and of outliers, that are listed; all are counted.
@@ -252,12 +253,12 @@ fn odd_modes(corpus: &Corpus, known: &[([u32; 4], f64)], progress: &ProgressBar)
             .map(|&(knobs, _)| scales.place(knobs))
             .collect();
         let logs: Vec<f64> = modes.iter().map(|&(_, value)| value.ln()).collect();
-        let process = Process::fit_map(&Spec::of(Mean::Zero), &places, &logs);
+        let process = Process::fit_map(&Priors::shipped().spec(Mean::Zero), &places, &logs);
         progress.inc(modes.len() as u64);
         let Ok(process) = process else {
             return Vec::new();
         };
-        let expected = process.left_out().swap_remove(0);
+        let expected = process.left_out(&places).swap_remove(0);
         let triples = modes.iter().zip(&logs).zip(expected);
         let far = triples.filter(|((_, log), expected)| {
             (*log - expected.mean).abs() > part.max(times * expected.variance.sqrt())

@@ -10,6 +10,7 @@ use wattgate_runtime::{GuardBand, Knot, Shape};
 use crate::corpus::Corpus;
 use crate::corpus::modes::Known;
 use crate::learn::predictions::{Errors, Target};
+use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 use crate::learn::split::{Amount, Sampling, Split, SplitError};
 use crate::train::{Exported, Task, TrainError, train};
@@ -112,12 +113,19 @@ pub fn fit(
     progress: &ProgressBar,
 ) -> Result<Fit, FitError> {
     let start = Instant::now();
-    let Split { used, held_out } =
-        Split::new(corpus, options.amount, options.sampling, options.seed)?;
+    let priors = Priors::shipped();
+    let Split { used, held_out, .. } = Split::new(
+        corpus,
+        options.amount,
+        options.sampling,
+        priors,
+        options.seed,
+    )?;
     let task = Task {
         corpus,
         used: &used,
         reference: options.reference,
+        priors,
         seed: options.seed,
         shape: options.shape,
         progress,

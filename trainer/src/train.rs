@@ -16,8 +16,9 @@ use crate::export::wgt::{Layers, ModelFile};
 use crate::learn::gp::SingularKernel;
 use crate::learn::guard::{Unmeasured, band};
 use crate::learn::predictions::{Errors, Predictions, Target};
+use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
-use crate::learn::teacher::{ANY_BOARD, Expected, Teachers};
+use crate::learn::teacher::{Blend, Expected, Teachers};
 
 /// Maximum number of unmeasured modes from which a guard band is computed.
 const SPREAD_OVER: usize = 512;
@@ -42,6 +43,8 @@ pub struct Task<'a> {
     pub used: &'a [Known],
     /// A model or corpus of another workload or board to transfer from.
     pub reference: Option<&'a Reference>,
+    /// Priors of the hyperparameters.
+    pub priors: &'a Priors,
     /// Seed of all random numbers.
     pub seed: u64,
     /// The layer widths of an exported network.
@@ -85,7 +88,13 @@ pub fn train(task: &Task<'_>) -> Result<Exported, TrainError> {
     task.progress.set_message("teacher");
     let reference = task.reference.map(Reference::hyperparameters);
     let grid = &task.corpus.grid;
-    let teachers = Teachers::fit(grid, task.used, reference, &ANY_BOARD, task.seed)?;
+    let teachers = Teachers::fit(
+        grid,
+        task.used,
+        reference,
+        &Blend::any_board(task.priors),
+        task.seed,
+    )?;
     export(task, teachers)
 }
 
@@ -160,13 +169,10 @@ impl Exported {
         unmeasured.shuffle(&mut random);
         unmeasured.truncate(SPREAD_OVER);
         for (target, expected) in Target::ALL.into_iter().zip(expected) {
-            let (Some(teacher), Some(exported)) = (
-                self.teachers.of(target),
-                target.predicted(&self.predictions),
-            ) else {
+            let Some(exported) = target.predicted(&self.predictions) else {
                 continue;
             };
-            let left_out = teacher.left_out();
+            let left_out = self.teachers.left_out(target);
             let offset = |id: usize| expected[id].median - exported[id].ln();
             let describe = |id: usize| Unmeasured {
                 sd: expected[id].sd,

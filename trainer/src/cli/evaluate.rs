@@ -15,6 +15,7 @@ use crate::lab::LabError;
 use crate::lab::evaluate::{Comparison, Evaluation, EvaluationRow, Quartiles, evaluate};
 use crate::lab::plots;
 use crate::lab::plots::PlotError;
+use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 use crate::learn::split::{Amount, Sampling};
 use crate::methods::Method;
@@ -105,6 +106,7 @@ impl Compared {
             self.methods.iter().map(MethodArgument::method).collect();
         let samplings: Vec<Sampling> = self.sampling.iter().copied().map(Into::into).collect();
         let comparison = Comparison {
+            priors: Priors::shipped(),
             corpus: &corpus,
             name: &self.corpus.display().to_string(),
             reference: reference.as_ref(),

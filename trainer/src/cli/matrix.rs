@@ -12,6 +12,7 @@ use super::{
 use crate::corpus::Corpus;
 use crate::lab::matrix::{Matrix, MatrixOptions, matrix, short};
 use crate::learn::predictions::Target;
+use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 use crate::learn::split::Amount;
 
@@ -59,9 +60,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let references: Result<Vec<Reference>, Failure> = corpora
         .par_iter()
         .map(|(name, corpus)| {
-            Reference::of_corpus(name.clone(), corpus.clone()).map_err(|why| Failure::Reference {
-                path: name.into(),
-                why,
+            Reference::of_corpus(name.clone(), corpus.clone(), Priors::shipped()).map_err(|why| {
+                Failure::Reference {
+                    path: name.into(),
+                    why,
+                }
             })
         })
         .collect();

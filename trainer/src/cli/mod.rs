@@ -35,6 +35,7 @@ use crate::fit::FitError;
 use crate::lab::LabError;
 use crate::lab::plots::PlotError;
 use crate::learn::gp::SingularKernel;
+use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 use crate::learn::split::{Sampling, SplitError};
 use crate::methods::{self, Method, MethodError};
@@ -291,9 +292,9 @@ fn read_reference(path: &Path) -> Result<Reference, Failure> {
     if file.is_ok() && start == MAGIC {
         let bytes = read_model(path)?;
         let (model, _) = parse_model(path, &bytes)?;
-        return Reference::of_model(name, &model).map_err(refused);
+        return Reference::of_model(name, &model, Priors::shipped()).map_err(refused);
     }
-    Reference::of_corpus(name, read_corpus(path)?).map_err(refused)
+    Reference::of_corpus(name, read_corpus(path)?, Priors::shipped()).map_err(refused)
 }
 
 /// Reads the bytes of a model file for [`parse_model`].

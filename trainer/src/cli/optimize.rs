@@ -17,13 +17,14 @@ Examples:
 
 Under every limit each method chooses the mode that it predicts to be the fastest within the
 limit, and is scored by the measurement of that mode. The optimum is the fastest mode whose
-measured power is within the limit. Only measured modes are candidates.
+measured power is within the limit. Only measured modes are candidates. With --tries the
+measurements under a limit count as well: a limit is exceeded if the choice or a try exceeds it.
 
 With --json: {\"kind\", \"corpus\", \"reference\", \"limits_mw\", \"results\": [{\"method\", \"modes\",
 \"sampling\", \"confidence\", \"tries\", \"runs\", \"time_penalty_pct\", \"area_w\", \"over_pct\",
 \"over_2pct_pct\", \"over_1w_pct\", \"unserved_pct\", \"time_penalty_quartiles\", \"solutions\":
-[{\"limit_mw\", \"best_time_ms\", \"mode\", \"time_ms\", \"power_mw\", \"tries\"}]}]}; medians over
-runs; the solutions are those of the first run; confidence is null for a method without a
+[{\"limit_mw\", \"best_time_ms\", \"mode\", \"time_ms\", \"power_mw\", \"tries\", \"highest_mw\"}]}]};
+medians over runs; the solutions are those of the first run; confidence is null for a method without a
 guard band.";
 
 #[derive(Debug, Args)]

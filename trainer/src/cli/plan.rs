@@ -17,8 +17,9 @@ use crate::corpus::modes::{Known, profiled};
 use crate::corpus::order::{Visit, descending};
 use crate::learn::mean::Scales;
 use crate::learn::plan::{expected_error, first, next};
+use crate::learn::priors::Priors;
 use crate::learn::split::MIN_MODES;
-use crate::learn::teacher::{ANY_BOARD, Teachers};
+use crate::learn::teacher::{Blend, Teachers};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -136,11 +137,17 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if asked == 0 || asked > available {
         return Err(Failure::PlanSize { asked, available });
     }
-    let scales = Scales::of(&grid);
+    let (scales, priors) = (Scales::of(&grid), Priors::shipped());
     let failed = |why| Failure::Plan { why };
     let mut expected = ExpectedError::default();
     if measured.len() >= MIN_MODES {
-        let teachers = Teachers::fit(&grid, &measured, None, &ANY_BOARD, arguments.seed);
+        let teachers = Teachers::fit(
+            &grid,
+            &measured,
+            None,
+            &Blend::any_board(priors),
+            arguments.seed,
+        );
         let teachers = teachers.map_err(failed)?;
         [expected.time, expected.power] = expected_error(&teachers, &offered);
     }
@@ -151,8 +158,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let count = asked.saturating_sub(measured.len());
     let chosen = match (enough, measured.is_empty()) {
         (true, _) => Vec::new(),
-        (_, true) => first(&scales, &offered, count, &mut random).map_err(failed)?,
-        _ => next(&scales, &offered, &measured, count, &mut random).map_err(failed)?,
+        (_, true) => first(&scales, priors, &offered, count, &mut random).map_err(failed)?,
+        _ => next(&scales, priors, &offered, &measured, count, &mut random).map_err(failed)?,
     };
     let chosen: Vec<[u32; 4]> = chosen.into_iter().map(|at| offered[at]).collect();
     let visits = match arguments.order {

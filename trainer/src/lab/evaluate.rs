@@ -14,6 +14,7 @@ use crate::corpus::modes::Known;
 use crate::fit::{Coverage, coverage};
 use crate::lab::LabError;
 use crate::learn::predictions::{Accuracy, Errors, Target};
+use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 use crate::learn::split::{Amount, Sampling, Split, SplitError};
 use crate::methods::{Method, Trained};
@@ -27,6 +28,8 @@ pub struct Comparison<'a> {
     pub name: &'a str,
     /// The reference, for methods that can transfer.
     pub reference: Option<&'a Reference>,
+    /// Priors of the hyperparameters of `wattgate` and of the plans.
+    pub priors: &'a Priors,
     /// The methods.
     pub methods: &'a [Box<dyn Method>],
     /// Numbers of training modes.
@@ -94,7 +97,8 @@ impl Comparison<'_> {
         }
         let one = |&(sampling, amount, method, run): &(Sampling, Amount, &dyn Method, u64)| {
             let seed = self.seed.wrapping_add(run);
-            let split = Split::new(self.corpus, amount, sampling, seed)?;
+            let split =
+                Split::with_fixed_held_out(self.corpus, amount, sampling, self.priors, seed)?;
             if split.held_out.is_empty() {
                 let available = split.used.len();
                 return Err(SplitError::NothingHeldOut { available }.into());
@@ -104,6 +108,7 @@ impl Comparison<'_> {
                 corpus: self.corpus,
                 used: &split.used,
                 reference: self.reference,
+                priors: self.priors,
                 seed,
                 shape: self.shape,
                 progress: &ProgressBar::hidden(),

@@ -10,6 +10,7 @@ use crate::corpus::Corpus;
 use crate::lab::LabError;
 use crate::lab::evaluate::{Comparison, Quartiles, Subject, evaluate};
 use crate::learn::predictions::Target;
+use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 use crate::learn::split::{Amount, Sampling};
 use crate::methods::Method;
@@ -74,6 +75,7 @@ pub fn matrix(
                 continue;
             }
             let comparison = Comparison {
+                priors: Priors::shipped(),
                 corpus,
                 name: file,
                 reference,

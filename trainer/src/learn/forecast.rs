@@ -21,54 +21,73 @@
 //! would allow no step at all. With a reference of the same board they are narrower still, around
 //! the reference's coefficients.
 //!
-//! `NARROWED`, `CLOSER`, `QUANTILE`, `STEEPER`, `STATIC_SHARE` and `RISE` were chosen on the three
+//! `TIME`, `POWER`, `QUANTILE`, `STEEPER` and `RISE` were chosen on the three
 //! simulated boards with the workloads lstm, vgg11 and lenet on units 21 and 22 (`RISE`: 21 to 26),
 //! as wide as a plan of 15 modes allows. `tests/it/safe_plan.rs` and `tests/it/learned.rs` count the
 //! modes that exceed a limit on other units and workloads.
-
-use std::ops::Range;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use wattgate_runtime::Axis;
 
 use crate::corpus::modes::Known;
-use crate::learn::gp::{Process, SingularKernel, Spec};
-use crate::learn::mean::{KERNEL, Mean, Place, Scales};
+use crate::learn::gp::{Process, SingularKernel};
+use crate::learn::mean::{Mean, Place, Scales};
 use crate::learn::plan::promise;
 use crate::learn::predictions::Target;
-use crate::learn::teacher::{Expected, Hyperparameters, NOISE, of_same_board};
+use crate::learn::priors::Spec;
+use crate::learn::teacher::{Expected, Hyperparameters, of_same_board};
 
 /// Standard deviations of ln(time) and ln(power) over the modes of a grid.
 const SPREADS: [f64; 2] = [0.8, 0.5];
 
-/// The amplitudes of the kernel among its hyperparameters.
-const AMPLITUDES: Range<usize> = 4..6;
+/// Prior of the time, in the order of [`Mean::theory`]. Narrower than the teachers', above all in the
+/// amplitudes: a kernel that may replace physics leaves no bound beyond the measured modes. Repeats
+/// of a mode differ by 1 or 2 %. Background work takes about an eighth of the lowest CPU capacity.
+const TIME: &[[f64; 2]] = &[
+    [0.5, 0.6],
+    [0.4, 0.6],
+    [1.1, 1.2],
+    [2.2, 0.8],
+    [-3.1, 0.6],
+    [-4.7, 0.3],
+    [-3.2, 0.5],
+    [0.0, 0.12],
+    [-0.1, 0.12],
+    [0.0, 0.18],
+    [-1.6, 0.48],
+    [-2.7, 0.54],
+    [-0.8, 0.48],
+    [-1.1, 0.48],
+    [-1.7, 0.48],
+    [-0.3, 0.36],
+    [-2.0, 0.3],
+];
 
-/// Added to the prior means of the ln amplitudes. The teachers' prior lets the kernel replace
-/// physics, which leaves no bound beyond the measured modes.
-const CLOSER: f64 = -1.6;
-
-/// Factor on the prior standard deviations of the amplitudes and of the physical coefficients.
-const NARROWED: f64 = 0.6;
-
-/// Prior of ln(noise / spread): repeats of a mode differ by 1 or 2 %.
-const REPEATABLE: [f64; 2] = [-3.2, 0.5];
-
-/// The coefficient u of background work among those of [`Mean::Time`] and [`Mean::Power`].
-const TIME_STARVED: usize = 9;
-const POWER_STARVED: usize = 11;
-
-/// The coefficient of the static power among those of [`Mean::Power`].
-const STATIC: usize = 0;
-
-/// Prior mean of the logarithm of its share in the power of an average mode: about a half, as
-/// regulators, fabric and leakage draw power in every mode.
-const STATIC_SHARE: f64 = -0.8;
-
-/// Prior of u: background work takes about an eighth of the lowest CPU capacity, hardly ever
-/// more than a fifth.
-const STARVED: [f64; 2] = [-2.0, 0.3];
+/// Prior of the power. About a half of the power of an average mode is static: regulators, fabric
+/// and leakage draw it in every mode.
+const POWER: &[[f64; 2]] = &[
+    [1.0, 0.9],
+    [1.0, 0.9],
+    [1.0, 0.9],
+    [1.0, 0.9],
+    [-2.4, 0.48],
+    [-3.4, 0.6],
+    [-3.2, 0.5],
+    [-0.8, 0.6],
+    [-1.8, 0.6],
+    [-1.8, 0.6],
+    [-1.8, 0.6],
+    [-1.8, 0.6],
+    [-1.8, 0.6],
+    [1.0, 0.18],
+    [0.7, 0.18],
+    [0.7, 0.18],
+    [1.7, 0.18],
+    [1.7, 0.18],
+    [-2.0, 0.3],
+    [0.0, 0.3],
+];
 
 /// Standard deviations between the median and the upper bound of a power.
 const QUANTILE: f64 = 2.5;
@@ -113,25 +132,13 @@ pub struct Predicted {
     pub power_at_most_mw: f64,
 }
 
-/// The prior of a forecast, narrower than that of the teachers.
+/// The prior of a forecast.
 fn spec(mean: Mean, reference: Option<&[f64]>) -> Spec {
-    let Spec { mut prior, .. } = Spec::of(mean);
-    let (kernel, physics) = prior.split_at_mut(KERNEL);
-    for [amplitude, sd] in &mut kernel[AMPLITUDES] {
-        *amplitude += CLOSER;
-        *sd *= NARROWED;
-    }
-    kernel[NOISE] = REPEATABLE;
-    physics.iter_mut().for_each(|[_, sd]| *sd *= NARROWED);
-    if mean == Mean::Time {
-        physics[TIME_STARVED] = STARVED;
-    } else {
-        physics[POWER_STARVED] = STARVED;
-        physics[STATIC][0] = STATIC_SHARE;
-    }
-    if let Some(learned) = reference {
-        prior = of_same_board(&prior, learned);
-    }
+    let own = if mean == Mean::Time { TIME } else { POWER };
+    let prior = match reference {
+        Some(learned) => of_same_board(&own.to_vec(), learned),
+        None => own.to_vec(),
+    };
     Spec { mean, prior }
 }
 

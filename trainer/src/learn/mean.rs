@@ -1,8 +1,9 @@
-//! Mean functions of the Gaussian processes: physics with unknown coefficients, and the prior of
-//! each coefficient.
+//! Mean functions of the Gaussian processes: physics with unknown coefficients, and what theory
+//! says of each coefficient.
 //!
 //! Knobs are fractions of the board's highest value, so that coefficients transfer between
 //! boards. The coefficients are hyperparameters, fitted together with those of the kernel.
+//! [`Priors`](crate::learn::priors::Priors) says what other corpora have taught of them.
 
 use wattgate_runtime::{Axis, Grid};
 
@@ -25,9 +26,12 @@ pub struct Place {
     pub log: [f64; 4],
     /// The lowest CPU capacity of the board (cores × clock) over that of this mode, in 0 … 1.
     pub load: f64,
-    /// ln of the predicted time, minus its mean over the training modes. Only [`Mean::Power`]
-    /// uses it; zero for the others.
+    /// ln of the time, minus its mean over the training modes. Only [`Mean::Power`] uses it; zero
+    /// for the others.
     pub log_time: f64,
+    /// Standard deviation of `log_time`; zero if the time was measured. A prediction integrates
+    /// over it.
+    pub log_time_sd: f64,
 }
 
 /// Maps the modes of a grid to [`Place`]s.
@@ -84,6 +88,7 @@ impl Scales {
             log: std::array::from_fn(|i| part[i].ln() - self.axes[i].mean_log),
             load: self.least_capacity / (part[0] * part[1]),
             log_time: 0.0,
+            log_time_sd: 0.0,
         }
     }
 }
@@ -106,76 +111,68 @@ pub enum Mean {
     Power,
 }
 
-/// Prior mean and standard deviation of each hyperparameter, the kernel's first.
-pub type Prior = Vec<[f64; 2]>;
+/// Prior of ln(noise / spread of the target). It is the same for all corpora: how much a recording
+/// was disturbed says nothing about the next one.
+const NOISE_PRIOR: [f64; 2] = [-3.2, 1.5];
+
+/// Index of the noise among the hyperparameters.
+pub const NOISE: usize = 6;
 
 impl Mean {
-    /// The priors of a process with this mean. The time priors are rounded averages over four
-    /// families of corpora (Inception and Xception on a TX2, image recognition on a TX1 and a
-    /// TX2); leaving a family out of the average changes its errors little. The power priors are
-    /// set by hand.
-    pub fn prior(self) -> Prior {
-        let mut prior = match self {
-            Self::Zero | Self::Starved => vec![
-                [1.1, 1.2],
-                [1.1, 1.2],
-                [1.1, 1.2],
-                [1.1, 1.2],
-                [0.0, 1.5],
-                [0.0, 1.5],
-                [-3.5, 1.5],
-            ],
-            Self::Time => vec![
-                [0.5, 0.6],
-                [0.4, 0.6],
-                [1.1, 1.2],
-                [2.2, 0.8],
-                [-1.5, 1.0],
-                [-3.1, 0.5],
-                [-3.2, 1.4],
-            ],
-            Self::Power => vec![
-                [1.0, 0.9],
-                [1.0, 0.9],
-                [1.0, 0.9],
-                [1.0, 0.9],
-                [-0.8, 0.8],
-                [-1.8, 1.0],
-                [-3.0, 1.4],
-            ],
+    /// All mean functions.
+    pub const ALL: [Self; 4] = [Self::Zero, Self::Starved, Self::Time, Self::Power];
+
+    /// What is known of the hyperparameters before any corpus: `(name, prior)`, the kernel's first.
+    ///
+    /// Length scales are near the spread of an axis. Clocks act in proportion (exponents near 1);
+    /// dynamic power is C·V²·f, and a voltage rises less than in proportion to its clock. No share
+    /// of a time or power is known.
+    pub fn theory(self) -> Vec<(&'static str, [f64; 2])> {
+        let [matern, linear] = match self {
+            Self::Zero | Self::Starved => [0.0, 0.0],
+            Self::Time | Self::Power => [-1.0, -1.5],
         };
-        prior.extend_from_slice(match self {
+        let mut theory = vec![
+            ("ln length cores", [0.7, 1.0]),
+            ("ln length cpu", [0.7, 1.0]),
+            ("ln length gpu", [0.7, 1.0]),
+            ("ln length emc", [0.7, 1.0]),
+            ("ln amplitude Matern", [matern, 1.2]),
+            ("ln amplitude linear", [linear, 1.2]),
+            ("ln noise", NOISE_PRIOR),
+        ];
+        theory.extend_from_slice(match self {
             Self::Zero => &[],
-            Self::Starved => &[[-2.0, 2.0], [0.0, 0.5]],
+            Self::Starved => &[("u", [-1.5, 1.5]), ("ln k", [0.0, 0.5])],
             Self::Time => &[
-                [0.0, 0.2],
-                [-0.1, 0.2],
-                [0.0, 0.3],
-                [-1.6, 0.8],
-                [-2.7, 0.9],
-                [-0.8, 0.8],
-                [-1.1, 0.8],
-                [-1.7, 0.8],
-                [-0.3, 0.6],
-                [-1.0, 1.7],
+                ("ln exponent cpu", [0.0, 0.4]),
+                ("ln exponent gpu", [0.0, 0.4]),
+                ("ln exponent emc", [0.0, 0.4]),
+                ("serial", [-1.8, 1.0]),
+                ("parallel", [-1.8, 1.0]),
+                ("gpu", [-1.8, 1.0]),
+                ("emc", [-1.8, 1.0]),
+                ("constant", [-1.8, 1.0]),
+                ("ln(R - 1)", [-0.5, 1.0]),
+                ("u", [-1.5, 1.5]),
             ],
             Self::Power => &[
-                [-1.8, 1.0],
-                [-1.8, 1.0],
-                [-1.8, 1.0],
-                [-1.8, 1.0],
-                [-1.8, 1.0],
-                [-1.8, 1.0],
-                [1.0, 0.3],
-                [0.7, 0.3],
-                [0.7, 0.3],
-                [1.7, 0.3],
-                [1.7, 0.3],
-                [-1.0, 2.0],
-                [0.0, 0.5],
+                ("static", [-1.8, 1.0]),
+                ("emc", [-1.8, 1.0]),
+                ("cpu energy", [-1.8, 1.0]),
+                ("gpu energy", [-1.8, 1.0]),
+                ("gpu", [-1.8, 1.0]),
+                ("cpu", [-1.8, 1.0]),
+                ("exponent emc", [1.0, 0.5]),
+                ("exponent cpu energy", [0.7, 0.5]),
+                ("exponent gpu energy", [0.7, 0.5]),
+                ("exponent gpu", [1.7, 0.5]),
+                ("exponent cpu", [1.7, 0.5]),
+                ("u", [-1.5, 1.5]),
+                ("ln k", [0.0, 0.5]),
             ],
         });
-        prior
+        theory
     }
 
     /// Evaluates the mean with hyperparameters `theta`, the kernel's first. Writes its derivative
@@ -287,9 +284,9 @@ mod tests {
         place.log_time = 0.7;
         for mean in [Mean::Zero, Mean::Starved, Mean::Time, Mean::Power] {
             let theta: Vec<f64> = mean
-                .prior()
+                .theory()
                 .iter()
-                .map(|[mean, sd]| mean + 0.3 * sd)
+                .map(|(_, [mean, sd])| mean + 0.3 * sd)
                 .collect();
             let count = theta.len() - KERNEL;
             let mut gradient = vec![0.0; count];

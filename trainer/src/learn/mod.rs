@@ -5,17 +5,20 @@
 //! | Which modes are profiled next, and which are held out? | [`plan`], [`split`] |
 //! | Which modes stay within a limit while few are measured? | [`forecast`] |
 //! | Which mean does physics suggest? | [`mean`] |
+//! | What have other corpora taught of its coefficients? | [`priors`], [`families`] |
 //! | How does a Gaussian process model the residuals? | [`gp`] |
 //! | How do these predict time and power, with a transfer? | [`teacher`], [`reference`](mod@reference) |
 //! | What is predicted, and with which errors? | [`predictions`] |
 //! | How far may a measurement exceed its prediction? | [`guard`] |
 
+pub mod families;
 pub mod forecast;
 pub mod gp;
 pub mod guard;
 pub mod mean;
 pub mod plan;
 pub mod predictions;
+pub mod priors;
 pub mod reference;
 pub mod split;
 pub mod standard;

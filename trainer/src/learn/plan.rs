@@ -12,9 +12,10 @@ use rand_chacha::ChaCha8Rng;
 use statrs::distribution::{Continuous, ContinuousCDF, Normal};
 
 use crate::corpus::modes::Known;
-use crate::learn::gp::{Process, SingularKernel, Spec};
+use crate::learn::gp::{Process, SingularKernel};
 use crate::learn::mean::{Mean, Place, Scales};
 use crate::learn::predictions::Target;
+use crate::learn::priors::Priors;
 use crate::learn::teacher::{Expected, LeftOut, Teachers};
 
 /// Number of modes chosen before the first measurement.
@@ -33,11 +34,12 @@ const COMPARED: usize = 400;
 /// valuable first.
 pub fn first(
     scales: &Scales,
+    priors: &Priors,
     offered: &[[u32; 4]],
     count: usize,
     random: &mut ChaCha8Rng,
 ) -> Result<Vec<usize>, SingularKernel> {
-    let spec = Spec::of(Mean::Zero);
+    let spec = priors.spec(Mean::Zero);
     let board = Board::of(scales, offered);
     let unmeasured = |chosen: &[usize]| Process::unmeasured(&spec, &board.places_of(chosen));
     let mut chosen = Vec::new();
@@ -64,6 +66,7 @@ pub fn first(
 /// each choice the processes observe its predicted value, so that the next choice differs.
 pub fn next(
     scales: &Scales,
+    priors: &Priors,
     offered: &[[u32; 4]],
     measured: &[Known],
     count: usize,
@@ -72,7 +75,7 @@ pub fn next(
     let board = Board::of(scales, offered);
     let mut measured = measured.to_vec();
     let mut chosen = Vec::new();
-    let [mut time, mut power] = fitted(scales, &measured)?;
+    let [mut time, mut power] = fitted(scales, priors, &measured)?;
     while chosen.len() < count {
         let free = |knobs: &[u32; 4]| measured.iter().all(|mode| mode.knobs != *knobs);
         let free: Vec<bool> = offered.iter().map(free).collect();
@@ -104,6 +107,7 @@ pub fn next(
 /// say little about the length scales.
 pub fn next_of(
     scales: &Scales,
+    priors: &Priors,
     offered: &[[u32; 4]],
     free: &[bool],
     measured: &[Known],
@@ -115,21 +119,25 @@ pub fn next_of(
             .iter()
             .map(|mode| scales.place(mode.knobs))
             .collect();
-        let prior = Process::unmeasured(&Spec::of(Mean::Zero), &places)?;
+        let prior = Process::unmeasured(&priors.spec(Mean::Zero), &places)?;
         return Ok(board.best(&[&prior], free, None, random));
     }
-    let [time, power] = fitted(scales, measured)?;
+    let [time, power] = fitted(scales, priors, measured)?;
     Ok(board.choose(&time, &power, measured, free, random))
 }
 
 /// One process per target, `None` for a target without measurements.
-fn fitted(scales: &Scales, measured: &[Known]) -> Result<[Option<Process>; 2], SingularKernel> {
+fn fitted(
+    scales: &Scales,
+    priors: &Priors,
+    measured: &[Known],
+) -> Result<[Option<Process>; 2], SingularKernel> {
     let fit = |target: Target| {
         let known = measured
             .iter()
             .filter_map(|mode| Some((scales.place(mode.knobs), target.measured(mode)?.ln())));
         let (places, logs): (Vec<Place>, Vec<f64>) = known.unzip();
-        let spec = Spec::of(Mean::Zero);
+        let spec = priors.spec(Mean::Zero);
         (!places.is_empty())
             .then(|| Process::fit_map(&spec, &places, &logs))
             .transpose()
@@ -141,15 +149,16 @@ fn fitted(scales: &Scales, measured: &[Known]) -> Result<[Option<Process>; 2], S
 /// indices of `offered` in the order of the choice.
 pub fn sequence(
     scales: &Scales,
+    priors: &Priors,
     offered: &[Known],
     count: usize,
     random: &mut ChaCha8Rng,
 ) -> Result<Vec<usize>, SingularKernel> {
     let knobs: Vec<[u32; 4]> = offered.iter().map(|mode| mode.knobs).collect();
-    let mut chosen = first(scales, &knobs, count.min(FIRST), random)?;
+    let mut chosen = first(scales, priors, &knobs, count.min(FIRST), random)?;
     while chosen.len() < count.min(offered.len()) {
         let measured: Vec<Known> = chosen.iter().map(|&at| offered[at]).collect();
-        chosen.extend(next(scales, &knobs, &measured, 1, random)?);
+        chosen.extend(next(scales, priors, &knobs, &measured, 1, random)?);
     }
     Ok(chosen)
 }
@@ -286,7 +295,10 @@ pub fn promise(ln_limit: f64, best: f64, time: &Expected, power: &Expected) -> f
 pub fn expected_error(teachers: &Teachers, board: &[[u32; 4]]) -> [Option<f64>; 2] {
     let elsewhere = teachers.predict(board);
     let of = |target: Target| {
-        let left_out = teachers.of(target)?.left_out();
+        let left_out = teachers.left_out(target);
+        if left_out.is_empty() {
+            return None;
+        }
         let sds = elsewhere[target as usize]
             .iter()
             .map(|expected| expected.sd);

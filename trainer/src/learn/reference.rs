@@ -11,6 +11,7 @@ use crate::corpus::modes::all_modes;
 use crate::corpus::modes::{Known, profiled};
 use crate::learn::gp::{SAMPLED, SingularKernel};
 use crate::learn::predictions::Predictions;
+use crate::learn::priors::Priors;
 use crate::learn::teacher::{Hyperparameters, Teachers};
 
 /// Hyperparameters to transfer from, with the corpus that they were learned from.
@@ -24,18 +25,26 @@ pub struct Reference {
 
 impl Reference {
     /// Fits teachers to a corpus.
-    pub fn of_corpus(name: String, corpus: Corpus) -> Result<Self, SingularKernel> {
+    pub fn of_corpus(
+        name: String,
+        corpus: Corpus,
+        priors: &Priors,
+    ) -> Result<Self, SingularKernel> {
         let known = profiled(&corpus);
         Ok(Self {
             name,
             grid: corpus.grid.clone(),
-            hyperparameters: learn(&corpus.grid, known)?,
+            hyperparameters: learn(&corpus.grid, known, priors)?,
             corpus: Some(corpus),
         })
     }
 
     /// Fits teachers to a model's predictions in its profiled region.
-    pub fn of_model(name: String, model: &Model<'_>) -> Result<Self, SingularKernel> {
+    pub fn of_model(
+        name: String,
+        model: &Model<'_>,
+        priors: &Priors,
+    ) -> Result<Self, SingularKernel> {
         let predictions = Predictions::of_model(model);
         let grid = model.grid();
         let mut known = Vec::new();
@@ -52,7 +61,7 @@ impl Reference {
         Ok(Self {
             name,
             grid: grid.clone(),
-            hyperparameters: learn(grid, known)?,
+            hyperparameters: learn(grid, known, priors)?,
             corpus: None,
         })
     }
@@ -85,8 +94,12 @@ impl Reference {
 }
 
 /// Fits at most [`SAMPLED`] random modes: further modes do not change the hyperparameters.
-fn learn(grid: &Grid, mut known: Vec<Known>) -> Result<Hyperparameters, SingularKernel> {
+fn learn(
+    grid: &Grid,
+    mut known: Vec<Known>,
+    priors: &Priors,
+) -> Result<Hyperparameters, SingularKernel> {
     known.shuffle(&mut ChaCha8Rng::seed_from_u64(0));
     known.truncate(SAMPLED);
-    Ok(Teachers::fit_map(grid, &known)?.hyperparameters())
+    Ok(Teachers::fit_map(grid, &known, priors)?.hyperparameters())
 }

@@ -14,6 +14,7 @@ use crate::corpus::modes::{Known, profiled};
 use crate::learn::gp::SingularKernel;
 use crate::learn::mean::Scales;
 use crate::learn::plan;
+use crate::learn::priors::Priors;
 
 /// Minimum number of training modes.
 pub const MIN_MODES: usize = 5;
@@ -102,6 +103,8 @@ pub enum SplitError {
 pub struct Split {
     /// Training modes, in random order or in the order of the plan.
     pub used: Vec<Known>,
+    /// Modes that were neither trained on nor held out.
+    pub unused: Vec<Known>,
     /// Modes to score on.
     pub held_out: Vec<Known>,
 }
@@ -113,6 +116,22 @@ impl Split {
         corpus: &Corpus,
         amount: Amount,
         sampling: Sampling,
+        priors: &Priors,
+        seed: u64,
+    ) -> Result<Self, SplitError> {
+        let mut split = Self::with_fixed_held_out(corpus, amount, sampling, priors, seed)?;
+        split.held_out.append(&mut split.unused);
+        Ok(split)
+    }
+
+    /// Like [`Split::new`], but holds out the same modes for both samplings, drawn before any mode
+    /// is chosen: a half of the corpus, or what the training leaves of it. A plan otherwise takes
+    /// the modes that are hard to predict out of its own score.
+    pub fn with_fixed_held_out(
+        corpus: &Corpus,
+        amount: Amount,
+        sampling: Sampling,
+        priors: &Priors,
         seed: u64,
     ) -> Result<Self, SplitError> {
         let mut known = profiled(corpus);
@@ -126,21 +145,23 @@ impl Split {
         }
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         known.shuffle(&mut random);
+        let held_out = known.split_off(asked.max(available.div_ceil(2)));
         if sampling == Sampling::Planned {
             let scales = Scales::of(&corpus.grid);
-            let chosen = plan::sequence(&scales, &known, asked, &mut random)?;
+            let chosen = plan::sequence(&scales, priors, &known, asked, &mut random)?;
             let mut rest: Vec<Option<Known>> = known.into_iter().map(Some).collect();
             known = chosen.iter().filter_map(|&at| rest[at].take()).collect();
             known.extend(rest.into_iter().flatten());
         }
-        let held_out = known.split_off(asked);
+        let unused = known.split_off(asked);
         let has_power = |modes: &[Known]| modes.iter().filter(|m| m.power_mw.is_some()).count();
         let found = has_power(&known);
-        if found < MIN_MODES && found + has_power(&held_out) > 0 {
+        if found < MIN_MODES && found + has_power(&unused) + has_power(&held_out) > 0 {
             return Err(SplitError::TooFewPowers { found });
         }
         Ok(Self {
             used: known,
+            unused,
             held_out,
         })
     }

@@ -1,5 +1,8 @@
 //! The teacher: mixtures of Gaussian processes for log time and log power.
 //!
+//! The two form a joint model, p(time) · p(power | time): power is learned from measured times and
+//! predicted from the distribution of the predicted time.
+//!
 //! Each target mixes a process whose mean is physical (a roofline for time, the energy of a step
 //! for power) with one whose mean has little or no physics. The exported network is distilled
 //! from the mixtures' medians on the whole grid; the guard band follows from their spread.
@@ -17,15 +20,17 @@ use statrs::distribution::ContinuousCDF;
 use wattgate_runtime::Grid;
 
 use crate::corpus::modes::Known;
-use crate::learn::gp::{Normal, Process, SingularKernel, Spec};
-use crate::learn::mean::{KERNEL, Mean, Place, Prior, Scales};
+use crate::learn::gp::{Normal, Process, SingularKernel};
+use crate::learn::mean::{KERNEL, Mean, NOISE, Place, Scales};
 use crate::learn::predictions::Target;
+use crate::learn::priors::{Prior, Priors, Spec};
 
 /// Maximum number of training modes.
 pub const MAX_TRAINING_MODES: usize = 2_000;
 
-/// How processes are weighted, and what a reference says of their priors.
-pub struct Blend {
+/// The priors of the processes, how they are weighted, and what a reference says of their priors.
+pub struct Blend<'a> {
+    priors: &'a Priors,
     /// Weight of the processes with a physical mean, of time and of power; the process without has
     /// the rest.
     physics: [f64; 2],
@@ -35,30 +40,35 @@ pub struct Blend {
     near: fn(&Prior, &[f64]) -> Prior,
 }
 
-/// For any modes and a reference of any board: on few modes an unsuitable reference may seem to
-/// fit.
-pub const ANY_BOARD: Blend = Blend {
-    physics: [0.5, 0.5],
-    most_share: 0.25,
-    near: between,
-};
+impl<'a> Blend<'a> {
+    /// For any modes and a reference of any board: on few modes an unsuitable reference may seem
+    /// to fit.
+    pub fn any_board(priors: &'a Priors) -> Self {
+        Self {
+            priors,
+            physics: [0.5, 0.5],
+            most_share: 0.25,
+            near: between,
+        }
+    }
 
-/// For planned modes and a reference of the same board. A limit keeps the modes in a corner, from
-/// where physics extrapolates power better than the kernel. Chosen on simulated boards, on units
-/// and workloads (lstm, vgg11, lenet) that no test has.
-pub const SAME_BOARD: Blend = Blend {
-    physics: [0.5, 0.8],
-    most_share: 1.0,
-    near: of_same_board,
-};
+    /// For planned modes and a reference of the same board. A limit keeps the modes in a corner,
+    /// from where physics extrapolates power better than the kernel. Chosen on simulated boards,
+    /// on units and workloads (lstm, vgg11, lenet) that no test has.
+    pub fn same_board(priors: &'a Priors) -> Self {
+        Self {
+            priors,
+            physics: [0.5, 0.8],
+            most_share: 1.0,
+            near: of_same_board,
+        }
+    }
+}
 
 /// Factor on the prior standard deviations of the mean's coefficients in a transfer, from any board
 /// and from the same.
 const NARROWED: f64 = 0.7;
 const NARROWED_BY_SAME: f64 = 0.5;
-
-/// Index of the noise among the hyperparameters; a transfer leaves its prior unchanged.
-pub(super) const NOISE: usize = 6;
 
 /// Share of the physical weight below which a reference is dropped.
 const LEAST_SHARE: f64 = 0.01;
@@ -97,7 +107,7 @@ impl Teacher {
         places: &[Place],
         targets: &[f64],
         reference: Option<&[f64]>,
-        (blend, target): (&Blend, Target),
+        (blend, target): (&Blend<'_>, Target),
         random: Option<&ChaCha8Rng>,
     ) -> Result<Self, SingularKernel> {
         let physics = blend.physics[target as usize];
@@ -109,7 +119,7 @@ impl Teacher {
             }
             None => Process::fit_map(spec, places, targets),
         };
-        let own = Spec::of(mean);
+        let own = blend.priors.spec(mean);
         let (physical, (other, plain)) = join(
             || fit(&own, 1),
             || {
@@ -119,7 +129,7 @@ impl Teacher {
                 });
                 join(
                     || near.map(|near| fit(&near, 2)).transpose(),
-                    || fit(&Spec::of(without), 3),
+                    || fit(&blend.priors.spec(without), 3),
                 )
             },
         );
@@ -168,40 +178,27 @@ impl Teacher {
         samples.collect()
     }
 
-    /// The leave-one-out prediction of each training mode, in the order of the fit. Importance
-    /// weights undo the influence of the left-out mode on the hyperparameter samples: each
-    /// sample's weight is divided by the density that it gives the mode (Gelfand, Dey and Chang
-    /// 1992).
-    pub fn left_out(&self) -> Vec<LeftOut> {
-        let samples = self.weighted(Process::left_out);
-        let Some((_, process)) = self.parts.first() else {
-            return Vec::new();
-        };
-        let of = |(at, target): (usize, f64)| {
-            let ln_weight = |(weight, sample): &(f64, Vec<Normal>)| {
-                let Normal { mean, variance } = sample[at];
-                weight.ln() + 0.5 * (variance.ln() + (target - mean).powi(2) / variance)
+    /// The leave-one-out prediction of each training mode at its place in `at`, in the order of
+    /// the fit. Log times may differ from those of the fit.
+    fn left_out(&self, at: &[Place]) -> Vec<Expected> {
+        let parts = self.parts.iter().map(|(weight, process)| {
+            let own = process.left_out(process.places());
+            (*weight, process, own, process.left_out(at))
+        });
+        let parts: Vec<_> = parts.collect();
+        let of = |at: usize| {
+            let one = |(weight, process, own, there): &(f64, &Process, Vec<_>, Vec<_>)| {
+                let target = process.targets().nth(at).expect("a training mode");
+                let of_own: Vec<Normal> =
+                    own.iter().map(|sample: &Vec<Normal>| sample[at]).collect();
+                let weights = without(target, &of_own);
+                let there = there.iter().map(|sample: &Vec<Normal>| sample[at]);
+                let pairs = weights.into_iter().map(|share| weight * share).zip(there);
+                pairs.collect::<Vec<_>>()
             };
-            let largest = samples
-                .iter()
-                .map(ln_weight)
-                .fold(f64::NEG_INFINITY, f64::max);
-            let weights: Vec<f64> = samples
-                .iter()
-                .map(|sample| (ln_weight(sample) - largest).exp())
-                .collect();
-            let total: f64 = weights.iter().sum();
-            let pairs = weights.iter().zip(&samples);
-            let parts: Vec<(f64, Normal)> = pairs
-                .map(|(weight, (_, sample))| (weight / total, sample[at]))
-                .collect();
-            let Expected { median, sd } = Expected::of(&parts);
-            LeftOut {
-                residual: target - median,
-                sd,
-            }
+            Expected::of(&parts.iter().flat_map(one).collect::<Vec<_>>())
         };
-        process.targets().enumerate().map(of).collect()
+        (0..at.len()).map(of).collect()
     }
 
     fn observe(&self, place: Place, target: f64) -> Result<Self, SingularKernel> {
@@ -211,10 +208,41 @@ impl Teacher {
         Ok(Self { parts: parts? })
     }
 
+    /// The places of the training modes.
+    fn places(&self) -> &[Place] {
+        self.parts
+            .first()
+            .map_or(&[], |(_, process)| process.places())
+    }
+
+    /// The targets of the training modes.
+    fn targets(&self) -> impl Iterator<Item = f64> {
+        self.parts
+            .first()
+            .into_iter()
+            .flat_map(|(_, process)| process.targets())
+    }
+
     /// The hyperparameters of the process with the physical mean and the default prior.
     fn hyperparameters(&self) -> Option<Vec<f64>> {
         self.parts.get(1).map(|(_, process)| process.map().to_vec())
     }
+}
+
+/// Weights of the hyperparameter samples of one process that undo the influence of a left-out
+/// target on them: one over the density that a sample gives the target (Gelfand, Dey and Chang
+/// 1992). They are truncated at √S times their mean, for S samples (Ionides 2008), and sum to one.
+fn without(target: f64, left_out: &[Normal]) -> Vec<f64> {
+    let ln = |at: &Normal| 0.5 * (at.variance.ln() + (target - at.mean).powi(2) / at.variance);
+    let largest = left_out.iter().map(ln).fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = left_out.iter().map(|at| (ln(at) - largest).exp()).collect();
+    let samples = weights.len() as f64;
+    let most = samples.sqrt() * weights.iter().sum::<f64>() / samples;
+    let total: f64 = weights.iter().map(|weight| weight.min(most)).sum();
+    weights
+        .iter()
+        .map(|weight| weight.min(most) / total)
+        .collect()
 }
 
 /// A summary of the predictive distribution of a logarithm.
@@ -297,8 +325,10 @@ pub struct Teachers {
     scales: Scales,
     time: Teacher,
     power: Option<Teacher>,
-    /// The mean predicted ln time of the training modes.
+    /// The mean ln time of the training modes.
     centre: f64,
+    /// Indices of the training modes with a power.
+    powered: Vec<usize>,
 }
 
 impl Teachers {
@@ -308,7 +338,7 @@ impl Teachers {
         grid: &Grid,
         used: &[Known],
         reference: Option<&Hyperparameters>,
-        blend: &Blend,
+        blend: &Blend<'_>,
         seed: u64,
     ) -> Result<Self, SingularKernel> {
         let random = ChaCha8Rng::seed_from_u64(seed);
@@ -316,15 +346,15 @@ impl Teachers {
     }
 
     /// Like [`Teachers::fit`], but uses MAP estimates of the hyperparameters and no reference.
-    pub fn fit_map(grid: &Grid, used: &[Known]) -> Result<Self, SingularKernel> {
-        Self::learn(grid, used, None, &ANY_BOARD, None)
+    pub fn fit_map(grid: &Grid, used: &[Known], priors: &Priors) -> Result<Self, SingularKernel> {
+        Self::learn(grid, used, None, &Blend::any_board(priors), None)
     }
 
     fn learn(
         grid: &Grid,
         used: &[Known],
         reference: Option<&Hyperparameters>,
-        blend: &Blend,
+        blend: &Blend<'_>,
         random: Option<&ChaCha8Rng>,
     ) -> Result<Self, SingularKernel> {
         let used = &used[..used.len().min(MAX_TRAINING_MODES)];
@@ -340,25 +370,23 @@ impl Teachers {
             (blend, Target::Time),
             random,
         )?;
-        let log_times: Vec<f64> = time
-            .predict(&places)
-            .iter()
-            .map(|time| time.median)
-            .collect();
-        let centre = log_times.iter().sum::<f64>() / log_times.len() as f64;
+        let centre = logs.iter().sum::<f64>() / logs.len() as f64;
         let mut teachers = Self {
             scales,
             time,
             power: None,
             centre,
+            powered: Vec::new(),
         };
-        let measured = used.iter().zip(places).zip(log_times);
-        let (places, logs): (Vec<Place>, Vec<f64>) = measured
-            .filter_map(|((mode, place), log_time)| {
-                let log_time = log_time - centre;
-                Some((Place { log_time, ..place }, mode.power_mw?.ln()))
-            })
-            .unzip();
+        let (mut powered, mut logs_of_power) = (Vec::new(), Vec::new());
+        for (at, (mode, place)) in used.iter().zip(places).enumerate() {
+            if let Some(power) = mode.power_mw {
+                teachers.powered.push(at);
+                powered.push(teachers.after(place, mode));
+                logs_of_power.push(power.ln());
+            }
+        }
+        let (places, logs) = (powered, logs_of_power);
         if !places.is_empty() {
             teachers.power = Some(Teacher::fit(
                 [Mean::Power, Mean::Starved],
@@ -381,7 +409,7 @@ impl Teachers {
     }
 
     /// Predicts ln(time in µs), then ln(power in mW) if it was fitted: one list per target, in the
-    /// order of `modes`.
+    /// order of `modes`. Power is predicted from the predicted time and its spread.
     pub fn predict(&self, modes: &[[u32; 4]]) -> Vec<Vec<Expected>> {
         let places: Vec<Place> = modes
             .iter()
@@ -389,36 +417,65 @@ impl Teachers {
             .collect();
         let time = self.time.predict(&places);
         let power = self.power.as_ref().map(|teacher| {
-            let places = self.with_log_times(places, time.iter().map(|time| time.median));
+            let pairs = places.into_iter().zip(&time);
+            let places: Vec<Place> = pairs
+                .map(|(place, time)| self.before(place, time))
+                .collect();
             teacher.predict(&places)
         });
         [Some(time), power].into_iter().flatten().collect()
     }
 
-    fn with_log_times(
-        &self,
-        mut places: Vec<Place>,
-        times: impl Iterator<Item = f64>,
-    ) -> Vec<Place> {
-        for (place, time) in places.iter_mut().zip(times) {
-            place.log_time = time - self.centre;
+    /// The leave-one-out predictions of a target, in the order of the training modes that have it;
+    /// empty for power if it was not fitted. Power is predicted from the time that was predicted
+    /// without the mode.
+    pub fn left_out(&self, target: Target) -> Vec<LeftOut> {
+        let of_time = self.time.left_out(self.time.places());
+        let (teacher, expected) = match (target, &self.power) {
+            (Target::Time, _) => (&self.time, of_time),
+            (Target::Power, Some(power)) => {
+                let places = power.places().iter().zip(&self.powered);
+                let places = places.map(|(place, at)| self.before(*place, &of_time[*at]));
+                (power, power.left_out(&places.collect::<Vec<_>>()))
+            }
+            (Target::Power, None) => return Vec::new(),
+        };
+        let pairs = teacher.targets().zip(expected);
+        pairs
+            .map(|(target, Expected { median, sd })| LeftOut {
+                residual: target - median,
+                sd,
+            })
+            .collect()
+    }
+
+    /// A place of the power's processes for a measured mode.
+    fn after(&self, place: Place, mode: &Known) -> Place {
+        let log_time = mode.time_us.ln() - self.centre;
+        Place { log_time, ..place }
+    }
+
+    /// A place of the power's processes for a mode whose time is predicted.
+    fn before(&self, place: Place, time: &Expected) -> Place {
+        Place {
+            log_time: time.median - self.centre,
+            log_time_sd: time.sd,
+            ..place
         }
-        places
     }
 
     /// Conditions the teachers on one more measurement, with unchanged hyperparameters.
     pub fn observe(&self, mode: &Known) -> Result<Self, SingularKernel> {
         let place = self.scales.place(mode.knobs);
-        let log_time = self.time.predict(&[place])[0].median - self.centre;
-        let power = self.power.as_ref().zip(mode.power_mw);
-        let place_of_power = Place { log_time, ..place };
-        Ok(Self {
+        let mut more = Self {
             time: self.time.observe(place, mode.time_us.ln())?,
-            power: power
-                .map(|(teacher, power)| teacher.observe(place_of_power, power.ln()))
-                .transpose()?,
             ..self.clone()
-        })
+        };
+        if let Some((teacher, power)) = self.power.as_ref().zip(mode.power_mw) {
+            more.power = Some(teacher.observe(self.after(place, mode), power.ln())?);
+            more.powered.push(self.time.places().len());
+        }
+        Ok(more)
     }
 
     /// The hyperparameters that a transfer to another workload or board may start from.
@@ -445,7 +502,7 @@ mod tests {
 
     #[test]
     fn a_reference_pulls_coefficients_half_way_and_leaves_the_noise() {
-        let prior = Mean::Time.prior();
+        let prior = Priors::theory().spec(Mean::Time).prior;
         let reference: Vec<f64> = prior.iter().map(|[mean, _]| mean + 1.0).collect();
         for (at, ([mean, sd], [new, narrow])) in
             prior.iter().zip(between(&prior, &reference)).enumerate()

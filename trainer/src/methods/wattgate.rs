@@ -1,12 +1,12 @@
 //! `wattgate`: the product as a method of the comparison. The runtime chooses from the model file.
 
+use statrs::distribution::{ContinuousCDF, Normal};
 use wattgate_runtime::{Front, Milliwatts, Model, Query, SelectError};
 
 use super::{Ask, Method, MethodError, Trained, fastest_within};
 use crate::corpus::modes::Known;
 use crate::learn::plan::promise;
 use crate::learn::predictions::Predictions;
-use crate::learn::teacher::Expected;
 use crate::train::{Exported, Task, train};
 
 /// Capacity of the Pareto front; fronts of measured modes are smaller.
@@ -52,29 +52,30 @@ impl Trained for Exported {
         };
         let mut modes = Vec::new();
         model.sweep(&model.profiled(), |mode, prediction| {
-            // Training modes compete with their measurements, below.
-            let is = |known: &Known| known.id == usize::from(mode.0);
-            if ask.offered.iter().any(is) && !ask.used.iter().any(is) {
+            if ask
+                .offered
+                .iter()
+                .any(|known| known.id == usize::from(mode.0))
+            {
                 modes.push((mode, prediction));
             }
         });
         let front = Front::<FRONT>::of_modes(&model, modes);
-        let measured = fastest_within(ask.limit_mw, ask.used.iter().copied());
         match front.select(&query) {
             Ok(choice) => {
-                let faster = |mode: &Known| mode.time_us < f64::from(choice.time.0);
                 let id = usize::from(choice.mode.0);
-                let predicted = ask.offered.iter().find(|known| known.id == id).copied();
-                Ok(measured.filter(faster).or(predicted))
+                Ok(ask.offered.iter().find(|known| known.id == id).copied())
             }
             Err(SelectError::Guard(why)) => Err(why.into()),
-            Err(_) => Ok(measured),
+            Err(_) => Ok(None),
         }
     }
 }
 
 impl Exported {
-    /// The mode with the largest [`promise`], after conditioning the teachers on `tried`.
+    /// The mode with the largest [`promise`] among those that are within the limit with such a
+    /// probability that all tries together are with the confidence asked for (Bonferroni). The
+    /// teachers are conditioned on `tried` first.
     fn most_promising(&self, ask: &Ask<'_>, tried: &[Known]) -> Result<Option<Known>, MethodError> {
         let mut teachers = self.teachers.clone();
         for mode in tried {
@@ -97,9 +98,14 @@ impl Exported {
             .fold(f64::NEG_INFINITY, f64::max);
         let fastest = fastest_within(ask.limit_mw, measured().copied());
         let best = fastest.map_or(slowest, |mode| mode.time_us.ln());
-        let promise =
-            |(time, power): (&Expected, &Expected)| promise(ask.limit_mw.ln(), best, time, power);
-        let promises = times.iter().zip(powers).map(promise).zip(&open);
+        let ln_limit = ask.limit_mw.ln();
+        let confidence = f64::from(ask.confidence.per_ten_thousand()) / 1e4;
+        let of_one = 1.0 - (1.0 - confidence) / ask.tries as f64;
+        let deviations = Normal::standard().inverse_cdf(of_one);
+        let pairs = times.iter().zip(powers).zip(&open);
+        let safe = pairs.filter(|((_, power), _)| power.median + deviations * power.sd <= ln_limit);
+        let promises =
+            safe.map(|((time, power), mode)| (promise(ln_limit, best, time, power), mode));
         let best = promises.max_by(|a, b| a.0.total_cmp(&b.0));
         Ok(best.map(|(_, mode)| *mode))
     }

@@ -15,6 +15,7 @@ use wattgate_trainer::ask_tell::{Next, Planner, Task};
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::modes::all_modes;
 use wattgate_trainer::learn::predictions::Predictions;
+use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::reference::Reference;
 
 /// Number of planned modes.
@@ -81,7 +82,7 @@ impl Bench {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
         let bytes = std::fs::read(file).expect("the shipped reference");
         let model = Model::parse(&bytes).expect("a valid model");
-        Reference::of_model(self.board.name.clone(), &model).expect("fitted")
+        Reference::of_model(self.board.name.clone(), &model, Priors::shipped()).expect("fitted")
     }
 
     pub fn plan(&self, with_limit: bool, with_reference: bool) -> Planner {

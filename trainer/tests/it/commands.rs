@@ -475,7 +475,9 @@ fn evaluate_reports_medians_and_every_run() {
     }
     assert_eq!(json["runs"][2]["seed"], 9);
     let single = fit(path, &corpus(), "--modes 40 --seed 8");
-    assert_eq!(single["exported"]["time_mape"], mape(1));
+    // The same model; `fit` scores it on all other modes, `evaluate` on the fixed half.
+    let of_single = single["exported"]["time_mape"].as_f64().expect("a number");
+    assert!((of_single / mape(1) - 1.0).abs() < 0.1, "{of_single}");
 }
 
 #[test]

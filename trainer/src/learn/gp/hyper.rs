@@ -15,7 +15,8 @@ use rand_distr::{Distribution, StandardNormal};
 
 use super::kernel::Kernel;
 use super::{Points, SingularKernel};
-use crate::learn::mean::{KERNEL, Prior};
+use crate::learn::mean::KERNEL;
+use crate::learn::priors::Prior;
 
 /// Steps of the sampler; the first quarter is burn-in.
 const STEPS: usize = 600;
@@ -244,15 +245,15 @@ impl Gradient for &Posterior<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::learn::gp::Spec;
     use crate::learn::gp::tests::points;
     use crate::learn::mean::Mean;
+    use crate::learn::priors::Priors;
 
     #[test]
     fn the_gradient_matches_finite_differences() {
         let (places, targets) = points(12);
         for mean in [Mean::Zero, Mean::Starved, Mean::Time, Mean::Power] {
-            let spec = Spec::of(mean);
+            let spec = Priors::theory().spec(mean);
             let posterior = Posterior {
                 points: &Points::new(mean, &places, &targets),
                 prior: &spec.prior,

@@ -20,7 +20,8 @@ use rayon::prelude::*;
 use thiserror::Error;
 
 use self::kernel::Kernel;
-use crate::learn::mean::{KERNEL, Mean, Place, Prior};
+use crate::learn::mean::{KERNEL, Mean, Place};
+use crate::learn::priors::Spec;
 use crate::learn::standard::Standard;
 
 /// Maximum number of points from which hyperparameters are estimated.
@@ -33,25 +34,6 @@ const JITTER: f64 = 1e-7;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the Gaussian process has a singular kernel on these modes")]
 pub struct SingularKernel;
-
-/// A mean function and the prior of all hyperparameters.
-#[derive(Clone, Debug)]
-pub struct Spec {
-    /// The mean function.
-    pub mean: Mean,
-    /// The prior.
-    pub prior: Prior,
-}
-
-impl Spec {
-    /// A mean function with its default prior.
-    pub fn of(mean: Mean) -> Self {
-        Self {
-            mean,
-            prior: mean.prior(),
-        }
-    }
-}
 
 /// Training points.
 #[derive(Clone, Debug)]
@@ -277,6 +259,16 @@ impl Process {
         Ok(())
     }
 
+    /// The samples of the hyperparameters.
+    pub fn thetas(&self) -> impl Iterator<Item = &[f64]> {
+        self.samples.iter().map(|sample| &sample.theta[..])
+    }
+
+    /// The places of the training points.
+    pub fn places(&self) -> &[Place] {
+        &self.points.places
+    }
+
     /// The MAP estimate of the hyperparameters.
     pub fn map(&self) -> &[f64] {
         &self.map
@@ -316,22 +308,50 @@ impl Process {
             let mut mean = |(at, place): (usize, &Place)| {
                 let pairs = columns.col_as_slice(at).iter().zip(&sample.weights);
                 let sum: f64 = pairs.map(|(k, w)| w * k).sum();
-                let mean = self.points.mean.value(place, &sample.theta, &mut gradient);
-                level + mean + sd * sum
+                let physics = self.mean_over_times(sample, place, &mut gradient);
+                Normal {
+                    mean: level + physics.mean + sd * sum,
+                    ..physics
+                }
             };
-            let means: Vec<f64> = places.iter().enumerate().map(&mut mean).collect();
+            let means: Vec<Normal> = places.iter().enumerate().map(&mut mean).collect();
             whiten(sample, &mut columns);
-            let one = |(at, mean): (usize, f64)| {
+            let one = |(at, known): (usize, Normal)| {
                 let explained: f64 = columns.col_as_slice(at).iter().map(|v| v * v).sum();
                 let latent = (sample.kernel.variance(&places[at]) - explained).max(1e-12);
                 Normal {
-                    mean,
-                    variance: sd * sd * (latent + sample.kernel.noise),
+                    mean: known.mean,
+                    variance: known.variance + sd * sd * (latent + sample.kernel.noise),
                 }
             };
             means.into_iter().enumerate().map(one).collect()
         };
         self.samples.par_iter().map(of).collect()
+    }
+
+    /// The mean function at a place, integrated over the place's log time: quadrature of Gauss and
+    /// Hermite with three nodes.
+    fn mean_over_times(&self, sample: &Sample, place: &Place, gradient: &mut [f64]) -> Normal {
+        let mut at = |log_time: f64| {
+            let place = Place { log_time, ..*place };
+            self.points.mean.value(&place, &sample.theta, gradient)
+        };
+        let centre = at(place.log_time);
+        if place.log_time_sd == 0.0 {
+            return Normal {
+                mean: centre,
+                variance: 0.0,
+            };
+        }
+        let reach = 3_f64.sqrt() * place.log_time_sd;
+        let ends = [at(place.log_time - reach), at(place.log_time + reach)];
+        let mean = (4.0 * centre + ends[0] + ends[1]) / 6.0;
+        let square = |value: f64| (value - mean).powi(2);
+        let squares = 4.0 * square(centre) + square(ends[0]) + square(ends[1]);
+        Normal {
+            mean,
+            variance: squares / 6.0,
+        }
     }
 
     /// k(points, places), one column per place.
@@ -349,20 +369,25 @@ impl Process {
     }
 
     /// Leave-one-out predictive distributions of a new measurement, by sample and point
-    /// (Rasmussen and Williams, equations 5.12).
-    pub fn left_out(&self) -> Vec<Vec<Normal>> {
+    /// (Rasmussen and Williams, equations 5.12). `at` has the place of each point; its log times
+    /// may differ from those that the process was fitted to.
+    pub fn left_out(&self, at: &[Place]) -> Vec<Vec<Normal>> {
         let Standard { mean, sd } = self.points.standard;
         let of = |sample: &Sample| -> Vec<Normal> {
             let inverse = sample.factor.inverse();
-            let one = |(i, weight): (usize, &f64)| {
+            let mut gradient = vec![0.0; sample.theta.len() - KERNEL];
+            let mut one = |(i, weight): (usize, &f64)| {
                 let own_noise = sample.kernel.noise * self.noise[i] + JITTER;
                 let latent = (inverse[(i, i)].recip() - own_noise).max(1e-12);
+                let [there, own] = [&at[i], &self.points.places[i]]
+                    .map(|place| self.mean_over_times(sample, place, &mut gradient));
+                let kernel = mean + sd * (self.points.targets[i] - weight / inverse[(i, i)]);
                 Normal {
-                    mean: mean + sd * (self.points.targets[i] - weight / inverse[(i, i)]),
-                    variance: sd * sd * (latent + sample.kernel.noise),
+                    mean: kernel + there.mean - own.mean,
+                    variance: there.variance + sd * sd * (latent + sample.kernel.noise),
                 }
             };
-            sample.weights.iter().enumerate().map(one).collect()
+            sample.weights.iter().enumerate().map(&mut one).collect()
         };
         self.samples.iter().map(of).collect()
     }
@@ -416,6 +441,7 @@ fn whiten(sample: &Sample, columns: &mut Mat<f64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::learn::priors::Priors;
     use rand::SeedableRng;
 
     /// `n` places and a smooth function of them.
@@ -429,6 +455,7 @@ mod tests {
                     log: input.map(|x| 0.3 * x),
                     load: 0.5 + 0.1 * input[0],
                     log_time: 0.2 * input[1],
+                    log_time_sd: 0.0,
                 }
             })
             .collect();
@@ -447,7 +474,7 @@ mod tests {
     #[test]
     fn a_smooth_function_is_interpolated() {
         let (places, targets) = points(140);
-        let spec = Spec::of(Mean::Zero);
+        let spec = Priors::theory().spec(Mean::Zero);
         let process = Process::fit(&spec, &places[..100], &targets[..100], &mut random());
         let predicted = process.expect("regular").predictions(&places[100..]);
         for sample in predicted {
@@ -461,7 +488,7 @@ mod tests {
     #[test]
     fn closed_form_leave_one_out_equals_refitting_without_the_point() {
         let (places, targets) = points(25);
-        let spec = Spec::of(Mean::Time);
+        let spec = Priors::theory().spec(Mean::Time);
         let process = Process::fit(&spec, &places, &targets, &mut random()).expect("regular");
         let mut others = process.clone();
         others.points.places.remove(0);
@@ -470,7 +497,7 @@ mod tests {
         let thetas = process.samples.iter().map(|sample| sample.theta.clone());
         others.condition(thetas.collect()).expect("regular");
         let expected = others.predictions(&places[..1]);
-        for (found, expected) in process.left_out().iter().zip(expected) {
+        for (found, expected) in process.left_out(process.places()).iter().zip(expected) {
             assert!((found[0].mean - expected[0].mean).abs() < 1e-6);
             let ratio = found[0].variance / expected[0].variance;
             assert!((ratio - 1.0).abs() < 1e-4, "{ratio}");
@@ -480,7 +507,7 @@ mod tests {
     #[test]
     fn a_measurement_lowers_the_variance_by_the_predicted_gain() {
         let (places, targets) = points(60);
-        let spec = Spec::of(Mean::Zero);
+        let spec = Priors::theory().spec(Mean::Zero);
         let process = Process::fit_map(&spec, &places[..20], &targets[..20]).expect("regular");
         let (elsewhere, candidate) = (&places[21..], &places[20..21]);
         let gain = process.gains(elsewhere, candidate)[0];
@@ -497,7 +524,7 @@ mod tests {
     #[test]
     fn a_constant_target_is_predicted_exactly() {
         let (places, _) = points(10);
-        let spec = Spec::of(Mean::Zero);
+        let spec = Priors::theory().spec(Mean::Zero);
         let process = Process::fit(&spec, &places, &[2.5; 10], &mut random()).expect("regular");
         for sample in process.means(&points(11).0[10..]) {
             assert!((sample[0] - 2.5).abs() < 1e-6);
@@ -508,7 +535,7 @@ mod tests {
     fn coinciding_points_do_not_make_the_kernel_singular() {
         let places = [points(1).0[0]; 8];
         let targets = [1.0, 1.1, 0.9, 1.0, 1.2, 0.8, 1.0, 1.0];
-        let spec = Spec::of(Mean::Zero);
+        let spec = Priors::theory().spec(Mean::Zero);
         let process = Process::fit(&spec, &places, &targets, &mut random());
         for sample in process.expect("noise keeps it regular").means(&places[..1]) {
             assert!((sample[0] - 1.0).abs() < 0.2);

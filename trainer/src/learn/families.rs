@@ -1,0 +1,127 @@
+//! Learns the priors of the hyperparameters from families of corpora.
+//!
+//! A family is what was recorded alike: one network at several input sizes, or all simulated
+//! boards. Its members resemble each other, so every family counts once, whatever its size.
+//!
+//! The prior of a hyperparameter is a normal distribution with the mean and the variance of the
+//! equally weighted posteriors of all families: an EM step of the hierarchical model in which each
+//! family draws its hyperparameters from the prior. Theory counts as one more family, which keeps
+//! the variance of two or three families realistic. The noise keeps the prior of theory.
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+
+use crate::corpus::Corpus;
+use crate::corpus::modes::profiled;
+use crate::learn::gp::{Process, SingularKernel};
+use crate::learn::mean::{Mean, NOISE, Place, Scales};
+use crate::learn::priors::{Prior, Priors, Spec};
+
+/// EM steps. The first one uses the priors of theory.
+const STEPS: usize = 2;
+
+/// Random modes of each corpus.
+const MODES: usize = 100;
+
+/// Minimum number of modes with a power.
+const MIN_POWERS: usize = 10;
+
+/// Mean and variance of each hyperparameter.
+type Moments = Vec<[f64; 2]>;
+
+/// Learns the priors from at least one family; a family has at least one corpus.
+pub fn learn(families: &[Vec<Corpus>]) -> Result<Priors, SingularKernel> {
+    let theory = Priors::theory();
+    let mut priors = theory.clone();
+    for _ in 0..STEPS {
+        let mut better = Vec::new();
+        for mean in Mean::ALL {
+            better.push(step(families, mean, &priors.spec(mean), &theory)?);
+        }
+        priors = Priors::new(better.try_into().expect("one prior for each mean function"));
+    }
+    Ok(priors)
+}
+
+fn step(
+    families: &[Vec<Corpus>],
+    mean: Mean,
+    spec: &Spec,
+    theory: &Priors,
+) -> Result<Prior, SingularKernel> {
+    let theory = theory.spec(mean).prior;
+    let mut all = vec![theory.iter().map(|[mean, sd]| [*mean, sd * sd]).collect()];
+    for family in families {
+        let members: Result<Vec<Option<Moments>>, SingularKernel> = family
+            .par_iter()
+            .map(|corpus| posterior(corpus, spec))
+            .collect();
+        let members: Vec<Moments> = members?.into_iter().flatten().collect();
+        if !members.is_empty() {
+            all.push(pooled(&members));
+        }
+    }
+    let mut prior: Prior = pooled(&all)
+        .into_iter()
+        .map(|[mean, variance]| [mean, variance.sqrt()])
+        .collect();
+    prior[NOISE] = theory[NOISE];
+    Ok(prior)
+}
+
+/// The posterior of a corpus; `None` if the process is one of power and the corpus has none. The
+/// process without physics serves both targets and is learned from times.
+fn posterior(corpus: &Corpus, spec: &Spec) -> Result<Option<Moments>, SingularKernel> {
+    let scales = Scales::of(&corpus.grid);
+    let mut random = ChaCha8Rng::seed_from_u64(0);
+    let mut known = profiled(corpus);
+    known.shuffle(&mut random);
+    known.truncate(MODES);
+    let logs = known.iter().map(|mode| mode.time_us.ln());
+    let centre = logs.sum::<f64>() / known.len() as f64;
+    let of_time = matches!(spec.mean, Mean::Zero | Mean::Time);
+    let (places, targets): (Vec<Place>, Vec<f64>) = known
+        .iter()
+        .filter_map(|mode| {
+            let (place, log_time) = (scales.place(mode.knobs), mode.time_us.ln());
+            if of_time {
+                return Some((place, log_time));
+            }
+            let log_time = log_time - centre;
+            Some((Place { log_time, ..place }, mode.power_mw?.ln()))
+        })
+        .unzip();
+    if !of_time && places.len() < MIN_POWERS {
+        return Ok(None);
+    }
+    let process = Process::fit(spec, &places, &targets, &mut random)?;
+    let samples: Vec<Moments> = process
+        .thetas()
+        .map(|theta| theta.iter().map(|value| [*value, 0.0]).collect())
+        .collect();
+    Ok(Some(pooled(&samples)))
+}
+
+/// Mean and variance of an equally weighted mixture.
+fn pooled(parts: &[Moments]) -> Moments {
+    let n = parts.len() as f64;
+    let of = |at: usize| {
+        let mean = parts.iter().map(|part| part[at][0]).sum::<f64>() / n;
+        let square = |part: &Moments| part[at][1] + (part[at][0] - mean).powi(2);
+        [mean, parts.iter().map(square).sum::<f64>() / n]
+    };
+    (0..parts[0].len()).map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mixture_has_the_spread_of_and_between_its_parts() {
+        let parts = [vec![[1.0, 0.5], [0.0, 0.0]], vec![[3.0, 1.5], [0.0, 0.0]]];
+        assert_eq!(pooled(&parts), [[2.0, 2.0], [0.0, 0.0]]);
+    }
+}
