@@ -17,6 +17,7 @@ use wattgate_simulated_board::workload::Workload;
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::lab::evaluate::{Comparison, evaluate};
 use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::reference::Reference;
 use wattgate_trainer::learn::split::{Amount, Sampling};
 use wattgate_trainer::methods::{Method, method};
@@ -78,7 +79,7 @@ const TRANSFERS: [Transfer; 12] = [
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let reference = corpus(ORIN, "resnet18", 16, folder.path())?;
-    let reference = Reference::of_corpus("resnet18".to_owned(), reference)?;
+    let reference = Reference::of_corpus("resnet18".to_owned(), reference, Priors::shipped())?;
     // Each method keeps the network that it trained on the reference, so all transfers share it.
     let names = [
         "wattgate",
@@ -144,6 +145,7 @@ fn errors(
     methods: &[Box<dyn Method>],
 ) -> Result<String, Box<dyn Error>> {
     let comparison = Comparison {
+        priors: Priors::shipped(),
         corpus,
         name: "",
         reference: Some(reference),

@@ -5,6 +5,7 @@ use wattgate_runtime::Shape;
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::lab::evaluate::{Comparison, evaluate};
 use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::split::{Amount, Sampling};
 use wattgate_trainer::methods::method;
 
@@ -49,6 +50,7 @@ pub fn curves(
             corpus,
             name: WORKLOAD,
             reference: Some(reference),
+            priors: Priors::shipped(),
             methods: &[method(side).expect("a method")],
             amounts: &CURVE,
             samplings: &[sampling],

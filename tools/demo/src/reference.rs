@@ -9,6 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use wattgate_runtime::{Model, Shape};
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::fit::{FitOptions, fit};
+use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::reference::Reference;
 use wattgate_trainer::learn::split::{Amount, Sampling};
 use wattgate_trainer::methods::{Method, method};
@@ -44,7 +45,11 @@ pub fn learn(corpus: &Corpus, seed: u64, folder: &Path) -> Result<References, De
     let (fitted, recipes) = rayon::join(
         || fit(corpus, &options, &ProgressBar::hidden()),
         || {
-            let recipes = Reference::of_corpus(REFERENCE.to_owned(), thinned(corpus, seed))?;
+            let recipes = Reference::of_corpus(
+                REFERENCE.to_owned(),
+                thinned(corpus, seed),
+                Priors::shipped(),
+            )?;
             transfer.prepare(Some(&recipes));
             Ok::<_, DemoError>(recipes)
         },
@@ -52,7 +57,7 @@ pub fn learn(corpus: &Corpus, seed: u64, folder: &Path) -> Result<References, De
     let (bytes, recipes) = (fitted?.bytes, recipes?);
     output::write_model(folder, REFERENCE, &bytes)?;
     let model = Model::parse(&bytes)?;
-    let ours = Reference::of_model(format!("{REFERENCE}.wgt"), &model)?;
+    let ours = Reference::of_model(format!("{REFERENCE}.wgt"), &model, Priors::shipped())?;
     Ok(References {
         ours,
         recipes,

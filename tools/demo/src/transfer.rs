@@ -9,6 +9,7 @@ use wattgate_runtime::{Confidence, Shape};
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::lab::LabError;
 use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::split::{Amount, Sampling, Split};
 use wattgate_trainer::methods::{Method, Trained, Wattgate, method};
 use wattgate_trainer::train::Task;
@@ -87,9 +88,10 @@ pub fn train(
             }
         };
         let amount = Amount::Modes(contestant.modes);
-        let split = Split::new(corpus, amount, contestant.sampling, seed);
+        let split = Split::new(corpus, amount, contestant.sampling, Priors::shipped(), seed);
         let split = split.map_err(LabError::from)?;
         let task = Task {
+            priors: Priors::shipped(),
             corpus,
             used: &split.used,
             reference: Some(reference),
