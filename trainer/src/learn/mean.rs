@@ -191,6 +191,15 @@ impl Mean {
             Self::Power => power(at, p, gradient),
         }
     }
+
+    /// The derivative by [`Place::log_time`], from the gradient that [`Mean::value`] wrote: minus
+    /// the shares of the two energies.
+    pub fn by_log_time(self, gradient: &[f64]) -> f64 {
+        match (self, gradient) {
+            (Self::Power, [_, _, cpu, gpu, ..]) => -cpu - gpu,
+            _ => 0.0,
+        }
+    }
 }
 
 /// h = ln(1 − σ(u)·load) and its derivative by u.
@@ -300,6 +309,13 @@ mod tests {
                 let numeric = (value(1e-6) - value(-1e-6)) / 2e-6;
                 assert!((numeric - gradient[i]).abs() < 1e-7, "{mean:?} {i}");
             }
+            let slope = mean.by_log_time(&gradient);
+            let value = |step: f64| {
+                let log_time = place.log_time + step;
+                mean.value(&Place { log_time, ..place }, &theta, &mut vec![0.0; count])
+            };
+            let numeric = (value(1e-6) - value(-1e-6)) / 2e-6;
+            assert!((numeric - slope).abs() < 1e-7, "{mean:?} by log time");
         }
     }
 

@@ -329,28 +329,13 @@ impl Process {
         self.samples.par_iter().map(of).collect()
     }
 
-    /// The mean function at a place, integrated over the place's log time: quadrature of Gauss and
-    /// Hermite with three nodes.
+    /// The mean function at a place, to the first order in the deviation of the place's log time.
     fn mean_over_times(&self, sample: &Sample, place: &Place, gradient: &mut [f64]) -> Normal {
-        let mut at = |log_time: f64| {
-            let place = Place { log_time, ..*place };
-            self.points.mean.value(&place, &sample.theta, gradient)
-        };
-        let centre = at(place.log_time);
-        if place.log_time_sd == 0.0 {
-            return Normal {
-                mean: centre,
-                variance: 0.0,
-            };
-        }
-        let reach = 3_f64.sqrt() * place.log_time_sd;
-        let ends = [at(place.log_time - reach), at(place.log_time + reach)];
-        let mean = (4.0 * centre + ends[0] + ends[1]) / 6.0;
-        let square = |value: f64| (value - mean).powi(2);
-        let squares = 4.0 * square(centre) + square(ends[0]) + square(ends[1]);
+        let mean = self.points.mean.value(place, &sample.theta, gradient);
+        let slope = self.points.mean.by_log_time(gradient);
         Normal {
             mean,
-            variance: squares / 6.0,
+            variance: (slope * place.log_time_sd).powi(2),
         }
     }
 
