@@ -7,11 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-data=${1:-../shared/data}
-if [ ! -d "$data" ]; then
-    echo "bounds.sh: no corpora in $data; name their folder: tools/bounds.sh FOLDER" >&2
-    exit 1
-fi
+. tools/corpora.sh
 tools/packages.sh gcc libc6-dev
 cargo build --release --locked -p wattgate-trainer --example bounds
 exec target/release/examples/bounds "$data" ${2:+"$2"}

@@ -6,12 +6,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-data=${1:-../shared/data}
-if [ ! -d "$data" ]; then
-    echo "priors.sh: no corpora in $data; name their folder: tools/priors.sh FOLDER" >&2
-    exit 1
-fi
+. tools/corpora.sh
 tools/packages.sh gcc libc6-dev
 cargo build --release --locked -p wattgate-trainer --example priors
-target/release/examples/priors "$data" >trainer/priors.csv.new
-mv trainer/priors.csv.new trainer/priors.csv
+target/release/examples/priors "$data" >target/priors.csv
+mv target/priors.csv trainer/priors.csv

@@ -1,5 +1,5 @@
-//! What the trainer must reach on measured corpora, beside what it reaches: `tools/bounds.sh`.
-//! Fails where a bound is missed.
+//! Prints the bounds of the trainer on measured corpora beside the figures that it reaches
+//! (`tools/bounds.sh`). Fails if a bound is missed.
 //!
 //! Every figure is the median of twenty runs on held-out modes, of the exported file read through
 //! the runtime. A row is scored twice: with the shipped priors, and *nested*, with priors that were

@@ -256,8 +256,10 @@ impl Backstop {
                 let driver = match *driver {
                     Some(known) => known,
                     None => {
-                        let most = sum.most(files, own)?;
-                        *driver.insert(sum.driver(files, shunt, sum_ma.min(most))?)
+                        let trial_ma = sum_ma.min(sum.most(files, own)?);
+                        let found = sum.driver(files, shunt, trial_ma)?;
+                        *driver = Some(found);
+                        found
                     }
                 };
                 let is_other = sum.put(files, own, driver.limit(sum_ma))?;

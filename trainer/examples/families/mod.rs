@@ -33,8 +33,7 @@ pub const MEASURED: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// Boards and workloads of the simulated family. The workloads are those that no test of the
-/// trainer scores.
+/// Boards and workloads of the simulated family. No test of the trainer scores these workloads.
 const SIMULATED: ([&str; 3], [&str; 3]) = (
     ["orin-agx-64", "orin-nano-8-super", "xavier-agx"],
     ["lstm", "vgg11", "lenet"],

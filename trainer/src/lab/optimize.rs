@@ -73,7 +73,7 @@ pub struct Solution {
     pub power_mw: Option<f64>,
     /// Number of modes measured under this limit.
     pub tries: usize,
-    /// The highest measured power of the chosen mode and of those tried under this limit, in mW.
+    /// The highest measured power under this limit, of the chosen mode and of all tries, in mW.
     pub highest_mw: Option<f64>,
 }
 

@@ -3,10 +3,10 @@
 //! A family is what was recorded alike: one network at several input sizes, or all simulated
 //! boards. Its members resemble each other, so every family counts once, whatever its size.
 //!
-//! The prior of a hyperparameter is a normal distribution with the mean and the variance of the
-//! equally weighted posteriors of all families: an EM step of the hierarchical model in which each
-//! family draws its hyperparameters from the prior. Theory counts as one more family, which keeps
-//! the variance of two or three families realistic. The noise keeps the prior of theory.
+//! In the hierarchical model each family draws its hyperparameters from the prior. An EM step gives
+//! the prior of a hyperparameter the mean and the variance of the mixture of all families'
+//! posteriors. Theory counts as one more family; without it two or three families would make the
+//! variance too small. The prior of the noise is not learned.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;

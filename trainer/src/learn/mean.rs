@@ -1,5 +1,5 @@
-//! Mean functions of the Gaussian processes: physics with unknown coefficients, and what theory
-//! says of each coefficient.
+//! The mean functions of the Gaussian processes. They are formulas from physics with unknown
+//! coefficients; [`Mean::theory`] gives each coefficient a prior.
 //!
 //! Knobs are fractions of the board's highest value, so that coefficients transfer between
 //! boards. The coefficients are hyperparameters, fitted together with those of the kernel.
@@ -124,9 +124,9 @@ impl Mean {
 
     /// What is known of the hyperparameters before any corpus: `(name, prior)`, the kernel's first.
     ///
-    /// Length scales are near the spread of an axis. Clocks act in proportion (exponents near 1);
-    /// dynamic power is C·V²·f, and a voltage rises less than in proportion to its clock. No share
-    /// of a time or power is known.
+    /// Length scales are near the spread of an axis. A waiting time is inversely proportional to its
+    /// clock (exponent 1). Dynamic power is C·V²·f, where V rises less than f. The shares of a time
+    /// and of a power are unknown, so their priors are wide.
     pub fn theory(self) -> Vec<(&'static str, [f64; 2])> {
         let [matern, linear] = match self {
             Self::Zero | Self::Starved => [0.0, 0.0],

@@ -178,8 +178,8 @@ impl Teacher {
         samples.collect()
     }
 
-    /// The leave-one-out prediction of each training mode at its place in `at`, in the order of
-    /// the fit. Log times may differ from those of the fit.
+    /// Predicts each training mode without it, in the order of the fit. `at` holds one place for
+    /// each mode; its log time may differ from that of the fit.
     fn left_out(&self, at: &[Place]) -> Vec<Expected> {
         let parts = self.parts.iter().map(|(weight, process)| {
             let own = process.left_out(process.places());
@@ -426,9 +426,9 @@ impl Teachers {
         [Some(time), power].into_iter().flatten().collect()
     }
 
-    /// The leave-one-out predictions of a target, in the order of the training modes that have it;
-    /// empty for power if it was not fitted. Power is predicted from the time that was predicted
-    /// without the mode.
+    /// Predicts a target of each training mode without that mode. The order is that of the modes
+    /// that have the target; the list is empty for power if it was not fitted. A power is predicted
+    /// from the time, and this time is predicted without the mode too.
     pub fn left_out(&self, target: Target) -> Vec<LeftOut> {
         let of_time = self.time.left_out(self.time.places());
         let (teacher, expected) = match (target, &self.power) {

@@ -113,16 +113,16 @@ fn optimize_reports_what_was_measured_under_each_limit() {
 #[test]
 fn tries_stay_within_the_limit() {
     let folder = with_corpora();
-    let choose = |tries: &str| {
+    let choose = |tries: &str, confidence: &str| {
         let arguments = format!(
-            "optimize --corpus corpus.csv --modes 8 --runs 2 --limits 1500mW:3500mW:100mW --tries {tries} --methods wattgate --json"
+            "optimize --corpus corpus.csv --modes 8 --runs 2 --limits 1500mW:3500mW:100mW --tries {tries} --confidence {confidence} --methods wattgate --json"
         );
         run(folder.path(), &arguments).json()["results"][0].clone()
     };
-    let (one, three) = (choose("1"), choose("3"));
+    // Each of three tries at 95 % is within the limit with 98.3 %.
+    let (one, three) = (choose("1", "0.98"), choose("3", "0.95"));
     assert_eq!(number(&three["over_pct"]), 0.0);
-    let penalty = |row: &Value| number(&row["time_penalty_pct"]);
-    assert!(penalty(&three) <= 1.5 * penalty(&one));
+    assert!(number(&three["time_penalty_pct"]) <= number(&one["time_penalty_pct"]));
     let tries = |row: &Value| {
         let solutions = row["solutions"].as_array().expect("solutions").iter();
         solutions.map(|s| s["tries"].as_u64()).max().flatten()

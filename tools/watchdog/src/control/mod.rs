@@ -42,8 +42,8 @@ const LONGEST_ARRIVAL: Milliseconds = Milliseconds(150);
 /// detected at each look.
 const READ_BACK_INTERVAL: Milliseconds = Milliseconds(400);
 
-/// Shortest time between two log lines about other programs, so that a program that writes all the
-/// time does not flood the log. The control undoes each of its changes all the same.
+/// At most one log line about other programs appears in this time, so that a program that writes
+/// without end does not flood the log. The control still undoes each change.
 const REPORT_INTERVAL: Milliseconds = Milliseconds(60_000);
 
 /// Interval of the temperature and over-current checks. Thermal zones are polled every second, and
