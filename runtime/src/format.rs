@@ -24,8 +24,12 @@ use crate::shape::{Shape, Widths};
 /// The first bytes of every model file.
 pub const MAGIC: [u8; 4] = *b"wgt\x1a";
 
-/// The format version that this crate reads.
-pub const VERSION: u16 = 1;
+/// The format version that the trainer writes. This crate also reads [`OLDEST_VERSION`] and those
+/// between.
+pub const VERSION: u16 = 2;
+
+/// The oldest format version that this crate reads: without spreads and TPC masks.
+pub const OLDEST_VERSION: u16 = 1;
 
 /// The code of [`AxisFeatures`](crate::AxisFeatures) in a header.
 pub const FEATURE_MAP: u8 = 1;
@@ -87,7 +91,7 @@ impl fmt::Display for FormatError {
             Self::WrongMagic => write!(f, "not a wattgate model file"),
             Self::UnsupportedVersion { found } => write!(
                 f,
-                "written in format version {found}; this reader knows version {VERSION}"
+                "written in format version {found}; this reader knows versions {OLDEST_VERSION} … {VERSION}"
             ),
             Self::Truncated => write!(f, "truncated: shorter than its header says"),
             Self::TrailingBytes => write!(f, "longer than its header says"),
@@ -120,7 +124,9 @@ impl error::Error for FormatError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Header {
-    /// 1 = time, 2 = time and power.
+    /// The format version.
+    pub version: u16,
+    /// 1 = time, 2 = time and power, 3 = time, power and the power's spread.
     pub outputs: u8,
     /// The layer shape.
     pub shape: Shape,
@@ -131,6 +137,7 @@ pub struct Header {
 impl Header {
     /// A header to be filled.
     pub(crate) const NONE: Self = Self {
+        version: VERSION,
         outputs: 0,
         shape: Shape::Wide16,
         grid_hash: 0,
@@ -149,10 +156,12 @@ impl Header {
         if magic != MAGIC {
             return Err(FormatError::WrongMagic);
         }
-        let found = u16::from_le_bytes([v0, v1]);
-        if found != VERSION {
-            return Err(FormatError::UnsupportedVersion { found });
-        }
+        let version = u16::from_le_bytes([v0, v1]);
+        let most_outputs = match version {
+            1 => 2,
+            2 => 3,
+            found => return Err(FormatError::UnsupportedVersion { found }),
+        };
         let body_len = u32::from_le_bytes([l0, l1, l2, l3]);
         match u64::from(body_len).cmp(&(body.len() as u64)) {
             core::cmp::Ordering::Greater => return Err(FormatError::Truncated),
@@ -164,13 +173,14 @@ impl Header {
         if checksum != u32::from_le_bytes([s0, s1, s2, s3]) {
             return Err(FormatError::Checksum);
         }
-        if map != FEATURE_MAP || !(1..=2).contains(&outputs) || [z0, z1] != [0, 0] {
+        if map != FEATURE_MAP || !(1..=most_outputs).contains(&outputs) || [z0, z1] != [0, 0] {
             return Err(FormatError::BadHeader);
         }
         let widths = Widths([[a0, a1], [b0, b1], [c0, c1]].map(u16::from_le_bytes));
         let shape = Shape::from_widths(widths).ok_or(FormatError::UnsupportedShape { widths })?;
         let grid_hash = u32::from_le_bytes([g0, g1, g2, g3]);
         let header = Self {
+            version,
             outputs,
             shape,
             grid_hash,
@@ -234,8 +244,14 @@ pub struct Body<'a> {
     pub time_guard: List<Knot, MAX_KNOTS>,
     /// Guard band of the power; empty for a model without power.
     pub power_guard: List<Knot, MAX_KNOTS>,
+    /// The least spread, 0 … 32,767: no mode is known better than a measurement is. 0 for a model
+    /// without spreads; absent in version 1.
+    pub least_spread: u16,
     /// Where the model comes from.
     pub provenance: Provenance<'a>,
+    /// The TPCs of the GPU that were gated while the board was profiled, one bit each, if known.
+    /// Absent in version 1.
+    pub tpc_pg_mask: Option<u32>,
 }
 
 /// The fields of a body that are not read yet.
@@ -268,6 +284,14 @@ impl<'a> Fields<'a> {
             axes.values.push(value).map_err(|_| FormatError::BadBody)?;
         }
         Ok(())
+    }
+
+    /// Whether all fields were read.
+    pub fn finish(self) -> Result<(), FormatError> {
+        match self {
+            Self([]) => Ok(()),
+            _ => Err(FormatError::BadBody),
+        }
     }
 
     pub fn knots(&mut self, band: &mut GuardBand) -> Result<(), FormatError> {

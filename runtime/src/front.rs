@@ -4,20 +4,23 @@
 //! examines tens of points instead of thousands of modes. A front is built during the sweep and
 //! holds only the modes that it needs.
 //!
+//! A power counts with its margin, which may differ from mode to mode. So a front belongs to one
+//! confidence: at another one, other modes may be on it.
+//!
 //! A front that exceeds its capacity is thinned: it drops the point whose absence slows a query
 //! down least, but never the point of least power. A thinned front offers fewer modes; it never
 //! offers a mode over a limit.
 //!
 //! ```
-//! use wattgate_runtime::{Front, Model};
+//! use wattgate_runtime::{Confidence, Front, Model};
 //!
 //! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
 //! let model = Model::parse(file).unwrap();
-//! let all = Front::<256>::of(&model, &model.profiled());
-//! let some = Front::<16>::of(&model, &model.profiled());
+//! let all = Front::<256>::of(&model, &model.profiled(), Confidence::P95);
+//! let some = Front::<16>::of(&model, &model.profiled(), Confidence::P95);
 //! assert!(!all.is_thinned() && some.is_thinned());
 //! assert_eq!(all.points()[0].mode, some.points()[0].mode);
-//! assert!(all.points().is_sorted_by(|a, b| a.power < b.power && a.time > b.time));
+//! assert!(all.points().is_sorted_by(|a, b| a.guarded < b.guarded && a.time > b.time));
 //! ```
 
 use core::cell::Cell;
@@ -25,7 +28,7 @@ use core::cell::Cell;
 use heapless::{Vec, VecView};
 
 use crate::grid::ModeId;
-use crate::guard::GuardBand;
+use crate::guard::{GuardError, Margins, Widening};
 use crate::lanes::LANES;
 use crate::leaps;
 use crate::model::{Model, Prediction};
@@ -33,17 +36,25 @@ use crate::network::{Batch, Network, with_network};
 use crate::point::Leaps;
 pub use crate::point::Point;
 use crate::region::Region;
-use crate::units::{Microseconds, Milliwatts};
+use crate::units::{Confidence, Factor, Microseconds, Milliwatts};
 
-/// The Pareto front of a region in (power, time), of at most `N` points.
+/// The Pareto front of a region in (power with its margin, time), of at most `N` points.
 #[derive(Clone, Debug)]
 pub struct Front<const N: usize> {
     points: Vec<Point, N>,
-    time_guard: GuardBand,
-    power_guard: GuardBand,
+    time_factor: Factor,
+    has_power: bool,
     thinned: bool,
-    /// Whether the region belonged to another grid, so that the front is empty.
-    foreign: bool,
+    refusal: Option<Refusal>,
+}
+
+/// Why a front is empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The region belongs to another grid.
+    OtherGrid,
+    /// The guard bands do not reach the confidence.
+    Guard(GuardError),
 }
 
 impl<const N: usize> Front<N> {
@@ -54,40 +65,46 @@ impl<const N: usize> Front<N> {
         let () = Self::CAPACITY_IS_NOT_ZERO;
         Self {
             points: Vec::new(),
-            time_guard: GuardBand::none(),
-            power_guard: GuardBand::none(),
+            time_factor: Factor::ONE,
+            has_power: false,
             thinned: false,
-            foreign: false,
+            refusal: None,
         }
     }
 
-    /// Builds the front of a region of the model's grid. For a model without power it is the
-    /// fastest mode. For a region of another grid it is empty, and [`Front::select`] reports why.
-    pub fn of(model: &Model<'_>, region: &Region) -> Self {
+    /// Builds the front of a region of the model's grid for a confidence. For a model without power
+    /// it is the fastest mode. For a region of another grid, or if the guard bands do not reach the
+    /// confidence, it is empty, and [`Front::select`] reports why.
+    pub fn of(model: &Model<'_>, region: &Region, confidence: Confidence) -> Self {
         let mut front = Self::new();
-        with_network(model, |mut network| front.rebuild(&mut network, region));
+        with_network(model, |mut network| {
+            front.rebuild(&mut network, region, confidence);
+        });
         front
     }
 
     /// Replaces this front by that of a region, in place.
     // Never inlined, so that its stack frame is not live while a caller parses a model.
     #[inline(never)]
-    pub fn rebuild(&mut self, network: &mut Network<'_>, region: &Region) {
+    pub fn rebuild(&mut self, network: &mut Network<'_>, region: &Region, confidence: Confidence) {
         let model = network.model();
-        self.replace(model, |front| {
+        self.replace(model, confidence, |front| {
             front.offer_region(network, region);
         });
-        self.foreign = !model.has_region(region);
+        if !model.has_region(region) {
+            self.refusal = Some(Refusal::OtherGrid);
+        }
     }
 
-    /// Builds the front of any modes with their predictions by the model. Of modes with equal
-    /// predictions it keeps the one with the smallest id.
+    /// Builds the front of any modes with their predictions by the model. Of modes that count alike
+    /// it keeps the one with the smallest id.
     pub fn of_modes(
         model: &Model<'_>,
         modes: impl IntoIterator<Item = (ModeId, Prediction)>,
+        confidence: Confidence,
     ) -> Self {
         let mut front = Self::new();
-        front.replace(model, |front| {
+        front.replace(model, confidence, |front| {
             modes
                 .into_iter()
                 .for_each(|(mode, at)| front.offer(mode, at));
@@ -95,18 +112,27 @@ impl<const N: usize> Front<N> {
         front
     }
 
-    fn replace(&mut self, model: &Model<'_>, offer: impl FnOnce(&mut Staircase<'_>)) {
+    fn replace(
+        &mut self,
+        model: &Model<'_>,
+        confidence: Confidence,
+        offer: impl FnOnce(&mut Staircase<'_>),
+    ) {
         self.points.clear();
-        let mut staircase = Staircase::new(self.points.as_mut_view());
-        staircase.bounds.fill(i32::MAX);
-        offer(&mut staircase);
-        self.thinned = staircase.finish(model);
-        self.time_guard.copy(model.time_guard());
-        self.power_guard.copy(model.power_guard_or_none());
-        self.foreign = false;
+        (self.thinned, self.has_power) = (false, model.has_power());
+        match model.margins(confidence) {
+            Ok(margins) => {
+                let mut staircase = Staircase::new(self.points.as_mut_view(), margins.spread);
+                staircase.bounds.fill(i32::MAX);
+                offer(&mut staircase);
+                self.thinned = staircase.finish(model, &margins);
+                (self.time_factor, self.refusal) = (margins.time, None);
+            }
+            Err(why) => self.refusal = Some(Refusal::Guard(why)),
+        }
     }
 
-    /// The points, by strictly ascending power and strictly descending time.
+    /// The points, by strictly ascending guarded power and strictly descending time.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
@@ -116,19 +142,19 @@ impl<const N: usize> Front<N> {
         self.thinned
     }
 
-    /// Whether the region belonged to another grid, so that the front is empty.
-    pub(crate) fn is_foreign(&self) -> bool {
-        self.foreign
+    /// Whether the model predicts power.
+    pub fn has_power(&self) -> bool {
+        self.has_power
     }
 
-    /// The guard band of the time; `None` for a front that was never built.
-    pub fn time_guard(&self) -> Option<&GuardBand> {
-        known(&self.time_guard)
+    /// The margin of the time.
+    pub(crate) fn time_factor(&self) -> Factor {
+        self.time_factor
     }
 
-    /// The guard band of the power; `None` for a model without power.
-    pub fn power_guard(&self) -> Option<&GuardBand> {
-        known(&self.power_guard)
+    /// Why the front is empty; `None` if there were no modes.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        self.refusal
     }
 }
 
@@ -136,10 +162,6 @@ impl<const N: usize> Default for Front<N> {
     fn default() -> Self {
         Self::new()
     }
-}
-
-fn known(band: &GuardBand) -> Option<&GuardBand> {
-    (!band.knots().is_empty()).then_some(band)
 }
 
 /// Number of buckets of a [`Staircase`].
@@ -150,13 +172,14 @@ const BUCKETS: usize = if cfg!(target_pointer_width = "64") {
 };
 
 /// A front under construction. It compares the network's integers: until it is finished, its points
-/// hold their bits in place of mW and µs.
+/// hold their bits in place of mW and µs. A power is one with its margin here.
 ///
 /// Most modes are dominated by a point of clearly less power. Buckets of power detect this with one
 /// comparison: bucket b starts at base + b·2^shift.
 struct Staircase<'a> {
     /// By strictly ascending power and strictly descending time.
     points: &'a mut VecView<Point>,
+    margin: Widening,
     base: i32,
     shift: u32,
     /// For each bucket, the least time of the points whose power is below it.
@@ -165,17 +188,20 @@ struct Staircase<'a> {
 }
 
 impl Point {
-    fn unfinished(mode: ModeId, at: Prediction) -> Self {
+    fn unfinished(mode: ModeId, at: Prediction, margin: Widening) -> Self {
+        let guarded = margin.widen(at.log_power, at.spread);
         Self {
             mode,
             power: Milliwatts(at.log_power.cast_unsigned()),
+            guarded: Milliwatts(guarded.cast_unsigned()),
             time: Microseconds(at.log_time.cast_unsigned()),
             leaps: Leaps::default(),
         }
     }
 
+    /// With its margin.
     fn log_power(&self) -> i32 {
-        self.power.0.cast_signed()
+        self.guarded.0.cast_signed()
     }
 
     fn log_time(&self) -> i32 {
@@ -185,9 +211,10 @@ impl Point {
 
 impl<'a> Staircase<'a> {
     /// The caller fills the bounds with the greatest time, in place: they are large.
-    fn new(points: &'a mut VecView<Point>) -> Self {
+    fn new(points: &'a mut VecView<Point>, margin: Widening) -> Self {
         Self {
             points,
+            margin,
             base: 0,
             shift: 0,
             bounds: [0; BUCKETS],
@@ -204,7 +231,7 @@ impl<'a> Staircase<'a> {
 
     #[inline(always)]
     fn offer_batch(&mut self, batch: &Batch) {
-        for (vector, [times, powers]) in batch.outputs.iter().enumerate() {
+        for (vector, [times, powers]) in batch.counts(self.margin).enumerate() {
             let bounds = powers.map(|power| {
                 let bucket = self.bucket(power).min(BUCKETS - 1);
                 *self.bounds.get(bucket).unwrap_or(&i32::MAX)
@@ -242,26 +269,25 @@ impl<'a> Staircase<'a> {
 
     /// Inserts a mode unless another one dominates it.
     fn offer(&mut self, mode: ModeId, at: Prediction) {
+        let new = Point::unfinished(mode, at, self.margin);
+        let (power, time) = (new.log_power(), new.log_time());
         let cheaper = self
             .points
-            .partition_point(|point| point.log_power() <= at.log_power);
+            .partition_point(|point| point.log_power() <= power);
         let dearer = self.points.get(cheaper..).unwrap_or_default();
-        let beaten = dearer
-            .iter()
-            .take_while(|point| point.log_time() >= at.log_time);
+        let beaten = dearer.iter().take_while(|point| point.log_time() >= time);
         let (mut start, end) = (cheaper, cheaper + beaten.count());
         if let Some(last) = cheaper.checked_sub(1)
             && let Some(point) = self.points.get_mut(last)
         {
-            if point.log_time() <= at.log_time {
-                if (point.log_power(), point.log_time()) == (at.log_power, at.log_time) {
-                    point.mode = point.mode.min(mode);
+            if point.log_time() <= time {
+                if (point.log_power(), point.log_time()) == (power, time) && mode < point.mode {
+                    *point = new;
                 }
                 return;
             }
-            start -= usize::from(point.log_power() == at.log_power);
+            start -= usize::from(point.log_power() == power);
         }
-        let new = Point::unfinished(mode, at);
         if start == end && self.points.is_full() {
             self.thinned = true;
             let Some(dropped) = self.least_missed(start, new) else {
@@ -274,8 +300,8 @@ impl<'a> Staircase<'a> {
             self.remove(start, end);
         }
         self.insert(start, new);
-        if self.base <= at.log_power && self.bucket(at.log_power) < BUCKETS {
-            self.lower_bounds(at);
+        if self.base <= power && self.bucket(power) < BUCKETS {
+            self.lower_bounds(power, time);
         } else {
             self.spread_buckets();
         }
@@ -334,11 +360,11 @@ impl<'a> Staircase<'a> {
 
     /// Lowers the bounds of the buckets above a new point. Bounds fall from bucket to bucket, so
     /// few change.
-    fn lower_bounds(&mut self, at: Prediction) {
-        let above = self.bucket(at.log_power) + 1;
+    fn lower_bounds(&mut self, power: i32, time: i32) {
+        let above = self.bucket(power) + 1;
         let bounds = self.bounds.iter_mut().skip(above);
-        for bound in bounds.take_while(|bound| at.log_time < **bound) {
-            *bound = at.log_time;
+        for bound in bounds.take_while(|bound| time < **bound) {
+            *bound = time;
         }
     }
 
@@ -370,32 +396,29 @@ impl<'a> Staircase<'a> {
         self.bounds.fill(i32::MAX);
         for index in (0..self.points.len()).rev() {
             if let Some(point) = self.points.get(index) {
-                self.lower_bounds(Prediction {
-                    log_time: point.log_time(),
-                    log_power: point.log_power(),
-                });
+                self.lower_bounds(point.log_power(), point.log_time());
             }
         }
     }
 
     /// Converts the points into mW and µs. Points that become equal in either are merged, so power
     /// and time stay strictly monotone. Returns whether the front was thinned.
-    fn finish(&mut self, model: &Model<'_>) -> bool {
+    fn finish(&mut self, model: &Model<'_>, margins: &Margins) -> bool {
         let mut kept = 0_usize;
         for index in 0..self.points.len() {
             let Some(mut point) = self.points.get(index).copied() else {
                 break;
             };
-            let at = Prediction {
-                log_time: point.log_time(),
-                log_power: point.log_power(),
-            };
-            point.power = model.power(at).unwrap_or(Milliwatts(0));
-            point.time = model.time(at);
+            if model.has_power() {
+                let guarded = model.milliwatts(point.log_power());
+                point.guarded = Milliwatts(margins.power.widen(guarded.0));
+                point.power = model.milliwatts(point.power.0.cast_signed());
+            }
+            point.time = model.microseconds(point.log_time());
             let last = kept.checked_sub(1).and_then(|last| self.points.get(last));
             let place = match last {
                 Some(last) if point.time >= last.time => continue,
-                Some(last) if point.power == last.power => kept - 1,
+                Some(last) if point.guarded == last.guarded => kept - 1,
                 _ => kept,
             };
             if let Some(free) = self.points.get_mut(place) {

@@ -1,21 +1,23 @@
 //! The guard band: the margin that turns a prediction into a bound.
 //!
-//! For time and for power, a model states ratios of measured to predicted value. An unmeasured mode
-//! exceeds a ratio with at most a stated probability, which the trainer has estimated from the
-//! measured modes. A query multiplies its predictions by the ratio of its confidence. A confidence
-//! beyond the data is refused: a margin without data is a guess.
+//! A guard band states a margin for each confidence, which the trainer has estimated from the
+//! measured modes. The margin of the time is a ratio, the same for all modes. So is that of the
+//! power in a model without spreads. A model with spreads predicts a standard deviation of ln power
+//! for each mode, and its margin is a number of these deviations: narrow where modes were profiled,
+//! wide where they were not. [`Margins`] are the margins of one confidence. A confidence beyond the
+//! data is refused: a margin without data is a guess.
 //!
 //! ```
-//! use wattgate_runtime::{Confidence, Factor, GuardBand, GuardError, Knot};
+//! use wattgate_runtime::{Confidence, GuardBand, GuardError, Knot};
 //!
 //! let knot = |per_ten_thousand, q16| Knot { per_ten_thousand, q16 };
 //! let band = GuardBand::new([knot(5_000, 65_536), knot(9_000, 70_000), knot(9_500, 72_000)])?;
-//! assert_eq!(band.factor(Confidence::P95), Ok(Factor::from_q16(72_000).unwrap()));
+//! assert_eq!(band.margin(Confidence::P95), Ok(72_000));
 //! let between = Confidence::new(9_250).unwrap();
-//! assert_eq!(band.factor(between), Ok(Factor::from_q16(71_000).unwrap()));
+//! assert_eq!(band.margin(between), Ok(71_000));
 //! let beyond = Confidence::new(9_900).unwrap();
 //! let too_high = GuardError::ConfidenceTooHigh { highest: Confidence::P95 };
-//! assert_eq!(band.factor(beyond), Err(too_high));
+//! assert_eq!(band.margin(beyond), Err(too_high));
 //! # Ok::<(), GuardError>(())
 //! ```
 
@@ -34,20 +36,41 @@ pub const MAX_KNOTS: usize = 8;
 pub struct Knot {
     /// Confidence in units of 1/10,000.
     pub per_ten_thousand: u16,
-    /// The ratio of measured to predicted value that is not exceeded with that confidence, in units
-    /// of 1/65,536.
+    /// The margin that is not exceeded with that confidence, in units of 1/65,536: a ratio of
+    /// measured to predicted value, at least 1, or a number of standard deviations, at most
+    /// [`MOST_DEVIATIONS`].
     pub q16: u32,
 }
 
-/// Ratios by ascending confidence, at least one.
+/// The largest margin in standard deviations.
+pub const MOST_DEVIATIONS: u32 = 8;
+
+/// What the margins of a guard band are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Margin {
+    Ratio,
+    Deviations,
+}
+
+impl Margin {
+    /// The least and the largest margin, in units of 1/65,536.
+    const fn range(self) -> (u32, u32) {
+        match self {
+            Self::Ratio => (Factor::ONE.q16(), u32::MAX),
+            Self::Deviations => (0, MOST_DEVIATIONS << 16),
+        }
+    }
+}
+
+/// Margins by ascending confidence, at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardBand(pub(crate) Vec<Knot, MAX_KNOTS>);
 
-/// Why a guard band gives no ratio.
+/// Why a guard band gives no margin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GuardError {
-    /// Knots are missing, too many or not ascending, or a confidence or ratio is out of range.
+    /// Knots are missing, too many or not ascending, or a confidence or margin is out of range.
     BadKnots,
     /// The held-out modes are too few for this confidence.
     ConfidenceTooHigh {
@@ -76,11 +99,21 @@ impl GuardBand {
     /// Creates a guard band from 1 … [`MAX_KNOTS`] knots, with strictly ascending confidences and
     /// with ratios that are at least one and do not fall.
     pub fn new(knots: impl IntoIterator<Item = Knot>) -> Result<Self, GuardError> {
+        Self::with(Margin::Ratio, knots)
+    }
+
+    /// The same, with standard deviations in place of ratios.
+    pub fn of_deviations(knots: impl IntoIterator<Item = Knot>) -> Result<Self, GuardError> {
+        Self::with(Margin::Deviations, knots)
+    }
+
+    fn with(margin: Margin, knots: impl IntoIterator<Item = Knot>) -> Result<Self, GuardError> {
         let mut band = Self::none();
         for knot in knots {
             band.0.push(knot).map_err(|_| GuardError::BadKnots)?;
         }
-        band.is_sound().then_some(band).ok_or(GuardError::BadKnots)
+        let is_sound = band.is_sound(margin);
+        is_sound.then_some(band).ok_or(GuardError::BadKnots)
     }
 
     /// Creates a band without knots, to be filled and verified.
@@ -89,12 +122,14 @@ impl GuardBand {
     }
 
     #[inline(never)]
-    pub(crate) fn is_sound(&self) -> bool {
-        // Start below every valid confidence, and at the least ratio.
-        let (mut confidence, mut q16) = (0, Factor::ONE.q16());
+    pub(crate) fn is_sound(&self, margin: Margin) -> bool {
+        // Start below every valid confidence, and at the least margin.
+        let (mut q16, most) = margin.range();
+        let mut confidence = 0;
         for knot in &self.0 {
             let known = Confidence::new(knot.per_ten_thousand).is_some();
-            if !known || knot.per_ten_thousand <= confidence || knot.q16 < q16 {
+            let is_margin = (q16..=most).contains(&knot.q16);
+            if !known || knot.per_ten_thousand <= confidence || !is_margin {
                 return false;
             }
             (confidence, q16) = (knot.per_ten_thousand, knot.q16);
@@ -102,24 +137,15 @@ impl GuardBand {
         confidence > 0
     }
 
-    /// Copies the knots of another band.
-    pub(crate) fn copy(&mut self, other: &Self) {
-        let Self(knots) = self;
-        knots.clear();
-        // Both have the same capacity.
-        let _ = knots.extend_from_slice(&other.0);
-    }
-
-    /// The ratio for a confidence, interpolated between knots and rounded up. Interpolation errs on
-    /// the safe side where the quantile function is convex. Below the first knot it is the first
-    /// knot's ratio.
-    pub fn factor(&self, confidence: Confidence) -> Result<Factor, GuardError> {
+    /// The margin for a confidence in units of 1/65,536, interpolated between knots and rounded up.
+    /// Interpolation errs on the safe side where the quantile function is convex. Below the first
+    /// knot it is the first knot's margin.
+    pub fn margin(&self, confidence: Confidence) -> Result<u32, GuardError> {
         let wanted = confidence.per_ten_thousand();
         let mut below: Option<&Knot> = None;
         for knot in &self.0 {
             if knot.per_ten_thousand >= wanted {
-                let q16 = below.map_or(knot.q16, |below| interpolate(below, knot, wanted));
-                return Factor::from_q16(q16).ok_or(GuardError::BadKnots);
+                return Ok(below.map_or(knot.q16, |below| interpolate(below, knot, wanted)));
             }
             below = Some(knot);
         }
@@ -151,4 +177,108 @@ fn interpolate(below: &Knot, above: &Knot, wanted: u16) -> u32 {
     let rise = above.q16.saturating_sub(below.q16);
     let risen = rise / width * part + (rise % width * part).div_ceil(width);
     below.q16.saturating_add(risen)
+}
+
+/// The margins of one confidence: what a prediction counts for a limit or a deadline. They come from
+/// [`Model::margins`](crate::Model::margins).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Margins {
+    pub(crate) time: Factor,
+    pub(crate) power: Factor,
+    pub(crate) spread: Widening,
+}
+
+impl Margins {
+    /// No margins.
+    pub(crate) const NONE: Self = Self {
+        time: Factor::ONE,
+        power: Factor::ONE,
+        spread: Widening::NONE,
+    };
+}
+
+/// What a unit of spread adds to a logarithm of the power: multiplier / 2^shift. All integers, so
+/// that modes compare alike on every target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Widening {
+    /// At most 2¹⁶.
+    multiplier: u32,
+    shift: u32,
+}
+
+impl Widening {
+    pub const NONE: Self = Self {
+        multiplier: 0,
+        shift: 0,
+    };
+
+    /// The widening by a number of units of the logarithm for each unit of spread, 0 … 2¹⁶, rounded
+    /// up.
+    pub fn new(units: f32) -> Self {
+        // units · 2^shift lies within 2¹⁵ … 2¹⁶, if a shift below 32 gets it there.
+        let shift = (127 + 15_u32).saturating_sub(units.to_bits() >> 23).min(31);
+        let scaled = units * f32::from_bits((127 + shift) << 23);
+        let whole = scaled as u32;
+        Self {
+            multiplier: (whole + u32::from(whole as f32 != scaled)).min(1 << 16),
+            shift,
+        }
+    }
+
+    /// The logarithm of the power with its margin. A spread is below 2¹⁵, so no product overflows;
+    /// [`Model`](crate::Model) verifies that no sum does.
+    #[inline(always)]
+    pub fn widen(self, log_power: i32, spread: i32) -> i32 {
+        let product = spread.cast_unsigned().wrapping_mul(self.multiplier);
+        log_power.wrapping_add((product >> (self.shift & 31)).cast_signed())
+    }
+}
+
+/// The largest spread in units: 15 bits.
+const MOST_SPREAD: u16 = 0x7FFF;
+
+/// How the sum of the third output becomes a spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SpreadScale {
+    pub shift: u32,
+    pub least: u16,
+}
+
+impl SpreadScale {
+    /// Of a model without spreads.
+    pub const NONE: Self = Self { shift: 0, least: 0 };
+
+    /// Whether the least spread is in range.
+    pub fn is_sound(self) -> bool {
+        self.least <= MOST_SPREAD
+    }
+
+    #[inline(always)]
+    pub fn spread(self, sum: i32) -> i32 {
+        let [least, most] = [self.least, MOST_SPREAD].map(i32::from);
+        (sum >> (self.shift & 31)).max(least).min(most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Widening;
+
+    #[test]
+    fn a_widening_is_rounded_up_by_less_than_its_resolution() {
+        for units in [
+            0.0_f32, 1e-7, 0.01, 0.999, 1.0, 1.5, 77.25, 4_321.0, 65_536.0,
+        ] {
+            let widening = Widening::new(units);
+            for spread in [0, 1, 500, 32_767] {
+                let exact = f64::from(units) * f64::from(spread);
+                let found = f64::from(widening.widen(-7, spread) + 7);
+                // The multiplier has 15 bits or more, and the shift rounds down.
+                let resolution =
+                    1.0 + exact / 32_768.0 + f64::from(spread) / f64::from(1_u32 << 31);
+                assert!(found > exact - 1.0, "{units} · {spread}: {found}");
+                assert!(found <= exact + resolution, "{units} · {spread}: {found}");
+            }
+        }
+    }
 }

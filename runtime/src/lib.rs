@@ -22,14 +22,14 @@
 //!
 //! ```
 //! use wattgate_runtime::{
-//!     Command, Front, Governor, Input, Limit, Milliseconds, Milliwatts, Model, Query, Sample,
+//!     Command, Confidence, Front, Governor, Input, Limit, Milliseconds, Milliwatts, Model, Query, Sample,
 //!     Settings,
 //! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
 //! let model = Model::parse(file)?;
-//! let front = Front::<256>::of(&model, &model.profiled());
+//! let front = Front::<256>::of(&model, &model.profiled(), Confidence::P95);
 //! let query = Query { power_limit: Some(Milliwatts(5_000)), ..Query::default() };
 //! let choice = front.select(&query)?;
 //! assert!(choice.guarded_power <= query.power_limit);
@@ -93,8 +93,8 @@ pub mod units;
 pub use crc::{Crc32, crc32};
 pub use estimator::{Chip, Estimate, Estimator, MOST_CHIPS, Sample};
 pub use format::{
-    Body, FEATURE_MAP, FormatError, HEADER_LEN, Header, Kind, MAGIC, Provenance, SCALE_RANGE,
-    VERSION,
+    Body, FEATURE_MAP, FormatError, HEADER_LEN, Header, Kind, MAGIC, OLDEST_VERSION, Provenance,
+    SCALE_RANGE, VERSION,
 };
 pub use front::{Front, Point};
 pub use governor::{
@@ -102,7 +102,7 @@ pub use governor::{
     State, Status, UP_EVERY, UPS,
 };
 pub use grid::{Axes, Axis, Grid, GridError, MAX_AXIS_VALUES, MAX_MODES, ModeId, PowerMode};
-pub use guard::{GuardBand, GuardError, Knot, MAX_KNOTS};
+pub use guard::{GuardBand, GuardError, Knot, MAX_KNOTS, MOST_DEVIATIONS, Margins};
 pub use list::List;
 pub use model::{Model, Prediction};
 pub use network::{

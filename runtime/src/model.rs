@@ -17,10 +17,23 @@
 use crate::exponential::exponential;
 use crate::format::{Fields, FormatError, Header, Provenance, SCALE_RANGE};
 use crate::grid::{Axes, Grid};
-use crate::guard::GuardBand;
+use crate::guard::{
+    GuardBand, GuardError, MOST_DEVIATIONS, Margin, Margins, SpreadScale, Widening,
+};
 use crate::region::Region;
-use crate::shape::{BIAS_LIMIT, Layer, Shape};
-use crate::units::{Microseconds, Milliwatts};
+use crate::shape::{BIAS_LIMIT, Layer, OUTPUTS, Shape};
+use crate::units::{Confidence, Factor, Microseconds, Milliwatts};
+
+/// Biased exponent of 2⁻¹⁵, the least unit of a spread. A spread is 1 ln unit or more before it
+/// saturates.
+const SPREAD_EXPONENT: u32 = 127 - 15;
+
+/// Smallest scale of the power of a model with spreads, and largest scale of its spread:
+/// [`MOST_DEVIATIONS`] times the largest spread is at most 2²⁹ units of the power, which leaves no
+/// sum beyond an i32.
+const SPREAD_SCALES: [f32; 2] = [1.0 / (1 << 25) as f32, 1.0 / (1 << 14) as f32];
+
+const _: () = assert!(MOST_DEVIATIONS * 2 * (1 << 25) <= 1 << 29);
 
 /// The network's prediction for one mode: logarithms as integers in the file's units. They can be
 /// compared as they are; [`Model::time`](Model::time) and [`Model::power`](Model::power) convert
@@ -31,6 +44,8 @@ pub struct Prediction {
     pub log_time: i32,
     /// Logarithm of the power; 0 for a model without power.
     pub log_power: i32,
+    /// Standard deviation of the log power, 0 … 32,767; 0 for a model without spreads.
+    pub spread: i32,
 }
 
 /// A verified model: the typed view of a file.
@@ -40,9 +55,10 @@ pub struct Model<'a> {
     grid: Grid,
     profiled: Region,
     layers: &'a [u8],
-    scales: [f32; 2],
+    scales: [f32; OUTPUTS],
     time_guard: GuardBand,
     power_guard: GuardBand,
+    spread_scale: SpreadScale,
     provenance: &'a [u8],
 }
 
@@ -56,9 +72,10 @@ impl<'a> Model<'a> {
             grid: Grid(Axes::none()),
             profiled: Region::NONE,
             layers: &[],
-            scales: [0.0; 2],
+            scales: [0.0; OUTPUTS],
             time_guard: GuardBand::none(),
             power_guard: GuardBand::none(),
+            spread_scale: SpreadScale::NONE,
             provenance: &[],
         };
         model.read(bytes)?;
@@ -77,6 +94,9 @@ impl<'a> Model<'a> {
         self.layers = body.take()?;
         body.knots(&mut self.time_guard)?;
         body.knots(&mut self.power_guard)?;
+        if header.version > 1 {
+            self.spread_scale.least = body.take()?;
+        }
         self.provenance = body.0;
         self.verify()
     }
@@ -92,9 +112,14 @@ impl<'a> Model<'a> {
         self.verify_layers()?;
         let power_is_sound = match self.header.outputs {
             1 => self.power_guard.knots().is_empty(),
-            _ => self.power_guard.is_sound(),
+            2 => self.power_guard.is_sound(Margin::Ratio),
+            _ => self.power_guard.is_sound(Margin::Deviations),
         };
-        if !self.time_guard.is_sound() || !power_is_sound {
+        let spread_is_sound = match self.header.outputs {
+            3 => self.spread_scale.is_sound(),
+            _ => self.spread_scale == SpreadScale::NONE,
+        };
+        if !self.time_guard.is_sound(Margin::Ratio) || !power_is_sound || !spread_is_sound {
             return Err(FormatError::BadGuardBand);
         }
         Ok(())
@@ -135,6 +160,16 @@ impl<'a> Model<'a> {
                 }
             }
         }
+        if self.has_spread() {
+            let [_, power, spread] = self.scales;
+            let [least, most] = SPREAD_SCALES;
+            if power < least || spread > most {
+                return Err(FormatError::BadScale);
+            }
+            self.spread_scale.shift = SPREAD_EXPONENT
+                .saturating_sub(spread.to_bits() >> 23)
+                .min(31);
+        }
         Ok(())
     }
 
@@ -164,19 +199,71 @@ impl<'a> Model<'a> {
         self.header.outputs > 1
     }
 
-    /// The guard band of the time.
+    /// Whether the model predicts a spread of the power for each mode.
+    pub fn has_spread(&self) -> bool {
+        self.header.outputs > 2
+    }
+
+    /// The guard band of the time: ratios.
     pub fn time_guard(&self) -> &GuardBand {
         &self.time_guard
     }
 
-    /// The guard band of the power; `None` for a model without power.
+    /// The guard band of the power: deviations if the model [has spreads](Self::has_spread), else
+    /// ratios; `None` for a model without power.
     pub fn power_guard(&self) -> Option<&GuardBand> {
         self.has_power().then_some(&self.power_guard)
     }
 
-    /// The guard band of the power; without knots for a model without power.
-    pub(crate) fn power_guard_or_none(&self) -> &GuardBand {
-        &self.power_guard
+    /// The margins of a confidence.
+    pub fn margins(&self, confidence: Confidence) -> Result<Margins, GuardError> {
+        let factor = |guard: &GuardBand| {
+            let q16 = guard.margin(confidence)?;
+            Factor::from_q16(q16).ok_or(GuardError::BadKnots)
+        };
+        let mut margins = Margins {
+            time: factor(&self.time_guard)?,
+            ..Margins::NONE
+        };
+        match self.header.outputs {
+            1 => {}
+            2 => margins.power = factor(&self.power_guard)?,
+            _ => {
+                let deviations = self.power_guard.margin(confidence)? as f32 / 65_536.0;
+                let [_, power, _] = self.scales;
+                margins.spread = Widening::new(deviations * self.spread_unit() / power);
+            }
+        }
+        Ok(margins)
+    }
+
+    /// How the sum of the third output becomes a spread.
+    pub(crate) fn spread_scale(&self) -> SpreadScale {
+        self.spread_scale
+    }
+
+    /// ln units per unit of spread.
+    pub fn spread_unit(&self) -> f32 {
+        let [_, _, scale] = self.scales;
+        scale * (1_u32 << self.spread_scale.shift) as f32
+    }
+
+    /// The TPCs of the GPU that were gated while the board was profiled, one bit each; `None` if
+    /// that is not known. Decoded on demand, as the [provenance](Self::provenance) is.
+    pub fn tpc_pg_mask(&self) -> Result<Option<u32>, FormatError> {
+        let mut fields = Fields(self.provenance);
+        let _: Provenance<'_> = fields.take()?;
+        self.last_fields(fields)
+    }
+
+    /// The fields after the provenance, which version 1 does not have.
+    fn last_fields(&self, mut fields: Fields<'_>) -> Result<Option<u32>, FormatError> {
+        let tpc_pg_mask = match self.header.version {
+            1 => None,
+            _ => fields.take()?,
+        };
+        fields.finish()?;
+        Ok(tpc_pg_mask)
     }
 
     /// The provenance of the model. It is decoded on demand, so firmware that never calls this does
@@ -184,24 +271,60 @@ impl<'a> Model<'a> {
     pub fn provenance(&self) -> Result<Provenance<'a>, FormatError> {
         let mut fields = Fields(self.provenance);
         let provenance = fields.take()?;
-        match fields {
-            Fields([]) => Ok(provenance),
-            _ => Err(FormatError::BadBody),
-        }
+        self.last_fields(fields)?;
+        Ok(provenance)
     }
 
     /// The predicted time, rounded up. It is monotone in `log_time`.
     pub fn time(&self, prediction: Prediction) -> Microseconds {
-        let [scale, _] = self.scales;
-        Microseconds(exponential(prediction.log_time, scale))
+        self.microseconds(prediction.log_time)
+    }
+
+    /// The time of a logarithm.
+    pub(crate) fn microseconds(&self, log_time: i32) -> Microseconds {
+        let [scale, _, _] = self.scales;
+        Microseconds(exponential(log_time, scale))
     }
 
     /// The predicted power, rounded up; `None` for a model without power. It is monotone in
     /// `log_power`.
     pub fn power(&self, prediction: Prediction) -> Option<Milliwatts> {
-        let [_, scale] = self.scales;
         self.has_power()
-            .then(|| Milliwatts(exponential(prediction.log_power, scale)))
+            .then(|| self.milliwatts(prediction.log_power))
+    }
+
+    /// The power of a logarithm.
+    pub(crate) fn milliwatts(&self, log_power: i32) -> Milliwatts {
+        let [_, scale, _] = self.scales;
+        Milliwatts(exponential(log_power, scale))
+    }
+
+    /// The standard deviation of ln power; `None` for a model without spreads.
+    pub fn spread(&self, prediction: Prediction) -> Option<f32> {
+        self.has_spread()
+            .then(|| prediction.spread as f32 * self.spread_unit())
+    }
+
+    /// The logarithm of the power with the margin of its spread, in units of
+    /// [`Prediction::log_power`]. A front compares modes by it.
+    pub fn guarded_log_power(&self, prediction: Prediction, margins: &Margins) -> i32 {
+        margins
+            .spread
+            .widen(prediction.log_power, prediction.spread)
+    }
+
+    /// The time that counts for a deadline: the prediction with its margin, rounded up.
+    pub fn guarded_time(&self, prediction: Prediction, margins: &Margins) -> Microseconds {
+        Microseconds(margins.time.widen(self.time(prediction).0))
+    }
+
+    /// The power that counts for a limit: the prediction with its margin, rounded up; `None` for a
+    /// model without power.
+    pub fn guarded_power(&self, prediction: Prediction, margins: &Margins) -> Option<Milliwatts> {
+        self.has_power().then(|| {
+            let log = self.guarded_log_power(prediction, margins);
+            Milliwatts(margins.power.widen(self.milliwatts(log).0))
+        })
     }
 
     /// The layers with their rows as stored in the file.

@@ -10,12 +10,15 @@ pub struct Point {
     pub mode: ModeId,
     /// Its predicted power; 0 in a front without power.
     pub power: Milliwatts,
+    /// Its power with the margin of the front's confidence.
+    pub guarded: Milliwatts,
     /// Its predicted time.
     pub time: Microseconds,
     pub(crate) leaps: Leaps,
 }
 
-/// The quantity to minimise.
+/// The quantity to minimise. A power P counts with its margin: a mode whose power is uncertain must
+/// be better by more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Objective {
     /// Time t: the fastest mode.
@@ -77,7 +80,7 @@ impl Leaps {
 /// The cost that an objective minimises, in two parts: P·t is below 2⁶⁴ nJ, P·t² below 2⁹⁶ nJ·µs.
 pub fn cost(objective: Objective, point: &Point) -> (u64, u32) {
     let time = u64::from(point.time.0);
-    let energy = u64::from(point.power.0) * time;
+    let energy = u64::from(point.guarded.0) * time;
     if objective == Objective::Energy {
         return (energy, 0);
     }

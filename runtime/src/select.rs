@@ -1,17 +1,19 @@
 //! Queries select a mode from a front.
 //!
-//! A query names an objective, limits on power and time, and the confidence with which the limits
-//! must hold. It examines the front only. Power rises and time falls along a front, so the points
-//! within both limits form one contiguous range.
+//! A query names an objective and limits on power and time. The front has the confidence with which
+//! the limits hold. Guarded power rises and time falls along a front, so the points within both
+//! limits form one contiguous range.
 //!
-//! Ties go to less power, then to less time.
+//! Ties go to less guarded power, then to less time.
 //!
 //! ```
-//! use wattgate_runtime::{Front, Microseconds, Milliwatts, Model, Objective, Query, SelectError};
+//! use wattgate_runtime::{
+//!     Confidence, Front, Microseconds, Milliwatts, Model, Objective, Query, SelectError,
+//! };
 //!
 //! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
 //! let model = Model::parse(file).unwrap();
-//! let front = Front::<256>::of(&model, &model.profiled());
+//! let front = Front::<256>::of(&model, &model.profiled(), Confidence::P95);
 //! let in_time = Query {
 //!     objective: Objective::Energy,
 //!     deadline: Some(Microseconds(20_000_000)),
@@ -28,37 +30,34 @@
 
 use core::{error, fmt};
 
-use crate::front::Front;
+use crate::front::{Front, Refusal};
 use crate::grid::ModeId;
-use crate::guard::{GuardBand, GuardError};
+use crate::guard::GuardError;
 use crate::leaps;
 pub use crate::point::Objective;
 use crate::point::Point;
-use crate::units::{Confidence, Correction, Factor, Microseconds, Milliwatts};
+use crate::units::{Correction, Microseconds, Milliwatts};
 
 /// Requirements on a mode. Without limits every mode of the front is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// The quantity to minimise, from predictions without margin.
+    /// The quantity to minimise.
     pub objective: Objective,
     /// The power that the guarded prediction must not exceed.
     pub power_limit: Option<Milliwatts>,
     /// The time that the guarded prediction must not exceed.
     pub deadline: Option<Microseconds>,
-    /// The probability with which a limit must hold. It sets the guard bands of power and time.
-    pub confidence: Confidence,
     /// Measured over predicted power of the board. A correction needs no new sweep.
     pub correction: Correction,
 }
 
 impl Default for Query {
-    /// Asks for the fastest mode, without limits, at 95 %.
+    /// Asks for the fastest mode, without limits.
     fn default() -> Self {
         Self {
             objective: Objective::Time,
             power_limit: None,
             deadline: None,
-            confidence: Confidence::P95,
             correction: Correction::NONE,
         }
     }
@@ -133,23 +132,19 @@ impl<const N: usize> Front<N> {
     /// region finds the same mode, unless the front [was thinned](Front::is_thinned).
     pub fn select(&self, query: &Query) -> Result<Choice, SelectError> {
         let asks_power = query.power_limit.is_some() || query.objective != Objective::Time;
-        let factor = |guard: &GuardBand| guard.factor(query.confidence);
-        let time_guard = self.time_guard().ok_or(SelectError::EmptyFront)?;
-        let time_factor = factor(time_guard).map_err(SelectError::Guard)?;
-        let power_factor = match self.power_guard() {
-            Some(guard) => factor(guard).map_err(SelectError::Guard)?,
-            None if asks_power => return Err(SelectError::NoPower),
-            None => Factor::ONE,
-        };
-        let power = |point: &Point| query.correction.apply(point.power);
-        let guarded_power = |point: &Point| Milliwatts(power_factor.widen(power(point).0));
+        let guarded_power = |point: &Point| query.correction.apply(point.guarded);
+        let time_factor = self.time_factor();
         let guarded_time = |point: &Point| Microseconds(time_factor.widen(point.time.0));
 
         let points = self.points();
-        let fastest = points.last().ok_or(match self.is_foreign() {
-            true => SelectError::OtherGrid,
-            false => SelectError::EmptyFront,
+        let fastest = points.last().ok_or(match self.refusal() {
+            Some(Refusal::OtherGrid) => SelectError::OtherGrid,
+            Some(Refusal::Guard(why)) => SelectError::Guard(why),
+            None => SelectError::EmptyFront,
         })?;
+        if asks_power && !self.has_power() {
+            return Err(SelectError::NoPower);
+        }
         let too_slow = query.deadline.map_or(0, |deadline| {
             points.partition_point(|point| !time_factor.is_within(point.time.0, deadline.0))
         });
@@ -158,7 +153,7 @@ impl<const N: usize> Front<N> {
             least_time: guarded_time(fastest),
         })?;
         let affordable = query.power_limit.map_or(in_time.len(), |limit| {
-            in_time.partition_point(|point| power_factor.is_within(power(point).0, limit.0))
+            in_time.partition_point(|point| guarded_power(point) <= limit)
         });
         let fitting = too_slow..too_slow + affordable;
         let best = match query.objective {
@@ -170,12 +165,12 @@ impl<const N: usize> Front<N> {
         let best = best.ok_or(SelectError::OverLimit {
             least_power: guarded_power(cheapest),
         })?;
-        let has_power = self.power_guard().is_some();
+        let has_power = self.has_power();
         Ok(Choice {
             mode: best.mode,
             time: best.time,
             guarded_time: guarded_time(best),
-            power: has_power.then(|| power(best)),
+            power: has_power.then(|| query.correction.apply(best.power)),
             guarded_power: has_power.then(|| guarded_power(best)),
         })
     }

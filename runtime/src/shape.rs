@@ -103,6 +103,9 @@ impl Shape {
     }
 }
 
+/// Maximum number of outputs: log time, log power, and the power's spread.
+pub(crate) const OUTPUTS: usize = 3;
+
 /// The dimensions of one layer. A file stores one row per unit: the weights, then the tail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layer {

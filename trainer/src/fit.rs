@@ -5,11 +5,11 @@ use std::time::Instant;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use thiserror::Error;
-use wattgate_runtime::{GuardBand, Knot, Shape};
+use wattgate_runtime::{Confidence, Model, Shape};
 
 use crate::corpus::Corpus;
 use crate::corpus::modes::Known;
-use crate::learn::predictions::{Errors, Target};
+use crate::learn::predictions::{Errors, Predictions, Target};
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 use crate::learn::split::{Amount, Sampling, Split, SplitError};
@@ -51,9 +51,9 @@ pub struct Coverage {
     pub time: Option<f64>,
     /// The empirical coverage of the power, in 0 … 1; `None` without held-out powers.
     pub power: Option<f64>,
-    /// Upper bound of measured over predicted time.
-    pub time_ratio: f64,
-    /// Upper bound of measured over predicted power.
+    /// Upper bound of measured over predicted time, a mean over the held-out modes.
+    pub time_ratio: Option<f64>,
+    /// The same of the power.
     pub power_ratio: Option<f64>,
 }
 
@@ -157,30 +157,36 @@ pub fn fit(
     Ok(Fit { bytes, report })
 }
 
-/// The empirical coverage of the guard bands on some modes, one entry per knot of the time's band.
+/// The empirical coverage of the file's guard bands on some modes, one entry per knot of the time's
+/// band.
 pub fn coverage(exported: &Exported, modes: &[Known]) -> Vec<Coverage> {
-    let within = |target: Target, ratio: f64| {
-        let predicted = target.predicted(&exported.predictions)?;
-        let known: Vec<bool> = modes
-            .iter()
-            .filter_map(|mode| Some(target.measured(mode)? <= predicted[mode.id] * ratio))
-            .collect();
-        let count = known.iter().filter(|within| **within).count();
-        (!known.is_empty()).then(|| count as f64 / known.len() as f64)
+    let model = Model::parse(&exported.bytes).expect("the training has read its file");
+    let of = |confidence: Confidence| {
+        let upper = Predictions::guarded(&model, confidence).ok()?;
+        let within = |target: Target| {
+            let (upper, median) = (
+                target.predicted(&upper)?,
+                target.predicted(&exported.predictions)?,
+            );
+            let known = || {
+                let known = modes.iter();
+                known.filter_map(|mode| Some((mode.id, target.measured(mode)?)))
+            };
+            let count = known().filter(|(id, measured)| *measured <= upper[*id]);
+            let ratios: f64 = known().map(|(id, _)| upper[id] / median[id]).sum();
+            let n = known().count() as f64;
+            (n > 0.0).then(|| (count.count() as f64 / n, ratios / n))
+        };
+        let (time, power) = (within(Target::Time), within(Target::Power));
+        Some(Coverage {
+            confidence: f64::from(confidence.per_ten_thousand()) / 1e4,
+            time: time.map(|(share, _)| share),
+            power: power.map(|(share, _)| share),
+            time_ratio: time.map(|(_, ratio)| ratio),
+            power_ratio: power.map(|(_, ratio)| ratio),
+        })
     };
-    let knots = |target| exported.guard(target).map_or(&[][..], GuardBand::knots);
-    let ratio = |knot: &Knot| f64::from(knot.q16) / 65_536.0;
-    let times = knots(Target::Time).iter();
-    let of = |knot: &Knot| {
-        let same = |power: &&Knot| power.per_ten_thousand == knot.per_ten_thousand;
-        let power = knots(Target::Power).iter().find(same);
-        Coverage {
-            confidence: f64::from(knot.per_ten_thousand) / 1e4,
-            time: within(Target::Time, ratio(knot)),
-            power: power.and_then(|knot| within(Target::Power, ratio(knot))),
-            time_ratio: ratio(knot),
-            power_ratio: power.map(ratio),
-        }
-    };
-    times.map(of).collect()
+    let knots = model.time_guard().knots().iter();
+    let confidences = knots.filter_map(|knot| Confidence::new(knot.per_ten_thousand));
+    confidences.filter_map(of).collect()
 }

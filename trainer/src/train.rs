@@ -4,7 +4,6 @@
 
 use indicatif::ProgressBar;
 use rand::SeedableRng;
-use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use thiserror::Error;
 use wattgate_runtime::{Factor, FormatError, GuardBand, Knot, Model, Provenance, Region, Shape};
@@ -14,20 +13,14 @@ use crate::corpus::modes::{Known, all_modes};
 use crate::export::student::{self, distil};
 use crate::export::wgt::{Layers, ModelFile};
 use crate::learn::gp::SingularKernel;
-use crate::learn::guard::{Unmeasured, band};
+use crate::learn::guard::{Candidate, CandidatePower, Error, bands};
 use crate::learn::predictions::{Errors, Predictions, Target};
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 use crate::learn::teacher::{Blend, Expected, Teachers};
 
-/// Maximum number of unmeasured modes from which a guard band is computed.
-const SPREAD_OVER: usize = 512;
-
 /// ChaCha stream of the student; the split and the teachers use others.
 const STUDENT_STREAM: u64 = 4;
-
-/// ChaCha stream that draws the modes for the guard band.
-const GUARD_STREAM: u64 = 5;
 
 /// Progress steps of the teachers.
 const TEACHER_PROGRESS: u64 = student::PROGRESS / 4;
@@ -78,6 +71,7 @@ pub struct Exported {
     /// Leave-one-out residuals ln(measured / predicted) of the training modes, of time and power.
     pub left_out: [Option<Vec<f64>>; 2],
     layers: Layers,
+    least_spread: u16,
     time_guard: GuardBand,
     power_guard: Option<GuardBand>,
     pub(crate) teachers: Teachers,
@@ -103,10 +97,14 @@ pub fn export(task: &Task<'_>, teachers: Teachers) -> Result<Exported, TrainErro
     let grid = &task.corpus.grid;
     let modes: Vec<[u32; 4]> = all_modes(grid).collect();
     let expected = teachers.predict(&modes);
-    let targets: Vec<Vec<f64>> = expected
+    let of = |expected: &[Expected], f: fn(&Expected) -> f64| expected.iter().map(f).collect();
+    let mut targets: Vec<Vec<f64>> = expected
         .iter()
-        .map(|expected| expected.iter().map(|expected| expected.median).collect())
+        .map(|expected| of(expected, |expected| expected.median))
         .collect();
+    if let [_, power] = &expected[..] {
+        targets.push(of(power, |power| power.sd.min(MOST_SPREAD)));
+    }
     task.progress.inc(TEACHER_PROGRESS);
 
     task.progress.set_message("student");
@@ -116,7 +114,11 @@ pub fn export(task: &Task<'_>, teachers: Teachers) -> Result<Exported, TrainErro
 
     // The guard bands include the error of quantisation, so encode a draft without them and
     // compute them from its predictions.
-    let unknown = || GuardBand::new([NO_MARGIN]).expect("one knot without margin");
+    let unknown = |q16| Knot {
+        per_ten_thousand: 5_000,
+        q16,
+    };
+    let sound = "one knot without margin";
     let mut exported = Exported {
         bytes: Vec::new(),
         predictions: Predictions::of_logs(&targets),
@@ -124,10 +126,18 @@ pub fn export(task: &Task<'_>, teachers: Teachers) -> Result<Exported, TrainErro
         student: Predictions::of_logs(&student.log_predictions),
         left_out: [None, None],
         layers: student.layers,
-        time_guard: unknown(),
-        power_guard: (targets.len() > 1).then(unknown),
+        least_spread: 0,
+        time_guard: GuardBand::new([unknown(Factor::ONE.q16())]).expect(sound),
+        power_guard: (targets.len() > 1)
+            .then(|| GuardBand::of_deviations([unknown(0)]).expect(sound)),
         teachers,
     };
+    let draft = exported.encode(task, 0, &Errors::default());
+    let unit = f64::from(Model::parse(&draft)?.spread_unit());
+    if let Some(spreads) = targets.get(2) {
+        let least = spreads.iter().copied().fold(MOST_SPREAD, f64::min);
+        exported.least_spread = (least / unit).min(32_767.0) as u16;
+    }
     let draft = exported.encode(task, 0, &Errors::default());
     exported.predictions = Predictions::of_model(&Model::parse(&draft)?);
     exported.find_guard_bands(task, &modes, &expected);
@@ -136,11 +146,8 @@ pub fn export(task: &Task<'_>, teachers: Teachers) -> Result<Exported, TrainErro
     Ok(exported)
 }
 
-/// The only knot of the draft's guard bands.
-const NO_MARGIN: Knot = Knot {
-    per_ten_thousand: 5_000,
-    q16: Factor::ONE.q16(),
-};
+/// Largest standard deviation of ln power that a file states: the least range of a spread.
+const MOST_SPREAD: f64 = 1.0;
 
 impl Exported {
     fn find_guard_bands(
@@ -149,75 +156,54 @@ impl Exported {
         modes: &[[u32; 4]],
         expected: &[Vec<Expected>],
     ) {
-        let mut unmeasured: Vec<usize> = (0..task.corpus.grid.modes() as usize)
-            .filter(|&id| task.used.iter().all(|mode| mode.id != id))
-            .collect();
-        if unmeasured.is_empty() {
-            unmeasured = task.used.iter().map(|mode| mode.id).collect();
-        }
         let within = |id: usize, axis: usize| {
             let used = task.used.iter().map(|mode| mode.knobs[axis]);
             let knob = modes[id][axis];
             used.clone().min() <= Some(knob) && Some(knob) <= used.max()
         };
         let on_offer = |id: &usize| (0..4).all(|axis| within(*id, axis));
-        let on_offer: Vec<usize> = unmeasured.iter().copied().filter(on_offer).collect();
-        let front = self.front(&on_offer);
-        // Random, because ids at equal distances may share one value of an axis.
-        let mut random = ChaCha8Rng::seed_from_u64(task.seed);
-        random.set_stream(GUARD_STREAM);
-        unmeasured.shuffle(&mut random);
-        unmeasured.truncate(SPREAD_OVER);
-        for (target, expected) in Target::ALL.into_iter().zip(expected) {
-            let Some(exported) = target.predicted(&self.predictions) else {
-                continue;
-            };
-            let left_out = self.teachers.left_out(target);
-            let offset = |id: usize| expected[id].median - exported[id].ln();
-            let describe = |id: usize| Unmeasured {
-                sd: expected[id].sd,
-                offset: offset(id),
-            };
-            let [unmeasured, front] = [&unmeasured, &front].map(|ids| {
-                ids.iter()
-                    .map(|&id| describe(id))
-                    .collect::<Vec<Unmeasured>>()
+        let error = |target: Target, id: usize| {
+            let Expected { median, sd } = expected.get(target as usize)?[id];
+            let exported = target.predicted(&self.predictions)?[id];
+            Some(Error {
+                sd,
+                offset: median - exported.ln(),
+            })
+        };
+        let candidate = |id: usize| {
+            let power = error(Target::Power, id).map(|error| CandidatePower {
+                log: self
+                    .predictions
+                    .power
+                    .as_ref()
+                    .map_or(0.0, |all| all[id].ln()),
+                spread: self.predictions.spread.as_ref().map_or(0.0, |all| all[id]),
+                error,
             });
-            let guard = band(&left_out, &unmeasured, &front);
+            Candidate {
+                time: self.predictions.time[id],
+                time_error: error(Target::Time, id).unwrap_or_default(),
+                power,
+            }
+        };
+        let offered: Vec<Candidate> = (0..modes.len()).filter(on_offer).map(candidate).collect();
+        let left_out = Target::ALL.map(|target| match expected.get(target as usize) {
+            Some(_) => self.teachers.left_out(target),
+            None => Vec::new(),
+        });
+        let (time_guard, power_guard) = bands([&left_out[0], &left_out[1]], &offered);
+        let residuals = Target::ALL.map(|target| {
             let known = task
                 .used
                 .iter()
                 .filter(|mode| target.measured(mode).is_some());
-            let residuals = known
-                .zip(&left_out)
-                .map(|(mode, left)| left.residual + offset(mode.id));
-            self.left_out[target as usize] = Some(residuals.collect());
-            match target {
-                Target::Time => self.time_guard = guard,
-                Target::Power => self.power_guard = Some(guard),
-            }
-        }
-    }
-
-    /// The Pareto front of some modes, by predicted power and time.
-    fn front(&self, modes: &[usize]) -> Vec<usize> {
-        let Predictions { time, power } = &self.predictions;
-        let Some(power) = power else {
-            return Vec::new();
-        };
-        let mut sorted = modes.to_vec();
-        sorted.sort_unstable_by(|&a, &b| {
-            power[a]
-                .total_cmp(&power[b])
-                .then(time[a].total_cmp(&time[b]))
+            let pairs = known.zip(&left_out[target as usize]);
+            pairs
+                .map(|(mode, left)| Some(left.residual + error(target, mode.id)?.offset))
+                .collect::<Option<Vec<f64>>>()
+                .filter(|residuals| !residuals.is_empty())
         });
-        let mut fastest = f64::INFINITY;
-        sorted.retain(|&mode| {
-            let faster = time[mode] < fastest;
-            fastest = fastest.min(time[mode]);
-            faster
-        });
-        sorted
+        (self.time_guard, self.power_guard, self.left_out) = (time_guard, power_guard, residuals);
     }
 
     /// Encodes the file with its errors on `held_out` modes in the provenance.
@@ -232,6 +218,7 @@ impl Exported {
             profiled: Region::spanning(&corpus.grid, knobs).expect("modes of this grid"),
             time_guard: &self.time_guard,
             power_guard: self.power_guard.as_ref(),
+            least_spread: self.least_spread,
             provenance: Provenance {
                 kind: corpus.kind,
                 device: &corpus.device,
@@ -243,6 +230,7 @@ impl Exported {
                 time_error: errors.time_mape.map(hundredths),
                 power_error: errors.power_mape.map(hundredths),
             },
+            tpc_pg_mask: corpus.tpc_pg_mask,
         }
         .encode()
     }

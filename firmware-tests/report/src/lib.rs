@@ -76,6 +76,9 @@ pub const MODELS: &[(&str, &[u8])] = models![
     "golden/wide-16-time-only.wgt",
     "golden/deep-8x8.wgt",
     "golden/deep-16x16.wgt",
+    "golden/wide-32-spread.wgt",
+    "golden/deep-8x8-spread.wgt",
+    "golden/version-1.wgt",
     "golden/extreme.wgt",
     "golden/subnormal-scale.wgt",
     "golden/too-many-modes.wgt",
@@ -83,7 +86,7 @@ pub const MODELS: &[(&str, &[u8])] = models![
 ];
 
 /// Pairs of a workspace that suffices for the models of the report.
-pub const WORKSPACE: usize = 720;
+pub const WORKSPACE: usize = 740;
 
 /// Prints the report of one model file.
 pub fn run<const PAIRS: usize>(
@@ -123,7 +126,9 @@ pub fn run<const PAIRS: usize>(
             console.text(": not on offer\n");
             continue;
         };
-        front.rebuild(&mut network, &region);
+        front.rebuild(&mut network, &region, Confidence::P50);
+        ask(console, &model, &front, Query::default());
+        front.rebuild(&mut network, &region, Confidence::P95);
         console.field(": front of ", front.points().len() as u32, " modes");
         console.text(if front.is_thinned() {
             ", thinned\n"
@@ -133,11 +138,12 @@ pub fn run<const PAIRS: usize>(
         for point in front.points() {
             console.field("  mode ", u32::from(point.mode.0), " ");
             console.field("", point.power.0, " mW ");
+            console.field("guarded ", point.guarded.0, " mW ");
             console.field("", point.time.0, " us\n");
         }
         queries(console, &model, &front);
     }
-    front.rebuild(&mut network, &model.profiled());
+    front.rebuild(&mut network, &model.profiled(), Confidence::P95);
     govern(console, front);
 }
 
@@ -266,7 +272,8 @@ fn sweep(console: &mut impl Console, network: &mut Network<'_>) {
         let crc = Crc32::new()
             .update(&mode.0.to_le_bytes())
             .update(&at.log_time.to_le_bytes())
-            .update(&at.log_power.to_le_bytes());
+            .update(&at.log_power.to_le_bytes())
+            .update(&at.spread.to_le_bytes());
         sum = sum.wrapping_add(crc.finish());
         modes += 1;
     });
@@ -282,7 +289,7 @@ fn queries(console: &mut impl Console, model: &Model<'_>, front: &Front<FRONT>) 
     let power = |at: usize, less: u32| {
         points
             .get(at)
-            .map(|p| Milliwatts(p.power.0.saturating_sub(less)))
+            .map(|p| Milliwatts(p.guarded.0.saturating_sub(less)))
     };
     let time = |at: usize, less: u32| {
         points
@@ -299,11 +306,6 @@ fn queries(console: &mut impl Console, model: &Model<'_>, front: &Front<FRONT>) 
         (power(0, 1), None),
         (None, time(last, 1)),
     ];
-    let even = Query {
-        confidence: Confidence::P50,
-        ..Query::default()
-    };
-    ask(console, model, front, even);
     for (power_limit, deadline) in limits {
         let query = Query {
             power_limit,
@@ -344,7 +346,6 @@ fn ask(console: &mut impl Console, model: &Model<'_>, front: &Front<FRONT>, quer
             query.deadline.map(|deadline| deadline.0),
             " us",
         );
-        console.field(" at ", u32::from(query.confidence.per_ten_thousand()), "");
         if query.correction != Correction::NONE {
             console.field(" corrected ", query.correction.q16(), "");
         }

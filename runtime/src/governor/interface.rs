@@ -4,13 +4,11 @@ use core::fmt;
 
 use crate::estimator::{Chip, MOST_CHIPS, Sample};
 use crate::grid::ModeId;
-use crate::units::{Confidence, Milliseconds, Milliwatts};
+use crate::units::{Milliseconds, Milliwatts};
 
 /// Settings of a governor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Confidence of the model's guard band, which applies until modes are measured.
-    pub confidence: Confidence,
     /// The chips of the power sensor.
     pub chips: [Chip; MOST_CHIPS],
     /// Maximum gain error of the sensor in units of 1/65,536, at most 65,536 (1.0). It reduces the
@@ -31,7 +29,6 @@ impl Default for Settings {
     /// An INA3221 as L4T sets it, with a gain within 0.25 %, and a memory of ten minutes.
     fn default() -> Self {
         Self {
-            confidence: Confidence::P95,
             chips: [Chip::L4T; MOST_CHIPS],
             sensor_gain: (1 << 16) / 400,
             sensor_offset: Milliwatts(0),

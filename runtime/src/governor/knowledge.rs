@@ -14,10 +14,9 @@
 
 use heapless::Vec;
 
-use super::interface::Settings;
 use crate::front::{Front, Point};
 use crate::grid::ModeId;
-use crate::units::{Factor, Milliseconds, Milliwatts};
+use crate::units::{Milliseconds, Milliwatts};
 
 /// Range of a mode's error. Values beyond it are implausible.
 pub const RATIO_RANGE: (f32, f32) = (0.125, 8.0);
@@ -104,8 +103,7 @@ struct Hold {
 pub struct Knowledge<const N: usize> {
     front: Front<N>,
     modes: Vec<Mode, N>,
-    /// The guard band, and its margin.
-    factor: Factor,
+    /// The root mean square of the points' margins, as a part of their predictions.
     guard: f32,
     /// Sum of the squared errors of guesses, and the number of guesses. The guard band counts as
     /// [`GUARD_WEIGHT`] guesses.
@@ -119,7 +117,7 @@ pub struct Knowledge<const N: usize> {
 
 impl<const N: usize> Knowledge<N> {
     /// Creates the knowledge of a front without measurements.
-    pub fn new(front: Front<N>, settings: &Settings) -> Self {
+    pub fn new(front: Front<N>) -> Self {
         let mut modes = Vec::new();
         let unknown = Mode {
             mark: Mark::Choosable,
@@ -131,15 +129,17 @@ impl<const N: usize> Knowledge<N> {
         };
         // A front has at most `N` points.
         let _ = modes.resize(front.points().len(), unknown);
-        let guard = front.power_guard();
-        let guard = guard.and_then(|band| band.factor(settings.confidence).ok());
-        let factor = guard.unwrap_or(Factor::ONE);
-        let guard = factor.q16() as f32 / 65_536.0 - 1.0;
+        let margin = |point: &Point| point.guarded.0 as f32 / point.power.0.max(1) as f32 - 1.0;
+        let squares = front
+            .points()
+            .iter()
+            .map(|point| margin(point) * margin(point));
+        let count = front.points().len().max(1) as f32;
+        let guard = libm::sqrtf(squares.sum::<f32>() / count);
         let spread = guard / GUARD_DEVIATIONS;
         Self {
             front,
             modes,
-            factor,
             guard,
             squares: GUARD_WEIGHT * spread * spread,
             guesses: GUARD_WEIGHT,
@@ -157,7 +157,7 @@ impl<const N: usize> Knowledge<N> {
         self.front.points().get(index)
     }
 
-    /// The margin of the model's guard band.
+    /// The typical margin of the model's guard band, as a part of a prediction.
     pub fn guard(&self) -> f32 {
         self.guard
     }
@@ -436,7 +436,7 @@ impl<const N: usize> Knowledge<N> {
     /// Whether the guarded prediction of a point is within a power.
     pub fn is_predicted_within(&self, index: usize, power: Milliwatts) -> bool {
         let point = self.point(index);
-        point.is_some_and(|point| self.factor.is_within(point.power.0, power.0))
+        point.is_some_and(|point| point.guarded <= power)
     }
 }
 

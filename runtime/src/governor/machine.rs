@@ -9,7 +9,7 @@ use super::noise::Noise;
 use super::steps::Steps;
 
 use crate::estimator::{Chip, Estimator, MOST_CHIPS};
-use crate::front::Front;
+use crate::front::{Front, Refusal};
 use crate::grid::ModeId;
 use crate::units::{Milliseconds, Milliwatts};
 
@@ -151,7 +151,7 @@ impl<const N: usize> Governor<N> {
     /// Creates a governor without observations. Its first command sets the first mode.
     pub fn new(front: Front<N>, settings: Settings, limit: Limit) -> Result<Self, GovernorError> {
         check(&front, &settings)?;
-        let modes = Knowledge::new(front, &settings);
+        let modes = Knowledge::new(front);
         Ok(Self {
             memory: Memory::new(settings.memory, 1.0 / (1.0 + modes.guard())),
             modes,
@@ -216,7 +216,7 @@ impl<const N: usize> Governor<N> {
     /// measurements are forgotten; booked energy and counters stay.
     pub fn set_front(&mut self, front: Front<N>) -> Result<(), GovernorError> {
         check(&front, &self.settings)?;
-        self.modes = Knowledge::new(front, &self.settings);
+        self.modes = Knowledge::new(front);
         self.forget_load();
         self.begin();
         Ok(())
@@ -350,9 +350,12 @@ impl<const N: usize> Governor<N> {
 }
 
 fn check<const N: usize>(front: &Front<N>, settings: &Settings) -> Result<(), GovernorError> {
-    let guard = front.power_guard().ok_or(GovernorError::NoPower)?;
-    let guard = guard.factor(settings.confidence);
-    guard.map_err(|_| GovernorError::Confidence)?;
+    if matches!(front.refusal(), Some(Refusal::Guard(_))) {
+        return Err(GovernorError::Confidence);
+    }
+    if !front.has_power() {
+        return Err(GovernorError::NoPower);
+    }
     let is_chip = |chip: &Chip| is_time_constant(chip.time_constant);
     let is_sound = settings.sensor_gain <= 1 << 16
         && (1..=1_000).contains(&settings.look.0)

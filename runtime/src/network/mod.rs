@@ -1,4 +1,4 @@
-//! The network: per-axis features, integer layers, log time and log power out.
+//! The network: per-axis features, integer layers; log time, log power and the power's spread out.
 //!
 //! **Layer 1 is a sum of table rows.** Every input feature depends on one axis only, so the product
 //! of the first layer's weights with a mode's features is a sum of four rows, one for each axis
@@ -10,8 +10,9 @@
 //! 8,191, so four add up to an i16; at most 256 inputs of at most 32,767 × 127 and a bias within
 //! ±2³⁰ stay below 2³¹.
 //!
-//! The output is the logarithm of time and power, in units that the file states. Modes are compared
-//! by these integers; only the points of a front are converted.
+//! The outputs are the logarithms of time and power, in units that the file states, and the standard
+//! deviation of the latter, shifted to 15 bits. Modes are compared by these integers; only the
+//! points of a front are converted.
 //!
 //! # The sweep
 //!
@@ -21,6 +22,7 @@
 //! per unit.
 
 mod dense;
+mod output;
 mod parts;
 mod rows;
 mod sweep;

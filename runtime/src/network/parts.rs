@@ -3,6 +3,7 @@
 use core::{error, fmt};
 
 use super::dense::DENSE_HEAD;
+use super::output::output_pairs;
 use super::rows::TOGETHER;
 use crate::lanes::{LANES, VECTORS};
 use crate::shape::{Shape, Widths};
@@ -27,12 +28,12 @@ impl Parts {
     pub const fn new(widths: Widths, values: usize) -> Self {
         let Widths([first, second, third]) = widths;
         let [a, b, c] = [first as usize / 2, second as usize / 2, third as usize / 2];
-        let last = if c > 0 {
-            c
-        } else if b > 0 {
-            b
+        let last = if third > 0 {
+            third
+        } else if second > 0 {
+            second
         } else {
-            a
+            first
         };
         Self {
             tiles: VECTORS * a,
@@ -40,7 +41,9 @@ impl Parts {
             units: if b > 0 { a + b + c } else { 0 },
             sums: a * TOGETHER,
             rows: a * values,
-            layers: b * (DENSE_HEAD + 2 * a) + c * (DENSE_HEAD + 2 * b) + (DENSE_HEAD + 2 * last),
+            layers: b * (DENSE_HEAD + 2 * a)
+                + c * (DENSE_HEAD + 2 * b)
+                + output_pairs(last as usize),
         }
     }
 }

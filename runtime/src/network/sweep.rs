@@ -3,14 +3,16 @@
 use core::mem;
 use core::slice::{ChunksExact, ChunksExactMut};
 
-use super::dense::{DENSE_HEAD, Dense, Outputs, activate, add_rows};
+use super::dense::{DENSE_HEAD, Dense, activate, add_rows};
+use super::output::{OutputLayer, Outputs, output_pairs};
 use super::parts::{Parts, WorkspaceTooSmall, workspace_pairs};
 use super::rows::{AxisFeatures, TOGETHER, write_rows};
 use crate::grid::{Axis, Grid, ModeId};
+use crate::guard::{SpreadScale, Widening};
 use crate::lanes::{BATCH, LANES, Native, Pair, Tile, VECTORS};
 use crate::model::{Model, Prediction};
 use crate::region::Region;
-use crate::shape::Widths;
+use crate::shape::{OUTPUTS, Widths};
 
 /// The axes whose table rows are stored. The rows of the GPU's axis are recomputed for each batch:
 /// that costs little time and saves much memory.
@@ -44,17 +46,31 @@ pub(crate) struct Batch {
     inner: [u16; BATCH],
     /// Number of valid modes; the places beyond are ignored.
     len: usize,
-    pub outputs: [Outputs; VECTORS],
+    spread_scale: SpreadScale,
+    outputs: [Outputs; VECTORS],
 }
 
 impl Batch {
+    /// For each vector, the logarithms of its modes' times and of their powers with a margin.
+    #[inline(always)]
+    pub fn counts(&self, margin: Widening) -> impl Iterator<Item = [[i32; LANES]; 2]> {
+        self.outputs.iter().map(move |[times, powers, spreads]| {
+            let mut counts = *powers;
+            for (power, sum) in counts.iter_mut().zip(spreads) {
+                *power = margin.widen(*power, self.spread_scale.spread(*sum));
+            }
+            [*times, counts]
+        })
+    }
+
     /// The mode at a place; `None` beyond the last one.
     #[inline(always)]
     pub fn mode(&self, place: usize) -> Option<(ModeId, Prediction)> {
-        let [times, powers] = self.outputs.get(place / LANES)?;
+        let [times, powers, spreads] = self.outputs.get(place / LANES)?;
         let at = Prediction {
             log_time: *times.get(place % LANES)?,
             log_power: *powers.get(place % LANES)?,
+            spread: self.spread_scale.spread(*spreads.get(place % LANES)?),
         };
         let inner = self.inner.get(place).filter(|_| place < self.len)?;
         Some((ModeId(self.outer + inner), at))
@@ -122,6 +138,7 @@ impl<'a> Network<'a> {
         let pairs = self.tiles.len() / VECTORS;
         let [cores, cpu, emc] = self.rows_of(region);
         let mut clocks = Clocks::new(self.model, region, emc);
+        let spread_scale = self.model.spread_scale();
         while let Some((inner, len)) = self.next_tiles(&mut clocks) {
             let Self {
                 tiles, sums, units, ..
@@ -130,7 +147,8 @@ impl<'a> Network<'a> {
                 outer: 0,
                 inner,
                 len,
-                outputs: [[[0; LANES]; 2]; VECTORS],
+                spread_scale,
+                outputs: [[[0; LANES]; OUTPUTS]; VECTORS],
             };
             for index in coarse_first(cpu.len()) {
                 let Some((cpu, cpu_row)) = cpu.row(index) else {
@@ -146,10 +164,7 @@ impl<'a> Network<'a> {
                         && let Some(next) = rows.next()
                     {
                         let rows = [row, next];
-                        for outputs in layers
-                            .output
-                            .outputs_of_rows::<Native>(tiles, cpu_row, rows)
-                        {
+                        for outputs in layers.output.of_rows::<Native>(tiles, cpu_row, rows) {
                             batch.outputs = [outputs; VECTORS];
                             visit(&batch);
                             batch.outer = batch.outer.wrapping_add(cores.stride);
@@ -299,19 +314,19 @@ struct Layers<'a> {
     /// [`Dense`] units of the hidden layers, layer after layer.
     hidden: &'a [Pair],
     widths: [u16; 2],
-    output: Dense<'a>,
+    output: OutputLayer<'a>,
 }
 
 impl<'a> Layers<'a> {
     fn new(widths: Widths, pairs: &'a [Pair]) -> Option<Self> {
         let Widths([first, later @ ..]) = widths;
         let last = later.into_iter().rfind(|&width| width > 0).unwrap_or(first);
-        let output = DENSE_HEAD + usize::from(last);
+        let output = output_pairs(usize::from(last));
         let (hidden, output) = pairs.split_at_checked(pairs.len().checked_sub(output)?)?;
         Some(Self {
             hidden,
             widths: later,
-            output: Dense::read(output)?,
+            output: OutputLayer::read(output)?,
         })
     }
 
@@ -326,7 +341,7 @@ impl<'a> Layers<'a> {
     ) {
         for (outputs, tile) in outputs.iter_mut().zip(chunks(tiles, row.len())) {
             *outputs = if self.hidden.is_empty() {
-                self.output.outputs_of_row::<Native>(tile, row)
+                self.output.of_row::<Native>(tile, row)
             } else {
                 self.forward_deep(tile, row, units)
             };
@@ -352,7 +367,7 @@ impl<'a> Layers<'a> {
             }
             (inputs, free, hidden) = (outputs, rest, next);
         }
-        self.output.outputs::<Native>(inputs)
+        self.output.of_units::<Native>(inputs)
     }
 }
 
@@ -390,11 +405,14 @@ fn write_tables(mut rows: &mut [Pair], model: &Model<'_>) {
 }
 
 fn write_layers(mut pairs: &mut [Pair], model: &Model<'_>) {
-    let [_, later @ ..] = model.layers();
-    for (layer, rows) in &later {
+    let [_, hidden @ .., (output, rows)] = model.layers();
+    for (layer, rows) in &hidden {
         for two in rows.chunks((2 * layer.row()).max(1)) {
             let dense = take(&mut pairs, DENSE_HEAD + layer.inputs).unwrap_or_default();
             Dense::write(dense, split(two, layer.row()).into(), layer.inputs);
         }
     }
+    let mut rows = rows.chunks_exact(output.row());
+    let rows = [(); OUTPUTS].map(|()| rows.next().unwrap_or_default());
+    OutputLayer::write(pairs, rows, output.inputs);
 }

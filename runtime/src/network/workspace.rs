@@ -16,7 +16,7 @@ use crate::shape::Shape;
 /// with a small stack provides this instead; [`workspace_pairs`] computes the size.
 ///
 /// ```
-/// use wattgate_runtime::{Front, Model, Query, Shape, Workspace, workspace_pairs};
+/// use wattgate_runtime::{Confidence, Front, Model, Query, Shape, Workspace, workspace_pairs};
 ///
 /// # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
 /// // A TX1 has 4 numbers of cores, 17 CPU clocks and 5 memory clocks.
@@ -25,7 +25,7 @@ use crate::shape::Shape;
 ///
 /// let model = Model::parse(file).unwrap();
 /// let mut network = workspace.network(&model).unwrap();
-/// front.rebuild(&mut network, &model.profiled());
+/// front.rebuild(&mut network, &model.profiled(), Confidence::P95);
 /// assert!(front.select(&Query::default()).is_ok());
 ///
 /// let mut smaller = Workspace::<{ PAIRS - 1 }>::new();

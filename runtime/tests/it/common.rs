@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use wattgate_runtime::{
     Axes, BIAS_LIMIT, Body, Crc32, FEATURES, Factor, Grid, GuardBand, HEADER_LEN, INPUTS, Kind,
-    Knot, Provenance, ROW_LIMIT, Region, SCALE_RANGE, Shape, Widths,
+    Knot, MOST_DEVIATIONS, Provenance, ROW_LIMIT, Region, SCALE_RANGE, Shape, Widths,
 };
 
 #[path = "../../../trainer/src/export/wgt.rs"]
@@ -57,11 +57,20 @@ pub fn random_layers(shape: Shape, outputs: usize, random: &mut Random) -> Layer
         hidden.push((0..width).map(|_| row(random)).collect());
         inputs = usize::from(width);
     }
-    let output = (0..outputs).map(|_| OutputRow {
-        weights: random.weights(inputs),
+    let scale = 1e-6 / (1 + inputs / 16) as f32;
+    let output = (0..outputs).map(|row| match row {
+        // Spreads below zero, within their range, and beyond it.
+        2 => OutputRow {
+            weights: random.weights(inputs),
+            bias: random.within(1_000_000) as i32,
+            scale: scale / (1 + random.next() % 30) as f32,
+        },
         // ln of some seconds in µs, or of some watts in mW.
-        bias: 14_000_000 + random.within(4_000_000) as i32,
-        scale: 1e-6 / (1 + inputs / 16) as f32,
+        _ => OutputRow {
+            weights: random.weights(inputs),
+            bias: 14_000_000 + random.within(4_000_000) as i32,
+            scale,
+        },
     });
     Layers {
         output: output.collect(),
@@ -83,16 +92,30 @@ fn guard(median: u32) -> GuardBand {
     GuardBand::new(knots).expect("ascending")
 }
 
+/// No deviation, one and a half, and the largest number.
+fn deviations() -> GuardBand {
+    let knots = [(5_000, 0), (9_500, 3 << 15), (9_900, MOST_DEVIATIONS << 16)];
+    GuardBand::of_deviations(knots.map(|(per_ten_thousand, q16)| Knot {
+        per_ten_thousand,
+        q16,
+    }))
+    .expect("ascending")
+}
+
 /// The bytes of a model that was profiled on its whole grid.
 pub fn encode(grid: &Grid, layers: &Layers, workload: &str) -> Vec<u8> {
-    let power_guard = guard(66_000);
-    let has_power = layers.output.len() == 2;
+    let power_guard = match layers.output.len() {
+        3 => deviations(),
+        _ => guard(66_000),
+    };
+    let has_power = layers.output.len() > 1;
     ModelFile {
         layers,
         grid,
         profiled: Region::all(grid),
         time_guard: &guard(Factor::ONE.q16()),
         power_guard: has_power.then_some(&power_guard),
+        least_spread: if layers.output.len() == 3 { 200 } else { 0 },
         provenance: Provenance {
             kind: Kind::Simulated,
             device: "board",
@@ -104,13 +127,14 @@ pub fn encode(grid: &Grid, layers: &Layers, workload: &str) -> Vec<u8> {
             time_error: Some(123),
             power_error: has_power.then_some(456),
         },
+        tpc_pg_mask: Some(0xC0),
     }
     .encode()
 }
 
 /// The bytes of a model with random layers.
-pub fn random_model(grid: &Grid, shape: Shape, has_power: bool, seed: u64) -> Vec<u8> {
-    let layers = random_layers(shape, 1 + usize::from(has_power), &mut Random(seed));
+pub fn random_model(grid: &Grid, shape: Shape, outputs: usize, seed: u64) -> Vec<u8> {
+    let layers = random_layers(shape, outputs, &mut Random(seed));
     encode(grid, &layers, "random-weights")
 }
 
@@ -158,6 +182,8 @@ pub fn golden_models() -> Vec<(&'static str, Vec<u8>)> {
         model("wide-16-time-only", Shape::Wide16, 1),
         model("deep-8x8", Shape::Deep8x8, 2),
         model("deep-16x16", Shape::Deep16x16, 2),
+        model("wide-32-spread", Shape::Wide32, 3),
+        model("deep-8x8-spread", Shape::Deep8x8, 3),
         ("extreme", encode(&grid, &extreme, "extreme")),
         ("subnormal-scale", encode(&grid, &subnormal, "subnormal")),
         (
@@ -253,8 +279,8 @@ fn ruled_layers(shape: Shape, outputs: usize) -> Layers {
     }
     let output = (0..outputs).map(|row| OutputRow {
         weights: weights(inputs),
-        bias: [16_000_000, 8_000_000][row],
-        scale: 1e-6,
+        bias: [16_000_000, 8_000_000, 400_000][row],
+        scale: [1e-6, 1e-6, 1e-7][row],
     });
     Layers {
         output: output.collect(),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::common;
 use proptest::prelude::*;
 use wattgate_runtime::{
-    Axis, Confidence, ConstraintError, Correction, Front, Grid, GuardBand, Kilohertz, Microseconds,
+    Axis, Confidence, ConstraintError, Correction, Front, Grid, Kilohertz, Microseconds,
     Milliwatts, ModeId, Model, Objective, Point, Prediction, Query, Region, SelectError, Shape,
     Workspace, workspace_pairs,
 };
@@ -33,21 +33,19 @@ fn all_modes(model: &Model<'_>, region: &Region) -> Vec<Mode> {
     modes
 }
 
-fn widened(guard: Option<&GuardBand>, confidence: Confidence, value: u32) -> u32 {
-    guard.map_or(value, |guard| {
-        guard.factor(confidence).expect("supported").widen(value)
-    })
-}
-
 /// The specification of a query, without a front.
-fn exhaustive(model: &Model<'_>, modes: &[Mode], query: &Query) -> Result<ModeId, SelectError> {
-    let power = |mode: &Mode| {
-        let corrected = query.correction.apply(Milliwatts(mode.power));
-        widened(model.power_guard(), query.confidence, corrected.0)
-    };
-    let time = |mode: &Mode| widened(Some(model.time_guard()), query.confidence, mode.time);
+fn exhaustive(
+    model: &Model<'_>,
+    modes: &[Mode],
+    confidence: Confidence,
+    query: &Query,
+) -> Result<ModeId, SelectError> {
+    let margins = model.margins(confidence).expect("supported");
+    let guarded = |mode: &Mode| model.guarded_power(mode.at, &margins).unwrap_or_default();
+    let power = |mode: &Mode| query.correction.apply(guarded(mode)).0;
+    let time = |mode: &Mode| model.guarded_time(mode.at, &margins).0;
     let key = |mode: &&Mode| -> Key {
-        let (p, t) = (u128::from(mode.power), u128::from(mode.time));
+        let (p, t) = (u128::from(guarded(mode).0), u128::from(mode.time));
         let value = match query.objective {
             Objective::Time => t,
             Objective::Power => p,
@@ -56,9 +54,9 @@ fn exhaustive(model: &Model<'_>, modes: &[Mode], query: &Query) -> Result<ModeId
         };
         (
             value,
-            mode.power,
+            guarded(mode).0,
             mode.time,
-            mode.at.log_power,
+            model.guarded_log_power(mode.at, &margins),
             mode.at.log_time,
             mode.id.0,
         )
@@ -106,8 +104,6 @@ fn regions(grid: &Grid) -> Vec<Region> {
 fn compare_all_queries(bytes: &[u8]) {
     let model = Model::parse(bytes).expect("a valid model");
     for region in regions(model.grid()) {
-        let front = Front::<512>::of(&model, &region);
-        assert!(!front.is_thinned());
         let modes = all_modes(&model, &region);
         assert_eq!(modes.len(), region.modes());
         let deadlines = limits(modes.iter().map(|mode| mode.time));
@@ -125,21 +121,21 @@ fn compare_all_queries(bytes: &[u8]) {
         } else {
             (&[Objective::Time], vec![None])
         };
-        for &objective in objectives {
-            for &power_limit in &powers {
-                for &deadline in &deadlines {
-                    for (confidence, correction) in
-                        [(5_000, 65_536), (9_200, 50_000), (9_900, 90_001)]
-                    {
+        for (confidence, correction) in [(5_000, 65_536), (9_200, 50_000), (9_900, 90_001)] {
+            let confidence = Confidence::new(confidence).expect("in range");
+            let front = Front::<512>::of(&model, &region, confidence);
+            assert!(!front.is_thinned());
+            for &objective in objectives {
+                for &power_limit in &powers {
+                    for &deadline in &deadlines {
                         let query = Query {
                             objective,
                             power_limit: power_limit.map(Milliwatts),
                             deadline: deadline.map(Microseconds),
-                            confidence: Confidence::new(confidence).expect("in range"),
                             correction: Correction::from_q16(correction).expect("in range"),
                         };
                         let choice = front.select(&query);
-                        let expected = exhaustive(&model, &modes, &query);
+                        let expected = exhaustive(&model, &modes, confidence, &query);
                         assert_eq!(choice.map(|choice| choice.mode), expected, "{query:?}");
                         if let (Ok(choice), Some(limit)) = (choice, power_limit) {
                             let guarded = choice.guarded_power.expect("known");
@@ -162,10 +158,10 @@ proptest! {
     fn a_front_answers_as_an_exhaustive_search_does(
         grid in common::grids(),
         shape in common::small_shapes(),
-        has_power in proptest::bool::weighted(0.9),
+        outputs in proptest::sample::select(vec![1, 2, 2, 3, 3, 3]),
         seed in any::<u64>(),
     ) {
-        compare_all_queries(&common::random_model(&grid, shape, has_power, seed));
+        compare_all_queries(&common::random_model(&grid, shape, outputs, seed));
     }
 
     /// A random staircase has many local minima of energy.
@@ -175,33 +171,30 @@ proptest! {
         parts in proptest::collection::vec(any::<[proptest::sample::Index; 2]>(), 20),
     ) {
         let grid = Grid::new([&[1], &[1], &[1], &[1]]).expect("a grid");
-        let bytes = common::random_model(&grid, Shape::Wide16, true, 1);
+        let bytes = common::random_model(&grid, Shape::Wide16, 3, 1);
         let model = Model::parse(&bytes).expect("a model");
-        let mut at = Prediction { log_power: 1_000_000, log_time: 15_000_000 };
+        let mut at = Prediction { log_power: 1_000_000, log_time: 15_000_000, spread: 0 };
         let modes = steps.iter().enumerate().map(|(id, (power, time))| {
             at.log_power += power;
             at.log_time -= time;
             (ModeId(id as u16), at)
         });
-        let front = Front::<300>::of_modes(&model, modes);
+        let front = Front::<300>::of_modes(&model, modes, Confidence::P50);
         let points = front.points();
         for ends in parts {
             let [a, b] = ends.map(|end| end.index(points.len()));
             let part = &points[a.min(b)..=a.max(b)];
             for objective in [Objective::Energy, Objective::EnergyDelay] {
-                let widen = |guard, value| widened(guard, Confidence::P50, value);
-                let power = widen(front.power_guard(), points[a.max(b)].power.0);
-                let time = widen(front.time_guard(), points[a.min(b)].time.0);
+                // The ratio of the time is one at this confidence.
                 let query = Query {
                     objective,
-                    power_limit: Some(Milliwatts(power)),
-                    deadline: Some(Microseconds(time)),
-                    confidence: Confidence::P50,
+                    power_limit: Some(points[a.max(b)].guarded),
+                    deadline: Some(points[a.min(b)].time),
                     ..Query::default()
                 };
                 let delay = if objective == Objective::Energy { 1 } else { 2 };
                 let cost = |point: &&Point| {
-                    u128::from(point.power.0) * u128::from(point.time.0).pow(delay)
+                    u128::from(point.guarded.0) * u128::from(point.time.0).pow(delay)
                 };
                 let best = part.iter().min_by_key(cost).expect("not empty");
                 let choice = front.select(&query).expect("a mode");
@@ -216,15 +209,16 @@ proptest! {
         points in proptest::collection::vec((-9..9_i32, -9..9_i32), 1..200),
     ) {
         let grid = Grid::new([&[1], &[1], &[1], &[1]]).expect("a grid");
-        let bytes = common::random_model(&grid, Shape::Wide16, true, 1);
+        let bytes = common::random_model(&grid, Shape::Wide16, 3, 1);
         let model = Model::parse(&bytes).expect("a model");
         // Distinct log values give distinct values in mW and µs.
         let at = |&(power, time): &(i32, i32)| Prediction {
             log_power: 14_000_000 + power * 10_000,
             log_time: 14_000_000 + time * 10_000,
+            spread: 0,
         };
         let modes = points.iter().enumerate().map(|(id, point)| (ModeId(id as u16), at(point)));
-        let front = Front::<256>::of_modes(&model, modes);
+        let front = Front::<256>::of_modes(&model, modes, Confidence::P95);
         let kept: Vec<u16> = front.points().iter().map(|p| p.mode.0).collect();
         let dominates = |(i, a): (usize, &(i32, i32)), (j, b): (usize, &(i32, i32))| {
             a.0 <= b.0 && a.1 <= b.1 && (a != b || i < j)
@@ -243,15 +237,15 @@ proptest! {
         grid in common::grids(),
         seed in any::<u64>(),
     ) {
-        let bytes = common::random_model(&grid, Shape::Wide16, true, seed);
+        let bytes = common::random_model(&grid, Shape::Wide16, 3, seed);
         let model = Model::parse(&bytes).expect("a model");
         let region = Region::all(&grid);
-        let full = Front::<512>::of(&model, &region);
-        let thin = Front::<4>::of(&model, &region);
+        let full = Front::<512>::of(&model, &region, Confidence::P95);
+        let thin = Front::<4>::of(&model, &region, Confidence::P95);
         prop_assert!(thin.is_thinned() || thin.points().len() == full.points().len());
-        let least = |points: &[Point]| points.first().map(|point| point.power);
+        let least = |points: &[Point]| points.first().map(|point| point.guarded);
         prop_assert_eq!(least(thin.points()), least(full.points()));
-        prop_assert!(thin.points().is_sorted_by(|a, b| a.power < b.power && a.time > b.time));
+        prop_assert!(thin.points().is_sorted_by(|a, b| a.guarded < b.guarded && a.time > b.time));
         let modes = all_modes(&model, &region);
         for limit in limits(modes.iter().map(|mode| mode.power)).into_iter().flatten() {
             let query = Query { power_limit: Some(Milliwatts(limit)), ..Query::default() };
@@ -277,16 +271,16 @@ proptest! {
         shape in common::small_shapes(),
         seed in any::<u64>(),
     ) {
-        let bytes = common::random_model(&grid, shape, true, seed);
+        let bytes = common::random_model(&grid, shape, 3, seed);
         let model = Model::parse(&bytes).expect("a model");
         let region = Region::all(&grid);
         let mut modes = Vec::new();
         model.sweep(&region, |mode, at| modes.push((mode, at)));
-        let swept = Front::<5>::of(&model, &region);
-        let offered = Front::<5>::of_modes(&model, modes.iter().copied());
+        let swept = Front::<5>::of(&model, &region, Confidence::P95);
+        let offered = Front::<5>::of_modes(&model, modes.iter().copied(), Confidence::P95);
         prop_assert_eq!(swept.points(), offered.points());
-        let swept = Front::<512>::of(&model, &region);
-        let offered = Front::<512>::of_modes(&model, modes);
+        let swept = Front::<512>::of(&model, &region, Confidence::P95);
+        let offered = Front::<512>::of_modes(&model, modes, Confidence::P95);
         prop_assert_eq!(swept.points(), offered.points());
     }
 }
@@ -296,16 +290,16 @@ proptest! {
 fn the_large_shape_answers_as_an_exhaustive_search_does() {
     let grid = Grid::new([&[1, 2, 4], &[100, 200, 400], &[300, 600], &[500, 800]]).expect("a grid");
     for seed in 0..3 {
-        compare_all_queries(&common::random_model(&grid, Shape::PowerTrain, true, seed));
+        compare_all_queries(&common::random_model(&grid, Shape::PowerTrain, 3, seed));
     }
 }
 
 #[test]
 fn a_time_only_model_refuses_every_query_about_power() {
     let grid = Grid::new([&[1, 2], &[100, 200], &[300], &[500, 800]]).expect("a grid");
-    let bytes = common::random_model(&grid, Shape::Wide16, false, 7);
+    let bytes = common::random_model(&grid, Shape::Wide16, 1, 7);
     let model = Model::parse(&bytes).expect("a model");
-    let front = Front::<8>::of(&model, &model.profiled());
+    let front = Front::<8>::of(&model, &model.profiled(), Confidence::P95);
     let limited = Query {
         power_limit: Some(Milliwatts(5_000)),
         ..Query::default()
@@ -326,9 +320,9 @@ fn a_time_only_model_refuses_every_query_about_power() {
 fn a_region_of_another_grid_gives_an_error() {
     let grid = Grid::new([&[1, 2], &[100, 200], &[300], &[500, 800]]).expect("a grid");
     let other = Grid::new([&[1, 2], &[100, 200], &[300, 400], &[500, 800]]).expect("a grid");
-    let bytes = common::random_model(&grid, Shape::Wide16, true, 7);
+    let bytes = common::random_model(&grid, Shape::Wide16, 3, 7);
     let model = Model::parse(&bytes).expect("a model");
-    let mut front = Front::<8>::of(&model, &Region::all(&other));
+    let mut front = Front::<8>::of(&model, &Region::all(&other), Confidence::P95);
     assert_eq!(front.select(&Query::default()), Err(SelectError::OtherGrid));
     assert_eq!(
         Region::all(&other).with_min_cores(&grid, 1),
@@ -341,9 +335,9 @@ fn a_region_of_another_grid_gives_an_error() {
 
     let mut workspace = Workspace::<{ workspace_pairs(Shape::Wide16, 6) }>::new();
     let mut network = workspace.network(&model).expect("enough");
-    front.rebuild(&mut network, &Region::all(&grid));
+    front.rebuild(&mut network, &Region::all(&grid), Confidence::P95);
     assert!(front.select(&Query::default()).is_ok());
-    front = Front::of_modes(&model, []);
+    front = Front::of_modes(&model, [], Confidence::P95);
     assert_eq!(
         front.select(&Query::default()),
         Err(SelectError::EmptyFront)

@@ -72,7 +72,7 @@ fn the_large_shape_prints_the_golden_report() {
     let cpu: Vec<u32> = (1..=29).map(|i| 76_800 * i).collect();
     let gpu: Vec<u32> = (1..=5).map(|i| 114_750 * i).collect();
     let grid = Grid::new([&[2, 4], &cpu, &gpu, &[204_000, 3_199_000]]).expect("a grid");
-    let bytes = common::random_model(&grid, Shape::PowerTrain, true, 1);
+    let bytes = common::random_model(&grid, Shape::PowerTrain, 3, 1);
     let mut text = Text(String::new());
     const PAIRS: usize = workspace_pairs(Shape::PowerTrain, 31 + 2);
     let mut workspace = Workspace::<PAIRS>::new();
@@ -127,7 +127,7 @@ fn the_specification_shows_the_golden_bytes() {
         let byte = |text| u8::from_str_radix(text, 16).expect(line);
         bytes.extend(hex.split_whitespace().map(byte));
     }
-    let golden = fs::read(weights("golden/deep-8x8.wgt")).expect("a golden file");
+    let golden = fs::read(weights("golden/deep-8x8-spread.wgt")).expect("a golden file");
     assert_eq!(bytes, golden);
 }
 

@@ -4,14 +4,16 @@
 use crate::common;
 use nalgebra::DMatrix;
 use proptest::prelude::*;
-use wattgate_runtime::{Axis, AxisFeatures, Grid, GridError, ModeId, Model, PowerMode, Region};
-use wattgate_runtime::{Shape, Workspace, workspace_pairs};
+use wattgate_runtime::{
+    Axis, AxisFeatures, Grid, GridError, ModeId, Model, PowerMode, Prediction, Region, Shape,
+    Workspace, workspace_pairs,
+};
 
 use crate::common::wgt::{FirstRow, Layers};
 
 /// `weights/FORMAT.md`, section "What the integers mean": each layer multiplies a matrix of weights
 /// by a matrix with one column for each mode.
-fn predictions(grid: &Grid, layers: &Layers) -> Vec<(ModeId, i64, i64)> {
+fn predictions(grid: &Grid, layers: &Layers) -> Vec<Swept> {
     let modes: Vec<PowerMode> = (0..grid.modes() as u16)
         .map(|id| grid.mode(ModeId(id)).expect("in range"))
         .collect();
@@ -26,13 +28,27 @@ fn predictions(grid: &Grid, layers: &Layers) -> Vec<(ModeId, i64, i64)> {
         }
     }
     let rows = layers.output.iter().map(|row| (&row.weights[..], row.bias));
-    // A model without power has one row.
-    let outputs = product(rows, &units).resize_vertically(2, 0);
+    // A model without power has one row, and one without spreads has two.
+    let outputs = product(rows, &units).resize_vertically(3, 0);
     let outputs = outputs.column_iter().enumerate();
+    let spread = |sum: i64| match layers.output.get(2) {
+        Some(row) => spread(sum, row.scale),
+        None => 0,
+    };
     outputs
-        .map(|(id, output)| (ModeId(id as u16), output[0], output[1]))
+        .map(|(id, output)| (ModeId(id as u16), output[0], output[1], spread(output[2])))
         .collect()
 }
+
+/// With the largest shift up to 31 that leaves a unit below 2⁻¹⁴, and the least spread of these files.
+fn spread(sum: i64, scale: f32) -> i64 {
+    let unit = |shift: &i32| f64::from(scale) * f64::from(*shift).exp2();
+    let shift = (0..32).rfind(|shift| unit(shift) < (-14_f64).exp2());
+    (sum >> shift.unwrap_or(0)).clamp(200, 32_767)
+}
+
+/// A mode, its log time, log power and spread.
+type Swept = (ModeId, i64, i64, i64);
 
 /// weights × units + biases
 fn product<'a>(rows: impl Iterator<Item = (&'a [i8], i32)>, units: &DMatrix<i64>) -> DMatrix<i64> {
@@ -73,11 +89,14 @@ fn small_grid() -> Grid {
     Grid::new([&[1, 2], &[100, 200], &[300, 600], &[500, 800]]).expect("a grid")
 }
 
-fn swept(model: &Model<'_>, region: &Region) -> Vec<(ModeId, i64, i64)> {
+fn numbers(mode: ModeId, at: Prediction) -> Swept {
+    let [time, power, spread] = [at.log_time, at.log_power, at.spread].map(i64::from);
+    (mode, time, power, spread)
+}
+
+fn swept(model: &Model<'_>, region: &Region) -> Vec<Swept> {
     let mut modes = Vec::new();
-    model.sweep(region, |mode, at| {
-        modes.push((mode, i64::from(at.log_time), i64::from(at.log_power)));
-    });
+    model.sweep(region, |mode, at| modes.push(numbers(mode, at)));
     modes.sort_unstable();
     modes
 }
@@ -89,7 +108,7 @@ proptest! {
     fn a_sweep_computes_what_the_specification_says(
         grid in common::grids(),
         shape in common::small_shapes(),
-        outputs in 1..=2_usize,
+        outputs in 1..=3_usize,
         seed in any::<u64>(),
     ) {
         let layers = common::random_layers(shape, outputs, &mut common::Random(seed));
@@ -105,7 +124,7 @@ proptest! {
         picks in proptest::collection::vec(any::<proptest::sample::Index>(), 1..4),
         seed in any::<u64>(),
     ) {
-        let bytes = common::random_model(&grid, Shape::Wide16, true, seed);
+        let bytes = common::random_model(&grid, Shape::Wide16, 3, seed);
         let model = Model::parse(&bytes).expect("a model");
         let corners = picks.iter().map(|pick| {
             let id = pick.index(grid.modes() as usize) as u16;
@@ -113,7 +132,7 @@ proptest! {
         });
         let corners: Vec<[u32; 4]> = corners.collect();
         let region = Region::spanning(&grid, corners.iter().copied()).expect("on the axes");
-        let inside = |(id, ..): &(ModeId, i64, i64)| {
+        let inside = |(id, ..): &Swept| {
             let knobs = grid.mode(*id).expect("in range").knobs();
             (0..4).all(|axis| {
                 let (least, most) = corners.iter().fold((u32::MAX, 0), |(least, most), corner| {
@@ -160,7 +179,7 @@ proptest! {
 #[test]
 fn the_large_shape_computes_what_the_specification_says() {
     let grid = Grid::new([&[1, 2], &[100, 200, 400], &[300, 600], &[500, 800]]).expect("a grid");
-    let layers = common::random_layers(Shape::PowerTrain, 2, &mut common::Random(5));
+    let layers = common::random_layers(Shape::PowerTrain, 3, &mut common::Random(5));
     let bytes = common::encode(&grid, &layers, "random");
     let model = Model::parse(&bytes).expect("a model");
     let found = swept(&model, &Region::all(&grid));
@@ -173,7 +192,7 @@ fn the_large_shape_computes_what_the_specification_says() {
 fn the_largest_sums_do_not_overflow() {
     let grid = small_grid();
     for sign in [1, -1] {
-        let mut layers = common::random_layers(Shape::PowerTrain, 2, &mut common::Random(5));
+        let mut layers = common::random_layers(Shape::PowerTrain, 3, &mut common::Random(5));
         for row in &mut layers.first {
             row.weights = [127; 12];
             (row.scale, row.bias) = (u16::MAX, 8191);
@@ -197,7 +216,7 @@ fn the_largest_sums_do_not_overflow() {
 #[test]
 fn a_workspace_that_is_too_small_is_refused() {
     let grid = small_grid();
-    let bytes = common::random_model(&grid, Shape::Deep8x8, true, 1);
+    let bytes = common::random_model(&grid, Shape::Deep8x8, 3, 1);
     let model = Model::parse(&bytes).expect("a model");
     // Two values on each of three axes: the GPU's needs no pairs.
     const NEEDED: usize = workspace_pairs(Shape::Deep8x8, 6);
@@ -205,7 +224,7 @@ fn a_workspace_that_is_too_small_is_refused() {
     let mut modes = Vec::new();
     let mut network = enough.network(&model).expect("enough");
     network.sweep(&Region::all(&grid), |mode, at| {
-        modes.push((mode, i64::from(at.log_time), i64::from(at.log_power)));
+        modes.push(numbers(mode, at))
     });
     modes.sort_unstable();
     assert_eq!(modes, swept(&model, &Region::all(&grid)));
@@ -219,7 +238,7 @@ fn a_workspace_that_is_too_small_is_refused() {
 fn a_region_of_another_grid_has_no_mode() {
     let axis = |n: u32| (1..=n).collect::<Vec<u32>>();
     let small = small_grid();
-    let bytes = common::random_model(&small, Shape::Wide16, true, 1);
+    let bytes = common::random_model(&small, Shape::Wide16, 3, 1);
     let model = Model::parse(&bytes).expect("a model");
     let large = Grid::new([&axis(15), &axis(17), &axis(15), &axis(17)]).expect("a grid");
     let others = Grid::new([&[1, 2], &[100, 200], &[300, 601], &[500, 800]]).expect("a grid");
@@ -242,7 +261,7 @@ fn the_sweep_of_the_largest_grid_covers_all_modes() {
     assert_eq!(too_many_modes, Err(GridError::TooManyModes));
     let grid = Grid::new([&axis(15), &axis(17), &axis(15), &axis(17)]).expect("a grid");
     assert_eq!(grid.modes(), 65_025);
-    let bytes = common::random_model(&grid, Shape::Wide16, true, 1);
+    let bytes = common::random_model(&grid, Shape::Wide16, 3, 1);
     let model = Model::parse(&bytes).expect("a model");
     let ids = swept(&model, &Region::all(&grid));
     let ids = ids.iter().map(|(id, ..)| u32::from(id.0));

@@ -14,15 +14,16 @@ pub const POINTS: usize = 128;
 
 /// The front of the shipped model, 10.9 … 47.3 W.
 pub fn front() -> Front<POINTS> {
-    front_of("orin-agx-64-resnet18.wgt")
+    front_of("orin-agx-64-resnet18.wgt", 9_500)
 }
 
-/// The front of a shipped model.
-fn front_of(file: &str) -> Front<POINTS> {
+/// The front of a shipped model, for a confidence in units of 1/10,000.
+fn front_of(file: &str, confidence: u16) -> Front<POINTS> {
     let weights = concat!(env!("CARGO_MANIFEST_DIR"), "/../weights");
     let file = std::fs::read(Path::new(weights).join(file)).expect("the shipped model");
     let model = Model::parse(&file).expect("a valid model");
-    Front::of(&model, &model.profiled())
+    let confidence = Confidence::new(confidence).expect("in range");
+    Front::of(&model, &model.profiled(), confidence)
 }
 
 /// The predicted power of a mode of the front, in mW.
@@ -256,10 +257,8 @@ impl Plant {
 
     /// A plant with a model whose guard band is 9.4 %.
     pub fn doubtful(milliwatts: u32, seed: u64) -> Self {
-        let front = front_of("orin-agx-64-resnet18-all-modes.wgt");
-        Self::of(front, milliwatts, seed, L4T, |settings| {
-            settings.confidence = Confidence::new(9_900).expect("a confidence");
-        })
+        let front = front_of("orin-agx-64-resnet18-all-modes.wgt", 9_900);
+        Self::of(front, milliwatts, seed, L4T, |_| {})
     }
 
     fn of(

@@ -3,8 +3,8 @@
 use crate::common::{self, sealed};
 use proptest::prelude::*;
 use wattgate_runtime::{
-    Axes, Body, FormatError, Front, Grid, GridError, GuardBand, HEADER_LEN, Kind, Knot, Model,
-    Provenance, Query, Region, Shape, Widths, crc32,
+    Axes, Body, Confidence, Factor, FormatError, Front, Grid, GridError, GuardBand, HEADER_LEN,
+    Kind, Knot, MOST_DEVIATIONS, Model, Provenance, Query, Region, Shape, Widths, crc32,
 };
 
 fn grid() -> Grid {
@@ -12,7 +12,7 @@ fn grid() -> Grid {
 }
 
 fn valid() -> Vec<u8> {
-    common::random_model(&grid(), Shape::Deep8x8, true, 3)
+    common::random_model(&grid(), Shape::Deep8x8, 3, 3)
 }
 
 /// Reads a file and, if it is a model, uses all its parts.
@@ -20,9 +20,9 @@ fn exercise(bytes: &[u8]) {
     let Ok(model) = Model::parse(bytes) else {
         return;
     };
-    let _ = model.provenance();
+    let _ = (model.provenance(), model.tpc_pg_mask());
     for region in [model.profiled(), Region::all(model.grid())] {
-        let front = Front::<16>::of(&model, &region);
+        let front = Front::<16>::of(&model, &region, Confidence::P95);
         let _ = front.select(&Query::default());
     }
 }
@@ -56,12 +56,12 @@ fn each_bad_header_has_its_own_error() {
     assert_eq!(error(b""), FormatError::TooShort);
     assert_eq!(error(&valid()[..HEADER_LEN - 1]), FormatError::TooShort);
     assert_eq!(error(&[b'x'; 100]), FormatError::WrongMagic);
-    for found in [0, 2] {
+    for found in [0, 3] {
         let version = error(&with(4..6, &[found, 0]));
         let found = u16::from(found);
         assert_eq!(version, FormatError::UnsupportedVersion { found });
     }
-    let bad: [(_, &[u8]); 4] = [(6..7, &[0]), (6..7, &[3]), (7..8, &[2]), (14..16, &[1, 0])];
+    let bad: [(_, &[u8]); 4] = [(6..7, &[0]), (6..7, &[4]), (7..8, &[2]), (14..16, &[1, 0])];
     for (range, new) in bad {
         assert_eq!(error(&with(range, new)), FormatError::BadHeader, "{new:?}");
     }
@@ -111,6 +111,7 @@ struct Parts {
     layers: Vec<u8>,
     time_guard: Vec<Knot>,
     power_guard: Vec<Knot>,
+    least_spread: u16,
 }
 
 impl Parts {
@@ -123,6 +124,7 @@ impl Parts {
             layers: body.layers.to_vec(),
             time_guard: body.time_guard.to_vec(),
             power_guard: body.power_guard.to_vec(),
+            least_spread: body.least_spread,
         }
     }
 
@@ -146,6 +148,8 @@ impl Parts {
                 time_error: None,
                 power_error: None,
             },
+            least_spread: parts.least_spread,
+            tpc_pg_mask: None,
             axes: parts.axes,
         };
         let mut buffer = [0; 2048];
@@ -187,7 +191,7 @@ fn each_bad_field_of_a_body_has_its_own_error() {
         let error = Parts::error(|parts| change(&mut parts.layers));
         assert_eq!(error, FormatError::LayersLength, "case {case}");
     }
-    // Bytes of the rows: 8 × (12 + 2 + 2), 8 × (8 + 4 + 1), 2 × (8 + 4 + 4).
+    // Bytes of the rows: 8 × (12 + 2 + 2), 8 × (8 + 4 + 1), 3 × (8 + 4 + 4).
     for (at, byte) in [
         (0, 0x80),
         (128 + 12, 32),
@@ -220,11 +224,10 @@ fn each_bad_field_of_a_body_has_its_own_error() {
         per_ten_thousand,
         q16,
     };
-    let guards: [&[Knot]; 5] = [
+    let guards: [&[Knot]; 4] = [
         &[],
         &[knot(4_999, 65_536)],
         &[knot(10_000, 65_536)],
-        &[knot(9_000, 65_535)],
         &[knot(9_000, 70_000), knot(9_500, 69_999)],
     ];
     for knots in guards {
@@ -233,6 +236,48 @@ fn each_bad_field_of_a_body_has_its_own_error() {
         let error = Parts::error(|parts| parts.power_guard = knots.to_vec());
         assert_eq!(error, FormatError::BadGuardBand, "{knots:?}");
     }
+    let error = Parts::error(|parts| parts.time_guard = vec![knot(9_000, 65_535)]);
+    assert_eq!(error, FormatError::BadGuardBand, "a ratio below one");
+    let beyond = knot(9_000, (MOST_DEVIATIONS << 16) + 1);
+    let error = Parts::error(|parts| parts.power_guard = vec![beyond]);
+    assert_eq!(error, FormatError::BadGuardBand, "too many deviations");
+    let error = Parts::error(|parts| parts.least_spread = 32_768);
+    assert_eq!(error, FormatError::BadGuardBand, "a spread beyond 15 bits");
+}
+
+/// Beyond these scales, a power with its margin could overflow.
+#[test]
+fn scales_of_a_spread_are_bounded() {
+    let with = |output: usize, scale: f32| {
+        Parts::error(|parts| {
+            let at = 232 + 16 * output + 12;
+            parts.layers[at..at + 4].copy_from_slice(&scale.to_le_bytes());
+        })
+    };
+    assert_eq!(with(1, 2.9e-8), FormatError::BadScale, "of the power");
+    assert_eq!(with(2, 6.2e-5), FormatError::BadScale, "of the spread");
+}
+
+/// The file was written before version 2 existed.
+#[test]
+fn a_file_of_version_1_predicts_as_it_did() {
+    let old = include_bytes!("../../../weights/golden/version-1.wgt");
+    let new = include_bytes!("../../../weights/golden/wide-16.wgt");
+    let [old, new] = [&old[..], new].map(|bytes| Model::parse(bytes).expect("a model"));
+    assert_eq!(old.provenance(), new.provenance());
+    assert_eq!(
+        (old.tpc_pg_mask(), new.tpc_pg_mask()),
+        (Ok(None), Ok(Some(0xC0)))
+    );
+    assert!(!old.has_spread());
+    let [front, expected] =
+        [&old, &new].map(|model| Front::<64>::of(model, &model.profiled(), Confidence::P95));
+    assert_eq!(front.points(), expected.points());
+    assert!(front.points().len() > 2);
+    // Three outputs came with version 2.
+    let mut bytes = include_bytes!("../../../weights/golden/version-1.wgt").to_vec();
+    bytes[6] = 3;
+    assert_eq!(error(&sealed(bytes)), FormatError::BadHeader);
 }
 
 #[test]
@@ -273,7 +318,6 @@ proptest! {
     #[test]
     fn a_guard_band_rises_with_the_confidence(
         rises in proptest::collection::vec((1..800_u16, 0..9_000_u32), 1..8),
-        value in any::<u32>(),
     ) {
         let (mut confidence, mut ratio) = (5_000, 65_536);
         let knots: Vec<Knot> = rises.iter().map(|(c, r)| {
@@ -282,12 +326,12 @@ proptest! {
         }).collect();
         prop_assume!(knots.iter().filter(|knot| knot.per_ten_thousand == 9_999).count() < 2);
         let band = GuardBand::new(knots).expect("ascending");
-        let mut last = value;
+        let mut last = Factor::ONE.q16();
         for per_ten_thousand in 5_000..=confidence.min(9_999) {
-            let confidence = wattgate_runtime::Confidence::new(per_ten_thousand).expect("in range");
-            let widened = band.factor(confidence).expect("supported").widen(value);
-            prop_assert!(widened >= last);
-            last = widened;
+            let confidence = Confidence::new(per_ten_thousand).expect("in range");
+            let margin = band.margin(confidence).expect("supported");
+            prop_assert!(margin >= last);
+            last = margin;
         }
     }
 }

@@ -6,19 +6,19 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use wattgate_bench::case::{Case, ORIN_AGX, SHIPPED_SHAPE};
 use wattgate_bench::tasks::{FullFront, OBJECTIVES, cold_start, middle, query, sweep};
-use wattgate_runtime::{Region, Shape};
+use wattgate_runtime::{Confidence, Region, Shape};
 
 fn shipped(criterion: &mut Criterion) {
     let case = Case::new(ORIN_AGX, SHIPPED_SHAPE);
     let model = case.model();
     let region = Region::all(&case.grid);
     criterion.bench_function("front", |bencher| {
-        bencher.iter(|| FullFront::of(black_box(&model), &region));
+        bencher.iter(|| FullFront::of(black_box(&model), &region, Confidence::P95));
     });
     criterion.bench_function("cold start", |bencher| {
         bencher.iter(|| cold_start(&case.file));
     });
-    let front = FullFront::of(&model, &region);
+    let front = FullFront::of(&model, &region, Confidence::P95);
     for objective in OBJECTIVES {
         let query = query(objective, middle(&front));
         criterion.bench_function(&format!("query/{objective:?}"), |bencher| {

@@ -83,7 +83,9 @@ impl Case {
             profiled: Region::all(&on),
             time_guard: shipped.time_guard(),
             power_guard: shipped.power_guard(),
+            least_spread: 0,
             provenance,
+            tpc_pg_mask: None,
         }
         .encode();
         Self {
@@ -158,7 +160,9 @@ fn random_layers(shape: Shape, random: &mut ChaCha8Rng) -> Layers {
         hidden.push(rows);
         most = reached;
     }
-    let output = (0..2).map(|_| output_row(&most, random)).collect();
+    // Near e¹⁰ µs and mW, and a spread near 0.1.
+    let ranges = [(10.0, 8.0), (10.0, 8.0), (0.1, 0.08)];
+    let output = ranges.map(|range| output_row(&most, range, random)).into();
     Layers {
         first,
         hidden,
@@ -190,15 +194,15 @@ fn hidden_row(most: &[i64], random: &mut ChaCha8Rng) -> (HiddenRow, i64) {
     (row, (sum + bias) >> shift)
 }
 
-/// A random output near e¹⁰ µs or mW.
-fn output_row(most: &[i64], random: &mut ChaCha8Rng) -> OutputRow {
+/// A random output near a value, and within a distance of it.
+fn output_row(most: &[i64], (near, within): (f64, f64), random: &mut ChaCha8Rng) -> OutputRow {
     let weights: Vec<_> = most.iter().map(|_| weight(random)).collect();
     let size = |(most, weight): (&i64, &i8)| most * i64::from(*weight).abs();
     let sum: i64 = most.iter().zip(&weights).map(size).sum();
-    let scale = 8.0 / sum as f64;
+    let scale = within / sum as f64;
     OutputRow {
         weights,
-        bias: (10.0 / scale) as i32,
+        bias: (near / scale) as i32,
         scale: scale as f32,
     }
 }

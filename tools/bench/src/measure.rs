@@ -5,7 +5,7 @@ use std::path::Path;
 
 use wattgate_bench::case::Case;
 use wattgate_bench::tasks::{FullFront, OBJECTIVES, cold_start, corrected, middle, query, sweep};
-use wattgate_runtime::{Objective, Region};
+use wattgate_runtime::{Confidence, Objective, Region};
 
 use crate::peers::{OnnxRuntime, PeerError, Tract};
 use crate::turns::{Figure, contender, take_turns};
@@ -34,7 +34,7 @@ pub struct Figures {
 pub fn measure(case: &Case, python: Option<&Path>, rounds: u32) -> Result<Figures, PeerError> {
     let model = case.model();
     let region = Region::all(&case.grid);
-    let front = FullFront::of(&model, &region);
+    let front = FullFront::of(&model, &region, Confidence::P95);
     let limit = middle(&front);
     let tract = Tract::new(case)?;
     let mut onnxruntime = python
@@ -51,7 +51,7 @@ pub fn measure(case: &Case, python: Option<&Path>, rounds: u32) -> Result<Figure
     let of_networks = take_turns(contenders, rounds)?;
 
     let mut contenders = vec![
-        contender(|| FullFront::of(black_box(&model), &region)),
+        contender(|| FullFront::of(black_box(&model), &region, Confidence::P95)),
         contender(|| cold_start(&case.file)),
         contender(|| {
             let limit = corrected(limit, black_box(68_813));

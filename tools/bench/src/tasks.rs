@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use wattgate_runtime::{Front, Milliwatts, Model, Objective, Query, Region};
+use wattgate_runtime::{Confidence, Front, Milliwatts, Model, Objective, Query, Region};
 
 /// A Pareto front with room for that of any board.
 pub type FullFront = Front<512>;
@@ -29,7 +29,7 @@ pub fn sweep(model: &Model<'_>, region: &Region) -> [i32; 2] {
 /// Parses the bytes of a file and computes the front.
 pub fn cold_start(file: &[u8]) -> FullFront {
     let model = Model::parse(black_box(file)).expect("the writer's files are valid");
-    FullFront::of(&model, &Region::all(model.grid()))
+    FullFront::of(&model, &Region::all(model.grid()), Confidence::P95)
 }
 
 /// A query with a power limit.

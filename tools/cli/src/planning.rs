@@ -63,6 +63,9 @@ pub struct Task {
     /// Samples in a minibatch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minibatch: Option<u32>,
+    /// The TPCs of the GPU that are gated, one bit each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tpc_pg_mask: Option<u32>,
 }
 
 /// How measurements are made.

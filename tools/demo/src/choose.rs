@@ -37,7 +37,7 @@ fn choose(
         tries: 1,
     };
     let chosen = trained.propose(&ask, &[])?;
-    let upper = contestant.guard_factor();
+    let upper = contestant.guarded_powers();
     Ok(chosen.map(|mode| {
         let known = split.used.iter().any(|used| used.id == mode.id);
         let predictions = trained.predictions().filter(|_| !known);
@@ -46,8 +46,8 @@ fn choose(
             point: Point::of(&mode),
             predicted_w: predicted.map(|watts| round(watts, 2)),
             bound_w: predicted
-                .zip(upper)
-                .map(|(watts, factor)| round(watts * factor, 2)),
+                .zip(upper.as_ref())
+                .map(|(_, upper)| round(upper[mode.id] / 1e3, 2)),
         }
     }))
 }

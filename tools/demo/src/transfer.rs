@@ -5,10 +5,10 @@ use std::path::Path;
 use indicatif::ProgressBar;
 use rayon::prelude::*;
 use wattgate_cli::output::OutputError;
-use wattgate_runtime::{Confidence, Shape};
+use wattgate_runtime::{Confidence, Model, Shape};
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::lab::LabError;
-use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::learn::predictions::Predictions;
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::split::{Amount, Sampling, Split};
 use wattgate_trainer::methods::{Method, Trained, Wattgate, method};
@@ -119,11 +119,10 @@ impl TrainedContestant {
         }
     }
 
-    /// Factor of the power's guard band at 95 %, if the method has one.
-    pub fn guard_factor(&self) -> Option<f64> {
-        let guard = self.trained.model()?.guard(Target::Power)?;
-        let factor = guard.factor(Confidence::P95).ok()?;
-        Some(f64::from(factor.q16()) / 65_536.0)
+    /// The powers in mW with the guard band of 95 %, by mode id, if the method has one.
+    pub fn guarded_powers(&self) -> Option<Vec<f64>> {
+        let model = Model::parse(&self.trained.model()?.bytes).ok()?;
+        Predictions::guarded(&model, Confidence::P95).ok()?.power
     }
 
     /// The model and its predictions, if the method predicts power.
@@ -143,8 +142,8 @@ impl TrainedContestant {
             time_ms: rounded(&predictions.time, 1e-3, 2),
             power_w: rounded(power, 1e-3, 2),
             power_upper_w: self
-                .guard_factor()
-                .map(|factor| rounded(power, 1e-3 * factor, 2)),
+                .guarded_powers()
+                .map(|powers| rounded(&powers, 1e-3, 2)),
             mape: Mape {
                 time: round(errors.time_mape?, 2),
                 power: round(errors.power_mape?, 2),

@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::{Corpus, fuzz_target};
-use wattgate_runtime::{
+use wattgate_runtime::{Confidence, 
     Axes, Crc32, Front, Grid, HEADER_LEN, MAGIC, Model, Query, Region, VERSION,
 };
 
@@ -47,7 +47,7 @@ fn exercise(model: &Model<'_>) {
         if region.modes() > MOST_MODES {
             continue;
         }
-        let front = Front::<16>::of(model, &region);
+        let front = Front::<16>::of(model, &region, Confidence::P50);
         assert!(!front.points().is_empty(), "every region has a mode");
         let _ = front.select(&Query::default());
     }

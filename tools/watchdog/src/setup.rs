@@ -112,10 +112,11 @@ impl Choices {
         let format = |why| SetupError::Format { path: path(), why };
         let model = Model::parse(&bytes).map_err(format)?;
         let provenance = model.provenance().map_err(format)?;
-        let guard = model.power_guard();
-        let guard = guard.ok_or_else(|| SetupError::NoPower { path: path() })?;
-        guard
-            .factor(config.confidence)
+        if !model.has_power() {
+            return Err(SetupError::NoPower { path: path() });
+        }
+        model
+            .margins(config.confidence)
             .map_err(SetupError::Confidence)?;
 
         let device = provenance.device;
@@ -156,7 +157,7 @@ impl Choices {
         Ok(Self {
             left_out: left_out.collect(),
             origin: format!("{kind}, {} on {device}", provenance.workload),
-            front: Front::of_modes(&model, modes.iter().copied()),
+            front: Front::of_modes(&model, modes.iter().copied(), config.confidence),
             modes: modes.len(),
             grid,
         })
@@ -203,7 +204,6 @@ impl Setup {
         let chips = steps.map(|step| Chip { step, ..Chip::L4T });
         let look = self.board.rails().count() as u64 * LOOK_MS_PER_RAIL;
         let settings = Settings {
-            confidence: self.config.confidence,
             sensor_offset: self.board.sensor_offset(),
             chips,
             look: Milliseconds(look).max(MIN_LOOK_INTERVAL),
@@ -220,7 +220,6 @@ impl Setup {
     pub fn choice(&self) -> Result<Choice, SelectError> {
         self.choices.front.select(&Query {
             power_limit: Some(self.governor().status().allowed),
-            confidence: self.config.confidence,
             ..Query::default()
         })
     }

@@ -147,6 +147,7 @@ fn start(task: Task) -> Result<Planner, Answer> {
         device: named("device", task.device)?,
         workload: named("workload", task.workload)?,
         minibatch: task.minibatch,
+        tpc_pg_mask: task.tpc_pg_mask,
         rows: 0,
         modes: Vec::new(),
         grid,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use wattgate_cli::json::Mode;
-use wattgate_runtime::{Axis, Front, GuardBand, Kilohertz, Model, Point, Provenance};
+use wattgate_runtime::{Axis, Confidence, Front, GuardBand, Kilohertz, Model, Point, Provenance};
 
 use super::{Failure, parse_model, print_json, print_text, read_model, show};
 
@@ -19,8 +19,9 @@ Example:
 With --json: {\"file\", \"bytes\", \"kind\", \"device\", \"workload\", \"minibatch\", \"seed\",
 \"modes_used\", \"modes_held_out\", \"time_mape\", \"power_mape\", \"shape\", \"grid_hash\",
 \"modes_in_grid\", \"axes\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}, \"profiled\": {as
-axes}, \"time_guard\", \"power_guard\": [{\"confidence\", \"factor\"}], \"front\": [{\"mode\",
-\"power_mw\", \"time_ms\"}]}";
+axes}, \"tpc_pg_mask\", \"time_guard\": [{\"confidence\", \"factor\"}], \"power_guard\":
+[{\"confidence\", \"factor\" or \"deviations\"}], \"spread_pct\", \"front\": [{\"mode\", \"power_mw\",
+\"guarded_power_mw\", \"time_ms\"}]}";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
@@ -44,13 +45,24 @@ struct Axes {
 #[derive(Serialize)]
 struct KnotReport {
     confidence: f64,
-    factor: f64,
+    #[serde(flatten)]
+    margin: MarginReport,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum MarginReport {
+    /// Measured over predicted value.
+    Factor(f64),
+    /// Standard deviations of ln power.
+    Deviations(f64),
 }
 
 #[derive(Serialize)]
 struct PointReport {
     mode: Mode,
     power_mw: Option<u32>,
+    guarded_power_mw: Option<u32>,
     time_ms: f64,
 }
 
@@ -72,15 +84,18 @@ struct Inspection {
     modes_in_grid: u32,
     axes: Axes,
     profiled: Axes,
+    tpc_pg_mask: Option<u32>,
     time_guard: Vec<KnotReport>,
     power_guard: Option<Vec<KnotReport>>,
+    /// Least and greatest standard deviation of the power of the profiled region's modes, in percent.
+    spread_pct: Option<[f64; 2]>,
     front: Vec<PointReport>,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bytes = read_model(&arguments.file)?;
     let (model, provenance) = parse_model(&arguments.file, &bytes)?;
-    let front = Front::<FRONT>::of(&model, &model.profiled());
+    let front = Front::<FRONT>::of(&model, &model.profiled(), usual_confidence(&model));
     let inspection = inspection(
         &model,
         &provenance,
@@ -93,6 +108,17 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     } else {
         print_text(&text(&inspection, &front))
     }
+}
+
+/// 95 %, or the highest confidence that the model supports.
+fn usual_confidence(model: &Model<'_>) -> Confidence {
+    let bands = [Some(model.time_guard()), model.power_guard()];
+    let highest = |band: &GuardBand| {
+        let last = band.knots().last()?;
+        Confidence::new(last.per_ten_thousand)
+    };
+    let supported = bands.into_iter().flatten().filter_map(highest);
+    supported.fold(Confidence::P95, Confidence::min)
 }
 
 fn inspection(
@@ -110,17 +136,28 @@ fn inspection(
         emc_khz: values(Axis::Emc),
     };
     let percent = |hundredths: u16| f64::from(hundredths) / 100.0;
-    let knots = |guard: &GuardBand| {
+    let knots = |guard: &GuardBand, margin: fn(f64) -> MarginReport| {
         let knot = |knot: &wattgate_runtime::Knot| KnotReport {
             confidence: f64::from(knot.per_ten_thousand) / 1e4,
-            factor: f64::from(knot.q16) / 65_536.0,
+            margin: margin(f64::from(knot.q16) / 65_536.0),
         };
         guard.knots().iter().map(knot).collect()
     };
+    let of_power = match model.has_spread() {
+        true => MarginReport::Deviations,
+        false => MarginReport::Factor,
+    };
+    let mut spread_pct = None;
+    model.sweep(&model.profiled(), |_, at| {
+        let pct = model.spread(at).map(|spread| 100.0 * f64::from(spread));
+        let [least, most] = spread_pct.unwrap_or([f64::INFINITY, 0.0]);
+        spread_pct = pct.map(|pct| [pct.min(least), pct.max(most)]);
+    });
     let points = front.points().iter().filter_map(|point| {
         Some(PointReport {
             mode: grid.mode(point.mode)?.into(),
             power_mw: model.has_power().then_some(point.power.0),
+            guarded_power_mw: model.has_power().then_some(point.guarded.0),
             time_ms: f64::from(point.time.0) / 1e3,
         })
     });
@@ -141,8 +178,10 @@ fn inspection(
         modes_in_grid: grid.modes(),
         axes: axes(&|axis| grid.axis(axis).to_vec()),
         profiled: axes(&|axis| model.profiled().values(grid, axis).to_vec()),
-        time_guard: knots(model.time_guard()),
-        power_guard: model.power_guard().map(knots),
+        tpc_pg_mask: model.tpc_pg_mask().ok().flatten(),
+        time_guard: knots(model.time_guard(), MarginReport::Factor),
+        power_guard: model.power_guard().map(|guard| knots(guard, of_power)),
+        spread_pct,
         front: points.collect(),
     }
 }
@@ -176,13 +215,19 @@ fn text(model: &Inspection, front: &Front<FRONT>) -> String {
     ];
     for (name, guard) in guards {
         let knot = |knot: &KnotReport| {
-            let margin = 100.0 * (knot.factor - 1.0);
-            format!("+{margin:.1} % at {:.0} %", 100.0 * knot.confidence)
+            let margin = match knot.margin {
+                MarginReport::Factor(factor) => format!("+{:.1} %", 100.0 * (factor - 1.0)),
+                MarginReport::Deviations(deviations) => format!("{deviations:.2} deviations"),
+            };
+            format!("{margin} at {:.0} %", 100.0 * knot.confidence)
         };
         let knots = guard.map_or("not known".to_owned(), |guard| {
             guard.iter().map(knot).collect::<Vec<_>>().join(", ")
         });
         text += &format!("guard band of the {name}: {knots}\n");
+    }
+    if let Some([least, most]) = model.spread_pct {
+        text += &format!("deviations of the power: {least:.1} … {most:.1} %\n");
     }
     if let [least, .., most] | [least @ most] = front.points() {
         let point = |point: &Point| {

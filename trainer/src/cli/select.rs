@@ -112,17 +112,17 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         objective: arguments.objective.into(),
         power_limit: arguments.limit,
         deadline: arguments.deadline,
-        confidence: arguments.confidence,
         ..Query::default()
     };
-    let selected = Front::<FRONT>::of(&model, &region).select(&query);
+    let confidence = arguments.confidence;
+    let selected = Front::<FRONT>::of(&model, &region, confidence).select(&query);
     if arguments.json {
         match selected {
-            Ok(choice) => print_json(&answer(&model, &provenance, &choice, query.confidence))?,
+            Ok(choice) => print_json(&answer(&model, &provenance, &choice, confidence))?,
             Err(error) => no_answer(error).map_or(Ok(()), |json| print_json(&json))?,
         }
     } else if let Ok(choice) = selected {
-        print_text(&text(&model, &provenance, &choice, query.confidence))?;
+        print_text(&text(&model, &provenance, &choice, confidence))?;
     }
     selected?;
     Ok(())

@@ -3,7 +3,7 @@
 //! The columns are `device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw` in any
 //! order. Repeats of a mode are allowed; the median counts. A blank time or power is unknown.
 //! A row with neither names a mode that the board has but that was not profiled. The optional
-//! columns `kind` (`measured`, the default, or `simulated`) and `minibatch` must be the same in
+//! columns `kind` (`measured`, the default, or `simulated`), `minibatch` and `tpc_pg_mask` must be the same in
 //! all rows. Further columns are ignored.
 //!
 //! Rows are streamed: memory grows by eight bytes a row, however long the row's text is.
@@ -29,7 +29,7 @@ pub const COLUMNS: [&str; 8] = [
 ];
 
 /// The columns that may be absent.
-const OPTIONAL_COLUMNS: [&str; 2] = ["kind", "minibatch"];
+const OPTIONAL_COLUMNS: [&str; 3] = ["kind", "minibatch", "tpc_pg_mask"];
 
 /// Upper limit of a time, in ms: the runtime stores microseconds in 32 bits.
 const MAX_TIME_MS: f64 = 4_294_967.0;
@@ -48,6 +48,8 @@ pub struct Corpus {
     pub workload: String,
     /// Samples in a minibatch; `None` where the file does not say.
     pub minibatch: Option<u32>,
+    /// The TPCs of the GPU that were gated, one bit each; `None` where the file does not say.
+    pub tpc_pg_mask: Option<u32>,
     /// Rows read, including repeats and unprofiled modes.
     pub rows: u64,
     /// Every mode of the file, in ascending order of the knobs.
@@ -224,6 +226,7 @@ struct Identity {
     workload: String,
     kind: Kind,
     minibatch: Option<u32>,
+    tpc_pg_mask: Option<u32>,
 }
 
 struct Reader {
@@ -233,7 +236,7 @@ struct Reader {
     header: ByteRecord,
     columns: Columns,
     /// The identity in the first row, with the raw fields that state it.
-    identity: Option<([Vec<u8>; 4], Identity)>,
+    identity: Option<([Vec<u8>; 5], Identity)>,
     rows: u64,
     modes: HashMap<[u32; 4], Profile>,
     axes: [Vec<u32>; 4],
@@ -337,10 +340,10 @@ impl Reader {
             let field = self.columns.optional[index].map(trimmed);
             (OPTIONAL_COLUMNS[index], field.unwrap_or_default())
         };
-        let said = [field(0), field(1), optional(0), optional(1)];
+        let said = [field(0), field(1), optional(0), optional(1), optional(2)];
         // Nearly every row repeats the first row's identity, so compare bytes before parsing.
         let repeats =
-            |(fields, _): &([Vec<u8>; 4], _)| said.iter().zip(fields).all(|(a, b)| a.1 == b);
+            |(fields, _): &([Vec<u8>; 5], _)| said.iter().zip(fields).all(|(a, b)| a.1 == b);
         let identity = if self.identity.as_ref().is_some_and(repeats) {
             None
         } else {
@@ -422,6 +425,7 @@ impl Reader {
             device: identity.device.clone(),
             workload: identity.workload.clone(),
             minibatch: identity.minibatch,
+            tpc_pg_mask: identity.tpc_pg_mask,
             rows: self.rows,
             modes,
             grid,
@@ -510,14 +514,26 @@ fn minibatch(field: Named<'_>) -> Result<Option<u32>, FieldError> {
     }
 }
 
+/// A mask as nvpmodel.conf has it: a decimal number.
+fn mask(field: Named<'_>) -> Result<Option<u32>, FieldError> {
+    match text(field)? {
+        "" => Ok(None),
+        text => match text.parse() {
+            Ok(mask) => Ok(Some(mask)),
+            Err(_) => Err(bad(field.0, "a mask as a decimal number, or a blank", text)),
+        },
+    }
+}
+
 fn identity(
-    [device, workload, of_kind, of_minibatch]: [Named<'_>; 4],
+    [device, workload, of_kind, of_minibatch, of_mask]: [Named<'_>; 5],
 ) -> Result<Identity, FieldError> {
     Ok(Identity {
         device: name(device)?,
         workload: name(workload)?,
         kind: kind(of_kind)?,
         minibatch: minibatch(of_minibatch)?,
+        tpc_pg_mask: mask(of_mask)?,
     })
 }
 
@@ -526,7 +542,7 @@ fn same(first: &Identity, found: &Identity) -> Result<(), FieldError> {
         let (first, found) = (first.to_owned(), found.to_owned());
         Err((Some(column), Problem::Mixed { first, found }))
     };
-    let samples = |minibatch: Option<u32>| minibatch.map_or(String::new(), |n| n.to_string());
+    let number = |of: Option<u32>| of.map_or(String::new(), |n| n.to_string());
     if first.device != found.device {
         return mixed("device", &first.device, &found.device);
     }
@@ -539,8 +555,15 @@ fn same(first: &Identity, found: &Identity) -> Result<(), FieldError> {
     if first.minibatch != found.minibatch {
         return mixed(
             "minibatch",
-            &samples(first.minibatch),
-            &samples(found.minibatch),
+            &number(first.minibatch),
+            &number(found.minibatch),
+        );
+    }
+    if first.tpc_pg_mask != found.tpc_pg_mask {
+        return mixed(
+            "tpc_pg_mask",
+            &number(first.tpc_pg_mask),
+            &number(found.tpc_pg_mask),
         );
     }
     Ok(())

@@ -48,7 +48,8 @@ pub struct Layers {
     pub first: Vec<FirstRow>,
     /// Rows of up to two further hidden layers.
     pub hidden: Vec<Vec<HiddenRow>>,
-    /// Rows of the outputs: log time, then log power if the model has one.
+    /// Rows of the outputs: log time, log power if the model has one, then the power's spread if it
+    /// has one.
     pub output: Vec<OutputRow>,
 }
 
@@ -101,10 +102,15 @@ pub struct ModelFile<'a> {
     pub profiled: Region,
     /// Guard band of the time.
     pub time_guard: &'a GuardBand,
-    /// Guard band of the power; present if and only if the network has two outputs.
+    /// Guard band of the power, of deviations if the network has three outputs; present if and only
+    /// if it has more than one.
     pub power_guard: Option<&'a GuardBand>,
+    /// The least spread in units of the third output, 0 without one.
+    pub least_spread: u16,
     /// Provenance of the model.
     pub provenance: Provenance<'a>,
+    /// The TPCs of the GPU that were gated on the board, if known.
+    pub tpc_pg_mask: Option<u32>,
 }
 
 impl ModelFile<'_> {
@@ -118,7 +124,9 @@ impl ModelFile<'_> {
             layers: &layers,
             time_guard: knots(self.time_guard),
             power_guard: self.power_guard.map(knots).unwrap_or_default(),
+            least_spread: self.least_spread,
             provenance: self.provenance,
+            tpc_pg_mask: self.tpc_pg_mask,
         };
         // All other fields together fit 2048 bytes: the runtime's capacities bound them.
         let names = self.provenance.device.len() + self.provenance.workload.len();

@@ -219,7 +219,7 @@ pub struct Covered {
     pub confidence: f64,
     /// The empirical coverage, in 0 … 1.
     pub share: f64,
-    /// Upper bound of measured over predicted.
+    /// Mean upper bound of measured over predicted.
     pub ratio: f64,
 }
 
@@ -371,14 +371,15 @@ fn row(target: Target, runs: &[&EvaluatedRun]) -> Option<EvaluationRow> {
 }
 
 fn covered(target: Target, runs: &[&EvaluatedRun]) -> Vec<Covered> {
-    let knots = runs.first().map_or(0, |run| run.coverage.len());
+    // Runs with as many modes have the same knots, unless a margin has no bound.
+    let knots = runs.iter().map(|run| run.coverage.len()).min().unwrap_or(0);
     let of = |at: usize| {
         let shares = runs.iter().filter_map(|run| match target {
             Target::Time => run.coverage[at].time,
             Target::Power => run.coverage[at].power,
         });
         let ratios = runs.iter().filter_map(|run| match target {
-            Target::Time => Some(run.coverage[at].time_ratio),
+            Target::Time => run.coverage[at].time_ratio,
             Target::Power => run.coverage[at].power_ratio,
         });
         Some(Covered {

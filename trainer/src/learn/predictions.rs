@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use wattgate_runtime::{Model, Region};
+use wattgate_runtime::{Confidence, GuardError, Model, Region};
 
 use crate::corpus::modes::Known;
 
@@ -14,6 +14,8 @@ pub struct Predictions {
     pub time: Vec<f64>,
     /// Powers in mW; `None` for a model of time alone.
     pub power: Option<Vec<f64>>,
+    /// Standard deviations of ln power, where they are predicted.
+    pub spread: Option<Vec<f64>>,
 }
 
 /// A predicted quantity.
@@ -70,30 +72,53 @@ impl Serialize for Target {
 }
 
 impl Predictions {
-    /// Predictions from natural logarithms: ln µs, then ln mW if power is predicted.
+    /// Predictions from the targets of a student: ln µs, ln mW and the standard deviation of the
+    /// latter if power is predicted.
     pub fn of_logs(logs: &[Vec<f64>]) -> Self {
         let natural = |log: &Vec<f64>| log.iter().map(|y| y.exp()).collect();
         Self {
             time: natural(&logs[0]),
             power: logs.get(1).map(natural),
+            spread: logs.get(2).cloned(),
         }
     }
 
     /// The runtime's predictions for every mode of the model's grid.
     pub fn of_model(model: &Model<'_>) -> Self {
         let modes = model.grid().modes() as usize;
-        let (mut time, mut power) = (vec![0.0; modes], vec![0.0; modes]);
+        let [mut time, mut power, mut spread] = [(); 3].map(|()| vec![0.0; modes]);
         model.sweep(&Region::all(model.grid()), |mode, prediction| {
             let id = usize::from(mode.0);
             time[id] = f64::from(model.time(prediction).0);
             power[id] = model
                 .power(prediction)
                 .map_or(0.0, |power| f64::from(power.0));
+            spread[id] = model.spread(prediction).map_or(0.0, f64::from);
         });
         Self {
             time,
             power: model.has_power().then_some(power),
+            spread: model.has_spread().then_some(spread),
         }
+    }
+
+    /// The values that count for a deadline and a limit: the runtime's predictions with the margins of
+    /// a confidence.
+    pub fn guarded(model: &Model<'_>, confidence: Confidence) -> Result<Self, GuardError> {
+        let margins = model.margins(confidence)?;
+        let modes = model.grid().modes() as usize;
+        let [mut time, mut power] = [(); 2].map(|()| vec![0.0; modes]);
+        model.sweep(&Region::all(model.grid()), |mode, prediction| {
+            let id = usize::from(mode.0);
+            time[id] = f64::from(model.guarded_time(prediction, &margins).0);
+            let guarded = model.guarded_power(prediction, &margins);
+            power[id] = guarded.map_or(0.0, |power| f64::from(power.0));
+        });
+        Ok(Self {
+            time,
+            power: model.has_power().then_some(power),
+            spread: None,
+        })
     }
 
     /// How far both targets are off on some modes.

@@ -23,7 +23,11 @@ impl Method for Gbt {
         let time = boosted(task, Target::Time)?;
         let power = boosted(task, Target::Power)?;
         let time = time.expect("every mode that is used has a time");
-        Ok(Box::new(Predicted(Predictions { time, power })))
+        Ok(Box::new(Predicted(Predictions {
+            time,
+            power,
+            spread: None,
+        })))
     }
 }
 

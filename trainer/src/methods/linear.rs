@@ -96,7 +96,11 @@ impl Method for LinearEnergy {
                 .map(|(&knobs, &time)| energy.at(&with_time(knobs, time)) / time)
                 .collect()
         });
-        Ok(Box::new(Predicted(Predictions { time, power })))
+        Ok(Box::new(Predicted(Predictions {
+            time,
+            power,
+            spread: None,
+        })))
     }
 }
 
@@ -107,7 +111,11 @@ fn predict(task: &Task<'_>, modes: &[Known]) -> Result<Box<dyn Trained>, MethodE
         Some(all.map(|knobs| regression.at(&row(knobs))).collect())
     });
     let time = time.expect("every mode that is used has a time");
-    Ok(Box::new(Predicted(Predictions { time, power })))
+    Ok(Box::new(Predicted(Predictions {
+        time,
+        power,
+        spread: None,
+    })))
 }
 
 fn row(knobs: [u32; 4]) -> Vec<f64> {

@@ -62,7 +62,11 @@ pub fn predict_each(
     let predict = |target| network(target).map(|recipe| recipe.predict(grid));
     let (time, power) = rayon::join(|| predict(Target::Time), || predict(Target::Power));
     let time = time.expect("every mode that is used has a time");
-    Ok(Box::new(Predicted(Predictions { time, power })))
+    Ok(Box::new(Predicted(Predictions {
+        time,
+        power,
+        spread: None,
+    })))
 }
 
 /// The loss function.

@@ -47,7 +47,6 @@ impl Trained for Exported {
         }
         let query = Query {
             power_limit: Some(Milliwatts(ask.limit_mw as u32)),
-            confidence: ask.confidence,
             ..Query::default()
         };
         let mut modes = Vec::new();
@@ -60,7 +59,7 @@ impl Trained for Exported {
                 modes.push((mode, prediction));
             }
         });
-        let front = Front::<FRONT>::of_modes(&model, modes);
+        let front = Front::<FRONT>::of_modes(&model, modes, ask.confidence);
         match front.select(&query) {
             Ok(choice) => {
                 let id = usize::from(choice.mode.0);

@@ -35,6 +35,7 @@ pub fn empty_corpus(board: &Board, workload: &Workload) -> Corpus {
         device: board.name.clone(),
         workload: workload.name.clone(),
         minibatch: None,
+        tpc_pg_mask: None,
         rows: 0,
         modes: Vec::new(),
         grid: Grid::new(axes.each_ref().map(Vec::as_slice)).expect("a grid"),
@@ -122,7 +123,7 @@ impl Bench {
             let others = (0..self.truth.len()).filter(|id| !measured.contains(id));
             others.filter(within).collect::<Vec<usize>>()
         };
-        let Predictions { time, power } = Predictions::of_model(&model);
+        let Predictions { time, power, .. } = Predictions::of_model(&model);
         let predicted = [time, power.expect("a power")];
         let mape = |ids: &[usize]| {
             [0, 1].map(|target| {
@@ -134,17 +135,19 @@ impl Bench {
         let best_us = within
             .map(|id| self.truth[id][0])
             .fold(f64::INFINITY, f64::min);
-        let front = Front::<4_096>::of(&model, &model.profiled());
+        let front = |confidence| Front::<4_096>::of(&model, &model.profiled(), confidence);
         let choose = |confidence| {
             let query = Query {
                 power_limit: Some(Milliwatts(self.limit_mw as u32)),
-                confidence,
                 ..Query::default()
             };
-            let choice = front.select(&query).expect("the lowest mode is within");
+            let choice = front(confidence)
+                .select(&query)
+                .expect("the lowest mode is within");
             let [time_us, power_mw] = self.truth[usize::from(choice.mode.0)];
             [best_us / time_us, power_mw / self.limit_mw]
         };
+        let front = front(Confidence::P95);
         let points = front.points().iter().map(|point| usize::from(point.mode.0));
         let fits = points.filter(|id| self.truth[*id][1] <= self.limit_mw);
         let reachable_us = fits
@@ -155,8 +158,7 @@ impl Bench {
             all: mape(&others(f64::INFINITY)),
             within: mape(&others(self.limit_mw)),
             guarded: choose(Confidence::P95),
-            // The first knot of the band: no margin beyond the median.
-            median: choose(Confidence::new(5_000).expect("in range")),
+            median: choose(Confidence::P50),
         }
     }
 }

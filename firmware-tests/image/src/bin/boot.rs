@@ -7,7 +7,9 @@
 use core::hint::black_box;
 
 use wattgate_image::{end, only, paint_stack};
-use wattgate_runtime::{Front, Milliwatts, Model, Query, Shape, Workspace, workspace_pairs};
+use wattgate_runtime::{
+    Confidence, Front, Milliwatts, Model, Query, Shape, Workspace, workspace_pairs,
+};
 
 /// A section of its own, read at run time like a model in separate flash.
 #[unsafe(link_section = ".models")]
@@ -36,7 +38,7 @@ fn choose<const PAIRS: usize>(
     let parsed = Model::parse(black_box(&MODEL));
     let model = parsed.as_ref().ok()?;
     let mut network = workspace.network(model).ok()?;
-    front.rebuild(&mut network, &model.profiled());
+    front.rebuild(&mut network, &model.profiled(), Confidence::P95);
     let query = Query {
         power_limit: Some(black_box(Milliwatts(5_000))),
         ..Query::default()

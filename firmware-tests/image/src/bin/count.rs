@@ -9,11 +9,11 @@ use core::hint::black_box;
 use wattgate_image::{Semihosting, exit, instructions, only};
 use wattgate_report::Console;
 use wattgate_runtime::{
-    Correction, Front, Model, Objective, Query, Shape, Workspace, workspace_pairs,
+    Confidence, Correction, Front, Model, Objective, Query, Shape, Workspace, workspace_pairs,
 };
 
-/// Multiply-adds of one mode in a network with one hidden layer of 32 and two outputs.
-const MULTIPLY_ADDS: u64 = 64;
+/// Multiply-adds of one mode in a network with one hidden layer of 32 and three outputs.
+const MULTIPLY_ADDS: u64 = 96;
 
 /// Repetitions of a short step, so that the clock's resolution does not matter.
 const REPEATS: u64 = 100;
@@ -65,8 +65,9 @@ fn count(
         sum
     });
     black_box(sum);
-    let (with_front, _) = counted(|| front.rebuild(&mut network, black_box(&region)));
-    let limit = front.points().get(front.points().len() / 2)?.power;
+    let (with_front, _) =
+        counted(|| front.rebuild(&mut network, black_box(&region), Confidence::P95));
+    let limit = front.points().get(front.points().len() / 2)?.guarded;
     let query = |objective, correction| {
         let query = Query {
             objective,

@@ -292,7 +292,7 @@ fn a_front_without_power_is_refused() {
     let refused = refusal(Front::<4>::new(), Settings::default());
     assert_eq!(refused, Some(GovernorError::NoPower));
     let time_only = model("../weights/golden/wide-16-time-only.wgt", |model| {
-        Front::<POINTS>::of(model, &model.profiled())
+        Front::<POINTS>::of(model, &model.profiled(), Confidence::P95)
     });
     let refused = refusal(time_only, Settings::default());
     assert_eq!(refused, Some(GovernorError::NoPower));
@@ -301,7 +301,7 @@ fn a_front_without_power_is_refused() {
 #[test]
 fn an_empty_front_is_refused() {
     let empty = model("../weights/orin-agx-64-resnet18.wgt", |model| {
-        Front::<POINTS>::of_modes(model, [])
+        Front::<POINTS>::of_modes(model, [], Confidence::P95)
     });
     let refused = refusal(empty, Settings::default());
     assert_eq!(refused, Some(GovernorError::EmptyFront));
@@ -309,11 +309,12 @@ fn an_empty_front_is_refused() {
 
 #[test]
 fn a_confidence_beyond_the_guard_band_is_refused() {
-    let settings = Settings {
-        confidence: Confidence::new(9_999).expect("in range"),
-        ..Settings::default()
-    };
-    assert_eq!(refusal(front(), settings), Some(GovernorError::Confidence));
+    let beyond = Confidence::new(9_999).expect("in range");
+    let front = model("../weights/orin-agx-64-resnet18.wgt", |model| {
+        Front::<POINTS>::of(model, &model.profiled(), beyond)
+    });
+    let refused = refusal(front, Settings::default());
+    assert_eq!(refused, Some(GovernorError::Confidence));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use wattgate_bench::case::{Case, GRIDS};
 use wattgate_bench::tasks::{FullFront, OBJECTIVES, middle, query};
-use wattgate_runtime::{Region, Shape};
+use wattgate_runtime::{Confidence, Region, Shape};
 
 #[test]
 fn every_case_has_its_modes_a_whole_front_and_answers() {
@@ -12,7 +12,7 @@ fn every_case_has_its_modes_a_whole_front_and_answers() {
             let model = case.model();
             assert_eq!(model.grid().modes(), grid.modes, "{}", grid.board);
             assert_eq!(model.shape(), *shape);
-            let front = FullFront::of(&model, &Region::all(model.grid()));
+            let front = FullFront::of(&model, &Region::all(model.grid()), Confidence::P95);
             let points = front.points().len();
             assert!(
                 !front.is_thinned() && points > 1,

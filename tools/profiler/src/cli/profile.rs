@@ -103,6 +103,7 @@ pub fn profile<'a>(
         reference: plan.reference.clone().or_else(shipped),
         kind: Some(kind),
         minibatch: None,
+        tpc_pg_mask: None,
     };
     let co_process = || -> Result<CoProcess, PlannerError> {
         let planner = CoProcess::start(&plan.planner, task)?;

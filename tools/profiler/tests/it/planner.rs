@@ -22,6 +22,7 @@ fn task() -> Task {
         reference: None,
         kind: None,
         minibatch: None,
+        tpc_pg_mask: None,
     }
 }
 

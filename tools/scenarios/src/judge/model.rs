@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use serde::Serialize;
-use wattgate_runtime::{Front, Milliwatts, Model, Query, Region};
+use wattgate_runtime::{Confidence, Front, Milliwatts, Model, Query, Region};
 use wattgate_watchdog::setup::POINTS;
 
 use super::error::JudgeError;
@@ -107,7 +107,7 @@ fn choice<'a>(model: &Model<'_>, modes: &'a [TrueMode], limit: u32) -> Option<&'
     model.sweep(&model.profiled(), |id, prediction| {
         profiled.extend(index(id).is_ok().then_some((id, prediction)));
     });
-    let front = Front::<POINTS>::of_modes(model, profiled);
+    let front = Front::<POINTS>::of_modes(model, profiled, Confidence::P95);
     let choice = front.select(&Query {
         power_limit: Some(Milliwatts(limit)),
         ..Query::default()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use wattgate_board_tables::Board;
-use wattgate_runtime::Front;
+use wattgate_runtime::{Confidence, Front};
 use wattgate_simulated_board::load::Kind;
 use wattgate_simulated_board::machine::mode_errors::ModeErrors;
 use wattgate_simulated_board::workload::Workload;
@@ -104,7 +104,7 @@ impl Bench {
         let modes = timed_modes(&board, &model, &workload)?;
         let bytes = read_model(&model)?;
         let parsed = parse(&model, &bytes)?;
-        let front = Front::<POINTS>::of(&parsed, &parsed.profiled());
+        let front = Front::<POINTS>::of(&parsed, &parsed.profiled(), Confidence::P95);
         let ends = [front.points().first(), front.points().last()];
         let span_mw = ends.map(|point| point.map_or(0, |point| point.power.0));
         Ok(Self {

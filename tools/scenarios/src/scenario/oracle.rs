@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
-use wattgate_runtime::{Front, Model, PowerMode};
+use wattgate_runtime::{Confidence, Front, Model, PowerMode};
 use wattgate_watchdog::setup::POINTS;
 
 use super::plant::Plant;
@@ -33,7 +33,7 @@ struct SteadyMode {
 pub fn minibatches(plant: &Plant<'_>) -> io::Result<f64> {
     let bytes = std::fs::read(&plant.course.model)?;
     let model = Model::parse(&bytes).map_err(|why| io::Error::other(why.to_string()))?;
-    let front = Front::<POINTS>::of(&model, &model.profiled());
+    let front = Front::<POINTS>::of(&model, &model.profiled(), Confidence::P95);
     let modes = front.points().iter();
     let modes: Vec<PowerMode> = modes.filter_map(|p| model.grid().mode(p.mode)).collect();
     let scenario = plant.task.scenario;
