@@ -19,7 +19,7 @@
 //! let all = Front::<256>::of(&model, &model.profiled(), Confidence::P95);
 //! let some = Front::<16>::of(&model, &model.profiled(), Confidence::P95);
 //! assert!(!all.is_thinned() && some.is_thinned());
-//! assert_eq!(all.points()[0].mode, some.points()[0].mode);
+//! assert_eq!(all.points()[0].guarded, some.points()[0].guarded);
 //! assert!(all.points().is_sorted_by(|a, b| a.guarded < b.guarded && a.time > b.time));
 //! ```
 

@@ -192,6 +192,17 @@ fn a_model_with_a_common_error_exceeds_the_limit_once_at_most() {
     });
 }
 
+#[test]
+fn a_model_with_a_spread_for_each_mode_holds_the_limit() {
+    holds_for(1_000..1_032, |seed| {
+        let watts = watts(seed);
+        let mut plant = Plant::spread(watts, seed);
+        plant.run(120_000, watts);
+        has_at_most_events(&plant, 1)?;
+        means_hold(&plant, 0.001)
+    });
+}
+
 /// The median of 80 seeds is 0.951, the minimum 0.775.
 #[test]
 fn a_model_with_a_common_error_uses_the_limit() {
