@@ -19,6 +19,8 @@ const POWER_OF_TWO: [u32; 7] = [
 
 /// e^(value × scale), rounded up, within 1 … 2³² − 1. Never falls when `value` rises. The
 /// relative error is below 2·10⁻⁸. `scale` is within 10⁻⁹ … 1.
+// Once in an image: it is called for the points of a front only.
+#[inline(never)]
 pub fn exponential(value: i32, scale: f32) -> u32 {
     // scale = mantissa · 2^(exponent − 150)
     let bits = scale.to_bits();

@@ -266,7 +266,7 @@ impl<'a> Fields<'a> {
     }
 
     #[inline(never)]
-    fn number(&mut self) -> Result<u32, FormatError> {
+    pub fn number(&mut self) -> Result<u32, FormatError> {
         self.take()
     }
 

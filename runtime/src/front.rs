@@ -42,10 +42,16 @@ use crate::units::{Confidence, Factor, Microseconds, Milliwatts};
 #[derive(Clone, Debug)]
 pub struct Front<const N: usize> {
     points: Vec<Point, N>,
-    time_factor: Factor,
+    // All zero in an empty front, so that a static one takes no flash.
+    /// The margin of the time in units of 1/65,536; 0 in a front that was never built.
+    time_q16: u32,
+    /// The highest confidence that the model supports, in units of 1/10,000, if the front was to be
+    /// built for a higher one; else 0.
+    highest: u16,
     has_power: bool,
     thinned: bool,
-    refusal: Option<Refusal>,
+    /// Whether the region belonged to another grid, so that the front is empty.
+    foreign: bool,
 }
 
 /// Why a front is empty.
@@ -65,10 +71,11 @@ impl<const N: usize> Front<N> {
         let () = Self::CAPACITY_IS_NOT_ZERO;
         Self {
             points: Vec::new(),
-            time_factor: Factor::ONE,
+            time_q16: 0,
+            highest: 0,
             has_power: false,
             thinned: false,
-            refusal: None,
+            foreign: false,
         }
     }
 
@@ -91,9 +98,7 @@ impl<const N: usize> Front<N> {
         self.replace(model, confidence, |front| {
             front.offer_region(network, region);
         });
-        if !model.has_region(region) {
-            self.refusal = Some(Refusal::OtherGrid);
-        }
+        self.foreign = !model.has_region(region);
     }
 
     /// Builds the front of any modes with their predictions by the model. Of modes that count alike
@@ -119,16 +124,21 @@ impl<const N: usize> Front<N> {
         offer: impl FnOnce(&mut Staircase<'_>),
     ) {
         self.points.clear();
-        (self.thinned, self.has_power) = (false, model.has_power());
+        (self.thinned, self.foreign) = (false, false);
+        self.has_power = model.has_power();
         match model.margins(confidence) {
             Ok(margins) => {
                 let mut staircase = Staircase::new(self.points.as_mut_view(), margins.spread);
                 staircase.bounds.fill(i32::MAX);
                 offer(&mut staircase);
                 self.thinned = staircase.finish(model, &margins);
-                (self.time_factor, self.refusal) = (margins.time, None);
+                (self.time_q16, self.highest) = (margins.time.q16(), 0);
             }
-            Err(why) => self.refusal = Some(Refusal::Guard(why)),
+            Err(GuardError::ConfidenceTooHigh { highest }) => {
+                self.highest = highest.per_ten_thousand();
+            }
+            // A verified model has knots.
+            Err(GuardError::BadKnots) => self.highest = u16::MAX,
         }
     }
 
@@ -149,12 +159,18 @@ impl<const N: usize> Front<N> {
 
     /// The margin of the time.
     pub(crate) fn time_factor(&self) -> Factor {
-        self.time_factor
+        Factor::from_q16(self.time_q16).unwrap_or(Factor::ONE)
     }
 
     /// Why the front is empty; `None` if there were no modes.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
-        self.refusal
+        match self.highest {
+            0 => self.foreign.then_some(Refusal::OtherGrid),
+            highest => Some(Refusal::Guard(match Confidence::new(highest) {
+                Some(highest) => GuardError::ConfidenceTooHigh { highest },
+                None => GuardError::BadKnots,
+            })),
+        }
     }
 }
 

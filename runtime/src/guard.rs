@@ -140,6 +140,7 @@ impl GuardBand {
     /// The margin for a confidence in units of 1/65,536, interpolated between knots and rounded up.
     /// Interpolation errs on the safe side where the quantile function is convex. Below the first
     /// knot it is the first knot's margin.
+    #[inline(never)]
     pub fn margin(&self, confidence: Confidence) -> Result<u32, GuardError> {
         let wanted = confidence.per_ten_thousand();
         let mut below: Option<&Knot> = None;
@@ -235,7 +236,7 @@ impl Widening {
 }
 
 /// The largest spread in units: 15 bits.
-const MOST_SPREAD: u16 = 0x7FFF;
+pub(crate) const MOST_SPREAD: u16 = 0x7FFF;
 
 /// How the sum of the third output becomes a spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,15 +249,11 @@ impl SpreadScale {
     /// Of a model without spreads.
     pub const NONE: Self = Self { shift: 0, least: 0 };
 
-    /// Whether the least spread is in range.
-    pub fn is_sound(self) -> bool {
-        self.least <= MOST_SPREAD
-    }
-
     #[inline(always)]
     pub fn spread(self, sum: i32) -> i32 {
-        let [least, most] = [self.least, MOST_SPREAD].map(i32::from);
-        (sum >> (self.shift & 31)).max(least).min(most)
+        (sum >> (self.shift & 31))
+            .max(i32::from(self.least))
+            .min(i32::from(MOST_SPREAD))
     }
 }
 

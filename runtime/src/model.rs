@@ -18,7 +18,7 @@ use crate::exponential::exponential;
 use crate::format::{Fields, FormatError, Header, Provenance, SCALE_RANGE};
 use crate::grid::{Axes, Grid};
 use crate::guard::{
-    GuardBand, GuardError, MOST_DEVIATIONS, Margin, Margins, SpreadScale, Widening,
+    GuardBand, GuardError, MOST_DEVIATIONS, MOST_SPREAD, Margin, Margins, SpreadScale, Widening,
 };
 use crate::region::Region;
 use crate::shape::{BIAS_LIMIT, Layer, OUTPUTS, Shape};
@@ -95,7 +95,8 @@ impl<'a> Model<'a> {
         body.knots(&mut self.time_guard)?;
         body.knots(&mut self.power_guard)?;
         if header.version > 1 {
-            self.spread_scale.least = body.take()?;
+            let least = body.number()?;
+            self.spread_scale.least = least.try_into().map_err(|_| FormatError::BadBody)?;
         }
         self.provenance = body.0;
         self.verify()
@@ -112,13 +113,13 @@ impl<'a> Model<'a> {
         self.verify_layers()?;
         let power_is_sound = match self.header.outputs {
             1 => self.power_guard.knots().is_empty(),
-            2 => self.power_guard.is_sound(Margin::Ratio),
-            _ => self.power_guard.is_sound(Margin::Deviations),
+            outputs => self.power_guard.is_sound(match outputs {
+                2 => Margin::Ratio,
+                _ => Margin::Deviations,
+            }),
         };
-        let spread_is_sound = match self.header.outputs {
-            3 => self.spread_scale.is_sound(),
-            _ => self.spread_scale == SpreadScale::NONE,
-        };
+        let most_spread = if self.has_spread() { MOST_SPREAD } else { 0 };
+        let spread_is_sound = self.spread_scale.least <= most_spread;
         if !self.time_guard.is_sound(Margin::Ratio) || !power_is_sound || !spread_is_sound {
             return Err(FormatError::BadGuardBand);
         }
@@ -216,6 +217,7 @@ impl<'a> Model<'a> {
     }
 
     /// The margins of a confidence.
+    #[inline(never)]
     pub fn margins(&self, confidence: Confidence) -> Result<Margins, GuardError> {
         let factor = |guard: &GuardBand| {
             let q16 = guard.margin(confidence)?;

@@ -2,8 +2,9 @@
 //! vectors of modes.
 
 use crate::lanes::{LANES, Pair, Tile, Vector, pair_of, value_of};
+use crate::shape::Layer;
 
-/// Two units of a later hidden layer: [`DENSE_HEAD`] pairs, then their interleaved weights.
+/// Two units of a later hidden layer: [`HEAD`] pairs, then their interleaved weights.
 #[derive(Debug)]
 pub struct Dense<'a> {
     biases: [i32; 2],
@@ -11,12 +12,12 @@ pub struct Dense<'a> {
     weights: &'a [[Pair; 2]],
 }
 
-/// Two biases, and two shifts in one pair.
-pub const DENSE_HEAD: usize = 3;
+/// The pairs before the weights: two biases and two shifts, or three biases.
+pub const HEAD: usize = 3;
 
 impl<'a> Dense<'a> {
     pub fn read(pairs: &'a [Pair]) -> Option<Self> {
-        let (&[a, b, shifts], weights) = pairs.split_first_chunk::<DENSE_HEAD>()?;
+        let (&[a, b, shifts], weights) = pairs.split_first_chunk::<HEAD>()?;
         let (weights, _) = weights.as_chunks();
         let [shifts] = shifts.data.0;
         Some(Self {
@@ -24,21 +25,6 @@ impl<'a> Dense<'a> {
             shifts: shifts.map(|shift| u32::from(shift.cast_unsigned())),
             weights,
         })
-    }
-
-    /// Copies two rows of a file, each with `inputs` weights and a tail.
-    pub fn write(pairs: &mut [Pair], rows: [&[u8]; 2], inputs: usize) {
-        let Some(([bias_a, bias_b, shifts], weights)) = pairs.split_first_chunk_mut::<DENSE_HEAD>()
-        else {
-            return;
-        };
-        let [a, b] = rows.map(|row| row.split_at_checked(inputs).unwrap_or_default());
-        let shift = |tail: &[u8]| tail.get(4).map_or(0, |shift| i16::from(*shift));
-        (*bias_a, *bias_b) = (bias_of(a.1), bias_of(b.1));
-        *shifts = Pair::new(shift(a.1), shift(b.1));
-        for (index, two) in weights.as_chunks_mut().0.iter_mut().enumerate() {
-            *two = [a.0, b.0].map(|weights| weights_at(weights, index));
-        }
     }
 
     /// The activations of these two units, from those of the previous layer.
@@ -60,16 +46,34 @@ impl<'a> Dense<'a> {
     }
 }
 
-/// The bias at the start of a row's tail; 0 for an absent row.
-pub fn bias_of(tail: &[u8]) -> Pair {
-    pair_of(tail.first_chunk().map_or(0, |b| i32::from_le_bytes(*b)))
-}
-
-/// Two neighbouring weights of a row; 0 for an absent row.
-pub fn weights_at(weights: &[u8], index: usize) -> Pair {
-    match weights.get(2 * index..) {
-        Some([a, b, ..]) => Pair::new(i16::from(a.cast_signed()), i16::from(b.cast_signed())),
-        _ => Pair::zeros(),
+/// Copies the rows of units that are computed together: a pair for each bias, the shifts of two
+/// hidden units in one pair, then the interleaved weights. An absent row is zero.
+#[inline(never)]
+pub fn write_units(pairs: &mut [Pair], rows: &[u8], layer: &Layer, together: usize) {
+    let (head, weights) = pairs.split_at_mut_checked(HEAD).unwrap_or_default();
+    let mut rows = rows.chunks_exact(layer.row());
+    let mut shifts = 0;
+    for unit in 0..together {
+        let row = rows.next().unwrap_or_default();
+        let (from, tail) = row.split_at_checked(layer.inputs).unwrap_or_default();
+        if let Some(bias) = head.get_mut(unit) {
+            *bias = pair_of(tail.first_chunk().map_or(0, |b| i32::from_le_bytes(*b)));
+        }
+        if let [_, _, _, _, shift] = tail {
+            shifts |= i32::from(*shift) << (16 * unit);
+        }
+        let places = weights.iter_mut().skip(unit).step_by(together.max(1));
+        for (index, place) in places.enumerate() {
+            *place = match from.get(2 * index..) {
+                Some([a, b, ..]) => {
+                    Pair::new(i16::from(a.cast_signed()), i16::from(b.cast_signed()))
+                }
+                _ => Pair::zeros(),
+            };
+        }
+    }
+    if let (2, [_, _, pair]) = (together, head) {
+        *pair = pair_of(shifts);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The outputs, for vectors of modes.
 
-use super::dense::{bias_of, weights_at};
+use super::dense::HEAD;
 use crate::lanes::{LANES, Pair, Tile, Vector, value_of};
 use crate::shape::OUTPUTS;
 
@@ -17,12 +17,12 @@ pub struct OutputLayer<'a> {
 
 /// The pairs of an output layer after a hidden layer of a width.
 pub const fn output_pairs(width: usize) -> usize {
-    OUTPUTS * (1 + width / 2)
+    HEAD + OUTPUTS * (width / 2)
 }
 
 impl<'a> OutputLayer<'a> {
     pub fn read(pairs: &'a [Pair]) -> Option<Self> {
-        let (biases, weights) = pairs.split_first_chunk::<OUTPUTS>()?;
+        let (biases, weights) = pairs.split_first_chunk::<HEAD>()?;
         let (weights, _) = weights.as_chunks();
         Some(Self {
             biases: biases.map(value_of),
@@ -30,21 +30,14 @@ impl<'a> OutputLayer<'a> {
         })
     }
 
-    /// Copies rows of a file, each with `inputs` weights and a tail.
-    pub fn write(pairs: &mut [Pair], rows: [&[u8]; OUTPUTS], inputs: usize) {
-        let Some((biases, weights)) = pairs.split_first_chunk_mut::<OUTPUTS>() else {
-            return;
-        };
-        let rows = rows.map(|row| row.split_at_checked(inputs).unwrap_or_default());
-        *biases = rows.map(|(_, tail)| bias_of(tail));
-        for (index, weights) in weights.as_chunks_mut().0.iter_mut().enumerate() {
-            *weights = rows.map(|(row, _)| weights_at(row, index));
-        }
-    }
-
     #[inline(always)]
-    fn biases<V: Vector>(&self) -> [V::Sums; OUTPUTS] {
-        self.biases.map(V::splat_sum)
+    fn biases<V: Vector>(&self) -> Sums<V> {
+        let [time, power, spread] = self.biases;
+        Sums {
+            time: V::splat_sum(time),
+            power: V::splat_sum(power),
+            spread: V::splat_sum(spread),
+        }
     }
 
     /// The outputs for the activations of the last hidden layer.
@@ -52,9 +45,9 @@ impl<'a> OutputLayer<'a> {
     pub fn of_units<V: Vector>(&self, units: &[Tile]) -> Outputs {
         let mut sums = self.biases::<V>();
         for (units, weights) in units.iter().zip(self.weights) {
-            add::<V>(&mut sums, V::load(units), weights.map(V::splat));
+            sums.add(V::load(units), Weights::splat(weights));
         }
-        sums.map(V::store_sums)
+        sums.store()
     }
 
     /// The outputs of a network with one hidden layer, from a tile and the row to add. The
@@ -64,9 +57,9 @@ impl<'a> OutputLayer<'a> {
         let mut sums = self.biases::<V>();
         for ((tile, row), weights) in tile.iter().zip(row).zip(self.weights) {
             let units = V::load(tile).add(V::splat(*row)).relu();
-            add::<V>(&mut sums, units, weights.map(V::splat));
+            sums.add(units, Weights::splat(weights));
         }
-        sums.map(V::store_sums)
+        sums.store()
     }
 
     /// [`OutputLayer::of_row`] for two rows, each plus a common row. Both share the loaded tile and
@@ -84,17 +77,55 @@ impl<'a> OutputLayer<'a> {
         let rows = row.iter().zip(next_row);
         for (((tile, common), (row, next_row)), weights) in tiles.zip(rows).zip(self.weights) {
             let tile = V::load(tile).add(V::splat(*common));
-            let weights = weights.map(V::splat);
-            add::<V>(&mut sums, tile.add(V::splat(*row)).relu(), weights);
-            add::<V>(&mut next, tile.add(V::splat(*next_row)).relu(), weights);
+            let weights = Weights::splat(weights);
+            sums.add(tile.add(V::splat(*row)).relu(), weights);
+            next.add(tile.add(V::splat(*next_row)).relu(), weights);
         }
-        [sums, next].map(|sums| sums.map(V::store_sums))
+        [sums.store(), next.store()]
     }
 }
 
-#[inline(always)]
-fn add<V: Vector>(sums: &mut [V::Sums; OUTPUTS], units: V, weights: [V; OUTPUTS]) {
-    for (sum, weights) in sums.iter_mut().zip(weights) {
-        *sum = units.add_products(weights, *sum);
+/// The sums of a vector. Fields in place of an array, so that they stay in registers at every
+/// optimisation level.
+struct Sums<V: Vector> {
+    time: V::Sums,
+    power: V::Sums,
+    spread: V::Sums,
+}
+
+impl<V: Vector> Sums<V> {
+    #[inline(always)]
+    fn add(&mut self, units: V, weights: Weights<V>) {
+        self.time = units.add_products(weights.time, self.time);
+        self.power = units.add_products(weights.power, self.power);
+        self.spread = units.add_products(weights.spread, self.spread);
+    }
+
+    #[inline(always)]
+    fn store(self) -> Outputs {
+        [
+            V::store_sums(self.time),
+            V::store_sums(self.power),
+            V::store_sums(self.spread),
+        ]
+    }
+}
+
+/// The weights of a pair of units.
+#[derive(Clone, Copy)]
+struct Weights<V> {
+    time: V,
+    power: V,
+    spread: V,
+}
+
+impl<V: Vector> Weights<V> {
+    #[inline(always)]
+    fn splat([time, power, spread]: &[Pair; OUTPUTS]) -> Self {
+        Self {
+            time: V::splat(*time),
+            power: V::splat(*power),
+            spread: V::splat(*spread),
+        }
     }
 }

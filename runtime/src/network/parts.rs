@@ -2,7 +2,7 @@
 
 use core::{error, fmt};
 
-use super::dense::DENSE_HEAD;
+use super::dense::HEAD;
 use super::output::output_pairs;
 use super::rows::TOGETHER;
 use crate::lanes::{LANES, VECTORS};
@@ -41,9 +41,7 @@ impl Parts {
             units: if b > 0 { a + b + c } else { 0 },
             sums: a * TOGETHER,
             rows: a * values,
-            layers: b * (DENSE_HEAD + 2 * a)
-                + c * (DENSE_HEAD + 2 * b)
-                + output_pairs(last as usize),
+            layers: b * (HEAD + 2 * a) + c * (HEAD + 2 * b) + output_pairs(last as usize),
         }
     }
 }

@@ -3,7 +3,7 @@
 use core::mem;
 use core::slice::{ChunksExact, ChunksExactMut};
 
-use super::dense::{DENSE_HEAD, Dense, activate, add_rows};
+use super::dense::{Dense, HEAD, activate, add_rows, write_units};
 use super::output::{OutputLayer, Outputs, output_pairs};
 use super::parts::{Parts, WorkspaceTooSmall, workspace_pairs};
 use super::rows::{AxisFeatures, TOGETHER, write_rows};
@@ -357,7 +357,7 @@ impl<'a> Layers<'a> {
             if pairs == 0 {
                 break;
             }
-            let dense = DENSE_HEAD + 2 * inputs.len();
+            let dense = HEAD + 2 * inputs.len();
             let (outputs, rest) = free.split_at_mut_checked(pairs).unwrap_or_default();
             let (layer, next) = hidden.split_at_checked(pairs * dense).unwrap_or_default();
             for (output, dense) in outputs.iter_mut().zip(chunks(layer, dense)) {
@@ -405,14 +405,11 @@ fn write_tables(mut rows: &mut [Pair], model: &Model<'_>) {
 }
 
 fn write_layers(mut pairs: &mut [Pair], model: &Model<'_>) {
-    let [_, hidden @ .., (output, rows)] = model.layers();
-    for (layer, rows) in &hidden {
-        for two in rows.chunks((2 * layer.row()).max(1)) {
-            let dense = take(&mut pairs, DENSE_HEAD + layer.inputs).unwrap_or_default();
-            Dense::write(dense, split(two, layer.row()).into(), layer.inputs);
+    let [_, second, third, output] = model.layers();
+    for ((layer, rows), together) in [(second, 2), (third, 2), (output, OUTPUTS)] {
+        for rows in rows.chunks((together * layer.row()).max(1)) {
+            let units = take(&mut pairs, HEAD + together * layer.inputs / 2).unwrap_or_default();
+            write_units(units, rows, &layer, together);
         }
     }
-    let mut rows = rows.chunks_exact(output.row());
-    let rows = [(); OUTPUTS].map(|()| rows.next().unwrap_or_default());
-    OutputLayer::write(pairs, rows, output.inputs);
 }

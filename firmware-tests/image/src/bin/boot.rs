@@ -18,7 +18,7 @@ static MODEL: [u8; include_bytes!("../../../../weights/tx1-image5000.wgt").len()
 
 /// A TX1 has 4 numbers of cores, 17 CPU clocks and 5 memory clocks.
 static mut WORKSPACE: Workspace<{ workspace_pairs(Shape::Wide32, 4 + 17 + 5) }> = Workspace::new();
-static mut FRONT: Front<128> = Front::new();
+static mut FRONT: Front<96> = Front::new();
 
 /// Called by the reset code.
 #[unsafe(no_mangle)]
@@ -32,7 +32,7 @@ extern "C" fn main() -> ! {
 #[inline(never)]
 fn choose<const PAIRS: usize>(
     workspace: &mut Workspace<PAIRS>,
-    front: &mut Front<128>,
+    front: &mut Front<96>,
 ) -> Option<[u32; 4]> {
     // A model is the largest value on the stack, so it is borrowed, not moved.
     let parsed = Model::parse(black_box(&MODEL));
