@@ -19,7 +19,7 @@ device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw in any order, and
 `kind` (measured or simulated) and `minibatch`. Repeats of a mode are allowed, a blank time or
 power is unknown, and further columns are ignored.
 
-With --json: {\"files\": [{\"file\", \"kind\", \"device\", \"workload\", \"minibatch\", \"rows\",
+With --json: {\"version\": 1, \"files\": [{\"file\", \"kind\", \"device\", \"workload\", \"minibatch\", \"rows\",
 \"modes\", \"unprofiled_modes\", \"modes_in_grid\", \"axes\": [{\"name\", \"values\"}], \"time_ms\",
 \"power_mw\": null or {\"modes\", \"least\", \"most\", \"repeated_modes\", \"repeat_noise_pct\",
 \"repeat_outliers\", \"mode_outliers\", \"outliers\": [{\"mode\", \"of\", \"value\", \"expected\"}]},

@@ -29,7 +29,7 @@ Every run draws new training modes, which all methods share, and scores the meth
 held-out modes. wattgate is scored through the exported file and the runtime. Only wattgate,
 powertrain-transfer and linear-energy use a reference.
 
-With --json: {\"kind\", \"corpus\", \"reference\", \"results\": [{\"method\", \"target\", \"modes\",
+With --json: {\"version\": 1, \"kind\", \"corpus\", \"reference\", \"results\": [{\"method\", \"target\", \"modes\",
 \"sampling\", \"runs\", \"mape\": {\"median\", \"q1\", \"q3\"}, \"within_5_pct\": {…},
 \"within_10_pct\": {…}, \"within_15_pct\": {…}, \"within_20_pct\": {…}, \"rmse\": {…}, \"mae\": {…},
 \"seconds\": {…}, \"teacher_mape\": {…}, \"added\": {…}, \"coverage\": [{\"confidence\", \"share\",

@@ -23,7 +23,7 @@ The modes that are not trained on are held out, and errors are reported on them.
 2000 are trained on. A corpus without power gives a model of time alone. The same seed gives
 the same file on the same machine.
 
-With --json: {\"kind\", \"device\", \"workload\", \"reference\", \"seed\", \"modes_used\",
+With --json: {\"version\": 1, \"kind\", \"device\", \"workload\", \"reference\", \"seed\", \"modes_used\",
 \"modes_held_out\", \"sampling\", \"modes_in_grid\", \"shape\", \"teacher\": {\"time_mape\",
 \"power_mape\"}, \"student\": {…}, \"exported\": {…}, \"left_out\": {…}, \"coverage\":
 [{\"confidence\", \"time\", \"power\", \"time_ratio\", \"power_ratio\"}], \"bytes\", \"seconds\"};

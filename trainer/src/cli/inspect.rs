@@ -16,7 +16,7 @@ const EXAMPLE: &str = "\
 Example:
   wattgate-trainer inspect model.wgt
 
-With --json: {\"file\", \"bytes\", \"kind\", \"device\", \"workload\", \"minibatch\", \"seed\",
+With --json: {\"version\": 1, \"file\", \"bytes\", \"kind\", \"device\", \"workload\", \"minibatch\", \"seed\",
 \"modes_used\", \"modes_held_out\", \"time_mape\", \"power_mape\", \"shape\", \"grid_hash\",
 \"modes_in_grid\", \"axes\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}, \"profiled\": {as
 axes}, \"time_guard\", \"power_guard\": [{\"confidence\", \"factor\"}], \"front\": [{\"mode\",

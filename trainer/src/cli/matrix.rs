@@ -23,7 +23,7 @@ Example:
 Each cell is the median over runs of the error on the held-out modes of one corpus, with
 another corpus as the reference. The column `none` is training from scratch.
 
-With --json: {\"method\", \"modes\", \"runs\", \"cells\": [{\"reference\", \"corpus\", \"kind\",
+With --json: {\"version\": 1, \"method\", \"modes\", \"runs\", \"cells\": [{\"reference\", \"corpus\", \"kind\",
 \"target\", \"mape\": {\"median\", \"q1\", \"q3\"}}]}; reference is null for training from scratch.";
 
 #[derive(Debug, Args)]

@@ -1,7 +1,7 @@
 //! The command line: arguments, exit codes, and what each command prints.
 //!
-//! Results go to standard output, as text or with `--json` as one JSON document; progress
-//! and errors go to standard error.
+//! Results go to standard output, as text or with `--json` as one JSON document with a version;
+//! progress and errors go to standard error.
 
 mod ask_tell;
 mod check;
@@ -269,8 +269,24 @@ fn read_corpus(path: &Path) -> Result<Corpus, Failure> {
     Ok(corpus?)
 }
 
-fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
+/// Version of the JSON that every command prints. It rises when a key is removed, renamed or gets
+/// another meaning; new keys do not raise it.
+const JSON_VERSION: u32 = 1;
+
+/// A JSON document as it is printed: the version, then the keys of the command.
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    version: u32,
+    #[serde(flatten)]
+    result: &'a T,
+}
+
+fn print_json(result: &impl Serialize) -> Result<(), Failure> {
+    let document = Versioned {
+        version: JSON_VERSION,
+        result,
+    };
+    let text = serde_json::to_string_pretty(&document).map_err(io::Error::from)?;
     print_text(&format!("{text}\n"))
 }
 

@@ -36,7 +36,7 @@ within --until, no further modes are planned.
 Some boards need a reboot to raise a clock. The modes are therefore ordered from high to low
 clocks, and `raises_clock` marks those that still need a higher clock than the one before.
 
-With --json: {\"modes\": [{\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\", \"raises_clock\"}],
+With --json: {\"version\": 1, \"modes\": [{\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\", \"raises_clock\"}],
 \"measured\", \"expected_error_pct\": {\"time\", \"power\"}, \"enough\"}; the expected error is null
 below five measured modes; enough is true if it is within --until.
 

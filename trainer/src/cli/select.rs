@@ -22,7 +22,7 @@ Examples:
 A limit applies to the prediction plus its guard band at the given confidence.
 Only modes within the profiled range of each knob are candidates.
 
-With --json: {\"mode\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}, \"time_ms\",
+With --json: {\"version\": 1, \"mode\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}, \"time_ms\",
 \"guarded_time_ms\", \"power_mw\", \"guarded_power_mw\", \"confidence\", \"kind\"}; power is null for
 a model of time alone. If no mode fits, mode is null, the exit code is 4, and
 \"least_power_mw\" or \"least_time_ms\" states the lowest possible value.";

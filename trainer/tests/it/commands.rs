@@ -27,6 +27,7 @@ fn fit_writes_a_model_and_reports_it() {
     let path = folder.path();
     let report = fit(path, &corpus(), "--modes 40 --seed 3");
     let mut expected = [
+        "version",
         "kind",
         "device",
         "workload",
@@ -482,6 +483,47 @@ fn evaluate_reports_medians_and_every_run() {
         single["exported"]["time_mape"],
         run["runs"][0]["time"]["mape"]
     );
+}
+
+/// Programs that read the output find the version at its start, whatever the command and its result.
+#[test]
+fn every_json_starts_with_its_version() {
+    let folder = folder();
+    let path = folder.path();
+    fit(path, &corpus(), "--modes 20");
+    write(path, "other.csv", corpus().join("\n"));
+    let scored = "--modes 20 --runs 1 --json";
+    for (arguments, code) in [
+        ("check --json corpus.csv", 0),
+        ("plan --corpus corpus.csv --modes 5 --json", 0),
+        ("fit --corpus corpus.csv --modes 20 -o new.wgt --json", 0),
+        (
+            "transfer --corpus corpus.csv --reference model.wgt --modes 20 -o new.wgt --json",
+            0,
+        ),
+        (
+            &format!("evaluate --corpus corpus.csv --methods linear {scored}"),
+            0,
+        ),
+        (
+            &format!("optimize --corpus corpus.csv --methods linear {scored}"),
+            0,
+        ),
+        (
+            &format!("matrix --corpora corpus.csv other.csv --method linear {scored}"),
+            0,
+        ),
+        ("inspect model.wgt --json", 0),
+        ("select --weights model.wgt --json", 0),
+        ("select --weights model.wgt --limit 1W --json", 4),
+    ] {
+        let run = run(path, arguments);
+        assert_eq!(run.code, code, "{arguments}: {}", run.stderr);
+        let starts = run.stdout.starts_with("{\n  \"version\": 1,\n");
+        assert!(starts, "{arguments}: {}", run.stdout);
+        let json: Value = serde_json::from_str(&run.stdout).expect("one JSON document");
+        assert!(keys(&json).len() > 1, "{arguments}");
+    }
 }
 
 #[test]
