@@ -498,6 +498,12 @@ fn a_model_of_the_told_modes_can_be_had_at_any_time() {
     let model = Model::parse(&of_nine).expect("a model");
     assert_eq!(model.grid().modes(), 96);
     let provenance = model.provenance().expect("a provenance");
+    // The errors that the answer states stand in the file as well.
+    let stated = |target: &str| {
+        let error = answer["left_out_error_pct"][target].as_f64();
+        error.map(|error| (100.0 * error).round() as u16)
+    };
+    assert!(stated("time").is_some() && stated("power").is_some());
     assert_eq!(
         provenance,
         Provenance {
@@ -508,8 +514,8 @@ fn a_model_of_the_told_modes_can_be_had_at_any_time() {
             seed: 3,
             modes_used: 9,
             modes_held_out: 0,
-            time_error: None,
-            power_error: None,
+            time_error: stated("time"),
+            power_error: stated("power"),
         }
     );
     for target in ["time", "power"] {

@@ -80,6 +80,10 @@ fn fit_writes_a_model_and_reports_it() {
     for target in ["time_mape", "power_mape"] {
         assert_eq!(inspected[target], rounded(&report["exported"][target]));
     }
+    assert_eq!(inspected["errors_of"], "held_out");
+    let text = run(path, "inspect model.wgt").stdout;
+    let line = "\nerrors on 56 held-out modes: time ";
+    assert!(text.contains(line), "{text}");
     assert_eq!(
         inspected["axes"]["cpu_khz"],
         serde_json::json!([400_000, 800_000, 1_200_000, 1_600_000])
@@ -130,7 +134,17 @@ fn without_a_number_all_modes_are_used_and_none_is_held_out() {
         (&96.into(), &0.into())
     );
     assert_eq!(report["exported"]["time_mape"], Value::Null);
-    assert!(report["left_out"]["time_mape"].as_f64().is_some());
+    // The file then states the leave-one-out errors, and `inspect` says so.
+    let inspected = run(folder.path(), "inspect --json model.wgt").json();
+    assert_eq!(inspected["errors_of"], "left_out");
+    for target in ["time_mape", "power_mape"] {
+        let left_out = report["left_out"][target].as_f64().expect("a number");
+        assert!(left_out > 0.0);
+        assert_eq!(inspected[target], (100.0 * left_out).round() / 100.0);
+    }
+    let text = run(folder.path(), "inspect model.wgt").stdout;
+    let line = "\nerrors on the modes of the training, each left out in turn: time ";
+    assert!(text.contains(line), "{text}");
 }
 
 #[test]
