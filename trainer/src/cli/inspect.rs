@@ -1,13 +1,12 @@
 //! `inspect`: shows the contents of a model file.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use serde::Serialize;
 use wattgate_cli::json::Mode;
 use wattgate_runtime::{Axis, Front, GuardBand, Kilohertz, Model, Point, Provenance};
 
-use super::{Failure, parse_model, print_json, print_text, read_model, show};
+use super::inputs::ModelArgument;
+use super::{Failure, print_json, print_text, show};
 
 /// Capacity of the Pareto front; the fronts of all known boards fit.
 pub const FRONT: usize = 1024;
@@ -26,9 +25,8 @@ no mode was held out and each mode of the training was left out in turn; null if
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
-    /// A model file
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[command(flatten)]
+    input: ModelArgument,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -101,14 +99,14 @@ struct Inspection {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let bytes = read_model(&arguments.file)?;
-    let (model, provenance) = parse_model(&arguments.file, &bytes)?;
+    let bytes = arguments.input.read()?;
+    let (model, provenance) = arguments.input.parse(&bytes)?;
     let front = Front::<FRONT>::of(&model, &model.profiled());
     let inspection = inspection(
         &model,
         &provenance,
         &front,
-        arguments.file.display().to_string(),
+        arguments.input.model.display().to_string(),
         bytes.len(),
     );
     if arguments.json {

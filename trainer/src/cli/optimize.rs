@@ -11,9 +11,9 @@ use crate::lab::plots;
 
 const EXAMPLE: &str = "\
 Examples:
-  wattgate-trainer optimize --corpus tx1.csv --modes 50 --confidence 0.95
-  wattgate-trainer optimize --corpus tx1.csv --modes 15 --sampling planned --tries 3
-  wattgate-trainer optimize --corpus orin.csv --limits 17W:50W:1W --methods wattgate,random,presets,maxn
+  wattgate-trainer optimize tx1.csv --modes 50 --confidence 0.95
+  wattgate-trainer optimize tx1.csv --modes 15 --sampling planned --tries 3
+  wattgate-trainer optimize orin.csv --limits 17W:50W:1W --methods wattgate,random,presets,maxn
 
 Under every limit each method chooses the mode that it predicts to be the fastest within the
 limit, and is scored by the measurement of that mode. The optimum is the fastest mode whose

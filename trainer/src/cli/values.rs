@@ -4,6 +4,7 @@ use thiserror::Error;
 use wattgate_cli::quantity::{QuantityError, power};
 use wattgate_runtime::Milliwatts;
 
+use crate::corpus::is_name;
 use crate::lab::optimize::Limits;
 use crate::learn::split::Amount;
 
@@ -15,6 +16,9 @@ pub enum ValueError {
         "`{text}` is not a number of modes: write a whole number such as 50, or a share of the profiled modes such as 90%"
     )]
     NotAnAmount { text: String },
+    /// Empty or too long for a corpus.
+    #[error("a name has 1 to 64 characters")]
+    NotAName,
     /// Not three powers LO:HI:STEP with LO ≤ HI.
     #[error(
         "`{text}` is not a range of limits: write LO:HI:STEP with LO ≤ HI, such as 3W:9W:500mW, or auto"
@@ -23,6 +27,12 @@ pub enum ValueError {
     /// One of the three is not a power.
     #[error("{0}")]
     Limit(#[from] QuantityError),
+}
+
+/// Parses the name of a workload.
+pub fn name(text: &str) -> Result<String, ValueError> {
+    let fits = is_name(text).then(|| text.to_owned());
+    fits.ok_or(ValueError::NotAName)
 }
 
 /// Parses a number of modes such as `50`, or a share of the profiled modes such as `90%`.

@@ -529,10 +529,7 @@ fn a_reference_must_be_sound_and_of_the_same_board() {
     let folder = folder();
     let path = |name: &str| folder.path().join(name).display().to_string();
     common::write(folder.path(), "corpus.csv", common::corpus().join("\n"));
-    let fit = run(
-        folder.path(),
-        "fit --corpus corpus.csv --modes 20 -o ref.wgt",
-    );
+    let fit = run(folder.path(), "fit corpus.csv --modes 20 -o ref.wgt");
     assert_eq!(fit.code, 0, "{}", fit.stderr);
     let model = std::fs::read(folder.path().join("ref.wgt")).expect("a model");
     common::write(folder.path(), "short.wgt", &model[..200]);
@@ -602,8 +599,10 @@ fn extreme_measurements_do_not_stop_it() {
 fn it_takes_no_other_source_of_modes() {
     for other in [
         "--axes a b c d",
-        "--corpus a.csv",
-        "--have a.csv",
+        "a.csv",
+        "--board a.csv",
+        "--skip-blank",
+        "--output a.csv",
         "--modes 8",
         "--json",
     ] {
