@@ -12,6 +12,7 @@ mod inspect;
 mod matrix;
 mod optimize;
 mod plan;
+mod predict;
 mod select;
 mod show;
 mod todo;
@@ -27,7 +28,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use thiserror::Error;
 use wattgate_cli::exit::{Failed, end};
-use wattgate_runtime::{ConstraintError, FormatError, SelectError, Shape};
+use wattgate_runtime::{ConstraintError, FormatError, GuardError, SelectError, Shape};
 
 use crate::corpus::CorpusError;
 use crate::fit::FitError;
@@ -77,6 +78,8 @@ enum Command {
     Matrix(matrix::Arguments),
     /// Show the contents of a model file
     Inspect(inspect::Arguments),
+    /// Print the predictions of a model file with their bounds
+    Predict(predict::Arguments),
     /// Choose a power mode with a model file
     Select(select::Arguments),
 }
@@ -106,6 +109,14 @@ enum Failure {
         mode: String,
         why: String,
     },
+    #[error("{}: {mode} is not a mode of the model: {why}", path.display())]
+    NotOfModel {
+        path: PathBuf,
+        mode: String,
+        why: String,
+    },
+    #[error("{0}")]
+    Guard(#[from] GuardError),
     #[error("{0}")]
     Board(#[from] inputs::NoBoard),
     #[error("{}: {why}", path.display())]
@@ -141,6 +152,7 @@ impl Failed for Failure {
             | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => 4,
             Self::OutputIsInput { .. }
             | Self::PlanSize { .. }
+            | Self::NotOfModel { .. }
             | Self::Board(_)
             | Self::BoardMissing
             | Self::Fit {
@@ -166,6 +178,7 @@ impl Failed for Failure {
             | Self::NotOfBoard { .. }
             | Self::Todo { .. }
             | Self::Model { .. }
+            | Self::Guard(_)
             | Self::Select(_)
             | Self::Defects => 3,
         }
@@ -190,6 +203,7 @@ pub fn run() -> ExitCode {
         Command::Optimize(arguments) => optimize::run(&arguments),
         Command::Matrix(arguments) => matrix::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Predict(arguments) => predict::run(&arguments),
         Command::Select(arguments) => select::run(&arguments),
     };
     end(result)

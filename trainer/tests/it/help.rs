@@ -13,7 +13,7 @@ fn every_help_text_is_the_golden_one() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     for command in [
         "", "check", "fit", "transfer", "plan", "evaluate", "optimize", "matrix", "inspect",
-        "select",
+        "predict", "select",
     ] {
         let help = run(folder().path(), &format!("{command} --help"));
         assert_eq!(help.code, 0);
