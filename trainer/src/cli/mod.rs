@@ -11,6 +11,7 @@ mod inputs;
 mod inspect;
 mod matrix;
 mod optimize;
+mod pages;
 mod plan;
 mod predict;
 mod select;
@@ -82,6 +83,11 @@ enum Command {
     Predict(predict::Arguments),
     /// Choose a power mode with a model file
     Select(select::Arguments),
+    /// Print the completions of a shell
+    Completions(pages::Completions),
+    /// Write manual pages and completions for a package
+    #[command(hide = true)]
+    Pages(pages::Pages),
 }
 
 /// Why a command failed.
@@ -125,6 +131,8 @@ enum Failure {
     BoardMissing,
     #[error("{0}")]
     Plot(#[from] PlotError),
+    #[error("{0}")]
+    Page(#[from] pages::PageError),
     #[error("{}: cannot read: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("{}: {why}", path.display())]
@@ -147,6 +155,7 @@ impl Failed for Failure {
             | Self::Output(_)
             | Self::Read { .. }
             | Self::Plot(_)
+            | Self::Page(_)
             | Self::Print(_) => 5,
             Self::Constraint(_)
             | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => 4,
@@ -205,6 +214,8 @@ pub fn run() -> ExitCode {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Select(arguments) => select::run(&arguments),
+        Command::Completions(arguments) => pages::print_completions(&arguments),
+        Command::Pages(arguments) => pages::write_pages(&arguments),
     };
     end(result)
 }
