@@ -67,12 +67,7 @@ fn every_command_has_a_page_and_is_completed() {
         let listed = format!("\nwattgate\\-trainer\\-{command}(1)\n");
         assert!(program.contains(&listed), "{program}");
         let page = read(&format!("wattgate-trainer-{command}.1"));
-        for part in [
-            ".SH SYNOPSIS",
-            ".SH OPTIONS",
-            ".SH EXAMPLES",
-            "2026-11-23",
-        ] {
+        for part in [".SH SYNOPSIS", ".SH OPTIONS", ".SH EXAMPLES", "2026-11-23"] {
             assert!(page.contains(part), "{command}: {part}");
         }
     }
@@ -86,7 +81,7 @@ fn every_command_has_a_page_and_is_completed() {
         "wattgate-trainer.fish",
         "_wattgate-trainer",
     ];
-    for script in scripts.map(|name| read(name)) {
+    for script in scripts.map(&read) {
         assert!(commands.iter().all(|command| script.contains(command)));
         assert!(script.contains("skip-blank"));
     }
