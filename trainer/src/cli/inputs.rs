@@ -5,7 +5,7 @@
 //! | a model | a file, as the first argument |
 //! | a corpus | a file, as the first argument; several where a command takes several |
 //! | a reference | `--reference FILE`, a model or a corpus |
-//! | a board | `--board BOARD`, a name or a file, or `--axes` with its values |
+//! | a board | `--board BOARD`, a name or a file of it, or `--axes` with its values |
 //!
 //! A row of a corpus with neither time nor power is an error unless `--skip-blank` is given.
 
@@ -15,14 +15,21 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use thiserror::Error;
+use wattgate_board::DiscoverError;
 use wattgate_board_tables::{Board, BoardError, names};
+use wattgate_probe::format::{OpenError, Probe, ProbeError};
+use wattgate_probe::recorded::Recorded;
+use wattgate_probe::summary::Summary;
 use wattgate_runtime::{Axis, Grid, GridError, MAGIC, Model, PowerMode, Provenance};
 
 use super::{Failure, reading_bar, show};
 use crate::corpus::modes::all_modes;
-use crate::corpus::{AXIS_COLUMNS, Blank, Corpus};
+use crate::corpus::{AXIS_COLUMNS, Blank, Corpus, is_name};
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
+
+/// The first bytes of a probe, which is a gzip file.
+const PROBE: [u8; 2] = [0x1f, 0x8b];
 
 /// A model as the input of a command.
 #[derive(Debug, Args)]
@@ -100,11 +107,14 @@ pub fn read_reference(path: &Path, blank: Blank) -> Result<Reference, Failure> {
     Reference::of_corpus(name, corpus, Priors::shipped()).map_err(refused)
 }
 
-/// Whether a file starts as a model file does.
 fn is_model(path: &Path) -> bool {
-    let mut start = [0; MAGIC.len()];
+    starts_with(path, MAGIC)
+}
+
+fn starts_with<const N: usize>(path: &Path, magic: [u8; N]) -> bool {
+    let mut start = [0; N];
     let file = fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    file.is_ok() && start == MAGIC
+    file.is_ok() && start == magic
 }
 
 fn read_model(path: &Path) -> Result<Vec<u8>, Failure> {
@@ -127,7 +137,8 @@ fn parse_model<'a>(path: &Path, bytes: &'a [u8]) -> Result<(Model<'a>, Provenanc
 /// A board as the input of a command.
 #[derive(Debug, Args)]
 pub struct BoardArgument {
-    /// The board: a name such as orin-agx-64, or a file: a model of it, or a corpus with its modes
+    /// The board: a name such as orin-agx-64, or a file: a probe or a model of it, or a corpus with
+    /// its modes
     #[arg(long, value_name = "BOARD", conflicts_with = "axes")]
     board: Option<String>,
     /// The values of the board's four axes, each as NAME=VALUE,…
@@ -157,6 +168,12 @@ pub enum NoBoard {
         what.join(", ")
     )]
     NoTable { name: String, what: Vec<String> },
+    /// A gzip file that is no probe.
+    #[error("{0}")]
+    Probe(#[from] OpenError),
+    /// A probe in which no board is found.
+    #[error("{}: {why}", path.display())]
+    NothingFound { path: PathBuf, why: DiscoverError },
     /// An argument of `--axes` that is no axis with values.
     #[error("--axes: `{argument}`: {problem}")]
     Axis {
@@ -169,6 +186,22 @@ pub enum NoBoard {
         option: &'static str,
         why: GridError,
     },
+}
+
+impl NoBoard {
+    /// The program's exit code: a wrong argument, or a file that cannot be read or is defective.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Probe(OpenError {
+                why: ProbeError::Unreadable(_),
+                ..
+            }) => 5,
+            Self::Probe(_) | Self::NothingFound { .. } => 3,
+            Self::Unknown { .. } | Self::NoTable { .. } | Self::Axis { .. } | Self::Grid { .. } => {
+                2
+            }
+        }
+    }
 }
 
 impl BoardArgument {
@@ -205,6 +238,7 @@ fn named(text: &str) -> Result<NamedBoard, Failure> {
                 grid: model.grid().clone(),
             })
         }
+        Err(_) if starts_with(path, PROBE) => Ok(of_probe(path)?),
         Err(_) => {
             let corpus = read_corpus(path, Blank::Unprofiled)?;
             Ok(NamedBoard {
@@ -227,6 +261,29 @@ fn of_table(board: Board) -> Result<NamedBoard, NoBoard> {
     }
     let device = Some(board.name);
     of_grid("--board", device, &tables)
+}
+
+/// The board that `wattgate probe` recorded.
+fn of_probe(path: &Path) -> Result<NamedBoard, NoBoard> {
+    let probe = Probe::open(path)?;
+    let root = Path::new("/");
+    let found = Summary::discover(&mut Recorded::new(probe), root).map_err(|why| {
+        NoBoard::NothingFound {
+            path: path.to_owned(),
+            why,
+        }
+    })?;
+    let cores = (1..=found.cores.len() as u32).collect();
+    let axes = [cores, found.cpu_khz, found.gpu_khz, found.emc_khz];
+    // The daemon compares the name with the board. It accepts a model's text, which it does not know.
+    let described = names().into_iter().flat_map(Board::described);
+    let mut same = described.filter(|board| {
+        let module = board.compatible.first();
+        module.is_some() && module == found.compatible.first()
+    });
+    let device = same.next().map(|board| board.name);
+    let device = device.or(is_name(&found.model).then_some(found.model));
+    of_grid("--board", device, &axes)
 }
 
 fn of_axes(arguments: &[String]) -> Result<NamedBoard, NoBoard> {

@@ -157,12 +157,12 @@ impl Failed for Failure {
             | Self::Plot(_)
             | Self::Page(_)
             | Self::Print(_) => 5,
+            Self::Board(why) => why.exit_code(),
             Self::Constraint(_)
             | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => 4,
             Self::OutputIsInput { .. }
             | Self::PlanSize { .. }
             | Self::NotOfModel { .. }
-            | Self::Board(_)
             | Self::BoardMissing
             | Self::Fit {
                 why:

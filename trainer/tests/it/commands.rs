@@ -631,6 +631,39 @@ fn a_corpus_is_planned_filled_in_and_fitted() {
     assert_eq!(predicted.len(), board.all_modes().len());
 }
 
+/// `wattgate probe` records which clocks a board has.
+#[test]
+fn a_probe_names_a_board() {
+    let probe = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../tools/probe/tests/probes/simulated-orin-nx-16-super.jsonl.gz"
+    );
+    let folder = folder();
+    let path = folder.path();
+    let planned = format!("plan --board {probe} --modes 2 --workload yolo -o yolo.csv --json");
+    let planned = run(path, &planned).json();
+    let tables = wattgate_board_tables::Board::named("orin-nx-16-super").expect("a board");
+    for mode in planned["modes"].as_array().expect("modes") {
+        for (name, values) in ["cores", "cpu_khz", "gpu_khz", "emc_khz"]
+            .into_iter()
+            .zip(tables.axes())
+        {
+            assert!(values.iter().any(|value| mode[name] == *value), "{mode}");
+        }
+    }
+    let names = "\norin-nx-16-super,yolo,";
+    let todo = fs::read_to_string(path.join("yolo.csv")).expect("a plan");
+    assert!(todo.contains(names), "{todo}");
+    write(path, "short.gz", &fs::read(probe).expect("a probe")[..1000]);
+    let refused = run(path, "plan --board short.gz --modes 2");
+    assert_eq!(refused.code, 3, "{}", refused.stderr);
+    assert!(
+        refused.stderr.starts_with("error: short.gz: "),
+        "{}",
+        refused.stderr
+    );
+}
+
 /// A board can be named by its axes, a model or a corpus as well; all give the same grid.
 #[test]
 fn a_fit_takes_the_axes_of_a_board() {
