@@ -355,11 +355,16 @@ pub fn off_grid(grid: &Grid, knobs: [u32; 4]) -> Option<String> {
 /// Refuses an output that would replace one of the inputs.
 pub fn refuse_input(output: &Path, inputs: &[Option<&Path>]) -> Result<(), Failure> {
     for input in inputs.iter().flatten() {
-        let same = input.canonicalize().ok().zip(output.canonicalize().ok());
-        if same.is_some_and(|(input, output)| input == output) {
+        if is_same(input, output) {
             let path = output.to_owned();
             return Err(Failure::OutputIsInput { path });
         }
     }
     Ok(())
+}
+
+/// Whether two paths name the same existing file.
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    let both = one.canonicalize().ok().zip(other.canonicalize().ok());
+    both.is_some_and(|(one, other)| one == other)
 }

@@ -103,6 +103,11 @@ enum Failure {
     Output(#[from] OutputError),
     #[error("{}: the output would replace an input", path.display())]
     OutputIsInput { path: PathBuf },
+    #[error(
+        "{}: the file exists; name it as CORPUS as well, and the rows are added to it",
+        path.display()
+    )]
+    Exists { path: PathBuf },
     #[error("{}: {why}", path.display())]
     Reference { path: PathBuf, why: SingularKernel },
     #[error("{why}")]
@@ -161,6 +166,7 @@ impl Failed for Failure {
             Self::Constraint(_)
             | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => 4,
             Self::OutputIsInput { .. }
+            | Self::Exists { .. }
             | Self::PlanSize { .. }
             | Self::NotOfModel { .. }
             | Self::BoardMissing

@@ -13,9 +13,7 @@ use wattgate_cli::output::AtomicFile;
 use wattgate_cli::planning::ExpectedError;
 use wattgate_runtime::{Grid, PowerMode};
 
-use super::inputs::{
-    BlankArgument, BoardArgument, NamedBoard, read_corpus, refuse_input, set_grid,
-};
+use super::inputs::{BlankArgument, BoardArgument, NamedBoard, is_same, read_corpus, set_grid};
 use super::todo::{Names, with_rows};
 use super::{Failure, ask_tell, print_json, print_text, show, values};
 use crate::corpus::Corpus;
@@ -93,7 +91,7 @@ pub struct Arguments {
     /// Seed of the random candidates
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// A corpus to write, with rows to fill in; may be CORPUS
+    /// A corpus to write, with rows to fill in: a new file, or CORPUS
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The workload's name in new rows [default: that of CORPUS, else unnamed]
@@ -134,13 +132,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Some(asked) = arguments.modes else {
         return ask_tell::run();
     };
-    if let Some(output) = &arguments.output
-        && arguments.board.file() != arguments.corpus.as_deref()
-    {
-        refuse_input(output, &[arguments.board.file()])?;
-    }
     let output = arguments.output.as_deref();
-    let output = output.map(AtomicFile::create).transpose()?;
+    let output = output.map(|path| create(path, arguments.corpus.as_deref()));
+    let output = output.transpose()?;
     let board = arguments.board.read()?.ok_or(Failure::BoardMissing)?;
     let NamedBoard {
         device,
@@ -235,6 +229,16 @@ fn measurements(
         }),
         None => Ok(corpus),
     }
+}
+
+/// Opens the file for the rows. Only the corpus, whose rows are kept, is replaced: another file may
+/// have the measurements of hours.
+fn create(path: &Path, corpus: Option<&Path>) -> Result<AtomicFile, Failure> {
+    if path.exists() && !corpus.is_some_and(|corpus| is_same(corpus, path)) {
+        let path = path.to_owned();
+        return Err(Failure::Exists { path });
+    }
+    Ok(AtomicFile::create(path)?)
 }
 
 /// Writes the rows to fill in, and returns their number.

@@ -1,6 +1,6 @@
 //! `plan --output`: a corpus with rows to fill in.
 
-use csv::{ReaderBuilder, StringRecord, Terminator, WriterBuilder};
+use csv::{Reader, StringRecord, Writer};
 
 use crate::corpus::{AXIS_COLUMNS, COLUMNS};
 
@@ -20,16 +20,13 @@ pub struct Names<'a> {
 /// stays as it is; if it is empty, a header is written first.
 pub fn with_rows(before: &str, names: &Names<'_>, modes: &[[u32; 4]]) -> csv::Result<String> {
     let header = header(before)?;
-    let mut writer = WriterBuilder::new()
-        .terminator(Terminator::Any(b'\n'))
-        .from_writer(before.as_bytes().to_vec());
+    let mut start = before.to_owned();
+    if !(modes.is_empty() || start.is_empty() || start.ends_with('\n')) {
+        start.push('\n');
+    }
+    let mut writer = Writer::from_writer(start.into_bytes());
     if before.is_empty() {
         writer.write_record(&header)?;
-    } else if !before.ends_with('\n') {
-        // An empty record would get quotes.
-        let mut text = writer.into_inner().expect("a vector takes all bytes");
-        text.push(b'\n');
-        writer = WriterBuilder::new().from_writer(text);
     }
     for mode in modes {
         let field = |column: &str| match column.trim() {
@@ -52,9 +49,7 @@ fn header(before: &str) -> csv::Result<StringRecord> {
     if before.is_empty() {
         return Ok(StringRecord::from(COLUMNS.to_vec()));
     }
-    let mut reader = ReaderBuilder::new()
-        .has_headers(true)
-        .from_reader(before.as_bytes());
+    let mut reader = Reader::from_reader(before.as_bytes());
     reader.headers().cloned()
 }
 

@@ -596,6 +596,10 @@ fn a_corpus_is_planned_filled_in_and_fitted() {
     assert_eq!(planned.code, 0, "{}", planned.stderr);
     let wrote = "\nwrote yolo.csv, 8 rows to fill in\n";
     assert!(planned.stdout.ends_with(wrote), "{}", planned.stdout);
+    // A second plan does not replace what may have been measured.
+    let again = run(path, plan);
+    let expected = "error: yolo.csv: the file exists; name it as CORPUS as well, and the rows are added to it\n";
+    assert_eq!((again.code, again.stderr.as_str()), (2, expected));
     // Nobody can fit it before it is filled in.
     let early = run(path, "fit yolo.csv --board tx2 -o yolo.wgt");
     let blank = "error: yolo.csv: line 2: neither time_ms nor power_mw;";
@@ -609,13 +613,14 @@ fn a_corpus_is_planned_filled_in_and_fitted() {
     assert_eq!(fill_in(), 4);
     let second = fs::read_to_string(path.join("yolo.csv")).expect("a corpus");
     assert!(second.starts_with(&first), "{second}");
-    // Nothing is left to plan, and the corpus stays as it is.
-    let planned = run(path, "plan yolo.csv --board tx2 --modes 12 -o yolo.csv");
-    assert!(
-        planned
-            .stdout
-            .ends_with("wrote yolo.csv, 0 rows to fill in\n")
-    );
+    // Nothing is left to plan, and the corpus stays as it is, also under another name.
+    for output in ["./yolo.csv", "copy.csv"] {
+        let plan = format!("plan yolo.csv --board tx2 --modes 12 -o {output}");
+        let wrote = format!("wrote {output}, 0 rows to fill in\n");
+        assert!(run(path, &plan).stdout.ends_with(&wrote));
+        let after = fs::read_to_string(path.join(output)).expect("a corpus");
+        assert_eq!(after, second);
+    }
 
     let fitted = run(path, "fit yolo.csv --board tx2 -o yolo.wgt --json").json();
     let board = wattgate_board_tables::Board::named("tx2").expect("a board");
