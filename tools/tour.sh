@@ -23,6 +23,6 @@ run() {
 }
 
 run check "$corpus"
-run fit --corpus "$corpus" --modes 50 --seed 1 -o target/tour.wgt
+run fit "$corpus" --modes 50 --seed 1 -o target/tour.wgt
 run inspect target/tour.wgt
-run select --weights target/tour.wgt --limit 5W
+run select target/tour.wgt --limit 5W

@@ -222,11 +222,13 @@ pub struct Provenance<'a> {
     pub seed: u64,
     /// Number of modes that the model was trained on.
     pub modes_used: u16,
-    /// Number of modes held out of training.
+    /// Number of modes held out of training. It tells on which modes the errors were measured: if it
+    /// is 0, each mode of the training was left out in turn.
     pub modes_held_out: u16,
-    /// Mean absolute percentage error of the time on the held-out modes, in 0.01 %.
+    /// Mean absolute percentage error of the time, in 0.01 %: on the held-out modes, or without any
+    /// by leave-one-out on the modes of the training. `None` if it is not known.
     pub time_error: Option<u16>,
-    /// Mean absolute percentage error of the power on the held-out modes, in 0.01 %.
+    /// As `time_error`, of the power.
     pub power_error: Option<u16>,
 }
 

@@ -268,9 +268,10 @@ impl Planner {
             progress: &ProgressBar::hidden(),
         };
         let exported = export(&task, self.teachers()?)?;
+        let left_out = exported.left_out_errors();
         Ok(Fitted {
-            left_out: exported.left_out_errors(),
-            bytes: exported.bytes,
+            bytes: exported.encode(&task, 0, &left_out),
+            left_out,
         })
     }
 

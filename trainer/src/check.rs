@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use wattgate_runtime::Axis;
 
-use crate::corpus::{Corpus, CorpusError, Profile, Survey};
+use crate::corpus::{AXIS_COLUMNS, Blank, Corpus, CorpusError, Profile, Survey};
 use crate::learn::gp::Process;
 use crate::learn::mean::{Mean, Place, Scales};
 use crate::learn::priors::Priors;
@@ -113,12 +113,12 @@ pub struct Check {
 }
 
 /// Reads a corpus, skips rows with defects and looks for outliers.
-pub fn check(path: &Path, progress: &ProgressBar) -> Result<Check, CorpusError> {
+pub fn check(path: &Path, blank: Blank, progress: &ProgressBar) -> Result<Check, CorpusError> {
     let Survey {
         corpus,
         defects,
         defect_count,
-    } = Corpus::survey(path, LISTED, progress)?;
+    } = Corpus::survey(path, blank, LISTED, progress)?;
     progress.set_message("compare");
     progress.set_length(2 * corpus.modes.len() as u64);
     progress.set_position(0);
@@ -126,7 +126,7 @@ pub fn check(path: &Path, progress: &ProgressBar) -> Result<Check, CorpusError> 
         || target(&corpus, |mode| &mode.times, Profile::time, progress),
         || target(&corpus, |mode| &mode.powers, Profile::power, progress),
     );
-    let axes = ["cores", "cpu_khz", "gpu_khz", "emc_khz"]
+    let axes = AXIS_COLUMNS
         .into_iter()
         .zip(Axis::ALL)
         .map(|(name, axis)| AxisReport {

@@ -132,7 +132,12 @@ pub fn fit(
     };
     let exported = train(&task)?;
     let errors = exported.predictions.errors(&held_out);
-    let bytes = exported.encode(&task, held_out.len(), &errors);
+    let left_out = exported.left_out_errors();
+    let stated = match held_out.is_empty() {
+        true => &left_out,
+        false => &errors,
+    };
+    let bytes = exported.encode(&task, held_out.len(), stated);
     let report = Report {
         kind: corpus.kind.to_string(),
         device: corpus.device.clone(),
@@ -149,7 +154,7 @@ pub fn fit(
         teacher: exported.teacher.errors(&held_out),
         student: exported.student.errors(&held_out),
         exported: errors,
-        left_out: exported.left_out_errors(),
+        left_out,
         coverage: coverage(&exported, &held_out),
         bytes: bytes.len(),
         seconds: start.elapsed().as_secs_f64(),

@@ -12,9 +12,10 @@ use wattgate_cli::json::Mode;
 use wattgate_cli::planning::{Answer, Axes, ExpectedError, Kind, Request, Task, VERSION};
 use wattgate_runtime::{Grid, PowerMode};
 
-use super::{Failure, read_reference};
+use super::Failure;
+use super::inputs::read_reference;
 use crate::ask_tell::{self, Next, Planner, Refused};
-use crate::corpus::{self, Corpus};
+use crate::corpus::{self, Blank, Corpus};
 
 /// Longest line in bytes, without its end.
 const LONGEST_LINE: usize = 64 << 10;
@@ -159,7 +160,8 @@ fn start(task: Task) -> Result<Planner, Answer> {
         ));
     }
     let reference = task.reference.as_deref().map(Path::new);
-    let reference = reference.map(read_reference).transpose();
+    let read = |path| read_reference(path, Blank::Unprofiled);
+    let reference = reference.map(read).transpose();
     let reference = reference.map_err(|why| Answer::error("reference", why))?;
     let task = ask_tell::Task {
         modes: task.modes,

@@ -7,6 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use wattgate_runtime::PowerMode;
 
+use super::inputs::BlankArgument;
 use super::{Failure, print_json, print_text, reading_bar, show};
 use crate::check::{Check, LISTED, TargetReport, check};
 
@@ -17,9 +18,10 @@ Example:
 A corpus is a CSV file with the columns
 device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw in any order, and optionally
 `kind` (measured or simulated) and `minibatch`. Repeats of a mode are allowed, a blank time or
-power is unknown, and further columns are ignored.
+power is unknown, and further columns are ignored. A row with neither is a defect, as it may have
+been forgotten, unless its column `mark` says why, as in the corpora of `wattgate profile`.
 
-With --json: {\"files\": [{\"file\", \"kind\", \"device\", \"workload\", \"minibatch\", \"rows\",
+With --json: {\"version\": 1, \"files\": [{\"file\", \"kind\", \"device\", \"workload\", \"minibatch\", \"rows\",
 \"modes\", \"unprofiled_modes\", \"modes_in_grid\", \"axes\": [{\"name\", \"values\"}], \"time_ms\",
 \"power_mw\": null or {\"modes\", \"least\", \"most\", \"repeated_modes\", \"repeat_noise_pct\",
 \"repeat_outliers\", \"mode_outliers\", \"outliers\": [{\"mode\", \"of\", \"value\", \"expected\"}]},
@@ -31,8 +33,10 @@ The exit code is 3 if a file has defects. Outliers are not defects.";
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
     /// Corpora to check
-    #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
+    #[arg(required = true, value_name = "CORPUS")]
+    corpora: Vec<PathBuf>,
+    #[command(flatten)]
+    blank: BlankArgument,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -46,9 +50,9 @@ struct Checks {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut files = Vec::new();
     let mut failure = None;
-    for path in &arguments.files {
+    for path in &arguments.corpora {
         let progress = reading_bar();
-        let checked = check(path, &progress);
+        let checked = check(path, arguments.blank.meaning(), &progress);
         progress.finish_and_clear();
         match checked {
             Ok(report) => files.push(report),

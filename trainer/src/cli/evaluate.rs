@@ -6,9 +6,10 @@ use clap::Args;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
+use super::inputs::{CorpusArgument, read_reference};
 use super::{
     Failure, MethodArgument, SamplingArgument, ShapeArgument, print_json, print_text, progress_bar,
-    read_corpus, read_reference, show, values,
+    show, values,
 };
 use crate::corpus::Corpus;
 use crate::lab::LabError;
@@ -22,14 +23,14 @@ use crate::methods::Method;
 
 const EXAMPLE: &str = "\
 Examples:
-  wattgate-trainer evaluate --corpus tx1.csv --modes 50 --runs 10
-  wattgate-trainer evaluate --corpus tx1.csv --reference tx2.csv --modes 15,50,90% --methods wattgate,powertrain-nn,powertrain-transfer,gbt,linear --plots plots
+  wattgate-trainer evaluate tx1.csv --modes 50 --runs 10
+  wattgate-trainer evaluate tx1.csv --reference tx2.csv --modes 15,50,90% --methods wattgate,powertrain-nn,powertrain-transfer,gbt,linear --plots plots
 
 Every run draws new training modes, which all methods share, and scores the methods on the
 held-out modes. wattgate is scored through the exported file and the runtime. Only wattgate,
 powertrain-transfer and linear-energy use a reference.
 
-With --json: {\"kind\", \"corpus\", \"reference\", \"results\": [{\"method\", \"target\", \"modes\",
+With --json: {\"version\": 1, \"kind\", \"corpus\", \"reference\", \"results\": [{\"method\", \"target\", \"modes\",
 \"sampling\", \"runs\", \"mape\": {\"median\", \"q1\", \"q3\"}, \"within_5_pct\": {…},
 \"within_10_pct\": {…}, \"within_15_pct\": {…}, \"within_20_pct\": {…}, \"rmse\": {…}, \"mae\": {…},
 \"seconds\": {…}, \"teacher_mape\": {…}, \"added\": {…}, \"coverage\": [{\"confidence\", \"share\",
@@ -47,9 +48,8 @@ pub struct Arguments {
 /// Arguments of the commands that compare methods.
 #[derive(Debug, Args)]
 pub struct Compared {
-    /// Profiled modes, as CSV
-    #[arg(long, value_name = "FILE")]
-    corpus: PathBuf,
+    #[command(flatten)]
+    input: CorpusArgument,
     /// The reference for methods that transfer: a corpus or a model file
     #[arg(long, value_name = "FILE")]
     reference: Option<PathBuf>,
@@ -99,16 +99,18 @@ impl Compared {
         plot: impl FnOnce(&T, &Path) -> Result<(), PlotError>,
         text: impl FnOnce(&T) -> String,
     ) -> Result<(), Failure> {
-        let corpus: Corpus = read_corpus(&self.corpus)?;
-        let reference: Option<Reference> =
-            self.reference.as_deref().map(read_reference).transpose()?;
+        let (path, blank) = (&self.input.corpus, self.input.blank.meaning());
+        let corpus: Corpus = self.input.read()?;
+        let reference = self.reference.as_deref();
+        let reference = reference.map(|path| read_reference(path, blank));
+        let reference: Option<Reference> = reference.transpose()?;
         let methods: Vec<Box<dyn Method>> =
             self.methods.iter().map(MethodArgument::method).collect();
         let samplings: Vec<Sampling> = self.sampling.iter().copied().map(Into::into).collect();
         let comparison = Comparison {
             priors: Priors::shipped(),
             corpus: &corpus,
-            name: &self.corpus.display().to_string(),
+            name: &path.display().to_string(),
             reference: reference.as_ref(),
             methods: &methods,
             amounts: &self.modes,
@@ -121,7 +123,7 @@ impl Compared {
         let result = compare(&comparison, &progress);
         progress.finish_and_clear();
         let result = result.map_err(|why| Failure::Compare {
-            path: self.corpus.clone(),
+            path: path.clone(),
             why,
         })?;
         if let Some(folder) = &self.plots {

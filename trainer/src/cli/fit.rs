@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::inputs::{BoardArgument, CorpusArgument, read_reference, refuse_input, set_grid};
 use super::{
-    Failure, SamplingArgument, ShapeArgument, print_json, print_text, progress_bar, read_corpus,
-    read_reference, show, values,
+    Failure, SamplingArgument, ShapeArgument, print_json, print_text, progress_bar, show, values,
 };
 use crate::fit::{FitOptions, Report, fit};
 use crate::learn::predictions::Errors;
@@ -15,15 +15,19 @@ use crate::train::PROGRESS;
 use wattgate_cli::output::AtomicFile;
 
 const EXAMPLE: &str = "\
-Example:
-  wattgate-trainer fit --corpus tx1.csv --modes 50 --seed 1 -o model.wgt
+Examples:
+  wattgate-trainer fit tx1.csv --modes 50 --seed 1 -o model.wgt
+  wattgate-trainer fit yolo.csv --board orin-agx-64 -o yolo.wgt
+
+The model predicts all modes of a grid. Without a board the grid has the clocks of the corpus; with
+--board or --axes it also has those clocks of the board that were not profiled.
 
 The modes that are not trained on are held out, and errors are reported on them. Without
 --modes all profiled modes are used and none is held out. Of more than 2000 modes, a random
 2000 are trained on. A corpus without power gives a model of time alone. The same seed gives
 the same file on the same machine.
 
-With --json: {\"kind\", \"device\", \"workload\", \"reference\", \"seed\", \"modes_used\",
+With --json: {\"version\": 1, \"kind\", \"device\", \"workload\", \"reference\", \"seed\", \"modes_used\",
 \"modes_held_out\", \"sampling\", \"modes_in_grid\", \"shape\", \"teacher\": {\"time_mape\",
 \"power_mape\"}, \"student\": {…}, \"exported\": {…}, \"left_out\": {…}, \"coverage\":
 [{\"confidence\", \"time\", \"power\", \"time_ratio\", \"power_ratio\"}], \"bytes\", \"seconds\"};
@@ -39,9 +43,10 @@ pub struct Arguments {
 /// Arguments of the commands that write a model.
 #[derive(Debug, Args)]
 pub struct TrainingArguments {
-    /// Profiled modes, as CSV
-    #[arg(long, value_name = "FILE")]
-    pub corpus: PathBuf,
+    #[command(flatten)]
+    pub input: CorpusArgument,
+    #[command(flatten)]
+    pub board: BoardArgument,
     /// Modes to train on: a number, or a share of the profiled ones such as 90% [default: all]
     #[arg(long, value_name = "N", value_parser = values::amount, allow_hyphen_values = true)]
     pub modes: Option<Amount>,
@@ -64,18 +69,16 @@ pub struct TrainingArguments {
 
 /// Trains and writes a model; shared by `fit` and `transfer`.
 pub fn write_model(training: &TrainingArguments, reference: Option<&Path>) -> Result<(), Failure> {
-    let output = &training.output;
-    let inputs = [Some(training.corpus.as_path()), reference];
-    for input in inputs.into_iter().flatten() {
-        let same = input.canonicalize().ok().zip(output.canonicalize().ok());
-        if same.is_some_and(|(input, output)| input == output) {
-            let path = output.clone();
-            return Err(Failure::OutputIsInput { path });
-        }
-    }
+    let (path, output) = (&training.input.corpus, &training.output);
+    refuse_input(output, &[Some(path), training.board.file(), reference])?;
     let file = AtomicFile::create(output)?;
-    let corpus = read_corpus(&training.corpus)?;
-    let reference = reference.map(read_reference).transpose()?;
+    let mut corpus = training.input.read()?;
+    if let Some(board) = training.board.read()? {
+        set_grid(&mut corpus, path, &board.grid)?;
+    }
+    let blank = training.input.blank.meaning();
+    let reference = reference.map(|path| read_reference(path, blank));
+    let reference = reference.transpose()?;
     let progress = progress_bar(PROGRESS);
     let options = FitOptions {
         amount: training.modes.unwrap_or(Amount::All),
@@ -87,7 +90,7 @@ pub fn write_model(training: &TrainingArguments, reference: Option<&Path>) -> Re
     let result = fit(&corpus, &options, &progress);
     progress.finish_and_clear();
     let fit = result.map_err(|why| Failure::Fit {
-        path: training.corpus.clone(),
+        path: path.clone(),
         why,
     })?;
     file.commit(&fit.bytes)?;

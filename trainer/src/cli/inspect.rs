@@ -1,13 +1,12 @@
 //! `inspect`: shows the contents of a model file.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use serde::Serialize;
 use wattgate_cli::json::Mode;
 use wattgate_runtime::{Axis, Confidence, Front, GuardBand, Kilohertz, Model, Point, Provenance};
 
-use super::{Failure, parse_model, print_json, print_text, read_model, show};
+use super::inputs::ModelArgument;
+use super::{Failure, print_json, print_text, show};
 
 /// Capacity of the Pareto front; the fronts of all known boards fit.
 pub const FRONT: usize = 1024;
@@ -16,19 +15,20 @@ const EXAMPLE: &str = "\
 Example:
   wattgate-trainer inspect model.wgt
 
-With --json: {\"file\", \"bytes\", \"kind\", \"device\", \"workload\", \"minibatch\", \"seed\",
-\"modes_used\", \"modes_held_out\", \"time_mape\", \"power_mape\", \"shape\", \"grid_hash\",
+With --json: {\"version\": 1, \"file\", \"bytes\", \"kind\", \"device\", \"workload\", \"minibatch\", \"seed\",
+\"modes_used\", \"modes_held_out\", \"errors_of\", \"time_mape\", \"power_mape\", \"shape\", \"grid_hash\",
 \"modes_in_grid\", \"axes\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}, \"profiled\": {as
 axes}, \"tpc_pg_mask\", \"time_guard\": [{\"confidence\", \"factor\"}], \"power_guard\":
 [{\"confidence\", \"factor\" or \"deviations\"}], \"spread_pct\", \"front\": [{\"mode\", \"power_mw\",
-\"guarded_power_mw\", \"time_ms\"}]}";
+\"guarded_power_mw\", \"time_ms\"}]}; errors_of tells which modes have the errors: \"held_out\", or
+\"left_out\" where no mode was held out and each mode of the training was left out in turn; null if the
+file has no errors.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
-    /// A model file
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[command(flatten)]
+    input: ModelArgument,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -66,6 +66,27 @@ struct PointReport {
     time_ms: f64,
 }
 
+/// The modes on which the errors in a file were measured.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum ErrorsOf {
+    /// Modes that were not trained on.
+    HeldOut,
+    /// The modes of the training, each predicted from the others.
+    LeftOut,
+}
+
+impl ErrorsOf {
+    /// `None` if the file states no errors.
+    fn of(provenance: &Provenance<'_>) -> Option<Self> {
+        provenance.time_error.or(provenance.power_error)?;
+        Some(match provenance.modes_held_out {
+            0 => Self::LeftOut,
+            _ => Self::HeldOut,
+        })
+    }
+}
+
 #[derive(Serialize)]
 struct Inspection {
     file: String,
@@ -77,6 +98,7 @@ struct Inspection {
     seed: u64,
     modes_used: u16,
     modes_held_out: u16,
+    errors_of: Option<ErrorsOf>,
     time_mape: Option<f64>,
     power_mape: Option<f64>,
     shape: String,
@@ -93,14 +115,14 @@ struct Inspection {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let bytes = read_model(&arguments.file)?;
-    let (model, provenance) = parse_model(&arguments.file, &bytes)?;
+    let bytes = arguments.input.read()?;
+    let (model, provenance) = arguments.input.parse(&bytes)?;
     let front = Front::<FRONT>::of(&model, &model.profiled(), usual_confidence(&model));
     let inspection = inspection(
         &model,
         &provenance,
         &front,
-        arguments.file.display().to_string(),
+        arguments.input.model.display().to_string(),
         bytes.len(),
     );
     if arguments.json {
@@ -171,6 +193,7 @@ fn inspection(
         seed: provenance.seed,
         modes_used: provenance.modes_used,
         modes_held_out: provenance.modes_held_out,
+        errors_of: ErrorsOf::of(provenance),
         time_mape: provenance.time_error.map(percent),
         power_mape: provenance.power_error.map(percent),
         shape: model.shape().to_string(),
@@ -192,13 +215,24 @@ fn text(model: &Inspection, front: &Front<FRONT>) -> String {
         model.file, model.bytes, model.shape, model.kind, model.workload, model.device
     );
     text += &format!(
-        "trained on {} modes with seed {}; {} held out: time {}, power {}\n",
-        model.modes_used,
-        model.seed,
-        model.modes_held_out,
-        show::percent(model.time_mape),
-        show::percent(model.power_mape)
+        "trained on {} modes with seed {}\n",
+        model.modes_used, model.seed
     );
+    let (time, power) = (
+        show::percent(model.time_mape),
+        show::percent(model.power_mape),
+    );
+    text += &match model.errors_of {
+        Some(ErrorsOf::HeldOut) => {
+            let held_out = model.modes_held_out;
+            format!("errors on {held_out} held-out modes: time {time}, power {power}\n")
+        }
+        Some(ErrorsOf::LeftOut) => {
+            let modes = "errors on the modes of the training, each left out in turn";
+            format!("{modes}: time {time}, power {power}\n")
+        }
+        None => "errors not known\n".to_owned(),
+    };
     text += &format!("{} modes, grid {}\n", model.modes_in_grid, model.grid_hash);
     let clock = |khz: u32| show::frequency(Kilohertz(khz));
     let mut row = |name: &str, of: fn(&Axes) -> &Vec<u32>, show: &dyn Fn(u32) -> String| {
@@ -250,5 +284,32 @@ fn range(values: &[u32], show: impl Fn(u32) -> String) -> String {
         [] => "none".to_owned(),
         [one] => show(*one),
         [first, .., last] => format!("{} … {} ({})", show(*first), show(*last), values.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wattgate_runtime::Kind;
+
+    #[test]
+    fn the_number_of_held_out_modes_tells_what_the_errors_are() {
+        let of = |modes_held_out, time_error, power_error| {
+            ErrorsOf::of(&Provenance {
+                kind: Kind::Measured,
+                device: "board",
+                workload: "job",
+                minibatch: None,
+                seed: 1,
+                modes_used: 9,
+                modes_held_out,
+                time_error,
+                power_error,
+            })
+        };
+        assert!(matches!(of(5, Some(3), None), Some(ErrorsOf::HeldOut)));
+        assert!(matches!(of(0, Some(3), Some(4)), Some(ErrorsOf::LeftOut)));
+        // Files without held-out modes had no errors before.
+        assert!(of(0, None, None).is_none());
     }
 }

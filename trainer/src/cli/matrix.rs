@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use rayon::prelude::*;
 
+use super::inputs::{BlankArgument, read_corpus};
 use super::{
-    Failure, MethodArgument, SamplingArgument, print_json, print_text, progress_bar, read_corpus,
-    values,
+    Failure, MethodArgument, SamplingArgument, print_json, print_text, progress_bar, values,
 };
 use crate::corpus::Corpus;
 use crate::lab::matrix::{Matrix, MatrixOptions, matrix, short};
@@ -18,20 +18,22 @@ use crate::learn::split::Amount;
 
 const EXAMPLE: &str = "\
 Example:
-  wattgate-trainer matrix --corpora resnet.csv mobilenet.csv yolo.csv --modes 15 --runs 5
+  wattgate-trainer matrix resnet.csv mobilenet.csv yolo.csv --modes 15 --runs 5
 
 Each cell is the median over runs of the error on the held-out modes of one corpus, with
 another corpus as the reference. The column `none` is training from scratch.
 
-With --json: {\"method\", \"modes\", \"runs\", \"cells\": [{\"reference\", \"corpus\", \"kind\",
+With --json: {\"version\": 1, \"method\", \"modes\", \"runs\", \"cells\": [{\"reference\", \"corpus\", \"kind\",
 \"target\", \"mape\": {\"median\", \"q1\", \"q3\"}}]}; reference is null for training from scratch.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
     /// At least two corpora
-    #[arg(long, value_name = "FILE", num_args = 2.., required = true)]
+    #[arg(value_name = "CORPUS", num_args = 2.., required = true)]
     corpora: Vec<PathBuf>,
+    #[command(flatten)]
+    blank: BlankArgument,
     /// The method
     #[arg(long, value_name = "NAME", value_enum, default_value = "wattgate")]
     method: MethodArgument,
@@ -53,7 +55,8 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let read = |path: &PathBuf| Ok((path.display().to_string(), read_corpus(path)?));
+    let blank = arguments.blank.meaning();
+    let read = |path: &PathBuf| Ok((path.display().to_string(), read_corpus(path, blank)?));
     let corpora: Result<Vec<(String, Corpus)>, Failure> =
         arguments.corpora.iter().map(read).collect();
     let corpora = corpora?;

@@ -1,42 +1,41 @@
 //! The command line: arguments, exit codes, and what each command prints.
 //!
-//! Results go to standard output, as text or with `--json` as one JSON document; progress
-//! and errors go to standard error.
+//! Results go to standard output, as text or with `--json` as one JSON document with a version;
+//! progress and errors go to standard error.
 
 mod ask_tell;
 mod check;
 mod evaluate;
 mod fit;
+mod inputs;
 mod inspect;
 mod matrix;
 mod optimize;
+mod pages;
 mod plan;
+mod predict;
 mod select;
 mod show;
+mod todo;
 mod transfer;
 mod values;
 
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::{fs, io};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use thiserror::Error;
 use wattgate_cli::exit::{Failed, end};
-use wattgate_runtime::{
-    ConstraintError, FormatError, MAGIC, Model, Provenance, SelectError, Shape,
-};
+use wattgate_runtime::{ConstraintError, FormatError, GuardError, SelectError, Shape};
 
-use crate::corpus::{Corpus, CorpusError};
+use crate::corpus::CorpusError;
 use crate::fit::FitError;
 use crate::lab::LabError;
 use crate::lab::plots::PlotError;
 use crate::learn::gp::SingularKernel;
-use crate::learn::priors::Priors;
-use crate::learn::reference::Reference;
 use crate::learn::split::{Sampling, SplitError};
 use crate::methods::{self, Method, MethodError};
 use wattgate_cli::output::OutputError;
@@ -52,8 +51,8 @@ pub struct Arguments {
 const AFTER_HELP: &str = "\
 Example:
   wattgate-trainer check tx1.csv
-  wattgate-trainer fit --corpus tx1.csv --modes 50 -o model.wgt
-  wattgate-trainer select --weights model.wgt --limit 5W
+  wattgate-trainer fit tx1.csv --modes 50 -o model.wgt
+  wattgate-trainer select model.wgt --limit 5W
 
 Exit codes:
   0  done
@@ -80,8 +79,15 @@ enum Command {
     Matrix(matrix::Arguments),
     /// Show the contents of a model file
     Inspect(inspect::Arguments),
+    /// Print the predictions of a model file with their bounds
+    Predict(predict::Arguments),
     /// Choose a power mode with a model file
     Select(select::Arguments),
+    /// Print the completions of a shell
+    Completions(pages::Completions),
+    /// Write manual pages and completions for a package
+    #[command(hide = true)]
+    Pages(pages::Pages),
 }
 
 /// Why a command failed.
@@ -97,18 +103,41 @@ enum Failure {
     Output(#[from] OutputError),
     #[error("{}: the output would replace an input", path.display())]
     OutputIsInput { path: PathBuf },
+    #[error(
+        "{}: the file exists; name it as CORPUS as well, and the rows are added to it",
+        path.display()
+    )]
+    Exists { path: PathBuf },
     #[error("{}: {why}", path.display())]
     Reference { path: PathBuf, why: SingularKernel },
     #[error("{why}")]
     Plan { why: SingularKernel },
     #[error("cannot plan {asked} modes: the board has {available}")]
     PlanSize { asked: usize, available: usize },
-    #[error("{}: {mode} is not a mode of the board", path.display())]
-    NotOfBoard { path: PathBuf, mode: String },
-    #[error("--axes: {0}")]
-    Axes(String),
+    #[error("{}: {mode} is not a mode of the board: {why}", path.display())]
+    NotOfBoard {
+        path: PathBuf,
+        mode: String,
+        why: String,
+    },
+    #[error("{}: {mode} is not a mode of the model: {why}", path.display())]
+    NotOfModel {
+        path: PathBuf,
+        mode: String,
+        why: String,
+    },
+    #[error("{0}")]
+    Guard(#[from] GuardError),
+    #[error("{0}")]
+    Board(#[from] inputs::NoBoard),
+    #[error("{}: {why}", path.display())]
+    Todo { path: PathBuf, why: csv::Error },
+    #[error("the board is not named: name it with --board, or its values with --axes")]
+    BoardMissing,
     #[error("{0}")]
     Plot(#[from] PlotError),
+    #[error("{0}")]
+    Page(#[from] pages::PageError),
     #[error("{}: cannot read: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("{}: {why}", path.display())]
@@ -131,12 +160,16 @@ impl Failed for Failure {
             | Self::Output(_)
             | Self::Read { .. }
             | Self::Plot(_)
+            | Self::Page(_)
             | Self::Print(_) => 5,
+            Self::Board(why) => why.exit_code(),
             Self::Constraint(_)
             | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => 4,
             Self::OutputIsInput { .. }
+            | Self::Exists { .. }
             | Self::PlanSize { .. }
-            | Self::Axes(_)
+            | Self::NotOfModel { .. }
+            | Self::BoardMissing
             | Self::Fit {
                 why:
                     FitError::Split(
@@ -158,7 +191,9 @@ impl Failed for Failure {
             | Self::Reference { .. }
             | Self::Plan { .. }
             | Self::NotOfBoard { .. }
+            | Self::Todo { .. }
             | Self::Model { .. }
+            | Self::Guard(_)
             | Self::Select(_)
             | Self::Defects => 3,
         }
@@ -183,7 +218,10 @@ pub fn run() -> ExitCode {
         Command::Optimize(arguments) => optimize::run(&arguments),
         Command::Matrix(arguments) => matrix::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Predict(arguments) => predict::run(&arguments),
         Command::Select(arguments) => select::run(&arguments),
+        Command::Completions(arguments) => pages::print_completions(&arguments),
+        Command::Pages(arguments) => pages::write_pages(&arguments),
     };
     end(result)
 }
@@ -262,15 +300,24 @@ fn reading_bar() -> ProgressBar {
     progress_bar(0).with_message("read")
 }
 
-fn read_corpus(path: &Path) -> Result<Corpus, Failure> {
-    let progress = reading_bar();
-    let corpus = Corpus::read(path, &progress);
-    progress.finish_and_clear();
-    Ok(corpus?)
+/// Version of the JSON that every command prints. It rises when a key is removed, renamed or gets
+/// another meaning; new keys do not raise it.
+const JSON_VERSION: u32 = 1;
+
+/// A JSON document as it is printed: the version, then the keys of the command.
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    version: u32,
+    #[serde(flatten)]
+    result: &'a T,
 }
 
-fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
+fn print_json(result: &impl Serialize) -> Result<(), Failure> {
+    let document = Versioned {
+        version: JSON_VERSION,
+        result,
+    };
+    let text = serde_json::to_string_pretty(&document).map_err(io::Error::from)?;
     print_text(&format!("{text}\n"))
 }
 
@@ -278,39 +325,4 @@ fn print_text(text: &str) -> Result<(), Failure> {
     use io::Write;
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(())
-}
-
-/// Reads a model file or a corpus; the first bytes tell which.
-fn read_reference(path: &Path) -> Result<Reference, Failure> {
-    let name = path.display().to_string();
-    let refused = |why| Failure::Reference {
-        path: path.to_owned(),
-        why,
-    };
-    let mut start = [0; MAGIC.len()];
-    let file = fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    if file.is_ok() && start == MAGIC {
-        let bytes = read_model(path)?;
-        let (model, _) = parse_model(path, &bytes)?;
-        return Reference::of_model(name, &model, Priors::shipped()).map_err(refused);
-    }
-    Reference::of_corpus(name, read_corpus(path)?, Priors::shipped()).map_err(refused)
-}
-
-/// Reads the bytes of a model file for [`parse_model`].
-fn read_model(path: &Path) -> Result<Vec<u8>, Failure> {
-    fs::read(path).map_err(|source| Failure::Read {
-        path: path.to_owned(),
-        source,
-    })
-}
-
-fn parse_model<'a>(path: &Path, bytes: &'a [u8]) -> Result<(Model<'a>, Provenance<'a>), Failure> {
-    let refused = |why| Failure::Model {
-        path: path.to_owned(),
-        why,
-    };
-    let model = Model::parse(bytes).map_err(refused)?;
-    let provenance = model.provenance().map_err(refused)?;
-    Ok((model, provenance))
 }

@@ -11,16 +11,16 @@ use crate::lab::plots;
 
 const EXAMPLE: &str = "\
 Examples:
-  wattgate-trainer optimize --corpus tx1.csv --modes 50 --confidence 0.95
-  wattgate-trainer optimize --corpus tx1.csv --modes 15 --sampling planned --tries 3
-  wattgate-trainer optimize --corpus orin.csv --limits 17W:50W:1W --methods wattgate,random,presets,maxn
+  wattgate-trainer optimize tx1.csv --modes 50 --confidence 0.95
+  wattgate-trainer optimize tx1.csv --modes 15 --sampling planned --tries 3
+  wattgate-trainer optimize orin.csv --limits 17W:50W:1W --methods wattgate,random,presets,maxn
 
 Under every limit each method chooses the mode that it predicts to be the fastest within the
 limit, and is scored by the measurement of that mode. The optimum is the fastest mode whose
 measured power is within the limit. Only measured modes are candidates. With --tries the
 measurements under a limit count as well: a limit is exceeded if the choice or a try exceeds it.
 
-With --json: {\"kind\", \"corpus\", \"reference\", \"limits_mw\", \"results\": [{\"method\", \"modes\",
+With --json: {\"version\": 1, \"kind\", \"corpus\", \"reference\", \"limits_mw\", \"results\": [{\"method\", \"modes\",
 \"sampling\", \"confidence\", \"tries\", \"runs\", \"time_penalty_pct\", \"area_w\", \"over_pct\",
 \"over_2pct_pct\", \"over_1w_pct\", \"unserved_pct\", \"time_penalty_quartiles\", \"solutions\":
 [{\"limit_mw\", \"best_time_ms\", \"mode\", \"time_ms\", \"power_mw\", \"tries\", \"highest_mw\"}]}]};

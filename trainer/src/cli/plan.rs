@@ -1,5 +1,6 @@
 //! `plan`: chooses the modes to profile.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -8,12 +9,15 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use wattgate_cli::json::Mode;
+use wattgate_cli::output::AtomicFile;
 use wattgate_cli::planning::ExpectedError;
 use wattgate_runtime::{Grid, PowerMode};
 
-use super::{Failure, ask_tell, print_json, print_text, read_corpus, show};
-use crate::corpus::modes::all_modes;
-use crate::corpus::modes::{Known, profiled};
+use super::inputs::{BlankArgument, BoardArgument, NamedBoard, is_same, read_corpus, set_grid};
+use super::todo::{Names, with_rows};
+use super::{Failure, ask_tell, print_json, print_text, show, values};
+use crate::corpus::Corpus;
+use crate::corpus::modes::profiled;
 use crate::corpus::order::{Visit, descending};
 use crate::learn::mean::Scales;
 use crate::learn::plan::{expected_error, first, next};
@@ -23,20 +27,24 @@ use crate::learn::teacher::{Blend, Teachers};
 
 const EXAMPLE: &str = "\
 Examples:
+  wattgate-trainer plan --board tx2 --modes 8 --workload yolo -o yolo.csv
+  wattgate-trainer plan yolo.csv --board tx2 --modes 12 --until 4 -o yolo.csv
   wattgate-trainer plan --axes cores=1,2,3,4 cpu_khz=345600,1113600,2035200 gpu_khz=140250,1300500 emc_khz=1062400,1866000 --modes 8
-  wattgate-trainer plan --corpus board.csv --modes 30 --have measured.csv --until 4
   ssh workstation wattgate-trainer plan --ask-tell
 
-The axes of a board span its modes; or a corpus names them, in which a row without time and
-power names a mode that was not profiled. Profile 8 modes first, then plan one or a few more
-with --have, and repeat: the measurements so far determine which modes are worth most. --modes
-includes the modes of --have. The expected error is intended to err on the high side. Once it is
-within --until, no further modes are planned.
+With --output the modes are rows of a corpus: measure each, fill in time_ms and power_mw, then
+`fit`. A corpus as the first argument is kept, and the new rows follow its own.
+
+The values of its knobs span the modes of a board. If the board is named by a corpus, only the
+modes with a row are on offer, with or without measurements. Profile 8 modes first, then plan one
+or a few more, and repeat: the measurements so far determine which modes are worth most. --modes
+includes the modes that are measured. The expected error is intended to err on the high side. Once
+it is within --until, no further modes are planned.
 
 Some boards need a reboot to raise a clock. The modes are therefore ordered from high to low
 clocks, and `raises_clock` marks those that still need a higher clock than the one before.
 
-With --json: {\"modes\": [{\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\", \"raises_clock\"}],
+With --json: {\"version\": 1, \"modes\": [{\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\", \"raises_clock\"}],
 \"measured\", \"expected_error_pct\": {\"time\", \"power\"}, \"enough\"}; the expected error is null
 below five measured modes; enough is true if it is within --until.
 
@@ -64,24 +72,16 @@ asks only for modes whose power_at_most_mw is within the limit.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
-    /// The values of the four axes, each as NAME=VALUE,…
-    #[arg(
-        long,
-        value_name = "AXIS",
-        num_args = 4,
-        conflicts_with = "corpus",
-        required_unless_present_any = ["corpus", "ask_tell"]
-    )]
-    axes: Option<Vec<String>>,
-    /// A corpus that names the modes of the board
-    #[arg(long, value_name = "FILE")]
+    /// The measurements so far
+    #[arg(value_name = "CORPUS")]
     corpus: Option<PathBuf>,
+    #[command(flatten)]
+    blank: BlankArgument,
+    #[command(flatten)]
+    board: BoardArgument,
     /// Total number of modes to profile
     #[arg(long, value_name = "N", required_unless_present = "ask_tell")]
     modes: Option<usize>,
-    /// The measurements so far, as a corpus
-    #[arg(long, value_name = "FILE")]
-    have: Option<PathBuf>,
     /// Expected error in percent at which to stop
     #[arg(long, value_name = "PERCENT")]
     until: Option<f64>,
@@ -91,11 +91,17 @@ pub struct Arguments {
     /// Seed of the random candidates
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
+    /// A corpus to write, with rows to fill in: a new file, or CORPUS
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The workload's name in new rows [default: that of CORPUS, else unnamed]
+    #[arg(long, value_name = "NAME", value_parser = values::name, requires = "output", conflicts_with = "corpus")]
+    workload: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
     /// Answer a profiler: JSON lines on standard input and output
-    #[arg(long, conflicts_with_all = ["axes", "corpus", "modes", "have", "until", "order", "seed", "json"])]
+    #[arg(long, conflicts_with_all = ["corpus", "skip_blank", "board", "axes", "modes", "until", "order", "seed", "output", "workload", "json"])]
     ask_tell: bool,
 }
 
@@ -122,16 +128,25 @@ struct Step {
     raises_clock: bool,
 }
 
-/// Expected errors in percent.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Some(asked) = arguments.modes else {
         return ask_tell::run();
     };
-    let (grid, mut offered) = board(arguments)?;
+    let output = arguments.output.as_deref();
+    let output = output.map(|path| create(path, arguments.corpus.as_deref()));
+    let output = output.transpose()?;
+    let board = arguments.board.read()?.ok_or(Failure::BoardMissing)?;
+    let NamedBoard {
+        device,
+        grid,
+        modes: mut offered,
+    } = board;
+    let corpus = arguments.corpus.as_deref();
+    let corpus = corpus.map(|path| measurements(path, arguments.blank, &grid, &offered));
+    let corpus = corpus.transpose()?;
     let mut random = ChaCha8Rng::seed_from_u64(arguments.seed);
     offered.shuffle(&mut random);
-    let have = arguments.have.as_deref();
-    let mut measured = have.map_or(Ok(Vec::new()), |path| measured(path, &offered))?;
+    let mut measured = corpus.as_ref().map_or(Vec::new(), profiled);
     measured.shuffle(&mut random);
     let available = offered.len();
     if asked == 0 || asked > available {
@@ -178,50 +193,91 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         expected_error_pct: expected,
         enough,
     };
+    let rows = output.map(|file| {
+        let device = device.as_deref();
+        write_rows(file, arguments, corpus.as_ref(), device, &visits)
+    });
+    let rows = rows.transpose()?;
     if arguments.json {
-        print_json(&planned)
-    } else {
-        print_text(&text(&planned, &visits))
+        return print_json(&planned);
     }
+    let mut text = text(&planned, &visits);
+    if let Some((rows, path)) = rows.zip(arguments.output.as_ref()) {
+        text += &format!("wrote {}, {rows} rows to fill in\n", path.display());
+    }
+    print_text(&text)
 }
 
-/// The grid of the board and the modes that can be profiled.
-fn board(arguments: &Arguments) -> Result<(Grid, Vec<[u32; 4]>), Failure> {
-    if let Some(path) = &arguments.corpus {
-        let corpus = read_corpus(path)?;
-        let modes = corpus.modes.iter().map(|mode| mode.knobs).collect();
-        return Ok((corpus.grid, modes));
-    }
-    let mut axes: [Vec<u32>; 4] = Default::default();
-    for axis in arguments.axes.iter().flatten() {
-        let refused = |problem: &str| Failure::Axes(format!("`{axis}`: {problem}"));
-        let (name, values) = axis
-            .split_once('=')
-            .ok_or(refused("expected NAME=VALUE,…"))?;
-        let names = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
-        let at = names.iter().position(|known| *known == name);
-        let at = at.ok_or(refused("the axes are cores, cpu_khz, gpu_khz and emc_khz"))?;
-        let values: Result<Vec<u32>, _> = values.split(',').map(str::parse).collect();
-        axes[at] = values.map_err(|_| refused("expected whole numbers, in kHz for clocks"))?;
-        axes[at].sort_unstable();
-        axes[at].dedup();
-    }
-    let grid = Grid::new(axes.each_ref().map(Vec::as_slice));
-    let grid = grid.map_err(|why| Failure::Axes(why.to_string()))?;
-    let modes = all_modes(&grid).collect();
-    Ok((grid, modes))
-}
-
-/// The measured modes of a corpus; fails if one of them is not in `offered`.
-fn measured(path: &Path, offered: &[[u32; 4]]) -> Result<Vec<Known>, Failure> {
-    let measured = profiled(&read_corpus(path)?);
-    match measured.iter().find(|mode| !offered.contains(&mode.knobs)) {
+/// The measurements so far, on the grid of the board. Fails if one of their modes is not offered.
+fn measurements(
+    path: &Path,
+    blank: BlankArgument,
+    grid: &Grid,
+    offered: &[[u32; 4]],
+) -> Result<Corpus, Failure> {
+    let mut corpus = read_corpus(path, blank.meaning())?;
+    set_grid(&mut corpus, path, grid)?;
+    match corpus
+        .modes
+        .iter()
+        .find(|mode| !offered.contains(&mode.knobs))
+    {
         Some(mode) => Err(Failure::NotOfBoard {
             path: path.to_owned(),
             mode: show::mode(PowerMode::from_knobs(mode.knobs)),
+            why: "it has no row in the corpus of the board".to_owned(),
         }),
-        None => Ok(measured),
+        None => Ok(corpus),
     }
+}
+
+/// Opens the file for the rows. Only the corpus, whose rows are kept, is replaced: another file may
+/// have the measurements of hours.
+fn create(path: &Path, corpus: Option<&Path>) -> Result<AtomicFile, Failure> {
+    if path.exists() && !corpus.is_some_and(|corpus| is_same(corpus, path)) {
+        let path = path.to_owned();
+        return Err(Failure::Exists { path });
+    }
+    Ok(AtomicFile::create(path)?)
+}
+
+/// Writes the rows to fill in, and returns their number.
+fn write_rows(
+    file: AtomicFile,
+    arguments: &Arguments,
+    corpus: Option<&Corpus>,
+    device: Option<&str>,
+    visits: &[Visit],
+) -> Result<usize, Failure> {
+    let before = match &arguments.corpus {
+        Some(path) => fs::read_to_string(path).map_err(|source| Failure::Read {
+            path: path.clone(),
+            source,
+        })?,
+        None => String::new(),
+    };
+    let unnamed = "unnamed";
+    let names = Names {
+        device: corpus.map_or(device.unwrap_or(unnamed), |corpus| &corpus.device),
+        workload: match corpus {
+            Some(corpus) => &corpus.workload,
+            None => arguments.workload.as_deref().unwrap_or(unnamed),
+        },
+        kind: &corpus.map_or(String::new(), |corpus| corpus.kind.to_string()),
+        minibatch: corpus.and_then(|corpus| corpus.minibatch),
+    };
+    // With --skip-blank a mode may have a row that is still to be filled in.
+    let has_row = |knobs: [u32; 4]| {
+        corpus.is_some_and(|corpus| corpus.modes.iter().any(|mode| mode.knobs == knobs))
+    };
+    let modes: Vec<[u32; 4]> = visits.iter().map(|visit| visit.knobs).collect();
+    let new: Vec<[u32; 4]> = modes.into_iter().filter(|&knobs| !has_row(knobs)).collect();
+    let text = with_rows(&before, &names, &new).map_err(|why| Failure::Todo {
+        path: arguments.corpus.clone().unwrap_or_default(),
+        why,
+    })?;
+    file.commit(text.as_bytes())?;
+    Ok(new.len())
 }
 
 /// Visits modes in the given order.

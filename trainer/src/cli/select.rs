@@ -1,7 +1,5 @@
 //! `select`: chooses a mode with a model file.
 
-use std::path::PathBuf;
-
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use wattgate_cli::json::Mode;
@@ -11,18 +9,19 @@ use wattgate_runtime::{
     Query, SelectError,
 };
 
+use super::inputs::ModelArgument;
 use super::inspect::FRONT;
-use super::{Failure, parse_model, print_json, print_text, read_model, show};
+use super::{Failure, print_json, print_text, show};
 
 const EXAMPLE: &str = "\
 Examples:
-  wattgate-trainer select --weights model.wgt --limit 5W
-  wattgate-trainer select --weights model.wgt --deadline 20s --objective energy --min-cores 2
+  wattgate-trainer select model.wgt --limit 5W
+  wattgate-trainer select model.wgt --deadline 20s --objective energy --min-cores 2
 
 A limit applies to the prediction plus its guard band at the given confidence.
 Only modes within the profiled range of each knob are candidates.
 
-With --json: {\"mode\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}, \"time_ms\",
+With --json: {\"version\": 1, \"mode\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}, \"time_ms\",
 \"guarded_time_ms\", \"power_mw\", \"guarded_power_mw\", \"confidence\", \"kind\"}; power is null for
 a model of time alone. If no mode fits, mode is null, the exit code is 4, and
 \"least_power_mw\" or \"least_time_ms\" states the lowest possible value.";
@@ -53,9 +52,8 @@ impl From<ObjectiveArgument> for Objective {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
-    /// A model file
-    #[arg(long, value_name = "FILE")]
-    weights: PathBuf,
+    #[command(flatten)]
+    input: ModelArgument,
     /// Upper limit of the power, with its unit: 5W, 5000mW
     #[arg(long, value_name = "POWER", value_parser = quantity::power, allow_hyphen_values = true)]
     limit: Option<Milliwatts>,
@@ -98,8 +96,8 @@ struct NoAnswer {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let bytes = read_model(&arguments.weights)?;
-    let (model, provenance) = parse_model(&arguments.weights, &bytes)?;
+    let bytes = arguments.input.read()?;
+    let (model, provenance) = arguments.input.parse(&bytes)?;
     let grid = model.grid();
     let mut region = model.profiled();
     if let Some(cores) = arguments.min_cores {

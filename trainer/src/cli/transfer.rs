@@ -9,8 +9,8 @@ use super::fit::{TrainingArguments, write_model};
 
 const EXAMPLE: &str = "\
 Examples:
-  wattgate-trainer transfer --reference resnet.wgt --corpus yolo.csv --modes 15 -o yolo.wgt
-  wattgate-trainer transfer --reference orin.csv --corpus xavier.csv --modes 30 -o xavier.wgt
+  wattgate-trainer transfer yolo.csv --reference resnet.wgt --modes 15 -o yolo.wgt
+  wattgate-trainer transfer xavier.csv --reference orin.csv --modes 30 -o xavier.wgt
 
 The reference is a model file or a corpus of another workload, minibatch size or board. Clocks
 of different boards are compared as fractions of the board's highest. The modes of the corpus

@@ -1,9 +1,10 @@
-//! Parsers of arguments: numbers of modes and ranges of power limits.
+//! Parsers of arguments: modes, numbers of modes, names, and ranges of power limits.
 
 use thiserror::Error;
 use wattgate_cli::quantity::{QuantityError, power};
-use wattgate_runtime::Milliwatts;
+use wattgate_runtime::{Milliwatts, PowerMode};
 
+use crate::corpus::is_name;
 use crate::lab::optimize::Limits;
 use crate::learn::split::Amount;
 
@@ -15,6 +16,14 @@ pub enum ValueError {
         "`{text}` is not a number of modes: write a whole number such as 50, or a share of the profiled modes such as 90%"
     )]
     NotAnAmount { text: String },
+    /// Not four whole numbers.
+    #[error(
+        "`{text}` is not a mode: write CORES,CPU,GPU,EMC with the clocks in kHz, such as 4,1734000,691200,1600000"
+    )]
+    NotAMode { text: String },
+    /// Empty or too long for a corpus.
+    #[error("a name has 1 to 64 characters")]
+    NotAName,
     /// Not three powers LO:HI:STEP with LO ≤ HI.
     #[error(
         "`{text}` is not a range of limits: write LO:HI:STEP with LO ≤ HI, such as 3W:9W:500mW, or auto"
@@ -23,6 +32,22 @@ pub enum ValueError {
     /// One of the three is not a power.
     #[error("{0}")]
     Limit(#[from] QuantityError),
+}
+
+/// Parses a mode `CORES,CPU,GPU,EMC` with the clocks in kHz, as a corpus has them.
+pub fn mode(text: &str) -> Result<PowerMode, ValueError> {
+    let knobs: Result<Vec<u32>, _> = text.split(',').map(|knob| knob.trim().parse()).collect();
+    let knobs = knobs.ok().and_then(|knobs| knobs.try_into().ok());
+    let refused = || ValueError::NotAMode {
+        text: text.to_owned(),
+    };
+    knobs.map(PowerMode::from_knobs).ok_or_else(refused)
+}
+
+/// Parses the name of a workload.
+pub fn name(text: &str) -> Result<String, ValueError> {
+    let fits = is_name(text).then(|| text.to_owned());
+    fits.ok_or(ValueError::NotAName)
 }
 
 /// Parses a number of modes such as `50`, or a share of the profiled modes such as `90%`.
@@ -62,11 +87,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_and_limits_are_read() {
+    fn amounts_modes_and_limits_are_read() {
         assert_eq!(amount("50"), Ok(Amount::Modes(50)));
         assert_eq!(amount(" 90 %"), Ok(Amount::Percent(90.0)));
         for text in ["", "fifty", "-1", "101%", "1.5", "NaN%"] {
             assert!(amount(text).is_err(), "{text}");
+        }
+        assert_eq!(
+            mode("4, 1734000,691200 ,1600000"),
+            Ok(PowerMode::from_knobs([4, 1_734_000, 691_200, 1_600_000]))
+        );
+        for text in [
+            "",
+            "4,1,2",
+            "4,1,2,3,4",
+            "4,1.5,2,3",
+            "4,1,2,-3",
+            "4,1MHz,2,3",
+        ] {
+            assert!(mode(text).is_err(), "{text}");
         }
         assert_eq!(limits("auto"), Ok(Limits::Automatic));
         let range = Limits::Range([3_000.0, 9_000.0, 500.0]);

@@ -2,9 +2,10 @@
 //!
 //! The columns are `device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw` in any
 //! order. Repeats of a mode are allowed; the median counts. A blank time or power is unknown.
-//! A row with neither names a mode that the board has but that was not profiled. The optional
-//! columns `kind` (`measured`, the default, or `simulated`), `minibatch` and `tpc_pg_mask` must be the same in
-//! all rows. Further columns are ignored.
+//! A row with neither is a mode of the board that was not profiled, or a row that somebody forgot to
+//! fill in; the reader is told which, see [`Blank`]. The optional columns `kind` (`measured`, the
+//! default, or `simulated`), `minibatch` and `tpc_pg_mask` must be the same in all rows. A
+//! `mark` says why a row has no measurement. Further columns are ignored.
 //!
 //! Rows are streamed: memory grows by eight bytes a row, however long the row's text is.
 
@@ -28,8 +29,23 @@ pub const COLUMNS: [&str; 8] = [
     "device", "workload", "cores", "cpu_khz", "gpu_khz", "emc_khz", "time_ms", "power_mw",
 ];
 
+/// The columns that name a mode, in the order of the axes.
+pub const AXIS_COLUMNS: [&str; 4] = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
+
 /// The columns that may be absent.
 const OPTIONAL_COLUMNS: [&str; 3] = ["kind", "minibatch", "tpc_pg_mask"];
+
+/// The column in which `wattgate profile` says why a row has no measurement.
+const MARK: &str = "mark";
+
+/// What a row with neither time nor power is, if it has no mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blank {
+    /// A mode of the board that was not profiled.
+    Unprofiled,
+    /// A defect: a row that was not filled in.
+    Defect,
+}
 
 /// Upper limit of a time, in ms: the runtime stores microseconds in 32 bits.
 const MAX_TIME_MS: f64 = 4_294_967.0;
@@ -134,6 +150,11 @@ pub enum Problem {
     /// A row with more or fewer fields than the header.
     #[error("expected {expected} fields as in the header, found {found}")]
     FieldCount { expected: u64, found: u64 },
+    /// A row without time and power, where [`Blank::Defect`] was asked for.
+    #[error(
+        "neither time_ms nor power_mw; fill them in, delete the row, or skip such rows with --skip-blank"
+    )]
+    NotFilledIn,
     /// A field is not UTF-8.
     #[error("expected text in UTF-8")]
     NotUtf8,
@@ -176,9 +197,19 @@ pub struct Survey {
 }
 
 impl Corpus {
-    /// Reads a file; fails at the first defect. `progress` counts bytes.
+    /// Reads a file; fails at the first defect. A row without time and power is
+    /// [`Blank::Unprofiled`]. `progress` counts bytes.
     pub fn read(path: &Path, progress: &ProgressBar) -> Result<Self, CorpusError> {
-        let mut reader = Reader::open(path, progress)?;
+        Self::read_with(path, Blank::Unprofiled, progress)
+    }
+
+    /// As [`Corpus::read`], with the meaning of a row without time and power.
+    pub fn read_with(
+        path: &Path,
+        blank: Blank,
+        progress: &ProgressBar,
+    ) -> Result<Self, CorpusError> {
+        let mut reader = Reader::open(path, blank, progress)?;
         while let Some(row) = reader.next()? {
             row.map_err(|defect| reader.refuse(defect))?;
         }
@@ -186,8 +217,13 @@ impl Corpus {
     }
 
     /// Reads a file, skips rows with defects, and returns the first `keep` defects.
-    pub fn survey(path: &Path, keep: usize, progress: &ProgressBar) -> Result<Survey, CorpusError> {
-        let mut reader = Reader::open(path, progress)?;
+    pub fn survey(
+        path: &Path,
+        blank: Blank,
+        keep: usize,
+        progress: &ProgressBar,
+    ) -> Result<Survey, CorpusError> {
+        let mut reader = Reader::open(path, blank, progress)?;
         let (mut defects, mut defect_count) = (Vec::new(), 0);
         while let Some(row) = reader.next()? {
             if let Err(defect) = row {
@@ -218,6 +254,7 @@ impl Corpus {
 struct Columns {
     required: [usize; COLUMNS.len()],
     optional: [Option<usize>; OPTIONAL_COLUMNS.len()],
+    mark: Option<usize>,
 }
 
 /// The values that all rows of a file share.
@@ -231,6 +268,7 @@ struct Identity {
 
 struct Reader {
     path: PathBuf,
+    blank: Blank,
     csv: csv::Reader<ProgressBarIter<File>>,
     record: ByteRecord,
     header: ByteRecord,
@@ -243,7 +281,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn open(path: &Path, progress: &ProgressBar) -> Result<Self, CorpusError> {
+    fn open(path: &Path, blank: Blank, progress: &ProgressBar) -> Result<Self, CorpusError> {
         let io = |source| CorpusError::Io {
             path: path.to_owned(),
             source,
@@ -291,12 +329,18 @@ impl Reader {
         for (column, name) in optional.iter_mut().zip(OPTIONAL_COLUMNS) {
             *column = place(name)?;
         }
+        let mark = place(MARK)?;
         Ok(Self {
             path: path.to_owned(),
+            blank,
             csv,
             record: ByteRecord::new(),
             header,
-            columns: Columns { required, optional },
+            columns: Columns {
+                required,
+                optional,
+                mark,
+            },
             identity: None,
             rows: 0,
             modes: HashMap::new(),
@@ -357,6 +401,15 @@ impl Reader {
         ];
         let time = quantity(field(6), MAX_TIME_MS, TIME_EXPECTED)?;
         let power = quantity(field(7), MAX_POWER_MW, POWER_EXPECTED)?;
+        let is_marked = || {
+            self.columns
+                .mark
+                .is_some_and(|mark| !trimmed(mark).is_empty())
+        };
+        let is_blank = time.is_none() && power.is_none();
+        if is_blank && self.blank == Blank::Defect && !is_marked() {
+            return Err((None, Problem::NotFilledIn));
+        }
 
         match (&self.identity, identity) {
             (Some((_, first)), Some(found)) => same(first, &found)?,

@@ -14,7 +14,7 @@ fn refused(contents: impl AsRef<[u8]>, expected: &str) {
     let path = folder.path();
     write(path, "corpus.csv", contents);
     write(path, "model.wgt", "an earlier model");
-    let fit = run(path, "fit --corpus corpus.csv -o model.wgt");
+    let fit = run(path, "fit corpus.csv -o model.wgt");
     assert_eq!(fit.stderr, format!("error: corpus.csv: {expected}\n"));
     assert_eq!((fit.code, fit.stdout.as_str()), (3, ""));
     assert_eq!(
@@ -44,7 +44,7 @@ fn with_field(column: &str, value: &str) -> String {
 #[test]
 fn a_file_that_does_not_exist() {
     let folder = folder();
-    for arguments in ["fit --corpus none.csv -o model.wgt", "check none.csv"] {
+    for arguments in ["fit none.csv -o model.wgt", "check none.csv"] {
         let run = run(folder.path(), arguments);
         let expected = "error: none.csv: cannot read: No such file or directory (os error 2)\n";
         assert_eq!((run.code, run.stderr.as_str()), (5, expected));
@@ -237,7 +237,7 @@ fn too_few_modes() {
     let folder = folder();
     for rows in [lines, repeated] {
         write(folder.path(), "corpus.csv", rows.join("\n"));
-        let run = run(folder.path(), "fit --corpus corpus.csv -o model.wgt");
+        let run = run(folder.path(), "fit corpus.csv -o model.wgt");
         assert_eq!(run.stderr, format!("error: corpus.csv: {expected}\n"));
         assert_eq!(run.code, 3);
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
@@ -253,7 +253,7 @@ fn too_few_powers() {
     }
     let folder = folder();
     write(folder.path(), "corpus.csv", lines.join("\n"));
-    let run = run(folder.path(), "fit --corpus corpus.csv -o model.wgt");
+    let run = run(folder.path(), "fit corpus.csv -o model.wgt");
     assert_eq!(
         run.stderr,
         "error: corpus.csv: only 4 of the modes to train on have a power; at least 5 are needed, or none for a model of time alone\n"
@@ -268,7 +268,7 @@ fn a_number_of_modes_that_the_corpus_does_not_have() {
     for asked in [0, 4, 97, 1_000_000] {
         let run = run(
             folder.path(),
-            &format!("fit --corpus corpus.csv --modes {asked} -o model.wgt"),
+            &format!("fit corpus.csv --modes {asked} -o model.wgt"),
         );
         let expected = format!(
             "error: corpus.csv: cannot train on {asked} modes: the corpus has 96, and at least 5 are needed\n"
@@ -288,7 +288,7 @@ fn a_number_of_modes_that_is_none() {
     ] {
         let run = run(
             folder.path(),
-            &format!("fit --corpus corpus.csv --modes {asked} -o model.wgt"),
+            &format!("fit corpus.csv --modes {asked} -o model.wgt"),
         );
         let expected =
             format!("`{found}` is not a number of modes: write a whole number such as 50");
@@ -308,7 +308,7 @@ fn an_evaluation_that_holds_nothing_out() {
     ] {
         let run = run(
             folder.path(),
-            &format!("{arguments} --corpus corpus.csv --runs 1 --methods {NO_TRAINING}"),
+            &format!("{arguments} corpus.csv --runs 1 --methods {NO_TRAINING}"),
         );
         let expected = "error: corpus.csv: training on all 96 modes leaves none to score: ask for fewer with --modes\n";
         assert_eq!((run.code, run.stderr.as_str()), (2, expected));
@@ -324,7 +324,7 @@ fn a_reference_that_is_none() {
     let path = folder.path();
     write(path, "corpus.csv", corpus().join("\n"));
     write(path, "empty.csv", "");
-    let fit = run(path, "fit --corpus corpus.csv --modes 20 -o reference.wgt");
+    let fit = run(path, "fit corpus.csv --modes 20 -o reference.wgt");
     assert_eq!(fit.code, 0, "{}", fit.stderr);
     let model = fs::read(path.join("reference.wgt")).expect("a model");
     let mut newer = model.clone();
@@ -355,7 +355,7 @@ fn a_reference_that_is_none() {
     ] {
         let refused = run(
             path,
-            &format!("transfer --reference {reference} --corpus corpus.csv --modes 10 -o new.wgt"),
+            &format!("transfer corpus.csv --reference {reference} --modes 10 -o new.wgt"),
         );
         assert_eq!(
             (refused.code, refused.stderr),
@@ -364,13 +364,13 @@ fn a_reference_that_is_none() {
     }
     let replaced = run(
         path,
-        "transfer --reference reference.wgt --corpus corpus.csv --modes 10 -o reference.wgt",
+        "transfer corpus.csv --reference reference.wgt --modes 10 -o reference.wgt",
     );
     let expected = "error: reference.wgt: the output would replace an input\n";
     assert_eq!((replaced.code, replaced.stderr.as_str()), (2, expected));
     let needs = run(
         path,
-        "evaluate --corpus corpus.csv --reference reference.wgt --modes 10 --runs 1 --methods powertrain-transfer",
+        "evaluate corpus.csv --reference reference.wgt --modes 10 --runs 1 --methods powertrain-transfer",
     );
     let expected =
         "error: corpus.csv: powertrain-transfer needs a corpus as --reference, not a model file\n";
@@ -397,11 +397,7 @@ fn a_constant_target() {
         |line: &String| format!("{},50,4000", line.rsplitn(3, ',').nth(2).expect("fields"));
     let rows: Vec<String> = corpus()[1..].iter().map(constant).collect();
     write(path, "corpus.csv", format!("{HEADER}\n{}", rows.join("\n")));
-    let fit = run(
-        path,
-        "fit --corpus corpus.csv --modes 20 -o model.wgt --json",
-    )
-    .json();
+    let fit = run(path, "fit corpus.csv --modes 20 -o model.wgt --json").json();
     for target in ["time_mape", "power_mape"] {
         assert!(fit["exported"][target].as_f64() < Some(0.1), "{fit}");
     }
@@ -417,21 +413,50 @@ fn a_plan_that_cannot_be_made() {
         "other.csv",
         format!("{HEADER}\n{}", common::row(4, 123_000, 300_000, 800_000)),
     );
+    // Their grid has four modes, of which the board has three.
+    let rows = [
+        common::row(1, 400_000, 300_000, 800_000),
+        common::row(2, 400_000, 300_000, 1_600_000),
+        common::row(2, 400_000, 300_000, 800_000),
+    ];
+    let lacking = common::row(1, 400_000, 300_000, 1_600_000);
+    write(path, "part.csv", format!("{HEADER}\n{}", rows.join("\n")));
+    write(path, "lacking.csv", format!("{HEADER}\n{lacking}"));
     for (arguments, code, why) in [
         (
-            "--corpus corpus.csv --modes 0",
+            "--board corpus.csv --modes 0",
             2,
             "cannot plan 0 modes: the board has 96",
         ),
         (
-            "--corpus corpus.csv --modes 97",
+            "--board corpus.csv --modes 97",
             2,
             "cannot plan 97 modes: the board has 96",
         ),
         (
-            "--corpus corpus.csv --modes 9 --have other.csv",
+            "other.csv --board corpus.csv --modes 9",
             3,
-            "other.csv: 4 cores, CPU 123 MHz, GPU 300 MHz, EMC 800 MHz is not a mode of the board",
+            "other.csv: 4 cores, CPU 123 MHz, GPU 300 MHz, EMC 800 MHz is not a mode of the board: cpu_khz has no 123000; the nearest is 400000",
+        ),
+        (
+            "lacking.csv --board part.csv --modes 2",
+            3,
+            "lacking.csv: 1 cores, CPU 400 MHz, GPU 300 MHz, EMC 1600 MHz is not a mode of the board: it has no row in the corpus of the board",
+        ),
+        (
+            "--modes 5",
+            2,
+            "the board is not named: name it with --board, or its values with --axes",
+        ),
+        (
+            "--axes cores=1,2 cpu_khz=1 cpu_khz=1 emc_khz=1 --modes 1",
+            2,
+            "--axes: `cpu_khz=1`: expected each axis once",
+        ),
+        (
+            "--axes cores=0,2 cpu_khz=1 gpu_khz=1 emc_khz=1 --modes 1",
+            2,
+            "--axes: an axis of the grid is not ascending from above zero",
         ),
         (
             "--axes cores=1,2 cpu_khz=1 gpu_khz=1 ram=1 --modes 1",
@@ -450,9 +475,93 @@ fn a_plan_that_cannot_be_made() {
             (code, format!("error: {why}\n"))
         );
     }
-    let missing = run(path, "plan --modes 5");
-    assert_eq!(missing.code, 2);
-    assert!(missing.stderr.contains("--axes"), "{}", missing.stderr);
+}
+
+/// `plan` and `fit` name a board in the same way, and refuse the same ones.
+#[test]
+fn a_board_that_is_none() {
+    let folder = folder();
+    let path = folder.path();
+    write(path, "corpus.csv", corpus().join("\n"));
+    write(path, "broken.csv", "nonsense");
+    for (board, code, why) in [
+        (
+            "orin-agx-63",
+            2,
+            "--board: `orin-agx-63` is neither a file nor a known board; known boards: orin-agx-64, orin-agx-64-jp6,",
+        ),
+        (
+            "orin-nano-4",
+            2,
+            "--board: the clocks of `orin-nano-4` are not known: UNKNOWN is the CPU table, the GPU table, the EMC table; name them with --axes, or name a file of the board",
+        ),
+        (
+            "broken.csv",
+            3,
+            "broken.csv: line 1: column `device`: missing; a corpus has the columns",
+        ),
+    ] {
+        for command in ["plan corpus.csv --modes 9", "fit corpus.csv -o model.wgt"] {
+            let refused = run(path, &format!("{command} --board {board}"));
+            let expected = format!("error: {why}");
+            assert_eq!(refused.code, code, "{command}");
+            assert!(refused.stderr.starts_with(&expected), "{}", refused.stderr);
+        }
+    }
+    let both = "--board tx2 --axes cores=1 cpu_khz=1 gpu_khz=1 emc_khz=1";
+    let refused = run(path, &format!("fit corpus.csv -o model.wgt {both}"));
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("cannot be used with '--axes"));
+    assert!(!path.join("model.wgt").exists());
+}
+
+#[test]
+fn a_corpus_of_another_board() {
+    let folder = folder();
+    write(folder.path(), "corpus.csv", corpus().join("\n"));
+    let refused = run(folder.path(), "fit corpus.csv --board tx2 -o model.wgt");
+    let expected = "error: corpus.csv: 1 cores, CPU 400 MHz, GPU 300 MHz, EMC 800 MHz is not a mode of the board: cpu_khz has no 400000; the nearest is 345600\n";
+    assert_eq!((refused.code, refused.stderr.as_str()), (3, expected));
+}
+
+/// A row that `plan --output` wrote and nobody filled in.
+#[test]
+fn a_row_without_time_and_power() {
+    let mut lines = corpus();
+    let (mode, _) = lines[4].rsplit_once(',').expect("fields");
+    let (mode, _) = mode.rsplit_once(',').expect("fields");
+    lines[4] = format!("{mode}, ,");
+    refused(
+        lines.join("\n"),
+        "line 5: neither time_ms nor power_mw; fill them in, delete the row, or skip such rows with --skip-blank",
+    );
+    let folder = folder();
+    let path = folder.path();
+    write(path, "corpus.csv", lines.join("\n"));
+    write(path, "whole.csv", corpus().join("\n"));
+    let blank = "error: corpus.csv: line 5: neither time_ms nor power_mw;";
+    for command in [
+        "plan corpus.csv --board whole.csv --modes 20",
+        "transfer whole.csv --reference corpus.csv -o model.wgt",
+        "evaluate corpus.csv --modes 20 --runs 1 --methods linear",
+        "optimize corpus.csv --modes 20 --runs 1 --methods linear",
+        "matrix whole.csv corpus.csv --modes 20 --runs 1 --method linear",
+    ] {
+        let refused = run(path, command);
+        assert_eq!(refused.code, 3, "{command}");
+        assert!(refused.stderr.starts_with(blank), "{}", refused.stderr);
+        if !command.starts_with("transfer") {
+            let skipped = run(path, &format!("{command} --skip-blank"));
+            assert_eq!(skipped.code, 0, "{command}: {}", skipped.stderr);
+        }
+    }
+    // `wattgate profile` says why a row has no measurement.
+    lines[0] += ",mark";
+    lines[1..].iter_mut().for_each(|line| *line += ",");
+    lines[4] += "over_limit";
+    write(path, "corpus.csv", lines.join("\n"));
+    assert_eq!(run(path, "check corpus.csv").code, 0);
+    assert_eq!(run(path, "fit corpus.csv --modes 20 -o model.wgt").code, 0);
 }
 
 #[test]
@@ -460,13 +569,13 @@ fn limits_and_boards_that_are_not_known() {
     let folder = folder();
     let path = folder.path();
     write(path, "corpus.csv", corpus().join("\n"));
-    let refused = run(path, "optimize --corpus corpus.csv --limits 3:9:1");
+    let refused = run(path, "optimize corpus.csv --limits 3:9:1");
     assert_eq!(refused.code, 2);
     let expected = "`3` has no unit: a power is given in W or mW, for instance 5W";
     assert!(refused.stderr.contains(expected), "{}", refused.stderr);
     let refused = run(
         path,
-        "optimize --corpus corpus.csv --methods presets --modes 10 --runs 1",
+        "optimize corpus.csv --methods presets --modes 10 --runs 1",
     );
     let expected = "error: corpus.csv: the nvpmodel presets of board `board` are not known; known boards: orin-agx-64, orin-agx-64-jp6,";
     assert_eq!(refused.code, 3);
@@ -484,7 +593,7 @@ fn limits_and_boards_that_are_not_known() {
     );
     let refused = run(
         path,
-        "optimize --corpus times.csv --methods random --modes 10 --runs 1",
+        "optimize times.csv --methods random --modes 10 --runs 1",
     );
     let expected =
         "error: times.csv: no power was measured, so no mode can be chosen under a power limit\n";
@@ -501,10 +610,7 @@ fn an_output_that_cannot_be_written_is_refused_before_the_work() {
         ("corpus.csv/model.wgt", "Not a directory"),
     ];
     for (output, why) in cases {
-        let run = run(
-            folder.path(),
-            &format!("fit --corpus corpus.csv -o {output}"),
-        );
+        let run = run(folder.path(), &format!("fit corpus.csv -o {output}"));
         assert_eq!(run.code, 5);
         let expected = format!("error: {output}: cannot write: {why}");
         assert!(run.stderr.starts_with(&expected), "{}", run.stderr);
@@ -516,7 +622,7 @@ fn an_output_that_cannot_be_written_is_refused_before_the_work() {
 fn an_output_that_would_replace_its_corpus_is_refused() {
     let folder = folder();
     write(folder.path(), "corpus.csv", corpus().join("\n"));
-    let run = run(folder.path(), "fit --corpus corpus.csv -o ./corpus.csv");
+    let run = run(folder.path(), "fit corpus.csv -o ./corpus.csv");
     let expected = "error: ./corpus.csv: the output would replace an input\n";
     assert_eq!((run.code, run.stderr.as_str()), (2, expected));
     let kept = fs::read_to_string(folder.path().join("corpus.csv"));

@@ -12,8 +12,18 @@ use crate::common::{folder, run};
 fn every_help_text_is_the_golden_one() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     for command in [
-        "", "check", "fit", "transfer", "plan", "evaluate", "optimize", "matrix", "inspect",
+        "",
+        "check",
+        "fit",
+        "transfer",
+        "plan",
+        "evaluate",
+        "optimize",
+        "matrix",
+        "inspect",
+        "predict",
         "select",
+        "completions",
     ] {
         let help = run(folder().path(), &format!("{command} --help"));
         assert_eq!(help.code, 0);
@@ -30,4 +40,58 @@ fn every_help_text_is_the_golden_one() {
         assert_eq!(help.stdout, expected, "{}", path.display());
         assert!(help.stdout.contains("Example"));
     }
+}
+
+/// The commands as `--help` lists them.
+fn commands() -> Vec<String> {
+    let help = run(folder().path(), "--help").stdout;
+    let list = help.split("Commands:\n").nth(1).expect("a list");
+    let list = list.split("\n\n").next().expect("a list");
+    let name = |line: &str| line.split_whitespace().next().map(str::to_owned);
+    let names = list.lines().filter_map(name);
+    names.filter(|name| name != "help").collect()
+}
+
+/// What a package installs: a page for each command, with its options and examples, and completions.
+#[test]
+fn every_command_has_a_page_and_is_completed() {
+    let folder = folder();
+    let path = folder.path();
+    assert_eq!(run(path, "pages . --date 2026-11-23").code, 0);
+    let read = |name: &str| fs::read_to_string(path.join(name)).expect(name);
+    let commands = commands();
+    assert!(commands.contains(&"predict".to_owned()));
+    let program = read("wattgate-trainer.1");
+    assert!(program.contains("\n.SH \"EXIT STATUS\"\n"), "{program}");
+    for command in &commands {
+        let listed = format!("\nwattgate\\-trainer\\-{command}(1)\n");
+        assert!(program.contains(&listed), "{program}");
+        let page = read(&format!("wattgate-trainer-{command}.1"));
+        for part in [".SH SYNOPSIS", ".SH OPTIONS", ".SH EXAMPLES", "2026-11-23"] {
+            assert!(page.contains(part), "{command}: {part}");
+        }
+    }
+    // Examples are commands, so their lines stay lines.
+    let select = read("wattgate-trainer-select.1");
+    let example = "\n  wattgate\\-trainer select model.wgt \\-\\-limit 5W\n";
+    let literal = select.split("\n.nf\n").nth(1).expect("literal text");
+    assert!(format!("\n{literal}").contains(example), "{select}");
+    let scripts = [
+        "wattgate-trainer.bash",
+        "wattgate-trainer.fish",
+        "_wattgate-trainer",
+    ];
+    for script in scripts.map(&read) {
+        assert!(commands.iter().all(|command| script.contains(command)));
+        assert!(script.contains("skip-blank"));
+    }
+    let printed = run(path, "completions bash").stdout;
+    assert_eq!(printed, read("wattgate-trainer.bash"));
+    // Pages and completions for each command, and nothing else.
+    let files = fs::read_dir(path).expect("a folder").count();
+    assert_eq!(files, commands.len() + 1 + scripts.len());
+    let refused = run(path, "pages none --date 2026-11-23");
+    let expected =
+        "error: none/wattgate-trainer.1: cannot write: No such file or directory (os error 2)\n";
+    assert_eq!((refused.code, refused.stderr.as_str()), (5, expected));
 }

@@ -34,14 +34,14 @@ fn check_fit_and_select_run_in_that_order() {
     assert!(number(&checked["time_ms"]["repeat_noise_pct"]) < 0.8);
     assert!(number(&checked["power_mw"]["repeat_noise_pct"]) < 1.5);
 
-    let fit = format!("fit --corpus {corpus} --modes 50 --seed 1 -o model.wgt --json");
+    let fit = format!("fit {corpus} --modes 50 --seed 1 -o model.wgt --json");
     let report = run(folder.path(), &fit).json();
     assert_eq!(
         (&report["modes_used"], &report["modes_held_out"]),
         (&50.into(), &686.into())
     );
     assert!(number(&report["bytes"]) <= 1024.0);
-    let select = "select --weights model.wgt --limit 5W --json";
+    let select = "select model.wgt --limit 5W --json";
     let answer = run(folder.path(), select).json();
     assert!(number(&answer["guarded_power_mw"]) <= 5000.0);
 }
@@ -116,7 +116,7 @@ fn the_published_methods_are_far_behind() {
     let Some(path) = measured(TX1) else { return };
     let folder = folder();
     let arguments = format!(
-        "evaluate --corpus {} --modes 50 --runs 2 --methods powertrain-nn,gbt,linear --json",
+        "evaluate {} --modes 50 --runs 2 --methods powertrain-nn,gbt,linear --json",
         path.display()
     );
     let json = run(folder.path(), &arguments).json();
@@ -137,14 +137,11 @@ fn a_measured_corpus_without_power_gives_a_model_of_time_alone() {
         return;
     };
     let folder = folder();
-    let fit = format!(
-        "fit --corpus {} --modes 50 -o model.wgt --json",
-        corpus.display()
-    );
+    let fit = format!("fit {} --modes 50 -o model.wgt --json", corpus.display());
     let report = run(folder.path(), &fit).json();
     assert!(number(&report["exported"]["time_mape"]) < 5.0);
     assert_eq!(report["exported"]["power_mape"], Value::Null);
-    let refused = run(folder.path(), "select --weights model.wgt --limit 5W");
+    let refused = run(folder.path(), "select model.wgt --limit 5W");
     let message = "error: the model predicts time only, so power cannot be queried\n";
     assert_eq!((refused.code, refused.stderr.as_str()), (3, message));
 }

@@ -40,7 +40,7 @@ fn with_corpora() -> tempfile::TempDir {
 #[test]
 fn every_method_is_scored_on_the_same_modes() {
     let folder = with_corpora();
-    let arguments = "evaluate --corpus corpus.csv --reference other.csv --modes 12,20% --runs 2 --methods wattgate,powertrain-nn,powertrain-transfer,powertrain-transfer-mape,linear,linear-4,linear-energy,gbt,random --sampling random,planned --json";
+    let arguments = "evaluate corpus.csv --reference other.csv --modes 12,20% --runs 2 --methods wattgate,powertrain-nn,powertrain-transfer,powertrain-transfer-mape,linear,linear-4,linear-energy,gbt,random --sampling random,planned --json";
     let json = run(folder.path(), arguments).json();
     assert_eq!(json["reference"], "other.csv");
     let rows = json["results"].as_array().expect("rows");
@@ -72,7 +72,7 @@ fn every_method_is_scored_on_the_same_modes() {
 #[test]
 fn optimize_reports_what_was_measured_under_each_limit() {
     let folder = with_corpora();
-    let arguments = "optimize --corpus corpus.csv --modes 20 --runs 2 --methods wattgate,random,maxn --json --plots plots";
+    let arguments = "optimize corpus.csv --modes 20 --runs 2 --methods wattgate,random,maxn --json --plots plots";
     let json = run(folder.path(), arguments).json();
     let limits = json["limits_mw"].as_array().expect("limits");
     assert_eq!(limits.len(), 34);
@@ -115,7 +115,7 @@ fn tries_stay_within_the_limit() {
     let folder = with_corpora();
     let choose = |tries: &str, confidence: &str| {
         let arguments = format!(
-            "optimize --corpus corpus.csv --modes 8 --runs 2 --limits 1500mW:3500mW:100mW --tries {tries} --confidence {confidence} --methods wattgate --json"
+            "optimize corpus.csv --modes 8 --runs 2 --limits 1500mW:3500mW:100mW --tries {tries} --confidence {confidence} --methods wattgate --json"
         );
         run(folder.path(), &arguments).json()["results"][0].clone()
     };
@@ -134,11 +134,10 @@ fn tries_stay_within_the_limit() {
 fn a_transfer_is_made_from_a_corpus_and_from_a_model_and_is_repeatable() {
     let folder = with_corpora();
     let path = folder.path();
-    run(path, "fit --corpus other.csv -o other.wgt --json").json();
+    run(path, "fit other.csv -o other.wgt --json").json();
     let transfer = |reference: &str| {
-        let arguments = format!(
-            "transfer --reference {reference} --corpus corpus.csv --modes 8 -o model.wgt --json"
-        );
+        let arguments =
+            format!("transfer corpus.csv --reference {reference} --modes 8 -o model.wgt --json");
         let report = run(path, &arguments).json();
         assert_eq!(report["reference"], reference);
         let mape = number(&report["exported"]["time_mape"]);
@@ -152,7 +151,7 @@ fn a_transfer_is_made_from_a_corpus_and_from_a_model_and_is_repeatable() {
 #[test]
 fn the_matrix_has_a_cell_for_each_reference_and_none() {
     let folder = with_corpora();
-    let arguments = "matrix --corpora corpus.csv other.csv --modes 10 --runs 1";
+    let arguments = "matrix corpus.csv other.csv --modes 10 --runs 1";
     let json = run(folder.path(), &format!("{arguments} --json")).json();
     let cells = json["cells"].as_array().expect("cells");
     let of = |cell: &Value| {
@@ -184,7 +183,7 @@ fn planned(path: &Path, arguments: &str) -> Value {
 fn a_plan_starts_wide_and_goes_on_from_what_was_measured() {
     let folder = with_corpora();
     let path = folder.path();
-    let first = planned(path, "--corpus corpus.csv --modes 8 --order value");
+    let first = planned(path, "--board corpus.csv --modes 8 --order value");
     let modes = first["modes"].as_array().expect("modes");
     assert_eq!(modes.len(), 8);
     assert_eq!(first["expected_error_pct"]["time"], Value::Null);
@@ -199,22 +198,19 @@ fn a_plan_starts_wide_and_goes_on_from_what_was_measured() {
     let mut have = vec![common::HEADER.to_owned()];
     have.extend(modes.iter().map(line_of));
     write(path, "have.csv", have.join("\n"));
-    let second = planned(path, "--corpus corpus.csv --modes 12 --have have.csv");
+    let second = planned(path, "have.csv --board corpus.csv --modes 12");
     let more = second["modes"].as_array().expect("modes");
     assert_eq!((more.len(), &second["measured"]), (4, &8.into()));
     assert!(more.iter().all(|mode| !have.contains(&line_of(mode))));
     assert!(second["expected_error_pct"]["power"].as_f64().is_some());
     assert_eq!(second["enough"], false);
-    let last = planned(
-        path,
-        "--corpus corpus.csv --modes 12 --have have.csv --until 90",
-    );
+    let last = planned(path, "have.csv --board corpus.csv --modes 12 --until 90");
     assert_eq!(
         (&last["modes"], &last["enough"]),
         (&serde_json::json!([]), &true.into())
     );
     assert_eq!(
-        planned(path, "--corpus corpus.csv --modes 8 --order value"),
+        planned(path, "--board corpus.csv --modes 8 --order value"),
         first
     );
 }
@@ -238,8 +234,7 @@ fn a_plan_from_axes_visits_modes_from_high_to_low() {
 #[test]
 fn learning_curves_and_scatter_plots_are_drawn() {
     let folder = with_corpora();
-    let arguments =
-        "evaluate --corpus corpus.csv --modes 10,20 --runs 3 --methods linear,gbt --plots plots";
+    let arguments = "evaluate corpus.csv --modes 10,20 --runs 3 --methods linear,gbt --plots plots";
     let text = run(folder.path(), arguments);
     assert_eq!(text.code, 0, "{}", text.stderr);
     for target in ["time", "power"] {

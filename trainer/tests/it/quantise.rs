@@ -72,6 +72,8 @@ fn encode(grid: &Grid, layers: &Layers) -> Vec<u8> {
             time_error: None,
             power_error: None,
         },
+        least_spread: 0,
+        tpc_pg_mask: None,
     }
     .encode()
 }

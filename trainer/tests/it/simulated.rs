@@ -34,13 +34,13 @@ fn orin_in(modes: Modes, workload: &str, folder: &Path) -> Corpus {
 fn every_result_of_a_simulated_corpus_says_so() {
     let folder = folder();
     orin("lstm", folder.path());
-    let fit = "fit --corpus lstm.csv --modes 20 -o model.wgt --json";
+    let fit = "fit lstm.csv --modes 20 -o model.wgt --json";
     assert_eq!(run(folder.path(), fit).json()["kind"], "simulated");
     let inspected = run(folder.path(), "inspect model.wgt");
     assert!(inspected.stdout.contains("simulated: lstm on orin-agx-64"));
-    let evaluate = "evaluate --corpus lstm.csv --modes 10 --runs 1 --methods linear --json";
+    let evaluate = "evaluate lstm.csv --modes 10 --runs 1 --methods linear --json";
     assert_eq!(run(folder.path(), evaluate).json()["kind"], "simulated");
-    let optimize = "optimize --corpus lstm.csv --modes 10 --runs 1 --methods presets --json";
+    let optimize = "optimize lstm.csv --modes 10 --runs 1 --methods presets --json";
     assert_eq!(run(folder.path(), optimize).json()["kind"], "simulated");
 }
 
@@ -85,7 +85,7 @@ fn fifty_planned_modes_and_the_shipped_reference_make_a_good_model() {
         "/../weights/orin-agx-64-resnet18.wgt"
     );
     let transfer = format!(
-        "transfer --reference {reference} --corpus mobilenetv3.csv --modes 50 --sampling planned -o model.wgt --json"
+        "transfer --reference {reference} mobilenetv3.csv --modes 50 --sampling planned -o model.wgt --json"
     );
     let report = run(folder.path(), &transfer).json();
     let error = |target: &str| report["exported"][target].as_f64().expect("a number");

@@ -4,7 +4,7 @@
 //!     awk 'BEGIN { print "device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,kind"
 //!         for (i = 0; i < 64; i++) printf "none,sine,1,1000,%d,1000,%.6f,,simulated\n",
 //!             100000 + 1000 * i, 1000 * exp(sin(8 * atan2(1, 1) * i / 63)) }' > sine.csv
-//!     wattgate-trainer fit --corpus sine.csv --seed 1 --hidden 16-16 -o sine.wgt
+//!     wattgate-trainer fit sine.csv --seed 1 --hidden 16-16 -o sine.wgt
 
 #![no_std]
 #![no_main]

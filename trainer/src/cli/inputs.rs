@@ -1,0 +1,370 @@
+//! The inputs that commands share, named in one way by all of them.
+//!
+//! | input | how it is named |
+//! |---|---|
+//! | a model | a file, as the first argument |
+//! | a corpus | a file, as the first argument; several where a command takes several |
+//! | a reference | `--reference FILE`, a model or a corpus |
+//! | a board | `--board BOARD`, a name or a file of it, or `--axes` with its values |
+//!
+//! A row of a corpus with neither time nor power is an error unless `--skip-blank` is given.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use thiserror::Error;
+use wattgate_board::DiscoverError;
+use wattgate_board_tables::{Board, BoardError, names};
+use wattgate_probe::format::{OpenError, Probe, ProbeError};
+use wattgate_probe::recorded::Recorded;
+use wattgate_probe::summary::Summary;
+use wattgate_runtime::{Axis, Grid, GridError, MAGIC, Model, PowerMode, Provenance};
+
+use super::{Failure, reading_bar, show};
+use crate::corpus::modes::all_modes;
+use crate::corpus::{AXIS_COLUMNS, Blank, Corpus, is_name};
+use crate::learn::priors::Priors;
+use crate::learn::reference::Reference;
+
+/// The first bytes of a probe, which is a gzip file.
+const PROBE: [u8; 2] = [0x1f, 0x8b];
+
+/// A model as the input of a command.
+#[derive(Debug, Args)]
+pub struct ModelArgument {
+    /// A model file
+    #[arg(value_name = "MODEL")]
+    pub model: PathBuf,
+}
+
+impl ModelArgument {
+    /// Reads the bytes of the file for [`ModelArgument::parse`].
+    pub fn read(&self) -> Result<Vec<u8>, Failure> {
+        read_model(&self.model)
+    }
+
+    /// Parses the bytes of the file.
+    pub fn parse<'a>(&self, bytes: &'a [u8]) -> Result<(Model<'a>, Provenance<'a>), Failure> {
+        parse_model(&self.model, bytes)
+    }
+}
+
+/// A corpus as the input of a command.
+#[derive(Debug, Args)]
+pub struct CorpusArgument {
+    /// Profiled modes, as CSV
+    #[arg(value_name = "CORPUS")]
+    pub corpus: PathBuf,
+    #[command(flatten)]
+    pub blank: BlankArgument,
+}
+
+impl CorpusArgument {
+    pub fn read(&self) -> Result<Corpus, Failure> {
+        read_corpus(&self.corpus, self.blank.meaning())
+    }
+}
+
+/// What a row without measurement is, as an argument.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct BlankArgument {
+    /// Skip rows with neither time nor power, which are errors otherwise; their modes are in the grid
+    #[arg(long)]
+    skip_blank: bool,
+}
+
+impl BlankArgument {
+    pub fn meaning(self) -> Blank {
+        match self.skip_blank {
+            true => Blank::Unprofiled,
+            false => Blank::Defect,
+        }
+    }
+}
+
+pub fn read_corpus(path: &Path, blank: Blank) -> Result<Corpus, Failure> {
+    let progress = reading_bar();
+    let corpus = Corpus::read_with(path, blank, &progress);
+    progress.finish_and_clear();
+    Ok(corpus?)
+}
+
+/// Reads a model file or a corpus.
+pub fn read_reference(path: &Path, blank: Blank) -> Result<Reference, Failure> {
+    let name = path.display().to_string();
+    let refused = |why| Failure::Reference {
+        path: path.to_owned(),
+        why,
+    };
+    if is_model(path) {
+        let bytes = read_model(path)?;
+        let (model, _) = parse_model(path, &bytes)?;
+        return Reference::of_model(name, &model, Priors::shipped()).map_err(refused);
+    }
+    let corpus = read_corpus(path, blank)?;
+    Reference::of_corpus(name, corpus, Priors::shipped()).map_err(refused)
+}
+
+fn is_model(path: &Path) -> bool {
+    starts_with(path, MAGIC)
+}
+
+fn starts_with<const N: usize>(path: &Path, magic: [u8; N]) -> bool {
+    let mut start = [0; N];
+    let file = fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    file.is_ok() && start == magic
+}
+
+fn read_model(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|source| Failure::Read {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn parse_model<'a>(path: &Path, bytes: &'a [u8]) -> Result<(Model<'a>, Provenance<'a>), Failure> {
+    let refused = |why| Failure::Model {
+        path: path.to_owned(),
+        why,
+    };
+    let model = Model::parse(bytes).map_err(refused)?;
+    let provenance = model.provenance().map_err(refused)?;
+    Ok((model, provenance))
+}
+
+/// A board as the input of a command.
+#[derive(Debug, Args)]
+pub struct BoardArgument {
+    /// The board: a name such as orin-agx-64, or a file: a probe or a model of it, or a corpus with
+    /// its modes
+    #[arg(long, value_name = "BOARD", conflicts_with = "axes")]
+    board: Option<String>,
+    /// The values of the board's four axes, each as NAME=VALUE,…
+    #[arg(long, value_name = "AXIS", num_args = 4)]
+    axes: Option<Vec<String>>,
+}
+
+/// What is known of a board.
+pub struct NamedBoard {
+    /// Its name; `None` where only axes were given.
+    pub device: Option<String>,
+    /// The values of its knobs.
+    pub grid: Grid,
+    /// Its modes.
+    pub modes: Vec<[u32; 4]>,
+}
+
+/// Why `--board` or `--axes` names no board.
+#[derive(Debug, Error)]
+pub enum NoBoard {
+    /// Neither a name nor a file.
+    #[error("--board: `{text}` is neither a file nor a known board; known boards: {}", names().join(", "))]
+    Unknown { text: String },
+    /// A known board whose clocks nobody has published.
+    #[error(
+        "--board: the clocks of `{name}` are not known: UNKNOWN is {}; name them with --axes, or name a file of the board",
+        what.join(", ")
+    )]
+    NoTable { name: String, what: Vec<String> },
+    /// A gzip file that is no probe.
+    #[error("{0}")]
+    Probe(#[from] OpenError),
+    /// A probe in which no board is found.
+    #[error("{}: {why}", path.display())]
+    NothingFound { path: PathBuf, why: DiscoverError },
+    /// An argument of `--axes` that is no axis with values.
+    #[error("--axes: `{argument}`: {problem}")]
+    Axis {
+        argument: String,
+        problem: &'static str,
+    },
+    /// The values form no grid.
+    #[error("{option}: {why}")]
+    Grid {
+        option: &'static str,
+        why: GridError,
+    },
+}
+
+impl NoBoard {
+    /// The program's exit code: a wrong argument, or a file that cannot be read or is defective.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Probe(OpenError {
+                why: ProbeError::Unreadable(_),
+                ..
+            }) => 5,
+            Self::Probe(_) | Self::NothingFound { .. } => 3,
+            Self::Unknown { .. } | Self::NoTable { .. } | Self::Axis { .. } | Self::Grid { .. } => {
+                2
+            }
+        }
+    }
+}
+
+impl BoardArgument {
+    /// The file that names the board, if a file does.
+    pub fn file(&self) -> Option<&Path> {
+        let path = self.board.as_deref().map(Path::new);
+        path.filter(|path| path.exists())
+    }
+
+    /// Reads the board; `None` where no option names one.
+    pub fn read(&self) -> Result<Option<NamedBoard>, Failure> {
+        Ok(match (&self.board, &self.axes) {
+            (Some(board), _) => Some(named(board)?),
+            (None, Some(axes)) => Some(of_axes(axes)?),
+            (None, None) => None,
+        })
+    }
+}
+
+fn named(text: &str) -> Result<NamedBoard, Failure> {
+    let path = Path::new(text);
+    match Board::described(text) {
+        Ok(board) => Ok(of_table(board)?),
+        Err(BoardError::NoSuchBoard { .. }) if !path.exists() => {
+            let text = text.to_owned();
+            Err(NoBoard::Unknown { text }.into())
+        }
+        Err(_) if is_model(path) => {
+            let bytes = read_model(path)?;
+            let (model, provenance) = parse_model(path, &bytes)?;
+            Ok(NamedBoard {
+                device: Some(provenance.device.to_owned()),
+                modes: all_modes(model.grid()).collect(),
+                grid: model.grid().clone(),
+            })
+        }
+        Err(_) if starts_with(path, PROBE) => Ok(of_probe(path)?),
+        Err(_) => {
+            let corpus = read_corpus(path, Blank::Unprofiled)?;
+            Ok(NamedBoard {
+                device: Some(corpus.device),
+                // Not each mode of the grid need be one of the board.
+                modes: corpus.modes.iter().map(|mode| mode.knobs).collect(),
+                grid: corpus.grid,
+            })
+        }
+    }
+}
+
+fn of_table(board: Board) -> Result<NamedBoard, NoBoard> {
+    let tables = board.axes();
+    // What is UNKNOWN of a board may concern its clocks only in part, so a table that is there counts
+    // only if all are.
+    if !board.unknown.is_empty() {
+        let (name, what) = (board.name, board.unknown);
+        return Err(NoBoard::NoTable { name, what });
+    }
+    let device = Some(board.name);
+    of_grid("--board", device, &tables)
+}
+
+/// The board that `wattgate probe` recorded.
+fn of_probe(path: &Path) -> Result<NamedBoard, NoBoard> {
+    let probe = Probe::open(path)?;
+    let root = Path::new("/");
+    let found = Summary::discover(&mut Recorded::new(probe), root).map_err(|why| {
+        NoBoard::NothingFound {
+            path: path.to_owned(),
+            why,
+        }
+    })?;
+    let cores = (1..=found.cores.len() as u32).collect();
+    let axes = [cores, found.cpu_khz, found.gpu_khz, found.emc_khz];
+    // The daemon compares the name with the board. It accepts a model's text, which it does not know.
+    let described = names().into_iter().flat_map(Board::described);
+    let mut same = described.filter(|board| {
+        let module = board.compatible.first();
+        module.is_some() && module == found.compatible.first()
+    });
+    let device = same.next().map(|board| board.name);
+    let device = device.or(is_name(&found.model).then_some(found.model));
+    of_grid("--board", device, &axes)
+}
+
+fn of_axes(arguments: &[String]) -> Result<NamedBoard, NoBoard> {
+    let mut axes: [Vec<u32>; 4] = Default::default();
+    for argument in arguments {
+        let refused = |problem| NoBoard::Axis {
+            argument: argument.clone(),
+            problem,
+        };
+        let (name, values) = argument
+            .split_once('=')
+            .ok_or(refused("expected NAME=VALUE,…"))?;
+        let at = AXIS_COLUMNS.iter().position(|known| *known == name);
+        let at = at.ok_or(refused("the axes are cores, cpu_khz, gpu_khz and emc_khz"))?;
+        if !axes[at].is_empty() {
+            return Err(refused("expected each axis once"));
+        }
+        let values: Result<Vec<u32>, _> = values.split(',').map(str::parse).collect();
+        axes[at] = values.map_err(|_| refused("expected whole numbers, in kHz for clocks"))?;
+        axes[at].sort_unstable();
+        axes[at].dedup();
+    }
+    of_grid("--axes", None, &axes)
+}
+
+fn of_grid(
+    option: &'static str,
+    device: Option<String>,
+    axes: &[Vec<u32>; 4],
+) -> Result<NamedBoard, NoBoard> {
+    let grid = Grid::new(axes.each_ref().map(Vec::as_slice));
+    let grid = grid.map_err(|why| NoBoard::Grid { option, why })?;
+    Ok(NamedBoard {
+        device,
+        modes: all_modes(&grid).collect(),
+        grid,
+    })
+}
+
+/// Gives a corpus the grid of a board, so that a model of it has also the clocks that were not
+/// profiled. Fails if a mode of the corpus is not one of the grid.
+pub fn set_grid(corpus: &mut Corpus, path: &Path, grid: &Grid) -> Result<(), Failure> {
+    for mode in &corpus.modes {
+        if let Some(why) = off_grid(grid, mode.knobs) {
+            return Err(Failure::NotOfBoard {
+                path: path.to_owned(),
+                mode: show::mode(PowerMode::from_knobs(mode.knobs)),
+                why,
+            });
+        }
+    }
+    corpus.grid = grid.clone();
+    Ok(())
+}
+
+/// Says which knob of a mode is not a value of a grid; `None` if all are.
+pub fn off_grid(grid: &Grid, knobs: [u32; 4]) -> Option<String> {
+    for ((axis, value), name) in Axis::ALL.into_iter().zip(knobs).zip(AXIS_COLUMNS) {
+        let values = grid.axis(axis);
+        if !values.contains(&value) {
+            let nearest = values.iter().min_by_key(|known| known.abs_diff(value));
+            let nearest = nearest.map_or(String::new(), u32::to_string);
+            return Some(format!("{name} has no {value}; the nearest is {nearest}"));
+        }
+    }
+    None
+}
+
+/// Refuses an output that would replace one of the inputs.
+pub fn refuse_input(output: &Path, inputs: &[Option<&Path>]) -> Result<(), Failure> {
+    for input in inputs.iter().flatten() {
+        if is_same(input, output) {
+            let path = output.to_owned();
+            return Err(Failure::OutputIsInput { path });
+        }
+    }
+    Ok(())
+}
+
+/// Whether two paths name the same existing file.
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    let both = one.canonicalize().ok().zip(other.canonicalize().ok());
+    both.is_some_and(|(one, other)| one == other)
+}

@@ -1,0 +1,82 @@
+//! `plan --output`: a corpus with rows to fill in.
+
+use csv::{Reader, StringRecord, Writer};
+
+use crate::corpus::{AXIS_COLUMNS, COLUMNS};
+
+/// What all rows of a corpus share.
+pub struct Names<'a> {
+    /// The board.
+    pub device: &'a str,
+    /// The workload.
+    pub workload: &'a str,
+    /// `measured` or `simulated`.
+    pub kind: &'a str,
+    /// Samples in a minibatch.
+    pub minibatch: Option<u32>,
+}
+
+/// The text of a corpus with further rows that have a mode, but no time and power. The text before
+/// stays as it is; if it is empty, a header is written first.
+pub fn with_rows(before: &str, names: &Names<'_>, modes: &[[u32; 4]]) -> csv::Result<String> {
+    let header = header(before)?;
+    let mut start = before.to_owned();
+    if !(modes.is_empty() || start.is_empty() || start.ends_with('\n')) {
+        start.push('\n');
+    }
+    let mut writer = Writer::from_writer(start.into_bytes());
+    if before.is_empty() {
+        writer.write_record(&header)?;
+    }
+    for mode in modes {
+        let field = |column: &str| match column.trim() {
+            "device" => names.device.to_owned(),
+            "workload" => names.workload.to_owned(),
+            "kind" => names.kind.to_owned(),
+            "minibatch" => names.minibatch.map_or(String::new(), |n| n.to_string()),
+            column => {
+                let axis = AXIS_COLUMNS.iter().position(|name| *name == column);
+                axis.map_or(String::new(), |axis| mode[axis].to_string())
+            }
+        };
+        writer.write_record(header.iter().map(field))?;
+    }
+    let text = writer.into_inner().expect("a vector takes all bytes");
+    Ok(String::from_utf8(text).expect("fields and the text before are UTF-8"))
+}
+
+fn header(before: &str) -> csv::Result<StringRecord> {
+    if before.is_empty() {
+        return Ok(StringRecord::from(COLUMNS.to_vec()));
+    }
+    let mut reader = Reader::from_reader(before.as_bytes());
+    reader.headers().cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: Names<'_> = Names {
+        device: "board",
+        workload: "a, b",
+        kind: "simulated",
+        minibatch: Some(16),
+    };
+
+    #[test]
+    fn a_new_file_gets_a_header() {
+        let text = with_rows("", &NAMES, &[[1, 2, 3, 4]]).expect("a text");
+        let header = "device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw";
+        assert_eq!(text, format!("{header}\nboard,\"a, b\",1,2,3,4,,\n"));
+    }
+
+    #[test]
+    fn rows_follow_the_columns_of_the_file_and_leave_its_text() {
+        let before = "power_mw, emc_khz ,kind,note,minibatch,gpu_khz,cpu_khz,cores,workload,device,time_ms\n\
+            7.50,4,simulated,\"x\",16,3,2,1,\"a, b\",board,9";
+        let text = with_rows(before, &NAMES, &[[5, 6, 7, 8]]).expect("a text");
+        let row = ",8,simulated,,16,7,6,5,\"a, b\",board,";
+        assert_eq!(text, format!("{before}\n{row}\n"));
+    }
+}
