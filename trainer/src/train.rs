@@ -103,7 +103,7 @@ pub fn export(task: &Task<'_>, teachers: Teachers) -> Result<Exported, TrainErro
         .map(|expected| of(expected, |expected| expected.median))
         .collect();
     if let [_, power] = &expected[..] {
-        targets.push(of(power, |power| power.sd.min(MOST_SPREAD)));
+        targets.push(of(power, |power| power.sd.clamp(LEAST_SPREAD, MOST_SPREAD)));
     }
     task.progress.inc(TEACHER_PROGRESS);
 
@@ -133,10 +133,16 @@ pub fn export(task: &Task<'_>, teachers: Teachers) -> Result<Exported, TrainErro
         teachers,
     };
     let draft = exported.encode(task, 0, &Errors::default());
-    let unit = f64::from(Model::parse(&draft)?.spread_unit());
-    if let Some(spreads) = targets.get(2) {
-        let least = spreads.iter().copied().fold(MOST_SPREAD, f64::min);
-        exported.least_spread = (least / unit).min(32_767.0) as u16;
+    let model = Model::parse(&draft)?;
+    if let ([_, power], [_, logs, sds]) = (&expected[..], &targets[..]) {
+        let predictions = Predictions::of_model(&model);
+        let student = predictions.power.iter().flatten().zip(logs);
+        let errors = student.map(|(student, teacher)| (student.ln() - teacher).powi(2));
+        let square = errors.sum::<f64>() / power.len() as f64;
+        let least = sds.iter().copied().fold(MOST_SPREAD, f64::min);
+        // The student's errors come on top of the least of the teacher's.
+        let least = (least * least + square).sqrt() / f64::from(model.spread_unit());
+        exported.least_spread = least.min(f64::from(i16::MAX)) as u16;
     }
     let draft = exported.encode(task, 0, &Errors::default());
     exported.predictions = Predictions::of_model(&Model::parse(&draft)?);
@@ -148,6 +154,11 @@ pub fn export(task: &Task<'_>, teachers: Teachers) -> Result<Exported, TrainErro
 
 /// Largest standard deviation of ln power that a file states: the least range of a spread.
 const MOST_SPREAD: f64 = 1.0;
+
+/// Least standard deviation of ln power. The power of a steady workload moves by up to 1.2 % from second
+/// to second and by up to 0.7 % from run to run (`jetson-platform.md`, addendum), and a dozen modes
+/// measured once each cannot show it.
+const LEAST_SPREAD: f64 = 0.014;
 
 impl Exported {
     fn find_guard_bands(
@@ -171,7 +182,11 @@ impl Exported {
             })
         };
         let candidate = |id: usize| {
-            let power = error(Target::Power, id).map(|error| CandidatePower {
+            let power = error(Target::Power, id).map(|error| Error {
+                sd: error.sd.max(LEAST_SPREAD),
+                ..error
+            });
+            let power = power.map(|error| CandidatePower {
                 log: self
                     .predictions
                     .power

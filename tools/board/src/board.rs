@@ -251,6 +251,12 @@ impl Board {
         self.heat.over_current_events(files)
     }
 
+    /// The TPCs of the GPU that were gated when the board was discovered, one bit each; `None` on
+    /// boards without the mask.
+    pub fn tpc_pg_mask(&self) -> Option<u32> {
+        self.nvpmodel.tpc_pg_mask
+    }
+
     /// The power-gating masks of the GPU; this crate never writes them.
     pub fn masks(&self, files: &impl Files) -> Masks {
         self.nvpmodel.masks(files)

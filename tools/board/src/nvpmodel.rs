@@ -27,6 +27,8 @@ pub struct Masks {
 pub(crate) struct Nvpmodel {
     tpc: Option<Knob>,
     fbp: Option<Knob>,
+    /// The mask of gated TPCs; it needs a reboot to change.
+    pub(crate) tpc_pg_mask: Option<u32>,
     status: PathBuf,
     /// The modes of its configuration; none if it cannot be read.
     pub(crate) presets: Vec<Preset>,
@@ -40,6 +42,7 @@ impl Nvpmodel {
             knob.read(search.files).is_ok().then_some(knob)
         };
         let (tpc, fbp) = (mask("tpc_pg_mask"), mask("fbp_pg_mask"));
+        let gated: Option<i64> = tpc.as_ref().and_then(|knob| knob.read(search.files).ok());
         let status = search.path(STATUS);
         if let Err(why) = search.text(&status) {
             search.miss("status of nvpmodel", status.clone(), why.kind());
@@ -50,6 +53,7 @@ impl Nvpmodel {
         Self {
             tpc,
             fbp,
+            tpc_pg_mask: gated.and_then(|mask| mask.try_into().ok()),
             status,
             presets: presets(conf),
         }

@@ -492,6 +492,7 @@ fn refused(error: SetupError) -> Refused {
         | SetupError::Confidence(_)
         | SetupError::NotProfiled { .. }
         | SetupError::NoCores { .. }
+        | SetupError::OtherTpcs { .. }
         | SetupError::NoInput
         | SetupError::Backstop(_)
         | SetupError::Board(_) => "model_unsuitable",

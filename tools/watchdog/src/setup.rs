@@ -58,6 +58,17 @@ pub enum SetupError {
         device: String,
         board: &'static str,
     },
+    /// The GPU has other TPCs than that of the board that was profiled: it draws another power.
+    #[error(
+        "{}: profiled with TPC_PG_MASK {profiled}, but the board has {board}: set the mode of nvpmodel that \
+         was profiled, or profile the board as it is",
+        path.display()
+    )]
+    OtherTpcs {
+        path: PathBuf,
+        profiled: u32,
+        board: u32,
+    },
     /// On some axis the model and the board have no value in common.
     #[error("{}: {why}: the model is for another board or another L4T release", path.display())]
     Nothing { path: PathBuf, why: SettableError },
@@ -126,6 +137,17 @@ impl Choices {
             return Err(SetupError::OtherBoard {
                 path,
                 device,
+                board,
+            });
+        }
+        let masks = (model.tpc_pg_mask().map_err(format)?, board.tpc_pg_mask());
+        if let (Some(profiled), Some(board)) = masks
+            && profiled != board
+        {
+            let path = path();
+            return Err(SetupError::OtherTpcs {
+                path,
+                profiled,
                 board,
             });
         }

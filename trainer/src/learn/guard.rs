@@ -6,9 +6,10 @@
 //! symmetric: every zᵢ counts with both signs.
 //!
 //! A query with a power limit does not choose at random: it prefers modes whose power or time is
-//! underestimated. So the band of the power is calibrated on the chosen modes. Every point of the Pareto front is chosen for a share of
-//! the limits, those from its guarded power to that of the next point. The risk R of a margin is the
-//! share of limits whose chosen mode exceeds its guarded power, averaged over i. Conformal risk
+//! underestimated. So the band of the power holds for the chosen modes as well as for any mode. Every
+//! point of the Pareto front is chosen for a share of the limits, those from its guarded power to that
+//! of the next point. The risk R of a margin is the share of limits whose chosen mode exceeds its
+//! guarded power, or the share of all modes that do, if that is larger, averaged over i. Conformal risk
 //! control (Angelopoulos et al. 2024, "Conformal Risk Control", theorem 1) takes the least margin
 //! with
 //!
@@ -16,7 +17,7 @@
 //!
 //! for n residuals: a new residual that exceeds all others does so with one of its two signs. Few
 //! residuals so widen the band by theory, and a confidence above 1 − ½ / (n + 1) gets none. The band of
-//! the time, one ratio for all modes, is calibrated in the same way on all modes.
+//! the time, one ratio for all modes, holds for any mode.
 
 use wattgate_runtime::{GuardBand, Knot, MOST_DEVIATIONS};
 
@@ -86,7 +87,15 @@ pub fn bands(left_out: [&[LeftOut]; 2], offered: &[Candidate]) -> (GuardBand, Op
         }
         if has_power {
             let range = (deviations, f64::from(MOST_DEVIATIONS));
-            let of = |margin| risk(&powers, &chosen_by_limit(offered, margin));
+            let of = |margin| {
+                let chosen = risk(&powers, &chosen_by_limit(offered, margin));
+                chosen.max(risk(
+                    &powers,
+                    &any_mode(offered, |mode| {
+                        mode.power.map(|power| (power.error, margin * power.spread))
+                    }),
+                ))
+            };
             if let Some(found) =
                 allowed(at_most, powers.len()).and_then(|allowed| least_margin(range, allowed, of))
             {
@@ -94,7 +103,12 @@ pub fn bands(left_out: [&[LeftOut]; 2], offered: &[Candidate]) -> (GuardBand, Op
                 of_power.push(knot(found));
             }
         }
-        let of = |margin| risk(&times, &any_mode(offered, margin));
+        let of = |margin| {
+            risk(
+                &times,
+                &any_mode(offered, |mode| Some((mode.time_error, margin))),
+            )
+        };
         if let Some(found) = allowed(at_most, times.len())
             .and_then(|allowed| least_margin((ratio, MOST_RATIO), allowed, of))
         {
@@ -173,15 +187,15 @@ fn least_margin(
     Some(high)
 }
 
-/// Every mode alike, with a margin of the time in ln units.
-fn any_mode(offered: &[Candidate], margin: f64) -> Vec<Chosen> {
+/// Every mode alike, with its error and its margin.
+fn any_mode(offered: &[Candidate], of: impl Fn(&Candidate) -> Option<(Error, f64)>) -> Vec<Chosen> {
     let share = 1.0 / offered.len() as f64;
-    let one = |mode: &Candidate| Chosen {
-        error: mode.time_error,
+    let one = |(error, margin)| Chosen {
+        error,
         margin,
         share,
     };
-    offered.iter().map(one).collect()
+    offered.iter().filter_map(of).map(one).collect()
 }
 
 /// The modes that queries with a power limit choose, with a margin of some deviations.

@@ -174,7 +174,7 @@ fn predict_prints_every_mode_with_bounds_that_hold() {
         for target in [0, 1] {
             let bounds = &row[5 + 3 * target..8 + 3 * target];
             let [predicted, least, most] = [0, 1, 2].map(|at| number(&bounds[at]));
-            assert!(0.0 < least && least < predicted && predicted < most);
+            assert!(0.0 < least && least <= predicted && predicted <= most);
             // Symmetric in the logarithm, but for the rounding to whole µs and mW.
             assert!((least * most / predicted.powi(2) - 1.0).abs() < 2e-3);
             let measured = number(measured[6 + target]);
@@ -182,7 +182,8 @@ fn predict_prints_every_mode_with_bounds_that_hold() {
             errors[target] += 100.0 / 96.0 * (predicted / measured - 1.0).abs();
         }
     }
-    assert!(held.iter().all(|held| *held >= 86), "{held:?}");
+    // 40 modes were trained on: 90 % of the others, less two deviations of sampling, and most of those.
+    assert!(held.iter().all(|held| *held >= 80), "{held:?}");
     for (error, target) in errors.iter().zip(["time_mape", "power_mape"]) {
         let reported = report["exported"][target].as_f64().expect("a number");
         assert!(
@@ -263,7 +264,7 @@ fn predict_refuses_modes_and_confidences_that_the_model_lacks() {
         (
             "--confidence 0.999",
             3,
-            "error: the model's data supports no confidence above 99.00 %\n",
+            "error: the model's data supports no confidence above 98.00 %\n",
         ),
     ] {
         let refused = run(folder.path(), &format!("predict model.wgt {arguments}"));
@@ -805,7 +806,7 @@ fn models_that_are_none_are_refused_by_name() {
     let mut flipped = model.clone();
     flipped[300] ^= 4;
     let mut newer = model.clone();
-    newer[4] = 2;
+    newer[4] = 3;
     let cases: [(&[u8], &str); 5] = [
         (&model[..500], "truncated: shorter than its header says"),
         (&flipped, "damaged: the checksum does not match"),
@@ -815,7 +816,7 @@ fn models_that_are_none_are_refused_by_name() {
         ),
         (
             &newer,
-            "written in format version 2; this reader knows version 1",
+            "written in format version 3; this reader knows versions 1 … 2",
         ),
         (b"", "shorter than a model file's header"),
     ];

@@ -115,7 +115,7 @@ fn tries_stay_within_the_limit() {
     let folder = with_corpora();
     let choose = |tries: &str, confidence: &str| {
         let arguments = format!(
-            "optimize corpus.csv --modes 8 --runs 2 --limits 1500mW:3500mW:100mW --tries {tries} --confidence {confidence} --methods wattgate --json"
+            "optimize corpus.csv --modes 24 --runs 2 --limits 1500mW:3500mW:100mW --tries {tries} --confidence {confidence} --methods wattgate --json"
         );
         run(folder.path(), &arguments).json()["results"][0].clone()
     };

@@ -103,7 +103,7 @@ pub fn profile<'a>(
         reference: plan.reference.clone().or_else(shipped),
         kind: Some(kind),
         minibatch: None,
-        tpc_pg_mask: None,
+        tpc_pg_mask: site.board.tpc_pg_mask(),
     };
     let co_process = || -> Result<CoProcess, PlannerError> {
         let planner = CoProcess::start(&plan.planner, task)?;

@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::{Running, config, orin, setup};
 use crate::board::booted;
 use crate::wattgated::MODEL;
-use wattgate_board::Files;
-use wattgate_runtime::{PowerMode, State};
+use wattgate_board::{Board, Files};
+use wattgate_runtime::{Crc32, HEADER_LEN, PowerMode, State};
 use wattgate_watchdog::config::Config;
+use wattgate_watchdog::setup::SetupError;
 
 #[test]
 fn control_works_without_the_memory_clock() {
@@ -54,6 +55,41 @@ fn once_and_run_choose_the_same_first_mode() {
             assert_eq!(setup.first(), once, "{watts} W at {confidence}");
         }
     }
+}
+
+/// The shipped model, as if profiled with a mask of gated TPCs, which is the last field of a file.
+fn profiled_with(mask: u32) -> Vec<u8> {
+    let mut bytes = std::fs::read(MODEL).expect("a model");
+    assert_eq!(bytes.pop(), Some(0), "no mask");
+    // Some, then a varint of two bytes.
+    bytes.extend([1, mask as u8 | 0x80, (mask >> 7) as u8]);
+    let body = (bytes.len() - HEADER_LEN) as u32;
+    bytes[20..24].copy_from_slice(&body.to_le_bytes());
+    let (summed, rest) = bytes.split_at(HEADER_LEN - 4);
+    let checksum = Crc32::new().update(summed).update(&rest[4..]).finish();
+    bytes[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn a_model_of_other_tpcs_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut config = config("30W");
+    config.model = folder.path().join("model.wgt");
+    let board = Board::discover(&orin(), Path::new("/")).expect("a board");
+    let powered = board.tpc_pg_mask().expect("a mask");
+    assert!(powered < 1 << 14);
+    std::fs::write(&config.model, profiled_with(powered)).expect("written");
+    assert!(setup(&orin(), config.clone()).is_ok());
+    std::fs::write(&config.model, profiled_with(powered ^ 12)).expect("written");
+    let error = setup(&orin(), config).expect_err("other TPCs");
+    let SetupError::OtherTpcs {
+        profiled, board, ..
+    } = error
+    else {
+        panic!("{error}");
+    };
+    assert_eq!((profiled, board), (powered ^ 12, powered));
 }
 
 #[test]
