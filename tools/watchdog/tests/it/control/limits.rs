@@ -193,7 +193,8 @@ fn heat_lowers_the_limit() {
 #[test]
 fn a_violation_is_listed_with_its_time_its_size_and_the_answer() {
     let mut running = Running::new(orin(), "30W");
-    running.run(60);
+    running.inject("power 0.7");
+    running.run(200);
     assert_eq!(running.control.violations().count(), 0);
     let before = running.now();
     running.inject("power 1.3");
@@ -209,10 +210,10 @@ fn a_violation_is_listed_with_its_time_its_size_and_the_answer() {
         last.allowed.0 > 29_000 && last.allowed.0 < 30_000,
         "{last:?}"
     );
-    // A jump by a third of the work's power is over for some hundred ms.
+    // A jump to nearly twice the work's power is over for some hundred ms.
     assert!((1..=600).contains(&last.over.0), "{last:?}");
     let highest = last.highest.expect("a mean").0;
-    assert!(highest > last.allowed.0 && highest < 39_000, "{last:?}");
+    assert!(highest > last.allowed.0 && highest < 56_000, "{last:?}");
     for _ in 0..12 {
         running.inject("power 0.7");
         running.run(200);
