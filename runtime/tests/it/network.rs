@@ -224,7 +224,7 @@ fn a_workspace_that_is_too_small_is_refused() {
     let mut modes = Vec::new();
     let mut network = enough.network(&model).expect("enough");
     network.sweep(&Region::all(&grid), |mode, at| {
-        modes.push(numbers(mode, at))
+        modes.push(numbers(mode, at));
     });
     modes.sort_unstable();
     assert_eq!(modes, swept(&model, &Region::all(&grid)));

@@ -5,8 +5,8 @@
 #![no_main]
 
 use libfuzzer_sys::{Corpus, fuzz_target};
-use wattgate_runtime::{Confidence, 
-    Axes, Crc32, Front, Grid, HEADER_LEN, MAGIC, Model, Query, Region, VERSION,
+use wattgate_runtime::{
+    Axes, Confidence, Crc32, Front, Grid, HEADER_LEN, MAGIC, Model, Query, Region, VERSION,
 };
 
 /// Sweeps larger than this take too long for a fuzzer and find nothing else.

@@ -356,7 +356,7 @@ mod tests {
         let mut random = ChaCha8Rng::seed_from_u64(5);
         let mut normal = move || -> f64 { StandardNormal.sample(&mut random) };
         let mut uniform = ChaCha8Rng::seed_from_u64(6);
-        let (mut over, mut limits) = (0, 0);
+        let (mut over, mut limits) = (0_u32, 0_u32);
         for _ in 0..400 {
             let z: Vec<f64> = (0..30).map(|_| normal()).collect();
             let mut modes = offered(0.0, 0.05);
@@ -379,11 +379,11 @@ mod tests {
                 };
                 let Error { sd, offset } = mode.power.expect("a power").error;
                 let measured = mode.power.expect("a power").log + offset + sd * normal();
-                over += usize::from(measured > *counts);
+                over += u32::from(measured > *counts);
                 limits += 1;
             }
         }
-        let share = over as f64 / limits as f64;
+        let share = f64::from(over) / f64::from(limits);
         assert!((0.02..0.05).contains(&share), "{share}");
     }
 }

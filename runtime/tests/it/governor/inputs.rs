@@ -107,7 +107,6 @@ fn settings() -> impl Strategy<Value = Settings> {
             sensor_offset: Milliwatts(offset % 40_000),
             look: Milliseconds(look),
             memory: memory.map(Milliseconds),
-            ..Settings::default()
         },
     )
 }
