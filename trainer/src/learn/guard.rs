@@ -324,6 +324,7 @@ mod tests {
             let mut bad = modes[at];
             bad.time *= 50.0;
             bad.power = bad.power.map(|power| CandidatePower {
+                spread: 0.5,
                 error: Error {
                     sd: 0.5,
                     offset: 0.3,
