@@ -46,6 +46,9 @@ pub const SHIPPED_SHAPE: Shape = Shape::Wide32;
 
 static SHIPPED: &[u8] = include_bytes!("../../../weights/orin-agx-64-resnet18.wgt");
 
+/// The least scale of the power in a file with spreads (`weights/FORMAT.md`).
+const LEAST_SCALE: f64 = 1.0 / (1 << 25) as f64;
+
 const SEED: u64 = 1;
 
 /// A model on a grid.
@@ -59,6 +62,8 @@ pub struct Case {
     pub file: Vec<u8>,
     /// The layers of the file before encoding.
     pub layers: Layers,
+    /// The least spread of the file, in units of a spread.
+    pub least_spread: u16,
 }
 
 impl Case {
@@ -77,13 +82,14 @@ impl Case {
             .provenance()
             .expect("a test reads the shipped files");
         provenance.device = grid.board;
+        let least_spread = shipped_body().least_spread;
         let file = ModelFile {
             layers: &layers,
             grid: &on,
             profiled: Region::all(&on),
             time_guard: shipped.time_guard(),
             power_guard: shipped.power_guard(),
-            least_spread: 0,
+            least_spread,
             provenance,
             tpc_pg_mask: None,
         }
@@ -93,6 +99,7 @@ impl Case {
             shape,
             file,
             layers,
+            least_spread,
         }
     }
 
@@ -111,11 +118,15 @@ impl Case {
     }
 }
 
+fn shipped_body() -> Body<'static> {
+    let (_, body) = Header::parse(SHIPPED).expect("a test reads the shipped files");
+    postcard::from_bytes(body).expect("a test reads the shipped files")
+}
+
 /// The layers of the shipped file, which has one hidden layer.
 fn shipped_layers() -> Layers {
-    let (header, body) = Header::parse(SHIPPED).expect("a test reads the shipped files");
-    let body: Body<'_> = postcard::from_bytes(body).expect("a test reads the shipped files");
-    let Widths([width, _, _]) = header.shape.widths();
+    let body = shipped_body();
+    let Widths([width, _, _]) = SHIPPED_SHAPE.widths();
     let width = usize::from(width);
     let weights = |bytes: &[u8]| bytes.iter().map(|byte| byte.cast_signed()).collect();
     let (first, output) = body.layers.split_at(width * (INPUTS + 4));
@@ -199,7 +210,7 @@ fn output_row(most: &[i64], (near, within): (f64, f64), random: &mut ChaCha8Rng)
     let weights: Vec<_> = most.iter().map(|_| weight(random)).collect();
     let size = |(most, weight): (&i64, &i8)| most * i64::from(*weight).abs();
     let sum: i64 = most.iter().zip(&weights).map(size).sum();
-    let scale = within / sum as f64;
+    let scale = (within / sum as f64).max(LEAST_SCALE);
     OutputRow {
         weights,
         bias: (near / scale) as i32,

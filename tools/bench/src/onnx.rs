@@ -1,5 +1,5 @@
 //! Exports a model's network to ONNX in f32: one batch with the features of all modes, one `Gemm`
-//! per layer with `Relu` between, log time and log power as outputs.
+//! per layer with `Relu` between, log time, log power and the power's spread as outputs.
 //!
 //! The integers are dequantised, so the outputs equal those of the runtime up to rounding
 //! (`weights/FORMAT.md`, "What the integers mean").
@@ -13,8 +13,8 @@ use wattgate_runtime::{Axis, AxisFeatures, INPUTS, ModeId, ROW_SCALE_ONE};
 
 use wattgate_bench::case::Case;
 
-/// Number of outputs of a network: log time and log power.
-pub const OUTPUTS: usize = 2;
+/// Number of outputs of a network: log time, log power and the power's spread.
+pub const OUTPUTS: usize = 3;
 
 /// A layer in f32: weights and bias of each unit.
 struct Dense(Vec<(Vec<f32>, f32)>);

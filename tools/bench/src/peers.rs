@@ -15,7 +15,6 @@ use tract_onnx::prelude::{
     tvec,
 };
 use wattgate_bench::case::Case;
-use wattgate_bench::wgt::OutputRow;
 use wattgate_runtime::{INPUTS, ModeId, Region};
 
 use crate::onnx::{self, OUTPUTS};
@@ -66,7 +65,7 @@ impl Tract {
         })
     }
 
-    /// Infers log time and log power of every mode.
+    /// Infers log time, log power and spread of every mode.
     pub fn run(&self) -> Result<TValue, PeerError> {
         let outputs = self.network.run(tvec![self.features.clone()]);
         Ok(outputs.map_err(failed)?.swap_remove(0))
@@ -81,23 +80,38 @@ fn disagreement(case: &Case, logs: &[f32]) -> f64 {
     let mut raw = vec![[0; OUTPUTS]; case.grid.modes() as usize];
     let model = case.model();
     model.sweep(&Region::all(&case.grid), |ModeId(id), at| {
-        raw[usize::from(id)] = [at.log_time, at.log_power];
+        raw[usize::from(id)] = [at.log_time, at.log_power, at.spread];
     });
-    let of_output = |(output, row): (usize, &OutputRow)| {
-        let scale = f64::from(row.scale);
+    let [time, power] = [0, 1].map(|output: usize| f64::from(case.layers.output[output].scale));
+    let unit = f64::from(model.spread_unit());
+    // The runtime limits a spread to this range.
+    let spreads = [case.least_spread, i16::MAX.cast_unsigned()].map(|it| f64::from(it) * unit);
+    let of_output = |(output, scale): (usize, f64)| {
+        let is_spread = output == OUTPUTS - 1;
         let ours = raw.iter().map(|raw| f64::from(raw[output]) * scale);
+        // A spread starts at zero.
+        let start = if is_spread {
+            (0.0, 0.0)
+        } else {
+            (f64::MAX, f64::MIN)
+        };
         let (least, most) = ours
             .clone()
-            .fold((f64::MAX, f64::MIN), |(least, most), log| {
-                (log.min(least), log.max(most))
-            });
+            .fold(start, |(least, most), log| (log.min(least), log.max(most)));
         let theirs = logs
             .chunks_exact(OUTPUTS)
-            .map(|logs| f64::from(logs[output]));
+            .map(|logs| f64::from(logs[output]))
+            .map(|log| {
+                if is_spread {
+                    log.clamp(spreads[0], spreads[1])
+                } else {
+                    log
+                }
+            });
         let apart = ours.zip(theirs).map(|(ours, theirs)| (ours - theirs).abs());
         100.0 * apart.fold(0.0, f64::max) / (most - least)
     };
-    let outputs = case.layers.output.iter().enumerate().map(of_output);
+    let outputs = [time, power, unit].into_iter().enumerate().map(of_output);
     outputs.fold(0.0, f64::max)
 }
 
