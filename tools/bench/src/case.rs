@@ -46,8 +46,8 @@ pub const SHIPPED_SHAPE: Shape = Shape::Wide32;
 
 static SHIPPED: &[u8] = include_bytes!("../../../weights/orin-agx-64-resnet18.wgt");
 
-/// The least scale of the power in a file with spreads (`weights/FORMAT.md`).
-const LEAST_SCALE: f64 = 1.0 / (1 << 25) as f64;
+/// A file with spreads is valid if the scale of its power is at least this (`weights/FORMAT.md`).
+const LEAST_POWER_SCALE: f64 = 1.0 / (1 << 25) as f64;
 
 const SEED: u64 = 1;
 
@@ -62,7 +62,7 @@ pub struct Case {
     pub file: Vec<u8>,
     /// The layers of the file before encoding.
     pub layers: Layers,
-    /// The least spread of the file, in units of a spread.
+    /// The least spread that the file allows, in units of `Model::spread_unit`.
     pub least_spread: u16,
 }
 
@@ -210,7 +210,7 @@ fn output_row(most: &[i64], (near, within): (f64, f64), random: &mut ChaCha8Rng)
     let weights: Vec<_> = most.iter().map(|_| weight(random)).collect();
     let size = |(most, weight): (&i64, &i8)| most * i64::from(*weight).abs();
     let sum: i64 = most.iter().zip(&weights).map(size).sum();
-    let scale = (within / sum as f64).max(LEAST_SCALE);
+    let scale = (within / sum as f64).max(LEAST_POWER_SCALE);
     OutputRow {
         weights,
         bias: (near / scale) as i32,

@@ -1,5 +1,5 @@
 //! Exports a model's network to ONNX in f32: one batch with the features of all modes, one `Gemm`
-//! per layer with `Relu` between, log time, log power and the power's spread as outputs.
+//! per layer with `Relu` between. It outputs log time, log power and the spread of the log power.
 //!
 //! The integers are dequantised, so the outputs equal those of the runtime up to rounding
 //! (`weights/FORMAT.md`, "What the integers mean").
@@ -13,7 +13,7 @@ use wattgate_runtime::{Axis, AxisFeatures, INPUTS, ModeId, ROW_SCALE_ONE};
 
 use wattgate_bench::case::Case;
 
-/// Number of outputs of a network: log time, log power and the power's spread.
+/// Number of outputs of a network: log time, log power and the spread of the log power.
 pub const OUTPUTS: usize = 3;
 
 /// A layer in f32: weights and bias of each unit.

@@ -2,8 +2,8 @@
 //! model.
 //!
 //! Unless a test says otherwise, the sensors have L4T's setting and the limits are 25, 45 and 75 %
-//! of each board's span. The bounds are those of single seeds, so the models are frozen files. The
-//! command `loads` prints the same rows for the shipped files.
+//! of each board's span. The bounds were found with single seeds, so the tests keep the models of
+//! that time in `tests/models`. The command `loads` prints the same rows for the shipped models.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -174,8 +174,8 @@ fn a_constant_load_runs_fast() {
     assert_least_speed(of(&CONSTANT, is_low), 87.0);
 }
 
-/// More limits than in the other tests, so that no bound hangs on how close one mode is to one
-/// limit.
+/// The speed at one limit depends on how close below it the next mode lies. Nine limits average
+/// this out.
 #[test]
 fn the_shipped_models_hold_the_limit_and_run_fast() {
     const LIMITS: [f64; 9] = [21.0, 23.0, 25.0, 27.0, 29.0, 40.0, 45.0, 60.0, 75.0];

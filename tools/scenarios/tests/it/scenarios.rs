@@ -12,7 +12,7 @@ use wattgate_scenarios::{Holder, Spread};
 const SAFE_AFTER_MS: f64 = 2_000.0;
 
 fn run(scenarios: &[&Scenario], holder: Holder, seeds: u64) -> Vec<ScenarioRow> {
-    // Frozen files, since the bounds are those of single seeds.
+    // The models with which the bounds were found.
     let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
     let mut tasks = Vec::new();
     for scenario in scenarios {
