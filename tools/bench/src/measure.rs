@@ -36,14 +36,14 @@ pub fn measure(case: &Case, python: Option<&Path>, rounds: u32) -> Result<Figure
     let region = Region::all(&case.grid);
     let front = FullFront::of(&model, &region, Confidence::P95);
     let limit = middle(&front);
-    let tract = Tract::new(case)?;
+    let mut tract = Tract::new(case)?;
     let mut onnxruntime = python
         .map(|python| OnnxRuntime::new(case, python))
         .transpose()?;
 
     let mut contenders = vec![
         contender(|| sweep(&model, &region)),
-        contender(|| tract.run().expect("it ran before")),
+        Box::new(|runs| tract.time(runs)),
     ];
     if let Some(onnxruntime) = &mut onnxruntime {
         contenders.push(Box::new(|runs| onnxruntime.time(runs)));
