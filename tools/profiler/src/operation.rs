@@ -43,6 +43,7 @@ impl Onlooker {
                 kind: first.kind,
                 device: first.device.clone(),
                 workload: first.workload.clone(),
+                tpc_pg_mask: first.tpc_pg_mask,
                 ..Row::default()
             },
             known: rows.iter().map(Row::mode).collect(),

@@ -52,6 +52,8 @@ pub struct Row {
     pub kind: Kind,
     pub device: String,
     pub workload: String,
+    /// The TPCs of the GPU that were gated, one bit each; `None` on boards without the file.
+    pub tpc_pg_mask: Option<u32>,
     pub cores: u32,
     pub cpu_khz: u32,
     pub gpu_khz: u32,
@@ -120,7 +122,7 @@ pub enum CorpusError {
     /// The file is no corpus of this program.
     #[error("{}: {why}", path.display())]
     Defect { path: PathBuf, why: String },
-    /// The file has rows of another board or workload.
+    /// The file has rows of another board, workload or TPC mask.
     #[error("{}: line {line} is of `{found}`, expected `{expected}`", path.display())]
     Other {
         path: PathBuf,
@@ -157,8 +159,13 @@ pub struct CorpusFile {
 
 impl CorpusFile {
     /// Opens or creates the file. An incomplete last line, which a power cut leaves, is removed.
-    /// Errors if it has rows of another board or workload.
-    pub fn open(path: &Path, device: &str, workload: &str) -> Result<Self, CorpusError> {
+    /// Errors if it has rows of another board, workload or TPC mask.
+    pub fn open(
+        path: &Path,
+        device: &str,
+        workload: &str,
+        tpc_pg_mask: Option<u32>,
+    ) -> Result<Self, CorpusError> {
         let at = |source| CorpusError::Io {
             path: path.to_owned(),
             source,
@@ -181,8 +188,14 @@ impl CorpusFile {
         let mut reader = csv::Reader::from_reader(&text.as_bytes()[..complete]);
         let rows = reader.deserialize().collect::<Result<Vec<Row>, _>>();
         let rows = rows.map_err(|error| defect(error.to_string()))?;
+        let gated = |mask: Option<u32>| match mask {
+            Some(mask) => format!("tpc_pg_mask {mask}"),
+            None => "no tpc_pg_mask".to_owned(),
+        };
+        let expected = [device, workload, &gated(tpc_pg_mask)];
         for (row, line) in rows.iter().zip(2..) {
-            for (found, expected) in [(&row.device, device), (&row.workload, workload)] {
+            let found = [&row.device, &row.workload, &gated(row.tpc_pg_mask)];
+            for (found, expected) in found.into_iter().zip(expected) {
                 if found != expected {
                     return Err(CorpusError::Other {
                         path: path.to_owned(),

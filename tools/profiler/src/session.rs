@@ -339,6 +339,7 @@ impl<'a, W: World> Session<'a, W> {
             kind: self.task.kind,
             device: self.task.device.clone(),
             workload: self.task.workload.clone(),
+            tpc_pg_mask: self.board.tpc_pg_mask(),
             cores,
             cpu_khz,
             gpu_khz,

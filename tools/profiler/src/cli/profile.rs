@@ -78,7 +78,8 @@ pub fn profile<'a>(
     // As in the daemon: the sensor may show less than what is drawn.
     let margin = site.board.sensor_offset();
     let allowed = |limit: Milliwatts| f64::from(limit.0.saturating_sub(margin.0));
-    let mut corpus = CorpusFile::open(&plan.output, &site.device, &site.workload)?;
+    let tpc_pg_mask = site.board.tpc_pg_mask();
+    let mut corpus = CorpusFile::open(&plan.output, &site.device, &site.workload, tpc_pg_mask)?;
     let (number, list) = match &plan.modes {
         Modes::Number(number) => (*number, None),
         Modes::File(path) => {
@@ -103,7 +104,7 @@ pub fn profile<'a>(
         reference: plan.reference.clone().or_else(shipped),
         kind: Some(kind),
         minibatch: None,
-        tpc_pg_mask: site.board.tpc_pg_mask(),
+        tpc_pg_mask,
     };
     let co_process = || -> Result<CoProcess, PlannerError> {
         let planner = CoProcess::start(&plan.planner, task)?;

@@ -10,6 +10,7 @@ fn row(gpu_khz: u32) -> Row {
     Row {
         device: "orin-agx-64".to_owned(),
         workload: "yolo, v8".to_owned(),
+        tpc_pg_mask: Some(240),
         cores: 4,
         cpu_khz: 729_600,
         gpu_khz,
@@ -35,7 +36,7 @@ fn measured(gpu_khz: u32) -> Row {
 }
 
 fn open(path: &Path) -> Result<CorpusFile, String> {
-    CorpusFile::open(path, "orin-agx-64", "yolo, v8").map_err(|error| error.to_string())
+    CorpusFile::open(path, "orin-agx-64", "yolo, v8", Some(240)).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -55,13 +56,13 @@ fn rows_are_read_back_by_the_next_session() {
         [measured(306_000), marked]
     );
     let text = fs::read_to_string(&path).expect("text");
-    let header = "kind,device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,steps,window_ms,end_s,\
+    let header = "kind,device,workload,tpc_pg_mask,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,steps,window_ms,end_s,\
                   time_spread_pct,power_spread_pct,temperature_c,delivered_cpu_khz,\
                   over_current,peak_mw,mark";
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3);
     assert_eq!(lines[0], header);
-    let line = "measured,orin-agx-64,\"yolo, v8\",4,729600,306000,665600,44.4706,17312.3,34,1512.0,4.25,0.33,0.98,\
+    let line = "measured,orin-agx-64,\"yolo, v8\",240,4,729600,306000,665600,44.4706,17312.3,34,1512.0,4.25,0.33,0.98,\
                 41.5,,0,20000.0,";
     assert_eq!(lines[1], line);
     assert!(
@@ -104,14 +105,24 @@ fn a_file_of_another_workload_or_kind_is_refused_and_kept() {
         .append(measured(306_000))
         .expect("written");
     let before = fs::read(&path).expect("bytes");
-    let error = CorpusFile::open(&path, "orin-agx-64", "bert").expect_err("another workload");
+    let error =
+        CorpusFile::open(&path, "orin-agx-64", "bert", Some(240)).expect_err("another workload");
     let text = format!(
         "{}: line 2 is of `yolo, v8`, expected `bert`",
         path.display()
     );
     assert_eq!(error.to_string(), text);
-    let error = CorpusFile::open(&path, "xavier-agx", "yolo, v8").expect_err("another board");
+    let error =
+        CorpusFile::open(&path, "xavier-agx", "yolo, v8", Some(240)).expect_err("another board");
     assert!(error.to_string().contains("line 2 is of `orin-agx-64`"));
+    for (mask, expected) in [(Some(248), "`tpc_pg_mask 248`"), (None, "`no tpc_pg_mask`")] {
+        let error = CorpusFile::open(&path, "orin-agx-64", "yolo, v8", mask);
+        let error = error.expect_err("other TPCs").to_string();
+        assert!(
+            error.ends_with(&format!("is of `tpc_pg_mask 240`, expected {expected}")),
+            "{error}"
+        );
+    }
     assert_eq!(fs::read(&path).expect("bytes"), before);
     for foreign in [
         "a note",
@@ -123,7 +134,7 @@ fn a_file_of_another_workload_or_kind_is_refused_and_kept() {
         fs::write(&path, foreign).expect("written");
         let error = open(&path).expect_err("no corpus");
         assert!(
-            error.contains("the first line is not `kind,device,workload,cores,"),
+            error.contains("the first line is not `kind,device,workload,tpc_pg_mask,cores,"),
             "{error}"
         );
         assert_eq!(fs::read_to_string(&path).expect("text"), foreign);

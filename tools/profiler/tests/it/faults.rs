@@ -277,10 +277,11 @@ fn a_disk_that_is_full_ends_the_session_and_breaks_no_row() {
     const SIZE: u64 = 8_192;
     let living = Living::start();
     let path = living.path("corpus.csv");
-    let mut corpus = CorpusFile::open(&path, NAME, "sh").expect("a corpus");
+    let mut corpus = CorpusFile::open(&path, NAME, "sh", Some(240)).expect("a corpus");
     let row = Row {
         device: NAME.to_owned(),
         workload: "sh".to_owned(),
+        tpc_pg_mask: Some(240),
         mark: Some(Mark::Stalled),
         ..Row::default()
     };

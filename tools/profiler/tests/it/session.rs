@@ -125,8 +125,8 @@ impl Done {
     }
 }
 
-fn corpus(path: &Path) -> CorpusFile {
-    CorpusFile::open(path, "board", "work").expect("a corpus")
+fn corpus(path: &Path, tpc_pg_mask: Option<u32>) -> CorpusFile {
+    CorpusFile::open(path, "board", "work", tpc_pg_mask).expect("a corpus")
 }
 
 fn profile(bench: Bench, least: PowerMode, modes: &[PowerMode], limit_w: Option<u32>) -> Done {
@@ -141,8 +141,8 @@ fn profile_with<P: Planner + Send + 'static>(
     limit_w: Option<u32>,
     folder: TempDir,
 ) -> Done {
-    let mut corpus = corpus(&folder.path().join("corpus.csv"));
     let mut board = discover(&bench.files);
+    let mut corpus = corpus(&folder.path().join("corpus.csv"), board.tpc_pg_mask());
     let task = Task {
         kind: Kind::Simulated,
         device: "board".to_owned(),
@@ -275,7 +275,7 @@ fn what_goes_wrong_in_the_middle_is_named_and_keeps_the_rows() {
         let error = done.result.as_ref().expect_err("trouble").to_string();
         assert!(error.contains(expected), "{error}");
         assert_eq!(done.rows.len(), 1, "{expected}");
-        assert_eq!(corpus(&done.path()).rows, done.rows);
+        assert_eq!(corpus(&done.path(), Some(240)).rows, done.rows);
     }
 }
 
