@@ -3,9 +3,10 @@
 //! The value of a mode is the reduction of the mean predictive variance over the board that its
 //! measurement would bring (Seo et al. 2000, "active learning Cohn"). The first [`FIRST`] modes
 //! are chosen with the prior alone. After that, one process per target, refitted after each
-//! measurement, values the candidates. If power is measured, every second further mode is chosen
-//! by [`promise`] instead: queries select modes of the Pareto front, so accuracy counts most
-//! there.
+//! measurement, values the candidates.
+//!
+//! Every mode serves the accuracy over the whole board. Measuring at the expected Pareto front
+//! instead makes the errors larger, and a plan for one power limit has [`promise`].
 
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -23,9 +24,6 @@ pub const FIRST: usize = 8;
 
 /// Rounds in which each of the first modes may be exchanged for a better one.
 const EXCHANGES: usize = 2;
-
-/// Number of power limits over which the expected improvement is summed.
-const LIMITS: u32 = 32;
 
 /// Maximum number of random candidates, and of random modes over which the variance is averaged.
 const COMPARED: usize = 400;
@@ -45,7 +43,7 @@ pub fn first(
     let mut chosen = Vec::new();
     while chosen.len() < count.min(offered.len()) {
         let free = board.without(&chosen);
-        chosen.extend(board.best(&[&unmeasured(&chosen)?], &free, None, random));
+        chosen.extend(board.best(&[unmeasured(&chosen)?], &free, None, random));
     }
     if count > FIRST {
         return Ok(chosen);
@@ -55,7 +53,7 @@ pub fn first(
             let old = chosen.remove(at);
             let others = unmeasured(&chosen)?;
             let free = board.without(&chosen);
-            let new = board.best(&[&others], &free, Some(old), random);
+            let new = board.best(&[others], &free, Some(old), random);
             chosen.insert(at, new.unwrap_or(old));
         }
     }
@@ -73,31 +71,20 @@ pub fn next(
     random: &mut ChaCha8Rng,
 ) -> Result<Vec<usize>, SingularKernel> {
     let board = Board::of(scales, offered);
-    let mut measured = measured.to_vec();
+    let mut processes = fitted(scales, priors, measured)?;
+    let unmeasured = |knobs: &[u32; 4]| measured.iter().all(|mode| mode.knobs != *knobs);
+    let mut free: Vec<bool> = offered.iter().map(unmeasured).collect();
     let mut chosen = Vec::new();
-    let [mut time, mut power] = fitted(scales, priors, &measured)?;
     while chosen.len() < count {
-        let free = |knobs: &[u32; 4]| measured.iter().all(|mode| mode.knobs != *knobs);
-        let free: Vec<bool> = offered.iter().map(free).collect();
-        let Some(best) = board.choose(&time, &power, &measured, &free, random) else {
+        let Some(best) = board.best(&processes, &free, None, random) else {
             break;
         };
         chosen.push(best);
-        let expected = |process: &mut Option<Process>| {
-            let Some(known) = process else {
-                return Ok(None);
-            };
-            let place = board.places[best];
-            let log = known.means(&[place])[0][0];
-            *known = known.observe(place, log)?;
-            Ok(Some(log.exp()))
-        };
-        measured.push(Known {
-            id: best,
-            knobs: offered[best],
-            time_us: expected(&mut time)?.unwrap_or(f64::INFINITY),
-            power_mw: expected(&mut power)?,
-        });
+        free[best] = false;
+        let place = board.places[best];
+        for process in &mut processes {
+            *process = process.observe(place, process.means(&[place])[0][0])?;
+        }
     }
     Ok(chosen)
 }
@@ -120,29 +107,27 @@ pub fn next_of(
             .map(|mode| scales.place(mode.knobs))
             .collect();
         let prior = Process::unmeasured(&priors.spec(Mean::Zero), &places)?;
-        return Ok(board.best(&[&prior], free, None, random));
+        return Ok(board.best(&[prior], free, None, random));
     }
-    let [time, power] = fitted(scales, priors, measured)?;
-    Ok(board.choose(&time, &power, measured, free, random))
+    let processes = fitted(scales, priors, measured)?;
+    Ok(board.best(&processes, free, None, random))
 }
 
-/// One process per target, `None` for a target without measurements.
+/// One process for each target that was measured.
 fn fitted(
     scales: &Scales,
     priors: &Priors,
     measured: &[Known],
-) -> Result<[Option<Process>; 2], SingularKernel> {
+) -> Result<Vec<Process>, SingularKernel> {
+    let spec = priors.spec(Mean::Zero);
     let fit = |target: Target| {
         let known = measured
             .iter()
             .filter_map(|mode| Some((scales.place(mode.knobs), target.measured(mode)?.ln())));
         let (places, logs): (Vec<Place>, Vec<f64>) = known.unzip();
-        let spec = priors.spec(Mean::Zero);
-        (!places.is_empty())
-            .then(|| Process::fit_map(&spec, &places, &logs))
-            .transpose()
+        (!places.is_empty()).then(|| Process::fit_map(&spec, &places, &logs))
     };
-    Ok([fit(Target::Time)?, fit(Target::Power)?])
+    Target::ALL.into_iter().filter_map(fit).collect()
 }
 
 /// Chooses `count` modes one by one; each choice sees the measurements of those before. Returns
@@ -186,33 +171,11 @@ impl Board {
         free
     }
 
-    /// The free candidate of the highest [`promise`] at every second choice after the first
-    /// [`FIRST`], if time and power are known; otherwise that of the highest value.
-    fn choose(
-        &self,
-        time: &Option<Process>,
-        power: &Option<Process>,
-        measured: &[Known],
-        free: &[bool],
-        random: &mut ChaCha8Rng,
-    ) -> Option<usize> {
-        let at_the_front = (measured.len() - FIRST.min(measured.len())) % 2 == 1;
-        match (time, power) {
-            (Some(time), Some(power)) if at_the_front => {
-                self.fastest_within(time, power, measured, free)
-            }
-            _ => {
-                let processes: Vec<&Process> = [time, power].into_iter().flatten().collect();
-                self.best(&processes, free, None, random)
-            }
-        }
-    }
-
     /// The candidate with the highest value summed over all processes. Draws [`COMPARED`] random
     /// candidates that are free, and always includes `old`.
     fn best(
         &self,
-        processes: &[&Process],
+        processes: &[Process],
         free: &[bool],
         old: Option<usize>,
         random: &mut ChaCha8Rng,
@@ -237,45 +200,6 @@ impl Board {
             .zip(&candidates)
             .max_by(|a, b| a.0.total_cmp(b.0));
         best.map(|(_, &candidate)| candidate)
-    }
-
-    /// The candidate with the highest [`promise`], summed over [`LIMITS`] equally spaced power
-    /// limits.
-    fn fastest_within(
-        &self,
-        time: &Process,
-        power: &Process,
-        measured: &[Known],
-        free: &[bool],
-    ) -> Option<usize> {
-        let free: Vec<usize> = (0..self.places.len()).filter(|&at| free[at]).collect();
-        let places = self.places_of(&free);
-        let [times, powers] = [time, power].map(|process| {
-            let normals = process.predictions(&places).swap_remove(0);
-            let expected = normals.into_iter().map(Expected::from);
-            expected.collect::<Vec<Expected>>()
-        });
-        let known = || powers.iter().map(|power| power.median.exp());
-        let (low, high) = known().fold((f64::MAX, 0.0_f64), |(low, high), power| {
-            (low.min(power), high.max(power))
-        });
-        let slowest = times
-            .iter()
-            .map(|time| time.median)
-            .fold(f64::NEG_INFINITY, f64::max);
-        let mut worth = vec![0.0; free.len()];
-        for step in 1..=LIMITS {
-            let limit_mw = low + (high - low) * f64::from(step) / f64::from(LIMITS);
-            let within = measured
-                .iter()
-                .filter(|mode| mode.power_mw.is_some_and(|p| p <= limit_mw));
-            let best = within.map(|mode| mode.time_us.ln()).fold(slowest, f64::min);
-            for ((worth, time), power) in worth.iter_mut().zip(&times).zip(&powers) {
-                *worth += promise(limit_mw.ln(), best, time, power);
-            }
-        }
-        let best = worth.iter().zip(&free).max_by(|a, b| a.0.total_cmp(b.0));
-        best.map(|(_, &free)| free)
     }
 }
 
