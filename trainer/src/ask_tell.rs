@@ -74,7 +74,7 @@ pub enum Next {
 pub struct Fitted {
     /// The model file.
     pub bytes: Vec<u8>,
-    /// Leave-one-out errors, including the error of the export.
+    /// Cross-validated errors, including the error of the export.
     pub left_out: Errors,
 }
 
@@ -528,6 +528,7 @@ impl Planner {
         }
         let judged = &self.modes[..self.modes.len().min(JUDGED)];
         let teachers = self.teachers();
-        teachers.map_or([None; 2], |teachers| expected_error(&teachers, judged))
+        let expected = teachers.and_then(|teachers| expected_error(&teachers, judged));
+        expected.unwrap_or([None; 2])
     }
 }
