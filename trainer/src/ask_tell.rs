@@ -74,7 +74,7 @@ pub enum Next {
 pub struct Fitted {
     /// The model file.
     pub bytes: Vec<u8>,
-    /// Cross-validated errors, including the error of the export.
+    /// Leave-one-out errors, including the error of the export.
     pub left_out: Errors,
 }
 
@@ -528,7 +528,6 @@ impl Planner {
         }
         let judged = &self.modes[..self.modes.len().min(JUDGED)];
         let teachers = self.teachers();
-        let expected = teachers.and_then(|teachers| expected_error(&teachers, judged));
-        expected.unwrap_or([None; 2])
+        teachers.map_or([None; 2], |teachers| expected_error(&teachers, judged))
     }
 }

@@ -17,7 +17,7 @@ use crate::learn::guard::{Candidate, CandidatePower, Error, bands};
 use crate::learn::predictions::{Errors, Predictions, Target};
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
-use crate::learn::teacher::{Blend, Expected, LeftOut, Teachers};
+use crate::learn::teacher::{Blend, Expected, Teachers};
 
 /// ChaCha stream of the student; the split and the teachers use others.
 const STUDENT_STREAM: u64 = 4;
@@ -68,7 +68,7 @@ pub struct Exported {
     pub teacher: Predictions,
     /// Predictions of the student before quantisation.
     pub student: Predictions,
-    /// Cross-validated residuals ln(measured / predicted) of the training modes, of time and power.
+    /// Leave-one-out residuals ln(measured / predicted) of the training modes, of time and power.
     pub left_out: [Option<Vec<f64>>; 2],
     layers: Layers,
     least_spread: u16,
@@ -146,7 +146,7 @@ pub fn export(task: &Task<'_>, teachers: Teachers) -> Result<Exported, TrainErro
     }
     let draft = exported.encode(task, 0, &Errors::default());
     exported.predictions = Predictions::of_model(&Model::parse(&draft)?);
-    exported.find_guard_bands(task, &modes, &expected)?;
+    exported.find_guard_bands(task, &modes, &expected);
     exported.bytes = exported.encode(task, 0, &Errors::default());
     Model::parse(&exported.bytes)?;
     Ok(exported)
@@ -166,7 +166,7 @@ impl Exported {
         task: &Task<'_>,
         modes: &[[u32; 4]],
         expected: &[Vec<Expected>],
-    ) -> Result<(), SingularKernel> {
+    ) {
         let within = |id: usize, axis: usize| {
             let used = task.used.iter().map(|mode| mode.knobs[axis]);
             let knob = modes[id][axis];
@@ -202,18 +202,23 @@ impl Exported {
             }
         };
         let offered: Vec<Candidate> = (0..modes.len()).filter(on_offer).map(candidate).collect();
-        let left_out = self.teachers.left_out()?;
-        let (time_guard, power_guard) = bands(&left_out, &offered);
+        let left_out = Target::ALL.map(|target| match expected.get(target as usize) {
+            Some(_) => self.teachers.left_out(target),
+            None => Vec::new(),
+        });
+        let (time_guard, power_guard) = bands([&left_out[0], &left_out[1]], &offered);
         let residuals = Target::ALL.map(|target| {
-            let pairs = task.used.iter().zip(&left_out);
-            let of = |(mode, left_out): (&Known, &LeftOut)| {
-                Some(left_out.of(target)?.log + error(target, mode.id)?.offset)
-            };
-            let residuals: Vec<f64> = pairs.filter_map(of).collect();
-            (!residuals.is_empty()).then_some(residuals)
+            let known = task
+                .used
+                .iter()
+                .filter(|mode| target.measured(mode).is_some());
+            let pairs = known.zip(&left_out[target as usize]);
+            pairs
+                .map(|(mode, left)| Some(left.residual + error(target, mode.id)?.offset))
+                .collect::<Option<Vec<f64>>>()
+                .filter(|residuals| !residuals.is_empty())
         });
         (self.time_guard, self.power_guard, self.left_out) = (time_guard, power_guard, residuals);
-        Ok(())
     }
 
     /// Encodes the file with its errors on `held_out` modes in the provenance.
@@ -245,7 +250,7 @@ impl Exported {
         .encode()
     }
 
-    /// Cross-validated errors on the training modes.
+    /// Leave-one-out errors on the training modes.
     pub fn left_out_errors(&self) -> Errors {
         let mape = |residuals: &Vec<f64>| {
             let errors = residuals

@@ -82,35 +82,13 @@ const MEDIAN_TOLERANCE: f64 = 1e-7;
 /// Hyperparameters to transfer, of time and of power.
 pub type Hyperparameters = [Option<Vec<f64>>; 2];
 
-/// Parts of the training modes that are left out in turn.
-const FOLDS: usize = 10;
-
-/// The error of a prediction.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Residual {
-    /// ln(measured / predicted).
-    pub log: f64,
-    /// The predictive standard deviation of `log`.
-    pub sd: f64,
-}
-
-/// The errors of teachers on a training mode that they did not see.
+/// The leave-one-out prediction of a training mode.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LeftOut {
-    /// Of the time.
-    pub time: Residual,
-    /// Of the power, where it was measured.
-    pub power: Option<Residual>,
-}
-
-impl LeftOut {
-    /// Of a target.
-    pub fn of(&self, target: Target) -> Option<Residual> {
-        match target {
-            Target::Time => Some(self.time),
-            Target::Power => self.power,
-        }
-    }
+    /// ln(measured / predicted).
+    pub residual: f64,
+    /// The predictive standard deviation of the residual.
+    pub sd: f64,
 }
 
 /// A mixture of Gaussian processes for the logarithm of one target.
@@ -200,21 +178,27 @@ impl Teacher {
         samples.collect()
     }
 
-    /// Learns again without the training modes of a fold. `is_of_fold` marks them by index.
-    fn without(
-        &self,
-        is_of_fold: impl Fn(usize) -> bool + Copy,
-        (seed, fold): (u64, usize),
-    ) -> Result<Self, SingularKernel> {
-        let one = |(at, (weight, process)): (usize, &(f64, Process))| {
-            let mut random = ChaCha8Rng::seed_from_u64(seed);
-            // Streams 1 to 3 are those of the fit.
-            random.set_stream((4 * (fold + 1) + at) as u64);
-            Ok((*weight, process.without(is_of_fold, &mut random)?))
+    /// Predicts each training mode without it, in the order of the fit. `at` holds one place for
+    /// each mode; its log time may differ from that of the fit.
+    fn left_out(&self, at: &[Place]) -> Vec<Expected> {
+        let parts = self.parts.iter().map(|(weight, process)| {
+            let own = process.left_out(process.places());
+            (*weight, process, own, process.left_out(at))
+        });
+        let parts: Vec<_> = parts.collect();
+        let of = |at: usize| {
+            let one = |(weight, process, own, there): &(f64, &Process, Vec<_>, Vec<_>)| {
+                let target = process.targets().nth(at).expect("a training mode");
+                let of_own: Vec<Normal> =
+                    own.iter().map(|sample: &Vec<Normal>| sample[at]).collect();
+                let weights = without(target, &of_own);
+                let there = there.iter().map(|sample: &Vec<Normal>| sample[at]);
+                let pairs = weights.into_iter().map(|share| weight * share).zip(there);
+                pairs.collect::<Vec<_>>()
+            };
+            Expected::of(&parts.iter().flat_map(one).collect::<Vec<_>>())
         };
-        let parts = self.parts.iter().enumerate().map(one);
-        let parts: Result<Vec<_>, SingularKernel> = parts.collect();
-        Ok(Self { parts: parts? })
+        (0..at.len()).map(of).collect()
     }
 
     fn observe(&self, place: Place, target: f64) -> Result<Self, SingularKernel> {
@@ -241,8 +225,24 @@ impl Teacher {
 
     /// The hyperparameters of the process with the physical mean and the default prior.
     fn hyperparameters(&self) -> Option<Vec<f64>> {
-        self.parts.get(1).map(|(_, process)| process.map())
+        self.parts.get(1).map(|(_, process)| process.map().to_vec())
     }
+}
+
+/// Weights of the hyperparameter samples of one process that undo the influence of a left-out
+/// target on them: one over the density that a sample gives the target (Gelfand, Dey and Chang
+/// 1992). They are truncated at √S times their mean, for S samples (Ionides 2008), and sum to one.
+fn without(target: f64, left_out: &[Normal]) -> Vec<f64> {
+    let ln = |at: &Normal| 0.5 * (at.variance.ln() + (target - at.mean).powi(2) / at.variance);
+    let largest = left_out.iter().map(ln).fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = left_out.iter().map(|at| (ln(at) - largest).exp()).collect();
+    let samples = weights.len() as f64;
+    let most = samples.sqrt() * weights.iter().sum::<f64>() / samples;
+    let total: f64 = weights.iter().map(|weight| weight.min(most)).sum();
+    weights
+        .iter()
+        .map(|weight| weight.min(most) / total)
+        .collect()
 }
 
 /// A summary of the predictive distribution of a logarithm.
@@ -264,13 +264,6 @@ impl From<Normal> for Expected {
 }
 
 impl Expected {
-    fn residual(&self, target: f64) -> Residual {
-        Residual {
-            log: target - self.median,
-            sd: self.sd,
-        }
-    }
-
     /// Summarises a mixture of normal distributions whose weights sum to one.
     fn of(parts: &[(f64, Normal)]) -> Self {
         let standard = statrs::distribution::Normal::standard();
@@ -336,8 +329,6 @@ pub struct Teachers {
     centre: f64,
     /// Indices of the training modes with a power.
     powered: Vec<usize>,
-    /// The seed of the samples.
-    seed: u64,
 }
 
 impl Teachers {
@@ -351,9 +342,7 @@ impl Teachers {
         seed: u64,
     ) -> Result<Self, SingularKernel> {
         let random = ChaCha8Rng::seed_from_u64(seed);
-        let mut teachers = Self::learn(grid, used, reference, blend, Some(&random))?;
-        teachers.seed = seed;
-        Ok(teachers)
+        Self::learn(grid, used, reference, blend, Some(&random))
     }
 
     /// Like [`Teachers::fit`], but uses MAP estimates of the hyperparameters and no reference.
@@ -388,7 +377,6 @@ impl Teachers {
             power: None,
             centre,
             powered: Vec::new(),
-            seed: 0,
         };
         let (mut powered, mut logs_of_power) = (Vec::new(), Vec::new());
         for (at, (mode, place)) in used.iter().zip(places).enumerate() {
@@ -438,48 +426,27 @@ impl Teachers {
         [Some(time), power].into_iter().flatten().collect()
     }
 
-    /// Predicts each training mode by teachers that did not see it: [`FOLDS`] times all processes
-    /// and their hyperparameters are learned again without a part of the modes. A power is predicted
-    /// from the predicted time. The order is that of the fit.
-    pub fn left_out(&self) -> Result<Vec<LeftOut>, SingularKernel> {
-        let folds = (0..FOLDS).into_par_iter();
-        let folds: Result<Vec<_>, SingularKernel> =
-            folds.map(|fold| self.left_out_of(fold)).collect();
-        let mut all: Vec<(usize, LeftOut)> = folds?.into_iter().flatten().collect();
-        all.sort_unstable_by_key(|(at, _)| *at);
-        Ok(all.into_iter().map(|(_, left_out)| left_out).collect())
-    }
-
-    /// The training modes of a fold and their indices.
-    fn left_out_of(&self, fold: usize) -> Result<Vec<(usize, LeftOut)>, SingularKernel> {
-        let is_of_fold = |at: usize| at % FOLDS == fold;
-        let modes = 0..self.time.places().len();
-        let modes: Vec<usize> = modes.filter(|at| is_of_fold(*at)).collect();
-        if modes.is_empty() {
-            return Ok(Vec::new());
-        }
-        let time = self.time.without(is_of_fold, (self.seed, fold))?;
-        let places: Vec<Place> = modes.iter().map(|&at| self.time.places()[at]).collect();
-        let times = time.predict(&places);
-        let mut powers: Vec<Option<Residual>> = vec![None; modes.len()];
-        if let Some(power) = &self.power {
-            let without = power.without(|at| is_of_fold(self.powered[at]), (self.seed, fold))?;
-            let targets: Vec<f64> = power.targets().collect();
-            for (slot, (&mode, time)) in powers.iter_mut().zip(modes.iter().zip(&times)) {
-                let Some(at) = self.powered.iter().position(|&powered| powered == mode) else {
-                    continue;
-                };
-                let place = self.before(power.places()[at], time);
-                *slot = Some(without.predict(&[place])[0].residual(targets[at]));
+    /// Predicts a target of each training mode without that mode. The order is that of the modes
+    /// that have the target; the list is empty for power if it was not fitted. A power is predicted
+    /// from the time, and this time is predicted without the mode too.
+    pub fn left_out(&self, target: Target) -> Vec<LeftOut> {
+        let of_time = self.time.left_out(self.time.places());
+        let (teacher, expected) = match (target, &self.power) {
+            (Target::Time, _) => (&self.time, of_time),
+            (Target::Power, Some(power)) => {
+                let places = power.places().iter().zip(&self.powered);
+                let places = places.map(|(place, at)| self.before(*place, &of_time[*at]));
+                (power, power.left_out(&places.collect::<Vec<_>>()))
             }
-        }
-        let targets: Vec<f64> = self.time.targets().collect();
-        let each = modes.into_iter().zip(times).zip(powers);
-        let left_out = each.map(|((at, time), power)| {
-            let time = time.residual(targets[at]);
-            (at, LeftOut { time, power })
-        });
-        Ok(left_out.collect())
+            (Target::Power, None) => return Vec::new(),
+        };
+        let pairs = teacher.targets().zip(expected);
+        pairs
+            .map(|(target, Expected { median, sd })| LeftOut {
+                residual: target - median,
+                sd,
+            })
+            .collect()
     }
 
     /// A place of the power's processes for a measured mode.
