@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # What the trainer must reach on measured corpora, beside what it reaches; fails where a
 # bound is missed. Each row is scored with the shipped priors, and with priors that were learned
-# without the family of its corpus. Takes about an hour on two cores.
+# without the family of its corpus. Takes more than an hour on two cores; `gate`, a few rows in few runs
+# with wider bounds, three minutes.
 #
-#     tools/bounds.sh [FOLDER-OF-CORPORA [errors|coverage|choices]]
+#     tools/bounds.sh [FOLDER-OF-CORPORA [errors|coverage|choices|interval|gate]]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
