@@ -83,7 +83,8 @@ pub fn next(
         free[best] = false;
         let place = board.places[best];
         for process in &mut processes {
-            *process = process.observe(place, process.means(&[place])[0][0])?;
+            let expected = process.means(&[place])[0][0];
+            *process = process.observe(place, expected)?;
         }
     }
     Ok(chosen)

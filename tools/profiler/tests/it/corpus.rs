@@ -6,11 +6,14 @@ use std::path::Path;
 use wattgate_profiler::row::{CorpusFile, Mark, Row};
 use wattgate_profiler::window::Measured;
 
+/// The TPCs that the board of these rows gates.
+const GATED: Option<u32> = Some(240);
+
 fn row(gpu_khz: u32) -> Row {
     Row {
         device: "orin-agx-64".to_owned(),
         workload: "yolo, v8".to_owned(),
-        tpc_pg_mask: Some(240),
+        tpc_pg_mask: GATED,
         cores: 4,
         cpu_khz: 729_600,
         gpu_khz,
@@ -36,7 +39,16 @@ fn measured(gpu_khz: u32) -> Row {
 }
 
 fn open(path: &Path) -> Result<CorpusFile, String> {
-    CorpusFile::open(path, "orin-agx-64", "yolo, v8", Some(240)).map_err(|error| error.to_string())
+    open_as(path, "orin-agx-64", "yolo, v8", GATED)
+}
+
+fn open_as(
+    path: &Path,
+    device: &str,
+    workload: &str,
+    gated: Option<u32>,
+) -> Result<CorpusFile, String> {
+    CorpusFile::open(path, device, workload, gated).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -105,19 +117,16 @@ fn a_file_of_another_workload_or_kind_is_refused_and_kept() {
         .append(measured(306_000))
         .expect("written");
     let before = fs::read(&path).expect("bytes");
-    let error =
-        CorpusFile::open(&path, "orin-agx-64", "bert", Some(240)).expect_err("another workload");
+    let error = open_as(&path, "orin-agx-64", "bert", GATED).expect_err("another workload");
     let text = format!(
         "{}: line 2 is of `yolo, v8`, expected `bert`",
         path.display()
     );
-    assert_eq!(error.to_string(), text);
-    let error =
-        CorpusFile::open(&path, "xavier-agx", "yolo, v8", Some(240)).expect_err("another board");
-    assert!(error.to_string().contains("line 2 is of `orin-agx-64`"));
+    assert_eq!(error, text);
+    let error = open_as(&path, "xavier-agx", "yolo, v8", GATED).expect_err("another board");
+    assert!(error.contains("line 2 is of `orin-agx-64`"), "{error}");
     for (mask, expected) in [(Some(248), "`tpc_pg_mask 248`"), (None, "`no tpc_pg_mask`")] {
-        let error = CorpusFile::open(&path, "orin-agx-64", "yolo, v8", mask);
-        let error = error.expect_err("other TPCs").to_string();
+        let error = open_as(&path, "orin-agx-64", "yolo, v8", mask).expect_err("other TPCs");
         assert!(
             error.ends_with(&format!("is of `tpc_pg_mask 240`, expected {expected}")),
             "{error}"
