@@ -16,18 +16,14 @@ sleep 2
 "$target/wattgated" run --config "$place/wattgated.toml" --root "$place/root" 2>"$place/log" &
 daemon=$!
 sleep 20
-# CPU time in ns, and the number of sleeps: the daemon sleeps once before each control cycle.
+# CPU time of all threads in ns.
 used() {
-    cut -d ' ' -f 1 "/proc/$daemon/schedstat"
-    awk '/^voluntary/ { print $2 }' "/proc/$daemon/status"
+    cut -d ' ' -f 1 "/proc/$daemon/task"/*/schedstat | awk '{ sum += $1 } END { printf "%.0f", sum }'
 }
 before=$(used)
 sleep "$seconds"
-echo $before $(used) $seconds | awk '{
-    part = ($3 - $1) / $5 / 1e7
-    looks = ($4 - $2) / $5
-    printf "of one core: %.2f %% over %d s", part, $5
-    printf ", with %.1f looks a second, so %.2f %% for ten\n", looks, 10 * part / looks
+echo "$before $(used) $seconds" | awk '{
+    printf "of one core: %.2f %% over %d s\n", ($2 - $1) / $3 / 1e7, $3
 }'
 awk '/VmHWM/ { print "resident memory: at most " $2 " kB" }' "/proc/$daemon/status"
 cargo test --release --locked -p wattgate-watchdog --test it -- --nocapture cost:: control:: \
