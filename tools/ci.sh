@@ -2,8 +2,8 @@
 # All checks, as CI runs them: tools/ci.sh. Installs the Debian packages that it needs and
 # that are missing. Steps that fail are listed at the end.
 #
-# Tests on measured data read ../shared/data; where that is absent each of them says so and
-# is skipped, unless WATTGATE_REQUIRE_DATA is set.
+# Tests on measured data, and a part of the trainer's bounds, read ../shared/data; where that is
+# absent each of them says so and is skipped, unless WATTGATE_REQUIRE_DATA is set.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -120,6 +120,15 @@ learned() {
     done
 }
 
+# A part of the trainer's bounds, with priors that were learned without the scored corpus.
+gate() {
+    if [ ! -d ../shared/data ] && [ -z "${WATTGATE_REQUIRE_DATA:-}" ]; then
+        echo "no ../shared/data: skipped"
+        return
+    fi
+    tools/bounds.sh ../shared/data gate
+}
+
 # The runtime with vectors in plain Rust, where a sum that leaves its range is a panic: what a
 # debug build of a user does on a processor without vectors of its own. Then what only a build
 # for firmware has: it refuses the large shape.
@@ -187,6 +196,7 @@ step "lint" quick lint
 step "documentation" quick documentation
 step "host tests" quick host_tests
 step "documentation tests" quick cargo test --release --locked --workspace --doc
+step "bounds of the trainer, a part" quick gate
 step "demo" quick demo
 step "learning on a simulated board" quick learned
 step "Python package" tools/python.sh

@@ -226,7 +226,7 @@ pub struct Provenance<'a> {
     /// is 0, each mode of the training was left out in turn.
     pub modes_held_out: u16,
     /// Mean absolute percentage error of the time, in 0.01 %: on the held-out modes, or without any
-    /// by leave-one-out on the modes of the training. `None` if it is not known.
+    /// by cross-validation on the modes of the training. `None` if it is not known.
     pub time_error: Option<u16>,
     /// As `time_error`, of the power.
     pub power_error: Option<u16>,

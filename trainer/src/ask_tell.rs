@@ -74,7 +74,7 @@ pub enum Next {
 pub struct Fitted {
     /// The model file.
     pub bytes: Vec<u8>,
-    /// Leave-one-out errors, including the error of the export.
+    /// Cross-validated errors, including the error of the export.
     pub left_out: Errors,
 }
 

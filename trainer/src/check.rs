@@ -258,7 +258,7 @@ fn odd_modes(corpus: &Corpus, known: &[([u32; 4], f64)], progress: &ProgressBar)
         let Ok(process) = process else {
             return Vec::new();
         };
-        let expected = process.left_out(&places).swap_remove(0);
+        let expected = process.left_out().swap_remove(0);
         let triples = modes.iter().zip(&logs).zip(expected);
         let far = triples.filter(|((_, log), expected)| {
             (*log - expected.mean).abs() > part.max(times * expected.variance.sqrt())

@@ -86,7 +86,7 @@ pub struct Report {
     pub student: Errors,
     /// Errors of the exported file, read back through the runtime, on the held-out modes.
     pub exported: Errors,
-    /// Leave-one-out errors on the training modes, including the error of the export.
+    /// Cross-validated errors on the training modes, including the error of the export.
     pub left_out: Errors,
     /// Coverage of the guard bands on the held-out modes, one entry per knot.
     pub coverage: Vec<Coverage>,

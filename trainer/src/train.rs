@@ -17,7 +17,7 @@ use crate::learn::guard::{Candidate, CandidatePower, Error, bands};
 use crate::learn::predictions::{Errors, Predictions, Target};
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
-use crate::learn::teacher::{Blend, Expected, Teachers};
+use crate::learn::teacher::{Blend, Expected, LeftOut, Teachers};
 
 /// ChaCha stream of the student; the split and the teachers use others.
 const STUDENT_STREAM: u64 = 4;
@@ -68,7 +68,7 @@ pub struct Exported {
     pub teacher: Predictions,
     /// Predictions of the student before quantisation.
     pub student: Predictions,
-    /// Leave-one-out residuals ln(measured / predicted) of the training modes, of time and power.
+    /// Cross-validated residuals ln(measured / predicted) of the training modes, of time and power.
     pub left_out: [Option<Vec<f64>>; 2],
     layers: Layers,
     least_spread: u16,
@@ -202,21 +202,15 @@ impl Exported {
             }
         };
         let offered: Vec<Candidate> = (0..modes.len()).filter(on_offer).map(candidate).collect();
-        let left_out = Target::ALL.map(|target| match expected.get(target as usize) {
-            Some(_) => self.teachers.left_out(target),
-            None => Vec::new(),
-        });
-        let (time_guard, power_guard) = bands([&left_out[0], &left_out[1]], &offered);
+        let left_out = self.teachers.left_out();
+        let (time_guard, power_guard) = bands(left_out, &offered);
         let residuals = Target::ALL.map(|target| {
-            let known = task
-                .used
-                .iter()
-                .filter(|mode| target.measured(mode).is_some());
-            let pairs = known.zip(&left_out[target as usize]);
-            pairs
-                .map(|(mode, left)| Some(left.residual + error(target, mode.id)?.offset))
-                .collect::<Option<Vec<f64>>>()
-                .filter(|residuals| !residuals.is_empty())
+            let pairs = task.used.iter().zip(left_out);
+            let of = |(mode, left_out): (&Known, &LeftOut)| {
+                Some(left_out.of(target)?.log + error(target, mode.id)?.offset)
+            };
+            let residuals: Vec<f64> = pairs.filter_map(of).collect();
+            (!residuals.is_empty()).then_some(residuals)
         });
         (self.time_guard, self.power_guard, self.left_out) = (time_guard, power_guard, residuals);
     }
@@ -250,7 +244,7 @@ impl Exported {
         .encode()
     }
 
-    /// Leave-one-out errors on the training modes.
+    /// Cross-validated errors on the training modes.
     pub fn left_out_errors(&self) -> Errors {
         let mape = |residuals: &Vec<f64>| {
             let errors = residuals

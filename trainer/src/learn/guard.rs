@@ -1,26 +1,27 @@
 //! The guard bands of a model: margins that hold for the modes that queries choose.
 //!
-//! Leave-one-out gives zᵢ, the standardised residual of training mode i. The error ln(measured /
-//! predicted) of any mode x is modelled as zᵢ·sd(x), with the predicted standard deviation sd(x),
-//! plus the known difference of the teacher's and the file's prediction. Errors are taken as
-//! symmetric: every zᵢ counts with both signs.
+//! Cross-validation gives zᵢ, the standardised residual of training mode i. The error of the exported
+//! file at a mode x, ln(measured / predicted), is modelled as zᵢ·sd(x) + offset(x): sd is the teacher's
+//! predictive standard deviation, and the offset is ln(teacher's prediction / file's prediction), which
+//! is known. A residual is as likely with the other sign, so every zᵢ counts with both.
 //!
-//! A query with a power limit does not choose at random: it prefers modes whose power or time is
-//! underestimated. So the band of the power holds for the chosen modes as well as for any mode. Every
-//! point of the Pareto front is chosen for a share of the limits, those from its guarded power to that
-//! of the next point. The risk R of a margin is the share of limits whose chosen mode exceeds its
-//! guarded power, or the share of all modes that do, if that is larger, averaged over i. Conformal risk
-//! control (Angelopoulos et al. 2024, "Conformal Risk Control", theorem 1) takes the least margin
+//! A query with a power limit does not choose at random. It prefers modes whose power or time the file
+//! underestimates. So the margin of the power has to hold for the chosen modes as well as for any mode. A
+//! mode of the Pareto front is chosen for a share of the limits: those from its guarded power to that of
+//! the next mode. The risk R of a margin is the share of limits whose chosen mode exceeds its guarded
+//! power, or the share of all modes that exceed theirs, whichever is larger, averaged over i. Conformal
+//! risk control (Angelopoulos et al. 2024, "Conformal Risk Control", theorem 1) takes the least margin
 //! with
 //!
 //! > (n·R + ½) / (n + 1) ≤ 1 − confidence
 //!
-//! for n residuals: a new residual that exceeds all others does so with one of its two signs. Few
-//! residuals so widen the band by theory, and a confidence above 1 − ½ / (n + 1) gets none. The band of
-//! the time, one ratio for all modes, holds for any mode.
+//! for n residuals. The ½ stands for one new residual, larger than all others: it exceeds its margin with
+//! one of its two signs. So few residuals widen the band, and a confidence above 1 − ½ / (n + 1) gets
+//! none. The margin of the time is one ratio for all modes and holds for any mode.
 
 use wattgate_runtime::{GuardBand, Knot, MOST_DEVIATIONS};
 
+use crate::learn::predictions::Target;
 use crate::learn::teacher::LeftOut;
 
 /// Confidences of the bands' knots, in units of 1/10,000.
@@ -66,10 +67,11 @@ pub struct CandidatePower {
     pub error: Error,
 }
 
-/// The guard bands of time, in ratios, and of power, in deviations, from the leave-one-out residuals
-/// of both and from the modes on offer, at least one. `None` for the power of a model of time alone.
-pub fn bands(left_out: [&[LeftOut]; 2], offered: &[Candidate]) -> (GuardBand, Option<GuardBand>) {
-    let [times, powers] = left_out.map(standardised);
+/// The guard bands of time, in ratios, and of power, in deviations, from the cross-validated
+/// residuals of both and from the modes on offer, at least one. `None` for the power of a model of
+/// time alone.
+pub fn bands(left_out: &[LeftOut], offered: &[Candidate]) -> (GuardBand, Option<GuardBand>) {
+    let [times, powers] = Target::ALL.map(|target| standardised(left_out, target));
     let has_power = offered.iter().all(|mode| mode.power.is_some());
     let (mut of_time, mut of_power) = (Vec::new(), Vec::new());
     let (mut ratio, mut deviations) = (0.0, 0.0);
@@ -122,9 +124,11 @@ pub fn bands(left_out: [&[LeftOut]; 2], offered: &[Candidate]) -> (GuardBand, Op
 }
 
 /// The absolute standardised residuals, ascending.
-fn standardised(left_out: &[LeftOut]) -> Vec<f64> {
-    let one = |left_out: &LeftOut| (left_out.residual / left_out.sd).abs();
-    let mut z: Vec<f64> = left_out.iter().map(one).collect();
+fn standardised(left_out: &[LeftOut], target: Target) -> Vec<f64> {
+    let residuals = left_out.iter().filter_map(|left_out| left_out.of(target));
+    let mut z: Vec<f64> = residuals
+        .map(|residual| (residual.log / residual.sd).abs())
+        .collect();
     z.sort_unstable_by(f64::total_cmp);
     z
 }
@@ -252,15 +256,22 @@ fn shares(ascending: Vec<f64>) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::learn::teacher::Residual;
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
     use rand_distr::{Distribution, StandardNormal};
     use wattgate_runtime::Confidence;
 
     fn left_out(z: &[f64]) -> Vec<LeftOut> {
-        let one = |&z: &f64| LeftOut {
-            residual: 0.02 * z,
-            sd: 0.02,
+        let one = |z: &f64| {
+            let residual = Residual {
+                log: 0.02 * z,
+                sd: 0.02,
+            };
+            LeftOut {
+                time: residual,
+                power: Some(residual),
+            }
         };
         z.iter().map(one).collect()
     }
@@ -289,7 +300,7 @@ mod tests {
     fn the_margin_is_the_conformal_quantile() {
         let z: Vec<f64> = (1..=99).map(|z| f64::from(z) / 50.0).collect();
         let z = left_out(&z);
-        let (time, power) = bands([&z, &z], &offered(0.05, 0.1));
+        let (time, power) = bands(&z, &offered(0.05, 0.1));
         let power = power.expect("a power");
         // (99·R + ½) / 100 ≤ 5 % leaves 4.5 residuals, or 9 with both signs: from 1.82 up. A spread
         // of twice the standard deviation halves the deviations.
@@ -305,7 +316,7 @@ mod tests {
     fn few_residuals_carry_no_high_confidence() {
         for (n, highest) in [(5, 9_000), (8, 9_000), (9, 9_500), (24, 9_800), (49, 9_900)] {
             let z = left_out(&vec![1.0; n]);
-            let (time, power) = bands([&z, &z], &offered(0.05, 0.05));
+            let (time, power) = bands(&z, &offered(0.05, 0.05));
             for band in [time, power.expect("a power")] {
                 let last = band.knots().last().expect("a knot");
                 assert_eq!(last.per_ten_thousand, highest, "{n} residuals");
@@ -318,7 +329,7 @@ mod tests {
     fn the_band_holds_for_the_modes_that_are_chosen_and_for_any_mode() {
         let z = left_out(&[1.0; 50]);
         let mut modes = offered(0.01, 0.02);
-        let (_, narrow) = bands([&z, &z], &modes);
+        let (_, narrow) = bands(&z, &modes);
         // Dominated: slow and dear.
         for at in 0..10 {
             let mut bad = modes[at];
@@ -333,7 +344,7 @@ mod tests {
             });
             modes.push(bad);
         }
-        let (_, with_bad) = bands([&z, &z], &modes);
+        let (_, with_bad) = bands(&z, &modes);
         let [alone, with_bad] = [&narrow, &with_bad].map(|band| {
             let band = band.as_ref().expect("a power");
             margin(band, 9_500)
@@ -345,7 +356,7 @@ mod tests {
                 power.error.sd = 0.05;
             }
         }
-        let (_, wide) = bands([&z, &z], &modes);
+        let (_, wide) = bands(&z, &modes);
         let [narrow, wide] = [narrow, wide].map(|band| margin(&band.expect("a power"), 9_500));
         assert!(wide > Some(2.0 * narrow.expect("supported")), "{wide:?}");
     }
@@ -369,7 +380,7 @@ mod tests {
                 };
             }
             let z = left_out(&z);
-            let (_, power) = bands([&z, &z], &modes);
+            let (_, power) = bands(&z, &modes);
             let deviations = margin(&power.expect("a power"), 9_500).expect("supported");
             for _ in 0..50 {
                 let limit: f64 = uniform.random_range(12_000.0..40_000.0);

@@ -17,7 +17,7 @@ use crate::learn::gp::{Process, SingularKernel};
 use crate::learn::mean::{Mean, Place, Scales};
 use crate::learn::predictions::Target;
 use crate::learn::priors::Priors;
-use crate::learn::teacher::{Expected, LeftOut, Teachers};
+use crate::learn::teacher::{Expected, Residual, Teachers};
 
 /// Number of modes chosen before the first measurement.
 pub const FIRST: usize = 8;
@@ -215,24 +215,26 @@ pub fn promise(ln_limit: f64, best: f64, time: &Expected, power: &Expected) -> f
 }
 
 /// Estimates the mean absolute percentage error of time and of power over a board: the average of
-/// the leave-one-out error and of that error scaled to the predicted standard deviations over the
-/// board. Intended to err on the high side.
+/// the error on the training modes, each left out in turn, and of that error scaled to the predicted
+/// standard deviations over the board. Intended to err on the high side.
 pub fn expected_error(teachers: &Teachers, board: &[[u32; 4]]) -> [Option<f64>; 2] {
+    let left_out = teachers.left_out();
     let elsewhere = teachers.predict(board);
-    let of = |target: Target| {
-        let left_out = teachers.left_out(target);
-        if left_out.is_empty() {
-            return None;
-        }
-        let sds = elsewhere[target as usize]
+    Target::ALL.map(|target| {
+        let residuals: Vec<Residual> = left_out
+            .iter()
+            .filter_map(|left_out| left_out.of(target))
+            .collect();
+        let sds = elsewhere
+            .get(target as usize)?
             .iter()
             .map(|expected| expected.sd);
         let sd = sds.sum::<f64>() / board.len() as f64;
-        let mean =
-            |of: fn(&LeftOut) -> f64| left_out.iter().map(of).sum::<f64>() / left_out.len() as f64;
-        let here = mean(|left_out| left_out.residual.abs());
-        let there = sd * mean(|left_out| left_out.residual.abs() / left_out.sd);
+        let mean = |of: fn(&Residual) -> f64| {
+            residuals.iter().map(of).sum::<f64>() / residuals.len() as f64
+        };
+        let here = mean(|residual| residual.log.abs());
+        let there = sd * mean(|residual| residual.log.abs() / residual.sd);
         Some(100.0 * f64::midpoint(here, there))
-    };
-    Target::ALL.map(of)
+    })
 }

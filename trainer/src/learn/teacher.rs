@@ -38,6 +38,9 @@ pub struct Blend<'a> {
     most_share: f64,
     /// The prior of the process that a reference informs.
     near: fn(&Prior, &[f64]) -> Prior,
+    /// Number of modes that these weights count for beside the modes of the fit. `None` keeps the
+    /// weights: on modes spread over the board, stacking made the errors larger.
+    stacking: Option<f64>,
 }
 
 impl<'a> Blend<'a> {
@@ -49,6 +52,7 @@ impl<'a> Blend<'a> {
             physics: [0.5, 0.5],
             most_share: 0.25,
             near: between,
+            stacking: None,
         }
     }
 
@@ -61,6 +65,7 @@ impl<'a> Blend<'a> {
             physics: [0.5, 0.8],
             most_share: 1.0,
             near: of_same_board,
+            stacking: Some(5.0),
         }
     }
 }
@@ -82,13 +87,35 @@ const MEDIAN_TOLERANCE: f64 = 1e-7;
 /// Hyperparameters to transfer, of time and of power.
 pub type Hyperparameters = [Option<Vec<f64>>; 2];
 
-/// The leave-one-out prediction of a training mode.
+/// Parts of the training modes that are left out in turn.
+const FOLDS: usize = 10;
+
+/// The error of a prediction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Residual {
+    /// ln(measured / predicted).
+    pub log: f64,
+    /// The predictive standard deviation of `log`.
+    pub sd: f64,
+}
+
+/// The errors of teachers on a training mode that they did not see.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LeftOut {
-    /// ln(measured / predicted).
-    pub residual: f64,
-    /// The predictive standard deviation of the residual.
-    pub sd: f64,
+    /// Of the time.
+    pub time: Residual,
+    /// Of the power, where it was measured.
+    pub power: Option<Residual>,
+}
+
+impl LeftOut {
+    /// Of a target.
+    pub fn of(&self, target: Target) -> Option<Residual> {
+        match target {
+            Target::Time => Some(self.time),
+            Target::Power => self.power,
+        }
+    }
 }
 
 /// A mixture of Gaussian processes for the logarithm of one target.
@@ -120,7 +147,7 @@ impl Teacher {
             None => Process::fit_map(spec, places, targets),
         };
         let own = blend.priors.spec(mean);
-        let (physical, (other, plain)) = join(
+        let (physical, (near, plain)) = join(
             || fit(&own, 1),
             || {
                 let near = reference.map(|theta| Spec {
@@ -133,72 +160,93 @@ impl Teacher {
                 )
             },
         );
-        let (physical, other) = (physical?, other?);
-        let mut parts = vec![(1.0 - physics, plain?)];
-        match other {
-            Some(other) => {
-                let share = 1.0 / (1.0 + (physical.log_posterior() - other.log_posterior()).exp());
-                let share = if share < LEAST_SHARE {
-                    0.0
-                } else {
-                    share.min(blend.most_share)
-                };
-                parts.push((physics * (1.0 - share), physical));
-                parts.push((physics * share, other));
-                parts.retain(|(weight, _)| *weight > 0.0);
-            }
-            None => parts.push((physics, physical)),
-        }
+        let physical = physical?;
+        let near = near?.map(|near| {
+            let share = 1.0 / (1.0 + (physical.log_posterior() - near.log_posterior()).exp());
+            let share = share.min(blend.most_share);
+            (if share < LEAST_SHARE { 0.0 } else { share }, near)
+        });
+        let of_near = near.as_ref().map_or(0.0, |(share, _)| *share);
+        let mut parts = vec![
+            (1.0 - physics, plain?),
+            (physics * (1.0 - of_near), physical),
+        ];
+        parts.extend(near.map(|(share, near)| (physics * share, near)));
+        parts.retain(|(weight, _)| *weight > 0.0);
         Ok(Self { parts })
     }
 
     /// Predicts a measurement of the logarithm at each place.
     fn predict(&self, places: &[Place]) -> Vec<Expected> {
         let of = |places: &[Place]| -> Vec<Expected> {
-            let samples = self.weighted(|process| process.predictions(places));
-            let at = |place: usize| {
-                let parts = samples
-                    .iter()
-                    .map(|(weight, sample)| (*weight, sample[place]));
-                Expected::of(&parts.collect::<Vec<_>>())
-            };
-            (0..places.len()).into_par_iter().map(at).collect()
+            let parts = self.predictions(places);
+            (0..places.len())
+                .into_par_iter()
+                .map(|at| self.blended(&parts.each(at)))
+                .collect()
         };
         places.chunks(AT_ONCE).flat_map(of).collect()
     }
 
-    /// Applies `of` to each process. Returns the result of each hyperparameter sample with its
-    /// weight; the weights sum to one.
-    fn weighted(&self, of: impl Fn(&Process) -> Vec<Vec<Normal>>) -> Vec<(f64, Vec<Normal>)> {
-        let samples = self.parts.iter().flat_map(|(weight, process)| {
-            let samples = of(process);
-            let weight = weight / samples.len() as f64;
-            samples.into_iter().map(move |sample| (weight, sample))
-        });
-        samples.collect()
+    /// What each process predicts.
+    fn predictions(&self, places: &[Place]) -> OfParts {
+        let parts = self.parts.iter();
+        OfParts(
+            parts
+                .map(|(_, process)| process.predictions(places))
+                .collect(),
+        )
     }
 
-    /// Predicts each training mode without it, in the order of the fit. `at` holds one place for
-    /// each mode; its log time may differ from that of the fit.
-    fn left_out(&self, at: &[Place]) -> Vec<Expected> {
-        let parts = self.parts.iter().map(|(weight, process)| {
-            let own = process.left_out(process.places());
-            (*weight, process, own, process.left_out(at))
+    /// Blends what the processes predict at one place, one list of samples each.
+    fn blended(&self, parts: &[Vec<Normal>]) -> Expected {
+        let pairs = self.parts.iter().zip(parts);
+        let samples = pairs.flat_map(|((weight, _), samples)| {
+            let weight = weight / samples.len() as f64;
+            samples.iter().map(move |sample| (weight, *sample))
         });
-        let parts: Vec<_> = parts.collect();
-        let of = |at: usize| {
-            let one = |(weight, process, own, there): &(f64, &Process, Vec<_>, Vec<_>)| {
-                let target = process.targets().nth(at).expect("a training mode");
-                let of_own: Vec<Normal> =
-                    own.iter().map(|sample: &Vec<Normal>| sample[at]).collect();
-                let weights = without(target, &of_own);
-                let there = there.iter().map(|sample: &Vec<Normal>| sample[at]);
-                let pairs = weights.into_iter().map(|share| weight * share).zip(there);
-                pairs.collect::<Vec<_>>()
-            };
-            Expected::of(&parts.iter().flat_map(one).collect::<Vec<_>>())
+        Expected::of(&samples.collect::<Vec<_>>())
+    }
+
+    /// Weights the processes by how well they predict the targets that they did not see, `left_out` by
+    /// target and process (stacking of predictive distributions, Yao et al. 2018). The weights so far
+    /// count for `prior` targets.
+    fn stack(&mut self, left_out: &[Vec<Vec<Normal>>], prior: f64) {
+        let density = |samples: &Vec<Normal>, target: f64| {
+            let densities = samples.iter().map(|sample| sample.density(target));
+            densities.sum::<f64>() / samples.len() as f64
         };
-        (0..at.len()).map(of).collect()
+        let densities: Vec<Vec<f64>> = left_out
+            .iter()
+            .zip(self.targets())
+            .map(|(parts, target)| parts.iter().map(|part| density(part, target)).collect())
+            .collect();
+        let before: Vec<f64> = self
+            .parts
+            .iter()
+            .map(|(weight, _)| prior * weight)
+            .collect();
+        let stacked = stacked(&before, &densities);
+        for ((weight, _), stacked) in self.parts.iter_mut().zip(stacked) {
+            *weight = stacked;
+        }
+    }
+
+    /// Learns again without the training modes of a fold. `is_of_fold` marks them by index.
+    fn without(
+        &self,
+        is_of_fold: impl Fn(usize) -> bool + Copy,
+        (seed, fold): (u64, usize),
+    ) -> Result<Self, SingularKernel> {
+        let one = |(at, (weight, process)): (usize, &(f64, Process))| {
+            let mut random = ChaCha8Rng::seed_from_u64(seed);
+            // Streams 1 to 3 are those of the fit.
+            random.set_stream((4 * (fold + 1) + at) as u64);
+            Ok((*weight, process.without(is_of_fold, &mut random)?))
+        };
+        let parts = self.parts.iter().enumerate().map(one);
+        let parts: Result<Vec<_>, SingularKernel> = parts.collect();
+        Ok(Self { parts: parts? })
     }
 
     fn observe(&self, place: Place, target: f64) -> Result<Self, SingularKernel> {
@@ -225,24 +273,47 @@ impl Teacher {
 
     /// The hyperparameters of the process with the physical mean and the default prior.
     fn hyperparameters(&self) -> Option<Vec<f64>> {
-        self.parts.get(1).map(|(_, process)| process.map().to_vec())
+        self.parts.get(1).map(|(_, process)| process.map())
     }
 }
 
-/// Weights of the hyperparameter samples of one process that undo the influence of a left-out
-/// target on them: one over the density that a sample gives the target (Gelfand, Dey and Chang
-/// 1992). They are truncated at √S times their mean, for S samples (Ionides 2008), and sum to one.
-fn without(target: f64, left_out: &[Normal]) -> Vec<f64> {
-    let ln = |at: &Normal| 0.5 * (at.variance.ln() + (target - at.mean).powi(2) / at.variance);
-    let largest = left_out.iter().map(ln).fold(f64::NEG_INFINITY, f64::max);
-    let weights: Vec<f64> = left_out.iter().map(|at| (ln(at) - largest).exp()).collect();
-    let samples = weights.len() as f64;
-    let most = samples.sqrt() * weights.iter().sum::<f64>() / samples;
-    let total: f64 = weights.iter().map(|weight| weight.min(most)).sum();
-    weights
-        .iter()
-        .map(|weight| weight.min(most) / total)
-        .collect()
+/// What the processes predict, by process, sample and place.
+struct OfParts(Vec<Vec<Vec<Normal>>>);
+
+impl OfParts {
+    /// The samples of each process at one place.
+    fn each(&self, at: usize) -> Vec<Vec<Normal>> {
+        let samples = |samples: &Vec<Vec<Normal>>| samples.iter().map(|all| all[at]).collect();
+        self.0.iter().map(samples).collect()
+    }
+}
+
+/// The weights w, of sum one, that maximise Σ ln Σ w·p + Σ prior·ln w for densities p by target and
+/// part, found by expectation maximisation.
+fn stacked(prior: &[f64], densities: &[Vec<f64>]) -> Vec<f64> {
+    const ROUNDS: usize = 200;
+    let normalised = |counts: Vec<f64>| -> Vec<f64> {
+        let sum: f64 = counts.iter().sum();
+        counts.into_iter().map(|count| count / sum).collect()
+    };
+    (0..ROUNDS).fold(normalised(prior.to_vec()), |weights, _| {
+        let mut counts = prior.to_vec();
+        for parts in densities {
+            let shares = weights
+                .iter()
+                .zip(parts)
+                .map(|(weight, density)| weight * density);
+            let sum: f64 = shares.clone().sum();
+            // A target that no part thinks possible says nothing of the weights.
+            if sum > 0.0 {
+                counts
+                    .iter_mut()
+                    .zip(shares)
+                    .for_each(|(count, share)| *count += share / sum);
+            }
+        }
+        normalised(counts)
+    })
 }
 
 /// A summary of the predictive distribution of a logarithm.
@@ -264,6 +335,13 @@ impl From<Normal> for Expected {
 }
 
 impl Expected {
+    fn residual(&self, target: f64) -> Residual {
+        Residual {
+            log: target - self.median,
+            sd: self.sd,
+        }
+    }
+
     /// Summarises a mixture of normal distributions whose weights sum to one.
     fn of(parts: &[(f64, Normal)]) -> Self {
         let standard = statrs::distribution::Normal::standard();
@@ -329,6 +407,7 @@ pub struct Teachers {
     centre: f64,
     /// Indices of the training modes with a power.
     powered: Vec<usize>,
+    left_out: Vec<LeftOut>,
 }
 
 impl Teachers {
@@ -342,7 +421,9 @@ impl Teachers {
         seed: u64,
     ) -> Result<Self, SingularKernel> {
         let random = ChaCha8Rng::seed_from_u64(seed);
-        Self::learn(grid, used, reference, blend, Some(&random))
+        let mut teachers = Self::learn(grid, used, reference, blend, Some(&random))?;
+        teachers.cross_validate(blend.stacking, seed)?;
+        Ok(teachers)
     }
 
     /// Like [`Teachers::fit`], but uses MAP estimates of the hyperparameters and no reference.
@@ -377,6 +458,7 @@ impl Teachers {
             power: None,
             centre,
             powered: Vec::new(),
+            left_out: Vec::new(),
         };
         let (mut powered, mut logs_of_power) = (Vec::new(), Vec::new());
         for (at, (mode, place)) in used.iter().zip(places).enumerate() {
@@ -426,27 +508,70 @@ impl Teachers {
         [Some(time), power].into_iter().flatten().collect()
     }
 
-    /// Predicts a target of each training mode without that mode. The order is that of the modes
-    /// that have the target; the list is empty for power if it was not fitted. A power is predicted
-    /// from the time, and this time is predicted without the mode too.
-    pub fn left_out(&self, target: Target) -> Vec<LeftOut> {
-        let of_time = self.time.left_out(self.time.places());
-        let (teacher, expected) = match (target, &self.power) {
-            (Target::Time, _) => (&self.time, of_time),
-            (Target::Power, Some(power)) => {
-                let places = power.places().iter().zip(&self.powered);
-                let places = places.map(|(place, at)| self.before(*place, &of_time[*at]));
-                (power, power.left_out(&places.collect::<Vec<_>>()))
-            }
-            (Target::Power, None) => return Vec::new(),
+    /// The errors on each training mode of teachers that did not see it, in the order of the fit.
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
+    }
+
+    /// Cross-validation: [`FOLDS`] times all processes and their hyperparameters are learned again
+    /// without a part of the modes. The processes are weighted by the result if `stacking` says so. A
+    /// power is predicted from the predicted time.
+    fn cross_validate(&mut self, stacking: Option<f64>, seed: u64) -> Result<(), SingularKernel> {
+        let of = |fold: usize| {
+            let time = || self.time.without(|at| at % FOLDS == fold, (seed, fold));
+            let is_of_fold = |at: usize| self.powered[at] % FOLDS == fold;
+            let power = || {
+                let power = self.power.as_ref();
+                power
+                    .map(|power| power.without(is_of_fold, (seed, fold)))
+                    .transpose()
+            };
+            let (time, power) = join(time, power);
+            Ok((time?, power?))
         };
-        let pairs = teacher.targets().zip(expected);
-        pairs
-            .map(|(target, Expected { median, sd })| LeftOut {
-                residual: target - median,
-                sd,
+        let count = self.time.places().len();
+        let folds = (0..FOLDS.min(count)).into_par_iter().map(of);
+        let folds: Vec<(Teacher, Option<Teacher>)> =
+            folds.collect::<Result<_, SingularKernel>>()?;
+        let times: Vec<Vec<Vec<Normal>>> = (0..count)
+            .map(|at| {
+                folds[at % FOLDS]
+                    .0
+                    .predictions(&[self.time.places()[at]])
+                    .each(0)
             })
-            .collect()
+            .collect();
+        if let Some(prior) = stacking {
+            self.time.stack(&times, prior);
+        }
+        let times: Vec<Expected> = times.iter().map(|parts| self.time.blended(parts)).collect();
+        let pairs = times.iter().zip(self.time.targets());
+        let mut left_out: Vec<LeftOut> = pairs
+            .map(|(time, target)| LeftOut {
+                time: time.residual(target),
+                power: None,
+            })
+            .collect();
+        if let Some(mut power) = self.power.take() {
+            let predict = |(&at, place): (&usize, &Place)| {
+                let teacher = folds[at % FOLDS].1.as_ref().expect("a power");
+                teacher
+                    .predictions(&[self.before(*place, &times[at])])
+                    .each(0)
+            };
+            let pairs = self.powered.iter().zip(power.places());
+            let powers: Vec<Vec<Vec<Normal>>> = pairs.map(predict).collect();
+            if let Some(prior) = stacking {
+                power.stack(&powers, prior);
+            }
+            let pairs = self.powered.iter().zip(&powers).zip(power.targets());
+            for ((&at, parts), target) in pairs {
+                left_out[at].power = Some(power.blended(parts).residual(target));
+            }
+            self.power = Some(power);
+        }
+        self.left_out = left_out;
+        Ok(())
     }
 
     /// A place of the power's processes for a measured mode.
@@ -498,6 +623,22 @@ mod tests {
         assert!(of_two.median.abs() < 1e-6 && (of_two.sd - 5_f64.sqrt()).abs() < 1e-6);
         let far_off = Expected::of(&[(0.9, part(0.0)), (0.1, part(100.0))]);
         assert!(far_off.median < 0.2 && far_off.sd > 30.0);
+    }
+
+    #[test]
+    fn stacking_prefers_the_part_that_predicts_unless_the_prior_counts_more() {
+        // One part is right in three of four targets.
+        let densities = [[9.0, 1.0], [9.0, 1.0], [9.0, 1.0], [1.0, 9.0], [0.0, 0.0]];
+        let densities: Vec<Vec<f64>> = densities.iter().map(|parts| parts.to_vec()).collect();
+        let gain = |w: f64| 3.0 * (8.0 * w + 1.0).ln() + (9.0 - 8.0 * w).ln();
+        let weights = stacked(&[1e-9, 1e-9], &densities);
+        assert!((weights[0] + weights[1] - 1.0).abs() < 1e-12);
+        let best = gain(weights[0]);
+        assert!(best > gain(weights[0] - 0.01) && best > gain(weights[0] + 0.01));
+        let held = stacked(&[200.0, 200.0], &densities);
+        assert!((0.5..0.51).contains(&held[0]), "{held:?}");
+        // A part that was dropped stays so.
+        assert_eq!(stacked(&[0.0, 1.0], &densities), [0.0, 1.0]);
     }
 
     #[test]

@@ -131,7 +131,7 @@ fn without_a_number_all_modes_are_used_and_none_is_held_out() {
         (&96.into(), &0.into())
     );
     assert_eq!(report["exported"]["time_mape"], Value::Null);
-    // The file then states the leave-one-out errors, and `inspect` says so.
+    // The file then states the cross-validated errors, and `inspect` says so.
     let inspected = run(folder.path(), "inspect --json model.wgt").json();
     assert_eq!(inspected["errors_of"], "left_out");
     for target in ["time_mape", "power_mape"] {

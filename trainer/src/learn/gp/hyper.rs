@@ -3,26 +3,28 @@
 //! Here hyperparameters are whitened: in standard deviations from their prior means.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::f64::consts::TAU;
 
 use argmin::core::{CostFunction, Executor, Gradient};
 use argmin::solver::linesearch::MoreThuenteLineSearch;
 use argmin::solver::quasinewton::LBFGS;
 use faer::linalg::solvers::DenseSolveCore;
-use rand::RngExt;
+use nuts_rs::{
+    Chain as _, CpuLogpFunc, CpuMath, CpuMathError, DiagNutsSettings, HasDims, LogpError, Settings,
+};
+use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
+use thiserror::Error;
 
 use super::kernel::Kernel;
 use super::{Points, SingularKernel};
 use crate::learn::mean::KERNEL;
 use crate::learn::priors::Prior;
 
-/// Steps of the sampler; the first quarter is burn-in.
-const STEPS: usize = 600;
-
-/// Samples kept after thinning.
-const KEPT: usize = 40;
+/// Distance of a chain's start from the maximum, in standard deviations of the prior.
+const NEAR: f64 = 1e-3;
 
 /// Bound of each hyperparameter, in standard deviations from its prior mean.
 const REACH: f64 = 5.0;
@@ -30,7 +32,39 @@ const REACH: f64 = 5.0;
 /// Penalty for infeasible hyperparameters.
 const OUT_OF_REACH: f64 = 1e6;
 
+/// Lengths of a chain of samples.
+#[derive(Clone, Copy, Debug)]
+pub struct Chain {
+    /// Draws that tune the sampler and are dropped.
+    tune: u64,
+    /// Samples that are kept.
+    kept: u64,
+    /// Draws for each of them.
+    apart: u64,
+    /// Maximum depth of a trajectory's tree: at most 2ⁿ steps for a draw.
+    doublings: u64,
+}
+
+impl Chain {
+    /// For a fit.
+    pub const WHOLE: Self = Self {
+        tune: 100,
+        kept: 40,
+        apart: 3,
+        doublings: 6,
+    };
+
+    /// For one of many fits of which only their scatter counts.
+    pub const PART: Self = Self {
+        tune: 25,
+        kept: 15,
+        apart: 1,
+        doublings: 4,
+    };
+}
+
 /// The maximum of a posterior.
+#[derive(Clone, Debug)]
 pub struct Map {
     /// The whitened hyperparameters at the maximum.
     pub at: Vec<f64>,
@@ -46,6 +80,7 @@ pub fn map(points: &Points, prior: &Prior, free_noise: bool) -> Result<Map, Sing
     let posterior = Posterior {
         points,
         prior,
+        noise: None,
         last: RefCell::new(None),
     };
     let free = if free_noise { points.len() } else { 0 };
@@ -72,14 +107,84 @@ pub fn map(points: &Points, prior: &Prior, free_noise: bool) -> Result<Map, Sing
     })
 }
 
-/// Draws hyperparameters from their posterior, given the noise factor of each point. Elliptical
-/// slice sampling (Murray, Adams and MacKay 2010), started at `start`.
+/// Searches a maximum of the posterior for some points, from the maximum for similar points on.
+pub fn map_near(points: &Points, prior: &Prior, near: &Map, free_noise: bool) -> Map {
+    let posterior = Posterior {
+        points,
+        prior,
+        noise: None,
+        last: RefCell::new(None),
+    };
+    let mut start = near.at.clone();
+    if free_noise {
+        start.extend(near.noise.iter().map(|noise| noise.ln()));
+    }
+    let mut at = posterior.descend(start);
+    let (cost, _) = posterior.evaluate(&at);
+    let eta = at.split_off(prior.len());
+    Map {
+        at,
+        noise: posterior.noise(&eta),
+        log_posterior: -cost,
+    }
+}
+
+/// Draws hyperparameters from their posterior, given the noise factor of each point. The No-U-Turn
+/// sampler (Hoffman and Gelman 2014), started at `start`.
 pub fn samples(
+    points: &Points,
+    prior: &Prior,
+    start: &Map,
+    lengths: Chain,
+    random: &mut ChaCha8Rng,
+) -> Result<Vec<Vec<f64>>, SingularKernel> {
+    let posterior = Posterior {
+        points,
+        prior,
+        noise: Some(&start.noise),
+        last: RefCell::new(None),
+    };
+    let mut settings = DiagNutsSettings {
+        num_tune: lengths.tune,
+        num_draws: lengths.kept * lengths.apart,
+        maxdepth: lengths.doublings,
+        ..DiagNutsSettings::default()
+    };
+    // The scales of the prior are a better start than those of one gradient.
+    let scales = &mut settings.adapt_options.mass_matrix_options;
+    scales.use_grad_based_estimate = false;
+    let failed = |_| SingularKernel;
+    // The sampler refuses a gradient with a zero, which it may be at the maximum.
+    let mut moved = |x: &f64| {
+        let away: f64 = StandardNormal.sample(random);
+        (x + NEAR * away).clamp(-REACH, REACH)
+    };
+    let near: Vec<f64> = start.at.iter().map(&mut moved).collect();
+    let mut chain = settings
+        .new_chain(0, CpuMath::new(posterior), random)
+        .map_err(failed)?;
+    chain.set_position(&near).map_err(failed)?;
+    let mut after = |draws: u64| {
+        for _ in 1..draws {
+            chain.draw().map_err(failed)?;
+        }
+        Ok(unwhitened(prior, &chain.draw().map_err(failed)?.0))
+    };
+    after(lengths.tune)?;
+    (0..lengths.kept).map(|_| after(lengths.apart)).collect()
+}
+
+/// Draws hyperparameters as [`samples`] does, by a short chain of elliptical slice sampling (Murray,
+/// Adams and MacKay 2010) that stays nearer to `start`. Only for the forecast of a plan, whose margins
+/// were chosen with it.
+pub fn samples_near(
     points: &Points,
     prior: &Prior,
     start: &Map,
     random: &mut ChaCha8Rng,
 ) -> Vec<Vec<f64>> {
+    const STEPS: usize = 600;
+    const KEPT: usize = 40;
     let likelihood = |x: &[f64]| {
         let solved = points.solve(&unwhitened(prior, x), &start.noise).ok();
         solved.map_or(f64::NEG_INFINITY, |solved| solved.log_likelihood)
@@ -117,6 +222,52 @@ pub fn samples(
     kept
 }
 
+/// A density of zero, from where the sampler turns back.
+#[derive(Clone, Copy, Debug, Error)]
+#[error("the hyperparameters are infeasible")]
+struct Infeasible;
+
+impl LogpError for Infeasible {
+    fn is_recoverable(&self) -> bool {
+        true
+    }
+}
+
+impl HasDims for Posterior<'_> {
+    fn dim_sizes(&self) -> HashMap<String, u64> {
+        HashMap::from([(
+            "unconstrained_parameter".to_owned(),
+            self.prior.len() as u64,
+        )])
+    }
+}
+
+impl CpuLogpFunc for Posterior<'_> {
+    type LogpError = Infeasible;
+    type FlowParameters = ();
+    type ExpandedVector = Vec<f64>;
+
+    fn dim(&self) -> usize {
+        self.prior.len()
+    }
+
+    fn logp(&mut self, position: &[f64], gradient: &mut [f64]) -> Result<f64, Infeasible> {
+        let (cost, by) = self.cost_and_gradient(position);
+        for (slot, by) in gradient.iter_mut().zip(by) {
+            *slot = -by;
+        }
+        (cost < OUT_OF_REACH).then_some(-cost).ok_or(Infeasible)
+    }
+
+    fn expand_vector<R: Rng + ?Sized>(
+        &mut self,
+        _: &mut R,
+        position: &[f64],
+    ) -> Result<Vec<f64>, CpuMathError> {
+        Ok(position.to_vec())
+    }
+}
+
 /// Undoes the whitening of hyperparameters.
 pub fn unwhitened(prior: &Prior, x: &[f64]) -> Vec<f64> {
     let pairs = prior.iter().zip(x);
@@ -131,6 +282,8 @@ type Evaluated = (Vec<f64>, (f64, Vec<f64>));
 struct Posterior<'a> {
     points: &'a Points,
     prior: &'a Prior,
+    /// The noise factor of each point, where it is not free.
+    noise: Option<&'a [f64]>,
     /// The last evaluation: the optimiser asks for cost and gradient at the same point in turn.
     last: RefCell<Option<Evaluated>>,
 }
@@ -138,6 +291,9 @@ struct Posterior<'a> {
 impl Posterior<'_> {
     /// Noise factor e^ηᵢ of each point; one if `eta` is empty.
     fn noise(&self, eta: &[f64]) -> Vec<f64> {
+        if let Some(noise) = self.noise {
+            return noise.to_vec();
+        }
         if eta.is_empty() {
             return vec![1.0; self.points.len()];
         }
@@ -177,10 +333,14 @@ impl Posterior<'_> {
         let theta = unwhitened(self.prior, x);
         let noise = self.noise(eta);
         let in_reach = at.iter().all(|x| x.abs() <= REACH);
-        let Some(solved) = in_reach
-            .then(|| self.points.solve(&theta, &noise).ok())
-            .flatten()
-        else {
+        let mut materns = Vec::with_capacity(self.points.len() * (self.points.len() + 1) / 2);
+        let mut solve = || {
+            let solved = self
+                .points
+                .solve_and(&theta, &noise, |matern| materns.push(matern));
+            solved.ok()
+        };
+        let Some(solved) = in_reach.then(&mut solve).flatten() else {
             // Infeasible: the gradient of the prior leads back.
             return (OUT_OF_REACH + cost, gradient);
         };
@@ -191,11 +351,12 @@ impl Posterior<'_> {
         // ∂cost/∂θ = ½ Σ (K⁻¹ − ww′)ᵢⱼ ∂Kᵢⱼ/∂θ (Rasmussen and Williams, equation 5.9).
         let inverse = solved.factor.inverse();
         let mut by_theta = vec![0.0; theta.len()];
+        let mut materns = materns.into_iter();
         for j in 0..places.len() {
             for i in j..places.len() {
                 let once = inverse[(i, j)] - weights[i] * weights[j];
                 let half = if i == j { 0.5 * once } else { once };
-                let matern = kernel.matern_part(&places[i], &places[j]);
+                let matern = materns.next().expect("one for each pair");
                 for (length, slot) in by_theta.iter_mut().take(4).enumerate() {
                     *slot += half * matern.by_length(length);
                 }
@@ -248,6 +409,122 @@ mod tests {
     use crate::learn::gp::tests::points;
     use crate::learn::mean::Mean;
     use crate::learn::priors::Priors;
+    use rand::SeedableRng;
+
+    /// Chains of whitened hyperparameters from four seeds, by hyperparameter.
+    fn chains(points: &Points, prior: &Prior, lengths: Chain) -> Vec<Vec<Vec<f64>>> {
+        let start = map(points, prior, true).expect("a maximum");
+        let of_seed = |seed| {
+            let mut random = ChaCha8Rng::seed_from_u64(seed);
+            samples(points, prior, &start, lengths, &mut random).expect("samples")
+        };
+        let all: Vec<Vec<Vec<f64>>> = (1..=4).map(of_seed).collect();
+        let one = |at: usize| {
+            let [mean, sd] = prior[at];
+            let whitened = |theta: &Vec<f64>| (theta[at] - mean) / sd;
+            let chain = |chain: &Vec<Vec<f64>>| chain.iter().map(whitened).collect();
+            all.iter().map(chain).collect()
+        };
+        (0..prior.len()).map(one).collect()
+    }
+
+    fn moments(values: &[f64]) -> [f64; 2] {
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let square = values.iter().map(|value| (value - mean).powi(2));
+        [mean, square.sum::<f64>() / (n - 1.0)]
+    }
+
+    /// Split R̂ and the effective sample size of several chains (Gelman et al., *Bayesian Data
+    /// Analysis*, third edition, equations 11.4 and 11.8).
+    fn convergence(chains: &[Vec<f64>]) -> [f64; 2] {
+        let half = chains[0].len() / 2;
+        let halves: Vec<&[f64]> = chains
+            .iter()
+            .flat_map(|chain| chain.chunks_exact(half))
+            .collect();
+        let (m, n) = (halves.len() as f64, half as f64);
+        let of_halves: Vec<[f64; 2]> = halves.iter().map(|half| moments(half)).collect();
+        let means: Vec<f64> = of_halves.iter().map(|[mean, _]| *mean).collect();
+        let within = of_halves.iter().map(|[_, variance]| variance).sum::<f64>() / m;
+        let variance = (n - 1.0) / n * within + moments(&means)[1];
+        let correlation = |lag: usize| {
+            let of_half = |half: &&[f64]| {
+                let pairs = half[lag..].iter().zip(*half).map(|(a, b)| (a - b).powi(2));
+                pairs.sum::<f64>() / (n - lag as f64)
+            };
+            1.0 - halves.iter().map(of_half).sum::<f64>() / m / (2.0 * variance)
+        };
+        let pairs = (1..half - 1)
+            .step_by(2)
+            .map(|lag| correlation(lag) + correlation(lag + 1));
+        let sum: f64 = pairs.take_while(|pair| *pair > 0.0).sum();
+        [(variance / within).sqrt(), m * n / (1.0 + 2.0 * sum)]
+    }
+
+    #[test]
+    fn chains_converge_and_their_samples_are_nearly_independent() {
+        for n in [15, 50] {
+            let (places, mut targets) = points(n);
+            let mut random = ChaCha8Rng::seed_from_u64(8);
+            for target in &mut targets {
+                let noise: f64 = StandardNormal.sample(&mut random);
+                *target += 0.05 * noise;
+            }
+            for mean in Mean::ALL {
+                let prior = Priors::shipped().spec(mean).prior;
+                let points = Points::new(mean, &places, &targets);
+                for (at, chains) in chains(&points, &prior, Chain::WHOLE).iter().enumerate() {
+                    let [r_hat, effective] = convergence(chains);
+                    assert!(
+                        r_hat < 1.1 && effective > 25.0,
+                        "{mean:?}, {n} points, {at}: R̂ {r_hat:.3}, {effective:.0} of 160"
+                    );
+                }
+            }
+        }
+    }
+
+    /// The known posterior is that of importance sampling from the prior; few points leave many draws
+    /// of it effective.
+    #[test]
+    fn samples_have_the_moments_of_a_known_posterior() {
+        let (places, targets) = points(4);
+        for mean in Mean::ALL {
+            let prior = Priors::shipped().spec(mean).prior;
+            let points = Points::new(mean, &places, &targets);
+            let start = map(&points, &prior, true).expect("a maximum");
+            let mut random = ChaCha8Rng::seed_from_u64(9);
+            let mut draw = |_| {
+                let x = prior.iter().map(|_| StandardNormal.sample(&mut random));
+                let x: Vec<f64> = x.collect();
+                let solved = points.solve(&unwhitened(&prior, &x), &start.noise);
+                (x, solved.map_or(0.0, |solved| solved.log_likelihood.exp()))
+            };
+            let drawn: Vec<(Vec<f64>, f64)> = (0..100_000).map(&mut draw).collect();
+            let total: f64 = drawn.iter().map(|(_, weight)| weight).sum();
+            let squares: f64 = drawn.iter().map(|(_, weight)| weight * weight).sum();
+            assert!(total * total / squares > 2_000.0, "{mean:?}");
+            let lengths = Chain {
+                kept: 1_000,
+                apart: 1,
+                ..Chain::WHOLE
+            };
+            for (at, chains) in chains(&points, &prior, lengths).iter().enumerate() {
+                let expected = drawn.iter().map(|(x, weight)| weight * x[at]).sum::<f64>() / total;
+                let square = drawn
+                    .iter()
+                    .map(|(x, weight)| weight * (x[at] - expected).powi(2));
+                let sd = (square.sum::<f64>() / total).sqrt();
+                let [found, variance] = moments(&chains.concat());
+                let ratio = variance.sqrt() / sd;
+                assert!(
+                    (found - expected).abs() < 0.15 * sd && (0.9..1.1).contains(&ratio),
+                    "{mean:?} {at}: mean {found:.3}, expected {expected:.3}, sd ratio {ratio:.3}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn the_gradient_matches_finite_differences() {
@@ -257,6 +534,7 @@ mod tests {
             let posterior = Posterior {
                 points: &Points::new(mean, &places, &targets),
                 prior: &spec.prior,
+                noise: None,
                 last: RefCell::new(None),
             };
             let at: Vec<f64> = (0..spec.prior.len() + 12)

@@ -12,6 +12,8 @@
 mod hyper;
 mod kernel;
 
+use std::f64::consts::TAU;
+
 use faer::linalg::solvers::{DenseSolveCore, Llt, Solve};
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::{Mat, Par, Side};
@@ -19,9 +21,10 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use thiserror::Error;
 
-use self::kernel::Kernel;
+use self::hyper::{Chain, Map};
+use self::kernel::{Kernel, Matern};
 use crate::learn::mean::{KERNEL, Mean, Place};
-use crate::learn::priors::Spec;
+use crate::learn::priors::{Prior, Spec};
 use crate::learn::standard::Standard;
 
 /// Maximum number of points from which hyperparameters are estimated.
@@ -82,13 +85,25 @@ impl Points {
     }
 
     fn solve(&self, theta: &[f64], noise: &[f64]) -> Result<Solved, SingularKernel> {
+        self.solve_and(theta, noise, |_| {})
+    }
+
+    /// Shows `seen` the Matérn part of each pair of points i ≥ j, column by column.
+    fn solve_and(
+        &self,
+        theta: &[f64],
+        noise: &[f64],
+        mut seen: impl FnMut(Matern),
+    ) -> Result<Solved, SingularKernel> {
         let kernel = Kernel::new(theta);
         let n = self.places.len();
         let mut matrix = Mat::zeros(n, n);
         for j in 0..n {
             let column = matrix.col_as_slice_mut(j);
             for (slot, place) in column[j..].iter_mut().zip(&self.places[j..]) {
-                *slot = kernel.value(place, &self.places[j]);
+                let matern = kernel.matern_part(place, &self.places[j]);
+                *slot = matern.value() + kernel.linear_part(place, &self.places[j]);
+                seen(matern);
             }
             column[j] += kernel.noise * noise[j] + JITTER;
         }
@@ -121,11 +136,9 @@ impl Points {
 /// A process fitted to points.
 #[derive(Clone, Debug)]
 pub struct Process {
+    prior: Prior,
     points: Points,
-    /// Noise factor e^ηᵢ of each point.
-    noise: Vec<f64>,
-    map: Vec<f64>,
-    log_posterior: f64,
+    map: Map,
     samples: Vec<Sample>,
 }
 
@@ -147,6 +160,13 @@ pub struct Normal {
     pub variance: f64,
 }
 
+impl Normal {
+    /// The probability density of a value.
+    pub fn density(&self, at: f64) -> f64 {
+        (-0.5 * (at - self.mean).powi(2) / self.variance).exp() / (TAU * self.variance).sqrt()
+    }
+}
+
 impl Process {
     /// Samples the hyperparameters. Targets are logarithms in any unit. Only the first [`SAMPLED`]
     /// points determine the hyperparameters, so the order of the points should be random.
@@ -159,7 +179,10 @@ impl Process {
         if places.len() > SAMPLED {
             return Self::fit_map(spec, places, targets);
         }
-        Self::sample(spec, Points::new(spec.mean, places, targets), random)
+        let points = Points::new(spec.mean, places, targets);
+        let map = hyper::map(&points, &spec.prior, true)?;
+        let thetas = hyper::samples(&points, &spec.prior, &map, Chain::WHOLE, random)?;
+        Self::with_thetas(points, thetas, &spec.prior, map)
     }
 
     /// Like [`Process::fit`], for places that may all lie in one corner of the grid: their own mean
@@ -183,59 +206,74 @@ impl Process {
             mean: sum / targets.len() as f64,
             sd: spread,
         };
-        Self::sample(
-            spec,
-            Points::with(spec.mean, places, targets, standard),
-            random,
-        )
-    }
-
-    fn sample(
-        spec: &Spec,
-        points: Points,
-        random: &mut ChaCha8Rng,
-    ) -> Result<Self, SingularKernel> {
+        let points = Points::with(spec.mean, places, targets, standard);
         let map = hyper::map(&points, &spec.prior, true)?;
-        let thetas = hyper::samples(&points, &spec.prior, &map, random);
-        let noise = map.noise.clone();
-        Self::with_thetas(points, noise, thetas, spec, &map)
+        let thetas = hyper::samples_near(&points, &spec.prior, &map, random);
+        Self::with_thetas(points, thetas, &spec.prior, map)
     }
 
     /// Uses the MAP estimate of the hyperparameters, with the same noise in all points.
     pub fn fit_map(spec: &Spec, places: &[Place], targets: &[f64]) -> Result<Self, SingularKernel> {
         let points = Points::new(spec.mean, places, targets);
-        let map = hyper::map(&points.first(SAMPLED), &spec.prior, false)?;
+        let mut map = hyper::map(&points.first(SAMPLED), &spec.prior, false)?;
+        map.noise = vec![1.0; points.len()];
         let theta = hyper::unwhitened(&spec.prior, &map.at);
-        let noise = vec![1.0; points.len()];
-        Self::with_thetas(points, noise, vec![theta], spec, &map)
+        Self::with_thetas(points, vec![theta], &spec.prior, map)
     }
 
     /// A process before any measurement, with hyperparameters at their prior means. Its
     /// variances are those after measuring at `places`.
     pub fn unmeasured(spec: &Spec, places: &[Place]) -> Result<Self, SingularKernel> {
         let points = Points::new(spec.mean, places, &vec![0.0; places.len()]);
-        let noise = vec![1.0; points.len()];
-        let map = hyper::Map {
+        let map = Map {
             at: vec![0.0; spec.prior.len()],
-            noise: noise.clone(),
+            noise: vec![1.0; points.len()],
             log_posterior: 0.0,
         };
         let theta = hyper::unwhitened(&spec.prior, &map.at);
-        Self::with_thetas(points, noise, vec![theta], spec, &map)
+        Self::with_thetas(points, vec![theta], &spec.prior, map)
+    }
+
+    /// Forgets some points: estimates or samples the hyperparameters again from the others. The
+    /// scale of the targets and the noise factors stay.
+    pub fn without(
+        &self,
+        forgotten: impl Fn(usize) -> bool,
+        random: &mut ChaCha8Rng,
+    ) -> Result<Self, SingularKernel> {
+        let kept: Vec<usize> = (0..self.points.len())
+            .filter(|at| !forgotten(*at))
+            .collect();
+        let points = Points {
+            places: kept.iter().map(|&at| self.points.places[at]).collect(),
+            targets: kept.iter().map(|&at| self.points.targets[at]).collect(),
+            ..self.points.clone()
+        };
+        let near = Map {
+            noise: kept.iter().map(|&at| self.map.noise[at]).collect(),
+            ..self.map.clone()
+        };
+        let is_sampled = self.samples.len() > 1;
+        let mut map = hyper::map_near(&points.first(SAMPLED), &self.prior, &near, is_sampled);
+        let thetas = if is_sampled {
+            hyper::samples(&points, &self.prior, &map, Chain::PART, random)?
+        } else {
+            map.noise = near.noise;
+            vec![hyper::unwhitened(&self.prior, &map.at)]
+        };
+        Self::with_thetas(points, thetas, &self.prior, map)
     }
 
     fn with_thetas(
         points: Points,
-        noise: Vec<f64>,
         thetas: Vec<Vec<f64>>,
-        spec: &Spec,
-        map: &hyper::Map,
+        prior: &Prior,
+        map: Map,
     ) -> Result<Self, SingularKernel> {
         let mut process = Self {
+            prior: prior.clone(),
             points,
-            noise,
-            map: hyper::unwhitened(&spec.prior, &map.at),
-            log_posterior: map.log_posterior,
+            map,
             samples: Vec::new(),
         };
         process.condition(thetas)?;
@@ -246,7 +284,7 @@ impl Process {
         let samples: Result<Vec<Sample>, SingularKernel> = thetas
             .into_iter()
             .map(|theta| {
-                let solved = self.points.solve(&theta, &self.noise)?;
+                let solved = self.points.solve(&theta, &self.map.noise)?;
                 Ok(Sample {
                     kernel: Kernel::new(&theta),
                     theta,
@@ -270,8 +308,8 @@ impl Process {
     }
 
     /// The MAP estimate of the hyperparameters.
-    pub fn map(&self) -> &[f64] {
-        &self.map
+    pub fn map(&self) -> Vec<f64> {
+        hyper::unwhitened(&self.prior, &self.map.at)
     }
 
     /// The mean of the targets that standardises them.
@@ -281,7 +319,7 @@ impl Process {
 
     /// The log posterior density at the MAP estimate, to compare priors on the same data.
     pub fn log_posterior(&self) -> f64 {
-        self.log_posterior
+        self.map.log_posterior
     }
 
     /// Predicted means by sample and place, in the unit of the targets.
@@ -353,26 +391,21 @@ impl Process {
         columns
     }
 
-    /// Leave-one-out predictive distributions of a new measurement, by sample and point
-    /// (Rasmussen and Williams, equations 5.12). `at` has the place of each point; its log times
-    /// may differ from those that the process was fitted to.
-    pub fn left_out(&self, at: &[Place]) -> Vec<Vec<Normal>> {
+    /// Leave-one-out predictive distributions of a new measurement with unchanged hyperparameters, by
+    /// sample and point (Rasmussen and Williams, equations 5.12).
+    pub fn left_out(&self) -> Vec<Vec<Normal>> {
         let Standard { mean, sd } = self.points.standard;
         let of = |sample: &Sample| -> Vec<Normal> {
             let inverse = sample.factor.inverse();
-            let mut gradient = vec![0.0; sample.theta.len() - KERNEL];
-            let mut one = |(i, weight): (usize, &f64)| {
-                let own_noise = sample.kernel.noise * self.noise[i] + JITTER;
+            let one = |(i, weight): (usize, &f64)| {
+                let own_noise = sample.kernel.noise * self.map.noise[i] + JITTER;
                 let latent = (inverse[(i, i)].recip() - own_noise).max(1e-12);
-                let [there, own] = [&at[i], &self.points.places[i]]
-                    .map(|place| self.mean_over_times(sample, place, &mut gradient));
-                let kernel = mean + sd * (self.points.targets[i] - weight / inverse[(i, i)]);
                 Normal {
-                    mean: kernel + there.mean - own.mean,
-                    variance: there.variance + sd * sd * (latent + sample.kernel.noise),
+                    mean: mean + sd * (self.points.targets[i] - weight / inverse[(i, i)]),
+                    variance: sd * sd * (latent + sample.kernel.noise),
                 }
             };
-            sample.weights.iter().enumerate().map(&mut one).collect()
+            sample.weights.iter().enumerate().map(one).collect()
         };
         self.samples.iter().map(of).collect()
     }
@@ -388,7 +421,7 @@ impl Process {
         let mut more = self.clone();
         more.points.places.push(place);
         more.points.targets.push(self.points.standard.apply(target));
-        more.noise.push(1.0);
+        more.map.noise.push(1.0);
         let thetas = self.samples.iter().map(|sample| sample.theta.clone());
         more.condition(thetas.collect())?;
         Ok(more)
@@ -478,11 +511,11 @@ mod tests {
         let mut others = process.clone();
         others.points.places.remove(0);
         others.points.targets.remove(0);
-        others.noise.remove(0);
+        others.map.noise.remove(0);
         let thetas = process.samples.iter().map(|sample| sample.theta.clone());
         others.condition(thetas.collect()).expect("regular");
         let expected = others.predictions(&places[..1]);
-        for (found, expected) in process.left_out(process.places()).iter().zip(expected) {
+        for (found, expected) in process.left_out().iter().zip(expected) {
             assert!((found[0].mean - expected[0].mean).abs() < 1e-6);
             let ratio = found[0].variance / expected[0].variance;
             assert!((ratio - 1.0).abs() < 1e-4, "{ratio}");
