@@ -96,7 +96,7 @@ fn posterior(corpus: &Corpus, spec: &Spec) -> Result<Option<Moments>, SingularKe
     if !of_time && places.len() < MIN_POWERS {
         return Ok(None);
     }
-    let process = Process::fit(spec, &places, &targets, &mut random)?;
+    let process = Process::fit_near(spec, &places, &targets, &mut random)?;
     let samples: Vec<Moments> = process
         .thetas()
         .map(|theta| theta.iter().map(|value| [*value, 0.0]).collect())

@@ -175,8 +175,9 @@ pub fn samples(
 }
 
 /// Draws hyperparameters as [`samples`] does, by a short chain of elliptical slice sampling (Murray,
-/// Adams and MacKay 2010) that stays nearer to `start`. Only for the forecast of a plan, whose margins
-/// were chosen with it.
+/// Adams and MacKay 2010) that stays nearer to `start`. For priors, which came out wider with the
+/// other sampler without smaller errors, and for the forecast of a plan, whose margins were chosen with
+/// it.
 pub fn samples_near(
     points: &Points,
     prior: &Prior,

@@ -185,7 +185,24 @@ impl Process {
         Self::with_thetas(points, thetas, &spec.prior, map)
     }
 
-    /// Like [`Process::fit`], for places that may all lie in one corner of the grid: their own mean
+    /// Like [`Process::fit`], with samples that stay near the maximum ([`hyper::samples_near`]).
+    pub fn fit_near(
+        spec: &Spec,
+        places: &[Place],
+        targets: &[f64],
+        random: &mut ChaCha8Rng,
+    ) -> Result<Self, SingularKernel> {
+        let points = Points::new(spec.mean, places, targets);
+        Self::near(points, spec, random)
+    }
+
+    fn near(points: Points, spec: &Spec, random: &mut ChaCha8Rng) -> Result<Self, SingularKernel> {
+        let map = hyper::map(&points, &spec.prior, true)?;
+        let thetas = hyper::samples_near(&points, &spec.prior, &map, random);
+        Self::with_thetas(points, thetas, &spec.prior, map)
+    }
+
+    /// Like [`Process::fit_near`], for places that may all lie in one corner of the grid: their own mean
     /// and spread say little about the rest. `spread` is the assumed standard deviation of the
     /// targets over the grid; the level is such that the targets lie around the prior's mean
     /// function.
@@ -206,10 +223,11 @@ impl Process {
             mean: sum / targets.len() as f64,
             sd: spread,
         };
-        let points = Points::with(spec.mean, places, targets, standard);
-        let map = hyper::map(&points, &spec.prior, true)?;
-        let thetas = hyper::samples_near(&points, &spec.prior, &map, random);
-        Self::with_thetas(points, thetas, &spec.prior, map)
+        Self::near(
+            Points::with(spec.mean, places, targets, standard),
+            spec,
+            random,
+        )
     }
 
     /// Uses the MAP estimate of the hyperparameters, with the same noise in all points.
