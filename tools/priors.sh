@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Learns the priors of the trainer's hyperparameters from all families of corpora, four measured
-# and one simulated, and writes trainer/priors.csv. Takes two minutes after the build.
+# and one simulated, and writes trainer/priors.csv. Takes a minute after the build.
 #
 #     tools/priors.sh [FOLDER-OF-CORPORA]
 set -euo pipefail
