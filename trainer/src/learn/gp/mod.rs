@@ -185,7 +185,7 @@ impl Process {
         Self::with_thetas(points, thetas, &spec.prior, map)
     }
 
-    /// Like [`Process::fit`], with samples that stay near the maximum ([`hyper::samples_near`]).
+    /// Like [`Process::fit`], with samples that stay near the maximum, as in [`Process::fit_in_corner`].
     pub fn fit_near(
         spec: &Spec,
         places: &[Place],
@@ -202,7 +202,7 @@ impl Process {
         Self::with_thetas(points, thetas, &spec.prior, map)
     }
 
-    /// Like [`Process::fit_near`], for places that may all lie in one corner of the grid: their own mean
+    /// With samples that stay near the maximum, for places that may all lie in one corner of the grid: their own mean
     /// and spread say little about the rest. `spread` is the assumed standard deviation of the
     /// targets over the grid; the level is such that the targets lie around the prior's mean
     /// function.
