@@ -202,10 +202,9 @@ impl Process {
         Self::with_thetas(points, thetas, &spec.prior, map)
     }
 
-    /// With samples that stay near the maximum, for places that may all lie in one corner of the grid: their own mean
-    /// and spread say little about the rest. `spread` is the assumed standard deviation of the
-    /// targets over the grid; the level is such that the targets lie around the prior's mean
-    /// function.
+    /// Samples that stay near the maximum, for places that may all lie in one corner of the grid: their
+    /// own mean and spread say little about the rest. `spread` is the assumed standard deviation of the
+    /// targets over the grid; the level is such that the targets lie around the prior's mean function.
     pub fn fit_in_corner(
         spec: &Spec,
         spread: f64,
