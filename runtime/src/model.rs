@@ -28,9 +28,9 @@ use crate::units::{Confidence, Factor, Microseconds, Milliwatts};
 /// saturates.
 const SPREAD_EXPONENT: u32 = 127 - 15;
 
-/// Smallest scale of the power of a model with spreads, and largest scale of its spread:
-/// [`MOST_DEVIATIONS`] times the largest spread is at most 2²⁹ units of the power, which leaves no
-/// sum beyond an i32.
+/// In a model with spreads: the smallest scale of the power, and the largest scale of the spread.
+/// [`MOST_DEVIATIONS`] times the largest spread is then at most 2²⁹ units of the power, so every sum
+/// fits an i32.
 const SPREAD_SCALES: [f32; 2] = [1.0 / (1 << 25) as f32, 1.0 / (1 << 14) as f32];
 
 const _: () = assert!(MOST_DEVIATIONS * 2 * (1 << 25) <= 1 << 29);
@@ -315,7 +315,7 @@ impl<'a> Model<'a> {
             .widen(prediction.log_power, prediction.spread)
     }
 
-    /// The time that counts for a deadline: the prediction with its margin, rounded up.
+    /// The time to compare with a deadline: the prediction with its margin, rounded up.
     pub fn guarded_time(&self, prediction: Prediction, margins: &Margins) -> Microseconds {
         Microseconds(margins.time.widen(self.time(prediction).0))
     }

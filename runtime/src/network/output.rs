@@ -85,8 +85,8 @@ impl<'a> OutputLayer<'a> {
     }
 }
 
-/// The sums of a vector. Fields in place of an array, so that they stay in registers at every
-/// optimisation level.
+/// The sums of a vector. Separate fields stay in registers at every optimisation level; an array may
+/// not.
 struct Sums<V: Vector> {
     time: V::Sums,
     power: V::Sums,
