@@ -77,8 +77,8 @@ const fn errors(
     }
 }
 
-/// Confidences of the guard band, with two ranges in percent for the share of held-out modes that lie
-/// within it after a training on 50 random modes: for each corpus, and for the mean of all corpora.
+/// Confidences of the guard band. After a training on 50 random modes, the share of held-out modes
+/// within the band must lie in the first range on each corpus, and in the second on average. In percent.
 const COVERAGE: [(f64, [f64; 2], [f64; 2]); 3] = [
     (0.90, [87.0, 93.0], [89.0, 91.0]),
     (0.95, [92.0, 98.0], [94.0, 96.0]),
@@ -418,8 +418,8 @@ impl Bench {
 }
 
 /// Compares two bands of the power by their interval scores on the held-out modes: the file's band,
-/// whose width differs by mode, and a band with one width for all modes. Returns the ratio of the
-/// scores; below one the file's band is better. `None` without power.
+/// whose width differs by mode, and a band with one width for all modes. Returns the score of the file's
+/// band, divided by that of the other. A lower score is better. `None` for a corpus without power.
 ///
 /// The score (Gneiting and Raftery 2007, equation 43) is that of a central interval of 90 % for ln power.
 /// The one width is the conformal quantile of the training modes' residuals, each mode left out in turn.

@@ -38,8 +38,8 @@ pub struct Blend<'a> {
     most_share: f64,
     /// The prior of the process that a reference informs.
     near: fn(&Prior, &[f64]) -> Prior,
-    /// Number of modes that these weights count for beside the modes of the fit. `None` keeps the
-    /// weights: on modes spread over the board, stacking made the errors larger.
+    /// Whether the fit adjusts the weights ([`Teacher::stack`]): `None` keeps them, a number says how
+    /// many modes they outweigh. On modes spread over the board, adjusting made the errors larger.
     stacking: Option<f64>,
 }
 
@@ -208,9 +208,9 @@ impl Teacher {
         Expected::of(&samples.collect::<Vec<_>>())
     }
 
-    /// Weights the processes by how well they predict the targets that they did not see, `left_out` by
-    /// target and process (stacking of predictive distributions, Yao et al. 2018). The weights so far
-    /// count for `prior` targets.
+    /// Weights each process by how well it predicts targets that it was not trained on (stacking of
+    /// predictive distributions, Yao et al. 2018). `left_out` has these predictions by target and process.
+    /// The present weights count like `prior` more targets.
     fn stack(&mut self, left_out: &[Vec<Vec<Normal>>], prior: f64) {
         let density = |samples: &Vec<Normal>, target: f64| {
             let densities = samples.iter().map(|sample| sample.density(target));
@@ -508,7 +508,8 @@ impl Teachers {
         [Some(time), power].into_iter().flatten().collect()
     }
 
-    /// The errors on each training mode of teachers that did not see it, in the order of the fit.
+    /// The error on each training mode, predicted by teachers that were trained without it. In the order
+    /// of the fit.
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }

@@ -174,10 +174,9 @@ pub fn samples(
     (0..lengths.kept).map(|_| after(lengths.apart)).collect()
 }
 
-/// Draws hyperparameters as [`samples`] does, by a short chain of elliptical slice sampling (Murray,
-/// Adams and MacKay 2010) that stays nearer to `start`. For priors, which came out wider with the
-/// other sampler without smaller errors, and for the forecast of a plan, whose margins were chosen with
-/// it.
+/// Draws hyperparameters as [`samples`] does, but by a short chain of elliptical slice sampling (Murray,
+/// Adams and MacKay 2010), which stays nearer to `start`. Priors learned from the other sampler were wider
+/// and no better. The margins of a plan's forecast were chosen with this one.
 pub fn samples_near(
     points: &Points,
     prior: &Prior,

@@ -185,7 +185,7 @@ impl Process {
         Self::with_thetas(points, thetas, &spec.prior, map)
     }
 
-    /// Like [`Process::fit`], with samples that stay near the maximum, as in [`Process::fit_in_corner`].
+    /// Like [`Process::fit`], but the samples stay near the maximum of the posterior.
     pub fn fit_near(
         spec: &Spec,
         places: &[Place],
@@ -202,9 +202,9 @@ impl Process {
         Self::with_thetas(points, thetas, &spec.prior, map)
     }
 
-    /// Samples that stay near the maximum, for places that may all lie in one corner of the grid: their
-    /// own mean and spread say little about the rest. `spread` is the assumed standard deviation of the
-    /// targets over the grid; the level is such that the targets lie around the prior's mean function.
+    /// Like [`Process::fit_near`], for places that may all lie in one corner of the grid. Their targets
+    /// say little about the mean and the spread of all targets. So `spread` gives the standard deviation
+    /// over the grid, and the targets are assumed to lie around the prior's mean function.
     pub fn fit_in_corner(
         spec: &Spec,
         spread: f64,
