@@ -18,9 +18,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use thiserror::Error;
 
-use super::kernel::Kernel;
-use super::{Points, SingularKernel};
-use crate::learn::mean::KERNEL;
+use super::kernel::{Kernel, Pairs};
+use super::{Points, SingularKernel, Solved};
+use crate::learn::mean::{KERNEL, NOISE};
 use crate::learn::priors::Prior;
 
 /// Distance of a chain's start from the maximum, in standard deviations of the prior.
@@ -77,12 +77,7 @@ pub struct Map {
 /// Maximises the posterior for some points. With `free_noise` each point has its own noise factor,
 /// otherwise all factors are one.
 pub fn map(points: &Points, prior: &Prior, free_noise: bool) -> Result<Map, SingularKernel> {
-    let posterior = Posterior {
-        points,
-        prior,
-        noise: None,
-        last: RefCell::new(None),
-    };
+    let posterior = Posterior::new(points, prior, None);
     let free = if free_noise { points.len() } else { 0 };
     let centre = vec![0.0; prior.len() + free];
     // A second start with shorter length scales, as the posterior may have several maxima.
@@ -109,12 +104,7 @@ pub fn map(points: &Points, prior: &Prior, free_noise: bool) -> Result<Map, Sing
 
 /// Searches a maximum of the posterior for some points, from the maximum for similar points on.
 pub fn map_near(points: &Points, prior: &Prior, near: &Map, free_noise: bool) -> Map {
-    let posterior = Posterior {
-        points,
-        prior,
-        noise: None,
-        last: RefCell::new(None),
-    };
+    let posterior = Posterior::new(points, prior, None);
     let mut start = near.at.clone();
     if free_noise {
         start.extend(near.noise.iter().map(|noise| noise.ln()));
@@ -138,12 +128,7 @@ pub fn samples(
     lengths: Chain,
     random: &mut ChaCha8Rng,
 ) -> Result<Vec<Vec<f64>>, SingularKernel> {
-    let posterior = Posterior {
-        points,
-        prior,
-        noise: Some(&start.noise),
-        last: RefCell::new(None),
-    };
+    let posterior = Posterior::new(points, prior, Some(&start.noise));
     let mut settings = DiagNutsSettings {
         num_tune: lengths.tune,
         num_draws: lengths.kept * lengths.apart,
@@ -281,6 +266,7 @@ type Evaluated = (Vec<f64>, (f64, Vec<f64>));
 /// point's η, which follow them.
 struct Posterior<'a> {
     points: &'a Points,
+    pairs: Pairs,
     prior: &'a Prior,
     /// The noise factor of each point, where it is not free.
     noise: Option<&'a [f64]>,
@@ -288,7 +274,17 @@ struct Posterior<'a> {
     last: RefCell<Option<Evaluated>>,
 }
 
-impl Posterior<'_> {
+impl<'a> Posterior<'a> {
+    fn new(points: &'a Points, prior: &'a Prior, noise: Option<&'a [f64]>) -> Self {
+        Self {
+            points,
+            pairs: Pairs::of(&points.places),
+            prior,
+            noise,
+            last: RefCell::new(None),
+        }
+    }
+
     /// Noise factor e^ηᵢ of each point; one if `eta` is empty.
     fn noise(&self, eta: &[f64]) -> Vec<f64> {
         if let Some(noise) = self.noise {
@@ -333,48 +329,44 @@ impl Posterior<'_> {
         let theta = unwhitened(self.prior, x);
         let noise = self.noise(eta);
         let in_reach = at.iter().all(|x| x.abs() <= REACH);
-        let mut materns = Vec::with_capacity(self.points.len() * (self.points.len() + 1) / 2);
-        let mut solve = || {
-            let solved = self
+        let (kernel, pairs) = (Kernel::new(&theta), &self.pairs);
+        let materns = kernel.materns(pairs);
+        let mut by_mean = Vec::new();
+        let solve = || {
+            let residuals = self
                 .points
-                .solve_and(&theta, &noise, |matern| materns.push(matern));
-            solved.ok()
+                .residuals(&theta, |by| by_mean.extend_from_slice(by));
+            let covariances = kernel.of_pairs(pairs, &materns);
+            Solved::new(covariances, kernel.noise, &noise, &residuals).ok()
         };
-        let Some(solved) = in_reach.then(&mut solve).flatten() else {
+        let Some(solved) = in_reach.then(solve).flatten() else {
             // Infeasible: the gradient of the prior leads back.
             return (OUT_OF_REACH + cost, gradient);
         };
         cost -= solved.log_likelihood;
         let weights = &solved.weights;
-        let kernel = Kernel::new(&theta);
-        let places = &self.points.places;
-        // ∂cost/∂θ = ½ Σ (K⁻¹ − ww′)ᵢⱼ ∂Kᵢⱼ/∂θ (Rasmussen and Williams, equation 5.9).
+        // ∂cost/∂θ = ½ Σ (K⁻¹ − ww′)ᵢⱼ ∂Kᵢⱼ/∂θ (Rasmussen and Williams, equation 5.9), where a pair
+        // i > j stands for two.
         let inverse = solved.factor.inverse();
-        let mut by_theta = vec![0.0; theta.len()];
-        let mut materns = materns.into_iter();
-        for j in 0..places.len() {
-            for i in j..places.len() {
-                let once = inverse[(i, j)] - weights[i] * weights[j];
-                let half = if i == j { 0.5 * once } else { once };
-                let matern = materns.next().expect("one for each pair");
-                for (length, slot) in by_theta.iter_mut().take(4).enumerate() {
-                    *slot += half * matern.by_length(length);
-                }
-                by_theta[4] += half * 2.0 * matern.value();
-                by_theta[5] += half * 2.0 * kernel.linear_part(&places[i], &places[j]);
-                if i == j {
-                    let by_noise = half * kernel.noise * noise[i];
-                    by_theta[6] += 2.0 * by_noise;
-                    if let Some(slot) = gradient.get_mut(theta.len() + i) {
-                        *slot += by_noise;
-                    }
-                }
+        let mut shares = Vec::with_capacity(pairs.len());
+        let mut by_noise = 0.0;
+        for (j, weight) in weights.iter().enumerate() {
+            let column = inverse.col_as_slice(j)[j..].iter().zip(&weights[j..]);
+            let diagonal = shares.len();
+            shares.extend(column.map(|(inverse, other)| inverse - weight * other));
+            shares[diagonal] *= 0.5;
+            let by_own_noise = shares[diagonal] * kernel.noise * noise[j];
+            by_noise += 2.0 * by_own_noise;
+            if let Some(slot) = gradient.get_mut(theta.len() + j) {
+                *slot += by_own_noise;
             }
         }
-        let mut by_mean = vec![0.0; theta.len() - KERNEL];
-        for (place, weight) in places.iter().zip(weights) {
-            self.points.mean.value(place, &theta, &mut by_mean);
-            for (slot, by_mean) in by_theta[KERNEL..].iter_mut().zip(&by_mean) {
+        let mut by_theta = vec![0.0; theta.len()];
+        by_theta[..NOISE].copy_from_slice(&kernel.gradient(pairs, &materns, &shares));
+        by_theta[NOISE] = by_noise;
+        let means = by_mean.chunks_exact((theta.len() - KERNEL).max(1));
+        for (by_mean, weight) in means.zip(weights) {
+            for (slot, by_mean) in by_theta[KERNEL..].iter_mut().zip(by_mean) {
                 *slot -= weight * by_mean / self.points.standard.sd;
             }
         }
@@ -531,12 +523,8 @@ mod tests {
         let (places, targets) = points(12);
         for mean in [Mean::Zero, Mean::Starved, Mean::Time, Mean::Power] {
             let spec = Priors::theory().spec(mean);
-            let posterior = Posterior {
-                points: &Points::new(mean, &places, &targets),
-                prior: &spec.prior,
-                noise: None,
-                last: RefCell::new(None),
-            };
+            let points = Points::new(mean, &places, &targets);
+            let posterior = Posterior::new(&points, &spec.prior, None);
             let at: Vec<f64> = (0..spec.prior.len() + 12)
                 .map(|i| 0.3 * ((i as f64 * 0.7).fract() - 0.4))
                 .collect();

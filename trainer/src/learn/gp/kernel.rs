@@ -1,11 +1,12 @@
 //! The kernel of a Gaussian process and its derivatives.
 
-use crate::learn::mean::Place;
+use crate::learn::mean::{NOISE, Place};
 
 /// k(x, x′) = a²·(1 + r + r²/3)·e^(−r) + b²·(1 + x·x′), with r² = 5·Σ ((xᵢ − x′ᵢ)/lᵢ)².
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
-    inverse_lengths: [f64; 4],
+    /// 1/l².
+    inverse_squares: [f64; 4],
     matern: f64,
     linear: f64,
     /// The noise variance s².
@@ -16,7 +17,7 @@ impl Kernel {
     /// Creates a kernel from the logarithms of the four length scales, of a, b and s.
     pub fn new(theta: &[f64]) -> Self {
         Self {
-            inverse_lengths: std::array::from_fn(|i| (-theta[i]).exp()),
+            inverse_squares: std::array::from_fn(|i| (-2.0 * theta[i]).exp()),
             matern: (2.0 * theta[4]).exp(),
             linear: (2.0 * theta[5]).exp(),
             noise: (2.0 * theta[6]).exp(),
@@ -25,51 +26,130 @@ impl Kernel {
 
     /// The covariance of two places, without noise.
     pub fn value(&self, x: &Place, y: &Place) -> f64 {
-        self.matern_part(x, y).value() + self.linear_part(x, y)
+        let terms = squares(x, y).into_iter().zip(self.inverse_squares);
+        let square: f64 = terms.map(|(square, inverse)| square * inverse).sum();
+        self.matern_part(square.sqrt()).value + self.linear * product(x, y)
     }
 
     /// The variance of a place, without noise.
     pub fn variance(&self, x: &Place) -> f64 {
-        self.matern + self.linear_part(x, x)
+        self.matern + self.linear * product(x, x)
     }
 
-    /// The linear part: b²·(1 + x·x′).
-    pub fn linear_part(&self, x: &Place, y: &Place) -> f64 {
-        let product = x.input.iter().zip(&y.input).map(|(x, y)| x * y);
-        self.linear * (1.0 + product.sum::<f64>())
+    /// The Matérn part of each pair.
+    pub fn materns(&self, pairs: &Pairs) -> Materns {
+        let [s0, s1, s2, s3] = &pairs.squares;
+        let [i0, i1, i2, i3] = self.inverse_squares;
+        let terms = s0.iter().zip(s1).zip(s2).zip(s3);
+        let squares = terms.map(|(((s0, s1), s2), s3)| i0 * s0 + i1 * s1 + i2 * s2 + i3 * s3);
+        let mut values: Vec<f64> = squares.map(f64::sqrt).collect();
+        let slope = |r: &mut f64| {
+            let Matern { value, slope } = self.matern_part(*r);
+            *r = value;
+            slope
+        };
+        let slopes = values.iter_mut().map(slope).collect();
+        Materns { values, slopes }
     }
 
-    /// The Matérn part with ν = 5/2.
-    pub fn matern_part(&self, x: &Place, y: &Place) -> Matern {
-        let squares: [f64; 4] = std::array::from_fn(|i| {
-            5.0 * ((x.input[i] - y.input[i]) * self.inverse_lengths[i]).powi(2)
-        });
-        let r = squares.iter().sum::<f64>().sqrt();
+    /// The covariance of each pair, without noise.
+    pub fn of_pairs<'a>(
+        &self,
+        pairs: &'a Pairs,
+        materns: &'a Materns,
+    ) -> impl Iterator<Item = f64> + use<'a> {
+        let linear = self.linear;
+        let parts = materns.values.iter().zip(&pairs.products);
+        parts.map(move |(matern, product)| matern + linear * product)
+    }
+
+    /// The derivatives of Σ shareᵢ·kᵢ, over pairs, by the hyperparameters before the noise.
+    pub fn gradient(&self, pairs: &Pairs, materns: &Materns, shares: &[f64]) -> [f64; NOISE] {
+        let slopes = materns.slopes.iter().zip(shares);
+        let slopes: Vec<f64> = slopes.map(|(slope, share)| slope * share).collect();
+        let by_length = |i: usize| self.inverse_squares[i] * dot(&pairs.squares[i], &slopes);
+        [
+            by_length(0),
+            by_length(1),
+            by_length(2),
+            by_length(3),
+            2.0 * dot(&materns.values, shares),
+            2.0 * self.linear * dot(&pairs.products, shares),
+        ]
+    }
+
+    /// The Matérn part with ν = 5/2 at a distance.
+    fn matern_part(&self, r: f64) -> Matern {
+        let scale = self.matern * (-r).exp();
         Matern {
-            squares,
-            r,
-            scale: self.matern * (-r).exp(),
+            value: scale * (1.0 + r + r * r / 3.0),
+            slope: scale * (1.0 + r) / 3.0,
         }
     }
 }
 
 /// The Matérn part between two places.
-pub struct Matern {
-    /// The terms of r², one per input.
-    squares: [f64; 4],
-    r: f64,
-    /// a²·e^(−r).
-    scale: f64,
+struct Matern {
+    /// a²·(1 + r + r²/3)·e^(−r).
+    value: f64,
+    /// The derivative by the logarithm of a length scale, for each unit of its term of r²:
+    /// a²·e^(−r)·(1 + r)/3.
+    slope: f64,
 }
 
-impl Matern {
-    /// a²·(1 + r + r²/3)·e^(−r).
-    pub fn value(&self) -> f64 {
-        self.scale * (1.0 + self.r + self.r * self.r / 3.0)
+/// The terms of r², one per input, where all length scales are one.
+fn squares(x: &Place, y: &Place) -> [f64; 4] {
+    std::array::from_fn(|i| 5.0 * (x.input[i] - y.input[i]).powi(2))
+}
+
+/// 1 + x·x′.
+fn product(x: &Place, y: &Place) -> f64 {
+    let product = x.input.iter().zip(&y.input).map(|(x, y)| x * y);
+    1.0 + product.sum::<f64>()
+}
+
+/// What the kernel takes from each pair of places i ≥ j, column by column. It does not depend on
+/// the hyperparameters.
+#[derive(Debug)]
+pub struct Pairs {
+    squares: [Vec<f64>; 4],
+    products: Vec<f64>,
+}
+
+impl Pairs {
+    /// Of all pairs of some places.
+    pub fn of(places: &[Place]) -> Self {
+        let columns = (0..places.len()).map(|j| (&places[j], &places[j..]));
+        let pairs = columns.flat_map(|(y, rest)| rest.iter().map(move |x| (x, y)));
+        let squares = |i| pairs.clone().map(|(x, y)| squares(x, y)[i]).collect();
+        Self {
+            squares: std::array::from_fn(squares),
+            products: pairs.clone().map(|(x, y)| product(x, y)).collect(),
+        }
     }
 
-    /// The derivative by the logarithm of length scale i: a²·e^(−r)·(1 + r)/3 times term i of r².
-    pub fn by_length(&self, i: usize) -> f64 {
-        self.scale * (1.0 + self.r) / 3.0 * self.squares[i]
+    /// Their number.
+    pub fn len(&self) -> usize {
+        self.products.len()
     }
+}
+
+/// The Matérn part of each pair.
+pub struct Materns {
+    values: Vec<f64>,
+    slopes: Vec<f64>,
+}
+
+/// Σ aᵢ·bᵢ, in several sums at once.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let (a, rest_of_a) = a.as_chunks::<8>();
+    let (b, rest_of_b) = b.as_chunks::<8>();
+    let mut sums = [0.0; 8];
+    for (a, b) in a.iter().zip(b) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += a * b;
+        }
+    }
+    let rest = rest_of_a.iter().zip(rest_of_b).map(|(a, b)| a * b);
+    sums.iter().sum::<f64>() + rest.sum::<f64>()
 }

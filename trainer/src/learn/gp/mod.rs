@@ -22,7 +22,7 @@ use rayon::prelude::*;
 use thiserror::Error;
 
 use self::hyper::{Chain, Map};
-use self::kernel::{Kernel, Matern};
+use self::kernel::Kernel;
 use crate::learn::mean::{KERNEL, Mean, Place};
 use crate::learn::priors::{Prior, Spec};
 use crate::learn::standard::Standard;
@@ -85,37 +85,46 @@ impl Points {
     }
 
     fn solve(&self, theta: &[f64], noise: &[f64]) -> Result<Solved, SingularKernel> {
-        self.solve_and(theta, noise, |_| {})
+        let kernel = Kernel::new(theta);
+        let columns = self.places.iter().enumerate();
+        let covariances = columns.flat_map(|(j, y)| {
+            let rest = self.places[j..].iter();
+            rest.map(move |x| kernel.value(x, y))
+        });
+        let residuals = self.residuals(theta, |_| {});
+        Solved::new(covariances, kernel.noise, noise, &residuals)
     }
 
-    /// Shows `seen` the Matérn part of each pair of points i ≥ j, column by column.
-    fn solve_and(
-        &self,
-        theta: &[f64],
+    /// Targets − mean. Shows `seen` the derivatives of each mean by its hyperparameters.
+    fn residuals(&self, theta: &[f64], mut seen: impl FnMut(&[f64])) -> Vec<f64> {
+        let mut gradient = vec![0.0; theta.len() - KERNEL];
+        let pairs = self.places.iter().zip(&self.targets);
+        let residual = |(place, y): (&Place, &f64)| {
+            let mean = self.mean.value(place, theta, &mut gradient);
+            seen(&gradient);
+            y - mean / self.standard.sd
+        };
+        pairs.map(residual).collect()
+    }
+}
+
+impl Solved {
+    /// From the covariances of the points i ≥ j, column by column, without noise.
+    fn new(
+        mut covariances: impl Iterator<Item = f64>,
+        variance: f64,
         noise: &[f64],
-        mut seen: impl FnMut(Matern),
-    ) -> Result<Solved, SingularKernel> {
-        let kernel = Kernel::new(theta);
-        let n = self.places.len();
+        residuals: &[f64],
+    ) -> Result<Self, SingularKernel> {
+        let n = residuals.len();
         let mut matrix = Mat::zeros(n, n);
-        for j in 0..n {
-            let column = matrix.col_as_slice_mut(j);
-            for (slot, place) in column[j..].iter_mut().zip(&self.places[j..]) {
-                let matern = kernel.matern_part(place, &self.places[j]);
-                *slot = matern.value() + kernel.linear_part(place, &self.places[j]);
-                seen(matern);
-            }
-            column[j] += kernel.noise * noise[j] + JITTER;
+        for (j, noise) in noise.iter().enumerate() {
+            let column = &mut matrix.col_as_slice_mut(j)[j..];
+            column.fill_with(|| covariances.next().expect("one for each pair"));
+            column[0] += variance * noise + JITTER;
         }
         let factor = Llt::new(matrix.as_ref(), Side::Lower).map_err(|_| SingularKernel)?;
         drop(matrix);
-        let mut gradient = vec![0.0; theta.len() - KERNEL];
-        let residuals: Vec<f64> = self
-            .places
-            .iter()
-            .zip(&self.targets)
-            .map(|(place, y)| y - self.mean.value(place, theta, &mut gradient) / self.standard.sd)
-            .collect();
         let solution = factor.solve(Mat::from_fn(n, 1, |i, _| residuals[i]));
         let weights = solution.col_as_slice(0).to_vec();
         let lower = factor.L();
@@ -125,7 +134,7 @@ impl Points {
         if !log_likelihood.is_finite() {
             return Err(SingularKernel);
         }
-        Ok(Solved {
+        Ok(Self {
             factor,
             weights,
             log_likelihood,
