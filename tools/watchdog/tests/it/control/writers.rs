@@ -91,15 +91,10 @@ fn a_raised_clock_is_detected_at_the_next_look() {
     let mut running = Running::new(orin(), "20W");
     running.run(30);
     running.inject(&format!("write {GPU_MAX} 1300500000"));
-    let looks = running.looks;
-    while !running.has_logged("changed the mode") {
+    for _ in 0..2 {
         running.look();
     }
-    assert!(
-        running.looks <= looks + 2,
-        "{} looks",
-        running.looks - looks
-    );
+    assert!(running.has_logged("changed the mode"));
 }
 
 #[test]
