@@ -150,17 +150,28 @@ fn text(evaluation: &Evaluation) -> String {
     if let Some(reference) = &evaluation.subject.reference {
         text += &format!(", reference {reference}");
     }
-    text += "\nmean absolute percentage error on held-out modes, median (quartiles) over runs\n";
+    text += "\nmean absolute percentage error on held-out modes, median (quartiles) over runs; minutes of the \
+             board for the training modes\n";
     text += &format!(
-        "{:<26}{:<7}{:>6} {:<9}{:>5}{:>26}{:>9}{:>9}{:>9}\n",
-        "method", "target", "modes", "sampling", "runs", "error", "≤ 5 %", "≤ 10 %", "seconds"
+        "{:<26}{:<7}{:>6}{:>11} {:<9}{:>5}{:>26}{:>9}{:>9}{:>9}\n",
+        "method",
+        "target",
+        "modes",
+        "board",
+        "sampling",
+        "runs",
+        "error",
+        "≤ 5 %",
+        "≤ 10 %",
+        "training"
     );
     for row in &evaluation.results {
         text += &format!(
-            "{:<26}{:<7}{:>6} {:<9}{:>5}{:>26}{:>9}{:>9}{:>9.1}\n",
+            "{:<26}{:<7}{:>6}{:>7.0} min {:<9}{:>5}{:>26}{:>9}{:>9}{:>7.1} s\n",
             row.method,
             row.target,
             row.modes,
+            row.board_minutes.median,
             row.sampling,
             row.runs,
             three(row.mape),

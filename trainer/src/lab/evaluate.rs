@@ -7,13 +7,13 @@ use std::time::Instant;
 use indicatif::ProgressBar;
 use rayon::prelude::*;
 use serde::Serialize;
-use wattgate_runtime::Shape;
+use wattgate_runtime::{Confidence, Model, Shape};
 
 use crate::corpus::Corpus;
 use crate::corpus::modes::Known;
 use crate::fit::{Coverage, coverage};
 use crate::lab::LabError;
-use crate::learn::predictions::{Accuracy, Errors, Target};
+use crate::learn::predictions::{Accuracy, Errors, Predictions, Target};
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 use crate::learn::split::{Amount, Sampling, Split, SplitError};
@@ -201,6 +201,8 @@ pub struct EvaluationRow {
     pub mae: Quartiles,
     /// Wall-clock time in seconds of training both targets.
     pub seconds: Quartiles,
+    /// Minutes of the board to measure the training modes, by the rules of `wattgate profile`.
+    pub board_minutes: Quartiles,
     /// Error of the teacher; `None` for methods without an exported model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub teacher_mape: Option<Quartiles>,
@@ -249,10 +251,27 @@ pub struct EvaluatedRun {
     pub bytes: Option<usize>,
     /// Wall-clock time of the training in seconds.
     pub seconds: f64,
-    /// (Measured, predicted) of each held-out mode by target, in µs and mW, for plots.
+    /// Minutes of the board to measure the training modes.
+    pub board_minutes: f64,
+    /// The held-out modes by target, for plots.
     #[serde(skip)]
-    pub pairs: [Vec<(f64, f64)>; 2],
+    pub shown: [Vec<Shown>; 2],
 }
+
+/// A held-out mode in a plot: values in µs or mW.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// The measured value.
+    pub measured: f64,
+    /// The predicted value.
+    pub predicted: f64,
+    /// The bound that a measurement exceeds with a probability of 1 − [`SHOWN`]; `None` for methods
+    /// without an exported model, or if the data does not support it.
+    pub at_most: Option<f64>,
+}
+
+/// Confidence of the bounds in plots.
+pub const SHOWN: u16 = 9_500;
 
 /// The result of [`evaluate`].
 #[derive(Clone, Debug, Serialize)]
@@ -302,12 +321,20 @@ fn run(learned: &TrainedRun<'_>) -> Option<EvaluatedRun> {
     let predictions = learned.trained.predictions()?;
     let model = learned.trained.model();
     let accuracy = |target| predictions.accuracy(target, held_out);
-    let pairs = |target: Target| {
-        let pair = |mode: &Known| {
-            let predicted = target.predicted(predictions)?[mode.id];
-            Some((target.measured(mode)?, predicted))
+    let bounds = model.and_then(|exported| {
+        let model = Model::parse(&exported.bytes).ok()?;
+        Predictions::guarded(&model, Confidence::new(SHOWN)?).ok()
+    });
+    let shown = |target: Target| {
+        let bounds = bounds.as_ref().and_then(|all| target.predicted(all));
+        let one = |mode: &Known| {
+            Some(Shown {
+                measured: target.measured(mode)?,
+                predicted: target.predicted(predictions)?[mode.id],
+                at_most: bounds.map(|all| all[mode.id]),
+            })
         };
-        held_out.iter().filter_map(pair).collect()
+        held_out.iter().filter_map(one).collect()
     };
     Some(EvaluatedRun {
         method: learned.method.name(),
@@ -320,8 +347,19 @@ fn run(learned: &TrainedRun<'_>) -> Option<EvaluatedRun> {
         coverage: model.map_or(Vec::new(), |model| coverage(model, held_out)),
         bytes: model.map(|model| model.bytes.len()),
         seconds: learned.seconds,
-        pairs: Target::ALL.map(pairs),
+        board_minutes: learned.split.used.iter().map(board_seconds).sum::<f64>() / 60.0,
+        shown: Target::ALL.map(shown),
     })
+}
+
+/// Seconds of the board to measure a mode by the rules of `wattgate profile`, from step to step
+/// (`tools/profiler/README.md`): half a second until clocks and caches settle, two steps that are
+/// dropped, or those of 5 s and the one in progress, and 20 steps, within 4 and 18 s but two steps at
+/// least.
+fn board_seconds(mode: &Known) -> f64 {
+    let step = mode.time_us / 1e6;
+    let dropped = (2.0 * step).min(5.0 + step);
+    0.5 + dropped + (20.0 * step).clamp(4.0, 18.0).max(2.0 * step)
 }
 
 impl EvaluatedRun {
@@ -364,6 +402,7 @@ fn row(target: Target, runs: &[&EvaluatedRun]) -> Option<EvaluationRow> {
         rmse: of(|accuracy| accuracy.rmse)?,
         mae: of(|accuracy| accuracy.mae)?,
         seconds: Quartiles::of(runs.iter().map(|run| run.seconds))?,
+        board_minutes: Quartiles::of(runs.iter().map(|run| run.board_minutes))?,
         teacher_mape: Quartiles::of(teacher),
         added: Quartiles::of(added),
         coverage: covered(target, runs),
@@ -405,5 +444,26 @@ mod tests {
         };
         assert_eq!(quartiles, Some(expected));
         assert_eq!(Quartiles::of([]), None);
+    }
+
+    #[test]
+    fn short_steps_fill_a_window_and_long_ones_are_counted() {
+        for (time_ms, seconds) in [
+            (10.0, 0.5 + 0.02 + 4.0),
+            (500.0, 0.5 + 1.0 + 10.0),
+            (2_000.0, 0.5 + 4.0 + 18.0),
+            (20_000.0, 0.5 + 25.0 + 40.0),
+        ] {
+            let mode = Known {
+                id: 0,
+                knobs: [1; 4],
+                time_us: 1e3 * time_ms,
+                power_mw: None,
+            };
+            assert!(
+                (board_seconds(&mode) - seconds).abs() < 1e-9,
+                "{time_ms} ms"
+            );
+        }
     }
 }

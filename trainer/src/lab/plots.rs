@@ -1,5 +1,5 @@
-//! SVG plots: learning curves with quartiles, predicted against measured values, and the Pareto
-//! front with the chosen modes.
+//! SVG plots: learning curves with quartiles, predicted against measured values with their bounds,
+//! coverage over confidence, and the Pareto front with the chosen modes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use thiserror::Error;
 
-use crate::lab::evaluate::{Evaluation, EvaluationRow, Subject};
+use crate::lab::evaluate::{Covered, Evaluation, EvaluationRow, SHOWN, Subject};
 use crate::lab::optimize::Optimization;
 use crate::learn::predictions::Target;
 
@@ -44,8 +44,9 @@ type Failed = Box<dyn std::error::Error>;
 type Drawn = Result<(), Failed>;
 type Chart<'a, X, Y> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>;
 
-/// Writes two plots per target: `learning-TARGET.svg` with the error over the number of training
-/// modes, and `predicted-TARGET.svg` with the held-out modes of each method's first run.
+/// Writes three plots per target: `learning-TARGET.svg` with the error over the number of training
+/// modes, `predicted-TARGET.svg` with the held-out modes of each method's first run, and
+/// `coverage-TARGET.svg` for methods with guard bands.
 pub fn of_evaluation(evaluation: &Evaluation, folder: &Path) -> Result<(), PlotError> {
     for target in Target::ALL {
         let rows: Vec<&EvaluationRow> = evaluation
@@ -62,6 +63,11 @@ pub fn of_evaluation(evaluation: &Evaluation, folder: &Path) -> Result<(), PlotE
         plot(folder, &format!("predicted-{target}.svg"), |area| {
             predicted(area, evaluation, target)
         })?;
+        if rows.iter().any(|row| !row.coverage.is_empty()) {
+            plot(folder, &format!("coverage-{target}.svg"), |area| {
+                coverage(area, evaluation, target, &rows)
+            })?;
+        }
     }
     Ok(())
 }
@@ -206,21 +212,28 @@ fn predicted(area: &Area<'_>, evaluation: &Evaluation, target: Target) -> Drawn 
         Target::Time => "time, ms",
         Target::Power => "power, W",
     };
-    let shown = |&(measured, predicted): &(f64, f64)| (measured / unit, predicted / unit);
-    let all = || {
-        let runs = first.values();
-        runs.flat_map(|run| run.pairs[target as usize].iter().map(shown))
-    };
-    let range = extent(all().map(|(measured, _)| measured));
+    let all = || first.values().flat_map(|run| &run.shown[target as usize]);
+    let range = extent(all().map(|it| it.measured / unit));
     let caption = format!("{}: {target}", title(&evaluation.subject));
-    let labels = [format!("measured {name}"), format!("predicted {name}")];
-    let labels = [labels[0].as_str(), labels[1].as_str()];
+    let percent = f64::from(SHOWN) / 100.0;
+    let predicted = format!("predicted {name}, with its bounds at {percent} %");
+    let labels = [&format!("measured {name}"), &predicted].map(String::as_str);
     let (x, y) = (range.clone().log_scale(), range.clone().log_scale());
     let mut chart = chart(area, &caption, x, y, labels)?;
     for ((method, run), colour) in first.iter().zip(COLOURS.iter().cycle()) {
-        let inside = run.pairs[target as usize].iter().map(shown);
-        let inside = inside.filter(|(_, predicted)| range.contains(predicted));
-        let dots = inside.map(|at| Circle::new(at, 2, colour.mix(0.6).filled()));
+        let shown = run.shown[target as usize].iter();
+        let inside = shown.filter(|it| range.contains(&(it.predicted / unit)));
+        let bars = inside.clone().filter_map(|it| {
+            let (at, above) = (it.measured / unit, it.at_most? / it.predicted);
+            let ends = [it.predicted / above, it.predicted * above];
+            let ends = ends.map(|end| (at, (end / unit).clamp(range.start, range.end)));
+            Some(PathElement::new(ends, colour.mix(0.2)))
+        });
+        chart.draw_series(bars)?;
+        let dots = inside.map(|it| {
+            let at = (it.measured / unit, it.predicted / unit);
+            Circle::new(at, 2, colour.mix(0.6).filled())
+        });
         chart
             .draw_series(dots)?
             .label(format!("{method}, {} modes", run.modes))
@@ -228,6 +241,37 @@ fn predicted(area: &Area<'_>, evaluation: &Evaluation, target: Target) -> Drawn 
     }
     let diagonal = [range.start, range.end].map(|v| (v, v));
     chart.draw_series(LineSeries::new(diagonal, BLACK.mix(0.5)))?;
+    legend(&mut chart, SeriesLabelPosition::LowerRight)
+}
+
+fn coverage(
+    area: &Area<'_>,
+    evaluation: &Evaluation,
+    target: Target,
+    rows: &[&EvaluationRow],
+) -> Drawn {
+    let percent = |covered: &Covered| (100.0 * covered.confidence, 100.0 * covered.share);
+    let all = || rows.iter().flat_map(|row| row.coverage.iter().map(percent));
+    let low = all().map(|(x, y)| x.min(y)).fold(f64::MAX, f64::min);
+    let range = low - 1.0..100.0;
+    let caption = format!("{}: guard band of the {target}", title(&evaluation.subject));
+    let labels = ["confidence, %", "held-out modes within the band, %"];
+    let mut chart = chart(area, &caption, range.clone(), range.clone(), labels)?;
+    let diagonal = [range.start, range.end].map(|v| (v, v));
+    chart.draw_series(LineSeries::new(diagonal, BLACK.mix(0.5)))?;
+    let rows = rows.iter().filter(|row| !row.coverage.is_empty());
+    for (row, colour) in rows.zip(COLOURS.iter().cycle()) {
+        let points: Vec<(f64, f64)> = row.coverage.iter().map(percent).collect();
+        let dots = points.iter().map(|&at| Circle::new(at, 4, colour.filled()));
+        chart.draw_series(dots)?;
+        chart
+            .draw_series(LineSeries::new(points, colour.stroke_width(2)))?
+            .label(format!(
+                "{}, {} {} modes",
+                row.method, row.modes, row.sampling
+            ))
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(3)));
+    }
     legend(&mut chart, SeriesLabelPosition::LowerRight)
 }
 

@@ -74,6 +74,24 @@ fn a_lower_limit_of_the_current_replaces_the_first() {
     assert!(most < 1.62, "{most} A: {:?}", running.log);
 }
 
+/// A battery that is nearly empty.
+#[test]
+fn a_limit_of_the_current_follows_the_voltage() {
+    let mut files = booted("orin-nano-8-super");
+    files.tree.control("supply 19000 50").expect("a command");
+    load(&mut files);
+    files.wait(Duration::from_secs(5));
+    let mut running = Running::with(files, config_of("orin-nano-8-super", "0.6A"));
+    running.run(60);
+    let most = |running: &mut Running| running.input_amperes().into_iter().fold(0.0, f64::max);
+    let full = most(&mut running);
+    assert!(full > 0.55, "{full} A: {:?}", running.log);
+    running.inject("supply 15000 50");
+    running.run(3);
+    let empty = most(&mut running);
+    assert!(empty < 0.606, "{empty} A: {:?}", running.log);
+}
+
 #[test]
 fn a_limit_of_the_current_needs_a_sensor_at_the_input() {
     let error = setup(&orin(), config("2A")).expect_err("VDD_IN is missing");
