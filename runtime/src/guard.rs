@@ -202,8 +202,8 @@ impl Margins {
 /// that modes compare alike on every target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Widening {
-    /// 16 bits: a vector unit without products of 32 bits has those of 16.
-    multiplier: u16,
+    /// At most 2¹⁶.
+    multiplier: u32,
     shift: u32,
 }
 
@@ -213,20 +213,16 @@ impl Widening {
         shift: 0,
     };
 
-    /// The widening by a number of units of the logarithm for each unit of spread, 0 … 2¹⁴, rounded
+    /// The widening by a number of units of the logarithm for each unit of spread, 0 … 2¹⁶, rounded
     /// up.
     pub fn new(units: f32) -> Self {
         // units · 2^shift lies within 2¹⁵ … 2¹⁶, if a shift below 32 gets it there.
         let shift = (127 + 15_u32).saturating_sub(units.to_bits() >> 23).min(31);
         let scaled = units * f32::from_bits((127 + shift) << 23);
         let whole = scaled as u32;
-        match u16::try_from(whole + u32::from(whole as f32 != scaled)) {
-            Ok(multiplier) => Self { multiplier, shift },
-            // 2¹⁶ after rounding.
-            Err(_) => Self {
-                multiplier: 1 << 15,
-                shift: shift.saturating_sub(1),
-            },
+        Self {
+            multiplier: (whole + u32::from(whole as f32 != scaled)).min(1 << 16),
+            shift,
         }
     }
 
@@ -234,7 +230,7 @@ impl Widening {
     /// [`Model`](crate::Model) verifies that no sum does.
     #[inline(always)]
     pub fn widen(self, log_power: i32, spread: i32) -> i32 {
-        let product = u32::from(spread as u16) * u32::from(self.multiplier);
+        let product = spread.cast_unsigned().wrapping_mul(self.multiplier);
         log_power.wrapping_add((product >> (self.shift & 31)).cast_signed())
     }
 }
@@ -268,16 +264,7 @@ mod tests {
     #[test]
     fn a_widening_is_rounded_up_by_less_than_its_resolution() {
         for units in [
-            0.0_f32,
-            1e-7,
-            0.01,
-            0.999,
-            1.0_f32.next_down(),
-            1.0,
-            1.5,
-            77.25,
-            4_321.0,
-            16_384.0,
+            0.0_f32, 1e-7, 0.01, 0.999, 1.0, 1.5, 77.25, 4_321.0, 65_536.0,
         ] {
             let widening = Widening::new(units);
             for spread in [0, 1, 500, 32_767] {

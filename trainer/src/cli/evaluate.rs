@@ -33,9 +33,10 @@ powertrain-transfer and linear-energy use a reference.
 With --json: {\"version\": 1, \"kind\", \"corpus\", \"reference\", \"results\": [{\"method\", \"target\", \"modes\",
 \"sampling\", \"runs\", \"mape\": {\"median\", \"q1\", \"q3\"}, \"within_5_pct\": {…},
 \"within_10_pct\": {…}, \"within_15_pct\": {…}, \"within_20_pct\": {…}, \"rmse\": {…}, \"mae\": {…},
-\"seconds\": {…}, \"teacher_mape\": {…}, \"added\": {…}, \"coverage\": [{\"confidence\", \"share\",
-\"ratio\"}]}], \"runs\": [{\"method\", \"modes\", \"sampling\", \"seed\", \"time\": {\"mape\", …},
-\"power\": {…}, \"teacher\", \"coverage\", \"bytes\", \"seconds\"}]}; rmse and mae in ms and mW; keys
+\"seconds\": {…}, \"board_minutes\": {…}, \"teacher_mape\": {…}, \"added\": {…},
+\"coverage\": [{\"confidence\", \"share\", \"ratio\"}]}], \"runs\": [{\"method\", \"modes\",
+\"sampling\", \"seed\", \"time\": {\"mape\", …}, \"power\": {…}, \"teacher\", \"coverage\", \"bytes\",
+\"seconds\", \"board_minutes\"}]}; rmse and mae in ms and mW; keys
 that do not apply to a method are absent.";
 
 #[derive(Debug, Args)]

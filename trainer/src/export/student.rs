@@ -91,8 +91,8 @@ pub fn distil(
 struct Data {
     /// Features of every mode, by mode id.
     inputs: Vec<Inputs>,
-    /// Standardised targets by mode id and output.
-    targets: Vec<Vec<f32>>,
+    /// Standardised targets, mode after mode.
+    targets: Vec<f32>,
     /// Mean and standard deviation of each output.
     outputs: Vec<Standard>,
 }
@@ -102,14 +102,13 @@ impl Data {
         let inputs = mode_inputs(axes);
         let standard = |target: &Vec<f64>| Standard::of(target.iter().copied());
         let outputs: Vec<Standard> = targets.iter().map(standard).collect();
-        let standardised = (0..inputs.len()).map(|id| {
+        let of_mode = |id: usize| {
             let pairs = targets.iter().zip(&outputs);
-            pairs
-                .map(|(target, to)| to.apply(target[id]) as f32)
-                .collect()
-        });
+            pairs.map(move |(target, to)| to.apply(target[id]) as f32)
+        };
+        let targets = (0..inputs.len()).flat_map(of_mode).collect();
         Self {
-            targets: standardised.collect(),
+            targets,
             inputs,
             outputs,
         }
@@ -148,15 +147,17 @@ impl Data {
 
     /// The inputs and targets of some modes.
     fn batch(&self, ids: &[usize], device: &Device) -> (Tensor<2>, Tensor<2>) {
-        let inputs: Vec<f32> = ids.iter().flat_map(|&id| self.inputs[id]).collect();
-        let targets: Vec<f32> = ids
-            .iter()
-            .flat_map(|&id| self.targets[id].iter().copied())
-            .collect();
+        let outputs = self.outputs.len();
+        let mut inputs = Vec::with_capacity(ids.len() * INPUTS);
+        let mut targets = Vec::with_capacity(ids.len() * outputs);
+        for &id in ids {
+            inputs.extend_from_slice(&self.inputs[id]);
+            targets.extend_from_slice(&self.targets[id * outputs..][..outputs]);
+        }
         let tensor = |values: Vec<f32>, columns| {
             Tensor::from_data(TensorData::new(values, [ids.len(), columns]), device)
         };
-        (tensor(inputs, INPUTS), tensor(targets, self.outputs.len()))
+        (tensor(inputs, INPUTS), tensor(targets, outputs))
     }
 }
 

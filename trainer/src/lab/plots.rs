@@ -217,7 +217,8 @@ fn predicted(area: &Area<'_>, evaluation: &Evaluation, target: Target) -> Drawn 
     let caption = format!("{}: {target}", title(&evaluation.subject));
     let percent = f64::from(SHOWN) / 100.0;
     let predicted = format!("predicted {name}, with its bounds at {percent} %");
-    let labels = [&format!("measured {name}"), &predicted].map(String::as_str);
+    let measured = format!("measured {name}");
+    let labels = [measured.as_str(), predicted.as_str()];
     let (x, y) = (range.clone().log_scale(), range.clone().log_scale());
     let mut chart = chart(area, &caption, x, y, labels)?;
     for ((method, run), colour) in first.iter().zip(COLOURS.iter().cycle()) {

@@ -610,7 +610,10 @@ fn an_output_that_cannot_be_written_is_refused_before_the_work() {
         ("corpus.csv/model.wgt", "Not a directory"),
     ];
     for (output, why) in cases {
-        let run = run(folder.path(), &format!("fit corpus.csv -o {output}"));
+        let run = run(
+            folder.path(),
+            &format!("fit corpus.csv --modes 20 -o {output}"),
+        );
         assert_eq!(run.code, 5);
         let expected = format!("error: {output}: cannot write: {why}");
         assert!(run.stderr.starts_with(&expected), "{}", run.stderr);

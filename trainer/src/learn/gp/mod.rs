@@ -19,6 +19,7 @@ use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::{Mat, Par, Side};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
+use statrs::function::erf::erfc;
 use thiserror::Error;
 
 use self::hyper::{Chain, Map};
@@ -173,6 +174,11 @@ impl Normal {
     /// The probability density of a value.
     pub fn density(&self, at: f64) -> f64 {
         (-0.5 * (at - self.mean).powi(2) / self.variance).exp() / (TAU * self.variance).sqrt()
+    }
+
+    /// The probability of a lower value.
+    pub fn below(&self, at: f64) -> f64 {
+        0.5 * erfc((self.mean - at) / (2.0 * self.variance).sqrt())
     }
 }
 

@@ -95,7 +95,7 @@ fn the_small_shapes_can_be_fitted() {
         let report = fit(
             folder.path(),
             &corpus(),
-            &format!("--modes 60 --hidden {shape}"),
+            &format!("--modes 40 --hidden {shape}"),
         );
         assert_eq!(report["shape"], shape);
         let mape = report["exported"]["time_mape"].as_f64().expect("a number");
@@ -320,7 +320,7 @@ fn kind_and_minibatch_are_kept() {
     let mut rows = corpus();
     rows[0] += ",minibatch,kind";
     rows[1..].iter_mut().for_each(|row| *row += ",16,simulated");
-    assert_eq!(fit(path, &rows, "")["kind"], "simulated");
+    assert_eq!(fit(path, &rows, "--modes 20")["kind"], "simulated");
     let inspected = run(path, "inspect --json model.wgt").json();
     assert_eq!(
         (&inspected["kind"], &inspected["minibatch"]),

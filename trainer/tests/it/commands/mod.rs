@@ -226,7 +226,7 @@ fn every_json_starts_with_its_version() {
 fn models_that_are_none_are_refused_by_name() {
     let folder = folder();
     let path = folder.path();
-    fit(path, &corpus(), "");
+    fit(path, &corpus(), "--modes 20");
     let model = fs::read(path.join("model.wgt")).expect("a model");
     let mut flipped = model.clone();
     flipped[300] ^= 4;

@@ -8,7 +8,7 @@ use serde_json::Value;
 fn select_obeys_limits_objectives_and_constraints() {
     let folder = folder();
     let path = folder.path();
-    fit(path, &corpus(), "");
+    fit(path, &corpus(), "--modes 50");
     let select =
         |arguments: &str| run(path, &format!("select model.wgt --json {arguments}")).json();
     let fastest = select("");
@@ -53,7 +53,7 @@ fn select_obeys_limits_objectives_and_constraints() {
 fn select_says_what_is_on_offer_where_nothing_fits() {
     let folder = folder();
     let path = folder.path();
-    fit(path, &corpus(), "");
+    fit(path, &corpus(), "--modes 50");
     let refused = run(path, "select model.wgt --limit 1W --json");
     assert_eq!(refused.code, 4);
     let json: Value = serde_json::from_str(&refused.stdout).expect("JSON");
@@ -126,7 +126,7 @@ fn select_refuses_limits_that_are_none() {
 #[test]
 fn a_confidence_beyond_the_guard_band_is_refused() {
     let folder = folder();
-    fit(folder.path(), &corpus(), "");
+    fit(folder.path(), &corpus(), "--modes 50");
     let refused = run(
         folder.path(),
         "select model.wgt --limit 3W --confidence 0.999",
