@@ -9,20 +9,19 @@
 //! more, and its bounds are wider.
 
 mod families;
+mod nested;
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 
 use families::MEASURED;
 use indicatif::ProgressBar;
+use nested::Nested;
 use wattgate_runtime::{Confidence, Model, Shape};
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::lab::evaluate::{Comparison, EvaluationRow, Quartiles, TrainedRun, evaluate};
 use wattgate_trainer::lab::optimize::{Choosing, Limits, optimize};
-use wattgate_trainer::learn::families::learn;
 use wattgate_trainer::learn::predictions::{Predictions, Target};
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::reference::Reference;
@@ -184,30 +183,19 @@ impl Table {
 /// The priors of one column of the table.
 enum Column {
     Shipped,
-    /// Priors that were learned without one family, by the name of that family. A row that needs
-    /// them learns them.
-    Nested(RefCell<BTreeMap<&'static str, Rc<Priors>>>),
+    Nested(Nested),
 }
 
 impl Column {
     fn nested() -> Self {
-        Self::Nested(RefCell::default())
+        Self::Nested(Nested::default())
     }
 
     fn priors(&self, folder: &Path, corpus: &str) -> Rc<Priors> {
-        let Self::Nested(learned) = self else {
-            return Rc::new(Priors::shipped().clone());
-        };
-        let family = MEASURED.iter().find(|(_, names)| names.contains(&corpus));
-        let family = family.expect("a corpus of a measured family").0;
-        let learn_without = || {
-            let all = families::all(folder).unwrap_or_else(|why| stop(&why));
-            let others = all.into_iter().filter(|(other, _)| *other != family);
-            let others: Vec<Vec<Corpus>> = others.map(|(_, corpora)| corpora).collect();
-            Rc::new(learn(&others).unwrap_or_else(|why| stop(&why)))
-        };
-        let mut learned = learned.borrow_mut();
-        learned.entry(family).or_insert_with(learn_without).clone()
+        match self {
+            Self::Shipped => Rc::new(Priors::shipped().clone()),
+            Self::Nested(nested) => nested.priors(folder, corpus),
+        }
     }
 }
 

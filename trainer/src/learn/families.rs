@@ -22,10 +22,8 @@ use crate::learn::priors::{Prior, Priors, Spec};
 /// EM steps. The first one uses the priors of theory.
 const STEPS: usize = 2;
 
-/// Random modes of each corpus, drawn anew for each of its chains of samples. Several short chains
-/// scatter less than one.
+/// Random modes of each corpus.
 const MODES: usize = 100;
-const CHAINS: u64 = 4;
 
 /// Minimum number of modes with a power.
 const MIN_POWERS: usize = 10;
@@ -76,17 +74,8 @@ fn step(
 /// The posterior of a corpus; `None` if the process is one of power and the corpus has none. The
 /// process without physics serves both targets and is learned from times.
 fn posterior(corpus: &Corpus, spec: &Spec) -> Result<Option<Moments>, SingularKernel> {
-    let chains: Result<Vec<Option<Moments>>, SingularKernel> = (0..CHAINS)
-        .map(|stream| chain(corpus, spec, stream))
-        .collect();
-    let chains: Option<Vec<Moments>> = chains?.into_iter().collect();
-    Ok(chains.map(|chains| pooled(&chains)))
-}
-
-fn chain(corpus: &Corpus, spec: &Spec, stream: u64) -> Result<Option<Moments>, SingularKernel> {
     let scales = Scales::of(&corpus.grid);
     let mut random = ChaCha8Rng::seed_from_u64(0);
-    random.set_stream(stream);
     let mut known = profiled(corpus);
     known.shuffle(&mut random);
     known.truncate(MODES);

@@ -55,6 +55,11 @@ impl<'a> Blend<'a> {
         }
     }
 
+    /// With other weights of the processes with a physical mean, of time and of power, each 0 … 1.
+    pub fn weighing(self, physics: [f64; 2]) -> Self {
+        Self { physics, ..self }
+    }
+
     /// For planned modes and a reference of the same board. A limit keeps the modes in a corner,
     /// from where physics extrapolates power better than the kernel. Chosen on simulated boards,
     /// on units and workloads (lstm, vgg11, lenet) that no test has.
