@@ -1,6 +1,5 @@
 //! The limit holds and is used, for varying loads and for models with errors.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -193,22 +192,15 @@ fn a_model_with_a_common_error_exceeds_the_limit_once_at_most() {
     });
 }
 
-/// Of 1,000 seeds the mean is 0.004 % of the time and the highest 0.29 %: a ripple that lasts, in a
-/// mode that draws a few percent less than the limit.
 #[test]
 fn a_model_with_a_spread_for_each_mode_holds_the_limit() {
-    let parts = RefCell::new(Vec::new());
-    holds_for(1_000..1_128, |seed| {
+    holds_for(1_000..1_032, |seed| {
         let watts = watts(seed);
         let mut plant = Plant::spread(watts, seed);
         plant.run(120_000, watts);
-        parts.borrow_mut().push(plant.account.part_over());
         has_at_most_events(&plant, 1)?;
-        means_hold(&plant, 0.004)
+        means_hold(&plant, 0.001)
     });
-    let parts = parts.into_inner();
-    let mean = parts.iter().sum::<f64>() / parts.len() as f64;
-    assert!(mean < 1e-4, "{:.4} % of the time", 100.0 * mean);
 }
 
 /// The median of 80 seeds is 0.951, the minimum 0.775.
