@@ -1,4 +1,4 @@
-//! Takes parts of the teacher away, one at a time, and prints the errors without them
+//! Fits the teacher without one of its parts, for each part in turn, and prints its errors
 //! (`tools/ablation.sh`).
 //!
 //! Every figure is the median of twenty runs on held-out modes, of the teacher itself, with priors
@@ -94,10 +94,11 @@ fn run(
     let teachers = teachers.unwrap_or_else(|why| stop(&why));
     let modes: Vec<[u32; 4]> = all_modes(grid).collect();
     let expected = teachers.predict(&modes);
-    let medians = expected
+    let medians: Vec<Vec<f64>> = expected
         .iter()
-        .map(|of| of.iter().map(|it| it.median).collect());
-    Predictions::of_logs(&medians.collect::<Vec<Vec<f64>>>()).errors(&split.held_out)
+        .map(|target| target.iter().map(|mode| mode.median).collect())
+        .collect();
+    Predictions::of_logs(&medians).errors(&split.held_out)
 }
 
 fn stop(why: &dyn std::fmt::Display) -> ! {

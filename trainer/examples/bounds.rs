@@ -405,9 +405,9 @@ impl Bench {
     }
 }
 
-/// Compares two bands of the power by their interval scores on the held-out modes: the file's band,
-/// whose width differs by mode, and a band with one width for all modes. Returns the score of the file's
-/// band, divided by that of the other. A lower score is better. `None` for a corpus without power.
+/// Scores two bands of the power on the held-out modes: the band of the file, which is wider for some modes
+/// than for others, and a band that is equally wide for all. Returns the first score divided by the second
+/// one; a lower score is better. `None` for a corpus without power.
 ///
 /// The score (Gneiting and Raftery 2007, equation 43) is that of a central interval of 90 % for ln power.
 /// The one width is the conformal quantile of the training modes' residuals, each mode left out in turn.

@@ -265,8 +265,8 @@ pub struct Shown {
     pub measured: f64,
     /// The predicted value.
     pub predicted: f64,
-    /// The bound that a measurement exceeds with a probability of 1 − [`SHOWN`]; `None` for methods
-    /// without an exported model, or if the data does not support it.
+    /// The upper bound of a measurement at the confidence [`SHOWN`]. `None` if the method exports no
+    /// model, or if the training modes are too few for that confidence.
     pub at_most: Option<f64>,
 }
 

@@ -44,9 +44,10 @@ type Failed = Box<dyn std::error::Error>;
 type Drawn = Result<(), Failed>;
 type Chart<'a, X, Y> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>;
 
-/// Writes three plots per target: `learning-TARGET.svg` with the error over the number of training
-/// modes, `predicted-TARGET.svg` with the held-out modes of each method's first run, and
-/// `coverage-TARGET.svg` for methods with guard bands.
+/// Writes up to three plots for each target. `learning-TARGET.svg` shows the error over the number of
+/// training modes. `predicted-TARGET.svg` shows the held-out modes of each method's first run.
+/// `coverage-TARGET.svg` shows which share of them the guard bands hold; it is left out if no method has
+/// a guard band.
 pub fn of_evaluation(evaluation: &Evaluation, folder: &Path) -> Result<(), PlotError> {
     for target in Target::ALL {
         let rows: Vec<&EvaluationRow> = evaluation

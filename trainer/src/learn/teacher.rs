@@ -37,8 +37,8 @@ pub struct Blend<'a> {
     most_share: f64,
     /// The prior of the process that a reference informs.
     near: fn(&Prior, &[f64]) -> Prior,
-    /// Whether the fit adjusts the weights ([`Teacher::stack`]): `None` keeps them, a number says how
-    /// many modes they outweigh. On modes spread over the board, adjusting made the errors larger.
+    /// How many modes the weights count for when the fit adjusts them ([`Teacher::stack`]). `None` keeps
+    /// them as they are: on modes spread over the board, adjusting made the errors larger.
     stacking: Option<f64>,
 }
 
@@ -525,8 +525,8 @@ impl Teachers {
         [Some(time), power].into_iter().flatten().collect()
     }
 
-    /// The error on each training mode, predicted by teachers that were trained without it. In the order
-    /// of the fit.
+    /// For each training mode, in the order of the fit: the errors of teachers that were trained without
+    /// it.
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }

@@ -160,8 +160,8 @@ pub fn samples(
 }
 
 /// Draws hyperparameters as [`samples`] does, but by a short chain of elliptical slice sampling (Murray,
-/// Adams and MacKay 2010), which stays nearer to `start`. Priors learned from the other sampler were wider
-/// and no better. The margins of a plan's forecast were chosen with this one.
+/// Adams and MacKay 2010), which stays nearer to `start`. Priors that [`samples`] led to were wider, and the
+/// errors with them no smaller. The margins of a plan's forecast were chosen with this sampler.
 pub fn samples_near(
     points: &Points,
     prior: &Prior,

@@ -63,7 +63,8 @@ impl Kernel {
         parts.map(move |(matern, product)| matern + linear * product)
     }
 
-    /// The derivatives of Σ shareᵢ·kᵢ, over pairs, by the hyperparameters before the noise.
+    /// The derivatives of Σ share·k by the hyperparameters up to the noise, which is left out. The sum
+    /// is over all pairs; `shares` has one share for each.
     pub fn gradient(&self, pairs: &Pairs, materns: &Materns, shares: &[f64]) -> [f64; NOISE] {
         let slopes = materns.slopes.iter().zip(shares);
         let slopes: Vec<f64> = slopes.map(|(slope, share)| slope * share).collect();

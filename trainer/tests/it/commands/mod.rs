@@ -38,8 +38,8 @@ fn predictions(text: &str) -> Vec<Vec<String>> {
     lines.map(fields).collect()
 }
 
-/// Plan, measure, fill in, plan more, fill in, fit: the model has all clocks of the board, and its
-/// predictions can be printed.
+/// A user plans modes, fills in what was measured, plans more modes, fills them in and fits. The model
+/// then has all clocks of the board.
 #[test]
 fn a_corpus_is_planned_filled_in_and_fitted() {
     let folder = folder();
