@@ -34,7 +34,8 @@ bash -n "$pages/wattgate-trainer.bash" || fail "completions of bash"
 gzip -9n "$pages"/*.1
 # For size, burn-flex builds in 80 s of processor time instead of 135, and training takes 11 % longer.
 package wattgate-trainer wattgate-trainer 'MIT|Apache-2.0|MPL-2.0|Zlib' -p wattgate-trainer \
-    --config 'profile.release.package.burn-flex.opt-level="s"'
+    --config 'profile.release.package.burn-flex.opt-level="s"' \
+    --config 'profile.release.package.wattgate-trainer.strip="symbols"'
 
 contents control <<'FILES'
 -rwxr-xr-x 0/0 ./usr/bin/wattgate-trainer
