@@ -4,8 +4,8 @@
 #
 #     tools/bench.sh
 #
-# Builds `sweep` twice, for any x86-64 and for x86-64-v3: a quarter of an hour on two cores, most
-# of it for tract. Then it measures for some four minutes; leave the machine alone meanwhile.
+# Builds `sweep` twice, for any x86-64 and for x86-64-v3. Then it measures for some four minutes;
+# leave the machine alone meanwhile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,7 +15,7 @@ python=target/bench-venv/bin/python
 if [ ! -x "$python" ]; then
     python3 -m venv target/bench-venv
 fi
-"$python" -m pip install -q onnxruntime==1.31.0 numpy==2.4.6
+"$python" -m pip install -q tract==0.23.9 onnxruntime==1.31.0 numpy==2.4.6
 
 cargo build --release --locked -p wattgate-bench
 RUSTFLAGS=-Ctarget-cpu=x86-64-v3 cargo build --release --locked -p wattgate-bench \

@@ -37,23 +37,18 @@ impl Bound {
     }
 }
 
-/// Measures all bounds. Those relative to ONNX Runtime need `python`, an interpreter with the
-/// package onnxruntime.
+/// Measures all bounds. Those relative to peers need `python`, an interpreter with the packages
+/// tract and onnxruntime.
 pub fn bounds(python: Option<&Path>, rounds: u32) -> Result<Vec<Bound>, PeerError> {
     let shipped = measure(&Case::new(ORIN_AGX, SHIPPED_SHAPE), python, rounds)?;
-    let [sweep, front, cold_start, query, correction, tract] = [
+    let [sweep, front, cold_start, query, correction] = [
         shipped.sweep,
         shipped.front,
         shipped.cold_start,
         shipped.query,
         shipped.correction,
-        shipped.tract,
     ]
     .map(|figure| figure.minimum);
-    let over_onnxruntime = |figures: &Figures| {
-        let peer = figures.onnxruntime?;
-        Some(peer.minimum / figures.sweep.minimum)
-    };
     let bound = |what, side, bound, reached, unit| Bound {
         what,
         side,
@@ -79,26 +74,28 @@ pub fn bounds(python: Option<&Path>, rounds: u32) -> Result<Vec<Bound>, PeerErro
     bounds.extend([
         bound("tables and sweep", AtMost, 50.0, sweep, "µs"),
         bound("with the front", AtMost, 100.0, front, "µs"),
-        bound(
-            "sweep, faster than tract",
-            AtLeast,
-            10.0,
-            tract / sweep,
-            "times",
-        ),
     ]);
-    if let Some(ratio) = over_onnxruntime(&shipped) {
-        bounds.push(bound(
-            "sweep, faster than ONNX Runtime",
-            AtLeast,
-            5.0,
-            ratio,
-            "times",
-        ));
+    if python.is_some() {
         let largest = measure(&Case::new(ORIN_AGX, Shape::PowerTrain), python, rounds)?;
-        let ratio = over_onnxruntime(&largest).expect("the peer was timed");
-        let what = "256-128-64, sweep, faster than ONNX Runtime";
-        bounds.push(bound(what, AtLeast, 1.0, ratio, "times"));
+        let tract = shipped.over(|peers| peers.tract);
+        let onnxruntime = |figures: &Figures| figures.over(|peers| peers.onnxruntime);
+        let faster = [
+            ("sweep, faster than tract", 10.0, tract),
+            (
+                "sweep, faster than ONNX Runtime",
+                5.0,
+                onnxruntime(&shipped),
+            ),
+            (
+                "256-128-64, sweep, faster than ONNX Runtime",
+                1.0,
+                onnxruntime(&largest),
+            ),
+        ];
+        bounds.extend(faster.map(|(what, least, ratio)| {
+            let ratio = ratio.expect("the peers were timed");
+            bound(what, AtLeast, least, ratio, "times")
+        }));
     }
     Ok(bounds)
 }

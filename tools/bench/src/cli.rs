@@ -21,8 +21,9 @@ use wattgate_bench::case::{BoardGrid, Case, GRIDS, ORIN_AGX, SHIPPED_SHAPE};
 use wattgate_bench::tasks;
 
 const USAGE: &str = "\
-Time the runtime, tract and ONNX Runtime in turn, on the same networks and inputs, with one
-thread each. Prints a table of all grids and shapes, unless an option selects otherwise.
+Time the runtime and, with --peer, tract and ONNX Runtime in turn, on the same networks and
+inputs, with one thread each. Prints a table of all grids and shapes, unless an option selects
+otherwise.
 
 Usage: sweep [--json | --bounds | --sweeps N] [options]
 
@@ -32,7 +33,7 @@ Options:
   --sweeps N     Sweep N times and print nothing, to count instructions
   --modes N      The grid: 1800, 18096, or 29232 modes [one case: 18096]
   --shape S      The layers: 16, 32, 8-8, 16-16, or 256-128-64 [one case: 32]
-  --peer PYTHON  A Python with the package onnxruntime; without it only tract is timed
+  --peer PYTHON  A Python with the packages tract and onnxruntime; without it they are not timed
   --rounds N     Number of rounds [100]
   -h, --help     Print this
 
@@ -41,7 +42,7 @@ JSON: {\"modes\",\"shape\",\"weights\",\"sweep_us\",\"front_us\",\"cold_start_us
 \"correction_ns\",\"peers\":{\"tract_us\",\"onnxruntime_us\"},\"ratios\":{\"tract\",\"onnxruntime\"},
 \"floor\":{\"multiply_adds\",\"multiply_adds_us\",\"bytes_us\",\"times\"},\"medians\":{…}}. `weights` is
 `shipped` or `random`; `ratios` are relative to `sweep_us`; `medians` holds the times of the
-median round.
+median round. Without a PYTHON, `peers` and `ratios` are missing.
 
 Example:
   sweep --json --shape 256-128-64 --peer target/bench-venv/bin/python
@@ -190,7 +191,8 @@ struct Report {
     weights: &'static str,
     #[serde(flatten)]
     minima: Times,
-    ratios: Ratios,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratios: Option<Ratios>,
     floor: FloorReport,
     medians: Times,
 }
@@ -202,21 +204,20 @@ struct Times {
     cold_start_us: f64,
     query_ns: f64,
     correction_ns: f64,
-    peers: Peers,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peers: Option<Peers>,
 }
 
 #[derive(Debug, Serialize)]
 struct Peers {
     tract_us: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    onnxruntime_us: Option<f64>,
+    onnxruntime_us: f64,
 }
 
 #[derive(Debug, Serialize)]
 struct Ratios {
     tract: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    onnxruntime: Option<f64>,
+    onnxruntime: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -237,10 +238,10 @@ impl Times {
             cold_start_us: rounded(figures.cold_start, 1.0),
             query_ns: rounded(figures.query, 1e3),
             correction_ns: rounded(figures.correction, 1e3),
-            peers: Peers {
-                tract_us: rounded(figures.tract, 1.0),
-                onnxruntime_us: figures.onnxruntime.map(|figure| rounded(figure, 1.0)),
-            },
+            peers: figures.peers.map(|peers| Peers {
+                tract_us: rounded(peers.tract, 1.0),
+                onnxruntime_us: rounded(peers.onnxruntime, 1.0),
+            }),
         }
     }
 }
@@ -251,15 +252,17 @@ impl Report {
         let figures = measure(case, peer, rounds)?;
         let minima = Times::of(&figures, |figure| figure.minimum);
         let rounded = |value: f64| (value * 100.0).round() / 100.0;
-        let ratio = |peer: f64| rounded(peer / minima.sweep_us);
         Ok(Self {
             modes: case.grid.modes(),
             shape: case.shape.to_string(),
             weights: case.weights(),
-            ratios: Ratios {
-                tract: ratio(minima.peers.tract_us),
-                onnxruntime: minima.peers.onnxruntime_us.map(ratio),
-            },
+            ratios: figures
+                .over(|peers| peers.tract)
+                .zip(figures.over(|peers| peers.onnxruntime))
+                .map(|(tract, onnxruntime)| Ratios {
+                    tract: rounded(tract),
+                    onnxruntime: rounded(onnxruntime),
+                }),
             floor: FloorReport {
                 multiply_adds: floor::multiply_adds(case.shape),
                 multiply_adds_us: rounded(floor.multiply_adds_us),
@@ -322,8 +325,7 @@ impl Report {
         let floor = &self.floor;
         let mut row = format!(
             "{:>6} {:<11} {:<11}{:>9} {sweep_us:>9.1} {:>8.3} {:>11.1} {:>9.1} {:>8.1} \
-            {front_us:>9.1} {cold_start_us:>14.1} {query_ns:>9.1} {correction_ns:>14.1} \
-            {:>9.0} {:>8.1}",
+            {front_us:>9.1} {cold_start_us:>14.1} {query_ns:>9.1} {correction_ns:>14.1}",
             self.modes,
             self.shape,
             self.weights,
@@ -332,11 +334,14 @@ impl Report {
             1e6 * sweep_us / modes / f64::from(floor.multiply_adds),
             floor.multiply_adds_us.max(floor.bytes_us),
             floor.times,
-            peers.tract_us,
-            self.ratios.tract,
         );
-        if let Some((time, ratio)) = peers.onnxruntime_us.zip(self.ratios.onnxruntime) {
-            write!(row, " {time:>16.0} {ratio:>8.1}").expect("text");
+        if let Some((times, ratios)) = peers.as_ref().zip(self.ratios.as_ref()) {
+            write!(
+                row,
+                " {:>9.0} {:>8.1} {:>16.0} {:>8.1}",
+                times.tract_us, ratios.tract, times.onnxruntime_us, ratios.onnxruntime
+            )
+            .expect("text");
         }
         row.push('\n');
         row

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use wattgate_runtime::{Prediction, Shape, Widths};
 
-use crate::onnx::OUTPUTS;
 use wattgate_bench::case::Case;
+use wattgate_bench::onnx::OUTPUTS;
 
 /// Peak i16 multiply-adds per cycle: two registers of AVX2 or SSE2.
 pub const MULTIPLY_ADDS_PER_CYCLE: f64 = if cfg!(target_feature = "avx2") {

@@ -6,7 +6,7 @@
 //! | required times and ratios | [`bounds`] |
 //! | all measurements of a case | [`measure`] |
 //! | interleaving of the timed functions | [`turns`] |
-//! | the network in other engines | [`onnx`], [`peers`] |
+//! | the network in other engines | [`peers`] |
 //! | lower bound of a sweep's time | [`floor`] |
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,6 @@ mod bounds;
 mod cli;
 mod floor;
 mod measure;
-mod onnx;
 mod peers;
 mod turns;
 

@@ -7,7 +7,7 @@ use wattgate_bench::case::Case;
 use wattgate_bench::tasks::{FullFront, OBJECTIVES, cold_start, corrected, middle, query, sweep};
 use wattgate_runtime::{Confidence, Objective, Region};
 
-use crate::peers::{OnnxRuntime, PeerError, Tract};
+use crate::peers::{Engine, Peer, PeerError};
 use crate::turns::{Figure, contender, take_turns};
 
 /// The times of a case, in microseconds.
@@ -23,32 +23,47 @@ pub struct Figures {
     pub query: Figure,
     /// A query for the fastest mode with a corrected power scale.
     pub correction: Figure,
-    /// Inference of all modes in tract.
-    pub tract: Figure,
-    /// Inference of all modes in ONNX Runtime; `None` without a Python that has it.
-    pub onnxruntime: Option<Figure>,
+    /// Inference of all modes in other engines; `None` without a Python that has them.
+    pub peers: Option<PeerFigures>,
 }
 
-/// Measures a case. ONNX Runtime is timed if `python` is an interpreter with the package
+impl Figures {
+    /// The best time of a peer divided by that of the sweep.
+    pub fn over(&self, peer: fn(PeerFigures) -> Figure) -> Option<f64> {
+        Some(peer(self.peers?).minimum / self.sweep.minimum)
+    }
+}
+
+/// The times of inference of all modes, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerFigures {
+    pub tract: Figure,
+    pub onnxruntime: Figure,
+}
+
+/// Measures a case. The peers are timed if `python` is an interpreter with the packages tract and
 /// onnxruntime.
 pub fn measure(case: &Case, python: Option<&Path>, rounds: u32) -> Result<Figures, PeerError> {
     let model = case.model();
     let region = Region::all(&case.grid);
     let front = FullFront::of(&model, &region, Confidence::P95);
     let limit = middle(&front);
-    let mut tract = Tract::new(case)?;
-    let mut onnxruntime = python
-        .map(|python| OnnxRuntime::new(case, python))
-        .transpose()?;
+    let mut peers = Vec::new();
+    if let Some(python) = python {
+        for engine in [Engine::Tract, Engine::OnnxRuntime] {
+            peers.push(Peer::new(case, engine, python)?);
+        }
+    }
 
-    let mut contenders = vec![
-        contender(|| sweep(&model, &region)),
-        Box::new(|runs| tract.time(runs)),
-    ];
-    if let Some(onnxruntime) = &mut onnxruntime {
-        contenders.push(Box::new(|runs| onnxruntime.time(runs)));
+    let mut contenders = vec![contender(|| sweep(&model, &region))];
+    for peer in &mut peers {
+        contenders.push(Box::new(|runs| peer.time(runs)));
     }
     let of_networks = take_turns(contenders, rounds)?;
+    let of_peers = match of_networks[..] {
+        [_, tract, onnxruntime] => Some(PeerFigures { tract, onnxruntime }),
+        _ => None,
+    };
 
     let mut contenders = vec![
         contender(|| FullFront::of(black_box(&model), &region, Confidence::P95)),
@@ -71,8 +86,7 @@ pub fn measure(case: &Case, python: Option<&Path>, rounds: u32) -> Result<Figure
     };
     Ok(Figures {
         sweep: of_networks[0],
-        tract: of_networks[1],
-        onnxruntime: of_networks.get(2).copied(),
+        peers: of_peers,
         front: of_answers[0],
         cold_start: of_answers[1],
         correction: of_answers[2],

@@ -1,17 +1,17 @@
-//! Exports a model's network to ONNX in f32: one batch with the features of all modes, one `Gemm`
-//! per layer with `Relu` between. It outputs log time, log power and the spread of the log power.
+//! A model's network in ONNX and f32: one batch with the features of all modes, one `Gemm` per
+//! layer with `Relu` between. It outputs log time, log power and the spread of the log power.
 //!
 //! The integers are dequantised, so the outputs equal those of the runtime up to rounding
 //! (`weights/FORMAT.md`, "What the integers mean").
 
-use tract_onnx::pb::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
-    TensorShapeProto, TypeProto, ValueInfoProto, attribute_proto, tensor_proto, tensor_shape_proto,
-    type_proto,
+use onnx_rs::ast::{
+    Attribute, AttributeType, DataType, Dimension, Graph, Model, Node, OpType, OperatorSetId,
+    TensorProto, TensorShape, TensorShapeDimension, TensorTypeProto, TypeProto, TypeValue,
+    ValueInfo,
 };
-use wattgate_runtime::{Axis, AxisFeatures, INPUTS, ModeId, ROW_SCALE_ONE};
+use wattgate_runtime::{Axis, AxisFeatures, INPUTS, ModeId, ROW_SCALE_ONE, Region};
 
-use wattgate_bench::case::Case;
+use crate::case::Case;
 
 /// Number of outputs of a network: log time, log power and the spread of the log power.
 pub const OUTPUTS: usize = 3;
@@ -49,7 +49,7 @@ fn dense_layers(case: &Case) -> Vec<Dense> {
     layers
 }
 
-/// The features of every mode in row-major order, one row per mode.
+/// The features of every mode in row-major order, one row of `INPUTS` per mode.
 pub fn features(case: &Case) -> Vec<f32> {
     let axes = Axis::ALL.map(|axis| {
         let values = case.grid.axis(axis);
@@ -66,98 +66,141 @@ pub fn features(case: &Case) -> Vec<f32> {
     (0..case.grid.modes()).flat_map(of_mode).collect()
 }
 
-/// The network for a batch of all modes of the grid.
-pub fn model(case: &Case) -> ModelProto {
+/// The bytes of an ONNX file with the network for a batch of all modes of the grid.
+pub fn file(case: &Case) -> Vec<u8> {
     let modes = i64::from(case.grid.modes());
     let layers = dense_layers(case);
-    let mut graph = GraphProto {
-        name: "wattgate".to_owned(),
+    let names: Vec<_> = (0..layers.len())
+        .map(|layer| ["weights", "biases", "sums", "units"].map(|what| format!("{what}{layer}")))
+        .collect();
+    let mut graph = Graph {
+        name: "wattgate",
         input: vec![matrix("features", modes, INPUTS)],
         output: vec![matrix("logs", modes, OUTPUTS)],
-        ..GraphProto::default()
+        ..Graph::default()
     };
-    let mut from = "features".to_owned();
+    let mut from = "features";
     let last = layers.len() - 1;
     for (index, Dense(units)) in layers.into_iter().enumerate() {
-        let name = |what: &str| format!("{what}{index}");
+        let [weights_name, biases_name, sums, units_name] = names[index].each_ref();
         let (weights, biases): (Vec<_>, Vec<_>) = units.into_iter().unzip();
-        let inputs = weights[0].len();
+        let [rows, columns] = [weights.len(), weights[0].len()].map(|dim| dim as i64);
         graph.initializer.extend([
-            tensor(name("weights"), &[weights.len(), inputs], weights.concat()),
-            tensor(name("biases"), &[biases.len()], biases),
+            TensorProto::from_f32(weights_name, vec![rows, columns], weights.concat()),
+            TensorProto::from_f32(biases_name, vec![rows], biases),
         ]);
-        let is_last = index == last;
-        let sums = if is_last {
-            "logs".to_owned()
-        } else {
-            name("sums")
-        };
-        let parameters = vec![from, name("weights"), name("biases")];
-        graph.node.push(node("Gemm", parameters, &sums));
-        if !is_last {
-            graph.node.push(node("Relu", vec![sums], &name("units")));
+        let sums = if index == last { "logs" } else { sums };
+        graph.node.push(Node {
+            attribute: vec![weights_by_unit()],
+            ..node(OpType::Gemm, vec![from, weights_name, biases_name], sums)
+        });
+        if index != last {
+            graph.node.push(node(OpType::Relu, vec![sums], units_name));
         }
-        from = name("units");
+        from = units_name;
     }
-    ModelProto {
+    onnx_rs::encode(&Model {
         ir_version: 8,
-        opset_import: vec![OperatorSetIdProto {
+        opset_import: vec![OperatorSetId {
+            domain: "",
             version: 13,
-            ..OperatorSetIdProto::default()
         }],
         graph: Some(graph),
-        ..ModelProto::default()
-    }
+        ..Model::default()
+    })
 }
 
-fn node(operator: &str, input: Vec<String>, output: &str) -> NodeProto {
-    let weights_by_unit = AttributeProto {
-        name: "transB".to_owned(),
-        r#type: attribute_proto::AttributeType::Int as i32,
+fn weights_by_unit() -> Attribute<'static> {
+    Attribute {
+        name: "transB",
+        r#type: AttributeType::Int,
         i: 1,
-        ..AttributeProto::default()
-    };
-    NodeProto {
+        ..Attribute::default()
+    }
+}
+
+fn node<'a>(op_type: OpType<'a>, input: Vec<&'a str>, output: &'a str) -> Node<'a> {
+    Node {
         input,
-        output: vec![output.to_owned()],
-        name: output.to_owned(),
-        op_type: operator.to_owned(),
-        attribute: if operator == "Gemm" {
-            vec![weights_by_unit]
-        } else {
-            Vec::new()
-        },
-        ..NodeProto::default()
+        output: vec![output],
+        name: output,
+        op_type,
+        ..Node::default()
     }
 }
 
-fn tensor(name: String, dims: &[usize], values: Vec<f32>) -> TensorProto {
-    TensorProto {
+fn matrix(name: &str, rows: i64, columns: usize) -> ValueInfo<'_> {
+    let dim = [rows, columns as i64].map(|size| TensorShapeDimension {
+        value: Dimension::Value(size),
+        denotation: "",
+    });
+    let float = TensorTypeProto {
+        elem_type: DataType::Float,
+        shape: Some(TensorShape { dim: dim.into() }),
+    };
+    ValueInfo {
         name,
-        dims: dims.iter().map(|&dim| dim as i64).collect(),
-        data_type: tensor_proto::DataType::Float as i32,
-        float_data: values,
-        ..TensorProto::default()
+        r#type: Some(TypeProto {
+            value: Some(TypeValue::Tensor(float)),
+            denotation: "",
+        }),
+        ..ValueInfo::default()
     }
 }
 
-fn matrix(name: &str, rows: i64, columns: usize) -> ValueInfoProto {
-    let dimension = |size| tensor_shape_proto::Dimension {
-        value: Some(tensor_shape_proto::dimension::Value::DimValue(size)),
-        ..tensor_shape_proto::Dimension::default()
+/// Maximum disagreement of an engine that is due to the runtime's rounding, in percent of the range
+/// of an output.
+pub const MOST_DISAGREEMENT: f64 = 1.0;
+
+/// Maximum difference between an engine's outputs and the runtime's, in percent of their range.
+///
+/// # Panics
+///
+/// Panics if `logs` has not `OUTPUTS` values for each mode.
+pub fn disagreement(case: &Case, logs: &[f32]) -> f64 {
+    let modes = case.grid.modes() as usize;
+    assert_eq!(logs.len(), OUTPUTS * modes, "outputs of {modes} modes");
+    let mut raw = vec![[0; OUTPUTS]; modes];
+    let model = case.model();
+    model.sweep(&Region::all(&case.grid), |ModeId(id), at| {
+        raw[usize::from(id)] = [at.log_time, at.log_power, at.spread];
+    });
+    let [time, power] = [0, 1].map(|output: usize| f64::from(case.layers.output[output].scale));
+    let unit = f64::from(model.spread_unit());
+    // The runtime limits a spread to this range.
+    let spreads = [case.least_spread, i16::MAX.cast_unsigned()].map(|it| f64::from(it) * unit);
+    let of_output = |(output, scale): (usize, f64)| {
+        let is_spread = output == OUTPUTS - 1;
+        let ours = raw.iter().map(|raw| f64::from(raw[output]) * scale);
+        // A spread starts at zero.
+        let start = if is_spread {
+            (0.0, 0.0)
+        } else {
+            (f64::MAX, f64::MIN)
+        };
+        let (least, most) = ours
+            .clone()
+            .fold(start, |(least, most), log| (log.min(least), log.max(most)));
+        let theirs = logs
+            .chunks_exact(OUTPUTS)
+            .map(|logs| f64::from(logs[output]))
+            .map(|log| {
+                if is_spread {
+                    log.clamp(spreads[0], spreads[1])
+                } else {
+                    log
+                }
+            });
+        let apart = ours.zip(theirs).map(|(ours, theirs)| (ours - theirs).abs());
+        100.0 * apart.fold(0.0, f64::max) / (most - least)
     };
-    let float = type_proto::Tensor {
-        elem_type: tensor_proto::DataType::Float as i32,
-        shape: Some(TensorShapeProto {
-            dim: vec![dimension(rows), dimension(columns as i64)],
-        }),
-    };
-    ValueInfoProto {
-        name: name.to_owned(),
-        r#type: Some(TypeProto {
-            value: Some(type_proto::Value::TensorType(float)),
-            ..TypeProto::default()
-        }),
-        ..ValueInfoProto::default()
-    }
+    let outputs = [time, power, unit].into_iter().enumerate().map(of_output);
+    // A value that is not a number disagrees.
+    outputs.fold(0.0, |most, percent| {
+        if percent.is_nan() {
+            f64::INFINITY
+        } else {
+            most.max(percent)
+        }
+    })
 }

@@ -1,38 +1,30 @@
-//! General-purpose inference of the same network: tract in this process, ONNX Runtime in a Python
-//! child process.
+//! General-purpose inference of the same network: tract and ONNX Runtime, each in a Python process.
+//! In this process tract would leave the upper halves of the vector registers dirty, and SSE code
+//! that follows would take up to four times as long.
 
 use std::fs;
-use std::hint::black_box;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
-use std::time::Instant;
 
-use prost::Message;
 use tempfile::TempDir;
 use thiserror::Error;
-use tract_onnx::pb::ModelProto;
-use tract_onnx::prelude::{
-    Framework, InferenceModelExt, IntoRunnable, TValue, Tensor, TractResult, TypedRunnableModel,
-    tvec,
-};
 use wattgate_bench::case::Case;
-use wattgate_runtime::{INPUTS, ModeId, Region};
-
-use crate::onnx::{self, OUTPUTS};
+use wattgate_bench::onnx::{self, MOST_DISAGREEMENT, OUTPUTS};
 
 /// Why a peer cannot be timed.
 #[derive(Debug, Error)]
 pub enum PeerError {
-    #[error("tract: {0}")]
-    Tract(String),
-    #[error("tract and the runtime disagree by {percent:.2} % of the range of an output")]
-    Disagrees { percent: f64 },
-    #[error("cannot write the network for {program}: {why}")]
-    Write { program: String, why: io::Error },
+    #[error("{engine} and the runtime disagree by {percent:.2} % of the range of an output")]
+    Disagrees { engine: &'static str, percent: f64 },
+    #[error("{engine} wrote {bytes} bytes of outputs, expected {expected}")]
+    Outputs {
+        engine: &'static str,
+        bytes: usize,
+        expected: usize,
+    },
+    #[error("cannot exchange the network with {program}: {why}")]
+    Exchange { program: String, why: io::Error },
     #[error("cannot start {program}: {why}")]
     Start { program: String, why: io::Error },
     #[error("{program} ended: {status}")]
@@ -41,140 +33,27 @@ pub enum PeerError {
     Answer { program: String, answer: String },
 }
 
-/// A case in tract, in a thread of its own. Tract leaves the upper halves of the vector registers
-/// dirty, and SSE code that follows in the same thread takes up to four times as long.
-pub struct Tract {
-    questions: Sender<u32>,
-    answers: Receiver<Result<f64, PeerError>>,
+/// An inference engine.
+#[derive(Clone, Copy, Debug)]
+pub enum Engine {
+    Tract,
+    OnnxRuntime,
 }
 
-impl Tract {
-    /// Loads and optimises the network. Fails if it disagrees with the runtime.
-    pub fn new(case: &Case) -> Result<Self, PeerError> {
-        let network = onnx::model(case);
-        let shape = [case.grid.modes() as usize, INPUTS];
-        let features = onnx::features(case);
-        let (questions, asked) = mpsc::channel();
-        let (answer, answers) = mpsc::channel();
-        let (first, logs) = mpsc::channel();
-        thread::spawn(move || {
-            let loaded = Loaded::new(&network, shape, &features).map_err(failed);
-            let loaded = match loaded.and_then(|it| Ok((it.logs()?, it))) {
-                Ok((logs, loaded)) => {
-                    let _ = first.send(Ok(logs));
-                    loaded
-                }
-                Err(why) => {
-                    let _ = first.send(Err(why));
-                    return;
-                }
-            };
-            // Ends when the other end is dropped.
-            for runs in asked {
-                let _ = answer.send(loaded.time(runs));
-            }
-        });
-        let logs: Vec<f32> = logs.recv().map_err(failed)??;
-        let percent = disagreement(case, &logs);
-        if percent > MOST_DISAGREEMENT {
-            return Err(PeerError::Disagrees { percent });
+impl Engine {
+    /// The name of its Python package.
+    fn package(self) -> &'static str {
+        match self {
+            Self::Tract => "tract",
+            Self::OnnxRuntime => "onnxruntime",
         }
-        Ok(Self { questions, answers })
-    }
-
-    /// Runs the network a number of times. Returns the microseconds per run.
-    pub fn time(&mut self, runs: u32) -> Result<f64, PeerError> {
-        self.questions.send(runs).map_err(failed)?;
-        self.answers.recv().map_err(failed)?
     }
 }
 
-struct Loaded {
-    network: Arc<TypedRunnableModel>,
-    features: TValue,
-}
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/peer.py");
 
-impl Loaded {
-    fn new(network: &ModelProto, shape: [usize; 2], features: &[f32]) -> TractResult<Self> {
-        let network = tract_onnx::onnx().model_for_proto_model(network)?;
-        Ok(Self {
-            network: network.into_optimized()?.into_runnable()?,
-            features: Tensor::from_shape(&shape, features)?.into(),
-        })
-    }
-
-    /// Infers log time, log power and spread of every mode.
-    fn run(&self) -> Result<TValue, PeerError> {
-        let outputs = self.network.run(tvec![self.features.clone()]);
-        Ok(outputs.map_err(failed)?.swap_remove(0))
-    }
-
-    fn logs(&self) -> Result<Vec<f32>, PeerError> {
-        let logs = self.run()?;
-        let logs = logs.to_plain_array_view::<f32>().map_err(failed)?;
-        Ok(logs.iter().copied().collect())
-    }
-
-    fn time(&self, runs: u32) -> Result<f64, PeerError> {
-        let start = Instant::now();
-        for _ in 0..runs {
-            black_box(self.run()?);
-        }
-        Ok(start.elapsed().as_secs_f64() * 1e6 / f64::from(runs))
-    }
-}
-
-/// Maximum disagreement due to the runtime's rounding, in percent of the range of an output.
-const MOST_DISAGREEMENT: f64 = 1.0;
-
-/// Maximum difference between a peer's and the runtime's outputs, in percent of their range.
-fn disagreement(case: &Case, logs: &[f32]) -> f64 {
-    let mut raw = vec![[0; OUTPUTS]; case.grid.modes() as usize];
-    let model = case.model();
-    model.sweep(&Region::all(&case.grid), |ModeId(id), at| {
-        raw[usize::from(id)] = [at.log_time, at.log_power, at.spread];
-    });
-    let [time, power] = [0, 1].map(|output: usize| f64::from(case.layers.output[output].scale));
-    let unit = f64::from(model.spread_unit());
-    // The runtime limits a spread to this range.
-    let spreads = [case.least_spread, i16::MAX.cast_unsigned()].map(|it| f64::from(it) * unit);
-    let of_output = |(output, scale): (usize, f64)| {
-        let is_spread = output == OUTPUTS - 1;
-        let ours = raw.iter().map(|raw| f64::from(raw[output]) * scale);
-        // A spread starts at zero.
-        let start = if is_spread {
-            (0.0, 0.0)
-        } else {
-            (f64::MAX, f64::MIN)
-        };
-        let (least, most) = ours
-            .clone()
-            .fold(start, |(least, most), log| (log.min(least), log.max(most)));
-        let theirs = logs
-            .chunks_exact(OUTPUTS)
-            .map(|logs| f64::from(logs[output]))
-            .map(|log| {
-                if is_spread {
-                    log.clamp(spreads[0], spreads[1])
-                } else {
-                    log
-                }
-            });
-        let apart = ours.zip(theirs).map(|(ours, theirs)| (ours - theirs).abs());
-        100.0 * apart.fold(0.0, f64::max) / (most - least)
-    };
-    let outputs = [time, power, unit].into_iter().enumerate().map(of_output);
-    outputs.fold(0.0, f64::max)
-}
-
-fn failed(error: impl std::fmt::Display) -> PeerError {
-    PeerError::Tract(format!("{error:#}"))
-}
-
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/onnxruntime_peer.py");
-
-/// A case in ONNX Runtime, in a Python process that runs on request.
-pub struct OnnxRuntime {
+/// A case in another engine, in a Python process that runs on request.
+pub struct Peer {
     child: Child,
     questions: ChildStdin,
     answers: BufReader<ChildStdout>,
@@ -182,17 +61,19 @@ pub struct OnnxRuntime {
     _folder: TempDir,
 }
 
-impl OnnxRuntime {
-    /// Starts `python`, an interpreter with the package onnxruntime.
-    pub fn new(case: &Case, python: &Path) -> Result<Self, PeerError> {
+impl Peer {
+    /// Starts `python`, an interpreter with the engine's package. Fails if the engine disagrees
+    /// with the runtime.
+    pub fn new(case: &Case, engine: Engine, python: &Path) -> Result<Self, PeerError> {
         let program = python.display().to_string();
-        let (folder, files) = written(case).map_err(|why| PeerError::Write {
+        let exchange = |why| PeerError::Exchange {
             program: program.clone(),
             why,
-        })?;
+        };
+        let (folder, [network, features, outputs]) = written(case).map_err(exchange)?;
         let mut child = Command::new(python)
-            .arg(SCRIPT)
-            .args(files)
+            .args([SCRIPT, engine.package()])
+            .args([&network, &features, &outputs])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -200,13 +81,18 @@ impl OnnxRuntime {
                 program: program.clone(),
                 why,
             })?;
-        Ok(Self {
+        let mut peer = Self {
             questions: child.stdin.take().expect("piped"),
             answers: BufReader::new(child.stdout.take().expect("piped")),
             child,
-            program,
+            program: program.clone(),
             _folder: folder,
-        })
+        };
+        // It has written its outputs when it answers.
+        peer.time(1)?;
+        let bytes = fs::read(&outputs).map_err(exchange)?;
+        agrees(case, engine.package(), &bytes)?;
+        Ok(peer)
     }
 
     /// Runs the network `runs` times and returns the mean time of a run in microseconds.
@@ -238,7 +124,7 @@ impl OnnxRuntime {
     }
 }
 
-impl Drop for OnnxRuntime {
+impl Drop for Peer {
     /// Kills the process, as one that failed to answer may hang.
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -246,15 +132,37 @@ impl Drop for OnnxRuntime {
     }
 }
 
-fn written(case: &Case) -> io::Result<(TempDir, [PathBuf; 2])> {
+fn agrees(case: &Case, engine: &'static str, bytes: &[u8]) -> Result<(), PeerError> {
+    let (values, _) = bytes.as_chunks();
+    let expected = size_of::<f32>() * OUTPUTS * case.grid.modes() as usize;
+    if bytes.len() != expected {
+        return Err(PeerError::Outputs {
+            engine,
+            bytes: bytes.len(),
+            expected,
+        });
+    }
+    let logs: Vec<_> = values
+        .iter()
+        .map(|value| f32::from_le_bytes(*value))
+        .collect();
+    let percent = onnx::disagreement(case, &logs);
+    if percent > MOST_DISAGREEMENT {
+        return Err(PeerError::Disagrees { engine, percent });
+    }
+    Ok(())
+}
+
+/// Writes the network and the features. Returns their paths and that of the outputs.
+fn written(case: &Case) -> io::Result<(TempDir, [PathBuf; 3])> {
     let folder = tempfile::tempdir()?;
-    let files = ["network.onnx", "features.f32"].map(|name| folder.path().join(name));
-    let features = onnx::features(case);
-    let features: Vec<u8> = features
+    let files =
+        ["network.onnx", "features.f32", "outputs.f32"].map(|name| folder.path().join(name));
+    let features: Vec<u8> = onnx::features(case)
         .iter()
         .flat_map(|value| value.to_le_bytes())
         .collect();
-    fs::write(&files[0], onnx::model(case).encode_to_vec())?;
+    fs::write(&files[0], onnx::file(case))?;
     fs::write(&files[1], features)?;
     Ok((folder, files))
 }

@@ -1,4 +1,5 @@
 //! Integration tests of the benches' cases.
 
 mod case;
+mod onnx;
 mod sweep;
