@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The errors of the teacher on measured corpora without one of its parts, with priors that were
-# learned without the family of the corpus. Takes about fifteen minutes on two cores.
+# learned without the family of the corpus. Takes about five minutes on two cores.
 #
 #     tools/ablation.sh [FOLDER-OF-CORPORA]
 set -euo pipefail
