@@ -11,6 +11,7 @@
 mod families;
 mod nested;
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -20,7 +21,7 @@ use indicatif::ProgressBar;
 use nested::Nested;
 use wattgate_runtime::{Confidence, Model, Shape};
 use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::lab::evaluate::{Comparison, EvaluationRow, Quartiles, TrainedRun, evaluate};
+use wattgate_trainer::lab::evaluate::{Comparison, Quartiles, TrainedRun, evaluate};
 use wattgate_trainer::lab::optimize::{Choosing, Limits, optimize};
 use wattgate_trainer::learn::predictions::{Predictions, Target};
 use wattgate_trainer::learn::priors::Priors;
@@ -335,14 +336,22 @@ impl Bench {
             });
             for (at, row) in columns[0].iter().enumerate() {
                 for ((confidence, bounds, _), of_all) in COVERAGE.into_iter().zip(&mut of_all) {
-                    let share = |rows: &Vec<EvaluationRow>| {
+                    let knots = columns.iter().map(|rows| {
                         let mut knots = rows[at].coverage.iter();
-                        let knot = knots.find(|knot| knot.confidence == confidence);
-                        100.0 * knot.expect("a knot").share
-                    };
-                    let shares: Vec<f64> = columns.iter().map(share).collect();
+                        knots.find(|knot| knot.confidence == confidence)
+                    });
                     let percent = 100.0 * confidence;
-                    let what = format!("{name}: {} in its band at {percent:.0} %", row.target);
+                    let mut what = format!("{name}: {} in its band at {percent:.0} %", row.target);
+                    // A file refuses a confidence that its residuals cannot carry.
+                    let Some(knots) = knots.collect::<Option<Vec<_>>>() else {
+                        println!("{what}: no file reaches it");
+                        continue;
+                    };
+                    let runs = knots.iter().map(|knot| knot.runs).min().unwrap_or(0);
+                    if runs < row.runs {
+                        write!(what, ", {runs} of {} files", row.runs).expect("text");
+                    }
+                    let shares: Vec<f64> = knots.iter().map(|knot| 100.0 * knot.share).collect();
                     table.line(&what, &shares, bounds);
                     of_all.push(shares);
                 }

@@ -194,8 +194,13 @@ fn text(evaluation: &Evaluation) -> String {
 fn guard_band(row: &EvaluationRow) -> String {
     let wanted = |c: &&crate::lab::evaluate::Covered| [0.9, 0.95, 0.99].contains(&c.confidence);
     let shares = row.coverage.iter().filter(wanted).map(|covered| {
+        let of_runs = if covered.runs < row.runs {
+            format!(", {} of {} runs", covered.runs, row.runs)
+        } else {
+            String::new()
+        };
         format!(
-            "{:.1} % at {:.0} % (+{:.1} %)",
+            "{:.1} % at {:.0} % (+{:.1} %{of_runs})",
             100.0 * covered.share,
             100.0 * covered.confidence,
             100.0 * (covered.ratio - 1.0)

@@ -209,12 +209,13 @@ pub struct EvaluationRow {
     /// Error added by distillation and quantisation (exported minus teacher), in percentage points.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub added: Option<Quartiles>,
-    /// Coverage of the guard band, one entry per knot; empty for methods without one.
+    /// Coverage of the guard band by ascending confidence; empty for methods without one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub coverage: Vec<Covered>,
 }
 
-/// Empirical coverage of a guard band on held-out modes, as medians over runs.
+/// Empirical coverage of a guard band on held-out modes, as medians over the runs whose file reaches
+/// the confidence.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Covered {
     /// The nominal coverage, in 0 … 1.
@@ -223,6 +224,8 @@ pub struct Covered {
     pub share: f64,
     /// Mean upper bound of measured over predicted.
     pub ratio: f64,
+    /// Number of these runs.
+    pub runs: usize,
 }
 
 /// One run of one method.
@@ -387,6 +390,7 @@ fn row(target: Target, runs: &[&EvaluatedRun]) -> Option<EvaluationRow> {
     let added = runs
         .iter()
         .filter_map(|run| Some(run.accuracy(target)?.mape - run.teacher_mape(target)?));
+    let knots: Vec<_> = runs.iter().flat_map(|run| &run.coverage).copied().collect();
     let first = runs.first()?;
     Some(EvaluationRow {
         method: first.method,
@@ -405,34 +409,58 @@ fn row(target: Target, runs: &[&EvaluatedRun]) -> Option<EvaluationRow> {
         board_minutes: Quartiles::of(runs.iter().map(|run| run.board_minutes))?,
         teacher_mape: Quartiles::of(teacher),
         added: Quartiles::of(added),
-        coverage: covered(target, runs),
+        coverage: covered(target, &knots),
     })
 }
 
-fn covered(target: Target, runs: &[&EvaluatedRun]) -> Vec<Covered> {
-    // Runs with as many modes have the same knots, unless a margin has no bound.
-    let knots = runs.iter().map(|run| run.coverage.len()).min().unwrap_or(0);
-    let of = |at: usize| {
-        let shares = runs.iter().filter_map(|run| match target {
-            Target::Time => run.coverage[at].time,
-            Target::Power => run.coverage[at].power,
-        });
-        let ratios = runs.iter().filter_map(|run| match target {
-            Target::Time => run.coverage[at].time_ratio,
-            Target::Power => run.coverage[at].power_ratio,
-        });
+/// The coverage from the knots of all runs.
+fn covered(target: Target, knots: &[Coverage]) -> Vec<Covered> {
+    let mut confidences: Vec<f64> = knots.iter().map(|knot| knot.confidence).collect();
+    confidences.sort_unstable_by(f64::total_cmp);
+    confidences.dedup();
+    let of = |confidence: f64| {
+        let found = knots.iter().filter(|knot| knot.confidence == confidence);
+        let (shares, ratios): (Vec<f64>, Vec<f64>) = found
+            .filter_map(|knot| match target {
+                Target::Time => knot.time.zip(knot.time_ratio),
+                Target::Power => knot.power.zip(knot.power_ratio),
+            })
+            .unzip();
         Some(Covered {
-            confidence: runs.first()?.coverage[at].confidence,
+            confidence,
+            runs: shares.len(),
             share: Quartiles::of(shares)?.median,
             ratio: Quartiles::of(ratios)?.median,
         })
     };
-    (0..knots).filter_map(of).collect()
+    confidences.into_iter().filter_map(of).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_without_a_confidence_counts_for_the_others() {
+        let knot = |confidence, share| Coverage {
+            confidence,
+            time: Some(share),
+            power: None,
+            time_ratio: Some(1.0 + share),
+            power_ratio: None,
+        };
+        // The second run's file refuses 99 %.
+        let knots = [knot(0.95, 0.5), knot(0.99, 0.75), knot(0.95, 0.25)];
+        let of = |confidence, share, runs| Covered {
+            confidence,
+            share,
+            ratio: 1.0 + share,
+            runs,
+        };
+        let expected = [of(0.95, 0.375, 2), of(0.99, 0.75, 1)];
+        assert_eq!(covered(Target::Time, &knots), expected);
+        assert_eq!(covered(Target::Power, &knots), []);
+    }
 
     #[test]
     fn quartiles_lie_between_their_neighbours() {
