@@ -10,6 +10,7 @@
 
 mod families;
 mod nested;
+mod once;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use std::rc::Rc;
 use families::MEASURED;
 use indicatif::ProgressBar;
 use nested::Nested;
+use once::Once;
 use wattgate_runtime::{Confidence, Model, Shape};
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::lab::evaluate::{Comparison, Quartiles, TrainedRun, evaluate};
@@ -27,7 +29,7 @@ use wattgate_trainer::learn::predictions::{Predictions, Target};
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::reference::Reference;
 use wattgate_trainer::learn::split::{Amount, Sampling};
-use wattgate_trainer::methods::{Method, method};
+use wattgate_trainer::methods::Method;
 
 const TX1: &str = "tx1__image5000__translucence";
 const TX2: &str = "tx2__image5000__translucence";
@@ -181,21 +183,32 @@ impl Table {
     }
 }
 
-/// The priors of one column of the table.
-enum Column {
-    Shipped,
-    Nested(Nested),
+/// One column of the table: its priors, and our method, which all rows share.
+struct Column {
+    /// `None` for the shipped priors.
+    nested: Option<Nested>,
+    methods: [Box<dyn Method>; 1],
 }
 
 impl Column {
+    fn shipped() -> Self {
+        Self {
+            nested: None,
+            methods: [Box::new(Once::default())],
+        }
+    }
+
     fn nested() -> Self {
-        Self::Nested(Nested::default())
+        Self {
+            nested: Some(Nested::default()),
+            ..Self::shipped()
+        }
     }
 
     fn priors(&self, folder: &Path, corpus: &str) -> Rc<Priors> {
-        match self {
-            Self::Shipped => Rc::new(Priors::shipped().clone()),
-            Self::Nested(nested) => nested.priors(folder, corpus),
+        match &self.nested {
+            None => Rc::new(Priors::shipped().clone()),
+            Some(nested) => nested.priors(folder, corpus),
         }
     }
 }
@@ -213,7 +226,7 @@ fn main() -> ExitCode {
     let bench = Bench {
         columns: match is_gate {
             true => vec![Column::nested()],
-            false => vec![Column::Shipped, Column::nested()],
+            false => vec![Column::shipped(), Column::nested()],
         },
         runs: if is_gate { GATE_RUNS } else { RUNS },
         folder,
@@ -278,14 +291,13 @@ impl Bench {
         of: impl Fn(&Comparison<'_>) -> T,
     ) -> Vec<T> {
         let corpus = self.read(name);
-        let methods: [Box<dyn Method>; 1] = [method("wattgate").expect("our method")];
         let one = |column: &Column| {
             of(&Comparison {
                 corpus: &corpus,
                 name: "",
                 reference: None,
                 priors: &column.priors(&self.folder, name),
-                methods: &methods,
+                methods: &column.methods,
                 amounts: &[amount],
                 samplings: &[sampling],
                 runs: self.runs,

@@ -3,10 +3,14 @@
 //! A family is what was recorded alike: one network at several input sizes, or all simulated
 //! boards. Its members resemble each other, so every family counts once, whatever its size.
 //!
-//! In the hierarchical model each family draws its hyperparameters from the prior. An EM step gives
-//! the prior of a hyperparameter the mean and the variance of the mixture of all families'
-//! posteriors. Theory counts as one more family; without it two or three families would make the
-//! variance too small. The prior of the noise is not learned.
+//! In the hierarchical model each family draws its hyperparameters from the prior. An EM step takes
+//! the families' posteriors and predicts the hyperparameters of one more family. With n families the
+//! prior has the mean m of their means, and the variance
+//!
+//! > (1 + 1/n) · (mean of their variances + Σ (their means − m)² / (n − 1)),
+//!
+//! since n − 1 differences estimate the spread between families, and m itself is uncertain by 1/n of
+//! the variance. Theory counts as one more family. The prior of the noise is not learned.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -63,7 +67,7 @@ fn step(
             all.push(pooled(&members));
         }
     }
-    let mut prior: Prior = pooled(&all)
+    let mut prior: Prior = of_one_more(&all)
         .into_iter()
         .map(|[mean, variance]| [mean, variance.sqrt()])
         .collect();
@@ -104,6 +108,21 @@ fn posterior(corpus: &Corpus, spec: &Spec) -> Result<Option<Moments>, SingularKe
     Ok(Some(pooled(&samples)))
 }
 
+/// Mean and variance of what one more family draws, from the posteriors of at least two families.
+fn of_one_more(families: &[Moments]) -> Moments {
+    let n = families.len() as f64;
+    let of = |at: usize| {
+        let mean = families.iter().map(|family| family[at][0]).sum::<f64>() / n;
+        let within = families.iter().map(|family| family[at][1]).sum::<f64>() / n;
+        let squares = families
+            .iter()
+            .map(|family| (family[at][0] - mean).powi(2));
+        let between = squares.sum::<f64>() / (n - 1.0);
+        [mean, (1.0 + 1.0 / n) * (within + between)]
+    };
+    (0..families[0].len()).map(of).collect()
+}
+
 /// Mean and variance of an equally weighted mixture.
 fn pooled(parts: &[Moments]) -> Moments {
     let n = parts.len() as f64;
@@ -118,10 +137,29 @@ fn pooled(parts: &[Moments]) -> Moments {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand_distr::{Distribution, StandardNormal};
 
     #[test]
     fn a_mixture_has_the_spread_of_and_between_its_parts() {
         let parts = [vec![[1.0, 0.5], [0.0, 0.0]], vec![[3.0, 1.5], [0.0, 0.0]]];
         assert_eq!(pooled(&parts), [[2.0, 2.0], [0.0, 0.0]]);
+    }
+
+    /// Families drawn from one normal distribution: on average the predicted variance is that of the
+    /// distance of one more draw from the mean of the others.
+    #[test]
+    fn few_families_predict_one_more_as_widely_as_it_lies() {
+        let mut random = ChaCha8Rng::seed_from_u64(2);
+        let mut draw = || -> f64 { StandardNormal.sample(&mut random) };
+        let (mut predicted, mut squares) = (0.0, 0.0);
+        for _ in 0..20_000 {
+            let families: Vec<Moments> = (0..3).map(|_| vec![[draw(), 0.0]]).collect();
+            let [mean, variance] = of_one_more(&families)[0];
+            predicted += variance;
+            squares += (draw() - mean).powi(2);
+        }
+        let ratio: f64 = predicted / squares;
+        assert!((0.97..1.03).contains(&ratio), "{ratio}");
+        assert!((predicted / 20_000.0 - 4.0 / 3.0).abs() < 0.03);
     }
 }
