@@ -4,7 +4,7 @@
 # without the family of its corpus. Takes about two hours on two cores. `gate` is a quick check: it
 # scores two of the rows, in six runs and against wider bounds.
 #
-#     tools/bounds.sh [FOLDER-OF-CORPORA [errors|coverage|choices|interval|gate]]
+#     tools/bounds.sh [FOLDER-OF-CORPORA [errors|coverage|choices|interval|hindsight|gate]]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -9,6 +9,7 @@
 //! more, and its bounds are wider.
 
 mod families;
+mod hindsight;
 mod nested;
 mod once;
 
@@ -36,7 +37,14 @@ const TX2: &str = "tx2__image5000__translucence";
 const XCEPTION: &str = "tx2__xception-600x600__flexibo";
 const INCEPTION: &str = "tx2__inceptionv3-600x600__flexibo";
 
-const PARTS: [&str; 5] = ["errors", "coverage", "choices", "interval", "gate"];
+const PARTS: [&str; 6] = [
+    "errors",
+    "coverage",
+    "choices",
+    "interval",
+    "hindsight",
+    "gate",
+];
 
 const RUNS: u64 = 20;
 const SEED: u64 = 101;
@@ -263,6 +271,9 @@ fn main() -> ExitCode {
             bench.hold_interval(name, &mut table);
         }
     }
+    if wanted("hindsight") {
+        bench.show_hindsight();
+    }
     println!("{} bounds missed", table.missed);
     ExitCode::from(u8::from(table.missed > 0))
 }
@@ -410,6 +421,23 @@ impl Bench {
         if let Some(over) = row.over {
             let reached: Vec<f64> = columns.iter().map(|row| row.over_pct).collect();
             table.line(&format!("{what}: over"), &reached, [0.0, over]);
+        }
+    }
+
+    /// The penalty of choices if their margin were known in hindsight, with 50 modes and with half of the
+    /// corpus. It bounds what a guard band can reach, and so has no bound itself.
+    fn show_hindsight(&self) {
+        let random = [Amount::Modes(50), Amount::Percent(50.0)].map(|of| (of, Sampling::Random));
+        for asked in [random[0], (random[0].0, Sampling::Planned), random[1]] {
+            let columns = self.columns(TX1, asked, |comparison| {
+                let runs = comparison.run(&ProgressBar::hidden(), |run| Ok(hindsight::choices(run)));
+                let runs: Vec<_> = runs.expect("a fit").into_iter().flatten().collect();
+                hindsight::penalty(&runs).unwrap_or(f64::NAN)
+            });
+            let (amount, sampling) = asked;
+            let what = format!("{TX1}, {amount} {sampling}, 5 % over in hindsight: time");
+            let columns = columns.iter().map(|penalty| format!("{penalty:>8.2} %"));
+            println!("{what:<68}{:>20}", columns.collect::<String>());
         }
     }
 
