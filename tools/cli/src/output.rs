@@ -1,7 +1,7 @@
 //! Atomic replacement of output files.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -63,10 +63,15 @@ impl AtomicFile {
 
     /// Writes the file, as [`replace`] does.
     pub fn commit(self, contents: &[u8]) -> Result<(), OutputError> {
-        let written = match self.is_new {
-            true => write_new(&self.target, contents),
-            false => replace(&self.target, contents),
-        };
+        self.stream(|out| out.write_all(contents))
+    }
+
+    /// Writes a file that is too large for memory, as [`replace`] does. `write` writes the contents.
+    pub fn stream(
+        self,
+        write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
+    ) -> Result<(), OutputError> {
+        let written = written(&self.target, self.is_new, write);
         written.map_err(|source| self.error(source))
     }
 
@@ -81,22 +86,26 @@ impl AtomicFile {
 /// Replaces a file atomically: writes a temporary file beside it, syncs, renames, and syncs the
 /// folder. After an error or a power loss the file has either its old or its new contents.
 pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
-    synced(path, contents)?.persist(path)?;
-    File::open(folder(path))?.sync_all()
+    written(path, false, |out| out.write_all(contents))
 }
 
-/// As [`replace`], but fails if the file exists.
-fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
-    synced(path, contents)?.persist_noclobber(path)?;
-    File::open(folder(path))?.sync_all()
-}
-
-/// A temporary file beside a path, with contents that are on the disk.
-fn synced(path: &Path, contents: &[u8]) -> io::Result<NamedTempFile> {
-    let mut temporary = temporary(path)?;
-    temporary.write_all(contents)?;
+/// As [`replace`]; a new file fails if the path exists.
+fn written(
+    path: &Path,
+    is_new: bool,
+    write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
+) -> io::Result<()> {
+    let temporary = temporary(path)?;
+    let mut contents = BufWriter::new(temporary.as_file());
+    write(&mut contents)?;
+    contents.flush()?;
+    drop(contents);
     temporary.as_file().sync_all()?;
-    Ok(temporary)
+    match is_new {
+        true => temporary.persist_noclobber(path)?,
+        false => temporary.persist(path)?,
+    };
+    File::open(folder(path))?.sync_all()
 }
 
 fn temporary(path: &Path) -> io::Result<NamedTempFile> {
@@ -153,5 +162,26 @@ mod tests {
             error.to_string(),
             "/dev/null: cannot write: not a regular file"
         );
+    }
+
+    #[test]
+    fn a_stream_that_breaks_off_leaves_the_old_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("file");
+        fs::write(&file, "before").expect("written");
+        let broken = AtomicFile::create(&file)
+            .expect("replaceable")
+            .stream(|out| {
+                out.write_all(b"half")?;
+                Err(io::ErrorKind::StorageFull.into())
+            });
+        assert!(broken.is_err());
+        assert_eq!(fs::read(&file).expect("read"), b"before");
+        assert_eq!(fs::read_dir(folder.path()).expect("read").count(), 1);
+        let output = AtomicFile::create(&file).expect("replaceable");
+        output
+            .stream(|out| out.write_all(b"after"))
+            .expect("written");
+        assert_eq!(fs::read(&file).expect("read"), b"after");
     }
 }

@@ -15,6 +15,7 @@
 //! | the board's files, with faults | [`tree`] |
 //! | CSV files, with errors by line | [`csv`] |
 //! | profiled modes as a corpus | [`profile`], [`corpus`] |
+//! | kernels one by one, and their corpora | [`kernels`] |
 //! | comparison with published measurements | [`anchors`] |
 #![forbid(unsafe_code)]
 
@@ -22,8 +23,10 @@ pub mod anchors;
 pub mod corpus;
 pub mod csv;
 pub mod heat;
+pub mod kernels;
 pub mod load;
 pub mod machine;
+mod noise;
 pub mod pipeline;
 pub mod power;
 pub mod profile;

@@ -6,9 +6,9 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rand_distr::{Distribution, LogNormal};
 
 use crate::heat::Heat;
+use crate::noise::around_one;
 use crate::pipeline::{Clocks, Luck, Pipeline};
 use crate::power::{Activity, Watts, watts};
 use crate::sensor::Channel;
@@ -84,16 +84,13 @@ pub struct Profiler<'a> {
 impl<'a> Profiler<'a> {
     /// Creates a profiler for a board that has idled for a while.
     pub fn new(board: &'a Board, unit: Unit, workload: &'a Workload, seed: u64) -> Self {
-        let rails = board.rails.iter().enumerate();
         Self {
             board,
             unit,
             workload,
             seed,
             heat: Heat::of_air(AMBIENT_C + 5.0),
-            channels: rails
-                .map(|(at, rail)| Channel::new(rail, unit.shunt_offset_uv[at], unit.gain[at]))
-                .collect(),
+            channels: unit.channels(board),
         }
     }
 
@@ -204,18 +201,12 @@ impl<'a> Profiler<'a> {
             };
             let watts = of(idle) + (of(busy) - of(idle)) * load;
             channel.settle(1e6 * watts / rail.millivolts, rail.millivolts);
-            let reading = channel.reading();
             if rail.total {
-                module += 1e-6 * reading.millivolts as f64 * reading.milliamperes as f64;
+                module += 1e-3 * channel.reading().milliwatts();
             }
         }
         module
     }
-}
-
-fn around_one(spread: f64, random: &mut ChaCha8Rng) -> f64 {
-    let factor = LogNormal::new(0.0, spread).expect("a spread");
-    factor.sample(random)
 }
 
 /// The log of power samples.

@@ -48,6 +48,13 @@ pub struct Reading {
     pub shunt_microvolts: i64,
 }
 
+impl Reading {
+    /// Power: voltage × current.
+    pub fn milliwatts(&self) -> f64 {
+        1e-3 * self.millivolts as f64 * self.milliamperes as f64
+    }
+}
+
 /// Past readings of a channel, each with the time at which it appeared.
 #[derive(Clone, Debug)]
 pub struct History(VecDeque<(Duration, Reading)>);

@@ -6,6 +6,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, LogNormal, Normal};
 
 use crate::sampling::MOST_CHIPS;
+use crate::sensor::Channel;
+use wattgate_board_tables::Board;
 
 /// Deviations of a unit from the nominal one. Fields are factors unless they name a unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,6 +20,8 @@ pub struct Unit {
     pub system: f64,
     /// Factor on all execution times.
     pub time: f64,
+    /// Factor on the CPU's work for a launch, where kernels are timed one by one.
+    pub launch: f64,
     /// Offset of the shunt voltage in µV, ordered by chip, then by channel.
     pub shunt_offset_uv: [f64; 6],
     /// Gain of each power sensor, in the same order.
@@ -33,10 +37,19 @@ impl Unit {
         leakage: 1.0,
         system: 1.0,
         time: 1.0,
+        launch: 1.0,
         shunt_offset_uv: [0.0; 6],
         gain: [1.0; 6],
         sensor_time: [1.0; MOST_CHIPS],
     };
+
+    /// The channels of the unit's power sensors, one for each rail.
+    pub fn channels(&self, board: &Board) -> Vec<Channel> {
+        let rails = board.rails.iter().enumerate();
+        rails
+            .map(|(at, rail)| Channel::new(rail, self.shunt_offset_uv[at], self.gain[at]))
+            .collect()
+    }
 
     /// Draws a unit at random. Equal seeds give equal units.
     pub fn drawn(seed: u64) -> Self {
@@ -55,16 +68,23 @@ impl Unit {
                 .sample(&mut random)
                 .clamp(-2.0 * typical, 2.0 * typical)
         };
+        let shunt_offset_uv = std::array::from_fn(|_| bounded(40.0));
+        let gain = std::array::from_fn(|_| 1.0 + bounded(0.001));
+        // A conversion of 140 µs takes 154 µs at most. Assumed: it can be shorter by the same
+        // amount, and the spread.
+        let sensor_time = std::array::from_fn(|_| 1.0 + bounded(0.05));
+        // The times of ShuffleNetV2, mostly launches, differ by 10 % at the upper quartile, 25 % at the
+        // upper decile (MIRAGE, figure 2).
+        let launch = LogNormal::new(0.0, 0.15).expect("a spread");
         Self {
             switching,
             leakage,
             system,
             time,
-            shunt_offset_uv: std::array::from_fn(|_| bounded(40.0)),
-            gain: std::array::from_fn(|_| 1.0 + bounded(0.001)),
-            // A conversion of 140 µs takes 154 µs at most. Assumed: it can be shorter by the same
-            // amount, and the spread.
-            sensor_time: std::array::from_fn(|_| 1.0 + bounded(0.05)),
+            launch: launch.sample(&mut random),
+            shunt_offset_uv,
+            gain,
+            sensor_time,
         }
     }
 }

@@ -18,13 +18,14 @@ pub fn print_help(paragraphs: &[&str]) -> Result<(), Failure> {
     print(&[paragraphs, &[EXIT_CODES]].concat().join("\n"))
 }
 
+/// The boards, for commands that take one.
+pub fn boards() -> String {
+    format!("Boards: {}\n", wattgate_board_tables::names().join(", "))
+}
+
 /// The boards and workloads, for commands that take them.
 pub fn boards_and_workloads() -> String {
-    format!(
-        "Boards: {}\n{}",
-        wattgate_board_tables::names().join(", "),
-        workloads()
-    )
+    boards() + &workloads()
 }
 
 /// The workloads, for commands that take one.

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use lexopt::{Arg, Parser};
 use wattgate_cli::exit::end;
 
-use commands::{anchors, board, corpus, judge, load, loads, replay, scenarios, workload};
+use commands::{anchors, board, corpus, judge, kernels, load, loads, replay, scenarios, workload};
 use failure::Failure;
 use help::print_help;
 
@@ -29,6 +29,7 @@ Commands:
   board      Keep the files of a simulated board alive in a directory
   workload   Run a workload on a living board and report its steps
   corpus     Profile a simulated board and write the corpus
+  kernels    Measure kernels one by one on several units of a board and write the corpus
   judge      Compare a model, measured rows or a held limit with the truth
   anchors    Compare simulated boards with published measurements of real ones
   load       Write a built-in load to a file
@@ -48,6 +49,7 @@ fn dispatch(mut arguments: Parser) -> Result<(), Failure> {
         Some(Arg::Value(command)) if command == "board" => board::run(arguments),
         Some(Arg::Value(command)) if command == "workload" => workload::run(arguments),
         Some(Arg::Value(command)) if command == "corpus" => corpus::run(arguments),
+        Some(Arg::Value(command)) if command == "kernels" => kernels::run(arguments),
         Some(Arg::Value(command)) if command == "judge" => judge::run(arguments),
         Some(Arg::Value(command)) if command == "anchors" => anchors::run(arguments),
         Some(Arg::Value(command)) if command == "load" => load::run(arguments),

@@ -6,6 +6,7 @@ mod clocks;
 mod common;
 mod faults;
 mod files;
+mod kernels;
 mod physics;
 mod properties;
 mod recorded;

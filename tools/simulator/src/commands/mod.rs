@@ -4,6 +4,7 @@ pub mod anchors;
 pub mod board;
 pub mod corpus;
 pub mod judge;
+pub mod kernels;
 pub mod load;
 pub mod loads;
 pub mod replay;

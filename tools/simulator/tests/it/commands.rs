@@ -239,6 +239,64 @@ fn a_corpus_that_cannot_be_written_leaves_nothing() {
     );
 }
 
+#[test]
+fn a_kernel_corpus_has_rows_of_all_kernels_and_says_that_it_is_simulated() {
+    let folder = tempdir().expect("a folder");
+    let path = folder.path().join("kernels.csv");
+    let arguments = "kernels --board xavier-agx --units 3 --rows 280 --seed 2 -o";
+    let output = run(&format!("{arguments} {}", path.display()));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "490 kernels on 3 units of xavier-agx, simulated\n"
+    );
+    let text = fs::read_to_string(&path).expect("written");
+    let mut lines = text.lines();
+    assert_eq!(
+        lines.next(),
+        Some(
+            "device,unit,kernel,batch,channels,height,width,out_channels,kernel_h,kernel_w,\
+             stride_h,stride_w,padding_h,padding_w,dilation_h,dilation_w,groups,out_h,out_w,rows,\
+             inner,columns,inputs,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,kind"
+        )
+    );
+    assert_eq!(lines.clone().count(), 490);
+    assert!(lines.all(|line| line.starts_with("xavier-agx,") && line.ends_with(",simulated")));
+}
+
+#[test]
+fn a_kernel_corpus_of_nothing_is_refused() {
+    let folder = tempdir().expect("a folder");
+    let to = folder.path().join("kernels.csv");
+    for (arguments, message) in [
+        ("--units 3", "error: missing --board\n"),
+        (
+            "--board thor-t5000",
+            "error: `thor-t5000` cannot be simulated: UNKNOWN is",
+        ),
+        (
+            "--board tx2 --units 0",
+            "error: --units is `0`, expected 1 … 1000\n",
+        ),
+        (
+            "--board tx2 --units 1001",
+            "error: --units is `1001`, expected 1 … 1000\n",
+        ),
+        (
+            "--board tx2 --rows 0",
+            "error: --rows is `0`, expected 1 … 100000000\n",
+        ),
+        (
+            "--board tx2 --rows many",
+            "error: --rows is `many`, expected 1 … 100000000\n",
+        ),
+    ] {
+        let stderr = refused(&format!("kernels {arguments} -o {}", to.display()), 2);
+        assert!(stderr.starts_with(message), "{arguments}: {stderr}");
+    }
+    assert!(refused("kernels --board tx2", 2).starts_with("error: missing -o FILE"));
+    assert_eq!(files(folder.path()), 0, "something was written");
+}
+
 /// Mounts a file system of 16 KiB. Where the kernel forbids the mount, the test is skipped.
 #[test]
 fn a_full_disk_is_an_error_and_leaves_nothing() {
@@ -269,6 +327,10 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
         stderr.contains("c.csv: cannot write: No space left on device"),
         "{stderr}"
     );
+    let kernels = full(&format!(
+        "{program} kernels --board tx2 --rows 5000 -o {at}/k.csv; echo $?; ls -A {at}"
+    ));
+    assert_eq!(String::from_utf8_lossy(&kernels.stdout), "5\n");
     let board = full(&format!(
         "{program} board --board tx2 --root {at}/board; echo $?; ls -A {at}"
     ));

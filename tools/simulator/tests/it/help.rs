@@ -16,6 +16,7 @@ fn every_help_text_is_the_golden_one() {
         "board",
         "workload",
         "corpus",
+        "kernels",
         "judge",
         "anchors",
         "load",
