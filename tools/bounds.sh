@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the trainer must reach on measured corpora, beside what it reaches; fails where a
 # bound is missed. Each row is scored with the shipped priors, and with priors that were learned
-# without the family of its corpus. Takes about two hours on two cores. `gate` is a quick check: it
+# without the family of its corpus. Takes about twenty minutes on two cores. `gate` is a quick check: it
 # scores two of the rows, in six runs and against wider bounds.
 #
 #     tools/bounds.sh [FOLDER-OF-CORPORA [errors|coverage|choices|interval|hindsight|gate]]

@@ -3,14 +3,14 @@
 //! A family is what was recorded alike: one network at several input sizes, or all simulated
 //! boards. Its members resemble each other, so every family counts once, whatever its size.
 //!
-//! In the hierarchical model each family draws its hyperparameters from the prior. An EM step takes
-//! the families' posteriors and predicts the hyperparameters of one more family. With n families the
-//! prior has the mean m of their means, and the variance
+//! In the hierarchical model each family draws its hyperparameters from the prior. An EM step gives
+//! the prior of a hyperparameter the mean and the variance of the mixture of all families'
+//! posteriors. Theory counts as one more family; without it two or three families would make the
+//! variance too small. The prior of the noise is not learned.
 //!
-//! > (1 + 1/n) · (mean of their variances + Σ (their means − m)² / (n − 1)),
-//!
-//! since n − 1 differences estimate the spread between families, and m itself is uncertain by 1/n of
-//! the variance. Theory counts as one more family. The prior of the noise is not learned.
+//! A family that taught nothing lies farther from the mean of n others than they do: its variance is
+//! (n + 1) / (n − 1) times theirs, since n − 1 differences estimate the spread between families, and their mean
+//! is uncertain by 1/n of the variance.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -40,11 +40,10 @@ pub fn learn(families: &[Vec<Corpus>]) -> Result<Priors, SingularKernel> {
     let theory = Priors::theory();
     let mut priors = theory.clone();
     for _ in 0..STEPS {
-        let mut better = Vec::new();
-        for mean in Mean::ALL {
-            better.push(step(families, mean, &priors.spec(mean), &theory)?);
-        }
-        priors = Priors::new(better.try_into().expect("one prior for each mean function"));
+        let step = |mean| step(families, mean, &priors.spec(mean), &theory);
+        let better: Result<Vec<[Prior; 2]>, SingularKernel> =
+            Mean::ALL.into_iter().map(step).collect();
+        priors = Priors::new(better?);
     }
     Ok(priors)
 }
@@ -54,7 +53,7 @@ fn step(
     mean: Mean,
     spec: &Spec,
     theory: &Priors,
-) -> Result<Prior, SingularKernel> {
+) -> Result<[Prior; 2], SingularKernel> {
     let theory = theory.spec(mean).prior;
     let mut all = vec![theory.iter().map(|[mean, sd]| [*mean, sd * sd]).collect()];
     for family in families {
@@ -67,12 +66,20 @@ fn step(
             all.push(pooled(&members));
         }
     }
-    let mut prior: Prior = of_one_more(&all)
-        .into_iter()
-        .map(|[mean, variance]| [mean, variance.sqrt()])
-        .collect();
-    prior[NOISE] = theory[NOISE];
-    Ok(prior)
+    let mut priors = [1.0, of_one_more(all.len())].map(|factor| -> Prior {
+        let of = |[mean, variance]: [f64; 2]| [mean, (factor * variance).sqrt()];
+        pooled(&all).into_iter().map(of).collect()
+    });
+    for prior in &mut priors {
+        prior[NOISE] = theory[NOISE];
+    }
+    Ok(priors)
+}
+
+/// The variance of one more family around the mean of some, at least two, in units of theirs.
+fn of_one_more(families: usize) -> f64 {
+    let n = families as f64;
+    (n + 1.0) / (n - 1.0)
 }
 
 /// The posterior of a corpus; `None` if the process is one of power and the corpus has none. The
@@ -108,21 +115,6 @@ fn posterior(corpus: &Corpus, spec: &Spec) -> Result<Option<Moments>, SingularKe
     Ok(Some(pooled(&samples)))
 }
 
-/// Mean and variance of what one more family draws, from the posteriors of at least two families.
-fn of_one_more(families: &[Moments]) -> Moments {
-    let n = families.len() as f64;
-    let of = |at: usize| {
-        let mean = families.iter().map(|family| family[at][0]).sum::<f64>() / n;
-        let within = families.iter().map(|family| family[at][1]).sum::<f64>() / n;
-        let squares = families
-            .iter()
-            .map(|family| (family[at][0] - mean).powi(2));
-        let between = squares.sum::<f64>() / (n - 1.0);
-        [mean, (1.0 + 1.0 / n) * (within + between)]
-    };
-    (0..families[0].len()).map(of).collect()
-}
-
 /// Mean and variance of an equally weighted mixture.
 fn pooled(parts: &[Moments]) -> Moments {
     let n = parts.len() as f64;
@@ -145,21 +137,19 @@ mod tests {
         assert_eq!(pooled(&parts), [[2.0, 2.0], [0.0, 0.0]]);
     }
 
-    /// Families drawn from one normal distribution: on average the predicted variance is that of the
-    /// distance of one more draw from the mean of the others.
+    /// Families drawn from one normal distribution.
     #[test]
-    fn few_families_predict_one_more_as_widely_as_it_lies() {
+    fn one_more_family_lies_as_far_away_as_predicted() {
         let mut random = ChaCha8Rng::seed_from_u64(2);
         let mut draw = || -> f64 { StandardNormal.sample(&mut random) };
         let (mut predicted, mut squares) = (0.0, 0.0);
         for _ in 0..20_000 {
             let families: Vec<Moments> = (0..3).map(|_| vec![[draw(), 0.0]]).collect();
-            let [mean, variance] = of_one_more(&families)[0];
-            predicted += variance;
+            let [mean, variance] = pooled(&families)[0];
+            predicted += of_one_more(3) * variance;
             squares += (draw() - mean).powi(2);
         }
         let ratio: f64 = predicted / squares;
         assert!((0.97..1.03).contains(&ratio), "{ratio}");
-        assert!((predicted / 20_000.0 - 4.0 / 3.0).abs() < 0.03);
     }
 }

@@ -1,7 +1,8 @@
 //! The priors of all hyperparameters.
 //!
 //! The shipped ones are in `trainer/priors.csv`, which `tools/priors.sh` makes with
-//! [`families`](crate::learn::families).
+//! [`families`](crate::learn::families). There are two standard deviations: that of the families that taught
+//! the prior, and the larger one of a family that did not.
 
 use std::sync::LazyLock;
 
@@ -21,13 +22,18 @@ pub struct Spec {
     pub prior: Prior,
 }
 
-/// One prior for each mean function.
+/// Priors for each mean function.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Priors(Vec<Prior>);
+pub struct Priors {
+    /// Of the families that taught the priors.
+    known: Vec<Prior>,
+    /// Of one more family.
+    another: Vec<Prior>,
+}
 
 /// A line of a priors file that is not the expected one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("line {line} of the priors is not `{expected},MEAN,SD` with SD above zero")]
+#[error("line {line} of the priors is not `{expected},MEAN,SD,SD` with each SD above zero")]
 pub struct BadPriors {
     /// The line, counted from one.
     pub line: usize,
@@ -35,13 +41,17 @@ pub struct BadPriors {
     pub expected: String,
 }
 
-const HEADER: &str = "process,hyperparameter,mean,sd";
+const HEADER: &str = "process,hyperparameter,mean,sd,sd of another family";
 
 impl Priors {
     /// What theory says.
     pub fn theory() -> Self {
         let prior = |mean: Mean| mean.theory().into_iter().map(|(_, prior)| prior).collect();
-        Self(Mean::ALL.into_iter().map(prior).collect())
+        let known: Vec<Prior> = Mean::ALL.into_iter().map(prior).collect();
+        Self {
+            another: known.clone(),
+            known,
+        }
     }
 
     /// The priors that the product uses.
@@ -53,16 +63,25 @@ impl Priors {
         &SHIPPED
     }
 
-    /// One prior for each of [`Mean::ALL`].
-    pub(super) fn new(priors: [Prior; Mean::ALL.len()]) -> Self {
-        Self(priors.into())
+    /// From the priors of the families and of one more, for each of [`Mean::ALL`].
+    pub(super) fn new(priors: Vec<[Prior; 2]>) -> Self {
+        let (known, another) = priors.into_iter().map(<(Prior, Prior)>::from).unzip();
+        Self { known, another }
     }
 
-    /// The specification of a process.
+    /// The specification of a process for a corpus that resembles those that taught the priors.
     pub fn spec(&self, mean: Mean) -> Spec {
         Spec {
             mean,
-            prior: self.0[mean as usize].clone(),
+            prior: self.known[mean as usize].clone(),
+        }
+    }
+
+    /// The specification of a process for a corpus of which nothing is known.
+    pub fn spec_of_another(&self, mean: Mean) -> Spec {
+        Spec {
+            mean,
+            prior: self.another[mean as usize].clone(),
         }
     }
 
@@ -75,16 +94,20 @@ impl Priors {
             return Err(bad(1, HEADER.to_owned()));
         }
         let mut priors = Self::theory();
-        for (mean, prior) in Mean::ALL.into_iter().zip(&mut priors.0) {
-            for ((name, _), slot) in mean.theory().into_iter().zip(prior) {
+        let both = priors.known.iter_mut().zip(&mut priors.another);
+        for (mean, (known, another)) in Mean::ALL.into_iter().zip(both) {
+            let slots = known.iter_mut().zip(another);
+            for ((name, _), (known, another)) in mean.theory().into_iter().zip(slots) {
                 let expected = format!("{mean:?},{name}");
                 let (at, line) = lines.next().unwrap_or((usize::MAX - 1, ""));
                 let values = line.strip_prefix(&expected).and_then(|rest| {
-                    let (mean, sd) = rest.strip_prefix(',')?.split_once(',')?;
-                    let sd: f64 = sd.parse().ok().filter(|sd| *sd > 0.0)?;
-                    Some([mean.parse().ok()?, sd])
+                    let (mean, sds) = rest.strip_prefix(',')?.split_once(',')?;
+                    let (sd, of_another) = sds.split_once(',')?;
+                    let positive = |sd: &str| sd.parse().ok().filter(|sd: &f64| *sd > 0.0);
+                    Some((mean.parse().ok()?, positive(sd)?, positive(of_another)?))
                 });
-                *slot = values.ok_or_else(|| bad(at + 1, expected))?;
+                let (mean, sd, of_another) = values.ok_or_else(|| bad(at + 1, expected))?;
+                (*known, *another) = ([mean, sd], [mean, of_another]);
             }
         }
         Ok(priors)
@@ -93,9 +116,10 @@ impl Priors {
     /// A table with one line for each hyperparameter of each process.
     pub fn to_csv(&self) -> String {
         let mut text = format!("{HEADER}\n");
-        for (mean, prior) in Mean::ALL.into_iter().zip(&self.0) {
-            for ((name, _), [centre, sd]) in mean.theory().into_iter().zip(prior) {
-                text += &format!("{mean:?},{name},{centre:.3},{sd:.3}\n");
+        for (mean, priors) in Mean::ALL.into_iter().zip(self.known.iter().zip(&self.another)) {
+            let pairs = priors.0.iter().zip(priors.1);
+            for ((name, _), ([centre, sd], [_, other])) in mean.theory().into_iter().zip(pairs) {
+                text += &format!("{mean:?},{name},{centre:.3},{sd:.3},{other:.3}\n");
             }
         }
         text
@@ -117,6 +141,7 @@ mod tests {
         let text = Priors::theory().to_csv();
         for (good, bad) in [
             (",0.700,1.000", ",0.700,0"),
+            (",1.000\n", ",-1\n"),
             ("ln k", "k"),
             (",1.000", ",one"),
         ] {

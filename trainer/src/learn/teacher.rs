@@ -30,6 +30,8 @@ pub const MAX_TRAINING_MODES: usize = 2_000;
 /// The priors of the processes, how they are weighted, and what a reference says of their priors.
 pub struct Blend<'a> {
     priors: &'a Priors,
+    /// Which of the priors.
+    spec: fn(&Priors, Mean) -> Spec,
     /// Weight of the processes with a physical mean, of time and of power; the process without has
     /// the rest.
     physics: [f64; 2],
@@ -48,6 +50,7 @@ impl<'a> Blend<'a> {
     pub fn any_board(priors: &'a Priors) -> Self {
         Self {
             priors,
+            spec: Priors::spec_of_another,
             physics: [0.5, 0.5],
             most_share: 0.25,
             near: between,
@@ -66,6 +69,7 @@ impl<'a> Blend<'a> {
     pub fn same_board(priors: &'a Priors) -> Self {
         Self {
             priors,
+            spec: Priors::spec,
             physics: [0.5, 0.8],
             most_share: 1.0,
             near: of_same_board,
@@ -150,7 +154,7 @@ impl Teacher {
             }
             None => Process::fit_map(spec, places, targets),
         };
-        let own = blend.priors.spec(mean);
+        let own = (blend.spec)(blend.priors, mean);
         let (physical, (near, plain)) = join(
             || fit(&own, 1),
             || {
@@ -160,7 +164,7 @@ impl Teacher {
                 });
                 join(
                     || near.map(|near| fit(&near, 2)).transpose(),
-                    || fit(&blend.priors.spec(without), 3),
+                    || fit(&(blend.spec)(blend.priors, without), 3),
                 )
             },
         );
@@ -445,7 +449,11 @@ impl Teachers {
 
     /// Like [`Teachers::fit`], but uses MAP estimates of the hyperparameters and no reference.
     pub fn fit_map(grid: &Grid, used: &[Known], priors: &Priors) -> Result<Self, SingularKernel> {
-        Self::learn(grid, used, None, &Blend::any_board(priors), None)
+        let blend = Blend {
+            spec: Priors::spec,
+            ..Blend::any_board(priors)
+        };
+        Self::learn(grid, used, None, &blend, None)
     }
 
     fn learn(

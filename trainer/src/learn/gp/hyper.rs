@@ -46,13 +46,17 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// For a fit.
-    pub const WHOLE: Self = Self {
-        tune: 100,
-        kept: 40,
-        apart: 3,
-        doublings: 6,
-    };
+    /// For a fit to some points. Few points leave several maxima of the posterior, between which a chain
+    /// moves slowly; they are cheap, so their chains are longer.
+    pub fn whole(points: usize) -> Self {
+        let times = (50.0 / points as f64).clamp(1.0, 3.3);
+        Self {
+            tune: (100.0 * times.min(2.0)) as u64,
+            kept: 40,
+            apart: (3.0 * times).ceil() as u64,
+            doublings: 6,
+        }
+    }
 
     /// For one of many fits of which only their scatter counts.
     pub const PART: Self = Self {
@@ -456,7 +460,7 @@ mod tests {
 
     #[test]
     fn chains_converge_and_their_samples_are_nearly_independent() {
-        for n in [15, 50] {
+        for n in [12, 15, 25, 50] {
             let (places, mut targets) = points(n);
             let mut random = ChaCha8Rng::seed_from_u64(8);
             for target in &mut targets {
@@ -464,9 +468,9 @@ mod tests {
                 *target += 0.05 * noise;
             }
             for mean in Mean::ALL {
-                let prior = Priors::shipped().spec(mean).prior;
+                let prior = Priors::shipped().spec_of_another(mean).prior;
                 let points = Points::new(mean, &places, &targets);
-                for (at, chains) in chains(&points, &prior, Chain::WHOLE).iter().enumerate() {
+                for (at, chains) in chains(&points, &prior, Chain::whole(n)).iter().enumerate() {
                     let [r_hat, effective] = convergence(chains);
                     assert!(
                         r_hat < 1.1 && effective > 25.0,
@@ -500,7 +504,7 @@ mod tests {
             let lengths = Chain {
                 kept: 1_000,
                 apart: 1,
-                ..Chain::WHOLE
+                ..Chain::whole(50)
             };
             for (at, chains) in chains(&points, &prior, lengths).iter().enumerate() {
                 let expected = drawn.iter().map(|(x, weight)| weight * x[at]).sum::<f64>() / total;
