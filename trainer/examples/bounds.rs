@@ -430,7 +430,8 @@ impl Bench {
         let random = [Amount::Modes(50), Amount::Percent(50.0)].map(|of| (of, Sampling::Random));
         for asked in [random[0], (random[0].0, Sampling::Planned), random[1]] {
             let columns = self.columns(TX1, asked, |comparison| {
-                let runs = comparison.run(&ProgressBar::hidden(), |run| Ok(hindsight::choices(run)));
+                let runs =
+                    comparison.run(&ProgressBar::hidden(), |run| Ok(hindsight::choices(run)));
                 let runs: Vec<_> = runs.expect("a fit").into_iter().flatten().collect();
                 hindsight::penalty(&runs).unwrap_or(f64::NAN)
             });

@@ -14,6 +14,7 @@
 //! | Which call does so from a corpus and scores the held-out modes? | [`fit`](mod@fit) |
 //! | Which call plans, learns and trains while a board is profiled? | [`ask_tell`] |
 //! | Which values of a corpus are suspect? | [`check`](mod@check) |
+//! | How are the kernels of networks predicted? | [`kernels`] |
 //! | Which methods are compared? | [`methods`] |
 //! | How well does each method do? | [`lab`] |
 #![forbid(unsafe_code)]
@@ -24,6 +25,7 @@ pub mod cli;
 pub mod corpus;
 pub mod export;
 pub mod fit;
+pub mod kernels;
 pub mod lab;
 pub mod learn;
 pub mod methods;

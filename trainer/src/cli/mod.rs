@@ -9,6 +9,7 @@ mod evaluate;
 mod fit;
 mod inputs;
 mod inspect;
+mod kernels;
 mod matrix;
 mod optimize;
 mod pages;
@@ -33,6 +34,8 @@ use wattgate_runtime::{ConstraintError, FormatError, GuardError, SelectError, Sh
 
 use crate::corpus::CorpusError;
 use crate::fit::FitError;
+use crate::kernels::corpus::KernelCorpusError;
+use crate::kernels::evaluate::ScoreError;
 use crate::lab::LabError;
 use crate::lab::plots::PlotError;
 use crate::learn::gp::SingularKernel;
@@ -77,6 +80,8 @@ enum Command {
     Optimize(optimize::Arguments),
     /// Evaluate transfers between all pairs of corpora
     Matrix(matrix::Arguments),
+    /// Learn the kernels of networks, to predict networks that nobody profiled
+    Kernels(kernels::Arguments),
     /// Show the contents of a model file
     Inspect(inspect::Arguments),
     /// Print the predictions of a model file with their bounds
@@ -97,6 +102,10 @@ enum Failure {
     Corpus(#[from] CorpusError),
     #[error("{}: {why}", path.display())]
     Fit { path: PathBuf, why: FitError },
+    #[error("{0}")]
+    KernelCorpus(#[from] KernelCorpusError),
+    #[error("{}: {why}", path.display())]
+    Kernels { path: PathBuf, why: ScoreError },
     #[error("{}: {why}", path.display())]
     Compare { path: PathBuf, why: LabError },
     #[error("{0}")]
@@ -157,6 +166,7 @@ impl Failed for Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Corpus(CorpusError::Io { .. })
+            | Self::KernelCorpus(KernelCorpusError::Io { .. })
             | Self::Output(_)
             | Self::Read { .. }
             | Self::Plot(_)
@@ -170,6 +180,13 @@ impl Failed for Failure {
             | Self::PlanSize { .. }
             | Self::NotOfModel { .. }
             | Self::BoardMissing
+            | Self::Kernels {
+                why:
+                    ScoreError::NoSuchUnit { .. }
+                    | ScoreError::UnitTwice { .. }
+                    | ScoreError::NoTraining { .. },
+                ..
+            }
             | Self::Fit {
                 why:
                     FitError::Split(
@@ -186,6 +203,8 @@ impl Failed for Failure {
                 ..
             } => 2,
             Self::Corpus(CorpusError::Defect { .. })
+            | Self::KernelCorpus(KernelCorpusError::Defect { .. })
+            | Self::Kernels { .. }
             | Self::Fit { .. }
             | Self::Compare { .. }
             | Self::Reference { .. }
@@ -217,6 +236,7 @@ pub fn run() -> ExitCode {
         Command::Evaluate(arguments) => evaluate::run(&arguments),
         Command::Optimize(arguments) => optimize::run(&arguments),
         Command::Matrix(arguments) => matrix::run(&arguments),
+        Command::Kernels(arguments) => kernels::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Select(arguments) => select::run(&arguments),

@@ -82,16 +82,25 @@ pub fn write_pages(arguments: &Pages) -> Result<(), Failure> {
 fn pages(date: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut program = Arguments::command().disable_help_subcommand(true);
     program.build();
-    let commands: Vec<Command> = visible(&program).cloned().collect();
     let mut pages = vec![(format!("{NAME}.1"), page(&program, date)?)];
-    for command in commands {
-        let name = format!("{NAME}-{}", command.get_name());
-        pages.push((
-            format!("{name}.1"),
-            page(&command.display_name(name), date)?,
-        ));
-    }
+    add_pages(&program, NAME, date, &mut pages)?;
     Ok(pages)
+}
+
+/// Adds the pages of a command's commands, and of theirs.
+fn add_pages(
+    of: &Command,
+    name: &str,
+    date: &str,
+    pages: &mut Vec<(String, Vec<u8>)>,
+) -> io::Result<()> {
+    for command in visible(of).filter(|command| command.get_name() != "help") {
+        let name = format!("{name}-{}", command.get_name());
+        let named = command.clone().display_name(name.clone());
+        pages.push((format!("{name}.1"), page(&named, date)?));
+        add_pages(command, &name, date, pages)?;
+    }
+    Ok(())
 }
 
 fn visible(program: &Command) -> impl Iterator<Item = &Command> {

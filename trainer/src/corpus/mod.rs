@@ -9,6 +9,7 @@
 //!
 //! Rows are streamed: memory grows by eight bytes a row, however long the row's text is.
 
+pub(crate) mod fields;
 pub mod modes;
 pub mod order;
 
@@ -19,10 +20,17 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use csv::{ByteRecord, ErrorKind, ReaderBuilder};
+use csv::{ByteRecord, ReaderBuilder};
 use indicatif::{ProgressBar, ProgressBarIter};
 use thiserror::Error;
 use wattgate_runtime::{Grid, GridError, Kind, MAX_AXIS_VALUES, MAX_MODES};
+
+use fields::{
+    FieldError, Named, POWER_EXPECTED, TIME_EXPECTED, bad, csv_io, kind, name, quantity, text,
+    whole,
+};
+
+pub use fields::is_name;
 
 /// The required columns.
 pub const COLUMNS: [&str; 8] = [
@@ -48,10 +56,10 @@ pub enum Blank {
 }
 
 /// Upper limit of a time, in ms: the runtime stores microseconds in 32 bits.
-const MAX_TIME_MS: f64 = 4_294_967.0;
+pub(crate) const MAX_TIME_MS: f64 = 4_294_967.0;
 
 /// Upper limit of a power, in mW: the runtime stores milliwatts in 32 bits.
-const MAX_POWER_MW: f64 = 4_294_967_000.0;
+pub(crate) const MAX_POWER_MW: f64 = 4_294_967_000.0;
 
 /// Profiled modes of one workload on one board.
 #[derive(Clone, Debug)]
@@ -483,80 +491,6 @@ impl Reader {
             modes,
             grid,
         })
-    }
-}
-
-/// With `flexible` set, the reader returns no error but those of the operating system.
-fn csv_io(path: &Path, error: csv::Error) -> CorpusError {
-    let source = match error.into_kind() {
-        ErrorKind::Io(source) => source,
-        other => io::Error::other(format!("{other:?}")),
-    };
-    CorpusError::Io {
-        path: path.to_owned(),
-        source,
-    }
-}
-
-const TIME_EXPECTED: &str = "a time in ms above zero and below 4294967 (71 minutes), or a blank";
-const POWER_EXPECTED: &str = "a power in mW above zero and below 4294967000, or a blank";
-
-type Named<'a> = (&'static str, &'a [u8]);
-type FieldError = (Option<&'static str>, Problem);
-
-fn text((column, field): Named<'_>) -> Result<&str, FieldError> {
-    str::from_utf8(field).map_err(|_| (Some(column), Problem::NotUtf8))
-}
-
-fn bad(column: &'static str, expected: &'static str, found: &str) -> FieldError {
-    // A field may be as long as the file; the message shows its start.
-    let found = found.chars().take(40).collect();
-    (Some(column), Problem::BadField { expected, found })
-}
-
-/// Whether a text can name a board or a workload: it has 1 to 64 characters.
-pub fn is_name(text: &str) -> bool {
-    (1..=64).contains(&text.chars().count())
-}
-
-fn name(field: Named<'_>) -> Result<String, FieldError> {
-    const EXPECTED: &str = "a name of 1 to 64 characters";
-    let name = text(field)?;
-    if !is_name(name) {
-        return Err(bad(field.0, EXPECTED, name));
-    }
-    Ok(name.to_owned())
-}
-
-/// A positive whole number; also accepts the form `4.0`, which spreadsheets write.
-fn whole(field: Named<'_>, expected: &'static str) -> Result<u32, FieldError> {
-    let text = text(field)?;
-    let digits = text.trim_end_matches('0').strip_suffix('.').unwrap_or(text);
-    let value: Option<u32> = digits.parse().ok().filter(|&value| value > 0);
-    value.ok_or_else(|| bad(field.0, expected, text))
-}
-
-fn quantity(
-    field: Named<'_>,
-    most: f64,
-    expected: &'static str,
-) -> Result<Option<f32>, FieldError> {
-    let text = text(field)?;
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let value: Option<f64> = text.parse().ok().filter(|&v| v > 0.0 && v < most);
-    match value {
-        Some(value) if value as f32 > 0.0 => Ok(Some(value as f32)),
-        _ => Err(bad(field.0, expected, text)),
-    }
-}
-
-fn kind(field: Named<'_>) -> Result<Kind, FieldError> {
-    match text(field)? {
-        "" | "measured" => Ok(Kind::Measured),
-        "simulated" => Ok(Kind::Simulated),
-        other => Err(bad(field.0, "`measured` or `simulated`", other)),
     }
 }
 

@@ -116,7 +116,10 @@ impl Priors {
     /// A table with one line for each hyperparameter of each process.
     pub fn to_csv(&self) -> String {
         let mut text = format!("{HEADER}\n");
-        for (mean, priors) in Mean::ALL.into_iter().zip(self.known.iter().zip(&self.another)) {
+        for (mean, priors) in Mean::ALL
+            .into_iter()
+            .zip(self.known.iter().zip(&self.another))
+        {
             let pairs = priors.0.iter().zip(priors.1);
             for ((name, _), ([centre, sd], [_, other])) in mean.theory().into_iter().zip(pairs) {
                 text += &format!("{mean:?},{name},{centre:.3},{sd:.3},{other:.3}\n");

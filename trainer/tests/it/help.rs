@@ -20,6 +20,9 @@ fn every_help_text_is_the_golden_one() {
         "evaluate",
         "optimize",
         "matrix",
+        "kernels",
+        "kernels evaluate",
+        "kernels boards",
         "inspect",
         "predict",
         "select",
@@ -30,7 +33,7 @@ fn every_help_text_is_the_golden_one() {
         let name = if command.is_empty() {
             "help.txt".to_owned()
         } else {
-            format!("help-{command}.txt")
+            format!("help-{}.txt", command.replace(' ', "-"))
         };
         let path = golden.join(name);
         if env::var_os("WATTGATE_UPDATE_GOLDEN").is_some() {
@@ -43,8 +46,8 @@ fn every_help_text_is_the_golden_one() {
 }
 
 /// The commands as `--help` lists them.
-fn commands() -> Vec<String> {
-    let help = run(folder().path(), "--help").stdout;
+fn commands(of: &str) -> Vec<String> {
+    let help = run(folder().path(), &format!("{of} --help")).stdout;
     let list = help.split("Commands:\n").nth(1).expect("a list");
     let list = list.split("\n\n").next().expect("a list");
     let name = |line: &str| line.split_whitespace().next().map(str::to_owned);
@@ -59,8 +62,9 @@ fn every_command_has_a_page_and_is_completed() {
     let path = folder.path();
     assert_eq!(run(path, "pages . --date 2026-11-23").code, 0);
     let read = |name: &str| fs::read_to_string(path.join(name)).expect(name);
-    let commands = commands();
+    let commands = commands("");
     assert!(commands.contains(&"predict".to_owned()));
+    let of_kernels = self::commands("kernels");
     let program = read("wattgate-trainer.1");
     assert!(program.contains("\n.SH \"EXIT STATUS\"\n"), "{program}");
     for command in &commands {
@@ -87,9 +91,16 @@ fn every_command_has_a_page_and_is_completed() {
     }
     let printed = run(path, "completions bash").stdout;
     assert_eq!(printed, read("wattgate-trainer.bash"));
+    for command in &of_kernels {
+        let page = read(&format!("wattgate-trainer-kernels-{command}.1"));
+        assert!(page.contains(".SH SYNOPSIS") && page.contains(".SH EXAMPLES"));
+        let name = format!("wattgate\\-trainer\\-kernels\\-{command}");
+        assert!(page.contains(&name), "{page}");
+    }
     // Pages and completions for each command, and nothing else.
     let files = fs::read_dir(path).expect("a folder").count();
-    assert_eq!(files, commands.len() + 1 + scripts.len());
+    let pages = commands.len() + of_kernels.len() + 1;
+    assert_eq!(files, pages + scripts.len());
     let refused = run(path, "pages none --date 2026-11-23");
     let expected =
         "error: none/wattgate-trainer.1: cannot write: No such file or directory (os error 2)\n";

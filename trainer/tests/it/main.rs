@@ -6,6 +6,7 @@ mod bench;
 mod commands;
 mod common;
 mod help;
+mod kernels;
 mod learned;
 mod measured;
 mod methods;

@@ -196,7 +196,13 @@ impl Process {
         }
         let points = Points::new(spec.mean, places, targets);
         let map = hyper::map(&points, &spec.prior, true)?;
-        let thetas = hyper::samples(&points, &spec.prior, &map, Chain::whole(points.len()), random)?;
+        let thetas = hyper::samples(
+            &points,
+            &spec.prior,
+            &map,
+            Chain::whole(points.len()),
+            random,
+        )?;
         Self::with_thetas(points, thetas, &spec.prior, map)
     }
 

@@ -1,0 +1,93 @@
+//! Fields of corpus files: what each may hold, and how a defect is reported.
+
+use std::io;
+use std::path::Path;
+
+use csv::ErrorKind;
+use wattgate_runtime::Kind;
+
+use super::{CorpusError, Problem};
+
+/// With `flexible` set, the reader returns no error but those of the operating system.
+pub fn csv_io(path: &Path, error: csv::Error) -> CorpusError {
+    let source = match error.into_kind() {
+        ErrorKind::Io(source) => source,
+        other => io::Error::other(format!("{other:?}")),
+    };
+    CorpusError::Io {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// What a time may be.
+pub const TIME_EXPECTED: &str =
+    "a time in ms above zero and below 4294967 (71 minutes), or a blank";
+/// What a power may be.
+pub const POWER_EXPECTED: &str = "a power in mW above zero and below 4294967000, or a blank";
+
+/// A field with the name of its column.
+pub type Named<'a> = (&'static str, &'a [u8]);
+/// A refused field: its column, if one is to blame, and why.
+pub type FieldError = (Option<&'static str>, Problem);
+
+/// The text of a field.
+pub fn text((column, field): Named<'_>) -> Result<&str, FieldError> {
+    str::from_utf8(field).map_err(|_| (Some(column), Problem::NotUtf8))
+}
+
+/// Refuses a field.
+pub fn bad(column: &'static str, expected: &'static str, found: &str) -> FieldError {
+    // A field may be as long as the file; the message shows its start.
+    let found = found.chars().take(40).collect();
+    (Some(column), Problem::BadField { expected, found })
+}
+
+/// Whether a text can name a board or a workload: it has 1 to 64 characters.
+pub fn is_name(text: &str) -> bool {
+    (1..=64).contains(&text.chars().count())
+}
+
+/// A name, see [`is_name`].
+pub fn name(field: Named<'_>) -> Result<String, FieldError> {
+    const EXPECTED: &str = "a name of 1 to 64 characters";
+    let name = text(field)?;
+    if !is_name(name) {
+        return Err(bad(field.0, EXPECTED, name));
+    }
+    Ok(name.to_owned())
+}
+
+/// A positive whole number; also accepts the form `4.0`, which spreadsheets write.
+pub fn whole(field: Named<'_>, expected: &'static str) -> Result<u32, FieldError> {
+    let text = text(field)?;
+    let digits = text.trim_end_matches('0').strip_suffix('.').unwrap_or(text);
+    let value: Option<u32> = digits.parse().ok().filter(|&value| value > 0);
+    value.ok_or_else(|| bad(field.0, expected, text))
+}
+
+/// A number above zero and below `most`, or `None` for a blank.
+pub fn quantity(
+    field: Named<'_>,
+    most: f64,
+    expected: &'static str,
+) -> Result<Option<f32>, FieldError> {
+    let text = text(field)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let value: Option<f64> = text.parse().ok().filter(|&v| v > 0.0 && v < most);
+    match value {
+        Some(value) if value as f32 > 0.0 => Ok(Some(value as f32)),
+        _ => Err(bad(field.0, expected, text)),
+    }
+}
+
+/// Measured, which is the default, or simulated.
+pub fn kind(field: Named<'_>) -> Result<Kind, FieldError> {
+    match text(field)? {
+        "" | "measured" => Ok(Kind::Measured),
+        "simulated" => Ok(Kind::Simulated),
+        other => Err(bad(field.0, "`measured` or `simulated`", other)),
+    }
+}

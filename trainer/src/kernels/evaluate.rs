@@ -1,0 +1,203 @@
+//! Scores models of kernels on rows or units that they were not trained on.
+
+use std::collections::HashMap;
+
+use indicatif::ProgressBar;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+use thiserror::Error;
+use wattgate_kernels::{Call, Kind};
+
+use super::corpus::{KernelCorpus, Row};
+use super::learner::{LEAST_ROWS, LearnError, Learner, value};
+use super::score::Score;
+use crate::learn::predictions::Target;
+
+/// What is held out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HeldOut {
+    /// All rows of these units, at least one; the others train.
+    Units(Vec<u16>),
+    /// Each of N parts in turn. A part has whole units. In a corpus of one unit it has whole calls: all
+    /// rows with the same parameters.
+    Folds(usize),
+}
+
+/// Why models of kernels cannot be scored.
+#[derive(Debug, Error)]
+pub enum ScoreError {
+    /// No unit has this name.
+    #[error("no unit `{name}`; the corpus has {}", units.join(", "))]
+    NoSuchUnit { name: String, units: Vec<String> },
+    /// A test unit is named twice.
+    #[error("unit `{name}` is named twice")]
+    UnitTwice { name: String },
+    /// No unit is left to train on.
+    #[error("no unit is left to train on; the corpus has {}", units.join(", "))]
+    NoTraining { units: Vec<String> },
+    /// No kernel has enough rows.
+    #[error("no kernel has {LEAST_ROWS} rows to train on and one to score")]
+    TooFewRows,
+    /// A comparison of units needs several.
+    #[error(
+        "the corpus has {found} units; a comparison needs at least {needed}: two to score, the others train"
+    )]
+    TooFewUnits { found: usize, needed: usize },
+    /// Learning failed.
+    #[error("{kernel}: {why}")]
+    Learn {
+        kernel: &'static str,
+        why: LearnError,
+    },
+}
+
+/// The scores of a corpus.
+#[derive(Clone, Debug, Serialize)]
+pub struct Evaluation {
+    /// `measured` or `simulated`.
+    pub kind: String,
+    /// The board.
+    pub device: String,
+    /// The learner.
+    pub learner: &'static str,
+    /// One for each kernel and target.
+    pub results: Vec<Score>,
+    /// Kernels with too few rows to be scored.
+    pub skipped: Vec<&'static str>,
+}
+
+/// Indices of units by their names.
+pub fn units(corpus: &KernelCorpus, names: &[String]) -> Result<Vec<u16>, ScoreError> {
+    let mut found = Vec::new();
+    for name in names {
+        let unit = corpus.unit(name).ok_or_else(|| ScoreError::NoSuchUnit {
+            name: name.clone(),
+            units: corpus.units.clone(),
+        })?;
+        if found.contains(&unit) {
+            return Err(ScoreError::UnitTwice { name: name.clone() });
+        }
+        found.push(unit);
+    }
+    if found.len() >= corpus.units.len() {
+        let units = corpus.units.clone();
+        return Err(ScoreError::NoTraining { units });
+    }
+    Ok(found)
+}
+
+/// The part of each row, and the number of parts.
+fn parts(
+    corpus: &KernelCorpus,
+    rows: &[Row],
+    held_out: &HeldOut,
+    seed: u64,
+) -> (Vec<usize>, usize) {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    match held_out {
+        // Part 0 is scored, the rest trains.
+        HeldOut::Units(units) => {
+            let of = |row: &Row| usize::from(!units.contains(&row.unit));
+            (rows.iter().map(of).collect(), 1)
+        }
+        HeldOut::Folds(folds) if corpus.units.len() > 1 => {
+            let folds = (*folds).min(corpus.units.len());
+            let mut order: Vec<usize> = (0..corpus.units.len()).collect();
+            order.shuffle(&mut random);
+            let of = |row: &Row| order[usize::from(row.unit)] % folds;
+            (rows.iter().map(of).collect(), folds)
+        }
+        HeldOut::Folds(folds) => {
+            let mut calls: HashMap<Call, usize> = HashMap::new();
+            let of_row: Vec<usize> = rows
+                .iter()
+                .map(|row| {
+                    let next = calls.len();
+                    *calls.entry(row.call).or_insert(next)
+                })
+                .collect();
+            let folds = (*folds).min(calls.len()).max(1);
+            let mut order: Vec<usize> = (0..calls.len()).collect();
+            order.shuffle(&mut random);
+            (
+                of_row.iter().map(|&call| order[call] % folds).collect(),
+                folds,
+            )
+        }
+    }
+}
+
+/// Trains and scores every kernel and target. Advances `progress` by the learner's steps for each training;
+/// [`trainings`] is their number.
+pub fn evaluate(
+    corpus: &KernelCorpus,
+    held_out: &HeldOut,
+    learner: &Learner,
+    seed: u64,
+    progress: &ProgressBar,
+) -> Result<Evaluation, ScoreError> {
+    let mut evaluation = Evaluation {
+        kind: corpus.kind.to_string(),
+        device: corpus.device.clone(),
+        learner: learner.name(),
+        results: Vec::new(),
+        skipped: Vec::new(),
+    };
+    for (kind, rows) in Kind::ALL.into_iter().zip(&corpus.rows) {
+        if rows.is_empty() {
+            continue;
+        }
+        let (part_of, folds) = parts(corpus, rows, held_out, seed);
+        let mut is_scored = false;
+        for target in Target::ALL {
+            let mut pairs = Vec::new();
+            for fold in 0..folds {
+                let split = |is_test: bool| -> Vec<&Row> {
+                    let pairs = rows.iter().zip(&part_of);
+                    let pairs = pairs.filter(|(_, part)| (**part == fold) == is_test);
+                    pairs.map(|(row, _)| row).collect()
+                };
+                let (training, mut test) = (split(false), split(true));
+                test.retain(|row| value(row, target).is_some());
+                let usable = training.iter().filter(|row| value(row, target).is_some());
+                if usable.count() < LEAST_ROWS || test.is_empty() {
+                    progress.inc(learner.steps());
+                    continue;
+                }
+                let fitted = learner.fit(&training, target, seed, progress);
+                let fitted = fitted.map_err(|why| ScoreError::Learn {
+                    kernel: kind.name(),
+                    why,
+                })?;
+                let predicted = fitted.predict(&test);
+                pairs.extend(predicted.into_iter().zip(test).filter_map(|(log, row)| {
+                    Some((f64::from(log).exp(), f64::from(value(row, target)?)))
+                }));
+            }
+            if !pairs.is_empty() {
+                is_scored = true;
+                let score = Score::of(kind.name(), target, &pairs);
+                evaluation.results.push(score);
+            }
+        }
+        if !is_scored {
+            evaluation.skipped.push(kind.name());
+        }
+    }
+    match evaluation.results.is_empty() {
+        true => Err(ScoreError::TooFewRows),
+        false => Ok(evaluation),
+    }
+}
+
+/// The largest number of trainings of [`evaluate`].
+pub fn trainings(corpus: &KernelCorpus, held_out: &HeldOut) -> u64 {
+    let folds = match held_out {
+        HeldOut::Units(_) => 1,
+        HeldOut::Folds(folds) => *folds as u64,
+    };
+    let kernels = corpus.rows.iter().filter(|rows| !rows.is_empty()).count();
+    2 * folds * kernels as u64
+}

@@ -1,0 +1,20 @@
+//! Kernels: time and power of the building blocks of networks, learned on several units of a board
+//! (MIRAGE, Abdelhafez et al., SEC 2021), so that networks can be predicted that nobody profiled.
+//!
+//! | question | module |
+//! |---|---|
+//! | What was measured? | [`corpus`] |
+//! | What is a row to a model? | [`features`] |
+//! | What does physics say first? | [`roofline`] |
+//! | How is the rest learned? | [`trees`], [`learner`] |
+//! | How good is it on units that nobody trained on? | [`evaluate`](mod@evaluate), [`score`] |
+//! | What are several units worth? | [`boards`](mod@boards) |
+
+pub mod boards;
+pub mod corpus;
+pub mod evaluate;
+pub mod features;
+pub mod learner;
+pub mod roofline;
+pub mod score;
+pub mod trees;
