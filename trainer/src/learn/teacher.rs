@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use wattgate_runtime::Grid;
 
 use crate::corpus::modes::Known;
-use crate::learn::gp::{Normal, Process, SingularKernel};
+use crate::learn::gp::{Normal, Process, SAMPLED, SingularKernel};
 use crate::learn::mean::{KERNEL, Mean, NOISE, Place, Scales};
 use crate::learn::predictions::Target;
 use crate::learn::priors::{Prior, Priors, Spec};
@@ -30,7 +30,8 @@ pub const MAX_TRAINING_MODES: usize = 2_000;
 /// The priors of the processes, how they are weighted, and what a reference says of their priors.
 pub struct Blend<'a> {
     priors: &'a Priors,
-    /// Which of the priors.
+    /// Which of the priors, for at most [`SAMPLED`] modes. More modes outweigh the prior, and have that of
+    /// the known families.
     spec: fn(&Priors, Mean) -> Spec,
     /// Weight of the processes with a physical mean, of time and of power; the process without has
     /// the rest.
@@ -146,6 +147,10 @@ impl Teacher {
         random: Option<&ChaCha8Rng>,
     ) -> Result<Self, SingularKernel> {
         let physics = blend.physics[target as usize];
+        let spec = match places.len() > SAMPLED {
+            true => Priors::spec,
+            false => blend.spec,
+        };
         let fit = |spec: &Spec, stream| match random {
             Some(random) => {
                 let mut random = random.clone();
@@ -154,7 +159,7 @@ impl Teacher {
             }
             None => Process::fit_map(spec, places, targets),
         };
-        let own = (blend.spec)(blend.priors, mean);
+        let own = spec(blend.priors, mean);
         let (physical, (near, plain)) = join(
             || fit(&own, 1),
             || {
@@ -164,7 +169,7 @@ impl Teacher {
                 });
                 join(
                     || near.map(|near| fit(&near, 2)).transpose(),
-                    || fit(&(blend.spec)(blend.priors, without), 3),
+                    || fit(&spec(blend.priors, without), 3),
                 )
             },
         );

@@ -51,7 +51,7 @@ fn units_that_nobody_trained_on_are_predicted() {
             );
             let rows = if kind == Kind::Conv2d { 5_600 } else { 600 };
             // Every sixth row is of a unit.
-            let expected = rows as f64 / 3.0;
+            let expected = f64::from(rows) / 3.0;
             assert!(
                 (number(&result["rows"]) - expected).abs() <= 1.0,
                 "{result}"
