@@ -21,10 +21,12 @@ package() {
     cargo install --quiet cargo-deb --version "=$cargo_deb" --locked --no-default-features --debug \
         --root "$target/tools" --target-dir "$target/tools/build"
     CARGO_PROFILE_RELEASE_STRIP=symbols tools/cross.sh $triple build --release --locked "$@"
-    # Build scripts and macros are not linked, so they are left out.
+    # Build scripts and macros are not linked, so they are left out. forust-ml states its licence in a file
+    # alone, which is the Apache License 2.0.
     local crates=$target/$triple/release/$name.crates
     cargo tree --locked "$@" --target $triple -e normal,no-proc-macro --prefix none --no-dedupe \
-        -f '{p} {l}' | grep -v '^wattgate-' | sort -u | sed '/^$/d' >"$crates"
+        -f '{p} {l}' | grep -v '^wattgate-' | sort -u |
+        sed -E '/^$/d; s/^(forust-ml v[0-9.]+) *$/\1 Apache-2.0/' >"$crates"
     ! grep -vE "\b($licences)\b" "$crates" ||
         fail "a crate has a licence that the package's copyright lacks"
     rm -f "$target/debian/$name"_*

@@ -49,6 +49,9 @@ contents control <<'FILES'
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-evaluate.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-fit.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-inspect.1.gz
+-rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-kernels-boards.1.gz
+-rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-kernels-evaluate.1.gz
+-rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-kernels.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-matrix.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-optimize.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-plan.1.gz
