@@ -9,7 +9,8 @@ use indicatif::ProgressBar;
 use thiserror::Error;
 
 use super::corpus::Row;
-use super::features::{Columns, Demand, columns};
+use super::demand::Demand;
+use super::features::{Columns, columns};
 use super::roofline::Roofline;
 use super::trees::{Settings, Trees};
 use crate::learn::predictions::Target;
@@ -135,14 +136,6 @@ impl Learner {
 }
 
 impl Fitted {
-    /// The roofline and the trees; `None` for a crate's model.
-    pub fn into_parts(self) -> Option<(Roofline, Trees)> {
-        match self.learned {
-            Learned::Trees(trees) => Some((self.roofline, trees)),
-            Learned::Forust(_) => None,
-        }
-    }
-
     /// Predicts the logarithm of the target for some rows, whose measurements are not looked at.
     pub fn predict(&self, rows: &[&Row]) -> Vec<f32> {
         let inputs = inputs(rows, &self.roofline);

@@ -4,6 +4,7 @@
 //! | question | module |
 //! |---|---|
 //! | What was measured? | [`corpus`] |
+//! | What does a call ask of the board? | [`demand`] |
 //! | What is a row to a model? | [`features`] |
 //! | What does physics say first? | [`roofline`] |
 //! | How is the rest learned? | [`trees`], [`learner`] |
@@ -12,6 +13,7 @@
 
 pub mod boards;
 pub mod corpus;
+pub mod demand;
 pub mod evaluate;
 pub mod features;
 pub mod learner;

@@ -4,7 +4,7 @@
 //! Launches wait for the CPU, arithmetic for the GPU, traffic for the memory, and a start for the GPU's
 //! clock. The coefficients minimise the sum of squared relative errors.
 
-use super::features::Demand;
+use super::demand::Demand;
 
 /// The terms of the sum.
 pub const TERMS: [&str; 6] = [

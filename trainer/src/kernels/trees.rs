@@ -40,7 +40,7 @@ pub struct Settings {
 pub const MOST_DEPTH: u32 = 11;
 
 impl Default for Settings {
-    /// Chosen by `kernels search` on simulated units that no table reports.
+    /// Usual values for boosted trees; they were not searched for.
     fn default() -> Self {
         Self {
             n_estimators: 600,
@@ -205,11 +205,6 @@ impl Trees {
             });
         self.trees.push(splits);
         self.leaves.extend(leaves);
-    }
-
-    /// The number of inputs.
-    pub fn inputs(&self) -> usize {
-        self.borders.len()
     }
 
     /// Predicts the rows of some inputs.
