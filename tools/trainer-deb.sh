@@ -46,11 +46,14 @@ contents control <<'FILES'
 -rw-r--r-- 0/0 ./usr/share/fish/vendor_completions.d/wattgate-trainer.fish
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-check.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-completions.1.gz
+-rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-compose.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-evaluate.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-fit.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-inspect.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-kernels-boards.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-kernels-evaluate.1.gz
+-rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-kernels-fit.1.gz
+-rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-kernels-search.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-kernels.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-matrix.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-optimize.1.gz

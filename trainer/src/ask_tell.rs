@@ -267,10 +267,10 @@ impl Planner {
             shape: Shape::Wide32,
             progress: &ProgressBar::hidden(),
         };
-        let exported = export(&task, self.teachers()?)?;
+        let exported = export(&task, &self.teachers()?)?;
         let left_out = exported.left_out_errors();
         Ok(Fitted {
-            bytes: exported.encode(&task, 0, &left_out),
+            bytes: exported.encode(0, &left_out),
             left_out,
         })
     }

@@ -9,11 +9,12 @@ use wattgate_runtime::{Confidence, Model, Shape};
 
 use crate::corpus::Corpus;
 use crate::corpus::modes::Known;
+use crate::export::exported::Exported;
 use crate::learn::predictions::{Errors, Predictions, Target};
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 use crate::learn::split::{Amount, Sampling, Split, SplitError};
-use crate::train::{Exported, Task, TrainError, train};
+use crate::train::{Task, TrainError, train};
 
 /// How a model is fitted.
 #[derive(Clone, Copy, Debug)]
@@ -130,14 +131,14 @@ pub fn fit(
         shape: options.shape,
         progress,
     };
-    let exported = train(&task)?;
+    let exported = train(&task)?.exported;
     let errors = exported.predictions.errors(&held_out);
     let left_out = exported.left_out_errors();
     let stated = match held_out.is_empty() {
         true => &left_out,
         false => &errors,
     };
-    let bytes = exported.encode(&task, held_out.len(), stated);
+    let bytes = exported.encode(held_out.len(), stated);
     let report = Report {
         kind: corpus.kind.to_string(),
         device: corpus.device.clone(),

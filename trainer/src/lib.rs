@@ -15,6 +15,7 @@
 //! | Which call plans, learns and trains while a board is profiled? | [`ask_tell`] |
 //! | Which values of a corpus are suspect? | [`check`](mod@check) |
 //! | How are the kernels of networks predicted? | [`kernels`] |
+//! | How is a network predicted that nobody profiled? | [`networks`] |
 //! | Which methods are compared? | [`methods`] |
 //! | How well does each method do? | [`lab`] |
 #![forbid(unsafe_code)]
@@ -29,4 +30,5 @@ pub mod kernels;
 pub mod lab;
 pub mod learn;
 pub mod methods;
+pub mod networks;
 pub mod train;

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use wattgate_trainer::corpus::modes::Known;
+use wattgate_trainer::export::exported::Exported;
 use wattgate_trainer::learn::predictions::Predictions;
 use wattgate_trainer::methods::{Ask, Method, MethodError, Trained};
-use wattgate_trainer::train::{Exported, Task, train};
+use wattgate_trainer::train::{Task, Taught, train};
 
 /// Workload, whether there is a reference, seed, and training modes in their order: all that differs
 /// between the tasks of one column of the table.
@@ -14,7 +15,7 @@ type Key = (String, bool, u64, Vec<usize>);
 
 /// Remembers the models that it has trained.
 #[derive(Default)]
-pub struct Once(Mutex<HashMap<Key, Arc<Exported>>>);
+pub struct Once(Mutex<HashMap<Key, Arc<Taught>>>);
 
 impl Method for Once {
     fn name(&self) -> &'static str {
@@ -39,15 +40,15 @@ impl Method for Once {
     }
 }
 
-struct Shared(Arc<Exported>);
+struct Shared(Arc<Taught>);
 
 impl Trained for Shared {
     fn predictions(&self) -> Option<&Predictions> {
-        Some(&self.0.predictions)
+        Some(&self.0.exported.predictions)
     }
 
     fn model(&self) -> Option<&Exported> {
-        Some(&self.0)
+        Some(&self.0.exported)
     }
 
     fn propose(&self, ask: &Ask<'_>, tried: &[Known]) -> Result<Option<Known>, MethodError> {

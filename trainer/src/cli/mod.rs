@@ -5,6 +5,7 @@
 
 mod ask_tell;
 mod check;
+mod compose;
 mod evaluate;
 mod fit;
 mod inputs;
@@ -36,11 +37,15 @@ use crate::corpus::CorpusError;
 use crate::fit::FitError;
 use crate::kernels::corpus::KernelCorpusError;
 use crate::kernels::evaluate::ScoreError;
+use crate::kernels::models::ModelsError;
+use crate::kernels::search::SearchError;
 use crate::lab::LabError;
 use crate::lab::plots::PlotError;
 use crate::learn::gp::SingularKernel;
 use crate::learn::split::{Sampling, SplitError};
 use crate::methods::{self, Method, MethodError};
+use crate::networks::fit::NetworkFitError;
+use crate::networks::graph::{NetworkError, NetworkFileError};
 use wattgate_cli::output::OutputError;
 
 /// Learns the time and power of a workload in every power mode of a Jetson.
@@ -82,6 +87,8 @@ enum Command {
     Matrix(matrix::Arguments),
     /// Learn the kernels of networks, to predict networks that nobody profiled
     Kernels(kernels::Arguments),
+    /// Predict a network that nobody profiled, from the models of its kernels
+    Compose(compose::Arguments),
     /// Show the contents of a model file
     Inspect(inspect::Arguments),
     /// Print the predictions of a model file with their bounds
@@ -106,6 +113,18 @@ enum Failure {
     KernelCorpus(#[from] KernelCorpusError),
     #[error("{}: {why}", path.display())]
     Kernels { path: PathBuf, why: ScoreError },
+    #[error("{0}")]
+    KernelModels(#[from] ModelsError),
+    #[error("{0}")]
+    Search(#[from] SearchError),
+    #[error("{0}")]
+    NetworkFile(NetworkFileError),
+    #[error("{}: {why}", path.display())]
+    Network { path: PathBuf, why: NetworkError },
+    #[error("{}: {why}", path.display())]
+    NetworkFit { path: PathBuf, why: NetworkFitError },
+    #[error("cannot draw the figure: {why}")]
+    Figure { why: String },
     #[error("{}: {why}", path.display())]
     Compare { path: PathBuf, why: LabError },
     #[error("{0}")]
@@ -167,6 +186,10 @@ impl Failed for Failure {
         match self {
             Self::Corpus(CorpusError::Io { .. })
             | Self::KernelCorpus(KernelCorpusError::Io { .. })
+            | Self::KernelModels(ModelsError::Io { .. })
+            | Self::Search(SearchError::Io { .. })
+            | Self::NetworkFile(NetworkFileError::Io { .. })
+            | Self::Figure { .. }
             | Self::Output(_)
             | Self::Read { .. }
             | Self::Plot(_)
@@ -204,6 +227,11 @@ impl Failed for Failure {
             } => 2,
             Self::Corpus(CorpusError::Defect { .. })
             | Self::KernelCorpus(KernelCorpusError::Defect { .. })
+            | Self::KernelModels(_)
+            | Self::Search(_)
+            | Self::NetworkFile(_)
+            | Self::Network { .. }
+            | Self::NetworkFit { .. }
             | Self::Kernels { .. }
             | Self::Fit { .. }
             | Self::Compare { .. }
@@ -237,6 +265,7 @@ pub fn run() -> ExitCode {
         Command::Optimize(arguments) => optimize::run(&arguments),
         Command::Matrix(arguments) => matrix::run(&arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),
+        Command::Compose(arguments) => compose::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Select(arguments) => select::run(&arguments),

@@ -6,8 +6,9 @@ use serde::Serialize;
 use wattgate_kernels::Kind;
 
 use super::corpus::{KernelCorpus, Row};
-use super::evaluate::ScoreError;
-use super::learner::{LEAST_ROWS, Learner, value};
+use super::corrected::value;
+use super::evaluate::{ScoreError, steps_of_fold};
+use super::learner::{LEAST_ROWS, Learner};
 use super::score::Score;
 use crate::learn::predictions::Target;
 
@@ -67,10 +68,9 @@ pub struct Boards {
     pub results: Vec<Gain>,
 }
 
-/// Number of trainings of [`boards`].
-pub fn trainings(corpus: &KernelCorpus) -> u64 {
-    let kernels = corpus.rows.iter().filter(|rows| !rows.is_empty()).count();
-    (2 * kernels * corpus.units.len()) as u64
+/// The largest number of steps by which [`boards`] advances.
+pub fn steps(corpus: &KernelCorpus, learner: &Learner) -> u64 {
+    corpus.units.len() as u64 * steps_of_fold(corpus, learner)
 }
 
 /// Trains on one unit and on several, and scores the units of `test`.
@@ -138,7 +138,8 @@ impl Comparison<'_> {
         test: &[&Row],
     ) -> Result<Option<Vec<(f64, f64)>>, ScoreError> {
         if training.len() < LEAST_ROWS || test.is_empty() {
-            self.progress.inc(self.learner.steps());
+            let steps = self.learner.steps(self.kind, self.target);
+            self.progress.inc(steps);
             return Ok(None);
         }
         let fitted = self

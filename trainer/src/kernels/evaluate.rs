@@ -11,7 +11,8 @@ use thiserror::Error;
 use wattgate_kernels::{Call, Kind};
 
 use super::corpus::{KernelCorpus, Row};
-use super::learner::{LEAST_ROWS, LearnError, Learner, value};
+use super::corrected::value;
+use super::learner::{LEAST_ROWS, LearnError, Learner};
 use super::score::Score;
 use crate::learn::predictions::Target;
 
@@ -89,7 +90,7 @@ pub fn units(corpus: &KernelCorpus, names: &[String]) -> Result<Vec<u16>, ScoreE
 }
 
 /// The part of each row, and the number of parts.
-fn parts(
+pub(super) fn parts(
     corpus: &KernelCorpus,
     rows: &[Row],
     held_out: &HeldOut,
@@ -129,8 +130,7 @@ fn parts(
     }
 }
 
-/// Trains and scores every kernel and target. Advances `progress` by the learner's steps for each training;
-/// [`trainings`] is their number.
+/// Trains and scores every kernel and target. Advances `progress` by at most [`steps`].
 pub fn evaluate(
     corpus: &KernelCorpus,
     held_out: &HeldOut,
@@ -163,7 +163,7 @@ pub fn evaluate(
                 test.retain(|row| value(row, target).is_some());
                 let usable = training.iter().filter(|row| value(row, target).is_some());
                 if usable.count() < LEAST_ROWS || test.is_empty() {
-                    progress.inc(learner.steps());
+                    progress.inc(learner.steps(kind, target));
                     continue;
                 }
                 let fitted = learner.fit(&training, target, seed, progress);
@@ -192,12 +192,19 @@ pub fn evaluate(
     }
 }
 
-/// The largest number of trainings of [`evaluate`].
-pub fn trainings(corpus: &KernelCorpus, held_out: &HeldOut) -> u64 {
+/// The largest number of steps by which [`evaluate`] advances.
+pub fn steps(corpus: &KernelCorpus, held_out: &HeldOut, learner: &Learner) -> u64 {
     let folds = match held_out {
         HeldOut::Units(_) => 1,
         HeldOut::Folds(folds) => *folds as u64,
     };
-    let kernels = corpus.rows.iter().filter(|rows| !rows.is_empty()).count();
-    2 * folds * kernels as u64
+    folds * steps_of_fold(corpus, learner)
+}
+
+/// The steps of one training of each kernel and target.
+pub(super) fn steps_of_fold(corpus: &KernelCorpus, learner: &Learner) -> u64 {
+    let kernels = Kind::ALL.into_iter().zip(&corpus.rows);
+    let kernels = kernels.filter(|(_, rows)| !rows.is_empty());
+    let of = |(kind, _)| Target::ALL.map(|target| learner.steps(kind, target));
+    kernels.flat_map(of).sum()
 }

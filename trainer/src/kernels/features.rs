@@ -2,7 +2,7 @@
 //! for shares.
 
 use super::demand::Demand;
-use super::roofline::TERMS;
+use super::roofline::Roofline;
 
 /// Inputs of some rows, column by column.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,11 +19,11 @@ impl Columns {
 }
 
 /// The inputs of rows, each a demand with the clocks of its mode: cores, CPU, GPU and memory clock in kHz,
-/// 0 for a knob that the board does not vary. `shares` are the roofline's logarithm and the share of each of
-/// its terms.
+/// 0 for a knob that the board does not vary. What the roofline predicts, and the share of each of its terms,
+/// are among them.
 pub fn columns<'a>(
     rows: impl ExactSizeIterator<Item = (&'a Demand, [u32; 4])>,
-    mut shares: impl FnMut(&Demand, [u32; 4]) -> (f64, [f64; TERMS.len()]),
+    roofline: &Roofline,
 ) -> Columns {
     let count = rows.len();
     let mut columns: Vec<Vec<f32>> = Vec::new();
@@ -32,7 +32,7 @@ pub fn columns<'a>(
         row.clear();
         row.extend(&demand.inputs);
         let [cores, cpu, gpu, emc] = knobs.map(|knob| f64::from(knob.max(1)).ln());
-        let (ln_time, share) = shares(demand, knobs);
+        let (ln_time, share) = roofline.predict(demand, knobs);
         let more = [
             cores,
             cpu,
@@ -74,7 +74,8 @@ mod tests {
             });
             let demand = Demand::of(&call.expect("valid"));
             let rows = [(&demand, [8, 1, 1, 1])];
-            let columns = columns(rows.into_iter(), |_, _| (0.0, [0.0; TERMS.len()]));
+            let roofline = Roofline::fit([].into_iter());
+            let columns = columns(rows.into_iter(), &roofline);
             assert!(
                 columns
                     .columns

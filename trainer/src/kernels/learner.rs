@@ -1,27 +1,29 @@
 //! Learners of a kernel's time and power.
 //!
-//! Both learn logarithms. [`Learner::Wattgate`] corrects a [`Roofline`] with boosted [`Trees`];
+//! Both learn logarithms. [`Learner::Wattgate`] is [`Corrected`], the one that ships;
 //! [`Learner::Forust`] is the crate of that name, which grows trees as XGBoost does, on the same inputs.
 
 use forust_ml::objective::ObjectiveType;
 use forust_ml::{GradientBooster, Matrix};
 use indicatif::ProgressBar;
 use thiserror::Error;
+use wattgate_kernels::Kind;
 
 use super::corpus::Row;
+use super::corrected::{Corrected, roofline, value, with_target};
 use super::demand::Demand;
 use super::features::{Columns, columns};
 use super::roofline::Roofline;
-use super::trees::{Settings, Trees};
+use super::search::Tuned;
 use crate::learn::predictions::Target;
 
 /// How a kernel is learned.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Learner {
     /// A roofline that boosted trees correct.
-    Wattgate(Settings),
+    Wattgate(Tuned),
     /// The crate forust.
-    Forust(Settings),
+    Forust(Tuned),
 }
 
 /// The names of the learners in arguments and results.
@@ -41,18 +43,17 @@ pub enum LearnError {
 /// Least number of rows that a kernel is learned from.
 pub const LEAST_ROWS: usize = 30;
 
-/// What one target's trees have become.
-enum Learned {
-    Trees(Trees),
-    Forust(Box<GradientBooster>),
-}
-
 /// A kernel's model of one target.
-pub struct Fitted {
-    roofline: Roofline,
-    /// Whether the trees predict what the roofline leaves.
-    is_residual: bool,
-    learned: Learned,
+pub enum Fitted {
+    /// Of [`Learner::Wattgate`].
+    Corrected(Corrected),
+    /// Of [`Learner::Forust`].
+    Forust {
+        /// Gives some of the inputs.
+        roofline: Roofline,
+        /// Boosted trees.
+        booster: Box<GradientBooster>,
+    },
 }
 
 impl Learner {
@@ -64,10 +65,10 @@ impl Learner {
         }
     }
 
-    /// Number of steps by which `progress` advances in a fit.
-    pub fn steps(&self) -> u64 {
+    /// Number of steps by which `progress` advances in a fit of a kernel's target.
+    pub fn steps(&self, kind: Kind, target: Target) -> u64 {
         match self {
-            Self::Wattgate(settings) => settings.n_estimators.into(),
+            Self::Wattgate(tuned) => tuned.of(kind, target).n_estimators.into(),
             Self::Forust(_) => 1,
         }
     }
@@ -80,109 +81,64 @@ impl Learner {
         seed: u64,
         progress: &ProgressBar,
     ) -> Result<Fitted, LearnError> {
-        let roofline = roofline(rows);
-        let rows: Vec<&Row> = rows
-            .iter()
-            .copied()
-            .filter(|row| value(row, target).is_some())
-            .collect();
-        if rows.len() < LEAST_ROWS {
-            let found = rows.len();
+        let found = rows.iter().filter(|row| value(row, target).is_some());
+        let found = found.count();
+        if found < LEAST_ROWS {
             return Err(LearnError::TooFewRows { target, found });
         }
-        let inputs = inputs(&rows, &roofline);
-        let logs = rows.iter().filter_map(|row| value(row, target));
-        let mut logs: Vec<f32> = logs.map(f32::ln).collect();
-        match self {
-            Self::Wattgate(settings) => {
-                let is_residual = target == Target::Time;
-                if is_residual {
-                    for (log, row) in logs.iter_mut().zip(&rows) {
-                        *log -= roofline.predict(&Demand::of(&row.call), row.knobs).0 as f32;
-                    }
-                }
-                Ok(Fitted {
-                    roofline,
-                    is_residual,
-                    learned: Learned::Trees(Trees::fit(&inputs, &logs, settings, seed, progress)),
-                })
+        let kind = rows[0].call.kind();
+        let settings = match self {
+            Self::Wattgate(tuned) => {
+                let settings = tuned.of(kind, target);
+                let corrected = Corrected::fit(rows, target, settings, seed, progress);
+                return Ok(Fitted::Corrected(corrected));
             }
-            Self::Forust(settings) => {
-                let logs: Vec<f64> = logs.into_iter().map(f64::from).collect();
-                let mut booster = GradientBooster::default()
-                    .set_objective_type(ObjectiveType::SquaredLoss)
-                    .set_iterations(settings.n_estimators as usize)
-                    .set_learning_rate(settings.learning_rate as f32)
-                    .set_max_depth(settings.max_depth as usize)
-                    .set_max_leaves(1 << settings.max_depth)
-                    .set_min_leaf_weight(settings.min_child_weight as f32)
-                    .set_l1(settings.reg_alpha as f32)
-                    .set_l2(settings.reg_lambda as f32)
-                    .set_seed(seed);
-                let flat = flat(&inputs);
-                let matrix = Matrix::new(&flat, rows.len(), inputs.columns.len());
-                booster
-                    .fit_unweighted(&matrix, &logs, None)
-                    .map_err(|why| LearnError::Forust(why.to_string()))?;
-                progress.inc(1);
-                Ok(Fitted {
-                    roofline,
-                    is_residual: false,
-                    learned: Learned::Forust(Box::new(booster)),
-                })
-            }
-        }
+            Self::Forust(tuned) => tuned.of(kind, target),
+        };
+        let roofline = roofline(rows);
+        let rows: Vec<(&Row, f32)> = with_target(rows, target).collect();
+        let demands: Vec<Demand> = rows.iter().map(|(row, _)| Demand::of(&row.call)).collect();
+        let pairs = demands.iter().zip(rows.iter().map(|(row, _)| row.knobs));
+        let inputs = columns(pairs, &roofline);
+        let logs: Vec<f64> = rows.iter().map(|(_, value)| value.ln().into()).collect();
+        let mut booster = GradientBooster::default()
+            .set_objective_type(ObjectiveType::SquaredLoss)
+            .set_iterations(settings.n_estimators as usize)
+            .set_learning_rate(settings.learning_rate as f32)
+            .set_max_depth(settings.max_depth as usize)
+            .set_max_leaves(1 << settings.max_depth)
+            .set_min_leaf_weight(settings.min_child_weight as f32)
+            .set_l1(settings.reg_alpha as f32)
+            .set_l2(settings.reg_lambda as f32)
+            .set_seed(seed);
+        let flat = flat(&inputs);
+        let matrix = Matrix::new(&flat, rows.len(), inputs.columns.len());
+        booster
+            .fit_unweighted(&matrix, &logs, None)
+            .map_err(|why| LearnError::Forust(why.to_string()))?;
+        progress.inc(1);
+        Ok(Fitted::Forust {
+            roofline,
+            booster: Box::new(booster),
+        })
     }
 }
 
 impl Fitted {
     /// Predicts the logarithm of the target for some rows, whose measurements are not looked at.
     pub fn predict(&self, rows: &[&Row]) -> Vec<f32> {
-        let inputs = inputs(rows, &self.roofline);
-        match &self.learned {
-            Learned::Trees(trees) => {
-                let mut logs = trees.predict(&inputs);
-                if self.is_residual {
-                    for (log, row) in logs.iter_mut().zip(rows) {
-                        *log += self.roofline.predict(&Demand::of(&row.call), row.knobs).0 as f32;
-                    }
-                }
-                logs
-            }
-            Learned::Forust(booster) => {
+        match self {
+            Self::Corrected(corrected) => corrected.predict_rows(rows),
+            Self::Forust { roofline, booster } => {
+                let demands: Vec<Demand> = rows.iter().map(|row| Demand::of(&row.call)).collect();
+                let pairs = demands.iter().zip(rows.iter().map(|row| row.knobs));
+                let inputs = columns(pairs, roofline);
                 let flat = flat(&inputs);
                 let matrix = Matrix::new(&flat, rows.len(), inputs.columns.len());
                 let logs = booster.predict(&matrix, true);
                 logs.into_iter().map(|log| log as f32).collect()
             }
         }
-    }
-}
-
-/// Fits a roofline to the rows that have a time.
-pub fn roofline(rows: &[&Row]) -> Roofline {
-    let demands = rows
-        .iter()
-        .filter_map(|row| Some((Demand::of(&row.call), row.knobs, f64::from(row.time_ms?))));
-    let demands: Vec<(Demand, [u32; 4], f64)> = demands.collect();
-    Roofline::fit(
-        demands
-            .iter()
-            .map(|(demand, knobs, time)| (demand, *knobs, *time)),
-    )
-}
-
-fn inputs(rows: &[&Row], roofline: &Roofline) -> Columns {
-    let demands: Vec<Demand> = rows.iter().map(|row| Demand::of(&row.call)).collect();
-    let pairs = demands.iter().zip(rows.iter().map(|row| row.knobs));
-    columns(pairs, |demand, knobs| roofline.predict(demand, knobs))
-}
-
-/// The measured target of a row, in ms or mW.
-pub fn value(row: &Row, target: Target) -> Option<f32> {
-    match target {
-        Target::Time => row.time_ms,
-        Target::Power => row.power_mw,
     }
 }
 

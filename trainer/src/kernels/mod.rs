@@ -7,16 +7,21 @@
 //! | What does a call ask of the board? | [`demand`] |
 //! | What is a row to a model? | [`features`] |
 //! | What does physics say first? | [`roofline`] |
-//! | How is the rest learned? | [`trees`], [`learner`] |
+//! | How is the rest learned? | [`trees`], [`corrected`], [`learner`] |
+//! | Which hyper-parameters are best? | [`search`](mod@search) |
+//! | What does a file of learned kernels hold? | [`models`] |
 //! | How good is it on units that nobody trained on? | [`evaluate`](mod@evaluate), [`score`] |
 //! | What are several units worth? | [`boards`](mod@boards) |
 
 pub mod boards;
 pub mod corpus;
+pub mod corrected;
 pub mod demand;
 pub mod evaluate;
 pub mod features;
 pub mod learner;
+pub mod models;
 pub mod roofline;
 pub mod score;
+pub mod search;
 pub mod trees;

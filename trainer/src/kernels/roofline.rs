@@ -16,6 +16,9 @@ pub const TERMS: [&str; 6] = [
     "start share",
 ];
 
+/// Index of the term that waits for a launch by the CPU.
+pub const LAUNCH: usize = 0;
+
 /// Sweeps of the coordinate descent.
 const SWEEPS: usize = 200;
 

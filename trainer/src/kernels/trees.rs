@@ -55,8 +55,27 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Whether all are in their ranges.
+    pub fn are_valid(&self) -> bool {
+        let share = |share: f64| share > 0.0 && share <= 1.0;
+        let least = |value: f64| (0.0..f64::INFINITY).contains(&value);
+        self.n_estimators > 0
+            && (1..=MOST_DEPTH).contains(&self.max_depth)
+            && share(self.learning_rate)
+            && share(self.subsample)
+            && share(self.colsample)
+            && [self.min_child_weight, self.reg_lambda, self.reg_alpha]
+                .into_iter()
+                .all(least)
+    }
+}
+
 /// Most bins of an input.
 const MOST_BINS: usize = 256;
+
+/// Least number of rows in a bin.
+const ROWS_OF_BIN: usize = 4;
 
 /// Rows from which the borders of the bins are taken.
 const BORDER_ROWS: usize = 100_000;
@@ -211,7 +230,15 @@ impl Trees {
     pub fn predict(&self, inputs: &Columns) -> Vec<f32> {
         let columns = inputs.columns.par_iter().zip(&self.borders);
         let of = |(column, borders): (&Vec<f32>, &Vec<f32>)| {
-            column.iter().map(|value| bin(borders, *value)).collect()
+            // A call in many modes has the same value in many rows.
+            let mut last = (f32::NAN, 0);
+            let mut bin_of = |value: f32| {
+                if value != last.0 {
+                    last = (value, bin(borders, value));
+                }
+                last.1
+            };
+            column.iter().map(|value| bin_of(*value)).collect()
         };
         let columns: Vec<Vec<u8>> = columns.map(of).collect();
         let mut predicted = vec![self.base; inputs.rows()];
@@ -251,11 +278,12 @@ fn borders(mut values: Vec<f32>) -> Vec<f32> {
     let changes: Vec<usize> = (1..values.len())
         .filter(|&at| values[at] > values[at - 1])
         .collect();
-    if changes.len() < MOST_BINS {
+    let bins = (values.len() / ROWS_OF_BIN).clamp(2, MOST_BINS);
+    if changes.len() < bins {
         borders.extend(changes.into_iter().map(between));
     } else {
-        for bin in 1..MOST_BINS {
-            let from = bin * values.len() / MOST_BINS;
+        for bin in 1..bins {
+            let from = bin * values.len() / bins;
             // The next place at which the value changes.
             let next = changes.partition_point(|&at| at < from);
             if let Some(at) = changes.get(next) {

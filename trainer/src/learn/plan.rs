@@ -84,7 +84,7 @@ pub fn next(
         let place = board.places[best];
         for process in &mut processes {
             let expected = process.means(&[place])[0][0];
-            *process = process.observe(place, expected)?;
+            *process = process.observe(place, expected)?.0;
         }
     }
     Ok(chosen)

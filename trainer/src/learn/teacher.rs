@@ -214,9 +214,9 @@ impl Teacher {
     /// Blends what the processes predict at one place, one list of samples each.
     fn blended(&self, parts: &[Vec<Normal>]) -> Expected {
         let pairs = self.parts.iter().zip(parts);
-        let samples = pairs.flat_map(|((weight, _), samples)| {
-            let weight = weight / samples.len() as f64;
-            samples.iter().map(move |sample| (weight, *sample))
+        let samples = pairs.flat_map(|((weight, process), samples)| {
+            let shares = process.shares().zip(samples);
+            shares.map(move |(share, sample)| (weight * share, *sample))
         });
         Expected::of(&samples.collect::<Vec<_>>())
     }
@@ -262,11 +262,30 @@ impl Teacher {
         Ok(Self { parts: parts? })
     }
 
+    /// Conditions each process on one more measurement. The weights become proportional to
+    /// weight × predicted density of the measurement.
     fn observe(&self, place: Place, target: f64) -> Result<Self, SingularKernel> {
-        let observe =
-            |(weight, process): &(f64, Process)| Ok((*weight, process.observe(place, target)?));
+        let observe = |(weight, process): &(f64, Process)| {
+            let (process, density) = process.observe(place, target)?;
+            Ok((*weight, density, process))
+        };
         let parts: Result<Vec<_>, SingularKernel> = self.parts.iter().map(observe).collect();
-        Ok(Self { parts: parts? })
+        let parts = parts?;
+        let sum: f64 = parts
+            .iter()
+            .map(|(weight, density, _)| weight * density)
+            .sum();
+        let parts = parts.into_iter().map(|(weight, density, process)| {
+            // A measurement that no process thinks possible says nothing of the weights.
+            let weight = match sum > 0.0 {
+                true => weight * density / sum,
+                false => weight,
+            };
+            (weight, process)
+        });
+        Ok(Self {
+            parts: parts.collect(),
+        })
     }
 
     /// The places of the training modes.
@@ -348,7 +367,8 @@ impl From<Normal> for Expected {
 }
 
 impl Expected {
-    fn residual(&self, target: f64) -> Residual {
+    /// The error of this prediction of a logarithm.
+    pub fn residual(&self, target: f64) -> Residual {
         Residual {
             log: target - self.median,
             sd: self.sd,
@@ -356,7 +376,7 @@ impl Expected {
     }
 
     /// Summarises a mixture of normal distributions whose weights sum to one.
-    fn of(parts: &[(f64, Normal)]) -> Self {
+    pub fn of(parts: &[(f64, Normal)]) -> Self {
         let median = median(parts);
         let square = |(weight, part): &(f64, Normal)| {
             weight * (part.variance + (part.mean - median).powi(2))
@@ -620,7 +640,8 @@ impl Teachers {
         }
     }
 
-    /// Conditions the teachers on one more measurement, with unchanged hyperparameters.
+    /// Conditions the teachers on one more measurement, which also weights the processes and the samples
+    /// of their hyperparameters anew.
     pub fn observe(&self, mode: &Known) -> Result<Self, SingularKernel> {
         let place = self.scales.place(mode.knobs);
         let mut more = Self {

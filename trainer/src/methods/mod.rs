@@ -16,10 +16,11 @@ use thiserror::Error;
 use wattgate_runtime::{Confidence, FormatError, GuardError};
 
 use crate::corpus::modes::Known;
+use crate::export::exported::Exported;
 use crate::learn::gp::SingularKernel;
 use crate::learn::predictions::Predictions;
 use crate::learn::reference::Reference;
-use crate::train::{Exported, Task, TrainError};
+use crate::train::{Task, TrainError};
 
 /// A method of choosing modes.
 pub trait Method: Sync {

@@ -5,9 +5,10 @@ use wattgate_runtime::{Front, Milliwatts, Model, Query, SelectError};
 
 use super::{Ask, Method, MethodError, Trained, fastest_within};
 use crate::corpus::modes::Known;
+use crate::export::exported::Exported;
 use crate::learn::plan::promise;
 use crate::learn::predictions::Predictions;
-use crate::train::{Exported, Task, train};
+use crate::train::{Task, Taught, train};
 
 /// Capacity of the Pareto front; fronts of measured modes are smaller.
 const FRONT: usize = 4_096;
@@ -25,13 +26,13 @@ impl Method for Wattgate {
     }
 }
 
-impl Trained for Exported {
+impl Trained for Taught {
     fn predictions(&self) -> Option<&Predictions> {
-        Some(&self.predictions)
+        Some(&self.exported.predictions)
     }
 
     fn model(&self) -> Option<&Exported> {
-        Some(self)
+        Some(&self.exported)
     }
 
     fn propose(&self, ask: &Ask<'_>, tried: &[Known]) -> Result<Option<Known>, MethodError> {
@@ -41,7 +42,7 @@ impl Trained for Exported {
         if !tried.is_empty() {
             return Ok(None);
         }
-        let model = Model::parse(&self.bytes)?;
+        let model = Model::parse(&self.exported.bytes)?;
         if !model.has_power() {
             return Err(MethodError::NoPower);
         }
@@ -71,7 +72,7 @@ impl Trained for Exported {
     }
 }
 
-impl Exported {
+impl Taught {
     /// The mode with the largest [`promise`] among those that are within the limit with such a
     /// probability that all tries together are with the confidence asked for (Bonferroni). The
     /// teachers are conditioned on `tried` first.

@@ -10,6 +10,8 @@ mod kernels;
 mod learned;
 mod measured;
 mod methods;
+mod networks;
+mod onnx;
 mod quantise;
 mod safe_plan;
 mod simulated;

@@ -137,7 +137,7 @@ impl<'a> Bench<'a> {
             shape: Shape::Wide32,
             progress: &ProgressBar::hidden(),
         };
-        train::train(&task).expect("a model").predictions
+        train::train(&task).expect("a model").exported.predictions
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod corpus;
 mod gpu_work;
+mod network;
 mod sample;
 
 use rand::SeedableRng;
@@ -22,6 +23,7 @@ use crate::workload::{Host, Kernels, Loader, Workload};
 
 pub use corpus::{Corpus, MOST_UNITS};
 pub use gpu_work::GpuWork;
+pub use network::{network, network_of};
 pub use sample::sample;
 
 /// Number of calls between two synchronisations of a measurement.

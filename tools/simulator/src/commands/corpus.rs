@@ -10,6 +10,7 @@ use crate::output::print;
 use wattgate_board_tables::Board;
 use wattgate_cli::output::AtomicFile;
 use wattgate_simulated_board::corpus::{Modes, csv};
+use wattgate_simulated_board::kernels::network;
 use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
@@ -19,10 +20,12 @@ Profile a simulated board as PowerTrain's authors profiled real ones, and write 
 Its rows have the kind `simulated`.
 
 Usage: wattgate-simulator corpus --board NAME --workload NAME|FILE -o FILE.csv [options]
+       wattgate-simulator corpus --board NAME --calls FILE -o FILE.csv [options]
 
 Options:
   --board NAME          The board
   --workload NAME|FILE  The workload
+  --calls FILE          A network: the file of `wattgate-trainer compose --calls`
   --minibatch N         Samples in a minibatch [the workload's]
   --modes WHICH         papers, all, or random:N [papers]
   --unit N              Draw this unit's differences from the seed N [the nominal unit]
@@ -39,6 +42,7 @@ Example:
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut board, mut workload, mut output) = (None, None, None);
+    let mut calls = None;
     let (mut minibatch, mut unit, mut seed) = (None, Unit::NOMINAL, 0);
     let mut modes = Modes::Papers;
     while let Some(argument) = arguments.next()? {
@@ -47,6 +51,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("workload") => {
                 workload = Some(Workload::named(&arguments.value()?.string()?)?);
             }
+            Arg::Long("calls") => calls = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("minibatch") => minibatch = Some(arguments.value()?.parse()?),
             Arg::Long("modes") => modes = which(&arguments.value()?.string()?)?,
             Arg::Long("unit") => unit = Unit::drawn(arguments.value()?.parse()?),
@@ -61,8 +66,14 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         }
     }
     let board = board.ok_or(Failure::Missing("--board"))?;
-    let mut workload = workload.ok_or(Failure::Missing("--workload"))?;
     let output = output.ok_or(Failure::Missing("-o FILE"))?;
+    let mut workload = match (workload, calls) {
+        (Some(workload), None) => workload,
+        (None, Some(calls)) if minibatch.is_none() => network(&calls, &board, &unit)?,
+        (None, Some(_)) => return Err(Failure::Exclusive("--calls", "--minibatch")),
+        (Some(_), Some(_)) => return Err(Failure::Exclusive("--calls", "--workload")),
+        (None, None) => return Err(Failure::Missing("--workload")),
+    };
     if let Some(minibatch) = minibatch {
         workload = workload.with_minibatch(minibatch)?;
     }

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::{CorporaArgument, LearnerArgument};
 use crate::cli::{Failure, print_json, print_text, progress_bar};
-use crate::kernels::boards::{Boards, boards, trainings};
+use crate::kernels::boards::{Boards, boards, steps};
 use crate::kernels::evaluate::units;
 use crate::learn::predictions::Target;
 
@@ -41,8 +41,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let corpus = arguments.corpora.read()?;
     let failed = |why| arguments.corpora.failed(why);
     let test = units(&corpus, &arguments.test_units).map_err(failed)?;
-    let learner = arguments.learner.learner();
-    let progress = progress_bar(trainings(&corpus) * learner.steps());
+    let learner = arguments.learner.learner()?;
+    let progress = progress_bar(steps(&corpus, &learner));
     let result = boards(
         &corpus,
         &test,

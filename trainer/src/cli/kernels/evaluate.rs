@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::{CorporaArgument, LearnerArgument};
 use crate::cli::{Failure, print_json, print_text, progress_bar};
-use crate::kernels::evaluate::{Evaluation, HeldOut, evaluate, trainings, units};
+use crate::kernels::evaluate::{Evaluation, HeldOut, evaluate, steps, units};
 use crate::kernels::score::WITHIN;
 use crate::learn::predictions::Target;
 
@@ -53,8 +53,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         [] => HeldOut::Folds(arguments.folds.into()),
         names => HeldOut::Units(units(&corpus, names).map_err(failed)?),
     };
-    let learner = arguments.learner.learner();
-    let progress = progress_bar(trainings(&corpus, &held_out) * learner.steps());
+    let learner = arguments.learner.learner()?;
+    let progress = progress_bar(steps(&corpus, &held_out, &learner));
     let result = evaluate(
         &corpus,
         &held_out,

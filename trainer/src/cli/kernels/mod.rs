@@ -2,8 +2,10 @@
 
 mod boards;
 mod evaluate;
+mod fit;
+mod search;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -11,6 +13,7 @@ use super::{Failure, reading_bar};
 use crate::kernels::corpus::KernelCorpus;
 use crate::kernels::evaluate::ScoreError;
 use crate::kernels::learner::Learner;
+use crate::kernels::search::Tuned;
 use crate::kernels::trees::Settings;
 
 const EXAMPLE: &str = "\
@@ -18,6 +21,7 @@ Example:
   wattgate-simulator kernels --board xavier-agx --rows 100000 -o kernels.csv
   wattgate-trainer kernels evaluate --corpus kernels.csv --test-units 12,13
   wattgate-trainer kernels boards --corpus kernels.csv --test-units 12,13
+  wattgate-trainer kernels fit --corpus kernels.csv -o kernels.wgk
 
 A kernel corpus is a CSV file with a row for each measurement of a kernel:
   device,unit,kernel,PARAMETERS,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw
@@ -49,6 +53,10 @@ pub struct Arguments {
 enum Command {
     /// Score models of kernels on rows or units that they were not trained on
     Evaluate(evaluate::Arguments),
+    /// Search hyper-parameters of the learner
+    Search(search::Arguments),
+    /// Learn the kernels of a board and write their models
+    Fit(fit::Arguments),
     /// Compare models of one unit with a model of several
     Boards(boards::Arguments),
 }
@@ -56,6 +64,8 @@ enum Command {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Command::Evaluate(arguments) => evaluate::run(arguments),
+        Command::Search(arguments) => search::run(arguments),
+        Command::Fit(arguments) => fit::run(arguments),
         Command::Boards(arguments) => boards::run(arguments),
     }
 }
@@ -69,6 +79,10 @@ struct CorporaArgument {
 }
 
 impl CorporaArgument {
+    fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.corpus.iter().map(PathBuf::as_path)
+    }
+
     fn read(&self) -> Result<KernelCorpus, Failure> {
         let progress = reading_bar();
         let corpus = KernelCorpus::read(&self.corpus, &progress);
@@ -83,15 +97,41 @@ impl CorporaArgument {
     }
 }
 
+/// The settings of the boosted trees.
+#[derive(Debug, Args)]
+struct TuningArgument {
+    /// Number of boosted trees of each model
+    #[arg(long, value_name = "N", default_value_t = Settings::default().n_estimators, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    trees: u32,
+    /// The best settings of a search: a file of `kernels search`
+    #[arg(long, value_name = "FILE", conflicts_with = "trees")]
+    settings: Option<PathBuf>,
+}
+
+impl TuningArgument {
+    fn file(&self) -> Option<&Path> {
+        self.settings.as_deref()
+    }
+
+    fn tuned(&self) -> Result<Tuned, Failure> {
+        Ok(match &self.settings {
+            Some(path) => Tuned::best(&search::read_trials(path)?),
+            None => Tuned::all(Settings {
+                n_estimators: self.trees,
+                ..Settings::default()
+            }),
+        })
+    }
+}
+
 /// The learner of a command.
 #[derive(Debug, Args)]
 struct LearnerArgument {
     /// How the kernels are learned
     #[arg(long, value_name = "NAME", value_enum, default_value = "wattgate")]
     learner: LearnerName,
-    /// Number of boosted trees of each model
-    #[arg(long, value_name = "N", default_value_t = Settings::default().n_estimators, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    trees: u32,
+    #[command(flatten)]
+    tuning: TuningArgument,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -103,14 +143,11 @@ enum LearnerName {
 }
 
 impl LearnerArgument {
-    fn learner(&self) -> Learner {
-        let settings = Settings {
-            n_estimators: self.trees,
-            ..Settings::default()
-        };
-        match self.learner {
-            LearnerName::Wattgate => Learner::Wattgate(settings),
-            LearnerName::Forust => Learner::Forust(settings),
-        }
+    fn learner(&self) -> Result<Learner, Failure> {
+        let tuned = self.tuning.tuned()?;
+        Ok(match self.learner {
+            LearnerName::Wattgate => Learner::Wattgate(tuned),
+            LearnerName::Forust => Learner::Forust(tuned),
+        })
     }
 }

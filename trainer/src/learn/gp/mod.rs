@@ -155,6 +155,8 @@ pub struct Process {
 /// A process with given hyperparameters.
 #[derive(Clone, Debug)]
 struct Sample {
+    /// Its share in the mixture; the shares of all samples sum to one.
+    share: f64,
     theta: Vec<f64>,
     kernel: Kernel,
     factor: Llt<f64>,
@@ -319,11 +321,13 @@ impl Process {
     }
 
     fn condition(&mut self, thetas: Vec<Vec<f64>>) -> Result<(), SingularKernel> {
+        let share = 1.0 / thetas.len() as f64;
         let samples: Result<Vec<Sample>, SingularKernel> = thetas
             .into_iter()
             .map(|theta| {
                 let solved = self.points.solve(&theta, &self.map.noise)?;
                 Ok(Sample {
+                    share,
                     kernel: Kernel::new(&theta),
                     theta,
                     factor: solved.factor,
@@ -338,6 +342,11 @@ impl Process {
     /// The samples of the hyperparameters.
     pub fn thetas(&self) -> impl Iterator<Item = &[f64]> {
         self.samples.iter().map(|sample| &sample.theta[..])
+    }
+
+    /// The shares of the samples in the mixture, in the order of the predictions.
+    pub fn shares(&self) -> impl Iterator<Item = f64> {
+        self.samples.iter().map(|sample| sample.share)
     }
 
     /// The places of the training points.
@@ -454,15 +463,26 @@ impl Process {
         self.points.targets.iter().map(move |y| mean + sd * y)
     }
 
-    /// Conditions the process on one more measurement, with unchanged hyperparameters.
-    pub fn observe(&self, place: Place, target: f64) -> Result<Self, SingularKernel> {
+    /// Conditions the process on one more measurement. The samples of the hyperparameters stay; their
+    /// shares become proportional to share × predicted density of the measurement (Bayes' theorem).
+    /// Also returns that density under all samples.
+    pub fn observe(&self, place: Place, target: f64) -> Result<(Self, f64), SingularKernel> {
+        let predicted = self.predictions(&[place]);
+        let densities = predicted.iter().map(|at| at[0].density(target));
+        let joint: Vec<f64> = self.shares().zip(densities).map(|(s, d)| s * d).collect();
+        let density: f64 = joint.iter().sum();
         let mut more = self.clone();
         more.points.places.push(place);
         more.points.targets.push(self.points.standard.apply(target));
         more.map.noise.push(1.0);
         let thetas = self.samples.iter().map(|sample| sample.theta.clone());
         more.condition(thetas.collect())?;
-        Ok(more)
+        // A measurement that no sample thinks possible says nothing of the shares.
+        if density > 0.0 {
+            let shares = more.samples.iter_mut().zip(joint);
+            shares.for_each(|(sample, joint)| sample.share = joint / density);
+        }
+        Ok((more, density))
     }
 
     /// For each candidate, the reduction of the mean predictive variance over `places` that a
@@ -567,7 +587,7 @@ mod tests {
         let process = Process::fit_map(&spec, &places[..20], &targets[..20]).expect("regular");
         let (elsewhere, candidate) = (&places[21..], &places[20..21]);
         let gain = process.gains(elsewhere, candidate)[0];
-        let more = process.observe(candidate[0], targets[20]).expect("regular");
+        let (more, _) = process.observe(candidate[0], targets[20]).expect("regular");
         let variance = |process: &Process| {
             let predictions = &process.predictions(elsewhere)[0];
             let sum: f64 = predictions.iter().map(|normal| normal.variance).sum();

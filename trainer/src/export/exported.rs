@@ -1,0 +1,267 @@
+//! A model file from predictions of every mode: distils a student on the whole grid, quantises it and
+//! computes the guard bands. Scores and choices come from that file, read back through the runtime.
+
+use indicatif::ProgressBar;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use wattgate_runtime::{
+    Axis, Factor, FormatError, Grid, GuardBand, Kind, Knot, Model, Provenance, Region, Shape,
+};
+
+use super::student::distil;
+use super::wgt::{Layers, ModelFile};
+use crate::corpus::Corpus;
+use crate::corpus::modes::all_modes;
+use crate::learn::guard::{Candidate, CandidatePower, Error, bands};
+use crate::learn::predictions::{Errors, Predictions, Target};
+use crate::learn::teacher::{Expected, LeftOut};
+
+/// ChaCha stream of the student; the split and the teachers use others.
+const STUDENT_STREAM: u64 = 4;
+
+/// What a model file says of its origin, and its grid.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The modes that are predicted.
+    pub grid: Grid,
+    /// The modes that may be chosen.
+    pub profiled: Region,
+    /// Measured or simulated.
+    pub kind: Kind,
+    /// The board.
+    pub device: String,
+    /// The workload.
+    pub workload: String,
+    /// Samples in a minibatch, if known.
+    pub minibatch: Option<u32>,
+    /// The TPCs of the GPU that were gated, one bit each, if known.
+    pub tpc_pg_mask: Option<u32>,
+    /// Seed of all random numbers.
+    pub seed: u64,
+    /// Number of modes that were measured for the model.
+    pub modes_used: u16,
+}
+
+impl Origin {
+    /// Of a corpus of which no mode is used yet.
+    pub fn of(corpus: &Corpus) -> Self {
+        Self {
+            grid: corpus.grid.clone(),
+            profiled: Region::all(&corpus.grid),
+            kind: corpus.kind,
+            device: corpus.device.clone(),
+            workload: corpus.workload.clone(),
+            minibatch: corpus.minibatch,
+            tpc_pg_mask: corpus.tpc_pg_mask,
+            seed: 0,
+            modes_used: 0,
+        }
+    }
+}
+
+/// Predictions of every mode of a grid, and how far they are off.
+#[derive(Clone, Debug)]
+pub struct Surface {
+    /// ln(time in µs), then ln(power in mW) if it is known: one list for each, in the order of the
+    /// modes' ids.
+    pub expected: Vec<Vec<Expected>>,
+    /// Errors of predictions that have not seen what was measured.
+    pub left_out: Vec<LeftOut>,
+    /// The ids of the modes that `left_out` is of; empty if it is not of modes.
+    pub modes: Vec<usize>,
+}
+
+/// A model file with the intermediate results of its training.
+#[derive(Clone, Debug)]
+pub struct Exported {
+    /// The file. Its provenance states no held-out modes and no errors yet.
+    pub bytes: Vec<u8>,
+    /// Predictions of the file.
+    pub predictions: Predictions,
+    /// Predictions of the teachers.
+    pub teacher: Predictions,
+    /// Predictions of the student before quantisation.
+    pub student: Predictions,
+    /// Cross-validated residuals ln(measured / predicted) of the training modes, of time and power.
+    pub left_out: [Option<Vec<f64>>; 2],
+    origin: Origin,
+    layers: Layers,
+    least_spread: u16,
+    time_guard: GuardBand,
+    power_guard: Option<GuardBand>,
+}
+
+/// Largest standard deviation of ln power that a file states: the least range of a spread.
+const MOST_SPREAD: f64 = 1.0;
+
+/// Least standard deviation of ln power. The power of a steady workload moves by up to 1.2 % from second
+/// to second and by up to 0.7 % from run to run (`jetson-platform.md`, addendum), and a dozen modes
+/// measured once each cannot show it.
+const LEAST_SPREAD: f64 = 0.014;
+
+impl Exported {
+    /// Distils a surface and encodes the model file. Advances `progress` by
+    /// [`PROGRESS`](super::student::PROGRESS).
+    pub fn of(
+        origin: Origin,
+        surface: &Surface,
+        shape: Shape,
+        progress: &ProgressBar,
+    ) -> Result<Self, FormatError> {
+        let of = |expected: &[Expected], f: fn(&Expected) -> f64| expected.iter().map(f).collect();
+        let mut targets: Vec<Vec<f64>> = surface
+            .expected
+            .iter()
+            .map(|expected| of(expected, |expected| expected.median))
+            .collect();
+        if let [_, power] = &surface.expected[..] {
+            targets.push(of(power, |power| power.sd.clamp(LEAST_SPREAD, MOST_SPREAD)));
+        }
+        progress.set_message("student");
+        let mut random = ChaCha8Rng::seed_from_u64(origin.seed);
+        random.set_stream(STUDENT_STREAM);
+        let student = distil(&origin.grid, shape, &targets, &mut random, progress);
+
+        // The guard bands include the error of quantisation, so encode a draft without them and
+        // compute them from its predictions.
+        let unknown = |q16| Knot {
+            per_ten_thousand: 5_000,
+            q16,
+        };
+        let sound = "one knot without margin";
+        let mut exported = Self {
+            origin,
+            bytes: Vec::new(),
+            predictions: Predictions::of_logs(&targets),
+            teacher: Predictions::of_logs(&targets),
+            student: Predictions::of_logs(&student.log_predictions),
+            left_out: [None, None],
+            layers: student.layers,
+            least_spread: 0,
+            time_guard: GuardBand::new([unknown(Factor::ONE.q16())]).expect(sound),
+            power_guard: (targets.len() > 1)
+                .then(|| GuardBand::of_deviations([unknown(0)]).expect(sound)),
+        };
+        let draft = exported.encode(0, &Errors::default());
+        let model = Model::parse(&draft)?;
+        if let ([_, power], [_, logs, sds]) = (&surface.expected[..], &targets[..]) {
+            let predictions = Predictions::of_model(&model);
+            let student = predictions.power.iter().flatten().zip(logs);
+            let errors = student.map(|(student, teacher)| (student.ln() - teacher).powi(2));
+            let square = errors.sum::<f64>() / power.len() as f64;
+            let least = sds.iter().copied().fold(MOST_SPREAD, f64::min);
+            // The student's errors come on top of the least of the teacher's.
+            let least = (least * least + square).sqrt() / f64::from(model.spread_unit());
+            exported.least_spread = least.min(f64::from(i16::MAX)) as u16;
+        }
+        let draft = exported.encode(0, &Errors::default());
+        exported.predictions = Predictions::of_model(&Model::parse(&draft)?);
+        exported.find_guard_bands(surface);
+        exported.bytes = exported.encode(0, &Errors::default());
+        Model::parse(&exported.bytes)?;
+        Ok(exported)
+    }
+
+    fn find_guard_bands(&mut self, surface: &Surface) {
+        let modes: Vec<[u32; 4]> = all_modes(&self.origin.grid).collect();
+        let values = Axis::ALL.map(|axis| self.origin.profiled.values(&self.origin.grid, axis));
+        let on_offer = |id: &usize| {
+            let mut pairs = values.iter().zip(modes[*id]);
+            pairs.all(|(values, knob)| values.contains(&knob))
+        };
+        let error = |target: Target, id: usize| {
+            let Expected { median, sd } = surface.expected.get(target as usize)?[id];
+            let exported = target.predicted(&self.predictions)?[id];
+            Some(Error {
+                sd,
+                offset: median - exported.ln(),
+            })
+        };
+        let candidate = |id: usize| {
+            let power = error(Target::Power, id).map(|error| Error {
+                sd: error.sd.max(LEAST_SPREAD),
+                ..error
+            });
+            let power = power.map(|error| CandidatePower {
+                log: self
+                    .predictions
+                    .power
+                    .as_ref()
+                    .map_or(0.0, |all| all[id].ln()),
+                spread: self.predictions.spread.as_ref().map_or(0.0, |all| all[id]),
+                error,
+            });
+            Candidate {
+                time: self.predictions.time[id],
+                time_error: error(Target::Time, id).unwrap_or_default(),
+                power,
+            }
+        };
+        let offered: Vec<Candidate> = (0..modes.len()).filter(on_offer).map(candidate).collect();
+        let left_out = &surface.left_out;
+        let (time_guard, power_guard) = bands(left_out, &offered);
+        let residuals = Target::ALL.map(|target| {
+            let of = |(at, left_out): (usize, &LeftOut)| {
+                let offset = match surface.modes.get(at) {
+                    Some(&id) => error(target, id)?.offset,
+                    None => 0.0,
+                };
+                Some(left_out.of(target)?.log + offset)
+            };
+            let residuals: Vec<f64> = left_out.iter().enumerate().filter_map(of).collect();
+            (!residuals.is_empty()).then_some(residuals)
+        });
+        (self.time_guard, self.power_guard, self.left_out) = (time_guard, power_guard, residuals);
+    }
+
+    /// Encodes the file with its errors on `held_out` modes in the provenance.
+    pub fn encode(&self, held_out: usize, errors: &Errors) -> Vec<u8> {
+        let origin = &self.origin;
+        // The file stores units of 0.01 % in 16 bits; larger errors saturate.
+        let hundredths = |mape: f64| (100.0 * mape).round() as u16;
+        ModelFile {
+            layers: &self.layers,
+            grid: &origin.grid,
+            profiled: origin.profiled,
+            time_guard: &self.time_guard,
+            power_guard: self.power_guard.as_ref(),
+            least_spread: self.least_spread,
+            provenance: Provenance {
+                kind: origin.kind,
+                device: &origin.device,
+                workload: &origin.workload,
+                minibatch: origin.minibatch,
+                seed: origin.seed,
+                modes_used: origin.modes_used,
+                modes_held_out: held_out as u16,
+                time_error: errors.time_mape.map(hundredths),
+                power_error: errors.power_mape.map(hundredths),
+            },
+            tpc_pg_mask: origin.tpc_pg_mask,
+        }
+        .encode()
+    }
+
+    /// Cross-validated errors on the training modes.
+    pub fn left_out_errors(&self) -> Errors {
+        let mape = |residuals: &Vec<f64>| {
+            let errors = residuals
+                .iter()
+                .map(|residual| 100.0 * ((-residual).exp() - 1.0).abs());
+            errors.sum::<f64>() / residuals.len() as f64
+        };
+        let [time_mape, power_mape] = self.left_out.each_ref().map(|of| of.as_ref().map(mape));
+        Errors {
+            time_mape,
+            power_mape,
+        }
+    }
+
+    /// The guard band of a target; `None` for power in a model of time alone.
+    pub fn guard(&self, target: Target) -> Option<&GuardBand> {
+        match target {
+            Target::Time => Some(&self.time_guard),
+            Target::Power => self.power_guard.as_ref(),
+        }
+    }
+}
