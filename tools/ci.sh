@@ -197,6 +197,7 @@ step "documentation" quick documentation
 step "host tests" quick host_tests
 step "documentation tests" quick cargo test --release --locked --workspace --doc
 step "bounds of the trainer, a part" quick gate
+step "networks of the package onnx" env WATTGATE_BUILT=yes tools/networks.sh compose
 step "demo" quick demo
 step "learning on a simulated board" quick learned
 step "Python package" tools/python.sh

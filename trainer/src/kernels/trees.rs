@@ -74,8 +74,11 @@ impl Settings {
 /// Most bins of an input.
 const MOST_BINS: usize = 256;
 
-/// Least number of rows in a bin.
+/// Least number of rows in a bin, beyond the first [`ALWAYS`] bins.
 const ROWS_OF_BIN: usize = 4;
+
+/// Bins that few rows have too: the clocks of an axis are as many.
+const ALWAYS: usize = 32;
 
 /// Rows from which the borders of the bins are taken.
 const BORDER_ROWS: usize = 100_000;
@@ -278,7 +281,7 @@ fn borders(mut values: Vec<f32>) -> Vec<f32> {
     let changes: Vec<usize> = (1..values.len())
         .filter(|&at| values[at] > values[at - 1])
         .collect();
-    let bins = (values.len() / ROWS_OF_BIN).clamp(2, MOST_BINS);
+    let bins = (values.len() / ROWS_OF_BIN).clamp(ALWAYS, MOST_BINS);
     if changes.len() < bins {
         borders.extend(changes.into_iter().map(between));
     } else {
