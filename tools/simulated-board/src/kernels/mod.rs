@@ -17,6 +17,7 @@ use crate::noise::around_one;
 use crate::pipeline::Clocks;
 use crate::sensor::Channel;
 use crate::steady::Steady;
+use crate::storage::Reading;
 use crate::unit::Unit;
 use crate::workload::{Host, Kernels, Loader, Workload};
 
@@ -104,6 +105,7 @@ fn repeated(call: &Call, board: &Board, launch: f64) -> Workload {
         warm_up: 1.0,
         loader: Loader {
             workers: 0,
+            contention: 0.0,
             mcycles_per_sample: 0.0,
             kmisses_per_sample: 0.0,
             mb_per_sample: 0.0,
@@ -115,6 +117,9 @@ fn repeated(call: &Call, board: &Board, launch: f64) -> Workload {
             launch_kcycles: launch * launch_kcycles(call.kind()) / work.launches,
             launch_misses: LAUNCH_MISSES / work.launches,
         },
+        data: None,
+        memory: None,
+        reading: Reading::default(),
         kernels: vec![Kernels {
             count: CALLS * work.launches,
             mflop_per_sample: 1e-6 * CALLS * work.flop,
