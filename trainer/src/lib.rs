@@ -15,11 +15,13 @@
 //! | Which call plans, learns and trains while a board is profiled? | [`ask_tell`] |
 //! | Which values of a corpus are suspect? | [`check`](mod@check) |
 //! | How are the kernels of networks predicted? | [`kernels`] |
+//! | Where do time and energy of a training go? | [`characterize`] |
 //! | Which methods are compared? | [`methods`] |
 //! | How well does each method do? | [`lab`] |
 #![forbid(unsafe_code)]
 
 pub mod ask_tell;
+pub mod characterize;
 pub mod check;
 pub mod cli;
 pub mod corpus;

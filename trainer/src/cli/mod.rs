@@ -4,6 +4,7 @@
 //! progress and errors go to standard error.
 
 mod ask_tell;
+mod characterize;
 mod check;
 mod evaluate;
 mod fit;
@@ -32,6 +33,8 @@ use thiserror::Error;
 use wattgate_cli::exit::{Failed, end};
 use wattgate_runtime::{ConstraintError, FormatError, GuardError, SelectError, Shape};
 
+use crate::characterize::energy::SampleError;
+use crate::characterize::four_modes::FourModesError;
 use crate::corpus::CorpusError;
 use crate::fit::FitError;
 use crate::kernels::corpus::KernelCorpusError;
@@ -80,6 +83,8 @@ enum Command {
     Optimize(optimize::Arguments),
     /// Evaluate transfers between all pairs of corpora
     Matrix(matrix::Arguments),
+    /// Tell where time and energy of a training go
+    Characterize(characterize::Arguments),
     /// Learn the kernels of networks, to predict networks that nobody profiled
     Kernels(kernels::Arguments),
     /// Show the contents of a model file
@@ -108,6 +113,19 @@ enum Failure {
     Kernels { path: PathBuf, why: ScoreError },
     #[error("{}: {why}", path.display())]
     Compare { path: PathBuf, why: LabError },
+    #[error("{}: {why}", path.display())]
+    FourModes { path: PathBuf, why: FourModesError },
+    #[error("{0}")]
+    Samples(#[from] SampleError),
+    #[error("--samples has {found} numbers for {corpora} corpora; name one for each")]
+    SamplesOfEach { corpora: usize, found: usize },
+    #[error("{}: --samples needs the column `minibatch`", path.display())]
+    NoMinibatch { path: PathBuf },
+    #[error("{}: not a file of `characterize modes`: {why}", path.display())]
+    Stored {
+        path: PathBuf,
+        why: serde_json::Error,
+    },
     #[error("{0}")]
     Output(#[from] OutputError),
     #[error("{}: the output would replace an input", path.display())]
@@ -167,6 +185,7 @@ impl Failed for Failure {
         match self {
             Self::Corpus(CorpusError::Io { .. })
             | Self::KernelCorpus(KernelCorpusError::Io { .. })
+            | Self::Samples(SampleError::Io { .. })
             | Self::Output(_)
             | Self::Read { .. }
             | Self::Plot(_)
@@ -176,6 +195,7 @@ impl Failed for Failure {
             Self::Constraint(_)
             | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => 4,
             Self::OutputIsInput { .. }
+            | Self::SamplesOfEach { .. }
             | Self::Exists { .. }
             | Self::PlanSize { .. }
             | Self::NotOfModel { .. }
@@ -205,6 +225,10 @@ impl Failed for Failure {
             Self::Corpus(CorpusError::Defect { .. })
             | Self::KernelCorpus(KernelCorpusError::Defect { .. })
             | Self::Kernels { .. }
+            | Self::FourModes { .. }
+            | Self::Samples(_)
+            | Self::NoMinibatch { .. }
+            | Self::Stored { .. }
             | Self::Fit { .. }
             | Self::Compare { .. }
             | Self::Reference { .. }
@@ -236,6 +260,7 @@ pub fn run() -> ExitCode {
         Command::Evaluate(arguments) => evaluate::run(&arguments),
         Command::Optimize(arguments) => optimize::run(&arguments),
         Command::Matrix(arguments) => matrix::run(&arguments),
+        Command::Characterize(arguments) => characterize::run(&arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
@@ -332,13 +357,18 @@ struct Versioned<'a, T> {
     result: &'a T,
 }
 
-fn print_json(result: &impl Serialize) -> Result<(), Failure> {
+/// The text of a JSON document.
+fn json(result: &impl Serialize) -> Result<String, Failure> {
     let document = Versioned {
         version: JSON_VERSION,
         result,
     };
     let text = serde_json::to_string_pretty(&document).map_err(io::Error::from)?;
-    print_text(&format!("{text}\n"))
+    Ok(format!("{text}\n"))
+}
+
+fn print_json(result: &impl Serialize) -> Result<(), Failure> {
+    print_text(&json(result)?)
 }
 
 fn print_text(text: &str) -> Result<(), Failure> {

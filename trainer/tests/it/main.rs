@@ -3,6 +3,7 @@
 mod ask_tell;
 mod bad_input;
 mod bench;
+mod characterize;
 mod commands;
 mod common;
 mod help;

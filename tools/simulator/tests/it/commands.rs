@@ -91,7 +91,7 @@ fn a_corpus_can_tell_how_the_workload_is_fed() {
     let header = lines.next().expect("a header");
     assert!(header.ends_with(",minibatch,fetch_ms,compute_ms,workers,storage,epoch"));
     let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
-    assert_eq!(rows.len(), 14 * 8);
+    assert_eq!(rows.len(), 10 * 8);
     let number = |cell: &str| cell.parse::<f64>().expect("a number");
     for row in &rows {
         let [time, fetch, compute] = [6, 10, 11].map(|at| number(row[at]));

@@ -1,0 +1,9 @@
+//! Where time and energy of a training go, after Characterizing (SIGMETRICS 2023).
+//!
+//! | question | module |
+//! |---|---|
+//! | Which four modes predict the time of an epoch, and the energy? | [`four_modes`] |
+//! | What energy do irregular samples of the power make? | [`energy`] |
+
+pub mod energy;
+pub mod four_modes;
