@@ -33,6 +33,7 @@ use thiserror::Error;
 use wattgate_cli::exit::{Failed, end};
 use wattgate_runtime::{ConstraintError, FormatError, GuardError, SelectError, Shape};
 
+use crate::characterize::breakdown::BreakdownError;
 use crate::characterize::energy::SampleError;
 use crate::characterize::four_modes::FourModesError;
 use crate::corpus::CorpusError;
@@ -115,6 +116,8 @@ enum Failure {
     Compare { path: PathBuf, why: LabError },
     #[error("{}: {why}", path.display())]
     FourModes { path: PathBuf, why: FourModesError },
+    #[error("{0}")]
+    Breakdown(#[from] BreakdownError),
     #[error("{0}")]
     Samples(#[from] SampleError),
     #[error("--samples has {found} numbers for {corpora} corpora; name one for each")]
@@ -226,6 +229,7 @@ impl Failed for Failure {
             | Self::KernelCorpus(KernelCorpusError::Defect { .. })
             | Self::Kernels { .. }
             | Self::FourModes { .. }
+            | Self::Breakdown(_)
             | Self::Samples(_)
             | Self::NoMinibatch { .. }
             | Self::Stored { .. }

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use serde_json::Value;
 use wattgate_board_tables::Board;
-use wattgate_simulated_board::corpus::{Modes, csv};
+use wattgate_simulated_board::corpus::{Feeding, Modes, csv, fed_csv};
 use wattgate_simulated_board::profile::Profiler;
+use wattgate_simulated_board::storage::{Epoch, storage};
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
 
@@ -146,4 +147,126 @@ fn a_log_of_the_power_is_checked() {
             (3, expected.replace("csv: line", "csv: line"))
         );
     }
+}
+
+/// A corpus of MobileNet, fed in several ways, on a unit of AGX Xavier.
+fn fed(unit: Unit) -> String {
+    let board = xavier();
+    let workload = Workload::named("mobilenetv3").expect("shipped");
+    let modes = Modes::Characterizing.of(&board, 0).expect("of this board");
+    let mut runs = Vec::new();
+    for minibatch in [16, 32] {
+        for workers in [0, 4] {
+            for kind in ["ssd", "hdd"] {
+                for epoch in [Epoch::First, Epoch::Later] {
+                    let storage = storage(kind).expect("a kind");
+                    let feeding = Feeding {
+                        minibatch,
+                        workers,
+                        storage: Some((storage, epoch)),
+                    };
+                    let workload = feeding.apply(&workload, &board).expect("it fits");
+                    let mut profiler = Profiler::new(&board, unit, &workload, 0);
+                    runs.push((feeding, profiler.profile_all(&modes)));
+                }
+            }
+        }
+    }
+    fed_csv(&board, &workload.name, &runs)
+}
+
+#[test]
+fn a_report_answers_each_question_of_which_the_rows_differ_in_one_factor() {
+    let folder = folder();
+    let path = folder.path();
+    write(path, "one.csv", fed(Unit::NOMINAL));
+    write(path, "two.csv", fed(Unit::drawn(3)));
+    let arguments = "characterize report one.csv two.csv --idle 7.5W --html page.html --json";
+    let report = run(path, arguments).json();
+    assert_eq!(report["kind"], "simulated");
+    assert_eq!(report["unanswered"], Value::Array(Vec::new()));
+    let answers = report["answers"].as_array().expect("a list");
+    let times = |question: &str| -> Vec<f64> {
+        let of = |answer: &&Value| {
+            answer["question"]
+                .as_str()
+                .is_some_and(|it| it.starts_with(question))
+        };
+        let answer = answers.iter().find(of).expect(question);
+        let steps = answer["steps"].as_array().expect("a list");
+        for step in steps {
+            let parts = ["fetch_pct", "rest_pct", "compute_pct"].map(|part| step[part].as_f64());
+            let sum: f64 = parts.iter().map(|part| part.expect("told")).sum();
+            assert!((sum - 100.0).abs() < 1e-6, "{step}");
+        }
+        let key = if question == "Minibatch" {
+            "item_ms"
+        } else {
+            "time_ms"
+        };
+        steps
+            .iter()
+            .map(|step| step[key].as_f64().expect("a time"))
+            .collect()
+    };
+    for question in [
+        "Loader workers",
+        "Online cores",
+        "Page cache",
+        "Storage",
+        "Minibatch",
+    ] {
+        let times = times(question);
+        assert!(
+            times[0] > *times.last().expect("steps"),
+            "{question}: {times:?}"
+        );
+    }
+    let variation = &report["variation"];
+    assert!(
+        variation["time_pct"]
+            .as_f64()
+            .is_some_and(|pct| pct > 0.1 && pct < 20.0)
+    );
+    let page = std::fs::read_to_string(path.join("page.html")).expect("written");
+    assert!(page.contains("All figures of this page are <b>simulated</b>"));
+    assert!(page.contains("<svg") && !page.contains("http"));
+    assert!(!page.contains("{ANSWERS}") && !page.contains("{ENERGY}"));
+}
+
+#[test]
+fn a_report_without_the_optional_columns_says_what_it_cannot_answer() {
+    let folder = folder();
+    let path = folder.path();
+    write(path, "plain.csv", crate::common::corpus().join("\n"));
+    let report = run(path, "characterize report plain.csv");
+    assert_eq!(report.code, 0, "{}", report.stderr);
+    let expected = "
+Not answered
+  Shares of waiting for the loader, of preparing and of GPU compute: needs the columns `fetch_ms` and `compute_ms`
+  Loader workers: needs the column `workers` with two values in one mode
+  Page cache: first epoch against later ones: needs the column `epoch` with 0 and a later one in one mode
+  Storage: needs the column `storage` with two values in one mode
+  Minibatch: needs the column `minibatch` with two values in one mode
+  Energy over idle: needs the power of the idle board: --idle 7.5W
+  Variation between boards and software versions: needs a second corpus with modes and feedings of the first
+";
+    assert!(report.stdout.ends_with(expected), "{}", report.stdout);
+    assert!(
+        report
+            .stdout
+            .starts_with("measured: job on board, 96 rows\n\nOnline cores\n")
+    );
+    let rows = crate::common::corpus()
+        .join("\n")
+        .replace(",job,", ",other,");
+    write(path, "other.csv", rows);
+    let mixed = run(path, "characterize report plain.csv other.csv");
+    assert_eq!(
+        (mixed.code, mixed.stderr.as_str()),
+        (
+            3,
+            "error: other.csv: the workload is `other`, but `job` in the first corpus; expected the same\n"
+        )
+    );
 }

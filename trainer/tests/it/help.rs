@@ -21,6 +21,7 @@ fn every_help_text_is_the_golden_one() {
         "optimize",
         "matrix",
         "characterize",
+        "characterize report",
         "characterize modes",
         "characterize energy",
         "kernels",

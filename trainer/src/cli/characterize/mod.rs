@@ -2,6 +2,7 @@
 
 mod energy;
 mod modes;
+mod report;
 
 use clap::Subcommand;
 
@@ -9,6 +10,7 @@ use super::Failure;
 
 const EXAMPLE: &str = "\
 Example:
+  wattgate-trainer characterize report fed.csv --idle 7.5W --html page.html
   wattgate-trainer characterize modes lenet.csv resnet.csv mobilenet.csv --samples 60000,50000,23080 -o four.json
   wattgate-trainer characterize energy power.csv";
 
@@ -21,6 +23,8 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Print and draw where the time of the steps goes, over workers, cores, page cache, storage and minibatch
+    Report(report::Arguments),
     /// Find the four modes that predict the time of an epoch in all others, or use them
     Modes(modes::Arguments),
     /// Add up irregular samples of the power
@@ -29,6 +33,7 @@ enum Command {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
+        Command::Report(arguments) => report::run(arguments),
         Command::Modes(arguments) => modes::run(arguments),
         Command::Energy(arguments) => energy::run(arguments),
     }
