@@ -3,6 +3,7 @@
 //! Results go to standard output, as text or with `--json` as one JSON document with a version;
 //! progress and errors go to standard error.
 
+mod advise;
 mod ask_tell;
 mod characterize;
 mod check;
@@ -33,6 +34,7 @@ use thiserror::Error;
 use wattgate_cli::exit::{Failed, end};
 use wattgate_runtime::{ConstraintError, FormatError, GuardError, SelectError, Shape};
 
+use crate::characterize::advice::AdviceError;
 use crate::characterize::breakdown::BreakdownError;
 use crate::characterize::energy::SampleError;
 use crate::characterize::four_modes::FourModesError;
@@ -86,6 +88,8 @@ enum Command {
     Matrix(matrix::Arguments),
     /// Tell where time and energy of a training go
     Characterize(characterize::Arguments),
+    /// Advise what would make a training faster under a power limit
+    Advise(advise::Arguments),
     /// Learn the kernels of networks, to predict networks that nobody profiled
     Kernels(kernels::Arguments),
     /// Show the contents of a model file
@@ -116,6 +120,8 @@ enum Failure {
     Compare { path: PathBuf, why: LabError },
     #[error("{}: {why}", path.display())]
     FourModes { path: PathBuf, why: FourModesError },
+    #[error("{}: {why}", path.display())]
+    Advice { path: PathBuf, why: AdviceError },
     #[error("{0}")]
     Breakdown(#[from] BreakdownError),
     #[error("{0}")]
@@ -196,6 +202,10 @@ impl Failed for Failure {
             | Self::Print(_) => 5,
             Self::Board(why) => why.exit_code(),
             Self::Constraint(_)
+            | Self::Advice {
+                why: AdviceError::OverLimit { .. },
+                ..
+            }
             | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => 4,
             Self::OutputIsInput { .. }
             | Self::SamplesOfEach { .. }
@@ -229,6 +239,7 @@ impl Failed for Failure {
             | Self::KernelCorpus(KernelCorpusError::Defect { .. })
             | Self::Kernels { .. }
             | Self::FourModes { .. }
+            | Self::Advice { .. }
             | Self::Breakdown(_)
             | Self::Samples(_)
             | Self::NoMinibatch { .. }
@@ -265,6 +276,7 @@ pub fn run() -> ExitCode {
         Command::Optimize(arguments) => optimize::run(&arguments),
         Command::Matrix(arguments) => matrix::run(&arguments),
         Command::Characterize(arguments) => characterize::run(&arguments),
+        Command::Advise(arguments) => advise::run(&arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
