@@ -138,13 +138,14 @@ pub fn advise(
 
     let feedings = candidates(&joint, &now);
     let modes: Vec<[u32; 4]> = all_modes(&joint.grid).collect();
+    let [on_now, on_all] = [&[now.knobs][..], &modes[..]].map(|modes| joint.on(modes));
     let mut single: Vec<Single> = Vec::new();
     for what in ["workers", "minibatch"] {
         let others = feedings
             .iter()
             .filter(|of| differs_in(what, of, &now.feeding));
         let choices = others.filter_map(|of| {
-            let predicted = joint.predict(of, &[now.knobs])?;
+            let predicted = on_now.with(of)?;
             Some(choice(&joint, &now, of, now.knobs, &predicted[0]))
         });
         let best = choices.max_by(|a, b| a.gain_bounds[0].total_cmp(&b.gain_bounds[0]));
@@ -155,7 +156,7 @@ pub fn advise(
         }));
     }
     let best_of = |feeding: &Feeding| -> Option<Choice> {
-        let predicted = joint.predict(feeding, &modes)?;
+        let predicted = on_all.with(feeding)?;
         let pairs = modes.iter().zip(&predicted);
         let choices =
             pairs.map(|(knobs, predicted)| choice(&joint, &now, feeding, *knobs, predicted));
@@ -297,7 +298,7 @@ fn candidates(joint: &Joint, now: &Now) -> Vec<Feeding> {
             }
         }
     }
-    all.retain(|feeding| joint.predict(feeding, &[now.knobs]).is_some());
+    all.retain(|feeding| joint.covers(feeding));
     all
 }
 

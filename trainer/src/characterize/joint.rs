@@ -85,7 +85,7 @@ impl Joint {
         let mut fed: Vec<Fed> = Vec::new();
         for (feeding, used) in all {
             let reference = fed.first().map(|first| first.teachers.hyperparameters());
-            let teachers = Teachers::fit(&grid, &used, reference.as_ref(), &blend, seed)?;
+            let teachers = Teachers::fit_alone(&grid, &used, reference.as_ref(), &blend, seed)?;
             fed.push(Fed {
                 feeding,
                 used,
@@ -107,29 +107,21 @@ impl Joint {
         self.fed.iter().any(|fed| fed.feeding == *feeding)
     }
 
-    /// Predicts modes with a feeding that was profiled, or that lies between two; `None` for another.
-    pub fn predict(&self, feeding: &Feeding, modes: &[[u32; 4]]) -> Option<Vec<Predicted>> {
-        if let Some(fed) = self.fed.iter().find(|fed| fed.feeding == *feeding) {
-            return Some(fed.predict(modes));
+    /// Predicts modes with every profiled feeding.
+    pub fn on(&self, modes: &[[u32; 4]]) -> OnModes<'_> {
+        OnModes {
+            joint: self,
+            profiled: self.fed.iter().map(|fed| fed.predict(modes)).collect(),
         }
-        let (low, high, part) = self.between(feeding)?;
-        let pairs = low.predict(modes).into_iter().zip(high.predict(modes));
-        let mix = |(low, high): (Predicted, Predicted)| {
-            let blend = |low: f64, high: f64| low + part * (high - low);
-            let time_us = blend(low.time_us, high.time_us);
-            let energy = blend(low.time_us * low.power_mw, high.time_us * high.power_mw);
-            Predicted {
-                time_us,
-                power_mw: energy / time_us,
-                time_sd: low.time_sd.max(high.time_sd),
-                power_sd: low.power_sd.max(high.power_sd),
-            }
-        };
-        Some(pairs.map(mix).collect())
+    }
+
+    /// Whether a feeding was profiled or lies between two that were.
+    pub fn covers(&self, feeding: &Feeding) -> bool {
+        self.is_profiled(feeding) || self.between(feeding).is_some()
     }
 
     /// The nearest profiled feedings on both sides of one, and its place between them, 0 … 1.
-    fn between(&self, feeding: &Feeding) -> Option<(&Fed, &Fed, f64)> {
+    fn between(&self, feeding: &Feeding) -> Option<(usize, usize, f64)> {
         let size = |of: &Feeding| of.minibatch.map(f64::from);
         // Without workers the main process loads: there is nothing in between.
         let workers = |of: &Feeding| {
@@ -150,13 +142,11 @@ impl Joint {
             let place = |of: &Feeding| if is_size { size(of) } else { workers(of) };
             let Some(at) = place(feeding) else { continue };
             let on_line = || {
-                let line = self
-                    .fed
-                    .iter()
-                    .filter(|fed| same_but(&fed.feeding, is_size) == *feeding);
-                line.filter_map(|fed| Some((place(&fed.feeding)?, fed)))
+                let line = self.fed.iter().enumerate();
+                let line = line.filter(|(_, fed)| same_but(&fed.feeding, is_size) == *feeding);
+                line.filter_map(|(index, fed)| Some((place(&fed.feeding)?, index)))
             };
-            let by = |a: &(f64, &Fed), b: &(f64, &Fed)| a.0.total_cmp(&b.0);
+            let by = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0);
             let low = on_line().filter(|(place, _)| *place < at).max_by(by);
             let high = on_line().filter(|(place, _)| *place > at).min_by(by);
             if let (Some((from, low)), Some((to, high))) = (low, high) {
@@ -164,6 +154,37 @@ impl Joint {
             }
         }
         None
+    }
+}
+
+/// Predictions of some modes.
+pub struct OnModes<'a> {
+    joint: &'a Joint,
+    /// By profiled feeding, then by mode.
+    profiled: Vec<Vec<Predicted>>,
+}
+
+impl OnModes<'_> {
+    /// The predictions with a feeding that was profiled, or that lies between two; `None` for another.
+    pub fn with(&self, feeding: &Feeding) -> Option<Vec<Predicted>> {
+        let fed = self.joint.fed.iter();
+        if let Some(at) = fed.clone().position(|fed| fed.feeding == *feeding) {
+            return Some(self.profiled[at].clone());
+        }
+        let (low, high, part) = self.joint.between(feeding)?;
+        let pairs = self.profiled[low].iter().zip(&self.profiled[high]);
+        let mix = |(low, high): (&Predicted, &Predicted)| {
+            let blend = |low: f64, high: f64| low + part * (high - low);
+            let time_us = blend(low.time_us, high.time_us);
+            let energy = blend(low.time_us * low.power_mw, high.time_us * high.power_mw);
+            Predicted {
+                time_us,
+                power_mw: energy / time_us,
+                time_sd: low.time_sd.max(high.time_sd),
+                power_sd: low.power_sd.max(high.power_sd),
+            }
+        };
+        Some(pairs.map(mix).collect())
     }
 }
 

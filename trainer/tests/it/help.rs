@@ -20,6 +20,7 @@ fn every_help_text_is_the_golden_one() {
         "evaluate",
         "optimize",
         "matrix",
+        "advise",
         "characterize",
         "characterize report",
         "characterize modes",

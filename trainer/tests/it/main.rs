@@ -1,5 +1,7 @@
 //! The trainer's integration tests: one program, since each links burn anew.
 
+mod advise;
+mod advised;
 mod ask_tell;
 mod bad_input;
 mod bench;
