@@ -126,14 +126,17 @@ fn starts_with<const N: usize>(path: &Path, magic: [u8; N]) -> bool {
     file.is_ok() && start == magic
 }
 
-fn read_model(path: &Path) -> Result<Vec<u8>, Failure> {
+pub fn read_model(path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|source| Failure::Read {
         path: path.to_owned(),
         source,
     })
 }
 
-fn parse_model<'a>(path: &Path, bytes: &'a [u8]) -> Result<(Model<'a>, Provenance<'a>), Failure> {
+pub fn parse_model<'a>(
+    path: &Path,
+    bytes: &'a [u8],
+) -> Result<(Model<'a>, Provenance<'a>), Failure> {
     let refused = |why| Failure::Model {
         path: path.to_owned(),
         why,

@@ -120,6 +120,16 @@ enum Failure {
     Compare { path: PathBuf, why: LabError },
     #[error("{}: {why}", path.display())]
     FourModes { path: PathBuf, why: FourModesError },
+    #[error("{place}: no minibatch of {asked}; {sizes}")]
+    NoSize {
+        place: String,
+        asked: u32,
+        sizes: String,
+    },
+    #[error("several models: choose among their sizes with --minibatch any, or name one")]
+    SeveralModels,
+    #[error("{}: {why}", path.display())]
+    Incomparable { path: PathBuf, why: String },
     #[error("{}: {why}", path.display())]
     Advice { path: PathBuf, why: AdviceError },
     #[error("{0}")]
@@ -209,6 +219,8 @@ impl Failed for Failure {
             | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => 4,
             Self::OutputIsInput { .. }
             | Self::SamplesOfEach { .. }
+            | Self::NoSize { .. }
+            | Self::SeveralModels
             | Self::Exists { .. }
             | Self::PlanSize { .. }
             | Self::NotOfModel { .. }
@@ -240,6 +252,7 @@ impl Failed for Failure {
             | Self::Kernels { .. }
             | Self::FourModes { .. }
             | Self::Advice { .. }
+            | Self::Incomparable { .. }
             | Self::Breakdown(_)
             | Self::Samples(_)
             | Self::NoMinibatch { .. }

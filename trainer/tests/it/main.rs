@@ -16,3 +16,4 @@ mod methods;
 mod quantise;
 mod safe_plan;
 mod simulated;
+mod sizes;
