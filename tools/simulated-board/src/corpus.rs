@@ -24,6 +24,8 @@ pub enum Modes {
     All,
     /// This number of modes, drawn at random from all modes of the board.
     Random(usize),
+    /// One mode: online cores, and CPU, GPU and memory clock in kHz.
+    One([u32; 4]),
 }
 
 /// The board of Characterizing's modes.
@@ -99,6 +101,9 @@ pub enum ModesError {
         asked: usize,
         available: usize,
     },
+    /// The mode is not one of the board.
+    #[error("{mode:?} is not a mode of `{board}`")]
+    NotOfBoard { board: String, mode: [u32; 4] },
 }
 
 impl Modes {
@@ -107,6 +112,16 @@ impl Modes {
         let number = match self {
             Self::All => return Ok(board.all_modes()),
             Self::Random(number) => number,
+            Self::One(mode) => {
+                let mut axes = board.axes().into_iter().zip(mode);
+                return match axes.all(|(axis, knob)| axis.contains(&knob)) {
+                    true => Ok(vec![mode]),
+                    false => Err(ModesError::NotOfBoard {
+                        board: board.name.clone(),
+                        mode,
+                    }),
+                };
+            }
             Self::Characterizing if board.name == CHARACTERIZED => {
                 let ten = CHARACTERIZING[..10].iter();
                 let mut modes: Vec<_> = ten.map(|(_, mode)| nearest(board, *mode)).collect();

@@ -30,7 +30,8 @@ Options:
   --epoch WHICH,…       first, in which the page cache is empty, or later [later]
   --columns             Add the columns fetch_ms, compute_ms, workers, storage and epoch; workers,
                         storage, epoch and several sizes add them by themselves
-  --modes WHICH         papers (PowerTrain's), characterizing, all, or random:N [papers]
+  --modes WHICH         papers (PowerTrain's), characterizing, all, random:N, or one as
+                        mode:CORES,CPU,GPU,EMC with the clocks in kHz [papers]
   --unit N              Draw this unit's differences from the seed N [the nominal unit]
   --seed S              Seed of noise and of random modes [0]
   -o, --output FILE     The corpus
@@ -174,6 +175,13 @@ fn list<T: PartialEq>(
 
 fn which(text: &str) -> Result<Modes, Failure> {
     let number = text.strip_prefix("random:").map(str::parse);
+    let mode = text.strip_prefix("mode:").map(|mode| {
+        let knobs: Option<Vec<u32>> = mode.split(',').map(|knob| knob.parse().ok()).collect();
+        knobs.and_then(|knobs| knobs.try_into().ok())
+    });
+    if let Some(Some(mode)) = mode {
+        return Ok(Modes::One(mode));
+    }
     match (text, number) {
         ("papers", _) => Ok(Modes::Papers),
         ("characterizing", _) => Ok(Modes::Characterizing),
@@ -182,7 +190,7 @@ fn which(text: &str) -> Result<Modes, Failure> {
         _ => Err(Failure::Value {
             option: "--modes",
             value: text.to_owned(),
-            expected: "papers, characterizing, all, or random:N",
+            expected: "papers, characterizing, all, random:N or mode:CORES,CPU,GPU,EMC",
         }),
     }
 }

@@ -164,8 +164,12 @@ fn unknown_names_and_wrong_numbers_are_named() {
             "error: cannot profile 99999 modes: `tx2` has 10296\n",
         ),
         (
+            "--board tx2 --workload lenet --modes mode:4,1,2,3",
+            "error: [4, 1, 2, 3] is not a mode of `tx2`\n",
+        ),
+        (
             "--board tx2 --workload lenet --modes some",
-            "error: --modes is `some`, expected papers, characterizing, all, or random:N\n",
+            "error: --modes is `some`, expected papers, characterizing, all, random:N or mode:CORES,CPU,GPU,EMC\n",
         ),
         (
             "--board tx2 --workload lenet --modes all --seed -1",
