@@ -85,7 +85,7 @@ pub struct Advice {
     pub fetch_pct: Option<f64>,
     /// Share of its step in which the GPU computes, in percent.
     pub compute_pct: Option<f64>,
-    /// The best change of one thing alone, where there is one.
+    /// The best change of one thing alone, where one is surely faster.
     pub single: Vec<Single>,
     /// The best of all within the limit; `None` if nothing is surely faster than now.
     pub best: Option<Choice>,
@@ -148,7 +148,9 @@ pub fn advise(
             let predicted = on_now.with(of)?;
             Some(choice(&joint, &now, of, now.knobs, &predicted[0]))
         });
-        let best = choices.max_by(|a, b| a.gain_bounds[0].total_cmp(&b.gain_bounds[0]));
+        let best = choices
+            .filter(is_surely_faster)
+            .max_by(|a, b| a.gain_bounds[0].total_cmp(&b.gain_bounds[0]));
         single.extend(best.map(|choice| Single {
             what,
             is_within_limit: choice.power_at_most_w <= limit_w,

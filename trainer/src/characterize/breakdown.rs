@@ -4,7 +4,8 @@
 //! Of all groups of such rows the answer shows the one with the most values, and of these the one in the
 //! highest mode. A question that no group answers names what is missing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
 use thiserror::Error;
@@ -145,6 +146,9 @@ struct Seen {
     compute_ms: Option<f64>,
 }
 
+/// Mode, file and feeding of rows that differ in one factor alone, which is blank.
+type Key = ([u32; 4], usize, Feeding);
+
 /// A factor of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Factor {
@@ -200,7 +204,7 @@ impl Factor {
     }
 
     /// A row without the factor: rows with equal keys differ in the factor alone.
-    fn key(self, seen: &Seen) -> ([u32; 4], usize, Feeding) {
+    fn key(self, seen: &Seen) -> Key {
         let (mut knobs, mut feeding) = (seen.knobs, seen.feeding.clone());
         match self {
             Self::Workers => feeding.workers = None,
@@ -370,8 +374,8 @@ fn seen(files: &Files) -> Vec<Seen> {
 }
 
 fn answer(factor: Factor, seen: &[Seen]) -> Option<Answer> {
-    let mut groups: Vec<(([u32; 4], usize, Feeding), Vec<&Seen>)> = Vec::new();
-    let mut places = std::collections::HashMap::new();
+    let mut groups: Vec<(Key, Vec<&Seen>)> = Vec::new();
+    let mut places: HashMap<Key, usize> = HashMap::new();
     for of in seen.iter().filter(|of| factor.value(of).is_some()) {
         let key = factor.key(of);
         let at = *places.entry(key.clone()).or_insert_with(|| {
@@ -391,18 +395,12 @@ fn answer(factor: Factor, seen: &[Seen]) -> Option<Answer> {
         let most = group.iter().map(of).fold(0.0, f64::max);
         if shows { (1e3 * most) as u64 } else { 0 }
     };
-    // What workers and cores are worth is seen in the largest feeding of the first file.
     let (_, mut group) = groups
         .into_iter()
         .filter(|(_, group)| values(group) >= 2)
         .max_by_key(|((knobs, file, _), group)| {
             let clocks: u64 = knobs.iter().map(|knob| u64::from(*knob)).sum();
-            (
-                values(group),
-                waits(group),
-                clocks,
-                std::cmp::Reverse(*file),
-            )
+            (values(group), waits(group), clocks, Reverse(*file))
         })?;
     group.sort_by_key(|of| factor.value(of));
     let steps: Vec<Step> = group

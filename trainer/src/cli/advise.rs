@@ -93,7 +93,7 @@ fn text(advice: &Advice) -> String {
     for single in &advice.single {
         let choice = &single.choice;
         let what = match single.what {
-            "workers" => format!("{} workers", choice.workers.unwrap_or_default()),
+            "workers" => workers(choice.workers.unwrap_or_default()),
             "minibatch" => format!("minibatch {}", choice.minibatch.unwrap_or_default()),
             _ => mode(choice),
         };
@@ -132,13 +132,20 @@ fn mode(choice: &Choice) -> String {
 
 fn feeding(choice: &Choice) -> String {
     let mut text = String::new();
-    if let Some(workers) = choice.workers {
-        text += &format!(", {workers} workers");
+    if let Some(number) = choice.workers {
+        text += &format!(", {}", workers(number));
     }
     if let Some(minibatch) = choice.minibatch {
         text += &format!(", minibatch {minibatch}");
     }
     text
+}
+
+fn workers(number: u32) -> String {
+    match number {
+        1 => "1 worker".to_owned(),
+        number => format!("{number} workers"),
+    }
 }
 
 fn per(choice: &Choice) -> &'static str {
