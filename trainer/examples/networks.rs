@@ -224,6 +224,8 @@ impl Bench<'_> {
                 .map(|power| power as f32)
                 .into_iter()
                 .collect(),
+            fetches: Vec::new(),
+            computes: Vec::new(),
         };
         Corpus {
             kind: Kind::Simulated,

@@ -16,11 +16,13 @@
 //! | Which values of a corpus are suspect? | [`check`](mod@check) |
 //! | How are the kernels of networks predicted? | [`kernels`] |
 //! | How is a network predicted that nobody profiled? | [`networks`] |
+//! | Where do time and energy of a training go? | [`characterize`] |
 //! | Which methods are compared? | [`methods`] |
 //! | How well does each method do? | [`lab`] |
 #![forbid(unsafe_code)]
 
 pub mod ask_tell;
+pub mod characterize;
 pub mod check;
 pub mod cli;
 pub mod corpus;

@@ -77,7 +77,7 @@ pub struct Board {
     /// The name on the command line and in the column `device` of a corpus.
     #[serde(skip)]
     pub name: String,
-    /// The board from which this board takes its physics, rails and number of TPCs.
+    /// The board from which this board takes its physics, rails, number of TPCs and memory.
     #[serde(default)]
     pub like: Option<String>,
     /// The facts that are UNKNOWN; empty if the board can be simulated.
@@ -110,6 +110,9 @@ pub struct Board {
     /// Number of TPCs of the GPU; the TPC mask power-gates them.
     #[serde(default)]
     pub tpcs: u32,
+    /// Memory that CPU and GPU share, in GiB: the size that the module is sold with.
+    #[serde(default)]
+    pub ram_gib: Option<u32>,
     /// The modes of this board that the papers profiled.
     #[serde(default)]
     pub papers: Option<Papers>,
@@ -391,6 +394,7 @@ impl Board {
             board.physics = other.physics;
             board.rails = other.rails;
             board.tpcs = other.tpcs;
+            board.ram_gib = other.ram_gib;
         }
         Ok(board)
     }

@@ -9,6 +9,7 @@
 //!
 //! ```text
 //! steps=1234 items=16 name=yolo
+//! steps=1240 fetch_ms=310.25 compute_ms=5120.5
 //! ```
 //!
 //! | field | value |
@@ -16,6 +17,8 @@
 //! | `steps` | steps since the start of the sender, cumulative, 64 bits; required |
 //! | `items` | samples in one step, 32 bits |
 //! | `name` | name of the workload: 1 to 64 letters, digits, `.`, `_` and `-` |
+//! | `fetch_ms` | time since the start of the sender in which steps waited for their data, cumulative, in ms with at most three digits after the point |
+//! | `compute_ms` | time since then in which the GPU computed, likewise |
 //!
 //! **Several senders.** The kernel tells the receiver the process of each datagram. A sender is a
 //! process and a name; its count never goes backwards. Senders of the same name do the same steps,
@@ -60,6 +63,10 @@ pub struct StepLine {
     pub items: Option<u32>,
     /// Name of the workload.
     pub name: Option<String>,
+    /// Time in µs in which steps waited for their data.
+    pub fetch_us: Option<u64>,
+    /// Time in µs in which the GPU computed.
+    pub compute_us: Option<u64>,
 }
 
 /// Why a datagram is not a line of the protocol.
@@ -69,7 +76,9 @@ pub enum StepLineError {
     TooLong { length: usize },
     #[error("the line is not UTF-8")]
     NotText,
-    #[error("unknown field `{field}`, expected steps=N, items=N or name=NAME")]
+    #[error(
+        "unknown field `{field}`, expected steps=N, items=N, name=NAME, fetch_ms=N or compute_ms=N"
+    )]
     UnknownField { field: String },
     #[error("`{key}` is given twice")]
     Twice { key: &'static str },
@@ -93,6 +102,7 @@ impl StepLine {
         let line = str::from_utf8(datagram).map_err(|_| StepLineError::NotText)?;
         let line = line.strip_suffix('\n').unwrap_or(line);
         let (mut steps, mut items, mut name) = (None, None, None);
+        let (mut fetch_us, mut compute_us) = (None, None);
         for field in line.split(' ').filter(|field| !field.is_empty()) {
             match field.split_once('=') {
                 Some(("steps", value)) => {
@@ -102,6 +112,12 @@ impl StepLine {
                 Some(("items", value)) => {
                     let value = number("items", value, "a whole number of 32 bits")?;
                     once("items", &mut items, value)?;
+                }
+                Some(("fetch_ms", value)) => {
+                    once("fetch_ms", &mut fetch_us, micros("fetch_ms", value)?)?;
+                }
+                Some(("compute_ms", value)) => {
+                    once("compute_ms", &mut compute_us, micros("compute_ms", value)?)?;
                 }
                 Some(("name", value)) if is_name(value) => {
                     once("name", &mut name, value.to_owned())?;
@@ -120,7 +136,13 @@ impl StepLine {
             }
         }
         let steps = steps.ok_or(StepLineError::NoSteps)?;
-        Ok(Self { steps, items, name })
+        Ok(Self {
+            steps,
+            items,
+            name,
+            fetch_us,
+            compute_us,
+        })
     }
 }
 
@@ -132,6 +154,11 @@ impl Display for StepLine {
         }
         if let Some(name) = &self.name {
             write!(formatter, " name={name}")?;
+        }
+        for (key, micros) in [("fetch_ms", self.fetch_us), ("compute_ms", self.compute_us)] {
+            if let Some(micros) = micros {
+                write!(formatter, " {key}={}.{:03}", micros / 1000, micros % 1000)?;
+            }
         }
         writeln!(formatter)
     }
@@ -149,6 +176,23 @@ fn number<N: FromStr>(
         key,
         value: value.to_owned(),
         expected,
+    })
+}
+
+/// A time in ms with at most three digits after the point, in µs.
+fn micros(key: &'static str, value: &str) -> Result<u64, StepLineError> {
+    let (whole, part) = value.split_once('.').unwrap_or((value, "0"));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let sound = is_number(whole) && is_number(part) && part.len() <= 3;
+    let whole: Option<u64> = whole.parse().ok().filter(|_| sound);
+    let part: Option<u64> = format!("{part:0<3}").parse().ok();
+    let micros = whole
+        .zip(part)
+        .and_then(|(whole, part)| whole.checked_mul(1000)?.checked_add(part));
+    micros.ok_or_else(|| StepLineError::Value {
+        key,
+        value: value.to_owned(),
+        expected: "a time in ms with at most three digits after the point",
     })
 }
 
@@ -195,6 +239,8 @@ impl Steps {
                 steps: 0,
                 items: Some(items),
                 name: Some(name.to_owned()).filter(|name| is_name(name)),
+                fetch_us: None,
+                compute_us: None,
             },
             socket: None,
             told: None,
@@ -268,8 +314,13 @@ mod tests {
     use super::*;
 
     fn line(steps: u64, items: Option<u32>, name: Option<&str>) -> StepLine {
-        let name = name.map(str::to_owned);
-        StepLine { steps, items, name }
+        StepLine {
+            steps,
+            items,
+            name: name.map(str::to_owned),
+            fetch_us: None,
+            compute_us: None,
+        }
     }
 
     #[test]
@@ -289,6 +340,14 @@ mod tests {
             ),
             (&format!("steps={most}"), line(u64::MAX, None, None)),
             (
+                "fetch_ms=0.25 steps=3 compute_ms=1200",
+                StepLine {
+                    fetch_us: Some(250),
+                    compute_us: Some(1_200_000),
+                    ..line(3, None, None)
+                },
+            ),
+            (
                 &format!("steps=1 name={longest}"),
                 line(1, None, Some(&longest)),
             ),
@@ -307,6 +366,11 @@ mod tests {
             line(1, None, None),
             line(2, Some(3), Some("x")),
             line(4, None, Some("y")),
+            StepLine {
+                fetch_us: Some(1_005),
+                compute_us: Some(0),
+                ..line(5, Some(1), Some("z"))
+            },
         ] {
             assert_eq!(StepLine::parse(line.to_string().as_bytes()), Ok(line));
         }
@@ -326,7 +390,7 @@ mod tests {
             (b"items=16", "missing steps=N"),
             (
                 b"steps",
-                "unknown field `steps`, expected steps=N, items=N or",
+                "unknown field `steps`, expected steps=N, items=N, name=NAME, fetch_ms=N or",
             ),
             (b"steps=1 fps=3", "unknown field `fps=3`, expected"),
             (b"steps=1 steps=2", "`steps` is given twice"),
@@ -351,6 +415,20 @@ mod tests {
             (b"steps=1 name=", "`name` is ``, expected 1 to 64 letters"),
             (b"steps=1 name=a/b", "`name` is `a/b`, expected"),
             (long_name.as_bytes(), "`name` is `nnn"),
+            (
+                b"steps=1 fetch_ms=-1",
+                "`fetch_ms` is `-1`, expected a time in ms",
+            ),
+            (b"steps=1 fetch_ms=.5", "`fetch_ms` is `.5`, expected"),
+            (b"steps=1 fetch_ms=1e3", "`fetch_ms` is `1e3`, expected"),
+            (
+                b"steps=1 compute_ms=1.2345",
+                "`compute_ms` is `1.2345`, expected a time in ms with at most three digits",
+            ),
+            (
+                b"steps=1 compute_ms=1 compute_ms=1",
+                "`compute_ms` is given twice",
+            ),
         ] {
             let error = StepLine::parse(datagram).expect_err(message).to_string();
             assert!(error.starts_with(message), "{error}");

@@ -138,7 +138,7 @@ pub enum Call {
     Begin,
     Ask(Option<PowerMode>),
     /// What a row says.
-    Tell(Row),
+    Tell(Box<Row>),
     Fit,
 }
 

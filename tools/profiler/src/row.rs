@@ -62,6 +62,10 @@ pub struct Row {
     pub time_ms: Option<f64>,
     /// Mean power; `None` with a mark.
     pub power_mw: Option<f64>,
+    /// Parts of the time in which a step waits for its data and in which the GPU computes; `None` where the
+    /// workload does not tell them.
+    pub fetch_ms: Option<f64>,
+    pub compute_ms: Option<f64>,
     /// Steps in the window.
     pub steps: u64,
     /// Length of the window, and its end since the start of the session.
@@ -106,7 +110,15 @@ impl Row {
         self.steps = measured.steps;
         self.window_ms = measured.length.as_millis() as f64;
         self.end_s = measured.end.as_millis() as f64 / 1e3;
-        self.time_ms = Some((1e4 * measured.time_ms).round() / 1e4);
+        let ms = |time: f64| (1e4 * time).round() / 1e4;
+        self.time_ms = Some(ms(measured.time_ms));
+        // Never more than the step, of which the trainer would make an error.
+        let most = measured.time_ms;
+        self.fetch_ms = measured.fetch_ms.map(|fetch| ms(fetch.min(most)));
+        let left = most - self.fetch_ms.unwrap_or(0.0);
+        self.compute_ms = measured
+            .compute_ms
+            .map(|compute| ms(compute.min(left).max(0.0)));
         self.power_mw = Some((10.0 * measured.power_mw).round() / 10.0);
         self.time_spread_pct = percent(measured.time_spread);
         self.power_spread_pct = percent(measured.power_spread);

@@ -241,7 +241,7 @@ impl<'a, W: World> Session<'a, W> {
         for row in &corpus.rows {
             // What exceeded a lower limit may be within this one.
             if row.mark != Some(Mark::OverLimit) || row.peak_mw > limit_mw {
-                self.call(planner, Call::Tell(row.clone()))?;
+                self.call(planner, Call::Tell(Box::new(row.clone())))?;
             }
         }
         while let Answer::Next(Some(mode)) = self.call(planner, Call::Ask(self.mode))? {
@@ -263,7 +263,7 @@ impl<'a, W: World> Session<'a, W> {
                 let power = Milliwatts(row.peak_mw as u32);
                 return Err(self.limit_too_low(power, limit));
             }
-            self.call(planner, Call::Tell(row))?;
+            self.call(planner, Call::Tell(Box::new(row)))?;
         }
         Ok(())
     }

@@ -57,11 +57,23 @@ const MIN_PARTS: usize = 4;
 /// Number of parts of a window from which the standard error of the time is estimated.
 const PARTS: usize = 8;
 
+/// Largest sum of the parts of a step over its time: counts arrive up to 20 ms late.
+const MOST_PARTS: f64 = 1.01;
+
 /// Minimum length of a mean power: an error of one step of the sensor then counts fourfold.
 const MIN_MEAN: Duration = Duration::from_millis(100);
 
 /// Time after which an estimate has left the power of the mode before.
 const ESTIMATE_SETTLED: Duration = Duration::from_secs(1);
+
+/// Cumulative parts of the time of all steps so far, in µs; `None` where the workload does not tell them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Time in which steps waited for their data.
+    pub fetch_us: Option<u64>,
+    /// Time in which the GPU computed.
+    pub compute_us: Option<u64>,
+}
 
 /// A cumulative count of steps, and when it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +82,8 @@ pub struct Count {
     pub at: Duration,
     /// Steps since the start of the workload.
     pub steps: u64,
+    /// Parts of the time of these steps.
+    pub parts: Parts,
 }
 
 /// What a window measured.
@@ -83,6 +97,10 @@ pub struct Measured {
     pub length: Duration,
     /// Mean time of a step in ms.
     pub time_ms: f64,
+    /// Mean part of it that waits for data, in ms; `None` if it is not told, or cannot be true.
+    pub fetch_ms: Option<f64>,
+    /// Mean part of it in which the GPU computes, likewise.
+    pub compute_ms: Option<f64>,
     /// Relative standard error of the time; `None` if there are too few counts for one.
     pub time_spread: Option<f64>,
     /// Mean power in mW.
@@ -175,6 +193,7 @@ impl Window {
         let time_ms = 1e3 * length.as_secs_f64() / steps as f64;
         let span = Milliseconds(length.as_millis() as u64);
         let resolution = f64::from(estimator.resolution(span)) / power_mw.max(1.0);
+        let [fetch_ms, compute_ms] = self.parts_ms(time_ms);
         let time_spread = self.time_spread();
         let ripple = f64::from(estimator.ripple(span));
         let power_spread = self.power_spread(time_constant);
@@ -188,11 +207,31 @@ impl Window {
             end: last.at,
             length,
             time_ms,
+            fetch_ms,
+            compute_ms,
             time_spread,
             power_mw,
             // No time makes the sensor's steps finer, so they do not keep the window open.
             power_spread: power_spread.map(|spread| spread.hypot(resolution)),
         })
+    }
+
+    /// Parts of a step of this time in ms. Parts that are longer than the step are not told: the workload
+    /// counts something else, or two clocks disagree.
+    fn parts_ms(&self, time_ms: f64) -> [Option<f64>; 2] {
+        let (Some(first), Some(last)) = (self.counts.first(), self.counts.last()) else {
+            return [None; 2];
+        };
+        let steps = (last.steps - first.steps) as f64;
+        let part = |of: fn(&Parts) -> Option<u64>| {
+            let us = of(&last.parts)?.checked_sub(of(&first.parts)?)?;
+            Some(us as f64 / 1e3 / steps)
+        };
+        let parts = [part(|parts| parts.fetch_us), part(|parts| parts.compute_us)];
+        match parts.iter().flatten().sum::<f64>() <= MOST_PARTS * time_ms {
+            true => parts,
+            false => [None; 2],
+        }
     }
 
     /// The energy at a time, interpolated between two looks; `None` outside of all looks.

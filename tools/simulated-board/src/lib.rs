@@ -8,6 +8,8 @@
 //! | question | module |
 //! |---|---|
 //! | time and power of a minibatch | [`workload`], [`pipeline`], [`power`], [`heat`], [`steady`] |
+//! | storage, page cache and memory of a training | [`storage`] |
+//! | where the time of a step goes | [`shares`] |
 //! | variation between units | [`mod@unit`] |
 //! | activity of the workload over time | [`load`] |
 //! | readings of the power sensor | [`sampling`], [`sensor`] |
@@ -32,7 +34,9 @@ pub mod power;
 pub mod profile;
 pub mod sampling;
 pub mod sensor;
+pub mod shares;
 pub mod steady;
+pub mod storage;
 pub mod tree;
 pub mod unit;
 pub mod workload;

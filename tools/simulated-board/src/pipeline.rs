@@ -12,6 +12,7 @@
 //! time, plus the part of the shorter one that does not overlap. The memory clock and the bytes
 //! in flight limit the GPU's memory throughput (Little's law). The CPU's traffic reduces it.
 
+use crate::storage::Reading;
 use crate::workload::{Kernels, Workload};
 use wattgate_board_tables::Board;
 
@@ -109,6 +110,8 @@ pub struct Step {
     pub period: f64,
     /// Time for which the GPU waits for loader and main process.
     pub stall: f64,
+    /// Time for which the main process waits for the loader, a part of the stall.
+    pub fetch: f64,
     /// Time from the first launch to the end of the last kernel.
     pub gpu: f64,
     /// Time during which kernels execute.
@@ -197,17 +200,20 @@ impl<'a> Pipeline<'a> {
         let gpu = kernels.end + flush + alone.synchronise * slowed;
         let main_cpu = host + alone.launch * self.launches();
         let in_turn = host + gpu;
+        let reading = self.reading();
         let period = if workers > 0.0 {
             let main = (main_cpu / in_turn).min(1.0);
             let share = fair_share(cores, workers, main, alone.background);
-            in_turn.max(load / (workers * share) + AFTER_LOADING * host)
+            let loaded = load / (workers * share) + reading.alone_s / workers;
+            in_turn.max(loaded.max(reading.saturated_s) + AFTER_LOADING * host)
         } else {
-            in_turn + load * slowed
+            in_turn + load * slowed + reading.alone_s
         };
         let mega = |mb: f64| 1e6 * f64::from(self.workload.minibatch) * mb;
         Step {
             period,
             stall: period - gpu,
+            fetch: period - in_turn,
             gpu,
             gpu_busy: kernels.busy,
             loader_cpu: load,
@@ -242,6 +248,19 @@ impl<'a> Pipeline<'a> {
                 + (1e3 * host.kmisses + copied_lines / MISSES_IN_FLIGHT) * miss,
             launch: 1e3 * host.launch_kcycles / work_hz + host.launch_misses * miss,
             synchronise: 1e6 * SYNCHRONISE_MCYCLES / work_hz,
+        }
+    }
+
+    /// Waiting times for the storage, of a minibatch.
+    fn reading(&self) -> Reading {
+        let batch = f64::from(self.workload.minibatch);
+        let Reading {
+            alone_s,
+            saturated_s,
+        } = self.workload.reading;
+        Reading {
+            alone_s: batch * alone_s,
+            saturated_s: batch * saturated_s,
         }
     }
 

@@ -65,6 +65,10 @@ pub struct Profile {
     pub time_ms: f64,
     /// Mean power of the module in mW.
     pub power_mw: f64,
+    /// Mean part of that time in which the main process waits for the loader, in ms.
+    pub fetch_ms: f64,
+    /// Mean part of it from the first launch to the end of the last kernel, in ms.
+    pub compute_ms: f64,
     /// Duration of the profiling run in s.
     pub seconds: f64,
 }
@@ -134,7 +138,14 @@ impl<'a> Profiler<'a> {
                 period *= random.random_range(1.3..3.0);
             }
             now += period;
-            ends.push((now, period));
+            ends.push((
+                now,
+                [
+                    period,
+                    period * step.fetch / step.period,
+                    period * step.gpu / step.period,
+                ],
+            ));
             log.until(now, &mut random, |at, random| {
                 let load = 1.0 - (-(at - REST_S).max(0.0) / RISE_S).exp();
                 let flicker = around_one(POWER_SPREAD, random);
@@ -148,21 +159,25 @@ impl<'a> Profiler<'a> {
             }
         }
         let (from, settled) = log.settled().expect("the loop ended");
-        let clean: Vec<f64> = ends
+        let clean = ends
             .iter()
             .filter(|(end, _)| *end > from)
             .skip(1)
             .take(CLEAN)
-            .map(|(_, period)| *period)
-            .collect();
+            .map(|(_, times)| *times);
+        let mean_ms = |at: usize| {
+            1e3 * clean.clone().map(|times| times[at]).sum::<f64>() / clean.clone().count() as f64
+        };
         let power = settled.iter().sum::<f64>() / settled.len() as f64;
         let thermal = &self.board.physics().thermal;
         self.heat
             .rest(thermal, busy.total(), AMBIENT_C, FULL_SPEED, now);
         Profile {
             knobs,
-            time_ms: 1e3 * clean.iter().sum::<f64>() / clean.len() as f64,
+            time_ms: mean_ms(0),
             power_mw: 1e3 * power,
+            fetch_ms: mean_ms(1),
+            compute_ms: mean_ms(2),
             seconds: now,
         }
     }

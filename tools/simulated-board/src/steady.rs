@@ -32,6 +32,24 @@ impl Steady {
     }
 }
 
+/// Power of an idle board with a logger. With DVFS all cores are online at the lowest clocks and the GPU
+/// is off; without, all clocks are at their maximum.
+pub fn idle(board: &Board, unit: &Unit, dvfs: bool) -> Watts {
+    let at = |knobs| Clocks::of(board, knobs);
+    let (clocks, gpu_on) = if dvfs {
+        let [_, lowest @ ..] = board.axes().map(|axis| axis[0]);
+        let [cpu, gpu, emc] = lowest;
+        (at([board.cores(), cpu, gpu, emc]), false)
+    } else {
+        (at(board.maxn()), true)
+    };
+    let activity = Activity {
+        gpu_on,
+        ..Activity::IDLE
+    };
+    settled(board, unit, &clocks, &activity).0
+}
+
 /// Iterates power and die temperature to a fixed point, because leakage depends on temperature.
 /// Returns both; the temperature is in °C.
 pub fn settled(board: &Board, unit: &Unit, clocks: &Clocks, activity: &Activity) -> (Watts, f64) {

@@ -7,6 +7,8 @@ use std::{fs, io};
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::storage::Reading;
+
 /// The shipped workloads by name.
 const FILES: [(&str, &str); 8] = [
     ("resnet18", include_str!("../workloads/resnet18.toml")),
@@ -46,7 +48,32 @@ pub enum WorkloadError {
         least: f64,
         most: f64,
     },
+    /// The workload does not say what it asks of storage and memory.
+    #[error("`{name}` has no `[{section}]`, which {purpose} needs")]
+    NotTold {
+        name: String,
+        section: &'static str,
+        purpose: &'static str,
+    },
+    /// The training does not fit into the board's memory.
+    #[error(
+        "`{name}` with a minibatch of {minibatch} needs {needs_gb:.1} GB, but `{board}` has {has_gb:.1} GB \
+         for a training; {}",
+        most.map_or("no minibatch fits".to_owned(), |most| format!("at most {most} samples fit"))
+    )]
+    OutOfMemory {
+        name: String,
+        minibatch: u32,
+        board: String,
+        needs_gb: f64,
+        has_gb: f64,
+        /// The largest minibatch that fits.
+        most: Option<u32>,
+    },
 }
+
+/// Maximum number of loader workers.
+const MAX_WORKERS: u32 = 64;
 
 /// The names of the shipped workloads.
 pub fn names() -> Vec<&'static str> {
@@ -67,6 +94,15 @@ pub struct Workload {
     pub warm_up: f64,
     pub loader: Loader,
     pub host: Host,
+    /// The data set on the storage.
+    #[serde(default)]
+    pub data: Option<Data>,
+    /// Memory that the training takes.
+    #[serde(default)]
+    pub memory: Option<Memory>,
+    /// What the loader waits for the storage; nothing while the data set is in the page cache.
+    #[serde(skip)]
+    pub reading: Reading,
     /// Groups of kernels of a step, in the order of their launch.
     pub kernels: Vec<Kernels>,
 }
@@ -77,11 +113,36 @@ pub struct Workload {
 pub struct Loader {
     /// Number of worker processes; with 0 the main process prepares each minibatch itself.
     pub workers: u32,
+    /// Further work per sample for each other worker, relative to the work of a worker alone: workers
+    /// contend for locks, caches and the memory's allocator. It counts where the number of workers is
+    /// changed ([`Workload::with_workers`]).
+    #[serde(default)]
+    pub contention: f64,
     /// CPU work per sample, in millions of cycles of a Cortex-A78AE.
     pub mcycles_per_sample: f64,
     /// Thousands of cache misses per sample that stall a core.
     pub kmisses_per_sample: f64,
     /// Memory traffic per sample in MB.
+    pub mb_per_sample: f64,
+}
+
+/// A data set on a storage.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Data {
+    /// Size of a sample on the storage, in MB.
+    pub mb_per_sample: f64,
+    /// Random reads per sample: 1 where each sample is a file, little where one file has many.
+    pub reads_per_sample: f64,
+}
+
+/// Memory that a training takes.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// Memory of processes, libraries and parameters, in MB.
+    pub mb: f64,
+    /// Memory of the activations of a sample, in MB.
     pub mb_per_sample: f64,
 }
 
@@ -178,7 +239,13 @@ impl Workload {
                 "loader.workers".to_owned(),
                 f64::from(self.loader.workers),
                 0.0,
-                64.0,
+                f64::from(MAX_WORKERS),
+            ),
+            (
+                "loader.contention".to_owned(),
+                self.loader.contention,
+                0.0,
+                1e3,
             ),
             (
                 "loader.mcycles_per_sample".to_owned(),
@@ -219,6 +286,20 @@ impl Workload {
                 1e6,
             ),
         ];
+        if let Some(data) = self.data {
+            let named = |field: &str| format!("data.{field}");
+            within.extend([
+                (named("mb_per_sample"), data.mb_per_sample, 0.0, 1e5),
+                (named("reads_per_sample"), data.reads_per_sample, 0.0, 1e3),
+            ]);
+        }
+        if let Some(memory) = self.memory {
+            let named = |field: &str| format!("memory.{field}");
+            within.extend([
+                (named("mb"), memory.mb, 0.0, 1e6),
+                (named("mb_per_sample"), memory.mb_per_sample, 0.0, 1e6),
+            ]);
+        }
         for (at, group) in self.kernels.iter().enumerate() {
             let name = |field| format!("kernels[{at}].{field}");
             within.extend([
@@ -252,6 +333,23 @@ impl Workload {
     /// Changes the size of the minibatch, 1 … 4096 samples.
     pub fn with_minibatch(mut self, minibatch: u32) -> Result<Self, WorkloadError> {
         self.minibatch = minibatch;
+        let path = PathBuf::from(&self.name);
+        self.check(&path)?;
+        Ok(self)
+    }
+
+    /// Changes the number of loader workers, 0 … 64, and with it how much they contend. None is like one
+    /// without others.
+    pub fn with_workers(mut self, workers: u32) -> Result<Self, WorkloadError> {
+        if workers != self.loader.workers {
+            let work =
+                |workers: u32| 1.0 + self.loader.contention * f64::from(workers.saturating_sub(1));
+            let factor = work(workers) / work(self.loader.workers);
+            self.loader.mcycles_per_sample *= factor;
+            self.loader.kmisses_per_sample *= factor;
+            self.loader.mb_per_sample *= factor;
+            self.loader.workers = workers;
+        }
         let path = PathBuf::from(&self.name);
         self.check(&path)?;
         Ok(self)

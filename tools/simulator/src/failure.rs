@@ -107,7 +107,12 @@ impl Failed for Failure {
                 ..
             }) => 5,
             Self::Probe(_)
-            | Self::Workload(WorkloadError::Defect { .. } | WorkloadError::Impossible { .. })
+            | Self::Workload(
+                WorkloadError::Defect { .. }
+                | WorkloadError::Impossible { .. }
+                | WorkloadError::NotTold { .. }
+                | WorkloadError::OutOfMemory { .. },
+            )
             | Self::Csv(CsvError::Line { .. })
             | Self::Replay(
                 ReplayError::Format { .. } | ReplayError::NoPower { .. } | ReplayError::Setup(_),

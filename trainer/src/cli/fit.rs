@@ -4,12 +4,19 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::inputs::{BoardArgument, CorpusArgument, read_reference, refuse_input, set_grid};
+use super::inputs::{
+    BoardArgument, CorpusArgument, read_fed, read_reference, refuse_input, set_grid,
+};
+use super::values::sizes;
 use super::{
     Failure, SamplingArgument, ShapeArgument, print_json, print_text, progress_bar, show, values,
 };
+use crate::corpus::Corpus;
+use crate::corpus::fed::Feeding;
 use crate::fit::{FitOptions, Report, fit};
 use crate::learn::predictions::Errors;
+use crate::learn::priors::Priors;
+use crate::learn::reference::Reference;
 use crate::learn::split::Amount;
 use crate::train::PROGRESS;
 use wattgate_cli::output::AtomicFile;
@@ -18,6 +25,7 @@ const EXAMPLE: &str = "\
 Examples:
   wattgate-trainer fit tx1.csv --modes 50 --seed 1 -o model.wgt
   wattgate-trainer fit yolo.csv --board orin-agx-64 -o yolo.wgt
+  wattgate-trainer fit sizes.csv --minibatch 32 -o yolo-32.wgt
 
 The model predicts all modes of a grid. Without a board the grid has the clocks of the corpus; with
 --board or --axes it also has those clocks of the board that were not profiled.
@@ -26,6 +34,10 @@ The modes that are not trained on are held out, and errors are reported on them.
 --modes all profiled modes are used and none is held out. Of more than 2000 modes, a random
 2000 are trained on. A corpus without power gives a model of time alone. The same seed gives
 the same file on the same machine.
+
+A corpus of several minibatch sizes gives one model for each profiled size: the size that was profiled in the
+most modes is the reference of the others, so that a few modes of them are enough. A size that was not profiled
+gets no file, because no measurement stands behind its bounds. `select --minibatch any` chooses among the files.
 
 With --json: {\"version\": 1, \"kind\", \"device\", \"workload\", \"reference\", \"seed\", \"modes_used\",
 \"modes_held_out\", \"sampling\", \"modes_in_grid\", \"shape\", \"teacher\": {\"time_mape\",
@@ -38,6 +50,9 @@ errors in percent, null without held-out modes.";
 pub struct Arguments {
     #[command(flatten)]
     training: TrainingArguments,
+    /// Samples in a minibatch, for a corpus of several sizes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    minibatch: Option<u32>,
 }
 
 /// Arguments of the commands that write a model.
@@ -67,23 +82,34 @@ pub struct TrainingArguments {
     pub json: bool,
 }
 
-/// Trains and writes a model; shared by `fit` and `transfer`.
-pub fn write_model(training: &TrainingArguments, reference: Option<&Path>) -> Result<(), Failure> {
+/// Trains and writes a model with a reference from a file.
+pub fn write_transferred(training: &TrainingArguments, reference: &Path) -> Result<(), Failure> {
     let (path, output) = (&training.input.corpus, &training.output);
-    refuse_input(output, &[Some(path), training.board.file(), reference])?;
+    refuse_input(
+        output,
+        &[Some(path), training.board.file(), Some(reference)],
+    )?;
+    let corpus = training.input.read()?;
+    let reference = read_reference(reference, training.input.blank.meaning())?;
+    write_model(training, corpus, Some(&reference))
+}
+
+/// Trains and writes a model.
+fn write_model(
+    training: &TrainingArguments,
+    mut corpus: Corpus,
+    reference: Option<&Reference>,
+) -> Result<(), Failure> {
+    let (path, output) = (&training.input.corpus, &training.output);
     let file = AtomicFile::create(output)?;
-    let mut corpus = training.input.read()?;
     if let Some(board) = training.board.read()? {
         set_grid(&mut corpus, path, &board.grid)?;
     }
-    let blank = training.input.blank.meaning();
-    let reference = reference.map(|path| read_reference(path, blank));
-    let reference = reference.transpose()?;
     let progress = progress_bar(PROGRESS);
     let options = FitOptions {
         amount: training.modes.unwrap_or(Amount::All),
         sampling: training.sampling.into(),
-        reference: reference.as_ref(),
+        reference,
         seed: training.seed,
         shape: training.hidden.0,
     };
@@ -103,7 +129,47 @@ pub fn write_model(training: &TrainingArguments, reference: Option<&Path>) -> Re
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    write_model(&arguments.training, None)
+    let training = &arguments.training;
+    let path = &training.input.corpus;
+    refuse_input(&training.output, &[Some(path), training.board.file()])?;
+    let Some(size) = arguments.minibatch else {
+        return write_model(training, training.input.read()?, None);
+    };
+    let fed = read_fed(path, training.input.blank.meaning())?;
+    let (corpus, most) = of_size(&fed, size).ok_or_else(|| Failure::NoSize {
+        place: path.display().to_string(),
+        asked: size,
+        sizes: sizes(fed.iter().map(|(feeding, _)| feeding.minibatch)),
+    })?;
+    let reference = match most.minibatch == corpus.minibatch {
+        true => None,
+        false => {
+            let name = format!(
+                "{}, minibatch {}",
+                path.display(),
+                most.minibatch.unwrap_or_default()
+            );
+            let reference = Reference::of_corpus(name, most.clone(), Priors::shipped());
+            Some(reference.map_err(|why| Failure::Reference {
+                path: path.clone(),
+                why,
+            })?)
+        }
+    };
+    write_model(training, corpus.clone(), reference.as_ref())
+}
+
+/// The corpus of a size, and that of the size that was profiled in the most modes. Of several feedings
+/// of a size the one with the most modes counts.
+fn of_size(fed: &[(Feeding, Corpus)], size: u32) -> Option<(&Corpus, &Corpus)> {
+    // The first of those with the most.
+    let most = |of: &dyn Fn(&Feeding) -> bool| {
+        let corpora = fed.iter().rev().filter(|(feeding, _)| of(feeding));
+        corpora.max_by_key(|(_, corpus)| corpus.modes.len())
+    };
+    let (_, of_size) = most(&|feeding| feeding.minibatch == Some(size))?;
+    let (_, most) = most(&|feeding| feeding.minibatch.is_some())?;
+    Some((of_size, most))
 }
 
 fn text(report: &Report) -> String {

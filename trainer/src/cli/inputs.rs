@@ -23,6 +23,7 @@ use wattgate_probe::summary::Summary;
 use wattgate_runtime::{Axis, Grid, GridError, MAGIC, Model, PowerMode, Provenance};
 
 use super::{Failure, reading_bar, show};
+use crate::corpus::fed::Feeding;
 use crate::corpus::modes::all_modes;
 use crate::corpus::{AXIS_COLUMNS, Blank, Corpus, is_name};
 use crate::learn::priors::Priors;
@@ -91,6 +92,14 @@ pub fn read_corpus(path: &Path, blank: Blank) -> Result<Corpus, Failure> {
     Ok(corpus?)
 }
 
+/// Reads the corpora of all feedings of a file.
+pub fn read_fed(path: &Path, blank: Blank) -> Result<Vec<(Feeding, Corpus)>, Failure> {
+    let progress = reading_bar();
+    let fed = Corpus::read_fed(path, blank, &progress);
+    progress.finish_and_clear();
+    Ok(fed?)
+}
+
 /// Reads a model file or a corpus.
 pub fn read_reference(path: &Path, blank: Blank) -> Result<Reference, Failure> {
     let name = path.display().to_string();
@@ -117,14 +126,17 @@ fn starts_with<const N: usize>(path: &Path, magic: [u8; N]) -> bool {
     file.is_ok() && start == magic
 }
 
-fn read_model(path: &Path) -> Result<Vec<u8>, Failure> {
+pub fn read_model(path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|source| Failure::Read {
         path: path.to_owned(),
         source,
     })
 }
 
-fn parse_model<'a>(path: &Path, bytes: &'a [u8]) -> Result<(Model<'a>, Provenance<'a>), Failure> {
+pub fn parse_model<'a>(
+    path: &Path,
+    bytes: &'a [u8],
+) -> Result<(Model<'a>, Provenance<'a>), Failure> {
     let refused = |why| Failure::Model {
         path: path.to_owned(),
         why,

@@ -3,7 +3,9 @@
 //! Results go to standard output, as text or with `--json` as one JSON document with a version;
 //! progress and errors go to standard error.
 
+mod advise;
 mod ask_tell;
+mod characterize;
 mod check;
 mod compose;
 mod evaluate;
@@ -33,6 +35,10 @@ use thiserror::Error;
 use wattgate_cli::exit::{Failed, end};
 use wattgate_runtime::{ConstraintError, FormatError, GuardError, SelectError, Shape};
 
+use crate::characterize::advice::AdviceError;
+use crate::characterize::breakdown::BreakdownError;
+use crate::characterize::energy::SampleError;
+use crate::characterize::four_modes::FourModesError;
 use crate::corpus::CorpusError;
 use crate::fit::FitError;
 use crate::kernels::corpus::KernelCorpusError;
@@ -85,6 +91,10 @@ enum Command {
     Optimize(optimize::Arguments),
     /// Evaluate transfers between all pairs of corpora
     Matrix(matrix::Arguments),
+    /// Tell where time and energy of a training go
+    Characterize(characterize::Arguments),
+    /// Advise what would make a training faster under a power limit
+    Advise(advise::Arguments),
     /// Learn the kernels of networks, to predict networks that nobody profiled
     Kernels(kernels::Arguments),
     /// Predict a network that nobody profiled, from the models of its kernels
@@ -127,6 +137,33 @@ enum Failure {
     Figure { why: String },
     #[error("{}: {why}", path.display())]
     Compare { path: PathBuf, why: LabError },
+    #[error("{}: {why}", path.display())]
+    FourModes { path: PathBuf, why: FourModesError },
+    #[error("{place}: no minibatch of {asked}; {sizes}")]
+    NoSize {
+        place: String,
+        asked: u32,
+        sizes: String,
+    },
+    #[error("several models: choose among their sizes with --minibatch any, or name one")]
+    SeveralModels,
+    #[error("{}: {why}", path.display())]
+    Incomparable { path: PathBuf, why: String },
+    #[error("{}: {why}", path.display())]
+    Advice { path: PathBuf, why: AdviceError },
+    #[error("{0}")]
+    Breakdown(#[from] BreakdownError),
+    #[error("{0}")]
+    Samples(#[from] SampleError),
+    #[error("--samples has {found} numbers for {corpora} corpora; name one for each")]
+    SamplesOfEach { corpora: usize, found: usize },
+    #[error("{}: --samples needs the column `minibatch`", path.display())]
+    NoMinibatch { path: PathBuf },
+    #[error("{}: not a file of `characterize modes`: {why}", path.display())]
+    Stored {
+        path: PathBuf,
+        why: serde_json::Error,
+    },
     #[error("{0}")]
     Output(#[from] OutputError),
     #[error("{}: the output would replace an input", path.display())]
@@ -190,6 +227,7 @@ impl Failed for Failure {
             | Self::Search(SearchError::Io { .. })
             | Self::NetworkFile(NetworkFileError::Io { .. })
             | Self::Figure { .. }
+            | Self::Samples(SampleError::Io { .. })
             | Self::Output(_)
             | Self::Read { .. }
             | Self::Plot(_)
@@ -197,8 +235,15 @@ impl Failed for Failure {
             | Self::Print(_) => 5,
             Self::Board(why) => why.exit_code(),
             Self::Constraint(_)
+            | Self::Advice {
+                why: AdviceError::OverLimit { .. },
+                ..
+            }
             | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => 4,
             Self::OutputIsInput { .. }
+            | Self::SamplesOfEach { .. }
+            | Self::NoSize { .. }
+            | Self::SeveralModels
             | Self::Exists { .. }
             | Self::PlanSize { .. }
             | Self::NotOfModel { .. }
@@ -233,6 +278,13 @@ impl Failed for Failure {
             | Self::Network { .. }
             | Self::NetworkFit { .. }
             | Self::Kernels { .. }
+            | Self::FourModes { .. }
+            | Self::Advice { .. }
+            | Self::Incomparable { .. }
+            | Self::Breakdown(_)
+            | Self::Samples(_)
+            | Self::NoMinibatch { .. }
+            | Self::Stored { .. }
             | Self::Fit { .. }
             | Self::Compare { .. }
             | Self::Reference { .. }
@@ -264,6 +316,8 @@ pub fn run() -> ExitCode {
         Command::Evaluate(arguments) => evaluate::run(&arguments),
         Command::Optimize(arguments) => optimize::run(&arguments),
         Command::Matrix(arguments) => matrix::run(&arguments),
+        Command::Characterize(arguments) => characterize::run(&arguments),
+        Command::Advise(arguments) => advise::run(&arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),
         Command::Compose(arguments) => compose::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
@@ -361,13 +415,18 @@ struct Versioned<'a, T> {
     result: &'a T,
 }
 
-fn print_json(result: &impl Serialize) -> Result<(), Failure> {
+/// The text of a JSON document.
+fn json(result: &impl Serialize) -> Result<String, Failure> {
     let document = Versioned {
         version: JSON_VERSION,
         result,
     };
     let text = serde_json::to_string_pretty(&document).map_err(io::Error::from)?;
-    print_text(&format!("{text}\n"))
+    Ok(format!("{text}\n"))
+}
+
+fn print_json(result: &impl Serialize) -> Result<(), Failure> {
+    print_text(&json(result)?)
 }
 
 fn print_text(text: &str) -> Result<(), Failure> {

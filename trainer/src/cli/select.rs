@@ -1,4 +1,6 @@
-//! `select`: chooses a mode with a model file.
+//! `select`: chooses a mode with a model file, or a mode and a minibatch with several.
+
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -9,21 +11,28 @@ use wattgate_runtime::{
     Query, SelectError,
 };
 
-use super::inputs::ModelArgument;
+use super::inputs::{parse_model, read_model};
 use super::inspect::FRONT;
+use super::values::sizes;
 use super::{Failure, print_json, print_text, show};
 
 const EXAMPLE: &str = "\
 Examples:
   wattgate-trainer select model.wgt --limit 5W
   wattgate-trainer select model.wgt --deadline 20s --objective energy --min-cores 2
+  wattgate-trainer select yolo-8.wgt yolo-16.wgt yolo-32.wgt --minibatch any --limit 20W
 
 A limit applies to the prediction plus its guard band at the given confidence.
 Only modes within the profiled range of each knob are candidates.
 
+Models of one workload that differ in their minibatch can be named together: --minibatch any chooses size and
+mode, by the time, energy or energy-delay product of a sample. A deadline is that of a step. Sizes differ in how
+training converges, which no model knows.
+
 With --json: {\"version\": 1, \"mode\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}, \"time_ms\",
-\"guarded_time_ms\", \"power_mw\", \"guarded_power_mw\", \"confidence\", \"kind\"}; power is null for
-a model of time alone. If no mode fits, mode is null, the exit code is 4, and
+\"guarded_time_ms\", \"power_mw\", \"guarded_power_mw\", \"confidence\", \"kind\", \"minibatch\",
+\"item_time_ms\"}; power is null for a model of time alone, minibatch and item_time_ms where the model
+states no minibatch. If no mode fits, mode is null, the exit code is 4, and
 \"least_power_mw\" or \"least_time_ms\" states the lowest possible value.";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -52,8 +61,12 @@ impl From<ObjectiveArgument> for Objective {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
-    #[command(flatten)]
-    input: ModelArgument,
+    /// A model file, or models of several minibatch sizes
+    #[arg(value_name = "MODEL", required = true)]
+    models: Vec<PathBuf>,
+    /// Minibatch: a size, or any of those of the models
+    #[arg(long, value_name = "N|any", value_parser = size)]
+    minibatch: Option<Size>,
     /// Upper limit of the power, with its unit: 5W, 5000mW
     #[arg(long, value_name = "POWER", value_parser = quantity::power, allow_hyphen_values = true)]
     limit: Option<Milliwatts>,
@@ -77,6 +90,21 @@ pub struct Arguments {
     json: bool,
 }
 
+/// A minibatch as an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Size {
+    Any,
+    Of(u32),
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    match (text, text.parse()) {
+        ("any", _) => Ok(Size::Any),
+        (_, Ok(size @ 1..)) => Ok(Size::Of(size)),
+        _ => Err("expected a number of samples above zero, or `any`".to_owned()),
+    }
+}
+
 #[derive(Serialize)]
 struct Answer {
     mode: Mode,
@@ -86,6 +114,8 @@ struct Answer {
     guarded_power_mw: Option<u32>,
     confidence: f64,
     kind: String,
+    minibatch: Option<u32>,
+    item_time_ms: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -95,35 +125,149 @@ struct NoAnswer {
     least_time_ms: Option<f64>,
 }
 
+/// A model with its file.
+struct Named<'a> {
+    path: &'a Path,
+    model: Model<'a>,
+    provenance: Provenance<'a>,
+}
+
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let bytes = arguments.input.read()?;
-    let (model, provenance) = arguments.input.parse(&bytes)?;
-    let grid = model.grid();
-    let mut region = model.profiled();
-    if let Some(cores) = arguments.min_cores {
-        region = region.with_min_cores(grid, cores)?;
+    let paths = &arguments.models;
+    let bytes: Result<Vec<Vec<u8>>, Failure> = paths.iter().map(|path| read_model(path)).collect();
+    let bytes = bytes?;
+    let mut all = Vec::new();
+    for (path, bytes) in paths.iter().zip(&bytes) {
+        let (model, provenance) = parse_model(path, bytes)?;
+        all.push(Named {
+            path,
+            model,
+            provenance,
+        });
     }
-    if let Some(emc) = arguments.emc {
-        region = region.with_emc(grid, emc)?;
-    }
-    let query = Query {
-        objective: arguments.objective.into(),
-        power_limit: arguments.limit,
-        deadline: arguments.deadline,
-        ..Query::default()
-    };
+    let offered = offered(&all, arguments.minibatch)?;
     let confidence = arguments.confidence;
-    let selected = Front::<FRONT>::of(&model, &region, confidence).select(&query);
-    if arguments.json {
-        match selected {
-            Ok(choice) => print_json(&answer(&model, &provenance, &choice, confidence))?,
-            Err(error) => no_answer(error).map_or(Ok(()), |json| print_json(&json))?,
+    let mut selected = Vec::new();
+    for named in &offered {
+        let grid = named.model.grid();
+        let mut region = named.model.profiled();
+        if let Some(cores) = arguments.min_cores {
+            region = region.with_min_cores(grid, cores)?;
         }
-    } else if let Ok(choice) = selected {
-        print_text(&text(&model, &provenance, &choice, confidence))?;
+        if let Some(emc) = arguments.emc {
+            region = region.with_emc(grid, emc)?;
+        }
+        let query = Query {
+            objective: arguments.objective.into(),
+            power_limit: arguments.limit,
+            deadline: arguments.deadline,
+            ..Query::default()
+        };
+        selected.push(Front::<FRONT>::of(&named.model, &region, confidence).select(&query));
     }
-    selected?;
-    Ok(())
+    let of = |named: &Named<'_>, choice: &Choice| {
+        cost(arguments.objective, choice, items(&named.provenance))
+    };
+    let found = offered.iter().zip(&selected);
+    let found = found.filter_map(|(named, choice)| Some((*named, choice.as_ref().ok()?)));
+    let best = found.min_by(|a, b| of(a.0, a.1).total_cmp(&of(b.0, b.1)));
+    if let Some((named, choice)) = best {
+        let Named {
+            model, provenance, ..
+        } = named;
+        return match arguments.json {
+            true => print_json(&answer(model, provenance, choice, confidence)),
+            false => print_text(&text(model, provenance, choice, confidence)),
+        };
+    }
+    let errors = selected.into_iter().filter_map(Result::err);
+    let error = errors.reduce(nearer).expect("no choice has an error");
+    if arguments.json {
+        no_answer(error).map_or(Ok(()), |json| print_json(&json))?;
+    }
+    Err(error.into())
+}
+
+/// The models of a size, or all of them if they are comparable.
+fn offered<'a>(all: &'a [Named<'a>], size: Option<Size>) -> Result<Vec<&'a Named<'a>>, Failure> {
+    let first = &all[0];
+    for (at, named) in all.iter().enumerate() {
+        let incomparable = |why: String| {
+            Err(Failure::Incomparable {
+                path: named.path.to_owned(),
+                why,
+            })
+        };
+        let (of, expected) = (&named.provenance, &first.provenance);
+        if (of.workload, of.device, of.kind) != (expected.workload, expected.device, expected.kind)
+        {
+            return incomparable(format!(
+                "a model of {} on {}, {}; expected {} on {}, {}, as the first one",
+                of.workload, of.device, of.kind, expected.workload, expected.device, expected.kind
+            ));
+        }
+        if size.is_some() && of.minibatch.is_none() {
+            return incomparable(
+                "the model states no minibatch, so it cannot be chosen by one".to_owned(),
+            );
+        }
+        if all.len() > 1 && named.model.has_power() != first.model.has_power() {
+            return incomparable("some models have a power and some have none".to_owned());
+        }
+        let mut before = all[..at].iter().map(|named| named.provenance.minibatch);
+        if size.is_some() && before.any(|minibatch| minibatch == of.minibatch) {
+            return incomparable("a model before has the same minibatch".to_owned());
+        }
+    }
+    match size {
+        None if all.len() > 1 => Err(Failure::SeveralModels),
+        None | Some(Size::Any) => Ok(all.iter().collect()),
+        Some(Size::Of(size)) => {
+            let of_size = |named: &&Named<'_>| named.provenance.minibatch == Some(size);
+            let found: Vec<&Named<'_>> = all.iter().filter(of_size).collect();
+            match found.is_empty() {
+                true => Err(Failure::NoSize {
+                    place: "--minibatch".to_owned(),
+                    asked: size,
+                    sizes: sizes(all.iter().map(|named| named.provenance.minibatch)),
+                }),
+                false => Ok(found),
+            }
+        }
+    }
+}
+
+/// Samples in a step.
+fn items(provenance: &Provenance<'_>) -> f64 {
+    provenance.minibatch.map_or(1.0, f64::from)
+}
+
+/// What a choice costs for a sample. Energy counts the power that counts for a limit, as in the runtime.
+fn cost(objective: ObjectiveArgument, choice: &Choice, items: f64) -> f64 {
+    let time = f64::from(choice.time.0) / items;
+    let guarded = choice.guarded_power.map_or(1.0, |power| f64::from(power.0));
+    match objective {
+        ObjectiveArgument::Time => time,
+        ObjectiveArgument::Power => guarded,
+        ObjectiveArgument::Energy => time * guarded,
+        ObjectiveArgument::Edp => time * time * guarded,
+    }
+}
+
+/// Of two errors the one that is nearer to a choice.
+fn nearer(a: SelectError, b: SelectError) -> SelectError {
+    match (&a, &b) {
+        (
+            SelectError::OverLimit { least_power: of_a },
+            SelectError::OverLimit { least_power: of_b },
+        ) if of_b < of_a => b,
+        (SelectError::TooSlow { least_time: of_a }, SelectError::TooSlow { least_time: of_b })
+            if of_b < of_a =>
+        {
+            b
+        }
+        _ => a,
+    }
 }
 
 fn answer(
@@ -145,6 +289,10 @@ fn answer(
         guarded_power_mw: choice.guarded_power.map(|power| power.0),
         confidence: f64::from(confidence.per_ten_thousand()) / 1e4,
         kind: provenance.kind.to_string(),
+        minibatch: provenance.minibatch,
+        item_time_ms: provenance
+            .minibatch
+            .map(|size| ms(choice.time) / f64::from(size)),
     }
 }
 
@@ -182,6 +330,10 @@ fn text(
         }
         None => "power  not known\n".to_owned(),
     };
+    if let Some(size) = provenance.minibatch {
+        let item_ms = f64::from(choice.time.0) / 1e3 / f64::from(size);
+        text += &format!("minibatch {size}, {item_ms:.3} ms a sample\n");
+    }
     text += &format!(
         "{}: {} on {}\n",
         provenance.kind, provenance.workload, provenance.device

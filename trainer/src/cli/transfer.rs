@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Failure;
-use super::fit::{TrainingArguments, write_model};
+use super::fit::{TrainingArguments, write_transferred};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -29,5 +29,5 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    write_model(&arguments.training, Some(&arguments.reference))
+    write_transferred(&arguments.training, &arguments.reference)
 }

@@ -1,5 +1,7 @@
 //! Parsers of arguments: modes, numbers of modes, names, and ranges of power limits.
 
+use std::collections::BTreeSet;
+
 use thiserror::Error;
 use wattgate_cli::quantity::{QuantityError, power};
 use wattgate_runtime::{Milliwatts, PowerMode};
@@ -32,6 +34,18 @@ pub enum ValueError {
     /// One of the three is not a power.
     #[error("{0}")]
     Limit(#[from] QuantityError),
+}
+
+/// A list of minibatch sizes for a message, in ascending order.
+pub fn sizes(sizes: impl Iterator<Item = Option<u32>>) -> String {
+    let sizes: BTreeSet<u32> = sizes.flatten().collect();
+    match sizes.is_empty() {
+        true => "none is told".to_owned(),
+        false => {
+            let texts: Vec<String> = sizes.iter().map(u32::to_string).collect();
+            format!("there are {}", texts.join(", "))
+        }
+    }
 }
 
 /// Parses a mode `CORES,CPU,GPU,EMC` with the clocks in kHz, as a corpus has them.

@@ -7,8 +7,14 @@
 //! default, or `simulated`), `minibatch` and `tpc_pg_mask` must be the same in all rows. A
 //! `mark` says why a row has no measurement. Further columns are ignored.
 //!
-//! Rows are streamed: memory grows by eight bytes a row, however long the row's text is.
+//! Optional columns say how the workload was fed ([`fed`]): `workers`, `storage` and `epoch`, together
+//! with `minibatch`, and where the time of a step went: `fetch_ms` is the wait for the loader,
+//! `compute_ms` the time of the GPU. A corpus has one feeding; [`Corpus::read_fed`] reads a file of several.
+//!
+//! Rows are streamed: memory grows by eight bytes a row, sixteen with the parts of the step, however
+//! long the row's text is.
 
+pub mod fed;
 pub(crate) mod fields;
 pub mod modes;
 pub mod order;
@@ -25,6 +31,7 @@ use indicatif::{ProgressBar, ProgressBarIter};
 use thiserror::Error;
 use wattgate_runtime::{Grid, GridError, Kind, MAX_AXIS_VALUES, MAX_MODES};
 
+use fed::{Feeding, Parts};
 use fields::{
     FieldError, Named, POWER_EXPECTED, TIME_EXPECTED, bad, csv_io, kind, name, quantity, text,
     whole,
@@ -41,7 +48,16 @@ pub const COLUMNS: [&str; 8] = [
 pub const AXIS_COLUMNS: [&str; 4] = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
 
 /// The columns that may be absent.
-const OPTIONAL_COLUMNS: [&str; 3] = ["kind", "minibatch", "tpc_pg_mask"];
+const OPTIONAL_COLUMNS: [&str; 8] = [
+    "kind",
+    "tpc_pg_mask",
+    "minibatch",
+    "workers",
+    "storage",
+    "epoch",
+    "fetch_ms",
+    "compute_ms",
+];
 
 /// The column in which `wattgate profile` says why a row has no measurement.
 const MARK: &str = "mark";
@@ -91,6 +107,10 @@ pub struct Profile {
     pub times: Vec<f32>,
     /// Powers in mW, one per repeat with a power.
     pub powers: Vec<f32>,
+    /// Waits for the loader in ms, one per repeat that tells it.
+    pub fetches: Vec<f32>,
+    /// Times of the GPU in ms, one per repeat that tells it.
+    pub computes: Vec<f32>,
 }
 
 impl Profile {
@@ -102,6 +122,16 @@ impl Profile {
     /// The median power in mW.
     pub fn power(&self) -> Option<f64> {
         median(&self.powers)
+    }
+
+    /// The median wait for the loader in ms.
+    pub fn fetch(&self) -> Option<f64> {
+        median(&self.fetches)
+    }
+
+    /// The median time of the GPU in ms.
+    pub fn compute(&self) -> Option<f64> {
+        median(&self.computes)
     }
 }
 
@@ -177,6 +207,18 @@ pub enum Problem {
         "expected `{first}` as in the rows before, found `{found}`: one file holds one workload on one board"
     )]
     Mixed { first: String, found: String },
+    /// The file mixes feedings, where one was asked for.
+    #[error(
+        "expected `{first}` as in the rows before, found `{found}`: such a file is for `characterize`, \
+         `advise` and `fit --minibatch`"
+    )]
+    SeveralFeedings { first: String, found: String },
+    /// A part of a step that is longer than the step.
+    #[error("{part} is longer than the step, {time}")]
+    LongerThanStep { part: String, time: String },
+    /// A part of a step without the time of the step.
+    #[error("a part of a step is told, but no time_ms; fill it in, or leave the part blank")]
+    PartWithoutStep,
     /// More modes or axis values than the runtime can hold.
     #[error("{0}")]
     TooLarge(GridError),
@@ -222,6 +264,21 @@ impl Corpus {
             row.map_err(|defect| reader.refuse(defect))?;
         }
         reader.finish()
+    }
+
+    /// Reads a file of one or several feedings; fails at the first defect. Each feeding is a corpus
+    /// with the grid of all of them, in the order of the file.
+    pub fn read_fed(
+        path: &Path,
+        blank: Blank,
+        progress: &ProgressBar,
+    ) -> Result<Vec<(Feeding, Self)>, CorpusError> {
+        let mut reader = Reader::open(path, blank, progress)?;
+        reader.is_of_one_feeding = false;
+        while let Some(row) = reader.next()? {
+            row.map_err(|defect| reader.refuse(defect))?;
+        }
+        reader.finish_all()
     }
 
     /// Reads a file, skips rows with defects, and returns the first `keep` defects.
@@ -270,8 +327,17 @@ struct Identity {
     device: String,
     workload: String,
     kind: Kind,
-    minibatch: Option<u32>,
     tpc_pg_mask: Option<u32>,
+}
+
+/// Number of columns that state the identity and the feeding of a row.
+const SAID: usize = 8;
+
+/// The rows of one feeding.
+struct OfFeeding {
+    feeding: Feeding,
+    rows: u64,
+    modes: HashMap<[u32; 4], Profile>,
 }
 
 struct Reader {
@@ -281,10 +347,12 @@ struct Reader {
     record: ByteRecord,
     header: ByteRecord,
     columns: Columns,
-    /// The identity in the first row, with the raw fields that state it.
-    identity: Option<([Vec<u8>; 5], Identity)>,
-    rows: u64,
-    modes: HashMap<[u32; 4], Profile>,
+    /// The identity in the first row.
+    identity: Option<Identity>,
+    /// The raw fields of the row before that state identity and feeding, and the index of its feeding.
+    before: Option<([Vec<u8>; SAID], usize)>,
+    is_of_one_feeding: bool,
+    fed: Vec<OfFeeding>,
     axes: [Vec<u32>; 4],
 }
 
@@ -350,8 +418,9 @@ impl Reader {
                 mark,
             },
             identity: None,
-            rows: 0,
-            modes: HashMap::new(),
+            before: None,
+            is_of_one_feeding: true,
+            fed: Vec::new(),
             axes: Default::default(),
         })
     }
@@ -392,14 +461,26 @@ impl Reader {
             let field = self.columns.optional[index].map(trimmed);
             (OPTIONAL_COLUMNS[index], field.unwrap_or_default())
         };
-        let said = [field(0), field(1), optional(0), optional(1), optional(2)];
-        // Nearly every row repeats the first row's identity, so compare bytes before parsing.
+        let said = [
+            field(0),
+            field(1),
+            optional(0),
+            optional(1),
+            optional(2),
+            optional(3),
+            optional(4),
+            optional(5),
+        ];
+        // Nearly every row repeats what the row before says, so compare bytes before parsing.
         let repeats =
-            |(fields, _): &([Vec<u8>; 5], _)| said.iter().zip(fields).all(|(a, b)| a.1 == b);
-        let identity = if self.identity.as_ref().is_some_and(repeats) {
-            None
-        } else {
-            Some(identity(said)?)
+            |(fields, _): &([Vec<u8>; SAID], _)| said.iter().zip(fields).all(|(a, b)| a.1 == b);
+        let repeated = self.before.as_ref().filter(|before| repeats(before));
+        let new = match repeated {
+            Some(_) => None,
+            None => Some((
+                identity(said)?,
+                Feeding::parse([said[4], said[5], said[6], said[7]])?,
+            )),
         };
         let knobs = [
             whole(field(2), "a number of cores above zero")?,
@@ -409,6 +490,7 @@ impl Reader {
         ];
         let time = quantity(field(6), MAX_TIME_MS, TIME_EXPECTED)?;
         let power = quantity(field(7), MAX_POWER_MW, POWER_EXPECTED)?;
+        let parts = Parts::parse(optional(6), optional(7), time)?;
         let is_marked = || {
             self.columns
                 .mark
@@ -419,24 +501,52 @@ impl Reader {
             return Err((None, Problem::NotFilledIn));
         }
 
-        match (&self.identity, identity) {
-            (Some((_, first)), Some(found)) => same(first, &found)?,
-            (None, Some(found)) => self.identity = Some((said.map(|s| s.1.to_vec()), found)),
-            (_, None) => {}
-        }
+        let at = match (repeated, new) {
+            (Some((_, at)), _) => *at,
+            (None, Some((found, feeding))) => {
+                match &self.identity {
+                    Some(first) => same(first, &found)?,
+                    None => self.identity = Some(found),
+                }
+                let said = said.map(|field| field.1.to_vec());
+                let at = self.of_feeding(feeding)?;
+                self.before = Some((said, at));
+                at
+            }
+            (None, None) => unreachable!("what is not repeated is parsed"),
+        };
         let profile = self
-            .profile(knobs)
+            .profile(at, knobs)
             .map_err(|error| (None, Problem::TooLarge(error)))?;
         profile.times.extend(time);
         profile.powers.extend(power);
-        self.rows += 1;
+        profile.fetches.extend(parts.fetch);
+        profile.computes.extend(parts.compute);
+        self.fed[at].rows += 1;
         Ok(())
+    }
+
+    /// The index of a feeding, which is added on first use.
+    fn of_feeding(&mut self, feeding: Feeding) -> Result<usize, FieldError> {
+        let known = self.fed.iter().position(|fed| fed.feeding == feeding);
+        if let Some(at) = known {
+            return Ok(at);
+        }
+        if let (true, Some(first)) = (self.is_of_one_feeding, self.fed.first()) {
+            return Err(first.feeding.differs(&feeding));
+        }
+        self.fed.push(OfFeeding {
+            feeding,
+            rows: 0,
+            modes: HashMap::new(),
+        });
+        Ok(self.fed.len() - 1)
     }
 
     /// The profile of a mode, created on first use. Checks the size of the grid at once, so that
     /// a file with too many modes is refused before it fills the memory.
-    fn profile(&mut self, knobs: [u32; 4]) -> Result<&mut Profile, GridError> {
-        match self.modes.entry(knobs) {
+    fn profile(&mut self, at: usize, knobs: [u32; 4]) -> Result<&mut Profile, GridError> {
+        match self.fed[at].modes.entry(knobs) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(new) => {
                 let unseen = |axis: usize| !self.axes[axis].contains(&knobs[axis]);
@@ -456,6 +566,8 @@ impl Reader {
                     knobs,
                     times: Vec::new(),
                     powers: Vec::new(),
+                    fetches: Vec::new(),
+                    computes: Vec::new(),
                 }))
             }
         }
@@ -468,36 +580,51 @@ impl Reader {
         }
     }
 
-    fn finish(mut self) -> Result<Corpus, CorpusError> {
-        let whole_file = |problem| Defect {
-            line: None,
-            column: None,
-            problem,
-        };
+    /// The corpus of a file of one feeding.
+    fn finish(self) -> Result<Corpus, CorpusError> {
+        let path = self.path.clone();
+        let mut all = self.finish_all()?;
+        match all.pop() {
+            Some((_, corpus)) => Ok(corpus),
+            None => Err(CorpusError::Defect {
+                path,
+                defect: no_rows(),
+            }),
+        }
+    }
+
+    /// The corpora of all feedings, at least one.
+    fn finish_all(mut self) -> Result<Vec<(Feeding, Corpus)>, CorpusError> {
         self.axes.iter_mut().for_each(|axis| axis.sort_unstable());
         let grid = Grid::new(self.axes.each_ref().map(Vec::as_slice));
-        let (Some((_, identity)), Ok(grid)) = (&self.identity, grid) else {
-            return Err(self.refuse(whole_file(Problem::NoRows)));
+        let (Some(identity), Ok(grid)) = (&self.identity, grid) else {
+            return Err(self.refuse(no_rows()));
         };
-        let mut modes: Vec<Profile> = self.modes.into_values().collect();
-        modes.sort_unstable_by_key(|mode| mode.knobs);
-        Ok(Corpus {
-            kind: identity.kind,
-            device: identity.device.clone(),
-            workload: identity.workload.clone(),
-            minibatch: identity.minibatch,
-            tpc_pg_mask: identity.tpc_pg_mask,
-            rows: self.rows,
-            modes,
-            grid,
-        })
+        let fed = self.fed.into_iter().map(|fed| {
+            let mut modes: Vec<Profile> = fed.modes.into_values().collect();
+            modes.sort_unstable_by_key(|mode| mode.knobs);
+            let corpus = Corpus {
+                kind: identity.kind,
+                device: identity.device.clone(),
+                workload: identity.workload.clone(),
+                minibatch: fed.feeding.minibatch,
+                tpc_pg_mask: identity.tpc_pg_mask,
+                rows: fed.rows,
+                modes,
+                grid: grid.clone(),
+            };
+            (fed.feeding, corpus)
+        });
+        Ok(fed.collect())
     }
 }
 
-fn minibatch(field: Named<'_>) -> Result<Option<u32>, FieldError> {
-    match text(field)? {
-        "" => Ok(None),
-        _ => whole(field, "a number of samples above zero, or a blank").map(Some),
+/// A file without a row of values.
+fn no_rows() -> Defect {
+    Defect {
+        line: None,
+        column: None,
+        problem: Problem::NoRows,
     }
 }
 
@@ -513,13 +640,12 @@ fn mask(field: Named<'_>) -> Result<Option<u32>, FieldError> {
 }
 
 fn identity(
-    [device, workload, of_kind, of_minibatch, of_mask]: [Named<'_>; 5],
+    [device, workload, of_kind, of_mask, ..]: [Named<'_>; SAID],
 ) -> Result<Identity, FieldError> {
     Ok(Identity {
         device: name(device)?,
         workload: name(workload)?,
         kind: kind(of_kind)?,
-        minibatch: minibatch(of_minibatch)?,
         tpc_pg_mask: mask(of_mask)?,
     })
 }
@@ -538,13 +664,6 @@ fn same(first: &Identity, found: &Identity) -> Result<(), FieldError> {
     }
     if first.kind != found.kind {
         return mixed("kind", &first.kind.to_string(), &found.kind.to_string());
-    }
-    if first.minibatch != found.minibatch {
-        return mixed(
-            "minibatch",
-            &number(first.minibatch),
-            &number(found.minibatch),
-        );
     }
     if first.tpc_pg_mask != found.tpc_pg_mask {
         return mixed(

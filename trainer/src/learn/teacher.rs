@@ -466,10 +466,21 @@ impl Teachers {
         blend: &Blend<'_>,
         seed: u64,
     ) -> Result<Self, SingularKernel> {
-        let random = ChaCha8Rng::seed_from_u64(seed);
-        let mut teachers = Self::learn(grid, used, reference, blend, Some(&random))?;
+        let mut teachers = Self::fit_alone(grid, used, reference, blend, seed)?;
         teachers.cross_validate(blend.stacking, seed)?;
         Ok(teachers)
+    }
+
+    /// Like [`Teachers::fit`], but does not leave training modes out: [`Teachers::left_out`] is empty.
+    pub fn fit_alone(
+        grid: &Grid,
+        used: &[Known],
+        reference: Option<&Hyperparameters>,
+        blend: &Blend<'_>,
+        seed: u64,
+    ) -> Result<Self, SingularKernel> {
+        let random = ChaCha8Rng::seed_from_u64(seed);
+        Self::learn(grid, used, reference, blend, Some(&random))
     }
 
     /// Like [`Teachers::fit`], but uses MAP estimates of the hyperparameters and no reference.

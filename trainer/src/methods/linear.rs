@@ -118,7 +118,7 @@ fn predict(task: &Task<'_>, modes: &[Known]) -> Result<Box<dyn Trained>, MethodE
     })))
 }
 
-fn row(knobs: [u32; 4]) -> Vec<f64> {
+pub(crate) fn row(knobs: [u32; 4]) -> Vec<f64> {
     knobs.into_iter().map(f64::from).collect()
 }
 
@@ -138,7 +138,7 @@ fn relative_rmse(modes: &[Known], candidates: &[Known], target: Target) -> Optio
 }
 
 /// All subsets of four indices below `n`; for `n` < 4 the one set of all indices.
-fn fours(n: usize) -> Vec<Vec<usize>> {
+pub(crate) fn fours(n: usize) -> Vec<Vec<usize>> {
     if n < CHOSEN {
         return vec![(0..n).collect()];
     }
@@ -155,14 +155,15 @@ fn fours(n: usize) -> Vec<Vec<usize>> {
 
 /// Least squares with an intercept on standardised inputs; the minimum-norm solution if the
 /// samples are too few.
-struct Regression {
+#[derive(Clone, Debug)]
+pub(crate) struct Regression {
     inputs: Vec<Standard>,
     mean: f64,
     weights: DVector<f64>,
 }
 
 impl Regression {
-    fn fit(samples: &[(Vec<f64>, f64)]) -> Option<Self> {
+    pub fn fit(samples: &[(Vec<f64>, f64)]) -> Option<Self> {
         let width = samples.first()?.0.len();
         let column = |i: usize| samples.iter().map(move |(x, _)| x[i]);
         let inputs: Vec<Standard> = (0..width).map(|i| Standard::of(column(i))).collect();
@@ -179,7 +180,18 @@ impl Regression {
         })
     }
 
-    fn at(&self, x: &[f64]) -> f64 {
+    /// The intercept and the coefficients of the inputs as they are, not standardised.
+    pub fn coefficients(&self) -> Vec<f64> {
+        let pairs = || self.inputs.iter().zip(self.weights.iter());
+        let slopes = pairs().map(|(scale, weight)| weight / scale.sd);
+        let at_mean = pairs().map(|(scale, weight)| weight * scale.mean / scale.sd);
+        [self.mean - at_mean.sum::<f64>()]
+            .into_iter()
+            .chain(slopes)
+            .collect()
+    }
+
+    pub fn at(&self, x: &[f64]) -> f64 {
         let terms = x.iter().zip(&self.inputs).zip(self.weights.iter());
         self.mean
             + terms
@@ -201,6 +213,12 @@ mod tests {
             .collect();
         let regression = Regression::fit(&samples).expect("samples");
         assert!((regression.at(&[10.0, -3.0]) - plane(&[10.0, -3.0])).abs() < 1e-9);
+        let pairs = regression.coefficients().into_iter().zip([5.0, 2.0, -0.5]);
+        assert!(
+            pairs
+                .into_iter()
+                .all(|(found, planted)| (found - planted).abs() < 1e-9)
+        );
     }
 
     #[test]

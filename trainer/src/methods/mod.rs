@@ -2,7 +2,7 @@
 //! mode under a power limit after training on a few profiled modes.
 
 mod gbt;
-mod linear;
+pub(crate) mod linear;
 mod maxn;
 mod powertrain_nn;
 mod powertrain_transfer;

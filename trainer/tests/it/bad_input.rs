@@ -680,3 +680,112 @@ fn ten_million_rows_are_streamed() {
     assert_eq!(json["files"][0]["rows"], 10_000_000);
     assert_eq!(json["files"][0]["modes"], 96);
 }
+
+/// The corpus with the optional columns in all rows, those of the fifth line changed.
+fn with_columns(columns: &str, all: &str, fifth: &str) -> String {
+    let mut lines = corpus();
+    lines[0] += &format!(",{columns}");
+    for line in &mut lines[1..] {
+        *line += &format!(",{all}");
+    }
+    let length = lines[4].len() - all.len();
+    lines[4].truncate(length);
+    lines[4] += fifth;
+    lines.join("\n")
+}
+
+#[test]
+fn columns_of_the_feeding_are_checked() {
+    const SEVERAL: &str = ": such a file is for `characterize`, `advise` and `fit --minibatch`";
+    for (column, all, fifth, expected) in [
+        (
+            "minibatch",
+            "16",
+            "0",
+            "expected a number of samples above zero, or a blank, found `0`",
+        ),
+        (
+            "minibatch",
+            "16",
+            "32",
+            &format!("expected `16` as in the rows before, found `32`{SEVERAL}"),
+        ),
+        (
+            "workers",
+            "4",
+            "-1",
+            "expected a number of workers, 0 … 1024, or a blank, found `-1`",
+        ),
+        (
+            "workers",
+            "4",
+            "",
+            &format!("expected `4` as in the rows before, found ``{SEVERAL}"),
+        ),
+        (
+            "storage",
+            "ssd",
+            "hdd",
+            &format!("expected `ssd` as in the rows before, found `hdd`{SEVERAL}"),
+        ),
+        (
+            "epoch",
+            "1",
+            "first",
+            "expected the number of the epoch, from 0, or a blank, found `first`",
+        ),
+        (
+            "epoch",
+            "1",
+            "0",
+            &format!("expected `1` as in the rows before, found `0`{SEVERAL}"),
+        ),
+        (
+            "fetch_ms",
+            "0",
+            "-2",
+            "expected a time in ms from zero, or a blank, found `-2`",
+        ),
+        (
+            "fetch_ms",
+            "0",
+            "99999",
+            "99999 ms is longer than the step, 15 ms",
+        ),
+        (
+            "compute_ms",
+            "1.5",
+            "nan",
+            "expected a time in ms from zero, or a blank, found `nan`",
+        ),
+        (
+            "compute_ms",
+            "1.5",
+            "15.5",
+            "15.5 ms is longer than the step, 15 ms",
+        ),
+    ] {
+        let contents = with_columns(column, all, fifth);
+        refused(&contents, &format!("line 5: column `{column}`: {expected}"));
+    }
+    // Both parts fit into the step one by one, and not together.
+    refused(
+        with_columns("fetch_ms,compute_ms", "1,1", "10,8"),
+        "line 5: column `compute_ms`: 18 ms is longer than the step, 15 ms",
+    );
+}
+
+#[test]
+fn a_part_of_a_step_needs_its_time() {
+    let mut lines: Vec<String> = with_columns("fetch_ms", "", "1.5")
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    let mut fields: Vec<&str> = lines[4].split(',').collect();
+    fields[6] = "";
+    lines[4] = fields.join(",");
+    refused(
+        lines.join("\n"),
+        "line 5: a part of a step is told, but no time_ms; fill it in, or leave the part blank",
+    );
+}

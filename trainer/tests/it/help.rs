@@ -20,6 +20,11 @@ fn every_help_text_is_the_golden_one() {
         "evaluate",
         "optimize",
         "matrix",
+        "advise",
+        "characterize",
+        "characterize report",
+        "characterize modes",
+        "characterize energy",
         "kernels",
         "kernels evaluate",
         "kernels boards",
@@ -67,7 +72,10 @@ fn every_command_has_a_page_and_is_completed() {
     let read = |name: &str| fs::read_to_string(path.join(name)).expect(name);
     let commands = commands("");
     assert!(commands.contains(&"predict".to_owned()));
-    let of_kernels = self::commands("kernels");
+    let nested: Vec<(&str, String)> = ["characterize", "kernels"]
+        .into_iter()
+        .flat_map(|of| self::commands(of).into_iter().map(move |name| (of, name)))
+        .collect();
     let program = read("wattgate-trainer.1");
     assert!(program.contains("\n.SH \"EXIT STATUS\"\n"), "{program}");
     for command in &commands {
@@ -94,15 +102,15 @@ fn every_command_has_a_page_and_is_completed() {
     }
     let printed = run(path, "completions bash").stdout;
     assert_eq!(printed, read("wattgate-trainer.bash"));
-    for command in &of_kernels {
-        let page = read(&format!("wattgate-trainer-kernels-{command}.1"));
+    for (of, command) in &nested {
+        let page = read(&format!("wattgate-trainer-{of}-{command}.1"));
         assert!(page.contains(".SH SYNOPSIS") && page.contains(".SH EXAMPLES"));
-        let name = format!("wattgate\\-trainer\\-kernels\\-{command}");
+        let name = format!("wattgate\\-trainer\\-{of}\\-{command}");
         assert!(page.contains(&name), "{page}");
     }
     // Pages and completions for each command, and nothing else.
     let files = fs::read_dir(path).expect("a folder").count();
-    let pages = commands.len() + of_kernels.len() + 1;
+    let pages = commands.len() + nested.len() + 1;
     assert_eq!(files, pages + scripts.len());
     let refused = run(path, "pages none --date 2026-11-23");
     let expected =

@@ -1,8 +1,11 @@
 //! The trainer's integration tests: one program, since each links burn anew.
 
+mod advise;
+mod advised;
 mod ask_tell;
 mod bad_input;
 mod bench;
+mod characterize;
 mod commands;
 mod common;
 mod help;
@@ -15,3 +18,4 @@ mod onnx;
 mod quantise;
 mod safe_plan;
 mod simulated;
+mod sizes;

@@ -105,7 +105,7 @@ impl Refit {
     fn run(self, root: &Path) -> Result<(), Failure> {
         note(format_args!("learning from {} more modes", self.measured));
         for row in self.rows {
-            self.planner.exchange(Call::Tell(row))?;
+            self.planner.exchange(Call::Tell(Box::new(row)))?;
         }
         install_model(&self.path, &self.planner.exchange(Call::Fit)?.fitted())?;
         if self.is_for_daemon {

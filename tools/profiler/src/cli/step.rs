@@ -53,7 +53,13 @@ pub fn run(mut parser: Parser) -> Result<(), Failure> {
         }
     }
     let steps = count.unwrap_or_default();
-    let line = StepLine { steps, items, name };
+    let line = StepLine {
+        steps,
+        items,
+        name,
+        fetch_us: None,
+        compute_us: None,
+    };
     if StepLine::parse(line.to_string().as_bytes()).as_ref() != Ok(&line) {
         return Err(Failure::Value {
             option: "--name",

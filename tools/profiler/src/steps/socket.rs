@@ -10,6 +10,9 @@
 //!   does from then on. If its count is above that of the processes with its name it goes on from
 //!   theirs: this is a loop in a shell, each step of which is another process.
 //!
+//! What a sender tells of the parts of its steps counts only while it is the only one: those of several
+//! overlap.
+//!
 //! In a container with process numbers of its own wattgate takes all processes for one.
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
@@ -25,6 +28,8 @@ use rustix::fs::OFlags;
 use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use wattgate_cli::steps::{MAX_BYTES, StepLine};
+
+use crate::window::Parts;
 
 /// Number of names, and of processes with one name, that are kept apart.
 const MOST: usize = 64;
@@ -106,16 +111,17 @@ impl StepSocket {
         &self.path
     }
 
-    /// The steps of the workload, if a datagram has changed them. Other datagrams are ignored.
-    pub fn take(&mut self) -> Option<u64> {
+    /// The steps of the workload and their parts, if a datagram has changed the steps. Other datagrams are
+    /// ignored.
+    pub fn take(&mut self) -> Option<(u64, Parts)> {
         loop {
             // A longer line is no line of the protocol.
             let mut buffer = [0; MAX_BYTES + 1];
             let (length, process) = self.receive(&mut buffer)?;
             let line = StepLine::parse(&buffer[..length]).ok();
             let steps = line.and_then(|line| self.senders.take(process, line));
-            if steps.is_some() {
-                return steps;
+            if let Some(steps) = steps {
+                return Some((steps, self.senders.parts()));
             }
         }
     }
@@ -182,6 +188,8 @@ fn is_abandoned(path: &Path) -> bool {
 #[derive(Debug, Default)]
 pub struct Senders {
     steps: Option<u64>,
+    /// What the last line told.
+    parts: Parts,
     names: Vec<Name>,
 }
 
@@ -204,9 +212,21 @@ struct Sender {
 }
 
 impl Senders {
+    /// The parts of the steps so far, if one process alone tells them.
+    pub fn parts(&self) -> Parts {
+        match &self.names[..] {
+            [name] if name.processes.len() == 1 => self.parts,
+            _ => Parts::default(),
+        }
+    }
+
     /// Takes a line of a process. Returns the steps of the workload if they have changed. They are
     /// less than before if the count of the process is.
     pub fn take(&mut self, process: Option<i32>, line: StepLine) -> Option<u64> {
+        self.parts = Parts {
+            fetch_us: line.fetch_us,
+            compute_us: line.compute_us,
+        };
         let count = i128::from(line.steps);
         let before = self.steps;
         let steps = before.unwrap_or(line.steps);

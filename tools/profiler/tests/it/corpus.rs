@@ -31,6 +31,8 @@ fn measured(gpu_khz: u32) -> Row {
         end: std::time::Duration::from_millis(4_250),
         length: std::time::Duration::from_millis(1_512),
         time_ms: 44.470_588,
+        fetch_ms: Some(4.25),
+        compute_ms: None,
         time_spread: Some(0.003_31),
         power_mw: 17_312.345,
         power_spread: Some(0.009_8),
@@ -68,13 +70,13 @@ fn rows_are_read_back_by_the_next_session() {
         [measured(306_000), marked]
     );
     let text = fs::read_to_string(&path).expect("text");
-    let header = "kind,device,workload,tpc_pg_mask,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,steps,window_ms,end_s,\
+    let header = "kind,device,workload,tpc_pg_mask,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,fetch_ms,compute_ms,steps,window_ms,end_s,\
                   time_spread_pct,power_spread_pct,temperature_c,delivered_cpu_khz,\
                   over_current,peak_mw,mark";
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3);
     assert_eq!(lines[0], header);
-    let line = "measured,orin-agx-64,\"yolo, v8\",240,4,729600,306000,665600,44.4706,17312.3,34,1512.0,4.25,0.33,0.98,\
+    let line = "measured,orin-agx-64,\"yolo, v8\",240,4,729600,306000,665600,44.4706,17312.3,4.25,,34,1512.0,4.25,0.33,0.98,\
                 41.5,,0,20000.0,";
     assert_eq!(lines[1], line);
     assert!(

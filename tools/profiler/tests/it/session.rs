@@ -10,7 +10,7 @@ use wattgate_profiler::ladder::Ladder;
 use wattgate_profiler::planner::{Background, Fitted, List, Planner, PlannerError};
 use wattgate_profiler::row::{CorpusFile, Mark, Row};
 use wattgate_profiler::session::{Session, SessionError, Task};
-use wattgate_profiler::window::{Count, Rules};
+use wattgate_profiler::window::{Count, Parts, Rules};
 use wattgate_profiler::world::{Event, Exit, World};
 use wattgate_runtime::{Milliwatts, PowerMode};
 use wattgate_simulated_board::workload::Workload;
@@ -93,7 +93,11 @@ impl World for Bench {
                     false => minibatches,
                 };
                 let at = self.now();
-                return Event::Count(Count { at, steps });
+                return Event::Count(Count {
+                    at,
+                    steps,
+                    parts: Parts::default(),
+                });
             }
             if self.now() >= until {
                 return Event::Time;

@@ -18,6 +18,8 @@ fn steps(lines: &[(i32, u64, &str)]) -> Vec<Option<u64>> {
             steps: *steps,
             items: None,
             name,
+            fetch_us: None,
+            compute_us: None,
         };
         senders.take(Some(*process), line)
     });
@@ -28,6 +30,23 @@ fn steps(lines: &[(i32, u64, &str)]) -> Vec<Option<u64>> {
 fn one_sender_counts_as_it_says() {
     let lines = [(7, 40, ""), (7, 41, ""), (7, 41, ""), (7, 50, "")];
     assert_eq!(steps(&lines), [Some(40), Some(41), None, Some(50)]);
+}
+
+#[test]
+fn parts_of_steps_are_those_of_one_process() {
+    let mut senders = Senders::default();
+    let mut take = |process: i32, text: &str| {
+        let line = StepLine::parse(text.as_bytes()).expect("a line");
+        senders.take(Some(process), line);
+        let parts = senders.parts();
+        (parts.fetch_us, parts.compute_us)
+    };
+    assert_eq!(take(1, "steps=4"), (None, None));
+    assert_eq!(
+        take(1, "steps=5 fetch_ms=1.5 compute_ms=20"),
+        (Some(1_500), Some(20_000))
+    );
+    assert_eq!(take(2, "steps=5 fetch_ms=9"), (None, None));
 }
 
 #[test]
@@ -96,7 +115,9 @@ fn silent(output: &Output) {
 }
 
 fn taken(socket: &mut StepSocket) -> Vec<u64> {
-    std::iter::from_fn(|| socket.take()).collect()
+    std::iter::from_fn(|| socket.take())
+        .map(|(steps, _)| steps)
+        .collect()
 }
 
 #[test]

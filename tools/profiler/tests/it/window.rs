@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wattgate_profiler::window::{Count, Measured, Rules, Window};
+use wattgate_profiler::window::{Count, Measured, Parts, Rules, Window};
 use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, Milliseconds, Milliwatts, Sample};
 
 const STEP_MS: f64 = 37.0;
@@ -20,7 +20,11 @@ fn measure(rules: Rules, power_mw: impl Fn(f64) -> f64) -> (Option<Measured>, f6
         while step_at <= now {
             steps += 1;
             let at = Duration::from_secs_f64(step_at / 1e3);
-            window.count(Count { at, steps });
+            window.count(Count {
+                at,
+                steps,
+                parts: Parts::default(),
+            });
             step_at += if steps < 105 { 2.0 } else { 1.0 } * STEP_MS;
         }
         if ms % 50 == 0 {
@@ -107,7 +111,11 @@ fn the_longest_time_holds_to_the_nearest_step() {
         for steps in 0..40 {
             let at = Duration::from_secs(steps);
             window.look(at, 20_000_000 * steps);
-            window.count(Count { at, steps });
+            window.count(Count {
+                at,
+                steps,
+                parts: Parts::default(),
+            });
             measured = measured.or_else(|| window.measured(&estimator));
         }
         assert_eq!(measured.expect("complete").steps, expected, "{longest} ms");
@@ -128,8 +136,47 @@ fn counts_of_the_mode_before_are_ignored() {
     let mut window = Window::new(Rules::default(), Duration::from_secs(10));
     for steps in 0..100 {
         let at = Duration::from_millis(90 * steps);
-        window.count(Count { at, steps });
+        window.count(Count {
+            at,
+            steps,
+            parts: Parts::default(),
+        });
     }
     assert_eq!(window.steps(), 0);
     assert_eq!(window.measured(&estimator), None);
+}
+
+/// The parts of a step that takes [`STEP_MS`], from cumulative times of `[fetch, compute]` per step.
+fn parts(each_us: [u64; 2]) -> [Option<f64>; 2] {
+    let mut estimator = Estimator::new([Chip::L4T; MOST_CHIPS]);
+    let mut window = Window::new(Rules::default(), Duration::ZERO);
+    for steps in 1..2_000_u64 {
+        let at = Duration::from_secs_f64(steps as f64 * STEP_MS / 1e3);
+        let [fetch_us, compute_us] = each_us.map(|us| Some(us * steps));
+        let parts = Parts {
+            fetch_us,
+            compute_us,
+        };
+        window.count(Count { at, steps, parts });
+        let now = Milliseconds(at.as_millis() as u64);
+        estimator.look(&Sample::one(Milliwatts(9_000)), now);
+        window.look(at, estimator.energy_uj());
+        if let Some(measured) = window.measured(&estimator) {
+            return [measured.fetch_ms, measured.compute_ms];
+        }
+    }
+    panic!("not measured");
+}
+
+#[test]
+fn parts_of_a_step_are_means_over_the_window() {
+    let [fetch, compute] = parts([5_000, 30_000]).map(|part| part.expect("told"));
+    within(fetch, 5.0, 0.1);
+    within(compute, 30.0, 0.1);
+}
+
+#[test]
+fn parts_that_are_longer_than_the_step_are_left_out() {
+    assert_eq!(parts([50_000, 1_000]), [None; 2]);
+    assert_eq!(parts([20_000, 30_000]), [None; 2]);
 }

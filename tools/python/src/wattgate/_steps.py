@@ -1,8 +1,9 @@
 """Tells the steps of this process to wattgate.
 
-One datagram is one line ``steps=1234 [items=16] [name=yolo]`` with the cumulative count of steps,
-sent to the Unix datagram socket that the environment variable ``WATTGATE_SOCKET`` names. The
-workload never waits and never fails because of it: errors are ignored.
+One datagram is one line ``steps=1234 [items=16] [name=yolo] [fetch_ms=310.2 compute_ms=5120.5]``
+with the cumulative count of steps, and cumulative parts of their time where they are known, sent to
+the Unix datagram socket that the environment variable ``WATTGATE_SOCKET`` names. The workload never
+waits and never fails because of it: errors are ignored.
 """
 
 import atexit
@@ -33,9 +34,11 @@ class Steps(Closing):
 
     __slots__ = (
         "__weakref__",
+        "_compute",
         "_connect_at",
         "_count",
         "_due",
+        "_fetch",
         "_path",
         "_sent",
         "_socket",
@@ -48,6 +51,9 @@ class Steps(Closing):
         self._socket: Optional[socket.socket] = None
         self._count = 0
         self._sent = 0
+        # Parts of the time of these steps in seconds, once they are told.
+        self._fetch: Optional[float] = None
+        self._compute = 0.0
         # When the next datagram and the next attempt to connect may follow.
         self._due = -inf if self._path else inf
         self._connect_at = -inf
@@ -67,6 +73,16 @@ class Steps(Closing):
         now = monotonic()
         if now >= self._due:
             self._send(now)
+
+    def spend(self, fetch: float, compute: float) -> None:
+        """Adds the seconds for which the next step waited for its data, and those of computing.
+
+        Call it before :meth:`step`, so that a datagram has the parts of the steps that it counts.
+        """
+        if not (fetch >= 0 and compute >= 0):
+            raise ValueError(f"fetch is {fetch} and compute {compute}, expected 0 or more")
+        self._fetch = (self._fetch or 0.0) + fetch
+        self._compute += compute
 
     def describe(self, name: Optional[str] = None, items: Optional[int] = None) -> None:
         """Sets name and samples per step of the datagrams that follow."""
@@ -95,7 +111,11 @@ class Steps(Closing):
                 return
         self._due = now + INTERVAL
         try:
-            self._socket.send(b"steps=%d%b\n" % (self._count, self._tail))
+            line = b"steps=%d%b" % (self._count, self._tail)
+            if self._fetch is not None:
+                parts = (1e3 * self._fetch, 1e3 * self._compute)
+                line += b" fetch_ms=%.3f compute_ms=%.3f" % parts
+            self._socket.send(line + b"\n")
             self._sent = self._count
         except BlockingIOError:
             pass  # The receiver is busy; a later datagram contains this count.

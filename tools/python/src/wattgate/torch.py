@@ -1,5 +1,7 @@
 """Counts the optimizer steps of PyTorch without a change of the training loop.
 
+:func:`loader` counts the batches of a loader instead, with the time that they wait.
+
 PyTorch 2.0 and later have hooks for the steps of all optimizers. PyTorch 1.10 to 1.13 wrap the
 method ``step`` of each optimizer's class for the profiler; there the wrapped function is replaced,
 which also reaches the learning-rate schedulers that hold the wrapper.
@@ -10,8 +12,11 @@ from types import CellType
 from typing import Any, Callable, Iterator, List, Optional, Set, Tuple
 
 from ._closing import Closing
+from ._loader import Loader, loader
 from ._needs import needs
 from ._steps import Steps
+
+__all__ = ["Loader", "Watch", "loader", "watch"]
 
 _optimizer = needs("torch.optim.optimizer", "torch")
 

@@ -17,13 +17,15 @@ pub struct Anchor {
     pub simulated: f64,
     /// The bound that must hold.
     pub bound: Bound,
+    /// Whether constants were chosen to match the figure. The others test the constants.
+    pub fitted: bool,
 }
 
 /// Bound of an anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// The error is at most this many percent.
+    /// The error is at most this many percent, or percentage points for an effect.
     Percent(f64),
     /// Both figures have the same sign.
     Sign,

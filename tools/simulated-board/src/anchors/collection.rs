@@ -21,7 +21,7 @@ pub struct Anchors<'a> {
 }
 
 impl Anchors<'_> {
-    /// Adds an anchor.
+    /// Adds an anchor that constants were chosen to match.
     pub fn add(
         &mut self,
         what: impl Into<String>,
@@ -38,6 +38,27 @@ impl Anchors<'_> {
             published,
             simulated,
             bound,
+            fitted: true,
+        });
+    }
+
+    /// Adds an anchor that had no part in the choice of constants.
+    pub fn test(
+        &mut self,
+        what: impl Into<String>,
+        source: &'static str,
+        unit: &'static str,
+        [published, simulated]: [f64; 2],
+        bound: Bound,
+    ) {
+        self.all.push(Anchor {
+            what: what.into(),
+            source,
+            unit,
+            published,
+            simulated,
+            bound,
+            fitted: false,
         });
     }
 }

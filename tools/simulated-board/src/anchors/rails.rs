@@ -7,7 +7,7 @@ use super::catalogue::AnchorError;
 use super::collection::Anchors;
 use crate::pipeline::Clocks;
 use crate::power::{Activity, Watts};
-use crate::steady::settled;
+use crate::steady::{idle, settled};
 use crate::unit::Unit;
 
 const FORUM_MAX: &str = "NVIDIA forum 323456";
@@ -43,12 +43,7 @@ pub fn rails(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
         );
     }
     // An idle board runs at its lowest clocks.
-    let rest = Clocks {
-        cores: 12.0,
-        clusters: 3.0,
-        ..lowest_clocks(&board)
-    };
-    let idle = drawn(&board, &rest, &Activity::IDLE);
+    let idle_w = idle(&board, &Unit::NOMINAL, true);
     let published = [
         ("VDD_GPU_SOC", 2.4),
         ("VDD_CPU_CV", 0.4),
@@ -62,23 +57,18 @@ pub fn rails(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
             "a user's tegrastats",
             "W",
             watts,
-            rail.domains.iter().map(|&domain| idle.of(domain)).sum(),
+            rail.domains.iter().map(|&domain| idle_w.of(domain)).sum(),
             Bound::Percent(40.0),
         );
     }
     let board = anchors.catalogue.board("orin-nx-16-super")?;
-    let rest = Clocks {
-        cores: 8.0,
-        clusters: 2.0,
-        ..lowest_clocks(&board)
-    };
-    let idle = drawn(&board, &rest, &Activity::IDLE);
+    let idle_w = idle(&board, &Unit::NOMINAL, true);
     anchors.add(
         format!("{} idle: VDD_IN", board.name),
         "ARK",
         "W",
         4.6,
-        idle.total(),
+        idle_w.total(),
         Bound::Percent(25.0),
     );
     for (id, watts) in [(3, 16.9), (4, 27.6), (0, 29.4)] {
@@ -98,13 +88,13 @@ pub fn rails(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
         );
     }
     let board = anchors.catalogue.board("orin-nano-8-super")?;
-    let idle = drawn(&board, &lowest_clocks(&board), &Activity::IDLE);
+    let floor = drawn(&board, &lowest_clocks(&board), &Activity::IDLE);
     anchors.add(
         format!("{} tuned floor: VDD_IN", board.name),
         "NVIDIA forum 348662",
         "W",
         2.18,
-        idle.total(),
+        floor.total(),
         Bound::Percent(25.0),
     );
     // 2.09 A at 5 V. The robot's other load is not published.

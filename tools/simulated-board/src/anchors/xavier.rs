@@ -6,12 +6,11 @@ use wattgate_board_tables::Board;
 use super::anchor::Bound;
 use super::catalogue::AnchorError;
 use super::collection::{Anchors, CHARACTERIZING, POWERTRAIN, epoch_s, steady};
-use crate::pipeline::Clocks;
-use crate::power::Activity;
-use crate::steady::{Steady, settled};
+use crate::corpus::{CHARACTERIZING as MODES, nearest};
+use crate::steady::{Steady, idle};
 use crate::unit::Unit;
 
-const XAVIER: &str = "xavier-agx";
+pub const XAVIER: &str = "xavier-agx";
 
 /// Times, stalls and power of AGX Xavier.
 pub fn times_and_power(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
@@ -67,15 +66,7 @@ pub fn times_and_power(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
         stalled,
         Bound::None,
     );
-    let (idle, _) = settled(
-        &board,
-        &Unit::NOMINAL,
-        &Clocks::of(&board, maxn),
-        &Activity {
-            gpu_on: true,
-            ..Activity::IDLE
-        },
-    );
+    let idle = idle(&board, &Unit::NOMINAL, false);
     anchors.add(
         format!("{XAVIER} MAXN, idle, clocks fixed: power"),
         CHARACTERIZING,
@@ -211,31 +202,11 @@ pub fn effects(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
     Ok(())
 }
 
-/// The modes of Characterizing's Table 3: online cores and three clocks in MHz.
-fn labelled(board: &Board, label: &str) -> [u32; 4] {
-    let [cores, mhz @ ..] = match label {
-        "a" => [4, 1200, 670, 1333],
-        "b" => [8, 1200, 670, 1333],
-        "c" => [8, 1200, 900, 1333],
-        "d" => [8, 1200, 900, 1600],
-        "e" => [8, 2100, 900, 1600],
-        "f" => [2, 2100, 900, 1600],
-        "g" => [8, 2265, 1377, 2133],
-        "h" => [8, 2265, 1377, 1066],
-        "k" => [4, 1036, 420, 2133],
-        "l" => [8, 1036, 420, 2133],
-        "m" => [8, 2265, 420, 2133],
-        "n" => [8, 2265, 900, 2133],
-        _ => unreachable!("a label of the table"),
-    };
-    let nearest = |axis: &[u32], mhz: u32| {
-        let by = |khz: &&u32| khz.abs_diff(1000 * mhz);
-        *axis.iter().min_by_key(by).expect("a table")
-    };
-    [
-        cores,
-        nearest(&board.cpu_khz, mhz[0]),
-        nearest(&board.gpu_khz, mhz[1]),
-        nearest(&board.emc_khz, mhz[2]),
-    ]
+/// A mode of Characterizing by its label.
+pub fn labelled(board: &Board, label: &str) -> [u32; 4] {
+    let (_, mode) = MODES
+        .iter()
+        .find(|(known, _)| *known == label)
+        .expect("a label of the table");
+    nearest(board, *mode)
 }

@@ -18,6 +18,7 @@ use crate::noise::around_one;
 use crate::pipeline::Clocks;
 use crate::sensor::Channel;
 use crate::steady::Steady;
+use crate::storage::Reading;
 use crate::unit::Unit;
 use crate::workload::{Host, Kernels, Loader, Workload};
 
@@ -99,13 +100,34 @@ impl<'a> Bench<'a> {
 /// A call in a loop. `launch` is a factor on the CPU's work for a launch.
 fn repeated(call: &Call, board: &Board, launch: f64) -> Workload {
     let work = GpuWork::of(call, board.physics().gpu.blocks);
+    let kernels = Kernels {
+        count: CALLS * work.launches,
+        mflop_per_sample: 1e-6 * CALLS * work.flop,
+        efficiency: work.efficiency,
+        mb_per_sample: 0.0,
+        mb: 1e-6 * CALLS * work.bytes,
+        blocks_per_sample: work.blocks,
+    };
+    let kcycles = launch * launch_kcycles(call.kind()) / work.launches;
+    let misses = LAUNCH_MISSES / work.launches;
+    of_kernels(String::new(), vec![kernels], kcycles, misses)
+}
+
+/// Kernels whose data are there, with the CPU's work and the cache misses of a launch. A step is one sample.
+fn of_kernels(
+    name: String,
+    kernels: Vec<Kernels>,
+    launch_kcycles: f64,
+    launch_misses: f64,
+) -> Workload {
     Workload {
-        name: String::new(),
+        name,
         samples: 1,
         minibatch: 1,
         warm_up: 1.0,
         loader: Loader {
             workers: 0,
+            contention: 0.0,
             mcycles_per_sample: 0.0,
             kmisses_per_sample: 0.0,
             mb_per_sample: 0.0,
@@ -114,17 +136,13 @@ fn repeated(call: &Call, board: &Board, launch: f64) -> Workload {
             mcycles: 0.0,
             kmisses: 0.0,
             mb_per_sample: 0.0,
-            launch_kcycles: launch * launch_kcycles(call.kind()) / work.launches,
-            launch_misses: LAUNCH_MISSES / work.launches,
+            launch_kcycles,
+            launch_misses,
         },
-        kernels: vec![Kernels {
-            count: CALLS * work.launches,
-            mflop_per_sample: 1e-6 * CALLS * work.flop,
-            efficiency: work.efficiency,
-            mb_per_sample: 0.0,
-            mb: 1e-6 * CALLS * work.bytes,
-            blocks_per_sample: work.blocks,
-        }],
+        data: None,
+        memory: None,
+        reading: Reading::default(),
+        kernels,
     }
 }
 

@@ -7,10 +7,10 @@ use std::path::Path;
 use wattgate_board_tables::Board;
 use wattgate_kernels::{Call, Kind, Parameter};
 
-use super::{GpuWork, LAUNCH_MISSES, launch_kcycles};
+use super::{GpuWork, LAUNCH_MISSES, launch_kcycles, of_kernels};
 use crate::csv::{CsvError, Wrong, cells, lines, read};
 use crate::unit::Unit;
-use crate::workload::{Host, Kernels, Loader, Workload};
+use crate::workload::{Kernels, Workload};
 
 /// Columns before the parameters.
 const COLUMNS: [&str; 3] = ["layer", "operators", "kernel"];
@@ -79,7 +79,7 @@ fn call(line: usize, cells: &[&str]) -> Result<Call, Wrong> {
     Call::of(kind, of).map_err(|why| Wrong::new(line, why.to_string(), "a call of a kernel"))
 }
 
-/// The workload of some calls. The launches of different kernels cost the CPU the same here: their mean.
+/// The workload of some calls, which hold a whole batch. The launches of different kernels cost the CPU the same here: their mean.
 pub fn network_of(name: String, calls: &[Call], board: &Board, unit: &Unit) -> Workload {
     let resident = board.physics().gpu.blocks;
     let kernels: Vec<Kernels> = calls
@@ -98,27 +98,12 @@ pub fn network_of(name: String, calls: &[Call], board: &Board, unit: &Unit) -> W
         .collect();
     let launches: f64 = kernels.iter().map(|group| group.count).sum();
     let kcycles: f64 = calls.iter().map(|call| launch_kcycles(call.kind())).sum();
-    Workload {
+    of_kernels(
         name,
-        // A call holds a whole batch, which counts as one sample.
-        samples: 1,
-        minibatch: 1,
-        warm_up: 1.0,
-        loader: Loader {
-            workers: 0,
-            mcycles_per_sample: 0.0,
-            kmisses_per_sample: 0.0,
-            mb_per_sample: 0.0,
-        },
-        host: Host {
-            mcycles: 0.0,
-            kmisses: 0.0,
-            mb_per_sample: 0.0,
-            launch_kcycles: unit.launch * kcycles / launches,
-            launch_misses: LAUNCH_MISSES * calls.len() as f64 / launches,
-        },
         kernels,
-    }
+        unit.launch * kcycles / launches,
+        LAUNCH_MISSES * calls.len() as f64 / launches,
+    )
 }
 
 #[cfg(test)]

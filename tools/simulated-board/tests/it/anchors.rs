@@ -49,9 +49,43 @@ fn ranges_are_held_within_25_percent_and_effects_in_their_sign() {
             .iter()
             .all(|anchor| anchor.bound == Bound::Percent(25.0))
     );
-    let effects: Vec<_> = all.iter().filter(|anchor| anchor.unit == "%").collect();
-    assert_eq!(effects.len(), 28);
-    assert!(effects.iter().all(|anchor| anchor.bound == Bound::Sign));
+    let effects = effects(&all);
+    assert_eq!(effects.len(), 28 + 14);
+    assert!(effects.iter().all(|anchor| anchor.bound != Bound::None));
+    let kept = effects.iter().all(|anchor| {
+        anchor.published == 0.0 || anchor.simulated.signum() == anchor.published.signum()
+    });
+    assert!(kept, "{effects:#?}");
+}
+
+fn effects(all: &[Anchor]) -> Vec<&Anchor> {
+    all.iter().filter(|anchor| anchor.unit == "%").collect()
+}
+
+#[test]
+fn most_effects_are_within_10_points_and_those_of_storage_within_15() {
+    let all = all();
+    let effects = effects(&all);
+    let within = |points: f64| {
+        let near = effects
+            .iter()
+            .filter(|anchor| anchor.error().abs() <= points);
+        100 * near.count() / effects.len()
+    };
+    assert!(within(10.0) >= 80, "{} %", within(10.0));
+    let of_storage: Vec<_> = effects
+        .iter()
+        .filter(|anchor| ["ssd", "hdd"].iter().any(|kind| anchor.what.contains(kind)))
+        .collect();
+    assert_eq!(of_storage.len(), 4);
+    assert!(of_storage.iter().all(|anchor| anchor.error().abs() <= 15.0));
+}
+
+#[test]
+fn some_anchors_test_what_others_fitted() {
+    let all = all();
+    let tests = all.iter().filter(|anchor| !anchor.fitted);
+    assert_eq!(tests.count(), 20);
 }
 
 #[test]
@@ -63,6 +97,7 @@ fn a_wrong_figure_is_seen() {
         published: -2.0,
         simulated,
         bound,
+        fitted: true,
     };
     assert!(!anchor(0.1, "%", Bound::Sign).held());
     assert!(anchor(-9.0, "%", Bound::Sign).held());

@@ -4,7 +4,7 @@ use wattgate_board_tables::{Board, BoardError, names};
 use wattgate_simulated_board::corpus::{Modes, csv};
 use wattgate_simulated_board::pipeline::Clocks;
 use wattgate_simulated_board::profile::Profiler;
-use wattgate_simulated_board::steady::Steady;
+use wattgate_simulated_board::steady::{Steady, idle};
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::{self, Workload};
 
@@ -209,4 +209,13 @@ fn profiling_takes_as_long_as_in_the_paper() {
     };
     let all = hours(&board.papers_modes());
     assert!((14.0..=30.0).contains(&all), "{all} h");
+}
+
+/// Characterizing, section 5.5: DVFS saves much on an idle AGX.
+#[test]
+fn an_idle_board_saves_with_dvfs() {
+    for board in boards() {
+        let [off, on] = [false, true].map(|dvfs| idle(&board, &Unit::NOMINAL, dvfs).total());
+        assert!(on < 0.6 * off, "{}: {on} W of {off} W", board.name);
+    }
 }

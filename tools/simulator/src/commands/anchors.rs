@@ -11,12 +11,13 @@ use wattgate_simulated_board::anchors::{Anchor, Bound, Shipped, anchors};
 
 const USAGE: &str = "\
 Print published measurements of real boards beside those of the simulated boards. Fail if one
-differs by more than its bound
+differs by more than its bound. A star marks those that had no part in the choice of the
+simulator's constants
 
 Usage: wattgate-simulator anchors [--json]
 
 Options:
-  --json      Print JSON: [{\"what\",\"source\",\"unit\",\"published\",\"simulated\",\"bound\"}]
+  --json      Print JSON: [{\"what\",\"source\",\"unit\",\"published\",\"simulated\",\"bound\",\"fitted\"}]
   -h, --help  Print this
 ";
 
@@ -48,18 +49,19 @@ fn table(anchors: &[Anchor]) -> String {
     for anchor in anchors {
         if anchor.source != source {
             source = anchor.source;
-            writeln!(text, "{source:<67}published  simulated     error (bound)").expect("text");
+            writeln!(text, "{source:<75}published  simulated     error (bound)").expect("text");
         }
         let unit = if anchor.unit == "%" { "points" } else { "%" };
         let bound = match anchor.bound {
-            Bound::Percent(most) => format!("({most} %)"),
+            Bound::Percent(most) => format!("({most} {unit})"),
             Bound::Sign => "(sign)".to_owned(),
             Bound::None => String::new(),
         };
         let verdict = if anchor.held() { "" } else { "  MISSED" };
         writeln!(
             text,
-            "  {:<66}{:>8.2} {:<3}{:>7.2} {:<3}{:>7.1} {unit:<6} {bound}{verdict}",
+            "{} {:<74}{:>8.2} {:<3}{:>7.2} {:<3}{:>7.1} {unit:<6} {bound}{verdict}",
+            if anchor.fitted { " " } else { "*" },
             anchor.what,
             anchor.published,
             anchor.unit,

@@ -9,9 +9,10 @@ use crate::help::{boards_and_workloads, print_help};
 use crate::output::print;
 use wattgate_board_tables::Board;
 use wattgate_cli::output::AtomicFile;
-use wattgate_simulated_board::corpus::{Modes, csv};
+use wattgate_simulated_board::corpus::{Feeding, Modes, csv, fed_csv};
 use wattgate_simulated_board::kernels::network;
 use wattgate_simulated_board::profile::Profiler;
+use wattgate_simulated_board::storage::{Epoch, Storage, storage};
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
 
@@ -26,8 +27,14 @@ Options:
   --board NAME          The board
   --workload NAME|FILE  The workload
   --calls FILE          A network: the file of `wattgate-trainer compose --calls`
-  --minibatch N         Samples in a minibatch [the workload's]
-  --modes WHICH         papers, all, or random:N [papers]
+  --minibatch N,…       Samples in a minibatch [the workload's]
+  --workers N,…         Loader workers [the workload's]
+  --storage KIND,…      Storage of the data set: ssd, hdd or sd [the page cache]
+  --epoch WHICH,…       first, in which the page cache is empty, or later [later]
+  --columns             Add the columns fetch_ms, compute_ms, workers, storage and epoch; workers,
+                        storage, epoch and several sizes add them by themselves
+  --modes WHICH         papers (PowerTrain's), characterizing, all, random:N, or one as
+                        mode:CORES,CPU,GPU,EMC with the clocks in kHz [papers]
   --unit N              Draw this unit's differences from the seed N [the nominal unit]
   --seed S              Seed of noise and of random modes [0]
   -o, --output FILE     The corpus
@@ -37,14 +44,20 @@ Options:
 const EXAMPLE: &str = "\
 Example:
   wattgate-simulator corpus --board orin-agx-64 --workload resnet18 --seed 1 -o resnet.csv
+  wattgate-simulator corpus --board xavier-agx --workload mobilenetv3 --modes characterizing \\
+    --workers 0,1,4 --storage ssd,hdd --epoch first,later -o fed.csv
+
+A corpus of several sizes, workers, storages or epochs has the modes with each combination.
 ";
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut board, mut workload, mut output) = (None, None, None);
     let mut calls = None;
-    let (mut minibatch, mut unit, mut seed) = (None, Unit::NOMINAL, 0);
+    let (mut unit, mut seed) = (Unit::NOMINAL, 0);
     let mut modes = Modes::Papers;
+    let (mut minibatches, mut workers) = (Vec::new(), Vec::new());
+    let (mut storages, mut epochs, mut columns) = (Vec::new(), Vec::new(), false);
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("board") => board = Some(Board::named(&arguments.value()?.string()?)?),
@@ -52,7 +65,15 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
                 workload = Some(Workload::named(&arguments.value()?.string()?)?);
             }
             Arg::Long("calls") => calls = Some(PathBuf::from(arguments.value()?)),
-            Arg::Long("minibatch") => minibatch = Some(arguments.value()?.parse()?),
+            Arg::Long("minibatch") => minibatches = numbers("--minibatch", &mut arguments)?,
+            Arg::Long("workers") => workers = numbers("--workers", &mut arguments)?,
+            Arg::Long("storage") => {
+                storages = list("--storage", "ssd, hdd or sd", &mut arguments, storage)?;
+            }
+            Arg::Long("epoch") => {
+                epochs = list("--epoch", "first or later", &mut arguments, epoch)?;
+            }
+            Arg::Long("columns") => columns = true,
             Arg::Long("modes") => modes = which(&arguments.value()?.string()?)?,
             Arg::Long("unit") => unit = Unit::drawn(arguments.value()?.parse()?),
             Arg::Long("seed") => seed = arguments.value()?.parse()?,
@@ -67,39 +88,125 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     }
     let board = board.ok_or(Failure::Missing("--board"))?;
     let output = output.ok_or(Failure::Missing("-o FILE"))?;
-    let mut workload = match (workload, calls) {
+    let is_fed = columns
+        || ![minibatches.len(), workers.len(), storages.len()]
+            .iter()
+            .all(|n| *n == 0);
+    let workload = match (workload, calls) {
         (Some(workload), None) => workload,
-        (None, Some(calls)) if minibatch.is_none() => network(&calls, &board, &unit)?,
-        (None, Some(_)) => return Err(Failure::Exclusive("--calls", "--minibatch")),
+        // A network is run on data that are there.
+        (None, Some(calls)) if !is_fed => network(&calls, &board, &unit)?,
+        (None, Some(_)) => return Err(Failure::Exclusive("--calls", "what feeds a training")),
         (Some(_), Some(_)) => return Err(Failure::Exclusive("--calls", "--workload")),
         (None, None) => return Err(Failure::Missing("--workload")),
     };
-    if let Some(minibatch) = minibatch {
-        workload = workload.with_minibatch(minibatch)?;
+    if storages.is_empty() && !epochs.is_empty() {
+        return Err(Failure::Missing("--storage, which --epoch needs"));
     }
+    let columns = columns || minibatches.len() > 1 || !workers.is_empty() || !storages.is_empty();
+    or(&mut minibatches, workload.minibatch);
+    or(&mut workers, workload.loader.workers);
+    or(&mut epochs, Epoch::Later);
+    let mut stored: Vec<Option<(Storage, Epoch)>> = Vec::new();
+    for storage in storages {
+        stored.extend(epochs.iter().map(|epoch| Some((storage, *epoch))));
+    }
+    or(&mut stored, None);
+
     let modes = modes.of(&board, seed)?;
+    let mut fed = Vec::new();
+    for &minibatch in &minibatches {
+        for &workers in &workers {
+            for &storage in &stored {
+                let feeding = Feeding {
+                    minibatch,
+                    workers,
+                    storage,
+                };
+                fed.push((feeding, feeding.apply(&workload, &board)?));
+            }
+        }
+    }
     let file = AtomicFile::create(&output)?;
-    let profiles = Profiler::new(&board, unit, &workload, seed).profile_all(&modes);
-    file.commit(csv(&board, &workload, &profiles).as_bytes())?;
-    let hours = profiles.iter().map(|profile| profile.seconds).sum::<f64>() / 3600.0;
+    let runs: Vec<_> = fed
+        .iter()
+        .map(|(feeding, workload)| {
+            let profiles = Profiler::new(&board, unit, workload, seed).profile_all(&modes);
+            (*feeding, profiles)
+        })
+        .collect();
+    let text = match (&fed[..], &runs[..]) {
+        ([(_, workload)], [(_, profiles)]) if !columns => csv(&board, workload, profiles),
+        _ => fed_csv(&board, &workload.name, &runs),
+    };
+    file.commit(text.as_bytes())?;
+    let profiles = || runs.iter().flat_map(|(_, profiles)| profiles);
+    let hours = profiles().map(|profile| profile.seconds).sum::<f64>() / 3600.0;
     print(&format!(
         "{} on {}, simulated: {} modes, {hours:.1} h of profiling\n",
         workload.name,
         board.name,
-        profiles.len()
+        profiles().count()
     ))
+}
+
+/// Fills an empty list with the default.
+fn or<T>(list: &mut Vec<T>, default: T) {
+    if list.is_empty() {
+        list.push(default);
+    }
+}
+
+fn epoch(text: &str) -> Option<Epoch> {
+    match text {
+        "first" => Some(Epoch::First),
+        "later" => Some(Epoch::Later),
+        _ => None,
+    }
+}
+
+fn numbers(option: &'static str, arguments: &mut Parser) -> Result<Vec<u32>, Failure> {
+    list(option, "whole numbers", arguments, |text| text.parse().ok())
+}
+
+/// The values of an option, separated by commas, each once.
+fn list<T: PartialEq>(
+    option: &'static str,
+    expected: &'static str,
+    arguments: &mut Parser,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, Failure> {
+    let value = arguments.value()?.string()?;
+    let mut list = Vec::new();
+    for text in value.split(',') {
+        let parsed = parse(text).filter(|parsed| !list.contains(parsed));
+        list.push(parsed.ok_or_else(|| Failure::Value {
+            option,
+            value: value.clone(),
+            expected,
+        })?);
+    }
+    Ok(list)
 }
 
 fn which(text: &str) -> Result<Modes, Failure> {
     let number = text.strip_prefix("random:").map(str::parse);
+    let mode = text.strip_prefix("mode:").map(|mode| {
+        let knobs: Option<Vec<u32>> = mode.split(',').map(|knob| knob.parse().ok()).collect();
+        knobs.and_then(|knobs| knobs.try_into().ok())
+    });
+    if let Some(Some(mode)) = mode {
+        return Ok(Modes::One(mode));
+    }
     match (text, number) {
         ("papers", _) => Ok(Modes::Papers),
+        ("characterizing", _) => Ok(Modes::Characterizing),
         ("all", _) => Ok(Modes::All),
         (_, Some(Ok(number))) => Ok(Modes::Random(number)),
         _ => Err(Failure::Value {
             option: "--modes",
             value: text.to_owned(),
-            expected: "papers, all, or random:N",
+            expected: "papers, characterizing, all, random:N or mode:CORES,CPU,GPU,EMC",
         }),
     }
 }

@@ -39,7 +39,10 @@ fn anchors_are_printed_with_both_figures() {
     let all = json.as_array().expect("a list");
     assert_eq!(
         all.len(),
-        table.lines().filter(|line| line.starts_with("  ")).count()
+        table
+            .lines()
+            .filter(|line| line.starts_with("  ") || line.starts_with("* "))
+            .count()
     );
     assert_eq!(all[0]["published"], 3.05);
     assert!(all[0]["simulated"].is_f64());
@@ -71,6 +74,39 @@ fn a_corpus_has_the_papers_modes_and_says_that_it_is_simulated() {
         first,
         "the same seed gives other bytes"
     );
+}
+
+#[test]
+fn a_corpus_can_tell_how_the_workload_is_fed() {
+    let folder = tempdir().expect("a folder");
+    let path = folder.path().join("fed.csv");
+    let arguments = format!(
+        "corpus --board xavier-agx --workload mobilenetv3 --modes characterizing --minibatch 8,16 \
+         --workers 0,4 --storage hdd --epoch first,later -o {}",
+        path.display()
+    );
+    assert!(run(&arguments).status.success());
+    let text = fs::read_to_string(&path).expect("written");
+    let mut lines = text.lines();
+    let header = lines.next().expect("a header");
+    assert!(header.ends_with(",minibatch,fetch_ms,compute_ms,workers,storage,epoch"));
+    let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.len(), 10 * 8);
+    let number = |cell: &str| cell.parse::<f64>().expect("a number");
+    for row in &rows {
+        let [time, fetch, compute] = [6, 10, 11].map(|at| number(row[at]));
+        assert!(
+            fetch >= 0.0 && compute > 0.0 && fetch + compute <= time + 1e-3,
+            "{row:?}"
+        );
+    }
+    let fetch = |workers, epoch| {
+        let rows = rows
+            .iter()
+            .filter(|row| row[12..] == [workers, "hdd", epoch]);
+        rows.map(|row| number(row[10])).sum::<f64>()
+    };
+    assert!(fetch("0", "0") > fetch("0", "1") && fetch("0", "1") > fetch("4", "1"));
 }
 
 #[test]
@@ -128,8 +164,12 @@ fn unknown_names_and_wrong_numbers_are_named() {
             "error: cannot profile 99999 modes: `tx2` has 10296\n",
         ),
         (
+            "--board tx2 --workload lenet --modes mode:4,1,2,3",
+            "error: [4, 1, 2, 3] is not a mode of `tx2`\n",
+        ),
+        (
             "--board tx2 --workload lenet --modes some",
-            "error: --modes is `some`, expected papers, all, or random:N\n",
+            "error: --modes is `some`, expected papers, characterizing, all, random:N or mode:CORES,CPU,GPU,EMC\n",
         ),
         (
             "--board tx2 --workload lenet --modes all --seed -1",
@@ -143,10 +183,43 @@ fn unknown_names_and_wrong_numbers_are_named() {
             "--board tx2 --workload lenet --modes all --minibatch 0",
             "error: lenet: `minibatch` is 0, expected 1 … 4096",
         ),
+        (
+            "--board xavier-agx --workload mobilenetv3 --minibatch 4000",
+            "error: `mobilenetv3` with a minibatch of 4000 needs 405.6 GB, but `xavier-agx` has 33.2 GB for \
+             a training; at most 275 samples fit\n",
+        ),
+        (
+            "--board tx2 --workload bert --modes all --storage ssd",
+            "error: `bert` with a minibatch of 16 needs 20.0 GB",
+        ),
+        (
+            "--board xavier-agx --workload bert --storage ssd",
+            "error: `bert` has no `[data]`, which a storage needs\n",
+        ),
+        (
+            "--board tx2 --workload lenet --modes all --storage floppy",
+            "error: --storage is `floppy`, expected ssd, hdd or sd\n",
+        ),
+        (
+            "--board tx2 --workload lenet --modes all --workers 1,1",
+            "error: --workers is `1,1`, expected whole numbers\n",
+        ),
+        (
+            "--board tx2 --workload lenet --modes all --epoch first",
+            "error: missing --storage, which --epoch needs\n",
+        ),
+        (
+            "--board tx2 --workload lenet --modes characterizing",
+            "error: no paper profiled `tx2`; take all or random:N modes\n",
+        ),
         ("--workload lenet", "error: missing --board\n"),
         ("--board tx2", "error: missing --workload\n"),
     ] {
-        let code = if message.contains("minibatch") { 3 } else { 2 };
+        let of_workload = ["minibatch", "`[data]`"];
+        let code = match of_workload.iter().any(|word| message.contains(word)) {
+            true => 3,
+            false => 2,
+        };
         let stderr = refused(&format!("corpus {arguments} -o {to}"), code);
         assert!(stderr.starts_with(message), "{arguments}: {stderr}");
     }
