@@ -316,11 +316,11 @@ fn text(report: &Report<'_>, arguments: &Arguments) -> String {
         fastest.sum_ms
     );
     let of = match report.modes_used {
-        0 => "of the kernels on units that were left out in turn",
-        _ => "of the profiled modes, each left out in turn",
+        0 => "as far as units differ that were left out in turn, and by composing",
+        _ => "on the profiled modes, each left out in turn",
     };
     text += &format!(
-        "errors {of}: time {}, power {}\n",
+        "expected errors, {of}: time {}, power {}\n",
         show::percent(report.error.time_mape),
         show::percent(report.error.power_mape)
     );

@@ -52,6 +52,11 @@ pub enum NetworkFitError {
     /// The kernels were not measured in a range of clocks that the board has.
     #[error("the kernels were not measured at any {knob} of the board")]
     NoCommonClock { knob: &'static str },
+    /// The kernel corpus leaves a clock blank that the board varies.
+    #[error(
+        "the kernel corpus leaves the {knob} blank, but the board varies it: what it draws at another one is not known"
+    )]
+    UnknownClock { knob: &'static str },
     /// Stand-ins take too much of the time.
     #[error(
         "{} take{} {share_pct:.1} % of the time, more than {most_pct:.1} %: no kernel predicts them; allow them with --most-unknown",
@@ -145,6 +150,9 @@ pub fn grid(models: &KernelModels, board: &Grid) -> Result<(Grid, Region), Netwo
             true => (known[0], known[known.len() - 1]),
             false => (0, u32::MAX),
         };
+        if at > 0 && !is_varied && axis.len() > 1 {
+            return Err(NetworkFitError::UnknownClock { knob: KNOBS[at] });
+        }
         let values = axis.iter().copied();
         kept[at] = match (at, is_varied) {
             (0, true) => values.filter(|cores| known.contains(cores)).collect(),

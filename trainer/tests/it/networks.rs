@@ -253,6 +253,15 @@ fn a_network_that_was_never_run_gets_a_model_with_an_honest_band() {
     let other = refused(&compose.replace("xavier-agx", "orin-agx-64"));
     let expected = "error: net.onnx: the kernels are those of `xavier-agx`, not of `orin-agx-64`\n";
     assert_eq!(other, (3, expected.to_owned()));
+    write(path, "no-emc.csv", without_column(path, "emc_khz"));
+    let fitted = run(
+        path,
+        "kernels fit --corpus no-emc.csv --trees 5 -o no-emc.wgk",
+    );
+    assert_eq!(fitted.code, 0, "{}", fitted.stderr);
+    let blank = refused(&compose.replace("k.wgk", "no-emc.wgk"));
+    let expected = "error: net.onnx: the kernel corpus leaves the memory clock blank, but the board varies it: what it draws at another one is not known\n";
+    assert_eq!(blank, (3, expected.to_owned()));
     let no_kernels = refused(&compose.replace("k.wgk", "k.csv"));
     let expected = "error: k.csv: not a file of `wattgate-trainer kernels fit`\n";
     assert_eq!(no_kernels, (3, expected.to_owned()));
@@ -298,6 +307,22 @@ fn run_on_a_unit(path: &Path) -> Vec<(usize, f64)> {
     others
         .map(|id| (id, profiler.profile(modes[id]).power_mw))
         .collect()
+}
+
+/// The kernel corpus without a column.
+fn without_column(path: &Path, name: &str) -> String {
+    let text = fs::read_to_string(path.join("k.csv")).expect("a corpus");
+    let header = text.lines().next().expect("a header");
+    let at = header.split(',').position(|column| column == name);
+    let at = at.expect("the column");
+    let line = |line: &str| {
+        let fields = line
+            .split(',')
+            .enumerate()
+            .filter(|(column, _)| *column != at);
+        fields.map(|(_, field)| field).collect::<Vec<_>>().join(",")
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The rows of one unit of the kernel corpus.
