@@ -1,13 +1,18 @@
 //! Values of options that several commands take.
 
+use std::path::Path;
 use std::time::Duration;
 
 use lexopt::{Parser, ValueExt};
+use wattgate_board_tables::Board;
 use wattgate_cli::quantity;
 use wattgate_scenarios::Holder;
 use wattgate_scenarios::replay::warmth::Fan;
+use wattgate_simulated_board::kernels::network;
 use wattgate_simulated_board::load::Kind;
 use wattgate_simulated_board::sampling::SAMPLES;
+use wattgate_simulated_board::unit::Unit;
+use wattgate_simulated_board::workload::Workload;
 
 use crate::failure::Failure;
 
@@ -86,4 +91,18 @@ pub fn seconds(option: &'static str, arguments: &mut Parser) -> Result<Duration,
         value,
         expected: "a number of seconds, 0 … 1e8",
     })
+}
+
+/// The workload of `--workload` or the network of `--calls`, on a unit; `None` without either.
+pub fn workload(
+    named: Option<Workload>,
+    calls: Option<&Path>,
+    board: &Board,
+    unit: &Unit,
+) -> Result<Option<Workload>, Failure> {
+    match (named, calls) {
+        (Some(_), Some(_)) => Err(Failure::Exclusive("--calls", "--workload")),
+        (None, Some(calls)) => Ok(Some(network(calls, board, unit)?)),
+        (named, None) => Ok(named),
+    }
 }

@@ -6,11 +6,11 @@ use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
 use crate::help::{boards_and_workloads, print_help};
+use crate::options;
 use crate::output::print;
 use wattgate_board_tables::Board;
 use wattgate_cli::output::AtomicFile;
 use wattgate_simulated_board::corpus::{Feeding, Modes, csv, fed_csv};
-use wattgate_simulated_board::kernels::network;
 use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::storage::{Epoch, Storage, storage};
 use wattgate_simulated_board::unit::Unit;
@@ -92,14 +92,12 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         || ![minibatches.len(), workers.len(), storages.len()]
             .iter()
             .all(|n| *n == 0);
-    let workload = match (workload, calls) {
-        (Some(workload), None) => workload,
-        // A network is run on data that are there.
-        (None, Some(calls)) if !is_fed => network(&calls, &board, &unit)?,
-        (None, Some(_)) => return Err(Failure::Exclusive("--calls", "what feeds a training")),
-        (Some(_), Some(_)) => return Err(Failure::Exclusive("--calls", "--workload")),
-        (None, None) => return Err(Failure::Missing("--workload")),
-    };
+    // A network is run on data that are there.
+    if is_fed && calls.is_some() {
+        return Err(Failure::Exclusive("--calls", "what feeds a training"));
+    }
+    let workload = options::workload(workload, calls.as_deref(), &board, &unit)?;
+    let workload = workload.ok_or(Failure::Missing("--workload"))?;
     if storages.is_empty() && !epochs.is_empty() {
         return Err(Failure::Missing("--storage, which --epoch needs"));
     }

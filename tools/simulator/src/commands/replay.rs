@@ -16,6 +16,7 @@ use wattgate_scenarios::replay::report::LoadReport;
 use wattgate_scenarios::replay::{LoadRun, run as replay, timed_modes, workload_of};
 use wattgate_simulated_board::load::Load;
 use wattgate_simulated_board::sampling::Sampling;
+use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
 
 const USAGE: &str = "\
@@ -33,6 +34,7 @@ Options:
                     the value in the GPU's load file, 0 ... 1 [the activity, 1 at most]. Each row
                     holds until the next one. The first row is at 0 ms, the last ends the run
   --workload W      The workload, by name or file [the model's]
+  --calls FILE      In place of it a network: the file of `wattgate-trainer compose --calls`
   --samples N       Number of samples in one result of the power sensor [512]
   --unit N          Draw this unit's differences from the seed N [the nominal unit]
   --seed S          Seed of noise and of the numbers of hwmon devices [0]
@@ -67,7 +69,7 @@ Example:
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut board, mut model, mut limit, mut load) = (None, None, None, None);
     let (mut workload, mut samples, mut unit, mut seed) = (None, Sampling::L4T.samples, None, 0);
-    let (mut holder, mut json) = (Holder::Wattgate, false);
+    let (mut calls, mut holder, mut json) = (None, Holder::Wattgate, false);
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("board") => board = Some(Board::named(&arguments.value()?.string()?)?),
@@ -77,6 +79,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("workload") => {
                 workload = Some(Workload::named(&arguments.value()?.string()?)?);
             }
+            Arg::Long("calls") => calls = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("samples") => samples = options::samples(arguments.value()?.string()?)?,
             Arg::Long("unit") => unit = Some(arguments.value()?.parse()?),
             Arg::Long("seed") => seed = arguments.value()?.parse()?,
@@ -92,6 +95,8 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let model = model.ok_or(Failure::Missing("--weights"))?;
     let limit = limit.ok_or(Failure::Missing("--limit"))?;
     let load = Load::read(&load.ok_or(Failure::Missing("--load"))?)?;
+    let of_unit = unit.map_or(Unit::NOMINAL, Unit::drawn);
+    let workload = options::workload(workload, calls.as_deref(), &board, &of_unit)?;
     let workload = match workload {
         Some(workload) => workload,
         None => workload_of(&model)?,
