@@ -203,20 +203,19 @@ impl Teacher {
 
     /// What each process predicts.
     fn predictions(&self, places: &[Place]) -> OfParts {
-        let parts = self.parts.iter();
-        OfParts(
-            parts
-                .map(|(_, process)| process.predictions(places))
-                .collect(),
-        )
+        let of = |(_, process): &(f64, Process)| OfPart {
+            shares: process.shares().collect(),
+            samples: process.predictions(places),
+        };
+        OfParts(self.parts.iter().map(of).collect())
     }
 
-    /// Blends what the processes predict at one place, one list of samples each.
-    fn blended(&self, parts: &[Vec<Normal>]) -> Expected {
+    /// Blends what processes predict at one place, one list of samples with their shares each.
+    fn blended(&self, parts: &[Vec<(f64, Normal)>]) -> Expected {
         let pairs = self.parts.iter().zip(parts);
-        let samples = pairs.flat_map(|((weight, process), samples)| {
-            let shares = process.shares().zip(samples);
-            shares.map(move |(share, sample)| (weight * share, *sample))
+        let samples = pairs.flat_map(|((weight, _), samples)| {
+            let samples = samples.iter();
+            samples.map(move |(share, sample)| (weight * share, *sample))
         });
         Expected::of(&samples.collect::<Vec<_>>())
     }
@@ -224,10 +223,12 @@ impl Teacher {
     /// Weights each process by how well it predicts targets that it was not trained on (stacking of
     /// predictive distributions, Yao et al. 2018). `left_out` has these predictions by target and process.
     /// The present weights count like `prior` more targets.
-    fn stack(&mut self, left_out: &[Vec<Vec<Normal>>], prior: f64) {
-        let density = |samples: &Vec<Normal>, target: f64| {
-            let densities = samples.iter().map(|sample| sample.density(target));
-            densities.sum::<f64>() / samples.len() as f64
+    fn stack(&mut self, left_out: &[Vec<Vec<(f64, Normal)>>], prior: f64) {
+        let density = |samples: &Vec<(f64, Normal)>, target: f64| -> f64 {
+            let densities = samples.iter();
+            densities
+                .map(|(share, sample)| share * sample.density(target))
+                .sum()
         };
         let densities: Vec<Vec<f64>> = left_out
             .iter()
@@ -309,14 +310,23 @@ impl Teacher {
     }
 }
 
-/// What the processes predict, by process, sample and place.
-struct OfParts(Vec<Vec<Vec<Normal>>>);
+/// What the processes predict at some places.
+struct OfParts(Vec<OfPart>);
+
+/// What a process predicts: the shares of its samples, and their predictions by place.
+struct OfPart {
+    shares: Vec<f64>,
+    samples: Vec<Vec<Normal>>,
+}
 
 impl OfParts {
-    /// The samples of each process at one place.
-    fn each(&self, at: usize) -> Vec<Vec<Normal>> {
-        let samples = |samples: &Vec<Vec<Normal>>| samples.iter().map(|all| all[at]).collect();
-        self.0.iter().map(samples).collect()
+    /// The samples of each process at one place, with their shares.
+    fn each(&self, at: usize) -> Vec<Vec<(f64, Normal)>> {
+        let of = |part: &OfPart| {
+            let pairs = part.shares.iter().zip(&part.samples);
+            pairs.map(|(share, all)| (*share, all[at])).collect()
+        };
+        self.0.iter().map(of).collect()
     }
 }
 
@@ -595,7 +605,7 @@ impl Teachers {
         let folds = (0..FOLDS.min(count)).into_par_iter().map(of);
         let folds: Vec<(Teacher, Option<Teacher>)> =
             folds.collect::<Result<_, SingularKernel>>()?;
-        let times: Vec<Vec<Vec<Normal>>> = (0..count)
+        let times: Vec<Vec<Vec<(f64, Normal)>>> = (0..count)
             .map(|at| {
                 folds[at % FOLDS]
                     .0
@@ -622,7 +632,7 @@ impl Teachers {
                     .each(0)
             };
             let pairs = self.powered.iter().zip(power.places());
-            let powers: Vec<Vec<Vec<Normal>>> = pairs.map(predict).collect();
+            let powers: Vec<Vec<Vec<(f64, Normal)>>> = pairs.map(predict).collect();
             if let Some(prior) = stacking {
                 power.stack(&powers, prior);
             }
@@ -675,6 +685,7 @@ impl Teachers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::corpus::modes::all_modes;
 
     #[test]
     fn a_mixture_is_as_wide_as_its_parts_lie_apart() {
@@ -687,6 +698,35 @@ mod tests {
         let far_off = Expected::of(&[(0.9, part(0.0)), (0.1, part(100.0))]);
         // Φ(0.1397) is 0.5 / 0.9.
         assert!((far_off.median - 0.139_710).abs() < 1e-5 && far_off.sd > 30.0);
+    }
+
+    /// Processes that were learned again have fewer samples; each counts in full.
+    #[test]
+    fn all_samples_of_a_left_out_part_count() {
+        let grid = Grid::new([&[1, 2], &[100, 200, 400], &[100, 300], &[50, 90]]).expect("a grid");
+        let used: Vec<Known> = all_modes(&grid)
+            .enumerate()
+            .map(|(id, knobs)| Known {
+                id,
+                knobs,
+                time_us: 1e6 / f64::from(knobs[1] + knobs[2]),
+                power_mw: None,
+            })
+            .collect();
+        let blend = Blend::any_board(Priors::shipped());
+        let teachers = Teachers::fit(&grid, &used, None, &blend, 1).expect("regular");
+        let others = teachers.time.without(|at| at % FOLDS == 0, (1, 0));
+        for teacher in [&teachers.time, &others.expect("regular")] {
+            let parts = teacher.predictions(&teacher.places()[..1]).each(0);
+            for (part, (_, process)) in parts.iter().zip(&teacher.parts) {
+                assert_eq!(part.len(), process.thetas().count());
+                let sum: f64 = part.iter().map(|(share, _)| share).sum();
+                assert!((sum - 1.0).abs() < 1e-12, "{sum}");
+            }
+        }
+        // The summary of a mixture whose weights do not sum to one would be wider or narrower.
+        let shown: Vec<f64> = teachers.left_out().iter().map(|of| of.time.sd).collect();
+        assert!(shown.iter().all(|sd| *sd < 0.5), "{shown:?}");
     }
 
     #[test]
