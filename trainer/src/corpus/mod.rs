@@ -202,7 +202,7 @@ pub enum Problem {
         expected: &'static str,
         found: String,
     },
-    /// The file mixes boards, workloads, kinds or minibatch sizes.
+    /// The file mixes boards, workloads, kinds or TPC masks.
     #[error(
         "expected `{first}` as in the rows before, found `{found}`: one file holds one workload on one board"
     )]
@@ -235,11 +235,11 @@ pub enum CorpusError {
     Defect { path: PathBuf, defect: Defect },
 }
 
-/// A corpus made of the rows without defects, and the defects of the other rows.
+/// Corpora made of the rows without defects, and the defects of the other rows.
 #[derive(Debug)]
 pub struct Survey {
-    /// The corpus of the rows without defects.
-    pub corpus: Corpus,
+    /// The corpus of each feeding, at least one, of the rows without defects.
+    pub corpora: Vec<(Feeding, Corpus)>,
     /// The first defects, at most as many as the caller asked for.
     pub defects: Vec<Defect>,
     /// The number of all defects.
@@ -281,7 +281,7 @@ impl Corpus {
         reader.finish_all()
     }
 
-    /// Reads a file, skips rows with defects, and returns the first `keep` defects.
+    /// Reads a file of one or several feedings, skips rows with defects, and returns the first `keep` defects.
     pub fn survey(
         path: &Path,
         blank: Blank,
@@ -289,6 +289,7 @@ impl Corpus {
         progress: &ProgressBar,
     ) -> Result<Survey, CorpusError> {
         let mut reader = Reader::open(path, blank, progress)?;
+        reader.is_of_one_feeding = false;
         let (mut defects, mut defect_count) = (Vec::new(), 0);
         while let Some(row) = reader.next()? {
             if let Err(defect) = row {
@@ -298,8 +299,8 @@ impl Corpus {
                 }
             }
         }
-        let corpus = match (reader.finish(), defects.first()) {
-            (Ok(corpus), _) => corpus,
+        let corpora = match (reader.finish_all(), defects.first()) {
+            (Ok(corpora), _) => corpora,
             // If every row has a defect, the first defect says more than "no rows".
             (Err(CorpusError::Defect { path, .. }), Some(first)) => {
                 let defect = first.clone();
@@ -308,7 +309,7 @@ impl Corpus {
             (Err(error), _) => return Err(error),
         };
         Ok(Survey {
-            corpus,
+            corpora,
             defects,
             defect_count,
         })
