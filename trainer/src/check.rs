@@ -9,7 +9,6 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use wattgate_runtime::Axis;
 
-use crate::corpus::fed::Feeding;
 use crate::corpus::{AXIS_COLUMNS, Blank, Corpus, CorpusError, Profile, Survey};
 use crate::learn::gp::Process;
 use crate::learn::mean::{Mean, Place, Scales};
@@ -128,8 +127,10 @@ pub fn check(path: &Path, blank: Blank, progress: &ProgressBar) -> Result<Vec<Ch
         defect_count,
     } = Corpus::survey(path, blank, LISTED, progress)?;
     let file = path.display().to_string();
-    let of = |(feeding, corpus): &(Feeding, Corpus)| summary(&file, feeding, corpus, progress);
-    let mut checks: Vec<Check> = corpora.iter().map(of).collect();
+    let mut checks: Vec<Check> = corpora
+        .iter()
+        .map(|corpus| summary(&file, corpus, progress))
+        .collect();
     if let Some(first) = checks.first_mut() {
         first.defect_count = defect_count;
         first.defects = defects.iter().map(ToString::to_string).collect();
@@ -138,7 +139,8 @@ pub fn check(path: &Path, blank: Blank, progress: &ProgressBar) -> Result<Vec<Ch
 }
 
 /// The summary of one feeding, without defects.
-fn summary(file: &str, feeding: &Feeding, corpus: &Corpus, progress: &ProgressBar) -> Check {
+fn summary(file: &str, corpus: &Corpus, progress: &ProgressBar) -> Check {
+    let feeding = &corpus.feeding;
     progress.set_message("compare");
     progress.set_length(2 * corpus.modes.len() as u64);
     progress.set_position(0);

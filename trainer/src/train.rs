@@ -232,7 +232,7 @@ impl Exported {
                 kind: corpus.kind,
                 device: &corpus.device,
                 workload: &corpus.workload,
-                minibatch: corpus.minibatch,
+                minibatch: corpus.feeding.minibatch,
                 seed: task.seed,
                 modes_used: task.used.len() as u16,
                 modes_held_out: held_out as u16,

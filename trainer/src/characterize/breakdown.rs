@@ -15,7 +15,7 @@ use crate::corpus::Corpus;
 use crate::corpus::fed::Feeding;
 
 /// Corpora of one workload on boards of one type: the feedings of each file.
-pub type Files = [(String, Vec<(Feeding, Corpus)>)];
+pub type Files = [(String, Vec<Corpus>)];
 
 /// Why corpora cannot be characterized together.
 #[derive(Debug, Error)]
@@ -280,9 +280,9 @@ impl Seen {
 
 /// Answers all questions.
 pub fn breakdown(files: &Files, idle_w: Option<f64>) -> Result<Breakdown, BreakdownError> {
-    let first = &files[0].1[0].1;
+    let first = &files[0].1[0];
     for (file, fed) in files {
-        let found = &fed[0].1;
+        let found = &fed[0];
         for (what, first, found) in [
             ("the board", &first.device, &found.device),
             ("the workload", &first.workload, &found.workload),
@@ -356,11 +356,11 @@ pub fn breakdown(files: &Files, idle_w: Option<f64>) -> Result<Breakdown, Breakd
 fn seen(files: &Files) -> Vec<Seen> {
     let mut all = Vec::new();
     for (file, (_, fed)) in files.iter().enumerate() {
-        for (feeding, corpus) in fed {
+        for corpus in fed {
             all.extend(corpus.modes.iter().filter_map(|mode| {
                 Some(Seen {
                     file,
-                    feeding: feeding.clone(),
+                    feeding: corpus.feeding.clone(),
                     knobs: mode.knobs,
                     time_ms: mode.time()?,
                     power_w: mode.power().map(|power| 1e-3 * power),

@@ -69,13 +69,13 @@ pub struct Joint {
 
 impl Joint {
     /// Fits teachers to each feeding of a corpus.
-    pub fn fit(corpora: &[(Feeding, Corpus)], seed: u64) -> Result<Self, JointError> {
+    pub fn fit(corpora: &[Corpus], seed: u64) -> Result<Self, JointError> {
         let mut all: Vec<(Feeding, Vec<Known>)> = corpora
             .iter()
-            .map(|(feeding, corpus)| {
+            .map(|corpus| {
                 let mut known = profiled(corpus);
                 known.retain(|mode| mode.power_mw.is_some());
-                (feeding.clone(), known)
+                (corpus.feeding.clone(), known)
             })
             .collect();
         // Stable, so the first in the file comes first. A training has many later epochs and one first.
@@ -83,7 +83,7 @@ impl Joint {
         let (all, skipped): (Vec<_>, Vec<_>) = all
             .into_iter()
             .partition(|(_, known)| known.len() >= LEAST_MODES);
-        let grid = corpora[0].1.grid.clone();
+        let grid = corpora[0].grid.clone();
         let blend = Blend::any_board(Priors::shipped());
         let mut fed: Vec<Fed> = Vec::new();
         for (feeding, used) in all {
