@@ -9,9 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use thiserror::Error;
 
-use super::factor::{Factor, Seen, answer};
+use super::factor::{Factor, Seen, answer, change};
 use crate::corpus::Corpus;
-use crate::corpus::fed::Feeding;
 
 /// Corpora of one workload on boards of one type: the feedings of each file.
 pub type Files = [(String, Vec<Corpus>)];
@@ -167,6 +166,7 @@ pub fn breakdown(files: &Files, idle_w: Option<f64>) -> Result<Breakdown, Breakd
             needs: "the columns `fetch_ms` and `compute_ms`".to_owned(),
         });
     }
+    answers.extend(over_modes(&seen));
     for factor in Factor::ALL {
         match answer(factor, &seen) {
             Some(answer) => answers.push(answer),
@@ -228,24 +228,56 @@ fn seen(files: &Files) -> Vec<Seen> {
     all
 }
 
-/// The modes of the feeding that was profiled in the most modes.
-fn modes(seen: &[Seen]) -> Vec<Mode> {
-    let mut counts: Vec<((usize, &Feeding), usize)> = Vec::new();
+/// The rows of the feeding that was profiled in the most modes; of several the first one.
+fn most_profiled(seen: &[Seen]) -> Vec<&Seen> {
+    let mut groups: Vec<Vec<&Seen>> = Vec::new();
     for of in seen {
-        let key = (of.file, &of.feeding);
-        match counts.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((key, 1)),
+        let is_same =
+            |group: &&mut Vec<&Seen>| (group[0].file, &group[0].feeding) == (of.file, &of.feeding);
+        match groups.iter_mut().find(is_same) {
+            Some(group) => group.push(of),
+            None => groups.push(vec![of]),
         }
     }
-    // The first of those with the most.
-    let most = counts.iter().rev().max_by_key(|(_, count)| *count);
-    let Some(&((file, feeding), _)) = most else {
-        return Vec::new();
-    };
-    let mut modes: Vec<Mode> = seen
+    // The last one of equals counts for `max_by_key`.
+    groups
+        .into_iter()
+        .rev()
+        .max_by_key(Vec::len)
+        .unwrap_or_default()
+}
+
+/// The fastest, the middle and the slowest mode of the feeding that was profiled in the most modes.
+fn over_modes(seen: &[Seen]) -> Option<Answer> {
+    let mut rows = most_profiled(seen);
+    rows.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms));
+    let last = rows.len().checked_sub(1)?;
+    let mut places = vec![(0, "fastest"), (last / 2, "median"), (last, "slowest")];
+    // Of few modes some are the same; those at the ends count.
+    places.retain(|(at, name)| match *name {
+        "median" => (1..last).contains(at),
+        "slowest" => *at > 0,
+        _ => true,
+    });
+    let steps: Vec<Step> = places
         .iter()
-        .filter(|of| of.file == file && &of.feeding == feeding)
+        .map(|(at, name)| rows[*at].step((*name).to_owned()))
+        .collect();
+    let modes = places
+        .iter()
+        .map(|(at, name)| format!("{name}: {}", rows[*at].mode()));
+    Some(Answer {
+        question: "Power modes",
+        setting: modes.collect::<Vec<_>>().join("; "),
+        change: change(None, &steps),
+        steps,
+    })
+}
+
+/// Time and energy of the modes of the feeding that was profiled in the most modes.
+fn modes(seen: &[Seen]) -> Vec<Mode> {
+    let mut modes: Vec<Mode> = most_profiled(seen)
+        .into_iter()
         .filter_map(|of| {
             Some(Mode {
                 knobs: of.knobs,

@@ -92,7 +92,8 @@ impl Factor {
 }
 
 impl Seen {
-    fn step(&self, value: String) -> Step {
+    /// The row as a step.
+    pub fn step(&self, value: String) -> Step {
         let share = |part: f64| 100.0 * part / self.time_ms;
         let fetch_pct = self.fetch_ms.map(share);
         let compute_pct = self.compute_ms.map(share);
@@ -112,17 +113,26 @@ impl Seen {
         }
     }
 
-    /// The setting in words, without the factor in question.
-    fn setting(&self, without: Factor) -> String {
+    /// The mode in words.
+    pub fn mode(&self) -> String {
+        format!("{} cores, {}", self.knobs[0], self.clocks())
+    }
+
+    /// The clocks in words.
+    fn clocks(&self) -> String {
         let mode = PowerMode::from_knobs(self.knobs);
         let clocks = [("CPU", mode.cpu), ("GPU", mode.gpu), ("EMC", mode.emc)];
-        let mut parts: Vec<String> = Vec::new();
-        if without != Factor::Cores {
-            parts.push(format!("{} cores", self.knobs[0]));
-        }
-        parts.extend(
-            clocks.map(|(name, clock)| format!("{name} {:.0} MHz", f64::from(clock.0) / 1e3)),
-        );
+        clocks
+            .map(|(name, clock)| format!("{name} {:.0} MHz", f64::from(clock.0) / 1e3))
+            .join(", ")
+    }
+
+    /// The setting in words, without the factor in question.
+    fn setting(&self, without: Factor) -> String {
+        let mut parts = match without {
+            Factor::Cores => vec![self.clocks()],
+            _ => vec![self.mode()],
+        };
         let Feeding {
             minibatch,
             workers,
@@ -190,18 +200,18 @@ pub(super) fn answer(factor: Factor, seen: &[Seen]) -> Option<Answer> {
     Some(Answer {
         question: factor.question(),
         setting: group[0].setting(factor),
-        change: change(factor, &steps),
+        change: change(Some(factor), &steps),
         steps,
     })
 }
 
-/// What changes from the first to the last value.
-fn change(factor: Factor, steps: &[Step]) -> String {
+/// What changes from the first to the last value, of a factor or of modes.
+pub(super) fn change(factor: Option<Factor>, steps: &[Step]) -> String {
     let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
         return String::new();
     };
     let pct = |from: f64, to: f64| format!("{:+.1} %", 100.0 * (to / from - 1.0));
-    let item = |step: &Step| step.item_ms.filter(|_| factor == Factor::Minibatch);
+    let item = |step: &Step| step.item_ms.filter(|_| factor == Some(Factor::Minibatch));
     let (of, times) = match item(first).zip(item(last)) {
         Some(times) => ("sample", times),
         None => ("step", (first.time_ms, last.time_ms)),
@@ -222,7 +232,7 @@ fn change(factor: Factor, steps: &[Step]) -> String {
     if let Some((from, to)) = energy(first).zip(energy(last)) {
         text += &format!(" and {} energy", pct(from, to));
     }
-    if factor == Factor::Epoch && last.time_ms < first.time_ms {
+    if factor == Some(Factor::Epoch) && last.time_ms < first.time_ms {
         let waited = 100.0 * (1.0 - last.time_ms / first.time_ms);
         text += &format!(": {waited:.1} % of the first epoch wait for the storage");
     }
