@@ -20,6 +20,7 @@ use wattgate_simulated_board::kernels::network_of;
 use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_trainer::corpus::Corpus;
+use wattgate_trainer::corpus::fed::Feeding;
 use wattgate_trainer::corpus::modes::{Known, all_modes};
 use wattgate_trainer::kernels::models::KernelModels;
 use wattgate_trainer::learn::predictions::Predictions;
@@ -239,7 +240,10 @@ impl Bench<'_> {
             kind: Kind::Simulated,
             device: self.models.device.clone(),
             workload: "network".to_owned(),
-            minibatch: Some(1),
+            feeding: Feeding {
+                minibatch: Some(1),
+                ..Feeding::default()
+            },
             tpc_pg_mask: None,
             rows: known.len() as u64,
             modes: known.iter().map(profile).collect(),

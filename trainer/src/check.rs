@@ -92,6 +92,12 @@ pub struct Check {
     pub workload: String,
     /// Samples in a minibatch; `None` where the file does not say.
     pub minibatch: Option<u32>,
+    /// Loader workers, likewise.
+    pub workers: Option<u32>,
+    /// Storage of the data set, likewise.
+    pub storage: Option<String>,
+    /// Epoch from 0, likewise.
+    pub epoch: Option<u32>,
     /// Number of rows without defects.
     pub rows: u64,
     /// Number of distinct modes, including unprofiled ones.
@@ -112,19 +118,35 @@ pub struct Check {
     pub defects: Vec<String>,
 }
 
-/// Reads a corpus, skips rows with defects and looks for outliers.
-pub fn check(path: &Path, blank: Blank, progress: &ProgressBar) -> Result<Check, CorpusError> {
+/// Reads a corpus, skips rows with defects and looks for outliers. Each feeding of a file has a summary;
+/// the defects are those of the file, and stand in the first one.
+pub fn check(path: &Path, blank: Blank, progress: &ProgressBar) -> Result<Vec<Check>, CorpusError> {
     let Survey {
-        corpus,
+        corpora,
         defects,
         defect_count,
     } = Corpus::survey(path, blank, LISTED, progress)?;
+    let file = path.display().to_string();
+    let mut checks: Vec<Check> = corpora
+        .iter()
+        .map(|corpus| summary(&file, corpus, progress))
+        .collect();
+    if let Some(first) = checks.first_mut() {
+        first.defect_count = defect_count;
+        first.defects = defects.iter().map(ToString::to_string).collect();
+    }
+    Ok(checks)
+}
+
+/// The summary of one feeding, without defects.
+fn summary(file: &str, corpus: &Corpus, progress: &ProgressBar) -> Check {
+    let feeding = &corpus.feeding;
     progress.set_message("compare");
     progress.set_length(2 * corpus.modes.len() as u64);
     progress.set_position(0);
     let (time_ms, power_mw) = rayon::join(
-        || target(&corpus, |mode| &mode.times, Profile::time, progress),
-        || target(&corpus, |mode| &mode.powers, Profile::power, progress),
+        || target(corpus, |mode| &mode.times, Profile::time, progress),
+        || target(corpus, |mode| &mode.powers, Profile::power, progress),
     );
     let axes = AXIS_COLUMNS
         .into_iter()
@@ -134,12 +156,15 @@ pub fn check(path: &Path, blank: Blank, progress: &ProgressBar) -> Result<Check,
             values: corpus.grid.axis(axis).to_vec(),
         });
     let unprofiled = |mode: &&Profile| mode.times.is_empty() && mode.powers.is_empty();
-    Ok(Check {
-        file: path.display().to_string(),
+    Check {
+        file: file.to_owned(),
         kind: corpus.kind.to_string(),
         device: corpus.device.clone(),
         workload: corpus.workload.clone(),
-        minibatch: corpus.minibatch,
+        minibatch: feeding.minibatch,
+        workers: feeding.workers,
+        storage: feeding.storage.clone(),
+        epoch: feeding.epoch,
         rows: corpus.rows,
         modes: corpus.modes.len(),
         unprofiled_modes: corpus.modes.iter().filter(unprofiled).count(),
@@ -147,9 +172,9 @@ pub fn check(path: &Path, blank: Blank, progress: &ProgressBar) -> Result<Check,
         axes: axes.collect(),
         time_ms,
         power_mw,
-        defect_count,
-        defects: defects.iter().map(ToString::to_string).collect(),
-    })
+        defect_count: 0,
+        defects: Vec::new(),
+    }
 }
 
 fn target(

@@ -103,11 +103,7 @@ struct Now {
 }
 
 /// Advises a workload under a limit in W.
-pub fn advise(
-    corpora: &[(Feeding, Corpus)],
-    limit_w: f64,
-    seed: u64,
-) -> Result<Advice, AdviceError> {
+pub fn advise(corpora: &[Corpus], limit_w: f64, seed: u64) -> Result<Advice, AdviceError> {
     let joint = Joint::fit(corpora, seed)?;
     let base = &joint.fed[0];
     let limit_mw = 1e3 * limit_w;
@@ -179,7 +175,7 @@ pub fn advise(
         .filter(is_surely_faster)
         .max_by(|a, b| cautious(a).total_cmp(&cautious(b)));
 
-    let first = &corpora[0].1;
+    let first = &corpora[0];
     Ok(Advice {
         kind: first.kind.to_string(),
         device: first.device.clone(),
@@ -246,9 +242,9 @@ fn choice(
 }
 
 /// Shares of waiting and computing of the present state, in percent.
-fn parts(corpora: &[(Feeding, Corpus)], now: &Now) -> (Option<f64>, Option<f64>) {
-    let fed = corpora.iter().find(|(feeding, _)| *feeding == now.feeding);
-    let modes = fed.map_or(&[][..], |(_, corpus)| &corpus.modes);
+fn parts(corpora: &[Corpus], now: &Now) -> (Option<f64>, Option<f64>) {
+    let fed = corpora.iter().find(|corpus| corpus.feeding == now.feeding);
+    let modes = fed.map_or(&[][..], |corpus| &corpus.modes);
     let mode = modes.iter().find(|mode| mode.knobs == now.knobs);
     let share = |part: Option<f64>| {
         let time = mode.and_then(|mode| mode.time())?;

@@ -4,18 +4,16 @@
 //! Of all groups of such rows the answer shows the one with the most values, and of these the one in the
 //! highest mode. A question that no group answers names what is missing.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use thiserror::Error;
-use wattgate_runtime::PowerMode;
 
+use super::factor::{Factor, Seen, answer, change};
 use crate::corpus::Corpus;
-use crate::corpus::fed::Feeding;
 
 /// Corpora of one workload on boards of one type: the feedings of each file.
-pub type Files = [(String, Vec<(Feeding, Corpus)>)];
+pub type Files = [(String, Vec<Corpus>)];
 
 /// Why corpora cannot be characterized together.
 #[derive(Debug, Error)]
@@ -134,155 +132,11 @@ pub struct Breakdown {
     pub unanswered: Vec<Unanswered>,
 }
 
-/// A row of a corpus.
-#[derive(Clone, Debug)]
-struct Seen {
-    file: usize,
-    feeding: Feeding,
-    knobs: [u32; 4],
-    time_ms: f64,
-    power_w: Option<f64>,
-    fetch_ms: Option<f64>,
-    compute_ms: Option<f64>,
-}
-
-/// Mode, file and feeding of rows that differ in one factor alone, which is blank.
-type Key = ([u32; 4], usize, Feeding);
-
-/// A factor of a question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Factor {
-    Workers,
-    Cores,
-    Epoch,
-    Storage,
-    Minibatch,
-}
-
-impl Factor {
-    const ALL: [Self; 5] = [
-        Self::Workers,
-        Self::Cores,
-        Self::Epoch,
-        Self::Storage,
-        Self::Minibatch,
-    ];
-
-    fn question(self) -> &'static str {
-        match self {
-            Self::Workers => "Loader workers",
-            Self::Cores => "Online cores",
-            Self::Epoch => "Page cache: first epoch against later ones",
-            Self::Storage => "Storage",
-            Self::Minibatch => "Minibatch",
-        }
-    }
-
-    fn needs(self) -> &'static str {
-        match self {
-            Self::Workers => "the column `workers` with two values in one mode",
-            Self::Cores => "two modes that differ in their cores alone",
-            Self::Epoch => "the column `epoch` with 0 and a later one in one mode",
-            Self::Storage => "the column `storage` with two values in one mode",
-            Self::Minibatch => "the column `minibatch` with two values in one mode",
-        }
-    }
-
-    /// The value of a row, as text and for sorting; `None` if it is not known.
-    fn value(self, seen: &Seen) -> Option<(u32, String)> {
-        let number = |value: u32| (value, value.to_string());
-        match self {
-            Self::Workers => seen.feeding.workers.map(number),
-            Self::Cores => Some(number(seen.knobs[0])),
-            Self::Epoch => seen.feeding.epoch.map(|epoch| match epoch {
-                0 => (0, "first".to_owned()),
-                _ => (1, "later".to_owned()),
-            }),
-            Self::Storage => seen.feeding.storage.clone().map(|storage| (0, storage)),
-            Self::Minibatch => seen.feeding.minibatch.map(number),
-        }
-    }
-
-    /// A row without the factor: rows with equal keys differ in the factor alone.
-    fn key(self, seen: &Seen) -> Key {
-        let (mut knobs, mut feeding) = (seen.knobs, seen.feeding.clone());
-        match self {
-            Self::Workers => feeding.workers = None,
-            Self::Cores => knobs[0] = 0,
-            Self::Epoch => feeding.epoch = None,
-            Self::Storage => feeding.storage = None,
-            Self::Minibatch => feeding.minibatch = None,
-        }
-        (knobs, seen.file, feeding)
-    }
-}
-
-impl Seen {
-    fn step(&self, value: String) -> Step {
-        let share = |part: f64| 100.0 * part / self.time_ms;
-        let fetch_pct = self.fetch_ms.map(share);
-        let compute_pct = self.compute_ms.map(share);
-        let rest = fetch_pct.zip(compute_pct);
-        Step {
-            value,
-            time_ms: self.time_ms,
-            item_ms: self
-                .feeding
-                .minibatch
-                .map(|size| self.time_ms / f64::from(size)),
-            fetch_pct,
-            compute_pct,
-            rest_pct: rest.map(|(fetch, compute)| (100.0 - fetch - compute).max(0.0)),
-            power_w: self.power_w,
-            energy_j: self.power_w.map(|power| 1e-3 * power * self.time_ms),
-        }
-    }
-
-    /// The setting in words, without the factor in question.
-    fn setting(&self, without: Factor) -> String {
-        let mode = PowerMode::from_knobs(self.knobs);
-        let clocks = [("CPU", mode.cpu), ("GPU", mode.gpu), ("EMC", mode.emc)];
-        let mut parts: Vec<String> = Vec::new();
-        if without != Factor::Cores {
-            parts.push(format!("{} cores", self.knobs[0]));
-        }
-        parts.extend(
-            clocks.map(|(name, clock)| format!("{name} {:.0} MHz", f64::from(clock.0) / 1e3)),
-        );
-        let Feeding {
-            minibatch,
-            workers,
-            storage,
-            epoch,
-        } = &self.feeding;
-        if let (Some(workers), true) = (workers, without != Factor::Workers) {
-            parts.push(format!("{workers} workers"));
-        }
-        if let (Some(storage), true) = (storage, without != Factor::Storage) {
-            parts.push(storage.clone());
-        }
-        if let (Some(epoch), true) = (epoch, without != Factor::Epoch) {
-            parts.push(
-                if *epoch == 0 {
-                    "first epoch"
-                } else {
-                    "later epochs"
-                }
-                .to_owned(),
-            );
-        }
-        if let (Some(size), true) = (minibatch, without != Factor::Minibatch) {
-            parts.push(format!("minibatch {size}"));
-        }
-        parts.join(", ")
-    }
-}
-
 /// Answers all questions.
 pub fn breakdown(files: &Files, idle_w: Option<f64>) -> Result<Breakdown, BreakdownError> {
-    let first = &files[0].1[0].1;
+    let first = &files[0].1[0];
     for (file, fed) in files {
-        let found = &fed[0].1;
+        let found = &fed[0];
         for (what, first, found) in [
             ("the board", &first.device, &found.device),
             ("the workload", &first.workload, &found.workload),
@@ -312,6 +166,7 @@ pub fn breakdown(files: &Files, idle_w: Option<f64>) -> Result<Breakdown, Breakd
             needs: "the columns `fetch_ms` and `compute_ms`".to_owned(),
         });
     }
+    answers.extend(over_modes(&seen));
     for factor in Factor::ALL {
         match answer(factor, &seen) {
             Some(answer) => answers.push(answer),
@@ -356,11 +211,11 @@ pub fn breakdown(files: &Files, idle_w: Option<f64>) -> Result<Breakdown, Breakd
 fn seen(files: &Files) -> Vec<Seen> {
     let mut all = Vec::new();
     for (file, (_, fed)) in files.iter().enumerate() {
-        for (feeding, corpus) in fed {
+        for corpus in fed {
             all.extend(corpus.modes.iter().filter_map(|mode| {
                 Some(Seen {
                     file,
-                    feeding: feeding.clone(),
+                    feeding: corpus.feeding.clone(),
                     knobs: mode.knobs,
                     time_ms: mode.time()?,
                     power_w: mode.power().map(|power| 1e-3 * power),
@@ -373,100 +228,56 @@ fn seen(files: &Files) -> Vec<Seen> {
     all
 }
 
-fn answer(factor: Factor, seen: &[Seen]) -> Option<Answer> {
-    let mut groups: Vec<(Key, Vec<&Seen>)> = Vec::new();
-    let mut places: HashMap<Key, usize> = HashMap::new();
-    for of in seen.iter().filter(|of| factor.value(of).is_some()) {
-        let key = factor.key(of);
-        let at = *places.entry(key.clone()).or_insert_with(|| {
-            groups.push((key, Vec::new()));
-            groups.len() - 1
-        });
-        groups[at].1.push(of);
+/// The rows of the feeding that was profiled in the most modes; of several the first one.
+fn most_profiled(seen: &[Seen]) -> Vec<&Seen> {
+    let mut groups: Vec<Vec<&Seen>> = Vec::new();
+    for of in seen {
+        let is_same =
+            |group: &&mut Vec<&Seen>| (group[0].file, &group[0].feeding) == (of.file, &of.feeding);
+        match groups.iter_mut().find(is_same) {
+            Some(group) => group.push(of),
+            None => groups.push(vec![of]),
+        }
     }
-    let values = |group: &[&Seen]| {
-        let values: BTreeSet<_> = group.iter().filter_map(|of| factor.value(of)).collect();
-        values.len()
-    };
-    // What a first epoch and slow storage cost is seen where the loader does not hide it.
-    let waits = |group: &[&Seen]| {
-        let shows = matches!(factor, Factor::Epoch | Factor::Storage);
-        let of = |seen: &&Seen| seen.fetch_ms.unwrap_or(0.0) / seen.time_ms;
-        let most = group.iter().map(of).fold(0.0, f64::max);
-        if shows { (1e3 * most) as u64 } else { 0 }
-    };
-    let (_, mut group) = groups
+    // The last one of equals counts for `max_by_key`.
+    groups
         .into_iter()
-        .filter(|(_, group)| values(group) >= 2)
-        .max_by_key(|((knobs, file, _), group)| {
-            let clocks: u64 = knobs.iter().map(|knob| u64::from(*knob)).sum();
-            (values(group), waits(group), clocks, Reverse(*file))
-        })?;
-    group.sort_by_key(|of| factor.value(of));
-    let steps: Vec<Step> = group
+        .rev()
+        .max_by_key(Vec::len)
+        .unwrap_or_default()
+}
+
+/// The fastest, the middle and the slowest mode of the feeding that was profiled in the most modes.
+fn over_modes(seen: &[Seen]) -> Option<Answer> {
+    let mut rows = most_profiled(seen);
+    rows.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms));
+    let last = rows.len().checked_sub(1)?;
+    let mut places = vec![(0, "fastest"), (last / 2, "median"), (last, "slowest")];
+    // Of few modes some are the same; those at the ends count.
+    places.retain(|(at, name)| match *name {
+        "median" => (1..last).contains(at),
+        "slowest" => *at > 0,
+        _ => true,
+    });
+    let steps: Vec<Step> = places
         .iter()
-        .filter_map(|of| Some(of.step(factor.value(of)?.1)))
+        .map(|(at, name)| rows[*at].step((*name).to_owned()))
         .collect();
+    let modes = places
+        .iter()
+        .map(|(at, name)| format!("{name}: {}", rows[*at].mode()));
     Some(Answer {
-        question: factor.question(),
-        setting: group[0].setting(factor),
-        change: change(factor, &steps),
+        question: "Power modes",
+        setting: modes.collect::<Vec<_>>().join("; "),
+        change: change(None, &steps),
         steps,
     })
 }
 
-/// What changes from the first to the last value.
-fn change(factor: Factor, steps: &[Step]) -> String {
-    let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
-        return String::new();
-    };
-    let pct = |from: f64, to: f64| format!("{:+.1} %", 100.0 * (to / from - 1.0));
-    let item = |step: &Step| step.item_ms.filter(|_| factor == Factor::Minibatch);
-    let (of, times) = match item(first).zip(item(last)) {
-        Some(times) => ("sample", times),
-        None => ("step", (first.time_ms, last.time_ms)),
-    };
-    let mut text = format!(
-        "From {} to {} a {of} takes {} time",
-        first.value,
-        last.value,
-        pct(times.0, times.1)
-    );
-    let energy = |step: &Step| {
-        let energy = step.energy_j?;
-        Some(match of {
-            "sample" => energy * step.item_ms? / step.time_ms,
-            _ => energy,
-        })
-    };
-    if let Some((from, to)) = energy(first).zip(energy(last)) {
-        text += &format!(" and {} energy", pct(from, to));
-    }
-    if factor == Factor::Epoch && last.time_ms < first.time_ms {
-        let waited = 100.0 * (1.0 - last.time_ms / first.time_ms);
-        text += &format!(": {waited:.1} % of the first epoch wait for the storage");
-    }
-    text + "."
-}
-
-/// The modes of the feeding that was profiled in the most modes.
+/// Time and energy of the modes of the feeding that was profiled in the most modes.
 fn modes(seen: &[Seen]) -> Vec<Mode> {
-    let mut counts: Vec<((usize, &Feeding), usize)> = Vec::new();
-    for of in seen {
-        let key = (of.file, &of.feeding);
-        match counts.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((key, 1)),
-        }
-    }
-    // The first of those with the most.
-    let most = counts.iter().rev().max_by_key(|(_, count)| *count);
-    let Some(&((file, feeding), _)) = most else {
-        return Vec::new();
-    };
-    let mut modes: Vec<Mode> = seen
-        .iter()
-        .filter(|of| of.file == file && &of.feeding == feeding)
+    let mut modes: Vec<Mode> = most_profiled(seen)
+        .into_iter()
         .filter_map(|of| {
             Some(Mode {
                 knobs: of.knobs,

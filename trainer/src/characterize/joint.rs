@@ -7,6 +7,8 @@
 //! both are linear in 1/workers: workers share the loading, and each contends with the others. Nothing is
 //! predicted beyond the profiled sizes and workers.
 
+use std::cmp::Reverse;
+
 use thiserror::Error;
 use wattgate_runtime::Grid;
 
@@ -59,7 +61,7 @@ pub struct Fed {
 pub struct Joint {
     /// The modes of all feedings.
     pub grid: Grid,
-    /// The profiled feedings, that with the most modes first.
+    /// The profiled feedings: later epochs before first ones, then that with the most modes first.
     pub fed: Vec<Fed>,
     /// Feedings with fewer than [`LEAST_MODES`] modes.
     pub skipped: Vec<Feeding>,
@@ -67,20 +69,21 @@ pub struct Joint {
 
 impl Joint {
     /// Fits teachers to each feeding of a corpus.
-    pub fn fit(corpora: &[(Feeding, Corpus)], seed: u64) -> Result<Self, JointError> {
+    pub fn fit(corpora: &[Corpus], seed: u64) -> Result<Self, JointError> {
         let mut all: Vec<(Feeding, Vec<Known>)> = corpora
             .iter()
-            .map(|(feeding, corpus)| {
+            .map(|corpus| {
                 let mut known = profiled(corpus);
                 known.retain(|mode| mode.power_mw.is_some());
-                (feeding.clone(), known)
+                (corpus.feeding.clone(), known)
             })
             .collect();
-        // Stable, so the first in the file comes first.
-        all.sort_by_key(|(_, known)| std::cmp::Reverse(known.len()));
-        let enough = all.partition_point(|(_, known)| known.len() >= LEAST_MODES);
-        let skipped = all.split_off(enough);
-        let grid = corpora[0].1.grid.clone();
+        // Stable, so the first in the file comes first. A training has many later epochs and one first.
+        all.sort_by_key(|(feeding, known)| (feeding.is_first_epoch(), Reverse(known.len())));
+        let (all, skipped): (Vec<_>, Vec<_>) = all
+            .into_iter()
+            .partition(|(_, known)| known.len() >= LEAST_MODES);
+        let grid = corpora[0].grid.clone();
         let blend = Blend::any_board(Priors::shipped());
         let mut fed: Vec<Fed> = Vec::new();
         for (feeding, used) in all {

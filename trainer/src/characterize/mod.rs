@@ -11,6 +11,7 @@
 pub mod advice;
 pub mod breakdown;
 pub mod energy;
+mod factor;
 pub mod four_modes;
 pub mod joint;
 pub mod page;

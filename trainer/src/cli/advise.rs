@@ -14,8 +14,8 @@ Example:
   wattgate-trainer advise --corpus fed.csv --limit 20W
 
 The corpus has rows of several feedings: the columns minibatch, workers, fetch_ms and compute_ms tell them apart
-(all optional). What was profiled in the most modes counts as the feeding of now, and its fastest profiled mode
-within the limit as now. Workers and sizes between profiled ones are considered too. The time is that of a
+(all optional). What was profiled in the most modes counts as the feeding of now, a later epoch before a first
+one, and its fastest profiled mode within the limit as now. Workers and sizes between profiled ones are considered too. The time is that of a
 sample. A change is advised if it is faster at the lower bound of its gain.
 
 With --json: {\"version\": 1, \"kind\", \"device\", \"workload\", \"limit_w\", \"now\": CHOICE, \"fetch_pct\", \"compute_pct\",

@@ -15,6 +15,7 @@ use wattgate_runtime::{Grid, PowerMode};
 use super::Failure;
 use super::inputs::read_reference;
 use crate::ask_tell::{self, Next, Planner, Refused};
+use crate::corpus::fed::Feeding;
 use crate::corpus::{self, Blank, Corpus};
 
 /// Longest line in bytes, without its end.
@@ -147,13 +148,16 @@ fn start(task: Task) -> Result<Planner, Answer> {
         },
         device: named("device", task.device)?,
         workload: named("workload", task.workload)?,
-        minibatch: task.minibatch,
+        feeding: Feeding {
+            minibatch: task.minibatch,
+            ..Feeding::default()
+        },
         tpc_pg_mask: task.tpc_pg_mask,
         rows: 0,
         modes: Vec::new(),
         grid,
     };
-    if board.minibatch == Some(0) {
+    if board.feeding.minibatch == Some(0) {
         return Err(Answer::error(
             "value",
             "minibatch is 0; expected a number above zero",

@@ -17,11 +17,13 @@ Example:
 
 A corpus is a CSV file with the columns
 device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw in any order, and optionally
-`kind` (measured or simulated) and `minibatch`. Repeats of a mode are allowed, a blank time or
+`kind` (measured or simulated) and the feeding: `minibatch`, `workers`, `storage`, `epoch`, `fetch_ms`,
+`compute_ms`. A file of several feedings has a summary of each. Repeats of a mode are allowed, a blank time or
 power is unknown, and further columns are ignored. A row with neither is a defect, as it may have
 been forgotten, unless its column `mark` says why, as in the corpora of `wattgate profile`.
 
-With --json: {\"version\": 1, \"files\": [{\"file\", \"kind\", \"device\", \"workload\", \"minibatch\", \"rows\",
+With --json: {\"version\": 1, \"files\": [{\"file\", \"kind\", \"device\", \"workload\", \"minibatch\", \"workers\",
+\"storage\", \"epoch\", \"rows\",
 \"modes\", \"unprofiled_modes\", \"modes_in_grid\", \"axes\": [{\"name\", \"values\"}], \"time_ms\",
 \"power_mw\": null or {\"modes\", \"least\", \"most\", \"repeated_modes\", \"repeat_noise_pct\",
 \"repeat_outliers\", \"mode_outliers\", \"outliers\": [{\"mode\", \"of\", \"value\", \"expected\"}]},
@@ -55,7 +57,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let checked = check(path, arguments.blank.meaning(), &progress);
         progress.finish_and_clear();
         match checked {
-            Ok(report) => files.push(report),
+            Ok(checks) => files.extend(checks),
             // Go on with the other files; the last error decides the exit code.
             Err(error) => {
                 if let Some(earlier) = failure.replace(Failure::from(error)) {
@@ -91,10 +93,19 @@ fn write_text(out: &mut String, check: &Check) -> std::fmt::Result {
         "  {}: {} on {}",
         check.kind, check.workload, check.device
     )?;
-    match check.minibatch {
-        Some(samples) => writeln!(out, ", minibatch {samples}")?,
-        None => writeln!(out)?,
+    if let Some(samples) = check.minibatch {
+        write!(out, ", minibatch {samples}")?;
     }
+    if let Some(workers) = check.workers {
+        write!(out, ", {workers} loader workers")?;
+    }
+    if let Some(storage) = &check.storage {
+        write!(out, ", on {storage}")?;
+    }
+    if let Some(epoch) = check.epoch {
+        write!(out, ", epoch {epoch}")?;
+    }
+    writeln!(out)?;
     let profiled = check.modes - check.unprofiled_modes;
     write!(out, "  {} rows, {profiled} modes profiled", check.rows)?;
     let share = 100.0 * profiled as f64 / f64::from(check.modes_in_grid);

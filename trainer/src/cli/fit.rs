@@ -139,15 +139,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (corpus, most) = of_size(&fed, size).ok_or_else(|| Failure::NoSize {
         place: path.display().to_string(),
         asked: size,
-        sizes: sizes(fed.iter().map(|(feeding, _)| feeding.minibatch)),
+        sizes: sizes(fed.iter().map(|corpus| corpus.feeding.minibatch)),
     })?;
-    let reference = match most.minibatch == corpus.minibatch {
+    let reference = match most.feeding.minibatch == corpus.feeding.minibatch {
         true => None,
         false => {
             let name = format!(
                 "{}, minibatch {}",
                 path.display(),
-                most.minibatch.unwrap_or_default()
+                most.feeding.minibatch.unwrap_or_default()
             );
             let reference = Reference::of_corpus(name, most.clone(), Priors::shipped());
             Some(reference.map_err(|why| Failure::Reference {
@@ -161,14 +161,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// The corpus of a size, and that of the size that was profiled in the most modes. Of several feedings
 /// of a size the one with the most modes counts.
-fn of_size(fed: &[(Feeding, Corpus)], size: u32) -> Option<(&Corpus, &Corpus)> {
+fn of_size(fed: &[Corpus], size: u32) -> Option<(&Corpus, &Corpus)> {
     // The first of those with the most.
     let most = |of: &dyn Fn(&Feeding) -> bool| {
-        let corpora = fed.iter().rev().filter(|(feeding, _)| of(feeding));
-        corpora.max_by_key(|(_, corpus)| corpus.modes.len())
+        let corpora = fed.iter().rev().filter(|corpus| of(&corpus.feeding));
+        corpora.max_by_key(|corpus| corpus.modes.len())
     };
-    let (_, of_size) = most(&|feeding| feeding.minibatch == Some(size))?;
-    let (_, most) = most(&|feeding| feeding.minibatch.is_some())?;
+    let of_size = most(&|feeding| feeding.minibatch == Some(size))?;
+    let most = most(&|feeding| feeding.minibatch.is_some())?;
     Some((of_size, most))
 }
 

@@ -23,7 +23,6 @@ use wattgate_probe::summary::Summary;
 use wattgate_runtime::{Axis, Grid, GridError, MAGIC, Model, PowerMode, Provenance};
 
 use super::{Failure, reading_bar, show};
-use crate::corpus::fed::Feeding;
 use crate::corpus::modes::all_modes;
 use crate::corpus::{AXIS_COLUMNS, Blank, Corpus, is_name};
 use crate::learn::priors::Priors;
@@ -93,7 +92,7 @@ pub fn read_corpus(path: &Path, blank: Blank) -> Result<Corpus, Failure> {
 }
 
 /// Reads the corpora of all feedings of a file.
-pub fn read_fed(path: &Path, blank: Blank) -> Result<Vec<(Feeding, Corpus)>, Failure> {
+pub fn read_fed(path: &Path, blank: Blank) -> Result<Vec<Corpus>, Failure> {
     let progress = reading_bar();
     let fed = Corpus::read_fed(path, blank, &progress);
     progress.finish_and_clear();

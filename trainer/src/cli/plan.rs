@@ -17,6 +17,7 @@ use super::inputs::{BlankArgument, BoardArgument, NamedBoard, is_same, read_corp
 use super::todo::{Names, with_rows};
 use super::{Failure, ask_tell, print_json, print_text, show, values};
 use crate::corpus::Corpus;
+use crate::corpus::fed::Feeding;
 use crate::corpus::modes::profiled;
 use crate::corpus::order::{Visit, descending};
 use crate::learn::mean::Scales;
@@ -264,7 +265,7 @@ fn write_rows(
             None => arguments.workload.as_deref().unwrap_or(unnamed),
         },
         kind: &corpus.map_or(String::new(), |corpus| corpus.kind.to_string()),
-        minibatch: corpus.and_then(|corpus| corpus.minibatch),
+        feeding: corpus.map_or_else(Feeding::default, |corpus| corpus.feeding.clone()),
     };
     // With --skip-blank a mode may have a row that is still to be filled in.
     let has_row = |knobs: [u32; 4]| {

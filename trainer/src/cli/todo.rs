@@ -2,6 +2,7 @@
 
 use csv::{Reader, StringRecord, Writer};
 
+use crate::corpus::fed::Feeding;
 use crate::corpus::{AXIS_COLUMNS, COLUMNS};
 
 /// What all rows of a corpus share.
@@ -12,8 +13,8 @@ pub struct Names<'a> {
     pub workload: &'a str,
     /// `measured` or `simulated`.
     pub kind: &'a str,
-    /// Samples in a minibatch.
-    pub minibatch: Option<u32>,
+    /// How the workload is fed.
+    pub feeding: Feeding,
 }
 
 /// The text of a corpus with further rows that have a mode, but no time and power. The text before
@@ -28,12 +29,16 @@ pub fn with_rows(before: &str, names: &Names<'_>, modes: &[[u32; 4]]) -> csv::Re
     if before.is_empty() {
         writer.write_record(&header)?;
     }
+    let number = |of: Option<u32>| of.map_or(String::new(), |number| number.to_string());
     for mode in modes {
         let field = |column: &str| match column.trim() {
             "device" => names.device.to_owned(),
             "workload" => names.workload.to_owned(),
             "kind" => names.kind.to_owned(),
-            "minibatch" => names.minibatch.map_or(String::new(), |n| n.to_string()),
+            "minibatch" => number(names.feeding.minibatch),
+            "workers" => number(names.feeding.workers),
+            "storage" => names.feeding.storage.clone().unwrap_or_default(),
+            "epoch" => number(names.feeding.epoch),
             column => {
                 let axis = AXIS_COLUMNS.iter().position(|name| *name == column);
                 axis.map_or(String::new(), |axis| mode[axis].to_string())
@@ -61,7 +66,12 @@ mod tests {
         device: "board",
         workload: "a, b",
         kind: "simulated",
-        minibatch: Some(16),
+        feeding: Feeding {
+            minibatch: Some(16),
+            workers: Some(4),
+            storage: None,
+            epoch: None,
+        },
     };
 
     #[test]
@@ -73,10 +83,10 @@ mod tests {
 
     #[test]
     fn rows_follow_the_columns_of_the_file_and_leave_its_text() {
-        let before = "power_mw, emc_khz ,kind,note,minibatch,gpu_khz,cpu_khz,cores,workload,device,time_ms\n\
-            7.50,4,simulated,\"x\",16,3,2,1,\"a, b\",board,9";
+        let before = "power_mw, emc_khz ,workers,kind,note,minibatch,gpu_khz,cpu_khz,cores,workload,device,time_ms\n\
+            7.50,4,4,simulated,\"x\",16,3,2,1,\"a, b\",board,9";
         let text = with_rows(before, &NAMES, &[[5, 6, 7, 8]]).expect("a text");
-        let row = ",8,simulated,,16,7,6,5,\"a, b\",board,";
+        let row = ",8,4,simulated,,16,7,6,5,\"a, b\",board,";
         assert_eq!(text, format!("{before}\n{row}\n"));
     }
 }

@@ -86,8 +86,8 @@ pub struct Corpus {
     pub device: String,
     /// The workload.
     pub workload: String,
-    /// Samples in a minibatch; `None` where the file does not say.
-    pub minibatch: Option<u32>,
+    /// How the workload was fed.
+    pub feeding: Feeding,
     /// The TPCs of the GPU that were gated, one bit each; `None` where the file does not say.
     pub tpc_pg_mask: Option<u32>,
     /// Rows read, including repeats and unprofiled modes.
@@ -202,7 +202,7 @@ pub enum Problem {
         expected: &'static str,
         found: String,
     },
-    /// The file mixes boards, workloads, kinds or minibatch sizes.
+    /// The file mixes boards, workloads, kinds or TPC masks.
     #[error(
         "expected `{first}` as in the rows before, found `{found}`: one file holds one workload on one board"
     )]
@@ -235,11 +235,11 @@ pub enum CorpusError {
     Defect { path: PathBuf, defect: Defect },
 }
 
-/// A corpus made of the rows without defects, and the defects of the other rows.
+/// Corpora made of the rows without defects, and the defects of the other rows.
 #[derive(Debug)]
 pub struct Survey {
-    /// The corpus of the rows without defects.
-    pub corpus: Corpus,
+    /// The corpus of each feeding, at least one, of the rows without defects.
+    pub corpora: Vec<Corpus>,
     /// The first defects, at most as many as the caller asked for.
     pub defects: Vec<Defect>,
     /// The number of all defects.
@@ -272,7 +272,7 @@ impl Corpus {
         path: &Path,
         blank: Blank,
         progress: &ProgressBar,
-    ) -> Result<Vec<(Feeding, Self)>, CorpusError> {
+    ) -> Result<Vec<Self>, CorpusError> {
         let mut reader = Reader::open(path, blank, progress)?;
         reader.is_of_one_feeding = false;
         while let Some(row) = reader.next()? {
@@ -281,7 +281,7 @@ impl Corpus {
         reader.finish_all()
     }
 
-    /// Reads a file, skips rows with defects, and returns the first `keep` defects.
+    /// Reads a file of one or several feedings, skips rows with defects, and returns the first `keep` defects.
     pub fn survey(
         path: &Path,
         blank: Blank,
@@ -289,6 +289,7 @@ impl Corpus {
         progress: &ProgressBar,
     ) -> Result<Survey, CorpusError> {
         let mut reader = Reader::open(path, blank, progress)?;
+        reader.is_of_one_feeding = false;
         let (mut defects, mut defect_count) = (Vec::new(), 0);
         while let Some(row) = reader.next()? {
             if let Err(defect) = row {
@@ -298,8 +299,8 @@ impl Corpus {
                 }
             }
         }
-        let corpus = match (reader.finish(), defects.first()) {
-            (Ok(corpus), _) => corpus,
+        let corpora = match (reader.finish_all(), defects.first()) {
+            (Ok(corpora), _) => corpora,
             // If every row has a defect, the first defect says more than "no rows".
             (Err(CorpusError::Defect { path, .. }), Some(first)) => {
                 let defect = first.clone();
@@ -308,7 +309,7 @@ impl Corpus {
             (Err(error), _) => return Err(error),
         };
         Ok(Survey {
-            corpus,
+            corpora,
             defects,
             defect_count,
         })
@@ -585,7 +586,7 @@ impl Reader {
         let path = self.path.clone();
         let mut all = self.finish_all()?;
         match all.pop() {
-            Some((_, corpus)) => Ok(corpus),
+            Some(corpus) => Ok(corpus),
             None => Err(CorpusError::Defect {
                 path,
                 defect: no_rows(),
@@ -594,7 +595,7 @@ impl Reader {
     }
 
     /// The corpora of all feedings, at least one.
-    fn finish_all(mut self) -> Result<Vec<(Feeding, Corpus)>, CorpusError> {
+    fn finish_all(mut self) -> Result<Vec<Corpus>, CorpusError> {
         self.axes.iter_mut().for_each(|axis| axis.sort_unstable());
         let grid = Grid::new(self.axes.each_ref().map(Vec::as_slice));
         let (Some(identity), Ok(grid)) = (&self.identity, grid) else {
@@ -603,17 +604,16 @@ impl Reader {
         let fed = self.fed.into_iter().map(|fed| {
             let mut modes: Vec<Profile> = fed.modes.into_values().collect();
             modes.sort_unstable_by_key(|mode| mode.knobs);
-            let corpus = Corpus {
+            Corpus {
                 kind: identity.kind,
                 device: identity.device.clone(),
                 workload: identity.workload.clone(),
-                minibatch: fed.feeding.minibatch,
+                feeding: fed.feeding,
                 tpc_pg_mask: identity.tpc_pg_mask,
                 rows: fed.rows,
                 modes,
                 grid: grid.clone(),
-            };
-            (fed.feeding, corpus)
+            }
         });
         Ok(fed.collect())
     }

@@ -51,7 +51,7 @@ impl Origin {
             kind: corpus.kind,
             device: corpus.device.clone(),
             workload: corpus.workload.clone(),
-            minibatch: corpus.minibatch,
+            minibatch: corpus.feeding.minibatch,
             tpc_pg_mask: corpus.tpc_pg_mask,
             seed: 0,
             modes_used: 0,

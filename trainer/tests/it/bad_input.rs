@@ -696,7 +696,6 @@ fn with_columns(columns: &str, all: &str, fifth: &str) -> String {
 
 #[test]
 fn columns_of_the_feeding_are_checked() {
-    const SEVERAL: &str = ": such a file is for `characterize`, `advise` and `fit --minibatch`";
     for (column, all, fifth, expected) in [
         (
             "minibatch",
@@ -705,40 +704,16 @@ fn columns_of_the_feeding_are_checked() {
             "expected a number of samples above zero, or a blank, found `0`",
         ),
         (
-            "minibatch",
-            "16",
-            "32",
-            &format!("expected `16` as in the rows before, found `32`{SEVERAL}"),
-        ),
-        (
             "workers",
             "4",
             "-1",
             "expected a number of workers, 0 … 1024, or a blank, found `-1`",
         ),
         (
-            "workers",
-            "4",
-            "",
-            &format!("expected `4` as in the rows before, found ``{SEVERAL}"),
-        ),
-        (
-            "storage",
-            "ssd",
-            "hdd",
-            &format!("expected `ssd` as in the rows before, found `hdd`{SEVERAL}"),
-        ),
-        (
             "epoch",
             "1",
             "first",
             "expected the number of the epoch, from 0, or a blank, found `first`",
-        ),
-        (
-            "epoch",
-            "1",
-            "0",
-            &format!("expected `1` as in the rows before, found `0`{SEVERAL}"),
         ),
         (
             "fetch_ms",
@@ -773,6 +748,32 @@ fn columns_of_the_feeding_are_checked() {
         with_columns("fetch_ms,compute_ms", "1,1", "10,8"),
         "line 5: column `compute_ms`: 18 ms is longer than the step, 15 ms",
     );
+}
+
+/// A command of one feeding refuses a file of several; `check` has a summary of each.
+#[test]
+fn several_feedings_are_no_defect() {
+    for (column, all, fifth) in [
+        ("minibatch", "16", "32"),
+        ("workers", "4", ""),
+        ("storage", "ssd", "hdd"),
+        ("epoch", "1", "0"),
+    ] {
+        let folder = folder();
+        let path = folder.path();
+        write(path, "corpus.csv", with_columns(column, all, fifth));
+        let fit = run(path, "fit corpus.csv -o model.wgt");
+        let expected = format!(
+            "error: corpus.csv: line 5: column `{column}`: expected `{all}` as in the rows before, found `{fifth}`: \
+             such a file is for `characterize`, `advise` and `fit --minibatch`\n"
+        );
+        assert_eq!((fit.code, fit.stderr), (3, expected));
+        let check = run(path, "check corpus.csv --json").json();
+        let files = check["files"].as_array().expect("a list");
+        let rows: Vec<_> = files.iter().map(|file| file["rows"].as_u64()).collect();
+        assert_eq!(rows, [Some(95), Some(1)]);
+        assert!(files.iter().all(|file| file["defect_count"] == 0));
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
 use wattgate_trainer::ask_tell::{Next, Planner, Task};
 use wattgate_trainer::corpus::Corpus;
+use wattgate_trainer::corpus::fed::Feeding;
 use wattgate_trainer::corpus::modes::all_modes;
 use wattgate_trainer::learn::predictions::Predictions;
 use wattgate_trainer::learn::priors::Priors;
@@ -34,7 +35,7 @@ pub fn empty_corpus(board: &Board, workload: &Workload) -> Corpus {
         kind: Kind::Simulated,
         device: board.name.clone(),
         workload: workload.name.clone(),
-        minibatch: None,
+        feeding: Feeding::default(),
         tpc_pg_mask: None,
         rows: 0,
         modes: Vec::new(),

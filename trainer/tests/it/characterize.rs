@@ -206,6 +206,8 @@ fn a_report_answers_each_question_of_which_the_rows_differ_in_one_factor() {
             .map(|step| step[key].as_f64().expect("a time"))
             .collect()
     };
+    let slower = times("Power modes");
+    assert!(slower.is_sorted() && slower.len() == 3, "{slower:?}");
     for question in [
         "Loader workers",
         "Online cores",
@@ -252,7 +254,7 @@ Not answered
     assert!(
         report
             .stdout
-            .starts_with("measured: job on board, 96 rows\n\nOnline cores\n")
+            .starts_with("measured: job on board, 96 rows\n\nPower modes\n  fastest: 4 cores, ")
     );
     let rows = crate::common::corpus()
         .join("\n")

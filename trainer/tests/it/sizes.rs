@@ -46,9 +46,9 @@ impl Sized {
         (feeding, workload.expect("it fits"))
     }
 
-    /// Writes a corpus of sizes, each with a number of random modes of PowerTrain's grid.
+    /// Writes a corpus of sizes, each with a number of random modes.
     fn profile(&self, folder: &Path, sizes: &[(u32, usize)]) {
-        let mut modes = self.board.papers_modes();
+        let mut modes = self.board.all_modes();
         modes.shuffle(&mut ChaCha8Rng::seed_from_u64(1));
         let runs: Vec<_> = sizes
             .iter()
@@ -79,7 +79,7 @@ fn a_size_between_profiled_ones_is_predicted_nearly_as_well() {
     let folder = folder();
     for name in ["mobilenetv3", "resnet18"] {
         let sized = Sized::new(name);
-        sized.profile(folder.path(), &[(16, 30), (8, 15), (32, 15), (64, 15)]);
+        sized.profile(folder.path(), &[(16, 40), (8, 20), (32, 20), (64, 20)]);
         let path = folder.path().join("sizes.csv");
         let fed = Corpus::read_fed(&path, Blank::Defect, &ProgressBar::hidden());
         let joint = Joint::fit(&fed.expect("a corpus"), 1).expect("enough modes");
@@ -130,7 +130,7 @@ fn size_and_mode_are_chosen_together() {
     let path = folder.path();
     let sized = Sized::new("mobilenetv3");
     let sizes = [8, 16, 32];
-    sized.profile(path, &[(16, 100), (8, 50), (32, 50)]);
+    sized.profile(path, &[(16, 60), (8, 60), (32, 60)]);
     for size in sizes {
         let fit = run(
             path,
@@ -146,6 +146,7 @@ fn size_and_mode_are_chosen_together() {
         assert!(bytes.len() <= 1_024);
     }
     let models = "model-8.wgt model-16.wgt model-32.wgt";
+    let mut over: Vec<f64> = Vec::new();
     for limit in [20, 30, 40] {
         let chosen = run(
             path,
@@ -174,9 +175,12 @@ fn size_and_mode_are_chosen_together() {
             chosen["minibatch"]
         );
         // The rest is the price of the guard band, which holds with 95 %.
-        assert!(of_drawn <= 3.0, "{of_drawn}");
-        assert!(power <= 1.05 * f64::from(limit), "{power}");
+        over.push(of_drawn);
+        assert!(of_drawn <= 5.0, "{of_drawn}");
+        assert!(power <= 1.03 * f64::from(limit), "{power}");
     }
+    let mean = over.iter().sum::<f64>() / over.len() as f64;
+    assert!(mean <= 3.0, "{over:?}");
     let refused = |arguments: &str| {
         let run = run(path, arguments);
         (run.code, run.stderr)

@@ -80,6 +80,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let steps = match arguments.samples.get(at) {
             Some(&samples) => {
                 let minibatch = corpus
+                    .feeding
                     .minibatch
                     .ok_or_else(|| Failure::NoMinibatch { path: path.clone() })?;
                 f64::from(samples.div_ceil(minibatch))
