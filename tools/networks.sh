@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Predicts the networks of the Python package `onnx`, which nobody ran, from models of their kernels, and holds a limit with
-# their models on the simulated board, on units that nobody measured:
+# Predicts the networks of the Python package `onnx`, which nobody ran, from models of their kernels, and
+# holds a limit with their models on the simulated board, on units that nobody measured:
 #
 #     tools/networks.sh [compose | SEED]
 #

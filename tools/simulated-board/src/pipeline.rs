@@ -12,8 +12,7 @@
 //! time, plus the part of the shorter one that does not overlap. The memory clock and the bytes
 //! in flight limit the GPU's memory throughput (Little's law). The CPU's traffic reduces it.
 
-use crate::storage::Reading;
-use crate::workload::{Kernels, Workload};
+use crate::workload::{Kernels, Reading, Workload};
 use wattgate_board_tables::Board;
 
 /// CPU work of logging and the system, in millions of cycles per second of a Cortex-A78AE.

@@ -7,8 +7,7 @@
 use wattgate_board_tables::Board;
 
 use crate::pipeline::{Clocks, Luck, Pipeline};
-use crate::storage::Reading;
-use crate::workload::Workload;
+use crate::workload::{Reading, Workload};
 
 /// The parts of a step in s. Their sum is the time of the step.
 #[derive(Clone, Copy, Debug, PartialEq)]

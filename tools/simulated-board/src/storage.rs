@@ -10,7 +10,7 @@
 
 use wattgate_board_tables::Board;
 
-use crate::workload::{Workload, WorkloadError};
+use crate::workload::{Reading, Workload, WorkloadError};
 
 /// Memory of system, desktop and logging, in MB: assumed.
 const SYSTEM_MB: f64 = 1_200.0;
@@ -78,15 +78,6 @@ impl Epoch {
             Self::Later => 1,
         }
     }
-}
-
-/// Time for which the loader waits for the storage, per sample.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Reading {
-    /// Time in s of a worker's read.
-    pub alone_s: f64,
-    /// Time in s between two reads when the storage is saturated.
-    pub saturated_s: f64,
 }
 
 impl Workload {

@@ -7,8 +7,6 @@ use std::{fs, io};
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::storage::Reading;
-
 /// The shipped workloads by name.
 const FILES: [(&str, &str); 8] = [
     ("resnet18", include_str!("../workloads/resnet18.toml")),
@@ -160,6 +158,15 @@ pub struct Host {
     pub launch_kcycles: f64,
     /// Cache misses per kernel launch.
     pub launch_misses: f64,
+}
+
+/// Time for which the loader waits for the storage, per sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reading {
+    /// Time in s of a worker's read.
+    pub alone_s: f64,
+    /// Time in s between two reads when the storage is saturated.
+    pub saturated_s: f64,
 }
 
 /// A group of similar kernels that are launched one after another.

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use wattgate_runtime::PowerMode;
 
-use super::breakdown::{Answer, Step};
+use super::answer::{Answer, Step};
 use crate::corpus::fed::Feeding;
 
 /// A row of a corpus.

@@ -3,12 +3,13 @@
 //! | question | module |
 //! |---|---|
 //! | Which four modes predict the time of an epoch, and the energy? | [`four_modes`] |
-//! | Where do time and energy go, over which factors? | [`breakdown`](mod@breakdown), [`page`](mod@page) |
+//! | Where do time and energy go, over which factors? | [`breakdown`](mod@breakdown), [`answer`], [`page`](mod@page) |
 //! | How do time and power depend on modes and feedings together? | [`joint`] |
 //! | What would make a training faster under a limit? | [`advice`] |
 //! | What energy do irregular samples of the power make? | [`energy`] |
 
 pub mod advice;
+pub mod answer;
 pub mod breakdown;
 pub mod energy;
 mod factor;

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::breakdown::{Answer, Breakdown, Mode, Step};
+use super::answer::{Answer, Step};
+use super::breakdown::{Breakdown, Mode};
 
 const PAGE: &str = include_str!("page.html");
 

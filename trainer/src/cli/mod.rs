@@ -51,7 +51,8 @@ use crate::learn::gp::SingularKernel;
 use crate::learn::split::{Sampling, SplitError};
 use crate::methods::{self, Method, MethodError};
 use crate::networks::fit::NetworkFitError;
-use crate::networks::graph::{NetworkError, NetworkFileError};
+use crate::networks::graph::NetworkFileError;
+use crate::networks::operator::NetworkError;
 use wattgate_cli::output::OutputError;
 
 /// Learns the time and power of a workload in every power mode of a Jetson.

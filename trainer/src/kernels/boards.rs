@@ -8,8 +8,9 @@ use wattgate_kernels::Kind;
 use super::corpus::{KernelCorpus, Row};
 use super::corrected::value;
 use super::evaluate::{ScoreError, steps_of_fold};
-use super::learner::{LEAST_ROWS, Learner};
+use super::learner::Learner;
 use super::score::Score;
+use super::split::LEAST_ROWS;
 use crate::learn::predictions::Target;
 
 /// Least number of units: two to score and two to train on.

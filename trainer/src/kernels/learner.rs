@@ -14,7 +14,8 @@ use super::corrected::{Corrected, roofline, value, with_target};
 use super::demand::Demand;
 use super::features::{Columns, columns};
 use super::roofline::Roofline;
-use super::search::Tuned;
+use super::split::LEAST_ROWS;
+use super::tuned::Tuned;
 use crate::learn::predictions::Target;
 
 /// How a kernel is learned.
@@ -39,9 +40,6 @@ pub enum LearnError {
     #[error("forust: {0}")]
     Forust(String),
 }
-
-/// Least number of rows that a kernel is learned from.
-pub const LEAST_ROWS: usize = 30;
 
 /// A kernel's model of one target.
 pub enum Fitted {

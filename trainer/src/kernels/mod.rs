@@ -8,8 +8,9 @@
 //! | What is a row to a model? | [`features`] |
 //! | What does physics say first? | [`roofline`] |
 //! | How is the rest learned? | [`trees`], [`corrected`], [`learner`] |
-//! | Which hyper-parameters are best? | [`search`](mod@search) |
+//! | Which hyper-parameters are best? | [`search`](mod@search), [`tuned`] |
 //! | What does a file of learned kernels hold? | [`models`] |
+//! | Which rows are held out? | [`split`] |
 //! | How good is it on units that nobody trained on? | [`evaluate`](mod@evaluate), [`score`] |
 //! | What are several units worth? | [`boards`](mod@boards) |
 
@@ -24,4 +25,6 @@ pub mod models;
 pub mod roofline;
 pub mod score;
 pub mod search;
+pub mod split;
 pub mod trees;
+pub mod tuned;

@@ -16,10 +16,10 @@ use wattgate_runtime::crc32;
 
 use super::corpus::{KernelCorpus, Row};
 use super::corrected::{Corrected, value};
-use super::evaluate::{HeldOut, ScoreError, parts};
-use super::learner::LEAST_ROWS;
-use super::search::Tuned;
+use super::evaluate::ScoreError;
+use super::split::{HeldOut, LEAST_ROWS, parts};
 use super::trees::Settings;
+use super::tuned::Tuned;
 use crate::learn::predictions::Target;
 
 /// The first bytes of a file.

@@ -6,7 +6,6 @@
 //! on all. A setting is scored on units that it was not trained on. All is determined by the seed and the
 //! results, so a search goes on where it was interrupted: results that are known are not computed again.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -14,15 +13,14 @@ use indicatif::ProgressBar;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use wattgate_kernels::Kind;
 
 use super::corpus::{KernelCorpus, Row};
 use super::corrected::{Corrected, value};
-use super::evaluate::{HeldOut, parts};
-use super::learner::LEAST_ROWS;
+use super::split::{HeldOut, LEAST_ROWS, parts};
 use super::trees::Settings;
+use super::tuned::{Trial, target};
 use crate::learn::predictions::Target;
 
 /// Settings of a bracket's first rung; each rung keeps a third.
@@ -80,44 +78,6 @@ fn settings(point: &Point) -> Settings {
     }
 }
 
-/// The result of a setting on a rung.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Trial {
-    /// The kernel's name.
-    pub kernel: String,
-    /// `time` or `power`.
-    pub target: String,
-    /// Counted from zero.
-    pub bracket: u32,
-    /// Number of rows that trained.
-    pub rows: usize,
-    pub n_estimators: u32,
-    pub max_depth: u32,
-    pub learning_rate: f64,
-    pub subsample: f64,
-    pub colsample: f64,
-    pub min_child_weight: f64,
-    pub reg_lambda: f64,
-    pub reg_alpha: f64,
-    /// Root mean square of ln(measured / predicted) on units that did not train.
-    pub loss: f64,
-}
-
-impl Trial {
-    fn settings(&self) -> Settings {
-        Settings {
-            n_estimators: self.n_estimators,
-            max_depth: self.max_depth,
-            learning_rate: self.learning_rate,
-            subsample: self.subsample,
-            colsample: self.colsample,
-            min_child_weight: self.min_child_weight,
-            reg_lambda: self.reg_lambda,
-            reg_alpha: self.reg_alpha,
-        }
-    }
-}
-
 /// Why a file of results cannot be used.
 #[derive(Debug, Error)]
 pub enum SearchError {
@@ -165,59 +125,6 @@ pub fn to_csv(trials: &[Trial]) -> Vec<u8> {
         writer.serialize(trial).expect("memory takes all text");
     }
     writer.into_inner().expect("memory takes all text")
-}
-
-fn target(name: &str) -> Option<Target> {
-    Target::ALL
-        .into_iter()
-        .find(|target| target.to_string() == name)
-}
-
-/// Settings for each kernel and target.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tuned {
-    default: Settings,
-    found: BTreeMap<(Kind, Target), Settings>,
-}
-
-impl Tuned {
-    /// The same settings for all.
-    pub fn all(default: Settings) -> Self {
-        Self {
-            default,
-            found: BTreeMap::new(),
-        }
-    }
-
-    /// The best settings of a search, of those that trained on the most rows; the default where nothing was
-    /// searched.
-    pub fn best(trials: &[Trial]) -> Self {
-        let mut found: BTreeMap<(Kind, Target), &Trial> = BTreeMap::new();
-        for trial in trials {
-            let kind = Kind::named(&trial.kernel).zip(target(&trial.target));
-            let Some(key) = kind else {
-                continue;
-            };
-            let best = found.entry(key).or_insert(trial);
-            let is_better =
-                trial.rows > best.rows || (trial.rows == best.rows && trial.loss < best.loss);
-            if is_better {
-                *best = trial;
-            }
-        }
-        let found = found
-            .into_iter()
-            .map(|(key, trial)| (key, trial.settings()));
-        Self {
-            default: Settings::default(),
-            found: found.collect(),
-        }
-    }
-
-    /// The settings of a kernel and target.
-    pub fn of(&self, kind: Kind, target: Target) -> &Settings {
-        self.found.get(&(kind, target)).unwrap_or(&self.default)
-    }
 }
 
 /// Rows of one kernel that train and that score.

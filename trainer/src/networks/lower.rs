@@ -12,7 +12,8 @@ use std::collections::HashMap;
 
 use wattgate_kernels::{Call, Operation, Shape, Window};
 
-use super::graph::{Graph, NetworkError, Operator};
+use super::graph::Graph;
+use super::operator::{NetworkError, Operator};
 use super::shapes::window_axes;
 
 /// The software that runs a network.

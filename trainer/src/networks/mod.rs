@@ -7,7 +7,7 @@
 //!
 //! | question | module |
 //! |---|---|
-//! | Which operators has the file, and which shapes do their tensors have? | [`graph`] |
+//! | Which operators has the file, and which shapes do their tensors have? | [`graph`], [`operator`] |
 //! | Which kernels does an engine launch for them? | [`lower`](mod@lower) |
 //! | How long do they take together, and how much energy? | [`compose`](mod@compose) |
 //! | Where do they go? | [`explain`] |
@@ -18,4 +18,5 @@ pub mod explain;
 pub mod fit;
 pub mod graph;
 pub mod lower;
+pub mod operator;
 mod shapes;

@@ -1,7 +1,7 @@
 //! The shapes of an operator's outputs, and the elements of small tensors of integers
 //! (ONNX, *Operator Schemas*).
 
-use super::graph::{NetworkError, Operator, Tensor};
+use super::operator::{NetworkError, Operator, Tensor};
 
 /// Infers the outputs. `batches` are the batch in the file and the wanted one: constants of the file that
 /// were made for the first are read as for the second.

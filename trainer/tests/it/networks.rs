@@ -10,8 +10,9 @@ use wattgate_simulated_board::kernels::{Corpus, network};
 use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_trainer::learn::predictions::Predictions;
-use wattgate_trainer::networks::graph::{Graph, NetworkError, NetworkFileError};
+use wattgate_trainer::networks::graph::{Graph, NetworkFileError};
 use wattgate_trainer::networks::lower::{Engine, lower};
+use wattgate_trainer::networks::operator::NetworkError;
 
 use crate::common::{folder, run, write};
 use crate::onnx::{self, Message, node, small, value, weights};

@@ -18,9 +18,8 @@ use crate::noise::around_one;
 use crate::pipeline::Clocks;
 use crate::sensor::Channel;
 use crate::steady::Steady;
-use crate::storage::Reading;
 use crate::unit::Unit;
-use crate::workload::{Host, Kernels, Loader, Workload};
+use crate::workload::{Host, Kernels, Loader, Reading, Workload};
 
 pub use corpus::{Corpus, MOST_UNITS};
 pub use gpu_work::GpuWork;

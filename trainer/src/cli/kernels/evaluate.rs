@@ -4,8 +4,9 @@ use clap::Args;
 
 use super::{CorporaArgument, LearnerArgument};
 use crate::cli::{Failure, print_json, print_text, progress_bar};
-use crate::kernels::evaluate::{Evaluation, HeldOut, evaluate, steps, units};
+use crate::kernels::evaluate::{Evaluation, evaluate, steps, units};
 use crate::kernels::score::WITHIN;
+use crate::kernels::split::HeldOut;
 use crate::learn::predictions::Target;
 
 const EXAMPLE: &str = "\

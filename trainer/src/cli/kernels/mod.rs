@@ -13,8 +13,8 @@ use super::{Failure, reading_bar};
 use crate::kernels::corpus::KernelCorpus;
 use crate::kernels::evaluate::ScoreError;
 use crate::kernels::learner::Learner;
-use crate::kernels::search::Tuned;
 use crate::kernels::trees::Settings;
+use crate::kernels::tuned::Tuned;
 
 const EXAMPLE: &str = "\
 Example:

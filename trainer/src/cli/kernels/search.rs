@@ -9,8 +9,9 @@ use wattgate_kernels::Kind;
 use super::CorporaArgument;
 use crate::cli::inputs::refuse_input;
 use crate::cli::{Failure, print_text, progress_bar};
-use crate::kernels::search::{BRACKET, Budget, Trial, Tuned, read, search, to_csv};
+use crate::kernels::search::{BRACKET, Budget, read, search, to_csv};
 use crate::kernels::trees::Settings;
+use crate::kernels::tuned::{Trial, Tuned};
 use crate::learn::predictions::Target;
 
 const EXAMPLE: &str = "\
