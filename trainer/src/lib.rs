@@ -33,4 +33,5 @@ pub mod lab;
 pub mod learn;
 pub mod methods;
 pub mod networks;
+mod palette;
 pub mod train;

@@ -14,20 +14,9 @@ use thiserror::Error;
 use crate::lab::evaluate::{Covered, Evaluation, EvaluationRow, SHOWN, Subject};
 use crate::lab::optimize::Optimization;
 use crate::learn::predictions::Target;
+use crate::palette::COLOURS;
 
 const SIZE: (u32, u32) = (900, 600);
-
-/// Palette for all kinds of colour vision (Okabe and Ito, 2008).
-const COLOURS: [RGBColor; 8] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(86, 180, 233),
-    RGBColor(120, 120, 120),
-    RGBColor(0, 0, 0),
-];
 
 /// Why a plot was not written.
 #[derive(Debug, Error)]

@@ -9,6 +9,7 @@ use wattgate_kernels::{Kind, Parameter};
 
 use super::compose::Composer;
 use super::lower::Layer;
+use crate::palette::COLOURS;
 
 /// Time and energy of a part of a network.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -200,18 +201,8 @@ impl Explanation {
     }
 }
 
-/// A colour for each kernel, for all kinds of colour vision (Okabe and Ito, 2008).
+/// A colour for each kernel.
 fn colour(kernel: &str) -> RGBColor {
-    const COLOURS: [RGBColor; 8] = [
-        RGBColor(0, 114, 178),
-        RGBColor(213, 94, 0),
-        RGBColor(0, 158, 115),
-        RGBColor(204, 121, 167),
-        RGBColor(230, 159, 0),
-        RGBColor(86, 180, 233),
-        RGBColor(120, 120, 120),
-        RGBColor(60, 60, 60),
-    ];
     let at = Kind::ALL.iter().position(|kind| kind.name() == kernel);
     COLOURS[at.unwrap_or(7)]
 }
