@@ -44,6 +44,11 @@ contents control <<'FILES'
 -rw-r--r-- 0/0 ./usr/share/doc/wattgate-trainer/copyright
 -rw-r--r-- 0/0 ./usr/share/doc/wattgate-trainer/crates
 -rw-r--r-- 0/0 ./usr/share/fish/vendor_completions.d/wattgate-trainer.fish
+-rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-advise.1.gz
+-rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-characterize-energy.1.gz
+-rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-characterize-modes.1.gz
+-rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-characterize-report.1.gz
+-rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-characterize.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-check.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-completions.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate-trainer-compose.1.gz

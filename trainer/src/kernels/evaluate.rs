@@ -32,6 +32,9 @@ pub enum ScoreError {
         "the corpus has {found} units; a comparison needs at least {needed}: two to score, the others train"
     )]
     TooFewUnits { found: usize, needed: usize },
+    /// How far a unit lies from others cannot be learned from one.
+    #[error("the corpus has one unit; how far another one lies shows from two on")]
+    OneUnit,
     /// Learning failed.
     #[error("{kernel}: {why}")]
     Learn {

@@ -32,9 +32,6 @@ pub const FOLDS: usize = 5;
 /// than the models need.
 const ROWS_OF_FOLD: usize = 60_000;
 
-/// Least number of units: how far another one lies must show.
-pub const LEAST_UNITS: usize = 2;
-
 /// Models of the kernels of one board.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KernelModels {
@@ -132,12 +129,8 @@ pub fn fit(
     seed: u64,
     progress: &ProgressBar,
 ) -> Result<KernelModels, ScoreError> {
-    let found = corpus.units.len();
-    if found < LEAST_UNITS {
-        return Err(ScoreError::TooFewUnits {
-            found,
-            needed: LEAST_UNITS,
-        });
+    if corpus.units.len() < 2 {
+        return Err(ScoreError::OneUnit);
     }
     let mut models = KernelModels {
         is_simulated: corpus.kind == wattgate_runtime::Kind::Simulated,

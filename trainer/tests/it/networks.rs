@@ -279,7 +279,8 @@ fn a_network_that_was_never_run_gets_a_model_with_an_honest_band() {
     }
     write(path, "one.csv", only_unit(path, "1"));
     let one = run(path, "kernels fit --corpus one.csv -o one.wgk");
-    let expected = "error: one.csv: the corpus has 1 units; a comparison needs at least 2: two to score, the others train\n";
+    let expected =
+        "error: one.csv: the corpus has one unit; how far another one lies shows from two on\n";
     assert_eq!((one.code, &*one.stderr), (3, expected));
 }
 
