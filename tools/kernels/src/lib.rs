@@ -162,6 +162,16 @@ impl Window {
     }
 }
 
+/// Products of matrices, `rows` × `inner` times `inner` × `columns`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Matrices {
+    /// Number of products.
+    pub number: f64,
+    pub rows: f64,
+    pub inner: f64,
+    pub columns: f64,
+}
+
 /// Why parameters do not make a call.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum CallError {
@@ -329,6 +339,40 @@ impl Call {
     /// The shape of the output. That of a product of matrices has one channel.
     pub fn output(&self) -> Shape {
         self.output
+    }
+
+    /// The products of matrices that a convolution or a product is computed as; `None` for another kind. A
+    /// group of a convolution is a product of the weights and the windows of all output pixels.
+    pub fn matrices(&self) -> Option<Matrices> {
+        match self.operation {
+            Operation::Conv2d {
+                input,
+                out_channels,
+                window,
+                groups,
+            } => {
+                let [batch, height, width] =
+                    [self.output.batch, self.output.height, self.output.width].map(f64::from);
+                Some(Matrices {
+                    number: groups.into(),
+                    rows: f64::from(out_channels / groups),
+                    inner: f64::from(input.channels / groups) * window.elements() as f64,
+                    columns: batch * height * width,
+                })
+            }
+            Operation::MatMul {
+                batch,
+                rows,
+                inner,
+                columns,
+            } => Some(Matrices {
+                number: batch.into(),
+                rows: rows.into(),
+                inner: inner.into(),
+                columns: columns.into(),
+            }),
+            _ => None,
+        }
     }
 
     /// Number of floating-point operations. A multiplication with an addition counts as two.

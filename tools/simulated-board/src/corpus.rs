@@ -76,7 +76,8 @@ pub struct Feeding {
 }
 
 impl Feeding {
-    /// A workload that is fed in this way on a board. Fails if it does not fit into the memory.
+    /// Returns the workload as it runs on a board with this feeding. Refuses a minibatch for which the board
+    /// has too little memory.
     pub fn apply(&self, workload: &Workload, board: &Board) -> Result<Workload, WorkloadError> {
         let workload = workload.clone().with_minibatch(self.minibatch)?;
         let workload = workload.with_workers(self.workers)?;

@@ -83,7 +83,7 @@ fn text(advice: &Advice) -> String {
         };
         text += &format!("  {fetch:.0} % of the step waits {whom}");
         text += &match advice.compute_pct {
-            Some(compute) => format!("; the GPU computes in {compute:.0} %.\n"),
+            Some(compute) => format!("; the GPU computes for {compute:.0} % of it.\n"),
             None => ".\n".to_owned(),
         };
     }

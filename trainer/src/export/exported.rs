@@ -82,7 +82,7 @@ pub struct Exported {
     pub teacher: Predictions,
     /// Predictions of the student before quantisation.
     pub student: Predictions,
-    /// Cross-validated residuals ln(measured / predicted) of the training modes, of time and power.
+    /// ln(measured / predicted) of time and of power, each by a model that has not seen the measurement.
     pub left_out: [Option<Vec<f64>>; 2],
     origin: Origin,
     layers: Layers,

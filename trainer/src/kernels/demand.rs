@@ -2,7 +2,7 @@
 //! of matrices the tiles into which libraries cut them (NVIDIA, *Matrix Multiplication Background User's
 //! Guide*: tile and wave quantisation).
 
-use wattgate_kernels::{Call, Operation};
+use wattgate_kernels::{Call, Matrices, Operation};
 
 /// Edges of the tiles that are counted.
 const TILES: [f64; 3] = [128.0, 64.0, 32.0];
@@ -48,12 +48,12 @@ impl Demand {
         inputs.extend([ln(input), ln(weights), ln(output), ln(flop), ln(bytes)]);
         inputs.push(ln(flop) - ln(bytes));
         let mut tiled_flop = flop;
-        if let Some(of) = Matrices::of(call) {
+        if let Some(of) = call.matrices() {
             inputs.extend([of.number, of.rows, of.inner, of.columns].map(ln));
             for (at, edge) in TILES.into_iter().enumerate() {
-                let tiles = of.tiles(edge);
-                inputs.extend([ln(tiles), of.filled(edge) as f32]);
-                let full = flop / of.filled(edge);
+                let filled = filled(&of, edge);
+                inputs.extend([ln(tiles(&of, edge)), filled as f32]);
+                let full = flop / filled;
                 tiled_flop = if at == 0 { full } else { tiled_flop.min(full) };
             }
         } else {
@@ -73,58 +73,14 @@ impl Demand {
     }
 }
 
-/// The products of matrices that a call is.
-#[derive(Clone, Copy, Debug)]
-struct Matrices {
-    number: f64,
-    rows: f64,
-    inner: f64,
-    columns: f64,
+/// Number of square tiles with an edge that cover the outputs of products.
+fn tiles(of: &Matrices, edge: f64) -> f64 {
+    of.number * (of.rows / edge).ceil() * (of.columns / edge).ceil()
 }
 
-impl Matrices {
-    fn of(call: &Call) -> Option<Self> {
-        match call.operation() {
-            Operation::Conv2d {
-                input,
-                out_channels,
-                window,
-                groups,
-            } => {
-                let output = call.output();
-                Some(Self {
-                    number: groups.into(),
-                    rows: f64::from(out_channels / groups),
-                    inner: f64::from(input.channels / groups) * window.elements() as f64,
-                    columns: f64::from(output.batch)
-                        * f64::from(output.height)
-                        * f64::from(output.width),
-                })
-            }
-            Operation::MatMul {
-                batch,
-                rows,
-                inner,
-                columns,
-            } => Some(Self {
-                number: batch.into(),
-                rows: rows.into(),
-                inner: inner.into(),
-                columns: columns.into(),
-            }),
-            _ => None,
-        }
-    }
-
-    /// Number of square tiles with an edge.
-    fn tiles(&self, edge: f64) -> f64 {
-        self.number * (self.rows / edge).ceil() * (self.columns / edge).ceil()
-    }
-
-    /// The part of these tiles that is used.
-    fn filled(&self, edge: f64) -> f64 {
-        self.number * self.rows * self.columns / (self.tiles(edge) * edge * edge)
-    }
+/// The part of these tiles that is used.
+fn filled(of: &Matrices, edge: f64) -> f64 {
+    of.number * of.rows * of.columns / (tiles(of, edge) * edge * edge)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! Searches hyper-parameters of the boosted trees: successive halving (Jamieson and Talwalkar 2016) of
-//! settings that a model of earlier results proposes (Bergstra et al. 2011, tree-structured Parzen
-//! estimator), as BOHB does (Falkner et al. 2018), which MIRAGE's authors used. The space is theirs.
+//! Searches hyper-parameters of the boosted trees. Successive halving (Jamieson and Talwalkar 2016) tries many
+//! settings on few rows and keeps the best for more rows. A tree-structured Parzen estimator (Bergstra et
+//! al. 2011) proposes settings from the results so far. MIRAGE's authors combined both as BOHB (Falkner et al.
+//! 2018), and the space of the settings is theirs.
 //!
 //! A bracket tries nine settings on a ninth of the rows, the three best on a third, and the best of these
 //! on all. A setting is scored on units that it was not trained on. All is determined by the seed and the

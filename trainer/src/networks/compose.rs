@@ -7,10 +7,10 @@
 //! > Lᵢ = Lᵢ₋₁ + lᵢ, Eᵢ = max(Eᵢ₋₁ + gᵢ, Lᵢ + gᵢ)
 //!
 //! lᵢ is the time to launch call i: that of the call of its kernel that does least. gᵢ is its time on the
-//! GPU: its time at the highest CPU clock, where launches wait least. The network takes the last Eᵢ and a
-//! synchronisation, which is taken for as long as the longest launch. Its
-//! energy is the sum Σ tᵢ·pᵢ over the calls, less what the board would draw, launching only, in the time
-//! that the queue saves.
+//! GPU: its time at the highest CPU clock, where launches wait least. At the end of a batch the CPU waits for
+//! the GPU. That synchronisation is assumed to take as long as the longest launch, and is added to the last
+//! Eᵢ. The energy is the sum Σ tᵢ·pᵢ over the calls. It is reduced for the time that the queue saves, at the
+//! power that the board draws when it only launches kernels.
 
 use rayon::prelude::*;
 use thiserror::Error;

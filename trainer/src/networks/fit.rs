@@ -136,8 +136,9 @@ impl Shares {
     }
 }
 
-/// The grid of a network's model: the board's clocks, and the numbers of cores with which kernels were
-/// measured, or all cores if the corpus names none. The region is what lies between the measured clocks.
+/// The grid of a network's model, and the region of its modes that may be chosen. The grid has all clocks of
+/// the board. It has those numbers of cores with which kernels were measured; if the kernel corpus names
+/// none, kernels were measured with all cores. The region spans the lowest to the highest measured clocks.
 pub fn grid(models: &KernelModels, board: &Grid) -> Result<(Grid, Region), NetworkFitError> {
     const KNOBS: [&str; 4] = ["number of cores", "CPU clock", "GPU clock", "memory clock"];
     let axes = Axis::ALL.map(|axis| board.axis(axis));

@@ -11,13 +11,13 @@ use wattgate_simulated_board::kernels::Corpus;
 use crate::common::{folder, run, write};
 
 /// A corpus of a simulated AGX Xavier in a folder.
-fn simulated(folder: &Path, name: &str, units: u32, rows: u64) {
+pub fn simulated(folder: &Path, name: &str, units: u32, rows: u64, seed: u64) {
     let board = Board::named("xavier-agx").expect("a board");
     let corpus = Corpus {
         board: &board,
         units,
         rows,
-        seed: 77,
+        seed,
     };
     let mut file = File::create(folder.join(name)).expect("a file");
     corpus.write(&mut file).expect("written");
@@ -30,7 +30,7 @@ fn number(of: &Value) -> f64 {
 #[test]
 fn units_that_nobody_trained_on_are_predicted() {
     let folder = folder();
-    simulated(folder.path(), "k.csv", 6, 5_600);
+    simulated(folder.path(), "k.csv", 6, 5_600, 77);
     let json = run(
         folder.path(),
         "kernels evaluate --corpus k.csv --test-units 5,6 --trees 150 --json",
@@ -89,7 +89,7 @@ fn units_that_nobody_trained_on_are_predicted() {
 #[test]
 fn several_units_are_compared_with_one() {
     let folder = folder();
-    simulated(folder.path(), "k.csv", 6, 6_000);
+    simulated(folder.path(), "k.csv", 6, 6_000, 77);
     let arguments = "kernels boards --corpus k.csv --test-units 5,6 --trees 60";
     let json = run(folder.path(), &format!("{arguments} --json")).json();
     let results = json["results"].as_array().expect("results");
@@ -112,7 +112,7 @@ fn several_units_are_compared_with_one() {
     );
     let expected = "error: k.csv: no unit `7`; the corpus has 1, 2, 3, 4, 5, 6\n";
     assert_eq!((refused.code, refused.stderr.as_str()), (2, expected));
-    simulated(folder.path(), "few.csv", 3, 600);
+    simulated(folder.path(), "few.csv", 3, 600, 77);
     let refused = run(
         folder.path(),
         "kernels boards --corpus few.csv --test-units 3",
@@ -124,7 +124,7 @@ fn several_units_are_compared_with_one() {
 #[test]
 fn a_corpus_of_one_unit_is_scored_on_calls_that_were_left_out() {
     let folder = folder();
-    simulated(folder.path(), "one.csv", 1, 3_000);
+    simulated(folder.path(), "one.csv", 1, 3_000, 77);
     let arguments = "kernels evaluate --corpus one.csv --folds 3 --trees 100 --json";
     let json = run(folder.path(), arguments).json();
     // Every row is scored once.

@@ -1,12 +1,12 @@
 //! Networks that nobody ran: from an ONNX file to a model file, on a simulated board.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 use wattgate_board_tables::Board;
 use wattgate_runtime::{Confidence, Model};
-use wattgate_simulated_board::kernels::{Corpus, network};
+use wattgate_simulated_board::kernels::network;
 use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_trainer::learn::predictions::Predictions;
@@ -15,6 +15,7 @@ use wattgate_trainer::networks::lower::{Engine, lower};
 use wattgate_trainer::networks::operator::NetworkError;
 
 use crate::common::{folder, run, write};
+use crate::kernels::simulated;
 use crate::onnx::{self, Message, node, small, value, weights};
 
 fn parse(bytes: &[u8], batch: Option<u32>) -> Result<Graph, NetworkFileError> {
@@ -138,15 +139,7 @@ fn files_that_are_no_network_are_refused_by_name() {
 
 /// Models of the kernels of a simulated board, learned from ten units.
 fn kernels(folder: &Path) {
-    let board = Board::named("xavier-agx").expect("a board");
-    let corpus = Corpus {
-        board: &board,
-        units: 10,
-        rows: 6_000,
-        seed: 5,
-    };
-    let mut file = File::create(folder.join("k.csv")).expect("a file");
-    corpus.write(&mut file).expect("written");
+    simulated(folder, "k.csv", 10, 6_000, 5);
     let fitted = run(folder, "kernels fit --corpus k.csv --trees 100 -o k.wgk");
     assert_eq!(fitted.code, 0, "{}", fitted.stderr);
 }
@@ -341,15 +334,7 @@ fn only_unit(path: &Path, unit: &str) -> String {
 fn a_search_goes_on_where_it_was_interrupted() {
     let folder = folder();
     let path = folder.path();
-    let board = Board::named("xavier-agx").expect("a board");
-    let corpus = Corpus {
-        board: &board,
-        units: 5,
-        rows: 400,
-        seed: 6,
-    };
-    let mut file = File::create(path.join("all.csv")).expect("a file");
-    corpus.write(&mut file).expect("written");
+    simulated(path, "all.csv", 5, 400, 6);
     let text = fs::read_to_string(path.join("all.csv")).expect("a corpus");
     let kept = text
         .lines()

@@ -10,8 +10,8 @@
 //!   does from then on. If its count is above that of the processes with its name it goes on from
 //!   theirs: this is a loop in a shell, each step of which is another process.
 //!
-//! What a sender tells of the parts of its steps counts only while it is the only one: those of several
-//! overlap.
+//! A sender may also report how long its steps waited for data and computed. With several senders these
+//! times overlap, so they are used only if there is one sender.
 //!
 //! In a container with process numbers of its own wattgate takes all processes for one.
 

@@ -51,15 +51,8 @@ impl Anchors<'_> {
         [published, simulated]: [f64; 2],
         bound: Bound,
     ) {
-        self.all.push(Anchor {
-            what: what.into(),
-            source,
-            unit,
-            published,
-            simulated,
-            bound,
-            fitted: false,
-        });
+        self.add(what, source, unit, published, simulated, bound);
+        self.all.last_mut().expect("just added").fitted = false;
     }
 }
 

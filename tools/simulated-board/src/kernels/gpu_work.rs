@@ -70,15 +70,7 @@ impl GpuWork {
                 window,
                 groups,
             } => {
-                let output = call.output();
-                let pixels = f64::from(output.batch) * f64::from(output.height * output.width);
-                let matrices = Matrices {
-                    number: groups.into(),
-                    rows: f64::from(out_channels / groups),
-                    inner: f64::from(input.channels / groups) * window.elements() as f64,
-                    columns: pixels,
-                };
-                let product = Self::product(call, matrices, resident);
+                let product = Self::product(call, resident);
                 let is_winograd = window.kernel == [3, 3]
                     && window.stride == [1, 1]
                     && window.dilation == [1, 1]
@@ -89,20 +81,7 @@ impl GpuWork {
                     false => product,
                 }
             }
-            Operation::MatMul {
-                batch,
-                rows,
-                inner,
-                columns,
-            } => {
-                let matrices = Matrices {
-                    number: batch.into(),
-                    rows: rows.into(),
-                    inner: inner.into(),
-                    columns: columns.into(),
-                };
-                Self::product(call, matrices, resident)
-            }
+            Operation::MatMul { .. } => Self::product(call, resident),
             // Each input is copied by a launch of its own.
             Operation::Cat { inputs, .. } => Self {
                 launches: inputs.into(),
@@ -134,8 +113,9 @@ impl GpuWork {
         }
     }
 
-    /// The fastest tiles for products of matrices.
-    fn product(call: &Call, of: Matrices, resident: f64) -> Self {
+    /// The fastest tiles for a call that is computed as products of matrices.
+    fn product(call: &Call, resident: f64) -> Self {
+        let of = call.matrices().expect("a convolution or a product");
         let with = |&(tall, wide, peak): &(f64, f64, f64)| {
             let [down, across] = [of.rows / tall, of.columns / wide].map(f64::ceil);
             let blocks = of.number * down * across;
@@ -184,15 +164,6 @@ impl GpuWork {
             false => self,
         }
     }
-}
-
-/// Some products of matrices, `rows` × `inner` times `inner` × `columns`.
-#[derive(Clone, Copy)]
-struct Matrices {
-    number: f64,
-    rows: f64,
-    inner: f64,
-    columns: f64,
 }
 
 /// Each input is read once, each output written once.
