@@ -18,14 +18,16 @@ processor() {
     used=$(awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * $1 + $2 + 60 * $3 + $4 }' "$file")
 }
 
-# step NAME COMMAND…: runs a check and keeps what became of it.
+# step NAME COMMAND…: runs a check and keeps what became of it, and its last lines if it failed.
 step() {
-    local name=$1 start=$SECONDS used before became=ok
+    local name=$1 start=$SECONDS used before became=ok output=$place/output.$BASHPID
     shift
     processor
     before=$used
     echo "== $name"
-    "$@" || became=FAILED
+    "$@" > >(tee "$output") 2>&1 || became=FAILED
+    # A moment for `tee`, which a program that stays behind may keep alive.
+    [ $became = ok ] || { sleep 1; echo "== $name"; tail -n 8 "$output"; } >>"$place/failures"
     processor
     printf '%-6s %5d s %5d s  %s\n' "$became" $((SECONDS - start)) $((used - before)) "$name" \
         >>"$place/steps"
@@ -210,7 +212,7 @@ sed -nE 's/^test (.*) \.\.\. .*<([0-9.]+)s>$/\2 \1/p' "$place/tests" | sort -rn 
 echo "== steps, with their times and those of the processor"
 cat "$place/steps"
 # Last, where a reader of the end of a long log finds them: what failed, and why.
-grep -h '\.sh: FAILED' "$place/beside"
+[ ! -e "$place/failures" ] || cut -c 1-300 "$place/failures"
 sed -n 's/^test \(.*\) \.\.\. FAILED.*/FAILED test \1/p; /^thread .* panicked at/{N;p}' "$place/tests" |
     cut -c 1-300
 ! grep -q ^FAILED "$place/steps"

@@ -15,7 +15,8 @@ packages=$(dirname "$0")/packages.sh
 rustup_has_target() {
     command -v rustup >/dev/null || return 1
     rustup target list --installed | grep -qx "$target" && return
-    timeout 120 rustup target add "$target" >&2
+    # Two of them at once spoil each other's downloads, and tools/ci.sh runs two of these.
+    flock "$(rustup show home)" timeout 120 rustup target add "$target" >&2
 }
 
 # Build scripts and macros are programs of this machine.

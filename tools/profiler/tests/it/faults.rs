@@ -372,10 +372,17 @@ fn a_board_that_is_read_only_is_refused() {
 fn a_mode_that_the_firmware_throttles_is_marked() {
     let living = Living::named("orin-nano-8-super");
     living.order("load yolov8n");
-    living.list(&[highest(living.name), lowest(living.name)]);
+    let next = lowest(living.name);
+    let last = PowerMode {
+        cores: next.cores + 1,
+        ..next
+    };
+    living.list(&[highest(living.name), next, last]);
     let (code, _, errors) = run(&mut living.profile(&[], STEPS));
     assert_eq!(code, Some(0), "{errors}");
-    assert_eq!(marks(&living), ["throttled", ""]);
+    let found = marks(&living);
+    // On a busy machine, the board may publish the last events two seconds late, in the next mode.
+    assert_eq!((found.len(), &*found[0], &*found[2]), (3, "throttled", ""));
 }
 
 #[test]
