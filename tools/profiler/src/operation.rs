@@ -33,8 +33,8 @@ struct Current {
 }
 
 impl Onlooker {
-    /// Measures modes that are not among these rows, of which there is at least one.
-    pub fn new(rules: Rules, rows: &[Row], board: &Board, files: &impl Files) -> Option<Self> {
+    /// Measures modes that are not among these rows, of which there is at least one, all of one feeding.
+    pub fn new(rules: Rules, rows: &[&Row], board: &Board, files: &impl Files) -> Option<Self> {
         let first = rows.first()?;
         Some(Self {
             rules,
@@ -44,9 +44,13 @@ impl Onlooker {
                 device: first.device.clone(),
                 workload: first.workload.clone(),
                 tpc_pg_mask: first.tpc_pg_mask,
+                minibatch: first.minibatch,
+                workers: first.workers,
+                storage: first.storage.clone(),
+                epoch: first.epoch,
                 ..Row::default()
             },
-            known: rows.iter().map(Row::mode).collect(),
+            known: rows.iter().map(|row| row.mode()).collect(),
             current: None,
         })
     }

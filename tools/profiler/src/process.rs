@@ -33,7 +33,7 @@ use crate::board_files::BoardFiles;
 use crate::lent::Loan;
 use crate::steps::output::Output;
 use crate::steps::socket::StepSocket;
-use crate::window::{Count, Parts};
+use crate::window::{Count, Told};
 use crate::world::{Event, Exit, World};
 
 /// The end of a workload is seen within this time.
@@ -190,16 +190,16 @@ impl Process {
     fn count(&mut self) -> Option<Count> {
         match &mut self.source {
             Source::Socket(socket) => {
-                let (steps, parts) = socket.take()?;
+                let (steps, told) = socket.take()?;
                 let at = self.now();
-                Some(Count { at, steps, parts })
+                Some(Count { at, steps, told })
             }
             Source::Output(output) => {
                 let (found, steps) = output.take()?;
                 let at = found.saturating_duration_since(self.start);
                 let at = at.mul_f64(self.files.speed());
-                let parts = Parts::default();
-                Some(Count { at, steps, parts })
+                let told = Told::default();
+                Some(Count { at, steps, told })
             }
         }
     }

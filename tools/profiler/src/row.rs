@@ -43,6 +43,22 @@ impl fmt::Display for Mark {
     }
 }
 
+/// How a workload is fed, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Feeding {
+    /// Samples in a step, above zero.
+    pub minibatch: Option<u32>,
+    /// Loader workers, at most [`MAX_WORKERS`].
+    pub workers: Option<u32>,
+    /// Storage of the data set: a name of 1 to 64 characters.
+    pub storage: Option<String>,
+    /// 0 for the first epoch, which fills the page cache.
+    pub epoch: Option<u32>,
+}
+
+/// Most loader workers that the trainer takes.
+pub const MAX_WORKERS: u32 = 1_024;
+
 /// A CPU below this share of its clock is throttled by the firmware.
 const DELIVERED: f64 = 0.9;
 
@@ -66,6 +82,11 @@ pub struct Row {
     /// workload does not tell them.
     pub fetch_ms: Option<f64>,
     pub compute_ms: Option<f64>,
+    /// How the workload was fed: [`Feeding`].
+    pub minibatch: Option<u32>,
+    pub workers: Option<u32>,
+    pub storage: Option<String>,
+    pub epoch: Option<u32>,
     /// Steps in the window.
     pub steps: u64,
     /// Length of the window, and its end since the start of the session.
@@ -95,6 +116,26 @@ impl Row {
             gpu: Kilohertz(self.gpu_khz),
             emc: Kilohertz(self.emc_khz),
         }
+    }
+
+    /// How the workload was fed.
+    pub fn feeding(&self) -> Feeding {
+        Feeding {
+            minibatch: self.minibatch,
+            workers: self.workers,
+            storage: self.storage.clone(),
+            epoch: self.epoch,
+        }
+    }
+
+    /// Enters how the workload was fed.
+    pub fn feed(&mut self, feeding: Feeding) {
+        Feeding {
+            minibatch: self.minibatch,
+            workers: self.workers,
+            storage: self.storage,
+            epoch: self.epoch,
+        } = feeding;
     }
 
     /// Whether the firmware slowed the CPU or halved clocks in the window.
@@ -142,21 +183,65 @@ pub enum CorpusError {
         found: String,
         expected: String,
     },
+    /// The file is of an earlier version, which did not write how a workload is fed.
+    #[error(
+        "{}: an earlier version of wattgate made it, without the columns minibatch, workers, storage and \
+         epoch; name another file with -o, or leave out --minibatch, --workers, --storage and --epoch",
+        path.display()
+    )]
+    NotFed { path: PathBuf },
 }
 
-/// The first line of every corpus file.
-fn header() -> io::Result<String> {
-    let mut text = String::from_utf8(lines(&Row::default(), true)?).map_err(io::Error::other)?;
-    text.truncate(text.find('\n').map_or(0, |end| end + 1));
-    Ok(text)
+/// Columns that earlier versions of this program did not write, the newest first.
+const ADDED: [&[&str]; 3] = [
+    &["minibatch", "workers", "storage", "epoch"],
+    &["fetch_ms", "compute_ms"],
+    &["tpc_pg_mask"],
+];
+
+/// The columns of a file, in its order.
+type Columns = Vec<String>;
+
+/// The columns that each version of this program writes, the newest first.
+fn versions() -> io::Result<[Columns; ADDED.len() + 1]> {
+    let newest = records(&Row::default())?[0]
+        .iter()
+        .map(str::to_owned)
+        .collect();
+    let mut versions = std::array::from_fn(|_| Columns::clone(&newest));
+    for (older, added) in ADDED.iter().enumerate() {
+        for version in &mut versions[older + 1..] {
+            version.retain(|column| !added.contains(&column.as_str()));
+        }
+    }
+    Ok(versions)
 }
 
-/// A row and, if wanted, the header before it.
-fn lines(row: &Row, with_header: bool) -> io::Result<Vec<u8>> {
-    let mut writer = csv::WriterBuilder::new()
-        .has_headers(with_header)
-        .from_writer(Vec::new());
+/// The first line of a file with these columns.
+fn header(columns: &Columns) -> String {
+    columns.join(",") + "\n"
+}
+
+/// The names of all columns, and the fields of a row.
+fn records(row: &Row) -> io::Result<[csv::StringRecord; 2]> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
     writer.serialize(row).map_err(io::Error::other)?;
+    let text = writer.into_inner().map_err(|error| error.into_error())?;
+    let mut reader = csv::Reader::from_reader(&text[..]);
+    let names = reader.headers().map_err(io::Error::other)?.clone();
+    let fields = reader.records().next().expect("it was written");
+    Ok([names, fields.map_err(io::Error::other)?])
+}
+
+/// The line of a row, of these columns alone.
+fn line(row: &Row, columns: &Columns) -> io::Result<Vec<u8>> {
+    let [names, fields] = records(row)?;
+    let all = names.iter().zip(&fields);
+    let kept = all.filter(|(name, _)| columns.iter().any(|column| column == name));
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer
+        .write_record(kept.map(|(_, field)| field))
+        .map_err(io::Error::other)?;
     writer.into_inner().map_err(|error| error.into_error())
 }
 
@@ -165,13 +250,14 @@ fn lines(row: &Row, with_header: bool) -> io::Result<Vec<u8>> {
 pub struct CorpusFile {
     path: PathBuf,
     file: File,
+    columns: Columns,
     /// The rows that it has.
     pub rows: Vec<Row>,
 }
 
 impl CorpusFile {
-    /// Opens or creates the file. An incomplete last line, which a power cut leaves, is removed.
-    /// Errors if it has rows of another board, workload or TPC mask.
+    /// Opens or creates the file. An incomplete last line, which a power cut leaves, is removed. A file of an
+    /// earlier version keeps its columns. Errors if it has rows of another board, workload or TPC mask.
     pub fn open(
         path: &Path,
         device: &str,
@@ -191,12 +277,20 @@ impl CorpusFile {
         let file = file.open(path).map_err(at)?;
         let text = io::read_to_string(&file).map_err(at)?;
         let complete = text.rfind('\n').map_or(0, |end| end + 1);
-        // A power cut may have left a part of the header.
-        let header = header().map_err(at)?;
-        if !text.starts_with(&header) && !header.starts_with(&text) {
-            let header = header.trim_end();
+        let versions = versions().map_err(at)?;
+        // A power cut may have left a part of a header.
+        let is_of_file = |columns: &Columns| match complete {
+            0 => header(columns).starts_with(&text),
+            _ => text.starts_with(&header(columns)),
+        };
+        let Some(found) = versions.iter().position(is_of_file) else {
+            let header = versions[0].join(",");
             return Err(defect(format!("the first line is not `{header}`")));
-        }
+        };
+        let columns = match complete {
+            0 => versions[0].clone(),
+            _ => versions[found].clone(),
+        };
         let mut reader = csv::Reader::from_reader(&text.as_bytes()[..complete]);
         let rows = reader.deserialize().collect::<Result<Vec<Row>, _>>();
         let rows = rows.map_err(|error| defect(error.to_string()))?;
@@ -221,7 +315,31 @@ impl CorpusFile {
         // Only now, when the file is known to be a corpus.
         file.set_len(complete as u64).map_err(at)?;
         let path = path.to_owned();
-        Ok(Self { path, file, rows })
+        Ok(Self {
+            path,
+            file,
+            columns,
+            rows,
+        })
+    }
+
+    /// The part of a feeding that the file has columns for: all of it, or nothing in a file of an earlier
+    /// version.
+    pub fn kept(&self, feeding: Feeding) -> Feeding {
+        match self.columns.iter().any(|column| column == "minibatch") {
+            true => feeding,
+            false => Feeding::default(),
+        }
+    }
+
+    /// Refuses a file of an earlier version if the user states how the workload is fed.
+    pub fn check(&self, stated: &Feeding) -> Result<(), CorpusError> {
+        match self.kept(stated.clone()) == *stated {
+            true => Ok(()),
+            false => Err(CorpusError::NotFed {
+                path: self.path.clone(),
+            }),
+        }
     }
 
     /// Appends a row; it is on the disk when this returns. After an error the file is as before.
@@ -232,7 +350,11 @@ impl CorpusFile {
             source,
         };
         let length = self.file.metadata().map_err(at)?.len();
-        let lines = lines(&row, length == 0).map_err(at)?;
+        let mut lines = match length {
+            0 => header(&self.columns).into_bytes(),
+            _ => Vec::new(),
+        };
+        lines.extend(line(&row, &self.columns).map_err(at)?);
         let written = self.file.write_all(&lines);
         if let Err(source) = written.and_then(|()| self.file.sync_data()) {
             // On a full disk a part may be there. It is also removed at the next start.

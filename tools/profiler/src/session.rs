@@ -20,7 +20,7 @@ use wattgate_runtime::{Estimator, Milliseconds, Milliwatts, PowerMode, Sample};
 
 use crate::ladder::Ladder;
 use crate::planner::{Answer, Background, Call, Fitted, PlannerError};
-use crate::row::{CorpusError, CorpusFile, Mark, Row};
+use crate::row::{CorpusError, CorpusFile, Feeding, Mark, Row};
 use crate::sensing::{estimator, over_current_events};
 use crate::window::{Count, Measured, Rules, Window};
 use crate::world::{Event, Exit, World};
@@ -70,6 +70,8 @@ pub struct Task {
     pub kind: Kind,
     pub device: String,
     pub workload: String,
+    /// How the workload is fed, as the user states it.
+    pub feeding: Feeding,
     /// No mode is kept whose power exceeds this.
     pub limit: Option<Milliwatts>,
     /// The part of the limit that is kept for the sensor's error.
@@ -87,6 +89,9 @@ pub enum SessionError {
     /// A count is less than the one before.
     #[error("the count of steps went backwards, from {from} to {to}")]
     Backwards { from: u64, to: u64 },
+    /// The workload tells another minibatch than the user.
+    #[error("the workload tells {told} samples in a step, and --minibatch states {stated}")]
+    Minibatch { stated: u32, told: u32 },
     /// The workload has ended.
     #[error("{0}")]
     Ended(Exit),
@@ -228,7 +233,7 @@ impl<'a, W: World> Session<'a, W> {
     }
 
     /// Measures what the planner asks for, until it has enough. First the planner learns the rows
-    /// that the corpus has already.
+    /// that the corpus has already of the same feeding.
     pub fn run(
         &mut self,
         planner: &Background,
@@ -237,8 +242,10 @@ impl<'a, W: World> Session<'a, W> {
     ) -> Result<(), SessionError> {
         self.stepped = self.world.now();
         self.start()?;
+        self.await_step()?;
         let limit_mw = self.allowed_mw().unwrap_or(f64::INFINITY);
-        for row in &corpus.rows {
+        let feeding = corpus.kept(self.feeding());
+        for row in corpus.rows.iter().filter(|row| row.feeding() == feeding) {
             // What exceeded a lower limit may be within this one.
             if row.mark != Some(Mark::OverLimit) || row.peak_mw > limit_mw {
                 self.call(planner, Call::Tell(Box::new(row.clone())))?;
@@ -248,14 +255,19 @@ impl<'a, W: World> Session<'a, W> {
             progress(Progress::Set(mode), self.world.now());
             let mut row = self.row(mode);
             let outcome = self.measure(mode, &mut row, false)?;
+            let mut feeding = self.feeding();
             match &outcome {
-                Outcome::Measured(measured) => row.measure(measured),
+                Outcome::Measured(measured) => {
+                    row.measure(measured);
+                    feeding.minibatch = self.task.feeding.minibatch.or(measured.items);
+                }
                 Outcome::Marked(mark) => row.mark = Some(*mark),
                 Outcome::Refused(why) => {
                     row.mark = Some(Mark::Refused);
                     progress(Progress::Refused(why), self.world.now());
                 }
             }
+            row.feed(corpus.kept(feeding));
             corpus.append(row.clone())?;
             progress(Progress::Row(&row), self.world.now());
             let is_over = row.mark == Some(Mark::OverLimit) && mode == self.ladder.lowest;
@@ -311,6 +323,28 @@ impl<'a, W: World> Session<'a, W> {
             }
         }
         self.retreat()
+    }
+
+    /// Waits for the first step, which may tell how the workload is fed.
+    fn await_step(&mut self) -> Result<(), SessionError> {
+        while self.last_count.is_none() {
+            match self.turn(&mut None)? {
+                Seen::Nothing => {}
+                Seen::Over(_) => self.retreat()?,
+                Seen::Stalled => return Err(self.no_steps()),
+            }
+        }
+        Ok(())
+    }
+
+    /// How the workload is fed, as far as the user states it and the last count tells it.
+    pub fn feeding(&self) -> Feeding {
+        let told = self.last_count.and_then(|count| count.told.items);
+        let stated = self.task.feeding.clone();
+        Feeding {
+            minibatch: stated.minibatch.or(told),
+            ..stated
+        }
     }
 
     /// Calls the planner and watches the board until it answers. A mode that goes over the limit
@@ -431,6 +465,10 @@ impl<'a, W: World> Session<'a, W> {
                 if let Some(before) = before.filter(|before| before.steps > count.steps) {
                     let (from, to) = (before.steps, count.steps);
                     return Err(SessionError::Backwards { from, to });
+                }
+                let sizes = self.task.feeding.minibatch.zip(count.told.items);
+                if let Some((stated, told)) = sizes.filter(|(stated, told)| stated != told) {
+                    return Err(SessionError::Minibatch { stated, told });
                 }
                 self.stepped = count.at;
                 if let Some(window) = window {

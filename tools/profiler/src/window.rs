@@ -66,13 +66,15 @@ const MIN_MEAN: Duration = Duration::from_millis(100);
 /// Time after which an estimate has left the power of the mode before.
 const ESTIMATE_SETTLED: Duration = Duration::from_secs(1);
 
-/// Cumulative parts of the time of all steps so far, in µs; `None` where the workload does not tell them.
+/// What a workload tells beside its count; `None` where it does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Parts {
-    /// Time in which steps waited for their data.
+pub struct Told {
+    /// Cumulative time in µs in which steps waited for their data.
     pub fetch_us: Option<u64>,
-    /// Time in which the GPU computed.
+    /// Cumulative time in µs in which the GPU computed.
     pub compute_us: Option<u64>,
+    /// Samples in a step, above zero.
+    pub items: Option<u32>,
 }
 
 /// A cumulative count of steps, and when it arrived.
@@ -82,8 +84,8 @@ pub struct Count {
     pub at: Duration,
     /// Steps since the start of the workload.
     pub steps: u64,
-    /// Parts of the time of these steps.
-    pub parts: Parts,
+    /// What came with it.
+    pub told: Told,
 }
 
 /// What a window measured.
@@ -101,6 +103,8 @@ pub struct Measured {
     pub fetch_ms: Option<f64>,
     /// Mean part of it in which the GPU computes, likewise.
     pub compute_ms: Option<f64>,
+    /// Samples in a step; `None` if they are not told, or differ between the counts.
+    pub items: Option<u32>,
     /// Relative standard error of the time; `None` if there are too few counts for one.
     pub time_spread: Option<f64>,
     /// Mean power in mW.
@@ -209,6 +213,7 @@ impl Window {
             time_ms,
             fetch_ms,
             compute_ms,
+            items: self.items(),
             time_spread,
             power_mw,
             // No time makes the sensor's steps finer, so they do not keep the window open.
@@ -223,15 +228,22 @@ impl Window {
             return [None; 2];
         };
         let steps = (last.steps - first.steps) as f64;
-        let part = |of: fn(&Parts) -> Option<u64>| {
-            let us = of(&last.parts)?.checked_sub(of(&first.parts)?)?;
+        let part = |of: fn(&Told) -> Option<u64>| {
+            let us = of(&last.told)?.checked_sub(of(&first.told)?)?;
             Some(us as f64 / 1e3 / steps)
         };
-        let parts = [part(|parts| parts.fetch_us), part(|parts| parts.compute_us)];
+        let parts = [part(|told| told.fetch_us), part(|told| told.compute_us)];
         match parts.iter().flatten().sum::<f64>() <= MOST_PARTS * time_ms {
             true => parts,
             false => [None; 2],
         }
+    }
+
+    /// Samples in a step, if all counts tell the same.
+    fn items(&self) -> Option<u32> {
+        let mut items = self.counts.iter().map(|count| count.told.items);
+        let first = items.next()??;
+        items.all(|items| items == Some(first)).then_some(first)
     }
 
     /// The energy at a time, interpolated between two looks; `None` outside of all looks.

@@ -135,8 +135,14 @@ fn learn(
         planner,
         corpus,
     } = profile(common, plan, true, site)?;
-    let measured = corpus.rows.iter().filter(|row| row.mark.is_none());
-    let measured: Vec<&Row> = measured.collect();
+    let feeding = corpus.kept(session.feeding());
+    let fed = corpus.rows.iter().filter(|row| row.feeding() == feeding);
+    let fed: Vec<&Row> = fed.collect();
+    let measured: Vec<&Row> = fed
+        .iter()
+        .copied()
+        .filter(|row| row.mark.is_none())
+        .collect();
     if measured.len() < LEAST_MODES {
         let measured = measured.len();
         return Err(Failure::Few {
@@ -175,7 +181,7 @@ fn learn(
     };
     let mut shown = Ok(());
     let (board, files) = (&site.board, site.files.clone());
-    let mut onlooker = Onlooker::new(plan.rules, &corpus.rows, board, &files);
+    let mut onlooker = Onlooker::new(plan.rules, &fed, board, &files);
     let known = corpus.rows.len();
     let mut further = 0;
     let scribe = Scribe::start(corpus);

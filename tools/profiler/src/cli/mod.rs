@@ -175,7 +175,9 @@ impl Failed for Failure {
             }) => 5,
             Self::Modes { .. }
             | Self::Probe(_)
-            | Self::Corpus(CorpusError::Defect { .. } | CorpusError::Other { .. })
+            | Self::Corpus(
+                CorpusError::Defect { .. } | CorpusError::Other { .. } | CorpusError::NotFed { .. },
+            )
             | Self::NoAxis(_)
             | Self::Grid(_)
             | Self::Settable(_)

@@ -10,6 +10,7 @@ use wattgate_runtime::Milliwatts;
 
 use super::Failure;
 use super::workload::{self, Workload};
+use crate::row::{Feeding, MAX_WORKERS};
 use crate::window::Rules;
 
 /// The help of [`Common`].
@@ -111,6 +112,10 @@ pub const PLAN: &str =
   --spread PCT     Relative standard error at which a measurement ends [1]
   --longest S      Longest measurement of a mode in seconds [18]
   --seed S         Seed of the planner [1]
+  --minibatch N    Samples in a step, the column `minibatch` [what the workload tells]
+  --workers N      Loader workers, the column `workers` [blank]
+  --storage NAME   Storage of the data set, the column `storage` [blank]
+  --epoch N        0 for the first epoch, which fills the page cache, else 1, the column `epoch` [blank]
 ";
 
 /// What is measured, and how.
@@ -122,6 +127,8 @@ pub struct Plan {
     pub reference: Option<String>,
     pub rules: Rules,
     pub seed: u64,
+    /// How the workload is fed, as far as the user states it.
+    pub feeding: Feeding,
 }
 
 /// The modes to measure.
@@ -146,6 +153,7 @@ impl Default for Plan {
             reference: None,
             rules: Rules::default(),
             seed: 1,
+            feeding: Feeding::default(),
         }
     }
 }
@@ -180,6 +188,19 @@ impl Plan {
                 self.rules.longest = Duration::from_secs_f64(seconds);
             }
             "--seed" => self.seed = parser.value()?.parse()?,
+            "--minibatch" => {
+                let size = whole(parser, "--minibatch", 1..=u32::MAX, "a number above 0")?;
+                self.feeding.minibatch = Some(size);
+            }
+            "--workers" => {
+                let workers = whole(parser, "--workers", 0..=MAX_WORKERS, "0 … 1024")?;
+                self.feeding.workers = Some(workers);
+            }
+            "--storage" => self.feeding.storage = Some(storage(parser)?),
+            "--epoch" => {
+                let epoch = whole(parser, "--epoch", 0..=u32::MAX, "a whole number from 0")?;
+                self.feeding.epoch = Some(epoch);
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -193,6 +214,35 @@ pub fn limit(parser: &mut Parser) -> Result<Milliwatts, Failure> {
         option: "--limit",
         value,
         expected: "a power such as 20W",
+    })
+}
+
+/// The value of `--storage`, as the trainer takes it.
+fn storage(parser: &mut Parser) -> Result<String, Failure> {
+    let value = parser.value()?.string()?;
+    let is_name = (1..=64).contains(&value.chars().count())
+        && value.trim() == value
+        && !value.chars().any(char::is_control);
+    is_name.then(|| value.clone()).ok_or(Failure::Value {
+        option: "--storage",
+        value,
+        expected: "a name of 1 to 64 characters",
+    })
+}
+
+/// A whole number within a range.
+fn whole(
+    parser: &mut Parser,
+    option: &'static str,
+    range: RangeInclusive<u32>,
+    expected: &'static str,
+) -> Result<u32, Failure> {
+    let value = parser.value()?.string()?;
+    let number = value.parse().ok().filter(|number| range.contains(number));
+    number.ok_or(Failure::Value {
+        option,
+        value,
+        expected,
     })
 }
 

@@ -80,6 +80,7 @@ pub fn profile<'a>(
     let allowed = |limit: Milliwatts| f64::from(limit.0.saturating_sub(margin.0));
     let tpc_pg_mask = site.board.tpc_pg_mask();
     let mut corpus = CorpusFile::open(&plan.output, &site.device, &site.workload, tpc_pg_mask)?;
+    corpus.check(&plan.feeding)?;
     let (number, list) = match &plan.modes {
         Modes::Number(number) => (*number, None),
         Modes::File(path) => {
@@ -103,7 +104,7 @@ pub fn profile<'a>(
         device: Some(site.device.clone()),
         reference: plan.reference.clone().or_else(shipped),
         kind: Some(kind),
-        minibatch: None,
+        minibatch: plan.feeding.minibatch,
         tpc_pg_mask,
     };
     let co_process = || -> Result<CoProcess, PlannerError> {
@@ -125,6 +126,7 @@ pub fn profile<'a>(
         kind,
         device: site.device.clone(),
         workload: site.workload.clone(),
+        feeding: plan.feeding.clone(),
         limit: site.limit,
         margin,
         rules: plan.rules,

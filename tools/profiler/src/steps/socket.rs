@@ -11,7 +11,8 @@
 //!   theirs: this is a loop in a shell, each step of which is another process.
 //!
 //! A sender may also report how long its steps waited for data and computed. With several senders these
-//! times overlap, so they are used only if there is one sender.
+//! times overlap, so they are used only if there is one sender. The samples of a step are used if there is
+//! one name.
 //!
 //! In a container with process numbers of its own wattgate takes all processes for one.
 
@@ -29,7 +30,7 @@ use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use wattgate_cli::steps::{MAX_BYTES, StepLine};
 
-use crate::window::Parts;
+use crate::window::Told;
 
 /// Number of names, and of processes with one name, that are kept apart.
 const MOST: usize = 64;
@@ -111,9 +112,9 @@ impl StepSocket {
         &self.path
     }
 
-    /// The steps of the workload and their parts, if a datagram has changed the steps. Other datagrams are
-    /// ignored.
-    pub fn take(&mut self) -> Option<(u64, Parts)> {
+    /// The steps of the workload and what came with them, if a datagram has changed the steps. Other
+    /// datagrams are ignored.
+    pub fn take(&mut self) -> Option<(u64, Told)> {
         loop {
             // A longer line is no line of the protocol.
             let mut buffer = [0; MAX_BYTES + 1];
@@ -121,7 +122,7 @@ impl StepSocket {
             let line = StepLine::parse(&buffer[..length]).ok();
             let steps = line.and_then(|line| self.senders.take(process, line));
             if let Some(steps) = steps {
-                return Some((steps, self.senders.parts()));
+                return Some((steps, self.senders.told()));
             }
         }
     }
@@ -188,8 +189,8 @@ fn is_abandoned(path: &Path) -> bool {
 #[derive(Debug, Default)]
 pub struct Senders {
     steps: Option<u64>,
-    /// What the last line told.
-    parts: Parts,
+    /// What the last line told beside its count.
+    told: Told,
     names: Vec<Name>,
 }
 
@@ -212,20 +213,25 @@ struct Sender {
 }
 
 impl Senders {
-    /// The parts of the steps so far, if one process alone tells them.
-    pub fn parts(&self) -> Parts {
+    /// What came with the steps so far, as far as it is true of all senders.
+    pub fn told(&self) -> Told {
         match &self.names[..] {
-            [name] if name.processes.len() == 1 => self.parts,
-            _ => Parts::default(),
+            [name] if name.processes.len() == 1 => self.told,
+            [_] => Told {
+                items: self.told.items,
+                ..Told::default()
+            },
+            _ => Told::default(),
         }
     }
 
     /// Takes a line of a process. Returns the steps of the workload if they have changed. They are
     /// less than before if the count of the process is.
     pub fn take(&mut self, process: Option<i32>, line: StepLine) -> Option<u64> {
-        self.parts = Parts {
+        self.told = Told {
             fetch_us: line.fetch_us,
             compute_us: line.compute_us,
+            items: line.items.filter(|items| *items > 0),
         };
         let count = i128::from(line.steps);
         let before = self.steps;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use wattgate_profiler::row::{CorpusFile, Mark, Row};
+use wattgate_profiler::row::{CorpusFile, Feeding, Mark, Row};
 use wattgate_profiler::window::Measured;
 
 /// The TPCs that the board of these rows gates.
@@ -33,6 +33,7 @@ fn measured(gpu_khz: u32) -> Row {
         time_ms: 44.470_588,
         fetch_ms: Some(4.25),
         compute_ms: None,
+        items: Some(16),
         time_spread: Some(0.003_31),
         power_mw: 17_312.345,
         power_spread: Some(0.009_8),
@@ -59,6 +60,12 @@ fn rows_are_read_back_by_the_next_session() {
     let path = folder.path().join("corpus.csv");
     let mut marked = row(318_750);
     marked.mark = Some(Mark::OverLimit);
+    marked.feed(Feeding {
+        minibatch: Some(16),
+        workers: Some(0),
+        storage: Some("sd, old".to_owned()),
+        epoch: Some(1),
+    });
     let mut corpus = open(&path).expect("a new file");
     corpus.append(measured(306_000)).expect("written");
     drop(corpus);
@@ -70,17 +77,17 @@ fn rows_are_read_back_by_the_next_session() {
         [measured(306_000), marked]
     );
     let text = fs::read_to_string(&path).expect("text");
-    let header = "kind,device,workload,tpc_pg_mask,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,fetch_ms,compute_ms,steps,window_ms,end_s,\
+    let header = "kind,device,workload,tpc_pg_mask,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,fetch_ms,compute_ms,minibatch,workers,storage,epoch,steps,window_ms,end_s,\
                   time_spread_pct,power_spread_pct,temperature_c,delivered_cpu_khz,\
                   over_current,peak_mw,mark";
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3);
     assert_eq!(lines[0], header);
-    let line = "measured,orin-agx-64,\"yolo, v8\",240,4,729600,306000,665600,44.4706,17312.3,4.25,,34,1512.0,4.25,0.33,0.98,\
+    let line = "measured,orin-agx-64,\"yolo, v8\",240,4,729600,306000,665600,44.4706,17312.3,4.25,,,,,,34,1512.0,4.25,0.33,0.98,\
                 41.5,,0,20000.0,";
     assert_eq!(lines[1], line);
     assert!(
-        lines[2].contains(",,,0,") && lines[2].ends_with("over_limit"),
+        lines[2].contains(",,,16,0,\"sd, old\",1,0,") && lines[2].ends_with("over_limit"),
         "{}",
         lines[2]
     );
@@ -150,4 +157,97 @@ fn a_file_of_another_workload_or_kind_is_refused_and_kept() {
         );
         assert_eq!(fs::read_to_string(&path).expect("text"), foreign);
     }
+}
+
+/// The columns of the first version, those that came with the TPC mask, and with the parts of a step.
+const OLDER: [&str; 3] = [
+    "kind,device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,steps,window_ms,end_s,\
+     time_spread_pct,power_spread_pct,temperature_c,delivered_cpu_khz,over_current,peak_mw,mark\n",
+    "kind,device,workload,tpc_pg_mask,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,steps,window_ms,end_s,\
+     time_spread_pct,power_spread_pct,temperature_c,delivered_cpu_khz,over_current,peak_mw,mark\n",
+    "kind,device,workload,tpc_pg_mask,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,fetch_ms,compute_ms,\
+     steps,window_ms,end_s,time_spread_pct,power_spread_pct,temperature_c,delivered_cpu_khz,over_current,\
+     peak_mw,mark\n",
+];
+
+/// A row of an earlier version, with the columns of a header.
+fn older_row(header: &str) -> String {
+    let mut fields = vec!["measured", "orin-agx-64", "\"yolo, v8\""];
+    if header.contains("tpc_pg_mask") {
+        fields.push("");
+    }
+    fields.extend(["4", "729600", "408000", "665600", "44.4706", "17312.3"]);
+    if header.contains("fetch_ms") {
+        fields.extend(["4.25", ""]);
+    }
+    fields.extend([
+        "34", "1512.0", "4.25", "0.33", "0.98", "41.5", "", "0", "20000.0", "",
+    ]);
+    fields.join(",") + "\n"
+}
+
+fn open_ungated(path: &Path) -> Result<CorpusFile, String> {
+    open_as(path, "orin-agx-64", "yolo, v8", None)
+}
+
+#[test]
+fn a_file_of_an_earlier_version_goes_on_with_its_columns() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("corpus.csv");
+    for header in OLDER {
+        let older = format!("{header}{}", older_row(header));
+        fs::write(&path, &older).expect("written");
+        let mut corpus = open_ungated(&path).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(corpus.rows[0].time_ms, Some(44.4706));
+        let mut row = measured(306_000);
+        row.tpc_pg_mask = None;
+        let fed = Feeding {
+            minibatch: Some(16),
+            ..Feeding::default()
+        };
+        // What the workload tells is not kept; what the user states is not dropped in silence.
+        row.feed(corpus.kept(fed.clone()));
+        assert_eq!(row.feeding(), Feeding::default());
+        let error = corpus.check(&fed).expect_err("no column").to_string();
+        assert!(error.contains("name another file with -o"), "{error}");
+        corpus.check(&Feeding::default()).expect("nothing to keep");
+        corpus.append(row).expect("written");
+        let text = fs::read_to_string(&path).expect("text");
+        let expected = older_row(header).replace("408000", "306000");
+        assert_eq!(text, format!("{older}{expected}"));
+        assert_eq!(open_ungated(&path).expect("the file").rows.len(), 2);
+    }
+}
+
+#[test]
+fn a_power_cut_breaks_no_file_of_an_earlier_version() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("corpus.csv");
+    for header in OLDER {
+        let whole = format!("{header}{0}{0}", older_row(header));
+        let row = older_row(header).len();
+        for length in 0..whole.len() {
+            fs::write(&path, &whole[..length]).expect("cut");
+            let mut corpus =
+                open_ungated(&path).unwrap_or_else(|error| panic!("{length}: {error}"));
+            let complete = usize::from(length >= header.len() + row);
+            assert_eq!(corpus.rows.len(), complete, "after {length} bytes");
+            let mut row = measured(510_000);
+            row.tpc_pg_mask = None;
+            corpus.append(row).expect("written");
+            let rows = open_ungated(&path).expect("the file").rows;
+            assert_eq!(rows.len(), complete + 1, "after {length} bytes");
+        }
+    }
+}
+
+#[test]
+fn columns_in_another_order_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("corpus.csv");
+    let other = OLDER[0].replace("kind,device", "device,kind");
+    fs::write(&path, &other).expect("written");
+    let error = open(&path).expect_err("another order");
+    assert!(error.contains("the first line is not"), "{error}");
+    assert_eq!(fs::read_to_string(&path).expect("text"), other);
 }

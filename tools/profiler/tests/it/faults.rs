@@ -65,6 +65,34 @@ fn after_a_kill_the_next_run_goes_on_and_restores_what_was_set_before_the_first(
     living.await_settings(&before);
 }
 
+#[test]
+fn a_feeding_that_the_trainer_would_refuse_is_refused() {
+    let living = Living::start();
+    for (option, value, expected) in [
+        ("--minibatch", "0", "a number above 0"),
+        ("--workers", "1025", "0 … 1024"),
+        ("--workers", "-1", "0 … 1024"),
+        ("--storage", "", "a name of 1 to 64 characters"),
+        ("--epoch", "first", "a whole number from 0"),
+    ] {
+        let (code, _, errors) = run(&mut living.profile(&[option, value], STEPS));
+        assert_eq!(code, Some(2), "{errors}");
+        assert!(
+            errors.contains(option) && errors.contains(expected),
+            "{errors}"
+        );
+    }
+    let corpus = living.path("corpus.csv");
+    let older = "kind,device,workload,tpc_pg_mask,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,steps,\
+                 window_ms,end_s,time_spread_pct,power_spread_pct,temperature_c,delivered_cpu_khz,\
+                 over_current,peak_mw,mark\n";
+    fs::write(&corpus, older).expect("written");
+    let (code, _, errors) = run(&mut living.profile(&["--workers", "4"], STEPS));
+    assert_eq!(code, Some(3), "{errors}");
+    assert!(errors.contains("name another file with -o"), "{errors}");
+    assert_eq!(fs::read_to_string(&corpus).expect("text"), older);
+}
+
 /// `learn` of a few modes below a limit, with a planner that fits the shipped model.
 fn learn(living: &Living, limit: &str, number: u32, options: &[&str]) -> std::process::Command {
     let planner = planner(living.folder.path(), &modes(number), &model());

@@ -69,7 +69,7 @@ fn a_mode_that_the_control_sets_is_measured_once() {
         ..Row::default()
     };
     assert!(Onlooker::new(Rules::default(), &[], &board, &bench.files).is_none());
-    let onlooker = Onlooker::new(Rules::default(), &[known], &board, &bench.files);
+    let onlooker = Onlooker::new(Rules::default(), &[&known], &board, &bench.files);
     let mut onlooker = onlooker.expect("a row is known");
     let mut look_on = |bench: &mut Bench, mode| look_on(bench, &mut board, &mut onlooker, mode);
 
@@ -90,7 +90,7 @@ fn a_mode_in_which_the_firmware_throttles_has_no_measurement() {
     let mut bench = Bench::new(name, "yolov8n");
     let mut board = discover(&bench.files);
     let rows = [Row::default()];
-    let onlooker = Onlooker::new(Rules::default(), &rows, &board, &bench.files);
+    let onlooker = Onlooker::new(Rules::default(), &rows.each_ref(), &board, &bench.files);
     let mut onlooker = onlooker.expect("a row is known");
     let row = look_on(&mut bench, &mut board, &mut onlooker, highest(name)).expect("a row");
     assert_eq!((row.mark, row.time_ms), (Some(Mark::Throttled), None));
@@ -107,7 +107,7 @@ fn a_mode_that_cooling_caps_has_no_measurement() {
         .expect("a command");
     let mut board = discover(&bench.files);
     let rows = [Row::default()];
-    let onlooker = Onlooker::new(Rules::default(), &rows, &board, &bench.files);
+    let onlooker = Onlooker::new(Rules::default(), &rows.each_ref(), &board, &bench.files);
     let mut onlooker = onlooker.expect("a row is known");
     let row = look_on(&mut bench, &mut board, &mut onlooker, middle(name)).expect("a row");
     assert_eq!((row.mark, row.time_ms), (Some(Mark::Throttled), None));

@@ -8,9 +8,9 @@ use wattgate_board::Files;
 use wattgate_cli::planning::Kind;
 use wattgate_profiler::ladder::Ladder;
 use wattgate_profiler::planner::{Background, Fitted, List, Planner, PlannerError};
-use wattgate_profiler::row::{CorpusFile, Mark, Row};
+use wattgate_profiler::row::{CorpusFile, Feeding, Mark, Row};
 use wattgate_profiler::session::{Session, SessionError, Task};
-use wattgate_profiler::window::{Count, Parts, Rules};
+use wattgate_profiler::window::{Count, Rules, Told};
 use wattgate_profiler::world::{Event, Exit, World};
 use wattgate_runtime::{Milliwatts, PowerMode};
 use wattgate_simulated_board::workload::Workload;
@@ -23,6 +23,9 @@ pub struct Bench {
     counted: u64,
     /// What goes wrong while the GPU has this clock in kHz.
     trouble: Option<(u32, Trouble)>,
+    /// Samples in a step that the workload tells, and how it is fed by the user.
+    items: Option<u32>,
+    stated: Feeding,
     /// A limit in W, and the time in s over it.
     limit_w: f64,
     over_s: f64,
@@ -50,6 +53,8 @@ impl Bench {
             files,
             counted: 0,
             trouble: None,
+            items: None,
+            stated: Feeding::default(),
             limit_w: f64::INFINITY,
             over_s: 0.0,
             trace: Vec::new(),
@@ -96,7 +101,10 @@ impl World for Bench {
                 return Event::Count(Count {
                     at,
                     steps,
-                    parts: Parts::default(),
+                    told: Told {
+                        items: self.items,
+                        ..Told::default()
+                    },
                 });
             }
             if self.now() >= until {
@@ -151,6 +159,7 @@ fn profile_with<P: Planner + Send + 'static>(
         kind: Kind::Simulated,
         device: "board".to_owned(),
         workload: "work".to_owned(),
+        feeding: bench.stated.clone(),
         limit: limit_w.map(|watts| Milliwatts(1_000 * watts)),
         margin: Milliwatts(0),
         rules: Rules::default(),
@@ -364,4 +373,51 @@ fn a_session_ends_although_its_planner_does_not_answer() {
         let error = done.result.expect_err("trouble").to_string();
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn a_row_counts_as_done_for_the_same_feeding_only() {
+    let name = "orin-nano-8-super";
+    let modes = [lowest(name), highest(name)];
+    let fed = |items, workers| {
+        let mut bench = Bench::new(name, "lenet");
+        bench.items = items;
+        bench.stated.workers = workers;
+        bench
+    };
+    let mut folder = tempfile::tempdir().expect("a folder");
+    let mut rows = Vec::new();
+    for (items, workers, total) in [
+        (Some(16), Some(2), 2),
+        (Some(16), Some(2), 2),
+        (Some(32), Some(2), 4),
+        (Some(16), Some(4), 6),
+        (None, None, 8),
+        (Some(16), Some(4), 8),
+    ] {
+        let planner = List(modes.to_vec().into());
+        let done = profile_with(planner, fed(items, workers), lowest(name), None, folder);
+        done.result.expect("measured");
+        (rows, folder) = (done.rows, done.folder);
+        assert_eq!(rows.len(), total, "{items:?} {workers:?}");
+        if let Some(last) = rows.last().filter(|_| total != 8) {
+            assert_eq!((last.minibatch, last.workers), (items, workers));
+        }
+    }
+    assert_eq!(rows[7].feeding(), Feeding::default());
+}
+
+#[test]
+fn a_workload_that_tells_another_minibatch_than_the_user_ends_the_session() {
+    let name = "orin-nano-8-super";
+    let mut bench = Bench::new(name, "lenet");
+    bench.items = Some(16);
+    bench.stated.minibatch = Some(32);
+    let done = profile(bench, lowest(name), &[highest(name)], None);
+    let error = done.result.expect_err("another size").to_string();
+    assert_eq!(
+        error,
+        "the workload tells 16 samples in a step, and --minibatch states 32"
+    );
+    assert!(done.rows.is_empty());
 }

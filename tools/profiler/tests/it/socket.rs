@@ -33,20 +33,24 @@ fn one_sender_counts_as_it_says() {
 }
 
 #[test]
-fn parts_of_steps_are_those_of_one_process() {
+fn parts_of_steps_are_those_of_one_process_and_samples_those_of_one_name() {
     let mut senders = Senders::default();
     let mut take = |process: i32, text: &str| {
         let line = StepLine::parse(text.as_bytes()).expect("a line");
         senders.take(Some(process), line);
-        let parts = senders.parts();
-        (parts.fetch_us, parts.compute_us)
+        let told = senders.told();
+        (told.fetch_us, told.compute_us, told.items)
     };
-    assert_eq!(take(1, "steps=4"), (None, None));
+    assert_eq!(take(1, "steps=4 items=0"), (None, None, None));
     assert_eq!(
-        take(1, "steps=5 fetch_ms=1.5 compute_ms=20"),
-        (Some(1_500), Some(20_000))
+        take(1, "steps=5 fetch_ms=1.5 compute_ms=20 items=16"),
+        (Some(1_500), Some(20_000), Some(16))
     );
-    assert_eq!(take(2, "steps=5 fetch_ms=9"), (None, None));
+    assert_eq!(
+        take(2, "steps=5 fetch_ms=9 items=16"),
+        (None, None, Some(16))
+    );
+    assert_eq!(take(2, "steps=9 items=16 name=other"), (None, None, None));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wattgate_profiler::window::{Count, Measured, Parts, Rules, Window};
+use wattgate_profiler::window::{Count, Measured, Rules, Told, Window};
 use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, Milliseconds, Milliwatts, Sample};
 
 const STEP_MS: f64 = 37.0;
@@ -23,7 +23,7 @@ fn measure(rules: Rules, power_mw: impl Fn(f64) -> f64) -> (Option<Measured>, f6
             window.count(Count {
                 at,
                 steps,
-                parts: Parts::default(),
+                told: Told::default(),
             });
             step_at += if steps < 105 { 2.0 } else { 1.0 } * STEP_MS;
         }
@@ -114,7 +114,7 @@ fn the_longest_time_holds_to_the_nearest_step() {
             window.count(Count {
                 at,
                 steps,
-                parts: Parts::default(),
+                told: Told::default(),
             });
             measured = measured.or_else(|| window.measured(&estimator));
         }
@@ -139,7 +139,7 @@ fn counts_of_the_mode_before_are_ignored() {
         window.count(Count {
             at,
             steps,
-            parts: Parts::default(),
+            told: Told::default(),
         });
     }
     assert_eq!(window.steps(), 0);
@@ -153,11 +153,12 @@ fn parts(each_us: [u64; 2]) -> [Option<f64>; 2] {
     for steps in 1..2_000_u64 {
         let at = Duration::from_secs_f64(steps as f64 * STEP_MS / 1e3);
         let [fetch_us, compute_us] = each_us.map(|us| Some(us * steps));
-        let parts = Parts {
+        let told = Told {
             fetch_us,
             compute_us,
+            ..Told::default()
         };
-        window.count(Count { at, steps, parts });
+        window.count(Count { at, steps, told });
         let now = Milliseconds(at.as_millis() as u64);
         estimator.look(&Sample::one(Milliwatts(9_000)), now);
         window.look(at, estimator.energy_uj());
