@@ -192,7 +192,7 @@ pub enum CorpusError {
     NotFed { path: PathBuf },
 }
 
-/// Columns that earlier versions of this program did not write, the newest first.
+/// Columns that were added to the file, those of the newest version first.
 const ADDED: [&[&str]; 3] = [
     &["minibatch", "workers", "storage", "epoch"],
     &["fetch_ms", "compute_ms"],
@@ -202,7 +202,7 @@ const ADDED: [&[&str]; 3] = [
 /// The columns of a file, in its order.
 type Columns = Vec<String>;
 
-/// The columns that each version of this program writes, the newest first.
+/// The columns of each version of the file, the newest version first.
 fn versions() -> io::Result<[Columns; ADDED.len() + 1]> {
     let newest = records(&Row::default())?[0]
         .iter()
@@ -256,8 +256,9 @@ pub struct CorpusFile {
 }
 
 impl CorpusFile {
-    /// Opens or creates the file. An incomplete last line, which a power cut leaves, is removed. A file of an
-    /// earlier version keeps its columns. Errors if it has rows of another board, workload or TPC mask.
+    /// Opens the file, or creates it. Removes an incomplete last line, which a power cut leaves. A file of an
+    /// earlier version keeps its columns. It is an error if the file has rows of another board, workload or
+    /// TPC mask.
     pub fn open(
         path: &Path,
         device: &str,
@@ -323,8 +324,8 @@ impl CorpusFile {
         })
     }
 
-    /// The part of a feeding that the file has columns for: all of it, or nothing in a file of an earlier
-    /// version.
+    /// What the file can keep of a feeding: all of it, or nothing if an earlier version made the file, without
+    /// the columns.
     pub fn kept(&self, feeding: Feeding) -> Feeding {
         match self.columns.iter().any(|column| column == "minibatch") {
             true => feeding,

@@ -89,8 +89,8 @@ pub enum SessionError {
     /// A count is less than the one before.
     #[error("the count of steps went backwards, from {from} to {to}")]
     Backwards { from: u64, to: u64 },
-    /// The workload tells another minibatch than the user.
-    #[error("the workload tells {told} samples in a step, and --minibatch states {stated}")]
+    /// The workload and the user give different minibatches.
+    #[error("the workload reports {told} samples in a step, but --minibatch is {stated}")]
     Minibatch { stated: u32, told: u32 },
     /// The workload has ended.
     #[error("{0}")]
@@ -232,8 +232,8 @@ impl<'a, W: World> Session<'a, W> {
         self.world
     }
 
-    /// Measures what the planner asks for, until it has enough. First the planner learns the rows
-    /// that the corpus has already of the same feeding.
+    /// Measures what the planner asks for, until it has enough. First the planner learns the rows that the
+    /// corpus already has for the same feeding.
     pub fn run(
         &mut self,
         planner: &Background,
@@ -337,7 +337,7 @@ impl<'a, W: World> Session<'a, W> {
         Ok(())
     }
 
-    /// How the workload is fed, as far as the user states it and the last count tells it.
+    /// How the workload is fed: what the user states, and the minibatch that the workload reported last.
     pub fn feeding(&self) -> Feeding {
         let told = self.last_count.and_then(|count| count.told.items);
         let stated = self.task.feeding.clone();

@@ -135,15 +135,15 @@ fn a_size_between_profiled_ones_is_predicted_nearly_as_well() {
     }
 }
 
-/// What a choice of size and mode costs, each in percent over the least time of a sample.
+/// How much slower a chosen size and mode is than the fastest ones, by the time of a sample, in percent.
 struct Cost {
-    /// Over the best of all sizes and modes within the limit.
+    /// Than the fastest size and mode within the limit.
     of_limit: f64,
-    /// Over the best of those within the power that the choice draws: without the price of the guard band.
+    /// Than the fastest within the power that the choice draws, so without the price of the guard band.
     of_drawn: f64,
-    /// The part of the latter that another size would save.
+    /// The same of the fastest mode of the chosen size: what the choice of the size alone costs.
     of_size: f64,
-    /// Drawn power over the limit, in percent.
+    /// By how much the drawn power exceeds the limit, in percent; negative below it.
     excess: f64,
 }
 

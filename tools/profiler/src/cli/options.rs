@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 use std::path::{self, Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
@@ -112,10 +113,10 @@ pub const PLAN: &str =
   --spread PCT     Relative standard error at which a measurement ends [1]
   --longest S      Longest measurement of a mode in seconds [18]
   --seed S         Seed of the planner [1]
-  --minibatch N    Samples in a step, the column `minibatch` [what the workload tells]
-  --workers N      Loader workers, the column `workers` [blank]
-  --storage NAME   Storage of the data set, the column `storage` [blank]
-  --epoch N        0 for the first epoch, which fills the page cache, else 1, the column `epoch` [blank]
+  --minibatch N    Samples in a step, for the column `minibatch` [as the workload reports]
+  --workers N      Loader workers, for the column `workers` [blank]
+  --storage NAME   Storage of the data set, for the column `storage` [blank]
+  --epoch N        0 for the first epoch, which fills the page cache, 1 for later ones [blank]
 ";
 
 /// What is measured, and how.
@@ -189,16 +190,16 @@ impl Plan {
             }
             "--seed" => self.seed = parser.value()?.parse()?,
             "--minibatch" => {
-                let size = whole(parser, "--minibatch", 1..=u32::MAX, "a number above 0")?;
+                let size = within(parser, "--minibatch", 1..=u32::MAX, "a number above 0")?;
                 self.feeding.minibatch = Some(size);
             }
             "--workers" => {
-                let workers = whole(parser, "--workers", 0..=MAX_WORKERS, "0 … 1024")?;
+                let workers = within(parser, "--workers", 0..=MAX_WORKERS, "0 … 1024")?;
                 self.feeding.workers = Some(workers);
             }
             "--storage" => self.feeding.storage = Some(storage(parser)?),
             "--epoch" => {
-                let epoch = whole(parser, "--epoch", 0..=u32::MAX, "a whole number from 0")?;
+                let epoch = within(parser, "--epoch", 0..=u32::MAX, "a whole number from 0")?;
                 self.feeding.epoch = Some(epoch);
             }
             _ => return Ok(false),
@@ -230,29 +231,13 @@ fn storage(parser: &mut Parser) -> Result<String, Failure> {
     })
 }
 
-/// A whole number within a range.
-fn whole(
-    parser: &mut Parser,
-    option: &'static str,
-    range: RangeInclusive<u32>,
-    expected: &'static str,
-) -> Result<u32, Failure> {
-    let value = parser.value()?.string()?;
-    let number = value.parse().ok().filter(|number| range.contains(number));
-    number.ok_or(Failure::Value {
-        option,
-        value,
-        expected,
-    })
-}
-
 /// A number within a range.
-pub fn within(
+pub fn within<T: FromStr + PartialOrd>(
     parser: &mut Parser,
     option: &'static str,
-    range: RangeInclusive<f64>,
+    range: RangeInclusive<T>,
     expected: &'static str,
-) -> Result<f64, Failure> {
+) -> Result<T, Failure> {
     let value = parser.value()?.string()?;
     match value.parse() {
         Ok(number) if range.contains(&number) => Ok(number),

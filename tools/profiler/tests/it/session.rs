@@ -23,8 +23,9 @@ pub struct Bench {
     counted: u64,
     /// What goes wrong while the GPU has this clock in kHz.
     trouble: Option<(u32, Trouble)>,
-    /// Samples in a step that the workload tells, and how it is fed by the user.
+    /// Samples in a step, as the workload reports them.
     items: Option<u32>,
+    /// How the workload is fed, as the user states it.
     stated: Feeding,
     /// A limit in W, and the time in s over it.
     limit_w: f64,
@@ -417,7 +418,7 @@ fn a_workload_that_tells_another_minibatch_than_the_user_ends_the_session() {
     let error = done.result.expect_err("another size").to_string();
     assert_eq!(
         error,
-        "the workload tells 16 samples in a step, and --minibatch states 32"
+        "the workload reports 16 samples in a step, but --minibatch is 32"
     );
     assert!(done.rows.is_empty());
 }
