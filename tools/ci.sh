@@ -202,6 +202,7 @@ step "bounds of the trainer, a part" quick gate
 step "networks of the package onnx" env WATTGATE_BUILT=yes tools/networks.sh compose
 step "demo" quick demo
 step "learning on a simulated board" quick learned
+step "characterising, with a living board" env WATTGATE_BUILT=yes tools/characterize.sh --quick
 step "Python package" tools/python.sh
 step "Debian package of the trainer, emulated" env WATTGATE_BUILT=yes tools/trainer-deb.sh
 wait

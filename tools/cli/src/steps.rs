@@ -249,6 +249,13 @@ impl Steps {
         }
     }
 
+    /// Sets the cumulative times of the steps that the next report counts: waiting for their data,
+    /// and computing.
+    pub fn spent(&mut self, fetch: Duration, compute: Duration) {
+        let micros = |time: Duration| u64::try_from(time.as_micros()).ok();
+        (self.line.fetch_us, self.line.compute_us) = (micros(fetch), micros(compute));
+    }
+
     /// Reports the cumulative count of steps; a count below the last one is ignored.
     pub fn report(&mut self, steps: u64) {
         self.report_at(steps, Instant::now());
@@ -520,6 +527,24 @@ mod tests {
         assert!(queued.len() < 2000, "the queue holds all");
         steps.report_at(1999, start + ms(40_000));
         assert_eq!(receiver.lines(), [1999]);
+    }
+
+    #[test]
+    fn parts_of_the_time_are_sent_with_the_count() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let receiver = UnixDatagram::bind(&path).expect("bound");
+        let mut steps = Steps::new(Some(path), 1, "x");
+        steps.spent(Duration::from_micros(1_500), ms(20));
+        steps.report(2);
+        let mut buffer = [0; MAX_BYTES];
+        let length = receiver.recv(&mut buffer).expect("a line");
+        let expected = StepLine {
+            fetch_us: Some(1_500),
+            compute_us: Some(20_000),
+            ..line(2, Some(1), Some("x"))
+        };
+        assert_eq!(StepLine::parse(&buffer[..length]), Ok(expected));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 /* Tells the steps of a C or C++ program to wattgate. Include it in one source file; -std=c99 needs
  * -D_POSIX_C_SOURCE=200809L. Call wattgate_steps after each step with the number of steps so far,
  * the samples of one step (0: unknown) and the workload's name (NULL: none), and wattgate_last at
- * the end. Neither waits nor fails; without the variable WATTGATE_SOCKET neither does anything. */
+ * the end. Before each step, wattgate_spend may tell where its time went. None waits or fails;
+ * without the variable WATTGATE_SOCKET nothing is sent. */
 #ifndef WATTGATE_H
 #define WATTGATE_H
 
@@ -32,6 +33,22 @@ static inline int wattgate_connect(void)
     return -1;
 }
 
+/* Time in us of all steps: waiting for data, computing; and whether it was told. */
+static inline uint64_t *wattgate_spent(void)
+{
+    static uint64_t spent[3];
+    return spent;
+}
+
+/* Adds the time in us for which the next step waited for its data, and that of computing. */
+static inline void wattgate_spend(uint64_t fetch_us, uint64_t compute_us)
+{
+    uint64_t *spent = wattgate_spent();
+    spent[0] += fetch_us;
+    spent[1] += compute_us;
+    spent[2] = 1;
+}
+
 /* At most one datagram each 20 ms but for the last, and one attempt to connect a second. */
 static inline void wattgate_send(uint64_t count, uint32_t items, const char *name, int last)
 {
@@ -47,11 +64,16 @@ static inline void wattgate_send(uint64_t count, uint32_t items, const char *nam
         if ((fd = wattgate_connect()) < 0)
             return;
     }
-    char line[160], samples[24] = "";
+    char line[256], samples[24] = "", parts[80] = "";
+    const uint64_t *spent = wattgate_spent();
     if (items)
         snprintf(samples, sizeof samples, " items=%" PRIu32, items);
-    const int length = snprintf(line, sizeof line, "steps=%" PRIu64 "%s%s%.64s\n", count, samples,
-                                name ? " name=" : "", name ? name : "");
+    if (spent[2]) /* Whole numbers: a locale may write a comma. */
+        snprintf(parts, sizeof parts,
+                 " fetch_ms=%" PRIu64 ".%03d compute_ms=%" PRIu64 ".%03d", spent[0] / 1000,
+                 (int)(spent[0] % 1000), spent[1] / 1000, (int)(spent[1] % 1000));
+    const int length = snprintf(line, sizeof line, "steps=%" PRIu64 "%s%s%.64s%s\n", count,
+                                samples, name ? " name=" : "", name ? name : "", parts);
     due = now + 20;
     if (send(fd, line, (size_t)length, MSG_NOSIGNAL) >= 0 || errno == EAGAIN)
         return; /* Of a receiver that is busy, a later datagram contains the count. */

@@ -13,7 +13,7 @@ from receiver import Receiver, SenderCase
 INCLUDE = Path(__file__).resolve().parents[1] / "include"
 
 #: Steps of 1 ms each: PROGRAM STEPS [NAME]. Before the step LATE, if set, it writes a line and
-#: waits for one.
+#: waits for one. With SPEND set, a step waits for 0.25 ms and computes for 3 s.
 SOURCE = """
 #include <time.h>
 
@@ -39,6 +39,8 @@ int main(int argc, char **argv)
     for (long count = 1; count <= steps; count++, now_ms++) {
         if (count == pause && (puts("") < 0 || fflush(stdout) != 0 || getchar() < 0))
             return 1;
+        if (getenv("SPEND"))
+            wattgate_spend(250, 3000000);
         wattgate_steps((uint64_t)count, name ? 16 : 0, name);
     }
     wattgate_last((uint64_t)steps, name ? 16 : 0, name);
@@ -73,6 +75,11 @@ class Header(SenderCase):
         subprocess.run([program, "2", name], check=True)
         tail = f"items=16 name={name}\n"
         self.assertEqual(self.receiver.lines(), [f"steps=1 {tail}", f"steps=2 {tail}"])
+        environment = {**os.environ, "SPEND": "yes"}
+        subprocess.run([program, "20", name], check=True, env=environment)
+        parts = ["fetch_ms=0.250 compute_ms=3000.000", "fetch_ms=5.000 compute_ms=60000.000"]
+        expected = [f"steps={at} {tail[:-1]} {told}\n" for at, told in zip([1, 20], parts)]
+        self.assertEqual(self.receiver.lines(), expected)
         # The second attempt to connect follows the first by a second: of a receiver that ends, and
         # of one that comes late.
         self.replace_receiver(program, "50")

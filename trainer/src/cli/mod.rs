@@ -33,7 +33,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use thiserror::Error;
 use wattgate_cli::exit::{Failed, end};
-use wattgate_runtime::{ConstraintError, FormatError, GuardError, SelectError, Shape};
+use wattgate_runtime::{Confidence, ConstraintError, FormatError, GuardError, SelectError, Shape};
 
 use crate::characterize::advice::AdviceError;
 use crate::characterize::breakdown::BreakdownError;
@@ -148,6 +148,13 @@ enum Failure {
     },
     #[error("several models: choose among their sizes with --minibatch any, or name one")]
     SeveralModels,
+    #[error("{}: each of {models} models has to answer with {of_each}, but {why}", path.display())]
+    SharedRisk {
+        path: PathBuf,
+        models: usize,
+        of_each: Confidence,
+        why: SelectError,
+    },
     #[error("{}: {why}", path.display())]
     Incomparable { path: PathBuf, why: String },
     #[error("{}: {why}", path.display())]
@@ -281,6 +288,7 @@ impl Failed for Failure {
             | Self::Kernels { .. }
             | Self::FourModes { .. }
             | Self::Advice { .. }
+            | Self::SharedRisk { .. }
             | Self::Incomparable { .. }
             | Self::Breakdown(_)
             | Self::Samples(_)

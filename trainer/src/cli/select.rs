@@ -26,8 +26,9 @@ A limit applies to the prediction plus its guard band at the given confidence.
 Only modes within the profiled range of each knob are candidates.
 
 Models of one workload that differ in their minibatch can be named together: --minibatch any chooses size and
-mode, by the time, energy or energy-delay product of a sample. A deadline is that of a step. Sizes differ in how
-training converges, which no model knows.
+mode, by the time, energy or energy-delay product of a sample. The best of K models is a choice of its own, so
+each takes 1/K of the risk of 1 - P. A deadline is that of a step. Sizes differ in how training converges, which
+no model knows.
 
 With --json: {\"version\": 1, \"mode\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}, \"time_ms\",
 \"guarded_time_ms\", \"power_mw\", \"guarded_power_mw\", \"confidence\", \"kind\", \"minibatch\",
@@ -147,6 +148,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let offered = offered(&all, arguments.minibatch)?;
     let confidence = arguments.confidence;
+    let of_each = shared(confidence, offered.len());
     let mut selected = Vec::new();
     for named in &offered {
         let grid = named.model.grid();
@@ -163,7 +165,17 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             deadline: arguments.deadline,
             ..Query::default()
         };
-        selected.push(Front::<FRONT>::of(&named.model, &region, confidence).select(&query));
+        let choice = Front::<FRONT>::of(&named.model, &region, of_each).select(&query);
+        // The model alone may carry the confidence that was asked for.
+        if let (true, Err(error @ SelectError::Guard(_))) = (of_each != confidence, &choice) {
+            return Err(Failure::SharedRisk {
+                path: named.path.to_owned(),
+                models: offered.len(),
+                of_each,
+                why: *error,
+            });
+        }
+        selected.push(choice);
     }
     let of = |named: &Named<'_>, choice: &Choice| {
         cost(arguments.objective, choice, items(&named.provenance))
@@ -235,6 +247,14 @@ fn offered<'a>(all: &'a [Named<'a>], size: Option<Size>) -> Result<Vec<&'a Named
             }
         }
     }
+}
+
+/// The confidence at which each of several models has to answer, so that the best of their answers has the
+/// asked one: the risks add up at worst (Bonferroni). It is at most the highest there is.
+fn shared(confidence: Confidence, models: usize) -> Confidence {
+    let risk = usize::from(10_000 - confidence.per_ten_thousand()) / models;
+    let of_each = Confidence::new(10_000 - risk.max(1) as u16);
+    of_each.expect("between the asked confidence and the highest")
 }
 
 /// Samples in a step.

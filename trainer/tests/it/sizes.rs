@@ -250,6 +250,16 @@ fn size_and_mode_are_chosen_together() {
         assert!(drawn[0] <= 3.0 && size[0] == 0.0);
         assert!(excess <= 6.0);
     }
+    // Each of three models takes a third of the risk.
+    let json = |arguments: &str| run(path, arguments).json();
+    let any =
+        json("select model-8.wgt model-16.wgt model-32.wgt --minibatch any --limit 20W --json");
+    let size = &any["minibatch"];
+    let alone = json(&format!(
+        "select model-{size}.wgt --limit 20W --confidence 0.9834 --json"
+    ));
+    assert_eq!(any["guarded_power_mw"], alone["guarded_power_mw"]);
+    assert_eq!(any["confidence"], 0.95);
     let models = "model-8.wgt model-16.wgt model-32.wgt";
     let refused = |arguments: &str| {
         let run = run(path, arguments);
@@ -268,6 +278,17 @@ fn size_and_mode_are_chosen_together() {
         (
             2,
             "error: --minibatch: no minibatch of 64; there are 8, 16, 32\n".to_owned()
+        )
+    );
+    assert_eq!(
+        refused(&format!(
+            "select {models} --minibatch any --limit 20W --confidence 0.99"
+        )),
+        (
+            3,
+            "error: model-8.wgt: each of 3 models has to answer with 99.67 %, but the model's data \
+             supports no confidence above 99.00 %\n"
+                .to_owned()
         )
     );
     assert_eq!(

@@ -26,6 +26,49 @@ pub struct Moment<'a> {
     pub die_c: f64,
 }
 
+/// What workloads have done.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Number of minibatches.
+    pub minibatches: f64,
+    /// Time in s in which they waited for the loader.
+    pub fetch_s: f64,
+    /// Time in s in which the GPU computed, or waited for launches.
+    pub compute_s: f64,
+}
+
+impl Work {
+    /// This work without that before it.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            minibatches: self.minibatches - before.minibatches,
+            fetch_s: self.fetch_s - before.fetch_s,
+            compute_s: self.compute_s - before.compute_s,
+        }
+    }
+
+    /// `part` of the way from this work to a later one.
+    pub fn towards(&self, later: &Self, part: f64) -> Self {
+        let at = |from: f64, to: f64| from + part * (to - from);
+        Self {
+            minibatches: at(self.minibatches, later.minibatches),
+            fetch_s: at(self.fetch_s, later.fetch_s),
+            compute_s: at(self.compute_s, later.compute_s),
+        }
+    }
+}
+
+/// How the workload's minibatches pass.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// Time from one minibatch to the next in s.
+    period_s: f64,
+    /// Part of it in which the main process waits for the loader.
+    fetch: f64,
+    /// Part of it from the first launch to the end of the last kernel.
+    compute: f64,
+}
+
 /// The workload, its activity and its power.
 #[derive(Clone, Debug)]
 pub struct Consumption {
@@ -39,11 +82,10 @@ pub struct Consumption {
     mode_errors: Option<ModeErrors>,
     /// Factor of the planted errors at the current clocks.
     mode_factor: f64,
-    /// The clocks for which activity and period were computed.
+    /// The clocks for which activity and pace were computed.
     clocks: Clocks,
     activity: Activity,
-    /// Time from one minibatch to the next in s.
-    period_s: Option<f64>,
+    pace: Option<Pace>,
     /// Whether settings, workload or clocks have changed since activity and power were computed.
     is_stale: bool,
     /// Throttling divisor for which the clocks were computed.
@@ -65,7 +107,7 @@ impl Consumption {
             mode_factor: 1.0,
             clocks: Clocks::of(board, board.maxn()),
             activity: Activity::IDLE,
-            period_s: None,
+            pace: None,
             is_stale: true,
             divided_by: 1,
             at_rest: Draw::default(),
@@ -115,11 +157,13 @@ impl Consumption {
         given.unwrap_or(self.activity.gpu)
     }
 
-    /// Minibatches of the workload in some seconds; none while its activity is not above
-    /// [`WORKING`].
-    pub fn minibatches(&self, seconds: f64) -> f64 {
-        let period = self.period_s.filter(|_| self.load > WORKING);
-        period.map_or(0.0, |period| seconds / period)
+    /// Adds the work of some seconds; none while the workload's activity is not above [`WORKING`].
+    pub fn work(&self, seconds: f64, work: &mut Work) {
+        if let Some(pace) = self.pace.filter(|_| self.load > WORKING) {
+            work.minibatches += seconds / pace.period_s;
+            work.fetch_s += seconds * pace.fetch;
+            work.compute_s += seconds * pace.compute;
+        }
     }
 
     /// The current power without the ripple.
@@ -179,12 +223,16 @@ impl Consumption {
     /// Computes the workload's activity at the current clocks.
     fn act(&mut self, board: &Board, unit: &Unit) {
         let Some(workload) = &self.workload else {
-            (self.activity, self.period_s) = (Activity::IDLE, None);
+            (self.activity, self.pace) = (Activity::IDLE, None);
             return;
         };
         let step = Pipeline::new(board, workload, self.clocks).step(None, &Luck::NONE);
         let time = unit.time;
         self.activity = Activity::of(&step, self.clocks.cores).slowed(time);
-        self.period_s = Some(step.period * time);
+        self.pace = Some(Pace {
+            period_s: step.period * time,
+            fetch: step.fetch / step.period,
+            compute: step.gpu / step.period,
+        });
     }
 }

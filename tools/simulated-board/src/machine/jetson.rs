@@ -8,7 +8,7 @@ use rand_distr::{Distribution, StandardNormal, StandardUniform};
 use wattgate_board_tables::{Board, Preset};
 
 use super::clock_tree::{ClockTree, ClockedUnit};
-use super::consumption::{Consumption, Moment};
+use super::consumption::{Consumption, Moment, Work};
 use super::mode_errors::ModeErrors;
 use super::over_current::{OC1, OC3, OverCurrent};
 use super::sensors::Sensors;
@@ -71,7 +71,7 @@ pub struct Jetson {
     off: bool,
     energy_j: f64,
     calm_energy_j: f64,
-    minibatches: f64,
+    work: Work,
     trace: Option<Vec<Segment>>,
 }
 
@@ -105,7 +105,7 @@ impl Jetson {
             off: false,
             energy_j: 0.0,
             calm_energy_j: 0.0,
-            minibatches: 0.0,
+            work: Work::default(),
             trace: None,
             board,
             unit,
@@ -343,7 +343,12 @@ impl Jetson {
     /// Minibatches of workloads since time zero. There is progress while the activity is above
     /// [`WORKING`](crate::load::WORKING).
     pub fn minibatches(&self) -> f64 {
-        self.minibatches
+        self.work.minibatches
+    }
+
+    /// What workloads have done since time zero.
+    pub fn work(&self) -> Work {
+        self.work
     }
 
     /// Fraction of the time during which kernels execute, or the load given to
@@ -391,7 +396,7 @@ impl Jetson {
             until: self.now,
             watts: self.watts.total(),
             calm_watts: self.calm_w,
-            minibatches: self.minibatches,
+            minibatches: self.work.minibatches,
         };
         match trace.last_mut() {
             Some(last) if last.has_power_of(&segment) => *last = segment,
@@ -537,6 +542,6 @@ impl Jetson {
         self.cooling.flow(thermal, total, seconds);
         self.energy_j += seconds * total;
         self.calm_energy_j += seconds * self.calm_w;
-        self.minibatches += self.consumption.minibatches(seconds);
+        self.consumption.work(seconds, &mut self.work);
     }
 }

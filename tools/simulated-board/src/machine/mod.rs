@@ -28,6 +28,7 @@ mod thermal;
 pub mod trace;
 
 pub use clock_tree::ClockedUnit;
+pub use consumption::Work;
 pub use jetson::{Jetson, RIPPLE, SLICE};
 pub use sensors::NOT_SUMMED;
 pub use thermal::{BPMP_C, CRITICAL_C, Caps, PASSIVE_C, automatic_fan};

@@ -309,6 +309,16 @@ fn every_wrong_line_is_named() {
         ),
         ("ignore", "missing a path"),
         ("load doom", "unknown workload `doom`; there are resnet18,"),
+        (
+            "load bert fast",
+            "`fast`, expected `minibatch N` or `workers N`",
+        ),
+        ("load bert minibatch 0", "N is `0`, expected 1 … 1000000"),
+        ("load bert workers", "missing N"),
+        (
+            "load bert workers 65",
+            "bert: `loader.workers` is 65, expected 0 … 64",
+        ),
         ("power 2", "FACTOR is `2`, expected 0.7 … 1.3"),
         ("ambient NaN", "CELSIUS is `NaN`, expected -40 … 85"),
         ("cool emc 204000", "`emc`, expected cpu or gpu"),

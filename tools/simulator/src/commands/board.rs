@@ -41,7 +41,8 @@ Options:
                    calm_watts is the power without the random ripple. `judge` reads it
   -h, --help       Print this
 
-DIR/progress shows the board's time in s and the minibatches of its workloads since the start.
+DIR/progress shows the board's time in s and, since the start, the minibatches of its workloads and
+the time in which they waited for the loader and computed.
 Append commands to DIR/control, one in a line; DIR/control.log has their results. A board of a probe
 has neither. The commands:
 ";

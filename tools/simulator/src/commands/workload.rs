@@ -16,25 +16,30 @@ use crate::failure::Failure;
 use crate::help::{print_help, workloads};
 use crate::signals;
 use wattgate_cli::steps::Steps;
+use wattgate_simulated_board::machine::Work;
 use wattgate_simulated_board::tree::mirror::{Living, LivingError};
 use wattgate_simulated_board::workload::{Workload, names};
 
 const USAGE: &str = "\
 Run a workload on a living simulated board, until SIGINT or SIGTERM
 
-Usage: wattgate-simulator workload --root DIR --workload W [--steps N]
+Usage: wattgate-simulator workload --root DIR --workload W [options]
 
 Options:
   --root DIR       The directory of a running `wattgate-simulator board`
   --workload W     The workload, by name or file
+  --minibatch N    Samples in a minibatch [the workload's]
+  --workers N      Loader workers [the workload's]
   --steps N        End after N steps [run on]
   -h, --help       Print this
 
 The board runs one workload: another one that it runs is stopped. The steps go as fast as the
 board's clocks allow. On its way out the process stops the workload; after SIGKILL it runs on.
 
-WATTGATE_SOCKET names a Unix datagram socket that gets the number of steps since the start, as
-`steps=1234 items=16 name=resnet18`, at most each 20 ms. Without it the steps are not reported.
+WATTGATE_SOCKET names a Unix datagram socket that gets the number of steps since the start, and the
+time of the board in which they waited for the loader and computed, at most each 20 ms, as
+`steps=1234 items=16 name=resnet18 fetch_ms=310.250 compute_ms=51200.500`. Without it the steps are
+not reported.
 ";
 
 const EXAMPLE: &str = "\
@@ -51,10 +56,13 @@ const OFF: &str = "load off";
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut root, mut name, mut most) = (None, None, u64::MAX);
+    let (mut minibatch, mut workers) = (None, None);
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("root") => root = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("workload") => name = Some(arguments.value()?.string()?),
+            Arg::Long("minibatch") => minibatch = Some(arguments.value()?.parse::<u32>()?),
+            Arg::Long("workers") => workers = Some(arguments.value()?.parse()?),
             Arg::Long("steps") => {
                 let value = arguments.value()?.string()?;
                 let number = value.parse().ok().filter(|number| *number > 0);
@@ -75,15 +83,24 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let workload = Workload::named(&name)?;
     let board = Living::open(&root)?;
     let stop = signals::stop()?;
+    let items = minibatch.unwrap_or(workload.minibatch);
+    let mut load = format!("load {}", seen_by_board(&name));
+    for (word, number) in [("minibatch", minibatch), ("workers", workers)] {
+        if let Some(number) = number {
+            load += &format!(" {word} {number}");
+        }
+    }
     // The count stands still from here until the workload starts.
     board.order(OFF)?;
     let mut run = Run {
-        before: board.progress()?.minibatches,
-        steps: Steps::from_env(workload.minibatch, &workload.name),
+        before: board.progress()?.work,
+        done: Work::default(),
+        told: Work::default(),
+        steps: Steps::from_env(items, &workload.name),
         board,
         most,
     };
-    let ended = run.until(&stop, &format!("load {}", seen_by_board(&name)));
+    let ended = run.until(&stop, &load);
     let stopped = run.board.order(OFF);
     let told = stopped.and_then(|()| run.report());
     // The first error is the cause of the others.
@@ -106,8 +123,12 @@ fn seen_by_board(name: &str) -> String {
 /// A workload on a board.
 struct Run {
     board: Living,
-    /// Minibatches of the workloads before this one.
-    before: f64,
+    /// The work of the workloads before this one.
+    before: Work,
+    /// The work since then, at the last look.
+    done: Work,
+    /// Its whole steps.
+    told: Work,
     steps: Steps,
     /// Number of steps after which the run ends.
     most: u64,
@@ -125,9 +146,52 @@ impl Run {
 
     /// Reports the steps up to now, and returns their number.
     fn report(&mut self) -> Result<u64, LivingError> {
-        let done = self.board.progress()?.minibatches - self.before;
-        let steps = (done as u64).min(self.most);
+        let now = self.board.progress()?.work.since(&self.before);
+        self.told = whole_steps(&self.told, &self.done, &now, self.most as f64);
+        self.done = now;
+        let seconds = Duration::from_secs_f64;
+        self.steps
+            .spent(seconds(self.told.fetch_s), seconds(self.told.compute_s));
+        let steps = self.told.minibatches as u64;
         self.steps.report(steps);
         Ok(steps)
+    }
+}
+
+/// The work of the whole steps, at most `most`, of the work `now`: between two looks the pace is
+/// taken as constant. `told` is that of the whole steps in the work `before`.
+fn whole_steps(told: &Work, before: &Work, now: &Work, most: f64) -> Work {
+    let steps = now.minibatches.floor().min(most);
+    if steps <= told.minibatches {
+        return *told;
+    }
+    let part = (steps - before.minibatches) / (now.minibatches - before.minibatches);
+    Work {
+        minibatches: steps,
+        ..before.towards(now, part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_steps_have_the_parts_of_their_own_time() {
+        let work = |minibatches: f64, fetch_s: f64, compute_s: f64| Work {
+            minibatches,
+            fetch_s,
+            compute_s,
+        };
+        let told = work(2.0, 4.0, 20.0);
+        let before = work(2.5, 5.0, 25.0);
+        // No step has ended.
+        let now = work(2.75, 5.5, 27.5);
+        assert_eq!(whole_steps(&told, &before, &now, 9.0), told);
+        // The pace changes after 2.5 steps; half a step and then a quarter of one follow.
+        let now = work(3.25, 5.75, 31.0);
+        assert_eq!(whole_steps(&told, &before, &now, 9.0), work(3.0, 5.5, 29.0));
+        // The last step.
+        assert_eq!(whole_steps(&told, &before, &now, 2.0), told);
     }
 }

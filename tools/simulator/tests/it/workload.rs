@@ -111,9 +111,20 @@ impl Receiver {
         self.last.get()
     }
 
+    /// The last line that has been received.
+    fn line(&self) -> Option<StepLine> {
+        let socket = self.socket.as_ref().expect("bound");
+        let mut buffer = [0; MAX_BYTES + 1];
+        let mut last = None;
+        while let Ok(length) = socket.recv(&mut buffer) {
+            last = Some(StepLine::parse(&buffer[..length]).expect("a line"));
+        }
+        last
+    }
+
     /// Waits for the count of a board whose only workload stands still.
     fn counts_all_of(&self, board: &Living) -> u64 {
-        let all = progress(board).minibatches as u64;
+        let all = progress(board).work.minibatches as u64;
         eventually("the count", || self.count().filter(|count| *count == all))
     }
 }
@@ -216,13 +227,52 @@ fn received_counts_are_true_at_20x() {
     received_counts_are_true("20x", "lstm", 30.0);
 }
 
+#[test]
+fn a_fed_workload_tells_its_minibatch_and_where_its_time_goes() {
+    let board = Running::start_with(&["--speed", "20x"]);
+    let receiver = Receiver::bound();
+    let mut command = workload(&board, "mobilenetv3");
+    let fed = ["--minibatch", "8", "--workers", "0", "--steps", "150"];
+    let mut working = Working::start(command.args(fed).env(SOCKET, &receiver.path));
+    let mut last = None;
+    eventually("its end", || {
+        last = receiver.line().or(last.take());
+        working.0.try_wait().expect("a child")
+    });
+    let last = receiver.line().or(last).expect("a line");
+    assert_eq!((last.steps, last.items), (150, Some(8)));
+    let took =
+        executed(&board, "load off") - executed(&board, "load mobilenetv3 minibatch 8 workers 0");
+    let description = Board::named("orin-nano-8-super").expect("a board");
+    let known = Workload::named("mobilenetv3").expect("a workload");
+    let fed = known.with_minibatch(8).and_then(|fed| fed.with_workers(0));
+    let fed = fed.expect("numbers");
+    let clocks = Clocks::of(&description, [6, 1_728_000, 1_020_000, 3_199_000]);
+    let step = Pipeline::new(&description, &fed, clocks).step(None, &Luck::NONE);
+    for (told, part) in [
+        (last.fetch_us, step.fetch / step.period),
+        (last.compute_us, step.gpu / step.period),
+    ] {
+        let told = 1e-6 * told.expect("told") as f64 / took;
+        // Over-current throttling moves the parts.
+        assert!(
+            (told - part).abs() < 0.05,
+            "{told} of the time, expected {part}"
+        );
+    }
+    assert!(
+        step.fetch > 0.2 * step.period,
+        "the step hardly waits"
+    );
+}
+
 /// Checks that the board's only workload is off.
 fn is_off(board: &Running, living: &Living) -> f64 {
     let last = board.log().lines().last().map(str::to_owned);
     assert!(last.is_some_and(|line| line.ends_with(" load off: ok")));
-    let all = progress(living).minibatches;
+    let all = progress(living).work.minibatches;
     pass(living, 0.5);
-    assert_eq!(progress(living).minibatches, all);
+    assert_eq!(progress(living).work.minibatches, all);
     all
 }
 
@@ -246,7 +296,7 @@ fn steps_of_a_number_end_it_and_steps_of_another_load_do_not_count() {
     let board = Running::start_with(&["--workload", "lenet", "--speed", "20x"]);
     let living = living(&board);
     eventually("other steps", || {
-        (progress(&living).minibatches > 500.0).then_some(())
+        (progress(&living).work.minibatches > 500.0).then_some(())
     });
     let receiver = Receiver::bound();
     let mut command = workload(&board, "resnet18");
@@ -272,9 +322,9 @@ fn a_receiver_may_be_absent_come_late_leave_and_come_back() {
     let mut receiver = Receiver::absent();
     let mut working = Working::start(workload(&board, "lenet").env(SOCKET, &receiver.path));
     let works = || {
-        let before = progress(&living).minibatches;
+        let before = progress(&living).work.minibatches;
         eventually("steps", || {
-            (progress(&living).minibatches > before + 300.0).then_some(())
+            (progress(&living).work.minibatches > before + 300.0).then_some(())
         });
     };
     works();
@@ -312,10 +362,10 @@ fn without_the_variable_there_is_no_socket() {
         if let Some(socket) = socket {
             command.env(SOCKET, socket);
         }
-        let before = progress(&living).minibatches;
+        let before = progress(&living).work.minibatches;
         let mut working = Working::start(command.stdin(std::process::Stdio::null()));
         eventually("steps", || {
-            (progress(&living).minibatches > before + 100.0).then_some(())
+            (progress(&living).work.minibatches > before + 100.0).then_some(())
         });
         match expected {
             true => eventually("a socket", || has_socket(&working.0).then_some(())),

@@ -8,6 +8,7 @@ use super::super::file::Unit;
 use super::super::state::State;
 use super::command::{Command, Line, Order, SensorWord};
 use super::error::ControlError;
+use crate::corpus::Feeding;
 use crate::load::MOST_ACTIVITY;
 use crate::machine::ClockedUnit;
 use crate::machine::supply::Supply;
@@ -77,10 +78,39 @@ const MAX_SUPPLY_MV: f64 = 32_760.0;
 /// Highest resistance of a supply in mΩ; no board can run from such a source.
 const MAX_SUPPLY_MOHM: f64 = 1_000.0;
 
+/// Highest number of samples or workers that is read; a workload allows fewer.
+const MOST_NUMBER: f64 = 1e6;
+
 /// Latest time of a command in s: one year.
 const MAX_SECONDS: f64 = 3.2e7;
 
 impl State {
+    /// The workload with the numbers of `minibatch N` and `workers N`, if they follow.
+    fn fed(&self, workload: Workload, words: &mut Words<'_>) -> Result<Workload, ControlError> {
+        let mut feeding = Feeding {
+            minibatch: workload.minibatch,
+            workers: workload.loader.workers,
+            storage: None,
+        };
+        let before = feeding;
+        while let Some(word) = words.0.next() {
+            match word {
+                "minibatch" => feeding.minibatch = words.number("N", 1.0, MOST_NUMBER)? as u32,
+                "workers" => feeding.workers = words.number("N", 0.0, MOST_NUMBER)? as u32,
+                word => {
+                    return Err(ControlError::UnknownWord {
+                        word: word.to_owned(),
+                        expected: "`minibatch N` or `workers N`",
+                    });
+                }
+            }
+        }
+        match feeding == before {
+            true => Ok(workload),
+            false => Ok(feeding.apply(&workload, self.jetson.board())?),
+        }
+    }
+
     /// Parses a line of the control language.
     pub fn parse(&self, text: &str) -> Result<Order, ControlError> {
         let mut words = Words(text.split_whitespace());
@@ -113,7 +143,7 @@ impl State {
             "allow" => Command::Allow(self.knob(words.next("a path")?)?),
             "load" => Command::Load(match words.next("a workload or `off`")? {
                 "off" => None,
-                name => Some(Box::new(Workload::named(name)?)),
+                name => Some(Box::new(self.fed(Workload::named(name)?, &mut words)?)),
             }),
             "power" => Command::Power(words.number("FACTOR", 0.7, 1.3)?),
             "activity" => {

@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use super::disk::read;
 use super::{CONTROL, LOG};
+use crate::machine::Work;
 
 /// File of the workload's progress, in the root; its one line is a [`Progress`].
 pub const PROGRESS: &str = "progress";
@@ -24,35 +25,45 @@ const POLL: Duration = Duration::from_millis(2);
 /// Timeout of the board's answer to a command. A board answers within some ms.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// What the workloads of a board have done.
+/// What the workloads of a board have done up to a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
     /// The board's time in s.
     pub seconds: f64,
-    /// Minibatches of all workloads since the board's start.
-    pub minibatches: f64,
+    /// The work of all workloads since the board's start.
+    pub work: Work,
 }
 
 impl Display for Progress {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let Self {
-            seconds,
+        let Self { seconds, work } = self;
+        let Work {
             minibatches,
-        } = self;
+            fetch_s,
+            compute_s,
+        } = work;
         writeln!(
             formatter,
-            "seconds={seconds:.6} minibatches={minibatches:.6}"
+            "seconds={seconds:.6} minibatches={minibatches:.6} fetch_s={fetch_s:.6} \
+             compute_s={compute_s:.6}"
         )
     }
 }
 
 impl Progress {
     fn parse(text: &str) -> Option<Self> {
-        let fields = text.lines().next()?.strip_prefix("seconds=")?;
-        let (seconds, minibatches) = fields.split_once(" minibatches=")?;
+        let mut fields = text.lines().next()?.split(' ');
+        let mut field = |name: &str| {
+            let (key, value) = fields.next()?.split_once('=')?;
+            value.parse().ok().filter(|_| key == name)
+        };
         Some(Self {
-            seconds: seconds.parse().ok()?,
-            minibatches: minibatches.parse().ok()?,
+            seconds: field("seconds")?,
+            work: Work {
+                minibatches: field("minibatches")?,
+                fetch_s: field("fetch_s")?,
+                compute_s: field("compute_s")?,
+            },
         })
     }
 }

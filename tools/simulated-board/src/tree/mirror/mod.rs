@@ -35,8 +35,8 @@
 //! **Power sensors.** Their files show what the registers held up to 5 ms ago, and a read takes no
 //! time. In simulated time a read takes as long as the bus does.
 //!
-//! **Progress of the workload.** The file `progress` shows the board's time and its minibatches up
-//! to now; it is empty until all files are there. [`Living`] reads it.
+//! **Progress of the workload.** The file `progress` shows the board's time and its work up to
+//! now; it is empty until all files are there. [`Living`] reads it.
 //!
 //! **True power.** [`Mirror::record`] writes it to a file, from which a run is judged afterwards.
 
@@ -542,7 +542,7 @@ impl Mirror {
         let jetson = self.tree.jetson();
         let progress = Progress {
             seconds: jetson.now().as_secs_f64(),
-            minibatches: jetson.minibatches(),
+            work: jetson.work(),
         };
         let text = progress.to_string();
         let path = self.root.0.join(PROGRESS);
