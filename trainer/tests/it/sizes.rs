@@ -54,6 +54,17 @@ impl Sized {
         modes
     }
 
+    /// Modes that `plan` chooses for the board.
+    fn planned(&self, folder: &Path, number: usize) -> Vec<[u32; 4]> {
+        let plan = format!("plan --board {} --modes {number} --json", self.board.name);
+        let plan = run(folder, &plan).json();
+        let modes = plan["modes"].as_array().expect("a list").iter();
+        let knobs = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
+        modes
+            .map(|mode| knobs.map(|knob| mode[knob].as_u64().expect("a number") as u32))
+            .collect()
+    }
+
     /// Writes a corpus of sizes, each with some modes.
     fn profile(&self, folder: &Path, sizes: &[(u32, &[[u32; 4]])]) {
         let runs: Vec<_> = sizes
@@ -147,11 +158,11 @@ struct Cost {
     excess: f64,
 }
 
-/// Profiles random modes with each size, fits a model for each, and compares the choices of `select` under
+/// Profiles the modes of a plan with each size, fits a model for each, and compares the choices of `select` under
 /// every whole limit in W with a search through all sizes and modes.
 fn choices(sized: &Sized, folder: &Path) -> Vec<Cost> {
     let sizes = [8, 16, 32];
-    let modes = sized.random(60);
+    let modes = sized.planned(folder, 60);
     let of_size = |size| (size, &modes[..]);
     sized.profile(folder, &[16, 8, 32].map(of_size));
     for size in sizes {
@@ -246,9 +257,11 @@ fn size_and_mode_are_chosen_together() {
             limit[0],
             limit[1],
         );
-        // The worst limits are near the board's least power, where few modes were profiled.
-        assert!(drawn[0] <= 3.0 && size[0] == 0.0);
-        assert!(excess <= 6.0);
+        // At the power drawn: the price of the guard band is another one.
+        let near = costs.iter().filter(|cost| cost.of_drawn <= 3.0).count();
+        println!("within 3 %: {near} of {}", costs.len());
+        assert!(20 * near >= 17 * costs.len() && drawn[1] <= 8.0 && size[0] == 0.0);
+        assert!(excess <= 2.0 && 20 * over <= costs.len());
     }
     // Each of three models takes a third of the risk.
     let json = |arguments: &str| run(path, arguments).json();

@@ -260,10 +260,7 @@ fn a_fed_workload_tells_its_minibatch_and_where_its_time_goes() {
             "{told} of the time, expected {part}"
         );
     }
-    assert!(
-        step.fetch > 0.2 * step.period,
-        "the step hardly waits"
-    );
+    assert!(step.fetch > 0.2 * step.period, "the step hardly waits");
 }
 
 /// Checks that the board's only workload is off.
