@@ -19,10 +19,11 @@
 //! one of its two signs. So few residuals widen the band, and a confidence above 1 − ½ / (n + 1) gets
 //! none. The margin of the time is one ratio for all modes and holds for any mode.
 
+use statrs::distribution::{ContinuousCDF, StudentsT};
 use wattgate_runtime::{GuardBand, Knot, MOST_DEVIATIONS};
 
 use crate::learn::predictions::Target;
-use crate::learn::teacher::LeftOut;
+use crate::learn::teacher::{LeftOut, Residual};
 
 /// Confidences of the bands' knots, in units of 1/10,000.
 const CONFIDENCES: [u16; 6] = [5_000, 8_000, 9_000, 9_500, 9_800, 9_900];
@@ -123,9 +124,34 @@ pub fn bands(left_out: &[LeftOut], offered: &[Candidate]) -> (GuardBand, Option<
     (GuardBand::new(of_time).expect(sound), of_power)
 }
 
+/// The number of deviations that a new residual exceeds with at most this risk, above 0, by the same rule as
+/// [`bands`]. A risk that so few residuals cannot carry gets that of the largest residual, times the ratio of
+/// the quantiles of a Student distribution with as many degrees of freedom. Infinite without residuals.
+pub fn deviations(residuals: &[Residual], risk: f64) -> f64 {
+    let z = ascending(residuals.iter().copied());
+    let (n, Some(largest)) = (z.len() as f64, z.last()) else {
+        return f64::INFINITY;
+    };
+    match allowed(risk, z.len()) {
+        // Each residual has both signs, so `above` of them exceed with the risk above / 2n.
+        Some(allowed) => {
+            let above = (2.0 * allowed * n).floor() as usize;
+            z[z.len() - 1 - above.min(z.len() - 1)]
+        }
+        None => {
+            let student = StudentsT::new(0.0, 1.0, n).expect("degrees of freedom");
+            let quantile = |risk: f64| student.inverse_cdf(1.0 - risk);
+            largest * quantile(risk) / quantile(0.5 / (n + 1.0))
+        }
+    }
+}
+
 /// The absolute standardised residuals, ascending.
 fn standardised(left_out: &[LeftOut], target: Target) -> Vec<f64> {
-    let residuals = left_out.iter().filter_map(|left_out| left_out.of(target));
+    ascending(left_out.iter().filter_map(|left_out| left_out.of(target)))
+}
+
+fn ascending(residuals: impl Iterator<Item = Residual>) -> Vec<f64> {
     let mut z: Vec<f64> = residuals
         .map(|residual| (residual.log / residual.sd).abs())
         .collect();
@@ -322,6 +348,26 @@ mod tests {
                 assert_eq!(last.per_ten_thousand, highest, "{n} residuals");
             }
         }
+    }
+
+    #[test]
+    fn deviations_follow_the_largest_residuals() {
+        let of = |z: &[f64]| -> Vec<Residual> {
+            let residual = |&log: &f64| Residual { log, sd: 0.5 };
+            z.iter().map(residual).collect()
+        };
+        let mut all: Vec<f64> = (1..=99).map(f64::from).collect();
+        // (99·R + ½) / 100 ≤ 5 % leaves 4.5 residuals, or 9 with both signs: 180 of 2, 4, …, 198.
+        assert_eq!(deviations(&of(&all), 0.05), 180.0);
+        all[3] = -500.0;
+        assert_eq!(deviations(&of(&all), 0.005), 1000.0);
+        // Five residuals carry a risk of ½ / 6 and no less.
+        let few = of(&[0.1, -0.2, 0.3, 0.4, -0.5]);
+        assert_eq!(deviations(&few, 0.5 / 6.0), 1.0);
+        let [rare, rarer] = [0.05, 0.01].map(|risk| deviations(&few, risk));
+        // Student's t with 5 degrees of freedom: 2.015 and 3.365, over 1.616 at ½ / 6.
+        assert!((rare - 2.015 / 1.616).abs() < 5e-3 && (rarer - 3.365 / 1.616).abs() < 5e-3);
+        assert_eq!(deviations(&[], 0.5), f64::INFINITY);
     }
 
     /// The modes in the middle of the front are known worse than the others.

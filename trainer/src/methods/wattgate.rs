@@ -6,8 +6,10 @@ use wattgate_runtime::{Front, Milliwatts, Model, Query, SelectError};
 use super::{Ask, Method, MethodError, Trained, fastest_within};
 use crate::corpus::modes::Known;
 use crate::export::exported::Exported;
+use crate::learn::guard::deviations;
 use crate::learn::plan::promise;
 use crate::learn::predictions::Predictions;
+use crate::learn::teacher::Residual;
 use crate::train::{Task, Taught, train};
 
 /// Capacity of the Pareto front; fronts of measured modes are smaller.
@@ -72,13 +74,33 @@ impl Trained for Taught {
     }
 }
 
+/// How much more risk a try takes than the one before: later tries know more, and the last one is the choice.
+const RISK_GROWS: f64 = 3.0;
+
+/// The share of the risk that the try after `tried` others takes. The shares of all `tries` sum to one.
+fn share_of_risk(tried: usize, tries: usize) -> f64 {
+    let of = |at: usize| RISK_GROWS.powi(at as i32);
+    of(tried) / (0..tries).map(of).sum::<f64>()
+}
+
 impl Taught {
     /// The mode with the largest [`promise`] among those that are within the limit with such a
     /// probability that all tries together are with the confidence asked for (Bonferroni). The
-    /// teachers are conditioned on `tried` first.
+    /// teachers are conditioned on `tried` first, whose residuals count like those of cross-validation.
     fn most_promising(&self, ask: &Ask<'_>, tried: &[Known]) -> Result<Option<Known>, MethodError> {
         let mut teachers = self.teachers.clone();
+        let left_out = teachers.left_out().iter();
+        let mut residuals: Vec<Residual> = left_out.filter_map(|mode| mode.power).collect();
         for mode in tried {
+            if let Some(power) = mode.power_mw
+                && let [_, expected] = &teachers.predict(&[mode.knobs])[..]
+            {
+                residuals.extend(
+                    expected
+                        .iter()
+                        .map(|expected| expected.residual(power.ln())),
+                );
+            }
             teachers = teachers.observe(mode)?;
         }
         let measured = || tried.iter().chain(ask.used);
@@ -100,13 +122,28 @@ impl Taught {
         let best = fastest.map_or(slowest, |mode| mode.time_us.ln());
         let ln_limit = ask.limit_mw.ln();
         let confidence = f64::from(ask.confidence.per_ten_thousand()) / 1e4;
-        let of_one = 1.0 - (1.0 - confidence) / ask.tries as f64;
-        let deviations = Normal::standard().inverse_cdf(of_one);
+        let risk = (1.0 - confidence) * share_of_risk(tried.len(), ask.tries);
+        // The teachers' distribution has thinner tails than the residuals of some boards.
+        let expected = Normal::standard().inverse_cdf(1.0 - risk);
+        let deviations = deviations(&residuals, risk).max(expected);
         let pairs = times.iter().zip(powers).zip(&open);
         let safe = pairs.filter(|((_, power), _)| power.median + deviations * power.sd <= ln_limit);
         let promises =
             safe.map(|((time, power), mode)| (promise(ln_limit, best, time, power), mode));
         let best = promises.max_by(|a, b| a.0.total_cmp(&b.0));
         Ok(best.map(|(_, mode)| *mode))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_of_the_risk_grow_and_sum_to_one() {
+        let shares = [0, 1, 2].map(|tried| share_of_risk(tried, 3));
+        assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        assert!((shares[2] / shares[1] - RISK_GROWS).abs() < 1e-12 && shares[0] < shares[1]);
+        assert_eq!(share_of_risk(0, 1), 1.0);
     }
 }
