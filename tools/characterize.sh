@@ -2,7 +2,7 @@
 # Where time and energy of a training go, on a simulated AGX Xavier: Characterizing's four modes and linear
 # models beside our own, the report and its page, a profile of a living board with its report, and advice for
 # three workloads with the truth of the simulator: tools/characterize.sh [--quick] [FOLDER]. Two minutes after
-# the build; with --quick 20 seconds, without the large corpora and the advice, which tests cover.
+# the build; with --quick 15 seconds, without the large corpora and the advice, which tests cover.
 #
 # `cargo run --release -p wattgate-trainer --example advice` judges the advice for 100 random workloads.
 set -euo pipefail
@@ -33,20 +33,19 @@ wattgate-trainer characterize modes vgg11.csv --samples 50000 --modes four.json
 
 # As on a real board: the profiler measures what the workload tells, with four workers and with none.
 echo
-echo "A living board, profiled in two modes"
-speed=10
-wattgate-simulator board --board xavier-agx --root "$place/board" --speed ${speed}x &
+echo "A living board, profiled in one mode"
+wattgate-simulator board --board xavier-agx --root "$place/board" &
 board=$!
 for _ in {1..100}; do
     [ ! -s "$place/board/progress" ] || break
     sleep 0.1
 done
 mode=8,2265600,1377000,2133000
-printf 'cores,cpu_khz,gpu_khz,emc_khz\n%s\n4,1190400,675750,1600000\n' $mode >"$place/modes.csv"
+printf 'cores,cpu_khz,gpu_khz,emc_khz\n%s\n' $mode >"$place/modes.csv"
 rm -f living.csv
 for workers in 4 0; do
-    wattgate profile --modes "$place/modes.csv" --root "$place/board" --speed $speed --name mobilenetv3 \
-        --device xavier-agx --workers $workers -o living.csv -- \
+    wattgate profile --modes "$place/modes.csv" --root "$place/board" --name mobilenetv3 --device xavier-agx \
+        --workers $workers -o living.csv -- \
         wattgate-simulator workload --root "$place/board" --workload mobilenetv3 --workers $workers
 done
 wattgate-trainer characterize report living.csv
