@@ -99,6 +99,8 @@ pub struct Breakdown {
     pub unanswered: Vec<Unanswered>,
 }
 
+const MODES: &str = "Power modes";
+
 /// Answers all questions.
 pub fn breakdown(files: &Files, idle_w: Option<f64>) -> Result<Breakdown, BreakdownError> {
     let first = &files[0].1[0];
@@ -133,7 +135,13 @@ pub fn breakdown(files: &Files, idle_w: Option<f64>) -> Result<Breakdown, Breakd
             needs: "the columns `fetch_ms` and `compute_ms`".to_owned(),
         });
     }
-    answers.extend(over_modes(&seen));
+    match over_modes(&seen) {
+        Some(answer) => answers.push(answer),
+        None => unanswered.push(Unanswered {
+            question: MODES,
+            needs: "two modes with one feeding".to_owned(),
+        }),
+    }
     for factor in Factor::ALL {
         match answer(factor, &seen) {
             Some(answer) => answers.push(answer),
@@ -214,18 +222,15 @@ fn most_profiled(seen: &[Seen]) -> Vec<&Seen> {
         .unwrap_or_default()
 }
 
-/// The fastest, the middle and the slowest mode of the feeding that was profiled in the most modes.
+/// The fastest, the middle and the slowest mode of the feeding that was profiled in the most modes; `None` if
+/// there is one mode.
 fn over_modes(seen: &[Seen]) -> Option<Answer> {
     let mut rows = most_profiled(seen);
     rows.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms));
-    let last = rows.len().checked_sub(1)?;
+    let last = rows.len().checked_sub(1).filter(|last| *last > 0)?;
     let mut places = vec![(0, "fastest"), (last / 2, "median"), (last, "slowest")];
-    // Of few modes some are the same; those at the ends count.
-    places.retain(|(at, name)| match *name {
-        "median" => (1..last).contains(at),
-        "slowest" => *at > 0,
-        _ => true,
-    });
+    // Of two modes none is between.
+    places.retain(|(at, name)| *name != "median" || (1..last).contains(at));
     let steps: Vec<Step> = places
         .iter()
         .map(|(at, name)| rows[*at].step((*name).to_owned()))
@@ -234,7 +239,7 @@ fn over_modes(seen: &[Seen]) -> Option<Answer> {
         .iter()
         .map(|(at, name)| format!("{name}: {}", rows[*at].mode()));
     Some(Answer {
-        question: "Power modes",
+        question: MODES,
         setting: modes.collect::<Vec<_>>().join("; "),
         change: change(None, &steps),
         steps,

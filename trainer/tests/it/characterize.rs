@@ -256,6 +256,13 @@ Not answered
             .stdout
             .starts_with("measured: job on board, 96 rows\n\nPower modes\n  fastest: 4 cores, ")
     );
+    let one = crate::common::corpus()[..2].join("\n");
+    write(path, "one.csv", one);
+    let one = run(path, "characterize report one.csv").stdout;
+    assert!(
+        one.contains("\n  Power modes: needs two modes with one feeding\n"),
+        "{one}"
+    );
     let rows = crate::common::corpus()
         .join("\n")
         .replace(",job,", ",other,");
