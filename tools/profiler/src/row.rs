@@ -192,7 +192,7 @@ pub enum CorpusError {
     NotFed { path: PathBuf },
 }
 
-/// Columns that were added to the file, those of the newest version first.
+/// The columns that each version of wattgate added, the newest version first.
 const ADDED: [&[&str]; 3] = [
     &["minibatch", "workers", "storage", "epoch"],
     &["fetch_ms", "compute_ms"],
@@ -202,7 +202,7 @@ const ADDED: [&[&str]; 3] = [
 /// The columns of a file, in its order.
 type Columns = Vec<String>;
 
-/// The columns of each version of the file, the newest version first.
+/// All columns that each version of wattgate wrote, the newest version first.
 fn versions() -> io::Result<[Columns; ADDED.len() + 1]> {
     let newest = records(&Row::default())?[0]
         .iter()
@@ -333,7 +333,7 @@ impl CorpusFile {
         }
     }
 
-    /// Refuses a file of an earlier version if the user states how the workload is fed.
+    /// Returns an error if the user states how the workload is fed and the file has no columns for it.
     pub fn check(&self, stated: &Feeding) -> Result<(), CorpusError> {
         match self.kept(stated.clone()) == *stated {
             true => Ok(()),

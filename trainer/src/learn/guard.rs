@@ -357,7 +357,8 @@ mod tests {
             z.iter().map(residual).collect()
         };
         let mut all: Vec<f64> = (1..=99).map(f64::from).collect();
-        // (99·R + ½) / 100 ≤ 5 % leaves 4.5 residuals, or 9 with both signs: 180 of 2, 4, …, 198.
+        // (99·R + ½) / 100 ≤ 5 % allows R = 4.5 / 99. A residual exceeds with one of its two signs, so nine
+        // of them may be larger: the tenth largest, 90 / 0.5, is the margin.
         assert_eq!(deviations(&of(&all), 0.05), 180.0);
         all[3] = -500.0;
         assert_eq!(deviations(&of(&all), 0.005), 1000.0);

@@ -299,8 +299,8 @@ fn size_and_mode_are_chosen_together() {
         )),
         (
             3,
-            "error: model-8.wgt: each of 3 models has to answer with 99.67 %, but the model's data \
-             supports no confidence above 99.00 %\n"
+            "error: model-8.wgt: a choice among 3 models takes a confidence of 99.67 % from each, but the \
+             model's data supports no confidence above 99.00 %\n"
                 .to_owned()
         )
     );

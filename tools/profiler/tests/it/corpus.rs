@@ -186,21 +186,35 @@ fn older_row(header: &str) -> String {
     fields.join(",") + "\n"
 }
 
+/// Shows a check the path of a file, and the header and a row of each earlier version.
+fn each_older_version(check: impl Fn(&Path, &str, &str)) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("corpus.csv");
+    for header in OLDER {
+        check(&path, header, &older_row(header));
+    }
+}
+
+/// A measured row of a board whose TPC mask is not known.
+fn ungated(gpu_khz: u32) -> Row {
+    Row {
+        tpc_pg_mask: None,
+        ..measured(gpu_khz)
+    }
+}
+
 fn open_ungated(path: &Path) -> Result<CorpusFile, String> {
     open_as(path, "orin-agx-64", "yolo, v8", None)
 }
 
 #[test]
 fn a_file_of_an_earlier_version_goes_on_with_its_columns() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("corpus.csv");
-    for header in OLDER {
-        let older = format!("{header}{}", older_row(header));
-        fs::write(&path, &older).expect("written");
-        let mut corpus = open_ungated(&path).unwrap_or_else(|error| panic!("{error}"));
+    each_older_version(|path, header, older| {
+        let before = format!("{header}{older}");
+        fs::write(path, &before).expect("written");
+        let mut corpus = open_ungated(path).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(corpus.rows[0].time_ms, Some(44.4706));
-        let mut row = measured(306_000);
-        row.tpc_pg_mask = None;
+        let mut row = ungated(306_000);
         let fed = Feeding {
             minibatch: Some(16),
             ..Feeding::default()
@@ -212,33 +226,27 @@ fn a_file_of_an_earlier_version_goes_on_with_its_columns() {
         assert!(error.contains("name another file with -o"), "{error}");
         corpus.check(&Feeding::default()).expect("nothing to keep");
         corpus.append(row).expect("written");
-        let text = fs::read_to_string(&path).expect("text");
-        let expected = older_row(header).replace("408000", "306000");
-        assert_eq!(text, format!("{older}{expected}"));
-        assert_eq!(open_ungated(&path).expect("the file").rows.len(), 2);
-    }
+        let text = fs::read_to_string(path).expect("text");
+        let expected = older.replace("408000", "306000");
+        assert_eq!(text, format!("{before}{expected}"));
+        assert_eq!(open_ungated(path).expect("the file").rows.len(), 2);
+    });
 }
 
 #[test]
 fn a_power_cut_breaks_no_file_of_an_earlier_version() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("corpus.csv");
-    for header in OLDER {
-        let whole = format!("{header}{0}{0}", older_row(header));
-        let row = older_row(header).len();
+    each_older_version(|path, header, older| {
+        let whole = format!("{header}{older}{older}");
         for length in 0..whole.len() {
-            fs::write(&path, &whole[..length]).expect("cut");
-            let mut corpus =
-                open_ungated(&path).unwrap_or_else(|error| panic!("{length}: {error}"));
-            let complete = usize::from(length >= header.len() + row);
+            fs::write(path, &whole[..length]).expect("cut");
+            let mut corpus = open_ungated(path).unwrap_or_else(|error| panic!("{length}: {error}"));
+            let complete = usize::from(length >= header.len() + older.len());
             assert_eq!(corpus.rows.len(), complete, "after {length} bytes");
-            let mut row = measured(510_000);
-            row.tpc_pg_mask = None;
-            corpus.append(row).expect("written");
-            let rows = open_ungated(&path).expect("the file").rows;
+            corpus.append(ungated(510_000)).expect("written");
+            let rows = open_ungated(path).expect("the file").rows;
             assert_eq!(rows.len(), complete + 1, "after {length} bytes");
         }
-    }
+    });
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("root") => root = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("workload") => name = Some(arguments.value()?.string()?),
             Arg::Long("minibatch") => minibatch = Some(arguments.value()?.parse::<u32>()?),
-            Arg::Long("workers") => workers = Some(arguments.value()?.parse()?),
+            Arg::Long("workers") => workers = Some(arguments.value()?.parse::<u32>()?),
             Arg::Long("steps") => {
                 let value = arguments.value()?.string()?;
                 let number = value.parse().ok().filter(|number| *number > 0);

@@ -78,14 +78,14 @@ const MAX_SUPPLY_MV: f64 = 32_760.0;
 /// Highest resistance of a supply in mΩ; no board can run from such a source.
 const MAX_SUPPLY_MOHM: f64 = 1_000.0;
 
-/// Highest number of samples or workers that is read; a workload allows fewer.
+/// Largest N of `minibatch N` and `workers N` that the parser takes. The workload checks both again.
 const MOST_NUMBER: f64 = 1e6;
 
 /// Latest time of a command in s: one year.
 const MAX_SECONDS: f64 = 3.2e7;
 
 impl State {
-    /// The workload with the numbers of `minibatch N` and `workers N`, if they follow.
+    /// Feeds a workload as the rest of the line says: by `minibatch N`, `workers N`, both or neither.
     fn fed(&self, workload: Workload, words: &mut Words<'_>) -> Result<Workload, ControlError> {
         let mut feeding = Feeding {
             minibatch: workload.minibatch,
