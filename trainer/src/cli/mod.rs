@@ -148,7 +148,10 @@ enum Failure {
     },
     #[error("several models: choose among their sizes with --minibatch any, or name one")]
     SeveralModels,
-    #[error("{}: a choice among {models} models takes a confidence of {of_each} from each, but {why}", path.display())]
+    #[error(
+        "{}: a choice among {models} models takes a confidence of {of_each} from each, but {why}",
+        path.display()
+    )]
     SharedRisk {
         path: PathBuf,
         models: usize,

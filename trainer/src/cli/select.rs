@@ -250,7 +250,8 @@ fn offered<'a>(all: &'a [Named<'a>], size: Option<Size>) -> Result<Vec<&'a Named
 }
 
 /// The confidence at which each of several models has to answer, so that the best of their answers has the
-/// asked one: the risks add up at worst (Bonferroni). It is at most the highest there is.
+/// asked one: the risks add up at worst (Bonferroni). A risk below the unit of a confidence is that unit, which
+/// no file of the trainer carries.
 fn shared(confidence: Confidence, models: usize) -> Confidence {
     let risk = usize::from(10_000 - confidence.per_ten_thousand()) / models;
     let of_each = Confidence::new(10_000 - risk.max(1) as u16);

@@ -125,8 +125,9 @@ pub fn bands(left_out: &[LeftOut], offered: &[Candidate]) -> (GuardBand, Option<
 }
 
 /// The number of deviations that a new residual exceeds with at most this risk, above 0, by the same rule as
-/// [`bands`]. A risk that so few residuals cannot carry gets that of the largest residual, times the ratio of
-/// the quantiles of a Student distribution with as many degrees of freedom. Infinite without residuals.
+/// [`bands`]. Where the n residuals are too few for the risk, it is the largest of them times a ratio of
+/// quantiles of Student's distribution with n degrees of freedom: at the risk, over that at the least risk
+/// that n residuals carry. Infinite without residuals.
 pub fn deviations(residuals: &[Residual], risk: f64) -> f64 {
     let z = ascending(residuals.iter().copied());
     let (n, Some(largest)) = (z.len() as f64, z.last()) else {

@@ -92,14 +92,9 @@ impl Taught {
         let left_out = teachers.left_out().iter();
         let mut residuals: Vec<Residual> = left_out.filter_map(|mode| mode.power).collect();
         for mode in tried {
-            if let Some(power) = mode.power_mw
-                && let [_, expected] = &teachers.predict(&[mode.knobs])[..]
-            {
-                residuals.extend(
-                    expected
-                        .iter()
-                        .map(|expected| expected.residual(power.ln())),
-                );
+            let expected = teachers.predict(&[mode.knobs]);
+            if let (Some(power), [_, of_power]) = (mode.power_mw, &expected[..]) {
+                residuals.push(of_power[0].residual(power.ln()));
             }
             teachers = teachers.observe(mode)?;
         }
