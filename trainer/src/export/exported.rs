@@ -12,9 +12,9 @@ use super::student::distil;
 use super::wgt::{Layers, ModelFile};
 use crate::corpus::Corpus;
 use crate::corpus::modes::all_modes;
+use crate::learn::expected::{Expected, LeftOut};
 use crate::learn::guard::{Candidate, CandidatePower, Error, bands};
 use crate::learn::predictions::{Errors, Predictions, Target};
-use crate::learn::teacher::{Expected, LeftOut};
 
 /// ChaCha stream of the student; the split and the teachers use others.
 const STUDENT_STREAM: u64 = 4;

@@ -31,19 +31,20 @@ use rand_chacha::ChaCha8Rng;
 use wattgate_runtime::Axis;
 
 use crate::corpus::modes::Known;
+use crate::learn::expected::Expected;
 use crate::learn::gp::{Process, SingularKernel};
 use crate::learn::mean::{Mean, Place, Scales};
 use crate::learn::plan::promise;
 use crate::learn::predictions::Target;
 use crate::learn::priors::Spec;
-use crate::learn::teacher::{Expected, Hyperparameters, of_same_board};
+use crate::learn::teacher::{Hyperparameters, of_same_board};
 
 /// Standard deviations of ln(time) and ln(power) over the modes of a grid.
 const SPREADS: [f64; 2] = [0.8, 0.5];
 
 /// Prior of the time, in the order of [`Mean::theory`]. Narrower than the teachers', above all in the
 /// amplitudes: a kernel that may replace physics leaves no bound beyond the measured modes. Repeats
-/// of a mode differ by 1 or 2 %. Background work takes about an eighth of the lowest CPU capacity.
+/// of a mode differ by 1 or 2 %. Background work slows the lowest CPU capacity by about an eighth.
 const TIME: &[[f64; 2]] = &[
     [0.5, 0.6],
     [0.4, 0.6],
@@ -62,6 +63,8 @@ const TIME: &[[f64; 2]] = &[
     [-1.7, 0.48],
     [-0.3, 0.36],
     [-2.0, 0.3],
+    [-0.5, 0.3],
+    [1.0, 0.1],
 ];
 
 /// Prior of the power. About a half of the power of an average mode is static: regulators, fabric
@@ -86,6 +89,8 @@ const POWER: &[[f64; 2]] = &[
     [1.7, 0.18],
     [1.7, 0.18],
     [-2.0, 0.3],
+    [-0.5, 0.3],
+    [1.0, 0.1],
     [0.0, 0.3],
 ];
 

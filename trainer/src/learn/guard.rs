@@ -22,8 +22,8 @@
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use wattgate_runtime::{GuardBand, Knot, MOST_DEVIATIONS};
 
+use crate::learn::expected::{LeftOut, Residual};
 use crate::learn::predictions::Target;
-use crate::learn::teacher::{LeftOut, Residual};
 
 /// Confidences of the bands' knots, in units of 1/10,000.
 const CONFIDENCES: [u16; 6] = [5_000, 8_000, 9_000, 9_500, 9_800, 9_900];
@@ -283,7 +283,7 @@ fn shares(ascending: Vec<f64>) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::learn::teacher::Residual;
+    use crate::learn::expected::Residual;
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
     use rand_distr::{Distribution, StandardNormal};

@@ -24,8 +24,8 @@ pub struct Place {
     pub input: [f64; 4],
     /// ln of each knob, minus its mean over the axis.
     pub log: [f64; 4],
-    /// The lowest CPU capacity of the board (cores × clock) over that of this mode, in 0 … 1.
-    pub load: f64,
+    /// ln of the cores and of the CPU clock over their lowest values, at least 0.
+    pub above: [f64; 2],
     /// ln of the time, minus its mean over the training modes. Only [`Mean::Power`] uses it; zero
     /// for the others.
     pub log_time: f64,
@@ -38,11 +38,11 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub struct Scales {
     axes: [Scale; 4],
-    least_capacity: f64,
 }
 
 #[derive(Clone, Debug)]
 struct Scale {
+    lowest: f64,
     highest: f64,
     transformed: Standard,
     mean_log: f64,
@@ -50,9 +50,11 @@ struct Scale {
 
 impl Scale {
     fn of(axis: &[u32]) -> Self {
-        let highest = axis.last().map_or(1.0, |&value| f64::from(value));
+        let [lowest, highest] =
+            [axis.first(), axis.last()].map(|value| value.map_or(1.0, |&value| f64::from(value)));
         let parts = axis.iter().map(|&value| f64::from(value) / highest);
         Self {
+            lowest,
             highest,
             transformed: Standard::of(parts.clone().map(box_cox)),
             mean_log: Standard::of(parts.map(f64::ln)).mean,
@@ -67,11 +69,8 @@ fn box_cox(part: f64) -> f64 {
 impl Scales {
     /// The scales of a grid.
     pub fn of(grid: &Grid) -> Self {
-        let axes = Axis::ALL.map(|axis| Scale::of(grid.axis(axis)));
-        let least = |axis: Axis| f64::from(grid.axis(axis)[0]) / axes[axis as usize].highest;
         Self {
-            least_capacity: least(Axis::Cores) * least(Axis::Cpu),
-            axes,
+            axes: Axis::ALL.map(|axis| Scale::of(grid.axis(axis))),
         }
     }
 
@@ -86,7 +85,7 @@ impl Scales {
         Place {
             input: std::array::from_fn(|i| self.axes[i].transformed.apply(box_cox(part[i]))),
             log: std::array::from_fn(|i| part[i].ln() - self.axes[i].mean_log),
-            load: self.least_capacity / (part[0] * part[1]),
+            above: std::array::from_fn(|i| (f64::from(knobs[i]) / self.axes[i].lowest).ln()),
             log_time: 0.0,
             log_time_sd: 0.0,
         }
@@ -98,16 +97,17 @@ impl Scales {
 pub enum Mean {
     /// Zero.
     Zero,
-    /// Background work slows a board of low CPU capacity: k·h(u) with h = ln(1 − σ(u)·load).
-    /// Coefficients: u, ln k.
+    /// Background work slows a board of low CPU capacity: −k·ln(slowdown), see [`Slowdown`].
+    /// Coefficients: 3 of the slowdown, ln k.
     Starved,
     /// A soft roofline of a step's waiting times: CPU (a serial and a parallel part, both slowed
     /// by background work), GPU, memory, and a constant. Each is a power of its clock. Their
     /// R-norm lies between the sum (R = 1) and the maximum (R → ∞). Coefficients: 3 exponents
-    /// of the clocks, 5 weights, ln(R − 1), u.
+    /// of the clocks, 5 weights, ln(R − 1), 3 of the slowdown.
     Time,
     /// Static power and the power of memory, CPU and GPU voltage, plus a step's CPU and GPU
-    /// energy over its time. Coefficients: 6 weights, 5 exponents, u, ln k.
+    /// energy over its time, and k·ln(slowdown) less. Coefficients: 6 weights, 5 exponents, 3 of the
+    /// slowdown, ln k.
     Power,
 }
 
@@ -125,8 +125,8 @@ impl Mean {
     /// What is known of the hyperparameters before any corpus: `(name, prior)`, the kernel's first.
     ///
     /// Length scales are near the spread of an axis. A waiting time is inversely proportional to its
-    /// clock (exponent 1). Dynamic power is C·V²·f, where V rises less than f. The shares of a time
-    /// and of a power are unknown, so their priors are wide.
+    /// clock (exponent 1). Dynamic power is C·V²·f, where V rises less than f. A core counts for the CPU
+    /// capacity as a clock does. The shares of a time and of a power are unknown, so their priors are wide.
     pub fn theory(self) -> Vec<(&'static str, [f64; 2])> {
         let [matern, linear] = match self {
             Self::Zero | Self::Starved => [0.0, 0.0],
@@ -143,7 +143,12 @@ impl Mean {
         ];
         theory.extend_from_slice(match self {
             Self::Zero => &[],
-            Self::Starved => &[("u", [-1.5, 1.5]), ("ln k", [0.0, 0.5])],
+            Self::Starved => &[
+                ("u", [-1.5, 1.5]),
+                ("ln b", [-1.0, 1.5]),
+                ("exponent cores", [1.0, 0.5]),
+                ("ln k", [0.0, 0.5]),
+            ],
             Self::Time => &[
                 ("ln exponent cpu", [0.0, 0.4]),
                 ("ln exponent gpu", [0.0, 0.4]),
@@ -155,6 +160,8 @@ impl Mean {
                 ("constant", [-1.8, 1.0]),
                 ("ln(R - 1)", [-0.5, 1.0]),
                 ("u", [-1.5, 1.5]),
+                ("ln b", [-1.0, 1.5]),
+                ("exponent cores", [1.0, 0.5]),
             ],
             Self::Power => &[
                 ("static", [-1.8, 1.0]),
@@ -169,6 +176,8 @@ impl Mean {
                 ("exponent gpu", [1.7, 0.5]),
                 ("exponent cpu", [1.7, 0.5]),
                 ("u", [-1.5, 1.5]),
+                ("ln b", [-1.0, 1.5]),
+                ("exponent cores", [1.0, 0.5]),
                 ("ln k", [0.0, 0.5]),
             ],
         });
@@ -182,10 +191,11 @@ impl Mean {
         match self {
             Self::Zero => 0.0,
             Self::Starved => {
-                let (h, dh) = starvation(at.load, p[0]);
-                let k = p[1].exp();
-                gradient.copy_from_slice(&[k * dh, k * h]);
-                k * h
+                let slowdown = Slowdown::of(at, &p[..3]);
+                let k = p[3].exp();
+                gradient[..3].copy_from_slice(&slowdown.by.map(|by| -k * by));
+                gradient[3] = -k * slowdown.log;
+                -k * slowdown.log
             }
             Self::Time => time(at, p, gradient),
             Self::Power => power(at, p, gradient),
@@ -202,12 +212,32 @@ impl Mean {
     }
 }
 
-/// h = ln(1 − σ(u)·load) and its derivative by u.
-fn starvation(load: f64, u: f64) -> (f64, f64) {
-    let part = 1.0 / (1.0 + (-u).exp());
-    // The load is one at the lowest capacity, so for a large u the difference may round to zero.
-    let left = (1.0 - part * load).max(1e-12);
-    (left.ln(), -part * (1.0 - part) * load / left)
+/// How much slower a CPU of little capacity is than its cores and clock tell, as background work comes
+/// first: 1 + e^u · e^(−b·(C − 1)) / C. C is the capacity over the lowest of the board, coresᵞ × clock. An
+/// even load would slow by 1 / (1 − share / C). Measured boards recover faster, since background work comes
+/// in bursts, and with several cores a burst meets an idle one: b > 0 and γ > 1.
+struct Slowdown {
+    /// Its logarithm.
+    log: f64,
+    /// The derivatives of `log` by u, ln b and γ.
+    by: [f64; 3],
+}
+
+impl Slowdown {
+    /// At a place, with the coefficients u, ln b and γ.
+    fn of(at: &Place, coefficients: &[f64]) -> Self {
+        let [u, log_b, exponent] = std::array::from_fn(|i| coefficients[i]);
+        let [cores, clock] = at.above;
+        let log_capacity = exponent * cores + clock;
+        let (b, capacity) = (log_b.exp(), log_capacity.exp());
+        let above = b * (capacity - 1.0);
+        let log_excess = u - above - log_capacity;
+        let share = 1.0 / (1.0 + (-log_excess).exp());
+        Self {
+            log: log_excess.max(0.0) + (-log_excess.abs()).exp().ln_1p(),
+            by: [share, -share * above, -share * cores * (1.0 + b * capacity)],
+        }
+    }
 }
 
 /// ln Σ e^x, and the share of each term in the sum.
@@ -221,12 +251,12 @@ fn log_sum<const N: usize>(x: [f64; N]) -> (f64, [f64; N]) {
 fn time(at: &Place, p: &[f64], gradient: &mut [f64]) -> f64 {
     let [cores, cpu, gpu, emc] = at.log;
     let exponents = [p[0], p[1], p[2]].map(f64::exp);
-    let (h, dh) = starvation(at.load, p[9]);
+    let slowdown = Slowdown::of(at, &p[9..]);
     let serial = p[3] - exponents[0] * cpu;
     let parallel = p[4] - exponents[0] * cpu - cores;
     let (on_cpu, [by_serial, by_parallel]) = log_sum([serial, parallel]);
     let waits = [
-        on_cpu - h,
+        on_cpu + slowdown.log,
         p[5] - exponents[1] * gpu,
         p[6] - exponents[2] * emc,
         p[7],
@@ -239,7 +269,7 @@ fn time(at: &Place, p: &[f64], gradient: &mut [f64]) -> f64 {
         .zip(waits)
         .map(|(share, wait)| share * wait)
         .sum();
-    gradient.copy_from_slice(&[
+    gradient[..9].copy_from_slice(&[
         -share[0] * exponents[0] * cpu,
         -share[1] * exponents[1] * gpu,
         -share[2] * exponents[2] * emc,
@@ -249,15 +279,15 @@ fn time(at: &Place, p: &[f64], gradient: &mut [f64]) -> f64 {
         share[2],
         share[3],
         (mean_wait - sum / norm) / norm * sharpness,
-        -share[0] * dh,
     ]);
+    gradient[9..].copy_from_slice(&slowdown.by.map(|by| share[0] * by));
     sum / norm
 }
 
 fn power(at: &Place, p: &[f64], gradient: &mut [f64]) -> f64 {
     let [cores, cpu, gpu, emc] = at.log;
-    let (h, dh) = starvation(at.load, p[11]);
-    let k = p[12].exp();
+    let slowdown = Slowdown::of(at, &p[11..]);
+    let k = p[14].exp();
     let (sum, share) = log_sum([
         p[0],
         p[1] + p[6] * emc,
@@ -267,16 +297,16 @@ fn power(at: &Place, p: &[f64], gradient: &mut [f64]) -> f64 {
         p[5] + p[10] * cpu + cores,
     ]);
     gradient[..6].copy_from_slice(&share);
-    gradient[6..].copy_from_slice(&[
+    gradient[6..11].copy_from_slice(&[
         share[1] * emc,
         share[2] * cpu,
         share[3] * gpu,
         share[4] * gpu,
         share[5] * cpu,
-        k * dh,
-        k * h,
     ]);
-    sum + k * h
+    gradient[11..14].copy_from_slice(&slowdown.by.map(|by| -k * by));
+    gradient[14] = -k * slowdown.log;
+    sum - k * slowdown.log
 }
 
 #[cfg(test)]
@@ -319,6 +349,22 @@ mod tests {
         }
     }
 
+    /// 1 + e^u at the lowest capacity; less with each clock and core; one core of twice the clock is slower
+    /// than two.
+    #[test]
+    fn a_cpu_of_little_capacity_is_slowed() {
+        let grid = Grid::new([&[1, 2, 4], &[100, 200, 900], &[5], &[7]]).expect("a grid");
+        let scales = Scales::of(&grid);
+        let slowdown = |cores, cpu| {
+            let place = scales.place([cores, cpu, 5, 7]);
+            Slowdown::of(&place, &[1.4, -0.5, 1.3]).log.exp()
+        };
+        assert!((slowdown(1, 100) - (1.0 + 1.4_f64.exp())).abs() < 1e-12);
+        assert!(slowdown(1, 100) > slowdown(1, 200) && slowdown(1, 200) > slowdown(2, 100));
+        assert!(slowdown(2, 100) > slowdown(2, 200));
+        assert!((1.0..1.001).contains(&slowdown(4, 900)));
+    }
+
     #[test]
     fn places_have_a_spread_of_one_and_zero_on_a_constant_axis() {
         let grid = Grid::new([&[3], &[100, 200, 900], &[5, 6], &[7, 8]]).expect("a grid");
@@ -343,6 +389,8 @@ mod tests {
         for i in 0..4 {
             assert!((a.input[i] - b.input[i]).abs() < 1e-12 && (a.log[i] - b.log[i]).abs() < 1e-12);
         }
-        assert!((a.load - b.load).abs() < 1e-12);
+        for (a, b) in a.above.iter().zip(b.above) {
+            assert!((a - b).abs() < 1e-12);
+        }
     }
 }

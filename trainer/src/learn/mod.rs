@@ -8,9 +8,10 @@
 //! | What have other corpora taught of its coefficients? | [`priors`], [`families`] |
 //! | How does a Gaussian process model the residuals? | [`gp`] |
 //! | How do these predict time and power, with a transfer? | [`teacher`], [`reference`](mod@reference) |
-//! | What is predicted, and with which errors? | [`predictions`] |
+//! | What is predicted, and with which errors? | [`expected`], [`predictions`] |
 //! | How far may a measurement exceed its prediction? | [`guard`] |
 
+pub mod expected;
 pub mod families;
 pub mod forecast;
 pub mod gp;

@@ -13,11 +13,12 @@ use rand_chacha::ChaCha8Rng;
 use statrs::distribution::{Continuous, ContinuousCDF, Normal};
 
 use crate::corpus::modes::Known;
+use crate::learn::expected::{Expected, Residual};
 use crate::learn::gp::{Process, SingularKernel};
 use crate::learn::mean::{Mean, Place, Scales};
 use crate::learn::predictions::Target;
 use crate::learn::priors::Priors;
-use crate::learn::teacher::{Expected, Residual, Teachers};
+use crate::learn::teacher::Teachers;
 
 /// Number of modes chosen before the first measurement.
 pub const FIRST: usize = 8;

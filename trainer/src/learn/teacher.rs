@@ -19,6 +19,7 @@ use rayon::prelude::*;
 use wattgate_runtime::Grid;
 
 use crate::corpus::modes::Known;
+use crate::learn::expected::{Expected, LeftOut};
 use crate::learn::gp::{Normal, Process, SAMPLED, SingularKernel};
 use crate::learn::mean::{KERNEL, Mean, NOISE, Place, Scales};
 use crate::learn::predictions::Target;
@@ -52,7 +53,7 @@ impl<'a> Blend<'a> {
         Self {
             priors,
             spec: Priors::spec_of_another,
-            physics: [0.5, 0.5],
+            physics: [0.6, 0.6],
             most_share: 0.25,
             near: between,
             stacking: None,
@@ -90,42 +91,11 @@ const LEAST_SHARE: f64 = 0.01;
 /// Places predicted at once; memory is proportional to this times the number of training modes.
 const AT_ONCE: usize = 4_096;
 
-/// Tolerance of a median, in ln units.
-const MEDIAN_TOLERANCE: f64 = 1e-7;
-
 /// Hyperparameters to transfer, of time and of power.
 pub type Hyperparameters = [Option<Vec<f64>>; 2];
 
 /// Parts of the training modes that are left out in turn.
 const FOLDS: usize = 10;
-
-/// The error of a prediction.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Residual {
-    /// ln(measured / predicted).
-    pub log: f64,
-    /// The predictive standard deviation of `log`.
-    pub sd: f64,
-}
-
-/// The errors of teachers on a training mode that they did not see.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LeftOut {
-    /// Of the time.
-    pub time: Residual,
-    /// Of the power, where it was measured.
-    pub power: Option<Residual>,
-}
-
-impl LeftOut {
-    /// Of a target.
-    pub fn of(&self, target: Target) -> Option<Residual> {
-        match target {
-            Target::Time => Some(self.time),
-            Target::Power => self.power,
-        }
-    }
-}
 
 /// A mixture of Gaussian processes for the logarithm of one target.
 #[derive(Clone, Debug)]
@@ -356,77 +326,6 @@ fn stacked(prior: &[f64], densities: &[Vec<f64>]) -> Vec<f64> {
         }
         normalised(counts)
     })
-}
-
-/// A summary of the predictive distribution of a logarithm.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Expected {
-    /// The median, as a few outlying samples hardly move it.
-    pub median: f64,
-    /// Root mean square deviation from the median.
-    pub sd: f64,
-}
-
-impl From<Normal> for Expected {
-    fn from(normal: Normal) -> Self {
-        Self {
-            median: normal.mean,
-            sd: normal.variance.sqrt(),
-        }
-    }
-}
-
-impl Expected {
-    /// The error of this prediction of a logarithm.
-    pub fn residual(&self, target: f64) -> Residual {
-        Residual {
-            log: target - self.median,
-            sd: self.sd,
-        }
-    }
-
-    /// Summarises a mixture of normal distributions whose weights sum to one.
-    pub fn of(parts: &[(f64, Normal)]) -> Self {
-        let median = median(parts);
-        let square = |(weight, part): &(f64, Normal)| {
-            weight * (part.variance + (part.mean - median).powi(2))
-        };
-        Self {
-            median,
-            sd: parts.iter().map(square).sum::<f64>().sqrt(),
-        }
-    }
-}
-
-/// The median of a mixture of normal distributions whose weights sum to one, by Newton's method within
-/// a bracket.
-fn median(parts: &[(f64, Normal)]) -> f64 {
-    let means = parts.iter().map(|(_, part)| part.mean);
-    let mut low = means.clone().fold(f64::INFINITY, f64::min);
-    let mut high = means.fold(f64::NEG_INFINITY, f64::max);
-    let mut at: f64 = parts.iter().map(|(weight, part)| weight * part.mean).sum();
-    while high - low > MEDIAN_TOLERANCE {
-        let (mut below, mut density) = (0.0, 0.0);
-        for (weight, part) in parts {
-            below += weight * part.below(at);
-            density += weight * part.density(at);
-        }
-        if below < 0.5 {
-            low = at;
-        } else {
-            high = at;
-        }
-        let next = at + (0.5 - below) / density;
-        let step = (next - at).abs();
-        if step < MEDIAN_TOLERANCE {
-            return next.clamp(low, high);
-        }
-        at = match (low..high).contains(&next) {
-            true => next,
-            false => f64::midpoint(low, high),
-        };
-    }
-    f64::midpoint(low, high)
 }
 
 /// A prior with means half-way between the default prior and a reference's hyperparameters.
@@ -686,19 +585,6 @@ impl Teachers {
 mod tests {
     use super::*;
     use crate::corpus::modes::all_modes;
-
-    #[test]
-    fn a_mixture_is_as_wide_as_its_parts_lie_apart() {
-        let part = |mean| Normal {
-            mean,
-            variance: 1.0,
-        };
-        let of_two = Expected::of(&[(0.5, part(-2.0)), (0.5, part(2.0))]);
-        assert!(of_two.median.abs() < 1e-6 && (of_two.sd - 5_f64.sqrt()).abs() < 1e-6);
-        let far_off = Expected::of(&[(0.9, part(0.0)), (0.1, part(100.0))]);
-        // Φ(0.1397) is 0.5 / 0.9.
-        assert!((far_off.median - 0.139_710).abs() < 1e-5 && far_off.sd > 30.0);
-    }
 
     /// Processes that were learned again have fewer samples; each counts in full.
     #[test]

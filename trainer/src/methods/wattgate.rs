@@ -6,10 +6,10 @@ use wattgate_runtime::{Front, Milliwatts, Model, Query, SelectError};
 use super::{Ask, Method, MethodError, Trained, fastest_within};
 use crate::corpus::modes::Known;
 use crate::export::exported::Exported;
+use crate::learn::expected::Residual;
 use crate::learn::guard::deviations;
 use crate::learn::plan::promise;
 use crate::learn::predictions::Predictions;
-use crate::learn::teacher::Residual;
 use crate::train::{Task, Taught, train};
 
 /// Capacity of the Pareto front; fronts of measured modes are smaller.

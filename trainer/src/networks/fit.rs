@@ -23,11 +23,11 @@ use crate::corpus::Corpus;
 use crate::corpus::modes::{Known, all_modes, profiled};
 use crate::export::exported::{Exported, Origin, Surface};
 use crate::kernels::models::{KernelModels, UnitError};
+use crate::learn::expected::{Expected, LeftOut, Residual};
 use crate::learn::gp::{Process, SingularKernel};
 use crate::learn::mean::{Mean, Place, Scales};
 use crate::learn::predictions::Target;
 use crate::learn::priors::Priors;
-use crate::learn::teacher::{Expected, LeftOut, Residual};
 
 /// Relative error of composing, as a standard deviation of ln time and of ln power, on top of the units'
 /// errors: what a queue of calls leaves out, such as memory that the calls before keep busy. The root mean

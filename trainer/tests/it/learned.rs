@@ -14,12 +14,14 @@ fn modes_asked_with_a_reference_stay_within_the_limit() {
 /// 95 %: it measures.
 #[test]
 fn a_plan_within_a_limit_leads_to_a_good_model_and_choice() {
-    let cases = BOARDS.into_iter().zip(WORKLOADS);
+    let cases = UNITS
+        .into_iter()
+        .flat_map(|unit| BOARDS.into_iter().zip(WORKLOADS).map(move |of| (unit, of)));
     let verdicts: Vec<Verdict> = cases
-        .map(|(board, workload)| {
-            let bench = Bench::new(board, workload, UNITS[1]);
+        .map(|(unit, (board, workload))| {
+            let bench = Bench::new(board, workload, unit);
             let verdict = bench.judge(&bench.plan(true, true));
-            println!("{board} {workload}: {verdict:.3?}");
+            println!("{board} {workload}, unit {unit}: {verdict:.3?}");
             verdict
         })
         .collect();

@@ -51,9 +51,9 @@ impl Chain {
     pub fn whole(points: usize) -> Self {
         let times = (50.0 / points as f64).clamp(1.0, 3.3);
         Self {
-            tune: (100.0 * times.min(2.0)) as u64,
+            tune: (150.0 * times.min(2.0)) as u64,
             kept: 40,
-            apart: (3.0 * times).ceil() as u64,
+            apart: (4.0 * times - 1.0).ceil() as u64,
             doublings: 6,
         }
     }

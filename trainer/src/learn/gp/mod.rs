@@ -529,7 +529,7 @@ mod tests {
                 Place {
                     input,
                     log: input.map(|x| 0.3 * x),
-                    load: 0.5 + 0.1 * input[0],
+                    above: [0.5 + 0.2 * input[0], 0.5 + 0.2 * input[1]],
                     log_time: 0.2 * input[1],
                     log_time_sd: 0.0,
                 }
