@@ -144,9 +144,9 @@ impl Mean {
         theory.extend_from_slice(match self {
             Self::Zero => &[],
             Self::Starved => &[
-                ("u", [-0.5, 1.0]),
+                ("u", [-1.5, 1.5]),
                 ("ln b", [-1.0, 1.5]),
-                ("exponent cores", [1.0, 0.3]),
+                ("exponent cores", [1.0, 0.5]),
                 ("ln k", [0.0, 0.5]),
             ],
             Self::Time => &[
@@ -159,9 +159,9 @@ impl Mean {
                 ("emc", [-1.8, 1.0]),
                 ("constant", [-1.8, 1.0]),
                 ("ln(R - 1)", [-0.5, 1.0]),
-                ("u", [-0.5, 1.0]),
+                ("u", [-1.5, 1.5]),
                 ("ln b", [-1.0, 1.5]),
-                ("exponent cores", [1.0, 0.3]),
+                ("exponent cores", [1.0, 0.5]),
             ],
             Self::Power => &[
                 ("static", [-1.8, 1.0]),
@@ -175,9 +175,9 @@ impl Mean {
                 ("exponent gpu energy", [0.7, 0.5]),
                 ("exponent gpu", [1.7, 0.5]),
                 ("exponent cpu", [1.7, 0.5]),
-                ("u", [-0.5, 1.0]),
+                ("u", [-1.5, 1.5]),
                 ("ln b", [-1.0, 1.5]),
-                ("exponent cores", [1.0, 0.3]),
+                ("exponent cores", [1.0, 0.5]),
                 ("ln k", [0.0, 0.5]),
             ],
         });
