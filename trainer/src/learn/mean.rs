@@ -97,7 +97,7 @@ impl Scales {
 pub enum Mean {
     /// Zero.
     Zero,
-    /// Background work slows a board of low CPU capacity: −k·ln(slowdown), see [`Slowdown`].
+    /// Background work slows a board of low CPU capacity: −k·ln(slowdown), see `Slowdown`.
     /// Coefficients: 3 of the slowdown, ln k.
     Starved,
     /// A soft roofline of a step's waiting times: CPU (a serial and a parallel part, both slowed
