@@ -202,7 +202,7 @@ const ADDED: [&[&str]; 3] = [
 /// The columns of a file, in its order.
 type Columns = Vec<String>;
 
-/// All columns that each version of wattgate wrote, the newest version first.
+/// The columns of a corpus, as each version of wattgate wrote them. The newest version comes first.
 fn versions() -> io::Result<[Columns; ADDED.len() + 1]> {
     let newest = records(&Row::default())?[0]
         .iter()

@@ -222,8 +222,8 @@ fn most_profiled(seen: &[Seen]) -> Vec<&Seen> {
         .unwrap_or_default()
 }
 
-/// The fastest, the middle and the slowest mode of the feeding that was profiled in the most modes; `None` if
-/// there is one mode.
+/// Compares three modes of one feeding: the fastest, the median and the slowest. Takes the feeding that has the
+/// most profiled modes; `None` if these are fewer than two.
 fn over_modes(seen: &[Seen]) -> Option<Answer> {
     let mut rows = most_profiled(seen);
     rows.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms));

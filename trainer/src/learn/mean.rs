@@ -125,8 +125,9 @@ impl Mean {
     /// What is known of the hyperparameters before any corpus: `(name, prior)`, the kernel's first.
     ///
     /// Length scales are near the spread of an axis. A waiting time is inversely proportional to its
-    /// clock (exponent 1). Dynamic power is C·V²·f, where V rises less than f. A core counts for the CPU
-    /// capacity as a clock does. The shares of a time and of a power are unknown, so their priors are wide.
+    /// clock (exponent 1). Dynamic power is C·V²·f, where V rises less than f. The CPU's
+    /// capacity is proportional to its cores and to its clock. How a time and a power divide into their terms
+    /// is unknown, so the weights have wide priors.
     pub fn theory(self) -> Vec<(&'static str, [f64; 2])> {
         let [matern, linear] = match self {
             Self::Zero | Self::Starved => [0.0, 0.0],
@@ -214,8 +215,9 @@ impl Mean {
 
 /// How much slower a CPU of little capacity is than its cores and clock tell, as background work comes
 /// first: 1 + e^u · e^(−b·(C − 1)) / C. C is the capacity over the lowest of the board, coresᵞ × clock. An
-/// even load would slow by 1 / (1 − share / C). Measured boards recover faster, since background work comes
-/// in bursts, and with several cores a burst meets an idle one: b > 0 and γ > 1.
+/// even load would slow by 1 / (1 − share / C). Measured boards recover faster (b > 0), and a core counts for more
+/// than a clock (γ > 1), perhaps since background work comes in bursts that leave other cores alone.
+/// `tests/it/measured.rs` holds both facts.
 struct Slowdown {
     /// Its logarithm.
     log: f64,
@@ -230,12 +232,12 @@ impl Slowdown {
         let [cores, clock] = at.above;
         let log_capacity = exponent * cores + clock;
         let (b, capacity) = (log_b.exp(), log_capacity.exp());
-        let above = b * (capacity - 1.0);
-        let log_excess = u - above - log_capacity;
+        let decay = b * (capacity - 1.0);
+        let log_excess = u - decay - log_capacity;
         let share = 1.0 / (1.0 + (-log_excess).exp());
         Self {
             log: log_excess.max(0.0) + (-log_excess.abs()).exp().ln_1p(),
-            by: [share, -share * above, -share * cores * (1.0 + b * capacity)],
+            by: [share, -share * decay, -share * cores * (1.0 + b * capacity)],
         }
     }
 }

@@ -8,7 +8,8 @@
 //! | What have other corpora taught of its coefficients? | [`priors`], [`families`] |
 //! | How does a Gaussian process model the residuals? | [`gp`] |
 //! | How do these predict time and power, with a transfer? | [`teacher`], [`reference`](mod@reference) |
-//! | What is predicted, and with which errors? | [`expected`], [`predictions`] |
+//! | How is a predictive distribution summarised? | [`expected`] |
+//! | What is predicted for every mode, and how far is it off? | [`predictions`] |
 //! | How far may a measurement exceed its prediction? | [`guard`] |
 
 pub mod expected;

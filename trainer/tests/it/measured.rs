@@ -46,12 +46,42 @@ fn check_fit_and_select_run_in_that_order() {
     assert!(number(&answer["guarded_power_mw"]) <= 5000.0);
 }
 
+fn read(path: &Path) -> Corpus {
+    Corpus::read(path, &indicatif::ProgressBar::hidden()).expect("a sound corpus")
+}
+
+fn shipped() -> Corpus {
+    read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("corpora/tx1-image5000.csv"))
+}
+
+/// The facts that the law of the slowdown stands on (`learn/mean.rs`). Cycles are the median time in the
+/// modes of some cores and a clock, times the clock.
+#[test]
+fn background_work_slows_a_starved_cpu_as_the_law_says() {
+    let modes = profiled(&shipped());
+    let time = |cores, mhz: u32| {
+        let of = modes
+            .iter()
+            .filter(|mode| mode.knobs[..2] == [cores, 1_000 * mhz]);
+        let mut times: Vec<f64> = of.map(|mode| mode.time_us).collect();
+        times.sort_unstable_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    let cycles = |mhz: u32| time(1, mhz) * f64::from(mhz);
+    // An even load of the share s slows by 1 / (1 − s / C). The step from C = 1 to 2 tells its s.
+    let first = cycles(102) / cycles(204);
+    let share = (first - 1.0) / (first - 0.5);
+    let even = (1.0 - share / 4.0) / (1.0 - share / 2.0);
+    let second = cycles(204) / cycles(408);
+    assert!(second > 1.3 * even, "{second} {even}");
+    // Two cores are faster than one of twice the clock, though a part of the work is serial.
+    assert!(time(2, 102) < time(1, 204));
+}
+
 #[test]
 fn the_shipped_corpus_has_the_medians_of_the_measured_one() {
     let Some(path) = measured(TX1) else { return };
-    let progress = indicatif::ProgressBar::hidden();
-    let read = |path: &Path| Corpus::read(path, &progress).expect("a sound corpus");
-    let shipped = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("corpora/tx1-image5000.csv"));
+    let shipped = shipped();
     let all = read(&path);
     assert_eq!(shipped.modes.len(), all.modes.len());
     let of = |corpus: &Corpus| -> Vec<_> {

@@ -78,7 +78,7 @@ const MAX_SUPPLY_MV: f64 = 32_760.0;
 /// Highest resistance of a supply in mΩ; no board can run from such a source.
 const MAX_SUPPLY_MOHM: f64 = 1_000.0;
 
-/// Largest N of `minibatch N` and `workers N` that the parser takes. The workload checks both again.
+/// The parser refuses an N above this in `minibatch N` and `workers N`. The workload then checks both.
 const MOST_NUMBER: f64 = 1e6;
 
 /// Latest time of a command in s: one year.
