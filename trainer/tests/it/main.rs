@@ -3,7 +3,8 @@
 mod advise;
 mod advised;
 mod ask_tell;
-mod bad_input;
+mod bad_corpus;
+mod bad_request;
 mod bench;
 mod characterize;
 mod commands;

@@ -1,0 +1,312 @@
+//! What a sound corpus cannot give is refused with a message that names the option or the file, and leaves
+//! no output behind.
+
+use std::fs;
+
+use crate::common::{self, HEADER, corpus, folder, run, write};
+
+#[test]
+fn a_number_of_modes_that_the_corpus_does_not_have() {
+    let folder = folder();
+    write(folder.path(), "corpus.csv", corpus().join("\n"));
+    for asked in [0, 4, 97, 1_000_000] {
+        let run = run(
+            folder.path(),
+            &format!("fit corpus.csv --modes {asked} -o model.wgt"),
+        );
+        let expected = format!(
+            "error: corpus.csv: cannot train on {asked} modes: the corpus has 96, and at least 5 are needed\n"
+        );
+        assert_eq!((run.code, run.stderr), (2, expected));
+    }
+}
+
+#[test]
+fn a_number_of_modes_that_is_none() {
+    let folder = folder();
+    for (asked, found) in [
+        ("-5", "-5"),
+        ("many", "many"),
+        ("101%", "101%"),
+        ("1.5", "1.5"),
+    ] {
+        let run = run(
+            folder.path(),
+            &format!("fit corpus.csv --modes {asked} -o model.wgt"),
+        );
+        let expected =
+            format!("`{found}` is not a number of modes: write a whole number such as 50");
+        assert_eq!(run.code, 2);
+        assert!(run.stderr.contains(&expected), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn an_evaluation_that_holds_nothing_out() {
+    let folder = folder();
+    write(folder.path(), "corpus.csv", corpus().join("\n"));
+    for arguments in [
+        "evaluate --modes 96",
+        "evaluate --modes 40,100%",
+        "optimize --modes 96",
+    ] {
+        let run = run(
+            folder.path(),
+            &format!("{arguments} corpus.csv --runs 1 --methods {NO_TRAINING}"),
+        );
+        let expected = "error: corpus.csv: training on all 96 modes leaves none to score: ask for fewer with --modes\n";
+        assert_eq!((run.code, run.stderr.as_str()), (2, expected));
+    }
+}
+
+/// Methods that cost nothing.
+const NO_TRAINING: &str = "linear";
+
+#[test]
+fn a_reference_that_is_none() {
+    let folder = folder();
+    let path = folder.path();
+    write(path, "corpus.csv", corpus().join("\n"));
+    write(path, "empty.csv", "");
+    let fit = run(path, "fit corpus.csv --modes 20 -o reference.wgt");
+    assert_eq!(fit.code, 0, "{}", fit.stderr);
+    let model = fs::read(path.join("reference.wgt")).expect("a model");
+    let mut newer = model.clone();
+    newer[4] = 3;
+    write(path, "newer.wgt", newer);
+    write(path, "short.wgt", &model[..200]);
+    for (reference, code, why) in [
+        (
+            "none.csv",
+            5,
+            "none.csv: cannot read: No such file or directory (os error 2)",
+        ),
+        (
+            "newer.wgt",
+            3,
+            "newer.wgt: written in format version 3; this reader knows versions 1 … 2",
+        ),
+        (
+            "short.wgt",
+            3,
+            "short.wgt: truncated: shorter than its header says",
+        ),
+        (
+            "empty.csv",
+            3,
+            "empty.csv: the file is empty; expected a header with the columns device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw",
+        ),
+    ] {
+        let refused = run(
+            path,
+            &format!("transfer corpus.csv --reference {reference} --modes 10 -o new.wgt"),
+        );
+        assert_eq!(
+            (refused.code, refused.stderr),
+            (code, format!("error: {why}\n"))
+        );
+    }
+    let replaced = run(
+        path,
+        "transfer corpus.csv --reference reference.wgt --modes 10 -o reference.wgt",
+    );
+    let expected = "error: reference.wgt: the output would replace an input\n";
+    assert_eq!((replaced.code, replaced.stderr.as_str()), (2, expected));
+    let needs = run(
+        path,
+        "evaluate corpus.csv --reference reference.wgt --modes 10 --runs 1 --methods powertrain-transfer",
+    );
+    let expected =
+        "error: corpus.csv: powertrain-transfer needs a corpus as --reference, not a model file\n";
+    assert_eq!((needs.code, needs.stderr.as_str()), (2, expected));
+    assert!(!path.join("new.wgt").exists());
+}
+
+#[test]
+fn a_plan_that_cannot_be_made() {
+    let folder = folder();
+    let path = folder.path();
+    write(path, "corpus.csv", corpus().join("\n"));
+    write(
+        path,
+        "other.csv",
+        format!("{HEADER}\n{}", common::row(4, 123_000, 300_000, 800_000)),
+    );
+    // Their grid has four modes, of which the board has three.
+    let rows = [
+        common::row(1, 400_000, 300_000, 800_000),
+        common::row(2, 400_000, 300_000, 1_600_000),
+        common::row(2, 400_000, 300_000, 800_000),
+    ];
+    let lacking = common::row(1, 400_000, 300_000, 1_600_000);
+    write(path, "part.csv", format!("{HEADER}\n{}", rows.join("\n")));
+    write(path, "lacking.csv", format!("{HEADER}\n{lacking}"));
+    for (arguments, code, why) in [
+        (
+            "--board corpus.csv --modes 0",
+            2,
+            "cannot plan 0 modes: the board has 96",
+        ),
+        (
+            "--board corpus.csv --modes 97",
+            2,
+            "cannot plan 97 modes: the board has 96",
+        ),
+        (
+            "other.csv --board corpus.csv --modes 9",
+            3,
+            "other.csv: 4 cores, CPU 123 MHz, GPU 300 MHz, EMC 800 MHz is not a mode of the board: cpu_khz has no 123000; the nearest is 400000",
+        ),
+        (
+            "lacking.csv --board part.csv --modes 2",
+            3,
+            "lacking.csv: 1 cores, CPU 400 MHz, GPU 300 MHz, EMC 1600 MHz is not a mode of the board: it has no row in the corpus of the board",
+        ),
+        (
+            "--modes 5",
+            2,
+            "the board is not named: name it with --board, or its values with --axes",
+        ),
+        (
+            "--axes cores=1,2 cpu_khz=1 cpu_khz=1 emc_khz=1 --modes 1",
+            2,
+            "--axes: `cpu_khz=1`: expected each axis once",
+        ),
+        (
+            "--axes cores=0,2 cpu_khz=1 gpu_khz=1 emc_khz=1 --modes 1",
+            2,
+            "--axes: an axis of the grid is not ascending from above zero",
+        ),
+        (
+            "--axes cores=1,2 cpu_khz=1 gpu_khz=1 ram=1 --modes 1",
+            2,
+            "--axes: `ram=1`: the axes are cores, cpu_khz, gpu_khz and emc_khz",
+        ),
+        (
+            "--axes cores=1,2 cpu_khz=1 gpu_khz=1.5 emc_khz=1 --modes 1",
+            2,
+            "--axes: `gpu_khz=1.5`: expected whole numbers, in kHz for clocks",
+        ),
+    ] {
+        let refused = run(path, &format!("plan {arguments}"));
+        assert_eq!(
+            (refused.code, refused.stderr),
+            (code, format!("error: {why}\n"))
+        );
+    }
+}
+
+/// `plan` and `fit` name a board in the same way, and refuse the same ones.
+#[test]
+fn a_board_that_is_none() {
+    let folder = folder();
+    let path = folder.path();
+    write(path, "corpus.csv", corpus().join("\n"));
+    write(path, "broken.csv", "nonsense");
+    for (board, code, why) in [
+        (
+            "orin-agx-63",
+            2,
+            "--board: `orin-agx-63` is neither a file nor a known board; known boards: orin-agx-64, orin-agx-64-jp6,",
+        ),
+        (
+            "orin-nano-4",
+            2,
+            "--board: the clocks of `orin-nano-4` are not known: UNKNOWN is the CPU table, the GPU table, the EMC table; name them with --axes, or name a file of the board",
+        ),
+        (
+            "broken.csv",
+            3,
+            "broken.csv: line 1: column `device`: missing; a corpus has the columns",
+        ),
+    ] {
+        for command in ["plan corpus.csv --modes 9", "fit corpus.csv -o model.wgt"] {
+            let refused = run(path, &format!("{command} --board {board}"));
+            let expected = format!("error: {why}");
+            assert_eq!(refused.code, code, "{command}");
+            assert!(refused.stderr.starts_with(&expected), "{}", refused.stderr);
+        }
+    }
+    let both = "--board tx2 --axes cores=1 cpu_khz=1 gpu_khz=1 emc_khz=1";
+    let refused = run(path, &format!("fit corpus.csv -o model.wgt {both}"));
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("cannot be used with '--axes"));
+    assert!(!path.join("model.wgt").exists());
+}
+
+#[test]
+fn a_corpus_of_another_board() {
+    let folder = folder();
+    write(folder.path(), "corpus.csv", corpus().join("\n"));
+    let refused = run(folder.path(), "fit corpus.csv --board tx2 -o model.wgt");
+    let expected = "error: corpus.csv: 1 cores, CPU 400 MHz, GPU 300 MHz, EMC 800 MHz is not a mode of the board: cpu_khz has no 400000; the nearest is 345600\n";
+    assert_eq!((refused.code, refused.stderr.as_str()), (3, expected));
+}
+
+#[test]
+fn limits_and_boards_that_are_not_known() {
+    let folder = folder();
+    let path = folder.path();
+    write(path, "corpus.csv", corpus().join("\n"));
+    let refused = run(path, "optimize corpus.csv --limits 3:9:1");
+    assert_eq!(refused.code, 2);
+    let expected = "`3` has no unit: a power is given in W or mW, for instance 5W";
+    assert!(refused.stderr.contains(expected), "{}", refused.stderr);
+    let refused = run(
+        path,
+        "optimize corpus.csv --methods presets --modes 10 --runs 1",
+    );
+    let expected = "error: corpus.csv: the nvpmodel presets of board `board` are not known; known boards: orin-agx-64, orin-agx-64-jp6,";
+    assert_eq!(refused.code, 3);
+    assert!(refused.stderr.starts_with(expected), "{}", refused.stderr);
+    let without_power: Vec<String> = corpus()
+        .iter()
+        .map(|line| line.rsplit_once(',').expect("fields").0.to_owned() + ",")
+        .collect();
+    write(
+        path,
+        "times.csv",
+        without_power
+            .join("\n")
+            .replacen("time_ms,", "time_ms,power_mw", 1),
+    );
+    let refused = run(
+        path,
+        "optimize times.csv --methods random --modes 10 --runs 1",
+    );
+    let expected =
+        "error: times.csv: no power was measured, so no mode can be chosen under a power limit\n";
+    assert_eq!((refused.code, refused.stderr.as_str()), (3, expected));
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_refused_before_the_work() {
+    let folder = folder();
+    write(folder.path(), "corpus.csv", corpus().join("\n"));
+    let cases = [
+        ("none/model.wgt", "No such file or directory"),
+        (".", "is a directory"),
+        ("corpus.csv/model.wgt", "Not a directory"),
+    ];
+    for (output, why) in cases {
+        let run = run(
+            folder.path(),
+            &format!("fit corpus.csv --modes 20 -o {output}"),
+        );
+        assert_eq!(run.code, 5);
+        let expected = format!("error: {output}: cannot write: {why}");
+        assert!(run.stderr.starts_with(&expected), "{}", run.stderr);
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+}
+
+#[test]
+fn an_output_that_would_replace_its_corpus_is_refused() {
+    let folder = folder();
+    write(folder.path(), "corpus.csv", corpus().join("\n"));
+    let run = run(folder.path(), "fit corpus.csv -o ./corpus.csv");
+    let expected = "error: ./corpus.csv: the output would replace an input\n";
+    assert_eq!((run.code, run.stderr.as_str()), (2, expected));
+    let kept = fs::read_to_string(folder.path().join("corpus.csv"));
+    assert_eq!(kept.expect("still there"), corpus().join("\n"));
+}
