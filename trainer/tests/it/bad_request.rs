@@ -1,5 +1,5 @@
-//! What a sound corpus cannot give is refused with a message that names the option or the file, and leaves
-//! no output behind.
+//! A command refuses what its corpus, board or folder cannot give. The message names the option or the
+//! file, and no output is left behind.
 
 use std::fs;
 
