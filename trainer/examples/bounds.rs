@@ -24,7 +24,7 @@ use nested::Nested;
 use once::Once;
 use wattgate_runtime::{Confidence, Model, Shape};
 use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::lab::evaluate::{Comparison, Quartiles, TrainedRun, evaluate};
+use wattgate_trainer::lab::evaluate::{Comparison, Covered, Quartiles, TrainedRun, evaluate};
 use wattgate_trainer::lab::optimize::{Choosing, Limits, optimize};
 use wattgate_trainer::learn::predictions::{Predictions, Target};
 use wattgate_trainer::learn::priors::Priors;
@@ -350,7 +350,7 @@ impl Bench {
     }
 
     fn hold_coverage(&self, table: &mut Table) {
-        let mut of_all = COVERAGE.map(|_| Vec::new());
+        let mut of_all = COVERAGE.map(|_| [Vec::new(), Vec::new()]);
         for name in MEASURED.iter().flat_map(|(_, names)| *names) {
             let asked = (Amount::Modes(50), Sampling::Random);
             let columns = self.columns(name, asked, |comparison| {
@@ -374,23 +374,28 @@ impl Bench {
                     if runs < row.runs {
                         write!(what, ", {runs} of {} files", row.runs).expect("text");
                     }
-                    let shares: Vec<f64> = knots.iter().map(|knot| 100.0 * knot.share).collect();
+                    let [shares, means] = [
+                        |knot: &&Covered| 100.0 * knot.share,
+                        |knot: &&Covered| 100.0 * knot.mean_share,
+                    ]
+                    .map(|of| knots.iter().map(of).collect::<Vec<f64>>());
                     table.line(&what, &shares, bounds);
-                    of_all.push(shares);
+                    of_all[0].push(shares);
+                    of_all[1].push(means);
                 }
             }
         }
         for ((confidence, _, bounds), of_all) in COVERAGE.into_iter().zip(of_all) {
-            let mean = |column: usize| {
-                let sum: f64 = of_all.iter().map(|shares| shares[column]).sum();
-                sum / of_all.len() as f64
-            };
-            let means: Vec<f64> = (0..self.columns.len()).map(mean).collect();
-            let what = format!(
-                "mean of all corpora and targets at {:.0} %",
-                100.0 * confidence
-            );
-            table.line(&what, &means, bounds);
+            for (of_runs, rows) in ["", ", means of runs"].iter().zip(of_all) {
+                let mean = |column: usize| {
+                    let sum: f64 = rows.iter().map(|shares| shares[column]).sum();
+                    sum / rows.len() as f64
+                };
+                let means: Vec<f64> = (0..self.columns.len()).map(mean).collect();
+                let percent = 100.0 * confidence;
+                let what = format!("mean of all corpora and targets at {percent:.0} %{of_runs}");
+                table.line(&what, &means, bounds);
+            }
         }
     }
 

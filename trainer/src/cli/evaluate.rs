@@ -34,8 +34,8 @@ With --json: {\"version\": 1, \"kind\", \"corpus\", \"reference\", \"results\": 
 \"sampling\", \"runs\", \"mape\": {\"median\", \"q1\", \"q3\"}, \"within_5_pct\": {…},
 \"within_10_pct\": {…}, \"within_15_pct\": {…}, \"within_20_pct\": {…}, \"rmse\": {…}, \"mae\": {…},
 \"seconds\": {…}, \"board_minutes\": {…}, \"teacher_mape\": {…}, \"added\": {…},
-\"coverage\": [{\"confidence\", \"share\", \"ratio\"}]}], \"runs\": [{\"method\", \"modes\",
-\"sampling\", \"seed\", \"time\": {\"mape\", …}, \"power\": {…}, \"teacher\", \"coverage\", \"bytes\",
+\"coverage\": [{\"confidence\", \"share\", \"mean_share\", \"ratio\"}]}], \"runs\": [{\"method\",
+\"modes\", \"sampling\", \"seed\", \"time\": {\"mape\", …}, \"power\": {…}, \"teacher\", \"coverage\", \"bytes\",
 \"seconds\", \"board_minutes\"}]}; rmse and mae in ms and mW; keys
 that do not apply to a method are absent.";
 

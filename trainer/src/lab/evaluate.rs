@@ -222,6 +222,9 @@ pub struct Covered {
     pub confidence: f64,
     /// The empirical coverage, in 0 … 1.
     pub share: f64,
+    /// Its mean over these runs, of which the confidence is a promise. The median lies above the mean, as few
+    /// runs cover much less.
+    pub mean_share: f64,
     /// Mean upper bound of measured over predicted.
     pub ratio: f64,
     /// Number of these runs.
@@ -429,6 +432,7 @@ fn covered(target: Target, knots: &[Coverage]) -> Vec<Covered> {
         Some(Covered {
             confidence,
             runs: shares.len(),
+            mean_share: shares.iter().sum::<f64>() / shares.len() as f64,
             share: Quartiles::of(shares)?.median,
             ratio: Quartiles::of(ratios)?.median,
         })
@@ -449,15 +453,21 @@ mod tests {
             time_ratio: Some(1.0 + share),
             power_ratio: None,
         };
-        // The second run's file refuses 99 %.
-        let knots = [knot(0.95, 0.5), knot(0.99, 0.75), knot(0.95, 0.25)];
-        let of = |confidence, share, runs| Covered {
+        // The second and the third run's file refuse 99 %.
+        let knots = [
+            knot(0.95, 0.5),
+            knot(0.99, 0.75),
+            knot(0.95, 0.125),
+            knot(0.95, 0.5),
+        ];
+        let of = |confidence, share, mean_share, runs| Covered {
             confidence,
             share,
+            mean_share,
             ratio: 1.0 + share,
             runs,
         };
-        let expected = [of(0.95, 0.375, 2), of(0.99, 0.75, 1)];
+        let expected = [of(0.95, 0.5, 0.375, 3), of(0.99, 0.75, 0.75, 1)];
         assert_eq!(covered(Target::Time, &knots), expected);
         assert_eq!(covered(Target::Power, &knots), []);
     }

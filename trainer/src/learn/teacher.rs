@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use wattgate_runtime::Grid;
 
 use crate::corpus::modes::Known;
-use crate::learn::expected::{Expected, LeftOut};
+use crate::learn::expected::{Expected, LeftOut, Residual};
 use crate::learn::gp::{Normal, Process, SAMPLED, SingularKernel};
 use crate::learn::mean::{KERNEL, Mean, NOISE, Place, Scales};
 use crate::learn::predictions::Target;
@@ -90,6 +90,14 @@ const LEAST_SHARE: f64 = 0.01;
 
 /// Places predicted at once; memory is proportional to this times the number of training modes.
 const AT_ONCE: usize = 4_096;
+
+/// Factors below one on the variance of the noise of new measurements that a fit may choose. A process
+/// takes a rough surface for noise, which is the same everywhere, while the errors of such a surface grow
+/// away from the training modes.
+const LESS_NOISE: [f64; 2] = [0.5, 0.2];
+
+/// How much the log likelihood of the left-out modes must grow for one of them (Akaike's criterion).
+const COST_OF_NOISE: f64 = 1.0;
 
 /// Hyperparameters to transfer, of time and of power.
 pub type Hyperparameters = [Option<Vec<f64>>; 2];
@@ -216,6 +224,50 @@ impl Teacher {
         }
     }
 
+    /// Predicts each training mode by the teacher that has not seen it: mode i, at place i, by that of fold
+    /// modes[i] mod [`FOLDS`]. Weights the processes by the result if `stacking` says so, and sets the
+    /// noise of new measurements.
+    fn leave_out(
+        &mut self,
+        folds: &mut [Self],
+        modes: &[usize],
+        places: &[Place],
+        stacking: Option<f64>,
+    ) -> Vec<Expected> {
+        let mut of = |noise: f64| -> Vec<Vec<Vec<(f64, Normal)>>> {
+            folds.iter_mut().for_each(|fold| fold.set_noise(noise));
+            let pairs = modes.iter().zip(places);
+            pairs
+                .map(|(at, place)| folds[at % FOLDS].predictions(&[*place]).each(0))
+                .collect()
+        };
+        let blended = |of: &[Vec<Vec<(f64, Normal)>>]| -> Vec<Expected> {
+            of.iter().map(|parts| self.blended(parts)).collect()
+        };
+        let targets: Vec<f64> = self.targets().collect();
+        let fits = |of: &[Vec<Vec<(f64, Normal)>>]| {
+            let pairs = blended(of).into_iter().zip(&targets);
+            let residuals: Vec<Residual> = pairs
+                .map(|(expected, target)| expected.residual(*target))
+                .collect();
+            shape_likelihood(&residuals)
+        };
+        let mut best = of(1.0);
+        let (mut noise, mut most) = (1.0, fits(&best) + COST_OF_NOISE);
+        for less in LESS_NOISE {
+            let others = of(less);
+            let found = fits(&others);
+            if found > most {
+                (best, noise, most) = (others, less, found);
+            }
+        }
+        self.set_noise(noise);
+        if let Some(prior) = stacking {
+            self.stack(&best, prior);
+        }
+        best.iter().map(|parts| self.blended(parts)).collect()
+    }
+
     /// Learns again without the training modes of a fold. `is_of_fold` marks them by index.
     fn without(
         &self,
@@ -231,6 +283,12 @@ impl Teacher {
         let parts = self.parts.iter().enumerate().map(one);
         let parts: Result<Vec<_>, SingularKernel> = parts.collect();
         Ok(Self { parts: parts? })
+    }
+
+    /// Sets the noise of new measurements ([`Process::set_noise`]).
+    fn set_noise(&mut self, noise: f64) {
+        let processes = self.parts.iter_mut().map(|(_, process)| process);
+        processes.for_each(|process| process.set_noise(noise));
     }
 
     /// Conditions each process on one more measurement. The weights become proportional to
@@ -326,6 +384,19 @@ fn stacked(prior: &[f64], densities: &[Vec<f64>]) -> Vec<f64> {
         }
         normalised(counts)
     })
+}
+
+/// The log likelihood of the standard deviations of some residuals up to a common factor, which the guard
+/// bands find: that of Laplace's distribution, as residuals have heavy tails, at its maximum over the
+/// factor, but for a constant.
+fn shape_likelihood(residuals: &[Residual]) -> f64 {
+    let n = residuals.len() as f64;
+    let sds: f64 = residuals.iter().map(|residual| residual.sd.ln()).sum();
+    let sum: f64 = residuals
+        .iter()
+        .map(|residual| (residual.log / residual.sd).abs())
+        .sum();
+    -sds - n * sum.ln()
 }
 
 /// A prior with means half-way between the default prior and a reference's hyperparameters.
@@ -502,42 +573,31 @@ impl Teachers {
         };
         let count = self.time.places().len();
         let folds = (0..FOLDS.min(count)).into_par_iter().map(of);
-        let folds: Vec<(Teacher, Option<Teacher>)> =
-            folds.collect::<Result<_, SingularKernel>>()?;
-        let times: Vec<Vec<Vec<(f64, Normal)>>> = (0..count)
-            .map(|at| {
-                folds[at % FOLDS]
-                    .0
-                    .predictions(&[self.time.places()[at]])
-                    .each(0)
-            })
-            .collect();
-        if let Some(prior) = stacking {
-            self.time.stack(&times, prior);
-        }
-        let times: Vec<Expected> = times.iter().map(|parts| self.time.blended(parts)).collect();
-        let pairs = times.iter().zip(self.time.targets());
-        let mut left_out: Vec<LeftOut> = pairs
+        let (mut times, powers): (Vec<Teacher>, Vec<Option<Teacher>>) = folds
+            .collect::<Result<Vec<_>, SingularKernel>>()?
+            .into_iter()
+            .unzip();
+        let modes: Vec<usize> = (0..count).collect();
+        let places = self.time.places().to_vec();
+        let time = self.time.leave_out(&mut times, &modes, &places, stacking);
+        let mut left_out: Vec<LeftOut> = time
+            .iter()
+            .zip(self.time.targets())
             .map(|(time, target)| LeftOut {
                 time: time.residual(target),
                 power: None,
             })
             .collect();
         if let Some(mut power) = self.power.take() {
-            let predict = |(&at, place): (&usize, &Place)| {
-                let teacher = folds[at % FOLDS].1.as_ref().expect("a power");
-                teacher
-                    .predictions(&[self.before(*place, &times[at])])
-                    .each(0)
-            };
             let pairs = self.powered.iter().zip(power.places());
-            let powers: Vec<Vec<Vec<(f64, Normal)>>> = pairs.map(predict).collect();
-            if let Some(prior) = stacking {
-                power.stack(&powers, prior);
-            }
-            let pairs = self.powered.iter().zip(&powers).zip(power.targets());
-            for ((&at, parts), target) in pairs {
-                left_out[at].power = Some(power.blended(parts).residual(target));
+            let places: Vec<Place> = pairs
+                .map(|(&at, place)| self.before(*place, &time[at]))
+                .collect();
+            let mut folds: Vec<Teacher> = powers.into_iter().flatten().collect();
+            let expected = power.leave_out(&mut folds, &self.powered, &places, stacking);
+            let pairs = self.powered.iter().zip(&expected).zip(power.targets());
+            for ((&at, expected), target) in pairs {
+                left_out[at].power = Some(expected.residual(target));
             }
             self.power = Some(power);
         }
@@ -613,6 +673,18 @@ mod tests {
         // The summary of a mixture whose weights do not sum to one would be wider or narrower.
         let shown: Vec<f64> = teachers.left_out().iter().map(|of| of.time.sd).collect();
         assert!(shown.iter().all(|sd| *sd < 0.5), "{shown:?}");
+    }
+
+    #[test]
+    fn standard_deviations_that_follow_the_residuals_are_likelier_at_any_scale() {
+        let of = |sds: [f64; 4]| {
+            let logs = [0.1, -0.4, 0.2, -0.8];
+            let pairs = logs.into_iter().zip(sds);
+            let residuals: Vec<Residual> = pairs.map(|(log, sd)| Residual { log, sd }).collect();
+            shape_likelihood(&residuals)
+        };
+        let [follow, scaled, flat] = [[0.1, 0.4, 0.2, 0.8], [0.3, 1.2, 0.6, 2.4], [0.3; 4]].map(of);
+        assert!(follow > flat && (follow - scaled).abs() < 1e-12);
     }
 
     #[test]

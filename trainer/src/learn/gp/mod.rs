@@ -150,6 +150,8 @@ pub struct Process {
     points: Points,
     map: Map,
     samples: Vec<Sample>,
+    /// See [`Process::set_noise`].
+    noise: f64,
 }
 
 /// A process with given hyperparameters.
@@ -315,6 +317,7 @@ impl Process {
             points,
             map,
             samples: Vec::new(),
+            noise: 1.0,
         };
         process.condition(thetas)?;
         Ok(process)
@@ -337,6 +340,12 @@ impl Process {
             .collect();
         self.samples = samples?;
         Ok(())
+    }
+
+    /// Sets the noise of new measurements: a factor on the variance of the noise that the points were found
+    /// to have. What the points say of other places stays.
+    pub fn set_noise(&mut self, noise: f64) {
+        self.noise = noise;
     }
 
     /// The samples of the hyperparameters.
@@ -406,7 +415,8 @@ impl Process {
                 let latent = (sample.kernel.variance(&places[at]) - explained).max(1e-12);
                 Normal {
                     mean: known.mean,
-                    variance: known.variance + sd * sd * (latent + sample.kernel.noise),
+                    variance: known.variance
+                        + sd * sd * (latent + self.noise * sample.kernel.noise),
                 }
             };
             means.into_iter().enumerate().map(one).collect()
@@ -577,6 +587,22 @@ mod tests {
             assert!((found[0].mean - expected[0].mean).abs() < 1e-6);
             let ratio = found[0].variance / expected[0].variance;
             assert!((ratio - 1.0).abs() < 1e-4, "{ratio}");
+        }
+    }
+
+    #[test]
+    fn less_noise_of_new_measurements_leaves_what_the_points_say() {
+        let (places, targets) = points(40);
+        let spec = Priors::theory().spec(Mean::Zero);
+        let process = Process::fit_map(&spec, &places[..20], &targets[..20]).expect("regular");
+        let mut other = process.clone();
+        other.set_noise(0.2);
+        let scale = process.points.standard.sd.powi(2);
+        let less = 0.8 * scale * process.samples[0].kernel.noise;
+        let pairs = [process, other].map(|process| process.predictions(&places[20..]).remove(0));
+        for (before, after) in pairs[0].iter().zip(&pairs[1]) {
+            assert_eq!(before.mean, after.mean);
+            assert!((before.variance - after.variance - less).abs() < 1e-12);
         }
     }
 
