@@ -224,9 +224,9 @@ impl Teacher {
         }
     }
 
-    /// Predicts each training mode by the teacher that has not seen it: mode i, at place i, by that of fold
-    /// modes[i] mod [`FOLDS`]. Weights the processes by the result if `stacking` says so, and sets the
-    /// noise of new measurements.
+    /// Predicts each training mode by the teacher of the fold that has not seen it. `modes` are their indices
+    /// in the fit, `places` where they are predicted. Sets the noise of new measurements by the result, and
+    /// weights the processes if `stacking` says so.
     fn leave_out(
         &mut self,
         folds: &mut [Self],
