@@ -222,8 +222,8 @@ pub struct Covered {
     pub confidence: f64,
     /// The empirical coverage, in 0 … 1.
     pub share: f64,
-    /// Its mean over these runs, of which the confidence is a promise. The median lies above the mean, as few
-    /// runs cover much less.
+    /// The mean of the empirical coverage over these runs, in 0 … 1. The confidence promises this mean; it
+    /// is below the median if a few runs cover much less than the others.
     pub mean_share: f64,
     /// Mean upper bound of measured over predicted.
     pub ratio: f64,

@@ -91,12 +91,12 @@ const LEAST_SHARE: f64 = 0.01;
 /// Places predicted at once; memory is proportional to this times the number of training modes.
 const AT_ONCE: usize = 4_096;
 
-/// Factors below one on the variance of the noise of new measurements that a fit may choose. A process
-/// takes a rough surface for noise, which is the same everywhere, while the errors of such a surface grow
-/// away from the training modes.
+/// A fit may multiply the noise variance of new measurements by one of these factors. Where a surface is
+/// rough, a process blames noise, which is the same in all modes; the true errors grow with the distance from
+/// the training modes. The factors and their cost were set on the corpora that the bounds score.
 const LESS_NOISE: [f64; 2] = [0.5, 0.2];
 
-/// How much the log likelihood of the left-out modes must grow for one of them (Akaike's criterion).
+/// A factor must raise the log likelihood of the left-out modes by more than this (Akaike's criterion).
 const COST_OF_NOISE: f64 = 1.0;
 
 /// Hyperparameters to transfer, of time and of power.
@@ -224,9 +224,9 @@ impl Teacher {
         }
     }
 
-    /// Predicts each training mode by the teacher of the fold that has not seen it. `modes` are their indices
-    /// in the fit, `places` where they are predicted. Sets the noise of new measurements by the result, and
-    /// weights the processes if `stacking` says so.
+    /// Predicts the training modes. Each is predicted by the teacher of its fold, which was trained without
+    /// it. `modes` has the index of each mode in the fit, and `places` the place to predict. The predictions
+    /// decide on the noise of new measurements and, with `stacking`, on the weights of the processes.
     fn leave_out(
         &mut self,
         folds: &mut [Self],
@@ -386,9 +386,9 @@ fn stacked(prior: &[f64], densities: &[Vec<f64>]) -> Vec<f64> {
     })
 }
 
-/// The log likelihood of the standard deviations of some residuals up to a common factor, which the guard
-/// bands find: that of Laplace's distribution, as residuals have heavy tails, at its maximum over the
-/// factor, but for a constant.
+/// How well standard deviations fit their residuals, as a log likelihood without its constant. A common factor
+/// on all deviations does not matter, since the guard bands find it. The likelihood is that of Laplace's
+/// distribution with the best factor: residuals have heavy tails.
 fn shape_likelihood(residuals: &[Residual]) -> f64 {
     let n = residuals.len() as f64;
     let sds: f64 = residuals.iter().map(|residual| residual.sd.ln()).sum();
