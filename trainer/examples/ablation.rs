@@ -14,10 +14,11 @@ use rayon::prelude::*;
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::modes::all_modes;
 use wattgate_trainer::lab::evaluate::Quartiles;
+use wattgate_trainer::learn::blend::Blend;
 use wattgate_trainer::learn::predictions::{Errors, Predictions};
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::split::{Amount, Sampling, Split};
-use wattgate_trainer::learn::teacher::{Blend, Teachers};
+use wattgate_trainer::learn::teacher::Teachers;
 
 const RUNS: u64 = 20;
 const SEED: u64 = 101;

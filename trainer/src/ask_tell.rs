@@ -23,6 +23,7 @@ use wattgate_runtime::{Axis, PowerMode, Shape};
 
 use crate::corpus::Corpus;
 use crate::corpus::modes::{Known, all_modes};
+use crate::learn::blend::Blend;
 use crate::learn::forecast::{Forecast, Predicted, dominates};
 use crate::learn::gp::SingularKernel;
 use crate::learn::mean::Scales;
@@ -31,7 +32,7 @@ use crate::learn::predictions::Errors;
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 use crate::learn::split::MIN_MODES;
-use crate::learn::teacher::{Blend, Teachers};
+use crate::learn::teacher::Teachers;
 use crate::train::{self, TrainError, export};
 
 /// Modes whose forecast is computed to find those within the limit. If none is, all are computed.

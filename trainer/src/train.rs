@@ -8,10 +8,11 @@ use crate::corpus::Corpus;
 use crate::corpus::modes::{Known, all_modes};
 use crate::export::exported::{Exported, Origin, Surface};
 use crate::export::student;
+use crate::learn::blend::Blend;
 use crate::learn::gp::SingularKernel;
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
-use crate::learn::teacher::{Blend, Teachers};
+use crate::learn::teacher::Teachers;
 
 /// Progress steps of the teachers.
 const TEACHER_PROGRESS: u64 = student::PROGRESS / 4;

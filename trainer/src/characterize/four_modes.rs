@@ -12,9 +12,10 @@ use thiserror::Error;
 
 use crate::corpus::Corpus;
 use crate::corpus::modes::{Known, profiled};
+use crate::learn::blend::Blend;
 use crate::learn::gp::SingularKernel;
 use crate::learn::priors::Priors;
-use crate::learn::teacher::{Blend, Teachers};
+use crate::learn::teacher::Teachers;
 use crate::methods::linear::{Regression, fours, row};
 
 /// Most modes of which all sets of four are tried: there are 4,845.

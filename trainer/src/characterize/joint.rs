@@ -15,9 +15,10 @@ use wattgate_runtime::Grid;
 use crate::corpus::Corpus;
 use crate::corpus::fed::Feeding;
 use crate::corpus::modes::{Known, profiled};
+use crate::learn::blend::Blend;
 use crate::learn::gp::SingularKernel;
 use crate::learn::priors::Priors;
-use crate::learn::teacher::{Blend, Teachers};
+use crate::learn::teacher::Teachers;
 
 /// Least number of modes with time and power that a feeding needs.
 pub const LEAST_MODES: usize = 4;

@@ -20,11 +20,12 @@ use crate::corpus::Corpus;
 use crate::corpus::fed::Feeding;
 use crate::corpus::modes::profiled;
 use crate::corpus::order::{Visit, descending};
+use crate::learn::blend::Blend;
 use crate::learn::mean::Scales;
 use crate::learn::plan::{expected_error, first, next};
 use crate::learn::priors::Priors;
 use crate::learn::split::MIN_MODES;
-use crate::learn::teacher::{Blend, Teachers};
+use crate::learn::teacher::Teachers;
 
 const EXAMPLE: &str = "\
 Examples:

@@ -31,13 +31,14 @@ use rand_chacha::ChaCha8Rng;
 use wattgate_runtime::Axis;
 
 use crate::corpus::modes::Known;
+use crate::learn::blend::of_same_board;
 use crate::learn::expected::Expected;
 use crate::learn::gp::{Process, SingularKernel};
 use crate::learn::mean::{Mean, Place, Scales};
 use crate::learn::plan::promise;
 use crate::learn::predictions::Target;
 use crate::learn::priors::Spec;
-use crate::learn::teacher::{Hyperparameters, of_same_board};
+use crate::learn::teacher::Hyperparameters;
 
 /// Standard deviations of ln(time) and ln(power) over the modes of a grid.
 const SPREADS: [f64; 2] = [0.8, 0.5];
