@@ -57,9 +57,15 @@ impl Kind {
         }
     }
 
-    /// The kind of this name.
+    /// The kind of this name, or of this name of a PyTorch class: `conv2d` or `Conv2d`, `max_pool2d` or
+    /// `MaxPool2d`.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
+        fn letters(name: &str) -> impl Iterator<Item = u8> {
+            let letters = name.bytes().filter(|letter| *letter != b'_');
+            letters.map(|letter| letter.to_ascii_lowercase())
+        }
+        let mut all = Self::ALL.into_iter();
+        all.find(|kind| letters(kind.name()).eq(letters(name)))
     }
 
     /// The parameters of the kind, in the order of a corpus' columns.

@@ -100,7 +100,21 @@ fn every_kind_has_its_parameters_and_is_made_of_them_again() {
         }
         assert_eq!(Call::of(kind, |parameter| call.value(parameter)), Ok(call));
     }
-    assert_eq!(Kind::named("softmax"), None);
+    let of_pytorch = [
+        "Conv2d",
+        "BatchNorm2d",
+        "MatMul",
+        "ReLU",
+        "MaxPool2d",
+        "AdaptiveAvgPool2d",
+        "Add",
+        "Cat",
+    ];
+    assert_eq!(of_pytorch.map(Kind::named), Kind::ALL.map(Some));
+    assert_eq!(
+        ["softmax", "", "conv2", "conv2dd"].map(Kind::named),
+        [None; 4]
+    );
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Kernel corpora: times and powers of kernels in power modes, on one or several units of a board.
 //!
 //! The columns are `device,unit,kernel,PARAMETERS,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw` in any
-//! order. A kernel has the parameters of [`wattgate_kernels::Kind::parameters`]; those of other kernels
-//! are blank, and a column that no row needs may be absent. `kernel_size`, `stride`, `padding` and
-//! `dilation` name both sides of a square window, and `in_channels` is another name of `channels`. A
-//! knob that the board does not vary is blank in all rows, or its column is absent. A blank time or power
-//! is unknown; a row has at least one of both. The optional column `kind` (`measured`, the default, or
-//! `simulated`) is the same in all rows. Further columns are ignored. Repeats are rows of their own.
+//! order. A kernel has a name of [`wattgate_kernels::Kind::named`] and the parameters of
+//! [`wattgate_kernels::Kind::parameters`]; those of other kernels are blank, and a column that no row
+//! needs may be absent. `kernel_size`, `stride`, `padding` and `dilation` name both sides of a square
+//! window, and `in_channels` is another name of `channels`. A knob that the board does not vary is blank
+//! in all rows, or its column is absent. A blank time or power is unknown; a row has at least one of
+//! both. The optional column `kind` (`measured`, the default, or `simulated`) is the same in all rows.
+//! Further columns are ignored. Repeats are rows of their own.
 //!
 //! Rows are streamed: memory grows by about a hundred bytes a row.
 

@@ -157,13 +157,13 @@ fn columns_that_no_row_needs_and_knobs_that_do_not_vary_may_be_absent() {
     let json = run(folder.path(), arguments).json();
     assert_eq!(json["results"].as_array().expect("results").len(), 2);
     assert_eq!(json["kind"], "measured");
-    // A square window in one column, and the channels by PyTorch's name.
+    // A square window in one column, and names of PyTorch.
     let header = RELU.replace("channels", "in_channels")
         + ",out_channels,kernel_size,stride,padding,dilation,groups";
     let rows = relus();
     let rows = rows[1..]
         .iter()
-        .map(|row| row.replace("relu", "conv2d") + ",16,3,1,1,1,1");
+        .map(|row| row.replace("relu", "Conv2d") + ",16,3,1,1,1,1");
     let lines: Vec<String> = [header].into_iter().chain(rows).collect();
     write(folder.path(), "conv.csv", lines.join("\n"));
     let json = run(

@@ -37,6 +37,7 @@ A kernel corpus is a CSV file with a row for each measurement of a kernel:
   cat                  batch channels height width inputs (the shape is that of the output)
   mat_mul              batch rows inner columns
 
+The names of PyTorch's classes are accepted, too: Conv2d is conv2d, MaxPool2d is max_pool2d.
 kernel_size, stride, padding and dilation name both sides of a square window, in_channels is channels.
 Parameters of other kernels are blank, and a column that no row needs may be absent. So may a knob that
 the board does not vary. A blank time or power is unknown. All rows are of one board, several units of
