@@ -1,0 +1,85 @@
+//! How well the kernels of a unit can be predicted that nobody measured: units differ, and no model knows
+//! how the next one does.
+//!
+//! Measures random calls in random power modes on the hundred units of
+//! `wattgate-simulator kernels --board xavier-agx --units 100 --seed 1`. Prints the share of the units that
+//! lie within a tolerance of one prediction for all of them: of the median unit, and of the prediction with
+//! the largest share, which no model can exceed but by chance.
+//!
+//!     cargo run --release -p wattgate-simulated-board --example unit_ceiling
+
+use rand::SeedableRng;
+use rand::seq::IndexedRandom;
+use rand_chacha::ChaCha8Rng;
+use wattgate_board_tables::Board;
+use wattgate_kernels::Kind;
+use wattgate_simulated_board::kernels::{Bench, Measurement, sample};
+use wattgate_simulated_board::unit::Unit;
+
+const UNITS: std::ops::Range<u64> = 1_000..1_100;
+
+/// Calls of each kind.
+const CALLS: usize = 200;
+
+/// Tolerances as shares of the measurement.
+const WITHIN: [f64; 4] = [0.05, 0.10, 0.15, 0.20];
+
+/// Share of ascending `values` that lie within a tolerance of `predicted`.
+fn share_within(values: &[f64], predicted: f64, tolerance: f64) -> f64 {
+    let is_within = |value: &&f64| (predicted - **value).abs() <= tolerance * **value;
+    values.iter().filter(is_within).count() as f64 / values.len() as f64
+}
+
+/// The largest such share of any prediction. One of the best lies at the upper end of a value's range.
+fn largest_share_within(values: &[f64], tolerance: f64) -> f64 {
+    let ends = values
+        .iter()
+        .map(|value| value * (1.0 + tolerance) * (1.0 - f64::EPSILON));
+    let shares = ends.map(|end| share_within(values, end, tolerance));
+    shares.fold(0.0, f64::max)
+}
+
+fn main() {
+    let board = Board::named("xavier-agx").expect("a board");
+    let mut benches: Vec<Bench> = UNITS
+        .map(|unit| Bench::new(&board, Unit::drawn(unit), unit))
+        .collect();
+    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let targets: [(&str, fn(&Measurement) -> f64); 2] =
+        [("time", |of| of.time_ms), ("power", |of| of.power_mw)];
+    let mut sums = [[[0.0; WITHIN.len()]; 2]; 2];
+    for kind in Kind::ALL {
+        for _ in 0..CALLS {
+            let call = sample(kind, &mut random);
+            let mut clock = |axis: &[u32]| *axis.choose(&mut random).expect("a clock");
+            let mode = [
+                board.core_order.len() as u32,
+                clock(&board.cpu_khz),
+                clock(&board.gpu_khz),
+                clock(&board.emc_khz),
+            ];
+            let measured = benches.iter_mut().map(|bench| bench.measure(&call, mode));
+            let measured: Vec<Measurement> = measured.collect();
+            for (sums, (_, of)) in sums.iter_mut().zip(targets) {
+                let mut values: Vec<f64> = measured.iter().map(of).collect();
+                values.sort_unstable_by(f64::total_cmp);
+                let median = values[values.len() / 2];
+                for (at, tolerance) in WITHIN.into_iter().enumerate() {
+                    sums[0][at] += share_within(&values, median, tolerance);
+                    sums[1][at] += largest_share_within(&values, tolerance);
+                }
+            }
+        }
+    }
+    let calls = (CALLS * Kind::ALL.len()) as f64;
+    println!("simulated, share of units within        5 %    10 %    15 %    20 %");
+    for ((target, _), sums) in targets.iter().zip(&sums) {
+        for (what, sums) in ["of the median unit", "of the best prediction"]
+            .iter()
+            .zip(sums)
+        {
+            let shares = sums.map(|sum| format!("{:>8.1}", 100.0 * sum / calls));
+            println!("{:<32}{}", format!("{target}, {what}"), shares.join(""));
+        }
+    }
+}
