@@ -44,10 +44,12 @@ impl Corrected {
                 *log -= roofline.predict(demand, knobs).0 as f32;
             }
         }
+        let units: Vec<u16> = rows.iter().map(|(row, _)| row.unit).collect();
+        let units = (&units[..], inputs.common());
         Self {
             roofline,
             is_residual,
-            trees: Trees::fit(&inputs, &logs, settings, seed, progress),
+            trees: Trees::fit(&inputs, &logs, units, settings, seed, progress),
         }
     }
 

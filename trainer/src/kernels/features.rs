@@ -1,8 +1,10 @@
 //! The inputs of kernel models: parameters, work and clocks of each row, as columns. All are logarithms, but
 //! for shares.
 
+use std::ops::Range;
+
 use super::demand::Demand;
-use super::roofline::Roofline;
+use super::roofline::{Roofline, TERMS};
 
 /// Inputs of some rows, column by column.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,7 +13,15 @@ pub struct Columns {
     pub columns: Vec<Vec<f32>>,
 }
 
+/// Number of inputs of the clocks and of the roofline, which all kernels have. They are the last ones.
+const COMMON: usize = 9 + TERMS.len();
+
 impl Columns {
+    /// The inputs of the clocks and of the roofline.
+    pub fn common(&self) -> Range<usize> {
+        self.columns.len().saturating_sub(COMMON)..self.columns.len()
+    }
+
     /// The number of rows.
     pub fn rows(&self) -> usize {
         self.columns.first().map_or(0, Vec::len)

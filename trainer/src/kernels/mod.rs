@@ -8,6 +8,7 @@
 //! | What is a row to a model? | [`features`] |
 //! | What does physics say first? | [`roofline`] |
 //! | How is the rest learned? | [`trees`], [`corrected`], [`learner`] |
+//! | How do units differ? | [`effects`] |
 //! | Which hyper-parameters are best? | [`search`](mod@search), [`tuned`] |
 //! | What does a file of learned kernels hold? | [`models`] |
 //! | Which rows are held out? | [`split`] |
@@ -18,6 +19,7 @@ pub mod boards;
 pub mod corpus;
 pub mod corrected;
 pub mod demand;
+pub mod effects;
 pub mod evaluate;
 pub mod features;
 pub mod learner;
