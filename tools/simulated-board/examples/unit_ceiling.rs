@@ -45,8 +45,6 @@ fn main() {
         .map(|unit| Bench::new(&board, Unit::drawn(unit), unit))
         .collect();
     let mut random = ChaCha8Rng::seed_from_u64(1);
-    let targets: [(&str, fn(&Measurement) -> f64); 2] =
-        [("time", |of| of.time_ms), ("power", |of| of.power_mw)];
     let mut sums = [[[0.0; WITHIN.len()]; 2]; 2];
     for kind in Kind::ALL {
         for _ in 0..CALLS {
@@ -59,9 +57,10 @@ fn main() {
                 clock(&board.emc_khz),
             ];
             let measured = benches.iter_mut().map(|bench| bench.measure(&call, mode));
-            let measured: Vec<Measurement> = measured.collect();
-            for (sums, (_, of)) in sums.iter_mut().zip(targets) {
-                let mut values: Vec<f64> = measured.iter().map(of).collect();
+            let (times, powers) = measured
+                .map(|Measurement { time_ms, power_mw }| (time_ms, power_mw))
+                .unzip();
+            for (sums, mut values) in sums.iter_mut().zip::<[Vec<f64>; 2]>([times, powers]) {
                 values.sort_unstable_by(f64::total_cmp);
                 let median = values[values.len() / 2];
                 for (at, tolerance) in WITHIN.into_iter().enumerate() {
@@ -73,7 +72,7 @@ fn main() {
     }
     let calls = (CALLS * Kind::ALL.len()) as f64;
     println!("simulated, share of units within        5 %    10 %    15 %    20 %");
-    for ((target, _), sums) in targets.iter().zip(&sums) {
+    for (target, sums) in ["time", "power"].iter().zip(&sums) {
         for (what, sums) in ["of the median unit", "of the best prediction"]
             .iter()
             .zip(sums)
