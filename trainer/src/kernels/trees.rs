@@ -473,20 +473,24 @@ mod tests {
         let mut random = ChaCha8Rng::seed_from_u64(5);
         let of_row: Vec<u16> = (0..rows).map(|_| random.random_range(0..units)).collect();
         let effect = |row: usize| {
-            let unit = f32::from(of_row[row]);
-            0.2 * (unit * 2.4).sin() + 0.1 * (unit * 0.9).cos() * inputs.columns[1][row]
+            // Their means over the units are zero.
+            let turn = std::f32::consts::TAU * f32::from(of_row[row]) / f32::from(units);
+            0.2 * turn.sin() + 0.1 * turn.cos() * inputs.columns[1][row]
         };
-        let targets = (0..rows).map(|row| target(&inputs, row) + effect(row));
-        let targets: Vec<f32> = targets.collect();
-        let error = |units: &[u16]| {
+        let error = |units: &[u16], size: f32| {
+            let targets = (0..rows).map(|row| target(&inputs, row) + size * effect(row));
+            let targets: Vec<f32> = targets.collect();
             let hidden = ProgressBar::hidden();
             let trees = Trees::fit(&inputs, &targets, (units, 0..2), &settings(), 1, &hidden);
             let pairs = trees.predict(&inputs).into_iter().enumerate();
             let square = pairs.map(|(row, of)| (of - target(&inputs, row)).powi(2));
-            (square.sum::<f32>() / rows as f32).sqrt()
+            square.sum::<f32>() / rows as f32
         };
-        let [known, unknown] = [&of_row, &vec![0; rows]].map(|units| error(units));
-        assert!(known < 0.6 * unknown, "{known} {unknown}");
+        let none = vec![0; rows];
+        let [alike, known, unknown] =
+            [(&none, 0.0), (&of_row, 1.0), (&none, 1.0)].map(|(units, size)| error(units, size));
+        let [by_known, by_unknown] = [known, unknown].map(|square| square - alike);
+        assert!(by_known < 0.4 * by_unknown, "{alike} {known} {unknown}");
     }
 
     #[test]
