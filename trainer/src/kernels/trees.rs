@@ -477,7 +477,7 @@ mod tests {
             let turn = std::f32::consts::TAU * f32::from(of_row[row]) / f32::from(units);
             0.2 * turn.sin() + 0.1 * turn.cos() * inputs.columns[1][row]
         };
-        let error = |units: &[u16], size: f32| {
+        let mean_square = |units: &[u16], size: f32| {
             let targets = (0..rows).map(|row| target(&inputs, row) + size * effect(row));
             let targets: Vec<f32> = targets.collect();
             let hidden = ProgressBar::hidden();
@@ -487,8 +487,8 @@ mod tests {
             square.sum::<f32>() / rows as f32
         };
         let none = vec![0; rows];
-        let [alike, known, unknown] =
-            [(&none, 0.0), (&of_row, 1.0), (&none, 1.0)].map(|(units, size)| error(units, size));
+        let [alike, known, unknown] = [(&none, 0.0), (&of_row, 1.0), (&none, 1.0)]
+            .map(|(units, size)| mean_square(units, size));
         let [by_known, by_unknown] = [known, unknown].map(|square| square - alike);
         assert!(by_known < 0.4 * by_unknown, "{alike} {known} {unknown}");
     }
