@@ -106,9 +106,11 @@ pub fn map(points: &Points, prior: &Prior, free_noise: bool) -> Result<Map, Sing
     })
 }
 
-/// Searches a maximum of the posterior for some points, from the maximum for similar points on.
+/// Searches a maximum of the posterior for some points, from the maximum for similar points on. Without
+/// `free_noise` the noise factors stay.
 pub fn map_near(points: &Points, prior: &Prior, near: &Map, free_noise: bool) -> Map {
-    let posterior = Posterior::new(points, prior, None);
+    let given = (!free_noise).then(|| &near.noise[..points.len()]);
+    let posterior = Posterior::new(points, prior, given);
     let mut start = near.at.clone();
     if free_noise {
         start.extend(near.noise.iter().map(|noise| noise.ln()));
@@ -121,6 +123,25 @@ pub fn map_near(points: &Points, prior: &Prior, near: &Map, free_noise: bool) ->
         noise: posterior.noise(&eta),
         log_posterior: -cost,
     }
+}
+
+/// The factor e^η that maximises N(residual; 0, others + variance·e^η)·N(η; 0, 1), by golden-section search.
+pub fn likeliest_noise(residual: f64, others: f64, variance: f64) -> f64 {
+    const STEPS: usize = 40;
+    const GOLDEN: f64 = 0.618_033_988_749_895;
+    let cost = |eta: f64| {
+        let variance = others + variance * eta.exp();
+        0.5 * (variance.ln() + residual.powi(2) / variance + eta.powi(2))
+    };
+    let (mut low, mut high) = (-REACH, REACH);
+    for _ in 0..STEPS {
+        let inner = GOLDEN * (high - low);
+        match cost(high - inner) < cost(low + inner) {
+            true => high = low + inner,
+            false => low = high - inner,
+        }
+    }
+    f64::midpoint(low, high).exp()
 }
 
 /// Draws hyperparameters from their posterior, given the noise factor of each point. The No-U-Turn

@@ -7,7 +7,7 @@
 //!
 //! L-BFGS finds the maximum of the posterior of θ and η (MAP). Then θ is sampled given η, because
 //! a dozen points fit many θ. With more than [`SAMPLED`] points, θ is the MAP estimate from the
-//! first [`SAMPLED`], and the process is conditioned on all.
+//! first [`SAMPLED`]; η of all points follows from it, and the process is conditioned on all.
 
 mod hyper;
 mod kernel;
@@ -94,6 +94,25 @@ impl Points {
         });
         let residuals = self.residuals(theta, |_| {});
         Solved::new(covariances, kernel.noise, noise, &residuals)
+    }
+
+    /// Finds the noise factor of each point under given hyperparameters, from some values on. Each round takes
+    /// for each η the maximum of its posterior given the others: the density of the target under the
+    /// prediction by the other points (Rasmussen and Williams, equation 5.12), times the prior of η.
+    fn find_noise(&self, theta: &[f64], noise: &mut [f64]) -> Result<(), SingularKernel> {
+        const ROUNDS: usize = 3;
+        for _ in 0..ROUNDS {
+            let solved = self.solve(theta, noise)?;
+            let variance = Kernel::new(theta).noise;
+            let inverse = solved.factor.inverse();
+            for (i, (noise, weight)) in noise.iter_mut().zip(&solved.weights).enumerate() {
+                let of_others = inverse[(i, i)].recip();
+                let residual = weight * of_others;
+                let without_noise = (of_others - variance * *noise).max(JITTER);
+                *noise = hyper::likeliest_noise(residual, without_noise, variance);
+            }
+        }
+        Ok(())
     }
 
     /// Targets − mean. Shows `seen` the derivatives of each mean by its hyperparameters.
@@ -195,10 +214,14 @@ impl Process {
         targets: &[f64],
         random: &mut ChaCha8Rng,
     ) -> Result<Self, SingularKernel> {
-        if places.len() > SAMPLED {
-            return Self::fit_map(spec, places, targets);
-        }
         let points = Points::new(spec.mean, places, targets);
+        if points.len() > SAMPLED {
+            let mut map = hyper::map(&points.first(SAMPLED), &spec.prior, true)?;
+            let theta = hyper::unwhitened(&spec.prior, &map.at);
+            map.noise.resize(points.len(), 1.0);
+            points.find_noise(&theta, &mut map.noise)?;
+            return Self::with_thetas(points, vec![theta], &spec.prior, map);
+        }
         let map = hyper::map(&points, &spec.prior, true)?;
         let thetas = hyper::samples(
             &points,
@@ -569,6 +592,38 @@ mod tests {
                 assert!(error < 0.1 && error < 6.0 * predicted.variance.sqrt());
             }
         }
+    }
+
+    /// Points beyond those that determine the hyperparameters have a noise of their own, too.
+    #[test]
+    fn many_points_do_not_follow_a_disturbed_one() {
+        let (places, truth) = points(SAMPLED + 60);
+        let mut targets = truth.clone();
+        let disturbed: Vec<usize> = (5..targets.len()).step_by(10).collect();
+        disturbed.iter().for_each(|&at| targets[at] += 1.0);
+        let spec = Priors::theory().spec(Mean::Zero);
+        let process = Process::fit(&spec, &places, &targets, &mut random()).expect("regular");
+        let noise = &process.map.noise;
+        let quiet = (0..noise.len()).filter(|at| !disturbed.contains(at));
+        let loudest = quiet.map(|at| noise[at]).fold(0.0, f64::max);
+        assert!(
+            disturbed.iter().all(|&at| noise[at] > 2.0 * loudest),
+            "{noise:?}"
+        );
+        let alike = vec![1.0; noise.len()];
+        let error = |process: &Process| {
+            let pairs = process.predictions(&places).remove(0);
+            let errors = pairs
+                .iter()
+                .zip(&truth)
+                .map(|(of, truth)| (of.mean - truth).abs());
+            errors.sum::<f64>() / truth.len() as f64
+        };
+        let mut same = process.clone();
+        same.map.noise = alike;
+        same.condition(vec![process.samples[0].theta.clone()])
+            .expect("regular");
+        assert!(error(&process) < 0.5 * error(&same));
     }
 
     #[test]
