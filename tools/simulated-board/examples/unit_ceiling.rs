@@ -1,10 +1,12 @@
-//! How well the kernels of a unit can be predicted that nobody measured: units differ, and no model knows
-//! how the next one does.
+//! Shows how well any model can predict the kernels of a unit that nobody measured. Units differ, and no
+//! model knows how the next one differs.
 //!
 //! Measures random calls in random power modes on the hundred units of
-//! `wattgate-simulator kernels --board xavier-agx --units 100 --seed 1`. Prints the share of the units that
-//! lie within a tolerance of one prediction for all of them: of the median unit, and of the prediction with
-//! the largest share, which no model can exceed but by chance.
+//! `wattgate-simulator kernels --board xavier-agx --units 100 --seed 1`. For each call, one number predicts all
+//! units. Prints the share of units within a tolerance of that number, for two numbers: the median of the
+//! units, and the number with the largest share. No model exceeds the latter but by chance.
+//!
+//! Run it with
 //!
 //!     cargo run --release -p wattgate-simulated-board --example unit_ceiling
 
@@ -30,7 +32,8 @@ fn share_within(values: &[f64], predicted: f64, tolerance: f64) -> f64 {
     values.iter().filter(is_within).count() as f64 / values.len() as f64
 }
 
-/// The largest such share of any prediction. One of the best lies at the upper end of a value's range.
+/// The largest such share of any prediction. Among the best predictions is the largest one that is still within
+/// the tolerance of some value.
 fn largest_share_within(values: &[f64], tolerance: f64) -> f64 {
     let ends = values
         .iter()

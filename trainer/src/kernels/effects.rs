@@ -1,17 +1,18 @@
-//! How the units of a corpus differ. The rows of a unit share what is special about it, so it can be told
-//! from the rows and taken away from them; what is left is the average unit, and has far less noise.
+//! How each unit of a corpus differs from the average unit. All rows of a unit show this difference, its
+//! *effect*. The effect is estimated from these rows and subtracted from them, so that the trees learn the
+//! average unit, from rows with less noise.
 //!
-//! The effect of a unit on a logarithm is linear in some inputs of the rows: a slow CPU acts on launches, a
-//! leaky chip at low clocks. The coefficients are those of a ridge regression for each unit, less their mean
-//! over the units. Mixed-effects forests alternate in the same way between trees and effects (Hajjem et al.
-//! 2014).
+//! The effect on the logarithm of a target is a linear function of some inputs: a slow CPU lengthens small
+//! kernels most, and a chip that leaks adds most to low powers. A ridge regression for each unit finds the
+//! coefficients; their mean over the units is subtracted. Mixed-effects forests also alternate between trees
+//! and effects (Hajjem et al. 2014).
 
 use nalgebra::{Cholesky, DMatrix, DVector, Dyn};
 use rayon::prelude::*;
 
 use super::features::Columns;
 
-/// Rows without an effect that a unit's own rows are weighed against.
+/// The ridge: it acts like this many rows that show no effect.
 const RIDGE: f64 = 10.0;
 
 /// The effects of units on some rows.
@@ -75,8 +76,8 @@ impl Effects {
         }
     }
 
-    /// Fits the effects to residuals that are left without them as well as to what they explain now, and
-    /// takes the change away from the residuals.
+    /// Estimates the effects again and updates the residuals, from which the present effects are already
+    /// subtracted.
     pub fn refit(&mut self, residuals: &mut [f32]) {
         let Self {
             inputs,

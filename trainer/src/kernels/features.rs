@@ -13,11 +13,14 @@ pub struct Columns {
     pub columns: Vec<Vec<f32>>,
 }
 
-/// Number of inputs of the clocks and of the roofline, which all kernels have. They are the last ones.
-const COMMON: usize = 9 + TERMS.len();
+/// Number of inputs made of the clocks and of the roofline's time.
+const CLOCKS: usize = 9;
+
+/// Number of inputs that depend on the mode. All kernels have them, as their last inputs.
+const COMMON: usize = CLOCKS + TERMS.len();
 
 impl Columns {
-    /// The inputs of the clocks and of the roofline.
+    /// The inputs that depend on the mode.
     pub fn common(&self) -> Range<usize> {
         self.columns.len().saturating_sub(COMMON)..self.columns.len()
     }
@@ -43,7 +46,7 @@ pub fn columns<'a>(
         row.extend(&demand.inputs);
         let [cores, cpu, gpu, emc] = knobs.map(|knob| f64::from(knob.max(1)).ln());
         let (ln_time, share) = roofline.predict(demand, knobs);
-        let more = [
+        let more: [f64; CLOCKS] = [
             cores,
             cpu,
             gpu,

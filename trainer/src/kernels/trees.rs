@@ -92,7 +92,7 @@ const BLOCK: usize = 1_024;
 /// Rows that are predicted at once.
 const LANES: usize = 64;
 
-/// Trees between two fits of the units' effects. The first trees take what calls and modes explain.
+/// Trees between two estimates of the units' effects. The first trees learn how calls and modes differ.
 const TREES_OF_EFFECTS: usize = 50;
 
 /// A split of a level: does an input exceed a border?
@@ -122,8 +122,8 @@ struct Bins {
 }
 
 impl Trees {
-    /// Learns targets of rows: those of the average unit. `units` has the unit of each row, whose effect is
-    /// linear in the inputs of a range. Advances `progress` by one for each tree.
+    /// Learns the targets of the average unit. `units` has the unit of each row; the range selects the inputs
+    /// in which the effects of units are linear. Advances `progress` by one for each tree.
     pub fn fit(
         inputs: &Columns,
         targets: &[f32],
@@ -464,8 +464,8 @@ mod tests {
         assert!(rmse < 0.05, "{rmse}");
     }
 
-    /// Units differ by more than a tenth, at random and by an input. Trees that know the unit of a row learn
-    /// the average unit more precisely than trees that take the differences for noise.
+    /// Twenty units differ, by up to a fifth. Trees that know each row's unit must find the average unit more
+    /// precisely than trees that do not.
     #[test]
     fn differences_between_units_blur_the_average_unit_less_if_the_units_are_known() {
         let (rows, units) = (6_000, 20);

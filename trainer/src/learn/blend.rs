@@ -1,13 +1,13 @@
-//! Which processes a [mixture](crate::learn::mixture) has: their priors and weights.
+//! The settings of a [mixture](crate::learn::mixture): the priors and the weights of its processes.
 
 use crate::learn::mean::{KERNEL, Mean, NOISE};
 use crate::learn::priors::{Prior, Priors, Spec};
 
-/// The priors of the processes, how they are weighted, and what a reference says of their priors.
+/// The priors and the weights of the processes of a mixture, and how a reference changes the priors.
 pub struct Blend<'a> {
     pub(super) priors: &'a Priors,
-    /// Which of the priors, for at most [`SAMPLED`](crate::learn::gp::SAMPLED) modes. More modes outweigh the prior, and have that of
-    /// the known families.
+    /// Chooses the prior for up to [`SAMPLED`](crate::learn::gp::SAMPLED) modes. More modes outweigh any
+    /// prior, so they get that of the known families.
     pub(super) spec: fn(&Priors, Mean) -> Spec,
     /// Weight of the processes with a physical mean, of time and of power; the process without has
     /// the rest.
@@ -16,8 +16,8 @@ pub struct Blend<'a> {
     pub(super) most_share: f64,
     /// The prior of the process that a reference informs.
     pub(super) near: fn(&Prior, &[f64]) -> Prior,
-    /// How many modes the weights count for when the fit adjusts them ([stacking](crate::learn::mixture)). `None` keeps
-    /// them as they are: on modes spread over the board, adjusting made the errors larger.
+    /// Whether the fit adjusts the weights by the left-out modes (stacking), and how many modes the present
+    /// weights count for. `None` keeps them: on modes spread over the board, stacking made errors larger.
     pub(super) stacking: Option<f64>,
 }
 

@@ -4,8 +4,8 @@
 //! power) and one whose mean has little or no physics. The exported network is distilled from the
 //! medians of the mixtures on the whole grid; the guard band follows from their spread.
 //!
-//! With a reference, a third process has a prior that its hyperparameters inform. The weight depends
-//! on how well it explains the corpus, so that an unsuitable reference is dropped.
+//! A reference adds a third process, whose prior is made from the reference's hyperparameters. The better
+//! this process explains the corpus, the larger its weight; an unsuitable reference is dropped.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -30,7 +30,8 @@ const AT_ONCE: usize = 4_096;
 /// the training modes. The factors and their cost were set on the corpora that the bounds score.
 const LESS_NOISE: [f64; 2] = [0.5, 0.2];
 
-/// A factor must raise the log likelihood of the left-out modes by more than this (Akaike's criterion).
+/// A fit takes a factor only if the log likelihood of the left-out modes rises by more than this (Akaike's
+/// criterion).
 const COST_OF_NOISE: f64 = 1.0;
 
 /// Parts of the training modes that are left out in turn.
@@ -47,9 +48,9 @@ pub struct Mixture {
 }
 
 impl Mixture {
-    /// Fits processes with the physical mean, with that mean and the reference's prior (if any),
-    /// and with the mean `without` physics. Samples the hyperparameters if `random` is given;
-    /// otherwise takes their MAP estimates.
+    /// Fits two processes: one with the physical mean, and one with the mean `without` physics. A
+    /// reference adds a third, which has the physical mean and the reference's prior. If `random` is
+    /// given, the hyperparameters are sampled; otherwise their MAP estimates are taken.
     pub(super) fn fit(
         [mean, without]: [Mean; 2],
         places: &[Place],
@@ -239,7 +240,7 @@ impl Mixture {
             .map(|(weight, density, _)| weight * density)
             .sum();
         let parts = parts.into_iter().map(|(weight, density, process)| {
-            // A measurement that no process thinks possible says nothing of the weights.
+            // If no process gives the measurement any density, the weights stay.
             let weight = match sum > 0.0 {
                 true => weight * density / sum,
                 false => weight,
@@ -308,7 +309,7 @@ fn stacked(prior: &[f64], densities: &[Vec<f64>]) -> Vec<f64> {
                 .zip(parts)
                 .map(|(weight, density)| weight * density);
             let sum: f64 = shares.clone().sum();
-            // A target that no part thinks possible says nothing of the weights.
+            // If no part gives a target any density, the target cannot tell the parts apart.
             if sum > 0.0 {
                 counts
                     .iter_mut()

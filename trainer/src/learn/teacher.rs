@@ -1,4 +1,4 @@
-//! The teacher: [mixtures](Mixture) of Gaussian processes for log time and log power.
+//! The teacher predicts log time and log power, each with a [`Mixture`] of Gaussian processes.
 //!
 //! The two form a joint model, p(time) · p(power | time): power is learned from measured times and
 //! predicted from the distribution of the predicted time.

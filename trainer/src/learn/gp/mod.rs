@@ -96,9 +96,9 @@ impl Points {
         Solved::new(covariances, kernel.noise, noise, &residuals)
     }
 
-    /// Finds the noise factor of each point under given hyperparameters, from some values on. Each round takes
-    /// for each η the maximum of its posterior given the others: the density of the target under the
-    /// prediction by the other points (Rasmussen and Williams, equation 5.12), times the prior of η.
+    /// Finds the noise factor e^η of each point under given hyperparameters; `noise` has first guesses. Each
+    /// round maximises the posterior of every η given the others: the density of the point's target as the
+    /// other points predict it (Rasmussen and Williams, equation 5.12), times the prior of η.
     fn find_noise(&self, theta: &[f64], noise: &mut [f64]) -> Result<(), SingularKernel> {
         const ROUNDS: usize = 3;
         for _ in 0..ROUNDS {
