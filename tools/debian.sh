@@ -17,9 +17,11 @@ fail() {
 package() {
     local crate=$1 name=$2 licences=$3
     shift 3
-    # Without features and unoptimised, cargo-deb builds in 20 s; it packs in 1 s.
-    cargo install --quiet cargo-deb --version "=$cargo_deb" --locked --no-default-features --debug \
-        --root "$target/tools" --target-dir "$target/tools/build"
+    # Without features and unoptimised, cargo-deb builds in 20 s; it packs in 1 s. Two installations
+    # at once delete each other's files, and tools/ci.sh builds two packages.
+    mkdir -p "$target/tools"
+    flock "$target/tools" cargo install --quiet cargo-deb --version "=$cargo_deb" --locked \
+        --no-default-features --debug --root "$target/tools" --target-dir "$target/tools/build"
     CARGO_PROFILE_RELEASE_STRIP=symbols tools/cross.sh $triple build --release --locked "$@"
     # Build scripts and macros are not linked, so they are left out. forust-ml states its licence in a file
     # alone, which is the Apache License 2.0.
