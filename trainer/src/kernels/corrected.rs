@@ -5,6 +5,7 @@
 
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
+use wattgate_kernels::Call;
 
 use super::corpus::Row;
 use super::demand::Demand;
@@ -66,6 +67,14 @@ impl Corrected {
             }
         }
         logs
+    }
+
+    /// Whether the trees take as many inputs as such a call has.
+    pub fn takes(&self, call: &Call) -> bool {
+        let demand = Demand::of(call);
+        let row = [(&demand, [0; 4])];
+        let inputs = columns(row.into_iter(), &self.roofline);
+        self.trees.take(inputs.columns.len())
     }
 
     /// The time of a call in ms that does not wait for its launch, as far as the roofline tells.

@@ -1,11 +1,17 @@
 //! What a call asks of the board, without the clocks: operations, bytes, and for convolutions and products
 //! of matrices the tiles into which libraries cut them (NVIDIA, *Matrix Multiplication Background User's
-//! Guide*: tile and wave quantisation).
+//! Guide*: tile and wave quantisation), and whether they may take the Winograd transform.
 
-use wattgate_kernels::{Call, Matrices, Operation};
+use wattgate_kernels::{Call, Matrices, Operation, Window};
 
-/// Edges of the tiles that are counted.
-const TILES: [f64; 3] = [128.0, 64.0, 32.0];
+/// Rows and columns of the tiles that are counted.
+const TILES: [(f64, f64); 5] = [
+    (128.0, 128.0),
+    (128.0, 64.0),
+    (64.0, 128.0),
+    (64.0, 64.0),
+    (32.0, 32.0),
+];
 
 /// Thread blocks of an elementwise kernel have this many outputs.
 const ELEMENTWISE_OUTPUTS: f64 = 1_024.0;
@@ -50,11 +56,12 @@ impl Demand {
         let mut tiled_flop = flop;
         if let Some(of) = call.matrices() {
             inputs.extend([of.number, of.rows, of.inner, of.columns].map(ln));
-            for (at, edge) in TILES.into_iter().enumerate() {
-                let filled = filled(&of, edge);
-                inputs.extend([ln(tiles(&of, edge)), filled as f32]);
-                let full = flop / filled;
-                tiled_flop = if at == 0 { full } else { tiled_flop.min(full) };
+            inputs.push(f32::from(u8::from(may_be_winograd(call))));
+            tiled_flop = f64::INFINITY;
+            for tile in TILES {
+                let filled = filled(&of, tile);
+                inputs.extend([ln(tiles(&of, tile)), filled as f32]);
+                tiled_flop = tiled_flop.min(flop / filled);
             }
         } else {
             inputs.push(ln((output / 4.0 / ELEMENTWISE_OUTPUTS).ceil()));
@@ -73,19 +80,38 @@ impl Demand {
     }
 }
 
-/// Number of square tiles with an edge that cover the outputs of products.
-fn tiles(of: &Matrices, edge: f64) -> f64 {
-    of.number * (of.rows / edge).ceil() * (of.columns / edge).ceil()
+/// Number of tiles that cover the outputs of products.
+fn tiles(of: &Matrices, (rows, columns): (f64, f64)) -> f64 {
+    of.number * (of.rows / rows).ceil() * (of.columns / columns).ceil()
 }
 
 /// The part of these tiles that is used.
-fn filled(of: &Matrices, edge: f64) -> f64 {
-    of.number * of.rows * of.columns / (tiles(of, edge) * edge * edge)
+fn filled(of: &Matrices, tile: (f64, f64)) -> f64 {
+    of.number * of.rows * of.columns / (tiles(of, tile) * tile.0 * tile.1)
+}
+
+/// Whether a library may compute a convolution by the Winograd transform, which needs fewer operations (Lavin
+/// and Gray 2016): windows of 3 × 3 that move by one pixel and are not dilated. The few channels of a group would
+/// not pay for it.
+fn may_be_winograd(call: &Call) -> bool {
+    match call.operation() {
+        Operation::Conv2d { window, groups, .. } => {
+            let Window {
+                kernel,
+                stride,
+                dilation,
+                ..
+            } = window;
+            (kernel, stride, dilation, groups) == ([3, 3], [1, 1], [1, 1], 1)
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wattgate_kernels::Shape;
 
     fn product(rows: u32, columns: u32) -> Call {
         let operation = Operation::MatMul {
@@ -103,5 +129,51 @@ mod tests {
         assert_eq!(full.tiled_flop, full.flop);
         // Five rows of tiles of 32 in place of four.
         assert!((over.tiled_flop / full.flop - 5.0 / 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_tile_may_be_wide_or_tall() {
+        let of = Matrices {
+            number: 3.0,
+            rows: 192.0,
+            inner: 1.0,
+            columns: 64.0,
+        };
+        assert_eq!(
+            [(64.0, 128.0), (128.0, 64.0)].map(|tile| tiles(&of, tile)),
+            [9.0, 6.0]
+        );
+        assert_eq!(
+            [(64.0, 128.0), (128.0, 64.0)].map(|tile| filled(&of, tile)),
+            [0.5, 0.75]
+        );
+    }
+
+    #[test]
+    fn a_small_window_that_moves_by_one_pixel_may_be_transformed() {
+        let with = |kernel, stride, groups| {
+            let input = Shape {
+                batch: 1,
+                channels: 32,
+                height: 14,
+                width: 14,
+            };
+            let window = Window {
+                kernel: [kernel; 2],
+                stride: [stride; 2],
+                padding: [1; 2],
+                dilation: [1; 2],
+            };
+            let operation = Operation::Conv2d {
+                input,
+                out_channels: 32,
+                window,
+                groups,
+            };
+            may_be_winograd(&Call::new(operation).expect("valid"))
+        };
+        assert!(with(3, 1, 1));
+        assert!(!with(5, 1, 1) && !with(3, 2, 1) && !with(3, 1, 32));
+        assert!(!may_be_winograd(&product(3, 3)));
     }
 }

@@ -1,7 +1,7 @@
 //! Models of all kernels of a board, and their file.
 //!
-//! The file has eight bytes that name its form, the CRC-32 of the rest, and the rest: [`KernelModels`] in
-//! postcard's encoding.
+//! The file has eight bytes that name its form and version, the CRC-32 of the rest, and the rest:
+//! [`KernelModels`] in postcard's encoding.
 
 use std::fs;
 use std::io;
@@ -22,8 +22,8 @@ use super::trees::Settings;
 use super::tuned::Tuned;
 use crate::learn::predictions::Target;
 
-/// The first bytes of a file.
-const MAGIC: [u8; 8] = *b"wgkerns1";
+/// The first bytes of a file. The last one is the version: the models of another version have other inputs.
+const MAGIC: [u8; 8] = *b"wgkerns2";
 
 /// Parts of the units that are left out in turn to see how far other units lie.
 pub const FOLDS: usize = 5;
@@ -286,6 +286,9 @@ pub enum ModelsError {
     /// Another file.
     #[error("{}: not a file of `wattgate-trainer kernels fit`", path.display())]
     NotModels { path: PathBuf },
+    /// Written by another version of the trainer.
+    #[error("{}: of another version of the trainer; run `kernels fit` again", path.display())]
+    OtherVersion { path: PathBuf },
     /// Bytes are missing or were changed.
     #[error("{}: truncated or damaged", path.display())]
     Damaged { path: PathBuf },
@@ -316,11 +319,14 @@ impl KernelModels {
             path: path.to_owned(),
         };
         let Some(rest) = bytes.strip_prefix(&MAGIC) else {
-            return Err(match MAGIC.starts_with(bytes) && !bytes.is_empty() {
-                true => damaged(),
-                false => ModelsError::NotModels {
-                    path: path.to_owned(),
-                },
+            let path = path.to_owned();
+            let [form @ .., _] = &MAGIC;
+            return Err(if MAGIC.starts_with(bytes) && !bytes.is_empty() {
+                damaged()
+            } else if bytes.starts_with(form) {
+                ModelsError::OtherVersion { path }
+            } else {
+                ModelsError::NotModels { path }
             });
         };
         let (crc, rest) = rest.split_first_chunk().ok_or_else(damaged)?;
@@ -330,7 +336,8 @@ impl KernelModels {
         let models: Self = postcard::from_bytes(rest).map_err(|_| damaged())?;
         let is_sound = |model: &KernelModel| {
             let kind = Kind::ALL.get(usize::from(model.kind));
-            kind.is_some_and(|kind| call(*kind, &model.least).is_some())
+            let least = kind.and_then(|kind| call(*kind, &model.least));
+            least.is_some_and(|call| model.time.takes(&call) && model.power.takes(&call))
         };
         match models.kernels.iter().all(is_sound) {
             true => Ok(models),

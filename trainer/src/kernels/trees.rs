@@ -247,6 +247,17 @@ impl Trees {
         self.leaves.extend(leaves);
     }
 
+    /// Whether these trees take so many inputs, and all inputs and leaves that they name exist.
+    pub fn take(&self, inputs: usize) -> bool {
+        let exists = |split: &Split| usize::from(split.input) < inputs;
+        let is_flat = |splits: &Vec<Split>| splits.len() <= MOST_DEPTH as usize;
+        let leaves = |splits: &Vec<Split>| 1_usize << splits.len();
+        self.borders.len() == inputs
+            && self.trees.iter().flatten().all(exists)
+            && self.trees.iter().all(is_flat)
+            && self.trees.iter().map(leaves).sum::<usize>() == self.leaves.len()
+    }
+
     /// Predicts the rows of some inputs.
     pub fn predict(&self, inputs: &Columns) -> Vec<f32> {
         let columns = inputs.columns.par_iter().zip(&self.borders);
@@ -462,6 +473,18 @@ mod tests {
         let square = predicted.iter().zip(&targets).map(|(p, t)| (p - t).powi(2));
         let rmse = (square.sum::<f32>() / targets.len() as f32).sqrt();
         assert!(rmse < 0.05, "{rmse}");
+    }
+
+    #[test]
+    fn trees_that_name_what_is_not_there_are_refused() {
+        let (_, _, trees) = fitted(200);
+        assert!(trees.take(3) && !trees.take(2) && !trees.take(4));
+        let mut short = trees.clone();
+        short.leaves.pop();
+        assert!(!short.take(3));
+        let mut beyond = trees;
+        beyond.trees[0][0].input = 3;
+        assert!(!beyond.take(3));
     }
 
     /// Twenty units differ, by up to a fifth. Trees that know each row's unit must find the average unit more
