@@ -2,7 +2,7 @@
 # What the trainer must reach on measured corpora, beside what it reaches; fails where a
 # bound is missed. Each row is scored with the shipped priors, and with priors that were learned
 # without the family of its corpus. Takes about twenty minutes on two cores. `gate` is a quick check: it
-# scores two of the rows, in six runs and against wider bounds.
+# scores two of the rows, in six runs and against wider bounds. WATTGATE_BUILT says that the example is built.
 #
 #     tools/bounds.sh [FOLDER-OF-CORPORA [errors|coverage|choices|interval|hindsight|gate]]
 set -euo pipefail
