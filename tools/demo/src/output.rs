@@ -8,7 +8,7 @@ use super::story::Story;
 
 const PAGE: &str = include_str!("page.html");
 
-/// The placeholder of the page's data.
+/// The page has this text where its data belong.
 const MARKER: &str = "/*DATA*/null";
 
 /// Path of a model file.

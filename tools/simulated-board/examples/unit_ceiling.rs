@@ -2,9 +2,10 @@
 //! model knows how the next one differs.
 //!
 //! Measures random calls in random power modes on the hundred units of
-//! `wattgate-simulator kernels --board xavier-agx --units 100 --seed 1`. For each call, one number predicts all
-//! units. Prints the share of units within a tolerance of that number, for two numbers: the median of the
-//! units, and the number with the largest share. No model exceeds the latter but by chance.
+//! `wattgate-simulator kernels --board xavier-agx --units 100 --seed 1`. Predicts each call with the same number
+//! on all units, and prints the share of units whose measurement lies within a tolerance of it. There are two
+//! such numbers: the median of the units, and the number with the largest share. No model exceeds the share of
+//! the second one but by chance.
 //!
 //! Run it with
 //!
@@ -32,8 +33,8 @@ fn share_within(values: &[f64], predicted: f64, tolerance: f64) -> f64 {
     values.iter().filter(is_within).count() as f64 / values.len() as f64
 }
 
-/// The largest such share of any prediction. Among the best predictions is the largest one that is still within
-/// the tolerance of some value.
+/// The largest such share of any prediction. A prediction can grow without losing a value until it reaches the
+/// upper end of some value's tolerance, so the search tries these ends alone.
 fn largest_share_within(values: &[f64], tolerance: f64) -> f64 {
     let ends = values
         .iter()

@@ -74,7 +74,7 @@ impl Corrected {
         let demand = Demand::of(call);
         let row = [(&demand, [0; 4])];
         let inputs = columns(row.into_iter(), &self.roofline);
-        self.trees.take(inputs.columns.len())
+        self.trees.takes(inputs.columns.len())
     }
 
     /// The time of a call in ms that does not wait for its launch, as far as the roofline tells.

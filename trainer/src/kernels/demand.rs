@@ -1,6 +1,6 @@
-//! What a call asks of the board, without the clocks: operations, bytes, and for convolutions and products
-//! of matrices the tiles into which libraries cut them (NVIDIA, *Matrix Multiplication Background User's
-//! Guide*: tile and wave quantisation), and whether they may take the Winograd transform.
+//! What a call asks of the board, without the clocks: operations and bytes. For products of matrices, and
+//! convolutions as such products, also the tiles into which libraries cut them (NVIDIA, *Matrix Multiplication
+//! Background User's Guide*: tile and wave quantisation), and whether they may use the Winograd transform.
 
 use wattgate_kernels::{Call, Matrices, Operation, Window};
 

@@ -2,10 +2,10 @@
 //! *effect*. The effect is estimated from these rows and subtracted from them, so that the trees learn the
 //! average unit, from rows with less noise.
 //!
-//! The effect on the logarithm of a target is a linear function of some inputs: a slow CPU lengthens small
-//! kernels most, and a chip that leaks adds most to low powers. A ridge regression for each unit finds the
-//! coefficients; their mean over the units is subtracted. Mixed-effects forests also alternate between trees
-//! and effects (Hajjem et al. 2014).
+//! An effect is a linear function of some inputs, on the logarithm of the target: for example, a slow CPU
+//! lengthens small kernels most, and a chip that leaks adds most to low powers. A ridge regression finds the
+//! coefficients of each unit, and their mean over the units is subtracted. Mixed-effects forests also alternate
+//! between trees and effects (Hajjem et al. 2014).
 
 use nalgebra::{Cholesky, DMatrix, DVector, Dyn};
 use rayon::prelude::*;
@@ -76,8 +76,8 @@ impl Effects {
         }
     }
 
-    /// Estimates the effects again and updates the residuals, from which the present effects are already
-    /// subtracted.
+    /// Estimates the effects again. The residuals come with the old effects subtracted, and leave with the new
+    /// ones subtracted.
     pub fn refit(&mut self, residuals: &mut [f32]) {
         let Self {
             inputs,

@@ -92,7 +92,8 @@ const BLOCK: usize = 1_024;
 /// Rows that are predicted at once.
 const LANES: usize = 64;
 
-/// Trees between two estimates of the units' effects. The first trees learn how calls and modes differ.
+/// The effects of the units are estimated after every so many trees. Before the first estimate, the trees have
+/// learned how calls and modes differ.
 const TREES_OF_EFFECTS: usize = 50;
 
 /// A split of a level: does an input exceed a border?
@@ -247,14 +248,14 @@ impl Trees {
         self.leaves.extend(leaves);
     }
 
-    /// Whether these trees take so many inputs, and all inputs and leaves that they name exist.
-    pub fn take(&self, inputs: usize) -> bool {
+    /// Whether these trees take so many inputs, and name only inputs and leaves that exist.
+    pub fn takes(&self, inputs: usize) -> bool {
         let exists = |split: &Split| usize::from(split.input) < inputs;
-        let is_flat = |splits: &Vec<Split>| splits.len() <= MOST_DEPTH as usize;
+        let is_shallow = |splits: &Vec<Split>| splits.len() <= MOST_DEPTH as usize;
         let leaves = |splits: &Vec<Split>| 1_usize << splits.len();
         self.borders.len() == inputs
             && self.trees.iter().flatten().all(exists)
-            && self.trees.iter().all(is_flat)
+            && self.trees.iter().all(is_shallow)
             && self.trees.iter().map(leaves).sum::<usize>() == self.leaves.len()
     }
 
@@ -478,13 +479,13 @@ mod tests {
     #[test]
     fn trees_that_name_what_is_not_there_are_refused() {
         let (_, _, trees) = fitted(200);
-        assert!(trees.take(3) && !trees.take(2) && !trees.take(4));
+        assert!(trees.takes(3) && !trees.takes(2) && !trees.takes(4));
         let mut short = trees.clone();
         short.leaves.pop();
-        assert!(!short.take(3));
+        assert!(!short.takes(3));
         let mut beyond = trees;
         beyond.trees[0][0].input = 3;
-        assert!(!beyond.take(3));
+        assert!(!beyond.takes(3));
     }
 
     /// Twenty units differ, by up to a fifth. Trees that know each row's unit must find the average unit more

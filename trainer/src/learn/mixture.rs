@@ -4,8 +4,8 @@
 //! power) and one whose mean has little or no physics. The exported network is distilled from the
 //! medians of the mixtures on the whole grid; the guard band follows from their spread.
 //!
-//! A reference adds a third process, whose prior is made from the reference's hyperparameters. The better
-//! this process explains the corpus, the larger its weight; an unsuitable reference is dropped.
+//! A reference adds a third process. The prior of this process comes from the reference's hyperparameters,
+//! and its weight grows with how well it explains the corpus, so that an unsuitable reference is dropped.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -240,7 +240,7 @@ impl Mixture {
             .map(|(weight, density, _)| weight * density)
             .sum();
         let parts = parts.into_iter().map(|(weight, density, process)| {
-            // If no process gives the measurement any density, the weights stay.
+            // A measurement to which every process gives a density of 0 leaves the weights as they are.
             let weight = match sum > 0.0 {
                 true => weight * density / sum,
                 false => weight,
@@ -309,7 +309,7 @@ fn stacked(prior: &[f64], densities: &[Vec<f64>]) -> Vec<f64> {
                 .zip(parts)
                 .map(|(weight, density)| weight * density);
             let sum: f64 = shares.clone().sum();
-            // If no part gives a target any density, the target cannot tell the parts apart.
+            // A target to which every part gives a density of 0 cannot tell the parts apart.
             if sum > 0.0 {
                 counts
                     .iter_mut()

@@ -96,9 +96,10 @@ impl Points {
         Solved::new(covariances, kernel.noise, noise, &residuals)
     }
 
-    /// Finds the noise factor e^η of each point under given hyperparameters; `noise` has first guesses. Each
-    /// round maximises the posterior of every η given the others: the density of the point's target as the
-    /// other points predict it (Rasmussen and Williams, equation 5.12), times the prior of η.
+    /// Finds the noise factor e^η of each point under given hyperparameters, starting from those in `noise`.
+    /// Each round takes, for each point, the η with the largest posterior while all others stay. That posterior
+    /// is the density that the other points give to the point's target (Rasmussen and Williams, equation 5.12),
+    /// times the prior of η.
     fn find_noise(&self, theta: &[f64], noise: &mut [f64]) -> Result<(), SingularKernel> {
         const ROUNDS: usize = 3;
         for _ in 0..ROUNDS {
