@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All checks, as CI runs them: tools/ci.sh. Installs the Debian packages that it needs and
-# that are missing. Steps that fail are listed at the end.
+# All checks, as CI runs them: tools/ci.sh. First those of tools/test.sh, then all others. Installs the
+# Debian packages that it needs and that are missing. Steps that fail are listed at the end.
 #
 # Tests on measured data, and a part of the trainer's bounds, read ../shared/data; where that is
 # absent each of them says so and is skipped, unless WATTGATE_REQUIRE_DATA is set.
@@ -95,7 +95,20 @@ links() {
 # cargo would build burn again, with the features that the demo alone asks for.
 demo() {
     target/release/wattgate-demo -o target/demo-report &&
-        tools/demo-page.sh target/demo-report/index.html
+        tools/demo-page.sh target/demo-report/index.html &&
+        picture
+}
+
+# README.md's picture of a held limit is the one that the demo draws. Coordinates may differ, since a
+# training differs a little between processors.
+picture() {
+    local picture=tools/demo/held-limit.svg drawn=target/demo-report/held-limit.svg bytes
+    diff <(sed -E 's/points="[^"]*"//; s/[0-9]+//g' $picture) <(sed -E 's/points="[^"]*"//; s/[0-9]+//g' $drawn) || {
+        echo "$drawn is drawn in another way than $picture; copy it there"
+        return 1
+    }
+    bytes=$(stat -c %s $picture)
+    [ "$bytes" -le 100000 ] || { echo "$picture has $bytes bytes, at most 100000"; return 1; }
 }
 
 # From a board to a held limit at half of the board's span, with what the tests have built. The
@@ -162,14 +175,25 @@ bare_metal() {
     done
 }
 
-# Tests with their times, for which libtest has an unstable switch.
-host_tests() {
-    local host
+# The tests that tools/test.sh leaves out, with their times, for which libtest has an unstable switch.
+# Each name of the list must be that of a test.
+long_tests() {
+    local host names name test=(cargo test --release --locked --workspace --no-fail-fast)
+    "${test[@]}" --lib --bins --tests -- --list >"$place/list" || return
+    names=$(<tools/long-tests.txt)
+    for name in $names; do
+        grep -q "^$name: test$" "$place/list" || { echo "tools/long-tests.txt: there is no test $name"; return 1; }
+    done
     host=$(rustc -vV | sed -n 's/^host: //p')
     host=${host^^}
     local -x "CARGO_TARGET_${host//-/_}_RUNNER=env RUSTC_BOOTSTRAP=1"
-    cargo test --release --locked --workspace --no-fail-fast --lib --bins --tests -- \
-        -Z unstable-options --report-time | tee "$place/tests"
+    # shellcheck disable=SC2086
+    "${test[@]}" --lib --bins --tests -- -Z unstable-options --report-time --exact $names | tee -a "$place/tests" &&
+        cargo test --release --locked -p wattgate-bench
+}
+
+tests() {
+    tools/test.sh | tee "$place/tests"
 }
 
 # What needs no burn, beside the steps that build and test with it: at the lowest priority, since
@@ -196,13 +220,14 @@ step "toolchain" toolchain
 step "format" format
 step "dependencies" dependencies
 beside >"$place/beside" 2>&1 &
+step "tests" tests
 step "lint" quick lint
 step "documentation" quick documentation
-step "host tests" quick host_tests
-step "documentation tests" quick cargo test --release --locked --workspace --doc
+step "long tests" quick long_tests
 step "bounds of the trainer, a part" quick gate
 step "networks of the package onnx" env WATTGATE_BUILT=yes tools/networks.sh compose
 step "demo" quick demo
+step "commands of README.md" env WATTGATE_BUILT=yes tools/readme.sh
 step "learning on a simulated board" quick learned
 step "characterising, with a living board" env WATTGATE_BUILT=yes tools/characterize.sh --quick
 step "Python package" tools/python.sh

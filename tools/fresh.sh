@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Runs the first commands of README.md as a newcomer does: on a clone of HEAD, without ../shared, in
-# a new Debian that has its minimal packages, what README.md tells to install, and this machine's
-# Rust toolchain.
+# Types README.md's two commands as a newcomer does: on a clone of HEAD, without ../shared, in a new
+# minimal Debian or Ubuntu that has git and nothing else. Each command runs twice: the second time
+# nothing is left to install or to build.
 #
-#     tools/fresh.sh
+#     tools/fresh.sh [SUITE [root|sudo]]      [this machine's suite, root]
 #
-# Needs root for debootstrap and chroot.
+# With `sudo` they are typed by a user who may use sudo, on a machine that has the distribution's own
+# Rust, which is too old. Needs root for debootstrap and chroot.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,45 +15,57 @@ fail() {
     exit 1
 }
 
-tools/packages.sh debootstrap git
-toolchain=$(rustc --print sysroot)
+. /etc/os-release
+suite=${1:-$VERSION_CODENAME}
+user=${2:-root}
+[ "$user" = root ] || [ "$user" = sudo ] || fail "expected root or sudo, found $user"
+include=ca-certificates,git
+[ "$user" = root ] || include+=,sudo,cargo
+case $suite in
+bookworm | trixie | forky | sid) mirror=http://deb.debian.org/debian keyring=debian-archive-keyring ;;
+*) mirror=http://archive.ubuntu.com/ubuntu keyring=ubuntu-archive-keyring ;;
+esac
+tools/packages.sh debootstrap git $keyring
 place=$(mktemp -d)
 root=$place/root
 end() {
-    umount --quiet "$root/proc" "$root/dev" "$root/opt/rust" || true
+    umount --quiet "$root/proc" "$root/dev/shm" "$root/dev" || true
     # Never through a mount that is still there.
     rm -rf --one-file-system "$place"
 }
 trap end EXIT
 
-. /etc/os-release
-debootstrap --variant=minbase --include=ca-certificates "$VERSION_CODENAME" "$root" >"$place/log" ||
+components=main
+[ $keyring = debian-archive-keyring ] || components=main,universe
+debootstrap --variant=minbase --include=$include --components=$components \
+    --keyring=/usr/share/keyrings/$keyring.gpg "$suite" "$root" "$mirror" >"$place/log" ||
     fail "debootstrap: $(tail -n 1 "$place/log")"
 # The way to the network: names, and authorities that this machine trusts besides.
 cp /etc/resolv.conf "$root/etc/"
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
-mkdir -p "$root/opt/rust"
-mount --bind -o ro "$toolchain" "$root/opt/rust"
 mount --bind /dev "$root/dev"
+mount -t tmpfs tmpfs "$root/dev/shm"
 mount -t proc proc "$root/proc"
-git clone --quiet --no-hardlinks . "$root/root/wattgate"
+home=/root
+if [ "$user" = sudo ]; then
+    home=/home/somebody
+    chroot "$root" useradd --create-home somebody
+    echo 'somebody ALL=(ALL) NOPASSWD: ALL' >"$root/etc/sudoers.d/somebody"
+fi
+git clone --quiet --no-hardlinks . "$root$home/wattgate"
+chroot "$root" chown -R "$([ "$user" = root ] && echo root || echo somebody)" "$home"
 
 inside() {
     echo "\$ $*"
-    local start=$SECONDS
-    env -i HOME=/root TERM=dumb DEBIAN_FRONTEND=noninteractive \
-        PATH=/opt/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-        chroot "$root" sh -c "cd /root/wattgate && $*" || fail "$*"
-    echo "$((SECONDS - start)) s"
+    local start=$SECONDS as=()
+    [ "$user" = root ] || as=(setpriv --reuid=somebody --regid=somebody --init-groups)
+    env -i HOME=$home TERM=dumb PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+        chroot "$root" "${as[@]}" sh -c "cd $home/wattgate && $*" || fail "$*"
+    echo "$* took $((SECONDS - start)) s"
 }
 
-# readme PATTERN: the one text of README.md that a sed pattern takes out of its line.
-readme() {
-    sed -n "s/$1/\1/p" README.md | grep . || fail "README.md has no $1"
-}
-
-inside apt-get update -q
-inside "$(readme '.*`\(apt install [^`]*\)`.*') -qy --no-install-recommends"
-inside "$(readme '^    \(cargo run .*-p wattgate-demo\)$')"
-[ -s "$root/root/wattgate/demo-report/index.html" ] || fail "no page"
-inside "$(readme '^    \(tools\/tour.sh\) .*')"
+for command in $(sed -nE 's/^    (tools\/(demo|test)\.sh) .*/\1/p' README.md); do
+    inside "$command"
+    inside "$command"
+done
+[ -s "$root$home/wattgate/demo-report/index.html" ] || fail "no page"

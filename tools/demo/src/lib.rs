@@ -11,12 +11,13 @@
 //! | hold a changing limit | `replay` |
 //!
 //! The steps record their results in a [`Story`] (module `story`), the data of the page. The module
-//! `output` writes the models and the page.
+//! `output` writes the models and the page, `picture` draws the replay as an image.
 
 mod choose;
 mod compare;
 mod error;
 mod output;
+mod picture;
 mod profile;
 mod reference;
 mod replay;
@@ -44,6 +45,7 @@ use truth::{fastest, front, truth};
 
 pub use error::DemoError;
 pub use profile::simulate;
+pub use replay::Series;
 pub use story::Story;
 
 const BOARD: &str = "orin-agx-64";
@@ -53,15 +55,8 @@ const WORKLOAD: &str = "mobilenetv3";
 /// The power limits of PowerTrain's evaluation, in W.
 const LIMITS_W: std::ops::RangeInclusive<u32> = 17..=50;
 
-/// Number of stages, for the progress bar.
-const STAGES: u64 = 6;
-
-/// Number of steps of the progress bar.
-pub fn steps() -> u64 {
-    STAGES + CONTESTANTS.len() as u64 + compare::STEPS
-}
-
-/// Simulates, trains and chooses; writes the corpora, the model files and the page to a folder.
+/// Simulates, trains and chooses; writes the corpora, the model files, the page and the picture of the
+/// replay to a folder. The progress bar counts the work of each stage anew.
 pub fn make(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, DemoError> {
     let start = Instant::now();
     fs::create_dir_all(folder).map_err(|source| DemoError::Folder {
@@ -69,36 +64,44 @@ pub fn make(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, D
         source,
     })?;
     let page = AtomicFile::create(&folder.join("index.html"))?;
-    let stage = |name: &'static str| {
-        progress.inc(1);
-        progress.set_message(name);
+    let picture = AtomicFile::create(&folder.join("held-limit.svg"))?;
+    let stage = |name: &'static str, work: u64| {
+        // Where no bar is drawn, a line a stage.
+        if progress.is_hidden() {
+            eprintln!("{:>4.0} s  {name}", start.elapsed().as_secs_f64());
+        }
+        progress.set_position(0);
+        progress.set_length(work);
+        progress.set_prefix(name);
     };
 
-    stage("profile");
+    stage("profile", 2);
     let board = Board::named(BOARD)?;
     let workload = Workload::named(WORKLOAD)?;
     let modes = board.papers_modes();
     let corpus = |workload: &Workload| {
         let path = folder.join(format!("{}.csv", workload.name));
-        simulate(&board, workload, &modes, seed, &path)
+        let corpus = simulate(&board, workload, &modes, seed, &path);
+        progress.inc(1);
+        corpus
     };
     let old = corpus(&Workload::named(REFERENCE)?)?;
     let new = corpus(&workload)?;
 
-    stage("reference");
-    let references = reference::learn(&old, seed, folder)?;
+    stage("reference", reference::WORK);
+    let references = reference::learn(&old, seed, folder, progress)?;
 
-    stage("transfer");
+    stage("transfer", transfer::WORK);
     let all = profiled(&new);
     let trained = transfer::train(&new, &references, seed, progress)?;
     for contestant in &trained {
         contestant.export(folder)?;
     }
 
-    stage("compare");
+    stage("compare", compare::STEPS);
     let learning = compare::curves(&new, &references, seed, progress)?;
 
-    stage("choose");
+    stage("choose", 1);
     let limits: Vec<u32> = LIMITS_W.collect();
     let optimum: Vec<Option<Point>> = limits.iter().map(|&limit| fastest(&all, limit)).collect();
     let choices = trained
@@ -106,10 +109,11 @@ pub fn make(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, D
         .map(|contestant| choices(contestant, &all, &limits));
     let choices = choices.collect::<Result<Vec<Choices>, _>>()?;
 
-    stage("replay");
+    stage("replay", replay::STEPS);
     let [first, ..] = &CONTESTANTS;
     let model = output::model_path(folder, &first.file_name());
-    let replay = replay(&board, &workload, seed, &model)?;
+    let replay = replay(&board, &workload, seed, &model, progress)?;
+    picture.commit(picture::draw(&replay).as_bytes())?;
     let models = trained.iter().filter_map(TrainedContestant::learned);
     let story = Story {
         kind: new.kind.to_string(),

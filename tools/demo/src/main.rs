@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lexopt::{Arg, Parser, ValueExt};
 use thiserror::Error;
 use wattgate_cli::exit::{Failed, end};
-use wattgate_demo::{DemoError, Story, make, steps};
+use wattgate_demo::{DemoError, Series, Story, make};
 
 const USAGE: &str = "\
 Show all steps on a simulated board, as one page
@@ -26,8 +26,8 @@ Options:
 
 Simulates a Jetson AGX Orin, trains a reference on ResNet, transfers it to MobileNet with 50 and
 with 15 planned modes, and chooses a mode under each limit from 17 to 50 W. The watchdog then
-holds a changing limit during a training job. Writes the corpora, the model files and the page
-index.html. All numbers are simulated.
+holds a changing limit during a training job. Writes the corpora, the model files, the page
+index.html, and held-limit.svg, a picture of that job. All numbers are simulated.
 
 Exit codes:
   0  done
@@ -79,9 +79,9 @@ fn run(mut arguments: Parser) -> Result<(), Failure> {
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let style = "{msg:>8} [{bar:40}] {percent:>3} % {elapsed} of about {duration}";
+    let style = "{prefix:<9} [{bar:40}] {pos} of {len}, {elapsed}";
     let style = ProgressStyle::with_template(style).expect("a valid template");
-    let progress = ProgressBar::new(steps()).with_style(style.progress_chars("=> "));
+    let progress = ProgressBar::new(1).with_style(style.progress_chars("=> "));
     let story = make(&output, seed, &progress);
     progress.finish_and_clear();
     let story = story?;
@@ -90,52 +90,46 @@ fn run(mut arguments: Parser) -> Result<(), Failure> {
         return print(&format!("{text}\n"));
     }
     let page = output.join("index.html");
-    print(&format!("{}wrote {}\n", text(&story), page.display()))
+    print(&format!("{}page     {}\n", text(&story), page.display()))
 }
 
 fn print(text: &str) -> Result<(), Failure> {
     Ok(io::stdout().lock().write_all(text.as_bytes())?)
 }
 
+/// Three lines: what was learned, chosen and held.
 fn text(story: &Story) -> String {
-    let heading = |title: &str, [first, second, third]: [&str; 3]| {
-        let title = format!("{title}, {}", story.kind);
-        format!("{title:<46}{first:>10}{second:>10}{third:>12}\n")
-    };
-    let mut text = format!(
-        "{} on {}, {}: {} modes, limits {} … {} W\n{:<46}{:>10}{:>10}\n",
-        story.workload,
-        story.board,
-        story.kind,
-        story.truth.time_ms.len(),
-        story.limits[0],
-        story.limits[story.limits.len() - 1],
-        format!("errors on modes that were not profiled, {}", story.kind),
-        "time",
-        "power",
-    );
-    for model in &story.models {
+    let mut text = String::new();
+    if let Some(model) = story.models.first() {
         text += &format!(
-            "  {:<44}{:>8.2} %{:>8.2} %\n",
-            model.name, model.mape.time, model.mape.power
+            "learned  {} of {} modes of {} on {} ({}) profiled; mean error of the others: time {:.1} %, \
+             power {:.1} %\n",
+            model.modes,
+            story.truth.time_ms.len(),
+            story.workload,
+            story.board,
+            story.kind,
+            model.mape.time,
+            model.mape.power,
         );
     }
-    text += &heading("choices under the limits", ["slower", "over", "by > 1 W"]);
-    for row in &story.summary {
+    if let [from, .., to] = story.limits[..]
+        && let Some(row) = story.summary.first()
+    {
         text += &format!(
-            "  {:<44}{:>8.1} %{:>8.1} %{:>10.1} %\n",
-            row.name, row.time_penalty_pct, row.over_pct, row.over_1w_pct
+            "chose    a mode for each limit from {from} to {to} W: {:.1} % slower than the fastest that \
+             fits (median), {:.0} % of the limits exceeded, by at most 1 W in {:.0} %\n",
+            row.time_penalty_pct,
+            row.over_pct,
+            100.0 - row.over_1w_pct,
         );
     }
-    let columns = ["time over", "excess", "speed"];
-    text += &heading("a training job under a changing limit", columns);
-    for series in &story.replay.series {
-        let report = &series.report;
+    if let Some(Series { name, report, .. }) = story.replay.series.first() {
         text += &format!(
-            "  {:<44}{:>8.2} %{:>8.1} %{:>10.1} %\n",
-            series.name, report.over_430ms_pct, report.excess_430ms_pct, report.speed_vs_fixed_pct
+            "held     a limit that changes, by {name}: over it for {:.2} % of the time, {:.0} % of the \
+             speed of an oracle\n",
+            report.over_430ms_pct, report.speed_vs_fixed_pct,
         );
     }
-    text += &format!("{:.0} s\n", story.made.seconds);
     text
 }

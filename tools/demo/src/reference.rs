@@ -13,6 +13,7 @@ use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::reference::Reference;
 use wattgate_trainer::learn::split::{Amount, Sampling};
 use wattgate_trainer::methods::{Method, method};
+use wattgate_trainer::train::PROGRESS;
 
 use super::REFERENCE;
 use super::error::DemoError;
@@ -21,6 +22,9 @@ use super::output;
 /// Number of the reference's modes on which PowerTrain's network is trained; its authors found 546
 /// as good as all.
 const RECIPE_REFERENCE: usize = 600;
+
+/// Steps of the progress bar: those of the fit.
+pub const WORK: u64 = PROGRESS;
 
 /// What was learned from the reference workload.
 pub struct References {
@@ -33,7 +37,12 @@ pub struct References {
 }
 
 /// Learns from the corpus of the reference workload. Writes wattgate's model into a folder.
-pub fn learn(corpus: &Corpus, seed: u64, folder: &Path) -> Result<References, DemoError> {
+pub fn learn(
+    corpus: &Corpus,
+    seed: u64,
+    folder: &Path,
+    progress: &ProgressBar,
+) -> Result<References, DemoError> {
     let options = FitOptions {
         amount: Amount::All,
         sampling: Sampling::Random,
@@ -43,7 +52,7 @@ pub fn learn(corpus: &Corpus, seed: u64, folder: &Path) -> Result<References, De
     };
     let transfer = method("powertrain-transfer").expect("a method");
     let (fitted, recipes) = rayon::join(
-        || fit(corpus, &options, &ProgressBar::hidden()),
+        || fit(corpus, &options, progress),
         || {
             let recipes = Reference::of_corpus(
                 REFERENCE.to_owned(),

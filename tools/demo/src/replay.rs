@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use indicatif::ProgressBar;
 use serde::Serialize;
 use wattgate_board_tables::Board;
 use wattgate_scenarios::replay::report::LoadReport;
@@ -37,6 +38,9 @@ const HOLDERS: [(&str, Holder); 4] = [
     ("MAXN", Holder::Maxn),
 ];
 
+/// Number of steps of the progress bar.
+pub const STEPS: u64 = HOLDERS.len() as u64;
+
 /// Power over time under the limits.
 #[derive(Clone, Debug, Serialize)]
 pub struct Replay {
@@ -69,6 +73,7 @@ pub fn replay(
     workload: &Workload,
     seed: u64,
     model: &Path,
+    progress: &ProgressBar,
 ) -> Result<Replay, ReplayError> {
     let modes = timed_modes(board, model, workload)?;
     let load = training_with_a_pause(seed);
@@ -86,7 +91,9 @@ pub fn replay(
             holder,
             errors: None,
         };
-        series(name, &run, &modes)
+        let series = series(name, &run, &modes);
+        progress.inc(1);
+        series
     });
     let step = |step: &Step| [step.from.as_secs_f64(), round(step.activity, 3)];
     Ok(Replay {

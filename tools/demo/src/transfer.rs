@@ -12,7 +12,7 @@ use wattgate_trainer::learn::predictions::Predictions;
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::split::{Amount, Sampling, Split};
 use wattgate_trainer::methods::{Method, Trained, Wattgate, method};
-use wattgate_trainer::train::Task;
+use wattgate_trainer::train::{PROGRESS, Task};
 
 use super::WORKLOAD;
 use super::error::DemoError;
@@ -20,6 +20,9 @@ use super::output;
 use super::reference::References;
 use super::round::round;
 use super::story::{Learned, Mape};
+
+/// Steps of the progress bar: each contestant, and the fits of the two that export a file.
+pub const WORK: u64 = CONTESTANTS.len() as u64 + 2 * PROGRESS;
 
 /// A method with its training modes.
 pub struct Contestant {
@@ -97,7 +100,7 @@ pub fn train(
             reference: Some(reference),
             seed,
             shape: Shape::Wide32,
-            progress: &ProgressBar::hidden(),
+            progress,
         };
         let trained = method.train(&task)?;
         progress.inc(1);

@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use wattgate_runtime::Milliwatts;
+use wattgate_watchdog::config;
+
 use crate::sensor::Sensor;
 
 /// The limit applies to the power averaged over this time: the time constant of the sensor as L4T
@@ -31,11 +34,10 @@ impl Course {
 
     /// The daemon's config file with the limit at a time and a model's file.
     pub fn config(&self, at: Duration, model: &Path) -> String {
-        let (limit, model) = (self.limit_mw(at), model.display());
-        let sensor = match self.sensor {
-            sensor if sensor == Sensor::L4T => String::new(),
-            Sensor { samples, .. } => format!("sensor_samples = {samples}\n"),
-        };
-        format!("version = 1\nmodel = \"{model}\"\nlimit = \"{limit}mW\"\n{sensor}")
+        let mut text = config::text(model, Milliwatts(self.limit_mw(at)));
+        if self.sensor != Sensor::L4T {
+            text += &format!("sensor_samples = {}\n", self.sensor.samples);
+        }
+        text
     }
 }

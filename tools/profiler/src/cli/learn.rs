@@ -13,7 +13,7 @@ use wattgate_cli::output::replace;
 use wattgate_cli::planning::ExpectedError;
 use wattgate_runtime::{Milliwatts, Model, PowerMode};
 use wattgate_watchdog::client::Client;
-use wattgate_watchdog::config::Config;
+use wattgate_watchdog::config::{self, Config};
 use wattgate_watchdog::report::Report;
 use wattgate_watchdog::serve::protocol::{Request, WantedLimit};
 
@@ -271,7 +271,7 @@ fn install(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 /// Writes a config for the daemon where there is none; else says what is missing in it.
 fn write_config(config: &Path, model: &Path, limit: Milliwatts) -> Result<(), Failure> {
     let model = std::path::absolute(model).unwrap_or_else(|_| model.to_owned());
-    let keys = format!("model = {model:?}\nlimit = \"{}mW\"\n", limit.0);
+    let keys = config::text(&model, limit);
     if config.exists() {
         note(format_args!(
             "{} stays as it is; for this limit after the next start of the daemon it needs\n{keys}",
@@ -279,8 +279,7 @@ fn write_config(config: &Path, model: &Path, limit: Milliwatts) -> Result<(), Fa
         ));
         return Ok(());
     }
-    let text =
-        format!("# Written by `wattgate learn`; see wattgated.toml(5).\nversion = 1\n{keys}");
+    let text = format!("# Written by `wattgate learn`; see wattgated.toml(5).\n{keys}");
     install(config, text.as_bytes())
 }
 

@@ -57,6 +57,13 @@ pub enum ConfigError {
     },
 }
 
+/// The text of a config with a model and a limit, and nothing else.
+pub fn text(model: &Path, limit: Milliwatts) -> String {
+    // A string of JSON is one of TOML.
+    let model = serde_json::Value::from(model.to_string_lossy());
+    format!("version = {VERSION}\nmodel = {model}\nlimit = \"{}mW\"\n", limit.0)
+}
+
 /// A checked config.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {

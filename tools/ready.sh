@@ -1,0 +1,95 @@
+# Makes a fresh Debian or Ubuntu ready to build, or says what to type. Sourced by the scripts that a
+# newcomer types:
+#
+#     . tools/ready.sh
+#     ready MIB MINUTES PACKAGE…
+#
+# says what it installs, how much of the disk the build needs (MIB) and how long it takes (MINUTES),
+# then installs the packages that are missing, and Rust where there is none or an older one.
+
+script=${0##*/}
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+
+# What Rust and the sources of the crates take, in MiB.
+RUST_MIB=700 CRATES_MIB=700
+
+fail() {
+    echo "$script: $*" >&2
+    exit 1
+}
+
+# What is built, installed or fetched is kept, and the next run goes on from there.
+trap 'echo >&2; fail "stopped; type it again to go on from here"' INT TERM
+
+# The version of the Rust that a program of this name starts: "1.95.0".
+rust_version() {
+    "$1" --version 2>/dev/null | sed -nE 's/^[a-z]+ ([0-9.]+).*/\1/p'
+}
+
+# is_at_least WANTED FOUND: whether a version is as new as another one.
+is_at_least() {
+    [ -n "$2" ] && [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]
+}
+
+# has_space FOLDER MIB: fails if the disk of a folder has less than that.
+has_space() {
+    local folder=$1 free
+    while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
+    free=$(df --output=avail -m "$folder" | tail -n 1 | tr -d ' ')
+    [ "$free" -ge "$2" ] ||
+        fail "$1 needs $2 MiB more, and its disk has $free MiB free; free some, or set CARGO_TARGET_DIR to a folder of another disk"
+}
+
+# Installs Rust: another toolchain of rustup where there is a rustup, else rustup too.
+install_rust() {
+    local wanted=$1 installer
+    if command -v rustup >/dev/null; then
+        rustup toolchain install "$wanted" --profile minimal --no-self-update ||
+            fail "rustup did not install Rust $wanted: its last lines say why; type the same again when the network is there"
+        export RUSTUP_TOOLCHAIN=$wanted
+        return
+    fi
+    installer=$(mktemp)
+    curl --proto '=https' --tlsv1.2 -fsS -o "$installer" \
+        https://static.rust-lang.org/rustup/rustup-init.sh ||
+        fail "static.rust-lang.org cannot be reached, and Rust $wanted or later is not here; type the same again when the network is there"
+    # An older Rust of Debian may stay; `cargo` is the one of rustup from here on.
+    RUSTUP_INIT_SKIP_PATH_CHECK=yes sh "$installer" -y --no-modify-path --profile minimal \
+        --default-toolchain "$wanted" ||
+        fail "rustup did not install Rust $wanted: its last lines say why"
+    rm "$installer"
+    echo "$script: Rust is in ${CARGO_HOME:-$HOME/.cargo}/bin, which is not in PATH"
+}
+
+ready() {
+    local mib=$1 minutes=$2 wanted found missing built rust=
+    shift 2
+    wanted=$(sed -nE 's/^rust-version = "(.*)"/\1/p' Cargo.toml)
+    found=$(rust_version cargo)
+    if ! is_at_least "$wanted" "$found"; then
+        # rustup's own folder is in no PATH after --no-modify-path.
+        PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
+        found=$(RUSTUP_TOOLCHAIN=$wanted rust_version cargo)
+        if is_at_least "$wanted" "$found"; then
+            export RUSTUP_TOOLCHAIN=$wanted
+        else
+            rust=yes
+            command -v rustup >/dev/null || set -- "$@" ca-certificates curl
+        fi
+    fi
+    missing=$(tools/packages.sh --missing "$@")
+    built=$(du -sm "$target" 2>/dev/null | cut -f 1 || true)
+    mib=$((mib > ${built:-0} ? mib - ${built:-0} : 0))
+    echo "$script installs ${missing:+the Debian packages $missing, }${rust:+Rust $wanted (by rustup, for this user), }what crates.io has of Cargo.lock;"
+    echo "the build takes $mib MiB of $target and $minutes minutes of two cores the first time."
+    has_space "$target" "$mib"
+    [ -z "$rust" ] || has_space "$HOME" $((RUST_MIB + CRATES_MIB))
+    exec {turn}<.
+    flock -n "$turn" || {
+        echo "$script: another of these scripts installs or builds here; waiting for it"
+        flock "$turn"
+    }
+    # shellcheck disable=SC2086
+    tools/packages.sh $missing
+    [ -z "$rust" ] || install_rust "$wanted"
+}
