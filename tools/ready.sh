@@ -21,9 +21,9 @@ fail() {
 # What is built, installed or fetched is kept, and the next run goes on from there.
 trap 'echo >&2; fail "stopped; type it again to go on from here"' INT TERM
 
-# The version of the Rust that a program of this name starts: "1.95.0".
+# The version of the Rust that `cargo` starts, such as 1.95.0; empty if none does.
 rust_version() {
-    "$1" --version 2>/dev/null | sed -nE 's/^[a-z]+ ([0-9.]+).*/\1/p'
+    { cargo --version 2>/dev/null || true; } | sed -nE 's/^cargo ([0-9.]+).*/\1/p'
 }
 
 # is_at_least WANTED FOUND: whether a version is as new as another one.
@@ -62,26 +62,30 @@ install_rust() {
 }
 
 ready() {
-    local mib=$1 minutes=$2 wanted found missing built rust=
+    local mib=$1 minutes=$2 wanted missing built rust=
     shift 2
     wanted=$(sed -nE 's/^rust-version = "(.*)"/\1/p' Cargo.toml)
-    found=$(rust_version cargo)
-    if ! is_at_least "$wanted" "$found"; then
-        # rustup's own folder is in no PATH after --no-modify-path.
+    if ! is_at_least "$wanted" "$(rust_version)"; then
+        # rustup's folder, and its toolchain of this version, may be there from an earlier run.
         PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
-        found=$(RUSTUP_TOOLCHAIN=$wanted rust_version cargo)
-        if is_at_least "$wanted" "$found"; then
-            export RUSTUP_TOOLCHAIN=$wanted
-        else
-            rust=yes
-            command -v rustup >/dev/null || set -- "$@" ca-certificates curl
+        if ! is_at_least "$wanted" "$(rust_version)"; then
+            if is_at_least "$wanted" "$(RUSTUP_TOOLCHAIN=$wanted rust_version)"; then
+                export RUSTUP_TOOLCHAIN=$wanted
+            else
+                rust=yes
+                command -v rustup >/dev/null || set -- "$@" ca-certificates curl
+            fi
         fi
     fi
     missing=$(tools/packages.sh --missing "$@")
-    built=$(du -sm "$target" 2>/dev/null | cut -f 1 || true)
-    mib=$((mib > ${built:-0} ? mib - ${built:-0} : 0))
-    echo "$script installs ${missing:+the Debian packages $missing, }${rust:+Rust $wanted (by rustup, for this user), }what crates.io has of Cargo.lock;"
-    echo "the build takes $mib MiB of $target and $minutes minutes of two cores the first time."
+    built=0
+    [ ! -d "$target" ] || built=$(du -sm "$target" | cut -f 1)
+    mib=$((mib > built ? mib - built : 0))
+    if [ $mib -gt 0 ] || [ -n "$missing$rust" ]; then
+        echo "$script needs $minutes minutes of two cores and $mib MiB of $target the first time."
+        [ -z "$missing" ] || echo "It installs the packages $missing."
+        [ -z "$rust" ] || echo "It installs Rust $wanted for this user, by rustup, into ${CARGO_HOME:-$HOME/.cargo} and ${RUSTUP_HOME:-$HOME/.rustup}."
+    fi
     has_space "$target" "$mib"
     [ -z "$rust" ] || has_space "$HOME" $((RUST_MIB + CRATES_MIB))
     exec {turn}<.
@@ -92,4 +96,9 @@ ready() {
     # shellcheck disable=SC2086
     tools/packages.sh $missing
     [ -z "$rust" ] || install_rust "$wanted"
+}
+
+# Ends the turn of this script, for the next one that waits.
+built() {
+    exec {turn}<&-
 }
