@@ -17,6 +17,7 @@ if [ ! -x "$python" ]; then
 fi
 "$python" -m pip install -q tract==0.23.9 onnxruntime==1.31.0 numpy==2.4.6
 
+export CARGO_PROFILE_RELEASE_LTO=thin
 cargo build --release --locked -p wattgate-bench
 RUSTFLAGS=-Ctarget-cpu=x86-64-v3 cargo build --release --locked -p wattgate-bench \
     --target-dir target/v3

@@ -34,12 +34,6 @@ step() {
     echo "== $name: $became, $((SECONDS - start)) s"
 }
 
-# quick COMMAND…: without LTO across crates, which would optimise each test program anew. The images,
-# the packaged daemon and the profiler are tested as they ship, with it.
-quick() {
-    CARGO_PROFILE_RELEASE_LTO=off "$@"
-}
-
 # rustup's minimal profile has neither; elsewhere they come with the toolchain.
 toolchain() {
     { cargo fmt --version && cargo clippy --version; } ||
@@ -200,7 +194,7 @@ tests() {
 # some of those run in real time. The package is last, when `target` is no longer locked.
 beside() {
     renice -n 19 $BASHPID >/dev/null
-    step "runtime tests with overflow checks and plain vectors" quick checked
+    step "runtime tests with overflow checks and plain vectors" checked
     step "no_std, bare metal with and without vectors" apart bare_metal
     step "host tests on AArch64" apart aarch64
     step "fuzzing" tools/fuzz.sh 20
@@ -209,7 +203,7 @@ beside() {
 }
 
 apart() {
-    CARGO_TARGET_DIR=target/apart quick "$@"
+    CARGO_TARGET_DIR=target/apart "$@"
 }
 
 # All at once, as two of the lanes may not install at the same time.
@@ -221,14 +215,14 @@ step "format" format
 step "dependencies" dependencies
 beside >"$place/beside" 2>&1 &
 step "tests" tests
-step "lint" quick lint
-step "documentation" quick documentation
-step "long tests" quick long_tests
-step "bounds of the trainer, a part" quick gate
+step "lint" lint
+step "documentation" documentation
+step "long tests" long_tests
+step "bounds of the trainer, a part" gate
 step "networks of the package onnx" env WATTGATE_BUILT=yes tools/networks.sh compose
-step "demo" quick demo
+step "demo" demo
 step "commands of README.md" env WATTGATE_BUILT=yes tools/readme.sh
-step "learning on a simulated board" quick learned
+step "learning on a simulated board" learned
 step "characterising, with a living board" env WATTGATE_BUILT=yes tools/characterize.sh --quick
 step "Python package" tools/python.sh
 step "Debian package of the trainer, emulated" env WATTGATE_BUILT=yes tools/trainer-deb.sh

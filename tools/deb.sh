@@ -88,7 +88,7 @@ settings() {
         sort | xargs tail -n +1)
 }
 # As tools/ci.sh has built it for the tests.
-CARGO_PROFILE_RELEASE_LTO=off cargo build --release --locked -p wattgate-simulator
+cargo build --release --locked -p wattgate-simulator
 simulator=$target/release/wattgate-simulator
 "$simulator" board --board orin-agx-64 --workload resnet18 \
     --root "$place/board" &

@@ -22,7 +22,7 @@ package() {
     mkdir -p "$target/tools"
     flock "$target/tools" cargo install --quiet cargo-deb --version "=$cargo_deb" --locked \
         --no-default-features --debug --root "$target/tools" --target-dir "$target/tools/build"
-    CARGO_PROFILE_RELEASE_STRIP=symbols tools/cross.sh $triple build --release --locked "$@"
+    CARGO_PROFILE_RELEASE_STRIP=symbols CARGO_PROFILE_RELEASE_LTO=${lto:-thin} tools/cross.sh $triple build --release --locked "$@"
     # Build scripts and macros are not linked, so they are left out. forust-ml states its licence in a file
     # alone, which is the Apache License 2.0.
     local crates=$target/$triple/release/$name.crates

@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/ready.sh
 
-ready 1100 9 gcc libc6-dev
+ready 1100 11 gcc libc6-dev
 cargo build --release --locked -p wattgate-demo
 built
 "$target/release/wattgate-demo" "$@"

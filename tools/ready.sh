@@ -81,7 +81,7 @@ ready() {
     built=0
     [ ! -d "$target" ] || built=$(du -sm "$target" | cut -f 1)
     mib=$((mib > built ? mib - built : 0))
-    if [ $mib -gt 0 ] || [ -n "$missing$rust" ]; then
+    if [ "$built" -eq 0 ] || [ -n "$missing$rust" ]; then
         echo "$script needs $minutes minutes of two cores and $mib MiB of $target the first time."
         [ -z "$missing" ] || echo "It installs the packages $missing."
         [ -z "$rust" ] || echo "It installs Rust $wanted for this user, by rustup, into ${CARGO_HOME:-$HOME/.cargo} and ${RUSTUP_HOME:-$HOME/.rustup}."

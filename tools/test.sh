@@ -10,8 +10,6 @@ cd "$(dirname "$0")/.."
 . tools/ready.sh
 
 ready 1600 14 gcc libc6-dev
-# Results are the same with LTO across crates, which would optimise each test program anew.
-export CARGO_PROFILE_RELEASE_LTO=off
 tests=(--release --locked --workspace --exclude wattgate-bench)
 cargo test "${tests[@]}" --lib --bins --tests --no-run
 built

@@ -17,7 +17,7 @@ tools/packages.sh binutils gcc libc6-dev mandoc python3 qemu-user-static
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 # As the tests of tools/ci.sh, which have built the same macros and build scripts.
-export CARGO_PROFILE_RELEASE_LTO=off
+lto=off
 # As tools/ci.sh has built it for the tests. It writes the manual pages and completions, for which the
 # packaged program would need the emulator.
 [ -n "${WATTGATE_BUILT-}" ] || cargo build --release --locked -p wattgate-trainer

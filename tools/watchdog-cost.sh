@@ -7,6 +7,8 @@ cd "$(dirname "$0")/.."
 seconds=${1:-60}
 
 tools/packages.sh gcc libc6-dev
+# As it ships.
+export CARGO_PROFILE_RELEASE_LTO=thin
 cargo build --release --locked -p wattgate-watchdog -p wattgate-simulator
 target=${CARGO_TARGET_DIR:-target}/release
 . tools/simulated.sh --tmpdir=/dev/shm

@@ -61,7 +61,10 @@ pub enum ConfigError {
 pub fn text(model: &Path, limit: Milliwatts) -> String {
     // A string of JSON is one of TOML.
     let model = serde_json::Value::from(model.to_string_lossy());
-    format!("version = {VERSION}\nmodel = {model}\nlimit = \"{}mW\"\n", limit.0)
+    format!(
+        "version = {VERSION}\nmodel = {model}\nlimit = \"{}mW\"\n",
+        limit.0
+    )
 }
 
 /// A checked config.

@@ -18,7 +18,12 @@ fn refused(line: &str) -> String {
 
 #[test]
 fn a_written_config_has_any_path_and_its_limit() {
-    for path in ["m.wgt", r#"a "quoted" \folder/m.wgt"#, "tab\tand\nline", "über/модель"] {
+    for path in [
+        "m.wgt",
+        r#"a "quoted" \folder/m.wgt"#,
+        "tab\tand\nline",
+        "über/модель",
+    ] {
         let written = parse(&text(Path::new(path), Milliwatts(20_500))).expect(path);
         assert_eq!(written.model, Path::new(path));
         assert_eq!(written.limit.power, Milliwatts(20_500));
