@@ -29,7 +29,7 @@ tools/packages.sh debootstrap git $keyring
 place=$(mktemp -d)
 root=$place/root
 end() {
-    umount --quiet "$root/proc" "$root/dev/shm" "$root/dev" || true
+    umount --quiet "$root/proc" "$root/dev/shm" "$root/dev/pts" "$root/dev" || true
     # Never through a mount that is still there.
     rm -rf --one-file-system "$place"
 }
@@ -44,6 +44,7 @@ debootstrap --variant=minbase --include=$include --components=$components \
 cp /etc/resolv.conf "$root/etc/"
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 mount --bind /dev "$root/dev"
+mount --bind /dev/pts "$root/dev/pts"
 mount -t tmpfs tmpfs "$root/dev/shm"
 mount -t proc proc "$root/proc"
 home=/root

@@ -142,6 +142,44 @@ impl<const N: usize> Front<N> {
         }
     }
 
+    /// Makes [`ModeId::LEAST`] the first point. It replaces `same`, the mode of the grid that it is, if that
+    /// is the first point. Otherwise its power and time are guesses, such as the prediction of the nearest
+    /// mode, that count as at most the power and at least the time of the first point.
+    pub fn put_least(&mut self, same: Option<ModeId>, power: Milliwatts, time: Microseconds) {
+        let mut least = Point {
+            mode: ModeId::LEAST,
+            power,
+            guarded: power,
+            time,
+            leaps: Leaps::default(),
+        };
+        match self.points.first_mut() {
+            Some(first) if Some(first.mode) == same => {
+                first.mode = ModeId::LEAST;
+                return;
+            }
+            Some(first) => {
+                let below = Milliwatts(first.guarded.0.saturating_sub(1));
+                least.power = power.min(first.power);
+                // With the margin of the first point.
+                let margin = first.guarded.0.saturating_sub(first.power.0);
+                least.guarded = Milliwatts(least.power.0.saturating_add(margin)).min(below);
+                least.time = time.max(Microseconds(first.time.0.saturating_add(1)));
+                if self.points.is_full()
+                    && let Some(first) = self.points.first_mut()
+                {
+                    *first = least;
+                    leaps::set(&mut self.points);
+                    return;
+                }
+            }
+            None => self.has_power = true,
+        }
+        // There is room.
+        let _ = self.points.insert(0, least);
+        leaps::set(&mut self.points);
+    }
+
     /// The points, by strictly ascending guarded power and strictly descending time.
     pub fn points(&self) -> &[Point] {
         &self.points

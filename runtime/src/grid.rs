@@ -94,6 +94,12 @@ impl fmt::Display for PowerMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModeId(pub u16);
 
+impl ModeId {
+    /// The id of no mode of any grid: the mode of fewest cores and lowest clocks that a board can be set
+    /// to, which the grid of a model may lack.
+    pub const LEAST: Self = Self(u16::MAX);
+}
+
 /// Why four axes do not form a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

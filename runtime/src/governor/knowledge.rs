@@ -149,6 +149,32 @@ impl<const N: usize> Knowledge<N> {
         }
     }
 
+    /// Replaces the front by another one of the same model. What is known of the modes of both stays.
+    pub fn replace(&mut self, front: Front<N>) {
+        let mut new = Self::new(front);
+        (new.squares, new.guesses) = (self.squares, self.guesses);
+        (new.recent_squares, new.recent_guesses) = (self.recent_squares, self.recent_guesses);
+        for (index, point) in new.front.points().iter().enumerate() {
+            let same = |it: &Point| it.mode == point.mode;
+            let Some(before) = self.front.points().iter().position(same) else {
+                continue;
+            };
+            if let Some((known, old)) = new.modes.get_mut(index).zip(self.modes.get(before)) {
+                *known = *old;
+            }
+            let held = self.held.iter().find(|hold| hold.point == before);
+            if let Some(hold) = held {
+                // As many as before at most.
+                let _ = new.held.push(Hold {
+                    point: index,
+                    ..*hold
+                });
+            }
+        }
+        new.guess();
+        *self = new;
+    }
+
     pub fn front(&self) -> &Front<N> {
         &self.front
     }
@@ -414,8 +440,12 @@ impl<const N: usize> Knowledge<N> {
             .any(|hold| hold.point == index && now < hold.until)
     }
 
-    /// The choosable point of least known power.
+    /// The choosable point of least known power; [`ModeId::LEAST`] where the front has it.
     pub fn least(&self) -> Option<usize> {
+        let is_least = |point: &Point| point.mode == ModeId::LEAST;
+        if self.point(0).is_some_and(is_least) && self.is_choosable(0) {
+            return Some(0);
+        }
         let choosable = (0..self.modes.len()).filter(|&index| self.is_choosable(index));
         choosable.min_by(|&a, &b| self.expected(a, 1.0).total_cmp(&self.expected(b, 1.0)))
     }

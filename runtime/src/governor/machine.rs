@@ -222,6 +222,19 @@ impl<const N: usize> Governor<N> {
         Ok(())
     }
 
+    /// Replaces the front by another one of the same model, such as that of the modes that the board can
+    /// still be set to. What was learned of the load, and of modes that both fronts have, stays.
+    pub fn set_modes(&mut self, front: Front<N>) -> Result<(), GovernorError> {
+        check(&front, &self.settings)?;
+        let mode = self.modes.point(self.at).map(|point| point.mode);
+        self.modes.replace(front);
+        let points = self.modes.front().points();
+        let same = points.iter().position(|point| Some(point.mode) == mode);
+        (self.at, self.is_new, self.steady) = (same.unwrap_or(0), true, None);
+        self.begin();
+        Ok(())
+    }
+
     /// Sets the time constant of a chip of the sensor, within the range of [`Chip::time_constant`].
     pub fn set_time_constant(
         &mut self,

@@ -84,4 +84,4 @@ mod steps;
 pub use interface::{
     Average, Budget, Cause, Command, GovernorError, Input, Limit, Settings, State, Status,
 };
-pub use machine::{Governor, LONGEST_GAP, UP_EVERY, UPS};
+pub use machine::{Governor, LONGEST_GAP, SPAN, UP_EVERY, UPS};

@@ -122,7 +122,7 @@ impl Chips {
     /// Sets each chip to its saved number of samples. Goes on after a failure.
     pub(crate) fn restore(&self, files: &mut impl Files, saved: &Saved) -> Failures {
         let mut failures = Failures::default();
-        let mut journal = Journal::new(self.chips.len());
+        let mut journal = Journal::new();
         for chip in &self.chips {
             if let Some(samples) = saved.named(&chip.name)
                 && let Err(error) = put(files, &mut journal, &chip.samples, samples)
@@ -175,7 +175,7 @@ impl Chips {
         }
         let chips = self.settable()?.iter();
         let before: Result<Vec<Setting>, _> = chips.map(|chip| chip.setting(files)).collect();
-        let mut journal = Journal::new(self.chips.len());
+        let mut journal = Journal::new();
         match self.set(files, &mut journal, &before?, samples) {
             Ok(()) => Ok(self.time_constant(files)),
             Err(cause) => Err(journal.undo(files, cause).into()),

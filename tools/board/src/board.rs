@@ -15,10 +15,10 @@ use crate::cpu::{Cpus, RunningClock};
 use crate::files::{Files, Knob, KnobError};
 use crate::gpu::Gpu;
 use crate::identity::Identity;
-use crate::journal::Journal;
 use crate::knobs::Knobs;
 use crate::memory::Memory;
 use crate::nvpmodel::{Masks, Nvpmodel};
+use crate::obedience::{Obedience, Seen};
 use crate::power::{Rails, SampleError};
 use crate::presets::Preset;
 use crate::requests::Requests;
@@ -45,8 +45,10 @@ pub struct Board {
     pub(crate) cooling: Cooling,
     pub(crate) nvpmodel: Nvpmodel,
     missing: Vec<Missing>,
-    /// The writes of the last transition; kept here so that a transition does not allocate.
-    pub(crate) journal: Journal,
+    /// What is known of knobs that do not obey.
+    pub(crate) obedience: Obedience,
+    /// Room for what the units show, so that a change of the mode does not allocate.
+    pub(crate) seen: Vec<Seen>,
     /// What this program last requested of the clocks.
     pub(crate) requests: Requests,
     pub(crate) clocks: Clocks,
@@ -73,7 +75,8 @@ impl Board {
         }
         Ok(Self {
             identity,
-            journal: Journal::new(knobs.count()),
+            obedience: Obedience::new(&knobs),
+            seen: Vec::with_capacity(knobs.units()),
             requests: Requests::unknown(&knobs),
             clocks: Clocks::Pin,
             root: root.to_owned(),
@@ -171,7 +174,7 @@ impl Board {
     /// driver shows it. A read keeps a core busy for half a millisecond.
     pub fn delivered_cpu(&self, files: &impl Files) -> Option<Kilohertz> {
         let cpus = &self.knobs.cpus;
-        let online = cpus.online(files).ok()?;
+        let online = cpus.online(files);
         let policies = cpus.policies.iter();
         let online = policies.filter(|policy| policy.cores & online != 0);
         let clocks = online.filter_map(|policy| policy.delivered.as_ref()?.read(files).ok());
@@ -329,10 +332,8 @@ impl Board {
     /// Gives the sensors the limits of the current in `own` again, which [`Self::set_backstop`] had
     /// lowered.
     pub fn lift_backstop(&mut self, files: &mut impl Files, own: &Saved) -> Result<(), KnobError> {
-        match self.backstop.restore(files, own).first {
-            None => Ok(()),
-            Some(error) => Err(error),
-        }
+        let failures = self.backstop.restore(files, own);
+        failures.0.into_iter().next().map_or(Ok(()), Err)
     }
 }
 

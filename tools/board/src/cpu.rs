@@ -8,7 +8,7 @@ use std::sync::Arc;
 use wattgate_runtime::Kilohertz;
 
 use crate::clock::Limits;
-use crate::files::{Files, Knob, KnobError};
+use crate::files::{Files, Knob};
 use crate::search::{DiscoverError, Search};
 
 const CPUS: &str = "/sys/devices/system/cpu";
@@ -28,7 +28,7 @@ pub(crate) struct Core {
     /// file.
     pub online: Option<Knob>,
     /// Whether a core without a switch is online.
-    on: bool,
+    pub on: bool,
 }
 
 /// A cluster of cores with one clock.
@@ -190,27 +190,20 @@ impl Cpus {
         CoreSet::MAX.checked_shr(missing).unwrap_or(0)
     }
 
-    /// How many cores can be online: cores without a switch stay as they are.
-    pub fn counts(&self) -> impl Iterator<Item = u32> + '_ {
-        (1..=self.cores.len() as u32).filter(|&count| {
-            let fixed = self.cores.iter().zip(0..);
-            fixed
-                .filter(|(core, _)| core.online.is_none())
-                .all(|(core, place)| core.on == (place < count))
+    /// All cores for which something holds.
+    pub fn all(&self, mut holds: impl FnMut(u32, &Core) -> bool) -> CoreSet {
+        let cores = self.cores.iter().zip(0..);
+        cores.fold(0, |set, (core, place)| {
+            set | CoreSet::from(holds(place, core)) << place
         })
     }
 
-    /// The cores that are online now.
-    pub fn online(&self, files: &impl Files) -> Result<CoreSet, KnobError> {
-        let mut set = 0;
-        for (core, place) in self.cores.iter().zip(0..) {
-            let on = match &core.online {
-                Some(knob) => knob.read(files)? != 0,
-                None => core.on,
-            };
-            set |= CoreSet::from(on) << place;
-        }
-        Ok(set)
+    /// The cores that are online now. A core that cannot be read counts as online, as it may draw power.
+    pub fn online(&self, files: &impl Files) -> CoreSet {
+        self.all(|_, core| match &core.online {
+            Some(knob) => knob.read(files) != Ok(0),
+            None => core.on,
+        })
     }
 }
 

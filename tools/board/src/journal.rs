@@ -11,7 +11,7 @@ use crate::files::{Files, Knob, KnobError};
 const RETRY_AFTER: Duration = Duration::from_millis(2);
 
 /// Maximum number of retries of one read.
-const RETRIES: u32 = 25;
+pub(crate) const RETRIES: u32 = 25;
 
 /// Why a change was undone.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -35,20 +35,9 @@ pub enum ChangeError {
 pub(crate) struct Journal(Vec<(Knob, i64)>);
 
 impl Journal {
-    /// With room for four writes to each knob, so that recording does not allocate: a transition
-    /// writes each knob at most twice, and runs at most twice.
-    pub fn new(knobs: usize) -> Self {
-        Self(Vec::with_capacity(4 * knobs))
-    }
-
-    /// The number of writes.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Forgets all writes.
-    pub fn clear(&mut self) {
-        self.0.clear();
+    /// Without writes yet.
+    pub fn new() -> Self {
+        Self(Vec::new())
     }
 
     /// Records the earlier value of a knob, and writes the wanted one.
@@ -73,34 +62,31 @@ impl Journal {
                 failures.add(written.err().unwrap_or(error));
             }
         }
-        match failures.first {
+        let left = failures.count() as u32;
+        match failures.0.into_iter().next() {
             None => ChangeError::Undone { cause },
-            Some(first) => ChangeError::NotUndone {
-                cause,
-                left: failures.count,
-                first,
-            },
+            Some(first) => ChangeError::NotUndone { cause, left, first },
         }
     }
 }
 
 /// Failures of some knobs; the other knobs were still written.
 #[derive(Debug, Default)]
-pub(crate) struct Failures {
-    pub count: u32,
-    pub first: Option<KnobError>,
-}
+pub(crate) struct Failures(pub Vec<KnobError>);
 
 impl Failures {
     pub fn add(&mut self, error: KnobError) {
-        self.count += 1;
-        self.first.get_or_insert(error);
+        self.0.push(error);
+    }
+
+    /// Their number.
+    pub fn count(&self) -> usize {
+        self.0.len()
     }
 
     /// Adds failures that came after these.
     pub fn join(&mut self, later: Self) {
-        self.count += later.count;
-        self.first = self.first.take().or(later.first);
+        self.0.extend(later.0);
     }
 }
 
@@ -121,11 +107,6 @@ pub(crate) fn with_retries<F: Files, T>(
     found
 }
 
-/// Reads a knob, with retries.
-pub(crate) fn read(files: &mut impl Files, knob: &Knob) -> Result<i64, KnobError> {
-    with_retries(files, RETRIES, |files| knob.read(files))
-}
-
 /// Waits until a knob shows a value.
 fn read_back(files: &mut impl Files, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
     with_retries(files, RETRIES, |files| expect(files, knob, wanted))
@@ -143,32 +124,25 @@ pub(crate) fn expect(files: &impl Files, knob: &Knob, wanted: i64) -> Result<(),
     }
 }
 
-/// Sets a limit of a clock. Where cooling caps the clock, the limit shows a lower value.
-pub(crate) fn put_limit(
-    files: &mut impl Files,
-    journal: &mut Journal,
-    knob: &Knob,
-    wanted: i64,
-) -> Result<(), KnobError> {
-    let earlier = read(files, knob)?;
-    journal.write(files, knob, [earlier, wanted])?;
-    read_back_at_most(files, knob, wanted)
-}
-
 /// Waits until a knob shows at most a value.
 pub(crate) fn read_back_at_most(
     files: &mut impl Files,
     knob: &Knob,
     most: i64,
 ) -> Result<(), KnobError> {
-    with_retries(files, RETRIES, |files| match knob.read(files)? {
+    with_retries(files, RETRIES, |files| expect_at_most(files, knob, most))
+}
+
+/// Reads a knob once; a higher value than `most` is an error.
+pub(crate) fn expect_at_most(files: &impl Files, knob: &Knob, most: i64) -> Result<(), KnobError> {
+    match knob.read(files)? {
         found if found <= most => Ok(()),
         found => Err(KnobError::Differs {
             path: knob.0.clone(),
             wanted: most,
             found,
         }),
-    })
+    }
 }
 
 /// Sets a knob, unless it has the value already.
@@ -178,29 +152,11 @@ pub(crate) fn put(
     knob: &Knob,
     wanted: i64,
 ) -> Result<(), KnobError> {
-    match read(files, knob)? {
+    match with_retries(files, RETRIES, |files| knob.read(files))? {
         earlier if earlier == wanted => Ok(()),
-        earlier => replace(files, journal, knob, [earlier, wanted]),
+        earlier => {
+            journal.write(files, knob, [earlier, wanted])?;
+            read_back(files, knob, wanted)
+        }
     }
-}
-
-/// Sets a knob, even if it has the value already.
-pub(crate) fn put_anyway(
-    files: &mut impl Files,
-    journal: &mut Journal,
-    knob: &Knob,
-    wanted: i64,
-) -> Result<(), KnobError> {
-    let earlier = read(files, knob)?;
-    replace(files, journal, knob, [earlier, wanted])
-}
-
-fn replace(
-    files: &mut impl Files,
-    journal: &mut Journal,
-    knob: &Knob,
-    [earlier, wanted]: [i64; 2],
-) -> Result<(), KnobError> {
-    journal.write(files, knob, [earlier, wanted])?;
-    read_back(files, knob, wanted)
 }

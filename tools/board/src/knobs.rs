@@ -1,9 +1,18 @@
 //! All knobs that a change of the power mode may write.
 
+use std::cmp::Ordering;
+use std::ops::RangeInclusive;
+
+use crate::clock::{HZ, Limits};
 use crate::cpu::{CoreSet, Cpus};
-use crate::files::Knob;
+use crate::files::{Files, Knob, KnobError};
 use crate::gpu::Gpu;
-use crate::memory::Memory;
+use crate::memory::{Control, Memory};
+use crate::obedience::{Disobedience, Obedience, Seen};
+
+/// A clock that differs by more than this part of it counts as bound, not as rounded. Assumed; it costs
+/// little, since both are found out at the next change.
+const ROUNDED: i64 = 8;
 
 /// Cores and clocks. A clock that cannot be set is `None`, or has an empty table.
 #[derive(Debug)]
@@ -22,10 +31,194 @@ impl Knobs {
             && self.memory.is_none()
     }
 
-    /// The number of files that can be written: a switch for each core, two limits for each
-    /// cluster and for the GPU, and at most three for the memory: cap, lock and rate.
-    pub fn count(&self) -> usize {
-        self.cpus.cores.len() + 2 * self.cpus.policies.len() + 2 + 3
+    /// The number of units, in the order of their numbers: the CPU clusters, the GPU, the memory, and the
+    /// cores in the order in which a power mode counts them.
+    pub fn units(&self) -> usize {
+        self.core(0) + self.cpus.cores.len()
+    }
+
+    /// The number of the GPU's clock.
+    pub fn gpu_unit(&self) -> usize {
+        self.cpus.policies.len()
+    }
+
+    /// The number of the memory's clock.
+    pub fn memory_unit(&self) -> usize {
+        self.gpu_unit() + 1
+    }
+
+    /// The number of the core at this place.
+    pub fn core(&self, place: u32) -> usize {
+        self.memory_unit() + 1 + place as usize
+    }
+
+    /// The place of the core with this number; `None` for a clock.
+    pub fn place(&self, unit: usize) -> Option<u32> {
+        let place = unit.checked_sub(self.core(0))?;
+        u32::try_from(place).ok()
+    }
+
+    /// The cores that cannot be offline, and those that cannot be online.
+    fn fixed(&self, obedience: &Obedience) -> [CoreSet; 2] {
+        let on = self.cpus.all(|place, core| match core.online {
+            Some(_) => {
+                let unit = self.core(place);
+                obedience.floor(unit).is_some() && !obedience.is_tested(unit)
+            }
+            None => core.on,
+        });
+        let off = self.cpus.all(|place, core| match core.online {
+            Some(_) => obedience.cap(self.core(place)).is_some(),
+            None => !core.on,
+        });
+        [on, off & !on]
+    }
+
+    /// The numbers of cores that can be online.
+    pub fn counts(&self, obedience: &Obedience) -> RangeInclusive<u32> {
+        let [on, off] = self.fixed(obedience);
+        let all = Cpus::first(self.cpus.cores.len() as u32);
+        on.count_ones().max(1)..=(all & !off).count_ones()
+    }
+
+    /// The cores that are online in a power mode of so many: those that cannot be offline, then the first
+    /// others that can be online. Cores of a cluster whose clock has a floor come last.
+    pub fn cores(&self, count: u32, obedience: &Obedience) -> CoreSet {
+        let [on, off] = self.fixed(obedience);
+        let policies = self.cpus.policies.iter().enumerate();
+        let floored = policies.filter(|(unit, _)| obedience.floor(*unit).is_some());
+        let late = floored.fold(0, |set, (_, policy)| set | policy.cores);
+        let all = Cpus::first(self.cpus.cores.len() as u32) & !off & !on;
+        let mut set = on;
+        for candidates in [all & !late, all & late] {
+            let mut rest = candidates;
+            while rest != 0 && set.count_ones() < count {
+                let first = rest & rest.wrapping_neg();
+                (set, rest) = (set | first, rest & !first);
+            }
+        }
+        set
+    }
+
+    /// The lowest CPU clock in kHz that a mode of so many cores can have; `u32::MAX` if it is unknown.
+    pub fn cpu_floor(&self, count: u32, obedience: &Obedience) -> u32 {
+        let cores = self.cores(count, obedience);
+        let policies = self.cpus.policies.iter().enumerate();
+        let online = policies.filter(|(_, policy)| policy.cores & cores != 0);
+        let floors = online.filter_map(|(unit, _)| obedience.floor(unit));
+        floors.max().map_or(0, |khz| u32::try_from(khz).unwrap_or(u32::MAX))
+    }
+
+    /// The highest CPU clock in kHz that any cluster of a mode of so many cores can have.
+    pub fn cpu_cap(&self, count: u32, obedience: &Obedience) -> u32 {
+        let cores = self.cores(count, obedience);
+        let policies = self.cpus.policies.iter().enumerate();
+        let online = policies.filter(|(_, policy)| policy.cores & cores != 0);
+        let caps = online.map(|(unit, _)| obedience.cap(unit).unwrap_or(i64::MAX));
+        caps.max().map_or(u32::MAX, |khz| u32::try_from(khz).unwrap_or(u32::MAX))
+    }
+
+    /// The clocks of a unit in kHz, ascending, and what a kHz is in its file; empty for a core.
+    pub fn table(&self, unit: usize) -> (&[u32], u32) {
+        if unit < self.gpu_unit() {
+            return (&self.cpus.table, 1);
+        }
+        let table = match unit.cmp(&self.memory_unit()) {
+            Ordering::Less => self.gpu.as_ref().map(|gpu| &gpu.table),
+            Ordering::Equal => self.memory.as_ref().map(|memory| &memory.table),
+            Ordering::Greater => None,
+        };
+        (table.map_or(&[], Vec::as_slice), HZ)
+    }
+
+    /// The highest value of a unit's table, or state of a switch, below a value of its file.
+    pub fn next_below(&self, unit: usize, value: i64) -> Option<i64> {
+        if self.place(unit).is_some() {
+            return (value > 0).then_some(0);
+        }
+        let (table, kilo) = self.table(unit);
+        let values = table.iter().map(|&khz| i64::from(khz) * i64::from(kilo));
+        values.rev().find(|below| *below < value)
+    }
+
+    /// The clocks in cpufreq and devfreq while these cores are online, each with its unit.
+    pub fn limits(&self, online: CoreSet) -> impl Iterator<Item = (usize, &Limits)> {
+        let policies = self.cpus.policies.iter().enumerate();
+        let policies = policies.filter(move |(_, policy)| policy.cores & online != 0);
+        let gpu = self.gpu.iter().map(|gpu| (self.gpu_unit(), &gpu.limits));
+        let memory = self.memory.iter().filter_map(|memory| match &memory.control {
+            Control::Devfreq(limits) => Some((self.memory_unit(), limits)),
+            Control::Bpmp(_) => None,
+        });
+        policies.map(|(unit, policy)| (unit, &policy.limits)).chain(gpu).chain(memory)
+    }
+
+    /// Whether a driver may have rounded a clock to another one: no value of the unit's table is between
+    /// them, and they are close.
+    pub fn is_rounded(&self, unit: usize, wanted: i64, shown: i64) -> bool {
+        let (table, kilo) = self.table(unit);
+        let values = table.iter().map(|&khz| i64::from(khz) * i64::from(kilo));
+        let (low, high) = (wanted.min(shown), wanted.max(shown));
+        let is_close = high.saturating_sub(low) <= low / ROUNDED;
+        is_close && values.filter(|value| low < *value && *value < high).count() == 0
+    }
+
+    /// Whether a unit is clearly higher than requested.
+    pub fn is_above(&self, seen: &Seen) -> bool {
+        seen.shown.is_some_and(|shown| {
+            shown > seen.wanted && !self.is_rounded(seen.unit, seen.wanted, shown)
+        })
+    }
+
+    /// The file that shows a unit: the switch of a core, or the maximum of a clock, or the memory's rate.
+    fn file(&self, unit: usize) -> Option<&Knob> {
+        if let Some(place) = self.place(unit) {
+            return self.cpus.cores.get(place as usize)?.online.as_ref();
+        }
+        let limits = match self.cpus.policies.get(unit) {
+            Some(policy) => &policy.limits,
+            None if unit == self.gpu_unit() => &self.gpu.as_ref()?.limits,
+            None => match &self.memory.as_ref()?.control {
+                Control::Bpmp(bpmp) => return Some(&bpmp.rate),
+                Control::Devfreq(limits) => limits,
+            },
+        };
+        Some(&limits.max)
+    }
+
+    /// What a unit is at most, as its files show it. `None` for what is not there, such as the clock of a
+    /// cluster that is offline.
+    pub fn shown(
+        &self,
+        files: &impl Files,
+        unit: usize,
+        online: CoreSet,
+    ) -> Option<Result<i64, KnobError>> {
+        if unit == self.memory_unit() {
+            return Some(self.memory.as_ref()?.held_or_ceiling(files));
+        }
+        let policy = self.cpus.policies.get(unit);
+        let is_there = policy.is_none_or(|policy| policy.cores & online != 0);
+        let shown = self.file(unit).filter(|_| is_there)?.read(files);
+        Some(match self.place(unit) {
+            Some(_) => shown.map(|value| i64::from(value != 0)),
+            None => shown,
+        })
+    }
+
+    /// A difference in the terms of its file.
+    pub fn disobedience(&self, seen: &Seen) -> Option<Disobedience> {
+        let memory = self.memory.as_ref().filter(|_| seen.is_released);
+        let (knob, wanted, is) = match memory.map(|memory| &memory.control) {
+            Some(Control::Bpmp(bpmp)) => (&bpmp.lock, 1, Some(0)),
+            _ => (self.file(seen.unit)?, seen.wanted, seen.shown),
+        };
+        Some(Disobedience {
+            path: knob.0.clone(),
+            wanted,
+            is,
+            why: None,
+        })
     }
 
     /// All knobs that can be read while these cores are online.

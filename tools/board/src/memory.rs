@@ -120,6 +120,13 @@ impl Memory {
         Ok(cap.min(i64::from(HZ) * i64::from(top)))
     }
 
+    /// The highest rate in Hz up to `hz` that the cap allows.
+    pub fn below(&self, files: &impl Files, hz: i64) -> i64 {
+        let most = self.ceiling(files).map_or(hz, |ceiling| ceiling.min(hz));
+        let rates = self.table.iter().map(|&khz| i64::from(HZ) * i64::from(khz));
+        rates.rev().find(|rate| *rate <= most).unwrap_or(most)
+    }
+
     /// Whether the rate is held.
     pub fn is_held(&self, files: &impl Files) -> Result<bool, KnobError> {
         match &self.control {

@@ -1,19 +1,19 @@
 //! Power modes on a board: applying one, verifying it, and reading the current one.
 
 use std::fmt::{self, Display, Formatter};
+use std::ops::RangeInclusive;
 
 use thiserror::Error;
 use wattgate_runtime::{Axis, Kilohertz, PowerMode};
 
 use crate::board::Board;
-use crate::clock::HZ;
 use crate::cpu::Cpus;
 use crate::files::{Files, KnobError};
-use crate::journal::ChangeError;
-use crate::knobs::Knobs;
+use crate::journal::{Failures, expect};
+use crate::obedience::{Disobedience, Obedience, Seen};
 use crate::settable::name;
-use crate::target::{Clocks, Effective, Target, check};
-use crate::transition::{OnFailure, Transition};
+use crate::target::{Clocks, Effective, Target, observe};
+use crate::transition::Transition;
 
 /// The result of applying a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,17 +22,19 @@ pub struct Applied {
     pub writes: u32,
     /// Whether cooling caps a clock of the mode.
     pub effective: Effective,
+    /// Whether no knob is higher than the mode wants it. Always true of a mode with the lowest clocks, where
+    /// all that obeys is at its lowest.
+    pub is_set: bool,
+    /// Whether every knob is as the mode wants it, on the first cores of [`Board::core_order`].
+    pub is_exact: bool,
 }
 
-/// Why a mode is not set.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
+/// Why a mode cannot be applied.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum ApplyError {
     /// The board's tables do not have the value. Nothing was written.
     #[error("the board cannot be set to {} {value}; nothing was written", name(*axis))]
     NotOnBoard { axis: Axis, value: u32 },
-    /// A knob failed twice.
-    #[error("{0}")]
-    Failed(#[from] ChangeError),
 }
 
 /// Current settings of a board.
@@ -86,13 +88,18 @@ impl Display for Current {
     }
 }
 
+/// The number of times that a mode is applied before what differs counts as disobedience.
+const ATTEMPTS: u32 = 2;
+
 impl Board {
-    /// Sets a mode: lowers clocks before it raises others, reads every write back, and retries once
-    /// if a write fails. A second failure undoes all writes in reverse order. Knobs that are
-    /// missing are left out. Does not allocate on a disk.
+    /// Sets a mode as far as the knobs obey: lowers clocks before it raises others, reads every write
+    /// back, and repeats once what did not take. A knob that fails keeps no other from being lowered;
+    /// nothing is raised before all that must be lowered is seen lowered. Knobs that are missing are left
+    /// out. [`Self::disobedient`] tells what does not obey, and [`Self::settable`] follows. Does not
+    /// allocate on a disk, unless something fails.
     ///
-    /// A maximum that shows less than what was written is no failure: cooling caps the clock, and the
-    /// request holds when the cap ends.
+    /// A maximum that shows less than what was written is no failure where a cooling device explains it:
+    /// the request holds when the cap ends.
     ///
     /// A change takes about 30 ms, because all knobs are read again after the clocks have settled.
     pub fn apply(
@@ -101,22 +108,117 @@ impl Board {
         mode: &PowerMode,
     ) -> Result<Applied, ApplyError> {
         self.on_board(mode)?;
-        let Self {
-            knobs,
-            journal,
-            requests,
-            clocks,
-            ..
-        } = self;
-        let target = Target::Mode(mode, *clocks);
-        let kept = (&mut *journal, requests);
-        match Transition::new(files, knobs, kept, target, OnFailure::End).run() {
-            Ok((_, effective)) => Ok(Applied {
-                writes: journal.len() as u32,
-                effective,
-            }),
-            Err(cause) => Err(journal.undo(files, cause).into()),
+        let mut seen = std::mem::take(&mut self.seen);
+        // What others have changed since the last time.
+        self.observe(files, mode, &mut seen);
+        seen.iter().for_each(|it| self.obedience.flip(&self.knobs, it));
+        let (mut writes, mut failures) = (0, Failures::default());
+        for attempt in 1..=ATTEMPTS {
+            let target = Target::Mode(mode, self.clocks, &self.obedience);
+            let made;
+            (made, failures) =
+                Transition::new(files, &self.knobs, &mut self.requests, target).set();
+            writes += made;
+            self.observe(files, mode, &mut seen);
+            let target = Target::Mode(mode, self.clocks, &self.obedience);
+            let is_done = seen.iter().all(|it| self.obedience.is_known(it))
+                && self.verify_minima(files, target).is_ok();
+            if is_done || attempt == ATTEMPTS {
+                break;
+            }
+            // Another program may have written meanwhile.
+            self.requests.forget();
         }
+        for it in &seen {
+            self.obedience.learn(&self.knobs, it, &failures.0);
+        }
+        self.learn_minima(files, mode);
+        let is_above = seen.iter().any(|it| self.knobs.is_above(it));
+        let is_capped = seen.iter().any(|it| it.is_cooled);
+        let is_exact = seen
+            .iter()
+            .all(|it| it.is_cooled || it.shown == Some(it.wanted));
+        let cores = self.knobs.cores(mode.cores, &self.obedience);
+        self.seen = seen;
+        Ok(Applied {
+            writes,
+            effective: match is_capped {
+                true => Effective::Capped,
+                false => Effective::AsRequested,
+            },
+            is_set: !is_above || self.is_lowest(mode),
+            is_exact: is_exact && cores == Cpus::first(mode.cores),
+        })
+    }
+
+    /// Whether all clocks of a mode are the lowest.
+    fn is_lowest(&self, mode: &PowerMode) -> bool {
+        let [_, clocks @ ..] = mode.knobs();
+        let tables = [self.cpu_khz(), self.gpu_khz(), self.emc_khz()];
+        let mut clocks = clocks.into_iter().zip(tables);
+        clocks.all(|(khz, table)| table.first().is_none_or(|lowest| *lowest == khz))
+    }
+
+    /// What the board shows of each unit, beside what a mode requests of it.
+    fn observe(&self, files: &impl Files, mode: &PowerMode, seen: &mut Vec<Seen>) {
+        seen.clear();
+        let target = Target::Mode(mode, self.clocks, &self.obedience);
+        let is_cooled = |unit, value| self.is_cooled(files, unit, value);
+        observe(files, &self.knobs, target, is_cooled, |it| seen.push(it));
+    }
+
+    /// Whether a cooling device explains that a clock is at most at a value.
+    fn is_cooled(&self, files: &impl Files, unit: usize, value: i64) -> bool {
+        let (table, kilo) = self.knobs.table(unit);
+        let cap = match unit {
+            unit if unit < self.knobs.gpu_unit() => self.cooling.cpu_cap(files, table),
+            unit if unit == self.knobs.gpu_unit() => self.cooling.gpu_cap(files, table),
+            _ => None,
+        };
+        cap.is_some_and(|khz| value >= i64::from(khz) * i64::from(kilo))
+    }
+
+    /// The mode of fewest cores and lowest clocks that the board can be set to; 0 for a clock that cannot
+    /// be set.
+    pub fn least(&self) -> PowerMode {
+        let lowest = |table: &[u32]| table.first().copied().unwrap_or(0);
+        PowerMode::from_knobs([
+            *self.knobs.counts(&self.obedience).start(),
+            lowest(self.cpu_khz()),
+            lowest(self.gpu_khz()),
+            lowest(self.emc_khz()),
+        ])
+    }
+
+    /// The numbers of cores that the board can have online.
+    pub fn core_counts(&self) -> RangeInclusive<u32> {
+        self.knobs.counts(&self.obedience)
+    }
+
+    /// The knobs that do not obey.
+    pub fn disobedient(&self) -> impl Iterator<Item = &Disobedience> + Clone {
+        self.obedience.disobedient()
+    }
+
+    /// Counts the changes of what [`Self::settable`] follows from.
+    pub fn obedience_changes(&self) -> u32 {
+        self.obedience.changes()
+    }
+
+    /// Tests whether knobs obey again, by asking those that were too high for less than the mode that is
+    /// set. Call it every twenty seconds.
+    pub fn test_obedience(&mut self, files: &mut impl Files, mode: &PowerMode) {
+        let online = self.knobs.cpus.online(files);
+        let shown = |unit| self.knobs.shown(files, unit, online);
+        if !self.obedience.begin_test(&self.knobs, shown) {
+            return;
+        }
+        let target = Target::Mode(mode, self.clocks, &self.obedience);
+        Transition::new(files, &self.knobs, &mut self.requests, target).set();
+        let mut seen = std::mem::take(&mut self.seen);
+        self.observe(files, mode, &mut seen);
+        seen.iter().for_each(|it| self.obedience.end_test(it));
+        self.seen = seen;
     }
 
     /// Sets how a mode sets the clocks from now on; [`Clocks::Pin`] at first.
@@ -133,66 +235,110 @@ impl Board {
     /// Whether the maximum of the first CPU cluster or of the GPU is above a mode: another program
     /// has raised it. Reads two files only; [`Self::verify`] reads all.
     pub fn is_raised(&self, files: &impl Files, mode: &PowerMode) -> bool {
-        let Knobs { cpus, gpu, .. } = &self.knobs;
-        let cpu = cpus.policies.first().map(|it| (&it.limits, mode.cpu.0, 1));
-        let gpu = gpu.as_ref().map(|it| (&it.limits, mode.gpu.0, HZ));
-        cpu.into_iter().chain(gpu).any(|(limits, khz, unit)| {
-            let wanted = i64::from(khz) * i64::from(unit);
-            limits.max.read(files).is_ok_and(|max| max > wanted)
+        let target = Target::Mode(mode, self.clocks, &self.obedience);
+        let gpu = self.knobs.gpu_unit();
+        let mut limits = self.knobs.limits(1);
+        limits.any(|(unit, limits)| {
+            let wanted = target.request(&self.knobs, unit).filter(|_| unit <= gpu);
+            wanted.is_some_and(|[_, wanted]| {
+                let shown = limits.max.read(files).ok();
+                shown.is_some_and(|shown| {
+                    shown > wanted && !self.obedience.is_known(&Seen::of(unit, wanted, shown))
+                })
+            })
         })
     }
 
-    /// Verifies that a mode is set; the first difference is an error. A clock that shows less than
-    /// requested is [`Effective::Capped`]: cooling, or another program, lowered it. Writes nothing.
+    /// Verifies that a mode is set, as far as the knobs are known to obey; the first difference is an
+    /// error. A clock that shows less than requested is [`Effective::Capped`]: cooling, or another program,
+    /// lowered it. Writes nothing.
     pub fn verify(&self, files: &impl Files, mode: &PowerMode) -> Result<Effective, KnobError> {
-        check(files, &self.knobs, Target::Mode(mode, self.clocks))
+        let mut effective = Effective::AsRequested;
+        let mut difference = None;
+        let target = Target::Mode(mode, self.clocks, &self.obedience);
+        observe(files, &self.knobs, target, |_, _| false, |seen| {
+            // Nothing cools the memory.
+            let is_coolable = seen.unit <= self.knobs.gpu_unit();
+            match seen.shown {
+                _ if self.obedience.is_known(&seen) => {}
+                Some(shown) if is_coolable && shown < seen.wanted => effective = Effective::Capped,
+                _ if difference.is_none() => difference = Some(seen),
+                _ => {}
+            }
+        });
+        if let Some(it) = difference.and_then(|seen| self.knobs.disobedience(&seen)) {
+            return Err(it.into());
+        }
+        self.verify_minima(files, target)?;
+        Ok(effective)
     }
 
-    /// Reads the current settings of the board.
-    pub fn current(&self, files: &impl Files) -> Result<Current, KnobError> {
-        let cpus = &self.knobs.cpus;
-        let online = cpus.online(files)?;
-        let mut is_fixed = online == Cpus::first(online.count_ones());
-        let mut cpu = None;
-        for policy in &cpus.policies {
-            if policy.cores & online != 0 {
-                let max = policy.limits.max.read(files)?;
-                is_fixed &= max == policy.limits.min.read(files)?;
-                is_fixed &= cpu.is_none_or(|khz| khz == max);
-                cpu = cpu.max(Some(max));
+    /// Verifies the minima of clocks, but for those that are known not to obey.
+    fn verify_minima(&self, files: &impl Files, target: Target<'_>) -> Result<(), KnobError> {
+        let online = self.knobs.cpus.online(files);
+        for (unit, limits) in self.knobs.limits(online) {
+            let wanted = target.request(&self.knobs, unit);
+            let is_other = self.obedience.has_other_minimum(unit);
+            if let Some([min, _]) = wanted.filter(|_| !is_other) {
+                let max = limits.max.read(files).unwrap_or(min);
+                expect(files, &limits.min, min.min(max))?;
             }
         }
-        let mut gpu = None;
-        if let Some(it) = &self.knobs.gpu {
-            let max = it.limits.max.read(files)?;
-            is_fixed &= max == it.limits.min.read(files)?;
-            gpu = Some(max);
+        Ok(())
+    }
+
+    fn learn_minima(&mut self, files: &impl Files, mode: &PowerMode) {
+        let online = self.knobs.cpus.online(files);
+        for (unit, limits) in self.knobs.limits(online) {
+            let target = Target::Mode(mode, self.clocks, &self.obedience);
+            let wanted = target.request(&self.knobs, unit);
+            let max = limits.max.read(files);
+            let differs = wanted.zip(max.ok()).is_none_or(|([min, _], max)| {
+                limits.min.read(files) != Ok(min.min(max))
+            });
+            self.obedience.learn_minimum(unit, differs);
         }
-        let mut emc = None;
-        if let Some(it) = &self.knobs.memory {
-            is_fixed &= it.is_held(files)?;
-            emc = Some(it.held_or_ceiling(files)?);
+    }
+
+    /// Reads the current settings of the board. A clock that cannot be read counts as the highest of its
+    /// table.
+    pub fn current(&self, files: &impl Files) -> Current {
+        let online = self.knobs.cpus.online(files);
+        let mut is_fixed = online == Cpus::first(online.count_ones());
+        for (_, limits) in self.knobs.limits(online) {
+            let [min, max] = [&limits.min, &limits.max].map(|limit| limit.read(files));
+            is_fixed &= min.is_ok() && min == max;
         }
-        let khz = |value: i64, unit: u32| {
-            let unit = i64::from(unit);
-            let up = value.saturating_add(unit - 1) / unit;
-            Kilohertz(u32::try_from(up.max(0)).unwrap_or(u32::MAX))
+        if let Some(memory) = &self.knobs.memory {
+            is_fixed &= memory.is_held(files) == Ok(true);
+        }
+        let clock = |unit: usize| {
+            let (table, kilo) = self.knobs.table(unit);
+            let shown = self.knobs.shown(files, unit, online)?;
+            let kilo = i64::from(kilo);
+            let up = shown.map(|value| value.saturating_add(kilo - 1) / kilo);
+            let highest = table.last().copied().unwrap_or(u32::MAX);
+            let khz = up.map_or(highest, |khz| u32::try_from(khz.max(0)).unwrap_or(u32::MAX));
+            Some(Kilohertz(khz))
         };
-        Ok(Current {
+        let cpus = (0..self.knobs.gpu_unit()).filter_map(clock);
+        let cpu = cpus.clone().max();
+        Current {
             cores: online.count_ones(),
-            cpu: cpu.map(|value| khz(value, 1)),
-            gpu: gpu.map(|value| khz(value, HZ)),
-            emc: emc.map(|value| khz(value, HZ)),
-            is_fixed,
-        })
+            is_fixed: is_fixed && cpus.min() == cpu,
+            cpu,
+            gpu: clock(self.knobs.gpu_unit()),
+            emc: clock(self.knobs.memory_unit()),
+        }
     }
 
     fn on_board(&self, mode: &PowerMode) -> Result<(), ApplyError> {
-        let mut counts = self.knobs.cpus.counts().peekable();
         let has = |table: &[u32], value| table.is_empty() || table.binary_search(&value).is_ok();
         let [cores, cpu, gpu, emc] = mode.knobs();
+        // Whatever the switches did last.
+        let counts = self.knobs.counts(&Obedience::default());
         let known = [
-            counts.peek().is_none() || counts.any(|count| count == cores),
+            self.knobs.cpus.cores.is_empty() || counts.contains(&cores),
             has(self.cpu_khz(), cpu),
             has(self.gpu_khz(), gpu),
             has(self.emc_khz(), emc),
@@ -203,4 +349,5 @@ impl Board {
             None => Ok(()),
         }
     }
+
 }

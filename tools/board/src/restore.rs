@@ -12,7 +12,7 @@ use crate::files::{Files, Knob, KnobError};
 use crate::presets::within;
 use crate::saved::Saved;
 use crate::target::Target;
-use crate::transition::{OnFailure, Transition};
+use crate::transition::Transition;
 
 /// Why a saved state is not restored.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -20,9 +20,6 @@ pub enum RestoreError {
     /// A saved path is not a knob of this board. Nothing was written.
     #[error("{} is not a knob of this board; nothing was written", path.display())]
     UnknownKnob { path: Arc<Path> },
-    /// The switches of the cores cannot be read.
-    #[error("{0}")]
-    Unreadable(KnobError),
     /// Some knobs failed twice; all others are restored.
     #[error("{count} failures, the first one: {first}")]
     Incomplete { count: u32, first: KnobError },
@@ -33,11 +30,14 @@ impl Board {
     /// power sensors as far as they can be set. Instead of a maximum that cooling caps now, the ceiling of nvpmodel's mode
     /// is saved. The clocks of clusters without an online core cannot be read and are left out.
     pub fn save(&self, files: &impl Files) -> Result<Saved, KnobError> {
-        let online = self.knobs.cpus.online(files)?;
+        let online = self.knobs.cpus.online(files);
         let mut saved = Vec::new();
         let uncapped = self.uncapped(files);
         for knob in self.knobs.readable(online) {
-            let shown = knob.read(files)?;
+            // What cannot be read cannot be restored either.
+            let Ok(shown) = knob.read(files) else {
+                continue;
+            };
             let value = match uncapped.iter().find(|(limit, ..)| limit.0 == knob.0) {
                 Some((_, cap, request)) if shown >= *cap => *request,
                 _ => shown,
@@ -100,7 +100,6 @@ impl Board {
             knobs,
             chips,
             backstop,
-            journal,
             requests,
             ..
         } = self;
@@ -113,19 +112,13 @@ impl Board {
             return Err(RestoreError::UnknownKnob { path: path.clone() });
         }
         let target = Target::Saved(saved);
-        let kept = (journal, requests);
-        let transition = Transition::new(files, knobs, kept, target, OnFailure::GoOn);
-        let restored = transition.run();
-        let averaged = chips.restore(files, saved);
-        let (mut failures, _) = restored.map_err(RestoreError::Unreadable)?;
-        failures.join(averaged);
+        let mut failures = Transition::new(files, knobs, requests, target).restore();
+        failures.join(chips.restore(files, saved));
         failures.join(backstop.restore(files, saved));
-        match failures.first {
+        let count = failures.count() as u32;
+        match failures.0.into_iter().next() {
             None => Ok(()),
-            Some(first) => Err(RestoreError::Incomplete {
-                count: failures.count,
-                first,
-            }),
+            Some(first) => Err(RestoreError::Incomplete { count, first }),
         }
     }
 }

@@ -1,10 +1,15 @@
-//! Which modes of a model's grid a board can be set to: the board's own tables intersected
-//! with the grid's axes, exact values only.
+//! Which modes of a model's grid a board can be set to, given its tables and the knobs that do not obey.
 //!
-//! If the board lacks a knob, the axis has one value. For the cores, this is the number of online
-//! cores. A clock that cannot be set is assumed to be at the highest value of the grid's axis,
-//! where it draws the most power. The predicted power is then not too low, but the predicted time
-//! may be.
+//! A clock of the grid that the board's table lacks stands for the next lower one of the table, which
+//! draws less: tables differ between releases of L4T, which have some clocks in common. Of several that
+//! stand for the same clock, the lowest one does.
+//!
+//! If the board lacks a knob, the axis has one value. A clock that cannot be set is assumed to be at the
+//! highest value of the grid's axis, where it draws the most power. The predicted power is then not too
+//! low, but the predicted time may be.
+//!
+//! A knob that does not obey leaves the values that it can be at. Where that is none of the grid's, it
+//! leaves the one that draws most.
 
 use thiserror::Error;
 use wattgate_runtime::{Axis, Grid, PowerMode};
@@ -29,74 +34,169 @@ pub(crate) fn name(axis: Axis) -> &'static str {
     }
 }
 
+/// A value of a grid's axis, and the one that the board is set to for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stand {
+    /// The value of the grid.
+    pub grid: u32,
+    /// The value of the board.
+    pub board: u32,
+}
+
 /// The values of an axis that the board can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// Each of these values can be set; ascending.
-    Values(Vec<u32>),
+    Values(Vec<Stand>),
     /// The knob is missing, see [`Board::missing`]. The clock is assumed to be at this value, the
     /// highest of the grid.
     Free(u32),
 }
 
 impl Reach {
-    fn has(&self, value: u32) -> bool {
+    /// The value that the board is set to for one of the grid.
+    fn board(&self, value: u32) -> Option<u32> {
         match self {
-            Self::Values(values) => values.binary_search(&value).is_ok(),
-            Self::Free(highest) => value == *highest,
+            Self::Values(values) => {
+                let at = values.binary_search_by_key(&value, |it| it.grid).ok()?;
+                values.get(at).map(|it| it.board)
+            }
+            Self::Free(highest) => (value == *highest).then_some(value),
         }
     }
 }
 
 /// The modes of a grid that can be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settable([Reach; 4]);
+pub struct Settable {
+    reach: [Reach; 4],
+    /// For each number of cores, the values of the CPU's axis that its clusters can have.
+    cpu: Vec<(u32, Reach)>,
+}
 
 impl Settable {
-    /// Whether the board can be set to the mode. Four binary searches; does not allocate.
+    /// Whether the board can be set to the mode. Does not allocate.
     pub fn can_set(&self, mode: &PowerMode) -> bool {
-        let mut knobs = self.0.iter().zip(mode.knobs());
-        knobs.all(|(reach, knob)| reach.has(knob))
+        self.on_board(mode).is_some()
+    }
+
+    /// The mode that the board is set to for one of the grid; `None` if it cannot be set.
+    pub fn on_board(&self, mode: &PowerMode) -> Option<PowerMode> {
+        let [cores, cpu, gpu, emc] = mode.knobs();
+        let [of_cores, of_cpu, of_gpu, of_emc] = &self.reach;
+        let clusters = self.cpu.iter().find(|(count, _)| *count == cores);
+        Some(PowerMode::from_knobs([
+            of_cores.board(cores)?,
+            clusters.map_or(of_cpu, |(_, reach)| reach).board(cpu)?,
+            of_gpu.board(gpu)?,
+            of_emc.board(emc)?,
+        ]))
     }
 
     /// The values of an axis that the board can have.
     pub fn reach(&self, axis: Axis) -> &Reach {
-        &self.0[axis as usize]
+        &self.reach[axis as usize]
+    }
+}
+
+/// The values of a grid's axis for which a board has one, given its table.
+fn stands(grid: &[u32], table: &[u32]) -> Vec<Stand> {
+    let mut stands: Vec<Stand> = Vec::new();
+    for &value in grid {
+        let Some(&board) = table.iter().rev().find(|&&khz| khz <= value) else {
+            continue;
+        };
+        if stands.last().is_none_or(|last| last.board != board) {
+            let grid = value;
+            stands.push(Stand { grid, board });
+        }
+    }
+    stands
+}
+
+/// The values between a floor and a cap. Where none is, the lowest one above; where the floor is above the
+/// grid, its highest one, with the board's clock there.
+fn between(values: &[Stand], table: &[u32], floor: u32, cap: u32) -> Vec<Stand> {
+    let above = values.partition_point(|it| it.board < floor);
+    let up_to = values.partition_point(|it| it.board <= cap);
+    match (values.get(above..up_to), values.get(above), values.last()) {
+        (Some(values @ [_, ..]), ..) => values.to_vec(),
+        (_, Some(next), _) => vec![*next],
+        (_, None, Some(last)) => {
+            let there = table.iter().find(|&&khz| khz >= floor).or(table.last());
+            vec![Stand {
+                board: there.copied().unwrap_or(last.board),
+                ..*last
+            }]
+        }
+        (_, None, None) => Vec::new(),
     }
 }
 
 impl Board {
     /// The modes of a grid that the board can be set to.
     pub fn settable(&self, grid: &Grid) -> Result<Settable, SettableError> {
-        let reach = |axis: Axis| {
+        let knobs = &self.knobs;
+        let obedience = &self.obedience;
+        let khz = |value: Option<i64>, kilo: u32, otherwise: u32| {
+            let khz = value.map(|value| value / i64::from(kilo));
+            khz.map_or(otherwise, |khz| u32::try_from(khz).unwrap_or(u32::MAX))
+        };
+        let counts = knobs.counts(obedience);
+        let tables = [self.cpu_khz(), self.gpu_khz(), self.emc_khz()];
+        let reach = |axis: Axis, table: &[u32]| {
             let of_grid = grid.axis(axis);
-            let of_board = self.values(axis);
-            let Some(&highest) = of_grid.last().filter(|_| of_board.is_empty()) else {
-                let both = of_grid.iter().copied();
-                let both: Vec<u32> = both.filter(|value| of_board.contains(value)).collect();
-                return match both.is_empty() {
-                    true => Err(SettableError::NothingInCommon { axis }),
-                    false => Ok(Reach::Values(both)),
+            let Some(&highest) = of_grid.last().filter(|_| table.is_empty()) else {
+                let stands = match axis {
+                    Axis::Cores => of_grid
+                        .iter()
+                        .filter(|value| table.contains(value))
+                        .map(|&value| Stand {
+                            grid: value,
+                            board: value,
+                        })
+                        .collect(),
+                    _ => stands(of_grid, table),
+                };
+                // Two releases of L4T have clocks in common, two kinds of boards need not.
+                return match stands.iter().any(|it| it.grid == it.board) {
+                    true => Ok(Reach::Values(stands)),
+                    false => Err(SettableError::NothingInCommon { axis }),
                 };
             };
             Ok(Reach::Free(highest))
         };
-        let [cores, cpu, gpu, emc] = Axis::ALL;
-        Ok(Settable([
-            reach(cores)?,
-            reach(cpu)?,
-            reach(gpu)?,
-            reach(emc)?,
-        ]))
-    }
-
-    /// The values that an axis can be set to, ascending; empty if the knob is missing.
-    fn values(&self, axis: Axis) -> Vec<u32> {
-        match axis {
-            Axis::Cores => self.knobs.cpus.counts().collect(),
-            Axis::Cpu => self.cpu_khz().to_vec(),
-            Axis::Gpu => self.gpu_khz().to_vec(),
-            Axis::Emc => self.emc_khz().to_vec(),
-        }
+        let bound = |reach: Reach, table: &[u32], floor: u32, cap: u32| match reach {
+            Reach::Values(values) => Reach::Values(between(&values, table, floor, cap)),
+            free @ Reach::Free(_) => free,
+        };
+        let clock = |reach: Reach, unit: usize| {
+            let (table, kilo) = knobs.table(unit);
+            let floor = khz(obedience.floor(unit), kilo, 0);
+            bound(reach, table, floor, khz(obedience.cap(unit), kilo, u32::MAX))
+        };
+        let all: Vec<u32> = match knobs.cpus.cores.is_empty() {
+            true => Vec::new(),
+            false => counts.collect(),
+        };
+        let [of_cpu, of_gpu, of_emc] = tables;
+        let cores = reach(Axis::Cores, &all)?;
+        let cpu = reach(Axis::Cpu, of_cpu)?;
+        let clusters = all.iter().map(|&count| {
+            let [floor, cap] = [
+                knobs.cpu_floor(count, obedience),
+                knobs.cpu_cap(count, obedience),
+            ];
+            (count, bound(cpu.clone(), of_cpu, floor, cap))
+        });
+        Ok(Settable {
+            cpu: clusters.collect(),
+            reach: [
+                cores,
+                cpu,
+                clock(reach(Axis::Gpu, of_gpu)?, knobs.gpu_unit()),
+                clock(reach(Axis::Emc, of_emc)?, knobs.memory_unit()),
+            ],
+        })
     }
 }

@@ -2,13 +2,13 @@
 
 use wattgate_runtime::PowerMode;
 
-use crate::clock::{HZ, Limits};
+use crate::clock::Limits;
 use crate::cpu::{CoreSet, Cpus, Policy, has};
 use crate::files::{Files, KnobError};
-use crate::gpu::Gpu;
 use crate::journal::expect;
 use crate::knobs::Knobs;
 use crate::memory::{Bpmp, Cap, Control};
+use crate::obedience::{Obedience, Seen};
 use crate::saved::Saved;
 
 /// How a power mode sets the clocks of CPU and GPU. The memory is held at its rate in both cases.
@@ -25,8 +25,8 @@ pub enum Clocks {
 /// Settings that a transition leads to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target<'a> {
-    /// The clocks of a mode.
-    Mode(&'a PowerMode, Clocks),
+    /// The clocks of a mode, with what is known of the knobs.
+    Mode(&'a PowerMode, Clocks, &'a Obedience),
     /// Every knob gets its saved value.
     Saved(&'a Saved),
 }
@@ -40,13 +40,12 @@ pub(crate) struct MemoryTarget {
 }
 
 impl Clocks {
-    /// Minimum and maximum for a clock in kHz of a table, in units of 1/`unit` kHz.
-    fn limits(self, khz: u32, table: &[u32], unit: u32) -> [i64; 2] {
-        let min = match self {
-            Self::Pin => khz,
-            Self::Cap => table.first().copied().unwrap_or(khz),
-        };
-        [min, khz].map(|khz| i64::from(khz) * i64::from(unit))
+    /// Minimum and maximum for a clock and the lowest of its table.
+    fn limits(self, clock: i64, lowest: i64) -> [i64; 2] {
+        match self {
+            Self::Pin => [clock; 2],
+            Self::Cap => [lowest.min(clock), clock],
+        }
     }
 }
 
@@ -58,12 +57,11 @@ impl Saved {
 
 impl Target<'_> {
     /// The cores that the target has online, given the cores that are online now.
-    pub fn cores(&self, cpus: &Cpus, online: CoreSet) -> CoreSet {
+    pub fn cores(&self, knobs: &Knobs, online: CoreSet) -> CoreSet {
         match self {
-            Self::Mode(..) if cpus.counts().next().is_none() => online,
-            Self::Mode(mode, _) => Cpus::first(mode.cores),
+            Self::Mode(mode, _, obedience) => knobs.cores(mode.cores, obedience),
             Self::Saved(saved) => {
-                let cores = cpus.cores.iter().zip(0..);
+                let cores = knobs.cpus.cores.iter().zip(0..);
                 cores.fold(online, |set, (core, place)| {
                     let knob = core.online.as_ref();
                     match knob.and_then(|knob| saved.value(knob)) {
@@ -76,19 +74,32 @@ impl Target<'_> {
         }
     }
 
-    /// Minimum and maximum of a cluster's clock, in kHz.
-    pub fn policy(&self, policy: &Policy, cpus: &Cpus) -> Option<[i64; 2]> {
-        match self {
-            Self::Mode(mode, clocks) => Some(clocks.limits(mode.cpu.0, &cpus.table, 1)),
-            Self::Saved(saved) => saved.limits(&policy.limits),
-        }
+    /// The value of a clock's unit in a mode, in the unit of its file.
+    pub fn request(&self, knobs: &Knobs, unit: usize) -> Option<[i64; 2]> {
+        let Self::Mode(mode, clocks, obedience) = self else {
+            return None;
+        };
+        let (table, kilo) = knobs.table(unit);
+        let khz = match unit {
+            unit if unit < knobs.gpu_unit() => mode.cpu,
+            unit if unit == knobs.gpu_unit() => mode.gpu,
+            _ => mode.emc,
+        };
+        let [wanted, lowest] = [khz.0, table.first().copied().unwrap_or(khz.0)]
+            .map(|khz| i64::from(khz) * i64::from(kilo));
+        let wanted = obedience.request(unit, wanted, lowest);
+        Some(match unit == knobs.memory_unit() {
+            // A mode holds the rate.
+            true => [wanted; 2],
+            false => clocks.limits(wanted, lowest),
+        })
     }
 
-    /// Minimum and maximum of the GPU's clock, in Hz.
-    pub fn gpu(&self, gpu: &Gpu) -> Option<[i64; 2]> {
+    /// Minimum and maximum of a clock in cpufreq or devfreq, in the unit of its files.
+    pub fn limits(&self, knobs: &Knobs, unit: usize, limits: &Limits) -> Option<[i64; 2]> {
         match self {
-            Self::Mode(mode, clocks) => Some(clocks.limits(mode.gpu.0, &gpu.table, HZ)),
-            Self::Saved(saved) => saved.limits(&gpu.limits),
+            Self::Mode(..) => self.request(knobs, unit),
+            Self::Saved(saved) => saved.limits(limits),
         }
     }
 
@@ -96,8 +107,8 @@ impl Target<'_> {
     /// clocks of a cluster that was offline when the state was saved are unknown. They are opened
     /// to both ends of the table, as after a boot, so that the cluster does not keep our clocks.
     pub fn parting(&self, policy: &Policy, cpus: &Cpus) -> Option<[i64; 2]> {
-        match (self, self.policy(policy, cpus)) {
-            (Self::Saved(_), None) => {
+        match self {
+            Self::Saved(saved) if saved.limits(&policy.limits).is_none() => {
                 let ends = [cpus.table.first()?, cpus.table.last()?];
                 Some(ends.map(|&khz| i64::from(khz)))
             }
@@ -105,19 +116,11 @@ impl Target<'_> {
         }
     }
 
-    /// Minimum and maximum of the memory clock in devfreq, in Hz. A mode holds the rate.
-    pub fn memory_limits(&self, limits: &Limits) -> Option<[i64; 2]> {
-        match self {
-            Self::Mode(mode, _) => Some([i64::from(HZ) * i64::from(mode.emc.0); 2]),
-            Self::Saved(saved) => saved.limits(limits),
-        }
-    }
-
     /// Target settings of BPMP's memory clock, given the current value `cap` of nvpmodel's cap.
-    pub fn memory(&self, memory: &Bpmp, cap: Option<i64>) -> Option<MemoryTarget> {
+    pub fn memory(&self, knobs: &Knobs, memory: &Bpmp, cap: Option<i64>) -> Option<MemoryTarget> {
         match self {
-            Self::Mode(mode, _) => {
-                let hz = i64::from(HZ) * i64::from(mode.emc.0);
+            Self::Mode(..) => {
+                let [hz, _] = self.request(knobs, knobs.memory_unit())?;
                 let below = cap.is_some_and(|cap| Cap::ceiling(cap) < hz);
                 let lifted = memory.cap.as_ref().filter(|_| below);
                 Some(MemoryTarget {
@@ -147,47 +150,43 @@ pub enum Effective {
     Capped,
 }
 
-/// Compares all knobs with the target; the first difference is an error, but for a clock that is
-/// capped. Writes nothing.
-pub(crate) fn check(
-    files: &impl Files,
-    knobs: &Knobs,
-    target: Target<'_>,
-) -> Result<Effective, KnobError> {
-    let mut effective = Effective::AsRequested;
+/// Compares all knobs with saved values; the first difference is an error.
+pub(crate) fn check(files: &impl Files, knobs: &Knobs, target: Target<'_>) -> Result<(), KnobError> {
     let cpus = &knobs.cpus;
-    let wanted = target.cores(cpus, cpus.online(files)?);
+    let wanted = target.cores(knobs, cpus.online(files));
     for (core, place) in cpus.cores.iter().zip(0..) {
         if let Some(knob) = &core.online {
             expect(files, knob, i64::from(has(wanted, place)))?;
         }
     }
-    let alive = |policy: &&Policy| policy.cores & wanted != 0;
-    for policy in cpus.policies.iter().filter(alive) {
-        expect_limits(
-            files,
-            &policy.limits,
-            target.policy(policy, cpus),
-            &mut effective,
-        )?;
+    for (unit, policy) in cpus.policies.iter().enumerate() {
+        if policy.cores & wanted != 0 {
+            expect_limits(files, &policy.limits, target.limits(knobs, unit, &policy.limits))?;
+        }
     }
     if let Some(gpu) = &knobs.gpu {
-        expect_limits(files, &gpu.limits, target.gpu(gpu), &mut effective)?;
+        let wanted = target.limits(knobs, knobs.gpu_unit(), &gpu.limits);
+        expect_limits(files, &gpu.limits, wanted)?;
     }
     match knobs.memory.as_ref().map(|memory| &memory.control) {
-        Some(Control::Bpmp(bpmp)) => expect_rate(files, bpmp, target)?,
+        Some(Control::Bpmp(bpmp)) => expect_rate(files, knobs, bpmp, target),
         Some(Control::Devfreq(limits)) => {
-            expect_limits(files, limits, target.memory_limits(limits), &mut effective)?;
+            let wanted = target.limits(knobs, knobs.memory_unit(), limits);
+            expect_limits(files, limits, wanted)
         }
-        None => {}
+        None => Ok(()),
     }
-    Ok(effective)
 }
 
-fn expect_rate(files: &impl Files, memory: &Bpmp, target: Target<'_>) -> Result<(), KnobError> {
+fn expect_rate(
+    files: &impl Files,
+    knobs: &Knobs,
+    memory: &Bpmp,
+    target: Target<'_>,
+) -> Result<(), KnobError> {
     let cap = memory.cap.as_ref();
     let now = cap.map(|cap| cap.knob.read(files)).transpose()?;
-    let Some(wanted) = target.memory(memory, now) else {
+    let Some(wanted) = target.memory(knobs, memory, now) else {
         return Ok(());
     };
     if let Some((cap, value)) = cap.zip(wanted.cap) {
@@ -205,16 +204,45 @@ fn expect_limits(
     files: &impl Files,
     limits: &Limits,
     wanted: Option<[i64; 2]>,
-    effective: &mut Effective,
 ) -> Result<(), KnobError> {
     let Some([min, max]) = wanted else {
         return Ok(());
     };
     let shown = limits.max.read(files)?;
-    if shown < max {
-        *effective = Effective::Capped;
-    } else {
+    if shown > max {
         expect(files, &limits.max, max)?;
     }
     expect(files, &limits.min, min.min(shown))
+}
+
+/// Tells of each unit that is there what the board shows, beside what a mode requests of it.
+/// `is_cooled` says whether a cooling device explains that a clock is at most at a value.
+pub(crate) fn observe(
+    files: &impl Files,
+    knobs: &Knobs,
+    target: Target<'_>,
+    is_cooled: impl Fn(usize, i64) -> bool,
+    mut tell: impl FnMut(Seen),
+) {
+    let online = knobs.cpus.online(files);
+    let wanted = target.cores(knobs, online);
+    for unit in 0..knobs.units() {
+        let Some(shown) = knobs.shown(files, unit, online) else {
+            continue;
+        };
+        let request = match knobs.place(unit) {
+            Some(place) => Some(i64::from(has(wanted, place))),
+            None => target.request(knobs, unit).map(|[_, max]| max),
+        };
+        let Some(wanted) = request else { continue };
+        let shown = shown.ok();
+        let memory = knobs.memory.as_ref().filter(|_| unit == knobs.memory_unit());
+        tell(Seen {
+            unit,
+            wanted,
+            shown,
+            is_cooled: shown.is_some_and(|shown| shown < wanted && is_cooled(unit, shown)),
+            is_released: memory.is_some_and(|memory| memory.is_held(files) == Ok(false)),
+        });
+    }
 }

@@ -1,14 +1,15 @@
 //! A transition from the current settings to a target. Each write is read back.
 //!
 //! ```text
-//! lower:  GPU, CPU clusters that stay, memory        clock: minimum, then maximum
+//! lower:  GPU, CPU clusters, memory                  clock: minimum, then maximum
 //!         cores off, the last one first
 //! raise:  cores on; the clocks of a cluster as soon as its first core is on
 //!         memory, CPU clusters, GPU                  clock: maximum, then minimum
 //! check:  wait until clocks have followed, and read all knobs again
 //! ```
 //!
-//! If a write or the check fails, the whole transition is retried once.
+//! A knob that fails keeps no other knob from it. Only if something that must be lowered is seen to be
+//! higher, nothing is raised. What differs is asked for once more.
 //!
 //! Changes that lower the power come before changes that raise it, so that no state on the way
 //! draws more than the start and the target. A minimum is never above its maximum (section 5.1 of
@@ -21,24 +22,15 @@ use std::time::Duration;
 use crate::clock::Limits;
 use crate::cpu::{CoreSet, has};
 use crate::files::{Files, Knob, KnobError};
-use crate::journal::{Failures, Journal, expect, put, put_anyway, put_limit, read};
+use crate::journal::{Failures, RETRIES, expect, expect_at_most, with_retries};
 use crate::knobs::Knobs;
 use crate::memory::{Bpmp, Cap, Control, Memory};
 use crate::requests::Requests;
-use crate::target::{Effective, Target, check};
+use crate::target::{Target, check, observe};
 
 /// Time between the last write and the check. It is longer than any clock takes (section 8), so
 /// that a driver that reverts a value has done so.
-const SETTLE: Duration = Duration::from_millis(20);
-
-/// Policy after the failure of a knob.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnFailure {
-    /// The transition ends.
-    End,
-    /// The other knobs are still set.
-    GoOn,
-}
+pub(crate) const SETTLE: Duration = Duration::from_millis(20);
 
 /// Phase of a transition: which changes it makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,216 +43,241 @@ enum Pass {
 pub(crate) struct Transition<'a, F> {
     files: &'a mut F,
     knobs: &'a Knobs,
-    journal: &'a mut Journal,
     requests: &'a mut Requests,
     target: Target<'a>,
-    on_failure: OnFailure,
+    /// Retries of a read before a write, and of one after it.
+    patience: [u32; 2],
+    writes: u32,
     failures: Failures,
-    effective: Effective,
 }
 
 impl<'a, F: Files> Transition<'a, F> {
     pub fn new(
         files: &'a mut F,
         knobs: &'a Knobs,
-        (journal, requests): (&'a mut Journal, &'a mut Requests),
+        requests: &'a mut Requests,
         target: Target<'a>,
-        on_failure: OnFailure,
     ) -> Self {
-        journal.clear();
         Self {
             files,
             knobs,
-            journal,
             requests,
             target,
-            on_failure,
+            patience: [0, RETRIES],
+            writes: 0,
             failures: Failures::default(),
-            effective: Effective::AsRequested,
         }
     }
 
-    /// Makes all changes and checks them; retries once if a write or the check fails. Returns the
-    /// error of the second attempt. The journal holds all writes.
-    ///
-    /// A clock that is capped is retried, too: another program may have lowered it meanwhile.
-    pub fn run(mut self) -> Result<(Failures, Effective), KnobError> {
-        let first = self.attempt();
-        if first.is_err() || self.failures.count > 0 || self.effective == Effective::Capped {
+    /// Restores all values and checks them; retries once if a write or the check fails. Returns the
+    /// failures of the last attempt.
+    pub fn restore(mut self) -> Failures {
+        for attempt in 0..2 {
+            if attempt > 0 {
+                self.requests.forget();
+                self.failures = Failures::default();
+            }
+            self.change();
+            if self.failures.count() == 0 {
+                self.settle();
+                let checked = check(self.files, self.knobs, self.target);
+                self.note(checked);
+            }
+            if self.failures.count() == 0 {
+                break;
+            }
+        }
+        if self.failures.count() > 0 {
             self.requests.forget();
-            self.failures = Failures::default();
-            self.attempt().inspect_err(|_| self.requests.forget())?;
         }
-        Ok((self.failures, self.effective))
+        self.failures
     }
 
-    /// Makes all changes once, and checks all knobs when the clocks have followed.
-    fn attempt(&mut self) -> Result<(), KnobError> {
-        self.change()?;
-        if self.failures.count > 0 {
-            return Ok(());
-        }
-        self.effective = Effective::AsRequested;
-        if self.journal.len() > 0 {
+    /// Makes all changes of a mode, as far as the knobs obey. Returns the number of writes, and what failed.
+    pub fn set(mut self) -> (u32, Failures) {
+        self.change();
+        self.settle();
+        (self.writes, self.failures)
+    }
+
+    /// Waits until the clocks have followed.
+    fn settle(&mut self) {
+        if self.writes > 0 {
             self.files.wait(SETTLE);
         }
-        let settled = check(self.files, self.knobs, self.target);
-        let settled = settled.map(|effective| self.effective = effective);
-        self.judge(settled)
     }
 
-    fn change(&mut self) -> Result<(), KnobError> {
+    fn change(&mut self) {
         let cpus = &self.knobs.cpus;
-        let online = cpus.online(self.files)?;
-        let wanted = self.target.cores(cpus, online);
-        self.gpu(Pass::Lower)?;
-        self.policies(online & wanted, Pass::Lower)?;
-        self.memory(Pass::Lower)?;
-        self.cores_off(online, wanted)?;
-        self.cores_on(online & wanted, wanted)?;
-        self.memory(Pass::Raise)?;
-        self.policies(wanted, Pass::Raise)?;
-        self.gpu(Pass::Raise)
+        let online = cpus.online(self.files);
+        let wanted = self.target.cores(self.knobs, online);
+        self.gpu(Pass::Lower);
+        // A core that does not go offline is slow at least.
+        self.policies(online, Pass::Lower);
+        self.memory(Pass::Lower);
+        self.cores_off(online, wanted);
+        if self.failures.count() > 0 && !self.is_lowered() {
+            return;
+        }
+        self.cores_on(online & wanted, wanted);
+        self.memory(Pass::Raise);
+        self.policies(wanted, Pass::Raise);
+        self.gpu(Pass::Raise);
     }
 
-    /// Ends the transition on a failure, or counts it and goes on.
-    fn judge(&mut self, result: Result<(), KnobError>) -> Result<(), KnobError> {
-        match (result, self.on_failure) {
-            (Err(error), OnFailure::GoOn) => {
-                self.failures.add(error);
-                Ok(())
-            }
-            (result, _) => result,
+    /// Whether no unit is seen above what a mode wants of it. Saved values are restored in any case.
+    fn is_lowered(&self) -> bool {
+        let mut is_lowered = true;
+        observe(self.files, self.knobs, self.target, |_, _| false, |seen| {
+            is_lowered &= !self.knobs.is_above(&seen);
+        });
+        is_lowered
+    }
+
+    /// Does not wait for a unit that is known not to obey.
+    fn turn_to(&mut self, unit: usize) {
+        let is_stubborn = match self.target {
+            Target::Mode(_, _, obedience) => obedience.has_failed(unit),
+            Target::Saved(_) => false,
+        };
+        self.patience[1] = if is_stubborn { 0 } else { RETRIES };
+    }
+
+    /// Counts a failure.
+    fn note(&mut self, result: Result<(), KnobError>) {
+        if let Err(error) = result {
+            self.failures.add(error);
         }
     }
 
-    fn gpu(&mut self, pass: Pass) -> Result<(), KnobError> {
-        let Some(gpu) = &self.knobs.gpu else {
-            return Ok(());
-        };
-        let clock = self.knobs.cpus.policies.len();
-        let wanted = self.target.gpu(gpu);
-        let result = self.limits(clock, &gpu.limits, wanted, pass);
-        self.judge(result)
+    fn gpu(&mut self, pass: Pass) {
+        if let Some(gpu) = &self.knobs.gpu {
+            self.clock(self.knobs.gpu_unit(), &gpu.limits, pass);
+        }
     }
 
     /// Sets the clocks of all clusters that have one of these cores.
-    fn policies(&mut self, cores: CoreSet, pass: Pass) -> Result<(), KnobError> {
-        for (clock, policy) in self.knobs.cpus.policies.iter().enumerate() {
+    fn policies(&mut self, cores: CoreSet, pass: Pass) {
+        for (unit, policy) in self.knobs.cpus.policies.iter().enumerate() {
             if policy.cores & cores != 0 {
-                let wanted = self.target.policy(policy, &self.knobs.cpus);
-                let result = self.limits(clock, &policy.limits, wanted, pass);
-                self.judge(result)?;
+                self.clock(unit, &policy.limits, pass);
             }
         }
-        Ok(())
     }
 
-    fn memory(&mut self, pass: Pass) -> Result<(), KnobError> {
+    fn clock(&mut self, unit: usize, limits: &Limits, pass: Pass) {
+        let wanted = self.target.limits(self.knobs, unit, limits);
+        self.limits(unit, limits, wanted, pass);
+    }
+
+    fn memory(&mut self, pass: Pass) {
         let Some(memory) = &self.knobs.memory else {
-            return Ok(());
+            return;
         };
-        let result = match &memory.control {
+        match &memory.control {
             Control::Bpmp(bpmp) => self.rate(memory, bpmp, pass),
-            Control::Devfreq(limits) => {
-                let clock = self.knobs.cpus.policies.len() + 1;
-                self.limits(clock, limits, self.target.memory_limits(limits), pass)
-            }
-        };
-        self.judge(result)
+            Control::Devfreq(limits) => self.clock(self.knobs.memory_unit(), limits, pass),
+        }
     }
 
-    fn cores_off(&mut self, online: CoreSet, wanted: CoreSet) -> Result<(), KnobError> {
+    /// Takes cores offline, the last one first.
+    fn cores_off(&mut self, online: CoreSet, wanted: CoreSet) {
         let cpus = &self.knobs.cpus;
-        for (clock, policy) in cpus.policies.iter().enumerate() {
+        for (unit, policy) in cpus.policies.iter().enumerate() {
             if policy.cores & wanted != 0 {
                 continue;
             }
             let is_online = policy.cores & online != 0;
             if let Some(range) = self.target.parting(policy, cpus).filter(|_| is_online) {
                 for pass in [Pass::Lower, Pass::Raise] {
-                    let result = self.limits(clock, &policy.limits, Some(range), pass);
-                    self.judge(result)?;
+                    self.limits(unit, &policy.limits, Some(range), pass);
                 }
             }
             // A cluster that returns may have other limits.
-            self.requests.set(clock, None);
+            self.requests.set(unit, None);
         }
         let places = 0..cpus.cores.len() as u32;
         for (core, place) in cpus.cores.iter().zip(places).rev() {
-            if let Some(knob) = core
-                .online
-                .as_ref()
-                .filter(|_| has(online & !wanted, place))
-            {
+            let off = has(online & !wanted, place);
+            if let Some(knob) = core.online.as_ref().filter(|_| off) {
+                self.turn_to(self.knobs.core(place));
                 let result = self.put(knob, 0);
-                self.judge(result)?;
+                self.note(result);
             }
         }
-        Ok(())
     }
 
-    fn cores_on(&mut self, mut online: CoreSet, wanted: CoreSet) -> Result<(), KnobError> {
+    fn cores_on(&mut self, mut online: CoreSet, wanted: CoreSet) {
         let cpus = &self.knobs.cpus;
         for (core, place) in cpus.cores.iter().zip(0..) {
-            let Some(knob) = core
-                .online
-                .as_ref()
-                .filter(|_| has(wanted & !online, place))
-            else {
+            let on = has(wanted & !online, place);
+            let Some(knob) = core.online.as_ref().filter(|_| on) else {
                 continue;
             };
+            self.turn_to(self.knobs.core(place));
             let result = self.put(knob, 1);
-            self.judge(result)?;
+            let is_on = result.is_ok();
+            self.note(result);
+            if !is_on {
+                continue;
+            }
             // The cluster's limits are stale. Set them before its other cores come online.
             for policy in &cpus.policies {
                 if has(policy.cores, place) && policy.cores & online == 0 {
-                    self.policies(1 << place, Pass::Lower)?;
-                    self.policies(1 << place, Pass::Raise)?;
+                    self.patience[0] = RETRIES;
+                    self.policies(1 << place, Pass::Lower);
+                    self.policies(1 << place, Pass::Raise);
+                    self.patience[0] = 0;
                 }
             }
             online |= 1 << place;
         }
-        Ok(())
     }
 
-    fn limits(
-        &mut self,
-        clock: usize,
-        limits: &Limits,
-        wanted: Option<[i64; 2]>,
-        pass: Pass,
-    ) -> Result<(), KnobError> {
+    fn limits(&mut self, unit: usize, limits: &Limits, wanted: Option<[i64; 2]>, pass: Pass) {
         let Some([min, max]) = wanted else {
-            return Ok(());
+            return;
         };
-        let shown = [&limits.min, &limits.max].map(|limit| read(self.files, limit));
-        let [Ok(shown_min), Ok(shown_max)] = shown else {
-            return shown.into_iter().find_map(Result::err).map_or(Ok(()), Err);
-        };
-        let requested = self.requests.of(clock);
+        self.turn_to(unit);
+        // The files of a cluster appear some time after its first core is on.
+        let shown = [&limits.min, &limits.max]
+            .map(|limit| with_retries(self.files, self.patience[0], |files| limit.read(files)));
+        let is_read = shown.iter().all(Result::is_ok);
+        // What cannot be read is lowered.
+        let [shown_min, shown_max] = shown.map(|value| {
+            value.unwrap_or_else(|error| {
+                self.failures.add(error);
+                i64::MAX
+            })
+        });
+        let requested = self.requests.of(unit);
         if requested == wanted && [shown_min, shown_max] == [min, max] {
-            return Ok(());
+            return;
         }
         let requested_max = requested.map_or(shown_max, |[_, max]| max);
         let lowers = max < shown_max.max(requested_max);
         if lowers != (pass == Pass::Lower) {
-            return Ok(());
+            return;
         }
-        self.requests.set(clock, None);
+        self.requests.set(unit, None);
         let (min, max) = ((&limits.min, min), (&limits.max, max));
-        match lowers {
-            true => self.put_limits(min, max)?,
-            false => self.put_limits(max, min)?,
+        let set = match lowers {
+            true => self.put_limits(min, max),
+            false => self.put_limits(max, min),
+        };
+        if set.is_err() {
+            self.put_what_goes(limits, [min.1, max.1]);
         }
-        self.requests.set(clock, wanted);
-        Ok(())
+        if set.is_ok() && is_read {
+            self.requests.set(unit, wanted);
+        }
+        self.note(set);
     }
 
     /// Sets two limits of a clock. If the first is refused as invalid, the other one may be in its
     /// way: a request that cooling hides.
     fn put_limits(&mut self, first: (&Knob, i64), second: (&Knob, i64)) -> Result<(), KnobError> {
-        let mut put = |(knob, value)| put_limit(self.files, self.journal, knob, value);
+        let mut put = |(knob, value)| self.put_limit(knob, value);
         if let Err(error) = put(first) {
             if !is_invalid(&error) || put(second).is_err() {
                 return Err(error);
@@ -271,43 +288,110 @@ impl<'a, F: Files> Transition<'a, F> {
         put(second).map_err(|error| expect(self.files, first.0, first.1).err().unwrap_or(error))
     }
 
-    fn rate(&mut self, memory: &Memory, bpmp: &Bpmp, pass: Pass) -> Result<(), KnobError> {
+    /// Sets each limit of a clock as far as the other one allows it, after one of them failed.
+    fn put_what_goes(&mut self, limits: &Limits, [min, max]: [i64; 2]) {
+        let lowest = limits.min.read(self.files).unwrap_or(max);
+        let highest = limits.max.read(self.files);
+        // A limit that has the value already is not asked again.
+        if highest.as_ref().is_ok_and(|shown| *shown != max.max(lowest)) {
+            // The first failure tells what is wrong.
+            let _ = self.put(&limits.max, max.max(lowest));
+        }
+        let highest = limits.max.read(self.files).unwrap_or(min);
+        if lowest != min.min(highest) {
+            let _ = self.put(&limits.min, min.min(highest));
+        }
+    }
+
+    fn rate(&mut self, memory: &Memory, bpmp: &Bpmp, pass: Pass) {
+        self.turn_to(self.knobs.memory_unit());
         let cap = bpmp.cap.as_ref();
-        let now = cap.map(|cap| cap.knob.read(self.files)).transpose()?;
-        let Some(wanted) = self.target.memory(bpmp, now) else {
-            return Ok(());
+        let now = cap.and_then(|cap| cap.knob.read(self.files).ok());
+        let Some(mut wanted) = self.target.memory(self.knobs, bpmp, now) else {
+            return;
         };
-        let is_held = memory.is_held(self.files)?;
-        let most = memory.held_or_ceiling(self.files)?;
+        // What cannot be read is lowered.
+        let is_held = memory.is_held(self.files) == Ok(true);
+        let most = memory.held_or_ceiling(self.files).unwrap_or(i64::MAX);
         let lowers = wanted.held.is_some_and(|hz| hz < most);
         if lowers != (pass == Pass::Lower) {
-            return Ok(());
+            return;
         }
         let cap = cap.zip(wanted.cap);
         let lifts = |value| Cap::ceiling(value) > now.map_or(i64::MAX, Cap::ceiling);
         if let Some((cap, value)) = cap.filter(|(_, value)| lifts(*value)) {
-            self.put(&cap.knob, value)?;
+            let result = self.put(&cap.knob, value);
+            if result.is_err() {
+                // BPMP drops a rate above the cap.
+                wanted.held = wanted.held.map(|hz| memory.below(self.files, hz));
+            }
+            self.note(result);
         }
+        let failures = self.failures.count();
         match wanted.held {
             Some(hz) => {
-                self.put(&bpmp.lock, 1)?;
+                let result = self.put(&bpmp.lock, 1);
+                self.note(result);
                 // A rate that was not held may change right after it is read.
-                match is_held {
-                    true => self.put(&bpmp.rate, hz)?,
-                    false => put_anyway(self.files, self.journal, &bpmp.rate, hz)?,
+                let result = match is_held {
+                    true => self.put(&bpmp.rate, hz),
+                    false => self.replace(&bpmp.rate, hz),
+                };
+                self.note(result);
+                if lowers && self.failures.count() > failures {
+                    self.cap_rate(memory, bpmp, hz);
                 }
             }
-            None => self.put(&bpmp.lock, 0)?,
+            None => {
+                let result = self.put(&bpmp.lock, 0);
+                self.note(result);
+            }
         }
-        match cap {
-            Some((cap, value)) => self.put(&cap.knob, value),
-            None => Ok(()),
+        if let Some((cap, value)) = cap {
+            let result = self.put(&cap.knob, value);
+            self.note(result);
         }
+    }
+
+    /// Lowers the rate by nvpmodel's cap, where the lock or the rate does not obey.
+    fn cap_rate(&mut self, memory: &Memory, bpmp: &Bpmp, hz: i64) {
+        let is_above = |files: &F| memory.held_or_ceiling(files).map_or(true, |most| most > hz);
+        let Some(cap) = bpmp.cap.as_ref().filter(|_| is_above(self.files)) else {
+            return;
+        };
+        for (knob, value) in [(&cap.knob, hz), (&bpmp.lock, 0)] {
+            if is_above(self.files) {
+                let result = self.put(knob, value);
+                self.note(result);
+            }
+        }
+    }
+
+    /// Sets a limit of a clock. Where cooling caps the clock, the limit shows a lower value.
+    fn put_limit(&mut self, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
+        self.write(knob, wanted)?;
+        with_retries(self.files, self.patience[1], |files| {
+            expect_at_most(files, knob, wanted)
+        })
     }
 
     /// Sets a knob, unless it has the value already.
     fn put(&mut self, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
-        put(self.files, self.journal, knob, wanted)
+        match knob.read(self.files) {
+            Ok(shown) if shown == wanted => Ok(()),
+            _ => self.replace(knob, wanted),
+        }
+    }
+
+    /// Sets a knob, even if it has the value already.
+    fn replace(&mut self, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
+        self.write(knob, wanted)?;
+        with_retries(self.files, self.patience[1], |files| expect(files, knob, wanted))
+    }
+
+    fn write(&mut self, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
+        self.writes += 1;
+        knob.write(self.files, wanted)
     }
 }
 

@@ -16,7 +16,7 @@ impl Board {
     /// The name of the program that probably changed a mode that this program had set; `None` if
     /// the settings are those of no known program.
     pub fn likely_writer(&self, files: &impl Files, mode: &PowerMode) -> Option<&'static str> {
-        let shown = self.current(files).ok()?;
+        let shown = self.current(files);
         let is_nvpmodel = self.has_mode_of_nvpmodel(files, &shown);
         let is_ours = shown.cpu == Some(mode.cpu) && shown.gpu == Some(mode.gpu);
         let memory = self.knobs.memory.as_ref();

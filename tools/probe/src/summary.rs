@@ -97,10 +97,7 @@ impl Summary {
             tpc_mask: masks.tpc,
             fbp_mask: masks.fbp,
             nvpmodel: board.nvpmodel_mode(files),
-            now: match board.current(files) {
-                Ok(current) => current.to_string(),
-                Err(error) => error.to_string(),
-            },
+            now: board.current(files).to_string(),
             missing: missing.collect(),
         }
     }

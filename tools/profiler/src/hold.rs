@@ -114,16 +114,28 @@ pub struct Held {
     pub seconds: f64,
     /// Energy of the module.
     pub energy_j: f64,
-    /// Highest mean power over 430 ms.
-    pub highest: Milliwatts,
-    /// Time with a mean power over 430 ms above the limit.
+    /// Highest mean power over 430 ms; `None` without a reading.
+    pub highest: Option<Milliwatts>,
+    /// Time with a mean power over 430 ms above the limit, and the longest stretch of it.
     pub over_s: f64,
+    pub longest_over_s: f64,
+    /// Time without a reading of the power.
+    pub unknown_s: f64,
     /// Steps of the workload, and the time from the first to the last count.
     pub steps: u64,
     pub steps_s: f64,
 }
 
+/// A longer stretch over the limit, or without a reading, is no reaction: the mean over 430 ms needs as long
+/// to fall after an answer, and the daemon is asked every 100 ms.
+const LONGEST_REACTION_S: f64 = 1.0;
+
 impl Held {
+    /// Whether the limit was held: exceeded no longer than a reaction takes, and known.
+    pub fn is_held(&self) -> bool {
+        self.longest_over_s <= LONGEST_REACTION_S && self.unknown_s <= LONGEST_REACTION_S
+    }
+
     /// Mean power in W.
     pub fn mean_w(&self) -> f64 {
         self.energy_j / self.seconds.max(f64::MIN_POSITIVE)
@@ -148,10 +160,11 @@ pub fn hold<W: World, H: Holder>(
     let until = time.map(|time| start + time);
     let mut next = holder.look(start)?;
     let mut report = holder.report();
-    let energy_before = report.energy_mj;
+    let (energy_before, unknown_before) = (report.energy_mj, report.unknown_ms);
     let (mut first, mut last): (Option<Count>, Option<Count>) = (None, None);
     let mut looked = start;
-    let (mut highest, mut over_s) = (0, 0.0);
+    let (mut highest, mut over_s) = (None, 0.0);
+    let (mut stretch_s, mut longest_over_s) = (0.0, 0.0_f64);
     let end = loop {
         let due = until.map_or(next, |until| next.min(until));
         match world.wait(due) {
@@ -170,10 +183,17 @@ pub fn hold<W: World, H: Holder>(
                 let now = world.now();
                 next = holder.look(now)?;
                 report = holder.report();
-                let measured = report.measured_mw.unwrap_or(0);
-                highest = highest.max(measured);
-                if measured > limit.0 {
-                    over_s += (now - looked).as_secs_f64();
+                highest = highest.max(report.measured_mw);
+                match report.measured_mw {
+                    Some(measured) if measured > limit.0 => {
+                        let passed_s = (now - looked).as_secs_f64();
+                        over_s += passed_s;
+                        stretch_s += passed_s;
+                        longest_over_s = longest_over_s.max(stretch_s);
+                    }
+                    Some(_) => stretch_s = 0.0,
+                    // A change of the mode has no mean yet.
+                    None => {}
                 }
                 looked = now;
                 seen(now, None, &report);
@@ -191,8 +211,10 @@ pub fn hold<W: World, H: Holder>(
         end,
         seconds: (world.now() - start).as_secs_f64(),
         energy_j: (report.energy_mj - energy_before) as f64 / 1e3,
-        highest: Milliwatts(highest),
+        highest: highest.map(Milliwatts),
         over_s,
+        longest_over_s,
+        unknown_s: report.unknown_ms.saturating_sub(unknown_before) as f64 / 1e3,
         steps,
         steps_s,
     })

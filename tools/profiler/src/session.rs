@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use thiserror::Error;
-use wattgate_board::{ApplyError, Board, Effective, SampleError};
+use wattgate_board::{ApplyError, Board, Disobedience, Effective, SampleError};
 use wattgate_cli::planning::Kind;
 use wattgate_runtime::{Estimator, Milliseconds, Milliwatts, PowerMode, Sample};
 
@@ -50,6 +50,9 @@ const HOPELESS: Duration = Duration::from_secs(3);
 
 /// Longest wait for the planner before the session turns to the board again.
 const PLANNER_WAIT: Duration = Duration::from_millis(1);
+
+/// Modes in a row that cannot be measured, after which none will be: as many as a plan asks for at first.
+const MOST_UNMEASURED: u32 = 9;
 
 /// Time in each mode of the start, and the share of the limit up to which the next one is set,
 /// which draws at most twice the power.
@@ -126,10 +129,34 @@ pub enum SessionError {
     /// Not even the lowest mode can be set.
     #[error("the mode of least clocks and cores cannot be set: {0}")]
     Lowest(ApplyError),
+    /// One mode after another could not be measured.
+    #[error("{} modes in a row could not be measured; the last one: {}", MOST_UNMEASURED, telling(*.0))]
+    Unmeasured(Mark),
     #[error("{0}")]
     Planner(#[from] PlannerError),
     #[error("{0}")]
     Corpus(#[from] CorpusError),
+}
+
+/// What a mark says, as a sentence's end.
+fn telling(mark: Mark) -> &'static str {
+    match mark {
+        Mark::Refused => "a knob of the board does not obey",
+        Mark::Changed => "another program has changed the mode",
+        Mark::Throttled => "firmware or cooling runs the board slower than the mode",
+        Mark::Stalled => "the workload did no step for a minute",
+        Mark::OverLimit => "its power is over the limit",
+    }
+}
+
+/// Why a mode is not set.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum SetError {
+    #[error("{0}")]
+    NotOnBoard(#[from] ApplyError),
+    /// A knob does not obey, so the board is in another mode.
+    #[error("a knob does not obey: {0}")]
+    Disobeys(Disobedience),
 }
 
 /// Progress, for the user.
@@ -138,7 +165,7 @@ pub enum Progress<'a> {
     /// A mode is about to be set.
     Set(PowerMode),
     /// The board refused it.
-    Refused(&'a ApplyError),
+    Refused(&'a SetError),
     /// A row was written.
     Row(&'a Row),
 }
@@ -153,6 +180,8 @@ pub struct Session<'a, W: World> {
     mode: Option<PowerMode>,
     /// Whether the mode before had no step.
     stalled: bool,
+    /// Modes in a row that could not be measured.
+    unmeasured: u32,
     estimator: Estimator,
     next_look: Duration,
     /// Time of the last reading, of the last one that differed from the one before, and its value.
@@ -177,7 +206,7 @@ fn distance(one: PowerMode, other: PowerMode) -> f64 {
 enum Outcome {
     Measured(Measured),
     Marked(Mark),
-    Refused(ApplyError),
+    Refused(SetError),
 }
 
 /// What a turn saw.
@@ -207,6 +236,7 @@ impl<'a, W: World> Session<'a, W> {
             ladder,
             mode: None,
             stalled: false,
+            unmeasured: 0,
             estimator,
             next_look: now,
             read: now,
@@ -274,6 +304,12 @@ impl<'a, W: World> Session<'a, W> {
             if let Some(limit) = self.task.limit.filter(|_| is_over) {
                 let power = Milliwatts(row.peak_mw as u32);
                 return Err(self.limit_too_low(power, limit));
+            }
+            // What is over the limit teaches the planner; what is not measured at all does not.
+            let mark = row.mark.filter(|mark| *mark != Mark::OverLimit);
+            self.unmeasured = mark.map_or(0, |_| self.unmeasured + 1);
+            if let Some(mark) = mark.filter(|_| self.unmeasured >= MOST_UNMEASURED) {
+                return Err(SessionError::Unmeasured(mark));
             }
             self.call(planner, Call::Tell(Box::new(row)))?;
         }
@@ -395,9 +431,13 @@ impl<'a, W: World> Session<'a, W> {
             .is_none_or(|before| distance(before, mode) < VISIBLE);
         let is_proven = is_proven || is_near;
         if let Err(why) = self.set(mode) {
-            // All writes are undone, but the mode before may not be one to stay in.
+            // The board may be in any mode.
             self.retreat()?;
-            return Ok(Outcome::Refused(why));
+            self.test_obedience()?;
+            if self.set(mode).is_err() {
+                self.retreat()?;
+                return Ok(Outcome::Refused(why));
+            }
         }
         let mut events_before = self.over_current_events();
         let mut is_published = false;
@@ -414,8 +454,13 @@ impl<'a, W: World> Session<'a, W> {
                 Seen::Nothing => {}
                 Seen::Over(power) => {
                     row.peak_mw = row.peak_mw.max(power.round());
+                    // Another program may have raised the power.
+                    let is_set = self.board.verify(self.world.files(), &mode).is_ok();
                     self.retreat()?;
-                    return Ok(Outcome::Marked(Mark::OverLimit));
+                    return Ok(Outcome::Marked(match is_set {
+                        true => Mark::OverLimit,
+                        false => Mark::Changed,
+                    }));
                 }
                 // A step may take that long in a low mode, but not in two of them.
                 Seen::Stalled if self.stalled || self.last_count.is_none() => {
@@ -423,7 +468,10 @@ impl<'a, W: World> Session<'a, W> {
                 }
                 Seen::Stalled => {
                     self.stalled = true;
-                    return Ok(Outcome::Marked(Mark::Stalled));
+                    return Ok(Outcome::Marked(match self.board.verify(self.world.files(), &mode) {
+                        Ok(_) => Mark::Stalled,
+                        Err(_) => Mark::Changed,
+                    }));
                 }
             }
             if !is_proven && self.is_still(set) {
@@ -539,22 +587,41 @@ impl<'a, W: World> Session<'a, W> {
         }
     }
 
-    /// Sets a mode. After an error the mode before is set.
-    fn set(&mut self, mode: PowerMode) -> Result<(), ApplyError> {
-        self.board.apply(self.world.files(), &mode)?;
+    /// Sets a mode. After an error the board may be in any mode.
+    fn set(&mut self, mode: PowerMode) -> Result<(), SetError> {
+        let applied = self.board.apply(self.world.files(), &mode)?;
         if self.mode.replace(mode) != Some(mode) {
             self.over_since = None;
+        }
+        match self.board.disobedient().next() {
+            Some(knob) if !applied.is_exact => Err(SetError::Disobeys(knob.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tests in the lowest mode whether the knobs obey: another program may have set them for a while.
+    fn test_obedience(&mut self) -> Result<(), SessionError> {
+        for _ in 0..2 {
+            let lowest = self.ladder.lowest;
+            self.board.test_obedience(self.world.files(), &lowest);
+            let end = self.world.now() + RESPONSE;
+            while self.world.now() < end {
+                if self.turn(&mut None)? != Seen::Nothing {
+                    self.retreat()?;
+                }
+            }
         }
         Ok(())
     }
 
-    /// Goes to the mode of least clocks and cores.
+    /// Goes to the mode of least clocks and cores, as far as the knobs obey.
     fn retreat(&mut self) -> Result<(), SessionError> {
-        self.set(self.ladder.lowest)
-            .map_err(|why| match self.world.is_lost() {
-                true => SessionError::Lost,
-                false => SessionError::Lowest(why),
-            })
+        match self.set(self.ladder.lowest) {
+            Ok(()) => Ok(()),
+            Err(_) if self.world.is_lost() => Err(SessionError::Lost),
+            Err(SetError::Disobeys(_)) => Ok(()),
+            Err(SetError::NotOnBoard(why)) => Err(SessionError::Lowest(why)),
+        }
     }
 
     /// Whether the readings stand still although the mode was changed at a time and steps were done.

@@ -6,28 +6,18 @@ use crate::control::Event;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     sensor_errors: u32,
-    failed_changes: u32,
 }
 
 impl Counters {
     /// Counts an event if it is an error.
     pub fn count(&mut self, event: &Event<'_>) {
-        match event {
-            Event::NoSample(_) => self.sensor_errors = self.sensor_errors.saturating_add(1),
-            Event::NotApplied { .. } => {
-                self.failed_changes = self.failed_changes.saturating_add(1);
-            }
-            _ => {}
+        if let Event::NoSample(_) = event {
+            self.sensor_errors = self.sensor_errors.saturating_add(1);
         }
     }
 
     /// How often the power sensor became unreadable.
     pub fn sensor_errors(&self) -> u32 {
         self.sensor_errors
-    }
-
-    /// How often a mode could not be set.
-    pub fn failed_changes(&self) -> u32 {
-        self.failed_changes
     }
 }

@@ -18,7 +18,7 @@ use crate::control::{Control, Event, Priority};
 use crate::counters::Counters;
 use crate::log::log;
 use crate::quantity::Watts;
-use crate::report::{Report, ReportedViolation, Source, YIELDED, state_name};
+use crate::report::{Report, ReportedKnob, ReportedViolation, Source, YIELDED, state_name};
 use crate::serve::protocol::{Refused, WantedLease, WantedLimit};
 use crate::setup::{Choices, Setup, SetupError};
 
@@ -167,7 +167,14 @@ impl<F: Files> Daemon<F> {
     /// The report for clients and Prometheus.
     pub fn report(&self) -> Report {
         let (status, mode) = self.control.status();
-        let [cores, cpu_khz, gpu_khz, emc_khz] = mode.knobs();
+        let [cores, cpu_khz, gpu_khz, emc_khz] = self.shown_knobs(mode);
+        let (over, unknown) = self.control.over_and_unknown();
+        let disobedient = self.control.board().disobedient();
+        let disobedient = disobedient.map(|it| ReportedKnob {
+            knob: it.path.display().to_string(),
+            wanted: it.wanted,
+            is: it.is,
+        });
         let average = self.limit.average;
         let (seen, throttled) = (self.control.seen(), self.control.throttling());
         let events = seen.over_current_events;
@@ -222,16 +229,33 @@ impl<F: Files> Daemon<F> {
             oc1_events,
             oc2_events,
             oc3_events,
-            least_mw: self.model.choices.least_power().0,
+            least_mw: self.control.least_power().0,
             model: model.to_string_lossy().into_owned(),
-            violations: status.violations,
+            violations: self.control.violation_count(),
             changes: status.changes,
-            over_limit_ms: status.over.0,
+            over_limit_ms: over.0,
+            unknown_ms: unknown.0,
             energy_mj: status.millijoules,
             sensor_errors: self.counters.sensor_errors(),
-            failed_changes: self.counters.failed_changes(),
+            failed_changes: self.control.failed_changes(),
+            disobedient: disobedient.collect(),
             last_violations: violations.collect(),
         }
+    }
+
+    /// Cores and clocks as the board showed them last; a clock that the board does not show is the one that
+    /// the governor wants.
+    fn shown_knobs(&self, wanted: PowerMode) -> [u32; 4] {
+        let Some(current) = self.control.current() else {
+            return wanted.knobs();
+        };
+        PowerMode {
+            cores: current.cores,
+            cpu: current.cpu.unwrap_or(wanted.cpu),
+            gpu: current.gpu.unwrap_or(wanted.gpu),
+            emc: current.emc.unwrap_or(wanted.emc),
+        }
+        .knobs()
     }
 
     /// Takes over the limits of a new config and drops a client's limit, but no lease. Returns

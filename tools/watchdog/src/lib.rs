@@ -13,7 +13,6 @@
 //! | limits and models that change at run time | [`daemon`] |
 //! | status for clients and Prometheus | [`report`], [`counters`], [`serve`] |
 //! | prior state: saved at the start, restored at the end | [`prior`], [`boot`], [`mod@replace`] |
-//! | safe mode for `once --safe` after a crash | [`safe_mode`] |
 //! | one daemon per board | [`lock`] |
 //! | client of the socket | [`client`] |
 //! | hardware watchdog timer | [`hardware_watchdog`] |
@@ -40,7 +39,6 @@ pub mod prior;
 pub mod quantity;
 pub mod replace;
 pub mod report;
-pub mod safe_mode;
 pub mod schedule;
 pub mod sd_notify;
 pub mod serve;

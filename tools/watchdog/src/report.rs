@@ -83,15 +83,33 @@ pub struct Report {
     pub changes: u32,
     /// Time during which the mean over 430 ms exceeded `allowed_mw`.
     pub over_limit_ms: u64,
+    /// Time without a reading of the power, in which the limit may have been exceeded.
+    #[serde(default)]
+    pub unknown_ms: u64,
     /// Energy drawn by the module.
     pub energy_mj: u64,
     /// How often the power sensor became unreadable.
     pub sensor_errors: u32,
     /// How often a mode could not be set.
     pub failed_changes: u32,
+    /// The knobs that do not obey.
+    #[serde(default)]
+    pub disobedient: Vec<ReportedKnob>,
     /// The last violations, the newest first; at most eight.
     #[serde(default)]
     pub last_violations: Vec<ReportedViolation>,
+}
+
+/// A knob that does not obey, with values in the unit of its file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportedKnob {
+    /// The path of its file.
+    pub knob: String,
+    /// What was requested.
+    pub wanted: i64,
+    /// What the board shows; absent if it cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is: Option<i64>,
 }
 
 /// A violation: the power exceeded `allowed_mw`, and the daemon set another mode.
@@ -214,14 +232,30 @@ impl Display for Report {
         writeln!(f, "violations {}", self.violations)?;
         writeln!(f, "changes {}", self.changes)?;
         writeln!(f, "over_limit {}", milli(self.over_limit_ms, "s"))?;
+        writeln!(f, "unknown {}", milli(self.unknown_ms, "s"))?;
         writeln!(f, "energy {}", milli(self.energy_mj, "J"))?;
         writeln!(f, "sensor_errors {}", self.sensor_errors)?;
         writeln!(f, "failed_changes {}", self.failed_changes)?;
+        writeln!(f, "disobedient {}", self.disobedient.len())?;
+        for knob in &self.disobedient {
+            writeln!(f, "  {knob}")?;
+        }
         writeln!(f, "last_violations {}", self.last_violations.len())?;
         for violation in &self.last_violations {
             writeln!(f, "  {violation}")?;
         }
         Ok(())
+    }
+}
+
+/// As `PATH: wanted 1, is 0`.
+impl Display for ReportedKnob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: wanted {}, ", self.knob, self.wanted)?;
+        match self.is {
+            Some(is) => write!(f, "is {is}"),
+            None => f.write_str("cannot be read"),
+        }
     }
 }
 
@@ -305,9 +339,22 @@ pub mod tests {
             violations: 2,
             changes: 17,
             over_limit_ms: 860,
+            unknown_ms: 1_250,
             energy_mj: 1_234_567,
             sensor_errors: 1,
             failed_changes: 3,
+            disobedient: vec![
+                ReportedKnob {
+                    knob: "/sys/devices/system/cpu/cpu11/online".to_owned(),
+                    wanted: 0,
+                    is: Some(1),
+                },
+                ReportedKnob {
+                    knob: "/sys/kernel/debug/bpmp/debug/clk/emc/rate".to_owned(),
+                    wanted: 2_133_000_000,
+                    is: None,
+                },
+            ],
             last_violations: vec![
                 ReportedViolation {
                     ago_ms: 12_345,
@@ -369,12 +416,19 @@ pub mod tests {
              input 4.984 V\ninput 2.851 A\ndelivered_cpu 1725.113 MHz\ndelivered_gpu 918 MHz\n\
              delivered_emc 3199 MHz\noc1_events 0\noc2_events 3\noc3_events 27390\noc1_per_min 0\n\
              oc2_per_min 1\noc3_per_min 456\nleast 6.1 W\nmodel model.wgt\n\
-             violations 2\nchanges 17\nover_limit 0.86 s\nenergy 1234.567 J\nsensor_errors 1\n\
-             failed_changes 3\nlast_violations 2\n  \
+             violations 2\nchanges 17\nover_limit 0.86 s\nunknown 1.25 s\nenergy 1234.567 J\nsensor_errors 1\n\
+             failed_changes 3\ndisobedient 2\n  /sys/devices/system/cpu/cpu11/online: wanted 0, is 1\n  \
+             /sys/kernel/debug/bpmp/debug/clk/emc/rate: wanted 2133000000, cannot be read\n\
+             last_violations 2\n  \
              12 s ago: 14.962 W allowed; set 8 cores, CPU 1728000 kHz, GPU 918000 kHz, EMC 3199000 kHz\n  \
              3600 s ago: 16.21 W for 0.28 s with 14.962 W allowed; set 4 cores, CPU 1190400 kHz, GPU \
              612000 kHz, EMC 2133000 kHz\n"
         );
+        let report = Report {
+            disobedient: Vec::new(),
+            ..report
+        };
+        let text = report.to_string();
         let object = serde_json::to_string(&report).expect("an object");
         let (object, _) = object.split_once(":[{").expect("a list");
         let object = format!("{object}:");

@@ -5,12 +5,15 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::OFlags;
 use thiserror::Error;
-use wattgate_board::{BackstopError, Board, DiscoverError, Files, Reach, SettableError};
+use wattgate_board::{
+    BackstopError, Board, DiscoverError, Files, Reach, Settable, SettableError,
+};
 use wattgate_runtime::{
-    Axis, Chip, Choice, Command, FormatError, Front, Governor, Grid, GuardError, Input, Kind,
+    Axis, Chip, Choice, Command, Confidence, FormatError, Front, Governor, Grid, GuardError, Input, Kind,
     Milliseconds, Milliwatts, ModeId, Model, PowerMode, Query, SelectError, Settings,
 };
 
@@ -100,9 +103,17 @@ pub struct Setup {
 /// The modes that a model offers on a board.
 #[derive(Clone, Debug)]
 pub struct Choices {
+    /// The model's file, which was verified.
+    model: Arc<[u8]>,
+    confidence: Confidence,
+    cores: Option<Cores>,
     /// The model's grid, which numbers the modes.
-    pub grid: Grid,
-    /// The Pareto front of the supported modes, from which the governor chooses.
+    grid: Grid,
+    /// The modes of the grid that the board can be set to.
+    settable: Settable,
+    /// The mode of fewest cores and lowest clocks: [`ModeId::LEAST`].
+    least: PowerMode,
+    /// The Pareto front of the supported modes, from which the governor chooses, after the least mode.
     pub front: Front<POINTS>,
     /// Messages about axes that the board covers in part or not at all.
     pub left_out: Vec<String>,
@@ -154,38 +165,100 @@ impl Choices {
         let grid = model.grid().clone();
         let settable = board.settable(&grid);
         let settable = settable.map_err(|why| SetupError::Nothing { path: path(), why })?;
-        let mut modes = Vec::new();
-        model.sweep(&model.profiled(), |id, prediction| {
-            if grid.mode(id).is_some_and(|mode| settable.can_set(&mode)) {
-                modes.push((id, prediction));
-            }
-        });
-        if modes.is_empty() {
-            return Err(SetupError::NotProfiled { path: path() });
-        }
-        if let Some(cores) = config.cores {
-            modes.retain(|(id, _)| grid.mode(*id).is_some_and(|it| cores.contains(it.cores)));
-            if modes.is_empty() {
-                let path = path();
-                return Err(SetupError::NoCores { path, cores });
-            }
-        }
         let left_out = Axis::ALL.into_iter();
         let left_out = left_out.filter_map(|axis| left_out_of(&grid, axis, settable.reach(axis)));
         let kind = match provenance.kind {
             Kind::Measured => "measured",
             Kind::Simulated => "simulated",
         };
-        Ok(Self {
+        let mut choices = Self {
             left_out: left_out.collect(),
             origin: format!("{kind}, {} on {device}", provenance.workload),
-            front: Front::of_modes(&model, modes.iter().copied(), config.confidence),
-            modes: modes.len(),
+            model: bytes.as_slice().into(),
+            confidence: config.confidence,
+            cores: config.cores,
             grid,
+            settable,
+            least: board.least(),
+            front: Front::new(),
+            modes: 0,
+        };
+        let supported = choices.choose(&model, board);
+        if choices.modes > 0 {
+            return Ok(choices);
+        }
+        let path = path();
+        Err(match (supported, config.cores) {
+            (1.., Some(cores)) => SetupError::NoCores { path, cores },
+            _ => SetupError::NotProfiled { path },
         })
     }
 
-    /// The predicted power of the safe mode.
+    /// Chooses anew from the modes that the board can be set to now. Where it can be set to none, the least
+    /// mode remains.
+    pub fn adapt(&mut self, board: &Board) {
+        if let Ok(settable) = board.settable(&self.grid) {
+            self.settable = settable;
+        }
+        let bytes = Arc::clone(&self.model);
+        // It was parsed before.
+        if let Ok(model) = Model::parse(&bytes) {
+            self.choose(&model, board);
+        }
+    }
+
+    /// Selects the front. Returns the number of modes that the board supports, with any number of cores.
+    fn choose(&mut self, model: &Model<'_>, board: &Board) -> usize {
+        let mut supported = 0;
+        let (mut lowest, mut modes) = (None, Vec::new());
+        model.sweep(&model.profiled(), |id, prediction| {
+            // The lowest value of each axis comes first.
+            lowest.get_or_insert(prediction);
+            let mode = self.grid.mode(id).filter(|mode| self.settable.can_set(mode));
+            if let Some(mode) = mode {
+                supported += 1;
+                if self.cores.is_none_or(|cores| cores.contains(mode.cores)) {
+                    modes.push((id, prediction));
+                }
+            }
+        });
+        self.modes = modes.len();
+        self.front = Front::of_modes(model, modes, self.confidence);
+        self.least = self.least_of(board);
+        let first = self.front.points().first().map(|point| point.mode);
+        let same = first.filter(|first| self.mode(*first) == Some(self.least));
+        if let Some(guess) = lowest {
+            let power = model.power(guess).unwrap_or_default();
+            self.front.put_least(same, power, model.time(guess));
+        }
+        supported
+    }
+
+    /// The board's least mode. A clock that cannot be set is at the grid's highest.
+    fn least_of(&self, board: &Board) -> PowerMode {
+        let mut knobs = least(board, self.cores).knobs();
+        for (knob, axis) in knobs.iter_mut().zip(Axis::ALL) {
+            if let Reach::Free(highest) = self.settable.reach(axis) {
+                *knob = *highest;
+            }
+        }
+        PowerMode::from_knobs(knobs)
+    }
+
+    /// The mode that the board is set to for an ID of the front.
+    pub fn mode(&self, id: ModeId) -> Option<PowerMode> {
+        match id {
+            ModeId::LEAST => Some(self.least),
+            id => self.settable.on_board(&self.grid.mode(id)?),
+        }
+    }
+
+    /// The mode of fewest cores and lowest clocks.
+    pub fn least(&self) -> PowerMode {
+        self.least
+    }
+
+    /// The predicted power of the least mode.
     pub fn least_power(&self) -> Milliwatts {
         let least = self.front.points().first();
         least.map_or(Milliwatts(0), |point| point.power)
@@ -264,15 +337,26 @@ impl Setup {
         }
     }
 
-    /// The safe mode: the mode with the least predicted power.
+    /// The safe mode: the one of fewest cores and lowest clocks.
     pub fn safe(&self) -> PowerMode {
-        let least = self.choices.front.points().first();
-        self.mode(least.map_or(ModeId(0), |point| point.mode))
+        self.choices.least()
     }
 
     /// The mode of an ID from the front.
     pub fn mode(&self, id: ModeId) -> PowerMode {
-        self.choices.grid.mode(id).expect("a mode of the grid")
+        self.choices.mode(id).unwrap_or(self.safe())
+    }
+}
+
+/// The mode of fewest cores and lowest clocks that a board can be set to, with as many cores as a config
+/// wants.
+pub fn least(board: &Board, cores: Option<Cores>) -> PowerMode {
+    let least = board.least();
+    let mut counts = board.core_counts();
+    let wanted = counts.find(|count| cores.is_none_or(|cores| cores.contains(*count)));
+    PowerMode {
+        cores: wanted.unwrap_or(least.cores),
+        ..least
     }
 }
 
@@ -304,11 +388,21 @@ fn left_out_of(grid: &Grid, axis: Axis, reach: &Reach) -> Option<String> {
     let all = grid.axis(axis);
     match reach {
         Reach::Free(highest) => Some(format!("{name}: cannot be set; assumed to be {highest}")),
-        Reach::Values(values) if values.len() == all.len() => None,
+        Reach::Values(values)
+            if values.len() == all.len() && values.iter().all(|it| it.grid == it.board) =>
+        {
+            None
+        }
         Reach::Values(values) => {
-            let (had, all) = (values.len(), all.len());
+            let others = values.iter().filter(|it| it.grid != it.board).count();
+            let (had, all) = (values.len() - others, all.len());
+            let instead = match others {
+                0 => String::new(),
+                1 => ", and a lower one in place of one other".to_owned(),
+                others => format!(", and lower ones in place of {others} others"),
+            };
             Some(format!(
-                "{name}: the board has {had} of the model's {all} values"
+                "{name}: the board has {had} of the model's {all} values{instead}"
             ))
         }
     }

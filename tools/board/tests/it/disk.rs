@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::allocations::allocations;
 use crate::common::{boards, description, highest, lowest, middle};
-use wattgate_board::{ApplyError, Board, ChangeError, Disk, Effective};
+use wattgate_board::{Board, Disk, Effective};
 use wattgate_runtime::{MOST_CHIPS, Milliseconds};
 use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::tree::mirror::Mirror;
@@ -55,10 +55,9 @@ fn the_control_loop_does_not_allocate() {
             );
         }
         let (count, current) = allocations(|| board.current(&files));
-        let current = current.map(|it| it.mode());
         assert_eq!(
-            (count, current),
-            (0, Ok(Some(middle(name)))),
+            (count, current.mode()),
+            (0, Some(middle(name))),
             "{name}: current"
         );
         let (count, sample) = allocations(|| board.sample(&files));
@@ -79,21 +78,6 @@ fn the_control_loop_does_not_allocate() {
         let (count, found) = allocations(|| board.time_constants(&files));
         let expected = [Milliseconds(430); MOST_CHIPS];
         assert_eq!((count, found), (0, expected), "{name}: time constants");
-
-        // A failure does not allocate either.
-        let gpu = root.join("sys/class/devfreq");
-        let entry = fs::read_dir(&gpu).expect("a class").next();
-        let max = entry
-            .expect("a GPU")
-            .expect("an entry")
-            .path()
-            .join("max_freq");
-        fs::remove_file(max).expect("removed");
-        let mode = lowest(name);
-        let (count, error) = allocations(|| board.apply(&mut files, &mode));
-        let undone = matches!(error, Err(ApplyError::Failed(ChangeError::Undone { .. })));
-        assert!(undone, "{name}: {error:?}");
-        assert_eq!(count, 0, "{name}: an error");
     }
 }
 
@@ -169,8 +153,8 @@ fn memory_rates_are_found_in_directory_names_too() {
     assert_eq!(board.emc_khz(), description(name).emc_khz);
 }
 
-/// The tree reverts the write some ms later. Usually the check after the transition detects this
-/// and undoes everything. On a busy machine the tree may be late; then the next verification does.
+/// The tree reverts the write some ms later. Usually the check after the transition detects this. On a busy
+/// machine the tree may be late; then the next verification does.
 #[test]
 fn a_write_that_a_live_tree_ignores_is_detected() {
     let name = "orin-nano-8-super";
@@ -183,25 +167,10 @@ fn a_write_that_a_live_tree_ignores_is_detected() {
         thread::sleep(LATER);
         let applied = board.apply(&mut files, &highest(name));
         thread::sleep(LATER);
-        let error = match applied {
-            Err(error) => {
-                assert!(
-                    matches!(error, ApplyError::Failed(ChangeError::Undone { .. })),
-                    "{error}"
-                );
-                assert_eq!(
-                    board.verify(&files, &lowest(name)),
-                    Ok(Effective::AsRequested)
-                );
-                error.to_string()
-            }
-            // A maximum that stays low looks like that of a hot board.
-            Ok(_) => {
-                assert_eq!(board.verify(&files, &highest(name)), Ok(Effective::Capped));
-                return;
-            }
-        };
-        // The maximum stays low, so raising the minimum fails.
-        assert!(error.contains("17000000.gpu/min_freq"), "{error}");
+        assert!(applied.is_ok_and(|it| it.is_set), "nothing is too high");
+        match board.disobedient().next() {
+            Some(knob) => assert!(knob.path.ends_with("17000000.gpu/max_freq"), "{knob}"),
+            None => assert_eq!(board.verify(&files, &highest(name)), Ok(Effective::Capped)),
+        }
     });
 }

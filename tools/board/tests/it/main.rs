@@ -7,6 +7,7 @@ mod common;
 mod corruption;
 mod discovery;
 mod disk;
+mod obedience;
 mod power;
 mod saved;
 mod thor;

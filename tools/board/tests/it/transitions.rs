@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::common::{
     Simulated, apply, boards, booted, description, discover, highest, lowest, middle, mode,
 };
-use wattgate_board::{ApplyError, Board, ChangeError, Clocks, Effective, Files};
+use wattgate_board::{ApplyError, Board, Clocks, Effective, Files};
 use wattgate_runtime::{Axis, Kilohertz, PowerMode};
 
 /// The recorded changes. Each starts where the one before ends.
@@ -92,7 +92,7 @@ fn writes_match_the_golden_files() {
                 Ok(Effective::AsRequested),
                 "{name}: {what}"
             );
-            let current = board.current(&files).expect("readable");
+            let current = board.current(&files);
             assert_eq!(current.mode(), Some(mode), "{name}: {what}");
         }
         for samples in [64, 512] {
@@ -171,7 +171,7 @@ fn a_cap_of_nvpmodel_is_lifted_before_the_rate() {
         files.tree.write(cap, "665600000").expect("a cap");
         let mut board = discover(&files);
         assert_eq!(
-            board.current(&files).expect("readable").emc,
+            board.current(&files).emc,
             Some(Kilohertz(665_600))
         );
         assert!(board.apply(&mut files, &highest(name)).is_ok());
@@ -199,8 +199,8 @@ fn other_writers_are_detected() {
     let error = board
         .verify(&files, &low)
         .expect_err("nvpmodel has written");
-    assert!(error.to_string().contains("shows 1, expected 0"), "{error}");
-    let current = board.current(&files).expect("readable");
+    assert!(error.to_string().contains("expected 115200"), "{error}");
+    let current = board.current(&files);
     assert_eq!((current.is_fixed, current.mode()), (false, None));
     apply(&mut board, &mut files, low);
     files.tree.control("jetson-clocks").expect("always");
@@ -295,7 +295,7 @@ fn a_change_of_any_knob_is_detected() {
             let error = board.verify(&files, &mode).expect_err("another value");
             let expected = format!("{path}: shows {other}, expected {value}");
             assert_eq!(error.to_string(), expected, "{name}");
-            let current = board.current(&files).expect("readable");
+            let current = board.current(&files);
             assert_ne!(current.mode(), Some(mode), "{name}: {path}");
             let applied = board.apply(&mut files, &mode);
             assert!(applied.is_ok_and(|it| it.writes >= 1), "{name}: {path}");
@@ -304,109 +304,7 @@ fn a_change_of_any_knob_is_detected() {
     }
 }
 
-/// Each kind of fault, at each write of the change.
-#[test]
-fn a_write_that_fails_undoes_everything() {
-    let changes = |name| {
-        let mut mixed = lowest(name);
-        (mixed.gpu, mixed.emc) = (highest(name).gpu, highest(name).emc);
-        [
-            (lowest(name), highest(name)),
-            (highest(name), lowest(name)),
-            (
-                PowerMode {
-                    emc: lowest(name).emc,
-                    gpu: lowest(name).gpu,
-                    ..highest(name)
-                },
-                mixed,
-            ),
-        ]
-    };
-    for name in boards() {
-        for (from, to) in changes(name) {
-            let start = || {
-                let mut files = booted(name);
-                let mut board = discover(&files);
-                apply(&mut board, &mut files, from);
-                (files, board)
-            };
-            let (mut files, mut board) = start();
-            board.apply(&mut files, &to).expect("without fault");
-            let writes = files.writes;
-            assert!(writes.len() > 4, "{name}");
-            for (path, _) in &writes {
-                for fault in ["ignore", "EBUSY", "EINVAL", "EIO", "EROFS"] {
-                    let (mut files, mut board) = start();
-                    let control = match fault {
-                        "ignore" => format!("ignore {path}"),
-                        errno => format!("refuse {path} {errno}"),
-                    };
-                    files.tree.control(&control).expect("a knob");
-                    let before = files.state();
-                    let error = match board.apply(&mut files, &to) {
-                        Err(error) => error,
-                        // The file had the value before.
-                        Ok(applied) => {
-                            assert_eq!(fault, "ignore", "{name}: {control}");
-                            assert_eq!(applied.effective, Effective::AsRequested);
-                            continue;
-                        }
-                    };
-                    assert_undone(name, &control, &error, path);
-                    assert_eq!(files.state(), before, "{name}: {control}");
-                    assert_eq!(
-                        board.verify(&files, &from),
-                        Ok(Effective::AsRequested),
-                        "{name}: {control}"
-                    );
-                    assert_runs(&mut files, from);
-                    // Both attempts reach the failing write. Then all writes are undone in reverse order.
-                    // A refused limit is written again after the other limit of the clock.
-                    let paths: Vec<&String> = files.writes.iter().map(|(it, _)| it).collect();
-                    let (made, undone) = paths.split_at(paths.len() / 2);
-                    assert!(made.iter().eq(undone.iter().rev()), "{name}: {control}");
-                    let tried = made.iter().filter(|it| **it == path).count();
-                    assert!((2..=4).contains(&tried), "{name}: {control}: {tried}");
-                }
-            }
-        }
-    }
-}
-
-fn assert_undone(name: &str, control: &str, error: &ApplyError, path: &str) {
-    let is_undone = matches!(error, ApplyError::Failed(ChangeError::Undone { .. }));
-    assert!(is_undone, "{name}: {control}: {error}");
-    let names_path = error.to_string().starts_with(path);
-    assert!(names_path, "{name}: {control}: {error}");
-}
-
-#[test]
-fn a_value_that_is_silently_rounded_is_undone() {
-    let name = "orin-nano-8-super";
-    let mut files = booted(name);
-    let mut board = discover(&files);
-    apply(&mut board, &mut files, lowest(name));
-    let before = files.state();
-    let path = "/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq";
-    files.taken.insert(path.to_owned(), "806400".to_owned());
-    let error = board
-        .apply(&mut files, &highest(name))
-        .expect_err("rounded");
-    // The knob cannot be undone either, and the error says so.
-    assert_eq!(
-        error.to_string(),
-        format!(
-            "{path}: shows 806400, expected 1728000; 1 writes could not be undone, the \
-             first failure: {path}: shows 806400, expected 115200"
-        )
-    );
-    files.taken.clear();
-    assert!(board.apply(&mut files, &lowest(name)).is_ok());
-    assert_eq!(files.state(), before);
-}
-
-/// The limits of a cluster that was offline are stale.
+/// The limits of a cluster that was offline may be stale.
 #[test]
 fn a_cluster_s_clock_is_set_before_its_other_cores_come_online() {
     let name = "orin-agx-64";
@@ -425,8 +323,8 @@ fn a_cluster_s_clock_is_set_before_its_other_cores_come_online() {
         .collect();
     let policy = |at| {
         [
-            format!("cpufreq/policy{at}/scaling_min_freq"),
             format!("cpufreq/policy{at}/scaling_max_freq"),
+            format!("cpufreq/policy{at}/scaling_min_freq"),
         ]
     };
     let mut expected = Vec::new();

@@ -106,14 +106,16 @@ struct Summary {
     seconds: f64,
     energy_j: f64,
     mean_w: f64,
-    highest_w: f64,
+    highest_w: Option<f64>,
     over_s: f64,
+    unknown_s: f64,
+    is_held: bool,
     steps: u64,
     steps_per_s: Option<f64>,
     exit_code: Option<i32>,
 }
 
-/// Prints what was held. Fails if the workload did.
+/// Prints what was held. Fails if the limit was not, or if the workload did.
 pub fn show(held: &Held, limit: Milliwatts, json: bool) -> Result<(), Failure> {
     let round = |value: f64| (1e3 * value).round() / 1e3;
     let exit_code = match held.end {
@@ -125,8 +127,10 @@ pub fn show(held: &Held, limit: Milliwatts, json: bool) -> Result<(), Failure> {
         seconds: round(held.seconds),
         energy_j: round(held.energy_j),
         mean_w: round(held.mean_w()),
-        highest_w: f64::from(held.highest.0) / 1e3,
+        highest_w: held.highest.map(|it| f64::from(it.0) / 1e3),
         over_s: round(held.over_s),
+        unknown_s: round(held.unknown_s),
+        is_held: held.is_held(),
         steps: held.steps,
         steps_per_s: held.rate().map(round),
         exit_code,
@@ -143,16 +147,29 @@ pub fn show(held: &Held, limit: Milliwatts, json: bool) -> Result<(), Failure> {
         || "no steps counted".to_owned(),
         |rate| format!("{rate:.2} steps/s"),
     );
+    let held_or_not = match summary.is_held {
+        true => "held",
+        false => "not held:",
+    };
+    let highest = summary.highest_w.map_or_else(
+        || "no mean over 430 ms".to_owned(),
+        |highest| format!("highest {highest:.2} W over 430 ms"),
+    );
+    let unknown = match summary.unknown_s {
+        seconds if seconds > 0.0 => format!(", unknown power for {seconds:.1} s"),
+        _ => String::new(),
+    };
     print(&format!(
-        "held {limit} for {:.0} s: {:.0} J, mean {:.2} W, highest {:.2} W over 430 ms, over the \
-         limit for {:.1} s, {rate}\n",
-        summary.seconds, summary.energy_j, summary.mean_w, summary.highest_w, summary.over_s
+        "{held_or_not} {limit} for {:.0} s: {:.0} J, mean {:.2} W, {highest}, over the limit for {:.1} \
+         s{unknown}, {rate}\n",
+        summary.seconds, summary.energy_j, summary.mean_w, summary.over_s
     ))?;
     ended(held)
 }
 
 fn ended(held: &Held) -> Result<(), Failure> {
     match held.end {
+        _ if !held.is_held() => Err(Failure::Exceeded),
         End::Workload(exit) if exit.is_failure() => Err(Failure::Workload(exit)),
         _ => Ok(()),
     }

@@ -116,6 +116,9 @@ pub enum Failure {
     Few { measured: usize, corpus: PathBuf },
     #[error("{0}")]
     Workload(Exit),
+    /// The summary has told the figures.
+    #[error("the limit was not held")]
+    Exceeded,
     #[error("another client of the daemon has the board, so the daemon holds no limit")]
     Yielded,
     #[error(
@@ -186,7 +189,9 @@ impl Failed for Failure {
             | Self::Setup(_)
             | Self::Model(_)
             | Self::Board(_) => 3,
-            Self::Session(SessionError::LimitTooLow { .. }) | Self::Limit { .. } => 4,
+            Self::Session(SessionError::LimitTooLow { .. })
+            | Self::Limit { .. }
+            | Self::Exceeded => 4,
             _ => 5,
         }
     }

@@ -165,20 +165,26 @@ impl Guard {
     }
 }
 
-/// Fails with the first setting that this process may not write.
+/// Fails if this process may write no setting at all. A single one counts as a knob that does not obey.
 fn check_writable(board: &Board) -> Result<(), Failure> {
+    let mut unwritable = None;
     for path in board.knob_paths() {
-        // A knob may be absent for now, such as the clock of an offline cluster.
-        if let Err(why @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) =
-            access(path, Access::WRITE_OK)
-        {
-            return Err(Failure::NotWritable {
-                path: path.to_owned(),
-                source: why.into(),
-            });
+        match access(path, Access::WRITE_OK) {
+            Err(why @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) => {
+                unwritable = unwritable.or(Some((path, why)));
+            }
+            // A knob may be absent for now, such as the clock of an offline cluster.
+            Err(_) => {}
+            Ok(()) => return Ok(()),
         }
     }
-    Ok(())
+    match unwritable {
+        Some((path, why)) => Err(Failure::NotWritable {
+            path: path.to_owned(),
+            source: why.into(),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// The values that a board can be set to, as many as a grid can have.
@@ -194,7 +200,7 @@ pub fn axes(board: &Board) -> Result<Axes, Failure> {
     let grid = Grid::new(tables.each_ref().map(Vec::as_slice))?;
     let settable = board.settable(&grid)?;
     let values = |axis: Axis| match settable.reach(axis) {
-        Reach::Values(values) => values.clone(),
+        Reach::Values(values) => values.iter().map(|it| it.board).collect(),
         Reach::Free(highest) => vec![*highest],
     };
     Ok(Axes {

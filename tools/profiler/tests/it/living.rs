@@ -134,7 +134,7 @@ impl Living {
 
     /// The mode that is set.
     pub fn mode(&self) -> Option<PowerMode> {
-        self.board().current(&Disk).ok()?.mode()
+        self.board().current(&Disk).mode()
     }
 
     /// All settings but the memory's clock, which follows the load until it is locked.

@@ -63,6 +63,18 @@ class Violation:
     highest_mw: Optional[int] = None
 
 
+@dataclass(frozen=True)
+class Knob:
+    """A knob that does not obey, with values in the unit of its file."""
+
+    #: The path of its file.
+    knob: str
+    #: What was requested.
+    wanted: int
+    #: What the board shows; ``None`` if it cannot be read.
+    is_: Optional[int] = None
+
+
 def _known(kind: type, values: Mapping[str, Any]) -> Dict[str, Any]:
     """The values that a class has fields for."""
     names = {field.name for field in fields(kind)}
@@ -134,6 +146,10 @@ class Report:
     oc1_per_min: Optional[int] = None
     oc2_per_min: Optional[int] = None
     oc3_per_min: Optional[int] = None
+    #: Time without a reading of the power, in which the limit may have been exceeded.
+    unknown_ms: int = 0
+    #: The knobs that do not obey.
+    disobedient: Tuple["Knob", ...] = ()
     #: The last violations, the newest first; at most eight.
     last_violations: Tuple["Violation", ...] = ()
 
@@ -147,6 +163,9 @@ class Report:
         known["last_violations"] = tuple(
             Violation(**_known(Violation, violation))
             for violation in values.get("last_violations", ())
+        )
+        known["disobedient"] = tuple(
+            Knob(it["knob"], it["wanted"], it.get("is")) for it in values.get("disobedient", ())
         )
         return cls(**known)
 

@@ -26,6 +26,51 @@ pub enum SensorFault {
 pub enum WriteFault {
     Refused(Errno),
     Ignored,
+    /// A higher value becomes this one.
+    Clamped(u64),
+    /// A lower value becomes this one.
+    Floored(u64),
+    /// A value becomes the next lower multiple of this one.
+    Quantised(u64),
+    /// A write takes effect after this time.
+    Late(Duration),
+    /// The earlier value returns after this time.
+    Reverted(Duration),
+}
+
+impl WriteFault {
+    /// The text that takes the place of one that is written.
+    pub fn text(self, text: &str) -> String {
+        let Ok(value) = text.trim().parse::<u64>() else {
+            return text.to_owned();
+        };
+        match self {
+            Self::Clamped(most) => value.min(most),
+            Self::Floored(least) => value.max(least),
+            Self::Quantised(step) => value / step * step,
+            _ => value,
+        }
+        .to_string()
+    }
+}
+
+/// Fault of reads of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadFault {
+    /// It cannot be read.
+    Unreadable,
+    /// It does not exist.
+    Vanished,
+}
+
+impl ReadFault {
+    /// The error of a read.
+    pub fn errno(self) -> Errno {
+        match self {
+            Self::Unreadable => Errno::Eio,
+            Self::Vanished => Errno::Enoent,
+        }
+    }
 }
 
 /// All active faults.
@@ -33,6 +78,7 @@ pub enum WriteFault {
 pub struct Faults {
     sensors: BTreeMap<usize, SensorFault>,
     writes: BTreeMap<String, WriteFault>,
+    reads: BTreeMap<String, ReadFault>,
     crashed: Option<String>,
 }
 
@@ -45,6 +91,11 @@ impl Faults {
     /// The fault of writes to a file.
     pub fn of_writes(&self, path: &str) -> Option<WriteFault> {
         self.writes.get(path).copied()
+    }
+
+    /// The fault of reads of a file.
+    pub fn of_reads(&self, path: &str) -> Option<ReadFault> {
+        self.reads.get(path).copied()
     }
 
     /// The file that a crash has left half written.
@@ -65,9 +116,15 @@ impl Faults {
         self.writes.insert(path, fault);
     }
 
-    /// Ends the fault of writes to a file; false if there is none.
-    pub fn allow_writes(&mut self, path: &str) -> bool {
-        self.writes.remove(path).is_some()
+    /// Sets the fault of reads of a file.
+    pub fn set_reads(&mut self, path: String, fault: ReadFault) {
+        self.reads.insert(path, fault);
+    }
+
+    /// Ends the faults of a file; false if there is none.
+    pub fn allow(&mut self, path: &str) -> bool {
+        let written = self.writes.remove(path).is_some();
+        self.reads.remove(path).is_some() || written
     }
 
     /// Marks this file as half written.

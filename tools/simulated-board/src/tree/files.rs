@@ -121,8 +121,17 @@ impl Tree {
         }
     }
 
-    /// Advances the time, and applies the load.
+    /// Advances the time, and makes the writes that faults delay.
     fn pass(&mut self, now: Duration) {
+        while let Some(at) = self.state.next_delayed().filter(|at| *at <= now) {
+            self.play_on(at);
+            self.state.write_delayed(at);
+        }
+        self.play_on(now);
+    }
+
+    /// Advances the time, and applies the load.
+    fn play_on(&mut self, now: Duration) {
         while let Some(step) = self.load.iter().find_map(|it| it.steps().get(self.played))
             && step.from <= now
         {
@@ -182,11 +191,28 @@ impl Tree {
         match order {
             Order::Now(command) => self.state.obey(command),
             Order::At(at, line) => {
-                let place = self.coming.partition_point(|(before, _)| *before <= at);
-                self.coming.insert(place, (at, *line));
+                self.schedule(at, *line);
+                Ok(())
+            }
+            Order::Every(period, line) => {
+                let again = Line {
+                    text: line.text.clone(),
+                    order: Order::Every(period, line.clone()),
+                };
+                self.schedule(self.state.jetson.now() + period, again);
+                self.obey(line.order)
+            }
+            Order::Stop => {
+                let is_repeated = |line: &Line| matches!(line.order, Order::Every(..));
+                self.coming.retain(|(_, line)| !is_repeated(line));
                 Ok(())
             }
         }
+    }
+
+    fn schedule(&mut self, at: Duration, line: Line) {
+        let place = self.coming.partition_point(|(before, _)| *before <= at);
+        self.coming.insert(place, (at, line));
     }
 
     /// The error with which opening or writing the file fails by a fault.

@@ -19,6 +19,9 @@ impl State {
             return Err(Errno::Eshutdown);
         }
         let (path, file) = self.resolve(path)?;
+        if let Some(fault) = self.faults.of_reads(&path) {
+            return Err(fault.errno());
+        }
         let text = self.text_of(&path, file)?;
         match self.faults.crashed() {
             Some(crashed) if crashed == path => Ok(half(&text).to_owned()),
@@ -28,10 +31,14 @@ impl State {
 
     /// The text that the file shows; without the fault of a crash.
     pub fn text(&self, path: &str) -> Result<String, Errno> {
-        self.text_of(path, &self.layout.files[path])
+        match self.faults.of_reads(path) {
+            Some(fault) => Err(fault.errno()),
+            None => self.text_of(path, &self.layout.files[path]),
+        }
     }
 
-    fn text_of(&self, path: &str, file: &File) -> Result<String, Errno> {
+    /// The text of a file without faults.
+    pub fn text_of(&self, path: &str, file: &File) -> Result<String, Errno> {
         let (jetson, settings) = (&self.jetson, self.jetson.settings());
         let value: i64 = match file {
             File::Fixed(text) => return Ok(text.clone()),

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use wattgate_board_tables::{Board, Preset};
 
@@ -24,6 +25,8 @@ pub struct State {
     /// The id of the mode that nvpmodel's status names.
     pub status: u32,
     pub faults: Faults,
+    /// Writes that a fault delays, each with its time.
+    pub delayed: Vec<(Duration, String, String)>,
 }
 
 impl State {
@@ -38,6 +41,7 @@ impl State {
             mode: mode.id,
             status: mode.id,
             faults: Faults::default(),
+            delayed: Vec::new(),
         }
     }
 

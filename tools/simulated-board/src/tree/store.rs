@@ -1,7 +1,9 @@
 //! Writes files.
 
+use std::time::Duration;
+
 use super::errno::Errno;
-use super::faults::WriteFault;
+use super::faults::{ReadFault, WriteFault};
 use super::file::{ChipFile, EmcFile, File, GpuFile, PolicyFile, RailFile};
 use super::state::State;
 use super::words::{GOVERNORS, GPU_GOVERNORS, POWER_CONTROL, flag, same_mask, unsigned, whole};
@@ -22,15 +24,52 @@ impl State {
         if !file.is_writable() {
             return Err(Errno::Eacces);
         }
-        match self.faults.of_writes(&path) {
-            Some(WriteFault::Refused(errno)) => return Err(errno),
-            Some(WriteFault::Ignored) => return Ok(()),
-            None => {}
+        if let Some(ReadFault::Vanished) = self.faults.of_reads(&path) {
+            return Err(Errno::Enoent);
         }
         if self.faults.crashed().is_some() {
             return Ok(());
         }
-        self.apply(&path, &file, text.trim())
+        let now = self.jetson.now();
+        match self.faults.of_writes(&path) {
+            None => self.apply(&path, &file, text.trim()),
+            Some(WriteFault::Refused(errno)) => Err(errno),
+            Some(WriteFault::Ignored) => Ok(()),
+            Some(WriteFault::Late(delay)) => {
+                self.follow(now + delay, path.into_owned(), text);
+                Ok(())
+            }
+            Some(WriteFault::Reverted(delay)) => {
+                let before = self.text_of(&path, &file)?;
+                self.apply(&path, &file, text.trim())?;
+                self.follow(now + delay, path.into_owned(), &before);
+                Ok(())
+            }
+            Some(fault) => self.apply(&path, &file, &fault.text(text)),
+        }
+    }
+
+    /// Plans a write that a fault delays.
+    fn follow(&mut self, at: Duration, path: String, text: &str) {
+        self.delayed.push((at, path, text.trim().to_owned()));
+    }
+
+    /// The time of the next delayed write.
+    pub fn next_delayed(&self) -> Option<Duration> {
+        self.delayed.iter().map(|(at, ..)| *at).min()
+    }
+
+    /// Makes the delayed writes up to a time.
+    pub fn write_delayed(&mut self, now: Duration) {
+        let (due, later) = self.delayed.drain(..).partition(|(at, ..)| *at <= now);
+        self.delayed = later;
+        let due: Vec<(Duration, String, String)> = due;
+        for (_, path, text) in due {
+            if let Some(file) = self.layout.files.get(&path).cloned() {
+                // It may be illegal by now.
+                let _ = self.apply(&path, &file, &text);
+            }
+        }
     }
 
     fn apply(&mut self, path: &str, file: &File, text: &str) -> Result<(), Errno> {

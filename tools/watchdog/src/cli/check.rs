@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use wattgate_board::Missing;
 use wattgate_runtime::{Milliwatts, PowerMode, SelectError};
 
-use super::{EXIT_CODES, Failure, check_writable, parse, print};
+use super::{EXIT_CODES, Failure, check_writable, parse, print, unwritable};
 use crate::deadline::InTime;
 use crate::group;
 use crate::quantity::Watts;
@@ -48,7 +48,8 @@ Keys of the object:
   now           present mode, and is_fixed; if false, the clocks are maxima
   once          mode that `once` sets, with power_mw and at_most_mw
   run           mode with which `run` starts
-  safe          mode of least power, with power_mw
+  safe          mode of fewest cores and lowest clocks, with power_mw, which is a guess
+  unwritable    list of the files of knobs that this process may not write
 A mode has cores, cpu_khz, gpu_khz and emc_khz. A value that does not exist is null.
 
 ";
@@ -143,15 +144,16 @@ fn report(setup: &Setup) -> String {
     for left_out in &setup.choices.left_out {
         line("left out", left_out);
     }
+    for (path, why) in unwritable(&setup.board) {
+        let path = path.display();
+        line("cannot set", &format_args!("{path}: cannot be written: {why}"));
+    }
     let points = setup.choices.front.points().len();
     line(
         "modes",
         &format_args!("{}, {points} on the Pareto front", setup.choices.modes),
     );
-    match setup.board.current(&InTime::plain()) {
-        Ok(current) => line("now", &current),
-        Err(error) => line("now", &error),
-    }
+    line("now", &setup.board.current(&InTime::plain()));
     if let Ok(choice) = setup.choice() {
         let [power, most] =
             [choice.power, choice.guarded_power].map(|it| Watts(it.unwrap_or_default()));
@@ -190,12 +192,11 @@ fn json(setup: &Setup) -> Value {
     let budget = limit
         .budget
         .map(|budget| json!({ "energy_mj": budget.millijoules, "time_ms": budget.time.0 }));
-    let now = board.current(&InTime::plain()).ok().map(|current| {
-        let [cpu, gpu, emc] = [current.cpu, current.gpu, current.emc].map(|it| it.map(|it| it.0));
-        let (cores, is_fixed) = (current.cores, current.is_fixed);
-        json!({
-            "cores": cores, "cpu_khz": cpu, "gpu_khz": gpu, "emc_khz": emc, "is_fixed": is_fixed,
-        })
+    let current = board.current(&InTime::plain());
+    let [cpu, gpu, emc] = [current.cpu, current.gpu, current.emc].map(|it| it.map(|it| it.0));
+    let (cores, is_fixed) = (current.cores, current.is_fixed);
+    let now = json!({
+        "cores": cores, "cpu_khz": cpu, "gpu_khz": gpu, "emc_khz": emc, "is_fixed": is_fixed,
     });
     let once = setup.choice().ok().map(|choice| {
         let mut once = mode(setup.mode(choice.mode));
@@ -203,6 +204,8 @@ fn json(setup: &Setup) -> Value {
         once["at_most_mw"] = json!(choice.guarded_power.map(|it| it.0));
         once
     });
+    let unwritable = unwritable(board).map(|(path, _)| path.display().to_string());
+    let unwritable: Vec<String> = unwritable.collect();
     let mut safe = mode(setup.safe());
     safe["power_mw"] = json!(choices.least_power().0);
     let texts = |missing: &Missing| missing.to_string();
@@ -223,6 +226,7 @@ fn json(setup: &Setup) -> Value {
         "offset_mw": board.sensor_offset().0,
         "missing": board.missing().iter().map(texts).collect::<Vec<String>>(),
         "left_out": choices.left_out,
+        "unwritable": unwritable,
         "modes": choices.modes,
         "front": choices.front.points().len(),
         "now": now,

@@ -1,5 +1,5 @@
-//! What `run` keeps on the disk for a crash: the prior state and the safe mode. At the end it
-//! restores the prior state and removes both files, unless the config's `on_stop` says otherwise.
+//! What `run` keeps on the disk for a crash: the prior state. At the end it restores that state and removes
+//! the file, unless the config's `on_stop` says otherwise.
 
 use std::path::Path;
 
@@ -12,18 +12,16 @@ use crate::control::Priority;
 use crate::deadline::InTime;
 use crate::log::log;
 use crate::prior::{Origin, Prior};
-use crate::safe_mode::SafeModeFile;
 use crate::setup::Setup;
 
-/// The prior state and the safe mode, with their files.
+/// The prior state with its file, and the mode of fewest cores and lowest clocks.
 pub struct Kept {
     prior: Prior,
-    safe: SafeModeFile,
-    safe_mode: PowerMode,
+    least: PowerMode,
 }
 
 impl Kept {
-    /// Saves both before the first change of the mode, so that they are there after a crash at any
+    /// Saves the state before the first change of the mode, so that it is there after a crash at any
     /// time. A file that cannot be written is logged: a board under control is safer than a board
     /// without.
     pub fn keep(setup: &Setup, root: &Path) -> Result<Self, Failure> {
@@ -39,18 +37,8 @@ impl Kept {
                 ),
             );
         }
-        let (safe, safe_mode) = (SafeModeFile::at(&directory), setup.safe());
-        if let Err(error) = safe.keep(&safe_mode) {
-            log(
-                Priority::Warning,
-                format_args!("cannot save the safe mode for use after a crash: {error}"),
-            );
-        }
-        Ok(Self {
-            prior,
-            safe,
-            safe_mode,
-        })
+        let least = setup.safe();
+        Ok(Self { prior, least })
     }
 
     /// The prior state.
@@ -69,17 +57,16 @@ impl Kept {
         }
     }
 
-    /// Removes the files of a start that changed nothing on the board. Files that an earlier
-    /// process left stay.
+    /// Removes the file of a start that changed nothing on the board. A file that an earlier
+    /// process left stays.
     pub fn withdraw(self) -> Result<(), Failure> {
         if *self.prior.origin() != Origin::Left {
-            self.safe.remove();
             self.prior.remove()?;
         }
         Ok(())
     }
 
-    /// Leaves on the board what `on_stop` says. Only with [`OnStop::Restore`] the files are removed.
+    /// Leaves on the board what `on_stop` says. Only with [`OnStop::Restore`] the file is removed.
     pub fn end(
         self,
         on_stop: OnStop,
@@ -89,7 +76,6 @@ impl Kept {
         match on_stop {
             OnStop::Restore => {
                 self.prior.restore(board, files)?;
-                self.safe.remove();
                 log(Priority::Info, "restored the prior state");
             }
             OnStop::Keep => {
@@ -97,13 +83,16 @@ impl Kept {
                 log(Priority::Info, "kept the mode");
             }
             OnStop::Least => {
-                let mode = self.safe_mode;
+                let mode = self.least;
                 board.apply(files, &mode)?;
                 leave(self.prior);
                 log(
                     Priority::Info,
-                    format_args!("set the mode of least power: {mode}"),
+                    format_args!("set the mode of fewest cores and lowest clocks: {mode}"),
                 );
+                for knob in board.disobedient() {
+                    log(Priority::Warning, format_args!("does not obey: {knob}"));
+                }
             }
         }
         Ok(())

@@ -18,7 +18,7 @@ use lexopt::{Arg, Parser};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use thiserror::Error;
-use wattgate_board::{ApplyError, Board};
+use wattgate_board::{ApplyError, Board, Disobedience};
 use wattgate_cli::exit::{Failed, end, end_with};
 use wattgate_runtime::Milliwatts;
 
@@ -33,7 +33,6 @@ use crate::lock::LockError;
 use crate::log::finish;
 use crate::prior::PriorError;
 use crate::quantity::Watts;
-use crate::safe_mode::SafeModeError;
 use crate::setup::{Setup, SetupError};
 
 const USAGE: &str = "\
@@ -60,6 +59,7 @@ Exit codes:
   3  the model or the board is not usable
   4  no mode stays within the limit
   5  a file cannot be read or written, or another daemon controls the board
+  6  the mode is set, but for knobs that do not obey
 ";
 
 /// Why a command failed.
@@ -87,11 +87,9 @@ pub enum Failure {
     Lock(#[from] LockError),
     #[error("{0}")]
     Prior(#[from] PriorError),
-    #[error("{why}; and no saved safe mode can be used: {kept}")]
-    NoSafe {
-        why: Box<Failure>,
-        kept: SafeModeError,
-    },
+    /// The mode is set as far as the knobs obey.
+    #[error("{} of the board's knobs do not obey: {}", .0.len(), list(.0))]
+    Disobeyed(Vec<Disobedience>),
     #[error("{0}")]
     Apply(#[from] ApplyError),
     #[error("{0}")]
@@ -143,8 +141,8 @@ impl Failed for Failure {
             | Self::Notify(_)
             | Self::Print(_) => 5,
             Self::Setup(_) => 3,
-            Self::NoSafe { why, .. } => why.exit_code(),
             Self::OverLimit { .. } => 4,
+            Self::Disobeyed(_) => 6,
         }
     }
 
@@ -191,6 +189,11 @@ fn print(text: &str) -> Result<(), Failure> {
     Ok(io::stdout().lock().write_all(text.as_bytes())?)
 }
 
+fn list(knobs: &[Disobedience]) -> String {
+    let knobs: Vec<String> = knobs.iter().map(Disobedience::to_string).collect();
+    knobs.join("; ")
+}
+
 /// The arguments of all commands that access the board: the config and the board's root.
 #[derive(Debug)]
 struct Place {
@@ -232,19 +235,27 @@ fn parse(
     Ok(Some(Place { config, root }))
 }
 
-/// Fails with the first knob that this process may not write.
-fn check_writable(board: &Board) -> Result<(), Failure> {
-    for path in board.knob_paths() {
+/// The knobs that this process may not write.
+fn unwritable(board: &Board) -> impl Iterator<Item = (&Path, Errno)> {
+    board.knob_paths().filter_map(|path| {
         // A knob may be absent for now, such as the clock of an offline cluster.
-        if let Err(why @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) =
-            access(path, Access::WRITE_OK)
-        {
-            let path = path.to_owned();
-            let why = why.into();
-            return Err(Failure::NotWritable { path, why });
+        match access(path, Access::WRITE_OK) {
+            Err(why @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) => Some((path, why)),
+            _ => None,
         }
+    })
+}
+
+/// Fails if this process may write no knob at all. A single one counts as one that does not obey.
+fn check_writable(board: &Board) -> Result<(), Failure> {
+    let is_writable = |path| access(path, Access::WRITE_OK).is_ok();
+    match unwritable(board).next() {
+        Some((path, why)) if !board.knob_paths().any(is_writable) => Err(Failure::NotWritable {
+            path: path.to_owned(),
+            why: why.into(),
+        }),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The path of an absolute directory below `root`.

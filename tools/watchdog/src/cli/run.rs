@@ -44,12 +44,11 @@ Usage: wattgated run --config FILE [--root DIR]
 
 The daemon saves the board's prior state in the config's state_dir and restores it at the end,
 unless the config's on_stop says otherwise. After a crash the next clean stop restores it, unless
-the board was rebooted. The daemon also saves the mode of least power there, for `wattgated once
---safe` after a crash. In the first minute after a boot it waits for a power sensor, a CPU clock or a
+the board was rebooted. In the first minute after a boot it waits for a power sensor, a CPU clock or a
 GPU clock that is missing.
 
 On SIGHUP the daemon reads limit, max_limit, schedule, average and budget from the config again. They
-replace a limit that a client has set by set-limit, but not a lease. After SIGUSR1 the next stop sets the mode of least power,
+replace a limit that a client has set by set-limit, but not a lease. After SIGUSR1 the next stop sets the mode of fewest cores and lowest clocks,
 so that a restart leaves no time over the limit. Clients, such as `wattgated set-limit`, connect to
 /run/wattgated/socket. Log lines go to stderr, with journald's priority prefix unless it is a
 terminal.

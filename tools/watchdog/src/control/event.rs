@@ -1,9 +1,10 @@
 //! Events of the control for the log and the counters.
 
 use std::fmt;
+use std::path::Path;
 
 use wattgate_board::{
-    ApplyError, AveragingError, BackstopError, KnobError, RunningClock, SampleError,
+    ApplyError, AveragingError, BackstopError, Disobedience, KnobError, RunningClock, SampleError,
 };
 use wattgate_runtime::{Cause, Milliseconds, PowerMode, State, Status};
 
@@ -14,11 +15,15 @@ use crate::quantity::Watts;
 pub enum Event<'a> {
     /// A mode was set.
     Applied { mode: PowerMode, status: Status },
-    /// A mode could not be set.
+    /// A mode is none of the board's.
     NotApplied {
         mode: PowerMode,
         error: &'a ApplyError,
     },
+    /// A knob does not do what was requested. The choice goes on among the modes that the board can be in.
+    Disobeys(&'a Disobedience),
+    /// A knob obeys again.
+    Obeys(&'a Path),
     /// Another program changed the mode, so many times since the last such event. The governor sets
     /// it again. At most one event a minute.
     Disturbed {
@@ -88,11 +93,13 @@ impl Event<'_> {
                 ..
             }
             | Self::Derated(_)
+            | Self::Disobeys(_)
             | Self::Capped
             | Self::Throttled(..)
             | Self::NotAveraged(_) => Priority::Warning,
             Self::Disturbed { .. }
             | Self::BackstopChanged
+            | Self::Obeys(_)
             | Self::Lowered
             | Self::NotCapped
             | Self::NotThrottled
@@ -117,6 +124,8 @@ impl fmt::Display for Event<'_> {
                 )
             }
             Self::NotApplied { mode, error } => write!(f, "{mode}: {error}"),
+            Self::Disobeys(knob) => write!(f, "a knob does not obey: {knob}"),
+            Self::Obeys(knob) => write!(f, "a knob obeys again: {}", knob.display()),
             Self::Disturbed { by, error, times } => {
                 let by = by.unwrap_or("another program");
                 write!(f, "{by} changed the mode")?;

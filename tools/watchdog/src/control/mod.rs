@@ -11,6 +11,7 @@
 //! ```
 
 mod backstop;
+mod disobedience;
 mod event;
 mod input_limit;
 mod rates;
@@ -18,13 +19,14 @@ mod violations;
 
 use std::borrow::Cow;
 
-use wattgate_board::{Board, Effective, Files, KnobError, Saved};
+use wattgate_board::{Board, Current, Effective, Files, KnobError, Saved};
 use wattgate_runtime::{
-    Cause, Chip, Command, Governor, GovernorError, Grid, Input, Kilohertz, LONGEST_GAP, Limit,
-    MOST_CHIPS, Milliseconds, Milliwatts, ModeId, PowerMode, Sample, State, Status,
+    Cause, Chip, Command, Governor, GovernorError, Input, Kilohertz, LONGEST_GAP, Limit, MOST_CHIPS,
+    Milliseconds, Milliwatts, ModeId, PowerMode, Sample, State, Status,
 };
 
 use self::backstop::Backstop;
+use self::disobedience::Reported;
 pub use self::event::{Event, Priority, name};
 use self::input_limit::InputLimit;
 use self::rates::Rates;
@@ -54,6 +56,10 @@ const SURROUNDINGS_INTERVAL: Milliseconds = Milliseconds(1_000);
 /// lowered them below the cap, where nobody sees it.
 const REQUEST_INTERVAL: Milliseconds = Milliseconds(10_000);
 
+/// Interval at which knobs that do not obey are tested: [`Board::test_obedience`] needs two tests to find
+/// that one obeys again, and no longer than a minute.
+const TEST_INTERVAL: Milliseconds = Milliseconds(20_000);
+
 /// Interval of searches for lost sensors.
 const SEARCH_INTERVAL: Milliseconds = Milliseconds(5_000);
 
@@ -66,7 +72,7 @@ const WATCH_INTERVAL: Milliseconds = Milliseconds(100);
 pub struct Control<F> {
     files: F,
     board: Board,
-    grid: Grid,
+    choices: Choices,
     governor: Governor<POINTS>,
     too_hot_mc: Option<i64>,
     limit: Limit,
@@ -78,6 +84,14 @@ pub struct Control<F> {
     /// The mode that the last read-back confirmed, and the time of that read-back.
     shown: Option<ModeId>,
     verified: Option<Milliseconds>,
+    /// What the board showed at the last read-back.
+    current: Option<Current>,
+    /// What is known of knobs that do not obey: its version, when it was last tested, and what was
+    /// reported of it.
+    obedience: u32,
+    tested: Milliseconds,
+    reported: Reported,
+    failed_changes: u32,
     has_sample: bool,
     last: Option<Milliseconds>,
     state: State,
@@ -171,7 +185,7 @@ impl<F: Files> Control<F> {
             files,
             state: governor.status().state,
             governor,
-            grid: setup.choices.grid,
+            choices: setup.choices,
             too_hot_mc: setup.config.too_hot_mc,
             limit: setup.config.limit,
             input: setup.config.current.map(InputLimit::new),
@@ -187,6 +201,11 @@ impl<F: Files> Control<F> {
             arriving: None,
             shown: None,
             verified: None,
+            current: None,
+            obedience: 0,
+            tested: Milliseconds(0),
+            reported: Reported::default(),
+            failed_changes: 0,
             has_sample: true,
             last: None,
             is_yielded: false,
@@ -211,8 +230,33 @@ impl<F: Files> Control<F> {
     /// The governor's status and the mode that it wants.
     pub fn status(&self) -> (Status, PowerMode) {
         let status = self.governor.status();
-        let mode = self.grid.mode(status.mode);
-        (status, mode.unwrap_or(PowerMode::from_knobs([0; 4])))
+        let mode = self.choices.mode(status.mode);
+        (status, mode.unwrap_or(self.choices.least()))
+    }
+
+    /// What the board showed at the last read-back; `None` before the first one.
+    pub fn current(&self) -> Option<Current> {
+        self.current
+    }
+
+    /// How often a mode could not be set.
+    pub fn failed_changes(&self) -> u32 {
+        self.failed_changes
+    }
+
+    /// The predicted power of the least mode.
+    pub fn least_power(&self) -> Milliwatts {
+        self.choices.least_power()
+    }
+
+    /// Time over the limit, and time without a reading of the power.
+    pub fn over_and_unknown(&self) -> (Milliseconds, Milliseconds) {
+        self.violations.over_and_unknown()
+    }
+
+    /// The number of violations, answered or not.
+    pub fn violation_count(&self) -> u32 {
+        self.violations.count()
     }
 
     /// What makes the board slower than its mode.
@@ -299,12 +343,13 @@ impl<F: Files> Control<F> {
 
     /// Runs one control cycle. Returns when the next one is due; an earlier call is harmless.
     pub fn look(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) -> Milliseconds {
-        if let Some(last) = self.last.replace(now) {
+        let passed = self.last.replace(now).map_or(Milliseconds(0), |last| {
             let gap = now.since(last);
             if gap > LONGEST_GAP {
                 emit(Event::Slept(gap));
             }
-        }
+            gap
+        });
         let has_arrived = self.arrives(now);
         let sample = self.sample(now, emit);
         let input = Input {
@@ -318,19 +363,21 @@ impl<F: Files> Control<F> {
             throttled: self.throttling != Throttling::default(),
         };
         if self.is_yielded {
+            let before = self.governor.status();
             self.governor.watch(&input);
+            self.note(now, passed, sample, &before);
             self.check_surroundings(now, emit);
             return Milliseconds(now.0.saturating_add(WATCH_INTERVAL.0));
         }
         if !has_arrived {
+            let before = self.governor.status();
             self.governor.await_mode(&input);
+            self.note(now, passed, sample, &before);
             return Milliseconds(now.0.saturating_add(ARRIVAL_INTERVAL.0));
         }
         let before = self.governor.status();
         let command = self.governor.step(&input);
-        let after = self.governor.status();
-        let mode = |id| self.grid.mode(id);
-        self.violations.note(now, &before, &after, mode);
+        self.note(now, passed, sample, &before);
         let next = match command {
             // Slower checks come after the reaction to the sample.
             Command::Keep => {
@@ -354,14 +401,36 @@ impl<F: Files> Control<F> {
         next
     }
 
+    /// Counts the time over the limit and without a reading, whatever the state.
+    fn note(
+        &mut self,
+        now: Milliseconds,
+        passed: Milliseconds,
+        sample: Option<Sample>,
+        before: &Status,
+    ) {
+        let after = self.governor.status();
+        let is_blind = after.state == State::Safe(Cause::NoSensor);
+        let reading = sample.map(|sample| sample.total()).filter(|_| !is_blind);
+        let power = reading.map(|reading| after.measured.unwrap_or(reading));
+        let mode = |id| self.choices.mode(id);
+        self.violations
+            .note([now, passed], power, [before, &after], mode);
+    }
+
     /// Whether the clocks have followed the last change of the mode. Until then the power is that of
     /// two modes, and teaches nothing about either.
     fn arrives(&mut self, now: Milliseconds) -> bool {
         let Some((id, since)) = self.arriving else {
             return true;
         };
-        let mode = self.grid.mode(id);
-        let is_there = mode.is_none_or(|mode| self.board.has_arrived(&self.files, &mode));
+        // What does not obey does not follow either.
+        let is_there = match self.choices.mode(id) {
+            Some(mode) if self.board.disobedient().next().is_none() => {
+                self.board.has_arrived(&self.files, &mode)
+            }
+            _ => true,
+        };
         if !is_there && now.since(since) < LONGEST_ARRIVAL {
             return false;
         }
@@ -402,13 +471,17 @@ impl<F: Files> Control<F> {
     fn is_disturbed(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) -> bool {
         let is_recent = |verified: Milliseconds| now.since(verified) < READ_BACK_INTERVAL;
         let wanted = self.governor.status().mode;
-        let (Some(verified), Some(mode)) = (self.verified, self.grid.mode(wanted)) else {
+        let (Some(verified), Some(mode)) = (self.verified, self.choices.mode(wanted)) else {
             return false;
         };
+        if self.test_obedience(&mode, now, emit) {
+            return true;
+        }
         if is_recent(verified) && !self.board.is_raised(&self.files, &mode) {
             return false;
         }
         self.verified = Some(now);
+        self.current = Some(self.board.current(&self.files));
         match self.board.verify(&self.files, &mode) {
             Ok(Effective::AsRequested) => {
                 self.shown = Some(wanted);
@@ -459,11 +532,46 @@ impl<F: Files> Control<F> {
         *requested = Some(now);
         if let Ok(applied) = self.board.apply(&mut self.files, mode) {
             let is_capped = applied.effective == Effective::Capped;
-            if !is_capped && !self.throttling.by_cooling {
+            if !self.adapt(emit) && !is_capped && !self.throttling.by_cooling {
                 emit(Event::Lowered);
             }
             self.set_capped(is_capped, emit);
         }
+    }
+
+    /// Tests the knobs that do not obey if that is due. True if the board can be set to other modes then.
+    fn test_obedience(
+        &mut self,
+        mode: &PowerMode,
+        now: Milliseconds,
+        emit: &mut impl FnMut(Event<'_>),
+    ) -> bool {
+        if self.board.disobedient().next().is_none() {
+            self.tested = now;
+            return false;
+        }
+        if now.since(self.tested) < TEST_INTERVAL || self.shown.is_none() {
+            return false;
+        }
+        self.tested = now;
+        self.board.test_obedience(&mut self.files, mode);
+        self.adapt(emit)
+    }
+
+    /// Reports knobs that do not obey, or do again. If the board can be set to other modes now, the governor
+    /// chooses among them from now on; then true.
+    fn adapt(&mut self, emit: &mut impl FnMut(Event<'_>)) -> bool {
+        let now = self.last.unwrap_or(Milliseconds(0));
+        self.reported.update(self.board.disobedient(), now, emit);
+        let changes = self.board.obedience_changes();
+        if std::mem::replace(&mut self.obedience, changes) == changes {
+            return false;
+        }
+        self.choices.adapt(&self.board);
+        // The front has the least mode at least.
+        let _ = self.governor.set_modes(self.choices.front.clone());
+        (self.arriving, self.shown) = (None, None);
+        true
     }
 
     fn set_capped(&mut self, is_capped: bool, emit: &mut impl FnMut(Event<'_>)) {
@@ -567,27 +675,32 @@ impl<F: Files> Control<F> {
         }
     }
 
-    /// Sets a mode. [`Board::apply`] reads every write back.
+    /// Sets a mode, as far as the knobs obey. [`Board::apply`] reads every write back.
     fn apply(&mut self, id: ModeId, emit: &mut impl FnMut(Event<'_>)) {
         (self.arriving, self.shown) = (None, None);
-        let Some(mode) = self.grid.mode(id) else {
+        let Some(mode) = self.choices.mode(id) else {
             return;
         };
         match self.board.apply(&mut self.files, &mode) {
             Ok(applied) => {
-                self.arriving = self.last.map(|now| (id, now));
-                let status = self.governor.status();
-                emit(Event::Applied { mode, status });
+                if applied.is_set {
+                    self.arriving = self.last.map(|now| (id, now));
+                    let status = self.governor.status();
+                    emit(Event::Applied { mode, status });
+                } else {
+                    self.failed_changes = self.failed_changes.saturating_add(1);
+                }
                 self.set_capped(applied.effective == Effective::Capped, emit);
+                self.adapt(emit);
             }
-            // The governor keeps trying; only the first failure is reported.
-            Err(_) if self.state == State::Safe(Cause::NothingApplies) => {}
+            // The front has modes of the board alone.
             Err(error) => emit(Event::NotApplied {
                 mode,
                 error: &error,
             }),
         }
         self.verified = self.last;
+        self.current = Some(self.board.current(&self.files));
     }
 
     /// The board.
@@ -597,8 +710,10 @@ impl<F: Files> Control<F> {
 
     /// Replaces the model's front and the grid that numbers its modes.
     pub fn set_model(&mut self, choices: &Choices) -> Result<(), GovernorError> {
+        let mut choices = choices.clone();
+        choices.adapt(&self.board);
         self.governor.set_front(choices.front.clone())?;
-        self.grid = choices.grid.clone();
+        self.choices = choices;
         // The ID belongs to the old grid.
         (self.arriving, self.shown) = (None, None);
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use wattgate_runtime::{Milliseconds, Milliwatts, ModeId, PowerMode, Status};
+use wattgate_runtime::{Milliseconds, Milliwatts, ModeId, PowerMode, SPAN, Status};
 
 /// The number of violations that are kept.
 pub const KEPT: usize = 8;
@@ -46,6 +46,9 @@ pub(super) struct Violations {
     unanswered: Stretch,
     /// Whether the stretch of the newest violation goes on.
     is_over: bool,
+    count: u32,
+    over: Milliseconds,
+    unknown: Milliseconds,
 }
 
 impl Violations {
@@ -54,7 +57,20 @@ impl Violations {
             last: VecDeque::with_capacity(KEPT),
             unanswered: Stretch::default(),
             is_over: false,
+            count: 0,
+            over: Milliseconds(0),
+            unknown: Milliseconds(0),
         }
+    }
+
+    /// The number of violations.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Time in which the power exceeded what was allowed, and time in which it is unknown.
+    pub(super) fn over_and_unknown(&self) -> (Milliseconds, Milliseconds) {
+        (self.over, self.unknown)
     }
 
     /// The violations, the newest first.
@@ -62,26 +78,35 @@ impl Violations {
         self.last.iter().rev()
     }
 
-    /// Compares the governor's status before and after a step.
+    /// Takes the power of the `passed` time up to `now`, `None` if it is unknown, and the governor's status
+    /// before and after the look. A stretch over what is allowed is a violation when the governor answers
+    /// it, and otherwise once it is longer than the limit's mean.
     pub(super) fn note(
         &mut self,
-        now: Milliseconds,
-        before: &Status,
-        after: &Status,
+        [now, passed]: [Milliseconds; 2],
+        power: Option<Milliwatts>,
+        [before, after]: [&Status; 2],
         mode: impl Fn(ModeId) -> Option<PowerMode>,
     ) {
-        let passed = after.over.0.saturating_sub(before.over.0);
-        // A change of the mode has no mean yet.
-        let mean = after.measured.or(before.measured).filter(|_| passed > 0);
+        let is_over = power.is_some_and(|power| power > before.allowed);
+        let add = |time: &mut Milliseconds| time.0 = time.0.saturating_add(passed.0);
+        if power.is_none() {
+            add(&mut self.unknown);
+        }
+        if is_over {
+            add(&mut self.over);
+        }
         match self.last.back_mut() {
-            Some(last) if self.is_over && passed > 0 => {
-                last.over.0 += passed;
-                last.highest = last.highest.max(mean);
+            Some(last) if self.is_over && is_over => {
+                add(&mut last.over);
+                last.highest = last.highest.max(power);
             }
-            _ if passed > 0 => self.unanswered.add(passed, mean),
+            _ if is_over => self.unanswered.add(passed.0, power),
             _ => self.is_over = false,
         }
-        if after.violations > before.violations
+        let is_answered = after.violations > before.violations;
+        let is_long = !self.is_over && self.unanswered.over > SPAN;
+        if (is_answered || is_long)
             && let Some(answer) = mode(after.mode)
         {
             if self.last.len() == KEPT {
@@ -95,8 +120,9 @@ impl Violations {
                 allowed: before.allowed,
                 answer,
             });
+            self.count = self.count.saturating_add(1);
             self.is_over = true;
-        } else if passed == 0 {
+        } else if !is_over {
             self.unanswered = Stretch::default();
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-use crate::report::{Report, state_names};
+use crate::report::{Report, state_names, ReportedKnob};
 
 /// The page with all metrics; a metric without a value is omitted.
 pub fn text(report: &Report) -> String {
@@ -137,6 +137,11 @@ impl Page {
             Decimal(report.over_limit_ms, 3),
         )?;
         self.counter(
+            "unknown_power_seconds_total",
+            "Time without a reading of the power, in which the limit may have been exceeded.",
+            Decimal(report.unknown_ms, 3),
+        )?;
+        self.counter(
             "energy_joules_total",
             "Energy drawn by the module since the start of the daemon.",
             Decimal(report.energy_mj, 3),
@@ -151,9 +156,41 @@ impl Page {
             "Number of times that a mode could not be set.",
             report.failed_changes,
         )?;
+        self.knobs(
+            "knob_wanted",
+            "What was requested of a knob that does not obey, in the unit of its file.",
+            report,
+            |knob| Some(knob.wanted),
+        )?;
+        self.knobs(
+            "knob_is",
+            "What a knob that does not obey shows.",
+            report,
+            |knob| knob.is,
+        )?;
         self.head("build_info", "gauge", "Version of the daemon.")?;
         let version = env!("CARGO_PKG_VERSION");
         writeln!(self.0, "wattgate_build_info{{version=\"{version}\"}} 1")
+    }
+
+    /// A value of each knob that does not obey, as far as it has one.
+    fn knobs(
+        &mut self,
+        name: &str,
+        help: &str,
+        report: &Report,
+        value: impl Fn(&ReportedKnob) -> Option<i64>,
+    ) -> fmt::Result {
+        let values = report.disobedient.iter().filter_map(|it| Some((it, value(it)?)));
+        let mut values = values.peekable();
+        if values.peek().is_some() {
+            self.head(name, "gauge", help)?;
+        }
+        for (it, value) in values {
+            let knob = it.knob.replace('\\', r"\\").replace('"', "\\\"");
+            writeln!(self.0, "wattgate_{name}{{knob=\"{knob}\"}} {value}")?;
+        }
+        Ok(())
     }
 
     fn head(&mut self, name: &str, kind: &str, help: &str) -> fmt::Result {
@@ -258,6 +295,18 @@ mod tests {
             ("wattgate_failed_changes_total", 3.0),
             ("wattgate_input_amperes", 2.851),
             ("wattgate_input_volts", 4.984),
+            (
+                "wattgate_knob_is{knob=\"/sys/devices/system/cpu/cpu11/online\"}",
+                1.0,
+            ),
+            (
+                "wattgate_knob_wanted{knob=\"/sys/devices/system/cpu/cpu11/online\"}",
+                0.0,
+            ),
+            (
+                "wattgate_knob_wanted{knob=\"/sys/kernel/debug/bpmp/debug/clk/emc/rate\"}",
+                2_133e6,
+            ),
             ("wattgate_mode_changes_total", 17.0),
             ("wattgate_mode_cores", 8.0),
             ("wattgate_mode_cpu_hertz", 1_728e6),
@@ -288,6 +337,7 @@ mod tests {
             ("wattgate_temperature_celsius", 61.5),
             ("wattgate_throttled{by=\"cooling\"}", 1.0),
             ("wattgate_throttled{by=\"firmware\"}", 0.0),
+            ("wattgate_unknown_power_seconds_total", 1.25),
             ("wattgate_violations_total", 2.0),
         ];
         let expected = expected.map(|(series, value)| (series.to_owned(), value));

@@ -3,13 +3,13 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::wattgated::{
     Daemon, MODEL, Rig, TIMEOUT, eventually, knobs_in, outcome, reported_mode, with_board,
 };
 use rustix::process::Signal;
+use wattgate_simulated_board::tree::mirror::Living;
 
 #[test]
 fn a_stopped_daemon_restores_the_prior_settings() {
@@ -81,14 +81,6 @@ fn after_a_crash_the_next_clean_stop_restores_the_prior_settings() {
     });
 }
 
-/// Configures a copy of the model beside the config. Returns its path and the safe mode that
-/// `check` prints.
-fn with_model_copy(rig: &Rig, lines: &str) -> (PathBuf, String) {
-    let model = rig.configure_copy(&format!("limit = \"30W\"\n{lines}"));
-    let (_, report, _) = rig.output("check");
-    (model, reported_mode(&report, "safe "))
-}
-
 fn crash(rig: &Rig) {
     let mut daemon = rig.run("<6>booting: ");
     daemon.signal(Signal::KILL);
@@ -100,102 +92,58 @@ fn once_safe(rig: &Rig) -> (Option<i32>, String) {
     (code, errors)
 }
 
-/// Asserts that `once --safe` sets the saved mode and logs the reason.
-fn assert_sets_saved_mode(rig: &Rig, file: &Path, mode: &str, why: &str) {
-    let (code, errors) = once_safe(rig);
-    assert_eq!(code, Some(0), "{errors}");
-    let (warning, done) = errors.split_once('\n').expect("two lines");
-    let file = file.display();
-    let expected = format!("<4>using the safe mode saved in {file}: {why}");
-    assert_eq!(warning, expected);
-    assert!(done.starts_with(&format!("<6>once: {mode}; ")), "{done}");
-    rig.await_mode(mode);
-}
-
+/// Whatever became of model, config and state directory: the mode follows from the board's tables.
 #[test]
-fn once_safe_works_with_a_truncated_model() {
+fn once_safe_needs_neither_config_nor_model() {
     with_board("30W", |rig| {
-        let (model, mode) = with_model_copy(rig, "state_dir = \"/var/lib/other\"");
+        let mode = safe_mode(rig);
+        let model = rig.configure_copy("limit = \"30W\"");
         crash(rig);
+        fs::remove_dir_all(rig.root.join("var")).expect("removed");
         fs::write(&model, &fs::read(MODEL).expect("a model")[..400]).expect("written");
-        let file = rig.root.join("var/lib/other/safe");
-        let (_, _, why) = rig.output("check");
-        let why = why.strip_prefix("error: ").expect("an error").trim_end();
-        assert!(why.starts_with(&model.display().to_string()), "{why}");
-        assert_sets_saved_mode(rig, &file, &mode, why);
-    });
-}
-
-#[test]
-fn once_safe_works_with_a_wrong_or_missing_config() {
-    with_board("30W", |rig| {
-        let (_, mode) = with_model_copy(rig, "");
-        crash(rig);
-        let config = rig.config.display();
-        fs::write(&rig.config, "limit = 15\n").expect("written");
-        let why = format!("{config}:1: missing field `version`");
-        assert_sets_saved_mode(rig, &rig.safe(), &mode, &why);
-        fs::remove_file(&rig.config).expect("removed");
-        let why = format!("{config}: cannot be read: No such file or directory (os error 2)");
-        assert_sets_saved_mode(rig, &rig.safe(), &mode, &why);
-    });
-}
-
-#[test]
-fn once_safe_prefers_the_config_s_model_to_the_saved_mode() {
-    with_board("30W", |rig| {
-        let (_, mode) = with_model_copy(rig, "");
-        crash(rig);
-        fs::write(rig.safe(), "no mode").expect("written");
+        let done = format!("<6>once: {mode}; ");
         let (code, errors) = once_safe(rig);
         assert_eq!(code, Some(0), "{errors}");
-        assert!(
-            errors.starts_with(&format!("<6>once: {mode}; ")),
-            "{errors}"
-        );
+        assert!(errors.starts_with(&done), "{errors}");
+        rig.await_mode(&mode);
+        let config = rig.config.display();
+        fs::write(&rig.config, "limit = 15\n").expect("written");
+        let unread = format!("{config}: cannot be read: No such file or directory (os error 2)");
+        for why in [format!("{config}:1: missing field `version`"), unread] {
+            let (code, errors) = once_safe(rig);
+            assert_eq!(code, Some(0), "{errors}");
+            assert!(errors.starts_with(&format!("<4>{why}\n{done}")), "{errors}");
+            let _ = fs::remove_file(&rig.config);
+        }
+    });
+}
+
+/// The config's `cores` is a wish that `once --safe` respects.
+#[test]
+fn once_safe_leaves_as_many_cores_as_the_config_wants() {
+    with_board("30W", |rig| {
+        rig.configure("limit = \"30W\"\ncores = \"4-12\"");
+        let (code, errors) = once_safe(rig);
+        assert_eq!(code, Some(0), "{errors}");
+        assert!(errors.contains("once: 4 cores, CPU 115200 kHz, GPU 114750 kHz"), "{errors}");
     });
 }
 
 #[test]
-fn once_safe_fails_without_a_config_and_a_saved_mode() {
-    let (rig, _mirror) = Rig::new("30W");
-    fs::write(&rig.config, "limit = 15\n").expect("written");
-    let before = rig.knobs();
-    let refused = |error: &str| {
-        let (config, path) = (rig.config.display(), rig.safe());
-        let path = path.display();
-        let expected = format!(
-            "<3>{config}:1: missing field `version`; and no saved safe mode can be used: \
-             {path}{error}\n"
-        );
-        assert_eq!(once_safe(&rig), (Some(2), expected));
-        assert_eq!(rig.knobs(), before);
-    };
-    refused(": No such file or directory (os error 2)");
-    fs::create_dir_all(rig.safe().parent().expect("a directory")).expect("made");
-    fs::write(rig.safe(), "cores 4\ncpu_khz fast\n").expect("written");
-    refused(":2: expected `cpu_khz` and a whole number, found `cpu_khz fast`");
-    fs::write(rig.safe(), [0xff; 4_096]).expect("written");
-    refused(": stream did not contain valid UTF-8");
-    // The file is well-formed, but the board has no such clock.
-    let text = "cores 4\ncpu_khz 1\ngpu_khz 1\nemc_khz 1\nend\n";
-    fs::write(rig.safe(), text).expect("written");
-    let (code, errors) = once_safe(&rig);
-    assert_eq!(code, Some(5), "{errors}");
-    assert_eq!(rig.knobs(), before);
-}
-
-#[test]
-fn the_daemon_runs_if_the_safe_mode_cannot_be_saved() {
+fn once_safe_sets_what_obeys_and_names_what_does_not() {
     with_board("30W", |rig| {
-        fs::create_dir_all(rig.safe()).expect("made");
-        let mut daemon = Daemon::start(rig.command("run"));
-        daemon.logs(&format!(
-            "<4>cannot save the safe mode for use after a crash: {}: Is a directory (os error 21)",
-            rig.safe().display()
-        ));
-        daemon.logs("<6>booting: ");
-        daemon.stop();
+        let living = Living::open(&rig.root).expect("it lives");
+        let knob = "/sys/devices/system/cpu/cpu7/online";
+        living.order(&format!("ignore {knob}")).expect("obeyed");
+        let (code, errors) = once_safe(rig);
+        assert_eq!(code, Some(6), "{errors}");
+        let expected = "1 of the board's knobs do not obey: ";
+        assert!(errors.contains(expected), "{errors}");
+        assert!(errors.contains("cpu7/online: wanted 0, is 1"), "{errors}");
+        eventually("all other cores are offline", || {
+            let online = fs::read_to_string(rig.root.join("sys/devices/system/cpu/online"));
+            online.is_ok_and(|online| online == "0,7\n").then_some(())
+        });
     });
 }
 
@@ -214,7 +162,7 @@ fn a_clean_stop_leaves_only_the_lock_file() {
         let mut daemon = rig.run("<6>booting: ");
         let prom = rig.root.join("run/wattgated/wattgate.prom");
         eventually("metrics", || prom.exists().then_some(()));
-        assert_eq!(files("var/lib/wattgate"), ["prior", "safe"]);
+        assert_eq!(files("var/lib/wattgate"), ["prior"]);
         assert_eq!(files("run/wattgated"), ["lock", "socket", "wattgate.prom"]);
         daemon.stop();
         assert_eq!(files("var/lib/wattgate"), [""; 0]);
@@ -239,7 +187,6 @@ fn a_stop_that_keeps_the_mode_leaves_the_prior_state_for_a_later_restore() {
         assert_eq!(daemon.exit_code(), Some(0));
         let kept = rig.knobs();
         assert_ne!(kept, before);
-        assert!(rig.safe().exists(), "for `once --safe`");
         // Another start in between.
         rig.configure("limit = \"30W\"\non_stop = \"least\"");
         let mut daemon = rig.run("has the prior state of an earlier start in this boot");
@@ -250,7 +197,7 @@ fn a_stop_that_keeps_the_mode_leaves_the_prior_state_for_a_later_restore() {
         let mut daemon = rig.run("<6>booting: ");
         daemon.stop();
         rig.await_knobs(&before);
-        assert!(!rig.prior().exists() && !rig.safe().exists());
+        assert!(!rig.prior().exists());
     });
 }
 
@@ -264,7 +211,7 @@ fn after_sigusr1_a_stop_sets_the_mode_of_least_power() {
         for signal in [Signal::USR1, Signal::TERM] {
             daemon.signal(signal);
         }
-        daemon.logs(&format!("<6>set the mode of least power: {safe}"));
+        daemon.logs(&format!("<6>set the mode of fewest cores and lowest clocks: {safe}"));
         assert_eq!(daemon.exit_code(), Some(0));
         rig.await_mode(&safe);
         let saved = fs::read_to_string(rig.prior()).expect("kept");

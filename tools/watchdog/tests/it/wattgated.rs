@@ -77,7 +77,7 @@ impl Rig {
     pub fn await_mode(&self, mode: &str) {
         let board = Board::discover(&Disk, &self.root).expect("a board");
         eventually(mode, || {
-            let current = board.current(&Disk).ok()?.mode()?;
+            let current = board.current(&Disk).mode()?;
             (current.to_string() == mode).then_some(())
         });
     }
@@ -124,11 +124,6 @@ impl Rig {
     /// The file of the prior state.
     pub fn prior(&self) -> PathBuf {
         self.root.join("var/lib/wattgate/prior")
-    }
-
-    /// The file of the saved safe mode.
-    pub fn safe(&self) -> PathBuf {
-        self.root.join("var/lib/wattgate/safe")
     }
 
     /// The present values of all knobs.

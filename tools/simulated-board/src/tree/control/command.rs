@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::faults::{SensorFault, WriteFault};
+use super::super::faults::{ReadFault, SensorFault, WriteFault};
 use super::super::file::Unit;
 use crate::machine::ClockedUnit;
 use crate::machine::supply::Supply;
@@ -14,6 +14,7 @@ pub enum Command {
     Sensor(usize, SensorWord),
     Offset(usize, f64),
     Fault(String, WriteFault),
+    Hide(String, ReadFault),
     Allow(String),
     Load(Option<Box<Workload>>),
     Power(f64),
@@ -42,6 +43,10 @@ pub enum Command {
 pub enum Order {
     Now(Command),
     At(Duration, Box<Line>),
+    /// Now, and again after each period.
+    Every(Duration, Box<Line>),
+    /// Ends all repetitions.
+    Stop,
 }
 
 /// Fault of a sensor, or its end.

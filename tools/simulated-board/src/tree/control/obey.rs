@@ -23,8 +23,9 @@ impl State {
             }
             Command::Offset(rail, ma) => self.jetson.set_offset_ma(rail, ma),
             Command::Fault(path, fault) => self.faults.set_writes(path, fault),
+            Command::Hide(path, fault) => self.faults.set_reads(path, fault),
             Command::Allow(path) => {
-                if !self.faults.allow_writes(&path) {
+                if !self.faults.allow(&path) {
                     return Err(ControlError::NoFault { path });
                 }
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::errno::Errno;
-use super::super::faults::{SensorFault, WriteFault};
+use super::super::faults::{ReadFault, SensorFault, WriteFault};
 use super::super::file::Unit;
 use super::super::state::State;
 use super::command::{Command, Line, Order, SensorWord};
@@ -81,6 +81,9 @@ const MAX_SUPPLY_MOHM: f64 = 1_000.0;
 /// The parser refuses an N above this in `minibatch N` and `workers N`. The workload then checks both.
 const MOST_NUMBER: f64 = 1e6;
 
+/// Highest value of a knob: no clock has more Hz.
+const MAX_VALUE: f64 = 1e12;
+
 /// Latest time of a command in s: one year.
 const MAX_SECONDS: f64 = 3.2e7;
 
@@ -140,6 +143,28 @@ impl State {
                 Command::Fault(path, WriteFault::Refused(errno))
             }
             "ignore" => Command::Fault(self.knob(words.next("a path")?)?, WriteFault::Ignored),
+            "clamp" | "floor" | "quantise" => {
+                let path = self.knob(words.next("a path")?)?;
+                let value = words.number("VALUE", 1.0, MAX_VALUE)? as u64;
+                Command::Fault(path, match text.split_whitespace().next() {
+                    Some("clamp") => WriteFault::Clamped(value),
+                    Some("floor") => WriteFault::Floored(value),
+                    _ => WriteFault::Quantised(value),
+                })
+            }
+            "late" | "revert" => {
+                let path = self.knob(words.next("a path")?)?;
+                let seconds = words.number("SECONDS", 0.0, MAX_SECONDS)?;
+                let time = Duration::from_secs_f64(seconds);
+                Command::Fault(path, match text.split_whitespace().next() {
+                    Some("late") => WriteFault::Late(time),
+                    _ => WriteFault::Reverted(time),
+                })
+            }
+            "unreadable" => {
+                Command::Hide(self.knob(words.next("a path")?)?, ReadFault::Unreadable)
+            }
+            "vanish" => Command::Hide(self.knob(words.next("a path")?)?, ReadFault::Vanished),
             "allow" => Command::Allow(self.knob(words.next("a path")?)?),
             "load" => Command::Load(match words.next("a workload or `off`")? {
                 "off" => None,
@@ -221,6 +246,19 @@ impl State {
                     text: rest,
                 };
                 return Ok(Order::At(Duration::from_secs_f64(seconds), Box::new(line)));
+            }
+            "every" => {
+                let seconds = words.number("SECONDS", 0.01, MAX_SECONDS)?;
+                let rest = words.0.collect::<Vec<_>>().join(" ");
+                let line = Line {
+                    order: self.parse(&rest)?,
+                    text: rest,
+                };
+                return Ok(Order::Every(Duration::from_secs_f64(seconds), Box::new(line)));
+            }
+            "stop" => {
+                words.end()?;
+                return Ok(Order::Stop);
             }
             word => {
                 return Err(ControlError::UnknownCommand {

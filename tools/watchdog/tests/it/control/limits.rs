@@ -104,7 +104,7 @@ fn only_modes_with_the_configured_cores_are_chosen() {
         let mut config = config("30W");
         config.cores = Some(Cores { least, most });
         let setup = setup(&orin(), config.clone()).expect("usable");
-        let of = |id| setup.choices.grid.mode(id).expect("a mode").cores;
+        let of = |id| setup.choices.mode(id).expect("a mode").cores;
         let mut points = setup.choices.front.points().iter();
         assert!(points.all(|point| (least..=most).contains(&of(point.mode))));
         let mut running = Running::with(orin(), config);

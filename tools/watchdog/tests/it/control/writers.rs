@@ -82,8 +82,11 @@ fn a_program_that_raises_a_clock_every_second_changes_nothing() {
         .iter()
         .filter(|it| it.contains("changed the mode"));
     let reports: Vec<&String> = reports.collect();
-    assert_eq!(reports.len(), 3, "{reports:?}");
-    assert!(reports[1].contains("changed the mode 6"), "{reports:?}");
+    // Then the clock counts as bound: nobody fights about it.
+    assert!((1..=3).contains(&reports.len()), "{:?}", running.log);
+    let bound = format!("a knob does not obey: {GPU_MAX}: ");
+    assert!(running.has_logged(&bound), "{:?}", running.log);
+    assert!(running.log.len() < 60, "{:?}", running.log);
 }
 
 #[test]
@@ -119,7 +122,7 @@ fn control_survives_a_knob_that_refuses_writes() {
 #[test]
 fn control_survives_a_read_only_board() {
     let mut files = orin();
-    let setup = setup(&files, config("30W")).expect("usable");
+    let setup = setup(&files, config("10W")).expect("usable");
     files.read_only = true;
     let mut control = Control::new(setup, files);
     let mut log = Vec::new();
@@ -128,10 +131,12 @@ fn control_survives_a_read_only_board() {
         control.look(Milliseconds(100 * tenth), &mut emit);
         control.files().wait(Duration::from_millis(100));
     }
-    assert_eq!(control.status().0.state, State::Safe(Cause::NothingApplies));
+    assert_eq!(control.status().0.state, State::Safe(Cause::LimitTooLow));
+    let (over, _) = control.over_and_unknown();
+    assert!(over.0 > 8_000 && control.violation_count() > 0, "{over:?}");
     assert!(
         log.iter().any(|line| line.contains("Permission denied")),
         "{log:?}"
     );
-    assert!(log.len() < 20, "{} lines", log.len());
+    assert!(log.len() < 30, "{} lines: {log:?}", log.len());
 }
