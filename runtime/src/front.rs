@@ -161,9 +161,10 @@ impl<const N: usize> Front<N> {
             Some(first) => {
                 let below = Milliwatts(first.guarded.0.saturating_sub(1));
                 least.power = power.min(first.power);
-                // With the margin of the first point.
-                let margin = first.guarded.0.saturating_sub(first.power.0);
-                least.guarded = Milliwatts(least.power.0.saturating_add(margin)).min(below);
+                // With the margin of the first point, as a part of the power.
+                let guarded = u64::from(least.power.0) * u64::from(first.guarded.0);
+                let guarded = guarded.checked_div(u64::from(first.power.0)).unwrap_or(0);
+                least.guarded = Milliwatts(u32::try_from(guarded).unwrap_or(u32::MAX)).min(below);
                 least.time = time.max(Microseconds(first.time.0.saturating_add(1)));
                 if self.points.is_full()
                     && let Some(first) = self.points.first_mut()

@@ -117,7 +117,7 @@ impl Board {
             let target = Target::Mode(mode, self.clocks, &self.obedience);
             let made;
             (made, failures) =
-                Transition::new(files, &self.knobs, &mut self.requests, target).set();
+                Transition::new(files, &self.knobs, &mut self.requests, target).set(attempt > 1);
             writes += made;
             self.observe(files, mode, &mut seen);
             let target = Target::Mode(mode, self.clocks, &self.obedience);
@@ -214,7 +214,7 @@ impl Board {
             return;
         }
         let target = Target::Mode(mode, self.clocks, &self.obedience);
-        Transition::new(files, &self.knobs, &mut self.requests, target).set();
+        Transition::new(files, &self.knobs, &mut self.requests, target).set(true);
         let mut seen = std::mem::take(&mut self.seen);
         self.observe(files, mode, &mut seen);
         seen.iter().for_each(|it| self.obedience.end_test(it));

@@ -1,7 +1,7 @@
 //! A transition from the current settings to a target. Each write is read back.
 //!
 //! ```text
-//! lower:  GPU, CPU clusters, memory                  clock: minimum, then maximum
+//! lower:  GPU, CPU clusters that stay, memory        clock: minimum, then maximum
 //!         cores off, the last one first
 //! raise:  cores on; the clocks of a cluster as soon as its first core is on
 //!         memory, CPU clusters, GPU                  clock: maximum, then minimum
@@ -45,6 +45,9 @@ pub(crate) struct Transition<'a, F> {
     knobs: &'a Knobs,
     requests: &'a mut Requests,
     target: Target<'a>,
+    /// Whether a first attempt failed. Then the clocks of cores that should go offline are lowered, too: a
+    /// core that does not is slow at least.
+    is_second: bool,
     /// Retries of a read before a write, and of one after it.
     patience: [u32; 2],
     writes: u32,
@@ -63,6 +66,7 @@ impl<'a, F: Files> Transition<'a, F> {
             knobs,
             requests,
             target,
+            is_second: false,
             patience: [0, RETRIES],
             writes: 0,
             failures: Failures::default(),
@@ -76,6 +80,7 @@ impl<'a, F: Files> Transition<'a, F> {
             if attempt > 0 {
                 self.requests.forget();
                 self.failures = Failures::default();
+                self.is_second = true;
             }
             self.change();
             if self.failures.count() == 0 {
@@ -93,8 +98,10 @@ impl<'a, F: Files> Transition<'a, F> {
         self.failures
     }
 
-    /// Makes all changes of a mode, as far as the knobs obey. Returns the number of writes, and what failed.
-    pub fn set(mut self) -> (u32, Failures) {
+    /// Makes all changes of a mode, as far as the knobs obey, for the first or the second time. Returns the
+    /// number of writes, and what failed.
+    pub fn set(mut self, is_second: bool) -> (u32, Failures) {
+        self.is_second = is_second;
         self.change();
         self.settle();
         (self.writes, self.failures)
@@ -112,8 +119,7 @@ impl<'a, F: Files> Transition<'a, F> {
         let online = cpus.online(self.files);
         let wanted = self.target.cores(self.knobs, online);
         self.gpu(Pass::Lower);
-        // A core that does not go offline is slow at least.
-        self.policies(online, Pass::Lower);
+        self.policies(if self.is_second { online } else { online & wanted }, Pass::Lower);
         self.memory(Pass::Lower);
         self.cores_off(online, wanted);
         if self.failures.count() > 0 && !self.is_lowered() {

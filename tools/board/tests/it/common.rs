@@ -148,6 +148,12 @@ pub fn seeded(board: &str, seed: u64) -> Simulated {
     Simulated::new(tree.expect("a default mode"))
 }
 
+/// A nominal board that has booted in a mode of nvpmodel.
+pub fn booted_in(board: &str, mode: u32) -> Simulated {
+    let tree = Tree::new(description(board), Unit::NOMINAL, 0, Some(mode));
+    Simulated::new(tree.expect("a mode"))
+}
+
 /// Starts ResNet-18 on the board.
 pub fn load(files: &mut Simulated) {
     let workload = Workload::named("resnet18").expect("a shipped workload");

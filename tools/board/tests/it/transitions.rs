@@ -323,8 +323,8 @@ fn a_cluster_s_clock_is_set_before_its_other_cores_come_online() {
         .collect();
     let policy = |at| {
         [
-            format!("cpufreq/policy{at}/scaling_max_freq"),
             format!("cpufreq/policy{at}/scaling_min_freq"),
+            format!("cpufreq/policy{at}/scaling_max_freq"),
         ]
     };
     let mut expected = Vec::new();

@@ -177,6 +177,72 @@ fn ignored_writes_succeed_and_change_nothing() {
 }
 
 #[test]
+fn values_are_clamped_floored_and_rounded() {
+    let max = gpu("max_freq");
+    for (fault, wanted, shown) in [
+        ("clamp", 1_020_000_000, 612_000_000),
+        ("clamp", 306_000_000, 306_000_000),
+        ("floor", 306_000_000, 612_000_000),
+        ("floor", 714_000_000, 714_000_000),
+        ("quantise", 714_000_000, 612_000_000),
+    ] {
+        let mut tree = nano();
+        order(&mut tree, &format!("write {} 306000000", gpu("min_freq")));
+        order(&mut tree, &format!("{fault} {max} 612000000"));
+        assert_eq!(tree.write(&max, &wanted.to_string()), Ok(()), "{fault}");
+        assert_eq!(number(&tree, &max), shown, "{fault} {wanted}");
+        order(&mut tree, &format!("allow {max}"));
+        tree.write(&max, "1020000000").expect("no fault");
+        assert_eq!(number(&tree, &max), 1_020_000_000, "{fault}");
+    }
+}
+
+#[test]
+fn writes_take_effect_late_or_are_taken_back() {
+    let max = gpu("max_freq");
+    let shown = |fault: &str, after_ms| {
+        let mut tree = nano();
+        order(&mut tree, &format!("{fault} {max} 1"));
+        tree.write(&max, "612000000").expect("a clock");
+        pass(&mut tree, ms(after_ms));
+        number(&tree, &max)
+    };
+    assert_eq!(shown("late", 990), 1_020_000_000);
+    assert_eq!(shown("late", 1_010), 612_000_000);
+    assert_eq!(shown("revert", 990), 612_000_000);
+    assert_eq!(shown("revert", 1_010), 1_020_000_000);
+}
+
+#[test]
+fn files_become_unreadable_or_vanish() {
+    for (fault, errno) in [("unreadable", Errno::Eio), ("vanish", Errno::Enoent)] {
+        let mut tree = nano();
+        order(&mut tree, &format!("{fault} {RAILGATE}"));
+        assert_eq!(tree.read(RAILGATE), Err(errno));
+        let written = tree.write(RAILGATE, "0");
+        assert_eq!(written.is_ok(), fault == "unreadable");
+        order(&mut tree, &format!("allow {RAILGATE}"));
+        assert_eq!(number(&tree, RAILGATE), i64::from(fault == "vanish"));
+    }
+}
+
+#[test]
+fn a_command_is_repeated_until_it_is_stopped() {
+    let mut tree = nano();
+    let max = gpu("max_freq");
+    order(&mut tree, &format!("every 1 write {max} 1020000000"));
+    for _ in 0..3 {
+        tree.write(&max, "612000000").expect("a clock");
+        pass(&mut tree, ms(1_000));
+        assert_eq!(number(&tree, &max), 1_020_000_000);
+    }
+    order(&mut tree, "stop");
+    tree.write(&max, "612000000").expect("a clock");
+    pass(&mut tree, ms(3_000));
+    assert_eq!(number(&tree, &max), 612_000_000);
+}
+
+#[test]
 fn a_scheduled_load_starts_and_stops_at_its_times() {
     let mut tree = nano();
     order(&mut tree, "at 5 load resnet18");
@@ -355,6 +421,6 @@ fn every_wrong_line_is_named() {
     let expected = "`EPERM`, expected EBUSY, EINVAL, EIO or EROFS";
     assert_eq!(unknown.expect_err("no such").to_string(), expected);
     let nothing = tree.control(&format!("allow {RAILGATE}"));
-    let expected = format!("`{RAILGATE}` has no write fault to clear");
+    let expected = format!("`{RAILGATE}` has no fault to clear");
     assert_eq!(nothing.expect_err("no fault").to_string(), expected);
 }

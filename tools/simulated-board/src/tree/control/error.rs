@@ -21,7 +21,7 @@ pub enum ControlError {
     UnknownPath { path: String },
     #[error("`{path}` is read-only")]
     ReadOnly { path: String },
-    #[error("`{path}` has no write fault to clear")]
+    #[error("`{path}` has no fault to clear")]
     NoFault { path: String },
     #[error("`{word}`, expected {expected}")]
     UnknownWord {

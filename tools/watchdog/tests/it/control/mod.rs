@@ -3,6 +3,7 @@
 mod backstop;
 mod limits;
 mod models;
+mod obedience;
 mod sensor;
 mod throttling;
 mod writers;
