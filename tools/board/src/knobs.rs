@@ -68,7 +68,7 @@ impl Knobs {
             None => core.on,
         });
         let off = self.cpus.all(|place, core| match core.online {
-            Some(_) => obedience.cap(self.core(place)).is_some(),
+            Some(_) => obedience.lacks(self.core(place), 1),
             None => !core.on,
         });
         [on, off & !on]
@@ -109,13 +109,12 @@ impl Knobs {
         floors.max().map_or(0, |khz| u32::try_from(khz).unwrap_or(u32::MAX))
     }
 
-    /// The highest CPU clock in kHz that any cluster of a mode of so many cores can have.
-    pub fn cpu_cap(&self, count: u32, obedience: &Obedience) -> u32 {
+    /// Whether no cluster of a mode of so many cores takes a clock in kHz.
+    pub fn lack_cpu(&self, count: u32, khz: u32, obedience: &Obedience) -> bool {
         let cores = self.cores(count, obedience);
         let policies = self.cpus.policies.iter().enumerate();
-        let online = policies.filter(|(_, policy)| policy.cores & cores != 0);
-        let caps = online.map(|(unit, _)| obedience.cap(unit).unwrap_or(i64::MAX));
-        caps.max().map_or(u32::MAX, |khz| u32::try_from(khz).unwrap_or(u32::MAX))
+        let mut online = policies.filter(|(_, policy)| policy.cores & cores != 0);
+        !self.cpus.policies.is_empty() && online.all(|(unit, _)| obedience.lacks(unit, khz.into()))
     }
 
     /// The clocks of a unit in kHz, ascending, and what a kHz is in its file; empty for a core.

@@ -112,6 +112,7 @@ impl Board {
         // What others have changed since the last time.
         self.observe(files, mode, &mut seen);
         seen.iter().for_each(|it| self.obedience.flip(&self.knobs, it));
+        self.flip_minima(files);
         let (mut writes, mut failures) = (0, Failures::default());
         for attempt in 1..=ATTEMPTS {
             let target = Target::Mode(mode, self.clocks, &self.obedience);
@@ -285,6 +286,19 @@ impl Board {
             }
         }
         Ok(())
+    }
+
+    /// Counts minima that others have changed since the last request.
+    fn flip_minima(&mut self, files: &impl Files) {
+        let online = self.knobs.cpus.online(files);
+        for (unit, limits) in self.knobs.limits(online) {
+            if let Some([min, _]) = self.requests.of(unit)
+                && let Ok(max) = limits.max.read(files)
+                && limits.min.read(files) != Ok(min.min(max))
+            {
+                self.obedience.flip_minimum(unit);
+            }
+        }
     }
 
     fn learn_minima(&mut self, files: &impl Files, mode: &PowerMode) {

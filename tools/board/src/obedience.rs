@@ -7,14 +7,14 @@
 //! |---|---|
 //! | what was requested | obeys |
 //! | more | has a floor there |
-//! | less, and no cooling device explains it | has a cap there, for [`MOST_TURNS`] turns |
+//! | less, and no cooling device explains it | has a gap up to what was requested, for [`MOST_TURNS`] turns |
 //! | a close neighbour in its table | rounds, which bounds nothing |
 //! | nothing | is unknown: it counts as highest, and is asked for the lowest value |
-//! | for the [`MOST_FLIPS`]th time something else than it did | has a floor or a cap there: another program writes it |
+//! | for the [`MOST_FLIPS`]th time something else than it did | has a floor there, or a gap above: another program writes it |
 //!
 //! A floor is tested each [turn](Obedience::begin_test) by asking for less, which raises no power. It ends
-//! when the unit still shows that value a turn later. A cap ends by itself; the next mode above it shows
-//! whether it is still there.
+//! when the unit still shows that value a turn later. A gap ends by itself; the next mode in it shows whether
+//! it is still there. A clock that is clamped has one gap up to its top, one that is rounded has several.
 
 use std::fmt;
 use std::path::Path;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use crate::files::{KnobError, Refusal};
 use crate::knobs::Knobs;
 
-/// Turns after which a cap ends and flips are forgotten: a minute, at the interval of the daemon's turns.
+/// Turns after which a gap ends and flips are forgotten: a minute, at the interval of the daemon's turns.
 const MOST_TURNS: u8 = 3;
 
 /// Changes by others, within the same time, after which a unit counts as bound to what they set.
@@ -73,9 +73,10 @@ impl fmt::Display for Disobedience {
 #[derive(Clone, Debug, Default)]
 struct Unit {
     floor: Option<i64>,
-    cap: Option<i64>,
+    /// Values above the first one, up to the second, that it does not take.
+    gaps: Vec<(i64, i64)>,
     is_unknown: bool,
-    /// Whether another program sets the floor: then a lower value right after a write proves nothing.
+    /// Whether another program sets the bounds: then what it shows right after a write proves nothing.
     is_flipped: bool,
     /// The value of the present test of the floor.
     trial: Option<i64>,
@@ -83,20 +84,31 @@ struct Unit {
     settled: Option<(i64, i64)>,
     /// The last request that was not obeyed.
     failed: Option<Disobedience>,
-    /// Whether the minimum of the clock is not what was requested; then the clock may be lower.
+    /// Whether the minimum of the clock is not what was requested, and how often others have changed it;
+    /// then the clock may be lower.
     has_other_minimum: bool,
+    minimum_flips: u8,
     flips: u8,
     turns: u8,
 }
 
 impl Unit {
-    fn bounds(&self) -> (Option<i64>, Option<i64>, bool) {
-        (self.floor, self.cap, self.is_unknown)
+    fn bounds(&self) -> (Option<i64>, Vec<(i64, i64)>, bool) {
+        (self.floor, self.gaps.clone(), self.is_unknown)
     }
 
     /// Whether the unit bounds the choice of modes.
     fn is_bound(&self) -> bool {
-        self.bounds() != (None, None, false)
+        self.floor.is_some() || !self.gaps.is_empty() || self.is_unknown
+    }
+
+    /// Takes values above `shown`, up to `wanted`, for ones that the unit does not take.
+    fn add_gap(&mut self, shown: i64, wanted: i64) {
+        self.turns = 0;
+        match self.gaps.iter_mut().find(|(is, _)| *is == shown) {
+            Some((_, top)) => *top = wanted.max(*top),
+            None => self.gaps.push((shown, wanted)),
+        }
     }
 }
 
@@ -163,9 +175,10 @@ impl Obedience {
         unit.is_unknown.then_some(i64::MAX).or(unit.floor)
     }
 
-    /// The highest value that a unit can be at.
-    pub fn cap(&self, unit: usize) -> Option<i64> {
-        self.units.get(unit)?.cap
+    /// Whether a unit does not take a value.
+    pub fn lacks(&self, unit: usize, value: i64) -> bool {
+        let gaps = self.units.get(unit).map_or(&[][..], |unit| &unit.gaps);
+        gaps.iter().any(|(is, top)| *is < value && value <= *top)
     }
 
     /// What to request of a unit that is to have a value, given the lowest of its table.
@@ -189,7 +202,7 @@ impl Obedience {
             Some(shown) => {
                 unit.failed.is_some() && unit.settled == Some((seen.wanted, shown))
                     || unit.floor.is_some_and(|floor| shown == floor && seen.wanted <= floor)
-                    || unit.cap.is_some_and(|cap| shown == cap && seen.wanted >= cap)
+                    || unit.gaps.iter().any(|(is, _)| shown == *is && seen.wanted > *is)
             }
             None => unit.is_unknown,
         }
@@ -216,9 +229,10 @@ impl Obedience {
         }
         let before = unit.bounds();
         match shown > settled {
-            true => (unit.floor, unit.is_flipped) = (unit.floor.max(Some(shown)), true),
-            false => (unit.cap, unit.turns) = (Some(shown), 0),
+            true => unit.floor = unit.floor.max(Some(shown)),
+            false => unit.add_gap(shown, i64::MAX),
         }
+        unit.is_flipped = true;
         unit.failed = knobs.disobedience(&Seen {
             wanted: settled,
             ..*seen
@@ -240,13 +254,16 @@ impl Obedience {
                 if !unit.is_flipped && unit.trial.is_none() {
                     unit.floor = unit.floor.filter(|floor| shown >= *floor);
                 }
-                unit.cap = unit.cap.filter(|cap| shown <= *cap);
+                if !unit.is_flipped {
+                    let is_in = |(is, top): &(i64, i64)| *is < shown && shown <= *top;
+                    unit.gaps.retain(|gap| !is_in(gap));
+                }
                 let is_off = !knobs.is_rounded(seen.unit, seen.wanted, shown);
                 if shown > seen.wanted && is_off {
                     unit.floor = Some(shown);
                 }
                 if shown < seen.wanted && is_off && !seen.is_cooled {
-                    (unit.cap, unit.turns) = (Some(shown), 0);
+                    unit.add_gap(shown, seen.wanted);
                 }
                 shown > seen.wanted || shown < seen.wanted && !seen.is_cooled
             }
@@ -259,7 +276,7 @@ impl Obedience {
         self.changes += u32::from(unit.bounds() != before);
     }
 
-    /// Ends the test of floors and lets caps end, given what the units show. Then asks those with a floor
+    /// Ends the test of floors and lets gaps end, given what the units show. Then asks those with a floor
     /// for less, in [`Self::request`]. Returns whether there is one.
     pub fn begin_test(
         &mut self,
@@ -272,9 +289,13 @@ impl Obedience {
             unit.turns = unit.turns.saturating_add(1);
             let is_old = unit.turns >= MOST_TURNS;
             if is_old {
-                (unit.cap, unit.flips, unit.turns) = (None, 0, 0);
+                unit.gaps.clear();
+                (unit.flips, unit.minimum_flips, unit.turns) = (0, 0, 0);
+                unit.is_flipped &= unit.floor.is_some();
             }
-            unit.is_unknown &= !matches!(shown(index), Some(Ok(_)));
+            if unit.is_unknown {
+                unit.is_unknown = !matches!(shown(index), Some(Ok(_)));
+            }
             let now = match unit.floor {
                 Some(_) => shown(index),
                 None => None,
@@ -321,9 +342,17 @@ impl Obedience {
         }
     }
 
+    /// Takes a change of a minimum by others.
+    pub fn flip_minimum(&mut self, unit: usize) {
+        if let Some(unit) = self.units.get_mut(unit) {
+            unit.minimum_flips = unit.minimum_flips.saturating_add(1);
+        }
+    }
+
     /// Whether the minimum of a clock is known to differ from the request.
     pub fn has_other_minimum(&self, unit: usize) -> bool {
-        self.units.get(unit).is_some_and(|unit| unit.has_other_minimum)
+        let unit = self.units.get(unit);
+        unit.is_some_and(|unit| unit.has_other_minimum || unit.minimum_flips >= MOST_FLIPS)
     }
 
     /// Whether a unit with a floor shows less at present, in a test.

@@ -114,13 +114,14 @@ fn stands(grid: &[u32], table: &[u32]) -> Vec<Stand> {
     stands
 }
 
-/// The values between a floor and a cap. Where none is, the lowest one above; where the floor is above the
-/// grid, its highest one, with the board's clock there.
-fn between(values: &[Stand], table: &[u32], floor: u32, cap: u32) -> Vec<Stand> {
+/// The values from a floor on that a unit does not lack. Where none is, the lowest one above the floor; where
+/// the floor is above the grid, its highest one, with the board's clock there.
+fn bounded(values: &[Stand], table: &[u32], floor: u32, lacks: impl Fn(u32) -> bool) -> Vec<Stand> {
     let above = values.partition_point(|it| it.board < floor);
-    let up_to = values.partition_point(|it| it.board <= cap);
-    match (values.get(above..up_to), values.get(above), values.last()) {
-        (Some(values @ [_, ..]), ..) => values.to_vec(),
+    let there = values.iter().skip(above).filter(|it| !lacks(it.board));
+    let there: Vec<Stand> = there.copied().collect();
+    match (&there[..], values.get(above), values.last()) {
+        ([_, ..], ..) => there,
         (_, Some(next), _) => vec![*next],
         (_, None, Some(last)) => {
             let there = table.iter().find(|&&khz| khz >= floor).or(table.last());
@@ -138,9 +139,9 @@ impl Board {
     pub fn settable(&self, grid: &Grid) -> Result<Settable, SettableError> {
         let knobs = &self.knobs;
         let obedience = &self.obedience;
-        let khz = |value: Option<i64>, kilo: u32, otherwise: u32| {
+        let khz = |value: Option<i64>, kilo: u32| {
             let khz = value.map(|value| value / i64::from(kilo));
-            khz.map_or(otherwise, |khz| u32::try_from(khz).unwrap_or(u32::MAX))
+            khz.map_or(0, |khz| u32::try_from(khz).unwrap_or(u32::MAX))
         };
         let counts = knobs.counts(obedience);
         let tables = [self.cpu_khz(), self.gpu_khz(), self.emc_khz()];
@@ -166,14 +167,14 @@ impl Board {
             };
             Ok(Reach::Free(highest))
         };
-        let bound = |reach: Reach, table: &[u32], floor: u32, cap: u32| match reach {
-            Reach::Values(values) => Reach::Values(between(&values, table, floor, cap)),
-            free @ Reach::Free(_) => free,
-        };
         let clock = |reach: Reach, unit: usize| {
             let (table, kilo) = knobs.table(unit);
-            let floor = khz(obedience.floor(unit), kilo, 0);
-            bound(reach, table, floor, khz(obedience.cap(unit), kilo, u32::MAX))
+            let floor = khz(obedience.floor(unit), kilo);
+            let lacks = |khz| obedience.lacks(unit, i64::from(khz) * i64::from(kilo));
+            match reach {
+                Reach::Values(values) => Reach::Values(bounded(&values, table, floor, lacks)),
+                free @ Reach::Free(_) => free,
+            }
         };
         let all: Vec<u32> = match knobs.cpus.cores.is_empty() {
             true => Vec::new(),
@@ -183,11 +184,13 @@ impl Board {
         let cores = reach(Axis::Cores, &all)?;
         let cpu = reach(Axis::Cpu, of_cpu)?;
         let clusters = all.iter().map(|&count| {
-            let [floor, cap] = [
-                knobs.cpu_floor(count, obedience),
-                knobs.cpu_cap(count, obedience),
-            ];
-            (count, bound(cpu.clone(), of_cpu, floor, cap))
+            let floor = knobs.cpu_floor(count, obedience);
+            let lacks = |khz| knobs.lack_cpu(count, khz, obedience);
+            let reach = match &cpu {
+                Reach::Values(values) => Reach::Values(bounded(values, of_cpu, floor, lacks)),
+                Reach::Free(highest) => Reach::Free(*highest),
+            };
+            (count, reach)
         });
         Ok(Settable {
             cpu: clusters.collect(),

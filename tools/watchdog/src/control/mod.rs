@@ -546,10 +546,6 @@ impl<F: Files> Control<F> {
         now: Milliseconds,
         emit: &mut impl FnMut(Event<'_>),
     ) -> bool {
-        if self.board.disobedient().next().is_none() {
-            self.tested = now;
-            return false;
-        }
         if now.since(self.tested) < TEST_INTERVAL || self.shown.is_none() {
             return false;
         }

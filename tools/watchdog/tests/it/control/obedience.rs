@@ -103,11 +103,11 @@ fn run(faults: &[String], limit: &str, seconds: u64) -> (Cell, Running) {
             longest_s = longest_s.max(over_s);
         }
         if at < seconds as f64 - 10.0 {
-            last = (jetson.energy_j(), jetson.work());
+            last = (jetson.energy_j(), jetson.minibatches());
         }
     }
     let jetson = running.control.files().tree.jetson();
-    let (energy, work) = (jetson.energy_j(), jetson.work());
+    let (energy, work) = (jetson.energy_j(), jetson.minibatches());
     let (status, _) = running.control.status();
     let minutes = seconds as f64 / 60.0;
     let cell = Cell {
@@ -154,7 +154,7 @@ fn each_knob_may_disobey_in_each_way() {
             let is_held = cell.over_s <= REACTION_S;
             let is_least = cell.state == State::Safe(Cause::LimitTooLow);
             if !(is_held || is_least) || cell.lines_per_min > 60.0 {
-                let _ = write!(failed, "{text}{:#?}\n", running.log);
+                let _ = writeln!(failed, "{text}{:#?}", running.log);
             }
         }
     }
