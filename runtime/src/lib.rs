@@ -98,8 +98,8 @@ pub use format::{
 };
 pub use front::{Front, Point};
 pub use governor::{
-    Average, Budget, Cause, Command, Governor, GovernorError, Input, LONGEST_GAP, Limit, SPAN, Settings,
-    State, Status, UP_EVERY, UPS,
+    Average, Budget, Cause, Command, Governor, GovernorError, Input, LONGEST_GAP, Limit, SPAN,
+    Settings, State, Status, UP_EVERY, UPS,
 };
 pub use grid::{Axes, Axis, Grid, GridError, MAX_AXIS_VALUES, MAX_MODES, ModeId, PowerMode};
 pub use guard::{GuardBand, GuardError, Knot, MAX_KNOTS, MOST_DEVIATIONS, Margins};

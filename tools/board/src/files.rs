@@ -189,7 +189,11 @@ impl KnobError {
 }
 
 impl From<Disobedience> for KnobError {
-    fn from(Disobedience { path, wanted, is, .. }: Disobedience) -> Self {
+    fn from(
+        Disobedience {
+            path, wanted, is, ..
+        }: Disobedience,
+    ) -> Self {
         match is {
             Some(found) => Self::Differs {
                 path,

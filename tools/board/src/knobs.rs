@@ -106,15 +106,19 @@ impl Knobs {
         let policies = self.cpus.policies.iter().enumerate();
         let online = policies.filter(|(_, policy)| policy.cores & cores != 0);
         let floors = online.filter_map(|(unit, _)| obedience.floor(unit));
-        floors.max().map_or(0, |khz| u32::try_from(khz).unwrap_or(u32::MAX))
+        floors
+            .max()
+            .map_or(0, |khz| u32::try_from(khz).unwrap_or(u32::MAX))
     }
 
-    /// Whether no cluster of a mode of so many cores takes a clock in kHz.
-    pub fn lack_cpu(&self, count: u32, khz: u32, obedience: &Obedience) -> bool {
+    /// What to ask the clusters of a mode of so many cores for that are to have a clock in kHz; `None` if no
+    /// cluster takes it.
+    pub fn ask_cpu(&self, count: u32, khz: u32, obedience: &Obedience) -> Option<u32> {
         let cores = self.cores(count, obedience);
         let policies = self.cpus.policies.iter().enumerate();
-        let mut online = policies.filter(|(_, policy)| policy.cores & cores != 0);
-        !self.cpus.policies.is_empty() && online.all(|(unit, _)| obedience.lacks(unit, khz.into()))
+        let online = policies.filter(|(_, policy)| policy.cores & cores != 0);
+        let asked = online.filter_map(|(unit, _)| obedience.ask(unit, khz.into()));
+        u32::try_from(asked.min()?).ok()
     }
 
     /// The clocks of a unit in kHz, ascending, and what a kHz is in its file; empty for a core.
@@ -145,11 +149,17 @@ impl Knobs {
         let policies = self.cpus.policies.iter().enumerate();
         let policies = policies.filter(move |(_, policy)| policy.cores & online != 0);
         let gpu = self.gpu.iter().map(|gpu| (self.gpu_unit(), &gpu.limits));
-        let memory = self.memory.iter().filter_map(|memory| match &memory.control {
-            Control::Devfreq(limits) => Some((self.memory_unit(), limits)),
-            Control::Bpmp(_) => None,
-        });
-        policies.map(|(unit, policy)| (unit, &policy.limits)).chain(gpu).chain(memory)
+        let memory = self
+            .memory
+            .iter()
+            .filter_map(|memory| match &memory.control {
+                Control::Devfreq(limits) => Some((self.memory_unit(), limits)),
+                Control::Bpmp(_) => None,
+            });
+        policies
+            .map(|(unit, policy)| (unit, &policy.limits))
+            .chain(gpu)
+            .chain(memory)
     }
 
     /// Whether a driver may have rounded a clock to another one: no value of the unit's table is between
@@ -194,7 +204,10 @@ impl Knobs {
         online: CoreSet,
     ) -> Option<Result<i64, KnobError>> {
         if unit == self.memory_unit() {
-            return Some(self.memory.as_ref()?.held_or_ceiling(files));
+            let memory = self.memory.as_ref()?;
+            // Whether or not the rate is held, so that a memory does not become unknown by being held.
+            let rate = memory.rate.read(files);
+            return Some(rate.and_then(|_| memory.held_or_ceiling(files)));
         }
         let policy = self.cpus.policies.get(unit);
         let is_there = policy.is_none_or(|policy| policy.cores & online != 0);

@@ -9,7 +9,7 @@ use wattgate_runtime::{Axis, Kilohertz, PowerMode};
 use crate::board::Board;
 use crate::cpu::Cpus;
 use crate::files::{Files, KnobError};
-use crate::journal::{Failures, expect};
+use crate::journal::expect;
 use crate::obedience::{Disobedience, Obedience, Seen};
 use crate::settable::name;
 use crate::target::{Clocks, Effective, Target, observe};
@@ -111,15 +111,16 @@ impl Board {
         let mut seen = std::mem::take(&mut self.seen);
         // What others have changed since the last time.
         self.observe(files, mode, &mut seen);
-        seen.iter().for_each(|it| self.obedience.flip(&self.knobs, it));
+        seen.iter()
+            .for_each(|it| self.obedience.flip(&self.knobs, it));
         self.flip_minima(files);
-        let (mut writes, mut failures) = (0, Failures::default());
-        for attempt in 1..=ATTEMPTS {
+        let mut writes = 0;
+        let mut made;
+        let mut attempt = 1;
+        loop {
             let target = Target::Mode(mode, self.clocks, &self.obedience);
-            let made;
-            (made, failures) =
-                Transition::new(files, &self.knobs, &mut self.requests, target).set(attempt > 1);
-            writes += made;
+            made = Transition::new(files, &self.knobs, &mut self.requests, target).set(attempt > 1);
+            writes += made.writes;
             self.observe(files, mode, &mut seen);
             let target = Target::Mode(mode, self.clocks, &self.obedience);
             let is_done = seen.iter().all(|it| self.obedience.is_known(it))
@@ -129,9 +130,13 @@ impl Board {
             }
             // Another program may have written meanwhile.
             self.requests.forget();
+            attempt += 1;
         }
-        for it in &seen {
-            self.obedience.learn(&self.knobs, it, &failures.0);
+        // What was not raised does not tell how high it goes.
+        let is_told =
+            |it: &&Seen| made.has_raised || it.shown.is_none_or(|it_is| it_is >= it.wanted);
+        for it in seen.iter().filter(is_told) {
+            self.obedience.learn(&self.knobs, it, &made.failures.0);
         }
         self.learn_minima(files, mode);
         let is_above = seen.iter().any(|it| self.knobs.is_above(it));
@@ -257,16 +262,24 @@ impl Board {
         let mut effective = Effective::AsRequested;
         let mut difference = None;
         let target = Target::Mode(mode, self.clocks, &self.obedience);
-        observe(files, &self.knobs, target, |_, _| false, |seen| {
-            // Nothing cools the memory.
-            let is_coolable = seen.unit <= self.knobs.gpu_unit();
-            match seen.shown {
-                _ if self.obedience.is_known(&seen) => {}
-                Some(shown) if is_coolable && shown < seen.wanted => effective = Effective::Capped,
-                _ if difference.is_none() => difference = Some(seen),
-                _ => {}
-            }
-        });
+        observe(
+            files,
+            &self.knobs,
+            target,
+            |_, _| false,
+            |seen| {
+                // Nothing cools the memory.
+                let is_coolable = seen.unit <= self.knobs.gpu_unit();
+                match seen.shown {
+                    _ if self.obedience.is_known(&seen) => {}
+                    Some(shown) if is_coolable && shown < seen.wanted => {
+                        effective = Effective::Capped
+                    }
+                    _ if difference.is_none() => difference = Some(seen),
+                    _ => {}
+                }
+            },
+        );
         if let Some(it) = difference.and_then(|seen| self.knobs.disobedience(&seen)) {
             return Err(it.into());
         }
@@ -307,9 +320,9 @@ impl Board {
             let target = Target::Mode(mode, self.clocks, &self.obedience);
             let wanted = target.request(&self.knobs, unit);
             let max = limits.max.read(files);
-            let differs = wanted.zip(max.ok()).is_none_or(|([min, _], max)| {
-                limits.min.read(files) != Ok(min.min(max))
-            });
+            let differs = wanted
+                .zip(max.ok())
+                .is_none_or(|([min, _], max)| limits.min.read(files) != Ok(min.min(max)));
             self.obedience.learn_minimum(unit, differs);
         }
     }
@@ -363,5 +376,4 @@ impl Board {
             None => Ok(()),
         }
     }
-
 }

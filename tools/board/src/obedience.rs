@@ -166,7 +166,9 @@ impl Obedience {
 
     /// Whether a unit does not do what was requested last.
     pub fn has_failed(&self, unit: usize) -> bool {
-        self.units.get(unit).is_some_and(|unit| unit.failed.is_some())
+        self.units
+            .get(unit)
+            .is_some_and(|unit| unit.failed.is_some())
     }
 
     /// The lowest value that a unit can be at; `i64::MAX` if it is unknown.
@@ -179,6 +181,19 @@ impl Obedience {
     pub fn lacks(&self, unit: usize, value: i64) -> bool {
         let gaps = self.units.get(unit).map_or(&[][..], |unit| &unit.gaps);
         gaps.iter().any(|(is, top)| *is < value && value <= *top)
+    }
+
+    /// What to ask a unit for that is to have a value: the value, or another one that was answered by it;
+    /// `None` if it does not take the value.
+    pub fn ask(&self, unit: usize, value: i64) -> Option<i64> {
+        if !self.lacks(unit, value) {
+            return Some(value);
+        }
+        let gaps = &self.units.get(unit)?.gaps;
+        let answered = gaps
+            .iter()
+            .find(|(is, top)| *is == value && *top < i64::MAX);
+        answered.map(|(_, top)| *top)
     }
 
     /// What to request of a unit that is to have a value, given the lowest of its table.
@@ -201,8 +216,13 @@ impl Obedience {
             Some(shown) if shown == seen.wanted => true,
             Some(shown) => {
                 unit.failed.is_some() && unit.settled == Some((seen.wanted, shown))
-                    || unit.floor.is_some_and(|floor| shown == floor && seen.wanted <= floor)
-                    || unit.gaps.iter().any(|(is, _)| shown == *is && seen.wanted > *is)
+                    || unit
+                        .floor
+                        .is_some_and(|floor| shown == floor && seen.wanted <= floor)
+                    || unit
+                        .gaps
+                        .iter()
+                        .any(|(is, _)| shown == *is && seen.wanted > *is)
             }
             None => unit.is_unknown,
         }
@@ -223,6 +243,8 @@ impl Obedience {
             return;
         }
         unit.settled = None;
+        // It does not stay as low as it was asked for.
+        unit.trial = unit.trial.filter(|trial| shown <= *trial);
         unit.flips = unit.flips.saturating_add(1);
         if unit.flips < MOST_FLIPS {
             return;
@@ -246,7 +268,8 @@ impl Obedience {
             return;
         };
         let before = unit.bounds();
-        unit.is_unknown = seen.shown.is_none();
+        // It ends with a test, so that a unit that can be read now and then does not come and go.
+        unit.is_unknown |= seen.shown.is_none();
         unit.settled = seen.shown.map(|shown| (seen.wanted, shown));
         let differs = match seen.shown {
             None => true,
@@ -357,6 +380,8 @@ impl Obedience {
 
     /// Whether a unit with a floor shows less at present, in a test.
     pub fn is_tested(&self, unit: usize) -> bool {
-        self.units.get(unit).is_some_and(|unit| unit.trial.is_some())
+        self.units
+            .get(unit)
+            .is_some_and(|unit| unit.trial.is_some())
     }
 }

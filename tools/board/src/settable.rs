@@ -114,12 +114,21 @@ fn stands(grid: &[u32], table: &[u32]) -> Vec<Stand> {
     stands
 }
 
-/// The values from a floor on that a unit does not lack. Where none is, the lowest one above the floor; where
-/// the floor is above the grid, its highest one, with the board's clock there.
-fn bounded(values: &[Stand], table: &[u32], floor: u32, lacks: impl Fn(u32) -> bool) -> Vec<Stand> {
+/// The values from a floor on that a unit takes when it is asked for another or the same. Where none is, the
+/// lowest one above the floor; where the floor is above the grid, its highest one, with the board's clock
+/// there.
+fn bounded(
+    values: &[Stand],
+    table: &[u32],
+    floor: u32,
+    ask: impl Fn(u32) -> Option<u32>,
+) -> Vec<Stand> {
     let above = values.partition_point(|it| it.board < floor);
-    let there = values.iter().skip(above).filter(|it| !lacks(it.board));
-    let there: Vec<Stand> = there.copied().collect();
+    let there = values.iter().skip(above).filter_map(|it| {
+        let board = ask(it.board)?;
+        Some(Stand { board, ..*it })
+    });
+    let there: Vec<Stand> = there.collect();
     match (&there[..], values.get(above), values.last()) {
         ([_, ..], ..) => there,
         (_, Some(next), _) => vec![*next],
@@ -170,9 +179,12 @@ impl Board {
         let clock = |reach: Reach, unit: usize| {
             let (table, kilo) = knobs.table(unit);
             let floor = khz(obedience.floor(unit), kilo);
-            let lacks = |khz| obedience.lacks(unit, i64::from(khz) * i64::from(kilo));
+            let ask = |khz| {
+                let asked = obedience.ask(unit, i64::from(khz) * i64::from(kilo))?;
+                u32::try_from(asked / i64::from(kilo)).ok()
+            };
             match reach {
-                Reach::Values(values) => Reach::Values(bounded(&values, table, floor, lacks)),
+                Reach::Values(values) => Reach::Values(bounded(&values, table, floor, ask)),
                 free @ Reach::Free(_) => free,
             }
         };
@@ -185,9 +197,9 @@ impl Board {
         let cpu = reach(Axis::Cpu, of_cpu)?;
         let clusters = all.iter().map(|&count| {
             let floor = knobs.cpu_floor(count, obedience);
-            let lacks = |khz| knobs.lack_cpu(count, khz, obedience);
+            let ask = |khz| knobs.ask_cpu(count, khz, obedience);
             let reach = match &cpu {
-                Reach::Values(values) => Reach::Values(bounded(values, of_cpu, floor, lacks)),
+                Reach::Values(values) => Reach::Values(bounded(values, of_cpu, floor, ask)),
                 Reach::Free(highest) => Reach::Free(*highest),
             };
             (count, reach)

@@ -151,7 +151,11 @@ pub enum Effective {
 }
 
 /// Compares all knobs with saved values; the first difference is an error.
-pub(crate) fn check(files: &impl Files, knobs: &Knobs, target: Target<'_>) -> Result<(), KnobError> {
+pub(crate) fn check(
+    files: &impl Files,
+    knobs: &Knobs,
+    target: Target<'_>,
+) -> Result<(), KnobError> {
     let cpus = &knobs.cpus;
     let wanted = target.cores(knobs, cpus.online(files));
     for (core, place) in cpus.cores.iter().zip(0..) {
@@ -161,7 +165,11 @@ pub(crate) fn check(files: &impl Files, knobs: &Knobs, target: Target<'_>) -> Re
     }
     for (unit, policy) in cpus.policies.iter().enumerate() {
         if policy.cores & wanted != 0 {
-            expect_limits(files, &policy.limits, target.limits(knobs, unit, &policy.limits))?;
+            expect_limits(
+                files,
+                &policy.limits,
+                target.limits(knobs, unit, &policy.limits),
+            )?;
         }
     }
     if let Some(gpu) = &knobs.gpu {
@@ -236,7 +244,10 @@ pub(crate) fn observe(
         };
         let Some(wanted) = request else { continue };
         let shown = shown.ok();
-        let memory = knobs.memory.as_ref().filter(|_| unit == knobs.memory_unit());
+        let memory = knobs
+            .memory
+            .as_ref()
+            .filter(|_| unit == knobs.memory_unit());
         tell(Seen {
             unit,
             wanted,

@@ -39,6 +39,14 @@ enum Pass {
     Raise,
 }
 
+/// What a transition to a mode did.
+pub(crate) struct Made {
+    pub writes: u32,
+    pub failures: Failures,
+    /// Whether it raised what is to be raised.
+    pub has_raised: bool,
+}
+
 /// A change under way.
 pub(crate) struct Transition<'a, F> {
     files: &'a mut F,
@@ -98,13 +106,16 @@ impl<'a, F: Files> Transition<'a, F> {
         self.failures
     }
 
-    /// Makes all changes of a mode, as far as the knobs obey, for the first or the second time. Returns the
-    /// number of writes, and what failed.
-    pub fn set(mut self, is_second: bool) -> (u32, Failures) {
+    /// Makes all changes of a mode, as far as the knobs obey, for the first or the second time.
+    pub fn set(mut self, is_second: bool) -> Made {
         self.is_second = is_second;
-        self.change();
+        let has_raised = self.change();
         self.settle();
-        (self.writes, self.failures)
+        Made {
+            writes: self.writes,
+            failures: self.failures,
+            has_raised,
+        }
     }
 
     /// Waits until the clocks have followed.
@@ -114,29 +125,44 @@ impl<'a, F: Files> Transition<'a, F> {
         }
     }
 
-    fn change(&mut self) {
+    /// Makes all changes. Returns false if something is too high, so that nothing was raised.
+    fn change(&mut self) -> bool {
         let cpus = &self.knobs.cpus;
         let online = cpus.online(self.files);
         let wanted = self.target.cores(self.knobs, online);
         self.gpu(Pass::Lower);
-        self.policies(if self.is_second { online } else { online & wanted }, Pass::Lower);
+        self.policies(
+            if self.is_second {
+                online
+            } else {
+                online & wanted
+            },
+            Pass::Lower,
+        );
         self.memory(Pass::Lower);
         self.cores_off(online, wanted);
         if self.failures.count() > 0 && !self.is_lowered() {
-            return;
+            return false;
         }
         self.cores_on(online & wanted, wanted);
         self.memory(Pass::Raise);
         self.policies(wanted, Pass::Raise);
         self.gpu(Pass::Raise);
+        true
     }
 
     /// Whether no unit is seen above what a mode wants of it. Saved values are restored in any case.
     fn is_lowered(&self) -> bool {
         let mut is_lowered = true;
-        observe(self.files, self.knobs, self.target, |_, _| false, |seen| {
-            is_lowered &= !self.knobs.is_above(&seen);
-        });
+        observe(
+            self.files,
+            self.knobs,
+            self.target,
+            |_, _| false,
+            |seen| {
+                is_lowered &= !self.knobs.is_above(&seen);
+            },
+        );
         is_lowered
     }
 
@@ -299,7 +325,10 @@ impl<'a, F: Files> Transition<'a, F> {
         let lowest = limits.min.read(self.files).unwrap_or(max);
         let highest = limits.max.read(self.files);
         // A limit that has the value already is not asked again.
-        if highest.as_ref().is_ok_and(|shown| *shown != max.max(lowest)) {
+        if highest
+            .as_ref()
+            .is_ok_and(|shown| *shown != max.max(lowest))
+        {
             // The first failure tells what is wrong.
             let _ = self.put(&limits.max, max.max(lowest));
         }
@@ -392,7 +421,9 @@ impl<'a, F: Files> Transition<'a, F> {
     /// Sets a knob, even if it has the value already.
     fn replace(&mut self, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
         self.write(knob, wanted)?;
-        with_retries(self.files, self.patience[1], |files| expect(files, knob, wanted))
+        with_retries(self.files, self.patience[1], |files| {
+            expect(files, knob, wanted)
+        })
     }
 
     fn write(&mut self, knob: &Knob, wanted: i64) -> Result<(), KnobError> {

@@ -468,10 +468,12 @@ impl<'a, W: World> Session<'a, W> {
                 }
                 Seen::Stalled => {
                     self.stalled = true;
-                    return Ok(Outcome::Marked(match self.board.verify(self.world.files(), &mode) {
-                        Ok(_) => Mark::Stalled,
-                        Err(_) => Mark::Changed,
-                    }));
+                    return Ok(Outcome::Marked(
+                        match self.board.verify(self.world.files(), &mode) {
+                            Ok(_) => Mark::Stalled,
+                            Err(_) => Mark::Changed,
+                        },
+                    ));
                 }
             }
             if !is_proven && self.is_still(set) {

@@ -9,12 +9,10 @@ use std::sync::Arc;
 
 use rustix::fs::OFlags;
 use thiserror::Error;
-use wattgate_board::{
-    BackstopError, Board, DiscoverError, Files, Reach, Settable, SettableError,
-};
+use wattgate_board::{BackstopError, Board, DiscoverError, Files, Reach, Settable, SettableError};
 use wattgate_runtime::{
-    Axis, Chip, Choice, Command, Confidence, FormatError, Front, Governor, Grid, GuardError, Input, Kind,
-    Milliseconds, Milliwatts, ModeId, Model, PowerMode, Query, SelectError, Settings,
+    Axis, Chip, Choice, Command, Confidence, FormatError, Front, Governor, Grid, GuardError, Input,
+    Kind, Milliseconds, Milliwatts, ModeId, Model, PowerMode, Query, SelectError, Settings,
 };
 
 use crate::compatibility;
@@ -214,7 +212,10 @@ impl Choices {
         model.sweep(&model.profiled(), |id, prediction| {
             // The lowest value of each axis comes first.
             lowest.get_or_insert(prediction);
-            let mode = self.grid.mode(id).filter(|mode| self.settable.can_set(mode));
+            let mode = self
+                .grid
+                .mode(id)
+                .filter(|mode| self.settable.can_set(mode));
             if let Some(mode) = mode {
                 supported += 1;
                 if self.cores.is_none_or(|cores| cores.contains(mode.cores)) {

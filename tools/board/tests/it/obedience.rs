@@ -26,7 +26,10 @@ fn break_it(files: &mut Simulated, path: &str, fault: &str) {
 }
 
 fn mend(files: &mut Simulated, path: &str) {
-    files.tree.control(&format!("allow {path}")).expect("a knob");
+    files
+        .tree
+        .control(&format!("allow {path}"))
+        .expect("a knob");
 }
 
 fn grid(board: &str) -> Grid {
@@ -199,7 +202,11 @@ fn a_knob_that_is_stuck_bounds_its_axis_until_it_obeys_again() {
         };
         let applied = board.apply(&mut files, &next).expect("a mode");
         assert!(applied.is_set, "{path}");
-        assert_eq!(board.verify(&files, &next), Ok(Effective::AsRequested), "{path}");
+        assert_eq!(
+            board.verify(&files, &next),
+            Ok(Effective::AsRequested),
+            "{path}"
+        );
         assert_eq!(board.current(&files).cores, 4, "{path}");
         mend(&mut files, path);
         for path in [LOCK, CAP] {
@@ -258,7 +265,10 @@ fn a_clamped_clock_is_a_cap_that_ends() {
         assert_eq!(reach(&board, name, Axis::Gpu).last(), Some(&khz));
         board.test_obedience(&mut files, &highest(name));
     }
-    assert_eq!(reach(&board, name, Axis::Gpu).last(), Some(&highest(name).gpu.0));
+    assert_eq!(
+        reach(&board, name, Axis::Gpu).last(),
+        Some(&highest(name).gpu.0)
+    );
 }
 
 /// A program that sets a clock again and again is a bound; one that does it twice is not.
@@ -301,7 +311,10 @@ fn a_knob_that_cannot_be_read_is_lowered_and_counts_as_highest() {
     assert_eq!(board.current(&files).gpu, Some(highest(name).gpu));
     assert_eq!(reach(&board, name, Axis::Gpu), [highest(name).gpu.0]);
     let named = board.disobedient().next().expect("the GPU").to_string();
-    assert_eq!(named, format!("{GPU_MAX}: wanted 114750000, cannot be read"));
+    assert_eq!(
+        named,
+        format!("{GPU_MAX}: wanted 114750000, cannot be read")
+    );
     files.shown.clear();
     board.test_obedience(&mut files, &least);
     assert_eq!(reach(&board, name, Axis::Gpu), description(name).gpu_khz);

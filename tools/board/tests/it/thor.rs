@@ -67,12 +67,7 @@ fn a_mode_sets_all_policies_the_gpu_and_the_memory() {
     assert_eq!(thor.text(&format!("{gpc}/max_freq")), "945000000");
     assert_eq!(thor.text(&format!("{EMC}/mrq_rate_locked")), "1");
     assert_eq!(thor.text(&format!("{EMC}/rate")), "3200000000");
-    assert_eq!(
-        board.current(&thor).mode(),
-        Some(mode),
-        "{:?}",
-        thor.writes
-    );
+    assert_eq!(board.current(&thor).mode(), Some(mode), "{:?}", thor.writes);
     apply(&mut board, &mut thor, LOWEST);
     assert_eq!(thor.text("/sys/devices/system/cpu/cpu1/online"), "1");
     assert_eq!(thor.text("/sys/devices/system/cpu/cpu2/online"), "0");

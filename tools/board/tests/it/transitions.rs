@@ -170,10 +170,7 @@ fn a_cap_of_nvpmodel_is_lifted_before_the_rate() {
         let mut files = booted(name);
         files.tree.write(cap, "665600000").expect("a cap");
         let mut board = discover(&files);
-        assert_eq!(
-            board.current(&files).emc,
-            Some(Kilohertz(665_600))
-        );
+        assert_eq!(board.current(&files).emc, Some(Kilohertz(665_600)));
         assert!(board.apply(&mut files, &highest(name)).is_ok());
         let memory: Vec<&(String, String)> = files
             .writes

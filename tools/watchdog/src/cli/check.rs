@@ -146,7 +146,10 @@ fn report(setup: &Setup) -> String {
     }
     for (path, why) in unwritable(&setup.board) {
         let path = path.display();
-        line("cannot set", &format_args!("{path}: cannot be written: {why}"));
+        line(
+            "cannot set",
+            &format_args!("{path}: cannot be written: {why}"),
+        );
     }
     let points = setup.choices.front.points().len();
     line(

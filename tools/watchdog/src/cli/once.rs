@@ -46,8 +46,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         return print(&format!("{USAGE}{EXIT_CODES}"));
     };
     if is_safe {
-        let mut board =
-            Board::discover(&InTime::plain(), &place.root).map_err(SetupError::from)?;
+        let mut board = Board::discover(&InTime::plain(), &place.root).map_err(SetupError::from)?;
         let cores = match Config::read(&place.config) {
             Ok(config) => config.cores,
             Err(why) => {

@@ -21,8 +21,8 @@ use std::borrow::Cow;
 
 use wattgate_board::{Board, Current, Effective, Files, KnobError, Saved};
 use wattgate_runtime::{
-    Cause, Chip, Command, Governor, GovernorError, Input, Kilohertz, LONGEST_GAP, Limit, MOST_CHIPS,
-    Milliseconds, Milliwatts, ModeId, PowerMode, Sample, State, Status,
+    Cause, Chip, Command, Governor, GovernorError, Input, Kilohertz, LONGEST_GAP, Limit,
+    MOST_CHIPS, Milliseconds, Milliwatts, ModeId, PowerMode, Sample, State, Status,
 };
 
 use self::backstop::Backstop;
@@ -95,6 +95,8 @@ pub struct Control<F> {
     has_sample: bool,
     last: Option<Milliseconds>,
     state: State,
+    /// The mode that was told last, and the states that were told of it.
+    told: (Option<ModeId>, Vec<State>),
     /// Whether another program has the board: looks read, and write nothing.
     is_yielded: bool,
     surroundings: Surroundings,
@@ -184,6 +186,7 @@ impl<F: Files> Control<F> {
         Self {
             files,
             state: governor.status().state,
+            told: (None, Vec::new()),
             governor,
             choices: setup.choices,
             too_hot_mc: setup.config.too_hot_mc,
@@ -395,7 +398,9 @@ impl<F: Files> Control<F> {
         let status = self.governor.status();
         if std::mem::replace(&mut self.state, status.state) != status.state
             && command == Command::Keep
+            && !self.told.1.contains(&status.state)
         {
+            self.told.1.push(status.state);
             emit(Event::State(status));
         }
         next
@@ -682,7 +687,11 @@ impl<F: Files> Control<F> {
                 if applied.is_set {
                     self.arriving = self.last.map(|now| (id, now));
                     let status = self.governor.status();
-                    emit(Event::Applied { mode, status });
+                    // Told once, however often another program changes it.
+                    if self.told.0.replace(id) != Some(id) {
+                        self.told.1.clear();
+                        emit(Event::Applied { mode, status });
+                    }
                 } else {
                     self.failed_changes = self.failed_changes.saturating_add(1);
                 }

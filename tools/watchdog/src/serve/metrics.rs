@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-use crate::report::{Report, state_names, ReportedKnob};
+use crate::report::{Report, ReportedKnob, state_names};
 
 /// The page with all metrics; a metric without a value is omitted.
 pub fn text(report: &Report) -> String {
@@ -181,7 +181,10 @@ impl Page {
         report: &Report,
         value: impl Fn(&ReportedKnob) -> Option<i64>,
     ) -> fmt::Result {
-        let values = report.disobedient.iter().filter_map(|it| Some((it, value(it)?)));
+        let values = report
+            .disobedient
+            .iter()
+            .filter_map(|it| Some((it, value(it)?)));
         let mut values = values.peekable();
         if values.peek().is_some() {
             self.head(name, "gauge", help)?;

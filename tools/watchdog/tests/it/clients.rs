@@ -59,9 +59,7 @@ fn a_start_that_is_refused_leaves_the_files_of_an_earlier_daemon() {
         daemon.stop();
         let (_, report, _) = rig.output("check");
         rig.await_mode(&reported_mode(&report, "safe "));
-        let left = || {
-            (rig.knobs(), fs::read_to_string(rig.prior()).ok())
-        };
+        let left = || (rig.knobs(), fs::read_to_string(rig.prior()).ok());
         let before = left();
         assert!(before.1.is_some());
         rig.configure("limit = \"25W\"\nhardware_watchdog = \"/dev/watchdog0\"");

@@ -330,17 +330,27 @@ fn check_names_knobs_without_write_permission() {
         process.uid(65_534).gid(65_534);
     }
     let why = ": cannot be written: Permission denied (os error 13)";
-    let gpu = rig.root.join("sys/devices/17000000.ga10b/devfreq/17000000.ga10b");
+    let gpu = rig
+        .root
+        .join("sys/devices/17000000.ga10b/devfreq/17000000.ga10b");
     for (knob, mode) in [("max_freq", 0o666), ("min_freq", 0o444)] {
         let path = gpu.join(knob);
         fs::set_permissions(path, Permissions::from_mode(mode)).expect("ours");
     }
     let (code, printed, errors) = outcome(&mut process);
     assert_eq!((code, errors.as_str()), (Some(0), ""));
-    let named = printed.lines().filter(|line| line.starts_with("cannot set "));
+    let named = printed
+        .lines()
+        .filter(|line| line.starts_with("cannot set "));
     assert!(named.clone().all(|line| line.ends_with(why)), "{printed}");
-    assert!(named.clone().any(|line| line.contains("min_freq")), "{printed}");
-    assert!(!named.clone().any(|line| line.contains("ga10b/max_freq")), "{printed}");
+    assert!(
+        named.clone().any(|line| line.contains("min_freq")),
+        "{printed}"
+    );
+    assert!(
+        !named.clone().any(|line| line.contains("ga10b/max_freq")),
+        "{printed}"
+    );
 }
 
 #[test]

@@ -125,7 +125,10 @@ fn once_safe_leaves_as_many_cores_as_the_config_wants() {
         rig.configure("limit = \"30W\"\ncores = \"4-12\"");
         let (code, errors) = once_safe(rig);
         assert_eq!(code, Some(0), "{errors}");
-        assert!(errors.contains("once: 4 cores, CPU 115200 kHz, GPU 114750 kHz"), "{errors}");
+        assert!(
+            errors.contains("once: 4 cores, CPU 115200 kHz, GPU 114750 kHz"),
+            "{errors}"
+        );
     });
 }
 
@@ -211,7 +214,9 @@ fn after_sigusr1_a_stop_sets_the_mode_of_least_power() {
         for signal in [Signal::USR1, Signal::TERM] {
             daemon.signal(signal);
         }
-        daemon.logs(&format!("<6>set the mode of fewest cores and lowest clocks: {safe}"));
+        daemon.logs(&format!(
+            "<6>set the mode of fewest cores and lowest clocks: {safe}"
+        ));
         assert_eq!(daemon.exit_code(), Some(0));
         rig.await_mode(&safe);
         let saved = fs::read_to_string(rig.prior()).expect("kept");

@@ -146,24 +146,28 @@ impl State {
             "clamp" | "floor" | "quantise" => {
                 let path = self.knob(words.next("a path")?)?;
                 let value = words.number("VALUE", 1.0, MAX_VALUE)? as u64;
-                Command::Fault(path, match text.split_whitespace().next() {
-                    Some("clamp") => WriteFault::Clamped(value),
-                    Some("floor") => WriteFault::Floored(value),
-                    _ => WriteFault::Quantised(value),
-                })
+                Command::Fault(
+                    path,
+                    match text.split_whitespace().next() {
+                        Some("clamp") => WriteFault::Clamped(value),
+                        Some("floor") => WriteFault::Floored(value),
+                        _ => WriteFault::Quantised(value),
+                    },
+                )
             }
             "late" | "revert" => {
                 let path = self.knob(words.next("a path")?)?;
                 let seconds = words.number("SECONDS", 0.0, MAX_SECONDS)?;
                 let time = Duration::from_secs_f64(seconds);
-                Command::Fault(path, match text.split_whitespace().next() {
-                    Some("late") => WriteFault::Late(time),
-                    _ => WriteFault::Reverted(time),
-                })
+                Command::Fault(
+                    path,
+                    match text.split_whitespace().next() {
+                        Some("late") => WriteFault::Late(time),
+                        _ => WriteFault::Reverted(time),
+                    },
+                )
             }
-            "unreadable" => {
-                Command::Hide(self.knob(words.next("a path")?)?, ReadFault::Unreadable)
-            }
+            "unreadable" => Command::Hide(self.knob(words.next("a path")?)?, ReadFault::Unreadable),
             "vanish" => Command::Hide(self.knob(words.next("a path")?)?, ReadFault::Vanished),
             "allow" => Command::Allow(self.knob(words.next("a path")?)?),
             "load" => Command::Load(match words.next("a workload or `off`")? {
@@ -254,7 +258,10 @@ impl State {
                     order: self.parse(&rest)?,
                     text: rest,
                 };
-                return Ok(Order::Every(Duration::from_secs_f64(seconds), Box::new(line)));
+                return Ok(Order::Every(
+                    Duration::from_secs_f64(seconds),
+                    Box::new(line),
+                ));
             }
             "stop" => {
                 words.end()?;
