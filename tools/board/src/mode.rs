@@ -273,7 +273,7 @@ impl Board {
                 match seen.shown {
                     _ if self.obedience.is_known(&seen) => {}
                     Some(shown) if is_coolable && shown < seen.wanted => {
-                        effective = Effective::Capped
+                        effective = Effective::Capped;
                     }
                     _ if difference.is_none() => difference = Some(seen),
                     _ => {}

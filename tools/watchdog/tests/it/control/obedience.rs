@@ -153,7 +153,7 @@ fn each_knob_may_disobey_in_each_way() {
     for knob in KNOBS {
         for way in WAYS {
             let fault = command(way, knob);
-            let (cell, running) = run(&[fault.clone()], "20W", 60);
+            let (cell, running) = run(std::slice::from_ref(&fault), "20W", 60);
             let text = line(&fault, &cell);
             table += &text;
             let is_quiet = cell.lines_per_min <= 20.0 && cell.changes_per_min <= 12.0;
