@@ -9,6 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use wattgate_runtime::Axis;
 
+use crate::corpus::flat::flat;
 use crate::corpus::{AXIS_COLUMNS, Blank, Corpus, CorpusError, Profile, Survey};
 use crate::learn::gp::Process;
 use crate::learn::mean::{Mean, Place, Scales};
@@ -112,6 +113,8 @@ pub struct Check {
     pub time_ms: Option<TargetReport>,
     /// The power column, in mW; `None` if it is blank.
     pub power_mw: Option<TargetReport>,
+    /// Why the rows cannot be learned from, if so.
+    pub flat: Option<String>,
     /// Number of rows skipped because of a defect.
     pub defect_count: u64,
     /// At most [`LISTED`] defects, in the order of the file.
@@ -172,6 +175,7 @@ fn summary(file: &str, corpus: &Corpus, progress: &ProgressBar) -> Check {
         axes: axes.collect(),
         time_ms,
         power_mw,
+        flat: flat(corpus).map(|it| it.to_string()),
         defect_count: 0,
         defects: Vec::new(),
     }

@@ -8,6 +8,7 @@ use thiserror::Error;
 use wattgate_runtime::{Confidence, Model, Shape};
 
 use crate::corpus::Corpus;
+use crate::corpus::flat::{Flat, flat};
 use crate::corpus::modes::Known;
 use crate::export::exported::Exported;
 use crate::learn::predictions::{Errors, Predictions, Target};
@@ -34,6 +35,9 @@ pub struct FitOptions<'a> {
 /// Why a fit failed.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum FitError {
+    /// The rows do not follow the clocks.
+    #[error("{0}")]
+    Flat(Flat),
     /// The corpus cannot be split as asked.
     #[error("{0}")]
     Split(#[from] SplitError),
@@ -114,6 +118,9 @@ pub fn fit(
     progress: &ProgressBar,
 ) -> Result<Fit, FitError> {
     let start = Instant::now();
+    if let Some(why) = flat(corpus) {
+        return Err(FitError::Flat(why));
+    }
     let priors = Priors::shipped();
     let Split { used, held_out, .. } = Split::new(
         corpus,

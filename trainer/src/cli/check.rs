@@ -27,9 +27,9 @@ With --json: {\"version\": 1, \"files\": [{\"file\", \"kind\", \"device\", \"wor
 \"modes\", \"unprofiled_modes\", \"modes_in_grid\", \"axes\": [{\"name\", \"values\"}], \"time_ms\",
 \"power_mw\": null or {\"modes\", \"least\", \"most\", \"repeated_modes\", \"repeat_noise_pct\",
 \"repeat_outliers\", \"mode_outliers\", \"outliers\": [{\"mode\", \"of\", \"value\", \"expected\"}]},
-\"defect_count\", \"defects\"}]}
+\"flat\": null or why the rows do not follow the clocks, \"defect_count\", \"defects\"}]}
 
-The exit code is 3 if a file has defects. Outliers are not defects.";
+The exit code is 3 if a file has defects, or rows that do not follow the clocks. Outliers are not defects.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
@@ -66,7 +66,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
         }
     }
-    let has_defects = files.iter().any(|file| file.defect_count > 0);
+    let has_defects = files
+        .iter()
+        .any(|file| file.defect_count > 0 || file.flat.is_some());
     if arguments.json {
         print_json(&Checks { files })?;
     } else {
@@ -123,7 +125,11 @@ fn write_text(out: &mut String, check: &Check) -> std::fmt::Result {
     }
     write_target(out, "time_ms", check.time_ms.as_ref())?;
     write_target(out, "power_mw", check.power_mw.as_ref())?;
+    if let Some(flat) = &check.flat {
+        writeln!(out, "  {flat}")?;
+    }
     match check.defect_count {
+        0 if check.flat.is_some() => {}
         0 => writeln!(out, "  no defects")?,
         count => writeln!(out, "  {count} rows left out because of defects:")?,
     }

@@ -16,6 +16,7 @@
 
 pub mod fed;
 pub(crate) mod fields;
+pub mod flat;
 pub mod modes;
 pub mod order;
 

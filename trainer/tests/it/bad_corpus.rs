@@ -60,6 +60,33 @@ fn a_folder_instead_of_a_file() {
     assert_eq!((run.code, run.stderr.as_str()), (5, expected));
 }
 
+/// The modes of a sweep were never set, for instance since nvpmodel wanted a reboot.
+#[test]
+fn rows_that_do_not_follow_the_clocks() {
+    let mut rows = vec![HEADER.to_owned()];
+    for (at, cores) in [2, 4, 8, 12].into_iter().enumerate() {
+        for (step, khz) in [268_800, 1_190_400, 2_201_600].into_iter().enumerate() {
+            let noise = (7 * at + 5 * step) % 11;
+            let (time, power) = (180.0 + noise as f64 / 4.0, 15_100 + 13 * ((noise * 3) % 11));
+            rows.push(format!(
+                "orin-agx-64,yolo,{cores},{khz},624750,2133000,{time},{power}"
+            ));
+        }
+    }
+    let expected = "time and power do not follow clocks and cores, whose product differs by a factor of \
+                    49 over 12 modes (correlation of the power ";
+    let folder = folder();
+    write(folder.path(), "corpus.csv", rows.join("\n"));
+    let check = run(folder.path(), "check corpus.csv");
+    assert_eq!(check.code, 3, "{}", check.stderr);
+    assert!(check.stdout.contains(expected), "{}", check.stdout);
+    assert!(!check.stdout.contains("no defects"), "{}", check.stdout);
+    let fit = run(folder.path(), "fit corpus.csv -o model.wgt");
+    assert_eq!(fit.code, 3, "{}", fit.stderr);
+    assert!(fit.stderr.contains(expected), "{}", fit.stderr);
+    assert!(!folder.path().join("model.wgt").exists());
+}
+
 #[test]
 fn an_empty_file() {
     let expected = format!("the file is empty; expected a header with the columns {HEADER}");
