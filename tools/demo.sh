@@ -8,6 +8,6 @@ cd "$(dirname "$0")/.."
 . tools/ready.sh
 
 ready 1100 11 gcc libc6-dev
-cargo build --release --locked -p wattgate-demo
+cargo build --release --locked -p wattgate-demo || not_built
 built
 "$target/release/wattgate-demo" "$@"

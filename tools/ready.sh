@@ -98,6 +98,11 @@ ready() {
     [ -z "$rust" ] || install_rust "$wanted"
 }
 
+# Ends a script whose build failed.
+not_built() {
+    fail "the build failed, and the lines above say why; what is fetched or built is kept, so that the same command goes on from there"
+}
+
 # Ends the turn of this script, for the next one that waits.
 built() {
     exec {turn}<&-

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 ready 1600 14 gcc libc6-dev
 tests=(--release --locked --workspace --exclude wattgate-bench)
-cargo test "${tests[@]}" --lib --bins --tests --no-run
+cargo test "${tests[@]}" --lib --bins --tests --no-run || not_built
 built
 skipped=()
 while read -r name; do skipped+=(--skip "$name"); done <tools/long-tests.txt

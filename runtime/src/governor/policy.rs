@@ -63,7 +63,11 @@ const LEAST_GAIN: f32 = 0.005;
 impl<const N: usize> Governor<N> {
     pub(super) fn decide(&mut self, is_blind: bool, now: Milliseconds, passed: u64) -> Command {
         if self.requested.is_none() {
-            return self.boot(now);
+            // Without a sensor, another front changes nothing.
+            return match self.least().filter(|_| is_blind && self.changes > 0) {
+                Some(least) => self.change(least, State::Safe(Cause::NoSensor), now),
+                None => self.boot(now),
+            };
         }
         if is_blind {
             return self.without_sensor(now);

@@ -69,6 +69,9 @@ impl fmt::Display for Disobedience {
     }
 }
 
+/// Gaps that are kept of a unit, the latest: more than a table has values would be noise.
+const MOST_GAPS: usize = 32;
+
 /// What is known of a unit.
 #[derive(Clone, Debug, Default)]
 struct Unit {
@@ -107,7 +110,12 @@ impl Unit {
         self.turns = 0;
         match self.gaps.iter_mut().find(|(is, _)| *is == shown) {
             Some((_, top)) => *top = wanted.max(*top),
-            None => self.gaps.push((shown, wanted)),
+            None => {
+                if self.gaps.len() >= MOST_GAPS {
+                    self.gaps.remove(0);
+                }
+                self.gaps.push((shown, wanted));
+            }
         }
     }
 }
@@ -169,6 +177,11 @@ impl Obedience {
         self.units
             .get(unit)
             .is_some_and(|unit| unit.failed.is_some())
+    }
+
+    /// Whether a unit is known to be unreadable.
+    pub fn is_unknown(&self, unit: usize) -> bool {
+        self.units.get(unit).is_some_and(|unit| unit.is_unknown)
     }
 
     /// The lowest value that a unit can be at; `i64::MAX` if it is unknown.
@@ -283,7 +296,11 @@ impl Obedience {
                 }
                 let is_off = !knobs.is_rounded(seen.unit, seen.wanted, shown);
                 if shown > seen.wanted && is_off {
-                    unit.floor = Some(shown);
+                    // A value that moves is bound by the highest one.
+                    unit.floor = match unit.is_flipped {
+                        true => unit.floor.max(Some(shown)),
+                        false => Some(shown),
+                    };
                 }
                 if shown < seen.wanted && is_off && !seen.is_cooled {
                     unit.add_gap(shown, seen.wanted);
@@ -317,7 +334,11 @@ impl Obedience {
                 unit.is_flipped &= unit.floor.is_some();
             }
             if unit.is_unknown {
-                unit.is_unknown = !matches!(shown(index), Some(Ok(_)));
+                // An offline cluster cannot be read.
+                unit.is_unknown = match shown(index) {
+                    Some(shown) => shown.is_err(),
+                    None => !is_old,
+                };
             }
             let now = match unit.floor {
                 Some(_) => shown(index),

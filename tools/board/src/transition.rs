@@ -144,15 +144,21 @@ impl<'a, F: Files> Transition<'a, F> {
         if self.failures.count() > 0 && !self.is_lowered() {
             return false;
         }
-        self.cores_on(online & wanted, wanted);
+        if !self.cores_on(online & wanted, wanted) {
+            return false;
+        }
         self.memory(Pass::Raise);
         self.policies(wanted, Pass::Raise);
         self.gpu(Pass::Raise);
         true
     }
 
-    /// Whether no unit is seen above what a mode wants of it. Saved values are restored in any case.
+    /// Whether each unit is seen at most at what a mode wants of it, or is known to be unknown. Saved values
+    /// are restored in any case.
     fn is_lowered(&self) -> bool {
+        let Target::Mode(_, _, obedience) = self.target else {
+            return true;
+        };
         let mut is_lowered = true;
         observe(
             self.files,
@@ -160,7 +166,8 @@ impl<'a, F: Files> Transition<'a, F> {
             self.target,
             |_, _| false,
             |seen| {
-                is_lowered &= !self.knobs.is_above(&seen);
+                let is_hidden = seen.shown.is_none() && !obedience.is_unknown(seen.unit);
+                is_lowered &= !is_hidden && !self.knobs.is_above(&seen);
             },
         );
         is_lowered
@@ -239,7 +246,8 @@ impl<'a, F: Files> Transition<'a, F> {
         }
     }
 
-    fn cores_on(&mut self, mut online: CoreSet, wanted: CoreSet) {
+    /// Takes cores online. Returns false at a cluster whose clock is too high: it goes offline again.
+    fn cores_on(&mut self, mut online: CoreSet, wanted: CoreSet) -> bool {
         let cpus = &self.knobs.cpus;
         for (core, place) in cpus.cores.iter().zip(0..) {
             let on = has(wanted & !online, place);
@@ -260,10 +268,16 @@ impl<'a, F: Files> Transition<'a, F> {
                     self.policies(1 << place, Pass::Lower);
                     self.policies(1 << place, Pass::Raise);
                     self.patience[0] = 0;
+                    if !self.is_lowered() {
+                        let result = self.put(knob, 0);
+                        self.note(result);
+                        return false;
+                    }
                 }
             }
             online |= 1 << place;
         }
+        true
     }
 
     fn limits(&mut self, unit: usize, limits: &Limits, wanted: Option<[i64; 2]>, pass: Pass) {
@@ -394,11 +408,13 @@ impl<'a, F: Files> Transition<'a, F> {
         let Some(cap) = bpmp.cap.as_ref().filter(|_| is_above(self.files)) else {
             return;
         };
-        for (knob, value) in [(&cap.knob, hz), (&bpmp.lock, 0)] {
-            if is_above(self.files) {
-                let result = self.put(knob, value);
-                self.note(result);
-            }
+        let result = self.put(&cap.knob, hz);
+        let is_capped = result.is_ok();
+        self.note(result);
+        // Without a lock the rate follows the load, up to the cap.
+        if is_capped && is_above(self.files) {
+            let result = self.put(&bpmp.lock, 0);
+            self.note(result);
         }
     }
 

@@ -195,8 +195,17 @@ impl Choices {
     /// Chooses anew from the modes that the board can be set to now. Where it can be set to none, the least
     /// mode remains.
     pub fn adapt(&mut self, board: &Board) {
-        if let Ok(settable) = board.settable(&self.grid) {
-            self.settable = settable;
+        match board.settable(&self.grid) {
+            Ok(settable) => self.settable = settable,
+            Err(_) => {
+                let least = self.front.points().first().copied();
+                (self.least, self.modes) = (self.least_of(board), 0);
+                self.front = Front::new();
+                if let Some(least) = least {
+                    self.front.put_least(None, least.power, least.time);
+                }
+                return;
+            }
         }
         let bytes = Arc::clone(&self.model);
         // It was parsed before.

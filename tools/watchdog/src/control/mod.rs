@@ -33,6 +33,7 @@ use self::rates::Rates;
 pub use self::violations::Violation;
 use self::violations::Violations;
 use crate::quantity::Milliamperes;
+use crate::report::STATES;
 use crate::setup::{Choices, POINTS, Setup};
 
 /// Interval of looks while clocks follow a change of the mode, and the longest time that they may
@@ -186,7 +187,7 @@ impl<F: Files> Control<F> {
         Self {
             files,
             state: governor.status().state,
-            told: (None, Vec::new()),
+            told: (None, Vec::with_capacity(STATES.len())),
             governor,
             choices: setup.choices,
             too_hot_mc: setup.config.too_hot_mc,
@@ -338,6 +339,7 @@ impl<F: Files> Control<F> {
             self.state = self.governor.status().state;
         }
         (self.arriving, self.shown, self.verified) = (None, None, None);
+        self.told.0 = None;
         self.throttling = Throttling::default();
         self.board.forget_requests();
         // The other program may have changed the sensor's averaging.
@@ -351,7 +353,8 @@ impl<F: Files> Control<F> {
             if gap > LONGEST_GAP {
                 emit(Event::Slept(gap));
             }
-            gap
+            // A board that sleeps draws little.
+            gap.min(LONGEST_GAP)
         });
         let has_arrived = self.arrives(now);
         let sample = self.sample(now, emit);
@@ -721,6 +724,7 @@ impl<F: Files> Control<F> {
         self.choices = choices;
         // The ID belongs to the old grid.
         (self.arriving, self.shown) = (None, None);
+        self.told.0 = None;
         Ok(())
     }
 }
