@@ -96,6 +96,8 @@ class WithFakeDaemon(unittest.TestCase):
         report = self.client(OK + "\n").status()
         expected: Dict[str, Any] = json.loads(OK)["ok"]
         self.assertEqual(expected.pop("last_violations"), [])
+        self.assertEqual(expected.pop("disobedient"), [])
+        self.assertEqual(report.disobedient, ())
         self.assertEqual(report.last_violations, ())
         for key, value in expected.items():
             self.assertEqual(getattr(report, key), value)
@@ -106,6 +108,13 @@ class WithFakeDaemon(unittest.TestCase):
         line = OK.replace('"last_violations":[]', f'"last_violations":[{violation}]')
         report = self.client(line + "\n").status()
         self.assertEqual([asdict(it) for it in report.last_violations], [json.loads(violation)])
+
+    def test_knobs_that_do_not_obey_are_read(self) -> None:
+        knobs = '[{"knob":"/sys/a","wanted":0,"is":1},{"knob":"/sys/b","wanted":2}]'
+        line = OK.replace('"disobedient":[]', f'"disobedient":{knobs}')
+        report = self.client(line + "\n").status()
+        found = [(it.knob, it.wanted, it.is_) for it in report.disobedient]
+        self.assertEqual(found, [("/sys/a", 0, 1), ("/sys/b", 2, None)])
 
     def test_keys_of_later_releases_are_ignored(self) -> None:
         line = OK.replace('"ok":{', '"later":1,"ok":{"newer":[],')
