@@ -49,8 +49,8 @@ runs gets the model and the limit. Where the daemon has no config, one is writte
 --now wattgated` then holds the limit from the boot on.
 
 Exit codes: 0 done, 2 wrong arguments, 3 a defective input file, no board, or fewer modes than a
-model needs, 4 no mode is within the limit, 5 anything else, such as a workload that failed. All
-rows so far are in the corpus.
+model needs, 4 no mode is within the limit or it was not held, 5 anything else, such as a workload
+that failed. All rows so far are in the corpus.
 
 Example:
   wattgate learn --limit 20W -- python3 train.py

@@ -35,7 +35,7 @@ itself. At the end it prints the energy, the mean and the highest power, the tim
 the speed, and restores the power mode from before; after a crash the next start does.
 
 Exit codes: 0 done, 2 wrong arguments, 3 a defective input file or no board, 4 no mode is within the
-limit, 5 anything else, such as a workload that failed.
+limit or it was not held, 5 anything else, such as a workload that failed.
 
 Example:
   wattgate run --limit 20W --model yolo.wgt -- python3 train.py
