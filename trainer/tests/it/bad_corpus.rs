@@ -298,8 +298,7 @@ fn values_that_are_not_finite() {
     }
 }
 
-/// A target that never changes is learned as it is. But the prior expects less power where background work
-/// starves the CPU, and so still does below the capacities that were used.
+/// Targets that never change do not follow the clocks either.
 #[test]
 fn a_constant_target() {
     let folder = folder();
