@@ -231,7 +231,10 @@ impl<const N: usize> Governor<N> {
         let points = self.modes.front().points();
         let same = points.iter().position(|point| Some(point.mode) == mode);
         (self.at, self.is_new, self.steady) = (same.unwrap_or(0), true, None);
+        // A jump of the load goes on.
+        let jump = self.jump;
         self.begin();
+        self.jump = jump;
         Ok(())
     }
 
