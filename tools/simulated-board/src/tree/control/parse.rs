@@ -35,6 +35,12 @@ impl<'a> Words<'a> {
         })
     }
 
+    /// A time in s, at least `least`.
+    fn time(&mut self, least: f64) -> Result<Duration, ControlError> {
+        let seconds = self.number("SECONDS", least, MAX_SECONDS)?;
+        Ok(Duration::from_secs_f64(seconds))
+    }
+
     /// Takes the word `off` if it is next.
     fn is_off(&mut self) -> bool {
         let is_off = self.0.clone().next() == Some("off");
@@ -83,6 +89,9 @@ const MOST_NUMBER: f64 = 1e6;
 
 /// Highest value of a knob: no clock has more Hz.
 const MAX_VALUE: f64 = 1e12;
+
+/// Shortest period of a repeated command in s.
+const LEAST_PERIOD: f64 = 0.01;
 
 /// Latest time of a command in s: one year.
 const MAX_SECONDS: f64 = 3.2e7;
@@ -143,29 +152,24 @@ impl State {
                 Command::Fault(path, WriteFault::Refused(errno))
             }
             "ignore" => Command::Fault(self.knob(words.next("a path")?)?, WriteFault::Ignored),
-            "clamp" | "floor" | "quantise" => {
+            word @ ("clamp" | "floor" | "quantise") => {
                 let path = self.knob(words.next("a path")?)?;
                 let value = words.number("VALUE", 1.0, MAX_VALUE)? as u64;
-                Command::Fault(
-                    path,
-                    match text.split_whitespace().next() {
-                        Some("clamp") => WriteFault::Clamped(value),
-                        Some("floor") => WriteFault::Floored(value),
-                        _ => WriteFault::Quantised(value),
-                    },
-                )
+                let fault = match word {
+                    "clamp" => WriteFault::Clamped(value),
+                    "floor" => WriteFault::Floored(value),
+                    _ => WriteFault::Quantised(value),
+                };
+                Command::Fault(path, fault)
             }
-            "late" | "revert" => {
+            word @ ("late" | "revert") => {
                 let path = self.knob(words.next("a path")?)?;
-                let seconds = words.number("SECONDS", 0.0, MAX_SECONDS)?;
-                let time = Duration::from_secs_f64(seconds);
-                Command::Fault(
-                    path,
-                    match text.split_whitespace().next() {
-                        Some("late") => WriteFault::Late(time),
-                        _ => WriteFault::Reverted(time),
-                    },
-                )
+                let time = words.time(0.0)?;
+                let fault = match word {
+                    "late" => WriteFault::Late(time),
+                    _ => WriteFault::Reverted(time),
+                };
+                Command::Fault(path, fault)
             }
             "unreadable" => Command::Hide(self.knob(words.next("a path")?)?, ReadFault::Unreadable),
             "vanish" => Command::Hide(self.knob(words.next("a path")?)?, ReadFault::Vanished),
@@ -242,27 +246,8 @@ impl State {
                 Command::Write(path, words.next("a value")?.to_owned())
             }
             "crash" => Command::Crash(self.file(words.next("a path")?)?),
-            "at" => {
-                let seconds = words.number("SECONDS", 0.0, MAX_SECONDS)?;
-                let rest = words.0.collect::<Vec<_>>().join(" ");
-                let line = Line {
-                    order: self.parse(&rest)?,
-                    text: rest,
-                };
-                return Ok(Order::At(Duration::from_secs_f64(seconds), Box::new(line)));
-            }
-            "every" => {
-                let seconds = words.number("SECONDS", 0.01, MAX_SECONDS)?;
-                let rest = words.0.collect::<Vec<_>>().join(" ");
-                let line = Line {
-                    order: self.parse(&rest)?,
-                    text: rest,
-                };
-                return Ok(Order::Every(
-                    Duration::from_secs_f64(seconds),
-                    Box::new(line),
-                ));
-            }
+            "at" => return Ok(Order::At(words.time(0.0)?, self.line(words)?)),
+            "every" => return Ok(Order::Every(words.time(LEAST_PERIOD)?, self.line(words)?)),
             "stop" => {
                 words.end()?;
                 return Ok(Order::Stop);
@@ -275,6 +260,13 @@ impl State {
         };
         words.end()?;
         Ok(Order::Now(command))
+    }
+
+    /// The order that the rest of a line gives.
+    fn line(&self, words: Words<'_>) -> Result<Box<Line>, ControlError> {
+        let text = words.0.collect::<Vec<_>>().join(" ");
+        let order = self.parse(&text)?;
+        Ok(Box::new(Line { order, text }))
     }
 
     fn rail(&self, label: &str) -> Result<usize, ControlError> {
