@@ -18,12 +18,13 @@ use crate::identity::Identity;
 use crate::knobs::Knobs;
 use crate::memory::Memory;
 use crate::nvpmodel::{Masks, Nvpmodel};
-use crate::obedience::{Obedience, Seen};
+use crate::obedience::Obedience;
 use crate::power::{Rails, SampleError};
 use crate::presets::Preset;
 use crate::requests::Requests;
 use crate::saved::Saved;
 use crate::search::{DiscoverError, Missing, Search};
+use crate::seen::Seen;
 use crate::target::Clocks;
 use crate::thermal::Heat;
 
@@ -58,13 +59,27 @@ pub struct Board {
 impl Board {
     /// Looks for everything below `root`, which is `/` on a board.
     pub fn discover(files: &impl Files, root: &Path) -> Result<Self, DiscoverError> {
+        Self::found(files, root, Rails::find)
+    }
+
+    /// Looks for the knobs, and for no power sensor: to set a mode where the power cannot be measured.
+    /// [`Self::sample`] then fails.
+    pub fn discover_knobs(files: &impl Files, root: &Path) -> Result<Self, DiscoverError> {
+        Self::found(files, root, |_| Ok(Rails::none()))
+    }
+
+    fn found<F: Files>(
+        files: &F,
+        root: &Path,
+        rails: impl FnOnce(&mut Search<'_, F>) -> Result<Rails, DiscoverError>,
+    ) -> Result<Self, DiscoverError> {
         let mut search = Search::new(files, root);
         let identity = Identity::find(&mut search);
         let cpus = Cpus::find(&mut search)?;
         let gpu = Gpu::find(&mut search);
         let nvpmodel = Nvpmodel::find(&mut search, gpu.as_ref());
         let memory = Memory::find(&mut search);
-        let rails = Rails::find(&mut search)?;
+        let rails = rails(&mut search)?;
         let heat = Heat::find(&mut search);
         let cooling = Cooling::find(&search);
         let missing = search.into_missing();

@@ -14,8 +14,6 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::obedience::Disobedience;
-
 /// Access to a board's files.
 pub trait Files {
     /// Reads the text of a file. Errors: `FileTooLarge` if it does not fit into the buffer,
@@ -185,23 +183,6 @@ impl KnobError {
     /// Whether the file does not exist.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Self::Unreadable { why, .. } if why.kind() == io::ErrorKind::NotFound)
-    }
-}
-
-impl From<Disobedience> for KnobError {
-    fn from(
-        Disobedience {
-            path, wanted, is, ..
-        }: Disobedience,
-    ) -> Self {
-        match is {
-            Some(found) => Self::Differs {
-                path,
-                wanted,
-                found,
-            },
-            None => Self::NotANumber { path },
-        }
     }
 }
 

@@ -10,7 +10,8 @@ use crate::board::Board;
 use crate::cpu::Cpus;
 use crate::files::{Files, KnobError};
 use crate::journal::expect;
-use crate::obedience::{Disobedience, Obedience, Seen};
+use crate::obedience::Obedience;
+use crate::seen::{Disobedience, Seen};
 use crate::settable::name;
 use crate::target::{Clocks, Effective, Target, observe};
 use crate::transition::Transition;
@@ -138,6 +139,9 @@ impl Board {
         for it in seen.iter().filter(is_told) {
             self.obedience.learn(&self.knobs, it, &made.failures.0);
         }
+        if let Some(seen) = &made.too_fast {
+            self.obedience.learn(&self.knobs, seen, &made.failures.0);
+        }
         self.learn_minima(files, mode);
         let is_above = seen.iter().any(|it| self.knobs.is_above(it));
         let is_capped = seen.iter().any(|it| it.is_cooled);
@@ -152,7 +156,7 @@ impl Board {
                 true => Effective::Capped,
                 false => Effective::AsRequested,
             },
-            is_set: !is_above || self.is_lowest(mode),
+            is_set: made.has_raised && !is_above || self.is_lowest(mode),
             is_exact: is_exact && cores == Cpus::first(mode.cores),
         })
     }
@@ -211,8 +215,8 @@ impl Board {
         self.obedience.changes()
     }
 
-    /// Tests whether knobs obey again, by asking those that were too high for less than the mode that is
-    /// set. Call it every twenty seconds.
+    /// Tests whether knobs obey again: those that were too high are asked for less than the mode that is set
+    /// asks. It raises no power. Call it every twenty seconds.
     pub fn test_obedience(&mut self, files: &mut impl Files, mode: &PowerMode) {
         let online = self.knobs.cpus.online(files);
         let shown = |unit| self.knobs.shown(files, unit, online);
@@ -223,8 +227,20 @@ impl Board {
         Transition::new(files, &self.knobs, &mut self.requests, target).set(true);
         let mut seen = std::mem::take(&mut self.seen);
         self.observe(files, mode, &mut seen);
-        seen.iter().for_each(|it| self.obedience.end_test(it));
+        let failed = seen.iter().filter(|it| self.obedience.end_trial(it));
+        let has_failed = failed.count() > 0;
         self.seen = seen;
+        if has_failed {
+            // A minimum was lowered all the same.
+            let target = Target::Mode(mode, self.clocks, &self.obedience);
+            Transition::new(files, &self.knobs, &mut self.requests, target).set(true);
+            self.learn_minima(files, mode);
+        }
+    }
+
+    /// Whether a knob is tested, so that a clock may be lower than that of the mode.
+    pub fn is_testing_obedience(&self) -> bool {
+        self.obedience.is_testing()
     }
 
     /// Sets how a mode sets the clocks from now on; [`Clocks::Pin`] at first.
@@ -236,6 +252,7 @@ impl Board {
     /// the next change of the mode then writes all of them.
     pub fn forget_requests(&mut self) {
         self.requests.forget();
+        self.obedience.forget_settled();
     }
 
     /// Whether the maximum of the first CPU cluster or of the GPU is above a mode: another program
@@ -280,11 +297,28 @@ impl Board {
                 }
             },
         );
-        if let Some(it) = difference.and_then(|seen| self.knobs.disobedience(&seen)) {
-            return Err(it.into());
+        if let Some(error) = difference.and_then(|seen| self.difference(files, &seen)) {
+            return Err(error);
         }
         self.verify_minima(files, target)?;
         Ok(effective)
+    }
+
+    /// What is wrong with a unit, in the terms of its file.
+    fn difference(&self, files: &impl Files, seen: &Seen) -> Option<KnobError> {
+        let online = self.knobs.cpus.online(files);
+        let shown = self.knobs.shown(files, seen.unit, online)?;
+        let differs = |found| {
+            let Disobedience {
+                path, wanted, is, ..
+            } = self.knobs.disobedience(seen)?;
+            Some(KnobError::Differs {
+                path,
+                wanted,
+                found: is.unwrap_or(found),
+            })
+        };
+        shown.map_or_else(Some, differs)
     }
 
     /// Verifies the minima of clocks, but for those that are known not to obey.

@@ -12,65 +12,22 @@
 //! | nothing | is unknown: it counts as highest, and is asked for the lowest value |
 //! | for the [`MOST_FLIPS`]th time something else than it did | has a floor there, or a gap above: another program writes it |
 //!
-//! A floor is tested each [turn](Obedience::begin_test) by asking for less, which raises no power. It ends
-//! when the unit still shows that value a turn later. A gap ends by itself; the next mode in it shows whether
-//! it is still there. A clock that is clamped has one gap up to its top, one that is rounded has several.
+//! The caller tests the units every [turn](Obedience::begin_test). A unit with a floor is asked for less, which
+//! raises no power. If it still shows that value a turn later, the floor ends. A gap ends by itself after
+//! [`MOST_TURNS`]; the next mode in it finds out whether the gap is still there. A clock that is clamped has one
+//! gap up to its top. A clock that is rounded down has several.
+//!
+//! A unit whose value *moves* by itself, or by another program, is bound by the worst value that it has shown.
 
-use std::fmt;
-use std::path::Path;
-use std::sync::Arc;
-
-use crate::files::{KnobError, Refusal};
+use crate::files::KnobError;
 use crate::knobs::Knobs;
+use crate::seen::{Disobedience, Seen};
 
 /// Turns after which a gap ends and flips are forgotten: a minute, at the interval of the daemon's turns.
 const MOST_TURNS: u8 = 3;
 
 /// Changes by others, within the same time, after which a unit counts as bound to what they set.
 const MOST_FLIPS: u8 = 3;
-
-/// A knob that does not obey, with values in the unit of its file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Disobedience {
-    /// The knob.
-    pub path: Arc<Path>,
-    /// What was requested.
-    pub wanted: i64,
-    /// What the board shows; `None` if it cannot be read.
-    pub is: Option<i64>,
-    /// Why the write failed, if it did.
-    pub why: Option<Refusal>,
-}
-
-impl Disobedience {
-    /// With the reason why a knob of the unit refused a write; the files of a unit share a folder.
-    fn because(self, refused: &[KnobError]) -> Self {
-        let why = refused.iter().find_map(|error| match error {
-            KnobError::Refused { path, why, .. } if path.parent() == self.path.parent() => {
-                Some(*why)
-            }
-            _ => None,
-        });
-        Self { why, ..self }
-    }
-}
-
-impl fmt::Display for Disobedience {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: wanted {}, ", self.path.display(), self.wanted)?;
-        match self.is {
-            Some(is) => write!(f, "is {is}")?,
-            None => write!(f, "cannot be read")?,
-        }
-        match self.why {
-            Some(why) => write!(f, " (writing fails: {why})"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Gaps that are kept of a unit, the latest: more than a table has values would be noise.
-const MOST_GAPS: usize = 32;
 
 /// What is known of a unit.
 #[derive(Clone, Debug, Default)]
@@ -79,8 +36,8 @@ struct Unit {
     /// Values above the first one, up to the second, that it does not take.
     gaps: Vec<(i64, i64)>,
     is_unknown: bool,
-    /// Whether another program sets the bounds: then what it shows right after a write proves nothing.
-    is_flipped: bool,
+    /// Whether the value moves without a request. What it shows right after a write then proves nothing.
+    moves: bool,
     /// The value of the present test of the floor.
     trial: Option<i64>,
     /// The last request and what the unit showed.
@@ -105,17 +62,41 @@ impl Unit {
         self.floor.is_some() || !self.gaps.is_empty() || self.is_unknown
     }
 
-    /// Takes values above `shown`, up to `wanted`, for ones that the unit does not take.
+    /// Whether a value is higher than requested, and the unit is known to go that high.
+    fn is_known_above(&self, wanted: i64, shown: i64) -> bool {
+        self.floor.is_some_and(|floor| match self.moves {
+            true => (wanted..=floor).contains(&shown),
+            false => shown == floor && wanted <= floor,
+        })
+    }
+
+    /// Whether a value is lower than requested, and the unit is known to stay that low.
+    fn is_known_below(&self, wanted: i64, shown: i64) -> bool {
+        self.gaps.iter().any(|(is, top)| match self.moves {
+            true => *is <= shown && shown < wanted && wanted <= *top,
+            false => shown == *is && wanted > *is,
+        })
+    }
+
+    /// Raises the floor to a value. Another floor than before means that the value moves.
+    fn add_floor(&mut self, shown: i64) {
+        self.moves |= self.floor.is_some_and(|floor| floor != shown);
+        self.floor = match self.moves {
+            true => self.floor.max(Some(shown)),
+            false => Some(shown),
+        };
+    }
+
+    /// Adds a gap above a value, up to what was wanted. Another answer to the same request than before means
+    /// that the value moves.
     fn add_gap(&mut self, shown: i64, wanted: i64) {
         self.turns = 0;
-        match self.gaps.iter_mut().find(|(is, _)| *is == shown) {
-            Some((_, top)) => *top = wanted.max(*top),
-            None => {
-                if self.gaps.len() >= MOST_GAPS {
-                    self.gaps.remove(0);
-                }
-                self.gaps.push((shown, wanted));
-            }
+        if let Some((_, top)) = self.gaps.iter_mut().find(|(is, _)| *is == shown) {
+            *top = wanted.max(*top);
+        } else if let Some((is, _)) = self.gaps.iter_mut().find(|(_, top)| *top == wanted) {
+            (*is, self.moves) = (shown.min(*is), true);
+        } else {
+            self.gaps.push((shown, wanted));
         }
     }
 }
@@ -125,32 +106,6 @@ impl Unit {
 pub(crate) struct Obedience {
     units: Vec<Unit>,
     changes: u32,
-}
-
-/// What a unit shows, beside what was requested of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
-    pub unit: usize,
-    pub wanted: i64,
-    /// `None` if it cannot be read.
-    pub shown: Option<i64>,
-    /// Whether a cooling device explains a lower value.
-    pub is_cooled: bool,
-    /// Whether the memory's rate is not held, so that the value is its ceiling.
-    pub is_released: bool,
-}
-
-impl Seen {
-    /// A unit that shows a value.
-    pub fn of(unit: usize, wanted: i64, shown: i64) -> Self {
-        Self {
-            unit,
-            wanted,
-            shown: Some(shown),
-            is_cooled: false,
-            is_released: false,
-        }
-    }
 }
 
 impl Obedience {
@@ -229,20 +184,15 @@ impl Obedience {
             Some(shown) if shown == seen.wanted => true,
             Some(shown) => {
                 unit.failed.is_some() && unit.settled == Some((seen.wanted, shown))
-                    || unit
-                        .floor
-                        .is_some_and(|floor| shown == floor && seen.wanted <= floor)
-                    || unit
-                        .gaps
-                        .iter()
-                        .any(|(is, _)| shown == *is && seen.wanted > *is)
+                    || unit.is_known_above(seen.wanted, shown)
+                    || unit.is_known_below(seen.wanted, shown)
             }
             None => unit.is_unknown,
         }
     }
 
-    /// Takes what a unit shows before the next request: something else than after the last one is a change
-    /// by others.
+    /// Compares what a unit shows before a request with what it showed after the last one. A difference is a
+    /// change by others.
     pub fn flip(&mut self, knobs: &Knobs, seen: &Seen) {
         let Some((unit, shown)) = self.units.get_mut(seen.unit).zip(seen.shown) else {
             return;
@@ -263,11 +213,11 @@ impl Obedience {
             return;
         }
         let before = unit.bounds();
+        unit.moves = true;
         match shown > settled {
-            true => unit.floor = unit.floor.max(Some(shown)),
+            true => unit.add_floor(shown),
             false => unit.add_gap(shown, i64::MAX),
         }
-        unit.is_flipped = true;
         unit.failed = knobs.disobedience(&Seen {
             wanted: settled,
             ..*seen
@@ -275,7 +225,8 @@ impl Obedience {
         self.changes += u32::from(unit.bounds() != before);
     }
 
-    /// Takes what a unit shows once it has settled after a request, and which writes were refused.
+    /// Learns from what a unit shows once it has settled after a request, and from the writes that were
+    /// refused.
     pub fn learn(&mut self, knobs: &Knobs, seen: &Seen, refused: &[KnobError]) {
         let Some(unit) = self.units.get_mut(seen.unit) else {
             return;
@@ -287,20 +238,16 @@ impl Obedience {
         let differs = match seen.shown {
             None => true,
             Some(shown) => {
-                if !unit.is_flipped && unit.trial.is_none() {
+                if !unit.moves && unit.trial.is_none() {
                     unit.floor = unit.floor.filter(|floor| shown >= *floor);
                 }
-                if !unit.is_flipped {
+                if !unit.moves {
                     let is_in = |(is, top): &(i64, i64)| *is < shown && shown <= *top;
                     unit.gaps.retain(|gap| !is_in(gap));
                 }
                 let is_off = !knobs.is_rounded(seen.unit, seen.wanted, shown);
                 if shown > seen.wanted && is_off {
-                    // A value that moves is bound by the highest one.
-                    unit.floor = match unit.is_flipped {
-                        true => unit.floor.max(Some(shown)),
-                        false => Some(shown),
-                    };
+                    unit.add_floor(shown);
                 }
                 if shown < seen.wanted && is_off && !seen.is_cooled {
                     unit.add_gap(shown, seen.wanted);
@@ -316,8 +263,8 @@ impl Obedience {
         self.changes += u32::from(unit.bounds() != before);
     }
 
-    /// Ends the test of floors and lets gaps end, given what the units show. Then asks those with a floor
-    /// for less, in [`Self::request`]. Returns whether there is one.
+    /// Begins a turn. Ends the floors of units that obeyed for the last turn, and the gaps that are old. Then
+    /// [`Self::request`] asks each unit with a floor for less. Returns whether there is such a unit.
     pub fn begin_test(
         &mut self,
         knobs: &Knobs,
@@ -331,7 +278,7 @@ impl Obedience {
             if is_old {
                 unit.gaps.clear();
                 (unit.flips, unit.minimum_flips, unit.turns) = (0, 0, 0);
-                unit.is_flipped &= unit.floor.is_some();
+                unit.moves &= unit.floor.is_some();
             }
             if unit.is_unknown {
                 // An offline cluster cannot be read.
@@ -348,10 +295,10 @@ impl Obedience {
             match (unit.floor, now) {
                 // It did for a turn what it was asked for.
                 (Some(_), Some(Ok(now))) if trial.is_some_and(|trial| now <= trial) => {
-                    (unit.floor, unit.is_flipped, unit.flips) = (None, false, 0);
+                    (unit.floor, unit.moves, unit.flips) = (None, false, 0);
                 }
                 // An offline cluster cannot be tested. Its clock is set before its other cores are on.
-                (Some(_), None) if is_old => (unit.floor, unit.is_flipped) = (None, false),
+                (Some(_), None) if is_old => (unit.floor, unit.moves) = (None, false),
                 (Some(floor), Some(_)) => {
                     unit.trial = knobs.next_below(index, floor);
                     is_tested |= unit.trial.is_some();
@@ -368,25 +315,40 @@ impl Obedience {
         is_tested
     }
 
-    /// Takes what a unit shows after it was asked for less.
-    pub fn end_test(&mut self, seen: &Seen) {
-        if let Some(unit) = self.units.get_mut(seen.unit) {
-            let trial = unit.trial.zip(seen.shown);
-            unit.trial = trial.and_then(|(trial, shown)| (shown <= trial).then_some(trial));
-            if unit.trial.is_some() {
-                unit.settled = seen.shown.map(|shown| (seen.wanted, shown));
-            }
+    /// Ends the trial of a unit that does not show what it was asked for. Returns whether it did not.
+    pub fn end_trial(&mut self, seen: &Seen) -> bool {
+        let Some(unit) = self.units.get_mut(seen.unit) else {
+            return false;
+        };
+        let Some(trial) = unit.trial else {
+            return false;
+        };
+        let obeys = seen.shown.is_some_and(|shown| shown <= trial);
+        match obeys {
+            true => unit.settled = seen.shown.map(|shown| (seen.wanted, shown)),
+            false => unit.trial = None,
         }
+        !obeys
     }
 
-    /// Takes whether the minimum of a clock differs from the request.
+    /// Whether a unit runs lower than its mode, in a test.
+    pub fn is_testing(&self) -> bool {
+        self.units.iter().any(|unit| unit.trial.is_some())
+    }
+
+    /// Forgets what the units showed last, after another program may have set them by right.
+    pub fn forget_settled(&mut self) {
+        self.units.iter_mut().for_each(|unit| unit.settled = None);
+    }
+
+    /// Learns whether the minimum of a clock differs from the request.
     pub fn learn_minimum(&mut self, unit: usize, differs: bool) {
         if let Some(unit) = self.units.get_mut(unit) {
             unit.has_other_minimum = differs;
         }
     }
 
-    /// Takes a change of a minimum by others.
+    /// Counts a change of a minimum by others.
     pub fn flip_minimum(&mut self, unit: usize) {
         if let Some(unit) = self.units.get_mut(unit) {
             unit.minimum_flips = unit.minimum_flips.saturating_add(1);
@@ -399,7 +361,7 @@ impl Obedience {
         unit.is_some_and(|unit| unit.has_other_minimum || unit.minimum_flips >= MOST_FLIPS)
     }
 
-    /// Whether a unit with a floor shows less at present, in a test.
+    /// Whether a unit with a floor is asked for less at present.
     pub fn is_tested(&self, unit: usize) -> bool {
         self.units
             .get(unit)

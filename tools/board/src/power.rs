@@ -139,6 +139,15 @@ impl Rails {
         })
     }
 
+    /// No rails: the power is unknown.
+    pub(crate) fn none() -> Self {
+        Self {
+            rails: Vec::new(),
+            input: None,
+            turn: 0,
+        }
+    }
+
     pub(crate) fn labels(&self) -> impl Iterator<Item = &str> {
         let rails = self.rails.iter().map(|rail| &*rail.label);
         rails.chain(self.input.iter().map(|input| &*input.label))
@@ -213,6 +222,12 @@ impl Rails {
                 fault: error.into(),
             })?;
             return Ok(Sample::one(milliwatts(microwatts)));
+        }
+        if self.rails.is_empty() {
+            return Err(SampleError {
+                rail: "(none)".into(),
+                fault: SampleFault::Missing,
+            });
         }
         let (mut sample, mut microwatts) = (Sample::default(), [0_i64; MOST_CHIPS]);
         let turn = self.turn;

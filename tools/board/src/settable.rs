@@ -4,12 +4,11 @@
 //! draws less: tables differ between releases of L4T, which have some clocks in common. Of several that
 //! stand for the same clock, the lowest one does.
 //!
-//! If the board lacks a knob, the axis has one value. A clock that cannot be set is assumed to be at the
-//! highest value of the grid's axis, where it draws the most power. The predicted power is then not too
-//! low, but the predicted time may be.
+//! If the board lacks the knob of an axis, nobody knows its value. The modes then have the highest value of
+//! the grid, which draws most: the board draws no more than predicted, but may take more time.
 //!
-//! A knob that does not obey leaves the values that it can be at. Where that is none of the grid's, it
-//! leaves the one that draws most.
+//! If a knob does not obey, the axis keeps the values that the knob can have. If none of them is in the grid,
+//! the axis keeps the next higher one of the grid.
 
 use thiserror::Error;
 use wattgate_runtime::{Axis, Grid, PowerMode};
@@ -64,6 +63,14 @@ impl Reach {
             Self::Free(highest) => (value == *highest).then_some(value),
         }
     }
+
+    /// What a unit with this table leaves of the values, given its floor and what it is to be asked for.
+    fn bounded(self, table: &[u32], floor: u32, ask: impl Fn(u32) -> Option<u32>) -> Self {
+        match self {
+            Self::Values(values) => Self::Values(bounded(&values, table, floor, ask)),
+            free @ Self::Free(_) => free,
+        }
+    }
 }
 
 /// The modes of a grid that can be set.
@@ -114,9 +121,9 @@ fn stands(grid: &[u32], table: &[u32]) -> Vec<Stand> {
     stands
 }
 
-/// The values from a floor on that a unit takes when it is asked for another or the same. Where none is, the
-/// lowest one above the floor; where the floor is above the grid, its highest one, with the board's clock
-/// there.
+/// The values from a floor on that a unit takes: `ask` gives what to ask it for, if it takes the value. If it
+/// takes none, the lowest value above the floor. If the grid has none above the floor, its highest one, which
+/// then stands for the board's clock at the floor.
 fn bounded(
     values: &[Stand],
     table: &[u32],
@@ -183,10 +190,7 @@ impl Board {
                 let asked = obedience.ask(unit, i64::from(khz) * i64::from(kilo))?;
                 u32::try_from(asked / i64::from(kilo)).ok()
             };
-            match reach {
-                Reach::Values(values) => Reach::Values(bounded(&values, table, floor, ask)),
-                free @ Reach::Free(_) => free,
-            }
+            reach.bounded(table, floor, ask)
         };
         let all: Vec<u32> = match knobs.cpus.cores.is_empty() {
             true => Vec::new(),
@@ -198,11 +202,7 @@ impl Board {
         let clusters = all.iter().map(|&count| {
             let floor = knobs.cpu_floor(count, obedience);
             let ask = |khz| knobs.ask_cpu(count, khz, obedience);
-            let reach = match &cpu {
-                Reach::Values(values) => Reach::Values(bounded(values, of_cpu, floor, ask)),
-                Reach::Free(highest) => Reach::Free(*highest),
-            };
-            (count, reach)
+            (count, cpu.clone().bounded(of_cpu, floor, ask))
         });
         Ok(Settable {
             cpu: clusters.collect(),

@@ -8,8 +8,9 @@ use crate::files::{Files, KnobError};
 use crate::journal::expect;
 use crate::knobs::Knobs;
 use crate::memory::{Bpmp, Cap, Control};
-use crate::obedience::{Obedience, Seen};
+use crate::obedience::Obedience;
 use crate::saved::Saved;
+use crate::seen::Seen;
 
 /// How a power mode sets the clocks of CPU and GPU. The memory is held at its rate in both cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +75,8 @@ impl Target<'_> {
         }
     }
 
-    /// The value of a clock's unit in a mode, in the unit of its file.
+    /// Minimum and maximum to request of a clock, in the unit of its files. `None` if the target is no mode, or
+    /// the clock does not take the mode's value.
     pub fn request(&self, knobs: &Knobs, unit: usize) -> Option<[i64; 2]> {
         let Self::Mode(mode, clocks, obedience) = self else {
             return None;

@@ -26,11 +26,12 @@ use crate::journal::{Failures, RETRIES, expect, expect_at_most, with_retries};
 use crate::knobs::Knobs;
 use crate::memory::{Bpmp, Cap, Control, Memory};
 use crate::requests::Requests;
+use crate::seen::Seen;
 use crate::target::{Target, check, observe};
 
 /// Time between the last write and the check. It is longer than any clock takes (section 8), so
 /// that a driver that reverts a value has done so.
-pub(crate) const SETTLE: Duration = Duration::from_millis(20);
+const SETTLE: Duration = Duration::from_millis(20);
 
 /// Phase of a transition: which changes it makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub(crate) struct Made {
     pub failures: Failures,
     /// Whether it raised what is to be raised.
     pub has_raised: bool,
+    /// The clock of a cluster that returned too fast, and went offline again.
+    pub too_fast: Option<Seen>,
 }
 
 /// A change under way.
@@ -60,6 +63,7 @@ pub(crate) struct Transition<'a, F> {
     patience: [u32; 2],
     writes: u32,
     failures: Failures,
+    too_fast: Option<Seen>,
 }
 
 impl<'a, F: Files> Transition<'a, F> {
@@ -78,6 +82,7 @@ impl<'a, F: Files> Transition<'a, F> {
             patience: [0, RETRIES],
             writes: 0,
             failures: Failures::default(),
+            too_fast: None,
         }
     }
 
@@ -115,6 +120,7 @@ impl<'a, F: Files> Transition<'a, F> {
             writes: self.writes,
             failures: self.failures,
             has_raised,
+            too_fast: self.too_fast,
         }
     }
 
@@ -125,23 +131,20 @@ impl<'a, F: Files> Transition<'a, F> {
         }
     }
 
-    /// Makes all changes. Returns false if something is too high, so that nothing was raised.
+    /// Makes all changes. Returns false if something is too high; then nothing else was raised.
     fn change(&mut self) -> bool {
         let cpus = &self.knobs.cpus;
         let online = cpus.online(self.files);
         let wanted = self.target.cores(self.knobs, online);
         self.gpu(Pass::Lower);
-        self.policies(
-            if self.is_second {
-                online
-            } else {
-                online & wanted
-            },
-            Pass::Lower,
-        );
+        let slowed = match self.is_second {
+            true => online,
+            false => online & wanted,
+        };
+        self.policies(slowed, Pass::Lower);
         self.memory(Pass::Lower);
         self.cores_off(online, wanted);
-        if self.failures.count() > 0 && !self.is_lowered() {
+        if self.failures.count() > 0 && self.too_high().is_some() {
             return false;
         }
         if !self.cores_on(online & wanted, wanted) {
@@ -153,24 +156,21 @@ impl<'a, F: Files> Transition<'a, F> {
         true
     }
 
-    /// Whether each unit is seen at most at what a mode wants of it, or is known to be unknown. Saved values
-    /// are restored in any case.
-    fn is_lowered(&self) -> bool {
+    /// A unit that is higher than a mode wants it, or cannot be read and was not known for it. Saved values are
+    /// restored in any case.
+    fn too_high(&self) -> Option<Seen> {
         let Target::Mode(_, _, obedience) = self.target else {
-            return true;
+            return None;
         };
-        let mut is_lowered = true;
-        observe(
-            self.files,
-            self.knobs,
-            self.target,
-            |_, _| false,
-            |seen| {
-                let is_hidden = seen.shown.is_none() && !obedience.is_unknown(seen.unit);
-                is_lowered &= !is_hidden && !self.knobs.is_above(&seen);
-            },
-        );
-        is_lowered
+        let mut found = None;
+        let never_cooled = |_, _| false;
+        observe(self.files, self.knobs, self.target, never_cooled, |seen| {
+            let is_hidden = seen.shown.is_none() && !obedience.is_unknown(seen.unit);
+            if is_hidden || self.knobs.is_above(&seen) {
+                found = Some(seen);
+            }
+        });
+        found
     }
 
     /// Does not wait for a unit that is known not to obey.
@@ -268,7 +268,8 @@ impl<'a, F: Files> Transition<'a, F> {
                     self.policies(1 << place, Pass::Lower);
                     self.policies(1 << place, Pass::Raise);
                     self.patience[0] = 0;
-                    if !self.is_lowered() {
+                    self.too_fast = self.too_high();
+                    if self.too_fast.is_some() {
                         let result = self.put(knob, 0);
                         self.note(result);
                         return false;
@@ -337,14 +338,9 @@ impl<'a, F: Files> Transition<'a, F> {
     /// Sets each limit of a clock as far as the other one allows it, after one of them failed.
     fn put_what_goes(&mut self, limits: &Limits, [min, max]: [i64; 2]) {
         let lowest = limits.min.read(self.files).unwrap_or(max);
-        let highest = limits.max.read(self.files);
-        // A limit that has the value already is not asked again.
-        if highest
-            .as_ref()
-            .is_ok_and(|shown| *shown != max.max(lowest))
-        {
-            // The first failure tells what is wrong.
-            let _ = self.put(&limits.max, max.max(lowest));
+        // Some kernels take a maximum below the minimum. The first failure tells what is wrong, not these.
+        if self.put(&limits.max, max).is_err() && lowest > max {
+            let _ = self.put(&limits.max, lowest);
         }
         let highest = limits.max.read(self.files).unwrap_or(min);
         if lowest != min.min(highest) {

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use rustix::fs::OFlags;
 use thiserror::Error;
-use wattgate_board::{BackstopError, Board, DiscoverError, Files, Reach, Settable, SettableError};
+use wattgate_board::{
+    BackstopError, Board, DiscoverError, Disobedience, Files, Reach, Settable, SettableError,
+};
 use wattgate_runtime::{
     Axis, Chip, Choice, Command, Confidence, FormatError, Front, Governor, Grid, GuardError, Input,
     Kind, Milliseconds, Milliwatts, ModeId, Model, PowerMode, Query, SelectError, Settings,
@@ -321,11 +323,22 @@ impl Setup {
     }
 
     /// The mode for `once` and for the daemon's start: the fastest one whose predicted power plus
-    /// guard band is within the limit, less the sensor's errors.
+    /// guard band is within the limit, less the sensor's errors. The least mode counts only if no knob is
+    /// known to stay above it.
     pub fn choice(&self) -> Result<Choice, SelectError> {
-        self.choices.front.select(&Query {
+        let choice = self.choices.front.select(&Query {
             power_limit: Some(self.governor().status().allowed),
             ..Query::default()
+        })?;
+        let is_high = |knob: &Disobedience| knob.is.is_none_or(|is| is > knob.wanted);
+        if choice.mode != ModeId::LEAST || !self.board.disobedient().any(is_high) {
+            return Ok(choice);
+        }
+        // The first mode that the board can be in.
+        let points = self.choices.front.points();
+        let least = points.get(1).or(points.first());
+        Err(SelectError::OverLimit {
+            least_power: least.map_or(Milliwatts(0), |point| point.guarded),
         })
     }
 

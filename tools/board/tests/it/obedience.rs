@@ -319,3 +319,58 @@ fn a_knob_that_cannot_be_read_is_lowered_and_counts_as_highest() {
     board.test_obedience(&mut files, &least);
     assert_eq!(reach(&board, name, Axis::Gpu), description(name).gpu_khz);
 }
+
+/// A cluster that was offline may return with a clock that nobody can lower.
+#[test]
+fn a_cluster_that_returns_too_fast_is_seen_before_others_are_raised() {
+    let name = "orin-agx-64";
+    let mut files = booted(name);
+    let mut board = discover(&files);
+    apply(&mut board, &mut files, highest(name));
+    // While it is offline, nobody can lower it.
+    break_it(&mut files, POLICY_8, "EIO");
+    let small = PowerMode {
+        cores: 4,
+        ..lowest(name)
+    };
+    let wide = PowerMode {
+        cpu: lowest(name).cpu,
+        ..highest(name)
+    };
+    board.apply(&mut files, &small).expect("a mode");
+    let mut board = discover(&files);
+    let applied = board.apply(&mut files, &wide).expect("a mode");
+    assert!(!applied.is_set);
+    files.wait(Duration::from_millis(10));
+    assert_eq!(files.tree.jetson().gpu_true_khz(), small.gpu.0);
+    let settable = board.settable(&grid(name)).expect("some");
+    assert!(!settable.can_set(&wide));
+    assert!(settable.can_set(&PowerMode { cores: 8, ..wide }));
+    let named = board.disobedient().next().expect("the cluster").to_string();
+    assert!(named.starts_with(POLICY_8), "{named}");
+}
+
+/// A test asks for less, in vain; then the minimum is that of the mode again.
+#[test]
+fn a_test_that_fails_leaves_the_mode_as_it_was() {
+    let name = "orin-agx-64";
+    let minimum = GPU_MAX.replace("max", "min");
+    let mut files = booted(name);
+    let mut board = discover(&files);
+    apply(&mut board, &mut files, highest(name));
+    break_it(&mut files, GPU_MAX, "ignore");
+    let mode = PowerMode {
+        gpu: highest(name).gpu,
+        ..lowest(name)
+    };
+    board.apply(&mut files, &board.least()).expect("a mode");
+    board.apply(&mut files, &mode).expect("a mode");
+    let before = files.tree.read(&minimum).expect("a number");
+    board.test_obedience(&mut files, &mode);
+    assert_eq!(files.tree.read(&minimum).as_ref(), Ok(&before));
+    assert!(!board.is_testing_obedience());
+    mend(&mut files, GPU_MAX);
+    board.test_obedience(&mut files, &mode);
+    assert!(board.is_testing_obedience());
+    assert_ne!(files.tree.read(&minimum), Ok(before));
+}

@@ -2,11 +2,11 @@
 //! the daemon.
 
 use lexopt::{Arg, Parser};
-use wattgate_board::Board;
+use wattgate_board::{Board, Disobedience};
 use wattgate_runtime::PowerMode;
 
 use super::check::over_limit;
-use super::{EXIT_CODES, Failure, Place, check_writable, parse, print};
+use super::{EXIT_CODES, Failure, check_writable, parse, print};
 use crate::config::Config;
 use crate::control::Priority;
 use crate::deadline::InTime;
@@ -20,8 +20,8 @@ Set the fastest mode whose predicted power plus guard band is within the limit, 
 Usage: wattgated once --config FILE [--safe] [--root DIR]
 
 If no mode is within the limit, sets the mode of fewest cores and lowest clocks and exits with code 4.
---safe sets that mode in any case: it needs neither the config nor the model, but for the config's
-`cores` if it can be read. A knob that does not obey is named, all others are set, and the exit code is 6.
+--safe sets that mode in any case: it needs no power sensor, no model, and of the config only `cores`, if
+it can be read. A knob that does not obey is named, all others are set, and the exit code is 6.
 
 Options:
   --config FILE  The config, see wattgated.toml(5)
@@ -33,6 +33,9 @@ Example:
   wattgated once --config /etc/wattgated.toml
 
 ";
+
+/// Choices of a mode, after each of which a knob did not obey. Then the least mode is set.
+const MOST_CHOICES: u32 = 8;
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
@@ -46,7 +49,8 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         return print(&format!("{USAGE}{EXIT_CODES}"));
     };
     if is_safe {
-        let mut board = Board::discover(&InTime::plain(), &place.root).map_err(SetupError::from)?;
+        let discovered = Board::discover_knobs(&InTime::plain(), &place.root);
+        let mut board = discovered.map_err(SetupError::from)?;
         let cores = match Config::read(&place.config) {
             Ok(config) => config.cores,
             Err(why) => {
@@ -54,29 +58,53 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
                 None
             }
         };
+        check_writable(&board)?;
+        let _lock = Lock::take(&place.root)?;
         let mode = least(&board, cores);
-        return set(&mut board, &mode, &place);
+        set(&mut board, &mode)?;
+        return obeyed(&board);
     }
     let mut setup = place.setup_now()?;
-    let mode = match setup.choice() {
-        Ok(choice) => setup.mode(choice.mode),
-        Err(_) => setup.safe(),
-    };
-    set(&mut setup.board, &mode, &place)?;
-    over_limit(&setup)
+    check_writable(&setup.board)?;
+    let _lock = Lock::take(&place.root)?;
+    for left in (0..=MOST_CHOICES).rev() {
+        let mode = match setup.choice() {
+            Ok(choice) if left > 0 => setup.mode(choice.mode),
+            _ => setup.safe(),
+        };
+        let before = setup.board.obedience_changes();
+        set(&mut setup.board, &mode)?;
+        if setup.board.obedience_changes() == before {
+            break;
+        }
+        // A knob that does not obey leaves other modes.
+        setup.choices.adapt(&setup.board);
+    }
+    let obeyed = obeyed(&setup.board);
+    let over = over_limit(&setup);
+    if over.is_err()
+        && let Err(knobs) = &obeyed
+    {
+        log(Priority::Error, format_args!("{knobs}"));
+    }
+    over.and(obeyed)
 }
 
-fn set(board: &mut Board, mode: &PowerMode, place: &Place) -> Result<(), Failure> {
-    check_writable(board)?;
-    let _lock = Lock::take(&place.root)?;
+fn set(board: &mut Board, mode: &PowerMode) -> Result<(), Failure> {
     let applied = board.apply(&mut InTime::plain(), mode)?;
     let writes = applied.writes;
     log(
         Priority::Info,
         format_args!("once: {mode}; {writes} writes"),
     );
-    match board.disobedient().next() {
-        None => Ok(()),
-        Some(_) => Err(Failure::Disobeyed(board.disobedient().cloned().collect())),
+    Ok(())
+}
+
+/// Fails if a knob does not obey.
+fn obeyed(board: &Board) -> Result<(), Failure> {
+    let knobs: Vec<Disobedience> = board.disobedient().cloned().collect();
+    match knobs.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Disobeyed(knobs)),
     }
 }

@@ -135,17 +135,18 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     };
     process.notify.send(format_args!("STOPPING=1"));
     let (mut board, mut files) = process.daemon.release();
-    process.kept.end(on_stop, &mut board, &mut files)?;
+    let ended = process.kept.end(on_stop, &mut board, &mut files);
     if let Some(textfile) = process.textfile {
         textfile.remove();
     }
     if let Some(socket) = process.services.socket {
         socket.remove();
     }
+    // Whatever became of the board's settings: this end is no hang.
     if let Some(hardware) = process.hardware {
         hardware.disarm()?;
     }
-    Ok(())
+    ended
 }
 
 /// The opened service; on error logs a warning, because control works without it.

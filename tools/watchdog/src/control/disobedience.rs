@@ -1,4 +1,4 @@
-//! Which knobs were reported as not obeying, so that each is reported once.
+//! What control knows and has told of knobs that do not obey.
 
 use wattgate_board::Disobedience;
 use wattgate_runtime::Milliseconds;
@@ -7,6 +7,19 @@ use super::event::Event;
 
 /// A knob is reported at most once in this time, however often it obeys in between.
 const INTERVAL: Milliseconds = Milliseconds(60_000);
+
+/// What is known of knobs that do not obey.
+#[derive(Debug, Default)]
+pub(super) struct Obedience {
+    /// The board's count of changes when the front was last chosen, and that time.
+    pub changes: u32,
+    pub adapted: Option<Milliseconds>,
+    /// When the knobs were last tested.
+    pub tested: Milliseconds,
+    pub reported: Reported,
+    /// How often a mode could not be set.
+    pub failed_changes: u32,
+}
 
 /// A knob that was reported.
 #[derive(Debug)]
@@ -17,7 +30,7 @@ struct Entry {
     is_open: bool,
 }
 
-/// The knobs that were reported.
+/// The knobs that were reported, so that each is reported once.
 #[derive(Debug, Default)]
 pub(super) struct Reported(Vec<Entry>);
 

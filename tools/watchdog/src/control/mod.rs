@@ -15,18 +15,20 @@ mod disobedience;
 mod event;
 mod input_limit;
 mod rates;
+mod setting;
+mod surroundings;
 mod violations;
 
 use std::borrow::Cow;
 
-use wattgate_board::{Board, Current, Effective, Files, KnobError, Saved};
+use wattgate_board::{Board, Current, Files, Saved};
 use wattgate_runtime::{
     Cause, Chip, Command, Governor, GovernorError, Input, Kilohertz, LONGEST_GAP, Limit,
     MOST_CHIPS, Milliseconds, Milliwatts, ModeId, PowerMode, Sample, State, Status,
 };
 
 use self::backstop::Backstop;
-use self::disobedience::Reported;
+use self::disobedience::Obedience;
 pub use self::event::{Event, Priority, name};
 use self::input_limit::InputLimit;
 use self::rates::Rates;
@@ -40,26 +42,6 @@ use crate::setup::{Choices, POINTS, Setup};
 /// take: 107 ms on Thor, and a third more.
 const ARRIVAL_INTERVAL: Milliseconds = Milliseconds(10);
 const LONGEST_ARRIVAL: Milliseconds = Milliseconds(150);
-
-/// Interval of the full read-back that detects other writers. A raised clock of CPU or GPU is
-/// detected at each look.
-const READ_BACK_INTERVAL: Milliseconds = Milliseconds(400);
-
-/// At most one log line about other programs appears in this time, so that a program that writes
-/// without end does not flood the log. The control still undoes each change.
-const REPORT_INTERVAL: Milliseconds = Milliseconds(60_000);
-
-/// Interval of the temperature and over-current checks. Thermal zones are polled every second, and
-/// event counters are updated every two (`jetson-platform.md`, sections 6.4 and 7).
-const SURROUNDINGS_INTERVAL: Milliseconds = Milliseconds(1_000);
-
-/// Interval at which the clocks of a capped board are requested again. Another program may have
-/// lowered them below the cap, where nobody sees it.
-const REQUEST_INTERVAL: Milliseconds = Milliseconds(10_000);
-
-/// Interval at which knobs that do not obey are tested: [`Board::test_obedience`] needs two tests to find
-/// that one obeys again, and no longer than a minute.
-const TEST_INTERVAL: Milliseconds = Milliseconds(20_000);
 
 /// Interval of searches for lost sensors.
 const SEARCH_INTERVAL: Milliseconds = Milliseconds(5_000);
@@ -87,12 +69,7 @@ pub struct Control<F> {
     verified: Option<Milliseconds>,
     /// What the board showed at the last read-back.
     current: Option<Current>,
-    /// What is known of knobs that do not obey: its version, when it was last tested, and what was
-    /// reported of it.
-    obedience: u32,
-    tested: Milliseconds,
-    reported: Reported,
-    failed_changes: u32,
+    obedience: Obedience,
     has_sample: bool,
     last: Option<Milliseconds>,
     state: State,
@@ -206,10 +183,7 @@ impl<F: Files> Control<F> {
             shown: None,
             verified: None,
             current: None,
-            obedience: 0,
-            tested: Milliseconds(0),
-            reported: Reported::default(),
-            failed_changes: 0,
+            obedience: Obedience::default(),
             has_sample: true,
             last: None,
             is_yielded: false,
@@ -245,7 +219,7 @@ impl<F: Files> Control<F> {
 
     /// How often a mode could not be set.
     pub fn failed_changes(&self) -> u32 {
-        self.failed_changes
+        self.obedience.failed_changes
     }
 
     /// The predicted power of the least mode.
@@ -316,17 +290,6 @@ impl<F: Files> Control<F> {
         self.surroundings.seen
     }
 
-    /// Reads the input voltage on which a limit of the current depends.
-    fn watch_input(&mut self) {
-        let millivolts = self.board.input_mv(&self.files);
-        let seen = &mut self.surroundings.seen;
-        (seen.input_mv, seen.input_ma) = (millivolts, self.board.input_ma(&self.files));
-        let input = self.input.as_mut().zip(millivolts);
-        if input.is_some_and(|(input, millivolts)| input.take(millivolts)) {
-            self.apply_limit();
-        }
-    }
-
     /// Yields the board to another program, or takes it over again. The next look then sets a mode
     /// that fits the limit both by what the governor learned and by the model alone.
     pub fn set_yielded(&mut self, is_yielded: bool) {
@@ -366,7 +329,8 @@ impl<F: Files> Control<F> {
             steps: None,
             over_current: std::mem::take(&mut self.surroundings.over_current),
             too_hot: self.surroundings.too_hot,
-            throttled: self.throttling != Throttling::default(),
+            throttled: self.throttling != Throttling::default()
+                || self.board.is_testing_obedience(),
         };
         if self.is_yielded {
             let before = self.governor.status();
@@ -399,8 +363,11 @@ impl<F: Files> Control<F> {
             }
         };
         let status = self.governor.status();
+        // These two last for a second, and the line of the new mode or the next state tells more.
+        let is_short = matches!(status.state, State::Booting | State::Settling);
         if std::mem::replace(&mut self.state, status.state) != status.state
             && command == Command::Keep
+            && !is_short
             && !self.told.1.contains(&status.state)
         {
             self.told.1.push(status.state);
@@ -473,242 +440,6 @@ impl<F: Files> Control<F> {
             // Not found now; the next search may find them.
             let _ = self.board.find_sensors(&self.files);
         }
-    }
-
-    /// Reads the wanted mode back if that is due. True if it was set and is no longer.
-    fn is_disturbed(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) -> bool {
-        let is_recent = |verified: Milliseconds| now.since(verified) < READ_BACK_INTERVAL;
-        let wanted = self.governor.status().mode;
-        let (Some(verified), Some(mode)) = (self.verified, self.choices.mode(wanted)) else {
-            return false;
-        };
-        if self.test_obedience(&mode, now, emit) {
-            return true;
-        }
-        if is_recent(verified) && !self.board.is_raised(&self.files, &mode) {
-            return false;
-        }
-        self.verified = Some(now);
-        self.current = Some(self.board.current(&self.files));
-        match self.board.verify(&self.files, &mode) {
-            Ok(Effective::AsRequested) => {
-                self.shown = Some(wanted);
-                self.set_capped(false, emit);
-            }
-            Ok(Effective::Capped) => self.request_again(&mode, now, emit),
-            Err(error) => {
-                if self.shown.take().is_some() {
-                    self.report_disturbance(&mode, &error, now, emit);
-                    return true;
-                }
-            }
-        }
-        false
-    }
-
-    fn report_disturbance(
-        &mut self,
-        mode: &PowerMode,
-        error: &KnobError,
-        now: Milliseconds,
-        emit: &mut impl FnMut(Event<'_>),
-    ) {
-        let Disturbances { times, reported } = &mut self.disturbances;
-        *times += 1;
-        if reported.is_some_and(|at| now.since(at) < REPORT_INTERVAL) {
-            return;
-        }
-        *reported = Some(now);
-        let times = std::mem::take(times);
-        let by = self.board.likely_writer(&self.files, mode);
-        emit(Event::Disturbed { by, error, times });
-    }
-
-    /// Requests a mode of which a clock shows less. If it still does, cooling caps it, otherwise
-    /// another program had lowered it.
-    fn request_again(
-        &mut self,
-        mode: &PowerMode,
-        now: Milliseconds,
-        emit: &mut impl FnMut(Event<'_>),
-    ) {
-        let is_recent = |at: Milliseconds| now.since(at) < REQUEST_INTERVAL;
-        let requested = &mut self.surroundings.requested;
-        if self.throttling.by_cooling && requested.is_some_and(is_recent) {
-            return;
-        }
-        *requested = Some(now);
-        if let Ok(applied) = self.board.apply(&mut self.files, mode) {
-            let is_capped = applied.effective == Effective::Capped;
-            if !self.adapt(emit) && !is_capped && !self.throttling.by_cooling {
-                emit(Event::Lowered);
-            }
-            self.set_capped(is_capped, emit);
-        }
-    }
-
-    /// Tests the knobs that do not obey if that is due. True if the board can be set to other modes then.
-    fn test_obedience(
-        &mut self,
-        mode: &PowerMode,
-        now: Milliseconds,
-        emit: &mut impl FnMut(Event<'_>),
-    ) -> bool {
-        if now.since(self.tested) < TEST_INTERVAL || self.shown.is_none() {
-            return false;
-        }
-        self.tested = now;
-        self.board.test_obedience(&mut self.files, mode);
-        self.adapt(emit)
-    }
-
-    /// Reports knobs that do not obey, or do again. If the board can be set to other modes now, the governor
-    /// chooses among them from now on; then true.
-    fn adapt(&mut self, emit: &mut impl FnMut(Event<'_>)) -> bool {
-        let now = self.last.unwrap_or(Milliseconds(0));
-        self.reported.update(self.board.disobedient(), now, emit);
-        let changes = self.board.obedience_changes();
-        if std::mem::replace(&mut self.obedience, changes) == changes {
-            return false;
-        }
-        self.choices.adapt(&self.board);
-        // The front has the least mode at least.
-        let _ = self.governor.set_modes(self.choices.front.clone());
-        (self.arriving, self.shown) = (None, None);
-        true
-    }
-
-    fn set_capped(&mut self, is_capped: bool, emit: &mut impl FnMut(Event<'_>)) {
-        if std::mem::replace(&mut self.throttling.by_cooling, is_capped) != is_capped {
-            emit(match is_capped {
-                true => Event::Capped,
-                false => Event::NotCapped,
-            });
-        }
-    }
-
-    /// Reads the clocks that run, and compares those of CPU and GPU with the requested ones.
-    fn watch_clocks(&mut self, emit: &mut impl FnMut(Event<'_>)) {
-        let cpu = self.board.cpu_clock(&self.files);
-        let gpu = self.board.gpu_clock(&self.files);
-        let memory = self.board.memory_clock(&self.files);
-        self.surroundings.seen.delivered = [cpu.map(|it| it.delivered), gpu, memory];
-        let busy_gpu = self.board.busy_gpu_clock(&self.files);
-        let units = [("a CPU", cpu), ("the GPU", busy_gpu)].into_iter();
-        let mut clocks = units.filter_map(|(unit, clock)| Some((unit, clock?)));
-        let found = clocks.find(|(_, clock)| clock.is_throttled());
-        let was_throttled = self.surroundings.was_throttled;
-        self.surroundings.was_throttled = found.is_some();
-        let by_firmware = &mut self.throttling.by_firmware;
-        match found {
-            Some((unit, clock)) if was_throttled && !*by_firmware => {
-                *by_firmware = true;
-                emit(Event::Throttled(unit, clock));
-            }
-            None if *by_firmware => {
-                *by_firmware = false;
-                emit(Event::NotThrottled);
-            }
-            _ => {}
-        }
-    }
-
-    fn check_surroundings(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) {
-        let around = &mut self.surroundings;
-        let is_recent = |checked: Milliseconds| now.since(checked) < SURROUNDINGS_INTERVAL;
-        if around.checked.is_some_and(is_recent) {
-            return;
-        }
-        around.checked = Some(now);
-        self.watch_sensor(emit);
-        self.watch_clocks(emit);
-        self.watch_input();
-        if let Some(backstop) = self.backstop.as_mut().filter(|_| !self.is_yielded) {
-            backstop.watch(&mut self.board, &mut self.files, emit);
-        }
-        let around = &mut self.surroundings;
-        // Only OC1 (under-voltage) and OC2 (the sensor's average over its warning limit) count.
-        // OC3 occurs thousands of times an hour without any excess (section 6.4); the backstop makes
-        // it hundreds of times a second.
-        around.seen.over_current_events = self.board.over_current_events(&self.files);
-        around.seen.over_current_per_min = self.rates.add(now, around.seen.over_current_events);
-        let [under_voltage, mean, peak] = around.seen.over_current_events;
-        let events = under_voltage.unwrap_or(0).saturating_add(mean.unwrap_or(0));
-        if let Some(before) = around.events.replace(events) {
-            around.over_current = events > before;
-        }
-        if let Some(backstop) = &mut self.backstop {
-            around.over_current |= backstop.throttles(peak.unwrap_or(0));
-        }
-        if around.over_current {
-            emit(Event::Derated("over-current or under-voltage"));
-        }
-        let hottest = self.board.hottest_mc(&self.files);
-        around.seen.temperature_mc = hottest;
-        if let Some(limit) = self.too_hot_mc {
-            let is_hot = hottest.is_some_and(|mc| mc >= limit);
-            if !std::mem::replace(&mut around.too_hot, is_hot) && is_hot {
-                emit(Event::Derated("too hot"));
-            }
-        }
-    }
-
-    /// Restores the configured averaging if another program (nvpower) changed it. Gives the
-    /// governor the resulting time constants, and the steps and offset that are known by now.
-    fn watch_sensor(&mut self, emit: &mut impl FnMut(Event<'_>)) {
-        let sensor = &mut self.sensor;
-        let may_set = !self.is_yielded && !sensor.has_failed;
-        let samples = sensor.samples.filter(|_| may_set);
-        if let Some(samples) = samples.filter(|it| self.board.averaging(&self.files) != Ok(*it))
-            && let Err(error) = self.board.set_averaging(&mut self.files, samples)
-        {
-            sensor.has_failed = true;
-            emit(Event::NotAveraged(&error));
-        }
-        let found = self.board.time_constants(&self.files);
-        for (chip, (known, found)) in sensor.time_constants.iter_mut().zip(found).enumerate() {
-            if *known != found && self.governor.set_time_constant(chip, found).is_ok() {
-                *known = found;
-                emit(Event::TimeConstant(found));
-            }
-        }
-        let found = (self.board.sensor_steps(), self.board.sensor_offset());
-        if std::mem::replace(&mut sensor.steps, found) != found {
-            let (steps, offset) = found;
-            self.governor.set_sensor_steps(steps, offset);
-        }
-    }
-
-    /// Sets a mode, as far as the knobs obey. [`Board::apply`] reads every write back.
-    fn apply(&mut self, id: ModeId, emit: &mut impl FnMut(Event<'_>)) {
-        (self.arriving, self.shown) = (None, None);
-        let Some(mode) = self.choices.mode(id) else {
-            return;
-        };
-        match self.board.apply(&mut self.files, &mode) {
-            Ok(applied) => {
-                if applied.is_set {
-                    self.arriving = self.last.map(|now| (id, now));
-                    let status = self.governor.status();
-                    // Told once, however often another program changes it.
-                    if self.told.0.replace(id) != Some(id) {
-                        self.told.1.clear();
-                        emit(Event::Applied { mode, status });
-                    }
-                } else {
-                    self.failed_changes = self.failed_changes.saturating_add(1);
-                }
-                self.set_capped(applied.effective == Effective::Capped, emit);
-                self.adapt(emit);
-            }
-            // The front has modes of the board alone.
-            Err(error) => emit(Event::NotApplied {
-                mode,
-                error: &error,
-            }),
-        }
-        self.verified = self.last;
-        self.current = Some(self.board.current(&self.files));
     }
 
     /// The board.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::wattgated::{MODEL, Rig, outcome, reported_mode, with_board};
 use serde_json::{Value, json};
 use wattgate_runtime::Milliwatts;
+use wattgate_simulated_board::tree::mirror::Living;
 use wattgate_watchdog::quantity::Watts;
 
 #[test]
@@ -51,6 +52,30 @@ fn if_no_mode_fits_once_sets_the_least_one_and_fails() {
         let safe = reported_mode(&report, "safe ");
         assert!(errors.contains(&safe), "{errors}");
     });
+}
+
+/// A GPU that stays at its highest clock leaves less power to the cores.
+#[test]
+fn once_chooses_another_mode_where_a_knob_does_not_obey() {
+    let gpu = "/sys/class/devfreq/17000000.ga10b/max_freq";
+    for (limit, ends, expected) in [
+        ("20W", "GPU 1300500 kHz", 6),
+        ("15W", "no mode stays within 15 W", 4),
+    ] {
+        with_board(limit, |rig| {
+            let (_, report, _) = rig.output("check");
+            let living = Living::open(&rig.root).expect("it lives");
+            living
+                .order(&format!("floor {gpu} 1300500000"))
+                .expect("obeyed");
+            let (code, _, errors) = rig.output("once");
+            assert_eq!(code, Some(expected), "{errors}");
+            let first = format!("<6>once: {}; ", reported_mode(&report, "once "));
+            assert!(errors.starts_with(&first), "{errors}");
+            assert!(errors.contains(gpu), "{errors}");
+            assert!(errors.contains(ends), "{errors}");
+        });
+    }
 }
 
 /// All files of a tree with their contents and modification times.

@@ -133,6 +133,24 @@ fn once_safe_leaves_as_many_cores_as_the_config_wants() {
 }
 
 #[test]
+fn once_safe_needs_no_sensor() {
+    with_board("30W", |rig| {
+        let mode = safe_mode(rig);
+        let drivers = rig.root.join("sys/bus/i2c/drivers");
+        let away = drivers.with_file_name("away");
+        fs::rename(&drivers, &away).expect("renamed");
+        let (code, errors) = once_safe(rig);
+        assert_eq!(code, Some(0), "{errors}");
+        assert!(
+            errors.starts_with(&format!("<6>once: {mode}; ")),
+            "{errors}"
+        );
+        fs::rename(&away, &drivers).expect("renamed");
+        rig.await_mode(&mode);
+    });
+}
+
+#[test]
 fn once_safe_sets_what_obeys_and_names_what_does_not() {
     with_board("30W", |rig| {
         let living = Living::open(&rig.root).expect("it lives");

@@ -1,4 +1,5 @@
-//! A bed of faults: each knob, each way not to obey, alone and in pairs. The true power beside the limit.
+//! A bed of faults: every knob disobeys in every way, alone and together with others. Each cell compares the
+//! true power with the limit.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -70,7 +71,7 @@ struct Cell {
     state: State,
 }
 
-/// Runs ResNet-18 in MAXN with faults from the start on, and a limit.
+/// Starts ResNet-18 in MAXN, injects the faults, and then lets control hold a limit.
 fn run(faults: &[String], limit: &str, seconds: u64) -> (Cell, Running) {
     const SPAN: usize = 43;
     let limit_w: f64 = limit.trim_end_matches('W').parse().expect("watts");
@@ -156,7 +157,7 @@ fn each_knob_may_disobey_in_each_way() {
             let (cell, running) = run(std::slice::from_ref(&fault), "20W", 60);
             let text = line(&fault, &cell);
             table += &text;
-            let is_quiet = cell.lines_per_min <= 20.0 && cell.changes_per_min <= 12.0;
+            let is_quiet = cell.lines_per_min <= 15.0 && cell.changes_per_min <= 12.0;
             if cell.over_s > REACTION_S || !is_quiet {
                 let _ = writeln!(failed, "{text}{:#?}", running.log);
             }

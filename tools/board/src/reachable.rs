@@ -1,0 +1,75 @@
+//! Which cores and CPU clocks a board can have, given what is known of knobs that do not obey.
+
+use std::ops::RangeInclusive;
+
+use crate::cpu::{Core, CoreSet, Cpus};
+use crate::knobs::Knobs;
+use crate::obedience::Obedience;
+
+impl Knobs {
+    /// The cores that cannot be offline, and those that cannot be online.
+    fn fixed(&self, obedience: &Obedience) -> [CoreSet; 2] {
+        let on = self.cpus.all(|place, core| match core.online {
+            Some(_) => {
+                let unit = self.core(place);
+                obedience.floor(unit).is_some() && !obedience.is_tested(unit)
+            }
+            None => core.on,
+        });
+        let off = self.cpus.all(|place, core| match core.online {
+            Some(_) => obedience.lacks(self.core(place), 1),
+            None => !core.on,
+        });
+        [on, off & !on]
+    }
+
+    /// The numbers of cores that can be online.
+    pub fn counts(&self, obedience: &Obedience) -> RangeInclusive<u32> {
+        let [on, off] = self.fixed(obedience);
+        let all = Cpus::first(self.cpus.cores.len() as u32);
+        on.count_ones().max(1)..=(all & !off).count_ones()
+    }
+
+    /// The cores that are online in a power mode of so many: those that cannot be offline, then the first
+    /// others that can be online. Last come cores of a cluster whose clock has a floor, and cores whose switch
+    /// is tested.
+    pub fn cores(&self, count: u32, obedience: &Obedience) -> CoreSet {
+        let [on, off] = self.fixed(obedience);
+        let policies = self.cpus.policies.iter().enumerate();
+        let floored = policies.filter(|(unit, _)| obedience.floor(*unit).is_some());
+        let late = floored.fold(0, |set, (_, policy)| set | policy.cores);
+        let tested = |place, _: &Core| obedience.is_tested(self.core(place));
+        let late = late | self.cpus.all(tested);
+        let all = Cpus::first(self.cpus.cores.len() as u32) & !off & !on;
+        let mut set = on;
+        for candidates in [all & !late, all & late] {
+            let mut rest = candidates;
+            while rest != 0 && set.count_ones() < count {
+                let first = rest & rest.wrapping_neg();
+                (set, rest) = (set | first, rest & !first);
+            }
+        }
+        set
+    }
+
+    /// The lowest CPU clock in kHz that a mode of so many cores can have; `u32::MAX` if it is unknown.
+    pub fn cpu_floor(&self, count: u32, obedience: &Obedience) -> u32 {
+        let cores = self.cores(count, obedience);
+        let policies = self.cpus.policies.iter().enumerate();
+        let online = policies.filter(|(_, policy)| policy.cores & cores != 0);
+        let floors = online.filter_map(|(unit, _)| obedience.floor(unit));
+        floors
+            .max()
+            .map_or(0, |khz| u32::try_from(khz).unwrap_or(u32::MAX))
+    }
+
+    /// What to ask the clusters of a mode of so many cores for that are to have a clock in kHz; `None` if no
+    /// cluster takes it.
+    pub fn ask_cpu(&self, count: u32, khz: u32, obedience: &Obedience) -> Option<u32> {
+        let cores = self.cores(count, obedience);
+        let policies = self.cpus.policies.iter().enumerate();
+        let online = policies.filter(|(_, policy)| policy.cores & cores != 0);
+        let asked = online.filter_map(|(unit, _)| obedience.ask(unit, khz.into()));
+        u32::try_from(asked.min()?).ok()
+    }
+}

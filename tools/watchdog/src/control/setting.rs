@@ -1,0 +1,186 @@
+//! Sets modes, reads them back, and follows what the knobs make of them.
+
+use wattgate_board::{Effective, Files, KnobError};
+use wattgate_runtime::{Milliseconds, ModeId, PowerMode};
+
+use super::disobedience::Obedience;
+use super::{Control, Disturbances, Event};
+
+/// Interval of the full read-back that detects other writers. A raised clock of CPU or GPU is
+/// detected at each look.
+const READ_BACK_INTERVAL: Milliseconds = Milliseconds(400);
+
+/// At most one log line about other programs appears in this time, so that a program that writes
+/// without end does not flood the log. The control still undoes each change.
+const REPORT_INTERVAL: Milliseconds = Milliseconds(60_000);
+
+/// Interval at which the clocks of a capped board are requested again. Another program may have
+/// lowered them below the cap, where nobody sees it.
+const REQUEST_INTERVAL: Milliseconds = Milliseconds(10_000);
+
+/// Interval of the tests of knobs. Two tests, and so less than a minute, show that a knob obeys again
+/// ([`Board::test_obedience`](wattgate_board::Board::test_obedience)).
+const TEST_INTERVAL: Milliseconds = Milliseconds(20_000);
+
+/// Least interval between two changes of the front while the board is in the wanted mode: a knob that comes and
+/// goes must not keep the governor from measuring.
+const ADAPT_INTERVAL: Milliseconds = Milliseconds(1_000);
+
+impl<F: Files> Control<F> {
+    /// Sets a mode, as far as the knobs obey. [`Board::apply`](wattgate_board::Board::apply) reads every write back.
+    pub(super) fn apply(&mut self, id: ModeId, emit: &mut impl FnMut(Event<'_>)) {
+        (self.arriving, self.shown) = (None, None);
+        let Some(mode) = self.choices.mode(id) else {
+            return;
+        };
+        match self.board.apply(&mut self.files, &mode) {
+            Ok(applied) => {
+                if applied.is_set {
+                    self.arriving = self.last.map(|now| (id, now));
+                    let status = self.governor.status();
+                    // Told once, however often another program changes it.
+                    if self.told.0.replace(id) != Some(id) {
+                        self.told.1.clear();
+                        emit(Event::Applied { mode, status });
+                    }
+                } else {
+                    let count = &mut self.obedience.failed_changes;
+                    *count = count.saturating_add(1);
+                }
+                self.set_capped(applied.effective == Effective::Capped, emit);
+                self.adapt(!applied.is_set, emit);
+            }
+            // The front has modes of the board alone.
+            Err(error) => emit(Event::NotApplied {
+                mode,
+                error: &error,
+            }),
+        }
+        self.verified = self.last;
+        self.current = Some(self.board.current(&self.files));
+    }
+
+    /// Reads the wanted mode back if that is due. True if it was set and is no longer.
+    pub(super) fn is_disturbed(
+        &mut self,
+        now: Milliseconds,
+        emit: &mut impl FnMut(Event<'_>),
+    ) -> bool {
+        let is_recent = |verified: Milliseconds| now.since(verified) < READ_BACK_INTERVAL;
+        let wanted = self.governor.status().mode;
+        let (Some(verified), Some(mode)) = (self.verified, self.choices.mode(wanted)) else {
+            return false;
+        };
+        if self.test_obedience(&mode, now, emit) || self.adapt(false, emit) {
+            return true;
+        }
+        if is_recent(verified) && !self.board.is_raised(&self.files, &mode) {
+            return false;
+        }
+        self.verified = Some(now);
+        self.current = Some(self.board.current(&self.files));
+        match self.board.verify(&self.files, &mode) {
+            Ok(Effective::AsRequested) => {
+                self.shown = Some(wanted);
+                self.set_capped(false, emit);
+            }
+            Ok(Effective::Capped) => self.request_again(&mode, now, emit),
+            Err(error) => {
+                if self.shown.take().is_some() {
+                    self.report_disturbance(&mode, &error, now, emit);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn report_disturbance(
+        &mut self,
+        mode: &PowerMode,
+        error: &KnobError,
+        now: Milliseconds,
+        emit: &mut impl FnMut(Event<'_>),
+    ) {
+        let Disturbances { times, reported } = &mut self.disturbances;
+        *times += 1;
+        if reported.is_some_and(|at| now.since(at) < REPORT_INTERVAL) {
+            return;
+        }
+        *reported = Some(now);
+        let times = std::mem::take(times);
+        let by = self.board.likely_writer(&self.files, mode);
+        emit(Event::Disturbed { by, error, times });
+    }
+
+    /// Requests a mode of which a clock shows less. If it still does, cooling caps it, otherwise
+    /// another program had lowered it.
+    fn request_again(
+        &mut self,
+        mode: &PowerMode,
+        now: Milliseconds,
+        emit: &mut impl FnMut(Event<'_>),
+    ) {
+        let is_recent = |at: Milliseconds| now.since(at) < REQUEST_INTERVAL;
+        let requested = &mut self.surroundings.requested;
+        if self.throttling.by_cooling && requested.is_some_and(is_recent) {
+            return;
+        }
+        *requested = Some(now);
+        if let Ok(applied) = self.board.apply(&mut self.files, mode) {
+            let is_capped = applied.effective == Effective::Capped;
+            if !self.adapt(!applied.is_set, emit) && !is_capped && !self.throttling.by_cooling {
+                emit(Event::Lowered);
+            }
+            self.set_capped(is_capped, emit);
+        }
+    }
+
+    /// Tests the knobs that do not obey if that is due. True if the board can be set to other modes then.
+    fn test_obedience(
+        &mut self,
+        mode: &PowerMode,
+        now: Milliseconds,
+        emit: &mut impl FnMut(Event<'_>),
+    ) -> bool {
+        if now.since(self.obedience.tested) < TEST_INTERVAL || self.shown.is_none() {
+            return false;
+        }
+        self.obedience.tested = now;
+        self.board.test_obedience(&mut self.files, mode);
+        self.adapt(false, emit)
+    }
+
+    /// Reports knobs that do not obey, or do again. If the board can be set to other modes now, the governor
+    /// chooses among them from now on; then true. Unless it is urgent, that happens once a second at most.
+    fn adapt(&mut self, is_urgent: bool, emit: &mut impl FnMut(Event<'_>)) -> bool {
+        let now = self.last.unwrap_or(Milliseconds(0));
+        let Obedience {
+            changes,
+            adapted,
+            reported,
+            ..
+        } = &mut self.obedience;
+        reported.update(self.board.disobedient(), now, emit);
+        let found = self.board.obedience_changes();
+        let is_recent = adapted.is_some_and(|at| now.since(at) < ADAPT_INTERVAL);
+        if *changes == found || is_recent && !is_urgent {
+            return false;
+        }
+        (*changes, *adapted) = (found, Some(now));
+        self.choices.adapt(&self.board);
+        // The front has the least mode at least.
+        let _ = self.governor.set_modes(self.choices.front.clone());
+        (self.arriving, self.shown) = (None, None);
+        true
+    }
+
+    fn set_capped(&mut self, is_capped: bool, emit: &mut impl FnMut(Event<'_>)) {
+        if std::mem::replace(&mut self.throttling.by_cooling, is_capped) != is_capped {
+            emit(match is_capped {
+                true => Event::Capped,
+                false => Event::NotCapped,
+            });
+        }
+    }
+}
