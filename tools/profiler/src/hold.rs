@@ -116,10 +116,10 @@ pub struct Held {
     pub energy_j: f64,
     /// Highest mean power over 430 ms; `None` without a reading.
     pub highest: Option<Milliwatts>,
-    /// Time with a mean power over 430 ms above the limit, and the longest stretch of it.
+    /// How long the mean power of 430 ms was above the limit: in sum, and the longest time at a stretch.
     pub over_s: f64,
     pub longest_over_s: f64,
-    /// Time without a reading of the power, and the longest stretch of it.
+    /// How long no reading of the power was there: in sum, and the longest time at a stretch.
     pub unknown_s: f64,
     pub longest_unknown_s: f64,
     /// Steps of the workload, and the time from the first to the last count.
@@ -127,12 +127,13 @@ pub struct Held {
     pub steps_s: f64,
 }
 
-/// A longer stretch over the limit, or without a reading, is no reaction: the mean over 430 ms needs as long
-/// to fall after an answer, and the daemon is asked every 100 ms.
+/// The limit counts as held if the power was above it, or unknown, no longer than this at a stretch. After
+/// a jump of the load, the holder takes up to a quarter of a second to lower the mode, the mean then takes
+/// 430 ms to fall, and the report of a daemon is up to 100 ms old.
 const LONGEST_REACTION_S: f64 = 1.0;
 
 impl Held {
-    /// Whether the limit was held: exceeded no longer than a reaction takes, and known.
+    /// Whether the limit was held: neither above it nor unknown for longer than a reaction takes.
     pub fn is_held(&self) -> bool {
         self.longest_over_s.max(self.longest_unknown_s) <= LONGEST_REACTION_S
     }
