@@ -9,7 +9,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     /// The mean over a span needs no model of the power. Its error is due to rounding of the
-    /// readings at both ends, and to the time of a change between two looks.
+    /// readings at both ends, and to changes between two looks: of a look's energy, at most half is taken
+    /// for the wrong side of the span's start.
     #[test]
     fn the_mean_of_a_span_is_exact_up_to_rounding(
         setup in setups(),
@@ -31,7 +32,7 @@ proptest! {
                     let rounding = setup.half_steps();
                     let ends = 2.0 * rounding * setup.time_constant as f64 / span as f64;
                     let between = 50_000.0 * setup.looks.1 / span as f64;
-                    let most = ends + rounding + 0.3 * between;
+                    let most = ends + rounding + 0.5 * between;
                     prop_assert!(error <= most, "{error} mW over {span} ms, expected {most}");
                 }
             }
