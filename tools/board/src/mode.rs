@@ -276,6 +276,21 @@ impl Board {
     /// error. A clock that shows less than requested is [`Effective::Capped`]: cooling, or another program,
     /// lowered it. Writes nothing.
     pub fn verify(&self, files: &impl Files, mode: &PowerMode) -> Result<Effective, KnobError> {
+        self.compare(files, mode, |seen| self.obedience.is_known(seen))
+    }
+
+    /// Verifies like [`Self::verify`] that a mode is set, but takes no knob that does not obey for one that
+    /// does.
+    pub fn verify_all(&self, files: &impl Files, mode: &PowerMode) -> Result<Effective, KnobError> {
+        self.compare(files, mode, |seen| seen.shown == Some(seen.wanted))
+    }
+
+    fn compare(
+        &self,
+        files: &impl Files,
+        mode: &PowerMode,
+        is_as_requested: impl Fn(&Seen) -> bool,
+    ) -> Result<Effective, KnobError> {
         let mut effective = Effective::AsRequested;
         let mut difference = None;
         let target = Target::Mode(mode, self.clocks, &self.obedience);
@@ -288,7 +303,7 @@ impl Board {
                 // Nothing cools the memory.
                 let is_coolable = seen.unit <= self.knobs.gpu_unit();
                 match seen.shown {
-                    _ if self.obedience.is_known(&seen) => {}
+                    _ if is_as_requested(&seen) => {}
                     Some(shown) if is_coolable && shown < seen.wanted => {
                         effective = Effective::Capped;
                     }

@@ -31,12 +31,16 @@ impl Knobs {
     }
 
     /// The cores that are online in a power mode of so many: those that cannot be offline, then the first
-    /// others that can be online. Last come cores of a cluster whose clock has a floor, and cores whose switch
-    /// is tested.
+    /// others that can be online. Last come cores of a cluster that can be offline and whose clock has a
+    /// floor, and cores whose switch is tested.
     pub fn cores(&self, count: u32, obedience: &Obedience) -> CoreSet {
         let [on, off] = self.fixed(obedience);
         let policies = self.cpus.policies.iter().enumerate();
-        let floored = policies.filter(|(unit, _)| obedience.floor(*unit).is_some());
+        // A cluster that cannot be offline as a whole has its floor in any case. One that cannot be read is slow.
+        let floored = policies.filter(|(unit, policy)| {
+            let is_avoidable = policy.cores & on == 0 || obedience.is_unknown(*unit);
+            is_avoidable && obedience.floor(*unit).is_some()
+        });
         let late = floored.fold(0, |set, (_, policy)| set | policy.cores);
         let tested = |place, _: &Core| obedience.is_tested(self.core(place));
         let late = late | self.cpus.all(tested);

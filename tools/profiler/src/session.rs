@@ -455,7 +455,7 @@ impl<'a, W: World> Session<'a, W> {
                 Seen::Over(power) => {
                     row.peak_mw = row.peak_mw.max(power.round());
                     // Another program may have raised the power.
-                    let is_set = self.board.verify(self.world.files(), &mode).is_ok();
+                    let is_set = self.board.verify_all(self.world.files(), &mode).is_ok();
                     self.retreat()?;
                     return Ok(Outcome::Marked(match is_set {
                         true => Mark::OverLimit,
@@ -469,7 +469,7 @@ impl<'a, W: World> Session<'a, W> {
                 Seen::Stalled => {
                     self.stalled = true;
                     return Ok(Outcome::Marked(
-                        match self.board.verify(self.world.files(), &mode) {
+                        match self.board.verify_all(self.world.files(), &mode) {
                             Ok(_) => Mark::Stalled,
                             Err(_) => Mark::Changed,
                         },
@@ -487,6 +487,11 @@ impl<'a, W: World> Session<'a, W> {
             }
             if self.world.now() >= next_clock {
                 next_clock += CLOCK_LOOK;
+                // A knob may leave the mode and come back before the end.
+                if self.board.verify_all(self.world.files(), &mode).is_err() {
+                    self.retreat()?;
+                    return Ok(Outcome::Marked(Mark::Changed));
+                }
                 clocks.extend(self.board.delivered_cpu(self.world.files()));
             }
             let measured = window.as_ref().and_then(|it| it.measured(&self.estimator));
@@ -499,7 +504,7 @@ impl<'a, W: World> Session<'a, W> {
             row.over_current = self.over_current_events().saturating_sub(events_before);
             clocks.sort_unstable();
             row.delivered_cpu_khz = clocks.get(clocks.len() / 2).map(|clock| clock.0);
-            return Ok(match self.board.verify(self.world.files(), &mode) {
+            return Ok(match self.board.verify_all(self.world.files(), &mode) {
                 Err(_) => Outcome::Marked(Mark::Changed),
                 Ok(Effective::AsRequested) if !row.is_throttled() => Outcome::Measured(measured),
                 Ok(_) => Outcome::Marked(Mark::Throttled),

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 use thiserror::Error;
 use wattgate_board::{
-    BackstopError, Board, DiscoverError, Disobedience, Files, Reach, Settable, SettableError,
+    ApplyError, BackstopError, Board, DiscoverError, Disobedience, Files, Reach, Settable,
+    SettableError,
 };
 use wattgate_runtime::{
     Axis, Chip, Choice, Command, Confidence, FormatError, Front, Governor, Grid, GuardError, Input,
@@ -32,6 +33,9 @@ const LOOK_MS_PER_RAIL: u64 = 15;
 
 /// Least interval between looks: shorter ones do not resolve the slope of a power step.
 const MIN_LOOK_INTERVAL: Milliseconds = Milliseconds(16);
+
+/// Choices of a mode, after each of which a knob did not obey. Then the least mode is set.
+const MOST_CHOICES: u32 = 8;
 
 /// Maximum size of a model file in bytes.
 const MAX_MODEL_BYTES: u64 = 1 << 20;
@@ -340,6 +344,29 @@ impl Setup {
         Err(SelectError::OverLimit {
             least_power: least.map_or(Milliwatts(0), |point| point.guarded),
         })
+    }
+
+    /// Sets the mode of [`Self::choice`], or the least mode if there is none. Chooses anew where a knob does
+    /// not obey. Calls `told` with each mode that was set, and the number of writes.
+    pub fn set_choice(
+        &mut self,
+        files: &mut impl Files,
+        mut told: impl FnMut(&PowerMode, u32),
+    ) -> Result<(), ApplyError> {
+        for left in (0..=MOST_CHOICES).rev() {
+            let mode = match self.choice() {
+                Ok(choice) if left > 0 => self.mode(choice.mode),
+                _ => self.safe(),
+            };
+            let before = self.board.obedience_changes();
+            let applied = self.board.apply(files, &mode)?;
+            told(&mode, applied.writes);
+            if self.board.obedience_changes() == before {
+                break;
+            }
+            self.choices.adapt(&self.board);
+        }
+        Ok(())
     }
 
     /// The mode that a new governor sets before any measurement.

@@ -1,5 +1,7 @@
 //! Integration tests of the profiler.
 
+#[path = "../../../board/tests/it/bed.rs"]
+mod bed;
 #[path = "../../../board/tests/it/common.rs"]
 mod board;
 
@@ -8,6 +10,7 @@ mod faults;
 mod faults_of_daemon;
 mod living;
 mod man;
+mod obedience;
 mod operation;
 mod pattern;
 mod planner;

@@ -15,6 +15,7 @@ use wattgate_profiler::world::{Event, Exit, World};
 use wattgate_runtime::{Milliwatts, PowerMode};
 use wattgate_simulated_board::workload::Workload;
 
+use crate::bed::{Meter, inject};
 use crate::board::{Simulated, booted, discover, highest, lowest, middle};
 
 /// A simulated board whose workload counts its minibatches.
@@ -32,6 +33,10 @@ pub struct Bench {
     over_s: f64,
     /// Time in s, minibatches and energy in J.
     trace: Vec<(f64, f64, f64)>,
+    /// Compares the true power with a limit, if it is asked to.
+    pub meter: Option<Meter>,
+    /// What goes wrong once the board was discovered, as commands to the simulated board.
+    pub faults: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -50,6 +55,11 @@ impl Bench {
         let mut files = booted(board);
         let workload = Workload::named(workload).expect("a shipped workload");
         files.tree.jetson_mut().set_workload(Some(workload));
+        Self::of(files)
+    }
+
+    /// A board that runs its workload.
+    pub fn of(files: Simulated) -> Self {
         Self {
             files,
             counted: 0,
@@ -59,6 +69,8 @@ impl Bench {
             limit_w: f64::INFINITY,
             over_s: 0.0,
             trace: Vec::new(),
+            meter: None,
+            faults: Vec::new(),
         }
     }
 
@@ -116,6 +128,9 @@ impl World for Bench {
             let jetson = self.files.tree.jetson();
             let (seconds, joules) = (jetson.now().as_secs_f64(), jetson.energy_j());
             self.trace.push((seconds, jetson.minibatches(), joules));
+            if let Some(meter) = &mut self.meter {
+                meter.note(&self.files);
+            }
             let watts = (joules - before) / 0.002;
             if watts > self.limit_w {
                 self.over_s += 0.002;
@@ -125,10 +140,10 @@ impl World for Bench {
 }
 
 /// A session's folder, and how it ended.
-struct Done {
-    bench: Bench,
-    rows: Vec<Row>,
-    result: Result<(), SessionError>,
+pub struct Done {
+    pub bench: Bench,
+    pub rows: Vec<Row>,
+    pub result: Result<(), SessionError>,
     folder: TempDir,
 }
 
@@ -142,7 +157,7 @@ fn corpus(path: &Path, tpc_pg_mask: Option<u32>) -> CorpusFile {
     CorpusFile::open(path, "board", "work", tpc_pg_mask).expect("a corpus")
 }
 
-fn profile(bench: Bench, least: PowerMode, modes: &[PowerMode], limit_w: Option<u32>) -> Done {
+pub fn profile(bench: Bench, least: PowerMode, modes: &[PowerMode], limit_w: Option<u32>) -> Done {
     let folder = tempfile::tempdir().expect("a folder");
     profile_with(List(modes.to_vec().into()), bench, least, limit_w, folder)
 }
@@ -155,6 +170,7 @@ fn profile_with<P: Planner + Send + 'static>(
     folder: TempDir,
 ) -> Done {
     let mut board = discover(&bench.files);
+    inject(&mut bench.files, &bench.faults);
     let mut corpus = corpus(&folder.path().join("corpus.csv"), board.tpc_pg_mask());
     let task = Task {
         kind: Kind::Simulated,

@@ -34,9 +34,6 @@ Example:
 
 ";
 
-/// Choices of a mode, after each of which a knob did not obey. Then the least mode is set.
-const MOST_CHOICES: u32 = 8;
-
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
     let mut is_safe = false;
@@ -61,25 +58,14 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         check_writable(&board)?;
         let _lock = Lock::take(&place.root)?;
         let mode = least(&board, cores);
-        set(&mut board, &mode)?;
+        let applied = board.apply(&mut InTime::plain(), &mode)?;
+        told(&mode, applied.writes);
         return obeyed(&board);
     }
     let mut setup = place.setup_now()?;
     check_writable(&setup.board)?;
     let _lock = Lock::take(&place.root)?;
-    for left in (0..=MOST_CHOICES).rev() {
-        let mode = match setup.choice() {
-            Ok(choice) if left > 0 => setup.mode(choice.mode),
-            _ => setup.safe(),
-        };
-        let before = setup.board.obedience_changes();
-        set(&mut setup.board, &mode)?;
-        if setup.board.obedience_changes() == before {
-            break;
-        }
-        // A knob that does not obey leaves other modes.
-        setup.choices.adapt(&setup.board);
-    }
+    setup.set_choice(&mut InTime::plain(), told)?;
     let obeyed = obeyed(&setup.board);
     let over = over_limit(&setup);
     if over.is_err()
@@ -90,14 +76,11 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     over.and(obeyed)
 }
 
-fn set(board: &mut Board, mode: &PowerMode) -> Result<(), Failure> {
-    let applied = board.apply(&mut InTime::plain(), mode)?;
-    let writes = applied.writes;
+fn told(mode: &PowerMode, writes: u32) {
     log(
         Priority::Info,
         format_args!("once: {mode}; {writes} writes"),
     );
-    Ok(())
 }
 
 /// Fails if a knob does not obey.

@@ -2,6 +2,8 @@
 
 #[path = "../../../board/tests/it/allocations.rs"]
 mod allocations;
+#[path = "../../../board/tests/it/bed.rs"]
+mod bed;
 #[path = "../../../board/tests/it/common.rs"]
 mod board;
 #[path = "../../../simulator/tests/it/eventually.rs"]

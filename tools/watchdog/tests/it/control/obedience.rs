@@ -1,68 +1,23 @@
 //! A bed of faults: every knob disobeys in every way, alone and together with others. Each cell compares the
 //! true power with the limit.
 
-use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::{GPU_MAX, GPU_MIN, Running, config};
-use crate::board::{booted_in, load};
-use wattgate_runtime::{ModeId, State};
-
-/// The knobs of an AGX Orin that change its power: one of each kind, and each cluster.
-const KNOBS: [&str; 11] = [
-    "/sys/devices/system/cpu/cpu3/online",
-    "/sys/devices/system/cpu/cpu6/online",
-    "/sys/devices/system/cpu/cpu11/online",
-    "/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq",
-    "/sys/devices/system/cpu/cpufreq/policy4/scaling_max_freq",
-    "/sys/devices/system/cpu/cpufreq/policy8/scaling_min_freq",
-    GPU_MAX,
-    GPU_MIN,
-    "/sys/kernel/debug/bpmp/debug/clk/emc/rate",
-    "/sys/kernel/debug/bpmp/debug/clk/emc/mrq_rate_locked",
-    "/sys/kernel/nvpmodel_emc_cap/emc_iso_cap",
-];
-
-/// The ways not to obey. `TOP` is the highest value of the knob, `MIDDLE` one below.
-const WAYS: [&str; 14] = [
-    "refuse KNOB EBUSY",
-    "refuse KNOB EINVAL",
-    "refuse KNOB EIO",
-    "refuse KNOB EROFS",
-    "ignore KNOB",
-    "clamp KNOB MIDDLE",
-    "floor KNOB MIDDLE",
-    "floor KNOB TOP",
-    "quantise KNOB STEP",
-    "late KNOB 1",
-    "revert KNOB 1",
-    "unreadable KNOB",
-    "vanish KNOB",
-    "every 1 write KNOB TOP",
-];
-
-fn command(way: &str, knob: &str) -> String {
-    let [top, middle, step] = match knob {
-        knob if knob.ends_with("online") || knob.ends_with("locked") => [1, 1, 2],
-        knob if knob.contains("cpufreq") => [2_201_600, 1_190_400, 500_000],
-        knob if knob.contains("devfreq") => [1_300_500_000, 726_750_000, 200_000_000],
-        _ => [3_199_000_000, 2_133_000_000, 1_000_000_000],
-    }
-    .map(|value: u64| value.to_string());
-    way.replace("KNOB", knob)
-        .replace("TOP", &top)
-        .replace("MIDDLE", &middle)
-        .replace("STEP", &step)
-}
+use super::{Running, config, setup};
+use crate::bed::{
+    EMC_CAP, EMC_LOCK, EMC_RATE, GPU_MAX, GPU_MIN, KNOBS, Meter, STUCK, WAYS, command, hungry,
+    inject, is_least,
+};
+use crate::board::Simulated;
+use wattgate_board::Files;
+use wattgate_runtime::State;
 
 /// What became of a run.
 #[derive(Debug)]
 struct Cell {
-    /// The longest time with a true mean of 430 ms over the limit after the first two seconds, in s.
-    over_s: f64,
-    /// The highest such mean, and the mean power of the last ten seconds, in W.
-    highest_w: f64,
+    meter: Meter,
+    /// The mean power of the last ten seconds in W.
     mean_w: f64,
     /// Minibatches per second over the last ten seconds.
     rate: f64,
@@ -72,43 +27,18 @@ struct Cell {
 }
 
 /// Starts ResNet-18 in MAXN, injects the faults, and then lets control hold a limit.
-fn run(faults: &[String], limit: &str, seconds: u64) -> (Cell, Running) {
-    const SPAN: usize = 43;
-    let limit_w: f64 = limit.trim_end_matches('W').parse().expect("watts");
-    let mut files = booted_in("orin-agx-64", 0);
-    load(&mut files);
-    let mut running = Running::with(files, config(limit));
-    for fault in faults {
-        running.inject(fault);
-    }
+fn run(faults: &[String], limit_w: u32, seconds: u64) -> (Cell, Running) {
+    let mut running = Running::with(hungry(), config(&format!("{limit_w}W")));
+    inject(running.control.files(), faults);
+    let mut meter = Meter::new(limit_w.into(), faults, running.control.files());
     let start = running.now();
-    let mut means: VecDeque<(f64, f64)> = VecDeque::new();
-    let (mut over_s, mut longest_s, mut highest_w) = (0.0, 0.0_f64, 0.0_f64);
     let mut last = (0.0, 0.0);
     while running.now() < start + Duration::from_secs(seconds) {
         running.look();
-        let now = running.now();
-        // Then nothing draws less than what the other knobs reach.
-        let is_least = running.control.status().0.mode == ModeId::LEAST;
-        let jetson = running.control.files().tree.jetson();
-        let at = (now - start).as_secs_f64();
-        means.push_back((at, jetson.energy_j()));
-        while means.len() > 2 && means[1].0 <= at - 0.01 * SPAN as f64 {
-            means.pop_front();
-        }
-        let (from, energy) = means[0];
-        let mean_w = (jetson.energy_j() - energy) / (at - from).max(1e-9);
-        let passed_s = means.back().expect("one").0 - means[means.len().saturating_sub(2)].0;
-        if at > 2.0 && at - from > 0.42 {
-            highest_w = highest_w.max(mean_w);
-            over_s = if mean_w > 1.005 * limit_w && !is_least {
-                over_s + passed_s
-            } else {
-                0.0
-            };
-            longest_s = longest_s.max(over_s);
-        }
-        if at < seconds as f64 - 10.0 {
+        let files = running.control.files();
+        meter.note(files);
+        let jetson = files.tree.jetson();
+        if jetson.now() < start + Duration::from_secs(seconds - 10) {
             last = (jetson.energy_j(), jetson.minibatches());
         }
     }
@@ -117,8 +47,7 @@ fn run(faults: &[String], limit: &str, seconds: u64) -> (Cell, Running) {
     let (status, _) = running.control.status();
     let minutes = seconds as f64 / 60.0;
     let cell = Cell {
-        over_s: longest_s,
-        highest_w,
+        meter,
         mean_w: (energy - last.0) / 10.0,
         rate: (work - last.1) / 10.0,
         changes_per_min: f64::from(status.changes) / minutes,
@@ -132,8 +61,8 @@ fn line(name: &str, cell: &Cell) -> String {
     format!(
         "{name:<95} over {:5.2} s, highest {:5.2} W, mean {:5.2} W, {:5.2}/s, {:4.1} changes and {:4.1} lines a \
          minute, {:?}\n",
-        cell.over_s,
-        cell.highest_w,
+        cell.meter.longest_s,
+        cell.meter.highest_w,
         cell.mean_w,
         cell.rate,
         cell.changes_per_min,
@@ -148,17 +77,17 @@ const REACTION_S: f64 = 1.0;
 
 #[test]
 fn each_knob_may_disobey_in_each_way() {
-    let (free, _) = run(&[], "20W", 60);
+    let (free, _) = run(&[], 20, 60);
     let mut table = line("none", &free);
     let mut failed = String::new();
     for knob in KNOBS {
         for way in WAYS {
             let fault = command(way, knob);
-            let (cell, running) = run(std::slice::from_ref(&fault), "20W", 60);
+            let (cell, running) = run(std::slice::from_ref(&fault), 20, 60);
             let text = line(&fault, &cell);
             table += &text;
             let is_quiet = cell.lines_per_min <= 15.0 && cell.changes_per_min <= 12.0;
-            if cell.over_s > REACTION_S || !is_quiet {
+            if cell.meter.longest_s > REACTION_S || !is_quiet {
                 let _ = writeln!(failed, "{text}{:#?}", running.log);
             }
         }
@@ -194,16 +123,152 @@ fn knobs_may_disobey_together_and_for_a_time() {
             faults.push(format!("at {from} {}", command(way, knob)));
             faults.push(format!("at {to} {ends}"));
         }
-        let limit = ["16W", "20W", "28W"][below(3)];
+        let limit = [16, 20, 28][below(3)];
         let (cell, running) = run(&faults, limit, 60);
-        if cell.over_s > REACTION_S || cell.lines_per_min > 60.0 {
+        if cell.meter.longest_s > REACTION_S || cell.lines_per_min > 60.0 {
             let _ = writeln!(
                 failed,
                 "{}{:#?}",
-                line(&format!("{limit} {faults:?}"), &cell),
+                line(&format!("{limit} W {faults:?}"), &cell),
                 running.log
             );
         }
     }
     assert!(failed.is_empty(), "{failed}");
+}
+
+/// The true mean power of two seconds in W.
+fn power_w(files: &mut Simulated) -> f64 {
+    files.wait(Duration::from_secs(1));
+    let before = files.tree.jetson().energy_j();
+    files.wait(Duration::from_secs(2));
+    (files.tree.jetson().energy_j() - before) / 2.0
+}
+
+/// `once` measures nothing. So its mode draws what it draws on a board whose knobs obey, or less, or is the
+/// least that can be reached.
+#[test]
+fn once_sets_a_mode_that_the_board_can_be_in() {
+    let (mut table, mut failed) = (String::new(), String::new());
+    for knob in KNOBS {
+        for way in &WAYS[..STUCK] {
+            let faults = [command(way, knob)];
+            let mut files = hungry();
+            let mut setup = setup(&files, config("20W")).expect("usable");
+            inject(&mut files, &faults);
+            let mut last = setup.safe();
+            let set = setup.set_choice(&mut files, |mode, _| last = *mode);
+            set.expect("modes of the board");
+            let fits = setup.choice().is_ok();
+            let power = power_w(&mut files);
+            let mut sound = hungry();
+            let mut board = crate::board::discover(&sound);
+            board.apply(&mut sound, &last).expect("a mode");
+            let as_sound = power_w(&mut sound);
+            let text = format!(
+                "{:<95} {power:5.2} W, {as_sound:5.2} W if all obey, fits: {fits}: {last}\n",
+                faults[0]
+            );
+            let is_well = match fits {
+                true => power <= 1.02 * as_sound,
+                false => is_least(&files, &faults) && setup.board.disobedient().count() > 0,
+            };
+            if !is_well {
+                failed += &text;
+            }
+            table += &text;
+        }
+    }
+    println!("{table}");
+    assert!(failed.is_empty(), "{failed}");
+}
+
+#[test]
+fn once_safe_lowers_all_that_obeys() {
+    for knob in KNOBS {
+        for way in WAYS {
+            let faults = [command(way, knob)];
+            let mut files = hungry();
+            let mut board = crate::board::discover(&files);
+            inject(&mut files, &faults);
+            let least = board.least();
+            board
+                .apply(&mut files, &least)
+                .expect("a mode of the board");
+            files.wait(Duration::from_millis(10));
+            assert!(is_least(&files, &faults), "{faults:?}");
+        }
+    }
+}
+
+/// The most minibatches per second within a limit, with a fault, of the modes that a person could set by hand.
+fn fastest(fault: &str, limit_w: f64) -> f64 {
+    let mut files = hungry();
+    inject(&mut files, &[fault.to_owned()]);
+    let board = files.tree.jetson().board().clone();
+    let mut fastest = 0.0_f64;
+    let set = |files: &mut Simulated, path: &str, value: u64| {
+        // What is refused stays as it is.
+        let _ = files.tree.write(path, &value.to_string());
+    };
+    let state = |files: &Simulated| {
+        let jetson = files.tree.jetson();
+        let now = jetson.now().as_secs_f64();
+        (now, jetson.calm_energy_j(), jetson.minibatches())
+    };
+    for cores in (2..=12).step_by(2) {
+        for core in 0..12 {
+            let path = format!("/sys/devices/system/cpu/cpu{core}/online");
+            set(&mut files, &path, u64::from(core < cores));
+        }
+        for cpu in board.cpu_khz.iter().step_by(2) {
+            for policy in [0, 4, 8] {
+                for limit in ["min", "max", "min"] {
+                    let path = format!(
+                        "/sys/devices/system/cpu/cpufreq/policy{policy}/scaling_{limit}_freq"
+                    );
+                    set(&mut files, &path, (*cpu).into());
+                }
+            }
+            for gpu in &board.gpu_khz {
+                for path in [GPU_MIN, GPU_MAX, GPU_MIN] {
+                    set(&mut files, path, 1_000 * u64::from(*gpu));
+                }
+                for emc in &board.emc_khz {
+                    let rate = 1_000 * u64::from(*emc);
+                    set(&mut files, EMC_CAP, rate);
+                    set(&mut files, EMC_LOCK, 1);
+                    set(&mut files, EMC_RATE, rate);
+                    files.wait(Duration::from_millis(10));
+                    let before = state(&files);
+                    files.wait(Duration::from_millis(100));
+                    let after = state(&files);
+                    let seconds = after.0 - before.0;
+                    if (after.1 - before.1) / seconds <= limit_w {
+                        fastest = fastest.max((after.2 - before.2) / seconds);
+                    }
+                }
+            }
+        }
+    }
+    fastest
+}
+
+#[test]
+fn with_a_stuck_knob_the_board_is_nearly_as_fast_as_its_best_mode() {
+    let mut table = String::new();
+    for knob in KNOBS {
+        for way in &WAYS[2..STUCK] {
+            let fault = command(way, knob);
+            let (cell, _) = run(std::slice::from_ref(&fault), 20, 60);
+            let best = fastest(&fault, 20.0);
+            let part = 100.0 * cell.rate / best;
+            let _ = writeln!(
+                table,
+                "{fault:<95} {:5.2} of {best:5.2}/s: {part:3.0} %",
+                cell.rate
+            );
+            println!("{table}");
+        }
+    }
 }

@@ -1,0 +1,177 @@
+//! What the beds of faults of several programs share: the knobs of an AGX Orin, the ways in which one may not
+//! obey, and a meter of the true power.
+#![allow(dead_code)] // The tests of two crates each use a part.
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use crate::board::{Simulated, booted_in, load};
+
+pub const GPU_MAX: &str = "/sys/class/devfreq/17000000.ga10b/max_freq";
+pub const GPU_MIN: &str = "/sys/class/devfreq/17000000.ga10b/min_freq";
+pub const EMC_RATE: &str = "/sys/kernel/debug/bpmp/debug/clk/emc/rate";
+pub const EMC_LOCK: &str = "/sys/kernel/debug/bpmp/debug/clk/emc/mrq_rate_locked";
+pub const EMC_CAP: &str = "/sys/kernel/nvpmodel_emc_cap/emc_iso_cap";
+
+/// The knobs of an AGX Orin that change its power: one of each kind, and each cluster.
+pub const KNOBS: [&str; 11] = [
+    "/sys/devices/system/cpu/cpu3/online",
+    "/sys/devices/system/cpu/cpu6/online",
+    "/sys/devices/system/cpu/cpu11/online",
+    "/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq",
+    "/sys/devices/system/cpu/cpufreq/policy4/scaling_max_freq",
+    "/sys/devices/system/cpu/cpufreq/policy8/scaling_min_freq",
+    GPU_MAX,
+    GPU_MIN,
+    EMC_RATE,
+    EMC_LOCK,
+    EMC_CAP,
+];
+
+/// The ways not to obey. `TOP` is the highest value of the knob, `MIDDLE` one below. The first [`STUCK`] leave
+/// the knob at values that do not depend on the time.
+pub const WAYS: [&str; 14] = [
+    "refuse KNOB EBUSY",
+    "refuse KNOB EINVAL",
+    "refuse KNOB EIO",
+    "refuse KNOB EROFS",
+    "ignore KNOB",
+    "clamp KNOB MIDDLE",
+    "floor KNOB MIDDLE",
+    "floor KNOB TOP",
+    "quantise KNOB STEP",
+    "unreadable KNOB",
+    "vanish KNOB",
+    "late KNOB 1",
+    "revert KNOB 1",
+    "every 1 write KNOB TOP",
+];
+
+/// How many of [`WAYS`] do not depend on the time, and can be read.
+pub const STUCK: usize = 9;
+
+/// The command to the simulated board that makes a knob disobey in a way.
+pub fn command(way: &str, knob: &str) -> String {
+    let [top, middle, step] = match knob {
+        knob if knob.ends_with("online") || knob.ends_with("locked") => [1, 1, 2],
+        knob if knob.contains("cpufreq") => [2_201_600, 1_190_400, 500_000],
+        knob if knob.contains("devfreq") => [1_300_500_000, 726_750_000, 200_000_000],
+        _ => [3_199_000_000, 2_133_000_000, 1_000_000_000],
+    }
+    .map(|value: u64| value.to_string());
+    way.replace("KNOB", knob)
+        .replace("TOP", &top)
+        .replace("MIDDLE", &middle)
+        .replace("STEP", &step)
+}
+
+/// A board in MAXN that runs ResNet-18.
+pub fn hungry() -> Simulated {
+    let mut files = booted_in("orin-agx-64", 0);
+    load(&mut files);
+    files
+}
+
+pub fn inject(files: &mut Simulated, faults: &[String]) {
+    for fault in faults {
+        let result = files.tree.control(fault);
+        result.unwrap_or_else(|error| panic!("{fault}: {error}"));
+    }
+}
+
+/// True cores and clocks of the board, each with the folder of the files that set it, and the lowest value.
+fn units(files: &Simulated) -> Vec<(String, u32, u32)> {
+    let jetson = files.tree.jetson();
+    let of = jetson.board();
+    let online = &jetson.settings().online;
+    let cores = (0..online.len()).map(|core| {
+        let folder = format!("/sys/devices/system/cpu/cpu{core}");
+        (folder, u32::from(online[core]), u32::from(core == 0))
+    });
+    let mut units: Vec<(String, u32, u32)> = cores.collect();
+    for (cluster, cores) in of.clusters.iter().enumerate() {
+        if cores.iter().any(|core| online[*core as usize]) {
+            let first = cores.iter().min().expect("a core");
+            let folder = format!("/sys/devices/system/cpu/cpufreq/policy{first}");
+            units.push((folder, jetson.cpu_true_khz(cluster), of.cpu_khz[0]));
+        }
+    }
+    units.push(("devfreq".to_owned(), jetson.gpu_true_khz(), of.gpu_khz[0]));
+    units.push(("emc".to_owned(), jetson.emc_khz(), of.emc_khz[0]));
+    units
+}
+
+/// Whether a file is one of a unit.
+fn is_of(path: &str, unit: &str) -> bool {
+    match unit.starts_with('/') {
+        true => Path::new(path).parent() == Some(Path::new(unit)),
+        false => path.contains(unit),
+    }
+}
+
+/// Whether every unit without a fault is at its lowest.
+pub fn is_least(files: &Simulated, faults: &[String]) -> bool {
+    let is_faulty = |unit: &str| {
+        let mut words = faults.iter().flat_map(|fault| fault.split(' '));
+        words.any(|word| word.starts_with('/') && is_of(word, unit))
+    };
+    units(files)
+        .iter()
+        .all(|(unit, value, lowest)| value == lowest || is_faulty(unit))
+}
+
+/// Compares the true mean power of 430 ms with a limit. The first two seconds do not count, nor does time in
+/// which all units without a fault are at their lowest: less cannot be reached.
+#[derive(Debug)]
+pub struct Meter {
+    limit_w: f64,
+    faults: Vec<String>,
+    start_s: f64,
+    /// Times in s and energies in J.
+    past: VecDeque<(f64, f64)>,
+    over_s: f64,
+    /// The longest time over the limit in s, and the highest mean in W.
+    pub longest_s: f64,
+    pub highest_w: f64,
+}
+
+impl Meter {
+    /// The interval of the mean: the sensor's low-pass.
+    const SPAN_S: f64 = 0.43;
+    const GRACE_S: f64 = 2.0;
+
+    pub fn new(limit_w: f64, faults: &[String], files: &Simulated) -> Self {
+        Self {
+            limit_w,
+            faults: faults.to_vec(),
+            start_s: files.tree.jetson().now().as_secs_f64(),
+            past: VecDeque::new(),
+            over_s: 0.0,
+            longest_s: 0.0,
+            highest_w: 0.0,
+        }
+    }
+
+    /// Takes the energy up to now.
+    pub fn note(&mut self, files: &Simulated) {
+        let jetson = files.tree.jetson();
+        let (now, energy) = (jetson.now().as_secs_f64(), jetson.energy_j());
+        let before = self.past.back().map_or(now, |(at, _)| *at);
+        self.past.push_back((now, energy));
+        while self.past.len() > 2 && self.past[1].0 <= now - Self::SPAN_S {
+            self.past.pop_front();
+        }
+        let (from, then) = self.past[0];
+        if now - self.start_s < Self::GRACE_S || now - from < Self::SPAN_S {
+            return;
+        }
+        let mean_w = (energy - then) / (now - from);
+        self.highest_w = self.highest_w.max(mean_w);
+        // Half a per cent is the ripple of the load.
+        self.over_s = match mean_w > 1.005 * self.limit_w && !is_least(files, &self.faults) {
+            true => self.over_s + now - before,
+            false => 0.0,
+        };
+        self.longest_s = self.longest_s.max(self.over_s);
+    }
+}
