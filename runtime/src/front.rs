@@ -52,6 +52,18 @@ pub struct Front<const N: usize> {
     thinned: bool,
     /// Whether the region belonged to another grid, so that the front is empty.
     foreign: bool,
+    is_least_unreachable: bool,
+}
+
+/// What is known of [`ModeId::LEAST`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Least {
+    /// It is this mode of the grid.
+    Mode(ModeId),
+    /// The grid has no such mode.
+    Other,
+    /// A knob does not obey, so that the board cannot be in it. What it draws tells nothing of the load.
+    Unreachable,
 }
 
 /// Why a front is empty.
@@ -76,6 +88,7 @@ impl<const N: usize> Front<N> {
             has_power: false,
             thinned: false,
             foreign: false,
+            is_least_unreachable: false,
         }
     }
 
@@ -124,7 +137,7 @@ impl<const N: usize> Front<N> {
         offer: impl FnOnce(&mut Staircase<'_>),
     ) {
         self.points.clear();
-        (self.thinned, self.foreign) = (false, false);
+        (self.thinned, self.foreign, self.is_least_unreachable) = (false, false, false);
         self.has_power = model.has_power();
         match model.margins(confidence) {
             Ok(margins) => {
@@ -142,34 +155,35 @@ impl<const N: usize> Front<N> {
         }
     }
 
-    /// Makes [`ModeId::LEAST`] the first point. It replaces `same`, the mode of the grid that it is, if that
-    /// is the first point. Otherwise its power and time are guesses, such as the prediction of the nearest
-    /// mode, that count as at most the power and at least the time of the first point.
-    pub fn put_least(&mut self, same: Option<ModeId>, power: Milliwatts, time: Microseconds) {
-        let mut least = Point {
+    /// Makes [`ModeId::LEAST`] the first point. If it is the first point's mode, it replaces that one. Otherwise
+    /// its power and time are guesses, such as the prediction of the nearest mode, that count as at most the
+    /// power and at least the time of the first point.
+    pub fn put_least(&mut self, least: Least, power: Milliwatts, time: Microseconds) {
+        let mut point = Point {
             mode: ModeId::LEAST,
             power,
             guarded: power,
             time,
             leaps: Leaps::default(),
         };
+        self.is_least_unreachable = least == Least::Unreachable;
         match self.points.first_mut() {
-            Some(first) if Some(first.mode) == same => {
+            Some(first) if least == Least::Mode(first.mode) => {
                 first.mode = ModeId::LEAST;
                 return;
             }
             Some(first) => {
                 let below = Milliwatts(first.guarded.0.saturating_sub(1));
-                least.power = power.min(first.power);
+                point.power = power.min(first.power);
                 // With the margin of the first point, as a part of the power.
-                let guarded = u64::from(least.power.0) * u64::from(first.guarded.0);
+                let guarded = u64::from(point.power.0) * u64::from(first.guarded.0);
                 let guarded = guarded.checked_div(u64::from(first.power.0)).unwrap_or(0);
-                least.guarded = Milliwatts(u32::try_from(guarded).unwrap_or(u32::MAX)).min(below);
-                least.time = time.max(Microseconds(first.time.0.saturating_add(1)));
+                point.guarded = Milliwatts(u32::try_from(guarded).unwrap_or(u32::MAX)).min(below);
+                point.time = time.max(Microseconds(first.time.0.saturating_add(1)));
                 if self.points.is_full()
                     && let Some(first) = self.points.first_mut()
                 {
-                    *first = least;
+                    *first = point;
                     leaps::set(&mut self.points);
                     return;
                 }
@@ -177,8 +191,13 @@ impl<const N: usize> Front<N> {
             None => self.has_power = true,
         }
         // There is room.
-        let _ = self.points.insert(0, least);
+        let _ = self.points.insert(0, point);
         leaps::set(&mut self.points);
+    }
+
+    /// Whether the board cannot be in the least mode: [`Least::Unreachable`].
+    pub(crate) fn is_least_unreachable(&self) -> bool {
+        self.is_least_unreachable
     }
 
     /// The points, by strictly ascending guarded power and strictly descending time.

@@ -96,7 +96,7 @@ pub use format::{
     Body, FEATURE_MAP, FormatError, HEADER_LEN, Header, Kind, MAGIC, OLDEST_VERSION, Provenance,
     SCALE_RANGE, VERSION,
 };
-pub use front::{Front, Point};
+pub use front::{Front, Least, Point};
 pub use governor::{
     Average, Budget, Cause, Command, Governor, GovernorError, Input, LONGEST_GAP, Limit, SPAN,
     Settings, State, Status, UP_EVERY, UPS,

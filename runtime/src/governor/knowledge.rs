@@ -410,6 +410,19 @@ impl<const N: usize> Knowledge<N> {
         self.guess();
     }
 
+    /// Whether a point is a least mode that the board cannot be in.
+    pub fn is_unreachable(&self, index: usize) -> bool {
+        index == 0 && self.front.is_least_unreachable()
+    }
+
+    /// Sets the error of an unreachable point. Nothing follows for other points.
+    pub fn settle(&mut self, index: usize, error: f32) {
+        if let Some(mode) = self.modes.get_mut(index) {
+            mode.is_outlier = true;
+        }
+        self.raise(index, error);
+    }
+
     /// Holds a point off. The back-off starts with `first` and doubles each time.
     pub fn hold(&mut self, index: usize, now: Milliseconds, first: Milliseconds) {
         let known = self.held.iter_mut().find(|hold| hold.point == index);

@@ -204,6 +204,14 @@ impl<const N: usize> Governor<N> {
             return;
         }
         let in_mode = now.since(since).0;
+        if let Some(level) = self.level_of_unreachable() {
+            if let Some(mean) = self.measured.filter(|_| in_mode >= FIRST_ESTIMATE_MS) {
+                let error = mean / (self.modes.predicted(self.at) * level);
+                self.modes.settle(self.at, error);
+                self.is_new = false;
+            }
+            return;
+        }
         let is_steady = self
             .steady
             .is_some_and(|steady| steady.from.since(since).0 <= 5 * CLOCK_DELAY_MS);
@@ -235,6 +243,15 @@ impl<const N: usize> Governor<N> {
         }
         self.is_new = false;
         self.next_estimate_ms = self.next_estimate_ms.saturating_mul(2);
+    }
+
+    /// In a least mode that the board cannot be in, until its error is known: the level of the load in the
+    /// mode before.
+    fn level_of_unreachable(&self) -> Option<f32> {
+        let is_unknown = self.modes.is_unreachable(self.at) && !self.modes.is_measured(self.at);
+        self.before.filter(|_| is_unknown)?;
+        let jumped = self.jump.map_or(0.0, |jump| jump.level);
+        Some(self.memory.highest().max(jumped))
     }
 
     /// Estimates the noise from successive means of one phase in one mode.

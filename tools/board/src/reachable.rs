@@ -10,10 +10,7 @@ impl Knobs {
     /// The cores that cannot be offline, and those that cannot be online.
     fn fixed(&self, obedience: &Obedience) -> [CoreSet; 2] {
         let on = self.cpus.all(|place, core| match core.online {
-            Some(_) => {
-                let unit = self.core(place);
-                obedience.floor(unit).is_some() && !obedience.is_tested(unit)
-            }
+            Some(_) => obedience.floor(self.core(place)).is_some(),
             None => core.on,
         });
         let off = self.cpus.all(|place, core| match core.online {
@@ -32,7 +29,7 @@ impl Knobs {
 
     /// The cores that are online in a power mode of so many: those that cannot be offline, then the first
     /// others that can be online. Last come cores of a cluster that can be offline and whose clock has a
-    /// floor, and cores whose switch is tested.
+    /// floor. A core whose switch is tested counts, and is offline.
     pub fn cores(&self, count: u32, obedience: &Obedience) -> CoreSet {
         let [on, off] = self.fixed(obedience);
         let policies = self.cpus.policies.iter().enumerate();
@@ -42,8 +39,6 @@ impl Knobs {
             is_avoidable && obedience.floor(*unit).is_some()
         });
         let late = floored.fold(0, |set, (_, policy)| set | policy.cores);
-        let tested = |place, _: &Core| obedience.is_tested(self.core(place));
-        let late = late | self.cpus.all(tested);
         let all = Cpus::first(self.cpus.cores.len() as u32) & !off & !on;
         let mut set = on;
         for candidates in [all & !late, all & late] {
@@ -53,7 +48,8 @@ impl Knobs {
                 (set, rest) = (set | first, rest & !first);
             }
         }
-        set
+        let is_tested = |place, _: &Core| obedience.is_tested(self.core(place));
+        set & !self.cpus.all(is_tested)
     }
 
     /// The lowest CPU clock in kHz that a mode of so many cores can have; `u32::MAX` if it is unknown.

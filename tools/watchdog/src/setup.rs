@@ -15,7 +15,7 @@ use wattgate_board::{
 };
 use wattgate_runtime::{
     Axis, Chip, Choice, Command, Confidence, FormatError, Front, Governor, Grid, GuardError, Input,
-    Kind, Milliseconds, Milliwatts, ModeId, Model, PowerMode, Query, SelectError, Settings,
+    Kind, Least, Milliseconds, Milliwatts, ModeId, Model, PowerMode, Query, SelectError, Settings,
 };
 
 use crate::compatibility;
@@ -208,7 +208,8 @@ impl Choices {
                 (self.least, self.modes) = (self.least_of(board), 0);
                 self.front = Front::new();
                 if let Some(least) = least {
-                    self.front.put_least(None, least.power, least.time);
+                    self.front
+                        .put_least(Least::Unreachable, least.power, least.time);
                 }
                 return;
             }
@@ -243,9 +244,14 @@ impl Choices {
         self.least = self.least_of(board);
         let first = self.front.points().first().map(|point| point.mode);
         let same = first.filter(|first| self.mode(*first) == Some(self.least));
+        let least = match same {
+            _ if is_above(board) => Least::Unreachable,
+            Some(same) => Least::Mode(same),
+            None => Least::Other,
+        };
         if let Some(guess) = lowest {
             let power = model.power(guess).unwrap_or_default();
-            self.front.put_least(same, power, model.time(guess));
+            self.front.put_least(least, power, model.time(guess));
         }
         supported
     }
@@ -279,6 +285,12 @@ impl Choices {
         let least = self.front.points().first();
         least.map_or(Milliwatts(0), |point| point.power)
     }
+}
+
+/// Whether a knob stays above what is requested of it.
+fn is_above(board: &Board) -> bool {
+    let is_above = |knob: &Disobedience| knob.is.is_none_or(|is| is > knob.wanted);
+    board.disobedient().any(is_above)
 }
 
 impl Setup {
@@ -334,8 +346,7 @@ impl Setup {
             power_limit: Some(self.governor().status().allowed),
             ..Query::default()
         })?;
-        let is_high = |knob: &Disobedience| knob.is.is_none_or(|is| is > knob.wanted);
-        if choice.mode != ModeId::LEAST || !self.board.disobedient().any(is_high) {
+        if choice.mode != ModeId::LEAST || !is_above(&self.board) {
             return Ok(choice);
         }
         // The first mode that the board can be in.

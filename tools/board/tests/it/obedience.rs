@@ -374,3 +374,29 @@ fn a_test_that_fails_leaves_the_mode_as_it_was() {
     assert!(board.is_testing_obedience());
     assert_ne!(files.tree.read(&minimum), Ok(before));
 }
+
+/// No other core takes the place of one that is asked to go offline.
+#[test]
+fn a_test_of_a_core_raises_no_other() {
+    let name = "orin-agx-64";
+    let switch = "/sys/devices/system/cpu/cpu3/online";
+    let mut files = booted(name);
+    let mut board = discover(&files);
+    apply(&mut board, &mut files, highest(name));
+    break_it(&mut files, switch, "ignore");
+    board.apply(&mut files, &board.least()).expect("a mode");
+    let two = PowerMode {
+        cores: 2,
+        ..lowest(name)
+    };
+    board.apply(&mut files, &two).expect("a mode");
+    let online = |files: &Simulated| -> Vec<usize> {
+        let online = &files.tree.jetson().settings().online;
+        (0..12).filter(|core| online[*core]).collect()
+    };
+    board.test_obedience(&mut files, &two);
+    assert_eq!(online(&files), [0, 3]);
+    mend(&mut files, switch);
+    board.test_obedience(&mut files, &two);
+    assert_eq!(online(&files), [0]);
+}

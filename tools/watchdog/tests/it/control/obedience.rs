@@ -254,21 +254,35 @@ fn fastest(fault: &str, limit_w: f64) -> f64 {
     fastest
 }
 
+/// The oracle knows what each mode draws, and keeps its mean within the power that the sensor's error leaves.
+/// Nobody may use all of it: the load ripples, and each mean of 430 ms counts.
 #[test]
 fn with_a_stuck_knob_the_board_is_nearly_as_fast_as_its_best_mode() {
-    let mut table = String::new();
+    const ALLOWED_W: f64 = 19.597;
+    let (mut table, mut parts) = (String::new(), Vec::new());
     for knob in KNOBS {
         for way in &WAYS[2..STUCK] {
             let fault = command(way, knob);
             let (cell, _) = run(std::slice::from_ref(&fault), 20, 60);
-            let best = fastest(&fault, 20.0);
+            let best = fastest(&fault, ALLOWED_W);
             let part = 100.0 * cell.rate / best;
+            let rate = cell.rate;
             let _ = writeln!(
                 table,
-                "{fault:<95} {:5.2} of {best:5.2}/s: {part:3.0} %",
-                cell.rate
+                "{fault:<95} {rate:5.2} of {best:5.2}/s: {part:3.0} %"
             );
-            println!("{table}");
+            parts.push(part);
         }
     }
+    println!("{table}");
+    parts.sort_by(f64::total_cmp);
+    let slow = parts.iter().filter(|part| **part < 90.0).count();
+    println!(
+        "{slow} of {} cells below 90 %, median {:.0} %",
+        parts.len(),
+        parts[parts.len() / 2]
+    );
+    // Where a GPU or the first cluster stays at its top, the least that is left draws 90 % of the limit and more.
+    assert!(5 * slow <= parts.len(), "{table}");
+    assert!(parts[parts.len() / 2] >= 97.0, "{table}");
 }
