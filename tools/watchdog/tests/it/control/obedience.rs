@@ -286,3 +286,18 @@ fn with_a_stuck_knob_the_board_is_nearly_as_fast_as_its_best_mode() {
     assert!(5 * slow <= parts.len(), "{table}");
     assert!(parts[parts.len() / 2] >= 97.0, "{table}");
 }
+
+/// A GPU that follows a second late is taken for stuck at its top. In the least mode it then draws far more
+/// than predicted, which is no reason to stay there.
+#[test]
+fn a_least_mode_out_of_reach_tells_nothing_of_the_load() {
+    let (free, _) = run(&[], 20, 60);
+    let (cell, running) = run(&[command("late KNOB 1", GPU_MAX)], 20, 60);
+    let log = &running.log;
+    assert!(
+        cell.rate > 0.8 * free.rate,
+        "{} of {}/s: {log:#?}",
+        cell.rate,
+        free.rate
+    );
+}
