@@ -7,6 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
+# Where tools/ready.sh puts Rust.
+PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
 ../tools/packages.sh gcc libc6-dev qemu-system-arm
 cargo test --release --locked -p wattgate-harness
 exec cargo run --release --locked -p wattgate-harness

@@ -5,6 +5,8 @@
 # and R35 2.31. A static glibc would add 0.6 MiB.
 triple=aarch64-unknown-linux-musl
 cargo_deb=3.8.0
+# Where tools/ready.sh puts Rust.
+PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
 fail() {

@@ -2,9 +2,12 @@
 # The main job on a simulated Jetson: profiles a workload, learns from it, chooses a mode for each
 # limit, and lets the watchdog hold a limit that changes.
 #
-#     tools/demo.sh [OPTION…]      options of wattgate-demo: `tools/demo.sh --help`
+#     tools/demo.sh [OPTION…]
+#
+# The options are those of target/release/wattgate-demo, which tells them with --help once it is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+case ${1-} in -h | --help) exec sed -n '2,/^set/s/^# \{0,1\}//p' tools/demo.sh ;; esac
 . tools/ready.sh
 
 ready 1100 11 gcc libc6-dev

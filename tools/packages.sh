@@ -37,7 +37,14 @@ if [ "$(id -u)" -ne 0 ]; then
     apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
     root=(sudo)
 fi
-"${root[@]}" apt-get update -q
+echo "packages.sh: updating the lists of packages"
+# The lists have a lock of their own, for which apt-get does not wait.
+for _ in {1..150}; do
+    said=$("${root[@]}" apt-get update -q 2>&1) && break
+    case $said in *"Could not get lock"*) sleep 2 ;; *) break ;; esac
+done
+# Old lists may do; else the installation says why not.
+grep -E '^[EW]:' <<<"$said" >&2 || true
 "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -qy --no-install-recommends -o DPkg::Lock::Timeout=300 "${missing[@]}" ||
     fail "apt-get did not install ${missing[*]}: its last line says why; without a network nothing can be installed"

@@ -4,7 +4,7 @@
 #     . tools/ready.sh
 #     ready MIB MINUTES PACKAGE…
 #
-# says what it installs, how much of the disk the build needs (MIB) and how long it takes (MINUTES),
+# says what it installs, how much of the disk the build needs (MIB) and how long all takes (MINUTES),
 # then installs the packages that are missing, and Rust where there is none or an older one.
 
 script=${0##*/}
@@ -31,13 +31,19 @@ is_at_least() {
     [ -n "$2" ] && [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]
 }
 
-# has_space FOLDER MIB: fails if the disk of a folder has less than that.
-has_space() {
-    local folder=$1 free
+# disk FOLDER: where the disk of a folder, or of the one that it will be made in, is mounted.
+disk() {
+    local folder=$1
     while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
-    free=$(df --output=avail -m "$folder" | tail -n 1 | tr -d ' ')
+    df --output=target "$folder" | tail -n 1
+}
+
+# has_space FOLDER MIB VARIABLE: fails if the disk of a folder has less than that.
+has_space() {
+    local free
+    free=$(df --output=avail -m "$(disk "$1")" | tail -n 1 | tr -d ' ')
     [ "$free" -ge "$2" ] ||
-        fail "$1 needs $2 MiB more, and its disk has $free MiB free; free some, or set CARGO_TARGET_DIR to a folder of another disk"
+        fail "$1 needs $2 MiB more, and its disk has $free MiB free; free some, or set $3 to a folder of another disk"
 }
 
 # Installs Rust: another toolchain of rustup where there is a rustup, else rustup too.
@@ -62,14 +68,16 @@ install_rust() {
 }
 
 ready() {
-    local mib=$1 minutes=$2 wanted missing built rust=
+    local mib=$1 minutes=$2 wanted missing built fetched rust=
+    local cargo=${CARGO_HOME:-$HOME/.cargo}
     shift 2
     wanted=$(sed -nE 's/^rust-version = "(.*)"/\1/p' Cargo.toml)
     if ! is_at_least "$wanted" "$(rust_version)"; then
         # rustup's folder, and its toolchain of this version, may be there from an earlier run.
-        PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
+        PATH=$cargo/bin:$PATH
         if ! is_at_least "$wanted" "$(rust_version)"; then
-            if is_at_least "$wanted" "$(RUSTUP_TOOLCHAIN=$wanted rust_version)"; then
+            # Where a toolchain is missing, `cargo` of rustup would fetch it.
+            if rustup toolchain list 2>/dev/null | grep -q "^$wanted[.-]"; then
                 export RUSTUP_TOOLCHAIN=$wanted
             else
                 rust=yes
@@ -81,13 +89,19 @@ ready() {
     built=0
     [ ! -d "$target" ] || built=$(du -sm "$target" | cut -f 1)
     mib=$((mib > built ? mib - built : 0))
-    if [ "$built" -eq 0 ] || [ -n "$missing$rust" ]; then
-        echo "$script needs $minutes minutes of two cores and $mib MiB of $target the first time."
-        [ -z "$missing" ] || echo "It installs the packages $missing."
-        [ -z "$rust" ] || echo "It installs Rust $wanted for this user, by rustup, into ${CARGO_HOME:-$HOME/.cargo} and ${RUSTUP_HOME:-$HOME/.rustup}."
+    fetched=0
+    [ -d "$cargo/registry" ] || fetched=$CRATES_MIB
+    [ -z "$rust" ] || fetched=$((fetched + RUST_MIB))
+    echo "$script takes up to $minutes minutes of two cores, less where parts are built, and $mib MiB of $target."
+    [ -z "$missing" ] || echo "It installs the packages $missing."
+    [ -z "$rust" ] || echo "It installs Rust $wanted for this user, by rustup, into $cargo and ${RUSTUP_HOME:-$HOME/.rustup}."
+    [ "$fetched" -eq 0 ] || echo "Rust and the sources of the crates take $fetched MiB of $cargo."
+    if [ "$(disk "$target")" = "$(disk "$cargo")" ]; then
+        has_space "$target" $((mib + fetched)) CARGO_TARGET_DIR
+    else
+        has_space "$target" "$mib" CARGO_TARGET_DIR
+        has_space "$cargo" "$fetched" 'CARGO_HOME and RUSTUP_HOME'
     fi
-    has_space "$target" "$mib"
-    [ -z "$rust" ] || has_space "$HOME" $((RUST_MIB + CRATES_MIB))
     exec {turn}<.
     flock -n "$turn" || {
         echo "$script: another of these scripts installs or builds here; waiting for it"
@@ -106,4 +120,5 @@ not_built() {
 # Ends the turn of this script, for the next one that waits.
 built() {
     exec {turn}<&-
+    trap 'echo >&2; fail "stopped; what is built is kept, and the next run begins anew with it"' INT TERM
 }

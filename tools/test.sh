@@ -9,6 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/ready.sh
 
+[ $# -eq 0 ] || fail "it takes no arguments, found $*"
 ready 1600 14 gcc libc6-dev
 tests=(--release --locked --workspace --exclude wattgate-bench)
 cargo test "${tests[@]}" --lib --bins --tests --no-run || not_built
