@@ -156,6 +156,11 @@ impl<const N: usize> Knowledge<N> {
         (new.recent_squares, new.recent_guesses) = (self.recent_squares, self.recent_guesses);
         for (index, point) in new.front.points().iter().enumerate() {
             let same = |it: &Point| it.mode == point.mode;
+            // What the least mode draws depends on what the board makes of it.
+            let is_other = self.front.is_least_unreachable() != new.front.is_least_unreachable();
+            if index == 0 && is_other {
+                continue;
+            }
             let Some(before) = self.front.points().iter().position(same) else {
                 continue;
             };

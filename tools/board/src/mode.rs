@@ -26,8 +26,6 @@ pub struct Applied {
     /// Whether no knob is higher than the mode wants it. Always true of a mode with the lowest clocks, where
     /// all that obeys is at its lowest.
     pub is_set: bool,
-    /// Whether every knob is as the mode wants it, on the first cores of [`Board::core_order`].
-    pub is_exact: bool,
 }
 
 /// Why a mode cannot be applied.
@@ -145,10 +143,6 @@ impl Board {
         self.learn_minima(files, mode);
         let is_above = seen.iter().any(|it| self.knobs.is_above(it));
         let is_capped = seen.iter().any(|it| it.is_cooled);
-        let is_exact = seen
-            .iter()
-            .all(|it| it.is_cooled || it.shown == Some(it.wanted));
-        let cores = self.knobs.cores(mode.cores, &self.obedience);
         self.seen = seen;
         Ok(Applied {
             writes,
@@ -157,7 +151,6 @@ impl Board {
                 false => Effective::AsRequested,
             },
             is_set: made.has_raised && !is_above || self.is_lowest(mode),
-            is_exact: is_exact && cores == Cpus::first(mode.cores),
         })
     }
 
@@ -219,8 +212,12 @@ impl Board {
     /// asks. It raises no power. Call it every twenty seconds.
     pub fn test_obedience(&mut self, files: &mut impl Files, mode: &PowerMode) {
         let online = self.knobs.cpus.online(files);
+        let mut obedience = std::mem::take(&mut self.obedience);
         let shown = |unit| self.knobs.shown(files, unit, online);
-        if !self.obedience.begin_test(&self.knobs, shown) {
+        let is_cooled = |unit, value| self.is_cooled(files, unit, value);
+        let is_tested = obedience.begin_test(&self.knobs, shown, is_cooled);
+        self.obedience = obedience;
+        if !is_tested {
             return;
         }
         let target = Target::Mode(mode, self.clocks, &self.obedience);
@@ -276,24 +273,39 @@ impl Board {
     /// error. A clock that shows less than requested is [`Effective::Capped`]: cooling, or another program,
     /// lowered it. Writes nothing.
     pub fn verify(&self, files: &impl Files, mode: &PowerMode) -> Result<Effective, KnobError> {
-        self.compare(files, mode, |seen| self.obedience.is_known(seen))
+        let target = Target::Mode(mode, self.clocks, &self.obedience);
+        self.compare(files, target, |seen| self.obedience.is_known(seen))
     }
 
-    /// Verifies like [`Self::verify`] that a mode is set, but takes no knob that does not obey for one that
-    /// does.
+    /// Verifies like [`Self::verify`] that a mode is set, but a knob that is known not to obey is a difference
+    /// too.
     pub fn verify_all(&self, files: &impl Files, mode: &PowerMode) -> Result<Effective, KnobError> {
-        self.compare(files, mode, |seen| seen.shown == Some(seen.wanted))
+        let obedient = Obedience::new(&self.knobs);
+        let target = Target::Mode(mode, self.clocks, &obedient);
+        self.compare(files, target, |seen| seen.shown == Some(seen.wanted))
+    }
+
+    /// Whether nothing is known that keeps a clock above a mode.
+    pub fn reaches(&self, mode: &PowerMode) -> bool {
+        let knobs = &self.knobs;
+        let is_below = |unit: usize, khz: u32| {
+            let (_, kilo) = knobs.table(unit);
+            let floor = self.obedience.floor(unit);
+            floor.is_none_or(|floor| floor <= i64::from(khz) * i64::from(kilo))
+        };
+        knobs.cpu_floor(mode.cores, &self.obedience) <= mode.cpu.0
+            && is_below(knobs.gpu_unit(), mode.gpu.0)
+            && is_below(knobs.memory_unit(), mode.emc.0)
     }
 
     fn compare(
         &self,
         files: &impl Files,
-        mode: &PowerMode,
+        target: Target<'_>,
         is_as_requested: impl Fn(&Seen) -> bool,
     ) -> Result<Effective, KnobError> {
         let mut effective = Effective::AsRequested;
         let mut difference = None;
-        let target = Target::Mode(mode, self.clocks, &self.obedience);
         observe(
             files,
             &self.knobs,

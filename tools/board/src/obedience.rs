@@ -78,6 +78,21 @@ impl Unit {
         })
     }
 
+    /// Whether a unit that was too low shows more than it did; true for one that was not.
+    fn has_shown_more(&self, seen: &Seen) -> bool {
+        match (&self.failed, seen.shown) {
+            (
+                Some(Disobedience {
+                    wanted,
+                    is: Some(is),
+                    ..
+                }),
+                Some(shown),
+            ) if is < wanted => shown > *is,
+            _ => true,
+        }
+    }
+
     /// Raises the floor to a value. Another floor than before means that the value moves.
     fn add_floor(&mut self, shown: i64) {
         self.moves |= self.floor.is_some_and(|floor| floor != shown);
@@ -238,7 +253,7 @@ impl Obedience {
         let differs = match seen.shown {
             None => true,
             Some(shown) => {
-                if !unit.moves && unit.trial.is_none() {
+                if !unit.moves && unit.trial.is_none() && !seen.is_cooled {
                     unit.floor = unit.floor.filter(|floor| shown >= *floor);
                 }
                 if !unit.moves {
@@ -257,7 +272,7 @@ impl Obedience {
         };
         if differs {
             unit.failed = knobs.disobedience(seen).map(|it| it.because(refused));
-        } else if !unit.is_bound() {
+        } else if !unit.is_bound() && unit.has_shown_more(seen) {
             unit.failed = None;
         }
         self.changes += u32::from(unit.bounds() != before);
@@ -265,16 +280,20 @@ impl Obedience {
 
     /// Begins a turn. Ends the floors of units that obeyed for the last turn, and the gaps that are old. Then
     /// [`Self::request`] asks each unit with a floor for less. Returns whether there is such a unit.
+    /// `is_cooled` says whether a cooling device explains a value, which then proves nothing.
     pub fn begin_test(
         &mut self,
         knobs: &Knobs,
         shown: impl Fn(usize) -> Option<Result<i64, KnobError>>,
+        is_cooled: impl Fn(usize, i64) -> bool,
     ) -> bool {
         let mut is_tested = false;
         for (index, unit) in self.units.iter_mut().enumerate() {
             let before = unit.bounds();
             unit.turns = unit.turns.saturating_add(1);
             let is_old = unit.turns >= MOST_TURNS;
+            // That a gap is old is no proof that the unit obeys.
+            let has_expired = is_old && !unit.gaps.is_empty();
             if is_old {
                 unit.gaps.clear();
                 (unit.flips, unit.minimum_flips, unit.turns) = (0, 0, 0);
@@ -294,7 +313,9 @@ impl Obedience {
             let trial = unit.trial.take();
             match (unit.floor, now) {
                 // It did for a turn what it was asked for.
-                (Some(_), Some(Ok(now))) if trial.is_some_and(|trial| now <= trial) => {
+                (Some(_), Some(Ok(now)))
+                    if trial.is_some_and(|trial| now <= trial) && !is_cooled(index, now) =>
+                {
                     (unit.floor, unit.moves, unit.flips) = (None, false, 0);
                 }
                 // An offline cluster cannot be tested. Its clock is set before its other cores are on.
@@ -307,7 +328,7 @@ impl Obedience {
             }
             if before != unit.bounds() {
                 self.changes += 1;
-                if !unit.is_bound() {
+                if !unit.is_bound() && !has_expired {
                     unit.failed = None;
                 }
             }

@@ -126,6 +126,13 @@ pub enum SessionError {
         limit: Milliwatts,
         margin: Milliwatts,
     },
+    /// A knob keeps the board above the limit.
+    #[error("the power is {power}, over the limit of {limit}, since a knob does not obey: {knob}")]
+    Disobeys {
+        power: Milliwatts,
+        limit: Milliwatts,
+        knob: Disobedience,
+    },
     /// Not even the lowest mode can be set.
     #[error("the mode of least clocks and cores cannot be set: {0}")]
     Lowest(ApplyError),
@@ -576,7 +583,14 @@ impl<'a, W: World> Session<'a, W> {
             && now.saturating_sub(*self.over_since.get_or_insert(now)) > HOPELESS
         {
             let power = Milliwatts(power as u32);
-            return Err(self.limit_too_low(power, limit));
+            return Err(match self.board.disobedient().next() {
+                Some(knob) => SessionError::Disobeys {
+                    power,
+                    limit,
+                    knob: knob.clone(),
+                },
+                None => self.limit_too_low(power, limit),
+            });
         }
         Ok(Seen::Over(power))
     }
@@ -596,12 +610,14 @@ impl<'a, W: World> Session<'a, W> {
 
     /// Sets a mode. After an error the board may be in any mode.
     fn set(&mut self, mode: PowerMode) -> Result<(), SetError> {
-        let applied = self.board.apply(self.world.files(), &mode)?;
+        self.board.apply(self.world.files(), &mode)?;
         if self.mode.replace(mode) != Some(mode) {
             self.over_since = None;
         }
         match self.board.disobedient().next() {
-            Some(knob) if !applied.is_exact => Err(SetError::Disobeys(knob.clone())),
+            Some(knob) if self.board.verify_all(self.world.files(), &mode).is_err() => {
+                Err(SetError::Disobeys(knob.clone()))
+            }
             _ => Ok(()),
         }
     }

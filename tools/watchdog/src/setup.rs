@@ -10,8 +10,7 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 use thiserror::Error;
 use wattgate_board::{
-    ApplyError, BackstopError, Board, DiscoverError, Disobedience, Files, Reach, Settable,
-    SettableError,
+    ApplyError, BackstopError, Board, DiscoverError, Files, Reach, Settable, SettableError,
 };
 use wattgate_runtime::{
     Axis, Chip, Choice, Command, Confidence, FormatError, Front, Governor, Grid, GuardError, Input,
@@ -245,7 +244,7 @@ impl Choices {
         let first = self.front.points().first().map(|point| point.mode);
         let same = first.filter(|first| self.mode(*first) == Some(self.least));
         let least = match same {
-            _ if is_above(board) => Least::Unreachable,
+            _ if !board.reaches(&self.least) => Least::Unreachable,
             Some(same) => Least::Mode(same),
             None => Least::Other,
         };
@@ -285,12 +284,6 @@ impl Choices {
         let least = self.front.points().first();
         least.map_or(Milliwatts(0), |point| point.power)
     }
-}
-
-/// Whether a knob stays above what is requested of it.
-fn is_above(board: &Board) -> bool {
-    let is_above = |knob: &Disobedience| knob.is.is_none_or(|is| is > knob.wanted);
-    board.disobedient().any(is_above)
 }
 
 impl Setup {
@@ -339,14 +332,14 @@ impl Setup {
     }
 
     /// The mode for `once` and for the daemon's start: the fastest one whose predicted power plus
-    /// guard band is within the limit, less the sensor's errors. The least mode counts only if no knob is
-    /// known to stay above it.
+    /// guard band is within the limit, less the sensor's errors. The least mode counts only if the board
+    /// reaches it.
     pub fn choice(&self) -> Result<Choice, SelectError> {
         let choice = self.choices.front.select(&Query {
             power_limit: Some(self.governor().status().allowed),
             ..Query::default()
         })?;
-        if choice.mode != ModeId::LEAST || !is_above(&self.board) {
+        if choice.mode != ModeId::LEAST || self.board.reaches(&self.choices.least) {
             return Ok(choice);
         }
         // The first mode that the board can be in.

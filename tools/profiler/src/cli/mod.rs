@@ -189,7 +189,7 @@ impl Failed for Failure {
             | Self::Setup(_)
             | Self::Model(_)
             | Self::Board(_) => 3,
-            Self::Session(SessionError::LimitTooLow { .. })
+            Self::Session(SessionError::LimitTooLow { .. } | SessionError::Disobeys { .. })
             | Self::Limit { .. }
             | Self::Exceeded => 4,
             _ => 5,

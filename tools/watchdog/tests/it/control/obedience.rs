@@ -88,7 +88,10 @@ const REACTION_S: f64 = 1.0;
 #[test]
 fn each_knob_may_disobey_in_each_way() {
     let (free, _) = run(&[], 20, 180);
-    let mut table = line("none, changes and lines in the first and in the third minute", &free);
+    let mut table = line(
+        "none, changes and lines in the first and in the third minute",
+        &free,
+    );
     let mut failed = String::new();
     for knob in KNOBS {
         for way in WAYS {
