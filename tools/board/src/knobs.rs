@@ -9,8 +9,8 @@ use crate::gpu::Gpu;
 use crate::memory::{Control, Memory};
 use crate::seen::{Disobedience, Seen};
 
-/// A clock that differs by more than this part of it counts as bound, not as rounded. Assumed; it costs
-/// little, since both are found out at the next change.
+/// A neighbouring clock that differs from the wanted one by at most the inverse of this counts as rounded; any
+/// other one shows a floor or a gap. Assumed; the next change of the mode corrects a wrong guess.
 const ROUNDED: i64 = 8;
 
 /// Cores and clocks. A clock that cannot be set is `None`, or has an empty table.

@@ -131,7 +131,7 @@ impl Board {
             self.requests.forget();
             attempt += 1;
         }
-        // What was not raised does not tell how high it goes.
+        // A unit that was not raised yet is no clamped one.
         let is_told =
             |it: &&Seen| made.has_raised || it.shown.is_none_or(|it_is| it_is >= it.wanted);
         for it in seen.iter().filter(is_told) {

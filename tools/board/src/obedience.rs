@@ -10,7 +10,7 @@
 //! | less, and no cooling device explains it | has a gap up to what was requested, for [`MOST_TURNS`] turns |
 //! | a close neighbour in its table | rounds, which bounds nothing |
 //! | nothing | is unknown: it counts as highest, and is asked for the lowest value |
-//! | for the [`MOST_FLIPS`]th time something else than it did | has a floor there, or a gap above: another program writes it |
+//! | for the [`MOST_FLIPS`]th time a value that was not requested | has a floor there, or a gap above: another program writes it |
 //!
 //! The caller tests the units every [turn](Obedience::begin_test). A unit with a floor is asked for less, which
 //! raises no power. If it still shows that value a turn later, the floor ends. A gap ends by itself after
@@ -36,7 +36,8 @@ struct Unit {
     /// Values above the first one, up to the second, that it does not take.
     gaps: Vec<(i64, i64)>,
     is_unknown: bool,
-    /// Whether the value moves without a request. What it shows right after a write then proves nothing.
+    /// Whether the value changes without a write of ours. What it shows right after a write then proves
+    /// nothing; what it shows a turn later does.
     moves: bool,
     /// The value of the present test of the floor.
     trial: Option<i64>,
@@ -166,8 +167,8 @@ impl Obedience {
         gaps.iter().any(|(is, top)| *is < value && value <= *top)
     }
 
-    /// What to ask a unit for that is to have a value: the value, or another one that was answered by it;
-    /// `None` if it does not take the value.
+    /// The request that makes a unit show a value: the value itself, or a higher one that the unit is known to
+    /// round down to it; `None` if no known request does.
     pub fn ask(&self, unit: usize, value: i64) -> Option<i64> {
         if !self.lacks(unit, value) {
             return Some(value);

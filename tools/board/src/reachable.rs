@@ -33,7 +33,8 @@ impl Knobs {
     pub fn cores(&self, count: u32, obedience: &Obedience) -> CoreSet {
         let [on, off] = self.fixed(obedience);
         let policies = self.cpus.policies.iter().enumerate();
-        // A cluster that cannot be offline as a whole has its floor in any case. One that cannot be read is slow.
+        // Where one of its cores is always online, the floor of a cluster counts in any case. A cluster that
+        // cannot be read counts as fastest, but was asked for its lowest clock.
         let floored = policies.filter(|(unit, policy)| {
             let is_avoidable = policy.cores & on == 0 || obedience.is_unknown(*unit);
             is_avoidable && obedience.floor(*unit).is_some()

@@ -122,8 +122,8 @@ fn stands(grid: &[u32], table: &[u32]) -> Vec<Stand> {
 }
 
 /// The values from a floor on that a unit takes: `ask` gives what to ask it for, if it takes the value. If it
-/// takes none, the lowest value above the floor. If the grid has none above the floor, its highest one, which
-/// then stands for the board's clock at the floor.
+/// takes none, the first value from the floor on, whose prediction bounds the power. If the whole grid is below
+/// the floor, the grid's highest value, with the board's clock at the floor.
 fn bounded(
     values: &[Stand],
     table: &[u32],

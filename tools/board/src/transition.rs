@@ -56,8 +56,8 @@ pub(crate) struct Transition<'a, F> {
     knobs: &'a Knobs,
     requests: &'a mut Requests,
     target: Target<'a>,
-    /// Whether a first attempt failed. Then the clocks of cores that should go offline are lowered, too: a
-    /// core that does not is slow at least.
+    /// Whether a first attempt failed. Then the clocks of clusters that are to go offline are lowered too, so
+    /// that a core that stays online is slow.
     is_second: bool,
     /// Retries of a read before a write, and of one after it.
     patience: [u32; 2],

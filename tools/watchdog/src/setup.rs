@@ -33,7 +33,7 @@ const LOOK_MS_PER_RAIL: u64 = 15;
 /// Least interval between looks: shorter ones do not resolve the slope of a power step.
 const MIN_LOOK_INTERVAL: Milliseconds = Milliseconds(16);
 
-/// Choices of a mode, after each of which a knob did not obey. Then the least mode is set.
+/// How many modes are tried. If each of them shows another knob that does not obey, the least mode is set.
 const MOST_CHOICES: u32 = 8;
 
 /// Maximum size of a model file in bytes.
