@@ -6,7 +6,8 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
 use crate::wattgated::{
-    Daemon, MODEL, Rig, TIMEOUT, eventually, knobs_in, outcome, reported_mode, with_board,
+    Daemon, MODEL, Rig, TIMEOUT, eventually, knobs_in, notification, outcome, reported_mode,
+    with_board,
 };
 use rustix::process::Signal;
 use wattgate_simulated_board::tree::mirror::Living;
@@ -339,11 +340,7 @@ fn systemd_is_notified() {
         let path = rig.config.with_file_name("notify");
         let socket = UnixDatagram::bind(&path).expect("bound");
         socket.set_read_timeout(Some(TIMEOUT)).expect("set");
-        let next = || {
-            let mut buffer = [0; 1024];
-            let length = socket.recv(&mut buffer).expect("a notification");
-            String::from_utf8(buffer[..length].to_vec()).expect("text")
-        };
+        let next = || notification(&socket);
         let mut command = rig.command("run");
         command.env("NOTIFY_SOCKET", &path);
         let mut daemon = Daemon::start(command);

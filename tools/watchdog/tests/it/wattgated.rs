@@ -1,9 +1,9 @@
 //! The program `wattgated` as a process, on a simulated board whose files are on a disk.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -249,6 +249,21 @@ impl Drop for Daemon {
         // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// The next notification of the daemon to systemd.
+pub fn notification(socket: &UnixDatagram) -> String {
+    let mut buffer = [0; 1024];
+    loop {
+        match socket.recv(&mut buffer) {
+            // Linux does not restart a wait with a timeout after the process was stopped for a while.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            received => {
+                let length = received.expect("a notification");
+                return String::from_utf8(buffer[..length].to_vec()).expect("text");
+            }
+        }
     }
 }
 

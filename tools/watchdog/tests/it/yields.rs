@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::net::UnixDatagram;
 
 use crate::server::{Client, STATUS, Server, limit};
-use crate::wattgated::{Daemon, Holder, Rig, TIMEOUT, eventually, with_board};
+use crate::wattgated::{Daemon, Holder, Rig, TIMEOUT, eventually, notification, with_board};
 use rustix::process::{Pid, Signal, kill_process};
 use wattgate_watchdog::clock::Clock;
 use wattgate_watchdog::serve::protocol::Request;
@@ -316,11 +316,7 @@ fn both_watchdogs_are_fed_while_the_board_is_yielded() {
         let mut daemon = Daemon::start(command);
         daemon.logs("<6>booting: ");
         let _client = holder(rig);
-        let next = || {
-            let mut buffer = [0; 1024];
-            let length = socket.recv(&mut buffer).expect("a notification");
-            String::from_utf8(buffer[..length].to_vec()).expect("text")
-        };
+        let next = || notification(&socket);
         let text = "WATCHDOG=1\nSTATUS=yielded to a client; ";
         while !next().starts_with(text) {}
         let fed = || fs::read_to_string(&device).expect("readable").len();
