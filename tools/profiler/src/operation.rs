@@ -99,7 +99,7 @@ impl Onlooker {
             peak_mw: current.peak_mw.into(),
             ..self.template.clone()
         };
-        match board.verify(files, &mode) {
+        match board.verify_all(files, &mode) {
             Err(_) => row.mark = Some(Mark::Changed),
             Ok(Effective::AsRequested) if !row.is_throttled() => row.measure(&measured),
             Ok(_) => row.mark = Some(Mark::Throttled),

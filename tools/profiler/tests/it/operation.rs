@@ -10,6 +10,7 @@ use wattgate_profiler::world::{Event, World};
 use wattgate_runtime::PowerMode;
 use wattgate_watchdog::report::Report;
 
+use crate::bed::GPU_MAX;
 use crate::board::{discover, highest, lowest, middle};
 use crate::session::{Bench, truth};
 
@@ -111,4 +112,23 @@ fn a_mode_that_cooling_caps_has_no_measurement() {
     let mut onlooker = onlooker.expect("a row is known");
     let row = look_on(&mut bench, &mut board, &mut onlooker, middle(name)).expect("a row");
     assert_eq!((row.mark, row.time_ms), (Some(Mark::Throttled), None));
+}
+
+/// A clock that cannot be read counts as highest, and is asked to be lowest. Neither is what the board runs in.
+#[test]
+fn a_mode_with_a_clock_that_cannot_be_read_has_no_measurement() {
+    let name = "orin-agx-64";
+    let mut bench = Bench::new(name, "resnet18");
+    let mut board = discover(&bench.files);
+    let hide = format!("unreadable {GPU_MAX}");
+    bench.files.tree.control(&hide).expect("a command");
+    let rows = [Row::default()];
+    let onlooker = Onlooker::new(Rules::default(), &rows.each_ref(), &board, &bench.files);
+    let mut onlooker = onlooker.expect("a row is known");
+    let mode = PowerMode {
+        gpu: highest(name).gpu,
+        ..middle(name)
+    };
+    let row = look_on(&mut bench, &mut board, &mut onlooker, mode).expect("a row");
+    assert_eq!((row.mark, row.time_ms), (Some(Mark::Changed), None));
 }
