@@ -5,12 +5,16 @@ use wattgate_runtime::Milliseconds;
 
 use crate::estimator::plant::{Plant, Setup, sensors, setups};
 
+/// The estimator keeps no two energies closer than this (`SPAN_MS` in `estimator/energy.rs`).
+const SPACING_MS: f64 = 18.0;
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     /// The mean over a span needs no model of the power. Its error is due to rounding of the
-    /// readings at both ends, and to changes between two looks: of a look's energy, at most half is taken
-    /// for the wrong side of the span's start.
+    /// readings at both ends, and to a change at the span's start. There the energy is interpolated
+    /// between two looks that are up to [`SPACING_MS`] and a look apart, so that at most a quarter of
+    /// what the change adds between them is on the wrong side.
     #[test]
     fn the_mean_of_a_span_is_exact_up_to_rounding(
         setup in setups(),
@@ -31,8 +35,9 @@ proptest! {
                     let error = (f64::from(mean) - plant.true_mean(span)).abs();
                     let rounding = setup.half_steps();
                     let ends = 2.0 * rounding * setup.time_constant as f64 / span as f64;
-                    let between = 50_000.0 * setup.looks.1 / span as f64;
-                    let most = ends + rounding + 0.5 * between;
+                    let apart = SPACING_MS + setup.looks.1;
+                    let start = 0.25 * 50_000.0 * apart / span as f64;
+                    let most = ends + rounding + start;
                     prop_assert!(error <= most, "{error} mW over {span} ms, expected {most}");
                 }
             }
