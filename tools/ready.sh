@@ -95,7 +95,7 @@ ready() {
     echo "$script takes up to $minutes minutes of two cores, less where parts are built, and $mib MiB of $target."
     [ -z "$missing" ] || echo "It installs the packages $missing."
     [ -z "$rust" ] || echo "It installs Rust $wanted for this user, by rustup, into $cargo and ${RUSTUP_HOME:-$HOME/.rustup}."
-    [ "$fetched" -eq 0 ] || echo "Rust and the sources of the crates take $fetched MiB of $cargo."
+    [ "$fetched" -eq 0 ] || echo "What it fetches takes $fetched MiB of $cargo and beside it."
     if [ "$(disk "$target")" = "$(disk "$cargo")" ]; then
         has_space "$target" $((mib + fetched)) CARGO_TARGET_DIR
     else

@@ -6,6 +6,7 @@
 //! devfreq's other clocks do not count.
 
 use crate::files::{Files, Knob};
+use crate::knobs::Knobs;
 use crate::search::Search;
 
 const ZONES: &str = "/sys/class/thermal";
@@ -35,6 +36,23 @@ impl Cooling {
             }
         }
         found
+    }
+
+    /// Whether a device explains that a clock is at most at a value, in the unit of its file.
+    pub(crate) fn explains(
+        &self,
+        files: &impl Files,
+        knobs: &Knobs,
+        unit: usize,
+        value: i64,
+    ) -> bool {
+        let (table, kilo) = knobs.table(unit);
+        let cap = match unit {
+            unit if unit < knobs.gpu_unit() => self.cpu_cap(files, table),
+            unit if unit == knobs.gpu_unit() => self.gpu_cap(files, table),
+            _ => None,
+        };
+        cap.is_some_and(|khz| value >= i64::from(khz) * i64::from(kilo))
     }
 
     /// The lowest clock in kHz to which a device caps the CPUs now, given their table; `None` if

@@ -166,19 +166,8 @@ impl Board {
     fn observe(&self, files: &impl Files, mode: &PowerMode, seen: &mut Vec<Seen>) {
         seen.clear();
         let target = Target::Mode(mode, self.clocks, &self.obedience);
-        let is_cooled = |unit, value| self.is_cooled(files, unit, value);
+        let is_cooled = |unit, value| self.cooling.explains(files, &self.knobs, unit, value);
         observe(files, &self.knobs, target, is_cooled, |it| seen.push(it));
-    }
-
-    /// Whether a cooling device explains that a clock is at most at a value.
-    fn is_cooled(&self, files: &impl Files, unit: usize, value: i64) -> bool {
-        let (table, kilo) = self.knobs.table(unit);
-        let cap = match unit {
-            unit if unit < self.knobs.gpu_unit() => self.cooling.cpu_cap(files, table),
-            unit if unit == self.knobs.gpu_unit() => self.cooling.gpu_cap(files, table),
-            _ => None,
-        };
-        cap.is_some_and(|khz| value >= i64::from(khz) * i64::from(kilo))
     }
 
     /// The mode of fewest cores and lowest clocks that the board can be set to; 0 for a clock that cannot
@@ -212,12 +201,10 @@ impl Board {
     /// asks. It raises no power. Call it every twenty seconds.
     pub fn test_obedience(&mut self, files: &mut impl Files, mode: &PowerMode) {
         let online = self.knobs.cpus.online(files);
-        let mut obedience = std::mem::take(&mut self.obedience);
-        let shown = |unit| self.knobs.shown(files, unit, online);
-        let is_cooled = |unit, value| self.is_cooled(files, unit, value);
-        let is_tested = obedience.begin_test(&self.knobs, shown, is_cooled);
-        self.obedience = obedience;
-        if !is_tested {
+        let (knobs, cooling) = (&self.knobs, &self.cooling);
+        let shown = |unit| knobs.shown(files, unit, online);
+        let is_cooled = |unit, value| cooling.explains(files, knobs, unit, value);
+        if !self.obedience.begin_test(knobs, shown, is_cooled) {
             return;
         }
         let target = Target::Mode(mode, self.clocks, &self.obedience);

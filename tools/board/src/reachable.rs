@@ -1,4 +1,4 @@
-//! Which cores and CPU clocks a board can have, given what is known of knobs that do not obey.
+//! The cores and CPU clocks that a board can have while some of its knobs do not obey.
 
 use std::ops::RangeInclusive;
 
@@ -27,9 +27,9 @@ impl Knobs {
         on.count_ones().max(1)..=(all & !off).count_ones()
     }
 
-    /// The cores that are online in a power mode of so many: those that cannot be offline, then the first
-    /// others that can be online. Last come cores of a cluster that can be offline and whose clock has a
-    /// floor. A core whose switch is tested counts, and is offline.
+    /// The cores that are online in a mode with this number of cores: those that cannot be offline, then the
+    /// first others that can be online. Cores of a cluster that can be offline and whose clock has a floor come
+    /// last. A core whose switch is tested counts as one of them, but is asked to go offline.
     pub fn cores(&self, count: u32, obedience: &Obedience) -> CoreSet {
         let [on, off] = self.fixed(obedience);
         let policies = self.cpus.policies.iter().enumerate();
@@ -53,7 +53,8 @@ impl Knobs {
         set & !self.cpus.all(is_tested)
     }
 
-    /// The lowest CPU clock in kHz that a mode of so many cores can have; `u32::MAX` if it is unknown.
+    /// The lowest CPU clock in kHz that a mode with this number of cores can have; `u32::MAX` if a cluster cannot
+    /// be read.
     pub fn cpu_floor(&self, count: u32, obedience: &Obedience) -> u32 {
         let cores = self.cores(count, obedience);
         let policies = self.cpus.policies.iter().enumerate();
@@ -64,8 +65,8 @@ impl Knobs {
             .map_or(0, |khz| u32::try_from(khz).unwrap_or(u32::MAX))
     }
 
-    /// What to ask the clusters of a mode of so many cores for that are to have a clock in kHz; `None` if no
-    /// cluster takes it.
+    /// The clock in kHz to request of the online clusters, in a mode with this number of cores, so that they show
+    /// `khz`; `None` if no cluster takes it.
     pub fn ask_cpu(&self, count: u32, khz: u32, obedience: &Obedience) -> Option<u32> {
         let cores = self.cores(count, obedience);
         let policies = self.cpus.policies.iter().enumerate();

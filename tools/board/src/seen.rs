@@ -46,7 +46,7 @@ pub struct Disobedience {
 }
 
 impl Disobedience {
-    /// With the reason why a knob of the unit refused a write; the files of a unit share a folder.
+    /// Adds why a write failed, if it was one to the same folder: all files of a unit are in one.
     pub(crate) fn because(self, refused: &[KnobError]) -> Self {
         let why = refused.iter().find_map(|error| match error {
             KnobError::Refused { path, why, .. } if path.parent() == self.path.parent() => {

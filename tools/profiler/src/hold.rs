@@ -128,8 +128,8 @@ pub struct Held {
 }
 
 /// The limit counts as held if the power was above it, or unknown, no longer than this at a stretch. After
-/// a jump of the load, the holder takes up to a quarter of a second to lower the mode, the mean then takes
-/// 430 ms to fall, and the report of a daemon is up to 100 ms old.
+/// a jump of the load, the sensor and the holder take some tenths of a second until the mode is lower, the
+/// mean then takes 430 ms to fall, and the report of a daemon is up to 100 ms old.
 const LONGEST_REACTION_S: f64 = 1.0;
 
 impl Held {

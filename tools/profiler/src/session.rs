@@ -583,14 +583,17 @@ impl<'a, W: World> Session<'a, W> {
             && now.saturating_sub(*self.over_since.get_or_insert(now)) > HOPELESS
         {
             let power = Milliwatts(power as u32);
-            return Err(match self.board.disobedient().next() {
-                Some(knob) => SessionError::Disobeys {
-                    power,
-                    limit,
-                    knob: knob.clone(),
+            let knob = self.board.disobedient().next();
+            return Err(
+                match knob.filter(|_| !self.board.reaches(&self.ladder.lowest)) {
+                    Some(knob) => SessionError::Disobeys {
+                        power,
+                        limit,
+                        knob: knob.clone(),
+                    },
+                    None => self.limit_too_low(power, limit),
                 },
-                None => self.limit_too_low(power, limit),
-            });
+            );
         }
         Ok(Seen::Over(power))
     }

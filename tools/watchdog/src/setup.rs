@@ -350,8 +350,9 @@ impl Setup {
         })
     }
 
-    /// Sets the mode of [`Self::choice`], or the least mode if there is none. Chooses anew where a knob does
-    /// not obey. Calls `told` with each mode that was set, and the number of writes.
+    /// Sets the mode of [`Self::choice`], or the least mode if there is none. If a knob does not obey, chooses
+    /// among the modes that are left, and sets again. `told` gets each mode that was set, and the number of
+    /// writes.
     pub fn set_choice(
         &mut self,
         files: &mut impl Files,

@@ -79,45 +79,58 @@ pub fn inject(files: &mut Simulated, faults: &[String]) {
     }
 }
 
-/// True cores and clocks of the board, each with the folder of the files that set it, and the lowest value.
-fn units(files: &Simulated) -> Vec<(String, u32, u32)> {
+/// A core, or what has a clock.
+pub struct Unit {
+    /// The folder of the files that set it, or a part of its path.
+    pub folder: String,
+    /// The number of online cores, or the true clock in kHz, and its lowest value.
+    pub value: u32,
+    pub lowest: u32,
+}
+
+/// The units of the board as they truly are; a cluster only while one of its cores is online.
+pub fn units(files: &Simulated) -> Vec<Unit> {
     let jetson = files.tree.jetson();
     let of = jetson.board();
+    let unit = |folder: &str, value, lowest| Unit {
+        folder: folder.to_owned(),
+        value,
+        lowest,
+    };
     let online = &jetson.settings().online;
-    let cores = (0..online.len()).map(|core| {
+    let mut units = Vec::new();
+    for (core, is_online) in online.iter().enumerate() {
         let folder = format!("/sys/devices/system/cpu/cpu{core}");
-        (folder, u32::from(online[core]), u32::from(core == 0))
-    });
-    let mut units: Vec<(String, u32, u32)> = cores.collect();
+        units.push(unit(&folder, u32::from(*is_online), u32::from(core == 0)));
+    }
     for (cluster, cores) in of.clusters.iter().enumerate() {
         if cores.iter().any(|core| online[*core as usize]) {
             let first = cores.iter().min().expect("a core");
             let folder = format!("/sys/devices/system/cpu/cpufreq/policy{first}");
-            units.push((folder, jetson.cpu_true_khz(cluster), of.cpu_khz[0]));
+            units.push(unit(&folder, jetson.cpu_true_khz(cluster), of.cpu_khz[0]));
         }
     }
-    units.push(("devfreq".to_owned(), jetson.gpu_true_khz(), of.gpu_khz[0]));
-    units.push(("emc".to_owned(), jetson.emc_khz(), of.emc_khz[0]));
+    units.push(unit("devfreq", jetson.gpu_true_khz(), of.gpu_khz[0]));
+    units.push(unit("emc", jetson.emc_khz(), of.emc_khz[0]));
     units
 }
 
-/// Whether a file is one of a unit.
-fn is_of(path: &str, unit: &str) -> bool {
-    match unit.starts_with('/') {
-        true => Path::new(path).parent() == Some(Path::new(unit)),
-        false => path.contains(unit),
+/// Whether a file is one of a unit's.
+pub fn is_of(path: &str, folder: &str) -> bool {
+    match folder.starts_with('/') {
+        true => Path::new(path).parent() == Some(Path::new(folder)),
+        false => path.contains(folder),
     }
 }
 
 /// Whether every unit without a fault is at its lowest.
 pub fn is_least(files: &Simulated, faults: &[String]) -> bool {
-    let is_faulty = |unit: &str| {
+    let is_faulty = |unit: &Unit| {
         let mut words = faults.iter().flat_map(|fault| fault.split(' '));
-        words.any(|word| word.starts_with('/') && is_of(word, unit))
+        words.any(|word| word.starts_with('/') && is_of(word, &unit.folder))
     };
-    units(files)
-        .iter()
-        .all(|(unit, value, lowest)| value == lowest || is_faulty(unit))
+    let mut units = units(files).into_iter();
+    units.all(|unit| unit.value == unit.lowest || is_faulty(&unit))
 }
 
 /// Compares the true mean power of 430 ms with a limit. The first two seconds do not count, nor does time in
@@ -127,11 +140,12 @@ pub struct Meter {
     limit_w: f64,
     faults: Vec<String>,
     start_s: f64,
-    /// Times in s and energies in J.
+    /// Times in s, and the energy in J up to each of them.
     past: VecDeque<(f64, f64)>,
     over_s: f64,
-    /// The longest time over the limit in s, and the highest mean in W.
+    /// The longest time in s during which the mean stayed over the limit.
     pub longest_s: f64,
+    /// The highest mean in W.
     pub highest_w: f64,
 }
 

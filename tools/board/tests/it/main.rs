@@ -3,6 +3,7 @@
 mod allocations;
 mod averaging;
 mod backstop;
+mod bed;
 mod common;
 mod corruption;
 mod discovery;
@@ -13,3 +14,6 @@ mod saved;
 mod thor;
 mod thor_tree;
 mod transitions;
+
+// The name that `bed` knows.
+use common as board;

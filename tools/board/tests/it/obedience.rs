@@ -3,16 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::bed::{EMC_CAP, EMC_LOCK, EMC_RATE, GPU_MAX, is_of, units};
 use crate::common::{Simulated, apply, boards, booted, description, discover, highest, lowest};
 use wattgate_board::{Board, Effective, Files, Reach};
 use wattgate_runtime::{Axis, Grid, Kilohertz, PowerMode};
 
 const ONLINE: &str = "/sys/devices/system/cpu/cpu11/online";
 const POLICY_8: &str = "/sys/devices/system/cpu/cpufreq/policy8/scaling_max_freq";
-const GPU_MAX: &str = "/sys/class/devfreq/17000000.ga10b/max_freq";
-const RATE: &str = "/sys/kernel/debug/bpmp/debug/clk/emc/rate";
-const CAP: &str = "/sys/kernel/nvpmodel_emc_cap/emc_iso_cap";
-const LOCK: &str = "/sys/kernel/debug/bpmp/debug/clk/emc/mrq_rate_locked";
 
 /// Ways in which a write to a file has no effect.
 const FAULTS: [&str; 5] = ["ignore", "EBUSY", "EINVAL", "EIO", "EROFS"];
@@ -45,53 +42,30 @@ fn reach(board: &Board, name: &str, axis: Axis) -> Vec<u32> {
     }
 }
 
-/// True cores and clocks of the board, each with the folder of the files that set it.
-fn runs(files: &Simulated) -> Vec<(String, u32)> {
-    let jetson = files.tree.jetson();
-    let of = jetson.board();
-    let online = &jetson.settings().online;
-    let cores = (0..online.len()).map(|core| {
-        let folder = format!("/sys/devices/system/cpu/cpu{core}");
-        (folder, u32::from(online[core]))
-    });
-    let mut runs: Vec<(String, u32)> = cores.collect();
-    for (cluster, cores) in of.clusters.iter().enumerate() {
-        if cores.iter().any(|core| online[*core as usize]) {
-            let first = cores.iter().min().expect("a core");
-            let folder = format!("/sys/devices/system/cpu/cpufreq/policy{first}");
-            runs.push((folder, jetson.cpu_true_khz(cluster)));
-        }
-    }
-    runs.push(("devfreq".to_owned(), jetson.gpu_true_khz()));
-    runs.push(("emc".to_owned(), jetson.emc_khz()));
-    runs
+/// A board in a mode.
+fn booted_to(name: &str, mode: PowerMode) -> (Simulated, Board) {
+    let mut files = booted(name);
+    let mut board = discover(&files);
+    apply(&mut board, &mut files, mode);
+    (files, board)
 }
 
-/// Whether a path is a file of a unit, as [`runs`] names it.
-fn is_of(path: &str, unit: &str) -> bool {
-    let folder = Path::new(path).parent().expect("a folder");
-    match unit.starts_with('/') {
-        true => folder == Path::new(unit),
-        false => path.contains(unit),
-    }
+fn values(files: &Simulated) -> Vec<(String, u32)> {
+    let units = units(files).into_iter();
+    units.map(|it| (it.folder, it.value)).collect()
 }
 
 #[test]
 fn whatever_a_knob_does_all_others_are_lowered() {
     for name in boards() {
-        let start = || {
-            let mut files = booted(name);
-            let mut board = discover(&files);
-            apply(&mut board, &mut files, highest(name));
-            (files, board)
-        };
+        let start = || booted_to(name, highest(name));
         let (mut files, mut board) = start();
         let least = board.least();
         assert_eq!(least, lowest(name));
         board.apply(&mut files, &least).expect("a mode");
         let knobs: Vec<String> = files.writes.iter().map(|(path, _)| path.clone()).collect();
         files.wait(Duration::from_millis(10));
-        let obeyed = runs(&files);
+        let obeyed = values(&files);
         for path in &knobs {
             for fault in FAULTS {
                 let (mut files, mut board) = start();
@@ -99,7 +73,7 @@ fn whatever_a_knob_does_all_others_are_lowered() {
                 let applied = board.apply(&mut files, &least).expect("a mode");
                 assert!(applied.is_set, "{name}: {path} {fault}");
                 files.wait(Duration::from_millis(10));
-                for (unit, value) in runs(&files) {
+                for (unit, value) in values(&files) {
                     let lowest = obeyed.iter().find(|(it, _)| *it == unit);
                     match lowest {
                         _ if is_of(path, &unit) => {}
@@ -125,7 +99,7 @@ fn whatever_a_knob_does_all_others_are_lowered() {
                 }
                 board.apply(&mut files, &least).expect("a mode");
                 files.wait(Duration::from_millis(10));
-                assert_eq!(runs(&files), obeyed, "{name}: {path} {fault}");
+                assert_eq!(values(&files), obeyed, "{name}: {path} {fault}");
                 assert_eq!(board.disobedient().count(), 0, "{name}: {path} {fault}");
                 assert_eq!(
                     board.verify(&files, &least),
@@ -144,18 +118,16 @@ fn nothing_is_raised_before_all_that_must_be_lowered_is() {
         gpu: highest(name).gpu,
         ..lowest(name)
     };
-    for path in [ONLINE, POLICY_8, RATE, LOCK] {
+    for path in [ONLINE, POLICY_8, EMC_RATE, EMC_LOCK] {
         let from = PowerMode {
             gpu: lowest(name).gpu,
             ..highest(name)
         };
-        let mut files = booted(name);
-        let mut board = discover(&files);
-        apply(&mut board, &mut files, from);
+        let (mut files, mut board) = booted_to(name, from);
         // Without its switch, the cluster of the last core stays online.
         break_it(&mut files, ONLINE, "ignore");
         break_it(&mut files, path, "ignore");
-        break_it(&mut files, CAP, "ignore");
+        break_it(&mut files, EMC_CAP, "ignore");
         let applied = board.apply(&mut files, &to).expect("a mode");
         assert!(!applied.is_set, "{path}");
         files.wait(Duration::from_millis(10));
@@ -170,16 +142,14 @@ fn a_knob_that_is_stuck_bounds_its_axis_until_it_obeys_again() {
     let top = highest(name);
     let cases = [
         (GPU_MAX, Axis::Gpu, vec![top.gpu.0], of.gpu_khz.clone()),
-        (RATE, Axis::Emc, vec![top.emc.0], of.emc_khz.clone()),
+        (EMC_RATE, Axis::Emc, vec![top.emc.0], of.emc_khz.clone()),
         (ONLINE, Axis::Cores, (2..=12).collect(), (1..=12).collect()),
     ];
     for (path, axis, stuck, all) in cases {
-        let mut files = booted(name);
-        let mut board = discover(&files);
-        apply(&mut board, &mut files, top);
+        let (mut files, mut board) = booted_to(name, top);
         break_it(&mut files, path, "ignore");
         // Of the memory's files, one alone does not hold its rate up.
-        for path in [LOCK, CAP] {
+        for path in [EMC_LOCK, EMC_CAP] {
             break_it(&mut files, path, "ignore");
         }
         let least = board.least();
@@ -209,7 +179,7 @@ fn a_knob_that_is_stuck_bounds_its_axis_until_it_obeys_again() {
         );
         assert_eq!(board.current(&files).cores, 4, "{path}");
         mend(&mut files, path);
-        for path in [LOCK, CAP] {
+        for path in [EMC_LOCK, EMC_CAP] {
             mend(&mut files, path);
         }
         for _ in 0..2 {
@@ -226,9 +196,7 @@ fn a_knob_that_is_stuck_bounds_its_axis_until_it_obeys_again() {
 #[test]
 fn a_cluster_that_is_stuck_is_left_alone_while_others_suffice() {
     let name = "orin-agx-64";
-    let mut files = booted(name);
-    let mut board = discover(&files);
-    apply(&mut board, &mut files, highest(name));
+    let (mut files, mut board) = booted_to(name, highest(name));
     let policy = "/sys/devices/system/cpu/cpufreq/policy4/scaling_max_freq";
     break_it(&mut files, policy, "EIO");
     let slow = PowerMode {
@@ -251,9 +219,7 @@ fn a_cluster_that_is_stuck_is_left_alone_while_others_suffice() {
 #[test]
 fn a_clamped_clock_is_a_cap_that_ends() {
     let name = "orin-agx-64";
-    let mut files = booted(name);
-    let mut board = discover(&files);
-    apply(&mut board, &mut files, lowest(name));
+    let (mut files, mut board) = booted_to(name, lowest(name));
     let khz = description(name).gpu_khz[4];
     files.taken.insert(GPU_MAX.to_owned(), format!("{khz}000"));
     let applied = board.apply(&mut files, &highest(name)).expect("a mode");
@@ -300,9 +266,7 @@ fn a_knob_that_others_keep_changing_counts_as_bound() {
 fn a_knob_that_cannot_be_read_is_lowered_and_counts_as_highest() {
     use wattgate_simulated_board::tree::Errno;
     let name = "orin-agx-64";
-    let mut files = booted(name);
-    let mut board = discover(&files);
-    apply(&mut board, &mut files, highest(name));
+    let (mut files, mut board) = booted_to(name, highest(name));
     files.shown.insert(GPU_MAX.to_owned(), Err(Errno::Eio));
     let least = board.least();
     assert!(board.apply(&mut files, &least).is_ok_and(|it| it.is_set));
@@ -324,9 +288,7 @@ fn a_knob_that_cannot_be_read_is_lowered_and_counts_as_highest() {
 #[test]
 fn a_cluster_that_returns_too_fast_is_seen_before_others_are_raised() {
     let name = "orin-agx-64";
-    let mut files = booted(name);
-    let mut board = discover(&files);
-    apply(&mut board, &mut files, highest(name));
+    let (mut files, mut board) = booted_to(name, highest(name));
     // While it is offline, nobody can lower it.
     break_it(&mut files, POLICY_8, "EIO");
     let small = PowerMode {
@@ -355,9 +317,7 @@ fn a_cluster_that_returns_too_fast_is_seen_before_others_are_raised() {
 fn a_test_that_fails_leaves_the_mode_as_it_was() {
     let name = "orin-agx-64";
     let minimum = GPU_MAX.replace("max", "min");
-    let mut files = booted(name);
-    let mut board = discover(&files);
-    apply(&mut board, &mut files, highest(name));
+    let (mut files, mut board) = booted_to(name, highest(name));
     break_it(&mut files, GPU_MAX, "ignore");
     let mode = PowerMode {
         gpu: highest(name).gpu,
@@ -380,9 +340,7 @@ fn a_test_that_fails_leaves_the_mode_as_it_was() {
 fn a_test_of_a_core_raises_no_other() {
     let name = "orin-agx-64";
     let switch = "/sys/devices/system/cpu/cpu3/online";
-    let mut files = booted(name);
-    let mut board = discover(&files);
-    apply(&mut board, &mut files, highest(name));
+    let (mut files, mut board) = booted_to(name, highest(name));
     break_it(&mut files, switch, "ignore");
     board.apply(&mut files, &board.least()).expect("a mode");
     let two = PowerMode {

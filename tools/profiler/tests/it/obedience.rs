@@ -35,17 +35,29 @@ fn power_w(mode: &PowerMode) -> f64 {
     (files.tree.jetson().energy_j() - before) / 3.0
 }
 
-/// What became of the sessions of a bed.
-#[derive(Default)]
+/// The sessions of a bed.
 struct Bed {
+    modes: Vec<PowerMode>,
+    /// What the modes draw on a board whose knobs obey, in W.
+    powers: Vec<f64>,
     table: String,
     failed: String,
 }
 
 impl Bed {
+    fn new() -> Self {
+        let modes = modes();
+        Self {
+            powers: modes.iter().map(power_w).collect(),
+            modes,
+            table: String::new(),
+            failed: String::new(),
+        }
+    }
+
     /// Profiles the modes within the limit while the faults occur: the true power stays within it, the session
-    /// ends, and what it writes down is what each mode draws on a board whose knobs obey, `powers` in W.
-    fn add(&mut self, faults: &[String], modes: &[PowerMode], powers: &[f64]) {
+    /// ends, and what it writes down is what each mode draws.
+    fn add(&mut self, faults: &[String]) {
         const REACTION_S: f64 = 1.0;
         const LONGEST_S: f64 = 600.0;
         let files = hungry();
@@ -53,7 +65,7 @@ impl Bed {
         let meter = Meter::new(LIMIT_W.into(), faults, &files);
         let mut bench = Bench::of(files);
         (bench.meter, bench.faults) = (Some(meter), faults.to_vec());
-        let done = profile(bench, least, modes, Some(LIMIT_W));
+        let done = profile(bench, least, &self.modes, Some(LIMIT_W));
         let meter = done.bench.meter.expect("a meter");
         let mut is_true = true;
         let answers: Vec<String> = done
@@ -63,7 +75,7 @@ impl Bed {
                 let of = |mode: &PowerMode| {
                     mode.knobs() == [row.cores, row.cpu_khz, row.gpu_khz, row.emc_khz]
                 };
-                let power = modes.iter().position(of).map(|at| powers[at]);
+                let power = self.modes.iter().position(of).map(|at| self.powers[at]);
                 match (row.mark, row.power_mw.zip(power)) {
                     (None, Some((mw, power))) => {
                         let error = mw / 1e3 / power - 1.0;
@@ -96,12 +108,10 @@ impl Bed {
 
 #[test]
 fn a_knob_that_does_not_obey_spoils_neither_limit_nor_corpus() {
-    let modes = modes();
-    let powers: Vec<f64> = modes.iter().map(power_w).collect();
-    let mut bed = Bed::default();
+    let mut bed = Bed::new();
     for knob in KNOBS {
         for way in WAYS {
-            bed.add(&[command(way, knob)], &modes, &powers);
+            bed.add(&[command(way, knob)]);
         }
     }
     bed.end();
@@ -110,9 +120,7 @@ fn a_knob_that_does_not_obey_spoils_neither_limit_nor_corpus() {
 /// A fault that ends while the session is in any of its steps.
 #[test]
 fn a_knob_that_disobeys_for_a_while_spoils_no_later_row() {
-    let modes = modes();
-    let powers: Vec<f64> = modes.iter().map(power_w).collect();
-    let mut bed = Bed::default();
+    let mut bed = Bed::new();
     for knob in KNOBS {
         for way in ["ignore KNOB", "unreadable KNOB"] {
             for tenths in (70..140).step_by(7) {
@@ -120,7 +128,7 @@ fn a_knob_that_disobeys_for_a_while_spoils_no_later_row() {
                     format!("at 6 {}", command(way, knob)),
                     format!("at {}.{} allow {knob}", tenths / 10, tenths % 10),
                 ];
-                bed.add(&faults, &modes, &powers);
+                bed.add(&faults);
             }
         }
     }

@@ -27,7 +27,8 @@ const TEST_INTERVAL: Milliseconds = Milliseconds(20_000);
 const ADAPT_INTERVAL: Milliseconds = Milliseconds(1_000);
 
 impl<F: Files> Control<F> {
-    /// Sets a mode, as far as the knobs obey. [`Board::apply`](wattgate_board::Board::apply) reads every write back.
+    /// Sets a mode as far as the knobs obey. [`Board::apply`](wattgate_board::Board::apply) reads every write
+    /// back.
     pub(super) fn apply(&mut self, id: ModeId, emit: &mut impl FnMut(Event<'_>)) {
         (self.arriving, self.shown) = (None, None);
         let Some(mode) = self.choices.mode(id) else {
@@ -38,7 +39,7 @@ impl<F: Files> Control<F> {
                 if applied.is_set {
                     self.arriving = self.last.map(|now| (id, now));
                     let status = self.governor.status();
-                    // Told once, however often another program changes it.
+                    // A mode that is only set again, after another program changed it, is no news.
                     if self.told.0.replace(id) != Some(id) {
                         self.told.1.clear();
                         emit(Event::Applied { mode, status });
@@ -60,7 +61,8 @@ impl<F: Files> Control<F> {
         self.current = Some(self.board.current(&self.files));
     }
 
-    /// Reads the wanted mode back if that is due. True if it was set and is no longer.
+    /// Tests the knobs, and reads the wanted mode back, each if it is due. True if the next look must not wait:
+    /// the board has left the mode, or can be set to other modes than before.
     pub(super) fn is_disturbed(
         &mut self,
         now: Milliseconds,
@@ -151,8 +153,8 @@ impl<F: Files> Control<F> {
         self.adapt(false, emit)
     }
 
-    /// Reports knobs that do not obey, or do again. If the board can be set to other modes now, the governor
-    /// chooses among them from now on; then true. Unless it is urgent, that happens once a second at most.
+    /// Reports knobs that do not obey, or obey again. If the board can be set to other modes than before, gives
+    /// these to the governor and returns true. Does so once a second at most, unless it is urgent.
     fn adapt(&mut self, is_urgent: bool, emit: &mut impl FnMut(Event<'_>)) -> bool {
         let now = self.last.unwrap_or(Milliseconds(0));
         let Obedience {

@@ -304,8 +304,8 @@ fn with_a_stuck_knob_the_board_is_nearly_as_fast_as_its_best_mode() {
     assert!(parts[parts.len() / 2] >= 97.0, "{table}");
 }
 
-/// A GPU that follows a second late is taken for stuck at its top. In the least mode it then draws far more
-/// than predicted, which is no reason to stay there.
+/// The GPU does what is requested a second late, so the daemon takes it for stuck at its highest clock. The least
+/// mode then draws far more than predicted. The daemon must not conclude that every mode does, and stay there.
 #[test]
 fn a_least_mode_out_of_reach_tells_nothing_of_the_load() {
     let (free, _) = run(&[], 20, 60);
