@@ -53,6 +53,7 @@ pub struct Front<const N: usize> {
     /// Whether the region belonged to another grid, so that the front is empty.
     foreign: bool,
     is_least_unreachable: bool,
+    is_unknown: bool,
 }
 
 /// What is known of [`ModeId::LEAST`].
@@ -89,7 +90,36 @@ impl<const N: usize> Front<N> {
             thinned: false,
             foreign: false,
             is_least_unreachable: false,
+            is_unknown: false,
         }
+    }
+
+    /// Builds a front without a model: of modes each of which draws more than the one before, and is faster. The
+    /// governor takes powers and times for ratios between modes and learns by measurement what they are. A query
+    /// fails with [`SelectError::Unknown`](crate::SelectError::Unknown). Modes that do not ascend are left out,
+    /// and those beyond `N`.
+    pub fn of_unknown(modes: impl IntoIterator<Item = (ModeId, Milliwatts, Microseconds)>) -> Self {
+        let mut front = Self::new();
+        (front.has_power, front.is_unknown) = (true, true);
+        // Ascending, and above any limit.
+        let mut guarded = u32::MAX - front.points.capacity() as u32;
+        for (mode, power, time) in modes {
+            let ascends = |last: &Point| power > last.power && time < last.time;
+            if front.points.last().is_none_or(ascends) {
+                guarded = guarded.saturating_add(1);
+                let point = Point {
+                    mode,
+                    power,
+                    guarded: Milliwatts(guarded),
+                    time,
+                    leaps: Leaps::default(),
+                };
+                if front.points.push(point).is_err() {
+                    break;
+                }
+            }
+        }
+        front
     }
 
     /// Builds the front of a region of the model's grid for a confidence. For a model without power
@@ -137,7 +167,8 @@ impl<const N: usize> Front<N> {
         offer: impl FnOnce(&mut Staircase<'_>),
     ) {
         self.points.clear();
-        (self.thinned, self.foreign, self.is_least_unreachable) = (false, false, false);
+        (self.thinned, self.foreign) = (false, false);
+        (self.is_least_unreachable, self.is_unknown) = (false, false);
         self.has_power = model.has_power();
         match model.margins(confidence) {
             Ok(margins) => {
@@ -198,6 +229,11 @@ impl<const N: usize> Front<N> {
     /// Whether the board cannot be in the least mode: [`Least::Unreachable`].
     pub(crate) fn is_least_unreachable(&self) -> bool {
         self.is_least_unreachable
+    }
+
+    /// Whether nothing is known of the powers but their order: the front is one [of unknown](Self::of_unknown) modes.
+    pub fn is_unknown(&self) -> bool {
+        self.is_unknown
     }
 
     /// The points, by strictly ascending guarded power and strictly descending time.

@@ -161,9 +161,9 @@ pub struct Status {
     pub millijoules: u64,
     /// Total time in which the mean over 430 ms exceeded the allowed reading.
     pub over: Milliseconds,
-    /// The model's prediction of the mode's power.
+    /// The model's prediction of the mode's power; 0 for a front of [unknown](crate::Front::is_unknown) powers.
     pub predicted: Milliwatts,
-    /// The workload's highest expected power in the mode, over the prediction, in Q16.
+    /// The workload's highest expected power in the mode, over the prediction, in Q16; 0 without a prediction.
     pub ratio: u32,
     /// Number of times that the power exceeded the allowed reading.
     pub violations: u32,

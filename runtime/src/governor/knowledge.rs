@@ -40,6 +40,10 @@ const STUDENT: f32 = 2.4;
 /// guard band.
 const LEAST_GUESSES: f32 = 4.0;
 
+/// The guard band of a front of [unknown](Front::of_unknown) powers: an assumption. Between neighbours its
+/// predictions differ by less.
+const UNKNOWN_GUARD: f32 = 0.1;
+
 /// The governor explores if the guard band is at least this wide, until it has this number of
 /// guesses without an outlier.
 const WIDE_GUARD: f32 = 0.05;
@@ -135,7 +139,10 @@ impl<const N: usize> Knowledge<N> {
             .iter()
             .map(|point| margin(point) * margin(point));
         let count = front.points().len().max(1) as f32;
-        let guard = libm::sqrtf(squares.sum::<f32>() / count);
+        let guard = match front.is_unknown() {
+            true => UNKNOWN_GUARD,
+            false => libm::sqrtf(squares.sum::<f32>() / count),
+        };
         let spread = guard / GUARD_DEVIATIONS;
         Self {
             front,
@@ -188,9 +195,24 @@ impl<const N: usize> Knowledge<N> {
         self.front.points().get(index)
     }
 
-    /// The typical margin of the model's guard band, as a part of a prediction.
-    pub fn guard(&self) -> f32 {
-        self.guard
+    /// The level of a load that was never measured: that of the model's guard band. Without a model, nothing is
+    /// assumed, and the least mode is measured first.
+    pub fn first_level(&self) -> f32 {
+        match self.front.is_unknown() {
+            true => 0.0,
+            false => 1.0 / (1.0 + self.guard),
+        }
+    }
+
+    /// Whether a board may draw a power in mW in a point. With nothing known, any but 0.
+    pub fn is_plausible(&self, index: usize, power: f32) -> bool {
+        match self.front.is_unknown() {
+            true => power > 0.0,
+            false => {
+                let (least, most) = RATIO_RANGE;
+                (least..=most).contains(&(power / self.predicted(index)))
+            }
+        }
     }
 
     /// The predicted power of a point in mW, without corrections.
@@ -317,9 +339,9 @@ impl<const N: usize> Knowledge<N> {
         with_guard.min(GUESS_DEVIATIONS * student * spread)
     }
 
-    /// Whether the guard band is wide and the guesses since the last outlier are few.
+    /// Whether a model's guard band is wide and the guesses since the last outlier are few.
     pub fn needs_guesses(&self) -> bool {
-        self.guard >= WIDE_GUARD && self.recent_guesses < ENOUGH_GUESSES
+        !self.front.is_unknown() && self.guard >= WIDE_GUARD && self.recent_guesses < ENOUGH_GUESSES
     }
 
     /// Records a measured error of a point, the level of the load, and the variance of the
@@ -405,10 +427,13 @@ impl<const N: usize> Knowledge<N> {
         self.guess();
     }
 
-    /// Replaces the error of a point and counts the point as measured.
+    /// Replaces the error of a point and counts the point as measured. From one out of reach, nothing follows for
+    /// other points.
     pub fn raise(&mut self, index: usize, error: f32) {
         let error = error.clamp(RATIO_RANGE.0, RATIO_RANGE.1);
+        let is_unreachable = self.is_unreachable(index);
         if let Some(mode) = self.modes.get_mut(index) {
+            mode.is_outlier |= is_unreachable;
             mode.error = (error * Q12 + 0.5) as u16;
             mode.samples = mode.samples.max(1);
         }
@@ -418,14 +443,6 @@ impl<const N: usize> Knowledge<N> {
     /// Whether a point is a least mode that the board cannot be in.
     pub fn is_unreachable(&self, index: usize) -> bool {
         index == 0 && self.front.is_least_unreachable()
-    }
-
-    /// Sets the error of an unreachable point. Nothing follows for other points.
-    pub fn settle(&mut self, index: usize, error: f32) {
-        if let Some(mode) = self.modes.get_mut(index) {
-            mode.is_outlier = true;
-        }
-        self.raise(index, error);
     }
 
     /// Holds a point off. The back-off starts with `first` and doubles each time.

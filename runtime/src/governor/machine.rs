@@ -153,7 +153,7 @@ impl<const N: usize> Governor<N> {
         check(&front, &settings)?;
         let modes = Knowledge::new(front);
         Ok(Self {
-            memory: Memory::new(settings.memory, 1.0 / (1.0 + modes.guard())),
+            memory: Memory::new(settings.memory, modes.first_level()),
             modes,
             allowance: Allowance::new(limit),
             estimator: Estimator::new(settings.chips),
@@ -285,7 +285,14 @@ impl<const N: usize> Governor<N> {
             .estimator
             .estimate()
             .filter(|_| !self.liveness.is_blind());
-        let ratio = self.modes.error(self.at).0 * self.memory.highest();
+        let is_unknown = self.modes.front().is_unknown();
+        let (ratio, predicted) = match point.filter(|_| !is_unknown) {
+            Some(point) => (
+                self.modes.error(self.at).0 * self.memory.highest(),
+                point.power,
+            ),
+            None => (0.0, Milliwatts(0)),
+        };
         Status {
             state: self.state,
             mode: point.map_or(ModeId(0), |point| point.mode),
@@ -294,7 +301,7 @@ impl<const N: usize> Governor<N> {
             power: estimate.map(|estimate| milliwatts(estimate.power)),
             millijoules: self.booked / 1_000,
             over: self.over,
-            predicted: point.map_or(Milliwatts(0), |point| point.power),
+            predicted,
             ratio: (ratio * 65_536.0) as u32,
             violations: self.violations,
             changes: self.changes,
@@ -408,7 +415,7 @@ impl<const N: usize> Governor<N> {
     }
 
     fn forget_load(&mut self) {
-        self.memory = Memory::new(self.settings.memory, 1.0 / (1.0 + self.modes.guard()));
+        self.memory = Memory::new(self.settings.memory, self.modes.first_level());
         (self.harmless_level, self.peak_count) = (0.0, 1.0);
         (self.at, self.is_new) = (0, true);
     }

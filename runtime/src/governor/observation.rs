@@ -2,7 +2,6 @@
 //! the mode and the noise, and plans the next look.
 
 use super::interface::State;
-use super::knowledge::RATIO_RANGE;
 use super::machine::{
     CLOCK_DELAY_MS, Compared, FIRST_ESTIMATE_MS, Governor, JUMP_LIFETIME, LAST_ESTIMATE_MS,
     NO_PHASE, SPAN, Steady, after,
@@ -60,10 +59,9 @@ impl<const N: usize> Governor<N> {
 
     /// Feeds a plausible sample to the estimator. Returns whether the sensor is blind.
     pub(super) fn take_sample(&mut self, sample: Option<&Sample>, now: Milliseconds) -> bool {
-        let predicted = self.modes.predicted(self.at);
         let sample = sample.filter(|sample| {
-            let of_predicted = sample.total().0 as f32 / predicted;
-            self.requested.is_none() || (RATIO_RANGE.0..=RATIO_RANGE.1).contains(&of_predicted)
+            let total = sample.total().0 as f32;
+            self.requested.is_none() || self.modes.is_plausible(self.at, total)
         });
         let was_blind = self.liveness.is_blind();
         let is_blind = self.liveness.update(sample, self.gpu, now);
@@ -197,6 +195,12 @@ impl<const N: usize> Governor<N> {
         loads.is_none_or(|(before, now)| before.abs_diff(now) <= SAME_LOAD)
     }
 
+    /// Whether a change of the power since the mode before is the mode's. Without a model, slow cores starve the
+    /// GPU in the lowest modes: its load tells the modes apart, not the loads.
+    pub(super) fn is_of_mode(&self, before: Option<u16>) -> bool {
+        self.modes.front().is_unknown() || self.is_same_load(before)
+    }
+
     /// Estimates the error of the mode from the powers before and after the mode change, if the
     /// load was steady.
     pub(super) fn estimate_error(&mut self, since: Milliseconds, now: Milliseconds) {
@@ -207,7 +211,7 @@ impl<const N: usize> Governor<N> {
         if let Some(level) = self.level_of_unreachable() {
             if let Some(mean) = self.measured.filter(|_| in_mode >= FIRST_ESTIMATE_MS) {
                 let error = mean / (self.modes.predicted(self.at) * level);
-                self.modes.settle(self.at, error);
+                self.modes.raise(self.at, error);
                 self.is_new = false;
             }
             return;
@@ -215,7 +219,7 @@ impl<const N: usize> Governor<N> {
         let is_steady = self
             .steady
             .is_some_and(|steady| steady.from.since(since).0 <= 5 * CLOCK_DELAY_MS);
-        let reference = self.reference.filter(|(_, gpu)| self.is_same_load(*gpu));
+        let reference = self.reference.filter(|(_, gpu)| self.is_of_mode(*gpu));
         let Some((reference, _)) = reference.filter(|_| is_steady) else {
             // There is no reference. The first mode keeps its guessed error: a deviation is
             // attributed to the load.
@@ -249,9 +253,11 @@ impl<const N: usize> Governor<N> {
     /// mode before.
     fn level_of_unreachable(&self) -> Option<f32> {
         let is_unknown = self.modes.is_unreachable(self.at) && !self.modes.is_measured(self.at);
-        self.before.filter(|_| is_unknown)?;
         let jumped = self.jump.map_or(0.0, |jump| jump.level);
-        Some(self.memory.highest().max(jumped))
+        let level = self.memory.highest().max(jumped);
+        // The first mode of all: what the load draws elsewhere was never measured.
+        let level = self.before.map_or(level.max(1.0), |_| level);
+        is_unknown.then_some(level)
     }
 
     /// Estimates the noise from successive means of one phase in one mode.

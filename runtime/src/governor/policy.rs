@@ -118,9 +118,11 @@ impl<const N: usize> Governor<N> {
             _ => {
                 let (phase, allowed) = (self.phase(now), self.allowed());
                 let reading = self.allowance.reading(&self.settings);
+                let is_unknown = self.modes.front().is_unknown();
                 self.modes.fastest(|index| {
                     self.bound(index, phase.max(1.0)) <= allowed
                         && !self.modes.is_held(index, now)
+                        && (!is_unknown || self.modes.is_measured(index))
                         && (!was_released || self.modes.is_predicted_within(index, reading))
                 })
             }
@@ -221,7 +223,7 @@ impl<const N: usize> Governor<N> {
             self.modes.hold(self.at, now, FIRST_BACK_OFF);
         }
         let phase = self.phase(now);
-        let reference = self.reference.filter(|(_, gpu)| self.is_same_load(*gpu));
+        let reference = self.reference.filter(|(_, gpu)| self.is_of_mode(*gpu));
         let reference = reference.filter(|_| is_modes && is_young && self.is_new);
         let mut level = power / self.modes.expected(self.at, 1.0);
         match reference {
@@ -364,7 +366,11 @@ impl<const N: usize> Governor<N> {
             0 => FIRST_CLIMB,
             _ => CLIMB,
         };
-        let reach = reach * self.modes.predicted(self.at);
+        let reach = reach
+            * match self.modes.is_unreachable(self.at) {
+                true => self.modes.expected(self.at, 1.0),
+                false => self.modes.predicted(self.at),
+            };
         let nearest = (self.at + 1..N)
             .find(|&index| self.modes.is_choosable(index) && !self.modes.is_held(index, now));
         let next = self.modes.fastest(|index| {

@@ -440,6 +440,9 @@ impl<F: Files> Daemon<F> {
             ..self.config.clone()
         };
         let choices = Choices::read(&config, self.control.board()).map_err(refused)?;
+        if let Some(why) = choices.distrust {
+            return Err(Refused::new("model_unsuitable", why));
+        }
         let path = config.model;
         Ok(Rc::new(Loaded { path, choices }))
     }

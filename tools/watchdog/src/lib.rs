@@ -31,6 +31,7 @@ pub mod control;
 pub mod counters;
 pub mod daemon;
 pub mod deadline;
+pub mod distrust;
 pub mod group;
 pub mod hardware_watchdog;
 pub mod lock;

@@ -13,8 +13,8 @@ use crate::quantity::{Span, Thousandths};
 pub struct Report {
     /// One of [`state_names`].
     pub state: Cow<'static, str>,
-    /// The mode that the governor wants: online cores and clocks. While the board is yielded, the
-    /// mode that it wanted before.
+    /// Online cores and clocks as the board showed them last; a clock that it does not show is the one that the
+    /// governor wants.
     pub cores: u32,
     pub cpu_khz: u32,
     pub gpu_khz: u32,
@@ -22,11 +22,11 @@ pub struct Report {
     /// Measured power in the present mode, as the mean over 430 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured_mw: Option<u32>,
-    /// The model's prediction for the mode.
+    /// The model's prediction for the mode; 0 if it is not used.
     pub predicted_mw: u32,
     /// The limit after deductions for the sensor's errors, heat, over-current and an average.
     pub allowed_mw: u32,
-    /// Ratio of measured to predicted power in ppm.
+    /// Ratio of measured to predicted power in ppm; 0 without a prediction.
     pub ratio_ppm: u64,
     /// The limit in force.
     pub limit_mw: u32,
@@ -202,10 +202,15 @@ impl Display for Report {
         writeln!(f, "gpu {}", megahertz(self.gpu_khz))?;
         writeln!(f, "emc {}", megahertz(self.emc_khz))?;
         known(f, "measured", self.measured_mw.map(watts))?;
-        writeln!(f, "predicted {}", watts(self.predicted_mw))?;
+        let is_predicted = self.predicted_mw > 0;
+        known(
+            f,
+            "predicted",
+            is_predicted.then(|| watts(self.predicted_mw)),
+        )?;
         writeln!(f, "allowed {}", watts(self.allowed_mw))?;
         let ratio = Thousandths((self.ratio_ppm + 500) / 1_000);
-        writeln!(f, "ratio {ratio}")?;
+        known(f, "ratio", is_predicted.then_some(ratio))?;
         writeln!(f, "limit {}", watts(self.limit_mw))?;
         writeln!(f, "limit_from {}", self.limit_from)?;
         known(f, "limit_for", self.limit_for_ms.map(|ms| milli(ms, "s")))?;
@@ -227,7 +232,11 @@ impl Display for Report {
         known(f, "oc1_per_min", self.oc1_per_min)?;
         known(f, "oc2_per_min", self.oc2_per_min)?;
         known(f, "oc3_per_min", self.oc3_per_min)?;
-        writeln!(f, "least {}", watts(self.least_mw))?;
+        known(
+            f,
+            "least",
+            (self.least_mw > 0).then(|| watts(self.least_mw)),
+        )?;
         writeln!(f, "model {}", self.model)?;
         writeln!(f, "violations {}", self.violations)?;
         writeln!(f, "changes {}", self.changes)?;

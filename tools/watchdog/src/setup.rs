@@ -14,11 +14,13 @@ use wattgate_board::{
 };
 use wattgate_runtime::{
     Axis, Chip, Choice, Command, Confidence, FormatError, Front, Governor, Grid, GuardError, Input,
-    Kind, Least, Milliseconds, Milliwatts, ModeId, Model, PowerMode, Query, SelectError, Settings,
+    Kind, Least, Microseconds, Milliseconds, Milliwatts, ModeId, Model, PowerMode, Query,
+    SelectError, Settings,
 };
 
 use crate::compatibility;
 use crate::config::Config;
+use crate::distrust::{Distrust, distrust, rising};
 use crate::quantity::Cores;
 
 /// Capacity of the front; a larger front is thinned.
@@ -120,6 +122,8 @@ pub struct Choices {
     pub front: Front<POINTS>,
     /// Messages about axes that the board covers in part or not at all.
     pub left_out: Vec<String>,
+    /// Why the model's predictions are not used; the front then has [unknown](Front::is_unknown) powers.
+    pub distrust: Option<Distrust>,
     /// The model's provenance, such as `measured, resnet18 on my-rover`.
     pub origin: String,
     /// The number of modes from which the front was selected.
@@ -176,6 +180,7 @@ impl Choices {
         };
         let mut choices = Self {
             left_out: left_out.collect(),
+            distrust: None,
             origin: format!("{kind}, {} on {device}", provenance.workload),
             model: bytes.as_slice().into(),
             confidence: config.confidence,
@@ -223,10 +228,13 @@ impl Choices {
     /// Selects the front. Returns the number of modes that the board supports, with any number of cores.
     fn choose(&mut self, model: &Model<'_>, board: &Board) -> usize {
         let mut supported = 0;
-        let (mut lowest, mut modes) = (None, Vec::new());
+        let (mut ends, mut modes) = (None, Vec::new());
         model.sweep(&model.profiled(), |id, prediction| {
-            // The lowest value of each axis comes first.
-            lowest.get_or_insert(prediction);
+            // The lowest value of each axis comes first, the highest last.
+            ends = Some((
+                ends.map_or((id, prediction), |(first, _)| first),
+                (id, prediction),
+            ));
             let mode = self
                 .grid
                 .mode(id)
@@ -239,7 +247,14 @@ impl Choices {
             }
         });
         self.modes = modes.len();
-        self.front = Front::of_modes(model, modes, self.confidence);
+        self.distrust = ends.and_then(|(first, last)| {
+            let end = |(id, prediction)| Some((self.grid.mode(id)?, model.power(prediction)?));
+            distrust([end(first)?, end(last)?])
+        });
+        self.front = match self.distrust {
+            None => Front::of_modes(model, modes, self.confidence),
+            Some(_) => rising(&self.grid, modes.iter().map(|(id, _)| *id)),
+        };
         self.least = self.least_of(board);
         let first = self.front.points().first().map(|point| point.mode);
         let same = first.filter(|first| self.mode(*first) == Some(self.least));
@@ -248,9 +263,13 @@ impl Choices {
             Some(same) => Least::Mode(same),
             None => Least::Other,
         };
-        if let Some(guess) = lowest {
+        let guess = ends.map(|((_, guess), _)| guess);
+        if let Some(guess) = guess.filter(|_| self.distrust.is_none()) {
             let power = model.power(guess).unwrap_or_default();
             self.front.put_least(least, power, model.time(guess));
+        } else if let Some(first) = self.front.points().first() {
+            let time = Microseconds(first.time.0.saturating_mul(2));
+            self.front.put_least(least, first.power, time);
         }
         supported
     }
@@ -279,9 +298,10 @@ impl Choices {
         self.least
     }
 
-    /// The predicted power of the least mode.
+    /// The predicted power of the least mode; 0 if the predictions are not used.
     pub fn least_power(&self) -> Milliwatts {
         let least = self.front.points().first();
+        let least = least.filter(|_| self.distrust.is_none());
         least.map_or(Milliwatts(0), |point| point.power)
     }
 }

@@ -55,6 +55,9 @@ pub fn setup(
         hardware_watchdog: None,
     };
     let setup = Setup::new(config, files, root)?;
+    if let Some(why) = &setup.choices.distrust {
+        note(format_args!("warning: {}: {why}", model.display()));
+    }
     match setup.choice() {
         Ok(_) => Ok(setup),
         Err(wattgate_runtime::SelectError::OverLimit { least_power }) => Err(Failure::Limit {

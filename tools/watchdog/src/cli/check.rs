@@ -43,6 +43,7 @@ Keys of the object:
   offset_mw     typical offset of the power sensor, which is subtracted from the limit
   missing       list of messages about files that the board lacks
   left_out      list of messages about values of the model's grid that the board lacks
+  distrusted    why the model's predictions are not used
   modes         number of modes that the board supports
   front         number of modes on the Pareto front, from which the daemon chooses
   now           present mode, and is_fixed; if false, the clocks are maxima
@@ -76,7 +77,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     over_limit(&setup)
 }
 
-/// Fails if no mode stays within the limit.
+/// Fails if no mode stays within the limit, or none is known to.
 pub(super) fn over_limit(setup: &Setup) -> Result<(), Failure> {
     match setup.choice() {
         Err(SelectError::OverLimit { least_power }) => {
@@ -86,7 +87,13 @@ pub(super) fn over_limit(setup: &Setup) -> Result<(), Failure> {
                 least: Milliwatts(least_power.0.saturating_add(offset)),
             })
         }
-        _ => Ok(()),
+        _ => match setup.choices.distrust {
+            Some(why) => Err(Failure::Distrusted {
+                limit: setup.lowest_limit(),
+                why,
+            }),
+            None => Ok(()),
+        },
     }
 }
 
@@ -170,10 +177,10 @@ fn report(setup: &Setup) -> String {
         );
     }
     line("run", &format_args!("starts with {}", setup.first()));
-    line(
-        "safe",
-        &format_args!("{}: {}", setup.safe(), Watts(setup.choices.least_power())),
-    );
+    match setup.choices.least_power() {
+        Milliwatts(0) => line("safe", &setup.safe()),
+        power => line("safe", &format_args!("{}: {}", setup.safe(), Watts(power))),
+    }
     text
 }
 
@@ -229,6 +236,7 @@ fn json(setup: &Setup) -> Value {
         "offset_mw": board.sensor_offset().0,
         "missing": board.missing().iter().map(texts).collect::<Vec<String>>(),
         "left_out": choices.left_out,
+        "distrusted": choices.distrust.map(|it| it.to_string()),
         "unwritable": unwritable,
         "modes": choices.modes,
         "front": choices.front.points().len(),

@@ -27,6 +27,7 @@ use crate::clock::{Clock, System};
 use crate::config::{Config, ConfigError};
 use crate::control::Priority;
 use crate::deadline::InTime;
+use crate::distrust::Distrust;
 use crate::group::GroupError;
 use crate::hardware_watchdog::HardwareWatchdogError;
 use crate::lock::LockError;
@@ -57,7 +58,7 @@ Exit codes:
   0  success
   2  the arguments or the config are wrong
   3  the model or the board is not usable
-  4  no mode stays within the limit
+  4  no mode stays within the limit, or the model is not trusted
   5  a file cannot be read or written, or another daemon controls the board
   6  the mode is set, but for knobs that do not obey
 ";
@@ -81,6 +82,8 @@ pub enum Failure {
         limit: Milliwatts,
         least: Milliwatts,
     },
+    #[error("no mode is known to stay within {}: {why}", Watts(*limit))]
+    Distrusted { limit: Milliwatts, why: Distrust },
     #[error("{}: cannot be written: {why}", path.display())]
     NotWritable { path: PathBuf, why: io::Error },
     #[error("{0}")]
@@ -141,7 +144,7 @@ impl Failed for Failure {
             | Self::Notify(_)
             | Self::Print(_) => 5,
             Self::Setup(_) => 3,
-            Self::OverLimit { .. } => 4,
+            Self::OverLimit { .. } | Self::Distrusted { .. } => 4,
             Self::Disobeyed(_) => 6,
         }
     }

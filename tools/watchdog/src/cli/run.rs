@@ -89,6 +89,9 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     for left_out in &setup.choices.left_out {
         log(Priority::Notice, left_out);
     }
+    if let Some(distrust) = &setup.choices.distrust {
+        log(Priority::Warning, distrust);
+    }
     log(
         Priority::Info,
         format_args!(

@@ -6,7 +6,7 @@ use std::path::Path;
 use wattgate_board::{
     ApplyError, AveragingError, BackstopError, Disobedience, KnobError, RunningClock, SampleError,
 };
-use wattgate_runtime::{Cause, Milliseconds, PowerMode, State, Status};
+use wattgate_runtime::{Cause, Milliseconds, Milliwatts, PowerMode, State, Status};
 
 use crate::quantity::Watts;
 
@@ -116,12 +116,11 @@ impl fmt::Display for Event<'_> {
         match self {
             Self::Applied { mode, status } => {
                 write!(f, "{}: {mode}", name(status.state))?;
-                write!(
-                    f,
-                    "; predicted {}, allowed {}",
-                    Watts(status.predicted),
-                    Watts(status.allowed)
-                )
+                match status.predicted {
+                    Milliwatts(0) => write!(f, "; ")?,
+                    predicted => write!(f, "; predicted {}, ", Watts(predicted))?,
+                }
+                write!(f, "allowed {}", Watts(status.allowed))
             }
             Self::NotApplied { mode, error } => write!(f, "{mode}: {error}"),
             Self::Disobeys(knob) => write!(f, "a knob does not obey: {knob}"),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::model_files::flat;
 use crate::wattgated::{MODEL, Rig, outcome, reported_mode, with_board};
 use serde_json::{Value, json};
 use wattgate_runtime::Milliwatts;
@@ -279,6 +280,35 @@ fn bad_models_are_refused_with_the_reason() {
     );
     fs::write(&model, vec![0; (1 << 20) + 1]).expect("written");
     refused(5, format!("{path}: cannot be read: file too large"));
+}
+
+#[test]
+fn a_model_whose_power_does_not_rise_is_not_trusted() {
+    with_board("20W", |rig| {
+        let model = rig.config.with_file_name("flat.wgt");
+        fs::write(&model, flat(17.0)).expect("written");
+        let text = "version = 1\nmodel = \"flat.wgt\"\nlimit = \"20W\"\n";
+        fs::write(&rig.config, text).expect("written");
+        let why = "no mode is known to stay within 20 W: the model is not used: from its lowest to its highest mode, ";
+        let (code, report, errors) = rig.output("check");
+        assert_eq!(code, Some(4), "{errors}");
+        assert!(errors.contains(why), "{errors}");
+        assert!(!report.contains("\nonce "), "{report}");
+        let (code, _, errors) = rig.output("once");
+        assert_eq!(code, Some(4), "{errors}");
+        assert!(errors.contains(why), "{errors}");
+        assert!(
+            errors.contains("once: 1 cores, CPU 115200 kHz, GPU 114750 kHz"),
+            "{errors}"
+        );
+        let mut daemon = rig.run("the model is not used: ");
+        daemon.logs("tracking");
+        let (_, status, _) = rig.status(&[]);
+        assert!(
+            !status.contains("predicted") && status.contains("measured"),
+            "{status}"
+        );
+    });
 }
 
 #[test]

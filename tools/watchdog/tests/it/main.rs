@@ -22,6 +22,7 @@ mod lifecycle;
 mod live;
 mod log;
 mod man;
+mod model_files;
 mod prior;
 mod server;
 mod wattgated;

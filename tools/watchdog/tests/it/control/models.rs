@@ -4,10 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{Running, config, orin, setup};
-use crate::board::booted;
+use crate::board::{booted, load};
+use crate::model_files::{flat, sealed};
 use crate::wattgated::MODEL;
 use wattgate_board::{Board, Files};
-use wattgate_runtime::{Crc32, HEADER_LEN, PowerMode, State};
+use wattgate_runtime::{ModeId, PowerMode, SelectError, State};
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::setup::SetupError;
 
@@ -63,12 +64,7 @@ fn profiled_with(mask: u32) -> Vec<u8> {
     assert_eq!(bytes.pop(), Some(0), "no mask");
     // Some, then a varint of two bytes.
     bytes.extend([1, mask as u8 | 0x80, (mask >> 7) as u8]);
-    let body = (bytes.len() - HEADER_LEN) as u32;
-    bytes[20..24].copy_from_slice(&body.to_le_bytes());
-    let (summed, rest) = bytes.split_at(HEADER_LEN - 4);
-    let checksum = Crc32::new().update(summed).update(&rest[4..]).finish();
-    bytes[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&checksum.to_le_bytes());
-    bytes
+    sealed(bytes)
 }
 
 #[test]
@@ -90,6 +86,68 @@ fn a_model_of_other_tpcs_is_refused() {
         panic!("{error}");
     };
     assert_eq!((profiled, board), (powered ^ 12, powered));
+}
+
+/// Holds a limit for ten minutes. Returns minibatches per second after one minute and at the end, and the highest
+/// mean power of a second in W.
+fn hold(config: Config) -> ([f64; 2], f64) {
+    let mut running = Running::with(orin(), config);
+    let mut most = running.run(40);
+    let mut rate = |seconds| {
+        most = most.max(running.run(seconds));
+        let work = |it: &mut Running| it.control.files().tree.jetson().minibatches();
+        let before = work(&mut running);
+        most = most.max(running.run(20));
+        (work(&mut running) - before) / 20.0
+    };
+    let rates = [rate(20), rate(520)];
+    (rates, most)
+}
+
+/// The mode of fewest cores and lowest clocks comes first; then the daemon climbs by what it measures.
+#[test]
+fn without_a_model_that_fits_the_limit_holds_by_measurement() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (limit, watts) in [(15, 5.0), (20, 17.0), (30, 17.0), (40, 60.0)] {
+        let trusted = config(&format!("{limit}W"));
+        let mut flat_one = trusted.clone();
+        flat_one.model = folder.path().join("model.wgt");
+        std::fs::write(&flat_one.model, flat(watts)).expect("written");
+        let setup = setup(&orin(), flat_one.clone()).expect("usable");
+        let why = setup.choices.distrust.expect("distrusted").to_string();
+        assert!(
+            why.contains("and the power by 1.00, where at least 1.25"),
+            "{why}"
+        );
+        assert_eq!(setup.choice(), Err(SelectError::Unknown));
+        assert_eq!(setup.first(), setup.safe());
+        let (with, _) = hold(trusted);
+        let (without, most) = hold(flat_one);
+        let figures = format!("{limit} W: {without:.2?} of {with:.2?}/s, at most {most:.2} W");
+        println!("{figures}");
+        // The first look may find the board in MAXN still.
+        assert!(most <= f64::from(limit), "{figures}");
+        assert!(
+            without[0] > 0.5 * with[0] && without[1] > 0.6 * with[1],
+            "{figures}"
+        );
+    }
+}
+
+/// Nothing is known of an idle board's load, so it stays in its least mode until the load begins.
+#[test]
+fn an_idle_board_without_a_model_does_not_climb() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut config = config("20W");
+    config.model = folder.path().join("model.wgt");
+    std::fs::write(&config.model, flat(17.0)).expect("written");
+    let mut running = Running::with(booted("orin-agx-64"), config);
+    running.run(300);
+    let (status, _) = running.control.status();
+    assert_eq!((status.mode, status.predicted.0), (ModeId::LEAST, 0));
+    load(running.control.files());
+    let most = running.run(60);
+    assert!((12.0..20.0).contains(&most), "{most} W");
 }
 
 #[test]

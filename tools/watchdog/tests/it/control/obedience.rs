@@ -318,3 +318,28 @@ fn a_least_mode_out_of_reach_tells_nothing_of_the_load() {
         free.rate
     );
 }
+
+/// The least mode draws more than its prediction, since the GPU keeps its highest clock. A limit that nothing can
+/// reach is raised later; the board must not take the least mode's power for the load's and stay there.
+#[test]
+fn a_limit_out_of_reach_may_be_raised_later() {
+    let (free, _) = run(&[], 30, 60);
+    for fault in [
+        command("floor KNOB TOP", GPU_MAX),
+        command("floor KNOB MIDDLE", GPU_MAX),
+    ] {
+        let (_, mut running) = run(std::slice::from_ref(&fault), 10, 60);
+        running.control.set_limit(config("30W").limit);
+        running.run(120);
+        let rate = |it: &mut Running| it.control.files().tree.jetson().minibatches();
+        let before = rate(&mut running);
+        let most = running.run(20);
+        let rate = (rate(&mut running) - before) / 20.0;
+        // A GPU at its top leaves 28 W with few cores.
+        let figures = format!(
+            "{fault}: {rate:.2} of {:.2}/s, {most:.2} W: {:#?}",
+            free.rate, running.log
+        );
+        assert!(rate > 0.5 * free.rate && most < 30.0, "{figures}");
+    }
+}

@@ -1,0 +1,48 @@
+//! Files of models that are made from the shipped one.
+
+use wattgate_runtime::{Axis, Crc32, HEADER_LEN, Model};
+
+use crate::wattgated::MODEL;
+
+/// A model's bytes with the length of the body and the checksum that belong to them.
+pub fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let body = (bytes.len() - HEADER_LEN) as u32;
+    bytes[20..24].copy_from_slice(&body.to_le_bytes());
+    let (summed, rest) = bytes.split_at(HEADER_LEN - 4);
+    let checksum = Crc32::new().update(summed).update(&rest[4..]).finish();
+    bytes[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// A model of the board that predicts the same time and power for each mode, as one of a sweep whose modes were
+/// never set: its outputs have no weights.
+pub fn flat(watts: f64) -> Vec<u8> {
+    let mut bytes = std::fs::read(MODEL).expect("a model");
+    let model = Model::parse(&bytes).expect("a model");
+    let (outputs, units) = (usize::from(bytes[6]), usize::from(bytes[8]));
+    assert_eq!(bytes[10..14], [0; 4], "one hidden layer");
+    // Axis lengths, axis values and the profiled region stand before the layers.
+    let varint = |value: u32| (32 - value.leading_zeros()).div_ceil(7).max(1) as usize;
+    let values: Vec<u32> = Axis::ALL
+        .iter()
+        .flat_map(|axis| model.grid().axis(*axis))
+        .copied()
+        .collect();
+    let values_len: usize = values.iter().map(|value| varint(*value)).sum();
+    let layers_len = units * 16 + outputs * (units + 8);
+    let layers =
+        HEADER_LEN + 4 + varint(values.len() as u32) + values_len + 8 + varint(layers_len as u32);
+    for output in 0..outputs {
+        let row = layers + units * 16 + output * (units + 8);
+        bytes[row..row + units].fill(0);
+        let bias = &mut bytes[row + units..row + units + 8];
+        let scale = f32::from_le_bytes(bias[4..].try_into().expect("four bytes"));
+        let log = match output {
+            0 => 100_000_f64.ln(),
+            1 => (1_000.0 * watts).ln(),
+            _ => 0.02,
+        };
+        bias[..4].copy_from_slice(&((log / f64::from(scale)) as i32).to_le_bytes());
+    }
+    sealed(bytes)
+}
