@@ -106,7 +106,9 @@ fn once_safe_needs_neither_config_nor_model() {
         let (code, errors) = once_safe(rig);
         assert_eq!(code, Some(0), "{errors}");
         assert!(errors.starts_with(&done), "{errors}");
-        rig.await_mode(&mode);
+        rig.await_mode_of(&mode, || {
+            once_safe(rig);
+        });
         let config = rig.config.display();
         fs::write(&rig.config, "limit = 15\n").expect("written");
         let unread = format!("{config}: cannot be read: No such file or directory (os error 2)");
@@ -147,7 +149,9 @@ fn once_safe_needs_no_sensor() {
             "{errors}"
         );
         fs::rename(&away, &drivers).expect("renamed");
-        rig.await_mode(&mode);
+        rig.await_mode_of(&mode, || {
+            once_safe(rig);
+        });
     });
 }
 

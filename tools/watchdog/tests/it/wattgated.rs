@@ -75,11 +75,31 @@ impl Rig {
 
     /// Waits until the board is in the mode.
     pub fn await_mode(&self, mode: &str) {
+        self.await_mode_of(mode, || {});
+    }
+
+    /// The same after a command that writes once. The tree may lose a write to a file that it writes itself at that
+    /// moment, as it tells; so the command runs again if the board is not in the mode after a second.
+    pub fn await_mode_of(&self, mode: &str, again: impl Fn()) {
         let board = Board::discover(&Disk, &self.root).expect("a board");
-        eventually(mode, || {
-            let current = board.current(&Disk).mode()?;
-            (current.to_string() == mode).then_some(())
-        });
+        let start = Instant::now();
+        let mut repeated = 0;
+        loop {
+            let current = board.current(&Disk);
+            if current
+                .mode()
+                .is_some_and(|current| current.to_string() == mode)
+            {
+                return;
+            }
+            let passed = start.elapsed();
+            assert!(passed < TIMEOUT, "{current:?}, expected {mode}");
+            if passed.as_secs() > repeated {
+                repeated = passed.as_secs();
+                again();
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Configures a copy of the model beside the config. Returns its path.
