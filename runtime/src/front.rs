@@ -95,9 +95,9 @@ impl<const N: usize> Front<N> {
     }
 
     /// Builds a front without a model: of modes each of which draws more than the one before, and is faster. The
-    /// governor takes powers and times for ratios between modes and learns by measurement what they are. A query
-    /// fails with [`SelectError::Unknown`](crate::SelectError::Unknown). Modes that do not ascend are left out,
-    /// and those beyond `N`.
+    /// governor takes powers and times for ratios between modes and learns by measurement what they are. Guarded
+    /// powers are above any limit, so a query for a power finds none. Modes that do not ascend are left out, and
+    /// those beyond `N`.
     pub fn of_unknown(modes: impl IntoIterator<Item = (ModeId, Milliwatts, Microseconds)>) -> Self {
         let mut front = Self::new();
         (front.has_power, front.is_unknown) = (true, true);

@@ -101,8 +101,6 @@ pub enum SelectError {
     EmptyFront,
     /// The front was built for a region of another grid than the model's.
     OtherGrid,
-    /// The query needs power, of which nothing is known: see [`Front::of_unknown`].
-    Unknown,
 }
 
 impl fmt::Display for SelectError {
@@ -122,7 +120,6 @@ impl fmt::Display for SelectError {
             ),
             Self::Guard(why) => why.fmt(f),
             Self::EmptyFront => write!(f, "no mode is on offer"),
-            Self::Unknown => write!(f, "what the modes draw is not known"),
             Self::OtherGrid => write!(f, "the region belongs to the grid of another board"),
         }
     }
@@ -147,9 +144,6 @@ impl<const N: usize> Front<N> {
         })?;
         if asks_power && !self.has_power() {
             return Err(SelectError::NoPower);
-        }
-        if asks_power && self.is_unknown() {
-            return Err(SelectError::Unknown);
         }
         let too_slow = query.deadline.map_or(0, |deadline| {
             points.partition_point(|point| !time_factor.is_within(point.time.0, deadline.0))

@@ -57,6 +57,7 @@ pub fn setup(
     let setup = Setup::new(config, files, root)?;
     if let Some(why) = &setup.choices.distrust {
         note(format_args!("warning: {}: {why}", model.display()));
+        return Ok(setup);
     }
     match setup.choice() {
         Ok(_) => Ok(setup),

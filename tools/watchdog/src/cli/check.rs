@@ -79,6 +79,10 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
 
 /// Fails if no mode stays within the limit, or none is known to.
 pub(super) fn over_limit(setup: &Setup) -> Result<(), Failure> {
+    if let Some(why) = setup.choices.distrust {
+        let limit = setup.lowest_limit();
+        return Err(Failure::Distrusted { limit, why });
+    }
     match setup.choice() {
         Err(SelectError::OverLimit { least_power }) => {
             let offset = setup.board.sensor_offset().0;
@@ -87,13 +91,7 @@ pub(super) fn over_limit(setup: &Setup) -> Result<(), Failure> {
                 least: Milliwatts(least_power.0.saturating_add(offset)),
             })
         }
-        _ => match setup.choices.distrust {
-            Some(why) => Err(Failure::Distrusted {
-                limit: setup.lowest_limit(),
-                why,
-            }),
-            None => Ok(()),
-        },
+        _ => Ok(()),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::board::{booted, load};
 use crate::model_files::{flat, sealed};
 use crate::wattgated::MODEL;
 use wattgate_board::{Board, Files};
-use wattgate_runtime::{ModeId, PowerMode, SelectError, State};
+use wattgate_runtime::{ModeId, PowerMode, State};
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::setup::SetupError;
 
@@ -119,7 +119,7 @@ fn without_a_model_that_fits_the_limit_holds_by_measurement() {
             why.contains("and the power by 1.00, where at least 1.25"),
             "{why}"
         );
-        assert_eq!(setup.choice(), Err(SelectError::Unknown));
+        assert!(setup.choice().is_err());
         assert_eq!(setup.first(), setup.safe());
         let (with, _) = hold(trusted);
         let (without, most) = hold(flat_one);
