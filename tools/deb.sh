@@ -110,7 +110,9 @@ kill "$daemon"
 wait "$daemon" || fail "the daemon ended with $?"
 daemon=
 cat "$place/log"
-settings | diff "$place/before" - || fail "the daemon did not restore all settings"
+! settings | cmp -s - "$place/before" || fail "the stop raised the power"
+"${emulated[@]}" restore --root "$place/board"
+settings | diff "$place/before" - || fail "not all settings are restored"
 left=$(ls -A "$place/board/var/lib/wattgate")
 [ -z "$left" ] || fail "the daemon left files behind: $left"
 

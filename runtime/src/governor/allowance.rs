@@ -94,6 +94,24 @@ impl Allowance {
         if let Some(remaining) = &self.remaining {
             power = power.min(remaining.power().0);
         }
+        self.shown(power, settings)
+    }
+
+    /// The same for a power that is drawn for ever: what was saved so far does not count.
+    pub fn lasting(&self, settings: &Settings) -> Milliwatts {
+        let Limit {
+            power,
+            average,
+            budget,
+        } = self.limit;
+        let mean = average.map_or(power, |average| average.power);
+        let budget = budget.map_or(power, |budget| budget.mean());
+        let power = power.min(mean).min(budget);
+        self.shown(power.0, settings).min(self.reading(settings))
+    }
+
+    /// What the sensor may show at a true power in mW.
+    fn shown(&self, power: u32, settings: &Settings) -> Milliwatts {
         let power = scaled(power, ONE - self.derate);
         let power = power.saturating_sub(settings.sensor_offset.0);
         let gain = u64::from(ONE) + u64::from(settings.sensor_gain);

@@ -308,6 +308,20 @@ impl<const N: usize> Governor<N> {
         }
     }
 
+    /// The mode to leave on the board when nobody measures any more: the fastest one, none faster than the present
+    /// one, in which the highest load that is remembered fits every limit; else the mode of least power.
+    pub fn resting(&self) -> Option<ModeId> {
+        let now = self.last.unwrap_or(Milliseconds(0));
+        let allowed = self.allowance.lasting(&self.settings).0 as f32;
+        let phase = self.phase(now).max(1.0);
+        let is_known = !self.liveness.is_blind() && !matches!(self.state, State::Safe(_));
+        let rest = self
+            .modes
+            .fastest(|index| is_known && index <= self.at && self.bound(index, phase) <= allowed);
+        let point = self.modes.point(rest.or_else(|| self.least())?)?;
+        Some(point.mode)
+    }
+
     /// When the next step is due after a [`Command::Keep`]. An earlier step does no harm. After a
     /// [`Command::Apply`] a step is due as soon as the mode is set.
     pub fn due(&self) -> Milliseconds {

@@ -51,13 +51,28 @@ impl Board {
         Ok(Saved(saved))
     }
 
-    /// Adds the present limits of the current to a state that an older version saved without them.
-    pub fn complete(&self, files: &impl Files, saved: &mut Saved) {
-        for (name, limit) in self.backstop.save(files) {
-            if saved.named(&name).is_none() {
-                saved.0.push((name, limit));
+    /// Adds the present settings of what was not there when a state was saved: of sensors, and of clocks that came
+    /// later. CPU clocks that it lacks stay so: they are those of clusters that were offline. Returns whether there were
+    /// any.
+    pub fn complete(&self, files: &impl Files, saved: &mut Saved) -> bool {
+        let Ok(present) = self.save(files) else {
+            return false;
+        };
+        let before = saved.0.len();
+        let is_cpu = |name: &Path| {
+            let mut policies = self.knobs.cpus.policies.iter();
+            policies.any(|it| {
+                [&it.limits.min, &it.limits.max]
+                    .iter()
+                    .any(|knob| *knob.0 == *name)
+            })
+        };
+        for (name, value) in present.0 {
+            if saved.named(&name).is_none() && !is_cpu(&name) {
+                saved.0.push((name, value));
             }
         }
+        saved.0.len() > before
     }
 
     /// The maxima that cooling caps now. Each comes with its cap and with the maximum that was

@@ -9,7 +9,8 @@
 //! - A standard input that is a terminal is replaced by `/dev/null`: reading it would stop the
 //!   workload.
 //!
-//! A process that leaves the group, as a service does, is not ended.
+//! A process that leaves the group, as a service does, is not ended. While a limit is held, the workload runs as long
+//! as any of its processes: whatever outlives its parent becomes a child of ours.
 
 use std::ffi::OsString;
 use std::fs;
@@ -24,7 +25,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpid, kill_process_group, set_child_subreaper,
+    test_kill_process_group, wait,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use wattgate_cli::exit::note;
 use wattgate_cli::steps::SOCKET;
@@ -113,6 +117,9 @@ pub struct Process {
     source: Source,
     workload: Workload,
     stop: Stop,
+    /// Whether processes that outlive the workload belong to it, and whether the user knows that there are some.
+    waits_for_all: bool,
+    has_told: bool,
 }
 
 #[derive(Debug)]
@@ -137,7 +144,15 @@ impl Process {
             source,
             workload: Workload::None,
             stop,
+            waits_for_all: false,
+            has_told: false,
         }
+    }
+
+    /// From now on the workload has ended when all of its processes have.
+    pub fn wait_for_all(&mut self) {
+        // What the workload leaves behind becomes our child.
+        self.waits_for_all = set_child_subreaper(Some(getpid())).is_ok();
     }
 
     /// The board was lent: the session ends with the loan. `None` if it is lent no longer.
@@ -209,6 +224,15 @@ impl Process {
         match &mut self.workload {
             Workload::None => None,
             Workload::Ours(child) => match child.try_wait() {
+                Ok(Some(_)) if self.waits_for_all && has_children() => {
+                    if !std::mem::replace(&mut self.has_told, true) {
+                        note(
+                            "the workload has ended, but processes that it started still run; the limit is held \
+                             until they end, or until Ctrl-C",
+                        );
+                    }
+                    None
+                }
                 Ok(Some(status)) => Some(Event::Ended(match (status.code(), status.signal()) {
                     (Some(code), _) => Exit::Code(code),
                     (None, Some(signal)) => Exit::Signal(signal),
@@ -312,23 +336,28 @@ impl Process {
             .into_iter()
             .zip(PATIENCE)
         {
-            if is_gone(child, group) {
-                return;
+            if is_gone(child, group, self.waits_for_all) {
+                break;
             }
             let _ = kill_process_group(group, signal);
             // A stopped process ends when it goes on.
             let _ = kill_process_group(group, Signal::CONT);
             let asked = Instant::now();
-            while asked.elapsed() < patience && !is_gone(child, group) {
+            while asked.elapsed() < patience && !is_gone(child, group, self.waits_for_all) {
                 meanwhile(&mut self.files);
                 thread::sleep(CHECK_END);
             }
         }
-        if !is_gone(child, group) {
+        if !is_gone(child, group, self.waits_for_all) {
             note(format_args!(
                 "warning: processes of the workload still run, in the process group {group}"
             ));
+        } else if self.waits_for_all && has_children() {
+            note(
+                "warning: processes that the workload started still run, outside of its process group",
+            );
         }
+        self.workload = Workload::None;
     }
 }
 
@@ -338,9 +367,23 @@ impl Drop for Process {
     }
 }
 
-/// Whether all processes of a group have ended.
-fn is_gone(child: &mut Child, group: Pid) -> bool {
-    // Our child is gone from its group only after this.
+/// Whether a child of ours still runs. The workload itself has ended.
+fn has_children() -> bool {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) => {}
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Whether all processes of a group have ended. Those that are children of ours are gone from it only after we have
+/// asked for their end; `are_ours` tells whether there are others than the first one.
+fn is_gone(child: &mut Child, group: Pid, are_ours: bool) -> bool {
     let has_ended = matches!(child.try_wait(), Ok(Some(_)));
+    if has_ended && are_ours {
+        has_children();
+    }
     has_ended && test_kill_process_group(group) == Err(Errno::SRCH)
 }

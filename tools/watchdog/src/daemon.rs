@@ -9,7 +9,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
-use wattgate_board::{Board, Files, Saved};
+use wattgate_board::{ApplyError, Board, Files, Saved};
 use wattgate_runtime::{Average, Limit, Milliseconds, ModeId, PowerMode, State, Status};
 
 use crate::clock::{Clock, UtcSeconds};
@@ -157,6 +157,22 @@ impl<F: Files> Daemon<F> {
     /// The files of the board.
     pub fn files(&mut self) -> &mut F {
         self.control.files()
+    }
+
+    /// The board.
+    pub fn board(&self) -> &Board {
+        self.control.board()
+    }
+
+    /// Controls a board on which more was found than before. Limits, leases and counters stay.
+    pub fn take_board(&mut self, mut board: Board) {
+        board.set_clocks(self.config.clocks);
+        self.control.take_board(board);
+    }
+
+    /// Ends control in a mode that fits the limit without the daemon: see [`Control::rest`].
+    pub fn rest(self) -> Result<(PowerMode, Board, F), ApplyError> {
+        self.control.rest()
     }
 
     /// Ends control and returns the board and its files, so that the caller can restore them.

@@ -12,7 +12,7 @@
 //! | one control cycle; sensors that do not answer | [`control`], [`deadline`] |
 //! | limits and models that change at run time | [`daemon`] |
 //! | status for clients and Prometheus | [`report`], [`counters`], [`serve`] |
-//! | prior state: saved at the start, restored at the end | [`prior`], [`boot`], [`mod@replace`] |
+//! | prior state: saved at the start, for `wattgated restore` | [`prior`], [`boot`], [`mod@replace`] |
 //! | one daemon per board | [`lock`] |
 //! | client of the socket | [`client`] |
 //! | hardware watchdog timer | [`hardware_watchdog`] |

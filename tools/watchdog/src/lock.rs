@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -45,7 +46,10 @@ impl Lock {
         // The file is never removed: two processes could then each lock a file of this name.
         let mut options = File::options();
         let options = options.read(true).write(true).create(true).truncate(false);
-        let mut file = options.open(&path).map_err(at)?;
+        // Who may open the file may also lock it.
+        let mut file = options.mode(0o600).open(&path).map_err(at)?;
+        let private = fs::Permissions::from_mode(0o600);
+        file.set_permissions(private).map_err(at)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {

@@ -1,9 +1,12 @@
-//! The prior state: all settings before the daemon's first write, in a file that survives a crash.
+//! The prior state: all settings before the daemon's first write, in a file that survives its end.
 //!
-//! A stop that restores the prior state removes the file. So a file that exists at the start was
-//! left by a process that crashed, or that kept its mode at the end. The board still has that
-//! process's settings, and the file holds the true prior state. A reboot sets the knobs anew: then
-//! the file is discarded. Its first line, `boot_id ID`, tells the boot in which it was saved.
+//! The daemon leaves its mode on the board when it ends, and `wattgated restore` restores the prior state and
+//! removes the file. So a file that exists at the start was left by an earlier process: the board still has that
+//! process's settings, and the file holds the true prior state. A reboot sets the knobs anew: then the file is
+//! discarded. Its first line, `boot_id ID`, tells the boot in which it was saved.
+//!
+//! A session of the profiler has a file of its own, `session`, since it restores at its end what was there at its
+//! start. If it crashed and there is no prior state, the daemon takes the session's.
 //!
 //! A file without a boot id, as older versions write it, is trusted once, because it may be of this
 //! boot: it gets the present boot id. Without a readable boot id any file is trusted.
@@ -18,6 +21,10 @@ use wattgate_cli::output::replace;
 use wattgate_runtime::Milliseconds;
 
 use crate::boot::BootId;
+
+/// The daemon's file, and that of a session of the profiler.
+const PRIOR: &str = "prior";
+const SESSION: &str = "session";
 
 /// The first word of the line with the boot id.
 const BOOT_ID: &str = "boot_id ";
@@ -34,6 +41,9 @@ pub enum PriorError {
     /// The file cannot be read, written or removed.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
+    /// The file is not one of settings.
+    #[error("{}: {why}", path.display())]
+    Defect { path: PathBuf, why: SavedError },
     /// At least one setting was not restored. The file stays.
     #[error("{}: some settings were not restored: {why}", path.display())]
     Restore { path: PathBuf, why: RestoreError },
@@ -84,7 +94,31 @@ impl Prior {
         root: &Path,
         directory: &Path,
     ) -> Result<Self, PriorError> {
-        let path = directory.join("prior");
+        let (path, session) = (directory.join(PRIOR), directory.join(SESSION));
+        // Without either file nothing is to be done.
+        let _ = match path.exists() {
+            true => fs::remove_file(&session),
+            false => fs::rename(&session, &path),
+        };
+        Self::in_file(board, files, root, path)
+    }
+
+    /// The same for a session of the profiler.
+    pub fn of_session(
+        board: &Board,
+        files: &impl Files,
+        root: &Path,
+        directory: &Path,
+    ) -> Result<Self, PriorError> {
+        Self::in_file(board, files, root, directory.join(SESSION))
+    }
+
+    fn in_file(
+        board: &Board,
+        files: &impl Files,
+        root: &Path,
+        path: PathBuf,
+    ) -> Result<Self, PriorError> {
         let boot = BootId::read(files, root);
         let origin = match left(&path)? {
             None => Origin::Saved,
@@ -107,6 +141,22 @@ impl Prior {
         Ok(prior)
     }
 
+    /// The state that an earlier process of this boot left; `None` if there is none. A defective file is an error.
+    pub fn left(
+        files: &impl Files,
+        root: &Path,
+        directory: &Path,
+    ) -> Result<Option<Self>, PriorError> {
+        let path = directory.join(PRIOR);
+        let boot = BootId::read(files, root);
+        match left(&path)? {
+            None => Ok(None),
+            Some((Some(of), _)) if boot.as_ref().is_some_and(|it| *it != of) => Ok(None),
+            Some((_, Err(why))) => Err(PriorError::Defect { path, why }),
+            Some((_, Ok(saved))) => Ok(Some(Self::new(path, saved, Origin::Left, boot))),
+        }
+    }
+
     fn new(path: PathBuf, saved: Saved, origin: Origin, boot: Option<BootId>) -> Self {
         Self {
             path,
@@ -115,6 +165,13 @@ impl Prior {
             boot,
             unwritten: None,
             tried: None,
+        }
+    }
+
+    /// Adds the settings of knobs and sensors that were found since.
+    pub fn complete(&mut self, board: &Board, files: &impl Files) {
+        if board.complete(files, &mut self.saved) {
+            self.unwritten = self.write().err();
         }
     }
 

@@ -9,7 +9,7 @@ use wattgate_cli::exit::note;
 use wattgate_runtime::{Confidence, Limit, Milliwatts};
 use wattgate_watchdog::client::Client;
 use wattgate_watchdog::clock::{Clock, System};
-use wattgate_watchdog::config::{Config, OnStop, STATE_DIR};
+use wattgate_watchdog::config::Config;
 use wattgate_watchdog::control::{Event, Priority};
 use wattgate_watchdog::daemon::Daemon;
 use wattgate_watchdog::quantity::Memory;
@@ -45,14 +45,13 @@ pub fn setup(
         backstop: None,
         schedule: None,
         confidence: Confidence::P95,
-        on_stop: OnStop::Restore,
-        state_dir: STATE_DIR.into(),
         too_hot_mc: None,
         sensor_samples: None,
         memory: Memory::DEFAULT,
         group: None,
         metrics: None,
         hardware_watchdog: None,
+        gone: Vec::new(),
     };
     let setup = Setup::new(config, files, root)?;
     if let Some(why) = &setup.choices.distrust {
@@ -77,6 +76,7 @@ pub fn run(
     seen: impl FnMut(Duration, Option<Count>, &Report),
 ) -> Held {
     let limit = setup.config.limit.power;
+    process.wait_for_all();
     let emit = |event: Event<'_>| {
         if event.priority() <= Priority::Warning {
             note(format_args!("warning: {event}"));
@@ -99,6 +99,7 @@ pub fn watch(
     time: Option<Duration>,
     seen: impl FnMut(Duration, Option<Count>, &Report),
 ) -> Result<Held, Failure> {
+    process.wait_for_all();
     let mut holder = ByDaemon::new(client, process.files().speed())?;
     Ok(hold(process, &mut holder, limit, time, seen)?)
 }

@@ -21,8 +21,8 @@ use crate::lent::Lent;
 use crate::process::{Process, Stop};
 use crate::thinning::thinned;
 
-/// The directory of the settings from before, below the board's root. It is the daemon's: whichever
-/// of the two starts after a crash restores them.
+/// The directory of the settings from before, below the board's root. It is the daemon's, which takes them over if
+/// it is the first to start after a crash.
 const STATE: &str = "var/lib/wattgate";
 
 /// A board that may be changed.
@@ -67,7 +67,7 @@ impl Site {
                 check_writable(&board)?;
                 let state = common.root.join(STATE);
                 Right::Own {
-                    prior: Prior::keep(&board, &files, &common.root, &state)?.written()?,
+                    prior: Prior::of_session(&board, &files, &common.root, &state)?.written()?,
                     _lock: lock,
                 }
             }
@@ -102,7 +102,11 @@ impl Site {
                 let mut guard = Guard::of(&self.board, self.limit);
                 self.process
                     .end(|files| guard.watch(&mut self.board, files));
-                prior.restore(&mut self.board, &mut self.files)
+                let restored = prior.restore(&mut self.board, &mut self.files);
+                if restored.is_ok() {
+                    note("the settings from before are restored; no limit holds now");
+                }
+                restored
             }
             Right::Lent(lent) => {
                 // First, since the daemon then holds its limit while the workload ends.

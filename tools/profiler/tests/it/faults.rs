@@ -248,6 +248,49 @@ fn run_without_a_daemon_holds_the_limit() {
     living.await_settings(&before);
 }
 
+/// A process in a session of its own outlives the program: the limit is held until it ends.
+#[test]
+fn run_holds_the_limit_until_all_processes_have_ended() {
+    let living = Living::loaded();
+    let before = living.settings();
+    let mut command = living.command("run");
+    command.args(["--limit", "20W", "--model"]).arg(model());
+    let script = "echo step 1; setsid sh -c 'sleep 1.5; echo >ended' & exit 0";
+    workload(&mut command, script);
+    let (code, _, errors) = run(&mut command);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(living.path("ended").exists(), "{errors}");
+    for told in [
+        "processes that it started still run; the limit is held until they end",
+        "the settings from before are restored; no limit holds now",
+    ] {
+        assert_eq!(errors.matches(told).count(), 1, "{errors}");
+    }
+    living.await_settings(&before);
+}
+
+/// After a stop of the daemon the board is in a mode within its limit. A session must not raise it for good.
+#[test]
+fn a_session_restores_what_was_there_and_not_what_the_daemon_found() {
+    let living = Living::loaded();
+    let first = living.settings();
+    let mut board = living.board();
+    let state = living.prior();
+    let state = state.parent().expect("a folder");
+    let prior = Prior::keep(&board, &Disk, &living.root(), state).expect("kept");
+    board.apply(&mut Disk, &lowest(NAME)).expect("set");
+    prior.leave().expect("left");
+    let left = living.settings();
+    assert_ne!(left, first);
+    let mut command = living.command("run");
+    command.args(["--limit", "30W", "--model"]).arg(model());
+    workload(&mut command, "echo step 1; sleep 0.5");
+    let (code, _, errors) = run(&mut command);
+    assert_eq!(code, Some(0), "{errors}");
+    wait_for("what was there", || living.settings() == left);
+    assert!(living.prior().exists(), "the daemon's to restore");
+}
+
 #[test]
 fn run_needs_a_model() {
     let living = Living::start();

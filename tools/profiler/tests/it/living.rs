@@ -155,7 +155,9 @@ impl Living {
     /// Waits until all settings are what they were.
     pub fn await_settings(&self, expected: &[String]) {
         wait_for("the settings from before", || self.settings() == expected);
-        assert!(!self.prior().exists(), "nothing is left to restore");
+        for file in [self.prior(), self.prior().with_file_name("session")] {
+            assert!(!file.exists(), "nothing is left to restore");
+        }
     }
 
     /// The file of the settings from before.

@@ -190,6 +190,9 @@ impl Installation<'_> {
         thread::sleep(scenario.length().saturating_sub(start.elapsed()));
         let (is_clean, lines) = daemon.end(Signal::TERM)?;
         log.add(lines);
+        let mut restore = Command::new(self.program);
+        restore.args(["restore", "--root"]).arg(&self.root);
+        let is_clean = is_clean && restore.stdout(Stdio::null()).status()?.success();
         let kept = self.root.join("var/lib/wattgate");
         let is_restored =
             is_clean && self.returns_to(&before)? && kept.read_dir()?.next().is_none();

@@ -1,13 +1,14 @@
 //! The command line: `wattgated COMMAND`. Exit codes are the same as the trainer's.
 
-mod boot_wait;
 mod check;
 mod client;
 mod kept;
 mod once;
+mod restore;
 mod run;
 mod set;
 mod status;
+mod waiting;
 mod watch;
 
 use std::io::{self, Write};
@@ -49,6 +50,7 @@ Commands:
   watch      Print the status once a second and whenever it changes
   set-limit  Set the running daemon's limit
   set-model  Load another workload's model into the running daemon
+  restore    Give the board back the settings from before the daemon's start
 
 `wattgated COMMAND --help` prints the options of a command.
 ";
@@ -175,6 +177,7 @@ pub fn run() -> ExitCode {
         Some("watch") => end(watch::run(arguments)),
         Some("set-limit") => end(set::limit(arguments)),
         Some("set-model") => end(set::model(arguments)),
+        Some("restore") => end(restore::run(arguments)),
         Some("once") => logged(once::run(arguments)),
         Some("run") => logged(run::run(arguments)),
         _ => end::<Failure>(Err(Arg::Value(command).unexpected().into())),

@@ -1,11 +1,14 @@
 //! `once`: sets a mode without measuring and exits. For boot, and with `--safe` after a crash of
 //! the daemon.
 
+use std::path::Path;
+
 use lexopt::{Arg, Parser};
 use wattgate_board::{Board, Disobedience};
 use wattgate_runtime::PowerMode;
 
 use super::check::over_limit;
+use super::kept::Kept;
 use super::{EXIT_CODES, Failure, check_writable, parse, print};
 use crate::config::Config;
 use crate::control::Priority;
@@ -20,8 +23,8 @@ Set the fastest mode whose predicted power plus guard band is within the limit, 
 Usage: wattgated once --config FILE [--safe] [--root DIR]
 
 If no mode is within the limit, sets the mode of fewest cores and lowest clocks and exits with code 4.
---safe sets that mode in any case: it needs no power sensor, no model, and of the config only `cores`, if
-it can be read. A knob that does not obey is named, all others are set, and the exit code is 6.
+--safe sets that mode in any case: it needs no power sensor, no model, no lock, and of the config only `cores`,
+if it can be read. `wattgated restore` gives the settings from before back. A knob that does not obey is named, all others are set, and the exit code is 6.
 
 Options:
   --config FILE  The config, see wattgated.toml(5)
@@ -56,7 +59,15 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
             }
         };
         check_writable(&board)?;
-        let _lock = Lock::take(&place.root)?;
+        // Less power is set in any case.
+        let lock = Lock::take(&place.root);
+        if let Err(why) = &lock {
+            log(
+                Priority::Warning,
+                format_args!("{why}; the least mode is set all the same"),
+            );
+        }
+        keep(&board, &place.root);
         let mode = least(&board, cores);
         let applied = board.apply(&mut InTime::plain(), &mode)?;
         told(&mode, applied.writes);
@@ -65,6 +76,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let mut setup = place.setup_now()?;
     check_writable(&setup.board)?;
     let _lock = Lock::take(&place.root)?;
+    keep(&setup.board, &place.root);
     setup.set_choice(&mut InTime::plain(), told)?;
     let obeyed = obeyed(&setup.board);
     let over = over_limit(&setup);
@@ -74,6 +86,13 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         log(Priority::Error, format_args!("{knobs}"));
     }
     over.and(obeyed)
+}
+
+/// Saves the settings from before, for `wattgated restore`. An earlier file of this boot stays as it is.
+fn keep(board: &Board, root: &Path) {
+    if let Err(why) = Kept::keep(board, root) {
+        log(Priority::Warning, format_args!("{why}"));
+    }
 }
 
 fn told(mode: &PowerMode, writes: u32) {

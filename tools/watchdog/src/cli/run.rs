@@ -1,4 +1,4 @@
-//! `run`: the daemon's process. Saves the prior state, holds the limit, and restores the state.
+//! `run`: the daemon's process. Saves the prior state, holds the limit, and leaves a mode in which it holds.
 //!
 //! There is one thread. After each control cycle it polls until the next cycle is due, a signal
 //! arrives, or a client sends a request.
@@ -16,13 +16,14 @@ use lexopt::Parser;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MlockAllFlags, mlockall};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use wattgate_board::Board;
 use wattgate_runtime::{Milliseconds, Status};
 
-use super::boot_wait;
 use super::kept::Kept;
+use super::waiting;
 use super::{EXIT_CODES, Failure, Place, below, check_writable, parse, print};
 use crate::clock::{Clock, System};
-use crate::config::{Config, Metrics, OnStop};
+use crate::config::{Config, Metrics};
 use crate::control::{Event, Priority, name};
 use crate::daemon::Daemon;
 use crate::deadline::InTime;
@@ -42,14 +43,12 @@ Run the daemon: measure, correct and hold the limit until SIGTERM or SIGINT
 
 Usage: wattgated run --config FILE [--root DIR]
 
-The daemon saves the board's prior state in the config's state_dir and restores it at the end,
-unless the config's on_stop says otherwise. After a crash the next clean stop restores it, unless
-the board was rebooted. In the first minute after a boot it waits for a power sensor, a CPU clock or a
-GPU clock that is missing.
+No end of the daemon raises the power: a stop leaves a mode in which the highest load that was seen fits the
+limit. `wattgated restore` gives the board its settings from before the start. While a power sensor or a clock
+that it needs is missing, the daemon holds the mode of fewest cores and lowest clocks, and looks for it.
 
 On SIGHUP the daemon reads limit, max_limit, schedule, average and budget from the config again. They
-replace a limit that a client has set by set-limit, but not a lease. After SIGUSR1 the next stop sets the mode of fewest cores and lowest clocks,
-so that a restart leaves no time over the limit. Clients, such as `wattgated set-limit`, connect to
+replace a limit that a client has set by set-limit, but not a lease. Clients, such as `wattgated set-limit`, connect to
 /run/wattgated/socket. Log lines go to stderr, with journald's priority prefix unless it is a
 terminal.
 
@@ -69,6 +68,9 @@ const ALIVE_INTERVAL: Milliseconds = Milliseconds(1_000);
 /// Writing a file may take this long. The loop writes only if the next look is due later than that.
 const MIN_TIME_FOR_FILE: Milliseconds = Milliseconds(50);
 
+/// Interval of the searches for clocks that are missing.
+const SEARCH_INTERVAL: Milliseconds = Milliseconds(10_000);
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
     let Some(place) = parse(arguments, |_| false)? else {
@@ -77,12 +79,20 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     // Before the first write, so that any later signal leads to a clean stop and a restore.
     let signals = Signals::new().map_err(Failure::Signals)?;
     let notify = SdNotify::from_env().map_err(Failure::Notify)?;
-    let setup = boot_wait::setup(&place, || signals.stop.load(Ordering::Relaxed))?;
-    let group = setup.config.group.as_deref();
-    let group = group.map(group::id).transpose()?;
-    check_writable(&setup.board)?;
+    let config = Config::read(&place.config)?;
+    for gone in &config.gone {
+        log(
+            Priority::Warning,
+            format_args!("{}: {gone}", place.config.display()),
+        );
+    }
+    let group = config.group.as_deref().map(group::id).transpose()?;
     let _lock = Lock::take(&place.root)?;
-    let kept = Kept::keep(&setup, &place.root)?;
+    let is_stopped = || signals.stop.load(Ordering::Relaxed);
+    let Some((setup, kept)) = waiting::setup(&place, &notify, is_stopped)? else {
+        return Ok(());
+    };
+    check_writable(&setup.board)?;
     for missing in setup.board.missing() {
         log(Priority::Notice, format_args!("missing: {missing}"));
     }
@@ -102,7 +112,6 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         ),
     );
     let config = &setup.config;
-    let on_stop = config.on_stop;
     let hardware = config.hardware_watchdog.as_deref();
     let hardware = match hardware.map(|path| arm(path, &place.root)).transpose() {
         Ok(hardware) => hardware,
@@ -130,15 +139,12 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         textfile,
         hardware,
         alive: None,
+        searched: System.now(),
     };
     process.run(&place);
-    let on_stop = match process.signals.least.load(Ordering::Relaxed) {
-        true => OnStop::Least,
-        false => on_stop,
-    };
     process.notify.send(format_args!("STOPPING=1"));
-    let (mut board, mut files) = process.daemon.release();
-    let ended = process.kept.end(on_stop, &mut board, &mut files);
+    let ended = rest(process.daemon);
+    process.kept.leave();
     if let Some(textfile) = process.textfile {
         textfile.remove();
     }
@@ -150,6 +156,22 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         hardware.disarm()?;
     }
     ended
+}
+
+/// Leaves a mode on the board in which the limit holds without the daemon, as far as its load is known.
+fn rest(daemon: Daemon<InTime>) -> Result<(), Failure> {
+    let (mode, board, _) = daemon.rest()?;
+    log(
+        Priority::Info,
+        format_args!(
+            "stopped; the board stays at {mode}, in which the highest load that was seen fits the limit; \
+             `wattgated restore` restores the settings from before the start"
+        ),
+    );
+    for knob in board.disobedient() {
+        log(Priority::Warning, format_args!("does not obey: {knob}"));
+    }
+    Ok(())
 }
 
 /// The opened service; on error logs a warning, because control works without it.
@@ -212,6 +234,8 @@ struct Process {
     textfile: Option<Textfile>,
     hardware: Option<HardwareWatchdog>,
     alive: Option<Milliseconds>,
+    /// When clocks were searched.
+    searched: Milliseconds,
 }
 
 impl Process {
@@ -226,6 +250,7 @@ impl Process {
                 continue;
             }
             self.write_files(next);
+            self.find_clocks(place, next);
             self.serve(next);
         }
     }
@@ -318,6 +343,28 @@ impl Process {
         }
     }
 
+    /// Looks for clocks that were missing, and controls the board with those that have come.
+    fn find_clocks(&mut self, place: &Place, next: Milliseconds) {
+        let now = System.now();
+        let late = waiting::late(self.daemon.board());
+        let is_time = now.since(self.searched) >= SEARCH_INTERVAL;
+        if late == 0 || !is_time || next.since(now) < MIN_TIME_FOR_FILE {
+            return;
+        }
+        self.searched = now;
+        let files = InTime::plain();
+        let has_more = |board: &Board| waiting::late(board) < late;
+        let knobs = Board::discover_knobs(&files, &place.root);
+        if !knobs.is_ok_and(|board| has_more(&board)) {
+            return;
+        }
+        if let Some(board) = Board::discover(&files, &place.root).ok().filter(has_more) {
+            self.kept.complete(&board);
+            self.daemon.take_board(board);
+            log(Priority::Notice, "a clock that was missing has come");
+        }
+    }
+
     /// Reads the config again and takes over its limits.
     fn reload(&mut self, place: &Place) {
         let path = place.config.display();
@@ -357,29 +404,23 @@ impl fmt::Display for Measured {
 struct Signals {
     stop: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,
-    /// The next stop sets the mode of least power.
-    least: Arc<AtomicBool>,
     wakes: UnixStream,
 }
 
 impl Signals {
     fn new() -> io::Result<Self> {
-        let (stop, reload, least) = (Arc::default(), Arc::default(), Arc::default());
+        let (stop, reload) = (Arc::default(), Arc::default());
         let (wakes, end) = UnixStream::pair()?;
         wakes.set_nonblocking(true)?;
-        for (signal, flag) in [
-            (SIGTERM, &stop),
-            (SIGINT, &stop),
-            (SIGHUP, &reload),
-            (SIGUSR1, &least),
-        ] {
+        for (signal, flag) in [(SIGTERM, &stop), (SIGINT, &stop), (SIGHUP, &reload)] {
             signal_hook::flag::register(signal, Arc::clone(flag))?;
             signal_hook::low_level::pipe::register(signal, end.try_clone()?)?;
         }
+        // The upgrade of an older version sends it. A stop never raises the power now.
+        signal_hook::flag::register(SIGUSR1, Arc::default())?;
         Ok(Self {
             stop,
             reload,
-            least,
             wakes,
         })
     }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use wattgate_board::{AveragingError, Clocks, SAMPLES};
 use wattgate_runtime::Budget;
 
@@ -12,19 +13,6 @@ use crate::quantity::{
     Window,
 };
 use crate::schedule::Schedule;
-
-/// What a stop leaves on the board.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnStop {
-    /// The prior state.
-    #[default]
-    Restore,
-    /// The present mode.
-    Keep,
-    /// The safe mode: the mode of least power.
-    Least,
-}
 
 /// Where metrics for Prometheus are exported.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -50,8 +38,6 @@ pub(super) struct File {
     pub average: Option<FileAverage>,
     pub budget: Option<FileBudget>,
     pub confidence: Option<Probability>,
-    pub on_stop: Option<OnStop>,
-    pub state_dir: Option<PathBuf>,
     pub too_hot: Option<Temperature>,
     pub cores: Option<Cores>,
     pub clocks: Option<FileClocks>,
@@ -60,6 +46,28 @@ pub(super) struct File {
     pub group: Option<String>,
     pub metrics: Option<Metrics>,
     pub hardware_watchdog: Option<PathBuf>,
+    /// Keys of earlier versions that have no effect.
+    pub on_stop: Option<IgnoredAny>,
+    pub state_dir: Option<IgnoredAny>,
+}
+
+impl File {
+    /// The keys of earlier versions that the file has, and why they have no effect.
+    pub fn gone(&self) -> Vec<&'static str> {
+        let gone = [
+            (
+                &self.on_stop,
+                "on_stop has no effect: a stop never raises the power; `wattgated restore` restores the settings \
+                 from before the start",
+            ),
+            (
+                &self.state_dir,
+                "state_dir has no effect: the settings from before the start are in /var/lib/wattgate",
+            ),
+        ];
+        let gone = gone.into_iter().filter(|(key, _)| key.is_some());
+        gone.map(|(_, why)| why).collect()
+    }
 }
 
 /// What keeps the limit without the daemon.

@@ -14,8 +14,8 @@ use thiserror::Error;
 use wattgate_board::Clocks;
 use wattgate_runtime::{Average, Confidence, Limit, Milliwatts};
 
+pub use self::file::Metrics;
 use self::file::{Backstop, File};
-pub use self::file::{Metrics, OnStop};
 use crate::clock::UtcSeconds;
 use crate::quantity::{Cores, Margin, Memory, Milliamperes, PowerOrCurrent, Watts};
 use crate::schedule::Schedule;
@@ -23,7 +23,7 @@ use crate::schedule::Schedule;
 /// The only config version that this program reads.
 const VERSION: u32 = 1;
 
-/// Default of `state_dir`.
+/// Directory of the prior state, below the board's root.
 pub const STATE_DIR: &str = "/var/lib/wattgate";
 
 /// Why a config is refused.
@@ -89,10 +89,6 @@ pub struct Config {
     pub schedule: Option<Schedule>,
     /// Confidence of the guard band.
     pub confidence: Confidence,
-    /// What a stop leaves on the board.
-    pub on_stop: OnStop,
-    /// Directory of the prior state and the safe mode, relative to the board's root.
-    pub state_dir: PathBuf,
     /// Temperature in milli-°C from which the limit is lowered; `None`: never.
     pub too_hot_mc: Option<i64>,
     /// Samples that the power sensor averages; `None` leaves the driver's setting.
@@ -105,6 +101,8 @@ pub struct Config {
     pub metrics: Option<Metrics>,
     /// Device of the hardware watchdog timer.
     pub hardware_watchdog: Option<PathBuf>,
+    /// What to say of keys of earlier versions that have no effect.
+    pub gone: Vec<&'static str>,
 }
 
 /// The lowest input voltage in mV: below it, an Orin reports under-voltage (`jetson-platform.md`,
@@ -148,6 +146,7 @@ impl Config {
         }
         let file: File = toml::from_str(text).map_err(defect)?;
         debug_assert_eq!(file.version, VERSION);
+        let gone = file.gone();
         let average = file.average.map(|average| Average {
             power: average.power.0,
             window: average.window.0,
@@ -177,14 +176,13 @@ impl Config {
             },
             schedule: file.schedule,
             confidence: file.confidence.map_or(Confidence::P95, |it| it.0),
-            on_stop: file.on_stop.unwrap_or_default(),
-            state_dir: file.state_dir.unwrap_or_else(|| STATE_DIR.into()),
             too_hot_mc: file.too_hot.map(|it| it.0),
             sensor_samples: file.sensor_samples.map(|it| it.0),
             memory: file.memory.unwrap_or(Memory::DEFAULT),
             group: file.group,
             metrics: file.metrics,
             hardware_watchdog: file.hardware_watchdog,
+            gone,
         };
         config.check_max(path)?;
         Ok(config)

@@ -21,7 +21,7 @@ mod violations;
 
 use std::borrow::Cow;
 
-use wattgate_board::{Board, Current, Files, Saved};
+use wattgate_board::{ApplyError, Board, Current, Files, Saved};
 use wattgate_runtime::{
     Cause, Chip, Command, Governor, GovernorError, Input, Kilohertz, LONGEST_GAP, Limit,
     MOST_CHIPS, Milliseconds, Milliwatts, ModeId, PowerMode, Sample, State, Status,
@@ -210,6 +210,16 @@ impl<F: Files> Control<F> {
         let status = self.governor.status();
         let mode = self.choices.mode(status.mode);
         (status, mode.unwrap_or(self.choices.least()))
+    }
+
+    /// Ends control: sets a mode in which the highest load that is remembered fits the limit, or the least mode, and
+    /// returns it with the board. Another program that has the board loses it.
+    pub fn rest(mut self) -> Result<(PowerMode, Board, F), ApplyError> {
+        let mode = self.governor.resting();
+        let mode = mode.and_then(|mode| self.choices.mode(mode));
+        let mode = mode.unwrap_or(self.choices.least());
+        self.board.apply(&mut self.files, &mode)?;
+        Ok((mode, self.board, self.files))
     }
 
     /// What the board showed at the last read-back; `None` before the first one.
@@ -445,6 +455,19 @@ impl<F: Files> Control<F> {
     /// The board.
     pub fn board(&self) -> &Board {
         &self.board
+    }
+
+    /// Replaces the board by one on which more was found. What is known of the load is forgotten.
+    pub fn take_board(&mut self, board: Board) {
+        self.board = board;
+        self.obedience = Obedience {
+            failed_changes: self.obedience.failed_changes,
+            ..Obedience::default()
+        };
+        (self.verified, self.current) = (None, None);
+        let choices = self.choices.clone();
+        // The front has the least mode at least.
+        let _ = self.set_model(&choices);
     }
 
     /// Replaces the model's front and the grid that numbers its modes.

@@ -11,22 +11,69 @@ use crate::wattgated::{
 };
 use rustix::process::Signal;
 use wattgate_simulated_board::tree::mirror::Living;
+use wattgate_watchdog::lock::Lock;
+
+/// Stops the daemon. Returns the mode that it leaves.
+fn stopped(daemon: &mut Daemon, signal: Signal) -> String {
+    daemon.signal(signal);
+    let line = daemon.logs("<6>stopped; the board stays at ");
+    assert_eq!(daemon.exit_code(), Some(0));
+    let (_, mode) = line.split_once(" stays at ").expect("a mode");
+    let (mode, _) = mode.split_once(", in which").expect("a mode");
+    mode.to_owned()
+}
+
+/// Gives the board its settings from before back.
+fn restored(rig: &Rig, before: &[String]) {
+    let (code, told, errors) = outcome(&mut rig.client("restore"));
+    let expected = "restored the settings from before the daemon's start; no limit holds now\n";
+    assert_eq!((code, told.as_str()), (Some(0), expected), "{errors}");
+    rig.await_knobs(before);
+    assert!(!rig.prior().exists());
+}
 
 #[test]
-fn a_stopped_daemon_restores_the_prior_settings() {
+fn a_stopped_daemon_leaves_its_mode_until_the_settings_from_before_are_restored() {
     with_board("30W", |rig| {
         let before = rig.knobs();
-        for signal in [Signal::TERM, Signal::INT] {
+        for signal in [Signal::TERM, Signal::INT, Signal::TERM] {
             let mut daemon = rig.run("<6>tracking; measured ");
-            assert_ne!(rig.knobs(), before);
             let saved = fs::read_to_string(rig.prior()).expect("saved");
             assert_eq!(knobs_in(&saved), before);
-            daemon.signal(signal);
-            daemon.logs("<6>restored the prior state");
-            assert_eq!(daemon.exit_code(), Some(0));
-            assert!(!rig.prior().exists());
-            rig.await_knobs(&before);
+            let held = rig.knobs();
+            assert_ne!(held, before);
+            let mode = stopped(&mut daemon, signal);
+            rig.await_mode(&mode);
         }
+        restored(rig, &before);
+        let (code, told, _) = outcome(&mut rig.client("restore"));
+        assert_eq!(code, Some(0));
+        assert!(told.starts_with("nothing to restore: "), "{told}");
+    });
+}
+
+/// The limit was lowered just before the stop, so the mode before does not fit.
+#[test]
+fn a_stop_leaves_a_mode_that_fits_the_present_limit() {
+    with_board("40W", |rig| {
+        let mut daemon = rig.run("<6>tracking; measured ");
+        let (code, _, errors) = outcome(rig.client("set-limit").arg("12W"));
+        assert_eq!(code, Some(0), "{errors}");
+        let mode = stopped(&mut daemon, Signal::TERM);
+        rig.await_mode(&mode);
+        let (_, report, _) = rig.output("check");
+        assert_ne!(reported_mode(&report, "once "), mode);
+    });
+}
+
+#[test]
+fn a_running_daemon_keeps_the_board() {
+    with_board("30W", |rig| {
+        let mut daemon = rig.run("<6>tracking; measured ");
+        let (code, _, errors) = outcome(&mut rig.client("restore"));
+        assert_eq!(code, Some(5), "{errors}");
+        assert!(errors.contains("already controls the board"), "{errors}");
+        daemon.stop();
     });
 }
 
@@ -39,28 +86,74 @@ fn a_daemon_that_starts_early_waits_for_the_drivers() {
             fs::write(rig.root.join("proc/uptime"), seconds).expect("written");
         };
         uptime("5.00 9.00\n");
+        let safe = safe_mode(rig);
         for late in ["sys/bus/i2c/drivers", "sys/devices/17000000.ga10b/devfreq"] {
             let late = rig.root.join(late);
             let away = late.with_file_name("away");
             fs::rename(&late, &away).expect("renamed");
             let mut daemon = Daemon::start(rig.command("run"));
-            daemon.logs("<5>waiting up to 60 s after the boot for what is missing: ");
+            daemon.logs("<4>waiting for what is missing: ");
             fs::rename(&away, &late).expect("renamed");
             let first = daemon.logs("<6>booting: ");
             assert!(first.contains("GPU"), "{first}");
             daemon.stop();
         }
-        // What is missing a minute after the boot does not come.
-        uptime("60.00 99.00\n");
+        // Long after the boot, too.
+        uptime("6000.00 9900.00\n");
         let drivers = rig.root.join("sys/bus/i2c/drivers");
-        fs::rename(&drivers, drivers.with_file_name("away")).expect("renamed");
-        let (code, _, errors) = rig.output("run");
-        assert_eq!(code, Some(3), "{errors}");
+        let away = drivers.with_file_name("away");
+        fs::rename(&drivers, &away).expect("renamed");
+        let mut daemon = Daemon::start(rig.command("run"));
+        let line = daemon.logs("<4>waiting for what is missing: ");
+        assert!(
+            line.contains(&format!("the least mode is set: {safe}")),
+            "{line}"
+        );
+        rig.await_mode(&safe);
+        fs::rename(&away, &drivers).expect("renamed");
+        daemon.logs("<6>tracking; measured ");
+        daemon.stop();
+    });
+}
+
+/// A sensor that is lost must not lead to more power at the next start.
+#[test]
+fn a_daemon_that_waits_leaves_the_least_mode_at_a_stop() {
+    with_board("30W", |rig| {
+        let before = rig.knobs();
+        let safe = safe_mode(rig);
+        let drivers = rig.root.join("sys/bus/i2c/drivers");
+        let away = drivers.with_file_name("away");
+        fs::rename(&drivers, &away).expect("renamed");
+        for _ in 0..2 {
+            let mut daemon = Daemon::start(rig.command("run"));
+            daemon.logs("<4>waiting for what is missing: ");
+            daemon.stop();
+            rig.await_mode(&safe);
+        }
+        fs::rename(&away, &drivers).expect("renamed");
+        restored(rig, &before);
+    });
+}
+
+/// The GPU's clock comes while the daemon controls the board without it.
+#[test]
+fn a_clock_that_comes_late_is_used() {
+    with_board("30W", |rig| {
+        let late = rig.root.join("sys/devices/17000000.ga10b/devfreq");
+        let away = late.with_file_name("away");
+        fs::rename(&late, &away).expect("renamed");
+        let mut daemon = rig.run("<6>booting: ");
+        fs::rename(&away, &late).expect("renamed");
+        daemon.logs("<5>a clock that was missing has come");
+        daemon.logs("<6>tracking; measured ");
+        let mode = stopped(&mut daemon, Signal::TERM);
+        rig.await_mode(&mode);
     });
 }
 
 #[test]
-fn after_a_crash_the_next_clean_stop_restores_the_prior_settings() {
+fn after_a_crash_the_settings_from_before_are_still_known() {
     with_board("30W", |rig| {
         let before = rig.knobs();
         crash(rig);
@@ -68,17 +161,9 @@ fn after_a_crash_the_next_clean_stop_restores_the_prior_settings() {
         // The unit's ExecStopPost runs this.
         let (code, errors) = once_safe(rig);
         assert_eq!(code, Some(0), "{errors}");
-        let mut daemon = Daemon::start(rig.command("run"));
-        let path = rig.prior();
-        daemon.logs(&format!(
-            "<5>{}: has the prior state of an earlier start in this boot; a stop with on_stop = \
-             \"restore\" will restore it",
-            path.display()
-        ));
-        daemon.logs("<6>booting: ");
+        let mut daemon = rig.run("<6>booting: ");
         daemon.stop();
-        rig.await_knobs(&before);
-        assert!(!path.exists());
+        restored(rig, &before);
     });
 }
 
@@ -177,7 +262,7 @@ fn once_safe_sets_what_obeys_and_names_what_does_not() {
 }
 
 #[test]
-fn a_clean_stop_leaves_only_the_lock_file() {
+fn a_clean_stop_leaves_only_the_lock_and_the_settings_from_before() {
     with_board("30W", |rig| {
         rig.configure("limit = \"30W\"\nmetrics = \"/run/wattgated/wattgate.prom\"");
         let files = |directory: &str| -> Vec<_> {
@@ -194,7 +279,7 @@ fn a_clean_stop_leaves_only_the_lock_file() {
         assert_eq!(files("var/lib/wattgate"), ["prior"]);
         assert_eq!(files("run/wattgated"), ["lock", "socket", "wattgate.prom"]);
         daemon.stop();
-        assert_eq!(files("var/lib/wattgate"), [""; 0]);
+        assert_eq!(files("var/lib/wattgate"), ["prior"]);
         assert_eq!(files("run/wattgated"), ["lock"]);
     });
 }
@@ -205,56 +290,59 @@ fn safe_mode(rig: &Rig) -> String {
     reported_mode(&report, "safe ")
 }
 
+/// Starts that fail must not take the mode that they leave for the settings from before.
 #[test]
-fn a_stop_that_keeps_the_mode_leaves_the_prior_state_for_a_later_restore() {
+fn failed_starts_keep_the_settings_from_before() {
     with_board("30W", |rig| {
         let before = rig.knobs();
-        rig.configure("limit = \"30W\"\non_stop = \"keep\"");
-        let mut daemon = rig.run("<6>tracking; measured ");
-        daemon.signal(Signal::TERM);
-        daemon.logs("<6>kept the mode");
-        assert_eq!(daemon.exit_code(), Some(0));
-        let kept = rig.knobs();
-        assert_ne!(kept, before);
-        // Another start in between.
-        rig.configure("limit = \"30W\"\non_stop = \"least\"");
-        let mut daemon = rig.run("has the prior state of an earlier start in this boot");
-        daemon.logs("<6>booting: ");
-        daemon.stop();
-        rig.await_mode(&safe_mode(rig));
-        rig.configure("limit = \"30W\"");
-        let mut daemon = rig.run("<6>booting: ");
-        daemon.stop();
-        rig.await_knobs(&before);
-        assert!(!rig.prior().exists());
-    });
-}
-
-/// The package's upgrade sends both signals at once.
-#[test]
-fn after_sigusr1_a_stop_sets_the_mode_of_least_power() {
-    with_board("30W", |rig| {
-        let before = rig.knobs();
-        let safe = safe_mode(rig);
-        let mut daemon = rig.run("<6>tracking; measured ");
-        for signal in [Signal::USR1, Signal::TERM] {
-            daemon.signal(signal);
+        let config = fs::read(&rig.config).expect("a config");
+        fs::write(&rig.config, "limit = 1").expect("written");
+        for _ in 0..3 {
+            assert_eq!(rig.output("run").0, Some(2));
+            assert_eq!(once_safe(rig).0, Some(0));
         }
-        daemon.logs(&format!(
-            "<6>set the mode of fewest cores and lowest clocks: {safe}"
-        ));
-        assert_eq!(daemon.exit_code(), Some(0));
-        rig.await_mode(&safe);
-        let saved = fs::read_to_string(rig.prior()).expect("kept");
-        assert_eq!(knobs_in(&saved), before);
+        fs::write(&rig.config, config).expect("written");
         let mut daemon = rig.run("<6>booting: ");
         daemon.stop();
-        rig.await_knobs(&before);
+        restored(rig, &before);
+    });
+}
+
+/// The upgrade of an older version sends both signals at once.
+#[test]
+fn sigusr1_ends_nothing() {
+    with_board("30W", |rig| {
+        let mut daemon = rig.run("<6>tracking; measured ");
+        daemon.signal(Signal::USR1);
+        let mode = stopped(&mut daemon, Signal::TERM);
+        rig.await_mode(&mode);
+    });
+}
+
+/// Another process has the lock of a daemon that has ended, as any user could when the file was readable for all.
+#[test]
+fn once_safe_needs_no_lock() {
+    with_board("30W", |rig| {
+        let safe = safe_mode(rig);
+        let lock = Lock::take(&rig.root).expect("free");
+        let path = rig.root.join("run/wattgated/lock");
+        let mode = fs::metadata(&path).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let (code, errors) = once_safe(rig);
+        assert_eq!(code, Some(0), "{errors}");
+        assert!(
+            errors.contains("the least mode is set all the same"),
+            "{errors}"
+        );
+        drop(lock);
+        rig.await_mode_of(&safe, || {
+            once_safe(rig);
+        });
     });
 }
 
 #[test]
-fn an_upgrade_leaves_the_mode_of_least_power_until_the_restart() {
+fn an_upgrade_restarts_the_daemon() {
     let script = include_str!("../../debian/postinst");
     let folder = tempfile::tempdir().expect("a folder");
     // The script as on a system that runs systemd; the tools print their arguments.
@@ -287,7 +375,7 @@ fn a_defective_prior_state_is_replaced() {
             rig.run("prior: the last line is not `end`; replaced by the present settings");
         daemon.logs("<6>booting: ");
         daemon.stop();
-        rig.await_knobs(&before);
+        restored(rig, &before);
     });
 }
 
@@ -380,9 +468,8 @@ fn a_sensor_that_hangs_leads_to_the_safe_mode_and_a_daemon_that_answers() {
     let (code, status, _) = rig.status(&[]);
     assert_eq!(code, Some(0));
     assert!(status.starts_with("state safe_no_sensor\n"), "{status}");
-    daemon.signal(Signal::TERM);
-    daemon.logs("<6>restored the prior state");
-    assert_eq!(daemon.exit_code(), Some(0));
+    let mode = stopped(&mut daemon, Signal::TERM);
+    assert!(mode.starts_with("1 cores, "), "{mode}");
 }
 
 /// A page that has to come from a disk under load would stop the control loop.

@@ -77,6 +77,7 @@ fn assert_holds_without_reader(
     assert!(rest.starts_with("<5>limit is now 15 W"), "{rest}");
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.exit_code(), Some(0));
+    assert_eq!(outcome(&mut rig.client("restore")).0, Some(0));
     rig.await_knobs(&before);
 }
 
@@ -105,6 +106,7 @@ fn a_daemon_whose_log_nobody_reads_ends_cleanly() {
         await_status(rig, "state tracking\n");
         daemon.signal(Signal::TERM);
         assert_eq!(daemon.exit_code(), Some(0));
+        assert_eq!(outcome(&mut rig.client("restore")).0, Some(0));
         rig.await_knobs(&before);
     });
 }

@@ -81,7 +81,7 @@ impl Rig {
     /// The same after a command that writes once. The tree may lose a write to a file that it writes itself at that
     /// moment, as it tells; so the command runs again if the board is not in the mode after a second.
     pub fn await_mode_of(&self, mode: &str, again: impl Fn()) {
-        let board = Board::discover(&Disk, &self.root).expect("a board");
+        let board = Board::discover_knobs(&Disk, &self.root).expect("a board");
         let start = Instant::now();
         let mut repeated = 0;
         loop {

@@ -274,7 +274,7 @@ fn after_a_killed_or_stopped_client_the_daemon_takes_the_board_over() {
 }
 
 #[test]
-fn a_stop_while_the_board_is_yielded_restores_the_prior_settings() {
+fn a_stop_while_the_board_is_yielded_leaves_a_mode_of_the_daemon() {
     with_board("30W", |rig| {
         let before = rig.knobs();
         let mut daemon = rig.run("<6>tracking; measured ");
@@ -296,8 +296,9 @@ fn a_stop_while_the_board_is_yielded_restores_the_prior_settings() {
             "the lower limit does not touch the board"
         );
         daemon.stop();
-        assert!(!rig.prior().exists());
-        rig.await_knobs(&before);
+        assert!(rig.prior().exists());
+        assert_ne!(rig.knobs(), held, "the mode fits the lower limit");
+        assert_ne!(rig.knobs(), before);
     });
 }
 
