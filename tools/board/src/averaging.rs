@@ -17,7 +17,6 @@ use thiserror::Error;
 use wattgate_runtime::{MOST_CHIPS, Milliseconds};
 
 use crate::files::{Files, Knob, KnobError};
-use crate::ina238::TIME_CONSTANT;
 use crate::journal::{ChangeError, Failures, Journal, put, with_retries};
 use crate::power::Rails;
 use crate::saved::Saved;
@@ -62,8 +61,8 @@ pub enum AveragingError {
 #[derive(Clone, Debug)]
 pub(crate) struct Chips {
     chips: Vec<Chip>,
-    /// The directory of the INA238 that measures it instead.
-    fixed: Option<PathBuf>,
+    /// The directory of the chip that measures it instead, and how far its readings lag.
+    fixed: Option<(PathBuf, Milliseconds)>,
 }
 
 /// An INA3221.
@@ -96,7 +95,9 @@ impl Chips {
         }
         Self {
             chips,
-            fixed: rails.input().map(|input| input.device().to_owned()),
+            fixed: rails
+                .input()
+                .map(|input| (input.device().to_owned(), input.time_constant)),
         }
     }
 
@@ -136,8 +137,10 @@ impl Chips {
     /// See [`Board::time_constants`](crate::Board::time_constants).
     pub(crate) fn time_constants(&self, files: &impl Files) -> [Milliseconds; MOST_CHIPS] {
         std::array::from_fn(|number| {
-            if number == 0 && self.fixed.is_some() {
-                return TIME_CONSTANT;
+            if number == 0
+                && let Some((_, time_constant)) = self.fixed
+            {
+                return time_constant;
             }
             let chip = self.chips.get(number);
             chip.and_then(|chip| chip.time_constant(files))
@@ -185,7 +188,7 @@ impl Chips {
     /// The chips whose averaging can be set.
     fn settable(&self) -> Result<&[Chip], AveragingError> {
         match &self.fixed {
-            Some(device) => Err(AveragingError::Fixed {
+            Some((device, _)) => Err(AveragingError::Fixed {
                 device: device.clone(),
             }),
             None => Ok(&self.chips),

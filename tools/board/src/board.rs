@@ -77,7 +77,7 @@ impl Board {
         let identity = Identity::find(&mut search);
         let cpus = Cpus::find(&mut search)?;
         let gpu = Gpu::find(&mut search);
-        let nvpmodel = Nvpmodel::find(&mut search, gpu.as_ref());
+        let nvpmodel = Nvpmodel::find(&mut search, &cpus, gpu.as_ref());
         let memory = Memory::find(&mut search);
         let rails = rails(&mut search)?;
         let heat = Heat::find(&mut search);

@@ -163,8 +163,15 @@ impl Cpus {
                 });
             }
         }
-        if clusters.is_empty() {
-            search.miss("CPU clock", cpufreq.clone(), io::ErrorKind::NotFound);
+        // A cluster whose policy comes late, or never, runs at a clock that nobody sets.
+        let free = order.get(clusters.iter().map(|(_, cores)| cores.len()).sum()..);
+        let of_core = |core: &u32| cpus.join(format!("cpu{core}/cpufreq"));
+        let without = match clusters.is_empty() {
+            true => Some(cpufreq.clone()),
+            false => free.unwrap_or_default().first().map(of_core),
+        };
+        if let Some(path) = without {
+            search.miss("CPU clock", path, io::ErrorKind::NotFound);
         }
         let mut found = Self {
             table: table(search, &cpufreq, &clusters),
@@ -177,6 +184,18 @@ impl Cpus {
             found.policies.clear();
         }
         Ok(found)
+    }
+
+    /// The cores of the cluster that a core belongs to.
+    pub fn cluster(&self, core: u32) -> Vec<u32> {
+        let places = || self.cores.iter().zip(0..);
+        let place = places().find(|(it, _)| it.number == core);
+        let set = place.and_then(|(_, place)| {
+            let mut policies = self.policies.iter().map(|policy| policy.cores);
+            policies.find(|cores| cores & (1 << place) != 0)
+        });
+        let cores = places().filter(|(_, place)| set.unwrap_or(0) & (1 << *place) != 0);
+        cores.map(|(core, _)| core.number).collect()
     }
 
     /// Whether any core can be switched.

@@ -218,9 +218,10 @@ impl Knob {
     }
 }
 
-/// Parses a text that is one whole number.
+/// Parses a text that is one whole number. JetPack 4's driver of the INA3221 shows the unit of limits, as `3600 ma`.
 pub(crate) fn number(text: &str) -> Option<i64> {
-    text.trim().parse().ok()
+    let text = text.trim();
+    text.strip_suffix(" ma").unwrap_or(text).parse().ok()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The power of a whole board from an INA238, as on Jetson Thor (`jetson-platform.md`, section 6.3 and
-//! addendum).
+//! The power of a whole board from a chip of the INA2xx family: an INA238, as on Jetson Thor (`jetson-platform.md`,
+//! section 6.3 and addendum), or a relative of it on a carrier.
 //!
 //! The chip multiplies voltage and current itself; the driver shows the power in µW. It averages whole
 //! blocks of conversions: a reading is the mean of a block, and stays until the next block is complete
@@ -18,7 +18,19 @@ use crate::search::Search;
 
 /// Directory of the sensors, and the driver's name there.
 const HWMON: &str = "/sys/class/hwmon";
-const NAME: &str = "ina238";
+
+/// The chips, by the name of their driver, with the step of the shunt's voltage in nV (data sheets SBOS448, SBOS525,
+/// SBOS547, SBOS644, SBOS656 and SLYS026). The INA260's shunt is inside, and its step is 1.25 mA.
+const CHIPS: [(&str, i64); 8] = [
+    ("ina219", 10_000),
+    ("ina220", 10_000),
+    ("ina226", 2_500),
+    ("ina230", 2_500),
+    ("ina231", 2_500),
+    ("ina237", 5_000),
+    ("ina238", 5_000),
+    ("ina260", 2_500),
+];
 
 /// The name of the rail at the input of the whole board.
 const INPUT: &str = "VIN";
@@ -26,16 +38,16 @@ const INPUT: &str = "VIN";
 /// Files that may show the name of a rail. hwmon has `label` if the device tree has that property.
 const LABELS: [&str; 2] = ["label", "in1_label"];
 
-/// Lag of a reading: a block of 16 × 3 conversions of 1,052 µs (`INA238_ADC_CONFIG_DEFAULT` in the
+/// Lag of a reading where the driver does not show the time of a block: a block of 16 × 3 conversions of 1,052 µs (`INA238_ADC_CONFIG_DEFAULT` in the
 /// driver). The mean of a block is half a block old when it is complete, and is shown for another block.
 /// A low-pass with this time constant lags as much.
-pub(crate) const TIME_CONSTANT: Milliseconds = Milliseconds(51);
+const TIME_CONSTANT: Milliseconds = Milliseconds(51);
 
-/// Step of the shunt's voltage in µV, and its greatest offset (data sheet, section 6.5).
-const STEP_UV: i64 = 5;
+/// The longest block: 1,024 × 2 conversions of 8.244 ms (INA226).
+const LONGEST_BLOCK_MS: i64 = 17_000;
 
-/// The smallest shunt, in mΩ. Thor's is UNKNOWN; ASSUMED to be no smaller than this.
-const SHUNT_MOHM: i64 = 1;
+/// The smallest shunt, in µΩ, where the driver does not show it. Thor's is UNKNOWN; ASSUMED to be no smaller than this.
+const SHUNT_UOHM: i64 = 1_000;
 
 /// The highest voltage that the chip can measure, in mV. Assumed if the voltage cannot be read.
 const HIGHEST_MV: i64 = 85_000;
@@ -53,7 +65,7 @@ pub(crate) enum PowerError {
     Absurd(i64),
 }
 
-/// An INA238 at the input of a board.
+/// A chip at the input of a board.
 #[derive(Clone, Debug)]
 pub(crate) struct Ina238 {
     pub label: Arc<str>,
@@ -61,6 +73,8 @@ pub(crate) struct Ina238 {
     power: Knob,
     /// Power in µW that a step of the shunt's voltage stands for.
     pub step_uw: i64,
+    /// How far its readings lag.
+    pub time_constant: Milliseconds,
 }
 
 impl Ina238 {
@@ -70,7 +84,7 @@ impl Ina238 {
         let numbers = search.numbers(&directory, "hwmon").into_iter();
         let devices = numbers.map(|number| directory.join(format!("hwmon{number}")));
         let devices: Vec<PathBuf> = devices
-            .filter(|device| search.word(&device.join("name")).as_deref() == Ok(NAME))
+            .filter(|device| step_nv(search, device).is_some())
             .collect();
         let labels = devices.iter().map(|device| label(search, device));
         let labels: Vec<Option<String>> = labels.collect();
@@ -88,10 +102,22 @@ impl Ina238 {
         let voltage = search.word(&device.join("in1_input")).ok();
         let millivolts = voltage.and_then(|text| text.parse().ok());
         let millivolts = millivolts.filter(|mv| (1..HIGHEST_MV).contains(mv));
+        let number = |name: &str| search.word(&device.join(name)).ok()?.parse::<i64>().ok();
+        let shunt_uohm = number("shunt_resistor").filter(|uohm| *uohm > 0);
+        let milliamperes = step_nv(search, device)? / shunt_uohm.unwrap_or(SHUNT_UOHM);
+        // The driver of the INA237 and INA238 shows the time of a conversion there.
+        let is_block = !matches!(
+            search.word(&device.join("name")).as_deref(),
+            Ok("ina237" | "ina238")
+        );
+        let block_ms = number("update_interval");
+        let block_ms = block_ms.filter(|ms| is_block && (1..=LONGEST_BLOCK_MS).contains(ms));
+        let block_ms = block_ms.and_then(|ms| u64::try_from(ms).ok());
         Some(Self {
             label: INPUT.into(),
             power: Knob(power.into()),
-            step_uw: STEP_UV / SHUNT_MOHM * millivolts.unwrap_or(HIGHEST_MV),
+            step_uw: milliamperes.max(1) * millivolts.unwrap_or(HIGHEST_MV),
+            time_constant: block_ms.map_or(TIME_CONSTANT, Milliseconds),
         })
     }
 
@@ -108,6 +134,13 @@ impl Ina238 {
             microwatts => Ok(microwatts),
         }
     }
+}
+
+/// The step of a chip's shunt voltage in nV; `None` for a device that is none of [`CHIPS`].
+fn step_nv<F: Files>(search: &Search<F>, device: &Path) -> Option<i64> {
+    let name = search.word(&device.join("name")).ok()?;
+    let chip = CHIPS.iter().find(|(chip, _)| *chip == name);
+    chip.map(|(_, step)| *step)
 }
 
 fn label<F: Files>(search: &Search<F>, device: &Path) -> Option<String> {

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use crate::cpu::Cpus;
 use crate::files::{Files, Knob};
 use crate::gpu::Gpu;
 use crate::presets::{Preset, presets};
@@ -35,7 +36,7 @@ pub(crate) struct Nvpmodel {
 }
 
 impl Nvpmodel {
-    pub(crate) fn find<F: Files>(search: &mut Search<F>, gpu: Option<&Gpu>) -> Self {
+    pub(crate) fn find<F: Files>(search: &mut Search<F>, cpus: &Cpus, gpu: Option<&Gpu>) -> Self {
         // Boards up to TX2 have no masks, so an absent mask is not reported as missing.
         let mask = |name: &str| {
             let knob = Knob(gpu?.device.join(name).into());
@@ -55,7 +56,7 @@ impl Nvpmodel {
             fbp,
             tpc_pg_mask: gated.and_then(|mask| mask.try_into().ok()),
             status,
-            presets: presets(conf),
+            presets: presets(conf, |core| cpus.cluster(core)),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::board::Board;
 use crate::clock::HZ;
 use crate::cpu::CoreSet;
 use crate::files::{Files, Knob, KnobError};
-use crate::presets::within;
+use crate::presets::nearest;
 use crate::saved::Saved;
 use crate::target::Target;
 use crate::transition::Transition;
@@ -85,7 +85,7 @@ impl Board {
         let mut uncapped = Vec::new();
         let table = self.cpu_khz();
         if let Some(cap) = self.cooling.cpu_cap(files, table) {
-            let request = within(table, cpu).unwrap_or(cap);
+            let request = nearest(table, cpu).unwrap_or(cap);
             let limits = self.knobs.cpus.policies.iter().map(|policy| &policy.limits);
             uncapped.extend(limits.map(|it| (&it.max, cap.into(), request.into())));
         }
@@ -95,7 +95,7 @@ impl Board {
             .gpu_cap(files, table)
             .zip(self.knobs.gpu.as_ref())
         {
-            let request = within(table, gpu).unwrap_or(cap);
+            let request = nearest(table, gpu).unwrap_or(cap);
             let [cap, request] = [cap, request].map(|khz| i64::from(HZ) * i64::from(khz));
             uncapped.push((&it.limits.max, cap, request));
         }

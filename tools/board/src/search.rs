@@ -24,11 +24,22 @@ pub enum DiscoverError {
         missing: Vec<Missing>,
     },
     /// The board has no rail for the module's input, and no known set of rails that add up to it.
-    #[error("cannot determine the total power from the rails {}", list(labels))]
+    #[error("{}", power_unknown(labels))]
     PowerUnknown { labels: Vec<String> },
     /// More cores than any board has.
     #[error("{cores} cores, expected at most 64")]
     TooManyCores { cores: usize },
+}
+
+fn power_unknown(labels: &[String]) -> String {
+    match labels {
+        [] => "no power sensor: expected an INA3221, or an INA2xx at the input of the board, below /sys/class/hwmon"
+            .to_owned(),
+        _ => format!(
+            "no power sensor at the input of the module or the board: there are the rails {}",
+            list(labels)
+        ),
+    }
 }
 
 fn list<T: fmt::Display>(items: &[T]) -> String {

@@ -10,7 +10,7 @@ use crate::board::Board;
 use crate::clock::HZ;
 use crate::files::Files;
 use crate::mode::Current;
-use crate::presets::within;
+use crate::presets::nearest;
 
 impl Board {
     /// The name of the program that probably changed a mode that this program had set; `None` if
@@ -44,8 +44,8 @@ impl Board {
             (self.gpu_khz(), gpu, shown.gpu),
         ];
         preset.cores == shown.cores
-            && clocks
-                .into_iter()
-                .all(|(table, ceiling, shown)| within(table, ceiling) == shown.map(|clock| clock.0))
+            && clocks.into_iter().all(|(table, ceiling, shown)| {
+                nearest(table, ceiling) == shown.map(|clock| clock.0)
+            })
     }
 }

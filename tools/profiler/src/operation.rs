@@ -7,7 +7,7 @@ use wattgate_runtime::{Estimator, PowerMode};
 use wattgate_watchdog::report::Report;
 
 use crate::row::{Mark, Row};
-use crate::sensing::{estimator, over_current_events};
+use crate::sensing::{OverCurrent, estimator};
 use crate::window::{Count, Rules, Window};
 
 /// Measures each mode once, while it is set for other reasons.
@@ -28,7 +28,7 @@ pub struct Onlooker {
 struct Current {
     mode: PowerMode,
     window: Window,
-    over_current: u64,
+    over_current: OverCurrent,
     peak_mw: u32,
 }
 
@@ -75,7 +75,7 @@ impl Onlooker {
         let current = self.current.insert(current.unwrap_or_else(|| Current {
             mode,
             window: Window::new(self.rules, now),
-            over_current: over_current_events(board, files),
+            over_current: OverCurrent::read(board, files),
             peak_mw: 0,
         }));
         match count {
@@ -94,7 +94,7 @@ impl Onlooker {
             gpu_khz,
             emc_khz,
             temperature_c: board.hottest_mc(files).map(|mc| mc as f64 / 1e3),
-            over_current: over_current_events(board, files).saturating_sub(current.over_current),
+            over_current: OverCurrent::read(board, files).since(current.over_current),
             delivered_cpu_khz: board.delivered_cpu(files).map(|clock| clock.0),
             peak_mw: current.peak_mw.into(),
             ..self.template.clone()

@@ -21,7 +21,7 @@ use wattgate_runtime::{Estimator, Milliseconds, Milliwatts, PowerMode, Sample};
 use crate::ladder::Ladder;
 use crate::planner::{Answer, Background, Call, Fitted, PlannerError};
 use crate::row::{CorpusError, CorpusFile, Feeding, Mark, Row};
-use crate::sensing::{estimator, over_current_events};
+use crate::sensing::{OverCurrent, estimator};
 use crate::window::{Count, Measured, Rules, Window};
 use crate::world::{Event, Exit, World};
 
@@ -446,7 +446,7 @@ impl<'a, W: World> Session<'a, W> {
                 return Ok(Outcome::Refused(why));
             }
         }
-        let mut events_before = self.over_current_events();
+        let mut events_before = self.over_current();
         let mut is_published = false;
         let set = self.world.now();
         let mut window = Some(Window::new(self.task.rules, set));
@@ -490,7 +490,7 @@ impl<'a, W: World> Session<'a, W> {
             // What the mode before caused is published by now.
             if !is_published && self.world.now() >= set + PUBLISHED {
                 is_published = true;
-                events_before = self.over_current_events();
+                events_before = self.over_current();
             }
             if self.world.now() >= next_clock {
                 next_clock += CLOCK_LOOK;
@@ -508,7 +508,7 @@ impl<'a, W: World> Session<'a, W> {
                 .board
                 .hottest_mc(self.world.files())
                 .map(|mc| mc as f64 / 1e3);
-            row.over_current = self.over_current_events().saturating_sub(events_before);
+            row.over_current = self.over_current().since(events_before);
             clocks.sort_unstable();
             row.delivered_cpu_khz = clocks.get(clocks.len() / 2).map(|clock| clock.0);
             return Ok(match self.board.verify_all(self.world.files(), &mode) {
@@ -689,7 +689,7 @@ impl<'a, W: World> Session<'a, W> {
         SessionError::NoSteps { telling }
     }
 
-    fn over_current_events(&mut self) -> u64 {
-        over_current_events(self.board, self.world.files())
+    fn over_current(&mut self) -> OverCurrent {
+        OverCurrent::read(self.board, self.world.files())
     }
 }

@@ -309,7 +309,7 @@ fn files_that_need_root_are_reported_as_missing() {
     let gpu = board.disobedient().find(|it| it.path.ends_with("max_freq"));
     assert_eq!(
         gpu.expect("the GPU").to_string(),
-        "/sys/class/devfreq/17000000.ga10b/max_freq: wanted 114750000, is 522750000 (writing fails: \
+        "/sys/class/devfreq/17000000.ga10b/max_freq: wanted 114750000, is 624750000 (writing fails: \
          Permission denied (os error 13))"
     );
 }
@@ -322,7 +322,7 @@ fn a_board_whose_input_rail_is_missing_is_refused() {
     let error = Board::discover(&files, Path::new("/")).expect_err("no VDD_IN");
     assert_eq!(
         error.to_string(),
-        "cannot determine the total power from the rails VDD_CPU_GPU_CV, VDD_SOC"
+        "no power sensor at the input of the module or the board: there are the rails VDD_CPU_GPU_CV, VDD_SOC"
     );
     let mut files = booted("orin-agx-64");
     files

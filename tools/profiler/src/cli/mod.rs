@@ -76,8 +76,6 @@ pub enum Failure {
     Modes { path: PathBuf, why: String },
     #[error("{0}")]
     Board(#[from] DiscoverError),
-    #[error("the board shows no {0}, so its modes are not known")]
-    NoAxis(&'static str),
     #[error("the board's tables: {0}")]
     Grid(#[from] GridError),
     #[error("{0}")]
@@ -181,7 +179,6 @@ impl Failed for Failure {
             | Self::Corpus(
                 CorpusError::Defect { .. } | CorpusError::Other { .. } | CorpusError::NotFed { .. },
             )
-            | Self::NoAxis(_)
             | Self::Grid(_)
             | Self::Settable(_)
             | Self::Few { .. }

@@ -191,15 +191,19 @@ fn check_writable(board: &Board) -> Result<(), Failure> {
     }
 }
 
+/// The one value of an axis that the board does not show, such as the memory clock in a container. Nothing depends on
+/// it but that all modes have the same.
+const NOT_SHOWN: u32 = 1;
+
 /// The values that a board can be set to, as many as a grid can have.
 pub fn axes(board: &Board) -> Result<Axes, Failure> {
     let cpus: Vec<u32> = (1..=board.core_order().count() as u32).collect();
     let tables = [&cpus[..], board.cpu_khz(), board.gpu_khz(), board.emc_khz()];
-    let tables = thinned(tables.map(<[u32]>::to_vec));
-    let names = ["cores", "CPU clocks", "GPU clocks", "memory clocks"];
-    if let Some((_, name)) = tables.iter().zip(names).find(|(table, _)| table.is_empty()) {
-        return Err(Failure::NoAxis(name));
-    }
+    let tables = tables.map(|table| match table {
+        [] => vec![NOT_SHOWN],
+        table => table.to_vec(),
+    });
+    let tables = thinned(tables);
     // Not each number of cores can be online where clusters have more than one.
     let grid = Grid::new(tables.each_ref().map(Vec::as_slice))?;
     let settable = board.settable(&grid)?;

@@ -150,7 +150,7 @@ fn a_board_that_cannot_be_used_is_recorded_all_the_same() {
         printed.starts_with("wattgate cannot use this board yet: "),
         "{printed}"
     );
-    let why = "error: cannot determine the total power from the rails (none)\n";
+    let why = "error: no power sensor: expected an INA3221, or an INA2xx at the input of the board, below /sys/class/hwmon\n";
     let expected = (Some(3), String::new(), why.to_owned());
     assert_eq!(
         wattgate(folder.path(), &["check", "--from", "p.gz"]),

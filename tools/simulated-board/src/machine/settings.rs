@@ -152,9 +152,8 @@ pub fn ends(table: &[u32]) -> (u32, u32) {
     (table[0], *table.last().expect("a table"))
 }
 
-/// The highest clock of a table that is not above `khz`, or the lowest clock. Boards round clocks;
-/// the direction is unknown (section 4), down is assumed.
+/// The clock of a table that is nearest to `khz` (section 4 and addendum), the lower one of two.
 pub fn rounded(table: &[u32], khz: u64) -> u32 {
-    let above = table.partition_point(|&entry| u64::from(entry) <= khz);
-    table[above.saturating_sub(1)]
+    let off = |clock: &&u32| u64::from(**clock).abs_diff(khz);
+    *table.iter().min_by_key(off).expect("a table")
 }

@@ -157,6 +157,7 @@ impl State {
 
     fn rail_text(&self, rail: usize, file: RailFile) -> Result<String, Errno> {
         let (reading, channel) = (self.reading(rail)?, self.jetson.channel(rail));
+        let is_iio = self.jetson.board().release() < 35;
         let value: i64 = match file {
             RailFile::Label => return Ok(self.jetson.board().rails[rail].label.clone() + "\n"),
             RailFile::Millivolts => reading.millivolts,
@@ -164,6 +165,9 @@ impl State {
             RailFile::Milliwatts => reading.millivolts * reading.milliamperes / 1000,
             RailFile::ShuntMicrovolts => reading.shunt_microvolts,
             RailFile::Shunt => channel.shunt_uohm(),
+            // As the driver of JetPack 4 shows them.
+            RailFile::Warn if is_iio => return Ok(format!("{} ma\n", channel.warn_ma)),
+            RailFile::Crit if is_iio => return Ok(format!("{} ma\n", channel.crit_ma)),
             RailFile::Warn => channel.warn_ma,
             RailFile::Crit => channel.crit_ma,
             RailFile::WarnAlarm => channel.warn_alarm().into(),

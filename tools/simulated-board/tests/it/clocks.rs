@@ -69,12 +69,12 @@ fn requested_effective_and_true_clock_are_three_values() {
 
 #[test]
 fn a_clock_that_is_not_in_the_table_is_rounded() {
-    // Sections 0, fact 10, and 4; that it is rounded down is assumed.
+    // Sections 0, fact 10, and 4; to the nearest one, as a Nano was seen to do (addendum).
     let mut tree = nano();
     write(&mut tree, &cpu(0, "scaling_max_freq"), 1_200_000);
     assert_eq!(number(&tree, &cpu(0, "scaling_max_freq")), 1_190_400);
     write(&mut tree, &gpu("max_freq"), 1_000_000_000);
-    assert_eq!(number(&tree, &gpu("max_freq")), 918_000_000);
+    assert_eq!(number(&tree, &gpu("max_freq")), 1_020_000_000);
 }
 
 #[test]

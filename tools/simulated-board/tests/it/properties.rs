@@ -186,6 +186,8 @@ proptest! {
             let is_known = |end: &&str| path.ends_with(*end);
             let is_other = ["/curr4_crit", "/update_interval"].iter().any(is_known);
             if text != "<unsupported>\n" && !is_other {
+                // JetPack 4 shows the unit of a limit, and takes the number alone.
+                let text = text.replace(" ma", "");
                 prop_assert_eq!(tree.write(&path, &text), Ok(()), "{}", path);
             }
         }

@@ -1,6 +1,8 @@
 //! The manual pages have exactly the commands, options, exit codes and keys of the program.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 const COMMANDS: &str = include_str!("../../wattgated.8");
@@ -100,5 +102,57 @@ fn each_help_refers_to_the_manual_of_the_config() {
         let help = help(&[command]);
         assert!(help.contains("see wattgated.toml(5)\n"), "{help}");
         assert!(!help.contains("tools/"), "{help}");
+    }
+}
+
+/// `SAFETY.md` names a test for each cell of its table, and the tests exist.
+#[test]
+fn each_cell_of_the_contract_has_its_test() {
+    let text = include_str!("../../SAFETY.md");
+    let (table, tests) = text.split_once("\n## Tests\n").expect("tests");
+    let mut sources = String::new();
+    for folder in [
+        "../watchdog/tests/it",
+        "../watchdog/tests/it/control",
+        "../watchdog/src/config",
+        "../profiler/tests/it",
+    ] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        for entry in fs::read_dir(folder).expect("a folder") {
+            sources += &fs::read_to_string(entry.expect("an entry").path()).unwrap_or_default();
+        }
+    }
+    let lines: Vec<&str> = tests.lines().filter(|line| line.contains('`')).collect();
+    for (number, line) in (1..).zip(&lines) {
+        assert!(line.starts_with(&format!("{number}. `")), "{line}");
+        for name in line.split('`').skip(1).step_by(2) {
+            assert!(
+                sources.contains(&format!("fn {name}()")),
+                "there is no test {name}"
+            );
+        }
+    }
+    let rows = table.lines().filter(|line| line.starts_with("| "));
+    let rows: Vec<Vec<&str>> = rows
+        .map(|row| row.trim_matches('|').split('|').collect())
+        .collect();
+    assert!(rows.len() > 12);
+    for row in rows.iter().skip(1) {
+        assert_eq!(row.len(), 6, "{row:?}");
+        for cell in &row[1..] {
+            let numbers = cell
+                .rsplit_once('(')
+                .map(|(_, it)| it.trim().trim_end_matches(')'));
+            let known = |it: &str| {
+                it.trim()
+                    .parse()
+                    .is_ok_and(|it: usize| (1..=lines.len()).contains(&it))
+            };
+            let is_tested = numbers.is_some_and(|it| it.split(", ").all(known));
+            assert!(
+                is_tested || cell.trim() == "the kernel ends the load",
+                "{cell}"
+            );
+        }
     }
 }
