@@ -134,8 +134,9 @@ impl Raw {
         let others = self.online.iter().filter(|(core, on)| *core > 0 && *on);
         let cores = 1 + others.count() as u32;
         let ceiling = |name: &str| {
-            let of = self.ceilings.iter().filter(move |(clock, _)| clock == name);
-            of.last().and_then(|(_, khz)| *khz)
+            let mut last = self.ceilings.iter().rev();
+            last.find(|(clock, _)| clock == name)
+                .and_then(|(_, khz)| *khz)
         };
         // The fastest cluster with an online core counts.
         let is_on = |clock: &str| {

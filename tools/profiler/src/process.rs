@@ -149,7 +149,7 @@ impl Process {
         }
     }
 
-    /// From now on the workload has ended when all of its processes have.
+    /// From now on the workload has ended when all of its processes have. This process must have no other child.
     pub fn wait_for_all(&mut self) {
         // What the workload leaves behind becomes our child.
         self.waits_for_all = set_child_subreaper(Some(getpid())).is_ok();

@@ -76,7 +76,6 @@ pub fn run(
     seen: impl FnMut(Duration, Option<Count>, &Report),
 ) -> Held {
     let limit = setup.config.limit.power;
-    process.wait_for_all();
     let emit = |event: Event<'_>| {
         if event.priority() <= Priority::Warning {
             note(format_args!("warning: {event}"));
@@ -99,7 +98,6 @@ pub fn watch(
     time: Option<Duration>,
     seen: impl FnMut(Duration, Option<Count>, &Report),
 ) -> Result<Held, Failure> {
-    process.wait_for_all();
     let mut holder = ByDaemon::new(client, process.files().speed())?;
     Ok(hold(process, &mut holder, limit, time, seen)?)
 }

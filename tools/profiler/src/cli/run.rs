@@ -87,6 +87,7 @@ fn own(
     let mut site = Site::open(common)?;
     site.limit = Some(limit);
     let held = hold::setup(&model, limit, &common.root, &site.files).and_then(|setup| {
+        site.process.wait_for_all();
         common.workload.start(&mut site.process, common.json)?;
         Ok(hold::run(&mut site.process, setup, time, |_, _, _| {}))
     });
@@ -112,6 +113,7 @@ fn lease(
     if report.state == YIELDED {
         return Err(Failure::Yielded);
     }
+    process.wait_for_all();
     common.workload.start(&mut process, common.json)?;
     hold::watch(&mut process, client, limit, time, |_, _, _| {})
 }
