@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{Access, OFlags, access};
 use thiserror::Error;
 use wattgate_runtime::Milliseconds;
 
@@ -53,6 +53,24 @@ impl HardwareWatchdog {
         })
     }
 
+    /// Fails if the device is not there, may not be written, or has another owner, as sysfs below `root` shows. Opening
+    /// it would arm the timer.
+    pub fn check(path: &Path, root: &Path) -> Result<(), HardwareWatchdogError> {
+        let at = |source| HardwareWatchdogError {
+            path: path.to_owned(),
+            source,
+        };
+        access(path, Access::WRITE_OK).map_err(|error| at(error.into()))?;
+        let state = path.file_name().map(|name| {
+            let shown = root.join("sys/class/watchdog").join(name);
+            fs::read_to_string(shown.join("state")).unwrap_or_default()
+        });
+        match state.as_deref().map(str::trim) {
+            Some("active") => Err(at(io::ErrorKind::ResourceBusy.into())),
+            _ => Ok(()),
+        }
+    }
+
     /// The driver's timeout in seconds, if sysfs below `root` shows it.
     pub fn timeout_s(&self, root: &Path) -> Option<u32> {
         let name = self.path.file_name()?;
@@ -91,6 +109,23 @@ impl HardwareWatchdog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_check_arms_nothing() {
+        let root = tempfile::tempdir().expect("a directory");
+        let path = root.path().join("watchdog0");
+        assert!(HardwareWatchdog::check(&path, root.path()).is_err());
+        fs::write(&path, "").expect("made");
+        assert!(HardwareWatchdog::check(&path, root.path()).is_ok());
+        let shown = root.path().join("sys/class/watchdog/watchdog0");
+        fs::create_dir_all(&shown).expect("made");
+        for (state, is_free) in [("inactive\n", true), ("active\n", false)] {
+            fs::write(shown.join("state"), state).expect("written");
+            let checked = HardwareWatchdog::check(&path, root.path());
+            assert_eq!(checked.is_ok(), is_free, "{state}");
+        }
+        assert_eq!(fs::read(&path).expect("there"), b"");
+    }
 
     fn armed() -> (tempfile::TempDir, PathBuf, HardwareWatchdog) {
         let root = tempfile::tempdir().expect("a directory");

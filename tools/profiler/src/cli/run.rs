@@ -32,7 +32,8 @@ Options:
 const NOTES: &str = "\
 If the daemon runs, it gets a lease, which ends with this command; else this process holds the limit
 itself. At the end it prints the energy, the mean and the highest power, the time over the limit and
-the speed, and restores the power mode from before; after a crash the next start does.
+the speed, and restores the power mode from before: no limit holds then. Processes that outlive PROGRAM are waited
+for.
 
 Exit codes: 0 done, 2 wrong arguments, 3 a defective input file or no board, 4 no mode is within the
 limit or it was not held, 5 anything else, such as a workload that failed.

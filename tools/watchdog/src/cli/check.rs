@@ -1,15 +1,18 @@
 //! `check`: checks a config, its model and the board, and prints the result. Writes nothing.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use lexopt::{Arg, Parser};
 use serde_json::{Value, json};
 use wattgate_board::Missing;
 use wattgate_runtime::{Milliwatts, PowerMode, SelectError};
 
-use super::{EXIT_CODES, Failure, check_writable, parse, print, unwritable};
+use super::{EXIT_CODES, Failure, below, check_writable, parse, print, unwritable};
+use crate::client::Client;
 use crate::deadline::InTime;
 use crate::group;
+use crate::hardware_watchdog::HardwareWatchdog;
 use crate::quantity::Watts;
 use crate::schedule::Schedule;
 use crate::setup::Setup;
@@ -69,12 +72,22 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let setup = place.setup_now()?;
     let group = setup.config.group.as_deref();
     group.map(group::id).transpose()?;
+    if let Some(path) = &setup.config.hardware_watchdog
+        && !daemon_runs(&place.root)
+    {
+        HardwareWatchdog::check(&below(&place.root, path), &place.root)?;
+    }
     print(&match is_json {
         true => format!("{}\n", json(&setup)),
         false => report(&setup),
     })?;
     check_writable(&setup.board)?;
     over_limit(&setup)
+}
+
+/// Whether a daemon runs, which has the hardware watchdog then.
+fn daemon_runs(root: &Path) -> bool {
+    Client::connect(root).is_ok()
 }
 
 /// Fails if no mode stays within the limit, or none is known to.

@@ -153,6 +153,8 @@ struct Surroundings {
     /// Whether a CPU was slower than requested at the last check. A single event of OC3 lasts a
     /// millisecond only.
     was_throttled: bool,
+    /// When the clocks that run were read last.
+    clocks_read: Option<Milliseconds>,
     /// When the clocks of a capped board were last requested.
     requested: Option<Milliseconds>,
 }

@@ -10,9 +10,19 @@ use super::{Control, Event};
 /// event counters are updated every two (`jetson-platform.md`, sections 6.4 and 7).
 const SURROUNDINGS_INTERVAL: Milliseconds = Milliseconds(1_000);
 
+/// Interval of the reads of the clocks that run while the firmware throttles: each read of a CPU clock that is off then
+/// writes a line into the kernel's log (`jetson-platform.md`, section 5.1).
+const THROTTLED_INTERVAL: Milliseconds = Milliseconds(10_000);
+
 impl<F: Files> Control<F> {
     /// Reads the clocks that run, and compares those of CPU and GPU with the requested ones.
-    fn watch_clocks(&mut self, emit: &mut impl FnMut(Event<'_>)) {
+    fn watch_clocks(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) {
+        let around = &mut self.surroundings;
+        let is_recent = |read: Milliseconds| now.since(read) < THROTTLED_INTERVAL;
+        if self.throttling.by_firmware && around.clocks_read.is_some_and(is_recent) {
+            return;
+        }
+        around.clocks_read = Some(now);
         let cpu = self.board.cpu_clock(&self.files);
         let gpu = self.board.gpu_clock(&self.files);
         let memory = self.board.memory_clock(&self.files);
@@ -50,7 +60,7 @@ impl<F: Files> Control<F> {
         around.checked = Some(now);
         self.current = Some(self.board.current(&self.files));
         self.watch_sensor(emit);
-        self.watch_clocks(emit);
+        self.watch_clocks(now, emit);
         self.watch_input();
         if let Some(backstop) = self.backstop.as_mut().filter(|_| !self.is_yielded) {
             backstop.watch(&mut self.board, &mut self.files, emit);

@@ -115,7 +115,8 @@ fn a_busy_gpu_that_runs_slower_than_requested_is_throttled() {
     assert!(running.control.throttling().by_firmware);
     assert!(running.has_logged("throttled by firmware: the GPU runs at "));
     running.control.files().shown.clear();
-    running.run(5);
+    // While something throttles, clocks are read every ten seconds.
+    running.run(12);
     assert_eq!(running.control.throttling(), Throttling::default());
     running.inject("load off");
     running.run(5);

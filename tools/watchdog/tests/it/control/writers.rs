@@ -89,6 +89,30 @@ fn a_program_that_raises_a_clock_every_second_changes_nothing() {
     assert!(running.log.len() < 60, "{:?}", running.log);
 }
 
+/// A service that runs nvpmodel again and again: each knob that it takes is named once, and then there is peace.
+#[test]
+fn nvpmodel_that_runs_twice_a_second_does_not_flood_the_log() {
+    let mut running = Running::new(orin(), "25W");
+    running.run(30);
+    let mut lines = Vec::new();
+    for _ in 0..3 {
+        let before = running.log.len();
+        for half in 0..120 {
+            running.inject("nvpmodel 2");
+            while (running.next.0 % 1_000 < 500) == (half % 2 == 0) {
+                running.look();
+            }
+        }
+        lines.push(running.log.len() - before);
+    }
+    println!("{lines:?}");
+    assert!(
+        lines[0] <= 40 && lines[2] <= 10,
+        "{lines:?} {:#?}",
+        running.log
+    );
+}
+
 #[test]
 fn a_raised_clock_is_detected_at_the_next_look() {
     let mut running = Running::new(orin(), "20W");
