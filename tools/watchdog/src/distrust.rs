@@ -1,9 +1,12 @@
-//! A model whose power does not rise with clocks and cores, as one of a sweep whose modes were never set. Its
-//! predictions are not used: the daemon climbs from the least mode by what it measures.
+//! A model whose power does not rise with clocks and cores, as one of a sweep whose modes were never set, or that is
+//! far below what the sensor shows, as one in watts. Its predictions are not used: the daemon climbs from the least
+//! mode by what it measures.
 
 use std::fmt;
 
 use wattgate_runtime::{Axis, Front, Grid, Microseconds, Milliwatts, ModeId, PowerMode};
+
+use crate::quantity::Watts;
 
 /// From this ratio of the products of clocks and cores on, the power has to rise by at least the second one. Over
 /// measured corpora of whole boards, whose products differ by 42 times and more, it rises by 2.1 and more.
@@ -20,19 +23,38 @@ const FIRST: (f64, f64) = (5_000.0, 1e9);
 
 /// Why a model's predictions are not used.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Distrust {
-    span: f64,
-    rise: f64,
+pub enum Distrust {
+    /// From its lowest to its highest mode, clocks and cores differ by the first factor, and the power by the second.
+    Flat { span: f64, rise: f64 },
+    /// Even the least mode draws far more than predicted.
+    Contradicted {
+        measured: Milliwatts,
+        predicted: Milliwatts,
+    },
 }
 
 impl fmt::Display for Distrust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { span, rise } = self;
+        write!(f, "the model is not used: ")?;
+        match self {
+            Self::Flat { span, rise } => write!(
+                f,
+                "from its lowest to its highest mode, clocks and cores differ by a factor of {span:.0} and the \
+                 power by {rise:.2}, where at least {LEAST_RISE} is expected"
+            )?,
+            Self::Contradicted {
+                measured,
+                predicted,
+            } => write!(
+                f,
+                "the least mode draws {}, and the prediction is {}",
+                Watts(*measured),
+                Watts(*predicted)
+            )?,
+        }
         write!(
             f,
-            "the model is not used: from its lowest to its highest mode, clocks and cores differ by a factor of \
-             {span:.0} and the power by {rise:.2}, where at least {LEAST_RISE} is expected; the limit is held by \
-             measurement alone; profile the workload again"
+            "; the limit is held by measurement alone; profile the workload again"
         )
     }
 }
@@ -42,7 +64,7 @@ pub fn distrust(ends: [(PowerMode, Milliwatts); 2]) -> Option<Distrust> {
     let [least, most] = ends;
     let span = product(&most.0) / product(&least.0);
     let rise = f64::from(most.1.0) / f64::from(least.1.0.max(1));
-    (span >= LEAST_SPAN && rise < LEAST_RISE).then_some(Distrust { span, rise })
+    (span >= LEAST_SPAN && rise < LEAST_RISE).then_some(Distrust::Flat { span, rise })
 }
 
 /// A front for a limit by measurement: modes of a grid in which all axes rise together.

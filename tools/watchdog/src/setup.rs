@@ -225,6 +225,12 @@ impl Choices {
         }
     }
 
+    /// From now on the model's predictions are not used.
+    pub fn distrust(&mut self, why: Distrust, board: &Board) {
+        self.distrust = Some(why);
+        self.adapt(board);
+    }
+
     /// Selects the front. Returns the number of modes that the board supports, with any number of cores.
     fn choose(&mut self, model: &Model<'_>, board: &Board) -> usize {
         let mut supported = 0;
@@ -247,7 +253,8 @@ impl Choices {
             }
         });
         self.modes = modes.len();
-        self.distrust = ends.and_then(|(first, last)| {
+        self.distrust = self.distrust.or_else(|| {
+            let (first, last) = ends?;
             let end = |(id, prediction)| Some((self.grid.mode(id)?, model.power(prediction)?));
             distrust([end(first)?, end(last)?])
         });

@@ -8,6 +8,7 @@ use wattgate_board::{
 };
 use wattgate_runtime::{Cause, Milliseconds, Milliwatts, PowerMode, State, Status};
 
+use crate::distrust::Distrust;
 use crate::quantity::Watts;
 
 /// An event for the log and the counters.
@@ -20,6 +21,8 @@ pub enum Event<'a> {
         mode: PowerMode,
         error: &'a ApplyError,
     },
+    /// The model's predictions are not used from now on.
+    Distrusted(Distrust),
     /// A knob does not do what was requested. The choice goes on among the modes that the board can be in.
     Disobeys(&'a Disobedience),
     /// A knob obeys again.
@@ -94,6 +97,7 @@ impl Event<'_> {
             }
             | Self::Derated(_)
             | Self::Disobeys(_)
+            | Self::Distrusted(_)
             | Self::Capped
             | Self::Throttled(..)
             | Self::NotAveraged(_) => Priority::Warning,
@@ -123,6 +127,7 @@ impl fmt::Display for Event<'_> {
                 write!(f, "allowed {}", Watts(status.allowed))
             }
             Self::NotApplied { mode, error } => write!(f, "{mode}: {error}"),
+            Self::Distrusted(why) => why.fmt(f),
             Self::Disobeys(knob) => write!(f, "a knob does not obey: {knob}"),
             Self::Obeys(knob) => write!(f, "a knob obeys again: {}", knob.display()),
             Self::Disturbed { by, error, times } => {

@@ -34,6 +34,7 @@ use self::input_limit::InputLimit;
 use self::rates::Rates;
 pub use self::violations::Violation;
 use self::violations::Violations;
+use crate::distrust::Distrust;
 use crate::quantity::Milliamperes;
 use crate::report::STATES;
 use crate::setup::{Choices, POINTS, Setup};
@@ -42,6 +43,12 @@ use crate::setup::{Choices, POINTS, Setup};
 /// take: 107 ms on Thor, and a third more.
 const ARRIVAL_INTERVAL: Milliseconds = Milliseconds(10);
 const LONGEST_ARRIVAL: Milliseconds = Milliseconds(150);
+
+/// The governor takes a power above this multiple of the prediction for that of a broken sensor
+/// (`RATIO_RANGE` of `runtime/src/governor/knowledge.rs`). If it stays there in the least mode for the time below, the
+/// model is the one that is wrong.
+const MOST_OF_PREDICTED: u32 = 8;
+const CONTRADICTION: Milliseconds = Milliseconds(3_000);
 
 /// Interval of searches for lost sensors.
 const SEARCH_INTERVAL: Milliseconds = Milliseconds(5_000);
@@ -71,6 +78,8 @@ pub struct Control<F> {
     current: Option<Current>,
     obedience: Obedience,
     has_sample: bool,
+    /// Since when the sensor contradicts the model in the least mode.
+    contradicted: Option<Milliseconds>,
     last: Option<Milliseconds>,
     state: State,
     /// The mode that was told last, and the states that were told of it.
@@ -187,6 +196,7 @@ impl<F: Files> Control<F> {
             current: None,
             obedience: Obedience::default(),
             has_sample: true,
+            contradicted: None,
             last: None,
             is_yielded: false,
             surroundings: Surroundings::default(),
@@ -363,6 +373,7 @@ impl<F: Files> Control<F> {
         let next = match command {
             // Slower checks come after the reaction to the sample.
             Command::Keep => {
+                self.watch_model(now, sample, emit);
                 self.check_surroundings(now, emit);
                 match self.is_disturbed(now, emit) {
                     true => now,
@@ -386,6 +397,42 @@ impl<F: Files> Control<F> {
             emit(Event::State(status));
         }
         next
+    }
+
+    /// Goes on without a model by which even the least mode draws far less than the sensor shows. One that shows far less
+    /// than predicted may be broken.
+    fn watch_model(
+        &mut self,
+        now: Milliseconds,
+        sample: Option<Sample>,
+        emit: &mut impl FnMut(Event<'_>),
+    ) {
+        let status = self.governor.status();
+        let most = status.predicted.0.saturating_mul(MOST_OF_PREDICTED);
+        let measured = sample.map(|sample| sample.total());
+        let measured = measured.filter(|measured| {
+            status.state == State::Safe(Cause::NoSensor)
+                && self.choices.distrust.is_none()
+                && measured.0 > most
+        });
+        let Some(measured) = measured else {
+            self.contradicted = None;
+            return;
+        };
+        let since = *self.contradicted.get_or_insert(now);
+        if now.since(since) < CONTRADICTION {
+            return;
+        }
+        let predicted = status.predicted;
+        let why = Distrust::Contradicted {
+            measured,
+            predicted,
+        };
+        let mut choices = self.choices.clone();
+        choices.distrust(why, &self.board);
+        if self.set_model(&choices).is_ok() {
+            emit(Event::Distrusted(why));
+        }
     }
 
     /// Counts the time over the limit and without a reading, whatever the state.

@@ -14,9 +14,9 @@ pub fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// A model of the board that predicts the same time and power for each mode, as one of a sweep whose modes were
-/// never set: its outputs have no weights.
-pub fn flat(watts: f64) -> Vec<u8> {
+/// A model of the board whose output rows were edited: gets the number of the output, its weights and the logarithm
+/// that its bias stands for.
+fn edited(edit: impl Fn(usize, &mut [u8], &mut f64)) -> Vec<u8> {
     let mut bytes = std::fs::read(MODEL).expect("a model");
     let model = Model::parse(&bytes).expect("a model");
     let (outputs, units) = (usize::from(bytes[6]), usize::from(bytes[8]));
@@ -34,15 +34,34 @@ pub fn flat(watts: f64) -> Vec<u8> {
         HEADER_LEN + 4 + varint(values.len() as u32) + values_len + 8 + varint(layers_len as u32);
     for output in 0..outputs {
         let row = layers + units * 16 + output * (units + 8);
-        bytes[row..row + units].fill(0);
-        let bias = &mut bytes[row + units..row + units + 8];
+        let (weights, bias) = bytes[row..row + units + 8].split_at_mut(units);
         let scale = f32::from_le_bytes(bias[4..].try_into().expect("four bytes"));
-        let log = match output {
+        let raw = i32::from_le_bytes(bias[..4].try_into().expect("four bytes"));
+        let mut log = f64::from(raw) * f64::from(scale);
+        edit(output, weights, &mut log);
+        bias[..4].copy_from_slice(&((log / f64::from(scale)) as i32).to_le_bytes());
+    }
+    sealed(bytes)
+}
+
+/// A model that predicts the same time and power for each mode, as one of a sweep whose modes were never set: its
+/// outputs have no weights.
+pub fn flat(watts: f64) -> Vec<u8> {
+    edited(|output, weights, log| {
+        weights.fill(0);
+        *log = match output {
             0 => 100_000_f64.ln(),
             1 => (1_000.0 * watts).ln(),
             _ => 0.02,
         };
-        bias[..4].copy_from_slice(&((log / f64::from(scale)) as i32).to_le_bytes());
-    }
-    sealed(bytes)
+    })
+}
+
+/// A model that was learned from a corpus in watts in place of mW.
+pub fn in_watts() -> Vec<u8> {
+    edited(|output, _, log| {
+        if output == 1 {
+            *log -= 1_000_f64.ln();
+        }
+    })
 }

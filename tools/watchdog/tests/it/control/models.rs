@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Running, config, orin, setup};
 use crate::board::{booted, load};
-use crate::model_files::{flat, sealed};
+use crate::model_files::{flat, in_watts, sealed};
 use crate::wattgated::MODEL;
 use wattgate_board::{Board, Files};
 use wattgate_runtime::{ModeId, PowerMode, State};
@@ -132,6 +132,25 @@ fn without_a_model_that_fits_the_limit_holds_by_measurement() {
             "{figures}"
         );
     }
+}
+
+/// By a model in watts each mode fits, and each reading seems that of a broken sensor.
+#[test]
+fn a_model_in_watts_is_contradicted_by_the_sensor() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut config = config("20W");
+    config.model = folder.path().join("model.wgt");
+    std::fs::write(&config.model, in_watts()).expect("written");
+    let mut running = Running::with(orin(), config);
+    running.run(4);
+    let most = running.run(120);
+    assert!(
+        running.has_logged("the model is not used: the least mode draws 9."),
+        "{:#?}",
+        running.log
+    );
+    assert!((14.0..20.0).contains(&most), "{most} W: {:#?}", running.log);
+    assert_eq!(running.state(), State::Tracking);
 }
 
 /// Nothing is known of an idle board's load, so it stays in its least mode until the load begins.
