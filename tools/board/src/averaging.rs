@@ -8,7 +8,7 @@
 //! The driver of JetPack 4 has neither file. With fewer samples the reading follows a change faster
 //! and shows more of the load's ripple. Offset and gain do not change.
 //!
-//! The averaging of an INA238 cannot be set.
+//! The averaging of an INA238, or of another chip at the input of the board, cannot be set.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub enum AveragingError {
     #[error("{}: no such file; this driver cannot set the averaging", path.display())]
     Unavailable { path: Arc<Path> },
     /// The driver of an INA238 fixes the averaging. Nothing was written.
-    #[error("{}: the averaging of an INA238 cannot be set", device.display())]
+    #[error("{}: the averaging of this chip cannot be set", device.display())]
     Fixed { device: PathBuf },
     /// The current averaging cannot be read. Nothing was written.
     #[error("{0}; nothing was written")]

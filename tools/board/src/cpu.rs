@@ -163,12 +163,15 @@ impl Cpus {
                 });
             }
         }
-        // A cluster whose policy comes late, or never, runs at a clock that nobody sets.
+        // A cluster whose policy comes late, or never, runs at a clock that nobody sets. Some kernels show no policy of
+        // an offline one.
         let free = order.get(clusters.iter().map(|(_, cores)| cores.len()).sum()..);
-        let of_core = |core: &u32| cpus.join(format!("cpu{core}/cpufreq"));
+        let mut free = free.unwrap_or_default().iter();
         let without = match clusters.is_empty() {
             true => Some(cpufreq.clone()),
-            false => free.unwrap_or_default().first().map(of_core),
+            false => free
+                .find(|core| online.as_ref().is_none_or(|text| lists(text, **core)))
+                .map(|core| cpus.join(format!("cpu{core}/cpufreq"))),
         };
         if let Some(path) = without {
             search.miss("CPU clock", path, io::ErrorKind::NotFound);

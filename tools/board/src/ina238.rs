@@ -1,5 +1,5 @@
 //! The power of a whole board from a chip of the INA2xx family: an INA238, as on Jetson Thor (`jetson-platform.md`,
-//! section 6.3 and addendum), or a relative of it on a carrier.
+//! section 6.3 and addendum), or a relative of it on a carrier that the device tree names.
 //!
 //! The chip multiplies voltage and current itself; the driver shows the power in µW. It averages whole
 //! blocks of conversions: a reading is the mean of a block, and stays until the next block is complete
@@ -32,14 +32,17 @@ const CHIPS: [(&str, i64); 8] = [
     ("ina260", 2_500),
 ];
 
-/// The name of the rail at the input of the whole board.
-const INPUT: &str = "VIN";
+/// The chip that Thor has, in some releases without a name.
+const THORS: &str = "ina238";
+
+/// Names of the rail at the input of the whole board; the first one is shown.
+const INPUTS: [&str; 2] = ["VIN", "VDD_IN"];
 
 /// Files that may show the name of a rail. hwmon has `label` if the device tree has that property.
 const LABELS: [&str; 2] = ["label", "in1_label"];
 
-/// Lag of a reading where the driver does not show the time of a block: a block of 16 × 3 conversions of 1,052 µs (`INA238_ADC_CONFIG_DEFAULT` in the
-/// driver). The mean of a block is half a block old when it is complete, and is shown for another block.
+/// Lag of a reading where the driver does not show the time of a block: that of 16 × 3 conversions of 1,052 µs
+/// (`INA238_ADC_CONFIG_DEFAULT` in the driver). The mean of a block is half a block old when it is complete, and is shown for another block.
 /// A low-pass with this time constant lags as much.
 const TIME_CONSTANT: Milliseconds = Milliseconds(51);
 
@@ -78,7 +81,8 @@ pub(crate) struct Ina238 {
 }
 
 impl Ina238 {
-    /// The chip at the board's input: the one that is called `VIN`, or the only one if it has no name.
+    /// The chip at the board's input: the one that is called so, or Thor's if it is the only one and has no name. Any
+    /// other chip without a name may measure a motor.
     pub fn find<F: Files>(search: &Search<F>) -> Option<Self> {
         let directory = search.path(HWMON);
         let numbers = search.numbers(&directory, "hwmon").into_iter();
@@ -88,8 +92,10 @@ impl Ina238 {
             .collect();
         let labels = devices.iter().map(|device| label(search, device));
         let labels: Vec<Option<String>> = labels.collect();
-        let named = labels.iter().position(|it| it.as_deref() == Some(INPUT));
-        let only = (labels == [None]).then_some(0);
+        let is_input = |it: &Option<String>| it.as_deref().is_some_and(|it| INPUTS.contains(&it));
+        let named = labels.iter().position(is_input);
+        let is_thors = |device: &PathBuf| search.word(&device.join("name")).as_deref() == Ok(THORS);
+        let only = (labels == [None] && devices.first().is_some_and(is_thors)).then_some(0);
         Self::of(search, devices.get(named.or(only)?)?)
     }
 
@@ -114,7 +120,7 @@ impl Ina238 {
         let block_ms = block_ms.filter(|ms| is_block && (1..=LONGEST_BLOCK_MS).contains(ms));
         let block_ms = block_ms.and_then(|ms| u64::try_from(ms).ok());
         Some(Self {
-            label: INPUT.into(),
+            label: INPUTS[0].into(),
             power: Knob(power.into()),
             step_uw: milliamperes.max(1) * millivolts.unwrap_or(HIGHEST_MV),
             time_constant: block_ms.map_or(TIME_CONSTANT, Milliseconds),

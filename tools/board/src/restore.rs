@@ -51,9 +51,8 @@ impl Board {
         Ok(Saved(saved))
     }
 
-    /// Adds the present settings of what was not there when a state was saved: of sensors, and of clocks that came
-    /// later. CPU clocks that it lacks stay so: they are those of clusters that were offline. Returns whether there were
-    /// any.
+    /// Adds to a saved state the present settings of sensors and clocks that the board did not have then. CPU clocks are
+    /// not added: a state lacks those of clusters that were offline. Returns whether anything was added.
     pub fn complete(&self, files: &impl Files, saved: &mut Saved) -> bool {
         let Ok(present) = self.save(files) else {
             return false;

@@ -164,13 +164,18 @@ impl<F: Files> Daemon<F> {
         self.control.board()
     }
 
+    /// The mode of fewest cores and lowest clocks.
+    pub fn least(&self) -> PowerMode {
+        self.control.least()
+    }
+
     /// Controls a board on which more was found than before. Limits, leases and counters stay.
     pub fn take_board(&mut self, mut board: Board) {
         board.set_clocks(self.config.clocks);
         self.control.take_board(board);
     }
 
-    /// Ends control in a mode that fits the limit without the daemon: see [`Control::rest`].
+    /// Ends control, and leaves a mode on the board in which the limit holds without it. See [`Control::rest`].
     pub fn rest(self) -> Result<(PowerMode, Board, F), ApplyError> {
         self.control.rest()
     }

@@ -1,6 +1,7 @@
-//! A model whose power does not rise with clocks and cores, as one of a sweep whose modes were never set, or that is
-//! far below what the sensor shows, as one in watts. Its predictions are not used: the daemon climbs from the least
-//! mode by what it measures.
+//! Models that are not trusted. Three kinds are known: a sweep whose modes were never set gives a power that does not
+//! rise with clocks and cores; a corpus in watts gives powers of some milliwatts; and the sensor may show far more than
+//! a model predicts. The daemon does not use their predictions. It begins with the least mode, and sets faster ones as
+//! far as the measured power permits.
 
 use std::fmt;
 
@@ -12,6 +13,10 @@ use crate::quantity::Watts;
 /// measured corpora of whole boards, whose products differ by 42 times and more, it rises by 2.1 and more.
 const LEAST_SPAN: f64 = 8.0;
 const LEAST_RISE: f64 = 1.25;
+
+/// The least power of a mode with the highest clocks that is believed. Modules draw five times as much and more
+/// (`devices.json`).
+const LEAST_HIGHEST: Milliwatts = Milliwatts(1_000);
 
 /// From a board's lowest to its highest mode, power rises and time falls by at most these factors: the most over
 /// measured corpora.
@@ -26,6 +31,8 @@ const FIRST: (f64, f64) = (5_000.0, 1e9);
 pub enum Distrust {
     /// From its lowest to its highest mode, clocks and cores differ by the first factor, and the power by the second.
     Flat { span: f64, rise: f64 },
+    /// The highest mode draws less than any module.
+    TooLow { highest: Milliwatts },
     /// Even the least mode draws far more than predicted.
     Contradicted {
         measured: Milliwatts,
@@ -41,6 +48,12 @@ impl fmt::Display for Distrust {
                 f,
                 "from its lowest to its highest mode, clocks and cores differ by a factor of {span:.0} and the \
                  power by {rise:.2}, where at least {LEAST_RISE} is expected"
+            )?,
+            Self::TooLow { highest } => write!(
+                f,
+                "its highest mode draws {}, and no module draws less than {}; was the corpus in watts?",
+                Watts(*highest),
+                Watts(LEAST_HIGHEST)
             )?,
             Self::Contradicted {
                 measured,
@@ -62,6 +75,9 @@ impl fmt::Display for Distrust {
 /// Why a model is not trusted that predicts these powers of its lowest and its highest mode.
 pub fn distrust(ends: [(PowerMode, Milliwatts); 2]) -> Option<Distrust> {
     let [least, most] = ends;
+    if most.1 < LEAST_HIGHEST {
+        return Some(Distrust::TooLow { highest: most.1 });
+    }
     let span = product(&most.0) / product(&least.0);
     let rise = f64::from(most.1.0) / f64::from(least.1.0.max(1));
     (span >= LEAST_SPAN && rise < LEAST_RISE).then_some(Distrust::Flat { span, rise })

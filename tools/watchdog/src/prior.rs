@@ -94,13 +94,8 @@ impl Prior {
         root: &Path,
         directory: &Path,
     ) -> Result<Self, PriorError> {
-        let (path, session) = (directory.join(PRIOR), directory.join(SESSION));
-        // Without either file nothing is to be done.
-        let _ = match path.exists() {
-            true => fs::remove_file(&session),
-            false => fs::rename(&session, &path),
-        };
-        Self::in_file(board, files, root, path)
+        take_session(files, root, directory);
+        Self::in_file(board, files, root, directory.join(PRIOR))
     }
 
     /// The same for a session of the profiler.
@@ -147,6 +142,7 @@ impl Prior {
         root: &Path,
         directory: &Path,
     ) -> Result<Option<Self>, PriorError> {
+        take_session(files, root, directory);
         let path = directory.join(PRIOR);
         let boot = BootId::read(files, root);
         match left(&path)? {
@@ -265,6 +261,20 @@ impl Prior {
         let path = self.path.clone();
         PriorError::Io { path, source }
     }
+}
+
+/// Makes the file of a session that crashed the prior state, unless there is one of this boot, which is older.
+fn take_session(files: &impl Files, root: &Path, directory: &Path) {
+    let (path, session) = (directory.join(PRIOR), directory.join(SESSION));
+    let boot = BootId::read(files, root);
+    let is_of_this_boot =
+        |(of, saved): Left| saved.is_ok() && (of == boot || of.is_none() || boot.is_none());
+    let has_prior = left(&path).is_ok_and(|it| it.is_some_and(is_of_this_boot));
+    // Mostly there is no such file.
+    let _ = match has_prior {
+        true => fs::remove_file(&session),
+        false => fs::rename(&session, &path),
+    };
 }
 
 /// The boot in which a file was saved, if it names one, and the state in it.

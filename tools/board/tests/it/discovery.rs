@@ -128,6 +128,27 @@ fn masks_and_the_mode_of_nvpmodel_are_read() {
     }
 }
 
+/// Its clock is free. An offline core has none, and some kernels show no policy of it.
+#[test]
+fn an_online_core_without_a_policy_is_named() {
+    let policy = "/sys/devices/system/cpu/cpufreq/policy4";
+    for (is_online, expected) in [
+        (true, Some("/sys/devices/system/cpu/cpu4/cpufreq")),
+        (false, None),
+    ] {
+        let mut files = booted("orin-nano-8-super");
+        files.absent.push(policy.to_owned());
+        if !is_online {
+            let online = "/sys/devices/system/cpu/online".to_owned();
+            files.shown.insert(online, Ok(b"0-3\n".to_vec()));
+        }
+        let board = discover(&files);
+        let clock = board.missing().iter().find(|it| it.what == "CPU clock");
+        let path = clock.map(|it| it.path.display().to_string());
+        assert_eq!(path.as_deref(), expected);
+    }
+}
+
 #[test]
 fn a_missing_knob_is_named_and_the_rest_works() {
     let cpufreq = "/sys/devices/system/cpu/cpufreq/policy4";

@@ -242,7 +242,7 @@ fn the_averaging_of_the_ina238_cannot_be_set() {
     };
     assert_eq!(board.averaging(&thor), Err(fixed.clone()));
     assert_eq!(board.set_averaging(&mut thor, 64), Err(fixed.clone()));
-    let expected = "/sys/class/hwmon/hwmon2: the averaging of an INA238 cannot be set";
+    let expected = "/sys/class/hwmon/hwmon2: the averaging of this chip cannot be set";
     assert_eq!(fixed.to_string(), expected);
     assert!(thor.writes.is_empty());
     assert_eq!(board.time_constant(&thor), Milliseconds(51));
@@ -331,4 +331,28 @@ fn an_ina238_is_the_input_by_name_or_if_it_is_the_only_one() {
     thor.remove("/sys/class/hwmon/hwmon2/label");
     thor.remove(POWER);
     assert_eq!(found(&thor), Err(others), "without power");
+}
+
+/// A chip without a name on a carrier may measure anything, so only Thor's own counts without one.
+#[test]
+fn relatives_of_the_ina238_are_the_input_if_they_are_named_so() {
+    for name in ["ina219", "ina226", "ina237", "ina260"] {
+        let mut thor = Thor::new();
+        thor.put(&file_of(POWER, "name"), name);
+        thor.put(&file_of(POWER, "update_interval"), "140");
+        thor.put(&file_of(POWER, "shunt_resistor"), "2000");
+        for input in ["VIN", "VDD_IN"] {
+            thor.put(&file_of(POWER, "label"), input);
+            let board = discover(&thor);
+            assert!(board.rails().eq(["VIN"]), "{name}");
+            let expected = if name == "ina237" { 51 } else { 140 };
+            assert_eq!(board.time_constant(&thor), Milliseconds(expected), "{name}");
+        }
+        thor.remove(&file_of(POWER, "label"));
+        let error = Board::discover(&thor, Path::new("/")).expect_err(name);
+        assert!(
+            matches!(error, DiscoverError::PowerUnknown { .. }),
+            "{name}: {error}"
+        );
+    }
 }

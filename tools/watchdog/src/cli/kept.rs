@@ -1,5 +1,5 @@
-//! What `run` keeps on the disk from its first start in a boot on: the settings from before. `wattgated restore`
-//! gives them back; no end of `run` does, since they may draw more than the limit.
+//! The settings from before the first start in this boot. `run` and `once` save them on the disk, and `wattgated
+//! restore` restores them. `run` itself never does: with them the board may draw more than the limit.
 
 use std::path::Path;
 

@@ -24,7 +24,8 @@ Usage: wattgated once --config FILE [--safe] [--root DIR]
 
 If no mode is within the limit, sets the mode of fewest cores and lowest clocks and exits with code 4.
 --safe sets that mode in any case: it needs no power sensor, no model, no lock, and of the config only `cores`,
-if it can be read. `wattgated restore` gives the settings from before back. A knob that does not obey is named, all others are set, and the exit code is 6.
+if it can be read. A knob that does not obey is named, all others are set, and the exit code is 6. `wattgated
+restore` restores the settings from before.
 
 Options:
   --config FILE  The config, see wattgated.toml(5)

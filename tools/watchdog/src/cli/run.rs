@@ -160,12 +160,17 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
 
 /// Leaves a mode on the board in which the limit holds without the daemon, as far as its load is known.
 fn rest(daemon: Daemon<InTime>) -> Result<(), Failure> {
+    let least = daemon.least();
     let (mode, board, _) = daemon.rest()?;
+    let why = match least == mode {
+        true => "fewest cores and lowest clocks",
+        false => "the highest load that was seen fits the limit",
+    };
     log(
         Priority::Info,
         format_args!(
-            "stopped; the board stays at {mode}, in which the highest load that was seen fits the limit; \
-             `wattgated restore` restores the settings from before the start"
+            "stopped; the board stays at {mode}: {why}; `wattgated restore` restores the settings from before the \
+             start"
         ),
     );
     for knob in board.disobedient() {

@@ -143,6 +143,7 @@ fn may_come(why: &SetupError, place: &Place) -> bool {
         SetupError::Board(DiscoverError::TooManyCores { .. }) => false,
         // A root that is no board's stays so.
         SetupError::Board(DiscoverError::NothingToSet { .. }) => place.root.join("sys").is_dir(),
+        // The sensor's driver may be bound later, at the boot or by hand.
         SetupError::Board(DiscoverError::PowerUnknown { .. }) => true,
         SetupError::Nothing { .. }
         | SetupError::NotProfiled { .. }

@@ -224,8 +224,8 @@ impl<F: Files> Control<F> {
         (status, mode.unwrap_or(self.choices.least()))
     }
 
-    /// Ends control: sets a mode in which the highest load that is remembered fits the limit, or the least mode, and
-    /// returns it with the board. Another program that has the board loses it.
+    /// Ends control. Leaves a mode in which the limit holds without control, as far as the load is known, else the
+    /// least mode: also on a board that another program has. Returns the mode, and the board with its files.
     pub fn rest(mut self) -> Result<(PowerMode, Board, F), ApplyError> {
         let mode = self.governor.resting();
         let mode = mode.and_then(|mode| self.choices.mode(mode));
@@ -242,6 +242,11 @@ impl<F: Files> Control<F> {
     /// How often a mode could not be set.
     pub fn failed_changes(&self) -> u32 {
         self.obedience.failed_changes
+    }
+
+    /// The mode of fewest cores and lowest clocks.
+    pub fn least(&self) -> PowerMode {
+        self.choices.least()
     }
 
     /// The predicted power of the least mode.
@@ -399,8 +404,8 @@ impl<F: Files> Control<F> {
         next
     }
 
-    /// Goes on without a model by which even the least mode draws far less than the sensor shows. One that shows far less
-    /// than predicted may be broken.
+    /// Stops using a model if the sensor shows far more than it predicts, even in the least mode. A sensor that shows far
+    /// less than predicted may be broken, so it is not believed.
     fn watch_model(
         &mut self,
         now: Milliseconds,
@@ -506,7 +511,7 @@ impl<F: Files> Control<F> {
         &self.board
     }
 
-    /// Replaces the board by one on which more was found. What is known of the load is forgotten.
+    /// Replaces the board by one on which more was found. What was learned of the load stays.
     pub fn take_board(&mut self, board: Board) {
         self.board = board;
         self.obedience = Obedience {
@@ -514,9 +519,10 @@ impl<F: Files> Control<F> {
             ..Obedience::default()
         };
         (self.verified, self.current) = (None, None);
-        let choices = self.choices.clone();
+        self.choices.adapt(&self.board);
         // The front has the least mode at least.
-        let _ = self.set_model(&choices);
+        let _ = self.governor.set_modes(self.choices.front.clone());
+        (self.arriving, self.shown) = (None, None);
     }
 
     /// Replaces the model's front and the grid that numbers its modes.

@@ -35,16 +35,18 @@ impl Page {
                 milli(measured),
             )?;
         }
-        self.gauge(
-            "power_predicted_watts",
-            "Power that the model predicts for the present mode.",
-            milli(report.predicted_mw),
-        )?;
-        self.gauge(
-            "power_correction_ratio",
-            "Ratio of measured to predicted power of the present mode.",
-            Decimal(report.ratio_ppm, 6),
-        )?;
+        if report.predicted_mw > 0 {
+            self.gauge(
+                "power_predicted_watts",
+                "Power that the model predicts for the present mode.",
+                milli(report.predicted_mw),
+            )?;
+            self.gauge(
+                "power_correction_ratio",
+                "Ratio of measured to predicted power of the present mode.",
+                Decimal(report.ratio_ppm, 6),
+            )?;
+        }
         self.gauge(
             "mode_cores",
             "Online cores of the present mode.",

@@ -85,9 +85,8 @@
 //! limit both by what it learned and by the model alone. The client must send a line at least every
 //! 2 s (any request, such as `status`); otherwise the daemon closes the connection and takes the
 //! board over. Only one client may have the board. The daemon goes on reading the power
-//! sensor and counting energy, answers all clients, and keeps its lock and the prior state. A stop sets
-//! a mode of the daemon's even then. The mode in the status is the last one that the
-//! daemon wanted.
+//! sensor and counting energy, answers all clients, and keeps its lock and the prior state. A daemon
+//! that stops meanwhile sets a mode of its own first. The mode in the status is the last one that the daemon wanted.
 //!
 //! ```json
 //! {"version":1,"request":"yield"}

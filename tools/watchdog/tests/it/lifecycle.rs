@@ -19,7 +19,7 @@ fn stopped(daemon: &mut Daemon, signal: Signal) -> String {
     let line = daemon.logs("<6>stopped; the board stays at ");
     assert_eq!(daemon.exit_code(), Some(0));
     let (_, mode) = line.split_once(" stays at ").expect("a mode");
-    let (mode, _) = mode.split_once(", in which").expect("a mode");
+    let (mode, _) = mode.split_once(": ").expect("a mode");
     mode.to_owned()
 }
 

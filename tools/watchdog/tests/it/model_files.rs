@@ -57,11 +57,11 @@ pub fn flat(watts: f64) -> Vec<u8> {
     })
 }
 
-/// A model that was learned from a corpus in watts in place of mW.
-pub fn in_watts() -> Vec<u8> {
+/// A model whose powers are all too low by a factor: 1,000 for one of a corpus in watts.
+pub fn too_low(factor: f64) -> Vec<u8> {
     edited(|output, _, log| {
         if output == 1 {
-            *log -= 1_000_f64.ln();
+            *log -= factor.ln();
         }
     })
 }

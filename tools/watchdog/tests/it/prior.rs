@@ -79,6 +79,67 @@ fn within_a_boot_the_file_that_was_left_is_trusted() {
     assert!(!still.rig.prior().exists());
 }
 
+fn session(still: &Still) -> Prior {
+    let root = &still.rig.root;
+    let session = Prior::of_session(&still.board, &Disk, root, &still.directory());
+    session.expect("kept")
+}
+
+/// A session that crashes leaves its file. What was there before it is older than what a later start finds.
+#[test]
+fn the_state_of_a_session_that_crashed_is_taken_over() {
+    let mut still = Still::new();
+    let before = still.rig.knobs();
+    let _crashed = session(&still);
+    still.change();
+    let root = &still.rig.root;
+    let left = Prior::left(&Disk, root, &still.directory()).expect("readable");
+    let left = left.expect("the session's");
+    still.restore(left);
+    assert_eq!(still.rig.knobs(), before);
+    assert_eq!(
+        fs::read_dir(still.directory())
+            .expect("a directory")
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn a_prior_state_of_this_boot_is_older_than_that_of_a_session() {
+    let mut still = Still::new();
+    let before = still.rig.knobs();
+    let _left = still.keep();
+    still.change();
+    let _crashed = session(&still);
+    let kept = still.keep();
+    assert_eq!(kept.origin(), &Origin::Left);
+    still.restore(kept);
+    assert_eq!(still.rig.knobs(), before);
+    assert_eq!(
+        fs::read_dir(still.directory())
+            .expect("a directory")
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn a_prior_state_of_an_earlier_boot_gives_way_to_that_of_a_session() {
+    let mut still = Still::new();
+    let _of_the_boot_before = still.keep();
+    still.change();
+    still.set_boot_id("00000000-0000-4000-8000-000000000001\n");
+    let before = still.rig.knobs();
+    let _crashed = session(&still);
+    let mode = PowerMode::from_knobs([2, 268_800, 216_750, 204_000]);
+    still.board.apply(&mut Disk, &mode).expect("set");
+    let kept = still.keep();
+    assert_eq!(kept.origin(), &Origin::Left);
+    still.restore(kept);
+    assert_eq!(still.rig.knobs(), before);
+}
+
 #[test]
 fn after_a_reboot_the_file_that_was_left_is_discarded() {
     let still = Still::new();

@@ -78,8 +78,8 @@ impl Rig {
         self.await_mode_of(mode, || {});
     }
 
-    /// The same after a command that writes once. The tree may lose a write to a file that it writes itself at that
-    /// moment, as it tells; so the command runs again if the board is not in the mode after a second.
+    /// The same after a command that writes once, and runs that command again if the board is not in the mode after a
+    /// second. The simulated tree may lose a write: the one to a file that it writes itself at that moment.
     pub fn await_mode_of(&self, mode: &str, again: impl Fn()) {
         let board = Board::discover_knobs(&Disk, &self.root).expect("a board");
         let start = Instant::now();

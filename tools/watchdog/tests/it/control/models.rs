@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Running, config, orin, setup};
 use crate::board::{booted, load};
-use crate::model_files::{flat, in_watts, sealed};
+use crate::model_files::{flat, sealed, too_low};
 use crate::wattgated::MODEL;
 use wattgate_board::{Board, Files};
 use wattgate_runtime::{ModeId, PowerMode, State};
@@ -134,23 +134,47 @@ fn without_a_model_that_fits_the_limit_holds_by_measurement() {
     }
 }
 
-/// By a model in watts each mode fits, and each reading seems that of a broken sensor.
-#[test]
-fn a_model_in_watts_is_contradicted_by_the_sensor() {
+/// Starts the daemon's control with a limit of 20 W and a model that is too low by a factor. Returns how long the true
+/// power was above the limit in the first minute, and what became of it.
+fn with_a_model_too_low(factor: f64) -> (f64, Running) {
     let folder = tempfile::tempdir().expect("a folder");
     let mut config = config("20W");
     config.model = folder.path().join("model.wgt");
-    std::fs::write(&config.model, in_watts()).expect("written");
+    std::fs::write(&config.model, too_low(factor)).expect("written");
     let mut running = Running::with(orin(), config);
-    running.run(4);
-    let most = running.run(120);
-    assert!(
-        running.has_logged("the model is not used: the least mode draws 9."),
-        "{:#?}",
-        running.log
-    );
+    let (mut over_s, mut before) = (0.0, (0.0, 0.0));
+    while running.now() < Duration::from_secs(60) {
+        running.look();
+        let jetson = running.control.files().tree.jetson();
+        let now = (jetson.now().as_secs_f64(), jetson.calm_energy_j());
+        let passed_s = now.0 - before.0;
+        if now.1 - before.1 > 20.0 * passed_s {
+            over_s += passed_s;
+        }
+        before = now;
+    }
+    (over_s, running)
+}
+
+/// By such a model every mode fits, and every reading seems to be that of a broken sensor.
+#[test]
+fn a_model_that_is_far_too_low_is_contradicted_by_the_sensor() {
+    let (over_s, mut running) = with_a_model_too_low(12.0);
+    let told = "the model is not used: the least mode draws 9.";
+    assert!(running.has_logged(told), "{:#?}", running.log);
+    assert!(over_s <= 2.0, "{over_s} s: {:#?}", running.log);
+    let most = running.run(60);
     assert!((14.0..20.0).contains(&most), "{most} W: {:#?}", running.log);
     assert_eq!(running.state(), State::Tracking);
+}
+
+#[test]
+fn a_model_in_watts_is_never_used() {
+    let (over_s, mut running) = with_a_model_too_low(1_000.0);
+    // The board is in MAXN until the first look.
+    assert!(over_s < 0.1, "{over_s} s: {:#?}", running.log);
+    let most = running.run(60);
+    assert!((14.0..20.0).contains(&most), "{most} W: {:#?}", running.log);
 }
 
 /// Nothing is known of an idle board's load, so it stays in its least mode until the load begins.
