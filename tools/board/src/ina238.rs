@@ -16,20 +16,45 @@ use wattgate_runtime::Milliseconds;
 use crate::files::{Files, Knob, KnobError};
 use crate::search::Search;
 
-/// Directory of the sensors, and the driver's name there.
+/// Directory of the sensors.
 const HWMON: &str = "/sys/class/hwmon";
 
-/// The chips, by the name of their driver, with the step of the shunt's voltage in nV (data sheets SBOS448, SBOS525,
-/// SBOS547, SBOS644, SBOS656 and SLYS026). The INA260's shunt is inside, and its step is 1.25 mA.
-const CHIPS: [(&str, i64); 8] = [
-    ("ina219", 10_000),
-    ("ina220", 10_000),
-    ("ina226", 2_500),
-    ("ina230", 2_500),
-    ("ina231", 2_500),
-    ("ina237", 5_000),
-    ("ina238", 5_000),
-    ("ina260", 2_500),
+/// A kind of chip, by the name that its driver shows.
+struct Kind {
+    name: &'static str,
+    /// Step of the shunt's voltage in nV.
+    step_nv: i64,
+    /// Step of the power in µW that the driver adds to it.
+    power_step_uw: i64,
+    /// Time of a block of conversions as the driver sets it. A reading is the mean of a block, which is half a block
+    /// old when it is complete, and is shown for another block: a low-pass with this time constant lags as much.
+    block: Milliseconds,
+}
+
+impl Kind {
+    const fn new(name: &'static str, step_nv: i64, power_step_uw: i64, block_ms: u64) -> Self {
+        let block = Milliseconds(block_ms);
+        Self {
+            name,
+            step_nv,
+            power_step_uw,
+            block,
+        }
+    }
+}
+
+/// `drivers/hwmon/ina2xx.c`: two conversions of 0.53 ms, or 16 of 2.2 ms, with steps of 20 and 25 mW.
+/// `drivers/hwmon/ina238.c`: 16 × 3 conversions of 1,052 µs. Steps of the shunts: data sheets. The INA260 has its
+/// shunt inside, and its step is smaller; that its driver is as that of the INA226 is ASSUMED.
+const KINDS: [Kind; 8] = [
+    Kind::new("ina219", 10_000, 20_000, 1),
+    Kind::new("ina220", 10_000, 20_000, 1),
+    Kind::new("ina226", 2_500, 25_000, 35),
+    Kind::new("ina230", 2_500, 25_000, 35),
+    Kind::new("ina231", 2_500, 25_000, 35),
+    Kind::new("ina237", 5_000, 0, 51),
+    Kind::new("ina238", 5_000, 0, 51),
+    Kind::new("ina260", 2_500, 25_000, 35),
 ];
 
 /// The chip that Thor has, in some releases without a name.
@@ -40,11 +65,6 @@ const INPUTS: [&str; 2] = ["VIN", "VDD_IN"];
 
 /// Files that may show the name of a rail. hwmon has `label` if the device tree has that property.
 const LABELS: [&str; 2] = ["label", "in1_label"];
-
-/// Lag of a reading where the driver does not show the time of a block: that of 16 × 3 conversions of 1,052 µs
-/// (`INA238_ADC_CONFIG_DEFAULT` in the driver). The mean of a block is half a block old when it is complete, and is shown for another block.
-/// A low-pass with this time constant lags as much.
-const TIME_CONSTANT: Milliseconds = Milliseconds(51);
 
 /// The longest block: 1,024 × 2 conversions of 8.244 ms (INA226).
 const LONGEST_BLOCK_MS: i64 = 17_000;
@@ -88,7 +108,7 @@ impl Ina238 {
         let numbers = search.numbers(&directory, "hwmon").into_iter();
         let devices = numbers.map(|number| directory.join(format!("hwmon{number}")));
         let devices: Vec<PathBuf> = devices
-            .filter(|device| step_nv(search, device).is_some())
+            .filter(|device| kind(search, device).is_some())
             .collect();
         let labels = devices.iter().map(|device| label(search, device));
         let labels: Vec<Option<String>> = labels.collect();
@@ -108,22 +128,19 @@ impl Ina238 {
         let voltage = search.word(&device.join("in1_input")).ok();
         let millivolts = voltage.and_then(|text| text.parse().ok());
         let millivolts = millivolts.filter(|mv| (1..HIGHEST_MV).contains(mv));
+        let kind = kind(search, device)?;
         let number = |name: &str| search.word(&device.join(name)).ok()?.parse::<i64>().ok();
         let shunt_uohm = number("shunt_resistor").filter(|uohm| *uohm > 0);
-        let milliamperes = step_nv(search, device)? / shunt_uohm.unwrap_or(SHUNT_UOHM);
-        // The driver of the INA237 and INA238 shows the time of a conversion there.
-        let is_block = !matches!(
-            search.word(&device.join("name")).as_deref(),
-            Ok("ina237" | "ina238")
-        );
-        let block_ms = number("update_interval");
-        let block_ms = block_ms.filter(|ms| is_block && (1..=LONGEST_BLOCK_MS).contains(ms));
+        let step_uw = kind.step_nv * millivolts.unwrap_or(HIGHEST_MV);
+        // What later drivers of the INA237 and INA238 show there is not settled.
+        let block_ms = number("update_interval").filter(|_| kind.power_step_uw > 0);
+        let block_ms = block_ms.filter(|ms| (1..=LONGEST_BLOCK_MS).contains(ms));
         let block_ms = block_ms.and_then(|ms| u64::try_from(ms).ok());
         Some(Self {
             label: INPUTS[0].into(),
             power: Knob(power.into()),
-            step_uw: milliamperes.max(1) * millivolts.unwrap_or(HIGHEST_MV),
-            time_constant: block_ms.map_or(TIME_CONSTANT, Milliseconds),
+            step_uw: (step_uw / shunt_uohm.unwrap_or(SHUNT_UOHM)).max(kind.power_step_uw),
+            time_constant: block_ms.map_or(kind.block, Milliseconds),
         })
     }
 
@@ -142,11 +159,10 @@ impl Ina238 {
     }
 }
 
-/// The step of a chip's shunt voltage in nV; `None` for a device that is none of [`CHIPS`].
-fn step_nv<F: Files>(search: &Search<F>, device: &Path) -> Option<i64> {
+/// The kind of a device; `None` for one that is none of [`KINDS`].
+fn kind<F: Files>(search: &Search<F>, device: &Path) -> Option<&'static Kind> {
     let name = search.word(&device.join("name")).ok()?;
-    let chip = CHIPS.iter().find(|(chip, _)| *chip == name);
-    chip.map(|(_, step)| *step)
+    KINDS.iter().find(|kind| kind.name == name)
 }
 
 fn label<F: Files>(search: &Search<F>, device: &Path) -> Option<String> {
