@@ -35,6 +35,7 @@ package wattgate-watchdog wattgated 'MIT|Apache-2.0' -p wattgate-watchdog -p wat
 contents control postinst postrm prerm <<'FILES'
 -rwxr-xr-x 0/0 ./usr/bin/wattgate
 -rwxr-xr-x 0/0 ./usr/bin/wattgated
+-rw-r--r-- 0/0 ./usr/lib/systemd/system/wattgated-early.service
 -rw-r--r-- 0/0 ./usr/lib/systemd/system/wattgated-safe.service
 -rw-r--r-- 0/0 ./usr/lib/systemd/system/wattgated.service
 -rw-r--r-- 0/0 ./usr/lib/sysusers.d/wattgated.conf
@@ -73,7 +74,7 @@ for example in none metrics hardware-watchdog realtime; do
     drop_in=$root/etc/systemd/system/wattgated.service.d/$example.conf
     [ "$example" = none ] || cp "$root/usr/share/doc/wattgated/examples/$example.conf" "$drop_in"
     # Complaints about other units of this machine are ignored.
-    systemd-analyze verify --man=no --root="$root" wattgated.service wattgated-safe.service \
+    systemd-analyze verify --man=no --root="$root" wattgated{,-early,-safe}.service \
         >"$place/verify" 2>&1 || true
     ! grep wattgated "$place/verify" || fail "the unit with example $example"
     rm -f "$drop_in"

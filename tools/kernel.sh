@@ -93,9 +93,10 @@ cp "$kernel/lib/modules/$release/kernel/drivers/i2c/i2c-dev.ko" "$root/test"
 cp "$deb" "$root/test/wattgated.deb"
 units=$root/etc/systemd/system
 mkdir -p "$units/wattgated.service.d" "$units/wattgated-safe.service.d" \
+    "$units/wattgated-early.service.d" "$units/restore.service.d" \
     "$units/multi-user.target.wants"
 cp "$guest"/*.service "$units"
-for unit in wattgated wattgated-safe; do
+for unit in wattgated{,-early,-safe} restore; do
     cp "$guest/wattgated.conf" "$units/$unit.service.d"
 done
 ln -s ../guest.service "$units/multi-user.target.wants"

@@ -12,7 +12,11 @@ until [ -s $board/progress ]; do
     sleep 0.1
 done
 # The unit hides the control groups, so there must be a place for them.
-mkdir -p $board/sys/fs/cgroup
+mkdir -p $board/sys/fs/cgroup/cpuset
+mount -t cgroup -o cpuset cpuset $board/sys/fs/cgroup/cpuset
+mkdir $board/sys/fs/cgroup/cpuset/container
+echo 0 >$board/sys/fs/cgroup/cpuset/container/cpuset.mems
+echo 0-3 >$board/sys/fs/cgroup/cpuset/container/cpuset.cpus
 cp $board/etc/* /etc/
 mkdir -p /var/lib/nvpmodel
 cp $board/var/lib/nvpmodel/status /var/lib/nvpmodel/

@@ -7,6 +7,8 @@ set -euo pipefail
 
 state=/var/lib/wattgate
 cores=/sys/devices/system/cpu/online
+# A group of version 1, as a container has it on JetPack 4 and 5.
+container=/run/board/sys/fs/cgroup/cpuset/container/cpuset.cpus
 
 fail() {
     echo "FAILED: $1"
@@ -80,6 +82,7 @@ first_boot() {
 
     cp /test/wattgated.toml /etc/
     systemctl enable wattgated
+    [ "$(systemctl is-enabled wattgated-early)" = enabled ] || fail "the early unit is not enabled"
     now
     systemctl start wattgated || fail "the daemon does not start"
     holds started
@@ -136,7 +139,18 @@ full_disk() {
     holds "the disk has space again"
 }
 
+# early: the unit before basic.target has set a mode.
+early() {
+    local set basic
+    set=$(systemctl show -P ExecMainExitTimestampMonotonic wattgated-early)
+    basic=$(systemctl show -P ActiveEnterTimestampMonotonic basic.target)
+    is_set=$(journalctl -b -o cat -u wattgated-early | grep -o 'once: .*') || fail "the early unit sets no mode"
+    [ "$set" -lt "$basic" ] || fail "the early unit ends at $set us, basic.target is reached at $basic us"
+    ok "$((set / 1000)) ms, before basic.target: $is_set"
+}
+
 second_boot() {
+    early
     eventually "the daemon measures" after_boot
     holds_after_boot "after a power cut"
     ok "reboot"
@@ -144,6 +158,7 @@ second_boot() {
 }
 
 third_boot() {
+    early
     eventually "the daemon measures" after_boot
     journalctl -b -1 -o cat -u wattgated | grep 'stopped; the board stays at' >/dev/null ||
         fail "the shutdown leaves no mode"
@@ -151,8 +166,13 @@ third_boot() {
     now
     systemctl stop wattgated
     logged 'stopped; the board stays at' || fail "the stop leaves no mode"
-    wattgated restore
+    systemctl start wattgated-safe
+    eventually "one core" online_is 0
+    [ "$(cat $container)" = 0 ] || fail "the kernel takes no core from the container"
+    systemctl start restore
     eventually "all cores are back" online_is 0-3
+    [ "$(cat $container)" = 0-3 ] || fail "the container keeps the cores $(cat $container)"
+    ok "restored: the container has its cores back"
     systemctl start wattgated
     eventually "the daemon measures" after_boot
     dpkg -r wattgated 2>&1 | grep 'the board keeps its present cores' || fail "the removal says nothing"

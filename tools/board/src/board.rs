@@ -12,6 +12,7 @@ use crate::backstop::{Backstop, BackstopError};
 use crate::clock::HZ;
 use crate::cooling::Cooling;
 use crate::cpu::{Cpus, RunningClock};
+use crate::cpusets::Cpusets;
 use crate::files::{Files, Knob, KnobError};
 use crate::gpu::Gpu;
 use crate::identity::Identity;
@@ -53,6 +54,7 @@ pub struct Board {
     /// What this program last requested of the clocks.
     pub(crate) requests: Requests,
     pub(crate) clocks: Clocks,
+    pub(crate) cpusets: Cpusets,
     root: PathBuf,
 }
 
@@ -82,6 +84,7 @@ impl Board {
         let rails = rails(&mut search)?;
         let heat = Heat::find(&mut search);
         let cooling = Cooling::find(&search);
+        let cpusets = Cpusets::find(&search);
         let missing = search.into_missing();
         let knobs = Knobs { cpus, gpu, memory };
         if knobs.is_empty() {
@@ -94,6 +97,7 @@ impl Board {
             seen: Vec::with_capacity(knobs.units()),
             requests: Requests::unknown(&knobs),
             clocks: Clocks::Pin,
+            cpusets,
             root: root.to_owned(),
             knobs,
             chips: Chips::of(&rails),

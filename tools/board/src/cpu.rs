@@ -220,6 +220,15 @@ impl Cpus {
         })
     }
 
+    /// The set by the numbers of the cores, bit 0 for cpu0.
+    pub fn numbers(&self, set: CoreSet) -> u64 {
+        let cores = self.cores.iter().zip(0..);
+        let numbers = cores.filter(|(_, place)| has(set, *place));
+        numbers.fold(0, |numbers, (core, _)| {
+            numbers | 1u64.checked_shl(core.number).unwrap_or(0)
+        })
+    }
+
     /// The cores that are online now. A core that cannot be read counts as online, as it may draw power.
     pub fn online(&self, files: &impl Files) -> CoreSet {
         self.all(|_, core| match &core.online {

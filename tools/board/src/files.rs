@@ -34,15 +34,11 @@ pub trait Files {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
-/// Reads of an empty file, and the time between two of them.
-const EMPTY_RETRIES: u32 = 50;
-const EMPTY_RETRY: Duration = Duration::from_millis(1);
-
 /// Maximum length of the value of a clock, a core or a sensor, in bytes.
 const VALUE: usize = 32;
 
 /// Reads a file. Returns the length of its text.
-fn read_once(path: &Path, buffer: &mut [u8]) -> io::Result<usize> {
+fn read_to_end(path: &Path, buffer: &mut [u8]) -> io::Result<usize> {
     let mut file = File::open(path)?;
     let mut length = 0;
     while let Some(rest) = buffer.get_mut(length..).filter(|rest| !rest.is_empty()) {
@@ -63,23 +59,9 @@ fn read_once(path: &Path, buffer: &mut [u8]) -> io::Result<usize> {
     Err(io::ErrorKind::FileTooLarge.into())
 }
 
-/// Reads again while the length is 0: on the disk of a simulated board, a file is empty while another
-/// process writes to it, and a busy disk makes that last.
-fn patiently(mut read: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
-    let mut length = read();
-    for _ in 0..EMPTY_RETRIES {
-        match length {
-            Ok(0) => thread::sleep(EMPTY_RETRY),
-            _ => break,
-        }
-        length = read();
-    }
-    length
-}
-
 impl Files for Disk {
     fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str> {
-        let length = patiently(|| read_once(path, buffer))?;
+        let length = read_to_end(path, buffer)?;
         text(&buffer[..length])
     }
 
@@ -235,22 +217,6 @@ mod tests {
         fs::write(&path, "1190400\n").expect("written");
         Disk.write(&path, "883200\n").expect("written");
         assert_eq!(Disk.read(&path, &mut [0; 64]).expect("read"), "883200\n");
-    }
-
-    #[test]
-    fn a_file_that_another_process_is_writing_is_read_again() {
-        let mut lengths = [0, 0, 0, 7].into_iter();
-        let mut read = || Ok(lengths.next().expect("not read again"));
-        assert_eq!(patiently(&mut read).expect("read"), 7);
-        let mut times = 0;
-        let mut read = || {
-            times += 1;
-            Ok(0)
-        };
-        assert_eq!(patiently(&mut read).expect("read"), 0);
-        assert_eq!(times, 1 + EMPTY_RETRIES);
-        let error = patiently(|| Err(io::ErrorKind::NotFound.into()));
-        assert_eq!(error.expect_err("an error").kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

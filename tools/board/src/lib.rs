@@ -46,6 +46,7 @@ mod board;
 mod clock;
 mod cooling;
 mod cpu;
+mod cpusets;
 mod files;
 mod gpu;
 mod identity;

@@ -118,7 +118,8 @@ impl Board {
         let mut attempt = 1;
         loop {
             let target = Target::Mode(mode, self.clocks, &self.obedience);
-            made = Transition::new(files, &self.knobs, &mut self.requests, target).set(attempt > 1);
+            let (requests, cpusets) = (&mut self.requests, &mut self.cpusets);
+            made = Transition::new(files, &self.knobs, requests, cpusets, target).set(attempt > 1);
             writes += made.writes;
             self.observe(files, mode, &mut seen);
             let target = Target::Mode(mode, self.clocks, &self.obedience);
@@ -208,7 +209,8 @@ impl Board {
             return;
         }
         let target = Target::Mode(mode, self.clocks, &self.obedience);
-        Transition::new(files, &self.knobs, &mut self.requests, target).set(true);
+        let (requests, cpusets) = (&mut self.requests, &mut self.cpusets);
+        Transition::new(files, &self.knobs, requests, cpusets, target).set(true);
         let mut seen = std::mem::take(&mut self.seen);
         self.observe(files, mode, &mut seen);
         let failed = seen.iter().filter(|it| self.obedience.end_trial(it));
@@ -217,7 +219,8 @@ impl Board {
         if has_failed {
             // A minimum was lowered all the same.
             let target = Target::Mode(mode, self.clocks, &self.obedience);
-            Transition::new(files, &self.knobs, &mut self.requests, target).set(true);
+            let (requests, cpusets) = (&mut self.requests, &mut self.cpusets);
+            Transition::new(files, &self.knobs, requests, cpusets, target).set(true);
             self.learn_minima(files, mode);
         }
     }

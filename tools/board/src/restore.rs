@@ -115,6 +115,7 @@ impl Board {
             chips,
             backstop,
             requests,
+            cpusets,
             ..
         } = self;
         let known = |path: &Arc<Path>| {
@@ -126,7 +127,7 @@ impl Board {
             return Err(RestoreError::UnknownKnob { path: path.clone() });
         }
         let target = Target::Saved(saved);
-        let mut failures = Transition::new(files, knobs, requests, target).restore();
+        let mut failures = Transition::new(files, knobs, requests, cpusets, target).restore();
         failures.join(chips.restore(files, saved));
         failures.join(backstop.restore(files, saved));
         let count = failures.count() as u32;

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use crate::clock::Limits;
 use crate::cpu::{CoreSet, has};
+use crate::cpusets::Cpusets;
 use crate::files::{Files, Knob, KnobError};
 use crate::journal::{Failures, RETRIES, expect, expect_at_most, with_retries};
 use crate::knobs::Knobs;
@@ -55,6 +56,7 @@ pub(crate) struct Transition<'a, F> {
     files: &'a mut F,
     knobs: &'a Knobs,
     requests: &'a mut Requests,
+    cpusets: &'a mut Cpusets,
     target: Target<'a>,
     /// Whether a first attempt failed. Then the clocks of clusters that are to go offline are lowered too, so
     /// that a core that stays online is slow.
@@ -71,12 +73,14 @@ impl<'a, F: Files> Transition<'a, F> {
         files: &'a mut F,
         knobs: &'a Knobs,
         requests: &'a mut Requests,
+        cpusets: &'a mut Cpusets,
         target: Target<'a>,
     ) -> Self {
         Self {
             files,
             knobs,
             requests,
+            cpusets,
             target,
             is_second: false,
             patience: [0, RETRIES],
@@ -136,6 +140,9 @@ impl<'a, F: Files> Transition<'a, F> {
         let cpus = &self.knobs.cpus;
         let online = cpus.online(self.files);
         let wanted = self.target.cores(self.knobs, online);
+        if online != wanted {
+            self.cpusets.follow(self.files, cpus);
+        }
         self.gpu(Pass::Lower);
         let slowed = match self.is_second {
             true => online,
@@ -147,7 +154,11 @@ impl<'a, F: Files> Transition<'a, F> {
         if self.failures.count() > 0 && self.too_high().is_some() {
             return false;
         }
-        if !self.cores_on(online & wanted, wanted) {
+        let are_on = self.cores_on(online & wanted, wanted);
+        if online != wanted {
+            self.cpusets.follow(self.files, cpus);
+        }
+        if !are_on {
             return false;
         }
         self.memory(Pass::Raise);

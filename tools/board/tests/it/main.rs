@@ -6,6 +6,7 @@ mod backstop;
 mod bed;
 mod common;
 mod corruption;
+mod cpusets;
 mod discovery;
 mod disk;
 mod obedience;

@@ -490,7 +490,7 @@ fn the_memory_of_the_daemon_is_locked() {
 fn the_units_are_valid() {
     let program = "/usr/bin/wattgated";
     let directory = tempfile::tempdir().expect("a directory");
-    let [path, safe] = [
+    let paths = [
         (
             "wattgated.service",
             include_str!("../../wattgated.service"),
@@ -501,6 +501,11 @@ fn the_units_are_valid() {
             include_str!("../../wattgated-safe.service"),
             1,
         ),
+        (
+            "wattgated-early.service",
+            include_str!("../../wattgated-early.service"),
+            2,
+        ),
     ]
     .map(|(name, unit, programs)| {
         assert_eq!(unit.matches(program).count(), programs, "{name}");
@@ -510,11 +515,7 @@ fn the_units_are_valid() {
         path
     });
     let mut verify = Command::new("systemd-analyze");
-    match verify
-        .args(["verify", "--man=no"])
-        .args([path, safe])
-        .output()
-    {
+    match verify.args(["verify", "--man=no"]).args(paths).output() {
         Ok(output) => {
             let errors = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(output.status.success() && errors.is_empty(), "{errors}");
