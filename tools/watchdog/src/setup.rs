@@ -469,6 +469,7 @@ fn left_out_of(grid: &Grid, axis: Axis, reach: &Reach) -> Option<String> {
     };
     let all = grid.axis(axis);
     match reach {
+        Reach::Free(_) if all.len() == 1 => None,
         Reach::Free(highest) => Some(format!("{name}: cannot be set; assumed to be {highest}")),
         Reach::Values(values)
             if values.len() == all.len() && values.iter().all(|it| it.grid == it.board) =>

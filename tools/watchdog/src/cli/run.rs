@@ -89,7 +89,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let group = config.group.as_deref().map(group::id).transpose()?;
     let _lock = Lock::take(&place.root)?;
     let is_stopped = || signals.stop.load(Ordering::Relaxed);
-    let Some((setup, kept)) = waiting::setup(&place, &notify, is_stopped)? else {
+    let Some((setup, kept)) = waiting::setup(&place, group, &notify, is_stopped)? else {
         return Ok(());
     };
     check_writable(&setup.board)?;

@@ -17,8 +17,11 @@ use crate::clock::{Clock, System};
 use crate::config::Config;
 use crate::control::Priority;
 use crate::deadline::InTime;
+use crate::lock::directory;
 use crate::log::log;
 use crate::sd_notify::SdNotify;
+use crate::serve::protocol::Refused;
+use crate::serve::socket::Socket;
 use crate::setup::{Setup, SetupError, least};
 
 /// Uptime of a board that has booted. A clock that is missing then may still come, but its board is controlled
@@ -39,19 +42,23 @@ const TURN: Duration = Duration::from_millis(500);
 /// The least mode, while the board cannot be controlled.
 struct Hold {
     kept: Option<Kept>,
+    /// Tells clients what the daemon waits for.
+    socket: Option<Socket>,
     /// What was told last: why the daemon waits, and what became of the least mode.
     told: [String; 2],
 }
 
-/// Sets up the control of a board. Holds the least mode until that succeeds. `None` if `is_stopped` comes first.
-/// Fails where waiting cannot help.
+/// Sets up the control of a board. Holds the least mode until that succeeds, and refuses all clients. `None` if
+/// `is_stopped` comes first. Fails where waiting cannot help.
 pub fn setup(
     place: &Place,
+    group: Option<u32>,
     notify: &SdNotify,
     is_stopped: impl Fn() -> bool,
 ) -> Result<Option<(Setup, Kept)>, Failure> {
     let mut hold = Hold {
         kept: None,
+        socket: None,
         told: Default::default(),
     };
     loop {
@@ -75,17 +82,28 @@ pub fn setup(
         };
         let tried = System.now();
         hold.set(place, &lacks);
+        if hold.socket.is_none() {
+            // Without clients all the same.
+            hold.socket = Socket::open(&directory(&place.root), group).ok();
+        }
         let interval = if is_booting { EARLY_INTERVAL } else { INTERVAL };
         while System.now().since(tried) < interval {
             if is_stopped() {
                 if let Some(kept) = hold.kept {
                     kept.leave();
                 }
+                if let Some(socket) = hold.socket {
+                    socket.remove();
+                }
                 return Ok(None);
             }
             notify.send(format_args!(
                 "READY=1\nWATCHDOG=1\nSTATUS=the least mode is set; waiting: {lacks}"
             ));
+            if let Some(socket) = &mut hold.socket {
+                let message = format!("the daemon holds the least mode and waits: {lacks}");
+                socket.turn_away(System.now(), &Refused::new("waiting", message));
+            }
             thread::sleep(TURN);
         }
     }

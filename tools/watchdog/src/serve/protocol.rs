@@ -114,6 +114,7 @@
 //! | `over_max_limit` | The limit is over the config's `max_limit`. | stays open |
 //! | `too_many_requests` | More than 20 requests or one model in a second. | is closed at 40 |
 //! | `too_long` | The line has more than 4096 bytes. | is closed |
+//! | `waiting` | The board lacks a sensor or a clock; the least mode is set meanwhile. | is closed |
 //! | `too_many_clients` | 16 clients are already connected. | is closed |
 //! | `already_yielded` | Another client has the board. | stays open |
 //! | `model_not_allowed` | The model is not in the folder of the config's model. | stays open |

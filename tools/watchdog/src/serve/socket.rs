@@ -84,6 +84,14 @@ impl Socket {
         let _ = fs::remove_file(&self.path);
     }
 
+    /// Answers each client that has connected with this refusal, and closes its connection.
+    pub fn turn_away(&mut self, now: Milliseconds, refused: &Refused) {
+        self.listener.accept(now, |mut stream| {
+            // Best effort: the client is dropped either way.
+            let _ = stream.write(&answer(Err(refused.clone())));
+        });
+    }
+
     /// What to poll.
     pub fn waiting(&self, now: Milliseconds) -> impl Iterator<Item = Waiting<'_>> {
         let clients = self.clients.iter().map(|it| it.connection.waiting());

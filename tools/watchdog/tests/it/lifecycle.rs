@@ -110,6 +110,12 @@ fn a_daemon_that_starts_early_waits_for_the_drivers() {
             "{line}"
         );
         rig.await_mode(&safe);
+        let (code, _, errors) = rig.status(&[]);
+        let says = "error: the daemon holds the least mode and waits: no power sensor";
+        assert!(
+            code == Some(5) && errors.starts_with(says),
+            "{code:?} {errors}"
+        );
         fs::rename(&away, &drivers).expect("renamed");
         daemon.logs("<6>tracking; measured ");
         daemon.stop();
@@ -359,6 +365,8 @@ fn an_upgrade_restarts_the_daemon() {
     assert_eq!(
         calls,
         "systemd-sysusers wattgated.conf\nsystemctl daemon-reload\n\
+         systemctl is-enabled --quiet wattgated.service\n\
+         systemctl enable --quiet wattgated-early.service\n\
          systemctl kill --kill-who=main --signal=USR1 wattgated.service\n\
          systemctl try-restart wattgated.service\n"
     );
