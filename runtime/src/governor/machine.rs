@@ -2,7 +2,7 @@
 
 use super::allowance::Allowance;
 use super::interface::{Command, GovernorError, Input, Limit, Settings, State, Status};
-use super::knowledge::Knowledge;
+use super::knowledge::{Knowledge, RATIO_RANGE};
 use super::liveness::Liveness;
 use super::memory::{Memory, Work};
 use super::noise::Noise;
@@ -210,6 +210,24 @@ impl<const N: usize> Governor<N> {
         if now.since(self.filled) >= UP_EVERY {
             (self.ups, self.filled) = (ALL_UPS, now);
         }
+    }
+
+    /// The power of the highest load that is remembered, in the present mode or in the measured one next to it;
+    /// `None` if no mode was measured.
+    pub fn highest_load(&self) -> Option<(ModeId, Milliwatts)> {
+        let points = 0..self.modes.front().points().len();
+        let measured = points.filter(|&index| self.modes.is_measured(index));
+        let index = measured.min_by_key(|index| index.abs_diff(self.at))?;
+        let power = self.modes.expected(index, self.memory.highest());
+        Some((self.modes.point(index)?.mode, Milliwatts(power as u32)))
+    }
+
+    /// Counts on a load whose power is this multiple of the predictions, as if it had been measured. Call it after
+    /// [`Self::set_front`] with what [`Self::highest_load`] draws by the new front's model.
+    pub fn expect_load(&mut self, ratio: f32) {
+        let (least, most) = RATIO_RANGE;
+        // A NaN counts as the least.
+        self.memory.record(ratio.max(least).min(most));
     }
 
     /// Replaces the front, for instance with that of another workload's model. Exclusions and

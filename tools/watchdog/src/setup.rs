@@ -300,6 +300,28 @@ impl Choices {
         }
     }
 
+    /// The predicted power of a mode of the board, or of the supported mode next to it; `None` if the predictions are
+    /// not used.
+    pub fn predicted(&self, mode: &PowerMode) -> Option<Milliwatts> {
+        let model = Model::parse(&self.model).ok()?;
+        let distance = |other: PowerMode| -> f64 {
+            let pairs = mode.knobs().into_iter().zip(other.knobs());
+            pairs.map(|(a, b)| (f64::from(a.max(1)) / f64::from(b.max(1))).ln().abs()).sum()
+        };
+        let mut nearest = None;
+        model.sweep(&model.profiled(), |id, prediction| {
+            let Some(other) = self.grid.mode(id).and_then(|mode| self.settable.on_board(&mode)) else {
+                return;
+            };
+            let distance = distance(other);
+            if nearest.is_none_or(|(least, _)| distance < least) {
+                nearest = Some((distance, prediction));
+            }
+        });
+        let (_, prediction) = nearest.filter(|_| self.distrust.is_none())?;
+        model.power(prediction)
+    }
+
     /// The mode of fewest cores and lowest clocks.
     pub fn least(&self) -> PowerMode {
         self.least

@@ -529,7 +529,15 @@ impl<F: Files> Control<F> {
     pub fn set_model(&mut self, choices: &Choices) -> Result<(), GovernorError> {
         let mut choices = choices.clone();
         choices.adapt(&self.board);
+        let load = self.governor.highest_load();
+        let load = load.and_then(|(id, power)| Some((self.choices.mode(id)?, power)));
         self.governor.set_front(choices.front.clone())?;
+        // The load stays the same, whatever the model.
+        let predicted = load.and_then(|(mode, _)| choices.predicted(&mode));
+        if let Some(((_, power), predicted)) = load.zip(predicted) {
+            self.governor
+                .expect_load(power.0 as f32 / predicted.0.max(1) as f32);
+        }
         self.choices = choices;
         // The ID belongs to the old grid.
         (self.arriving, self.shown) = (None, None);
