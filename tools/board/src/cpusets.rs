@@ -105,18 +105,32 @@ impl<F: Files> Walk<'_, F> {
                 None => shown,
             };
             let returned = wanted & self.online & !shown;
-            // A group may have ended meanwhile, or its parent may have fewer cores: nothing to be done.
             let shown = match returned {
                 0 => shown,
-                _ => match self.files.write(&file(&path), &list(shown | returned)) {
-                    Ok(()) => shown | returned,
-                    Err(_) => shown,
-                },
+                _ => self.give(parent, &path, shown, returned),
             };
             if depth > 1 {
                 self.below(&path, Group { shown, wanted }, depth - 1);
             }
             self.wanted.insert(path, wanted);
+        }
+    }
+}
+
+impl<F: Files> Walk<'_, F> {
+    /// Gives a group cores, as many as its parent has. Returns those that it then has.
+    fn give(&mut self, parent: &Path, group: &Path, shown: Numbers, more: Numbers) -> Numbers {
+        let mut write = |cores: Numbers| self.files.write(&file(group), &list(cores)).is_ok();
+        if write(shown | more) {
+            return shown | more;
+        }
+        // The write has made the kernel update all groups. This one may have ended meanwhile.
+        let of_parent = read(self.files, parent).unwrap_or(0);
+        let fewer = (shown | more) & of_parent;
+        let mut write = |cores: Numbers| self.files.write(&file(group), &list(cores)).is_ok();
+        match fewer & !shown != 0 && write(fewer) {
+            true => fewer,
+            false => shown,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::lock::directory;
+use crate::lock::{directory, root_directory};
 use crate::report::Report;
 use crate::serve::protocol::{Refused, Request, WantedLease, parse_answer};
 
@@ -36,9 +36,19 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the daemon of the board below `root`, which is `/` on a board.
+    /// Connects to the daemon of the board below `root`, which is `/` on a board: over the socket that is root's alone
+    /// where this process may, else over that of all clients.
     pub fn connect(root: &Path) -> Result<Self, ClientError> {
-        let path = directory(root).join("socket");
+        let as_root = Self::open(root_directory(root).join("socket"));
+        as_root.or_else(|_| Self::connect_as_user(root))
+    }
+
+    /// Connects over the socket of all clients.
+    pub fn connect_as_user(root: &Path) -> Result<Self, ClientError> {
+        Self::open(directory(root).join("socket"))
+    }
+
+    fn open(path: PathBuf) -> Result<Self, ClientError> {
         let connect = || {
             let stream = UnixStream::connect(&path)?;
             stream.set_read_timeout(Some(TIMEOUT))?;

@@ -1,5 +1,5 @@
-//! The daemon without its process: control of a board, plus the limit (from the config, the
-//! schedule or a client) and the model, both of which may change at run time.
+//! The daemon without its process: control of a board, plus the limit and the model, both of which may change at run
+//! time. [`limits`](crate::limits) has the rule for the limit.
 //!
 //! A client's *lease* of a limit and a model ends with its connection, and so does its right to a
 //! board that the daemon *yielded* to it.
@@ -10,20 +10,32 @@ use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
 use wattgate_board::{ApplyError, Board, Files, Saved};
-use wattgate_runtime::{Average, Limit, Milliseconds, ModeId, PowerMode, State, Status};
+use wattgate_runtime::{Limit, Milliseconds, Milliwatts, ModeId, PowerMode, State, Status};
 
 use crate::clock::{Clock, UtcSeconds};
 use crate::config::Config;
 use crate::control::{Control, Event, Priority};
 use crate::counters::Counters;
-use crate::log::log;
-use crate::quantity::Watts;
-use crate::report::{Report, ReportedKnob, ReportedViolation, Source, YIELDED, state_name};
+use crate::limits::{
+    Held, Leased, Lowering, Lowerings, MAX_LOWERINGS, Owner, Setter, held, is_raised,
+};
+use crate::log::{Lines, Withheld, log};
+use crate::quantity::{Thousandths, Watts};
+use crate::report::{
+    Claim, OVER_LIMIT, Report, ReportedKnob, ReportedViolation, Source, YIELDED, state_name,
+};
 use crate::serve::protocol::{Refused, WantedLease, WantedLimit};
+use crate::serve::rate_limit::RateCounter;
 use crate::setup::{Choices, Setup, SetupError};
 
-/// Interval of the schedule check, and rate limit of model changes.
+/// Interval of the schedule check, and rate limit of the attempts to load a model.
 const SECOND: Milliseconds = Milliseconds(1_000);
+
+/// Time between two models. Each one makes the governor start anew.
+const MODEL_INTERVAL: Milliseconds = Milliseconds(10_000);
+
+/// The limit is raised at most this often in a second, whatever clients do. It is lowered at once.
+const MAX_RAISES_PER_SECOND: u32 = 4;
 
 /// Control of a board, its limit and its model.
 #[derive(Debug)]
@@ -34,15 +46,18 @@ pub struct Daemon<F> {
     model: Rc<Loaded>,
     base: Rc<Loaded>,
     models: PathBuf,
-    /// The limit that a client set; it overrides config and schedule.
-    set: Option<SetLimit>,
-    /// The leases, oldest first; they override all other limits.
+    lowerings: Lowerings,
+    /// Counts the changes of the lowerings, and those that are saved.
+    lowered: u64,
+    saved: u64,
     leases: Vec<Lease>,
     /// The client that has the board.
-    yielded: Option<ClientId>,
-    /// The limit in force and its source.
-    limit: Limit,
-    source: Source,
+    yielded: Option<Yielded>,
+    /// The limit in force.
+    held: Held,
+    raises: RateCounter,
+    /// Changes of the limit in the log.
+    lines: Lines,
     counters: Counters,
     /// State and mode after the last look; number of changes of state, mode, limit or model.
     shown: Option<(State, ModeId)>,
@@ -50,6 +65,10 @@ pub struct Daemon<F> {
     /// Time of the last look or change of the limit.
     now: Milliseconds,
     scheduled: Option<Milliseconds>,
+    /// Up to when the time of limits has passed.
+    timed: Option<Milliseconds>,
+    /// When a model was last asked for, and when one was last loaded.
+    asked: Option<Milliseconds>,
     modelled: Option<Milliseconds>,
 }
 
@@ -65,29 +84,30 @@ struct Loaded {
     choices: Choices,
 }
 
-/// A limit that a client set.
-#[derive(Clone, Copy, Debug)]
-struct SetLimit {
-    limit: Limit,
-    /// When it expires.
-    until: Option<Milliseconds>,
-}
-
 /// A limit, and perhaps a model, that hold as long as a client is connected.
 #[derive(Debug)]
 struct Lease {
     client: ClientId,
-    /// What the client asked for; the config adds its average and budget.
-    limit: Limit,
+    leased: Leased,
     model: Option<Rc<Loaded>>,
 }
 
+/// Who has the board, and how long the limit had been exceeded when that began.
+#[derive(Clone, Copy, Debug)]
+struct Yielded {
+    client: ClientId,
+    over: Milliseconds,
+    since: Milliseconds,
+}
+
 impl<F: Files> Daemon<F> {
-    /// Creates the daemon with the limit for the time `utc`; reads and writes nothing yet.
-    pub fn new(mut setup: Setup, files: F, utc: UtcSeconds) -> Self {
+    /// Creates the daemon with the limit for the time `utc` and the lowerings of an earlier process; reads and writes
+    /// nothing yet.
+    pub fn new(mut setup: Setup, files: F, utc: UtcSeconds, lowerings: Lowerings) -> Self {
         let config = setup.config.clone();
-        let limit = config.limit_at(utc);
-        setup.config.limit = limit;
+        let base = config.limit_at(utc).power;
+        let held = held(&config, base, &lowerings, std::iter::empty());
+        setup.config.limit = held.limit;
         let model = Rc::new(Loaded {
             path: config.model.clone(),
             choices: setup.choices.clone(),
@@ -97,17 +117,22 @@ impl<F: Files> Daemon<F> {
             base: Rc::clone(&model),
             model,
             control: Control::new(setup, files),
-            set: None,
+            lowerings,
+            lowered: 0,
+            saved: 0,
             leases: Vec::new(),
             yielded: None,
-            limit,
-            source: config_source(&config),
+            held,
+            raises: RateCounter::default(),
+            lines: Lines::default(),
             config,
             counters: Counters::default(),
             shown: None,
             changes: 0,
             now: Milliseconds(0),
             scheduled: None,
+            timed: None,
+            asked: None,
             modelled: None,
         }
     }
@@ -120,7 +145,6 @@ impl<F: Files> Daemon<F> {
     /// Runs one control cycle. Returns when the next one is due.
     pub fn look(&mut self, clock: &impl Clock, emit: &mut impl FnMut(Event<'_>)) -> Milliseconds {
         let now = clock.now();
-        self.now = now;
         self.expire(clock);
         if self.scheduled.is_none_or(|last| now.since(last) >= SECOND) {
             self.scheduled = Some(now);
@@ -146,7 +170,17 @@ impl<F: Files> Daemon<F> {
 
     /// The limit in force and its source.
     pub fn limit(&self) -> (Limit, Source) {
-        (self.limit, self.source)
+        (self.held.limit, self.held.source)
+    }
+
+    /// The lowerings with the number of their changes.
+    pub fn lowerings(&self) -> (&Lowerings, u64) {
+        (&self.lowerings, self.lowered)
+    }
+
+    /// Tells up to which change the lowerings are saved.
+    pub fn note_saved(&mut self, changes: u64) {
+        self.saved = changes;
     }
 
     /// A counter that increases whenever state, mode, limit or model change.
@@ -196,7 +230,8 @@ impl<F: Files> Daemon<F> {
             wanted: it.wanted,
             is: it.is,
         });
-        let average = self.limit.average;
+        let Held { limit, source, by } = &self.held;
+        let average = limit.average;
         let (seen, throttled) = (self.control.seen(), self.control.throttling());
         let events = seen.over_current_events;
         let [oc1_per_min, oc2_per_min, oc3_per_min] = seen.over_current_per_min;
@@ -218,9 +253,11 @@ impl<F: Files> Daemon<F> {
         let [oc1_events, oc2_events, oc3_events] =
             events.map(|count| count.and_then(|count| u64::try_from(count).ok()));
         let model = self.model.path.file_name().unwrap_or_default();
-        let state = match self.yielded {
-            Some(_) => YIELDED,
-            None => state_name(status.state),
+        let over_since = self.control.over_since();
+        let state = match (self.yielded, over_since) {
+            (Some(_), _) => YIELDED,
+            (None, Some(_)) => OVER_LIMIT,
+            (None, None) => state_name(status.state),
         };
         Report {
             state: state.into(),
@@ -232,9 +269,14 @@ impl<F: Files> Daemon<F> {
             predicted_mw: status.predicted.0,
             allowed_mw: status.allowed.0,
             ratio_ppm: (u64::from(status.ratio) * 1_000_000) >> 16,
-            limit_mw: self.limit.power.0,
-            limit_from: self.source,
-            limit_for_ms: self.remaining().map(|it| it.0),
+            limit_mw: limit.power.0,
+            limit_from: *source,
+            limit_by: by.clone(),
+            limit_for_ms: self.remaining(),
+            max_limit_mw: self.config.most().0,
+            over_for_ms: over_since.map(|since| self.now.since(since).0),
+            unsaved: self.lowered != self.saved,
+            claims: self.claims().collect(),
             average_mw: average.map(|it| it.power.0),
             average_window_ms: average.map(|it| it.window.0),
             throttled: throttled.by(),
@@ -279,8 +321,30 @@ impl<F: Files> Daemon<F> {
         .knobs()
     }
 
-    /// Takes over the limits of a new config and drops a client's limit, but no lease. Returns
-    /// whether other keys differ; these need a restart.
+    /// Whether the power is over what root allows, and nothing here lowers it.
+    pub fn calls_root(&self) -> bool {
+        self.control.calls_root()
+    }
+
+    /// What clients have claimed: lowerings and leases.
+    fn claims(&self) -> impl Iterator<Item = Claim> {
+        let lowerings = self.lowerings.iter().map(|it| Claim {
+            source: Source::Socket,
+            by: it.by.clone(),
+            limit_mw: it.power_mw,
+            for_ms: it.left_ms,
+        });
+        let leases = self.leases.iter().map(|lease| Claim {
+            source: Source::Lease,
+            by: lease.leased.by.clone(),
+            limit_mw: lease.leased.power.0,
+            for_ms: lease.leased.until.map(|until| until.since(self.now).0),
+        });
+        lowerings.chain(leases)
+    }
+
+    /// Takes over the limits of a new config. What clients have set stays. Returns whether other keys differ; these
+    /// need a restart.
     pub fn reload(&mut self, mut new: Config, utc: UtcSeconds) -> bool {
         if let Some(millivolts) = self.control.seen().input_mv {
             new.set_input(millivolts);
@@ -295,76 +359,133 @@ impl<F: Files> Daemon<F> {
         let differs = with_limits != new;
         self.config = with_limits;
         self.control.set_current(self.config.current);
-        self.set = None;
         self.choose_limit(utc);
         differs
     }
 
-    /// Sets a client's limit; `None` returns to the config's limit and schedule.
+    /// Lowers the limit for a client, in place of its owner's earlier lowering; `None` lifts that one.
     pub fn set_limit(
         &mut self,
         wanted: Option<WantedLimit>,
+        by: Setter,
         clock: &impl Clock,
     ) -> Result<(), Refused> {
-        self.now = clock.now();
-        let set = wanted.map(|wanted| self.wanted(wanted));
-        self.set = set.transpose()?;
+        self.expire(clock);
+        let Some(wanted) = wanted else {
+            return self.lift(by.owner, clock);
+        };
+        let limit = wanted.limit()?;
+        self.check_max(limit)?;
+        let time = wanted.time()?;
+        let lowering = Lowering {
+            by,
+            power_mw: limit.power.0,
+            average: limit.average.map(|it| (it.power.0, it.window.0)),
+            left_ms: time.map(|time| time.0),
+        };
+        if !self.lowerings.set(lowering) {
+            let message = format!("{MAX_LOWERINGS} users have lowered the limit already");
+            return Err(Refused::new("too_many_lowerings", message));
+        }
+        self.lowered += 1;
         self.choose_limit(clock.utc());
         Ok(())
     }
 
-    fn wanted(&self, wanted: WantedLimit) -> Result<SetLimit, Refused> {
-        let limit = wanted.limit(self.config.limit)?;
-        self.check_max(limit)?;
-        let time = wanted.time()?;
-        let until = time.map(|time| Milliseconds(self.now.0.saturating_add(time.0)));
-        Ok(SetLimit { limit, until })
-    }
-
-    /// Refuses a client's limit over the config's `max_limit`.
-    fn check_max(&self, limit: Limit) -> Result<(), Refused> {
-        match self.config.max_limit {
-            Some(max) if limit.power > max => {
-                let (wanted, max) = (limit.power.0, max.0);
-                let message = format!("power_mw is {wanted}, max_limit allows at most {max}");
-                Err(Refused::new("over_max_limit", message))
-            }
-            _ => Ok(()),
+    /// Lifts an owner's lowering. Without one, nothing happens.
+    pub fn lift(&mut self, owner: Owner, clock: &impl Clock) -> Result<(), Refused> {
+        if self.lowerings.lift(owner) {
+            self.lowered += 1;
+            self.choose_limit(clock.utc());
         }
+        Ok(())
     }
 
-    /// Drops a client's limit at the end of its time.
+    /// Refuses a client's limit over the highest that the config allows.
+    fn check_max(&self, limit: Limit) -> Result<(), Refused> {
+        let most = self.config.most();
+        if limit.power <= most {
+            return Ok(());
+        }
+        let from = match self.config.max_limit {
+            Some(_) => "max_limit of the config",
+            None => "without a max_limit, the config's highest limit",
+        };
+        let (wanted, most) = (limit.power.0, most.0);
+        let message = format!("power_mw is {wanted}, expected at most {most}: {from}");
+        Err(Refused::new("over_max_limit", message))
+    }
+
+    /// Lets time pass for what clients have set.
     fn expire(&mut self, clock: &impl Clock) {
-        let until = self.set.and_then(|set| set.until);
-        if until.is_some_and(|until| self.now >= until) {
-            self.set = None;
-            log(Priority::Notice, "a client's limit has expired");
+        let now = clock.now();
+        self.now = now;
+        let last = self.timed.replace(now);
+        let passed = last.map_or(Milliseconds(0), |last| now.since(last));
+        let over = self.lowerings.pass(passed);
+        if !over.is_empty() {
+            self.lowered += 1;
+            for by in &over {
+                self.tell(format_args!("{by}: the time of its limit is over"));
+            }
+        }
+        let leases = self.leases.len();
+        let is_over = |until: Milliseconds| now >= until;
+        self.leases
+            .retain(|lease| !lease.leased.until.is_some_and(is_over));
+        if self.leases.len() < leases {
+            self.choose_model();
+        }
+        if self.leases.len() < leases || !over.is_empty() {
             self.choose_limit(clock.utc());
         }
     }
 
-    /// The time until the limit in force expires.
-    fn remaining(&self) -> Option<Milliseconds> {
-        let set = self.set.filter(|_| self.source == Source::Socket)?;
-        Some(set.until?.since(self.now))
+    /// Logs a change of the limit, unless there are too many.
+    fn tell(&mut self, what: std::fmt::Arguments<'_>) {
+        if let Some(withheld) = self.lines.take(self.now) {
+            log(
+                Priority::Notice,
+                format_args!("{what}{}", Withheld(withheld)),
+            );
+        }
     }
 
-    /// Makes the limit, and the model if one is named, hold as long as the client is connected. It
+    /// The time in ms until what holds expires.
+    fn remaining(&self) -> Option<u64> {
+        let held = &self.held;
+        let same = |claim: &Claim| {
+            (claim.source, Some(&claim.by)) == (held.source, held.by.as_ref())
+                && claim.limit_mw == held.limit.power.0
+        };
+        self.claims().find(same)?.for_ms
+    }
+
+    /// Makes the limit, and the model if one is named, hold as long as the client is connected, and for its time. It
     /// replaces an earlier lease of this client. A refused lease changes nothing.
     pub fn lease(
         &mut self,
         client: ClientId,
         wanted: WantedLease,
+        by: Setter,
         clock: &impl Clock,
     ) -> Result<(), Refused> {
-        let limit = wanted.limit()?;
+        self.expire(clock);
+        let (limit, time) = (wanted.limit()?, wanted.time()?);
         self.check_max(limit)?;
-        let model = wanted.model.map(|name| self.load(&name, clock.now()));
-        let model = model.transpose()?;
+        let model = match wanted.model {
+            Some(name) => Some(self.load_again(client, &name)?),
+            None => None,
+        };
         self.leases.retain(|lease| lease.client != client);
         self.leases.push(Lease {
             client,
-            limit,
+            leased: Leased {
+                by,
+                power: limit.power,
+                average: limit.average,
+                until: time.map(|time| Milliseconds(self.now.0.saturating_add(time.0))),
+            },
             model,
         });
         self.choose_model();
@@ -372,15 +493,28 @@ impl<F: Files> Daemon<F> {
         Ok(())
     }
 
+    /// Whether a client has a lease.
+    pub fn has_leased(&self, client: ClientId) -> bool {
+        self.leases.iter().any(|lease| lease.client == client)
+    }
+
     /// Writes nothing to the board until [`Self::end_client`]. Refused while another client has it.
     pub fn yield_to(&mut self, client: ClientId) -> Result<(), Refused> {
         match self.yielded {
-            Some(holder) if holder != client => {
+            Some(holder) if holder.client != client => {
                 let message = "another client has the board";
                 return Err(Refused::new("already_yielded", message));
             }
             Some(_) => return Ok(()),
-            None => self.yielded = Some(client),
+            None => {
+                let (over, _) = self.control.over_and_unknown();
+                let since = self.now;
+                self.yielded = Some(Yielded {
+                    client,
+                    over,
+                    since,
+                });
+            }
         }
         self.control.set_yielded(true);
         self.changes += 1;
@@ -395,7 +529,7 @@ impl<F: Files> Daemon<F> {
 
     /// Whether this client has the board.
     pub fn has_board(&self, client: ClientId) -> bool {
-        self.yielded == Some(client)
+        self.yielded.is_some_and(|holder| holder.client == client)
     }
 
     /// Ends what a client holds: its lease, and its right to the board. The next look takes the
@@ -407,63 +541,111 @@ impl<F: Files> Daemon<F> {
             self.choose_model();
             self.choose_limit(utc);
         }
-        if self.has_board(client) {
-            self.yielded = None;
+        if let Some(holder) = self.yielded.take_if(|holder| holder.client == client) {
             self.control.set_yielded(false);
             self.changes += 1;
-            log(Priority::Notice, "took the board over from a client");
-        }
-    }
-
-    fn choose_limit(&mut self, utc: UtcSeconds) {
-        let before = (self.limit, self.source);
-        let (config, max) = (self.config.limit, self.config.max_limit);
-        let leased = self.leases.iter().map(|lease| Limit {
-            // A reload may have lowered `max_limit` since the lease began.
-            power: max.map_or(lease.limit.power, |max| max.min(lease.limit.power)),
-            average: lease.limit.average.or(config.average),
-            budget: config.budget,
-        });
-        (self.limit, self.source) = match (leased.reduce(lowest), self.set) {
-            (Some(limit), _) => (limit, Source::Lease),
-            (None, Some(set)) => (set.limit, Source::Socket),
-            (None, None) => (self.config.limit_at(utc), config_source(&self.config)),
-        };
-        if (self.limit, self.source) != before {
-            self.changes += 1;
-            self.control.set_limit(self.limit);
-            let (power, source) = (Watts(self.limit.power), self.source);
+            let (over, _) = self.control.over_and_unknown();
+            let [time, over] = [self.now.since(holder.since), over.since(holder.over)];
             log(
                 Priority::Notice,
-                format_args!("limit is now {power}, from the {source}"),
+                format_args!(
+                    "took the board over from a client after {} s, {} s of them over the limit",
+                    Thousandths(time.0),
+                    Thousandths(over.0)
+                ),
             );
         }
     }
 
-    /// Replaces the model by another file in the folder of models, by its name or path. The model
-    /// of a lease overrides it. Refused more than once a second.
-    pub fn set_model(&mut self, name: &str, now: Milliseconds) -> Result<(), Refused> {
+    /// Puts the limit of the rule in force. Where clients raise it too often, it is raised at a later look.
+    fn choose_limit(&mut self, utc: UtcSeconds) {
+        let base = self.config.limit_at(utc).power;
+        let leases = self.leases.iter().map(|lease| &lease.leased);
+        let now = held(&self.config, base, &self.lowerings, leases);
+        let of_root = self.lowerings.iter().find(|it| it.is_of_root());
+        let of_root = of_root.map_or(u32::MAX, |it| it.power_mw);
+        self.control
+            .set_roots(self.config.most().min(base).min(Milliwatts(of_root)));
+        let is_raised = is_raised(self.held.limit, now.limit);
+        if is_raised && !self.raises.has_room(MAX_RAISES_PER_SECOND, self.now) {
+            return;
+        }
+        let before = std::mem::replace(&mut self.held, now);
+        if before == self.held {
+            return;
+        }
+        if is_raised {
+            self.raises.count(self.now);
+        }
+        self.changes += 1;
+        self.control.set_limit(self.held.limit);
+        let Held { limit, source, by } = self.held.clone();
+        match by {
+            Some(by) => self.tell(format_args!(
+                "limit is now {}, from the {source} of {by}",
+                Watts(limit.power)
+            )),
+            None => self.tell(format_args!(
+                "limit is now {}, from the {source}",
+                Watts(limit.power)
+            )),
+        }
+    }
+
+    /// Replaces the model by another file in the folder of models, by its name or path, at most one in ten seconds. The
+    /// model of a lease overrides it. Over a lease of another client only root may change it.
+    pub fn set_model(
+        &mut self,
+        name: &str,
+        by: (ClientId, Owner),
+        now: Milliseconds,
+    ) -> Result<(), Refused> {
+        let (client, owner) = by;
+        let leased = self.leases.iter().find(|lease| lease.client != client);
+        if let Some(lease) = leased.filter(|_| owner != Owner::Root) {
+            let message = format!(
+                "{} has a lease; only root may change the model",
+                lease.leased.by
+            );
+            return Err(Refused::new("leased", message));
+        }
         self.base = self.load(name, now)?;
         self.choose_model();
         Ok(())
     }
 
+    /// The model of a lease, which need not be loaded again if the client has it already.
+    fn load_again(&mut self, client: ClientId, name: &str) -> Result<Rc<Loaded>, Refused> {
+        let path = self.allowed(name)?;
+        let leased = self.leases.iter().find(|lease| lease.client == client);
+        let leased = leased.and_then(|lease| lease.model.as_ref());
+        let same = leased.filter(|model| model.path == path).map(Rc::clone);
+        match same {
+            Some(model) => Ok(model),
+            None => self.load(name, self.now),
+        }
+    }
+
     fn load(&mut self, name: &str, now: Milliseconds) -> Result<Rc<Loaded>, Refused> {
-        if self.modelled.is_some_and(|last| now.since(last) < SECOND) {
+        let path = self.allowed(name)?;
+        let is_soon =
+            |last: Option<Milliseconds>, time| last.is_some_and(|last| now.since(last) < time);
+        if is_soon(self.asked, SECOND) || is_soon(self.modelled, MODEL_INTERVAL) {
             return Err(Refused::new(
                 "too_many_requests",
-                "at most one model per second",
+                "at most one model in 10 s",
             ));
         }
-        self.modelled = Some(now);
+        self.asked = Some(now);
         let config = Config {
-            model: self.allowed(name)?,
+            model: path,
             ..self.config.clone()
         };
         let choices = Choices::read(&config, self.control.board()).map_err(refused)?;
         if let Some(why) = choices.distrust {
             return Err(Refused::new("model_unsuitable", why));
         }
+        self.modelled = Some(now);
         let path = config.model;
         Ok(Rc::new(Loaded { path, choices }))
     }
@@ -480,10 +662,7 @@ impl<F: Files> Daemon<F> {
         }
         self.changes += 1;
         let (path, origin) = (model.path.display(), &model.choices.origin);
-        log(
-            Priority::Notice,
-            format_args!("model is now {path}: {origin}"),
-        );
+        self.tell(format_args!("model is now {path}: {origin}"));
         self.model = model;
     }
 
@@ -502,34 +681,11 @@ impl<F: Files> Daemon<F> {
     }
 }
 
-/// Combines the limits of two leases: the lower power, the lower average and the shorter window.
-fn lowest(one: Limit, other: Limit) -> Limit {
-    let average = match (one.average, other.average) {
-        (Some(one), Some(other)) => Some(Average {
-            power: one.power.min(other.power),
-            window: one.window.min(other.window),
-        }),
-        (one, other) => one.or(other),
-    };
-    Limit {
-        power: one.power.min(other.power),
-        average,
-        budget: one.budget,
-    }
-}
-
 /// The canonical folder of a file, which itself may be a symbolic link.
 fn folder(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().unwrap_or(&path);
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
-}
-
-fn config_source(config: &Config) -> Source {
-    match config.schedule {
-        Some(_) => Source::Schedule,
-        None => Source::Config,
-    }
 }
 
 fn refused(error: SetupError) -> Refused {

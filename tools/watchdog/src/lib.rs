@@ -12,6 +12,7 @@
 //! | one control cycle; sensors that do not answer | [`control`], [`deadline`] |
 //! | limits and models that change at run time | [`daemon`] |
 //! | status for clients and Prometheus | [`report`], [`counters`], [`serve`] |
+//! | which limit holds, and who set it; saved | [`limits`], [`saver`] |
 //! | prior state: saved at the start, for `wattgated restore` | [`prior`], [`boot`], [`mod@replace`] |
 //! | one daemon per board | [`lock`] |
 //! | client of the socket | [`client`] |
@@ -34,12 +35,14 @@ pub mod deadline;
 pub mod distrust;
 pub mod group;
 pub mod hardware_watchdog;
+pub mod limits;
 pub mod lock;
 pub mod log;
 pub mod prior;
 pub mod quantity;
 pub mod replace;
 pub mod report;
+pub mod saver;
 pub mod schedule;
 pub mod sd_notify;
 pub mod serve;

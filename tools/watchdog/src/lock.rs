@@ -16,6 +16,14 @@ pub fn directory(root: &Path) -> PathBuf {
     root.join(DIRECTORY)
 }
 
+/// The folder of the socket that is root's alone. It is not below the other one, which containers mount.
+const ROOT_DIRECTORY: &str = "run/wattgated-root";
+
+/// The directory of the socket that is root's alone, for the board below `root`.
+pub fn root_directory(root: &Path) -> PathBuf {
+    root.join(ROOT_DIRECTORY)
+}
+
 /// Why the lock was not taken.
 #[derive(Debug, Error)]
 pub enum LockError {

@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
+use wattgate_runtime::Milliseconds;
+
 use crate::control::Priority;
 
 /// Maximum length of a line with its newline; longer lines are truncated.
@@ -34,6 +36,46 @@ const NO_TIME: Timespec = Timespec {
 
 /// Number of lines dropped since the last line that was written.
 static DROPPED: AtomicU32 = AtomicU32::new(0);
+
+/// Lines that clients may cause in a minute; the others are counted.
+const MAX_LINES: u32 = 6;
+const MINUTE: Milliseconds = Milliseconds(60_000);
+
+/// A budget of lines.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lines {
+    since: Option<Milliseconds>,
+    written: u32,
+    withheld: u32,
+}
+
+impl Lines {
+    /// Whether one more line may be written, with the number of those before it that were not.
+    pub fn take(&mut self, now: Milliseconds) -> Option<u32> {
+        if self.since.is_none_or(|since| now.since(since) >= MINUTE) {
+            (self.since, self.written) = (Some(now), 0);
+        }
+        if self.written >= MAX_LINES {
+            self.withheld += 1;
+            return None;
+        }
+        self.written += 1;
+        Some(std::mem::take(&mut self.withheld))
+    }
+}
+
+/// The number of lines that were withheld before the one that ends with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Withheld(pub u32);
+
+impl fmt::Display for Withheld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            lines => write!(f, "; {lines} lines like this were not logged"),
+        }
+    }
+}
 
 /// A text buffer on the stack; what does not fit is truncated.
 #[derive(Debug)]

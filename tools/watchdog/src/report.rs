@@ -6,6 +6,7 @@ use std::fmt::{self, Display};
 use serde::{Deserialize, Serialize};
 use wattgate_runtime::{Cause, Milliseconds, PowerMode, State};
 
+use crate::limits::Setter;
 use crate::quantity::{Span, Thousandths};
 
 /// The daemon's status in whole numbers. A value that is unknown or not set is absent.
@@ -32,9 +33,21 @@ pub struct Report {
     pub limit_mw: u32,
     /// The source of the limit in force.
     pub limit_from: Source,
+    /// The client that set the limit in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_by: Option<Setter>,
     /// Time after which a client's limit expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_for_ms: Option<u64>,
+    /// The highest limit that holds whatever clients ask for.
+    #[serde(default)]
+    pub max_limit_mw: u32,
+    /// For how long the power has been over the limit, though nothing lower can be set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_for_ms: Option<u64>,
+    /// Whether a lowering is not saved yet, so that a crash would lose it.
+    #[serde(default)]
+    pub unsaved: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub average_mw: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,12 +105,26 @@ pub struct Report {
     pub sensor_errors: u32,
     /// How often a mode could not be set.
     pub failed_changes: u32,
+    /// All lowerings and leases.
+    #[serde(default)]
+    pub claims: Vec<Claim>,
     /// The knobs that do not obey.
     #[serde(default)]
     pub disobedient: Vec<ReportedKnob>,
     /// The last violations, the newest first; at most eight.
     #[serde(default)]
     pub last_violations: Vec<ReportedViolation>,
+}
+
+/// A limit that a client claims: a lowering, whose source is `socket`, or a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    pub source: Source,
+    pub by: Setter,
+    pub limit_mw: u32,
+    /// Time after which it ends; absent if it does not by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_ms: Option<u64>,
 }
 
 /// A knob that does not obey, with values in the unit of its file.
@@ -138,7 +165,9 @@ pub enum Source {
     Config,
     /// The config's `schedule`.
     Schedule,
-    /// Set over the socket.
+    /// The config's `max_limit`, or the highest limit of the config.
+    MaxLimit,
+    /// A client's lowering.
     Socket,
     /// The lowest of the leases over the socket.
     Lease,
@@ -149,6 +178,7 @@ impl Display for Source {
         f.write_str(match self {
             Self::Config => "config",
             Self::Schedule => "schedule",
+            Self::MaxLimit => "max_limit",
             Self::Socket => "socket",
             Self::Lease => "lease",
         })
@@ -158,9 +188,15 @@ impl Display for Source {
 /// The name of the state in which a client has the board.
 pub const YIELDED: &str = "yielded";
 
+/// The name of the state in which even the least mode is over the limit.
+pub const OVER_LIMIT: &str = "over_limit";
+
 /// The names of all states.
 pub fn state_names() -> impl Iterator<Item = &'static str> {
-    STATES.into_iter().map(state_name).chain([YIELDED])
+    STATES
+        .into_iter()
+        .map(state_name)
+        .chain([YIELDED, OVER_LIMIT])
 }
 
 /// All states of the governor.
@@ -213,7 +249,12 @@ impl Display for Report {
         known(f, "ratio", is_predicted.then_some(ratio))?;
         writeln!(f, "limit {}", watts(self.limit_mw))?;
         writeln!(f, "limit_from {}", self.limit_from)?;
+        known(f, "limit_by", self.limit_by.as_ref())?;
         known(f, "limit_for", self.limit_for_ms.map(|ms| milli(ms, "s")))?;
+        writeln!(f, "max_limit {}", watts(self.max_limit_mw))?;
+        known(f, "over_for", self.over_for_ms.map(|ms| milli(ms, "s")))?;
+        let unsaved = "a lowered limit is not saved yet";
+        known(f, "unsaved", self.unsaved.then_some(unsaved))?;
         known(f, "average", self.average_mw.map(watts))?;
         known(f, "average_window", self.average_window_ms.map(time))?;
         known(f, "throttled", self.throttled.as_ref())?;
@@ -245,6 +286,10 @@ impl Display for Report {
         writeln!(f, "energy {}", milli(self.energy_mj, "J"))?;
         writeln!(f, "sensor_errors {}", self.sensor_errors)?;
         writeln!(f, "failed_changes {}", self.failed_changes)?;
+        writeln!(f, "claims {}", self.claims.len())?;
+        for claim in &self.claims {
+            writeln!(f, "  {claim}")?;
+        }
         writeln!(f, "disobedient {}", self.disobedient.len())?;
         for knob in &self.disobedient {
             writeln!(f, "  {knob}")?;
@@ -254,6 +299,27 @@ impl Display for Report {
             writeln!(f, "  {violation}")?;
         }
         Ok(())
+    }
+}
+
+/// As `15 W, from the lease of uid 1000, pid 4711, train.py, for 10 min`.
+impl Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            source,
+            by,
+            limit_mw,
+            for_ms,
+        } = self;
+        let limit = Milli {
+            value: u64::from(*limit_mw),
+            unit: "W",
+        };
+        write!(f, "{limit}, from the {source} of {by}")?;
+        match for_ms {
+            Some(ms) => write!(f, ", for {} s more", ms / 1_000),
+            None => Ok(()),
+        }
     }
 }
 
@@ -313,6 +379,7 @@ impl Display for Milli {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::limits::Owner;
 
     pub fn sample() -> Report {
         Report {
@@ -327,7 +394,17 @@ pub mod tests {
             ratio_ppm: 1_022_302,
             limit_mw: 15_000,
             limit_from: Source::Socket,
+            limit_by: Some(Setter::new(Owner::Uid(1_000), 4_711, Some("guard.py"))),
             limit_for_ms: Some(540_000),
+            max_limit_mw: 30_000,
+            over_for_ms: Some(1_300),
+            unsaved: true,
+            claims: vec![Claim {
+                source: Source::Socket,
+                by: Setter::new(Owner::Uid(1_000), 4_711, Some("guard.py")),
+                limit_mw: 15_000,
+                for_ms: Some(540_000),
+            }],
             average_mw: Some(12_000),
             average_window_ms: Some(60_000),
             throttled: Some("cooling".into()),
@@ -393,7 +470,10 @@ pub mod tests {
     pub fn unknown() -> Report {
         Report {
             measured_mw: None,
+            limit_by: None,
             limit_for_ms: None,
+            over_for_ms: None,
+            claims: Vec::new(),
             average_mw: None,
             average_window_ms: None,
             throttled: None,
@@ -421,12 +501,14 @@ pub mod tests {
             text,
             "state tracking\ncores 8\ncpu 1728 MHz\ngpu 918 MHz\nemc 3199 MHz\nmeasured 14.21 W\n\
              predicted 13.9 W\nallowed 14.962 W\nratio 1.022\nlimit 15 W\nlimit_from socket\n\
-             limit_for 540 s\naverage 12 W\naverage_window 1 min\nthrottled cooling\ntemperature 61.5 °C\n\
+             limit_by uid 1000, pid 4711, guard.py\nlimit_for 540 s\nmax_limit 30 W\nover_for 1.3 s\n\
+             unsaved a lowered limit is not saved yet\naverage 12 W\naverage_window 1 min\nthrottled cooling\ntemperature 61.5 °C\n\
              input 4.984 V\ninput 2.851 A\ndelivered_cpu 1725.113 MHz\ndelivered_gpu 918 MHz\n\
              delivered_emc 3199 MHz\noc1_events 0\noc2_events 3\noc3_events 27390\noc1_per_min 0\n\
              oc2_per_min 1\noc3_per_min 456\nleast 6.1 W\nmodel model.wgt\n\
              violations 2\nchanges 17\nover_limit 0.86 s\nunknown 1.25 s\nenergy 1234.567 J\nsensor_errors 1\n\
-             failed_changes 3\ndisobedient 2\n  /sys/devices/system/cpu/cpu11/online: wanted 0, is 1\n  \
+             failed_changes 3\nclaims 1\n  \
+             15 W, from the socket of uid 1000, pid 4711, guard.py, for 540 s more\ndisobedient 2\n  /sys/devices/system/cpu/cpu11/online: wanted 0, is 1\n  \
              /sys/kernel/debug/bpmp/debug/clk/emc/rate: wanted 2133000000, cannot be read\n\
              last_violations 2\n  \
              12 s ago: 14.962 W allowed; set 8 cores, CPU 1728000 kHz, GPU 918000 kHz, EMC 3199000 kHz\n  \
@@ -434,6 +516,8 @@ pub mod tests {
              612000 kHz, EMC 2133000 kHz\n"
         );
         let report = Report {
+            limit_by: None,
+            claims: Vec::new(),
             disobedient: Vec::new(),
             ..report
         };

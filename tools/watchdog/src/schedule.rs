@@ -93,6 +93,12 @@ impl Schedule {
         }
     }
 
+    /// The highest limit of all entries.
+    pub fn highest(&self) -> Milliwatts {
+        let limits = self.entries.iter().map(|it| it.limit);
+        limits.max().unwrap_or_default()
+    }
+
     /// The entries: time, such as `06:00Z`, and limit.
     pub fn entries(&self) -> impl Iterator<Item = (String, Milliwatts)> {
         self.entries.iter().map(|it| (shown(it.at), it.limit))

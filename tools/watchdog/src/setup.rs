@@ -306,11 +306,17 @@ impl Choices {
         let model = Model::parse(&self.model).ok()?;
         let distance = |other: PowerMode| -> f64 {
             let pairs = mode.knobs().into_iter().zip(other.knobs());
-            pairs.map(|(a, b)| (f64::from(a.max(1)) / f64::from(b.max(1))).ln().abs()).sum()
+            pairs
+                .map(|(a, b)| (f64::from(a.max(1)) / f64::from(b.max(1))).ln().abs())
+                .sum()
         };
         let mut nearest = None;
         model.sweep(&model.profiled(), |id, prediction| {
-            let Some(other) = self.grid.mode(id).and_then(|mode| self.settable.on_board(&mode)) else {
+            let Some(other) = self
+                .grid
+                .mode(id)
+                .and_then(|mode| self.settable.on_board(&mode))
+            else {
                 return;
             };
             let distance = distance(other);

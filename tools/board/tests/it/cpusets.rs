@@ -19,8 +19,8 @@ struct Grouped {
     board: Simulated,
     /// The cores of each group, by its path below the root.
     groups: BTreeMap<String, Vec<u32>>,
-    /// Whether each write to a group is refused.
-    is_stubborn: bool,
+    /// A group to which each write is refused.
+    stubborn: Option<String>,
 }
 
 impl Grouped {
@@ -86,7 +86,9 @@ impl Files for Grouped {
             Some((parent, _)) => self.groups[parent].clone(),
             None => self.online(),
         };
-        if self.is_stubborn || cores.iter().any(|core| !parent.contains(core)) {
+        if self.stubborn.as_deref() == Some(group)
+            || cores.iter().any(|core| !parent.contains(core))
+        {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         self.groups.insert(group.to_owned(), cores);
@@ -124,7 +126,7 @@ impl Case {
         let files = Grouped {
             board: booted(BOARD),
             groups: BTreeMap::new(),
-            is_stubborn: false,
+            stubborn: None,
         };
         let board = Board::discover(&files, Path::new("/")).expect("a board");
         let mut case = Self { files, board };
@@ -206,8 +208,21 @@ fn a_group_that_refuses_keeps_no_mode_from_being_set() {
     case.files.make("docker", Some(&[0, 5]));
     case.files.make("docker/one", Some(&[5]));
     case.set(4);
-    case.files.is_stubborn = true;
+    case.files.stubborn = Some("docker".to_owned());
     case.set(12);
     assert_eq!(case.cores("docker"), [0]);
     assert_eq!(case.cores("docker/one"), []);
+}
+
+/// A parent that refuses, as one with `cpuset.cpu_exclusive` may, bounds its groups.
+#[test]
+fn a_group_gets_what_its_parent_has() {
+    let mut case = Case::new();
+    case.files.make("docker", Some(&[0, 1, 2]));
+    case.files.make("docker/one", Some(&[0, 1, 2]));
+    case.set(2);
+    case.files.stubborn = Some("docker".to_owned());
+    case.set(12);
+    assert_eq!(case.cores("docker"), [0, 1]);
+    assert_eq!(case.cores("docker/one"), [0, 1]);
 }

@@ -12,6 +12,7 @@ use wattgate_watchdog::clock::{Clock, System};
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::control::{Event, Priority};
 use wattgate_watchdog::daemon::Daemon;
+use wattgate_watchdog::limits::Lowerings;
 use wattgate_watchdog::quantity::Memory;
 use wattgate_watchdog::report::Report;
 use wattgate_watchdog::setup::Setup;
@@ -82,7 +83,12 @@ pub fn run(
         }
     };
     let mut holder = Own {
-        daemon: Daemon::new(setup, process.files().clone(), System.utc()),
+        daemon: Daemon::new(
+            setup,
+            process.files().clone(),
+            System.utc(),
+            Lowerings::default(),
+        ),
         emit,
     };
     let Ok(held) = hold(process, &mut holder, limit, time, seen);

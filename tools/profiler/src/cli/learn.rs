@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use lexopt::Parser;
@@ -12,10 +13,10 @@ use wattgate_cli::json::Mode;
 use wattgate_cli::output::replace;
 use wattgate_cli::planning::ExpectedError;
 use wattgate_runtime::{Milliwatts, Model, PowerMode};
-use wattgate_watchdog::client::Client;
+use wattgate_watchdog::client::{Client, ClientError};
 use wattgate_watchdog::config::{self, Config};
 use wattgate_watchdog::report::Report;
-use wattgate_watchdog::serve::protocol::{Request, WantedLimit};
+use wattgate_watchdog::serve::protocol::{Request, WantedLease};
 
 use super::options::{Common, PLAN, Plan, help, limit, parse, within};
 use super::profile::{Profiled, profile};
@@ -202,13 +203,11 @@ fn learn(
         true => {
             // The daemon gets model and limit before it gets the board back.
             let mut client = Client::connect(&common.root)?;
-            let wanted = WantedLimit {
-                power_mw: limit.0,
-                average: None,
-                for_ms: None,
-            };
             set_model(&mut client, &path)?;
-            client.ask(Request::SetLimit(Some(wanted)))?;
+            client.lease(WantedLease {
+                program: Some("wattgate learn".to_owned()),
+                ..WantedLease::of(limit)
+            })?;
             site.right.give_back(&mut site.process);
             hold::watch(&mut site.process, client, limit, time, seen)?
         }
@@ -253,10 +252,28 @@ fn install_model(path: &Path, fitted: &Fitted) -> Result<(), Failure> {
 }
 
 /// Has the daemon use a model of its folder.
+/// The daemon takes one model in ten seconds.
+const LONGEST_WAIT: Duration = Duration::from_secs(12);
+const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(1);
+
+/// Gives the daemon a model.
 fn set_model(client: &mut Client, path: &Path) -> Result<(), Failure> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    client.ask(Request::SetModel(name.into_owned()))?;
-    Ok(())
+    let mut waited = Duration::ZERO;
+    loop {
+        match client.ask(Request::SetModel(name.clone().into_owned())) {
+            Err(ClientError::Refused(refused))
+                if refused.name == "too_many_requests" && waited < LONGEST_WAIT =>
+            {
+                thread::sleep(BETWEEN_ATTEMPTS);
+                waited += BETWEEN_ATTEMPTS;
+            }
+            answer => {
+                answer?;
+                return Ok(());
+            }
+        }
+    }
 }
 
 fn install(path: &Path, bytes: &[u8]) -> Result<(), Failure> {

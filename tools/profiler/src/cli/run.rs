@@ -106,9 +106,9 @@ fn lease(
     let stop = Stop::on_signals().map_err(Failure::Signals)?;
     let mut process = common.workload.open(&common.root, common.speed, stop)?;
     let report = client.lease(WantedLease {
-        power_mw: limit.0,
-        average: None,
         model: model.map(|path| path.to_string_lossy().into_owned()),
+        program: Some("wattgate run".to_owned()),
+        ..WantedLease::of(limit)
     })?;
     // A profiler has the board, and nobody holds the lease.
     if report.state == YIELDED {

@@ -13,7 +13,8 @@ use wattgate_watchdog::client::Client;
 use wattgate_watchdog::clock::{Clock, System};
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::daemon::Daemon;
-use wattgate_watchdog::lock::{Lock, directory};
+use wattgate_watchdog::limits::Lowerings;
+use wattgate_watchdog::lock::{Lock, directory, root_directory};
 use wattgate_watchdog::prior::Prior;
 use wattgate_watchdog::report::{Report, Source};
 use wattgate_watchdog::serve::Services;
@@ -56,12 +57,10 @@ impl Watchdog {
             let _lock = Lock::take(&below).expect("free");
             let state = below.join("var/lib/wattgate");
             let prior = Prior::keep(&setup.board, &Disk, &below, &state).expect("kept");
-            let mut daemon = Daemon::new(setup, Disk, System.utc());
-            let socket = Socket::open(&directory(&below), None).expect("opened");
-            let mut services = Services {
-                socket: Some(socket),
-                http: None,
-            };
+            let mut daemon = Daemon::new(setup, Disk, System.utc(), Lowerings::default());
+            let clients = Socket::open(&directory(&below), None).expect("opened");
+            let of_root = Socket::open_root(&root_directory(&below)).expect("opened");
+            let mut services = Services::new(Some(of_root), Some(clients));
             while ends.load(Ordering::Relaxed) == 0 {
                 let next = daemon.look(&System, &mut |_| ());
                 let changed = services.turn(true, &mut daemon, &System, next);

@@ -3,6 +3,8 @@
 mod check;
 mod client;
 mod kept;
+mod lease;
+mod metrics;
 mod once;
 mod restore;
 mod run;
@@ -12,6 +14,7 @@ mod waiting;
 mod watch;
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -48,8 +51,10 @@ Commands:
   run        Run the daemon: measure, correct and hold the limit until SIGTERM
   status     Print the running daemon's status
   watch      Print the status once a second and whenever it changes
-  set-limit  Set the running daemon's limit
+  set-limit  Lower the running daemon's limit
+  lease      Hold another limit while a program runs, or for a time
   set-model  Load another workload's model into the running daemon
+  metrics    Serve the running daemon's metrics for Prometheus
   restore    Give the board back the settings from before the daemon's start
 
 `wattgated COMMAND --help` prints the options of a command.
@@ -103,6 +108,10 @@ pub enum Failure {
     Group(#[from] GroupError),
     #[error("{0}")]
     HardwareWatchdog(#[from] HardwareWatchdogError),
+    #[error("{}: cannot be started: {why}", name.display())]
+    Program { name: PathBuf, why: io::Error },
+    #[error("{address}: cannot listen: {why}")]
+    Listen { address: SocketAddr, why: io::Error },
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
     #[error("cannot install signal handlers: {0}")]
@@ -141,6 +150,8 @@ impl Failed for Failure {
             | Self::Client(ClientError::NoDaemon { .. })
             | Self::Group(GroupError::Unreadable(_))
             | Self::HardwareWatchdog(_)
+            | Self::Program { .. }
+            | Self::Listen { .. }
             | Self::Thread(_)
             | Self::Signals(_)
             | Self::Notify(_)
@@ -176,6 +187,11 @@ pub fn run() -> ExitCode {
         Some("status") => end(status::run(arguments)),
         Some("watch") => end(watch::run(arguments)),
         Some("set-limit") => end(set::limit(arguments)),
+        Some("lease") => match lease::run(arguments) {
+            Ok(code) => ExitCode::from(code),
+            Err(failure) => end(Err(failure)),
+        },
+        Some("metrics") => end(metrics::run(arguments)),
         Some("set-model") => end(set::model(arguments)),
         Some("restore") => end(restore::run(arguments)),
         Some("once") => logged(once::run(arguments)),

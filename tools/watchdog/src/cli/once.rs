@@ -1,6 +1,7 @@
 //! `once`: sets a mode without measuring and exits. For boot, and with `--safe` after a crash of
 //! the daemon.
 
+use std::iter;
 use std::path::Path;
 
 use lexopt::{Arg, Parser};
@@ -9,10 +10,11 @@ use wattgate_runtime::PowerMode;
 
 use super::check::over_limit;
 use super::kept::Kept;
-use super::{EXIT_CODES, Failure, check_writable, parse, print};
-use crate::config::Config;
+use super::{EXIT_CODES, Failure, below, check_writable, parse, print};
+use crate::config::{Config, STATE_DIR};
 use crate::control::Priority;
 use crate::deadline::InTime;
+use crate::limits::{Lowerings, held};
 use crate::lock::Lock;
 use crate::log::log;
 use crate::setup::{SetupError, least};
@@ -78,6 +80,13 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     check_writable(&setup.board)?;
     let _lock = Lock::take(&place.root)?;
     keep(&setup.board, &place.root);
+    // What clients have lowered holds without the daemon too.
+    let (lowerings, read) = Lowerings::read(&below(&place.root, Path::new(STATE_DIR)));
+    if let Err(why) = read {
+        log(Priority::Error, &why);
+    }
+    let base = setup.config.limit.power;
+    setup.config.limit = held(&setup.config, base, &lowerings, iter::empty()).limit;
     setup.set_choice(&mut InTime::plain(), told)?;
     let obeyed = obeyed(&setup.board);
     let over = over_limit(&setup);

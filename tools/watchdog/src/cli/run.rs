@@ -5,10 +5,11 @@
 
 use std::array;
 use std::fmt;
+use std::fs;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,17 +24,18 @@ use super::kept::Kept;
 use super::waiting;
 use super::{EXIT_CODES, Failure, Place, below, check_writable, parse, print};
 use crate::clock::{Clock, System};
-use crate::config::{Config, Metrics};
+use crate::config::{Config, Metrics, STATE_DIR};
 use crate::control::{Event, Priority, name};
 use crate::daemon::Daemon;
 use crate::deadline::InTime;
 use crate::group;
 use crate::hardware_watchdog::{HardwareWatchdog, HardwareWatchdogError};
-use crate::lock::{Lock, directory};
+use crate::limits::{self, Lowerings};
+use crate::lock::{Lock, directory, root_directory};
 use crate::log::log;
 use crate::quantity::Watts;
+use crate::saver::Saver;
 use crate::sd_notify::SdNotify;
-use crate::serve::http::Http;
 use crate::serve::socket::Socket;
 use crate::serve::textfile::Textfile;
 use crate::serve::{MAX_POLLED, Services};
@@ -47,10 +49,9 @@ No end of the daemon raises the power: a stop leaves a mode in which the highest
 limit. `wattgated restore` gives the board its settings from before the start. While a power sensor or a clock
 that it needs is missing, the daemon holds the mode of fewest cores and lowest clocks, and looks for it.
 
-On SIGHUP the daemon reads limit, max_limit, schedule, average and budget from the config again. They
-replace a limit that a client has set by set-limit, but not a lease. Clients, such as `wattgated set-limit`, connect to
-/run/wattgated/socket. Log lines go to stderr, with journald's priority prefix unless it is a
-terminal.
+On SIGHUP the daemon reads limit, max_limit, schedule, average and budget from the config again. What clients have
+lowered or leased stays. Clients, such as `wattgated set-limit`, connect to /run/wattgated/socket, and root to
+/run/wattgated-root/socket. Log lines go to stderr, with journald's priority prefix unless it is a terminal.
 
 Options:
   --config FILE  The config, see wattgated.toml(5)
@@ -67,6 +68,12 @@ const ALIVE_INTERVAL: Milliseconds = Milliseconds(1_000);
 
 /// Writing a file may take this long. The loop writes only if the next look is due later than that.
 const MIN_TIME_FOR_FILE: Milliseconds = Milliseconds(50);
+
+/// Name of the file that calls for root, beside the socket.
+const CALL: &str = "over";
+
+/// Interval at which the time that is left of lowerings is saved. A crash prolongs them by as much.
+const SAVE_INTERVAL: Milliseconds = Milliseconds(60_000);
 
 /// Interval of the searches for clocks that are missing.
 const SEARCH_INTERVAL: Milliseconds = Milliseconds(10_000);
@@ -120,16 +127,25 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
             return Err(error.into());
         }
     };
-    let (http, textfile) = metrics(config.metrics.as_ref(), &place.root);
-    let socket = Socket::open(&directory(&place.root), group);
+    let textfile = metrics(config.metrics.as_ref(), &place.root);
+    let clients = Socket::open(&directory(&place.root), group);
+    let clients = or_warn(clients, format_args!("cannot open the socket for clients"));
+    let root = Socket::open_root(&root_directory(&place.root));
+    let root = or_warn(root, format_args!("cannot open the socket for root"));
+    let services = Services::new(root, clients);
+    let folder = below(&place.root, Path::new(STATE_DIR));
+    let (lowerings, read) = Lowerings::read(&folder);
+    if let Err(why) = read {
+        log(Priority::Error, &why);
+    }
+    let call = directory(&place.root).join(CALL);
+    // A call of a process that was killed.
+    let _ = fs::remove_file(&call);
+    let saver = Saver::new(folder.join(limits::FILE)).map_err(Failure::Thread)?;
     let files = InTime::new().map_err(Failure::Thread)?;
     lock_memory();
-    let mut daemon = Daemon::new(setup, files, System.utc());
+    let mut daemon = Daemon::new(setup, files, System.utc(), lowerings);
     daemon.keep_own(kept.prior());
-    let services = Services {
-        socket: or_warn(socket, format_args!("cannot open the socket for clients")),
-        http,
-    };
     let mut process = Process {
         daemon,
         kept,
@@ -137,6 +153,10 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         notify,
         services,
         textfile,
+        saver,
+        given: (0, System.now()),
+        has_called: false,
+        call,
         hardware,
         alive: None,
         searched: System.now(),
@@ -148,8 +168,10 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     if let Some(textfile) = process.textfile {
         textfile.remove();
     }
-    if let Some(socket) = process.services.socket {
-        socket.remove();
+    process.services.remove();
+    if process.has_called {
+        // The unit has started what root wants.
+        let _ = fs::remove_file(&process.call);
     }
     // Whatever became of the board's settings: this end is no hang.
     if let Some(hardware) = process.hardware {
@@ -218,14 +240,18 @@ fn arm(path: &Path, root: &Path) -> Result<HardwareWatchdog, HardwareWatchdogErr
     Ok(hardware)
 }
 
-fn metrics(at: Option<&Metrics>, root: &Path) -> (Option<Http>, Option<Textfile>) {
-    match at {
-        None => (None, None),
-        Some(Metrics::File(path)) => (None, Some(Textfile::new(below(root, path)))),
-        Some(Metrics::Address(address)) => {
-            let opened = Http::open(*address);
-            let http = or_warn(opened, format_args!("cannot serve metrics at {address}"));
-            (http, None)
+fn metrics(at: Option<&Metrics>, root: &Path) -> Option<Textfile> {
+    match at? {
+        Metrics::File(path) => Some(Textfile::new(below(root, path))),
+        Metrics::Address(address) => {
+            log(
+                Priority::Warning,
+                format_args!(
+                    "metrics = \"{address}\" has no effect: the daemon opens no port; `wattgated metrics --listen \
+                     {address}` serves them, see wattgated-metrics.service"
+                ),
+            );
+            None
         }
     }
 }
@@ -237,6 +263,12 @@ struct Process {
     notify: SdNotify,
     services: Services,
     textfile: Option<Textfile>,
+    saver: Saver,
+    /// The change of the lowerings that was last given to be saved, and when.
+    given: (u64, Milliseconds),
+    /// The file that calls for root, and whether it is there.
+    call: PathBuf,
+    has_called: bool,
     hardware: Option<HardwareWatchdog>,
     alive: Option<Milliseconds>,
     /// When clocks were searched.
@@ -254,6 +286,8 @@ impl Process {
                 self.reload(place);
                 continue;
             }
+            self.save_lowerings();
+            self.call_root();
             self.write_files(next);
             self.find_clocks(place, next);
             self.serve(next);
@@ -333,6 +367,49 @@ impl Process {
         self.notify.send(format_args!(
             "WATCHDOG=1\nSTATUS={state}: {mode}; {measured} of {allowed}"
         ));
+    }
+
+    /// Creates the file on which root's path unit waits, or removes it. It is in memory, not on a disk.
+    fn call_root(&mut self) {
+        let calls = self.daemon.calls_root();
+        if calls == self.has_called {
+            return;
+        }
+        self.has_called = calls;
+        let done = match calls {
+            true => fs::write(
+                &self.call,
+                "the power is over the limit, and nothing lowers it\n",
+            ),
+            false => fs::remove_file(&self.call),
+        };
+        let path = self.call.display();
+        match (done, calls) {
+            (Ok(()), true) => log(
+                Priority::Error,
+                format_args!("{path}: created, for wattgated-over.path"),
+            ),
+            (Ok(()), false) => log(Priority::Notice, format_args!("{path}: removed")),
+            (Err(why), _) => log(Priority::Error, format_args!("{path}: {why}")),
+        }
+    }
+
+    /// Gives changed lowerings to the thread that saves them, and now and then the time that is left of them.
+    fn save_lowerings(&mut self) {
+        let now = System.now();
+        let (lowerings, changes) = self.daemon.lowerings();
+        let is_due = lowerings.has_timed() && now.since(self.given.1) >= SAVE_INTERVAL;
+        if changes != self.given.0 || is_due {
+            self.given = (changes, now);
+            self.saver.save(changes, lowerings.text());
+        }
+        if let Some(why) = self.saver.failure() {
+            log(
+                Priority::Warning,
+                format_args!("cannot save the limits of clients, which a crash would lose: {why}"),
+            );
+        }
+        self.daemon.note_saved(self.saver.saved());
     }
 
     /// Writes the files that are due if there is enough time before the next look.

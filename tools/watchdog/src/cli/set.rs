@@ -7,21 +7,24 @@ use lexopt::{Arg, Parser, ValueExt};
 use super::client::shown;
 use super::{EXIT_CODES, Failure, print};
 use crate::client::Client;
+use crate::limits::Owner;
 use crate::quantity::{Power, Span, Window};
 use crate::serve::protocol::{Request, WantedAverage, WantedLimit};
 
 const LIMIT: &str = "\
-Set the running daemon's limit, until the next set-limit, SIGHUP or the daemon's end
-
-A limit over the config's max_limit is refused.
+Lower the running daemon's limit, across restarts, until this user or root lifts it
 
 Usage: wattgated set-limit POWER [--average POWER/WINDOW] [--for TIME] [--json] [--root DIR]
-       wattgated set-limit --config [--json] [--root DIR]
+       wattgated set-limit --lift [--of UID] [--json] [--root DIR]
+
+What holds is the lowest of the config's max_limit, of what each user has set, and of the leases or the config's limit.
+To raise the limit, up to max_limit, see `wattgated lease`.
 
 Options:
-  --average POWER/WINDOW  Limit on the average power over the window [the config's]
-  --for TIME              Return to the config's limit and schedule after 1s to 24h
-  --config                Return to the config's limit and schedule
+  --average POWER/WINDOW  Limit on the average power over the window, besides the config's
+  --for TIME              Lift it after 1s to 24h in which the daemon ran
+  --lift                  Lift what this user has set
+  --of UID                Lift what another user has set; root only
   --json                  Print one JSON object, as `status --json` does
   --root DIR              Root of the board's files, for a simulated board [/]
   -h, --help              Print this help
@@ -39,7 +42,8 @@ Load another workload's model into the running daemon, until the next set-model 
 
 Usage: wattgated set-model FILE [--json] [--root DIR]
 
-The file must be a regular file in the folder of the config's model.
+The file must be a regular file in the folder of the config's model. While a client has a lease, only root may change
+the model.
 
 Options:
   --json         Print one JSON object, as `status --json` does
@@ -53,7 +57,8 @@ Example:
 
 /// Runs `set-limit` with the arguments that follow its name.
 pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
-    let (mut power, mut average, mut time, mut is_config) = (None, None, None, false);
+    let (mut power, mut average, mut time) = (None, None, None);
+    let (mut is_lifted, mut of) = (false, None);
     let (mut root, mut is_json) = (PathBuf::from("/"), false);
     while let Some(argument) = arguments.next()? {
         match argument {
@@ -62,27 +67,30 @@ pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
             }
             Arg::Long("average") => average = Some(arguments.value()?.parse_with(wanted_average)?),
             Arg::Long("for") => time = Some(arguments.value()?.parse_with(Span::parse)?),
-            Arg::Long("config") => is_config = true,
+            Arg::Long("lift") => is_lifted = true,
+            Arg::Long("of") => of = Some(Owner::Uid(arguments.value()?.parse()?)),
             Arg::Short('h') | Arg::Long("help") => return print(&format!("{LIMIT}{EXIT_CODES}")),
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
             Arg::Long("json") => is_json = true,
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let limit = match (power, average, time, is_config) {
-        (None, None, None, true) => None,
-        (Some(Power(power)), average, time, false) => Some(WantedLimit {
+    let request = match (power, average, time, is_lifted, of) {
+        (None, None, None, true, Some(owner)) => Request::Lift(owner),
+        (None, None, None, true, None) => Request::SetLimit(None),
+        (Some(Power(power)), average, time, false, None) => Request::SetLimit(Some(WantedLimit {
             power_mw: power.0,
             average,
             for_ms: time.map(|Span(time)| time.0),
-        }),
-        _ => return Err(Failure::Missing("either a power or --config")),
+            program: Some("wattgated set-limit".to_owned()),
+        })),
+        _ => return Err(Failure::Missing("either a power or --lift")),
     };
-    ask(Request::SetLimit(limit), &root, is_json)
+    ask(request, &root, is_json)
 }
 
 /// Parses `POWER/WINDOW`, such as `12W/60s`.
-fn wanted_average(text: &str) -> Result<WantedAverage, String> {
+pub fn wanted_average(text: &str) -> Result<WantedAverage, String> {
     let parts = text.split_once('/');
     let (power, window) = parts.ok_or("expected POWER/WINDOW, such as \"12W/60s\"")?;
     let (Power(power), Window(window)) = (Power::parse(power)?, Window::parse(window)?);

@@ -81,7 +81,7 @@ pub struct Config {
     pub cores: Option<Cores>,
     /// How a mode sets the clocks.
     pub clocks: Clocks,
-    /// The highest limit that the config or a client may set; `None`: any.
+    /// The highest limit that the config or a client may set; see [`Config::most`].
     pub max_limit: Option<Milliwatts>,
     /// The margin of the backstop in hardware above the limit; `None`: no backstop.
     pub backstop: Option<Margin>,
@@ -194,6 +194,15 @@ impl Config {
             let power = current.at(millivolts);
             self.limit.power = self.max_limit.map_or(power, |max| power.min(max));
         }
+    }
+
+    /// The highest limit that holds whatever clients ask for: `max_limit`, or else the highest that the config names.
+    pub fn most(&self) -> Milliwatts {
+        let scheduled = self
+            .schedule
+            .as_ref()
+            .map_or(Milliwatts(0), Schedule::highest);
+        self.max_limit.unwrap_or(self.limit.power.max(scheduled))
     }
 
     /// Refuses limits over `max_limit`.

@@ -19,6 +19,8 @@ pub(super) struct Backstop {
     own: Option<Saved>,
     limit: Milliwatts,
     has_failed: bool,
+    /// Whether it acts at the limit, without its margin.
+    is_tight: bool,
     /// The number of OC3 events at the last check.
     events: Option<i64>,
 }
@@ -30,6 +32,7 @@ impl Backstop {
             own: None,
             limit: Milliwatts(0),
             has_failed: false,
+            is_tight: false,
             events: None,
         }
     }
@@ -53,7 +56,17 @@ impl Backstop {
         let Some(own) = &self.own else {
             return Ok(false);
         };
-        board.set_backstop(files, own, self.limit, self.margin.of(self.limit))
+        let margin = match self.is_tight {
+            true => Milliwatts(0),
+            false => self.margin.of(self.limit),
+        };
+        board.set_backstop(files, own, self.limit, margin)
+    }
+
+    /// Drops the margin where nothing else holds the limit, or takes it again. Holds from the next call of
+    /// [`Self::set`] on.
+    pub(super) fn tighten(&mut self, is_tight: bool) {
+        self.is_tight = is_tight;
     }
 
     /// As [`Self::set`], and reports a change and the first failure.
@@ -84,6 +97,7 @@ impl Backstop {
     /// had counted `events`.
     pub(super) fn throttles(&mut self, events: i64) -> bool {
         let before = self.events.replace(events);
-        before.is_some_and(|before| events.saturating_sub(before) >= MANY)
+        // Where it acts at the limit, it acts all the time.
+        before.is_some_and(|before| !self.is_tight && events.saturating_sub(before) >= MANY)
     }
 }

@@ -53,6 +53,13 @@ pub enum Event<'a> {
     BackstopChanged,
     /// Over-current events or temperature lower the limit.
     Derated(&'static str),
+    /// The power is over the limit, and nothing lower can be set.
+    CannotHold {
+        measured: Milliwatts,
+        limit: Milliwatts,
+    },
+    /// The power has been within the limit for a while again.
+    HoldsAgain,
     /// Another program lowered a clock; it is set again.
     Lowered,
     /// Cooling caps a clock below the mode.
@@ -82,7 +89,10 @@ impl Event<'_> {
     /// The priority of its log line.
     pub fn priority(&self) -> Priority {
         match self {
-            Self::NotApplied { .. } | Self::NoSample(_) | Self::NoBackstop(_) => Priority::Error,
+            Self::NotApplied { .. }
+            | Self::NoSample(_)
+            | Self::NoBackstop(_)
+            | Self::CannotHold { .. } => Priority::Error,
             Self::State(Status {
                 state: State::Safe(_),
                 ..
@@ -104,6 +114,7 @@ impl Event<'_> {
             Self::Disturbed { .. }
             | Self::BackstopChanged
             | Self::Obeys(_)
+            | Self::HoldsAgain
             | Self::Lowered
             | Self::NotCapped
             | Self::NotThrottled
@@ -155,6 +166,13 @@ impl fmt::Display for Event<'_> {
             Self::NoBackstop(error) => write!(f, "backstop: {error}"),
             Self::BackstopChanged => write!(f, "another program changed the backstop"),
             Self::Derated(why) => write!(f, "{why}: the limit is lowered"),
+            Self::CannotHold { measured, limit } => write!(
+                f,
+                "the limit cannot be held: {} of {}, and nothing lower can be set",
+                Watts(*measured),
+                Watts(*limit)
+            ),
+            Self::HoldsAgain => write!(f, "the limit holds again"),
             Self::Lowered => write!(f, "another program lowered a clock"),
             Self::Capped => write!(f, "cooling caps a clock: the board is slower than its mode"),
             Self::NotCapped => write!(f, "cooling no longer caps a clock"),

@@ -12,6 +12,7 @@
 
 mod backstop;
 mod disobedience;
+mod escalation;
 mod event;
 mod input_limit;
 mod rates;
@@ -29,6 +30,7 @@ use wattgate_runtime::{
 
 use self::backstop::Backstop;
 use self::disobedience::Obedience;
+use self::escalation::Escalation;
 pub use self::event::{Event, Priority, name};
 use self::input_limit::InputLimit;
 use self::rates::Rates;
@@ -91,6 +93,9 @@ pub struct Control<F> {
     disturbances: Disturbances,
     rates: Rates,
     violations: Violations,
+    escalation: Escalation,
+    /// The limit without what clients ask for.
+    roots: Milliwatts,
 }
 
 /// Changes of the mode by other programs.
@@ -204,6 +209,8 @@ impl<F: Files> Control<F> {
             disturbances: Disturbances::default(),
             rates: Rates::new(),
             violations: Violations::new(),
+            escalation: Escalation::default(),
+            roots: setup.config.limit.power,
         }
     }
 
@@ -273,6 +280,21 @@ impl<F: Files> Control<F> {
     pub fn set_limit(&mut self, limit: Limit) {
         self.limit = limit;
         self.apply_limit();
+    }
+
+    /// Tells the limit without what clients ask for. Root is called only if the power is above this one.
+    pub fn set_roots(&mut self, roots: Milliwatts) {
+        self.roots = roots;
+    }
+
+    /// Since when the power has been over the limit, though nothing lower can be set.
+    pub fn over_since(&self) -> Option<Milliseconds> {
+        self.escalation.began().filter(|_| !self.is_yielded)
+    }
+
+    /// Whether the power is over what root allows, and nothing here lowers it.
+    pub fn calls_root(&self) -> bool {
+        self.escalation.calls()
     }
 
     /// Replaces the limit of the current at the module's input; `None` lifts it.
@@ -375,6 +397,7 @@ impl<F: Files> Control<F> {
         let before = self.governor.status();
         let command = self.governor.step(&input);
         self.note(now, passed, sample, &before);
+        self.escalate(now, sample, emit);
         let next = match command {
             // Slower checks come after the reaction to the sample.
             Command::Keep => {
@@ -437,6 +460,42 @@ impl<F: Files> Control<F> {
         choices.distrust(why, &self.board);
         if self.set_model(&choices).is_ok() {
             emit(Event::Distrusted(why));
+        }
+    }
+
+    /// Sees whether the least mode is over the limit, and acts on it.
+    fn escalate(
+        &mut self,
+        now: Milliseconds,
+        sample: Option<Sample>,
+        emit: &mut impl FnMut(Event<'_>),
+    ) {
+        let status = self.governor.status();
+        let is_blind = status.state == State::Safe(Cause::NoSensor);
+        let power = sample.and(status.measured).filter(|_| !is_blind);
+        let input = self.input.map(|input| input.power());
+        let lowered = |limit: Milliwatts| input.map_or(limit, |input| input.min(limit));
+        let limits = [self.limit.power, self.roots].map(lowered);
+        let least = self.choices.front.points().first();
+        let is_least = matches!(status.state, State::Safe(_))
+            || least.is_some_and(|least| least.mode == status.mode);
+        let had_begun = self.escalation.began().is_some();
+        let has_backstop = self.backstop.is_some();
+        self.escalation
+            .note(now, power, limits, is_least, has_backstop);
+        let has_begun = self.escalation.began().is_some();
+        if has_begun == had_begun {
+            return;
+        }
+        if let Some(backstop) = &mut self.backstop {
+            backstop.tighten(has_begun);
+            // The next check reports a failure.
+            let _ = backstop.set(&mut self.board, &mut self.files);
+        }
+        let [limit, _] = limits;
+        match power.filter(|_| has_begun) {
+            Some(measured) => emit(Event::CannotHold { measured, limit }),
+            None => emit(Event::HoldsAgain),
         }
     }
 

@@ -3,18 +3,14 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use wattgate_board::Files;
 use wattgate_runtime::Milliseconds;
 
 use super::Waiting;
 use super::connection::{Connection, Gone};
 use super::listener::Listener;
-use super::metrics;
-use crate::clock::Clock;
-use crate::daemon::Daemon;
 
-/// Maximum number of connected clients; further ones are dropped.
-pub const MAX_CLIENTS: usize = 4;
+/// Maximum number of connected clients. The next one takes the place of the oldest, which may be idle.
+pub const MAX_CLIENTS: usize = 16;
 
 /// Timeout from the connection to the last byte of the answer.
 const TIMEOUT: Milliseconds = Milliseconds(5_000);
@@ -53,46 +49,43 @@ impl Http {
         std::iter::once(self.listener.waiting(now)).chain(clients)
     }
 
-    /// Serves clients until `until` at the latest. `is_ready`: poll reported an event.
-    pub fn turn<F: Files>(
+    /// Serves clients. `is_ready`: poll reported an event. `page` is `None` while no daemon answers.
+    pub fn turn(
         &mut self,
         is_ready: bool,
-        daemon: &Daemon<F>,
-        clock: &impl Clock,
-        until: Milliseconds,
+        now: Milliseconds,
+        mut page: impl FnMut() -> Option<String>,
     ) {
         if is_ready {
-            let (now, clients) = (clock.now(), &mut self.clients);
+            let clients = &mut self.clients;
             self.listener.accept(now, |stream| {
-                if clients.len() < MAX_CLIENTS {
-                    clients.push(Client {
-                        connection: Connection::new(stream),
-                        since: now,
-                        is_answered: false,
-                    });
+                if clients.len() >= MAX_CLIENTS {
+                    clients.remove(0);
                 }
+                clients.push(Client {
+                    connection: Connection::new(stream),
+                    since: now,
+                    is_answered: false,
+                });
             });
         }
-        self.clients.retain_mut(|client| {
-            let now = clock.now();
-            now >= until || client.turn(is_ready, daemon, now).is_ok()
-        });
+        self.clients
+            .retain_mut(|client| client.turn(is_ready, now, &mut page).is_ok());
     }
 }
 
 impl Client {
-    fn turn<F: Files>(
+    fn turn(
         &mut self,
         is_ready: bool,
-        daemon: &Daemon<F>,
         now: Milliseconds,
+        page: &mut impl FnMut() -> Option<String>,
     ) -> Result<(), Gone> {
         if is_ready {
             self.connection.flush()?;
             self.connection.read(MAX_HEAD_BYTES)?;
             if !self.is_answered
-                && let Some(answer) =
-                    answer(self.connection.input(), || metrics::text(&daemon.report()))
+                && let Some(answer) = answer(self.connection.input(), page)
             {
                 self.is_answered = true;
                 self.connection.write(answer.as_bytes())?;
@@ -110,7 +103,7 @@ impl Client {
 }
 
 /// The response to a request; `None` while the request is incomplete.
-fn answer(input: &[u8], metrics: impl FnOnce() -> String) -> Option<String> {
+fn answer(input: &[u8], page: impl FnOnce() -> Option<String>) -> Option<String> {
     let is_whole = input.windows(4).any(|bytes| bytes == b"\r\n\r\n");
     if !is_whole && input.len() < MAX_HEAD_BYTES {
         return None;
@@ -123,7 +116,10 @@ fn answer(input: &[u8], metrics: impl FnOnce() -> String) -> Option<String> {
             // A query has no meaning here.
             let path = target.split('?').next().unwrap_or_default();
             match (path, *method) {
-                ("/metrics", "GET") => ("200 OK", metrics()),
+                ("/metrics", "GET") => match page() {
+                    Some(page) => ("200 OK", page),
+                    None => ("503 Service Unavailable", "no daemon answers\n".to_owned()),
+                },
                 ("/metrics", _) => ("405 Method Not Allowed\r\nAllow: GET", String::new()),
                 _ => ("404 Not Found", String::new()),
             }
@@ -142,7 +138,7 @@ mod tests {
     use super::*;
 
     fn first_line(request: &str) -> Option<String> {
-        let answer = answer(request.as_bytes(), || "x 1\n".to_owned())?;
+        let answer = answer(request.as_bytes(), || Some("x 1\n".to_owned()))?;
         answer.lines().next().map(str::to_owned)
     }
 
@@ -152,7 +148,7 @@ mod tests {
             "GET /metrics HTTP/1.1\r\nHost: localhost:9753\r\n\r\n",
             "GET /metrics?collect=all HTTP/1.0\r\n\r\n",
         ] {
-            let answer = answer(request.as_bytes(), || "x 1\n".to_owned());
+            let answer = answer(request.as_bytes(), || Some("x 1\n".to_owned()));
             assert_eq!(
                 answer.expect("an answer"),
                 "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\

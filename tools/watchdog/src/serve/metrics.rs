@@ -331,6 +331,7 @@ mod tests {
             ("wattgate_power_predicted_watts", 13.9),
             ("wattgate_sensor_errors_total", 1.0),
             ("wattgate_state{state=\"booting\"}", 0.0),
+            ("wattgate_state{state=\"over_limit\"}", 0.0),
             ("wattgate_state{state=\"probing_up\"}", 0.0),
             ("wattgate_state{state=\"safe_limit_too_low\"}", 0.0),
             ("wattgate_state{state=\"safe_no_sensor\"}", 0.0),

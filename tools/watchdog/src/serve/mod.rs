@@ -1,4 +1,5 @@
-//! The services in the control thread: the socket and the metrics.
+//! The services in the control thread: the sockets and the file of metrics; and the page of metrics, which has a process
+//! of its own.
 //!
 //! Control has priority. Streams are non-blocking, a turn ends when the next look is due, and a
 //! client's memory, input, requests and output are all bounded. Without clients nothing is
@@ -8,12 +9,13 @@ pub mod http;
 pub mod listener;
 pub mod metrics;
 pub mod protocol;
+pub mod rate_limit;
 pub mod socket;
 pub mod textfile;
+pub mod users;
 
 mod connection;
 mod peer;
-mod rate_limit;
 
 use std::os::fd::BorrowedFd;
 
@@ -21,7 +23,6 @@ use rustix::event::PollFlags;
 use wattgate_board::Files;
 use wattgate_runtime::Milliseconds;
 
-use self::http::Http;
 use self::socket::Socket;
 use crate::clock::Clock;
 use crate::daemon::Daemon;
@@ -29,23 +30,37 @@ use crate::daemon::Daemon;
 /// A file descriptor and the events to poll for.
 pub type Waiting<'a> = (BorrowedFd<'a>, PollFlags);
 
-/// Maximum number of polled descriptors: two listeners and their clients.
-pub const MAX_POLLED: usize = 2 + socket::MAX_CLIENTS + http::MAX_CLIENTS;
+/// Maximum number of polled descriptors: two sockets and their clients.
+pub const MAX_POLLED: usize = 2 * (1 + socket::MAX_CLIENTS);
 
-/// The services; one that could not be opened, or is not configured, is absent.
+/// A change of a client leads to a look at once, but not more often than this. Otherwise the next look is soon enough.
+const LOOK_INTERVAL: Milliseconds = Milliseconds(100);
+
+/// The sockets; one that could not be opened is absent.
 #[derive(Debug, Default)]
 pub struct Services {
-    /// For clients.
-    pub socket: Option<Socket>,
-    /// For Prometheus.
-    pub http: Option<Http>,
+    /// Root's alone. It is served first.
+    pub root: Option<Socket>,
+    /// For all clients.
+    pub clients: Option<Socket>,
+    /// When a client's change last led to a look.
+    looked: Option<Milliseconds>,
 }
 
 impl Services {
+    /// The services of these sockets.
+    pub fn new(root: Option<Socket>, clients: Option<Socket>) -> Self {
+        Self {
+            root,
+            clients,
+            looked: None,
+        }
+    }
+
     /// What to poll: at most [`MAX_POLLED`] descriptors.
     pub fn waiting(&self, now: Milliseconds) -> impl Iterator<Item = Waiting<'_>> {
-        let sockets = self.socket.iter().flat_map(move |it| it.waiting(now));
-        sockets.chain(self.http.iter().flat_map(move |it| it.waiting(now)))
+        let sockets = self.root.iter().chain(&self.clients);
+        sockets.flat_map(move |it| it.waiting(now))
     }
 
     /// Serves clients until `until` at the latest. `is_ready`: poll reported an event. Returns
@@ -57,10 +72,24 @@ impl Services {
         clock: &impl Clock,
         until: Milliseconds,
     ) -> bool {
-        if let Some(http) = &mut self.http {
-            http.turn(is_ready, daemon, clock, until);
+        let mut has_changed = false;
+        for socket in self.root.iter_mut().chain(&mut self.clients) {
+            has_changed |= socket.turn(is_ready, daemon, clock, until);
         }
-        let mut sockets = self.socket.iter_mut();
-        sockets.any(|it| it.turn(is_ready, daemon, clock, until))
+        let now = clock.now();
+        let is_soon = |last: Milliseconds| now.since(last) < LOOK_INTERVAL;
+        if !has_changed || self.looked.is_some_and(is_soon) {
+            return false;
+        }
+        self.looked = Some(now);
+        true
+    }
+
+    /// Closes and removes the sockets.
+    pub fn remove(self) {
+        self.root
+            .into_iter()
+            .chain(self.clients)
+            .for_each(Socket::remove);
     }
 }

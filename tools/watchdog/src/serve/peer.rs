@@ -1,31 +1,75 @@
-//! Who a client of the socket is, for the log: the user and the process that connected.
+//! Who a client of the socket is: the user and the process that connected.
 
-use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 
 use super::protocol::{Request, WantedLimit};
+use crate::limits::{Owner, Setter};
 use crate::quantity::{Span, Watts};
 use wattgate_runtime::{Milliseconds, Milliwatts};
 
-/// The credentials of a client; `None` if the system does not tell them.
-#[derive(Clone, Copy, Debug)]
-pub struct Peer(Option<(u32, i32)>);
+const NO_TIME: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
 
-impl Peer {
-    /// The process that connected to a stream.
-    pub fn of(stream: &UnixStream) -> Self {
-        let credentials = socket_peercred(stream).ok();
-        Self(credentials.map(|it| (it.uid.as_raw(), it.pid.as_raw_nonzero().get())))
-    }
+/// The process that connected to a stream. A child that has inherited the connection is not it.
+#[derive(Debug)]
+pub struct Peer {
+    uid: u32,
+    pid: Option<Pid>,
+    /// Tells the end of the process; `None` before Linux 5.3.
+    process: Option<OwnedFd>,
+    is_root: bool,
 }
 
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some((uid, pid)) => write!(f, "client of uid {uid}, pid {pid}"),
-            None => f.write_str("unknown client"),
+impl Peer {
+    /// `is_root`: over the socket that is root's alone.
+    pub fn of(stream: &UnixStream, is_root: bool) -> Self {
+        let credentials = socket_peercred(stream).ok();
+        let pid = credentials.map(|it| it.pid);
+        Self {
+            // The overflow user, whose limits nobody else shares.
+            uid: credentials.map_or(65_534, |it| it.uid.as_raw()),
+            process: pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
+            pid,
+            is_root,
+        }
+    }
+
+    /// The user, for budgets.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// Who owns what this client sets.
+    pub fn owner(&self) -> Owner {
+        match self.is_root {
+            true => Owner::Root,
+            false => Owner::Uid(self.uid),
+        }
+    }
+
+    /// Who sets what this client sets.
+    pub fn setter(&self, program: Option<&str>) -> Setter {
+        let pid = self.pid.map_or(0, |pid| pid.as_raw_nonzero().get());
+        Setter::new(self.owner(), pid, program)
+    }
+
+    /// Whether the process has ended, though another one may have its connection.
+    pub fn has_ended(&self) -> bool {
+        match (&self.process, self.pid) {
+            (Some(process), _) => {
+                let mut ended = [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)];
+                poll(&mut ended, Some(&NO_TIME)).is_ok_and(|ended| ended > 0)
+            }
+            (None, Some(pid)) => test_kill_process(pid) == Err(Errno::SRCH),
+            (None, None) => false,
         }
     }
 }
@@ -35,7 +79,7 @@ pub fn change(request: &Request) -> Option<String> {
     let watts = |power_mw| Watts(Milliwatts(power_mw));
     match request {
         Request::Status | Request::Subscribe(_) => None,
-        Request::SetLimit(None) => Some("returned to the config's limit".to_owned()),
+        Request::SetLimit(None) => Some("lifted its limit".to_owned()),
         Request::SetLimit(Some(WantedLimit {
             power_mw, for_ms, ..
         })) => {
@@ -45,6 +89,7 @@ pub fn change(request: &Request) -> Option<String> {
                 None => format!("set the limit {limit}"),
             })
         }
+        Request::Lift(owner) => Some(format!("lifted the limit of {owner}")),
         Request::SetModel(name) => Some(format!("set the model {name}")),
         Request::Lease(wanted) => {
             let limit = watts(wanted.power_mw);

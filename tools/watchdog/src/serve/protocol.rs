@@ -1,4 +1,5 @@
-//! The protocol of the socket `/run/wattgated/socket`, version 1.
+//! The protocol of the sockets, version 1: `/run/wattgated/socket` for all clients, and `/run/wattgated-root/socket`,
+//! which is root's alone. Containers mount the folder of the first one; over it, uid 0 is a client like any other.
 //!
 //! # Lines
 //!
@@ -12,14 +13,26 @@
 //! `error` has one of the names below, for programs, and a message, for people:
 //!
 //! ```json
-//! {"version":1,"ok":{"state":"tracking","cores":8,"cpu_khz":1728000,"gpu_khz":918000,"emc_khz":3199000,"measured_mw":14210,"predicted_mw":13900,"allowed_mw":14962,"ratio_ppm":1022302,"limit_mw":15000,"limit_from":"config","least_mw":6100,"model":"model.wgt","violations":2,"changes":17,"over_limit_ms":860,"unknown_ms":0,"energy_mj":1234567,"sensor_errors":0,"failed_changes":0,"disobedient":[],"last_violations":[]}}
+//! {"version":1,"ok":{"state":"tracking","cores":8,"cpu_khz":1728000,"gpu_khz":918000,"emc_khz":3199000,"measured_mw":14210,"predicted_mw":13900,"allowed_mw":14962,"ratio_ppm":1022302,"limit_mw":15000,"limit_from":"config","max_limit_mw":30000,"unsaved":false,"least_mw":6100,"model":"model.wgt","violations":2,"changes":17,"over_limit_ms":860,"unknown_ms":0,"energy_mj":1234567,"sensor_errors":0,"failed_changes":0,"claims":[],"disobedient":[],"last_violations":[]}}
 //! {"version":1,"error":{"name":"out_of_range","message":"power_mw is 0, expected 1 to 1000000"}}
 //! ```
 //!
 //! `state` is `booting`, `settling`, `tracking`, `stepping_down`, `probing_up`, `safe_no_sensor`,
-//! `safe_limit_too_low`, `safe_nothing_applies` or `yielded`; `limit_from` is `config`, `schedule`,
-//! `socket` or `lease`. `limit_for_ms` is the remaining time of a limit with `for_ms`. `measured_mw`,
-//! `limit_for_ms`, `average_mw`, `average_window_ms`, `throttled` (what makes the board slower than its
+//! `safe_limit_too_low`, `safe_nothing_applies`, `yielded` or `over_limit`: the measured power has been over the limit
+//! for more than a second, for `over_for_ms` by now, and nothing lower can be set.
+//!
+//! What holds is the lowest of `max_limit_mw`, of every lowering, and of the lowest lease; without a lease, of the
+//! config's limit. `limit_from` is `config`, `schedule`, `max_limit`, `socket` (a lowering) or `lease`. `limit_by` is the client that set
+//! it, and `limit_for_ms` the time after which it ends. `claims` has all lowerings and leases. A client's `owner` is
+//! `{"uid":1000}`, or `"root"` over root's socket; owner and `pid` are the kernel's words, `program` is the client's.
+//! `unsaved` is true while a crash would lose a lowering.
+//!
+//! ```json
+//! {"source":"lease","by":{"owner":{"uid":1000},"pid":4711,"program":"train.py"},"limit_mw":25000,"for_ms":600000}
+//! ```
+//!
+//! `measured_mw`,
+//! `limit_by`, `limit_for_ms`, `over_for_ms`, `average_mw`, `average_window_ms`, `throttled` (what makes the board slower than its
 //! mode: `cooling`, `firmware`, or both with a comma), `temperature_mc`, `input_mv`, `input_ma`, the
 //! clocks that run (`delivered_cpu_khz`, `delivered_gpu_khz`, `delivered_emc_khz`), the over-current events
 //! since the boot (`oc1_events` to `oc3_events`) and in the last minute (`oc1_per_min` to `oc3_per_min`)
@@ -40,52 +53,59 @@
 //! {"version":1,"request":"status"}
 //! ```
 //!
-//! `set_limit` overrides the config's `limit` and `schedule`; without `average`, the config's
-//! average stays. `null` returns to the config. The limit holds until the next `set_limit`, SIGHUP
-//! (which returns to the config) or the end of the daemon; it does **not** survive a restart. With
-//! `for_ms` (1000 to 86400000) the daemon returns to the config after that time. A limit over the
-//! config's `max_limit` is refused. A limit below the predicted power of the safe mode is accepted: the daemon sets the safe mode,
-//! and the state is `safe_limit_too_low`.
+//! `set_limit` *lowers* the limit: it holds beside all others, until its user sets another one, or `null` lifts it. It
+//! survives SIGHUP, crash, restart and reboot. With `for_ms` (1000 to 86400000) it ends after that time, in which the
+//! daemon ran. It holds at once, and is saved within a second; until then, `unsaved` is true. A limit over
+//! `max_limit_mw` is refused; one over the config's limit changes nothing by itself. `average` holds beside the
+//! config's. A limit below the predicted power of the safe mode is accepted: the daemon sets the safe mode,
+//! and the state is `safe_limit_too_low`. A user has one lowering, and there are at most 16.
 //!
 //! ```json
 //! {"version":1,"request":{"set_limit":{"power_mw":15000}}}
 //! {"version":1,"request":{"set_limit":{"power_mw":15000,"average":{"power_mw":12000,"window_ms":60000}}}}
-//! {"version":1,"request":{"set_limit":{"power_mw":15000,"for_ms":600000}}}
+//! {"version":1,"request":{"set_limit":{"power_mw":15000,"for_ms":600000,"program":"guard.py"}}}
 //! {"version":1,"request":{"set_limit":null}}
+//! ```
+//!
+//! `lift` lifts another user's lowering, or root's own. Over root's socket only.
+//!
+//! ```json
+//! {"version":1,"request":{"lift":{"uid":1000}}}
+//! {"version":1,"request":{"lift":"root"}}
 //! ```
 //!
 //! `set_model` loads another workload's model: a regular file in the folder of the config's model,
 //! given by its name or path. The daemon reads no other folder and follows no symbolic link, so a
 //! client can choose only among files that root put there. The file is checked as at the start of
-//! the daemon; if it is refused, the old model stays. A new model discards the corrections learned
-//! for the old one. The model does **not** survive a restart. Rate limit: one model per second.
+//! the daemon; if it is refused, the old model stays. The highest load that is remembered stays known, as its power;
+//! all else that was learned is discarded. The model does **not** survive a restart. Rate limit: one model in 10 s.
+//! While another client has a lease, only root may change the model.
 //!
 //! ```json
 //! {"version":1,"request":{"set_model":"night.wgt"}}
 //! ```
 //!
-//! `lease` holds a limit, and a model if one is named, as long as this connection is open. At its
-//! end, however it ends, limit and model return to what holds without it. A lease overrides config,
-//! schedule, `set_limit` and `set_model`; these then hold after it, and SIGHUP does not end it. The
-//! limit follows the rules of `set_limit`, except that it has no `for_ms`, and the model those of `set_model`. If either is refused,
-//! nothing changes. A second `lease` of a connection replaces its first one. If several
-//! connections have leases, the daemon holds the lowest power, the lowest average power and the
-//! shortest window of all, with the model of the newest lease that names one. Each change of the model
-//! discards what the daemon has learned. A connection with a lease may be silent for any time.
+//! `lease` holds a limit in place of the config's, up to `max_limit_mw`, and a model if one is named. It ends with this
+//! connection, with the process that connected (a child that inherits the connection does not have the lease), after
+//! `for_ms`, or if no line arrives for 2 s, whichever comes first; the connection is then closed. A client renews it by
+//! any request, such as `status`. SIGHUP does not end it. Model and averages follow the rules of `set_model` and
+//! `set_limit`. If anything is refused, nothing changes. A second `lease` of a connection replaces its first one. If
+//! several connections have leases, the daemon holds the lowest power, the lowest average power and the
+//! shortest window of all, with the model of the newest lease that names one.
 //!
 //! ```json
 //! {"version":1,"request":{"lease":{"power_mw":20000}}}
-//! {"version":1,"request":{"lease":{"power_mw":20000,"average":{"power_mw":15000,"window_ms":60000},"model":"night.wgt"}}}
+//! {"version":1,"request":{"lease":{"power_mw":20000,"average":{"power_mw":15000,"window_ms":60000},"model":"night.wgt","for_ms":600000,"program":"train.py"}}}
 //! ```
 //!
-//! `yield` gives the board to this client: after the answer, whose state is `yielded`, the daemon
+//! `yield` gives the board to this client, over root's socket only: after the answer, whose state is `yielded`, the daemon
 //! writes nothing to the board until this connection ends. **Meanwhile nothing holds the limit but
 //! the client.** Then, or when the client closes its side, the daemon sets a mode of its own at once.
 //! It keeps what it learned, but the workload may be another one by now: so its first mode fits the
 //! limit both by what it learned and by the model alone. The client must send a line at least every
-//! 2 s (any request, such as `status`); otherwise the daemon closes the connection and takes the
+//! 2 s (any request, such as `status`); otherwise, or when its process ends, the daemon closes the connection and takes the
 //! board over. Only one client may have the board. The daemon goes on reading the power
-//! sensor and counting energy, answers all clients, and keeps its lock and the prior state. A daemon
+//! sensor and counting energy and the time over the limit, answers all clients, and keeps its lock and the prior state. A daemon
 //! that stops meanwhile sets a mode of its own first. The mode in the status is the last one that the daemon wanted.
 //!
 //! ```json
@@ -111,11 +131,14 @@
 //! | `not_utf8` | The line is not UTF-8. | stays open |
 //! | `version` | The request has another version. | stays open |
 //! | `out_of_range` | A number is out of range. | stays open |
-//! | `over_max_limit` | The limit is over the config's `max_limit`. | stays open |
-//! | `too_many_requests` | More than 20 requests or one model in a second. | is closed at 40 |
+//! | `over_max_limit` | The limit is over the config's `max_limit`, or its highest limit. | stays open |
+//! | `too_many_lowerings` | 16 users have lowered the limit. | stays open |
+//! | `leased` | Another client has a lease, and only root may change the model. | stays open |
+//! | `not_root` | The request is for the socket that is root's alone. | stays open |
+//! | `too_many_requests` | More than 40 requests of the user in a second, or one model in 10 s. | is closed at 80 |
 //! | `too_long` | The line has more than 4096 bytes. | is closed |
 //! | `waiting` | The board lacks a sensor or a clock; the least mode is set meanwhile. | is closed |
-//! | `too_many_clients` | 16 clients are already connected. | is closed |
+//! | `too_many_clients` | The user has 8 connections, or 4 subscriptions, or made 40 connections in a second; or there are 32. | is closed |
 //! | `already_yielded` | Another client has the board. | stays open |
 //! | `model_not_allowed` | The model is not in the folder of the config's model. | stays open |
 //! | `model_unreadable` | The model's file does not exist or is not a regular file. | stays open |
@@ -123,16 +146,17 @@
 //! | `model_unsuitable` | The model lacks power, confidence or a supported mode. | stays open |
 //! | `model_for_other_board` | The model was made for another board. | stays open |
 //!
-//! A client that sends nothing for 60 s and has neither subscribed nor leased is disconnected; so is
-//! a client that has the board and sends no line for 2 s, and a client with more than 16 KiB of unread answers. When a client closes its side, the daemon sends the
+//! A client that sends nothing for 60 s and has not subscribed is disconnected; so is
+//! a client that has the board or a lease and sends no line for 2 s, and a client with more than 16 KiB of unread answers. When a client closes its side, the daemon sends the
 //! pending answers and closes the connection. The daemon accepts at most 1000 connections per
-//! second; further ones wait in the backlog.
+//! second; further ones wait in the backlog. It raises the limit at most four times a second, and lowers it at once.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use wattgate_runtime::{Average, Limit, Milliseconds, Milliwatts};
 
+use crate::limits::Owner;
 use crate::report::Report;
 
 /// Version of the protocol.
@@ -154,24 +178,29 @@ pub struct Line {
 #[serde(rename_all = "snake_case")]
 pub enum Request {
     Status,
-    /// `None` returns to the config's limit.
+    /// `None` lifts this user's lowering.
     SetLimit(Option<WantedLimit>),
+    /// Lifts another owner's lowering.
+    Lift(Owner),
     SetModel(String),
     Lease(WantedLease),
     Yield,
     Subscribe(Subscription),
 }
 
-/// A limit in a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A lowering.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WantedLimit {
     pub power_mw: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average: Option<WantedAverage>,
     /// The time after which the limit expires.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_ms: Option<u64>,
+    /// The client's name for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
 }
 
 /// A limit, and perhaps a model, for as long as the client is connected.
@@ -179,11 +208,17 @@ pub struct WantedLimit {
 #[serde(deny_unknown_fields)]
 pub struct WantedLease {
     pub power_mw: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average: Option<WantedAverage>,
     /// Name or path of the model.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The time after which the lease ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_ms: Option<u64>,
+    /// The client's name for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
 }
 
 /// An average in a request.
@@ -297,39 +332,64 @@ fn line(value: &impl Serialize) -> Vec<u8> {
 }
 
 impl WantedLimit {
-    /// Converts the request to a limit; without an average, the average of `base` stays.
-    pub fn limit(self, base: Limit) -> Result<Limit, Refused> {
-        let mut limit = base;
-        limit.power = milliwatts(self.power_mw)?;
-        if let Some(average) = self.average {
-            limit.average = Some(Average {
-                power: milliwatts(average.power_mw)?,
-                window: milliseconds("window_ms", average.window_ms, 1_000, 86_400_000)?,
-            });
+    /// A limit of the power, and nothing else.
+    pub fn of(power: Milliwatts) -> Self {
+        Self {
+            power_mw: power.0,
+            average: None,
+            for_ms: None,
+            program: None,
         }
-        Ok(limit)
+    }
+
+    /// The limit without what the config adds.
+    pub fn limit(&self) -> Result<Limit, Refused> {
+        limit(self.power_mw, self.average)
     }
 
     /// The time after which the limit expires; `None`: it does not.
-    pub fn time(self) -> Result<Option<Milliseconds>, Refused> {
-        let in_range = |ms| milliseconds("for_ms", ms, 1_000, 86_400_000);
-        self.for_ms.map(in_range).transpose()
+    pub fn time(&self) -> Result<Option<Milliseconds>, Refused> {
+        time(self.for_ms)
     }
 }
 
 impl WantedLease {
-    /// The limit of the lease, without what the config adds.
-    pub fn limit(&self) -> Result<Limit, Refused> {
-        let &Self {
-            power_mw, average, ..
-        } = self;
-        let wanted = WantedLimit {
-            power_mw,
-            average,
+    /// A lease of a limit, and of nothing else.
+    pub fn of(power: Milliwatts) -> Self {
+        Self {
+            power_mw: power.0,
+            average: None,
+            model: None,
             for_ms: None,
-        };
-        wanted.limit(Limit::of(Milliwatts(0)))
+            program: None,
+        }
     }
+
+    /// The limit without what the config adds.
+    pub fn limit(&self) -> Result<Limit, Refused> {
+        limit(self.power_mw, self.average)
+    }
+
+    /// The time after which the lease ends; `None`: it does not by itself.
+    pub fn time(&self) -> Result<Option<Milliseconds>, Refused> {
+        time(self.for_ms)
+    }
+}
+
+fn limit(power_mw: u32, average: Option<WantedAverage>) -> Result<Limit, Refused> {
+    let mut limit = Limit::of(milliwatts(power_mw)?);
+    if let Some(average) = average {
+        limit.average = Some(Average {
+            power: milliwatts(average.power_mw)?,
+            window: milliseconds("window_ms", average.window_ms, 1_000, 86_400_000)?,
+        });
+    }
+    Ok(limit)
+}
+
+fn time(for_ms: Option<u64>) -> Result<Option<Milliseconds>, Refused> {
+    let in_range = |ms| milliseconds("for_ms", ms, 1_000, 86_400_000);
+    for_ms.map(in_range).transpose()
 }
 
 impl Subscription {
@@ -376,11 +436,12 @@ mod tests {
         let found: Vec<Request> = examples("\"request\"")
             .map(|line| Request::parse(line.as_bytes()).expect(line))
             .collect();
-        let limit = |average, for_ms| {
+        let limit = |average, for_ms: Option<u64>| {
             Request::SetLimit(Some(WantedLimit {
-                power_mw: 15_000,
                 average,
                 for_ms,
+                program: for_ms.map(|_| "guard.py".to_owned()),
+                ..WantedLimit::of(Milliwatts(15_000))
             }))
         };
         let all = [
@@ -395,12 +456,10 @@ mod tests {
             ),
             limit(None, Some(600_000)),
             Request::SetLimit(None),
+            Request::Lift(Owner::Uid(1_000)),
+            Request::Lift(Owner::Root),
             Request::SetModel("night.wgt".to_owned()),
-            Request::Lease(WantedLease {
-                power_mw: 20_000,
-                average: None,
-                model: None,
-            }),
+            Request::Lease(WantedLease::of(Milliwatts(20_000))),
             Request::Lease(WantedLease {
                 power_mw: 20_000,
                 average: Some(WantedAverage {
@@ -408,6 +467,8 @@ mod tests {
                     window_ms: 60_000,
                 }),
                 model: Some("night.wgt".to_owned()),
+                for_ms: Some(600_000),
+                program: Some("train.py".to_owned()),
             }),
             Request::Yield,
             Request::Subscribe(Subscription { every_ms: 1_000 }),
@@ -470,7 +531,7 @@ mod tests {
             (
                 b"{\"version\":1,\"request\":\"stop\"}",
                 "malformed",
-                "unknown variant `stop`, expected one of `status`, `set_limit`, `set_model`, \
+                "unknown variant `stop`, expected one of `status`, `set_limit`, `lift`, `set_model`, \
                  `lease`, `yield`, `subscribe`",
             ),
             (
@@ -513,14 +574,12 @@ mod tests {
 
     #[test]
     fn numbers_out_of_range_are_refused() {
-        let base = Limit::of(Milliwatts(9_000));
         let limit = |power_mw, average| {
             let wanted = WantedLimit {
-                power_mw,
                 average,
-                for_ms: None,
+                ..WantedLimit::of(Milliwatts(power_mw))
             };
-            wanted.limit(base)
+            wanted.limit()
         };
         let average = |power_mw, window_ms| {
             Some(WantedAverage {
@@ -551,9 +610,8 @@ mod tests {
         }
         for (for_ms, is_right) in [(999, false), (1_000, true), (86_400_001, false)] {
             let wanted = WantedLimit {
-                power_mw: 1,
-                average: None,
                 for_ms: Some(for_ms),
+                ..WantedLimit::of(Milliwatts(1))
             };
             let time = wanted.time().map_err(|refused| refused.name);
             match is_right {
@@ -568,28 +626,6 @@ mod tests {
         assert_eq!(
             limit(1_000_000, None).map(|it| it.power),
             Ok(Milliwatts(1_000_000))
-        );
-    }
-
-    #[test]
-    fn without_an_average_the_config_s_average_stays() {
-        let of_config = Average {
-            power: Milliwatts(8_000),
-            window: Milliseconds(30_000),
-        };
-        let base = Limit {
-            average: Some(of_config),
-            ..Limit::of(Milliwatts(9_000))
-        };
-        let wanted = WantedLimit {
-            power_mw: 12_000,
-            average: None,
-            for_ms: None,
-        };
-        let limit = wanted.limit(base).expect("in range");
-        assert_eq!(
-            (limit.power, limit.average),
-            (Milliwatts(12_000), Some(of_config))
         );
     }
 }

@@ -1,4 +1,6 @@
-//! The Unix socket for clients; [`protocol`](super::protocol) defines the messages.
+//! The Unix sockets: one for clients, and one for root alone; [`protocol`](super::protocol) defines the messages.
+//!
+//! Containers mount the folder of the first one. Over it, uid 0 is a client like any other.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, Write};
@@ -14,25 +16,27 @@ use super::connection::{Connection, Gone};
 use super::listener::Listener;
 use super::peer::{Peer, change};
 use super::protocol::{MAX_LINE_BYTES, Refused, Request, Subscription, answer};
-use super::rate_limit::RateCounter;
+use super::users::{
+    CLOSE_AT_REQUESTS, MAX_CONNECTIONS, MAX_CONNECTS_PER_SECOND, MAX_REQUESTS_PER_SECOND,
+    MAX_SUBSCRIPTIONS, Users,
+};
 use crate::clock::Clock;
 use crate::control::Priority;
 use crate::daemon::{ClientId, Daemon};
-use crate::log::log;
+use crate::limits::Owner;
+use crate::log::{Withheld, log};
 
-/// Maximum number of connected clients.
-pub const MAX_CLIENTS: usize = 16;
+/// Maximum number of connected clients of a socket.
+pub const MAX_CLIENTS: usize = 32;
 
-/// Rate limit per client: more requests in a second are refused.
-const MAX_REQUESTS_PER_SECOND: u32 = 20;
-/// At this many requests in a second the connection is closed.
-const CLOSE_AT_REQUESTS: u32 = 2 * MAX_REQUESTS_PER_SECOND;
-
-/// A client that sends nothing for this long is disconnected, unless it has subscribed or leased.
+/// A client that sends nothing for this long is disconnected, unless it has subscribed.
 const IDLE_TIMEOUT: Milliseconds = Milliseconds(60_000);
 
-/// A client that has the board and sends no line for this long is disconnected: it hangs.
-const YIELD_TIMEOUT: Milliseconds = Milliseconds(2_000);
+/// A client that has the board or a lease, and sends no line for this long, is disconnected: it hangs.
+const LEASE_TIMEOUT: Milliseconds = Milliseconds(2_000);
+
+/// Interval at which it is seen whether the process of such a client has ended.
+const PROCESS_INTERVAL: Milliseconds = Milliseconds(100);
 
 /// Least time between two lines of a subscription.
 const MIN_LINE_INTERVAL: Milliseconds = Milliseconds(100);
@@ -43,15 +47,33 @@ pub struct Socket {
     path: PathBuf,
     listener: Listener<UnixListener>,
     clients: Vec<Client>,
+    users: Users,
     /// The next client's number.
     next: ClientId,
+    /// Whether it is root's alone.
+    is_root: bool,
 }
 
 impl Socket {
-    /// Creates the socket for root and the members of `group`, which also get access to the
-    /// directory. The socket is created in a private directory and renamed once its permissions
-    /// are set, so nobody else can connect. It replaces a socket that a crash left.
+    /// Creates the socket for clients: root and the members of `group`, which also get access to the
+    /// directory. It replaces a socket that a crash left.
     pub fn open(directory: &Path, group: Option<u32>) -> io::Result<Self> {
+        Self::open_as(directory, group, false)
+    }
+
+    /// Creates the socket that is root's alone, in a directory that is root's alone.
+    pub fn open_root(directory: &Path) -> io::Result<Self> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)?;
+        fs::set_permissions(directory, Permissions::from_mode(0o700))?;
+        Self::open_as(directory, None, true)
+    }
+
+    /// The socket is created in a private directory and renamed once its permissions are set, so nobody else can
+    /// connect.
+    fn open_as(directory: &Path, group: Option<u32>, is_root: bool) -> io::Result<Self> {
         let hidden = directory.join("new");
         match fs::remove_dir_all(&hidden) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -66,7 +88,8 @@ impl Socket {
             fs::set_permissions(directory, Permissions::from_mode(mode))?;
             chown(&new, None, group)?;
         }
-        fs::set_permissions(&new, Permissions::from_mode(0o660))?;
+        let mode = if is_root { 0o600 } else { 0o660 };
+        fs::set_permissions(&new, Permissions::from_mode(mode))?;
         let path = directory.join("socket");
         fs::rename(&new, &path)?;
         fs::remove_dir(&hidden)?;
@@ -74,7 +97,10 @@ impl Socket {
             path,
             listener: Listener::new(listener),
             clients: Vec::new(),
-            next: ClientId(0),
+            users: Users::default(),
+            // No client of one socket has the number of one of the other.
+            next: ClientId(u64::from(is_root) << 63),
+            is_root,
         })
     }
 
@@ -110,50 +136,74 @@ impl Socket {
     ) -> bool {
         let changes = daemon.changes();
         if is_ready {
-            let (now, clients, next) = (clock.now(), &mut self.clients, &mut self.next);
-            self.listener
-                .accept(now, |stream| admit(clients, next, stream, now));
+            let now = clock.now();
+            let (clients, users) = (&mut self.clients, &mut self.users);
+            let (next, is_root) = (&mut self.next, self.is_root);
+            self.listener.accept(now, |stream| {
+                let peer = Peer::of(&stream, is_root);
+                if let Some(new) = admit(clients, users, *next, peer, stream, now) {
+                    clients.push(new);
+                    next.0 += 1;
+                }
+            });
         }
+        let users = &mut self.users;
+        let mut subscribed: Vec<u32> = Vec::new();
+        subscribed.extend(
+            self.clients
+                .iter()
+                .filter(|it| it.subscribed.is_some())
+                .map(|it| it.peer.uid()),
+        );
         self.clients.retain_mut(|client| {
-            let is_due = clock.now() >= until;
-            let turn = match is_due {
+            let now = clock.now();
+            let turn = match now >= until {
                 true => Ok(()),
-                false => client.turn(is_ready, daemon, clock),
+                false => client.turn(is_ready, daemon, clock, users, &mut subscribed),
             };
-            let is_silent = client.is_silent(daemon, clock.now());
-            if turn.is_err() || is_silent || client.connection.has_ended() {
-                client.end(daemon, clock);
+            let lapse = client.lapse(daemon, now);
+            if turn.is_err() || lapse.is_some() || client.connection.has_ended() {
+                client.end(daemon, clock, users, lapse.unwrap_or("the connection ends"));
             }
-            turn.is_ok() && !is_silent
+            turn.is_ok() && lapse.is_none()
         });
         daemon.changes() != changes
     }
 }
 
+/// The client of a connection, unless it is one too many. Then it is refused and dropped.
 fn admit(
-    clients: &mut Vec<Client>,
-    next: &mut ClientId,
+    clients: &[Client],
+    users: &mut Users,
+    id: ClientId,
+    peer: Peer,
     mut stream: UnixStream,
     now: Milliseconds,
-) {
-    if clients.len() < MAX_CLIENTS {
-        clients.push(Client {
-            id: *next,
-            peer: Peer::of(&stream),
+) -> Option<Client> {
+    let user = users.of(peer.uid(), now);
+    let of_user = clients.iter().filter(|it| it.peer.uid() == peer.uid());
+    let message = if user.connects.count(now) > MAX_CONNECTS_PER_SECOND {
+        format!("more than {MAX_CONNECTS_PER_SECOND} connections of this user in a second")
+    } else if of_user.count() >= MAX_CONNECTIONS {
+        format!("{MAX_CONNECTIONS} clients of this user are already connected")
+    } else if clients.len() >= MAX_CLIENTS {
+        format!("{MAX_CLIENTS} clients are already connected")
+    } else {
+        return Some(Client {
+            id,
+            peer,
             connection: Connection::new(stream),
-            requests: RateCounter::default(),
             last_input: now,
             last_line: now,
+            checked: now,
             subscribed: None,
             has_leased: false,
         });
-        next.0 += 1;
-        return;
-    }
-    let message = format!("{MAX_CLIENTS} clients are already connected");
+    };
     let refused = answer(Err(Refused::new("too_many_clients", message)));
     // Best effort: the client is dropped either way.
     let _ = stream.write(&refused);
+    None
 }
 
 #[derive(Debug)]
@@ -161,10 +211,11 @@ struct Client {
     id: ClientId,
     peer: Peer,
     connection: Connection<UnixStream>,
-    requests: RateCounter,
     /// When the client last sent something, and when it last sent a line.
     last_input: Milliseconds,
     last_line: Milliseconds,
+    /// When its process was seen last.
+    checked: Milliseconds,
     subscribed: Option<Subscribed>,
     has_leased: bool,
 }
@@ -184,10 +235,12 @@ impl Client {
         is_ready: bool,
         daemon: &mut Daemon<F>,
         clock: &impl Clock,
+        users: &mut Users,
+        subscribed: &mut Vec<u32>,
     ) -> Result<(), Gone> {
         if is_ready {
             self.connection.flush()?;
-            self.receive(daemon, clock)?;
+            self.receive(daemon, clock, users, subscribed)?;
         }
         let now = clock.now();
         let is_idle = now.since(self.last_input) >= IDLE_TIMEOUT;
@@ -198,30 +251,54 @@ impl Client {
             };
         }
         self.send_due(daemon, now)?;
-        match self.subscribed.is_none() && !self.has_leased && is_idle {
+        match self.subscribed.is_none() && is_idle {
             true => Err(Gone),
             false => Ok(()),
         }
     }
 
-    /// Ends what the client holds.
-    fn end<F: Files>(&mut self, daemon: &mut Daemon<F>, clock: &impl Clock) {
-        let peer = self.peer;
-        if std::mem::take(&mut self.has_leased) {
-            log(Priority::Notice, format_args!("{peer}: the lease ends"));
-        }
-        if daemon.has_board(self.id) {
+    /// Logs what the client does, unless its user has done too much.
+    fn tell(&self, what: &str, users: &mut Users, now: Milliseconds) {
+        let lines = &mut users.of(self.peer.uid(), now).lines;
+        if let Some(withheld) = lines.take(now) {
+            let (peer, withheld) = (self.peer.setter(None), Withheld(withheld));
             log(
                 Priority::Notice,
-                format_args!("{peer}: gave the board back"),
+                format_args!("client of {peer}: {what}{withheld}"),
             );
+        }
+    }
+
+    /// Ends what the client holds.
+    fn end<F: Files>(
+        &mut self,
+        daemon: &mut Daemon<F>,
+        clock: &impl Clock,
+        users: &mut Users,
+        why: &str,
+    ) {
+        if std::mem::take(&mut self.has_leased) {
+            self.tell(&format!("the lease is over: {why}"), users, clock.now());
+        }
+        if daemon.has_board(self.id) {
+            self.tell(&format!("gave the board back: {why}"), users, clock.now());
         }
         daemon.end_client(self.id, clock.utc());
     }
 
-    /// Whether the client has the board and has sent no line for too long.
-    fn is_silent<F: Files>(&self, daemon: &Daemon<F>, now: Milliseconds) -> bool {
-        daemon.has_board(self.id) && now.since(self.last_line) >= YIELD_TIMEOUT
+    /// Why a client that has the board or a lease loses it.
+    fn lapse<F: Files>(&mut self, daemon: &Daemon<F>, now: Milliseconds) -> Option<&'static str> {
+        if !daemon.has_board(self.id) && !daemon.has_leased(self.id) {
+            return None;
+        }
+        if now.since(self.last_line) >= LEASE_TIMEOUT {
+            return Some("no line for 2 s");
+        }
+        if now.since(self.checked) < PROCESS_INTERVAL {
+            return None;
+        }
+        self.checked = now;
+        self.peer.has_ended().then_some("its process has ended")
     }
 
     /// Reads once and answers each line.
@@ -229,6 +306,8 @@ impl Client {
         &mut self,
         daemon: &mut Daemon<F>,
         clock: &impl Clock,
+        users: &mut Users,
+        subscribed: &mut Vec<u32>,
     ) -> Result<(), Gone> {
         let now = clock.now();
         if self.connection.read(MAX_LINE_BYTES)? {
@@ -236,12 +315,14 @@ impl Client {
         }
         while let Some(line) = self.connection.line() {
             self.last_line = now;
-            let count = self.requests.count(now);
+            let count = users.of(self.peer.uid(), now).requests.count(now);
             let result = match count <= MAX_REQUESTS_PER_SECOND {
-                true => Request::parse(&line).and_then(|it| self.act(it, daemon, clock)),
+                true => Request::parse(&line)
+                    .and_then(|it| self.act(it, daemon, clock, users, subscribed)),
                 false => {
-                    let message =
-                        format!("more than {MAX_REQUESTS_PER_SECOND} requests in a second");
+                    let message = format!(
+                        "more than {MAX_REQUESTS_PER_SECOND} requests of this user in a second"
+                    );
                     Err(Refused::new("too_many_requests", message))
                 }
             };
@@ -272,11 +353,15 @@ impl Client {
         request: Request,
         daemon: &mut Daemon<F>,
         clock: &impl Clock,
+        users: &mut Users,
+        subscribed: &mut Vec<u32>,
     ) -> Result<(), Refused> {
         let change = change(&request);
-        self.obey(request, daemon, clock)?;
-        if let Some(change) = change {
-            log(Priority::Notice, format_args!("{}: {change}", self.peer));
+        // A renewed lease is nothing new.
+        let is_new = !(matches!(request, Request::Lease(_)) && daemon.has_leased(self.id));
+        self.obey(request, daemon, clock, subscribed)?;
+        if let Some(change) = change.filter(|_| is_new) {
+            self.tell(&change, users, clock.now());
         }
         Ok(())
     }
@@ -286,18 +371,55 @@ impl Client {
         request: Request,
         daemon: &mut Daemon<F>,
         clock: &impl Clock,
+        subscribed: &mut Vec<u32>,
     ) -> Result<(), Refused> {
         match request {
             Request::Status => Ok(()),
-            Request::SetLimit(limit) => daemon.set_limit(limit, clock),
-            Request::SetModel(name) => daemon.set_model(&name, clock.now()),
+            Request::SetLimit(limit) => {
+                let program = limit.as_ref().and_then(|it| it.program.as_deref());
+                let by = self.peer.setter(program);
+                daemon.set_limit(limit, by, clock)
+            }
+            Request::Lift(owner) => {
+                self.check_root("lift")?;
+                daemon.lift(owner, clock)
+            }
+            Request::SetModel(name) => {
+                daemon.set_model(&name, (self.id, self.peer.owner()), clock.now())
+            }
             Request::Lease(wanted) => {
-                daemon.lease(self.id, wanted, clock)?;
+                let by = self.peer.setter(wanted.program.as_deref());
+                daemon.lease(self.id, wanted, by, clock)?;
                 self.has_leased = true;
                 Ok(())
             }
-            Request::Yield => daemon.yield_to(self.id),
-            Request::Subscribe(subscription) => self.subscribe(subscription, daemon, clock.now()),
+            Request::Yield => {
+                self.check_root("yield")?;
+                daemon.yield_to(self.id)
+            }
+            Request::Subscribe(subscription) => {
+                let uid = self.peer.uid();
+                let others = subscribed.iter().filter(|it| **it == uid).count();
+                if self.subscribed.is_none() && others >= MAX_SUBSCRIPTIONS {
+                    let message =
+                        format!("{MAX_SUBSCRIPTIONS} clients of this user have subscribed already");
+                    return Err(Refused::new("too_many_clients", message));
+                }
+                self.subscribe(subscription, daemon, clock.now())?;
+                subscribed.push(uid);
+                Ok(())
+            }
+        }
+    }
+
+    /// Refuses what is root's over the socket of all clients.
+    fn check_root(&self, request: &str) -> Result<(), Refused> {
+        match self.peer.owner() {
+            Owner::Root => Ok(()),
+            Owner::Uid(_) => {
+                let message = format!("{request} is a request of the socket that is root's alone");
+                Err(Refused::new("not_root", message))
+            }
         }
     }
 

@@ -3,15 +3,17 @@
 use std::io::Write;
 use std::net::TcpStream;
 
-use crate::server::{Client, STATUS, Server, connect, limit, response, with_http};
+use crate::server::{Client, Page, STATUS, Server, connect, limit, response};
 use rustix::event::PollFlags;
 use wattgate_watchdog::clock::Clock;
+use wattgate_watchdog::limits::Owner;
 use wattgate_watchdog::report::Report;
 use wattgate_watchdog::serve::MAX_POLLED;
 use wattgate_watchdog::serve::http;
 use wattgate_watchdog::serve::listener::MAX_ACCEPTS_PER_SECOND;
-use wattgate_watchdog::serve::protocol::{MAX_LINE_BYTES, Refused, Request};
-use wattgate_watchdog::serve::socket::{MAX_CLIENTS, Socket};
+use wattgate_watchdog::serve::protocol::{MAX_LINE_BYTES, Refused, Request, Subscription};
+use wattgate_watchdog::serve::socket::MAX_CLIENTS;
+use wattgate_watchdog::serve::users::{MAX_CONNECTIONS, MAX_SUBSCRIPTIONS};
 
 #[test]
 fn an_endless_line_gets_an_error_and_the_connection_is_closed() {
@@ -34,28 +36,31 @@ fn an_endless_line_gets_an_error_and_the_connection_is_closed() {
 fn too_many_requests_are_refused_and_then_disconnected() {
     let mut server = Server::new();
     let mut client = server.connect();
-    let mut changed = 0;
-    for watts in 0..25 {
+    for watts in 0..45 {
         client.send(&limit(20_000 + watts).line());
-        changed += u32::from(server.turn());
+        server.turn();
     }
-    assert_eq!(changed, 20, "refused requests change nothing");
     let answers = client.answers();
     let is_refused = |answer: &&Result<Report, Refused>| {
         let error = answer.as_ref().err();
         error.is_some_and(|refused| refused.name == "too_many_requests")
     };
-    assert_eq!(answers.iter().filter(|it| it.is_ok()).count(), 20);
+    assert_eq!(answers.iter().filter(|it| it.is_ok()).count(), 40);
     assert_eq!(answers.iter().filter(is_refused).count(), 5);
+    // To connect again gains nothing.
+    let mut other = server.connect();
+    other.send(STATUS);
+    server.turn();
+    assert_eq!(other.error(), "too_many_requests");
     server.advance(1_000);
     client.send(STATUS);
     server.turn();
     assert!(client.has_report(), "accepted a second later");
     client.send(&STATUS.repeat(100));
     server.turn();
-    assert_eq!(client.answers().len(), 39);
+    assert_eq!(client.answers().len(), 79);
     assert!(!client.receive());
-    assert_eq!(server.clients(), 0);
+    assert_eq!(server.clients(), 1);
 }
 
 #[test]
@@ -97,7 +102,7 @@ fn a_client_that_reads_late_gets_all_answers() {
 fn one_client_too_many_is_refused() {
     let mut server = Server::new();
     let mut clients: Vec<Client> = Vec::new();
-    while clients.len() < MAX_CLIENTS {
+    while clients.len() < MAX_CONNECTIONS {
         clients.push(server.connect());
         server.turn();
     }
@@ -105,7 +110,7 @@ fn one_client_too_many_is_refused() {
     server.turn();
     assert_eq!(other.error(), "too_many_clients");
     assert!(!other.receive());
-    assert_eq!(server.clients(), MAX_CLIENTS);
+    assert_eq!(server.clients(), MAX_CONNECTIONS);
     for client in &mut clients {
         assert!(server.ask(client, Request::Status).is_ok());
     }
@@ -155,7 +160,10 @@ fn the_rate_of_connections_is_limited() {
     server.advance(1_000);
     assert!(waits(&server));
     server.turn();
-    assert!(late.has_report());
+    assert!(
+        late.has_report(),
+        "a user's connections count by the second, too"
+    );
 }
 
 #[test]
@@ -181,35 +189,34 @@ fn a_subscriber_that_never_reads_is_disconnected() {
 }
 
 #[test]
-fn a_silent_http_client_is_disconnected() {
-    let (mut server, address) = with_http();
-    let streams: Vec<TcpStream> = (0..=http::MAX_CLIENTS).map(|_| connect(address)).collect();
-    server.turn();
-    assert_eq!(server.clients(), http::MAX_CLIENTS);
-    let last = streams.last().expect("one");
-    assert_eq!(response(&mut server, last), "");
-    (&streams[0]).write_all(b"GET /metrics HT").expect("taken");
-    server.turn();
+fn a_silent_http_client_is_disconnected_and_makes_room_before() {
+    let mut server = Page::new();
+    let idle: Vec<TcpStream> = (0..http::MAX_CLIENTS)
+        .map(|_| connect(server.address))
+        .collect();
+    while server.clients() < http::MAX_CLIENTS {
+        server.turn();
+    }
+    (&idle[1]).write_all(b"GET /metrics HT").expect("taken");
+    let mut stream = connect(server.address);
+    let request = b"GET /metrics HTTP/1.1\r\n\r\n";
+    stream.write_all(request).expect("taken");
+    assert!(response(&mut server, &stream).starts_with("HTTP/1.1 200 OK"));
+    assert_eq!(server.clients(), http::MAX_CLIENTS - 1, "the oldest went");
     server.advance(4_999);
-    assert_eq!(server.clients(), http::MAX_CLIENTS);
+    assert_eq!(server.clients(), http::MAX_CLIENTS - 1);
     server.advance(1);
     assert_eq!(server.clients(), 0);
 }
 
 #[test]
 fn max_polled_counts_every_descriptor() {
-    let (mut server, address) = with_http();
-    let socket = Socket::open(&server.directory, None).expect("a socket");
-    server.services.socket = Some(socket);
-    let mut clients = Vec::new();
-    let mut streams = Vec::new();
-    for _ in 0..MAX_CLIENTS + 10 {
-        clients.push(server.connect());
-        streams.push(connect(address));
-        server.turn();
-    }
+    let mut server = Server::new();
+    server.open_root();
     let now = server.rig.clocks.now();
-    assert_eq!(server.services.waiting(now).count(), MAX_POLLED);
+    assert_eq!(server.services.waiting(now).count(), 2);
+    // Each socket has a listener.
+    assert_eq!(MAX_POLLED, 2 + 2 * MAX_CLIENTS);
 }
 
 #[test]
@@ -222,17 +229,53 @@ fn no_client_is_served_while_a_look_is_due() {
     assert_eq!(client.answer(), None);
     server.turn();
     assert!(client.answer().is_some());
-    let (mut server, address) = with_http();
-    let mut stream = connect(address);
-    server.turn();
-    assert_eq!(server.clients(), 1);
-    stream
-        .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
-        .expect("taken");
-    // Without time left the client stays connected and gets no answer.
-    for _ in 0..100 {
-        server.turn_for(0);
+}
+
+#[test]
+fn what_is_root_s_is_refused_over_the_socket_of_all_clients() {
+    let mut server = Server::new();
+    server.open_root();
+    let mut client = server.connect();
+    for request in [Request::Yield, Request::Lift(Owner::Uid(0))] {
+        let refused = server.ask(&mut client, request).expect_err("not root's");
+        assert_eq!(refused.name, "not_root");
     }
-    assert_eq!(server.clients(), 1);
-    assert!(response(&mut server, &stream).starts_with("HTTP/1.1 200 OK"));
+    let mut root = server.connect_as_root();
+    let report = server.ask(&mut root, Request::Yield).expect("yielded");
+    assert_eq!(report.state, "yielded");
+}
+
+/// All users but root are locked out by one that takes what it can get, but only of its own share.
+#[test]
+fn a_user_that_takes_all_it_can_get_leaves_root_s_socket_free() {
+    let mut server = Server::new();
+    server.open_root();
+    let mut clients = Vec::new();
+    let mut refused = 0;
+    for _ in 0..50 {
+        let mut client = server.connect();
+        server.turn();
+        match client.answer() {
+            Some(answer) => {
+                assert_eq!(answer.expect_err("one too many").name, "too_many_clients");
+                refused += 1;
+            }
+            None => clients.push(client),
+        }
+    }
+    assert_eq!(
+        (clients.len(), refused),
+        (MAX_CONNECTIONS, 50 - MAX_CONNECTIONS)
+    );
+    server.advance(1_000);
+    let subscribe = Request::Subscribe(Subscription { every_ms: 100 });
+    let mut answers = clients
+        .iter_mut()
+        .map(|client| server.ask(client, subscribe.clone()).is_ok());
+    assert_eq!(
+        answers.by_ref().filter(|is_ok| *is_ok).count(),
+        MAX_SUBSCRIPTIONS
+    );
+    let mut root = server.connect_as_root();
+    assert!(server.ask(&mut root, Request::Status).is_ok());
 }

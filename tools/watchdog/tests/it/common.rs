@@ -12,6 +12,7 @@ use wattgate_watchdog::clock::{Clock, UtcSeconds};
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::control::Event;
 use wattgate_watchdog::daemon::Daemon;
+use wattgate_watchdog::limits::Lowerings;
 use wattgate_watchdog::setup::Setup;
 
 use crate::board::{Simulated, booted, load};
@@ -63,11 +64,20 @@ impl Rig {
             utc: Cell::new(MIDNIGHT),
         };
         Self {
-            daemon: Daemon::new(setup, files, clocks.utc()),
+            daemon: Daemon::new(setup, files, clocks.utc(), Lowerings::default()),
             folder,
             clocks,
             log: Vec::new(),
         }
+    }
+
+    /// Ends the daemon as a crash does. The next one has these lowerings, and the same clock.
+    pub fn crash(&mut self, lines: &str, lowerings: Lowerings) {
+        let mut files = booted("orin-agx-64");
+        load(&mut files);
+        files.wait(Duration::from_millis(self.clocks.now.get()));
+        let setup = Setup::new(self.config(lines), &files, Path::new("/")).expect("usable");
+        self.daemon = Daemon::new(setup, files, self.clocks.utc(), lowerings);
     }
 
     pub fn config(&self, lines: &str) -> Config {

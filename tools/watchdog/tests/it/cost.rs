@@ -18,9 +18,9 @@ use wattgate_watchdog::clock::{Clock, UtcSeconds};
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::control::{Control, Event};
 use wattgate_watchdog::daemon::Daemon;
+use wattgate_watchdog::limits::Lowerings;
 use wattgate_watchdog::log::log;
 use wattgate_watchdog::serve::Services;
-use wattgate_watchdog::serve::http::Http;
 use wattgate_watchdog::serve::socket::Socket;
 use wattgate_watchdog::setup::Setup;
 
@@ -194,20 +194,18 @@ fn control_does_not_allocate() {
     assert_eq!(allocated, 0);
 }
 
-/// The socket and the metrics port are open, and no client connects.
+/// The sockets are open, and no client connects.
 #[test]
 fn services_without_clients_do_not_allocate() {
     let rig = Rig::new();
     let clock = Still(Cell::new(1_000));
     let setup = Rig::setup(&rig.root);
-    let mut daemon = Daemon::new(setup, Timed::default(), clock.utc());
+    let mut daemon = Daemon::new(setup, Timed::default(), clock.utc(), Lowerings::default());
     let run = rig.root.join("run");
     fs::create_dir_all(&run).expect("made");
-    let address = ([127, 0, 0, 1], 0).into();
-    let mut services = Services {
-        socket: Some(Socket::open(&run, None).expect("a socket")),
-        http: Some(Http::open(address).expect("a port")),
-    };
+    let of_root = Socket::open_root(&rig.root.join("root")).expect("a socket");
+    let clients = Socket::open(&run, None).expect("a socket");
+    let mut services = Services::new(Some(of_root), Some(clients));
     let mut allocated = 0;
     for _ in 0..200 {
         let (in_turn, ()) = allocations(|| {

@@ -7,6 +7,7 @@ use crate::common::{MIDNIGHT, Rig, weights};
 use wattgate_runtime::{Milliseconds, Milliwatts};
 use wattgate_watchdog::clock::Clock;
 use wattgate_watchdog::daemon::ClientId;
+use wattgate_watchdog::limits::{Owner, Setter};
 use wattgate_watchdog::report::{Report, Source};
 use wattgate_watchdog::serve::protocol::{Refused, WantedAverage, WantedLease, WantedLimit};
 
@@ -14,11 +15,14 @@ const DAY_AND_NIGHT: &str = "limit = \"20W\"\n\
     schedule = [{ at = \"06:00Z\", limit = \"30W\" }, { at = \"22:00Z\", limit = \"15W\" }]";
 
 fn wanted(watts: u32) -> Option<WantedLimit> {
-    Some(WantedLimit {
-        power_mw: 1_000 * watts,
-        average: None,
-        for_ms: None,
-    })
+    Some(WantedLimit::of(Milliwatts(1_000 * watts)))
+}
+
+/// A client that has no lease.
+const OTHER: (ClientId, Owner) = (ClientId(9), Owner::Uid(1_001));
+
+fn by(uid: u32) -> Setter {
+    Setter::new(Owner::Uid(uid), 4_711, None)
 }
 
 fn limit(rig: &Rig) -> (u32, Source) {
@@ -36,13 +40,13 @@ fn a_client_s_limit_holds_until_it_is_withdrawn() {
     rig.run(20);
     let before = rig.daemon.report();
     assert_eq!(limit_of(&before), (30_000, Source::Config));
-    let set = rig.daemon.set_limit(wanted(15), &rig.clocks);
+    let set = rig.daemon.set_limit(wanted(15), by(1_000), &rig.clocks);
     assert_eq!(set, Ok(()));
     rig.run(20);
     let report = rig.daemon.report();
     assert_eq!(limit_of(&report), (15_000, Source::Socket));
     assert!(report.measured_mw.expect("measured") <= 15_000, "{report}");
-    let back = rig.daemon.set_limit(None, &rig.clocks);
+    let back = rig.daemon.set_limit(None, by(1_000), &rig.clocks);
     assert_eq!(back, Ok(()));
     rig.run(60);
     let report = rig.daemon.report();
@@ -51,42 +55,49 @@ fn a_client_s_limit_holds_until_it_is_withdrawn() {
 }
 
 #[test]
-fn a_client_s_average_holds_as_long_as_its_limit() {
+fn a_client_s_average_holds_beside_the_config_s() {
     let mut rig = Rig::new("limit = \"30W\"\naverage = { power = \"25W\", window = \"30s\" }");
     let average = |rig: &Rig| {
         let (limit, _) = rig.daemon.limit();
         limit.average.map(|it| (it.power, it.window))
     };
     let of_config = Some((Milliwatts(25_000), Milliseconds(30_000)));
-    assert_eq!(rig.daemon.set_limit(wanted(28), &rig.clocks), Ok(()));
+    assert_eq!(
+        rig.daemon.set_limit(wanted(28), by(1_000), &rig.clocks),
+        Ok(())
+    );
     assert_eq!(average(&rig), of_config);
     let with_average = WantedLimit {
-        power_mw: 28_000,
         average: Some(WantedAverage {
             power_mw: 18_000,
             window_ms: 60_000,
         }),
-        for_ms: None,
+        ..WantedLimit::of(Milliwatts(28_000))
     };
     assert_eq!(
-        rig.daemon.set_limit(Some(with_average), &rig.clocks),
+        rig.daemon
+            .set_limit(Some(with_average), by(1_000), &rig.clocks),
         Ok(())
     );
+    // The lower power and the shorter window of both.
     assert_eq!(
         average(&rig),
-        Some((Milliwatts(18_000), Milliseconds(60_000)))
+        Some((Milliwatts(18_000), Milliseconds(30_000)))
     );
-    assert_eq!(rig.daemon.set_limit(None, &rig.clocks), Ok(()));
+    assert_eq!(rig.daemon.set_limit(None, by(1_000), &rig.clocks), Ok(()));
     assert_eq!(average(&rig), of_config);
 }
 
 #[test]
 fn a_limit_that_is_out_of_range_changes_nothing() {
     let mut rig = Rig::new("limit = \"30W\"");
-    assert_eq!(rig.daemon.set_limit(wanted(20), &rig.clocks), Ok(()));
+    assert_eq!(
+        rig.daemon.set_limit(wanted(20), by(1_000), &rig.clocks),
+        Ok(())
+    );
     let refused = rig
         .daemon
-        .set_limit(wanted(0), &rig.clocks)
+        .set_limit(wanted(0), by(1_000), &rig.clocks)
         .expect_err("no power");
     assert_eq!(refused.name, "out_of_range");
     assert_eq!(limit(&rig), (20, Source::Socket));
@@ -101,64 +112,93 @@ fn wanted_for(watts: u32, seconds: u64) -> Option<WantedLimit> {
 fn a_limit_with_a_time_expires() {
     let mut rig = Rig::new(DAY_AND_NIGHT);
     rig.run(5);
-    let set = rig.daemon.set_limit(wanted_for(25, 60), &rig.clocks);
+    let set = rig
+        .daemon
+        .set_limit(wanted_for(12, 60), by(1_000), &rig.clocks);
     assert_eq!(set, Ok(()));
     assert_eq!(rig.daemon.report().limit_for_ms, Some(60_000));
     rig.run(55);
-    assert_eq!(limit(&rig), (25, Source::Socket));
+    assert_eq!(limit(&rig), (12, Source::Socket));
     let left = rig.daemon.report().limit_for_ms.expect("a time");
     assert!((1..=7_000).contains(&left), "{left} ms");
     rig.run(7);
     assert_eq!(limit(&rig), (15, Source::Schedule));
     assert_eq!(rig.daemon.report().limit_for_ms, None);
     // A limit without a time replaces one with a time.
-    for wanted in [wanted_for(25, 10), wanted(20)] {
-        assert_eq!(rig.daemon.set_limit(wanted, &rig.clocks), Ok(()));
+    for wanted in [wanted_for(12, 10), wanted(10)] {
+        assert_eq!(rig.daemon.set_limit(wanted, by(1_000), &rig.clocks), Ok(()));
     }
     rig.run(20);
-    assert_eq!(limit(&rig), (20, Source::Socket));
-    let refused = rig.daemon.set_limit(wanted_for(25, 0), &rig.clocks);
+    assert_eq!(limit(&rig), (10, Source::Socket));
+    let refused = rig
+        .daemon
+        .set_limit(wanted_for(12, 0), by(1_000), &rig.clocks);
     assert_eq!(refused.expect_err("no time").name, "out_of_range");
-    assert_eq!(limit(&rig), (20, Source::Socket));
+    assert_eq!(limit(&rig), (10, Source::Socket));
 }
 
 #[test]
 fn a_client_s_limit_over_max_limit_is_refused() {
     let mut rig = Rig::new("limit = \"20W\"\nmax_limit = \"25W\"");
-    let refused = rig.daemon.set_limit(wanted(26), &rig.clocks);
-    let message = "power_mw is 26000, max_limit allows at most 25000";
+    let refused = rig.daemon.set_limit(wanted(26), by(1_000), &rig.clocks);
+    let message = "power_mw is 26000, expected at most 25000: max_limit of the config";
     let expected = Err(Refused::new("over_max_limit", message));
     assert_eq!(refused, expected);
-    let lease = |watts: u32| WantedLease {
-        power_mw: 1_000 * watts,
-        average: None,
-        model: None,
-    };
-    let refused = rig.daemon.lease(ClientId(1), lease(26), &rig.clocks);
+    let lease = |watts: u32| WantedLease::of(Milliwatts(1_000 * watts));
+    let refused = rig
+        .daemon
+        .lease(ClientId(1), lease(26), by(1_000), &rig.clocks);
     assert_eq!(refused, expected);
-    assert_eq!(limit(&rig), (20, Source::Config));
-    assert_eq!(rig.daemon.set_limit(wanted(25), &rig.clocks), Ok(()));
-    assert_eq!(limit(&rig), (25, Source::Socket));
+    // A lowering over the config's limit changes nothing.
+    let set = rig.daemon.set_limit(wanted(25), by(1_000), &rig.clocks);
+    assert_eq!((set, limit(&rig)), (Ok(()), (20, Source::Config)));
     // A reload lowers the ceiling for a lease that is already in force.
-    let leased = rig.daemon.lease(ClientId(1), lease(24), &rig.clocks);
-    assert_eq!(leased, Ok(()));
+    let leased = rig
+        .daemon
+        .lease(ClientId(1), lease(24), by(1_000), &rig.clocks);
+    assert_eq!((leased, limit(&rig)), (Ok(()), (24, Source::Lease)));
     let new = rig.config("limit = \"20W\"\nmax_limit = \"22W\"");
     let utc = rig.clocks.utc();
     assert!(!rig.daemon.reload(new, utc), "nothing needs a restart");
-    assert_eq!(limit(&rig), (22, Source::Lease));
-    let refused = rig.daemon.set_limit(wanted(23), &rig.clocks);
+    assert_eq!(limit(&rig), (22, Source::MaxLimit));
+    let refused = rig.daemon.set_limit(wanted(23), by(1_000), &rig.clocks);
     assert_eq!(refused.expect_err("over").name, "over_max_limit");
+}
+
+/// Without `max_limit`, the highest limit that the config names is the ceiling.
+#[test]
+fn no_client_raises_the_limit_over_the_config_s_highest() {
+    let mut rig = Rig::new(DAY_AND_NIGHT);
+    assert_eq!(limit(&rig), (15, Source::Schedule));
+    let refused = rig.daemon.lease(
+        ClientId(1),
+        WantedLease::of(Milliwatts(30_001)),
+        by(1_000),
+        &rig.clocks,
+    );
+    let message = "power_mw is 30001, expected at most 30000: without a max_limit, the config's highest limit";
+    assert_eq!(refused, Err(Refused::new("over_max_limit", message)));
+    let leased = WantedLease::of(Milliwatts(30_000));
+    let leased = rig
+        .daemon
+        .lease(ClientId(1), leased, by(1_000), &rig.clocks);
+    assert_eq!((leased, limit(&rig)), (Ok(()), (30, Source::Lease)));
+    rig.daemon.end_client(ClientId(1), rig.clocks.utc());
+    assert_eq!(limit(&rig), (15, Source::Schedule));
 }
 
 #[test]
 fn a_limit_below_the_least_mode_is_accepted_and_reported() {
     let mut rig = Rig::new("limit = \"30W\"");
     rig.run(20);
-    let set = rig.daemon.set_limit(wanted(2), &rig.clocks);
+    let set = rig.daemon.set_limit(wanted(2), by(1_000), &rig.clocks);
     assert_eq!(set, Ok(()));
     rig.run(10);
     let report = rig.daemon.report();
-    assert_eq!(report.state, "safe_limit_too_low");
+    assert_eq!(
+        report.state, "over_limit",
+        "it draws more, and nothing is lower"
+    );
     assert!(report.least_mw > 2_000, "{report}");
     let logged = "safe: even the mode of least power is above the limit";
     assert!(
@@ -169,19 +209,26 @@ fn a_limit_below_the_least_mode_is_accepted_and_reported() {
 }
 
 #[test]
-fn a_reload_replaces_a_client_s_limit() {
+fn a_lowered_limit_stays_over_a_reload() {
     let mut rig = Rig::new("limit = \"30W\"");
     let utc = rig.clocks.utc();
-    assert_eq!(rig.daemon.set_limit(wanted(15), &rig.clocks), Ok(()));
-    let new = rig.config("limit = \"25W\"");
-    assert!(!rig.daemon.reload(new, utc), "nothing needs a restart");
-    assert_eq!(limit(&rig), (25, Source::Config));
-    let new = rig.config(DAY_AND_NIGHT);
-    assert!(!rig.daemon.reload(new, utc), "nothing needs a restart");
-    assert_eq!(limit(&rig), (15, Source::Schedule));
-    let new = rig.config("limit = \"25W\"\ngroup = \"wattgate\"");
-    assert!(rig.daemon.reload(new, utc), "a group needs a restart");
-    assert_eq!(limit(&rig), (25, Source::Config));
+    assert_eq!(
+        rig.daemon.set_limit(wanted(20), by(1_000), &rig.clocks),
+        Ok(())
+    );
+    for (lines, needs_restart, expected) in [
+        ("limit = \"25W\"", false, (20, Source::Socket)),
+        (DAY_AND_NIGHT, false, (15, Source::Schedule)),
+        (
+            "limit = \"25W\"\ngroup = \"wattgate\"",
+            true,
+            (20, Source::Socket),
+        ),
+    ] {
+        let new = rig.config(lines);
+        assert_eq!(rig.daemon.reload(new, utc), needs_restart, "{lines}");
+        assert_eq!(limit(&rig), expected, "{lines}");
+    }
 }
 
 #[test]
@@ -222,14 +269,14 @@ fn after_a_clock_jump_the_limit_of_the_new_time_holds() {
 }
 
 #[test]
-fn a_client_s_limit_overrides_the_schedule() {
+fn a_client_s_limit_holds_beside_the_schedule() {
     let mut rig = Rig::new(DAY_AND_NIGHT);
-    let set = rig.daemon.set_limit(wanted(18), &rig.clocks);
-    assert_eq!(set, Ok(()));
+    let set = rig.daemon.set_limit(wanted(18), by(1_000), &rig.clocks);
+    assert_eq!((set, limit(&rig)), (Ok(()), (15, Source::Schedule)));
     rig.clocks.utc.set(MIDNIGHT + 7 * 3_600);
     rig.run(2);
     assert_eq!(limit(&rig), (18, Source::Socket));
-    let back = rig.daemon.set_limit(None, &rig.clocks);
+    let back = rig.daemon.set_limit(None, by(1_000), &rig.clocks);
     assert_eq!(back, Ok(()));
     assert_eq!(limit(&rig), (30, Source::Schedule));
 }
@@ -241,7 +288,7 @@ fn a_model_is_loaded_by_name_or_path() {
     fs::copy(weights("orin-agx-64-resnet18-all-modes.wgt"), &other).expect("copied");
     rig.run(30);
     let before = rig.daemon.report();
-    let changed = rig.daemon.set_model("other.wgt", rig.clocks.now());
+    let changed = rig.daemon.set_model("other.wgt", OTHER, rig.clocks.now());
     assert_eq!(changed, Ok(()));
     let report = rig.daemon.report();
     assert_eq!(
@@ -259,7 +306,7 @@ fn a_model_is_loaded_by_name_or_path() {
     let folder = rig.folder.path().canonicalize().expect("there");
     let path = folder.join("model.wgt");
     let path = path.to_str().expect("a text");
-    let changed = rig.daemon.set_model(path, rig.clocks.now());
+    let changed = rig.daemon.set_model(path, OTHER, rig.clocks.now());
     assert_eq!(changed, Ok(()));
     assert_eq!(rig.daemon.report().model, "model.wgt");
 }
@@ -309,7 +356,7 @@ fn a_refused_model_leaves_the_old_one_loaded() {
     ] {
         rig.run(1);
         let before = rig.daemon.report();
-        let refused = rig.daemon.set_model(name, rig.clocks.now());
+        let refused = rig.daemon.set_model(name, OTHER, rig.clocks.now());
         let refused = refused.expect_err(name);
         assert_eq!(refused.name, error, "{name}: {}", refused.message);
         assert_eq!(rig.daemon.report(), before, "{name}");
@@ -329,7 +376,7 @@ fn a_pipe_is_refused_as_a_model() {
     let path = rig.folder.path().join("pipe.wgt");
     let made = std::process::Command::new("mkfifo").arg(&path).status();
     assert!(made.expect("mkfifo").success());
-    let refused = rig.daemon.set_model("pipe.wgt", rig.clocks.now());
+    let refused = rig.daemon.set_model("pipe.wgt", OTHER, rig.clocks.now());
     let refused = refused.expect_err("no file");
     assert_eq!(refused.name, "model_unreadable");
     assert!(
@@ -340,12 +387,19 @@ fn a_pipe_is_refused_as_a_model() {
 }
 
 #[test]
-fn at_most_one_model_is_loaded_per_second() {
+fn at_most_one_model_is_loaded_in_ten_seconds() {
     let mut rig = Rig::new("limit = \"30W\"");
-    let mut change = |now| rig.daemon.set_model("model.wgt", Milliseconds(now));
+    let mut change = |now| rig.daemon.set_model("model.wgt", OTHER, Milliseconds(now));
     assert_eq!(change(0), Ok(()));
-    assert_eq!(change(999).expect_err("too soon").name, "too_many_requests");
-    assert_eq!(change(1_000), Ok(()));
+    for now in [999, 9_999] {
+        assert_eq!(change(now).expect_err("too soon").name, "too_many_requests");
+    }
+    assert_eq!(change(10_000), Ok(()));
+    // Attempts that fail are limited too.
+    let mut change = |now| rig.daemon.set_model("absent.wgt", OTHER, Milliseconds(now));
+    assert_eq!(change(30_000).expect_err("absent").name, "model_unreadable");
+    assert_eq!(change(30_999).expect_err("soon").name, "too_many_requests");
+    assert_eq!(change(31_000).expect_err("absent").name, "model_unreadable");
 }
 
 #[test]
@@ -365,7 +419,10 @@ fn time_over_the_limit_and_errors_are_counted() {
     let mut rig = Rig::new("limit = \"30W\"");
     rig.run(30);
     assert_eq!(rig.daemon.report().over_limit_ms, 0);
-    assert_eq!(rig.daemon.set_limit(wanted(15), &rig.clocks), Ok(()));
+    assert_eq!(
+        rig.daemon.set_limit(wanted(15), by(1_000), &rig.clocks),
+        Ok(())
+    );
     rig.run(10);
     let report = rig.daemon.report();
     assert!((1..=1_000).contains(&report.over_limit_ms), "{report}");
@@ -375,7 +432,10 @@ fn time_over_the_limit_and_errors_are_counted() {
     rig.inject("sensor VDD_GPU_SOC ok");
     rig.run(30);
     rig.daemon.files().read_only = true;
-    assert_eq!(rig.daemon.set_limit(wanted(10), &rig.clocks), Ok(()));
+    assert_eq!(
+        rig.daemon.set_limit(wanted(10), by(1_000), &rig.clocks),
+        Ok(())
+    );
     rig.run(5);
     let report = rig.daemon.report();
     assert_eq!(report.sensor_errors, 1, "{report}");

@@ -1,22 +1,21 @@
 //! Leases: a limit and a model that end with the connection of their client.
 
 use std::fs;
+use std::io::Read;
 use std::net::Shutdown;
+use std::process::Stdio;
 
 use crate::common::weights;
-use crate::server::{Server, limit};
-use crate::wattgated::{Rig, with_board};
+use crate::server::{STATUS, Server, limit};
+use crate::wattgated::{Rig, outcome, with_board};
+use wattgate_runtime::Milliwatts;
 use wattgate_watchdog::client::{Client, ClientError};
 use wattgate_watchdog::clock::Clock;
 use wattgate_watchdog::report::{Report, Source};
 use wattgate_watchdog::serve::protocol::{Request, WantedAverage, WantedLease};
 
 fn watts(watts: u32) -> WantedLease {
-    WantedLease {
-        power_mw: 1_000 * watts,
-        average: None,
-        model: None,
-    }
+    WantedLease::of(Milliwatts(1_000 * watts))
 }
 
 fn lease(of: u32) -> Request {
@@ -63,15 +62,13 @@ fn a_lease_ends_with_its_connection() {
     let mut open = server.connect();
     let report = server.ask(&mut open, lease(20)).expect("leased");
     assert_eq!(limit_of(&report), (20, Source::Lease));
-    server.run(5);
+    for _ in 0..5 {
+        server.run(1);
+        open.send(STATUS);
+        server.turn();
+    }
     let report = server.rig.daemon.report();
     assert!(report.measured_mw.expect("measured") <= 20_000, "{report}");
-    // A lease needs no further lines.
-    server.advance(600_000);
-    assert_eq!(
-        (server.clients(), limit_in(&server)),
-        (1, (20, Source::Lease))
-    );
     drop(open);
     assert!(server.turn(), "a look is due");
     assert_eq!(
@@ -85,7 +82,7 @@ fn a_lease_ends_with_its_connection() {
     assert_eq!(limit_in(&server), (30, Source::Config));
     // So does a client that is disconnected because of its requests.
     let mut abusive = server.with_client(lease(20));
-    abusive.send(&b"\n".repeat(50));
+    abusive.send(&b"\n".repeat(90));
     server.turn();
     assert_eq!(
         (server.clients(), limit_in(&server)),
@@ -95,8 +92,9 @@ fn a_lease_ends_with_its_connection() {
 
 #[test]
 fn of_several_leases_the_lowest_limits_hold() {
-    let mut server =
-        Server::with("limit = \"30W\"\naverage = { power = \"28W\", window = \"90s\" }");
+    let mut server = Server::with(
+        "limit = \"30W\"\nmax_limit = \"40W\"\naverage = { power = \"28W\", window = \"90s\" }",
+    );
     let first = server.with_client(averaged(25, 18, 60));
     assert_eq!(limits_in(&server), (25, Some((18, 60))));
     let second = server.with_client(averaged(20, 19, 30));
@@ -113,26 +111,94 @@ fn of_several_leases_the_lowest_limits_hold() {
     drop(third);
     server.turn();
     assert_eq!(limits_in(&server), (30, Some((28, 90))));
+    assert_eq!(server.rig.daemon.report().claims, []);
 }
 
 #[test]
-fn a_lease_overrides_client_and_config_which_hold_after_it() {
-    let mut server = Server::new();
+fn a_lease_holds_in_place_of_the_config_and_under_every_lowering() {
+    let mut server = Server::with("limit = \"20W\"\nmax_limit = \"30W\"");
     let mut client = server.connect();
     let leased = server.with_client(lease(25));
-    let report = server.ask(&mut client, limit(15_000)).expect("taken");
-    assert_eq!(limit_of(&report), (25, Source::Lease));
-    drop(leased);
-    server.turn();
-    assert_eq!(limit_in(&server), (15, Source::Socket));
-    let leased = server.with_client(lease(25));
-    let utc = server.rig.clocks.utc();
-    let new = server.rig.config("limit = \"22W\"");
-    server.rig.daemon.reload(new, utc);
     assert_eq!(limit_in(&server), (25, Source::Lease));
+    let report = server.ask(&mut client, limit(15_000)).expect("taken");
+    assert_eq!(limit_of(&report), (15, Source::Socket));
+    assert!(report.unsaved, "{report}");
+    let utc = server.rig.clocks.utc();
+    let new = server.rig.config("limit = \"22W\"\nmax_limit = \"30W\"");
+    server.rig.daemon.reload(new, utc);
+    assert_eq!(limit_in(&server), (15, Source::Socket));
+    let report = server.ask(&mut client, Request::SetLimit(None));
+    assert_eq!(limit_of(&report.expect("lifted")), (25, Source::Lease));
     drop(leased);
     server.turn();
     assert_eq!(limit_in(&server), (22, Source::Config));
+}
+
+/// A lease is renewed, as a loan is.
+#[test]
+fn a_silent_lease_lapses_after_two_seconds() {
+    let mut server = Server::new();
+    let mut client = server.with_client(lease(20));
+    for _ in 0..5 {
+        server.advance(1_999);
+        client.send(STATUS);
+        server.turn();
+        assert!(client.has_report());
+    }
+    server.advance(1_999);
+    assert_eq!(limit_in(&server), (20, Source::Lease));
+    server.advance(1);
+    assert_eq!(
+        (server.clients(), limit_in(&server)),
+        (0, (30, Source::Config))
+    );
+    assert!(!client.receive());
+}
+
+#[test]
+fn a_lease_ends_with_its_time() {
+    let mut server = Server::new();
+    let wanted = WantedLease {
+        for_ms: Some(5_000),
+        program: Some("a\nb".to_owned()),
+        ..watts(20)
+    };
+    let mut client = server.with_client(Request::Lease(wanted));
+    let report = server.rig.daemon.report();
+    assert_eq!(report.limit_for_ms, Some(5_000));
+    let by = report.limit_by.expect("a client");
+    let own = i32::try_from(std::process::id()).expect("small");
+    assert_eq!((by.pid, by.program.as_deref()), (own, Some("a?b")));
+    for _ in 0..4 {
+        server.run(1);
+        client.send(STATUS);
+        server.turn();
+    }
+    assert_eq!(limit_in(&server), (20, Source::Lease));
+    client.send(STATUS);
+    server.run(2);
+    assert_eq!(limit_in(&server), (30, Source::Config));
+    assert_eq!(server.clients(), 1, "the client may go on");
+}
+
+/// Raising is not for a flood: of many changes in a second, those that lower hold at once.
+#[test]
+fn the_limit_is_raised_four_times_a_second_at_most() {
+    let mut server = Server::new();
+    let mut client = server.connect();
+    let mut raised = 0;
+    for _ in 0..15 {
+        let before = limit_in(&server).0;
+        let report = server.ask(&mut client, limit(15_000)).expect("taken");
+        assert_eq!(limit_of(&report), (15, Source::Socket));
+        let report = server.ask(&mut client, Request::SetLimit(None));
+        raised += u32::from(report.expect("lifted").limit_mw > 15_000);
+        assert!(before <= 30);
+    }
+    assert_eq!(raised, 4);
+    assert_eq!(limit_in(&server), (15, Source::Socket));
+    server.run(2);
+    assert_eq!(limit_in(&server), (30, Source::Config));
 }
 
 #[test]
@@ -195,19 +261,33 @@ fn of_several_leases_the_newest_model_holds() {
     let mut server = Server::new();
     add_models(&server);
     let model = |server: &Server| server.rig.daemon.report().model;
-    let first = server.with_client(modelled(25, "other.wgt"));
-    server.advance(1_000);
+    let mut first = server.with_client(modelled(25, "other.wgt"));
+    let wait = |server: &mut Server, clients: &mut [&mut crate::server::Client]| {
+        for _ in 0..10 {
+            server.advance(1_000);
+            for client in &mut *clients {
+                client.send(STATUS);
+            }
+            server.turn();
+            clients.iter_mut().for_each(|client| drop(client.answers()));
+        }
+    };
+    wait(&mut server, &mut [&mut first]);
     let mut second = server.with_client(modelled(25, "third.wgt"));
-    let third = server.with_client(lease(25));
+    let mut third = server.with_client(lease(25));
     assert_eq!(model(&server), "third.wgt");
     // A new lease without a model gives the model back.
     assert!(server.ask(&mut second, lease(25)).is_ok());
     assert_eq!(model(&server), "other.wgt");
-    server.advance(1_000);
-    // A model that is set meanwhile holds after the leases.
+    wait(&mut server, &mut [&mut first, &mut second, &mut third]);
+    // Only root sets a model meanwhile. It holds after the leases.
     let mut other = server.connect();
     let set = Request::SetModel("third.wgt".to_owned());
-    let report = server.ask(&mut other, set).expect("taken");
+    let refused = server.ask(&mut other, set.clone()).expect_err("leased");
+    assert_eq!(refused.name, "leased");
+    server.open_root();
+    let mut root = server.connect_as_root();
+    let report = server.ask(&mut root, set).expect("taken");
     assert_eq!(report.model, "other.wgt");
     drop((first, third));
     server.turn();
@@ -219,6 +299,12 @@ fn a_lease_with_a_refused_model_changes_nothing() {
     let mut server = Server::new();
     add_models(&server);
     let mut client = server.with_client(modelled(25, "other.wgt"));
+    for _ in 0..10 {
+        server.advance(1_000);
+        client.send(STATUS);
+        server.turn();
+        client.answers();
+    }
     for (name, error) in [
         ("text.wgt", "model_defective"),
         ("../model.wgt", "model_not_allowed"),
@@ -230,16 +316,18 @@ fn a_lease_with_a_refused_model_changes_nothing() {
         assert_eq!(refused.expect_err(name).name, error);
         assert_eq!(server.rig.daemon.report(), before, "{name}");
     }
-    let refused = server.ask(&mut client, modelled(20, "other.wgt"));
+    let refused = server.ask(&mut client, modelled(20, "third.wgt"));
     let refused = refused.expect_err("too soon");
     assert_eq!(refused.name, "too_many_requests");
-    assert_eq!(limit_in(&server), (25, Source::Lease));
+    // The model that it has is not loaded again.
+    assert!(server.ask(&mut client, modelled(20, "other.wgt")).is_ok());
+    assert_eq!(limit_in(&server), (20, Source::Lease));
 }
 
 fn limit_shown(rig: &Rig) -> String {
     let (_, report, errors) = rig.status(&[]);
     let lines = report.lines().filter(|line| line.starts_with("limit"));
-    let lines: Vec<&str> = lines.collect();
+    let lines: Vec<&str> = lines.take(2).collect();
     assert_eq!(lines.len(), 2, "{errors}");
     lines.join(", ")
 }
@@ -248,19 +336,75 @@ fn limit_shown(rig: &Rig) -> String {
 fn a_killed_client_s_lease_ends() {
     with_board("30W", |rig| {
         let mut daemon = rig.run("<6>tracking; measured ");
-        let mut client = Client::connect(&rig.root).expect("connected");
-        let report = client.lease(watts(20)).expect("leased");
-        assert_eq!(limit_of(&report), (20, Source::Lease));
-        daemon.logs("<5>limit is now 20 W, from the lease");
+        let mut lease = rig.client("lease");
+        let lease = lease.arg("20W");
+        let mut holder = lease.stderr(Stdio::null()).spawn().expect("started");
+        daemon.logs("<5>limit is now 20 W, from the lease of ");
         daemon.logs("<6>stepping down: ");
-        // A process that holds the connection of another lease.
-        let holder = rig.holder(lease(15), "exec sleep 1000");
-        daemon.logs("<5>limit is now 15 W, from the lease");
-        assert_eq!(limit_shown(rig), "limit 15 W, limit_from lease");
-        // Kills it.
-        drop(holder);
-        daemon.logs("<5>limit is now 20 W, from the lease");
-        drop(client);
+        assert_eq!(limit_shown(rig), "limit 20 W, limit_from lease");
+        holder.kill().expect("alive");
+        holder.wait().expect("a child");
+        daemon.logs("<5>limit is now 30 W, from the config");
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_lease_of_the_command_line_lasts_as_long_as_its_program() {
+    with_board("30W", |rig| {
+        let mut daemon = rig.run("<6>tracking; measured ");
+        let run = |arguments: &[&str]| outcome(rig.client("lease").args(arguments));
+        // Longer than a lease that is not renewed.
+        let (code, _, errors) = run(&["20W", "--", "sh", "-c", "sleep 3; exit 7"]);
+        assert_eq!(code, Some(7), "{errors}");
+        assert!(errors.contains("leased 20 W\n"), "{errors}");
+        daemon.logs("leased the limit 20 W");
+        daemon.logs("the lease is over: ");
+        let (code, _, errors) = run(&["20W", "--for", "1s"]);
+        assert_eq!(code, Some(0), "{errors}");
+        let (code, _, errors) = run(&["31W", "--", "true"]);
+        assert_eq!(code, Some(2), "{errors}");
+        let says = "error: power_mw is 31000, expected at most 30000: without a max_limit, the config's highest limit\n";
+        assert_eq!(errors, says);
+        let (code, _, errors) = run(&["20W", "--", "/absent"]);
+        assert_eq!(code, Some(5), "{errors}");
+        assert!(errors.contains("/absent: cannot be started: "), "{errors}");
+        daemon.stop();
+        let (code, _, errors) = run(&["20W", "--", "true"]);
+        assert_eq!(code, Some(5), "{errors}");
+    });
+}
+
+/// A child has inherited the connection and sends lines over it.
+#[test]
+fn a_lease_ends_with_the_process_that_took_it() {
+    with_board("30W", |rig| {
+        let mut daemon = rig.run("<6>tracking; measured ");
+        let path = rig.root.join("run/wattgated/socket");
+        let script = "import os, socket, time\n\
+            s = socket.socket(socket.AF_UNIX)\n\
+            s.connect(os.environ['SOCKET'])\n\
+            s.sendall(b'{\"version\":1,\"request\":{\"lease\":{\"power_mw\":20000}}}\\n')\n\
+            s.recv(65536)\n\
+            if os.fork():\n\
+            \x20   print('forked', flush=True)\n\
+            \x20   time.sleep(100)\n\
+            while True:\n\
+            \x20   s.sendall(b'{\"version\":1,\"request\":\"status\"}\\n')\n\
+            \x20   if not s.recv(65536): break\n\
+            \x20   time.sleep(0.2)\n";
+        let mut python = std::process::Command::new("python3");
+        let python = python.args(["-c", script]).env("SOCKET", path);
+        let Ok(mut holder) = python.stdout(Stdio::piped()).spawn() else {
+            return println!("not tested: no python3");
+        };
+        daemon.logs("<5>limit is now 20 W, from the lease of ");
+        let mut line = [0; 7];
+        let mut printed = holder.stdout.take().expect("a pipe");
+        printed.read_exact(&mut line).expect("printed");
+        holder.kill().expect("alive");
+        holder.wait().expect("a child");
+        daemon.logs("the lease is over: its process has ended");
         daemon.logs("<5>limit is now 30 W, from the config");
         daemon.stop();
     });

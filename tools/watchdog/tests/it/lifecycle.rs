@@ -514,6 +514,21 @@ fn the_units_are_valid() {
             include_str!("../../wattgated-early.service"),
             2,
         ),
+        (
+            "wattgated-metrics.service",
+            include_str!("../../wattgated-metrics.service"),
+            1,
+        ),
+        (
+            "wattgated-over.service",
+            include_str!("../../debian/examples/wattgated-over.service"),
+            0,
+        ),
+        (
+            "wattgated-over.path",
+            include_str!("../../wattgated-over.path"),
+            0,
+        ),
     ]
     .map(|(name, unit, programs)| {
         assert_eq!(unit.matches(program).count(), programs, "{name}");

@@ -19,6 +19,7 @@ mod cost;
 mod daemon;
 mod leases;
 mod lifecycle;
+mod limits;
 mod live;
 mod log;
 mod man;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::common::Rig;
 use rustix::event::PollFlags;
-use wattgate_runtime::Milliseconds;
+use wattgate_runtime::{Milliseconds, Milliwatts};
 use wattgate_watchdog::clock::Clock;
 use wattgate_watchdog::report::Report;
 use wattgate_watchdog::serve::Services;
@@ -38,15 +38,24 @@ impl Server {
         let directory = rig.folder.path().join("run");
         std::fs::create_dir(&directory).expect("made");
         let socket = Socket::open(&directory, None).expect("a socket");
-        let services = Services {
-            socket: Some(socket),
-            http: None,
-        };
+        let services = Services::new(None, Some(socket));
         Self {
             rig,
             services,
             directory,
         }
+    }
+
+    /// Opens the socket that is root's alone.
+    pub fn open_root(&mut self) {
+        let directory = self.rig.folder.path().join("root");
+        self.services.root = Some(Socket::open_root(&directory).expect("a socket"));
+    }
+
+    /// A client of that socket.
+    pub fn connect_as_root(&self) -> Client {
+        let path = self.rig.folder.path().join("root/socket");
+        Client::of(UnixStream::connect(path).expect("connected"))
     }
 
     pub fn connect(&self) -> Client {
@@ -90,6 +99,14 @@ impl Server {
         client
     }
 
+    /// The same over root's socket.
+    pub fn with_root(&mut self, request: Request) -> Client {
+        let mut client = self.connect_as_root();
+        let answer = self.ask(&mut client, request);
+        assert!(answer.is_ok(), "{answer:?}");
+        client
+    }
+
     /// Runs looks for some seconds and serves clients after each one.
     pub fn run(&mut self, seconds: u64) {
         let end = self.rig.clocks.now.get() + 1_000 * seconds;
@@ -114,7 +131,8 @@ impl Server {
     /// The number of connected clients.
     pub fn clients(&self) -> usize {
         let now = self.rig.clocks.now();
-        self.services.waiting(now).count() - 1
+        let listeners = 1 + usize::from(self.services.root.is_some());
+        self.services.waiting(now).count() - listeners
     }
 }
 
@@ -183,25 +201,43 @@ impl Client {
 }
 
 pub fn limit(power_mw: u32) -> Request {
-    Request::SetLimit(Some(WantedLimit {
-        power_mw,
-        average: None,
-        for_ms: None,
-    }))
+    Request::SetLimit(Some(WantedLimit::of(Milliwatts(power_mw))))
 }
 
-/// The address of a free port.
-fn free() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
-    listener.local_addr().expect("an address")
+/// A server of metrics, whose page is fixed.
+pub struct Page {
+    pub http: Http,
+    pub address: SocketAddr,
+    pub now: u64,
 }
 
-pub fn with_http() -> (Server, SocketAddr) {
-    let mut server = Server::new();
-    let address = free();
-    server.services.socket = None;
-    server.services.http = Some(Http::open(address).expect("listening"));
-    (server, address)
+impl Page {
+    pub fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let address = listener.local_addr().expect("an address");
+        drop(listener);
+        Self {
+            http: Http::open(address).expect("listening"),
+            address,
+            now: 1_000,
+        }
+    }
+
+    /// Serves clients after a poll event.
+    pub fn turn(&mut self) {
+        let page = || Some("wattgate_x 1\n".to_owned());
+        self.http.turn(true, Milliseconds(self.now), page);
+    }
+
+    /// Advances the clock and runs a turn without a poll event.
+    pub fn advance(&mut self, ms: u64) {
+        self.now += ms;
+        self.http.turn(false, Milliseconds(self.now), || None);
+    }
+
+    pub fn clients(&self) -> usize {
+        self.http.waiting(Milliseconds(self.now)).count() - 1
+    }
 }
 
 pub fn connect(address: SocketAddr) -> TcpStream {
@@ -211,7 +247,7 @@ pub fn connect(address: SocketAddr) -> TcpStream {
 }
 
 /// Runs turns until the stream is closed or silent for many turns. Returns the received text.
-pub fn response(server: &mut Server, mut stream: &TcpStream) -> String {
+pub fn response(server: &mut Page, mut stream: &TcpStream) -> String {
     let mut text = String::new();
     for _ in 0..100 {
         server.turn();

@@ -129,7 +129,7 @@ impl Rig {
     /// Starts a process that has the connection of a client after this request. `script` runs in a
     /// shell whose output is that connection.
     pub fn holder(&self, request: Request, script: &str) -> Holder {
-        let socket = self.root.join("run/wattgated/socket");
+        let socket = self.root.join("run/wattgated-root/socket");
         let stream = UnixStream::connect(socket).expect("connected");
         (&stream).write_all(&request.line()).expect("sent");
         let mut line = String::new();

@@ -18,8 +18,9 @@ fn yielded() -> (Server, Client) {
 
 fn yielded_with(lines: &str) -> (Server, Client) {
     let mut server = Server::with(lines);
+    server.open_root();
     server.run(20);
-    let client = server.with_client(Request::Yield);
+    let client = server.with_root(Request::Yield);
     assert_eq!(state(&server), "yielded");
     server.rig.daemon.files().writes.clear();
     (server, client)
@@ -141,6 +142,7 @@ fn a_silent_client_loses_the_board_even_if_there_is_no_time_for_clients() {
 #[test]
 fn a_client_that_closes_its_side_loses_the_board() {
     let (mut server, client) = yielded();
+    server.advance(100);
     client.end_input();
     assert!(server.turn(), "a look is due");
     assert_ne!(state(&server), "yielded");
@@ -165,7 +167,7 @@ fn a_client_that_closes_its_side_before_it_has_read_loses_the_board() {
 fn only_one_client_has_the_board() {
     let (mut server, mut client) = yielded();
     assert!(server.ask(&mut client, Request::Yield).is_ok(), "it has it");
-    let mut other = server.connect();
+    let mut other = server.connect_as_root();
     let refused = server.ask(&mut other, Request::Yield).expect_err("taken");
     assert_eq!(refused.name, "already_yielded");
     drop(other);
@@ -173,7 +175,7 @@ fn only_one_client_has_the_board() {
     assert_eq!(state(&server), "yielded");
     drop(client);
     server.turn();
-    server.with_client(Request::Yield);
+    server.with_root(Request::Yield);
 }
 
 #[test]
@@ -222,10 +224,11 @@ fn energy_is_counted_while_the_board_is_yielded() {
 #[test]
 fn subscribers_see_that_the_board_is_yielded_and_taken_over() {
     let mut server = Server::new();
+    server.open_root();
     server.run(20);
     let mut subscriber = server.subscriber(60_000);
     server.advance(100);
-    let client = server.with_client(Request::Yield);
+    let client = server.with_root(Request::Yield);
     server.advance(100);
     let seen = subscriber.answers();
     assert_eq!(

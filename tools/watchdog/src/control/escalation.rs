@@ -1,0 +1,143 @@
+//! What follows when even the least mode is over the limit: a state of its own, then the backstop without its margin,
+//! then a call for help, which root may answer.
+//!
+//! ```text
+//! over in the least mode for 1 s ─► alarm ─► backstop at the limit, if it is on ─► 2 s later, still over ─► call
+//! ```
+
+use wattgate_runtime::{Milliseconds, Milliwatts};
+
+/// The contract's reaction: over for longer, in the least mode, cannot be held.
+const REACTION: Milliseconds = Milliseconds(1_000);
+
+/// The time that the backstop gets. It acts within a millisecond; the mean over 430 ms and its look are slower.
+const BACKSTOP_TIME: Milliseconds = Milliseconds(2_000);
+
+/// The power must be within the limit for this long before the alarm ends.
+const QUIET: Milliseconds = Milliseconds(10_000);
+
+/// Since when the power has been over a limit in the least mode.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    since: Option<Milliseconds>,
+    /// When it was over last, once that counts as an alarm.
+    alarm: Option<Milliseconds>,
+}
+
+impl Stretch {
+    fn note(&mut self, now: Milliseconds, is_over: Option<bool>, reaction: Milliseconds) {
+        match is_over {
+            Some(true) => {
+                let since = *self.since.get_or_insert(now);
+                if self.alarm.is_some() || now.since(since) > reaction {
+                    self.alarm = Some(now);
+                }
+            }
+            Some(false) => {
+                self.since = None;
+                self.alarm = self.alarm.filter(|last| now.since(*last) < QUIET);
+            }
+            // Unknown is neither.
+            None => {}
+        }
+    }
+}
+
+/// The present step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Escalation {
+    /// Over the limit in force, and over what root allows.
+    over: Stretch,
+    roots: Stretch,
+    /// When the alarm began.
+    began: Option<Milliseconds>,
+}
+
+impl Escalation {
+    /// Takes the mean power, `None` if it is unknown, the limit in force and that of root, and whether nothing lower
+    /// can be set.
+    pub(super) fn note(
+        &mut self,
+        now: Milliseconds,
+        power: Option<Milliwatts>,
+        [limit, roots]: [Milliwatts; 2],
+        is_least: bool,
+        has_backstop: bool,
+    ) {
+        let is_over = |limit: Milliwatts| power.map(|power| is_least && power > limit);
+        let longer = if has_backstop { BACKSTOP_TIME.0 } else { 0 };
+        self.over.note(now, is_over(limit), REACTION);
+        let call = Milliseconds(REACTION.0 + longer);
+        self.roots.note(now, is_over(roots), call);
+        self.began = match self.over.alarm {
+            Some(_) => self.began.or(Some(now)),
+            None => None,
+        };
+    }
+
+    /// Since when the power has been over the limit, though nothing lower can be set.
+    pub(super) fn began(&self) -> Option<Milliseconds> {
+        self.began
+    }
+
+    /// Whether root's help is needed.
+    pub(super) fn calls(&self) -> bool {
+        self.roots.alarm.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What follows from a course of powers in W, a look each 100 ms: the times in ms at which alarm and call begin and
+    /// end.
+    fn course(powers: &[(u32, u64)], has_backstop: bool) -> Vec<(u64, bool, bool)> {
+        let (mut escalation, mut now, mut changes) = (Escalation::default(), 0, Vec::new());
+        for &(watts, looks) in powers {
+            for _ in 0..looks {
+                now += 100;
+                let limits = [Milliwatts(10_000), Milliwatts(15_000)];
+                let power = (watts > 0).then_some(Milliwatts(1_000 * watts));
+                escalation.note(Milliseconds(now), power, limits, true, has_backstop);
+                let state = (escalation.began().is_some(), escalation.calls());
+                let last = changes
+                    .last()
+                    .map_or((false, false), |&(_, over, calls)| (over, calls));
+                if state != last {
+                    changes.push((now, state.0, state.1));
+                }
+            }
+        }
+        changes
+    }
+
+    #[test]
+    fn alarm_and_call_follow_after_the_reaction_and_end_after_ten_quiet_seconds() {
+        // Over the limit of a client only: nobody is called.
+        assert_eq!(
+            course(&[(12, 50), (9, 120)], false),
+            [(1_200, true, false), (15_000, false, false)]
+        );
+        assert_eq!(
+            course(&[(16, 50), (9, 120)], false),
+            [(1_200, true, true), (15_000, false, false)]
+        );
+        // The backstop gets two seconds.
+        assert_eq!(
+            course(&[(16, 50), (9, 120)], true),
+            [
+                (1_200, true, false),
+                (3_200, true, true),
+                (15_000, false, false)
+            ]
+        );
+        // A second is the contract's.
+        assert_eq!(course(&[(16, 10), (9, 10), (16, 10), (9, 10)], false), []);
+        // What is unknown neither begins nor ends it.
+        assert_eq!(
+            course(&[(16, 8), (0, 10), (16, 20), (0, 500)], false),
+            [(1_900, true, true)]
+        );
+    }
+}
