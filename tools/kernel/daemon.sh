@@ -105,10 +105,30 @@ first_boot() {
     ! is MainPID "$before" || fail "the upgrade does not restart the daemon"
     holds upgraded
 
+    escalation
     full_disk
     sync
     ok "power cut"
     echo b >/proc/sysrq-trigger
+}
+
+# A limit below the least mode: root's unit is started.
+escalation() {
+    now
+    printf '[Service]\nType=oneshot\nExecStart=/bin/touch /run/called\nRemainAfterExit=yes\n' \
+        >/etc/systemd/system/wattgated-over.service
+    systemctl daemon-reload
+    systemctl start wattgated-over.path
+    sed -i 's/"8W"/"1W"/' /etc/wattgated.toml
+    systemctl reload wattgated
+    eventually "root's unit is started" test -e /run/called
+    logged 'the limit cannot be held' || fail "the journal says nothing"
+    [ "$(stat -c %a /run/wattgated-root)" = 700 ] || fail "root's folder is open to others"
+    sed -i 's/"1W"/"8W"/' /etc/wattgated.toml
+    systemctl reload wattgated
+    eventually "the call is taken back" test ! -e /run/wattgated/over
+    systemctl stop wattgated-over.path wattgated-over.service
+    ok "the least mode over the limit: wattgated-over.path starts what root wants"
 }
 
 # fill: leaves no block of the disk free, not even to root.

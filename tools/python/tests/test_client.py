@@ -10,6 +10,7 @@ import threading
 import time
 import unittest
 from dataclasses import asdict
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
@@ -24,6 +25,16 @@ def examples(of: str) -> List[str]:
     """The example lines of the protocol's documentation that have the key ``of``."""
     lines = [line[4:] for line in PROTOCOL.read_text().splitlines() if line.startswith("//! {")]
     return [line for line in lines if f'"{of}":' in line]
+
+
+def unnamed(line: str) -> Any:
+    """A request without the client's name for itself."""
+    request = json.loads(line)
+    if isinstance(request["request"], dict):
+        for values in request["request"].values():
+            if isinstance(values, dict):
+                values.pop("program", None)
+    return request
 
 
 OK = examples("ok")[0]
@@ -86,17 +97,23 @@ class WithFakeDaemon(unittest.TestCase):
         client.set_limit(None)
         client.set_model("night.wgt")
         client.lease(20_000).close()
-        client.lease(20_000, average_mw=15_000, window_ms=60_000, model="night.wgt").close()
+        client.lease(
+            20_000, average_mw=15_000, window_ms=60_000, model="night.wgt", for_ms=600_000
+        ).close()
         client.subscribe(1000).close()
-        # This client takes no board.
-        expected = [line for line in examples("request") if "yield" not in line]
-        self.assertEqual(self.requests, expected)
+        # This client takes no board, and is not root's.
+        expected = [
+            line for line in examples("request") if "yield" not in line and "lift" not in line
+        ]
+        self.assertEqual(list(map(unnamed, self.requests)), list(map(unnamed, expected)))
 
     def test_the_report_is_that_of_the_documentation(self) -> None:
         report = self.client(OK + "\n").status()
         expected: Dict[str, Any] = json.loads(OK)["ok"]
         self.assertEqual(expected.pop("last_violations"), [])
         self.assertEqual(expected.pop("disobedient"), [])
+        self.assertEqual(expected.pop("claims"), [])
+        self.assertEqual(report.claims, ())
         self.assertEqual(report.disobedient, ())
         self.assertEqual(report.last_violations, ())
         for key, value in expected.items():
@@ -115,6 +132,31 @@ class WithFakeDaemon(unittest.TestCase):
         report = self.client(line + "\n").status()
         found = [(it.knob, it.wanted, it.is_) for it in report.disobedient]
         self.assertEqual(found, [("/sys/a", 0, 1), ("/sys/b", 2, None)])
+
+    def test_who_set_a_limit_is_read(self) -> None:
+        lease = examples("source")[0]
+        by = '"limit_by":{"owner":"root","pid":3,"program":"x"}'
+        line = OK.replace('"claims":[]', f'"claims":[{lease}],{by}')
+        report = self.client(line + "\n").status()
+        self.assertEqual(report.limit_by, wattgate._client.Setter(None, 3, "x"))
+        (claim,) = report.claims
+        self.assertEqual((claim.source, claim.limit_mw, claim.for_ms), ("lease", 25_000, 600_000))
+        self.assertEqual((claim.by.uid, claim.by.program), (1000, "train.py"))
+
+    def test_numbers_and_paths_of_other_types(self) -> None:
+        client = self.client(OK + "\n")
+        client.set_limit(Decimal("15000"), for_ms=600_000.0)
+        client.set_model(Path("/etc/night.wgt"))
+        limit = unnamed(self.requests[0])["request"]["set_limit"]
+        self.assertEqual(limit, {"power_mw": 15_000, "for_ms": 600_000})
+        self.assertEqual(json.loads(self.requests[1])["request"]["set_model"], "/etc/night.wgt")
+        for power in [15.5, "15W", None, True, float("nan"), object()]:
+            with self.assertRaises(wattgate.Invalid):
+                client.lease(power)  # type: ignore[arg-type]
+        for name in [b"x", 3, None]:
+            with self.assertRaises(wattgate.Invalid):
+                client.set_model(name)  # type: ignore[arg-type]
+        self.assertEqual(len(self.requests), 2)
 
     def test_keys_of_later_releases_are_ignored(self) -> None:
         line = OK.replace('"ok":{', '"later":1,"ok":{"newer":[],')
@@ -260,6 +302,7 @@ class WithRealDaemon(unittest.TestCase):
         report = self.client.set_limit(20_000, average_mw=18_000, window_ms=60_000)
         self.assertEqual((report.limit_mw, report.limit_from), (20_000, "socket"))
         self.assertEqual((report.average_mw, report.average_window_ms), (18_000, 60_000))
+        self.assertEqual(report.limit_by.uid if report.limit_by else None, os.getuid())
         self.assertEqual(self.client.set_limit(None).limit_mw, 30_000)
         with self.assertRaises(wattgate.Refused) as caught:
             self.client.set_limit(0)
@@ -272,13 +315,20 @@ class WithRealDaemon(unittest.TestCase):
         self.assertEqual(caught.exception.code, "out_of_range")
 
     def test_a_lease_ends_with_its_block(self) -> None:
-        self.client.set_limit(25_000)
         with self.client.lease(28_000) as lease:
             self.assertEqual((lease.report.limit_mw, lease.report.limit_from), (28_000, "lease"))
             with self.client.lease(20_000, average_mw=18_000, window_ms=60_000):
                 self.assertEqual(lease.status().limit_mw, 20_000)
             self.until(lambda: lease.status().limit_mw == 28_000)
-        self.until(lambda: self.client.status().limit_from == "socket")
+            # What a user has lowered stays lowered.
+            self.assertEqual(self.client.set_limit(25_000).limit_mw, 25_000)
+            # Longer than a lease that is not renewed; nothing else asks meanwhile.
+            time.sleep(3)
+            self.assertTrue(lease.held)
+            self.assertEqual(len(lease.status().claims), 2)
+            self.client.set_limit(None)
+        self.assertFalse(lease.held)
+        self.until(lambda: self.client.status().limit_from == "config")
         with self.assertRaises(wattgate.Refused) as caught:
             self.client.lease(20_000, model="absent.wgt")
         self.assertEqual(caught.exception.code, "model_unreadable")
@@ -290,9 +340,12 @@ class WithRealDaemon(unittest.TestCase):
             self.assertTrue(any(report.limit_mw == 25_000 for report in reports))
 
     def test_more_clients_than_the_daemon_serves(self) -> None:
-        subscriptions = [self.client.subscribe() for _ in range(16)]
+        subscriptions = [self.client.subscribe() for _ in range(4)]
+        leases = [self.client.lease(20_000) for _ in range(4)]
         with self.assertRaises((wattgate.Refused, wattgate.Disconnected)):
             self.client.status()
+        for lease in leases:
+            lease.close()
         for subscription in subscriptions:
             subscription.close()
 

@@ -31,6 +31,9 @@ use crate::setup::{Choices, Setup, SetupError};
 /// Interval of the schedule check, and rate limit of the attempts to load a model.
 const SECOND: Milliseconds = Milliseconds(1_000);
 
+/// A look that comes this much later than it was due counts as late: the board is busy, or clients disturb.
+const LATE: Milliseconds = Milliseconds(50);
+
 /// Time between two models. Each one makes the governor start anew.
 const MODEL_INTERVAL: Milliseconds = Milliseconds(10_000);
 
@@ -67,6 +70,9 @@ pub struct Daemon<F> {
     scheduled: Option<Milliseconds>,
     /// Up to when the time of limits has passed.
     timed: Option<Milliseconds>,
+    /// When the next look is due, and how many were late.
+    due: Option<Milliseconds>,
+    late: u32,
     /// When a model was last asked for, and when one was last loaded.
     asked: Option<Milliseconds>,
     modelled: Option<Milliseconds>,
@@ -132,6 +138,8 @@ impl<F: Files> Daemon<F> {
             now: Milliseconds(0),
             scheduled: None,
             timed: None,
+            due: None,
+            late: 0,
             asked: None,
             modelled: None,
         }
@@ -146,6 +154,8 @@ impl<F: Files> Daemon<F> {
     pub fn look(&mut self, clock: &impl Clock, emit: &mut impl FnMut(Event<'_>)) -> Milliseconds {
         let now = clock.now();
         self.expire(clock);
+        let is_late = |due: Milliseconds| now.since(due) >= LATE;
+        self.late += u32::from(self.due.is_some_and(is_late));
         if self.scheduled.is_none_or(|last| now.since(last) >= SECOND) {
             self.scheduled = Some(now);
             self.choose_limit(clock.utc());
@@ -155,6 +165,8 @@ impl<F: Files> Daemon<F> {
             counters.count(&event);
             emit(event);
         });
+        // A change of the mode takes its time.
+        self.due = Some(next.max(clock.now()));
         let (status, _) = control.status();
         let shown = Some((status.state, status.mode));
         if std::mem::replace(&mut self.shown, shown) != shown {
@@ -301,6 +313,7 @@ impl<F: Files> Daemon<F> {
             energy_mj: status.millijoules,
             sensor_errors: self.counters.sensor_errors(),
             failed_changes: self.control.failed_changes(),
+            late_looks: self.late,
             disobedient: disobedient.collect(),
             last_violations: violations.collect(),
         }

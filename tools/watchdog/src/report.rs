@@ -105,6 +105,9 @@ pub struct Report {
     pub sensor_errors: u32,
     /// How often a mode could not be set.
     pub failed_changes: u32,
+    /// How often the daemon looked at the board 50 ms late or more: something kept it from running.
+    #[serde(default)]
+    pub late_looks: u32,
     /// All lowerings and leases.
     #[serde(default)]
     pub claims: Vec<Claim>,
@@ -286,6 +289,7 @@ impl Display for Report {
         writeln!(f, "energy {}", milli(self.energy_mj, "J"))?;
         writeln!(f, "sensor_errors {}", self.sensor_errors)?;
         writeln!(f, "failed_changes {}", self.failed_changes)?;
+        writeln!(f, "late_looks {}", self.late_looks)?;
         writeln!(f, "claims {}", self.claims.len())?;
         for claim in &self.claims {
             writeln!(f, "  {claim}")?;
@@ -429,6 +433,7 @@ pub mod tests {
             energy_mj: 1_234_567,
             sensor_errors: 1,
             failed_changes: 3,
+            late_looks: 4,
             disobedient: vec![
                 ReportedKnob {
                     knob: "/sys/devices/system/cpu/cpu11/online".to_owned(),
@@ -507,7 +512,7 @@ pub mod tests {
              delivered_emc 3199 MHz\noc1_events 0\noc2_events 3\noc3_events 27390\noc1_per_min 0\n\
              oc2_per_min 1\noc3_per_min 456\nleast 6.1 W\nmodel model.wgt\n\
              violations 2\nchanges 17\nover_limit 0.86 s\nunknown 1.25 s\nenergy 1234.567 J\nsensor_errors 1\n\
-             failed_changes 3\nclaims 1\n  \
+             failed_changes 3\nlate_looks 4\nclaims 1\n  \
              15 W, from the socket of uid 1000, pid 4711, guard.py, for 540 s more\ndisobedient 2\n  /sys/devices/system/cpu/cpu11/online: wanted 0, is 1\n  \
              /sys/kernel/debug/bpmp/debug/clk/emc/rate: wanted 2133000000, cannot be read\n\
              last_violations 2\n  \

@@ -46,8 +46,8 @@ Options:
 const NOTES: &str = "\
 The workload runs all the time. A mode whose power exceeds the limit is left at once. The model then
 chooses the fastest mode within the limit, and the measured power corrects the choice. A daemon that
-runs gets the model and the limit. Where the daemon has no config, one is written: `systemctl enable
---now wattgated` then holds the limit from the boot on.
+runs gets the model, and a lease of the limit, which ends with this command. Where the daemon has no
+config, one is written: `systemctl enable --now wattgated` then holds the limit from the boot on.
 
 Exit codes: 0 done, 2 wrong arguments, 3 a defective input file, no board, or fewer modes than a
 model needs, 4 no mode is within the limit or it was not held, 5 anything else, such as a workload

@@ -1,15 +1,21 @@
 """A client of the daemon's socket: one JSON object a line, version 1."""
 
 import json
+import os
 import socket
+import sys
+import threading
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, Dict, Iterator, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, Mapping, Optional, SupportsInt, Tuple, Union
 
 from ._closing import Closing
 
 #: The daemon's socket on a board. The user must be root or in the group ``wattgate``.
 PATH = "/run/wattgated/socket"
+
+#: Interval in s at which a lease is renewed. The daemon ends one that is silent for 2 s.
+_RENEWAL = 0.5
 
 _VERSION = 1
 
@@ -27,6 +33,10 @@ class Disconnected(Error):
 
 class ProtocolError(Error):
     """The answer is not one of version 1 of the protocol."""
+
+
+class Invalid(Error, ValueError):
+    """An argument that no request can have."""
 
 
 class Refused(Error):
@@ -75,6 +85,35 @@ class Knob:
     is_: Optional[int] = None
 
 
+@dataclass(frozen=True)
+class Setter:
+    """The client that set a limit."""
+
+    #: The user; ``None`` for root over the socket that is root's alone.
+    uid: Optional[int]
+    pid: int
+    #: The client's name for itself.
+    program: Optional[str] = None
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> "Setter":
+        """Reads who set a limit."""
+        owner = values["owner"]
+        uid = owner["uid"] if isinstance(owner, dict) else None
+        return cls(uid, values["pid"], values.get("program"))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A limit that a client claims: a lowering, whose source is ``socket``, or a ``lease``."""
+
+    source: str
+    by: Setter
+    limit_mw: int
+    #: The time after which it ends; ``None`` if it does not by itself.
+    for_ms: Optional[int] = None
+
+
 def _known(kind: type, values: Mapping[str, Any]) -> Dict[str, Any]:
     """The values that a class has fields for."""
     names = {field.name for field in fields(kind)}
@@ -86,7 +125,8 @@ class Report:
     """The daemon's status. ``None`` is an unknown value or one that is not set."""
 
     #: ``booting``, ``settling``, ``tracking``, ``stepping_down``, ``probing_up``,
-    #: ``safe_no_sensor``, ``safe_limit_too_low``, ``safe_nothing_applies``, or ``yielded`` while
+    #: ``safe_no_sensor``, ``safe_limit_too_low``, ``safe_nothing_applies``, ``over_limit`` while the
+    #: power is over the limit and nothing lower can be set, or ``yielded`` while
     #: another client has the board and nothing else holds the limit.
     state: str
     #: The mode: online cores and clocks.
@@ -101,7 +141,7 @@ class Report:
     #: Ratio of measured to predicted power in ppm.
     ratio_ppm: int
     limit_mw: int
-    #: ``config``, ``schedule``, ``socket`` or ``lease``.
+    #: ``config``, ``schedule``, ``max_limit``, ``socket`` (a lowering) or ``lease``.
     limit_from: str
     #: Predicted power of the safe mode; a lower limit cannot be held.
     least_mw: int
@@ -124,8 +164,18 @@ class Report:
     measured_mw: Optional[int] = None
     average_mw: Optional[int] = None
     average_window_ms: Optional[int] = None
+    #: The client that set the limit in force.
+    limit_by: Optional["Setter"] = None
     #: The remaining time of a limit with ``for_ms``.
     limit_for_ms: Optional[int] = None
+    #: The highest limit that holds whatever clients ask for.
+    max_limit_mw: int = 0
+    #: For how long the power has been over the limit, though nothing lower can be set.
+    over_for_ms: Optional[int] = None
+    #: Whether a crash would lose a lowering.
+    unsaved: bool = False
+    #: All lowerings and leases.
+    claims: Tuple["Claim", ...] = ()
     #: What makes the board slower than the mode: ``cooling``, ``firmware``, or both with a comma.
     throttled: Optional[str] = None
     #: Temperature of the hottest thermal zone in thousandths of a degree Celsius.
@@ -146,6 +196,8 @@ class Report:
     oc1_per_min: Optional[int] = None
     oc2_per_min: Optional[int] = None
     oc3_per_min: Optional[int] = None
+    #: How often the daemon looked at the board 50 ms late or more: something kept it from running.
+    late_looks: int = 0
     #: Time without a reading of the power, in which the limit may have been exceeded.
     unknown_ms: int = 0
     #: The knobs that do not obey.
@@ -163,6 +215,12 @@ class Report:
         known["last_violations"] = tuple(
             Violation(**_known(Violation, violation))
             for violation in values.get("last_violations", ())
+        )
+        if "limit_by" in known:
+            known["limit_by"] = Setter.parse(known["limit_by"])
+        known["claims"] = tuple(
+            Claim(it["source"], Setter.parse(it["by"]), it["limit_mw"], it.get("for_ms"))
+            for it in values.get("claims", ())
         )
         known["disobedient"] = tuple(
             Knob(it["knob"], it["wanted"], it.get("is")) for it in values.get("disobedient", ())
@@ -188,43 +246,43 @@ class Client:
 
     def set_limit(
         self,
-        power_mw: Optional[int],
-        average_mw: Optional[int] = None,
-        window_ms: Optional[int] = None,
-        for_ms: Optional[int] = None,
+        power_mw: Optional[SupportsInt],
+        average_mw: Optional[SupportsInt] = None,
+        window_ms: Optional[SupportsInt] = None,
+        for_ms: Optional[SupportsInt] = None,
     ) -> Report:
-        """Sets the limit in place of the config's ``limit`` and ``schedule``.
+        """Lowers the limit: it holds beside all others, and never raises what holds.
 
-        ``None`` returns to the config. ``average_mw`` and ``window_ms`` set a limit of the average
-        power besides; without them, the config's average stays. The limit holds until the next one,
-        SIGHUP, or the end of the daemon, and at most for the time ``for_ms``.
+        ``None`` lifts what this user has set. ``average_mw`` and ``window_ms`` set a limit of the
+        average power besides. The limit survives restarts, and holds until this user sets another
+        one or lifts it, and at most for the time ``for_ms``.
         """
         if power_mw is None and average_mw is None and window_ms is None and for_ms is None:
             return self._ask({"set_limit": None})
-        wanted = _limit(power_mw, average_mw, window_ms)
-        if for_ms is not None:
-            wanted["for_ms"] = for_ms
-        return self._ask({"set_limit": wanted})
+        return self._ask({"set_limit": _limit(power_mw, average_mw, window_ms, for_ms)})
 
-    def set_model(self, name: str) -> Report:
+    def set_model(self, name: Union[str, "os.PathLike[str]"]) -> Report:
         """Loads another model from the folder of the config's model, by its name or path."""
-        return self._ask({"set_model": name})
+        return self._ask({"set_model": _text("name", name)})
 
     def lease(
         self,
-        power_mw: int,
-        average_mw: Optional[int] = None,
-        window_ms: Optional[int] = None,
-        model: Optional[str] = None,
+        power_mw: SupportsInt,
+        average_mw: Optional[SupportsInt] = None,
+        window_ms: Optional[SupportsInt] = None,
+        model: Union[str, "os.PathLike[str]", None] = None,
+        for_ms: Optional[SupportsInt] = None,
     ) -> "Lease":
-        """Returns a lease: the limit holds until it is closed or the process ends.
+        """Returns a lease: the limit holds in place of the config's, up to ``max_limit``.
 
-        It overrides the config and :meth:`set_limit`. ``model`` is loaded as by :meth:`set_model`,
-        for the same time. Of several leases the lowest limits hold.
+        It holds until it is closed, for the time ``for_ms``, or until this process ends or is
+        stopped for 2 s; a thread renews it. What users have set by :meth:`set_limit` stays lower.
+        ``model`` is loaded as by :meth:`set_model`, for the same time. Of several leases the lowest
+        limits hold.
         """
-        wanted = _limit(power_mw, average_mw, window_ms)
+        wanted = _limit(power_mw, average_mw, window_ms, for_ms)
         if model is not None:
-            wanted["model"] = model
+            wanted["model"] = _text("model", model)
         connection = _Connection(self._path, self._timeout)
         connection.send({"lease": wanted})
         return Lease(connection)
@@ -272,6 +330,11 @@ class _Connection(Closing):
             raise Disconnected(f"the daemon at {self._path} closed the connection")
         return _parse(line)
 
+    def shut(self) -> None:
+        """Ends the connection; what waits for it goes on."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         self._lines.close()
         self._socket.close()
@@ -289,18 +352,41 @@ class Lease(Closing):
         except Error:
             connection.close()
             raise
+        # One request at a time.
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        # A forked child has no such thread: the lease stays with this process.
+        self._thread = threading.Thread(target=self._renew, name="wattgate lease", daemon=True)
+        self._thread.start()
+
+    def _renew(self) -> None:
+        while not self._closed.wait(_RENEWAL):
+            try:
+                self.status()
+            except Error:
+                return
+
+    @property
+    def held(self) -> bool:
+        """Whether the lease has not ended, as far as is known."""
+        return self._thread.is_alive() and not self._closed.is_set()
 
     def status(self) -> Report:
         """Returns the status; :class:`Disconnected` means that the lease has ended."""
-        try:
-            self._connection.send("status")
-            return self._connection.receive()
-        except ValueError as error:  # The file is closed.
-            raise Disconnected("the lease was closed") from error
+        with self._lock:
+            try:
+                self._connection.send("status")
+                return self._connection.receive()
+            except ValueError as error:  # The file is closed.
+                raise Disconnected("the lease was closed") from error
 
     def close(self) -> None:
         """Ends the lease."""
-        self._connection.close()
+        self._closed.set()
+        # Wakes a thread that waits for an answer.
+        self._connection.shut()
+        with self._lock:
+            self._connection.close()
 
 
 class Subscription(Closing, Iterator[Report]):
@@ -333,15 +419,45 @@ class Subscription(Closing, Iterator[Report]):
 
 
 def _limit(
-    power_mw: Optional[int], average_mw: Optional[int], window_ms: Optional[int]
+    power_mw: Optional[SupportsInt],
+    average_mw: Optional[SupportsInt],
+    window_ms: Optional[SupportsInt],
+    for_ms: Optional[SupportsInt],
 ) -> Dict[str, Any]:
     """A limit as a request has it."""
     if (average_mw is None) != (window_ms is None) or power_mw is None:
-        raise ValueError("average_mw and window_ms need each other, and power_mw")
-    limit: Dict[str, Any] = {"power_mw": power_mw}
-    if average_mw is not None:
-        limit["average"] = {"power_mw": average_mw, "window_ms": window_ms}
+        raise Invalid("average_mw and window_ms need each other, and power_mw")
+    limit: Dict[str, Any] = {"power_mw": _whole("power_mw", power_mw)}
+    if average_mw is not None and window_ms is not None:
+        average = {"power_mw": _whole("average_mw", average_mw)}
+        limit["average"] = {**average, "window_ms": _whole("window_ms", window_ms)}
+    if for_ms is not None:
+        limit["for_ms"] = _whole("for_ms", for_ms)
+    program = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
+    limit["program"] = program
     return limit
+
+
+def _whole(name: str, value: SupportsInt) -> int:
+    """A whole number, such as ``15000``, ``Decimal(15000)`` or one of NumPy's."""
+    try:
+        whole = int(value)
+        if whole == value and not isinstance(value, (bool, str)):
+            return whole
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise Invalid(f"{name} is {value!r}, expected a whole number")
+
+
+def _text(name: str, value: Union[str, "os.PathLike[str]"]) -> str:
+    """A name or a path as a text."""
+    try:
+        text = os.fspath(value)
+    except TypeError:
+        text = None  # type: ignore[assignment]
+    if isinstance(text, str):
+        return text
+    raise Invalid(f"{name} is {value!r}, expected a name or a path")
 
 
 def _parse(line: bytes) -> Report:

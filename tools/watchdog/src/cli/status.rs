@@ -20,14 +20,19 @@ Example:
 
 Prints one line per value, with its unit. The keys of the JSON object: state, cores, cpu_khz,
 gpu_khz, emc_khz (as the board shows them), measured_mw (absent before the first measurement), predicted_mw, allowed_mw,
-ratio_ppm (measured / predicted), limit_mw, limit_from (config, schedule, socket or lease),
-limit_for_ms (remaining time of a limit that expires), average_mw and average_window_ms (absent
+ratio_ppm (measured / predicted), limit_mw, limit_from (config, schedule, max_limit, socket or lease),
+limit_by (the client that set it: owner, pid, program), limit_for_ms (remaining time of a limit that
+ends), max_limit_mw (the highest limit that a client may lease), over_for_ms (for how long the power
+has been over the limit, though nothing lower can be set), unsaved (whether a crash would lose a lowered
+limit), average_mw and average_window_ms (absent
 without an average), throttled (cooling, firmware), temperature_mc, input_mv, input_ma, the clocks
 that run (delivered_cpu_khz, delivered_gpu_khz, delivered_emc_khz), over-current events since the
 boot (oc1_events to oc3_events) and in the last minute (oc1_per_min to oc3_per_min), least_mw (the
 least predicted power of all modes), model. Counters since the daemon's start: violations, changes,
 over_limit_ms, unknown_ms (time without a reading of the power), energy_mj, sensor_errors,
-failed_changes. disobedient: the knobs that do not obey, with knob, wanted and is. last_violations: at most eight, the newest
+failed_changes, late_looks (looks at the board that came 50 ms late or more). claims: all lowered limits and leases,
+with source, by, limit_mw and for_ms. disobedient: the knobs that do not obey, with knob, wanted and is.
+last_violations: at most eight, the newest
 first, with ago_ms, over_ms, highest_mw, allowed_mw, and the mode that was set.
 
 ";

@@ -158,6 +158,12 @@ impl Page {
             "Number of times that a mode could not be set.",
             report.failed_changes,
         )?;
+
+        self.counter(
+            "late_looks_total",
+            "Number of looks at the board that came 50 ms late or more.",
+            report.late_looks,
+        )?;
         self.knobs(
             "knob_wanted",
             "What was requested of a knob that does not obey, in the unit of its file.",
@@ -312,6 +318,7 @@ mod tests {
                 "wattgate_knob_wanted{knob=\"/sys/kernel/debug/bpmp/debug/clk/emc/rate\"}",
                 2_133e6,
             ),
+            ("wattgate_late_looks_total", 4.0),
             ("wattgate_mode_changes_total", 17.0),
             ("wattgate_mode_cores", 8.0),
             ("wattgate_mode_cpu_hertz", 1_728e6),

@@ -180,11 +180,13 @@ fn admit(
     mut stream: UnixStream,
     now: Milliseconds,
 ) -> Option<Client> {
-    let user = users.of(peer.uid(), now);
+    // Root is always served.
+    let is_root = peer.owner() == Owner::Root;
+    let connects = users.of(peer.uid(), now).connects.count(now);
     let of_user = clients.iter().filter(|it| it.peer.uid() == peer.uid());
-    let message = if user.connects.count(now) > MAX_CONNECTS_PER_SECOND {
+    let message = if !is_root && connects > MAX_CONNECTS_PER_SECOND {
         format!("more than {MAX_CONNECTS_PER_SECOND} connections of this user in a second")
-    } else if of_user.count() >= MAX_CONNECTIONS {
+    } else if !is_root && of_user.count() >= MAX_CONNECTIONS {
         format!("{MAX_CONNECTIONS} clients of this user are already connected")
     } else if clients.len() >= MAX_CLIENTS {
         format!("{MAX_CLIENTS} clients are already connected")
@@ -315,7 +317,10 @@ impl Client {
         }
         while let Some(line) = self.connection.line() {
             self.last_line = now;
-            let count = users.of(self.peer.uid(), now).requests.count(now);
+            let count = match self.peer.owner() {
+                Owner::Root => 0,
+                Owner::Uid(uid) => users.of(uid, now).requests.count(now),
+            };
             let result = match count <= MAX_REQUESTS_PER_SECOND {
                 true => Request::parse(&line)
                     .and_then(|it| self.act(it, daemon, clock, users, subscribed)),
@@ -400,7 +405,8 @@ impl Client {
             Request::Subscribe(subscription) => {
                 let uid = self.peer.uid();
                 let others = subscribed.iter().filter(|it| **it == uid).count();
-                if self.subscribed.is_none() && others >= MAX_SUBSCRIPTIONS {
+                let is_full = others >= MAX_SUBSCRIPTIONS && self.peer.owner() != Owner::Root;
+                if self.subscribed.is_none() && is_full {
                     let message =
                         format!("{MAX_SUBSCRIPTIONS} clients of this user have subscribed already");
                     return Err(Refused::new("too_many_clients", message));

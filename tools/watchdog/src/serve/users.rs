@@ -1,5 +1,5 @@
 //! What each user of a socket may do: budgets of connections, requests, subscriptions and lines of the log. They belong
-//! to the user, so that connecting again gains nothing.
+//! to the user, so that connecting again gains nothing. Root's socket has none but that of lines.
 
 use wattgate_runtime::Milliseconds;
 

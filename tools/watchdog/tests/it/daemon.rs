@@ -311,6 +311,31 @@ fn a_model_is_loaded_by_name_or_path() {
     assert_eq!(rig.daemon.report().model, "model.wgt");
 }
 
+/// The load draws far more than both models predict.
+#[test]
+fn the_highest_load_stays_known_when_the_model_changes() {
+    let mut rig = Rig::new("limit = \"20W\"");
+    let other = rig.folder.path().join("other.wgt");
+    fs::copy(weights("orin-agx-64-resnet18-all-modes.wgt"), other).expect("copied");
+    rig.inject("power 1.3");
+    rig.inject("activity 2");
+    rig.run(60);
+    let before = rig.daemon.report();
+    for round in 0..6 {
+        let name = ["other.wgt", "model.wgt"][round % 2];
+        let changed = rig.daemon.set_model(name, OTHER, rig.clocks.now());
+        assert_eq!(changed, Ok(()));
+        rig.run(11);
+    }
+    let after = rig.daemon.report();
+    println!(
+        "over the limit for {} ms before, {} ms in six changes of the model",
+        before.over_limit_ms,
+        after.over_limit_ms - before.over_limit_ms
+    );
+    assert_eq!(after.over_limit_ms, before.over_limit_ms);
+}
+
 #[test]
 fn a_refused_model_leaves_the_old_one_loaded() {
     let mut rig = Rig::new("limit = \"30W\"");

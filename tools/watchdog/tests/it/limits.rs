@@ -9,10 +9,11 @@ use crate::wattgated::{eventually, outcome, reported_mode, with_board};
 use rustix::process::Signal;
 use serde_json::Value;
 use wattgate_runtime::Milliwatts;
+use wattgate_watchdog::client::Client;
 use wattgate_watchdog::clock::Clock;
 use wattgate_watchdog::daemon::ClientId;
 use wattgate_watchdog::limits::{FILE, Lowerings, MAX_LOWERINGS, Owner, Setter};
-use wattgate_watchdog::serve::protocol::{WantedLease, WantedLimit};
+use wattgate_watchdog::serve::protocol::{Request, WantedLease, WantedLimit};
 
 /// Numbers that look random (xorshift), from a seed.
 struct Numbers(u64);
@@ -270,5 +271,43 @@ fn a_lowered_limit_holds_though_the_disk_is_full() {
         daemon.logs("<4>cannot save the limits of clients, which a crash would lose: ");
         assert_eq!(shown(rig), (15, false));
         daemon.stop();
+    });
+}
+
+/// A board whose least mode draws more than the limit.
+#[test]
+fn what_cannot_be_held_is_told_and_root_is_called() {
+    with_board("30W", |rig| {
+        let mut daemon = rig.run("<6>tracking; measured ");
+        let call = rig.root.join("run/wattgated/over");
+        let state = || {
+            let (_, json, _) = rig.status(&["--json"]);
+            let json: Value = serde_json::from_str(&json).unwrap_or_default();
+            json["state"].as_str().unwrap_or_default().to_owned()
+        };
+        // A client may lower the limit below the least mode, but not call root.
+        let mut client = Client::connect_as_user(&rig.root).expect("connected");
+        let low = Request::SetLimit(Some(WantedLimit::of(Milliwatts(3_000))));
+        client.ask(low.clone()).expect("lowered");
+        daemon.logs("<3>the limit cannot be held: ");
+        assert_eq!(state(), "over_limit");
+        assert!(!call.exists());
+        client.ask(Request::SetLimit(None)).expect("lifted");
+        daemon.logs("<5>the limit holds again");
+        // Root may.
+        let mut root = Client::connect(&rig.root).expect("connected");
+        root.ask(low).expect("lowered");
+        daemon.logs("over: created, for wattgated-over.path");
+        assert!(call.exists());
+        assert_eq!(state(), "over_limit");
+        root.ask(Request::SetLimit(None)).expect("lifted");
+        daemon.logs("over: removed");
+        assert!(!call.exists());
+        // The config's limit calls too, and a stop takes the call back.
+        rig.configure("limit = \"3W\"");
+        daemon.signal(Signal::HUP);
+        daemon.logs("over: created, for wattgated-over.path");
+        daemon.stop();
+        assert!(!call.exists());
     });
 }

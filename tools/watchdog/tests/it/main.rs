@@ -9,6 +9,7 @@ mod board;
 #[path = "../../../simulator/tests/it/eventually.rs"]
 mod eventually;
 
+mod abuse;
 mod answers;
 mod client_limits;
 mod clients;

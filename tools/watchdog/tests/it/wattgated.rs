@@ -241,6 +241,14 @@ impl Daemon {
         }
     }
 
+    /// The number of log lines since the last that was waited for.
+    pub fn drain(&mut self) -> usize {
+        let lines: Vec<String> = self.lines.try_iter().collect();
+        let count = lines.len();
+        self.seen.extend(lines);
+        count
+    }
+
     pub fn id(&self) -> u32 {
         self.child.id()
     }
