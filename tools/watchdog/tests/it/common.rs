@@ -52,10 +52,15 @@ pub fn weights(name: &str) -> PathBuf {
 impl Rig {
     /// Creates a daemon; `lines` are the lines of the config after `version` and `model`.
     pub fn new(lines: &str) -> Self {
+        Self::on("orin-agx-64", lines)
+    }
+
+    /// The same on another board.
+    pub fn on(board: &str, lines: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let model = folder.path().join("model.wgt");
-        fs::copy(weights("orin-agx-64-resnet18.wgt"), model).expect("copied");
-        let mut files = booted("orin-agx-64");
+        fs::copy(weights(&format!("{board}-resnet18.wgt")), model).expect("copied");
+        let mut files = booted(board);
         load(&mut files);
         let config = config(folder.path(), lines);
         let setup = Setup::new(config, &files, Path::new("/")).expect("usable");

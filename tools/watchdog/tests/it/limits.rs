@@ -188,6 +188,47 @@ fn only_root_lifts_the_limit_of_another_and_there_are_sixteen() {
     assert_eq!(rig.daemon.limit().0.power, Milliwatts(29_000));
 }
 
+/// A limit of the current: its power at the present voltage is the ceiling, and the current holds besides.
+#[test]
+fn a_limit_in_amperes_bounds_every_lease() {
+    let mut rig = Rig::on("orin-nano-8-super", "limit = \"3A\"");
+    rig.run(5);
+    let most = rig.daemon.report().max_limit_mw;
+    assert!((13_000..16_000).contains(&most), "{most} mW at 5 V");
+    let mut lease = |power| {
+        let wanted = WantedLease::of(Milliwatts(power));
+        let by = Setter::new(Owner::Uid(7), 1, None);
+        rig.daemon.lease(ClientId(1), wanted, by, &rig.clocks)
+    };
+    let refused = lease(most + 1).expect_err("over the ceiling");
+    assert_eq!(refused.name, "over_max_limit");
+    assert_eq!(lease(most), Ok(()));
+    rig.run(20);
+    let amperes = rig.daemon.report().input_ma.expect("measured");
+    assert!(amperes <= 3_020, "{amperes} mA");
+}
+
+/// The time of a lowering is the daemon's running time, whatever the clock shows.
+#[test]
+fn a_clock_that_steps_ends_no_lowering() {
+    let mut rig = Rig::new("limit = \"30W\"");
+    rig.run(1);
+    let wanted = WantedLimit {
+        for_ms: Some(10_000),
+        ..WantedLimit::of(Milliwatts(15_000))
+    };
+    let by = Setter::new(Owner::Uid(7), 1, None);
+    let set = rig.daemon.set_limit(Some(wanted), by, &rig.clocks);
+    assert_eq!(set, Ok(()));
+    for step in [86_400 * 400, -86_400 * 800, 1] {
+        rig.clocks.utc.set(rig.clocks.utc.get() + step);
+        rig.run(3);
+        assert_eq!(rig.daemon.limit().0.power, Milliwatts(15_000));
+    }
+    rig.run(3);
+    assert_eq!(rig.daemon.limit().0.power, Milliwatts(30_000));
+}
+
 #[test]
 fn a_defective_file_of_lowerings_means_the_least_until_root_lifts_it() {
     let folder = tempfile::tempdir().expect("a folder");

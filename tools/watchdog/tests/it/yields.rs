@@ -73,6 +73,9 @@ fn nothing_is_written_while_the_board_is_yielded() {
         (0.95..1.05).contains(&(measured / drawn)),
         "{measured} W of {drawn} W"
     );
+    // What was over meanwhile is counted and shown.
+    let over = report.over_limit_ms;
+    assert!((55_000..=65_000).contains(&over), "{over} ms over");
     // At the end of the connection the next look corrects it.
     drop(client);
     assert!(server.turn(), "a look is due");
