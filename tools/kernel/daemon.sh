@@ -120,12 +120,12 @@ escalation() {
     systemctl daemon-reload
     systemctl start wattgated-over.path
     sed -i 's/"8W"/"1W"/' /etc/wattgated.toml
-    systemctl reload wattgated
+    systemctl kill --kill-who=main -s HUP wattgated
     eventually "root's unit is started" test -e /run/called
     logged 'the limit cannot be held' || fail "the journal says nothing"
     [ "$(stat -c %a /run/wattgated-root)" = 700 ] || fail "root's folder is open to others"
     sed -i 's/"1W"/"8W"/' /etc/wattgated.toml
-    systemctl reload wattgated
+    systemctl kill --kill-who=main -s HUP wattgated
     eventually "the call is taken back" test ! -e /run/wattgated/over
     systemctl stop wattgated-over.path wattgated-over.service
     ok "the least mode over the limit: wattgated-over.path starts what root wants"
