@@ -1,5 +1,6 @@
 //! A client of the running daemon's socket; [`protocol`](crate::serve::protocol) defines the messages.
 
+use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -20,12 +21,35 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub enum ClientError {
     /// There is no daemon, it ended, it closed the connection, or its answer is late or unknown.
     /// The connection is closed.
-    #[error("{}: the daemon does not answer: {why}", path.display())]
+    #[error("{}: the daemon does not answer: {}", path.display(), Hint(why))]
     NoDaemon { path: PathBuf, why: io::Error },
     /// The daemon refused the request. The connection stays open, unless the protocol says
     /// otherwise.
     #[error("{}", .0.message)]
     Refused(Refused),
+}
+
+/// An error, and what to do about it.
+struct Hint<'a>(&'a io::Error);
+
+impl fmt::Display for Hint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(why) = self;
+        match why.kind() {
+            io::ErrorKind::WouldBlock => write!(f, "no answer within {} s", TIMEOUT.as_secs()),
+            io::ErrorKind::UnexpectedEof => write!(f, "it has closed the connection"),
+            io::ErrorKind::PermissionDenied => {
+                write!(
+                    f,
+                    "{why}: run this as root, or as a member of the config's group"
+                )
+            }
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                write!(f, "{why}: does it run, and is --root right?")
+            }
+            _ => why.fmt(f),
+        }
+    }
 }
 
 /// A connection to the daemon. Dropping it ends its lease, and gives the board back.

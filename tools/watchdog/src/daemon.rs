@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::control::{Control, Event, Priority};
 use crate::counters::Counters;
 use crate::limits::{
-    Held, Leased, Lowering, Lowerings, MAX_LOWERINGS, Owner, Setter, held, is_raised,
+    Held, Leased, Lowering, Lowerings, MAX_LOWERINGS, Owner, Setter, held, is_raised, lowered,
 };
 use crate::log::{Lines, Withheld, log};
 use crate::quantity::{Thousandths, Watts};
@@ -25,7 +25,7 @@ use crate::report::{
     Claim, OVER_LIMIT, Report, ReportedKnob, ReportedViolation, Source, YIELDED, state_name,
 };
 use crate::serve::protocol::{Refused, WantedLease, WantedLimit};
-use crate::serve::rate_limit::RateCounter;
+use crate::serve::rate_limit::Sliding;
 use crate::setup::{Choices, Setup, SetupError};
 
 /// Interval of the schedule check, and rate limit of the attempts to load a model.
@@ -38,7 +38,7 @@ const LATE: Milliseconds = Milliseconds(50);
 const MODEL_INTERVAL: Milliseconds = Milliseconds(10_000);
 
 /// The limit is raised at most this often in a second, whatever clients do. It is lowered at once.
-const MAX_RAISES_PER_SECOND: u32 = 4;
+const MAX_RAISES_PER_SECOND: usize = 4;
 
 /// Control of a board, its limit and its model.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub struct Daemon<F> {
     yielded: Option<Yielded>,
     /// The limit in force.
     held: Held,
-    raises: RateCounter,
+    raises: Sliding<MAX_RAISES_PER_SECOND>,
     /// Changes of the limit in the log.
     lines: Lines,
     counters: Counters,
@@ -73,8 +73,8 @@ pub struct Daemon<F> {
     /// When the next look is due, and how many were late.
     due: Option<Milliseconds>,
     late: u32,
-    /// When a model was last asked for, and when one was last loaded.
-    asked: Option<Milliseconds>,
+    /// When owners last asked for a model, and when one was last loaded.
+    asked: Vec<(Owner, Milliseconds)>,
     modelled: Option<Milliseconds>,
 }
 
@@ -129,7 +129,7 @@ impl<F: Files> Daemon<F> {
             leases: Vec::new(),
             yielded: None,
             held,
-            raises: RateCounter::default(),
+            raises: Sliding::default(),
             lines: Lines::default(),
             config,
             counters: Counters::default(),
@@ -140,7 +140,7 @@ impl<F: Files> Daemon<F> {
             timed: None,
             due: None,
             late: 0,
-            asked: None,
+            asked: Vec::new(),
             modelled: None,
         }
     }
@@ -345,12 +345,16 @@ impl<F: Files> Daemon<F> {
             source: Source::Socket,
             by: it.by.clone(),
             limit_mw: it.power_mw,
+            average_mw: it.average.map(|(power, _)| power),
+            average_window_ms: it.average.map(|(_, window)| window),
             for_ms: it.left_ms,
         });
         let leases = self.leases.iter().map(|lease| Claim {
             source: Source::Lease,
             by: lease.leased.by.clone(),
             limit_mw: lease.leased.power.0,
+            average_mw: lease.leased.average.map(|it| it.power.0),
+            average_window_ms: lease.leased.average.map(|it| it.window.0),
             for_ms: lease.leased.until.map(|until| until.since(self.now).0),
         });
         lowerings.chain(leases)
@@ -385,7 +389,8 @@ impl<F: Files> Daemon<F> {
     ) -> Result<(), Refused> {
         self.expire(clock);
         let Some(wanted) = wanted else {
-            return self.lift(by.owner, clock);
+            self.lift(by.owner, clock);
+            return Ok(());
         };
         let limit = wanted.limit()?;
         self.check_max(limit)?;
@@ -405,13 +410,14 @@ impl<F: Files> Daemon<F> {
         Ok(())
     }
 
-    /// Lifts an owner's lowering. Without one, nothing happens.
-    pub fn lift(&mut self, owner: Owner, clock: &impl Clock) -> Result<(), Refused> {
-        if self.lowerings.lift(owner) {
+    /// Lifts an owner's lowering; false if there is none.
+    pub fn lift(&mut self, owner: Owner, clock: &impl Clock) -> bool {
+        let is_lifted = self.lowerings.lift(owner);
+        if is_lifted {
             self.lowered += 1;
             self.choose_limit(clock.utc());
         }
-        Ok(())
+        is_lifted
     }
 
     /// Refuses a client's limit over the highest that the config allows.
@@ -487,7 +493,7 @@ impl<F: Files> Daemon<F> {
         let (limit, time) = (wanted.limit()?, wanted.time()?);
         self.check_max(limit)?;
         let model = match wanted.model {
-            Some(name) => Some(self.load_again(client, &name)?),
+            Some(name) => Some(self.load_again(client, &name, by.owner)?),
             None => None,
         };
         self.leases.retain(|lease| lease.client != client);
@@ -570,7 +576,7 @@ impl<F: Files> Daemon<F> {
         }
     }
 
-    /// Puts the limit of the rule in force. Where clients raise it too often, it is raised at a later look.
+    /// Puts the limit of the rule in force. Where clients raise it too often, what is higher waits for a later look.
     fn choose_limit(&mut self, utc: UtcSeconds) {
         let base = self.config.limit_at(utc).power;
         let leases = self.leases.iter().map(|lease| &lease.leased);
@@ -579,10 +585,14 @@ impl<F: Files> Daemon<F> {
         let of_root = of_root.map_or(u32::MAX, |it| it.power_mw);
         self.control
             .set_roots(self.config.most().min(base).min(Milliwatts(of_root)));
-        let is_raised = is_raised(self.held.limit, now.limit);
-        if is_raised && !self.raises.has_room(MAX_RAISES_PER_SECOND, self.now) {
-            return;
-        }
+        let mut is_raised = is_raised(self.held.limit, now.limit);
+        let now = match is_raised && !self.raises.has_room(self.now) {
+            true => {
+                is_raised = false;
+                lowered(&self.held, now)
+            }
+            false => now,
+        };
         let before = std::mem::replace(&mut self.held, now);
         if before == self.held {
             return;
@@ -622,34 +632,43 @@ impl<F: Files> Daemon<F> {
             );
             return Err(Refused::new("leased", message));
         }
-        self.base = self.load(name, now)?;
+        self.base = self.load(name, owner, now)?;
         self.choose_model();
         Ok(())
     }
 
     /// The model of a lease, which need not be loaded again if the client has it already.
-    fn load_again(&mut self, client: ClientId, name: &str) -> Result<Rc<Loaded>, Refused> {
+    fn load_again(
+        &mut self,
+        client: ClientId,
+        name: &str,
+        owner: Owner,
+    ) -> Result<Rc<Loaded>, Refused> {
         let path = self.allowed(name)?;
         let leased = self.leases.iter().find(|lease| lease.client == client);
         let leased = leased.and_then(|lease| lease.model.as_ref());
         let same = leased.filter(|model| model.path == path).map(Rc::clone);
         match same {
             Some(model) => Ok(model),
-            None => self.load(name, self.now),
+            None => self.load(name, owner, self.now),
         }
     }
 
-    fn load(&mut self, name: &str, now: Milliseconds) -> Result<Rc<Loaded>, Refused> {
+    /// Root does not wait for what users have asked for.
+    fn load(&mut self, name: &str, owner: Owner, now: Milliseconds) -> Result<Rc<Loaded>, Refused> {
         let path = self.allowed(name)?;
-        let is_soon =
-            |last: Option<Milliseconds>, time| last.is_some_and(|last| now.since(last) < time);
-        if is_soon(self.asked, SECOND) || is_soon(self.modelled, MODEL_INTERVAL) {
-            return Err(Refused::new(
-                "too_many_requests",
-                "at most one model in 10 s",
-            ));
+        self.asked.retain(|(_, last)| now.since(*last) < SECOND);
+        let has_asked = self.asked.iter().any(|(it, _)| *it == owner);
+        if has_asked || self.asked.len() > MAX_LOWERINGS {
+            let message = "at most one attempt of a user in a second";
+            return Err(Refused::new("too_many_requests", message));
         }
-        self.asked = Some(now);
+        let is_soon = |last: Milliseconds| now.since(last) < MODEL_INTERVAL;
+        if owner != Owner::Root && self.modelled.is_some_and(is_soon) {
+            let message = "at most one model in 10 s";
+            return Err(Refused::new("too_many_requests", message));
+        }
+        self.asked.push((owner, now));
         let config = Config {
             model: path,
             ..self.config.clone()

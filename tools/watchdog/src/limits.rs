@@ -14,14 +14,22 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use wattgate_runtime::{Average, Limit, Milliseconds, Milliwatts};
 
-use crate::config::Config;
+use crate::config::{Config, STATE_DIR};
+use crate::lock::root_directory;
 use crate::report::Source;
 
-/// Maximum number of lowerings, one a user.
+/// Maximum number of lowerings of users, one each. Root's counts besides.
 pub const MAX_LOWERINGS: usize = 16;
 
 /// Name of the file of lowerings, in the folder of the daemon's state.
 pub const FILE: &str = "lowerings";
+
+/// Where the lowerings of the daemon of the board below `root` are: in memory, which survives a restart though the disk
+/// is full, and on the disk, which survives a reboot. The first one is never older.
+pub fn files(root: &Path) -> [PathBuf; 2] {
+    let state = root.join(STATE_DIR.trim_start_matches('/'));
+    [root_directory(root).join(FILE), state.join(FILE)]
+}
 
 /// Version of that file.
 const VERSION: u32 = 1;
@@ -60,9 +68,11 @@ pub struct Setter {
 }
 
 impl Setter {
-    /// The name of the program is cut, and control characters are replaced.
+    /// The name of the program is cut, and what a terminal may not show as it is, is replaced.
     pub fn new(owner: Owner, pid: i32, program: Option<&str>) -> Self {
-        let printable = |c: char| if c.is_control() { '?' } else { c };
+        // Neither controls nor marks that reverse or break a line.
+        let is_plain = |c: char| c.is_alphanumeric() || c.is_ascii_graphic() || c == ' ';
+        let printable = |c: char| if is_plain(c) { c } else { '?' };
         let program = program.filter(|name| !name.is_empty());
         let program =
             program.map(|name| name.chars().take(LONGEST_PROGRAM).map(printable).collect());
@@ -111,19 +121,16 @@ impl Lowering {
     }
 }
 
-/// Why a file of lowerings is not used.
+/// A file of lowerings that cannot be read, is damaged, or of another version.
 #[derive(Debug, Error)]
-pub enum LoweringsError {
-    /// A later version wrote it.
-    #[error("{}: of a later version, {version}; its lowerings do not hold", path.display())]
-    Later { path: PathBuf, version: u32 },
-    /// It cannot be read, or is damaged.
-    #[error(
-        "{}: {why}; what clients lowered is unknown, so that the least mode holds until root lifts it: \
-         `wattgated set-limit --lift`",
-        path.display()
-    )]
-    Unknown { path: PathBuf, why: String },
+#[error(
+    "{}: {why}; what clients lowered is unknown, so that the least mode holds until root lifts it: \
+     `wattgated set-limit --lift`",
+    path.display()
+)]
+pub struct LoweringsError {
+    path: PathBuf,
+    why: String,
 }
 
 /// The lowerings, at most one of each owner.
@@ -137,31 +144,40 @@ struct File<L> {
 }
 
 impl Lowerings {
-    /// Reads the file in a folder. If it is defective, the limit is the lowest possible one, until root lifts it.
-    pub fn read(folder: &Path) -> (Self, Result<(), LoweringsError>) {
-        let path = folder.join(FILE);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return (Self::default(), Ok(()));
-            }
-            Err(error) => return Self::unknown(path, error.to_string()),
-        };
-        // Check the version first: another one may have other keys.
-        match serde_json::from_str::<File<serde::de::IgnoredAny>>(&text) {
-            Ok(File { version, .. }) if version > VERSION => (
-                Self::default(),
-                Err(LoweringsError::Later { path, version }),
-            ),
-            Ok(_) => match serde_json::from_str::<File<Self>>(&text) {
-                Ok(File { lowerings, .. }) if lowerings.0.len() <= MAX_LOWERINGS => {
-                    (lowerings, Ok(()))
+    /// Reads the first file of these that exists. If it is defective, the limit is the lowest possible one, until root
+    /// lifts it.
+    pub fn read(paths: &[PathBuf]) -> (Self, Result<(), LoweringsError>) {
+        for path in paths {
+            match fs::read_to_string(path) {
+                Ok(text) => {
+                    return match Self::parse(&text) {
+                        Ok(lowerings) => (lowerings, Ok(())),
+                        Err(why) => Self::unknown(path.clone(), why),
+                    };
                 }
-                Ok(_) => Self::unknown(path, format!("more than {MAX_LOWERINGS} lowerings")),
-                Err(error) => Self::unknown(path, error.to_string()),
-            },
-            Err(error) => Self::unknown(path, error.to_string()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Self::unknown(path.clone(), error.to_string()),
+            }
         }
+        (Self::default(), Ok(()))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        // Check the version first: another one may have other keys.
+        let of: File<serde::de::IgnoredAny> =
+            serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if of.version != VERSION {
+            return Err(format!("version is {}, expected {VERSION}", of.version));
+        }
+        let file: File<Self> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let mut lowerings = file.lowerings;
+        if lowerings.0.len() > MAX_LOWERINGS + 1 {
+            return Err(format!("more than {MAX_LOWERINGS} lowerings of users"));
+        }
+        for it in &mut lowerings.0 {
+            it.by = Setter::new(it.by.owner, it.by.pid, it.by.program.as_deref());
+        }
+        Ok(lowerings)
     }
 
     fn unknown(path: PathBuf, why: String) -> (Self, Result<(), LoweringsError>) {
@@ -172,10 +188,7 @@ impl Lowerings {
             average: None,
             left_ms: None,
         };
-        (
-            Self(vec![lowering]),
-            Err(LoweringsError::Unknown { path, why }),
-        )
+        (Self(vec![lowering]), Err(LoweringsError { path, why }))
     }
 
     /// The text of the file.
@@ -191,7 +204,8 @@ impl Lowerings {
     /// Adds a lowering in place of its owner's earlier one; false if there are too many.
     pub fn set(&mut self, lowering: Lowering) -> bool {
         let owner = lowering.by.owner;
-        let is_full = self.0.len() >= MAX_LOWERINGS;
+        let of_users = self.0.iter().filter(|it| it.by.owner != Owner::Root);
+        let is_full = owner != Owner::Root && of_users.count() >= MAX_LOWERINGS;
         let earlier = self.0.iter_mut().find(|it| it.by.owner == owner);
         match earlier {
             Some(earlier) => *earlier = lowering,
@@ -292,6 +306,20 @@ pub fn is_raised(from: Limit, to: Limit) -> bool {
         (None, _) => false,
     };
     to.power > from.power || average
+}
+
+/// What of a limit may hold at once: all that is lower than before.
+pub fn lowered(from: &Held, to: Held) -> Held {
+    let average = match (from.limit.average, to.limit.average) {
+        (Some(from), Some(to)) => Some(lower(from, to)),
+        (from, to) => from.or(to),
+    };
+    let mut now = match to.limit.power < from.limit.power {
+        true => to,
+        false => from.clone(),
+    };
+    now.limit.average = average;
+    now
 }
 
 fn lower(one: Average, other: Average) -> Average {

@@ -45,7 +45,7 @@ pub struct Report {
     /// For how long the power has been over the limit, though nothing lower can be set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_for_ms: Option<u64>,
-    /// Whether a lowering is not saved yet, so that a crash would lose it.
+    /// Whether a change of the lowerings is not on the disk yet, so that a reboot would lose it.
     #[serde(default)]
     pub unsaved: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,6 +125,11 @@ pub struct Claim {
     pub source: Source,
     pub by: Setter,
     pub limit_mw: u32,
+    /// The limit of its average, which holds beside all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average_mw: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average_window_ms: Option<u64>,
     /// Time after which it ends; absent if it does not by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_ms: Option<u64>,
@@ -256,7 +261,7 @@ impl Display for Report {
         known(f, "limit_for", self.limit_for_ms.map(|ms| milli(ms, "s")))?;
         writeln!(f, "max_limit {}", watts(self.max_limit_mw))?;
         known(f, "over_for", self.over_for_ms.map(|ms| milli(ms, "s")))?;
-        let unsaved = "a lowered limit is not saved yet";
+        let unsaved = "a change of the lowered limits";
         known(f, "unsaved", self.unsaved.then_some(unsaved))?;
         known(f, "average", self.average_mw.map(watts))?;
         known(f, "average_window", self.average_window_ms.map(time))?;
@@ -306,20 +311,27 @@ impl Display for Report {
     }
 }
 
-/// As `15 W, from the lease of uid 1000, pid 4711, train.py, for 10 min`.
+/// As `15 W and 12 W over 1 min, from the lease of uid 1000, pid 4711, train.py, for 10 s more`.
 impl Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             source,
             by,
             limit_mw,
+            average_mw,
+            average_window_ms,
             for_ms,
         } = self;
-        let limit = Milli {
-            value: u64::from(*limit_mw),
+        let watts = |mw: u32| Milli {
+            value: u64::from(mw),
             unit: "W",
         };
-        write!(f, "{limit}, from the {source} of {by}")?;
+        write!(f, "{}", watts(*limit_mw))?;
+        if let Some((average, window)) = average_mw.zip(*average_window_ms) {
+            let window = Span(Milliseconds(window));
+            write!(f, " and {} over {window}", watts(average))?;
+        }
+        write!(f, ", from the {source} of {by}")?;
         match for_ms {
             Some(ms) => write!(f, ", for {} s more", ms / 1_000),
             None => Ok(()),
@@ -407,6 +419,8 @@ pub mod tests {
                 source: Source::Socket,
                 by: Setter::new(Owner::Uid(1_000), 4_711, Some("guard.py")),
                 limit_mw: 15_000,
+                average_mw: Some(12_000),
+                average_window_ms: Some(60_000),
                 for_ms: Some(540_000),
             }],
             average_mw: Some(12_000),
@@ -507,13 +521,13 @@ pub mod tests {
             "state tracking\ncores 8\ncpu 1728 MHz\ngpu 918 MHz\nemc 3199 MHz\nmeasured 14.21 W\n\
              predicted 13.9 W\nallowed 14.962 W\nratio 1.022\nlimit 15 W\nlimit_from socket\n\
              limit_by uid 1000, pid 4711, guard.py\nlimit_for 540 s\nmax_limit 30 W\nover_for 1.3 s\n\
-             unsaved a lowered limit is not saved yet\naverage 12 W\naverage_window 1 min\nthrottled cooling\ntemperature 61.5 °C\n\
+             unsaved a change of the lowered limits\naverage 12 W\naverage_window 1 min\nthrottled cooling\ntemperature 61.5 °C\n\
              input 4.984 V\ninput 2.851 A\ndelivered_cpu 1725.113 MHz\ndelivered_gpu 918 MHz\n\
              delivered_emc 3199 MHz\noc1_events 0\noc2_events 3\noc3_events 27390\noc1_per_min 0\n\
              oc2_per_min 1\noc3_per_min 456\nleast 6.1 W\nmodel model.wgt\n\
              violations 2\nchanges 17\nover_limit 0.86 s\nunknown 1.25 s\nenergy 1234.567 J\nsensor_errors 1\n\
              failed_changes 3\nlate_looks 4\nclaims 1\n  \
-             15 W, from the socket of uid 1000, pid 4711, guard.py, for 540 s more\ndisobedient 2\n  /sys/devices/system/cpu/cpu11/online: wanted 0, is 1\n  \
+             15 W and 12 W over 1 min, from the socket of uid 1000, pid 4711, guard.py, for 540 s more\ndisobedient 2\n  /sys/devices/system/cpu/cpu11/online: wanted 0, is 1\n  \
              /sys/kernel/debug/bpmp/debug/clk/emc/rate: wanted 2133000000, cannot be read\n\
              last_violations 2\n  \
              12 s ago: 14.962 W allowed; set 8 cores, CPU 1728000 kHz, GPU 918000 kHz, EMC 3199000 kHz\n  \

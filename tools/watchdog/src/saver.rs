@@ -1,7 +1,9 @@
-//! Saves a text to a file in a thread of its own, at most once a second, so that the control loop never waits for a disk.
+//! Saves a text to two files in a thread of its own, at most once a second, so that the control loop never waits for a
+//! disk. Only the owner may read them.
 
-use std::fs;
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -38,12 +40,13 @@ pub struct Saver {
 }
 
 impl Saver {
-    /// Starts the thread; writes nothing yet.
-    pub fn new(path: PathBuf) -> io::Result<Self> {
+    /// Starts the thread; writes nothing yet. A text counts as saved once it is in the last of the files; one that fails
+    /// keeps it from no other.
+    pub fn new(paths: [PathBuf; 2]) -> io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let theirs = Arc::clone(&shared);
         let thread = thread::Builder::new().name("saver".to_owned());
-        let thread = thread.spawn(move || theirs.run(&path))?;
+        let thread = thread.spawn(move || theirs.run(&paths))?;
         Ok(Self {
             shared,
             thread: Some(thread),
@@ -61,6 +64,21 @@ impl Saver {
         self.shared.lock().saved
     }
 
+    /// Writes what is left, ends the thread, and returns the number of the last change that was saved.
+    pub fn end(mut self) -> u64 {
+        self.join();
+        self.saved()
+    }
+
+    fn join(&mut self) {
+        self.shared.lock().has_ended = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+
     /// Why the last write failed; of consecutive failures only the first.
     pub fn failure(&self) -> Option<io::Error> {
         self.shared.lock().failure.take()
@@ -69,12 +87,7 @@ impl Saver {
 
 impl Drop for Saver {
     fn drop(&mut self) {
-        self.shared.lock().has_ended = true;
-        self.shared.changed.notify_one();
-        if let Some(thread) = self.thread.take() {
-            // A panic was reported when it happened.
-            let _ = thread.join();
-        }
+        self.join();
     }
 }
 
@@ -83,7 +96,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, path: &Path) {
+    fn run(&self, paths: &[PathBuf]) {
         let mut is_failing = false;
         loop {
             let idle = |state: &mut State| state.next.is_none() && !state.has_ended;
@@ -93,8 +106,10 @@ impl Shared {
                 return;
             };
             // Without the lock, for which the control loop would wait.
-            let folder = path.parent().unwrap_or(path);
-            let written = fs::create_dir_all(folder).and_then(|()| replace(path, text.as_bytes()));
+            let mut written = Ok(());
+            for path in paths {
+                written = save(path, &text);
+            }
             let mut state = self.lock();
             let pause = match written {
                 Ok(()) => {
@@ -119,6 +134,16 @@ impl Shared {
     }
 }
 
+fn save(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
+    replace(path, text.as_bytes())?;
+    fs::set_permissions(path, Permissions::from_mode(0o600))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,21 +151,25 @@ mod tests {
     #[test]
     fn the_last_text_is_saved_at_the_end() {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("deep/file");
-        let saver = Saver::new(path.clone()).expect("a thread");
+        let paths = ["deep/file", "other/file"].map(|it| folder.path().join(it));
+        let saver = Saver::new(paths.clone()).expect("a thread");
         for change in 1..=1_000 {
             saver.save(change, change.to_string());
         }
         drop(saver);
-        assert_eq!(fs::read_to_string(&path).expect("saved"), "1000");
+        for path in &paths {
+            assert_eq!(fs::read_to_string(path).expect("saved"), "1000");
+            let mode = fs::metadata(path).expect("there").permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
     }
 
     #[test]
     fn a_failure_is_told_once_and_the_end_does_not_wait() {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("file");
-        fs::create_dir(&path).expect("made");
-        let saver = Saver::new(path).expect("a thread");
+        let paths = ["file", "folder"].map(|it| folder.path().join(it));
+        fs::create_dir(&paths[1]).expect("made");
+        let saver = Saver::new(paths.clone()).expect("a thread");
         saver.save(1, "text".to_owned());
         let mut failure = None;
         while failure.is_none() {
@@ -149,5 +178,6 @@ mod tests {
         }
         assert!(saver.failure().is_none());
         assert_eq!(saver.saved(), 0);
+        assert_eq!(fs::read_to_string(&paths[0]).expect("saved"), "text");
     }
 }

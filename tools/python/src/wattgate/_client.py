@@ -110,6 +110,9 @@ class Claim:
     source: str
     by: Setter
     limit_mw: int
+    #: The limit of its average, which holds beside all others.
+    average_mw: Optional[int] = None
+    average_window_ms: Optional[int] = None
     #: The time after which it ends; ``None`` if it does not by itself.
     for_ms: Optional[int] = None
 
@@ -172,7 +175,7 @@ class Report:
     max_limit_mw: int = 0
     #: For how long the power has been over the limit, though nothing lower can be set.
     over_for_ms: Optional[int] = None
-    #: Whether a crash would lose a lowering.
+    #: Whether a reboot would lose a change of the lowerings.
     unsaved: bool = False
     #: All lowerings and leases.
     claims: Tuple["Claim", ...] = ()
@@ -219,7 +222,7 @@ class Report:
         if "limit_by" in known:
             known["limit_by"] = Setter.parse(known["limit_by"])
         known["claims"] = tuple(
-            Claim(it["source"], Setter.parse(it["by"]), it["limit_mw"], it.get("for_ms"))
+            Claim(**{**_known(Claim, it), "by": Setter.parse(it["by"])})
             for it in values.get("claims", ())
         )
         known["disobedient"] = tuple(

@@ -27,8 +27,9 @@ Lease a limit from the running daemon, up to max_limit, while PROGRAM runs, for 
 
 Usage: wattgated lease POWER [--average POWER/WINDOW] [--model NAME] [--for TIME] [--root DIR] [-- PROGRAM [arguments]]
 
-The lease ends with this process, however it ends. Of several leases the lowest limit holds; what a client has lowered
-by set-limit stays lowered.
+The lease ends with this process, however it ends; PROGRAM goes on. Of several leases the lowest limit holds, which may
+be below the config's; what a client has lowered by set-limit stays lowered. If the daemon restarts, a lease with PROGRAM
+is taken again.
 
 Options:
   --average POWER/WINDOW  Limit on the average power over the window, besides the config's
@@ -40,7 +41,7 @@ Options:
 Example:
   wattgated lease 25W --for 10min -- ./calibrate
 
-With PROGRAM, the exit code is that of PROGRAM.
+With PROGRAM, the exit code is that of PROGRAM, or 127 if it cannot be started.
 
 ";
 
@@ -89,6 +90,7 @@ pub fn run(mut arguments: Parser) -> Result<u8, Failure> {
         },
         client: None,
         until: time.map(|time| Milliseconds(System.now().0.saturating_add(time.0))),
+        told: None,
     };
     let stop = Arc::<AtomicBool>::default();
     for signal in [SIGINT, SIGTERM] {
@@ -115,6 +117,8 @@ struct Held {
     wanted: WantedLease,
     client: Option<Client>,
     until: Option<Milliseconds>,
+    /// Why it could not be taken again, as told last.
+    told: Option<String>,
 }
 
 impl Held {
@@ -182,12 +186,20 @@ impl Held {
                 note("the time of the lease is over");
             }
         } else if self.client.is_none() {
-            // Tried again at the next renewal.
-            if let Ok(report) = self.take() {
-                note(format_args!(
-                    "{}",
-                    Told(Milliwatts(self.wanted.power_mw), &report)
-                ));
+            match self.take() {
+                Ok(report) => {
+                    self.told = None;
+                    let power = Milliwatts(self.wanted.power_mw);
+                    note(format_args!("{}", Told(power, &report)));
+                }
+                // Tried again at the next renewal.
+                Err(why) => {
+                    let why = why.to_string();
+                    if self.told.as_ref() != Some(&why) {
+                        note(format_args!("no lease: {why}"));
+                        self.told = Some(why);
+                    }
+                }
             }
         } else if let Err(why) = self.renew() {
             self.client = None;
@@ -216,6 +228,9 @@ impl std::fmt::Display for Told<'_> {
             return Ok(());
         }
         let holds = Watts(Milliwatts(report.limit_mw));
+        if report.limit_mw < wanted.0 && report.limit_by.is_none() {
+            return write!(f, "; it holds within a second, now {holds}");
+        }
         write!(f, "; {holds} holds, from the {}", report.limit_from)?;
         match &report.limit_by {
             Some(by) => write!(f, " of {by}"),

@@ -150,7 +150,6 @@ impl Failed for Failure {
             | Self::Client(ClientError::NoDaemon { .. })
             | Self::Group(GroupError::Unreadable(_))
             | Self::HardwareWatchdog(_)
-            | Self::Program { .. }
             | Self::Listen { .. }
             | Self::Thread(_)
             | Self::Signals(_)
@@ -159,6 +158,8 @@ impl Failed for Failure {
             Self::Setup(_) => 3,
             Self::OverLimit { .. } | Self::Distrusted { .. } => 4,
             Self::Disobeyed(_) => 6,
+            // As a shell tells it.
+            Self::Program { .. } => 127,
         }
     }
 

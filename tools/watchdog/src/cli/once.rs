@@ -10,11 +10,11 @@ use wattgate_runtime::PowerMode;
 
 use super::check::over_limit;
 use super::kept::Kept;
-use super::{EXIT_CODES, Failure, below, check_writable, parse, print};
-use crate::config::{Config, STATE_DIR};
+use super::{EXIT_CODES, Failure, check_writable, parse, print};
+use crate::config::Config;
 use crate::control::Priority;
 use crate::deadline::InTime;
-use crate::limits::{Lowerings, held};
+use crate::limits::{Lowerings, files, held};
 use crate::lock::Lock;
 use crate::log::log;
 use crate::setup::{SetupError, least};
@@ -81,7 +81,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let _lock = Lock::take(&place.root)?;
     keep(&setup.board, &place.root);
     // What clients have lowered holds without the daemon too.
-    let (lowerings, read) = Lowerings::read(&below(&place.root, Path::new(STATE_DIR)));
+    let (lowerings, read) = Lowerings::read(&files(&place.root));
     if let Err(why) = read {
         log(Priority::Error, &why);
     }

@@ -24,7 +24,7 @@ use super::kept::Kept;
 use super::waiting;
 use super::{EXIT_CODES, Failure, Place, below, check_writable, parse, print};
 use crate::clock::{Clock, System};
-use crate::config::{Config, Metrics, STATE_DIR};
+use crate::config::{Config, Metrics};
 use crate::control::{Event, Priority, name};
 use crate::daemon::Daemon;
 use crate::deadline::InTime;
@@ -73,7 +73,7 @@ const MIN_TIME_FOR_FILE: Milliseconds = Milliseconds(50);
 const CALL: &str = "over";
 
 /// Interval at which the time that is left of lowerings is saved. A crash prolongs them by as much.
-const SAVE_INTERVAL: Milliseconds = Milliseconds(60_000);
+const SAVE_INTERVAL: Milliseconds = Milliseconds(10_000);
 
 /// Interval of the searches for clocks that are missing.
 const SEARCH_INTERVAL: Milliseconds = Milliseconds(10_000);
@@ -133,15 +133,14 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let root = Socket::open_root(&root_directory(&place.root));
     let root = or_warn(root, format_args!("cannot open the socket for root"));
     let services = Services::new(root, clients);
-    let folder = below(&place.root, Path::new(STATE_DIR));
-    let (lowerings, read) = Lowerings::read(&folder);
+    let (lowerings, read) = Lowerings::read(&limits::files(&place.root));
     if let Err(why) = read {
         log(Priority::Error, &why);
     }
     let call = directory(&place.root).join(CALL);
     // A call of a process that was killed.
     let _ = fs::remove_file(&call);
-    let saver = Saver::new(folder.join(limits::FILE)).map_err(Failure::Thread)?;
+    let saver = Saver::new(limits::files(&place.root)).map_err(Failure::Thread)?;
     let files = InTime::new().map_err(Failure::Thread)?;
     lock_memory();
     let mut daemon = Daemon::new(setup, files, System.utc(), lowerings);
@@ -156,14 +155,27 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         saver,
         given: (0, System.now()),
         has_called: false,
+        tried: None,
         call,
         hardware,
         alive: None,
         searched: System.now(),
     };
     process.run(&place);
+    // With the time that is left of them.
+    let (lowerings, changes) = process.daemon.lowerings();
+    if lowerings.has_timed() || process.saver.saved() != changes {
+        process.saver.save(changes, lowerings.text());
+    }
     process.notify.send(format_args!("STOPPING=1"));
+    let (_, changes) = process.daemon.lowerings();
     let ended = rest(process.daemon);
+    if process.saver.end() != changes {
+        log(
+            Priority::Error,
+            "the limits of clients are not saved on the disk: a reboot loses them",
+        );
+    }
     process.kept.leave();
     if let Some(textfile) = process.textfile {
         textfile.remove();
@@ -269,6 +281,8 @@ struct Process {
     /// The file that calls for root, and whether it is there.
     call: PathBuf,
     has_called: bool,
+    /// When that failed last.
+    tried: Option<Milliseconds>,
     hardware: Option<HardwareWatchdog>,
     alive: Option<Milliseconds>,
     /// When clocks were searched.
@@ -304,7 +318,9 @@ impl Process {
                 return;
             }
             let services = &mut self.services;
-            if services.turn(is_ready, &mut self.daemon, &System, next) {
+            let is_look_due = services.turn(is_ready, &mut self.daemon, &System, next);
+            self.save_lowerings();
+            if is_look_due {
                 return;
             }
             let now = System.now();
@@ -371,11 +387,11 @@ impl Process {
 
     /// Creates the file on which root's path unit waits, or removes it. It is in memory, not on a disk.
     fn call_root(&mut self) {
-        let calls = self.daemon.calls_root();
-        if calls == self.has_called {
+        let (now, calls) = (System.now(), self.daemon.calls_root());
+        let is_soon = |tried: Milliseconds| now.since(tried) < ALIVE_INTERVAL;
+        if calls == self.has_called || self.tried.is_some_and(is_soon) {
             return;
         }
-        self.has_called = calls;
         let done = match calls {
             true => fs::write(
                 &self.call,
@@ -384,13 +400,22 @@ impl Process {
             false => fs::remove_file(&self.call),
         };
         let path = self.call.display();
-        match (done, calls) {
-            (Ok(()), true) => log(
+        match done {
+            Ok(()) if calls => log(
                 Priority::Error,
                 format_args!("{path}: created, for wattgated-over.path"),
             ),
-            (Ok(()), false) => log(Priority::Notice, format_args!("{path}: removed")),
-            (Err(why), _) => log(Priority::Error, format_args!("{path}: {why}")),
+            Ok(()) => log(Priority::Notice, format_args!("{path}: removed")),
+            Err(why) if calls && self.tried.is_none() => {
+                log(Priority::Error, format_args!("{path}: {why}"));
+            }
+            // Another program has removed it, or it was told.
+            Err(_) => {}
+        }
+        let is_done = !calls || self.call.exists();
+        self.tried = (!is_done).then_some(now);
+        if is_done {
+            self.has_called = calls;
         }
     }
 
@@ -406,7 +431,7 @@ impl Process {
         if let Some(why) = self.saver.failure() {
             log(
                 Priority::Warning,
-                format_args!("cannot save the limits of clients, which a crash would lose: {why}"),
+                format_args!("cannot save the limits of clients, which a reboot would lose: {why}"),
             );
         }
         self.daemon.note_saved(self.saver.saved());

@@ -24,7 +24,8 @@ Options:
   --average POWER/WINDOW  Limit on the average power over the window, besides the config's
   --for TIME              Lift it after 1s to 24h in which the daemon ran
   --lift                  Lift what this user has set
-  --of UID                Lift what another user has set; root only
+  --of UID                Lift what another user has set, or root; root only. Over the socket of all clients, root is
+                          the user 0
   --json                  Print one JSON object, as `status --json` does
   --root DIR              Root of the board's files, for a simulated board [/]
   -h, --help              Print this help
@@ -68,7 +69,7 @@ pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("average") => average = Some(arguments.value()?.parse_with(wanted_average)?),
             Arg::Long("for") => time = Some(arguments.value()?.parse_with(Span::parse)?),
             Arg::Long("lift") => is_lifted = true,
-            Arg::Long("of") => of = Some(Owner::Uid(arguments.value()?.parse()?)),
+            Arg::Long("of") => of = Some(arguments.value()?.parse_with(owner)?),
             Arg::Short('h') | Arg::Long("help") => return print(&format!("{LIMIT}{EXIT_CODES}")),
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
             Arg::Long("json") => is_json = true,
@@ -84,9 +85,26 @@ pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
             for_ms: time.map(|Span(time)| time.0),
             program: Some("wattgated set-limit".to_owned()),
         })),
-        _ => return Err(Failure::Missing("either a power or --lift")),
+        _ => {
+            return Err(Failure::Missing(
+                "one of two: a power, or --lift with nothing but --of",
+            ));
+        }
     };
     ask(request, &root, is_json)
+}
+
+/// Parses a number of a user, or `root`.
+fn owner(text: &str) -> Result<Owner, String> {
+    match text {
+        "root" => Ok(Owner::Root),
+        _ => {
+            let uid = text.parse().map(Owner::Uid);
+            uid.map_err(|_| {
+                format!("`{text}`: expected the number of a user, such as 1000, or root")
+            })
+        }
+    }
 }
 
 /// Parses `POWER/WINDOW`, such as `12W/60s`.

@@ -23,8 +23,8 @@ gpu_khz, emc_khz (as the board shows them), measured_mw (absent before the first
 ratio_ppm (measured / predicted), limit_mw, limit_from (config, schedule, max_limit, socket or lease),
 limit_by (the client that set it: owner, pid, program), limit_for_ms (remaining time of a limit that
 ends), max_limit_mw (the highest limit that a client may lease), over_for_ms (for how long the power
-has been over the limit, though nothing lower can be set), unsaved (whether a crash would lose a lowered
-limit), average_mw and average_window_ms (absent
+has been over the limit, though nothing lower can be set), unsaved (whether a reboot would lose a change of
+the lowered limits), average_mw and average_window_ms (absent
 without an average), throttled (cooling, firmware), temperature_mc, input_mv, input_ma, the clocks
 that run (delivered_cpu_khz, delivered_gpu_khz, delivered_emc_khz), over-current events since the
 boot (oc1_events to oc3_events) and in the last minute (oc1_per_min to oc3_per_min), least_mw (the

@@ -67,8 +67,8 @@ fn the_sample_is_valid_and_shows_the_defaults() {
         (Memory::DEFAULT, Memory::DEFAULT)
     );
     assert_eq!(shown.group.as_deref(), Some("wattgate"));
-    let address = "127.0.0.1:9753".parse().expect("an address");
-    assert_eq!(shown.metrics, Some(Metrics::Address(address)));
+    let file = "/var/lib/prometheus/node-exporter/wattgate.prom";
+    assert_eq!(shown.metrics, Some(Metrics::File(file.into())));
     let device = Path::new("/dev/watchdog0");
     assert_eq!(shown.hardware_watchdog.as_deref(), Some(device));
     let off = (config.schedule, config.limit.budget, config.group);

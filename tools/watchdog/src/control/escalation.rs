@@ -13,8 +13,10 @@ const REACTION: Milliseconds = Milliseconds(1_000);
 /// The time that the backstop gets. It acts within a millisecond; the mean over 430 ms and its look are slower.
 const BACKSTOP_TIME: Milliseconds = Milliseconds(2_000);
 
-/// The power must be within the limit for this long before the alarm ends.
+/// The power must be within the limit for this long before the alarm ends: in the least mode, where the backstop may be
+/// what keeps it there, and in a higher one.
 const QUIET: Milliseconds = Milliseconds(10_000);
+const QUIET_ABOVE: Milliseconds = Milliseconds(1_000);
 
 /// Since when the power has been over a limit in the least mode.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +27,13 @@ struct Stretch {
 }
 
 impl Stretch {
-    fn note(&mut self, now: Milliseconds, is_over: Option<bool>, reaction: Milliseconds) {
+    fn note(
+        &mut self,
+        now: Milliseconds,
+        is_over: Option<bool>,
+        reaction: Milliseconds,
+        quiet: Milliseconds,
+    ) {
         match is_over {
             Some(true) => {
                 let since = *self.since.get_or_insert(now);
@@ -35,7 +43,7 @@ impl Stretch {
             }
             Some(false) => {
                 self.since = None;
-                self.alarm = self.alarm.filter(|last| now.since(*last) < QUIET);
+                self.alarm = self.alarm.filter(|last| now.since(*last) < quiet);
             }
             // Unknown is neither.
             None => {}
@@ -66,9 +74,10 @@ impl Escalation {
     ) {
         let is_over = |limit: Milliwatts| power.map(|power| is_least && power > limit);
         let longer = if has_backstop { BACKSTOP_TIME.0 } else { 0 };
-        self.over.note(now, is_over(limit), REACTION);
+        let quiet = if is_least { QUIET } else { QUIET_ABOVE };
+        self.over.note(now, is_over(limit), REACTION, quiet);
         let call = Milliseconds(REACTION.0 + longer);
-        self.roots.note(now, is_over(roots), call);
+        self.roots.note(now, is_over(roots), call, quiet);
         self.began = match self.over.alarm {
             Some(_) => self.began.or(Some(now)),
             None => None,

@@ -118,7 +118,10 @@ fn answer(input: &[u8], page: impl FnOnce() -> Option<String>) -> Option<String>
             match (path, *method) {
                 ("/metrics", "GET") => match page() {
                     Some(page) => ("200 OK", page),
-                    None => ("503 Service Unavailable", "no daemon answers\n".to_owned()),
+                    None => (
+                        "503 Service Unavailable",
+                        "the daemon does not run, or refuses\n".to_owned(),
+                    ),
                 },
                 ("/metrics", _) => ("405 Method Not Allowed\r\nAllow: GET", String::new()),
                 _ => ("404 Not Found", String::new()),

@@ -12,10 +12,10 @@ use super::Waiting;
 use super::rate_limit::RateCounter;
 
 /// Rate limit of connections, about 20 µs of work each. Further ones wait in the kernel's backlog.
-pub const MAX_ACCEPTS_PER_SECOND: u32 = 1_000;
+pub const MAX_ACCEPTS_PER_SECOND: u32 = 2_000;
 
 /// Maximum number of connections accepted per turn.
-const ACCEPTS_PER_TURN: usize = 8;
+const ACCEPTS_PER_TURN: usize = 64;
 
 /// A listening socket.
 pub trait Accept: AsFd {

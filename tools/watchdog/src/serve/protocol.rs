@@ -19,13 +19,14 @@
 //!
 //! `state` is `booting`, `settling`, `tracking`, `stepping_down`, `probing_up`, `safe_no_sensor`,
 //! `safe_limit_too_low`, `safe_nothing_applies`, `yielded` or `over_limit`: the measured power has been over the limit
-//! for more than a second, for `over_for_ms` by now, and nothing lower can be set.
+//! for more than a second, and nothing lower can be set. It ends when a higher mode has been within the limit for a second,
+//! or the least one for 10 s; `over_for_ms` is the time since it began. Averages do not count.
 //!
 //! What holds is the lowest of `max_limit_mw`, of every lowering, and of the lowest lease; without a lease, of the
 //! config's limit. `limit_from` is `config`, `schedule`, `max_limit`, `socket` (a lowering) or `lease`. `limit_by` is the client that set
 //! it, and `limit_for_ms` the time after which it ends. `claims` has all lowerings and leases. A client's `owner` is
 //! `{"uid":1000}`, or `"root"` over root's socket; owner and `pid` are the kernel's words, `program` is the client's.
-//! `unsaved` is true while a crash would lose a lowering.
+//! `unsaved` is true while a change of the lowerings is not on the disk.
 //!
 //! ```json
 //! {"source":"lease","by":{"owner":{"uid":1000},"pid":4711,"program":"train.py"},"limit_mw":25000,"for_ms":600000}
@@ -54,11 +55,12 @@
 //! ```
 //!
 //! `set_limit` *lowers* the limit: it holds beside all others, until its user sets another one, or `null` lifts it. It
-//! survives SIGHUP, crash, restart and reboot. With `for_ms` (1000 to 86400000) it ends after that time, in which the
+//! survives SIGHUP, crash, restart and reboot. A file of lowerings that is damaged, or of another version, means the
+//! least mode, until root lifts it. With `for_ms` (1000 to 86400000) it ends after that time, in which the
 //! daemon ran. It holds at once, and is saved within a second; until then, `unsaved` is true. A limit over
 //! `max_limit_mw` is refused; one over the config's limit changes nothing by itself. `average` holds beside the
 //! config's. A limit below the predicted power of the safe mode is accepted: the daemon sets the safe mode,
-//! and the state is `safe_limit_too_low`. A user has one lowering, and there are at most 16.
+//! and the state is `safe_limit_too_low`. A user has one lowering, and there are at most 16, and root's.
 //!
 //! ```json
 //! {"version":1,"request":{"set_limit":{"power_mw":15000}}}
@@ -134,11 +136,12 @@
 //! | `over_max_limit` | The limit is over the config's `max_limit`, or its highest limit. | stays open |
 //! | `too_many_lowerings` | 16 users have lowered the limit. | stays open |
 //! | `leased` | Another client has a lease, and only root may change the model. | stays open |
+//! | `no_lowering` | The owner has set no limit. | stays open |
 //! | `not_root` | The request is for the socket that is root's alone. | stays open |
-//! | `too_many_requests` | More than 40 requests of the user in a second, or one model in 10 s. | is closed at 80 |
+//! | `too_many_requests` | More than 40 requests of the user in a second, one model in 10 s, or an attempt of the user in a second. | is closed at 80 |
 //! | `too_long` | The line has more than 4096 bytes. | is closed |
 //! | `waiting` | The board lacks a sensor or a clock; the least mode is set meanwhile. | is closed |
-//! | `too_many_clients` | The user has 8 connections, or 4 subscriptions, or made 40 connections in a second; or there are 32. | is closed |
+//! | `too_many_clients` | The user has 8 connections, or 4 subscriptions, or made 40 connections in a second; or there are 128. | is closed |
 //! | `already_yielded` | Another client has the board. | stays open |
 //! | `model_not_allowed` | The model is not in the folder of the config's model. | stays open |
 //! | `model_unreadable` | The model's file does not exist or is not a regular file. | stays open |
@@ -148,7 +151,7 @@
 //!
 //! A client that sends nothing for 60 s and has not subscribed is disconnected; so is
 //! a client that has the board or a lease and sends no line for 2 s, and a client with more than 16 KiB of unread answers. When a client closes its side, the daemon sends the
-//! pending answers and closes the connection. The daemon accepts at most 1000 connections per
+//! pending answers and closes the connection. The daemon accepts at most 2000 connections per
 //! second; further ones wait in the backlog. The budgets of a user do not apply to root's socket. It raises the limit at most four times a second, and lowers it at once.
 
 use std::borrow::Cow;

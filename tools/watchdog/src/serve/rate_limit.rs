@@ -31,9 +31,58 @@ impl RateCounter {
     }
 }
 
+/// At most `N` events in any second.
+#[derive(Clone, Copy, Debug)]
+pub struct Sliding<const N: usize> {
+    /// The times of the last events, the oldest at `at`.
+    last: [Option<Milliseconds>; N],
+    at: usize,
+}
+
+impl<const N: usize> Default for Sliding<N> {
+    fn default() -> Self {
+        Self {
+            last: [None; N],
+            at: 0,
+        }
+    }
+}
+
+impl<const N: usize> Sliding<N> {
+    /// Whether another event may happen now.
+    pub fn has_room(&self, now: Milliseconds) -> bool {
+        let oldest = self.last.get(self.at).copied().flatten();
+        oldest.is_none_or(|oldest| now.since(oldest) >= SECOND)
+    }
+
+    /// Counts an event.
+    pub fn count(&mut self, now: Milliseconds) {
+        if let Some(oldest) = self.last.get_mut(self.at) {
+            *oldest = Some(now);
+            self.at = (self.at + 1) % N;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sliding_second_has_two_events_at_most() {
+        let mut events = Sliding::<2>::default();
+        let mut take = |now| {
+            let now = Milliseconds(now);
+            let has_room = events.has_room(now);
+            if has_room {
+                events.count(now);
+            }
+            has_room
+        };
+        let times = [0, 900, 999, 1_000, 1_899, 1_900, 1_901, 2_000];
+        let taken = times.map(&mut take);
+        assert_eq!(taken, [true, true, false, true, false, true, false, true]);
+    }
 
     #[test]
     fn a_window_begins_with_its_first_event() {

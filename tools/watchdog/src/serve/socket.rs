@@ -27,7 +27,7 @@ use crate::limits::Owner;
 use crate::log::{Withheld, log};
 
 /// Maximum number of connected clients of a socket.
-pub const MAX_CLIENTS: usize = 32;
+pub const MAX_CLIENTS: usize = 128;
 
 /// A client that sends nothing for this long is disconnected, unless it has subscribed.
 const IDLE_TIMEOUT: Milliseconds = Milliseconds(60_000);
@@ -387,7 +387,13 @@ impl Client {
             }
             Request::Lift(owner) => {
                 self.check_root("lift")?;
-                daemon.lift(owner, clock)
+                match daemon.lift(owner, clock) {
+                    true => Ok(()),
+                    false => {
+                        let message = format!("{owner} has set no limit");
+                        Err(Refused::new("no_lowering", message))
+                    }
+                }
             }
             Request::SetModel(name) => {
                 daemon.set_model(&name, (self.id, self.peer.owner()), clock.now())
@@ -423,7 +429,9 @@ impl Client {
         match self.peer.owner() {
             Owner::Root => Ok(()),
             Owner::Uid(_) => {
-                let message = format!("{request} is a request of the socket that is root's alone");
+                let message = format!(
+                    "{request} is for root alone, over /run/wattgated-root/socket: run it as root"
+                );
                 Err(Refused::new("not_root", message))
             }
         }

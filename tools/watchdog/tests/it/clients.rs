@@ -67,7 +67,8 @@ fn status_prints_the_daemon_s_state() {
         let (code, _, errors) = rig.status(&[]);
         let socket = rig.root.join("run/wattgated/socket");
         let error = format!(
-            "error: {}: the daemon does not answer: No such file or directory (os error 2)\n",
+            "error: {}: the daemon does not answer: No such file or directory (os error 2): does it run, and \
+             is --root right?\n",
             socket.display()
         );
         assert_eq!((code, errors), (Some(5), error));
@@ -173,10 +174,10 @@ fn a_model_can_be_set_from_the_command_line() {
         }
         let mut daemon = rig.run("<6>tracking; measured ");
         let set = |name: &str| {
-            // Retry: a second model within ten seconds is refused.
+            // Retry: a second attempt within a second is refused.
             eventually("an answer", || {
                 let set = outcome(rig.client("set-model").current_dir(folder).arg(name));
-                let is_answer = !set.2.contains("one model in 10 s");
+                let is_answer = !set.2.contains("at most one ");
                 if !is_answer {
                     thread::sleep(Duration::from_millis(500));
                 }

@@ -340,15 +340,15 @@ fn wrong_arguments_are_refused() {
     assert_eq!(run(&["check"]), "error: missing --config\n");
     assert_eq!(
         run(&["set-limit"]),
-        "error: missing either a power or --lift\n"
+        "error: missing one of two: a power, or --lift with nothing but --of\n"
     );
     assert_eq!(
         run(&["set-limit", "15W", "--lift"]),
-        "error: missing either a power or --lift\n"
+        "error: missing one of two: a power, or --lift with nothing but --of\n"
     );
     assert_eq!(
         run(&["set-limit", "--lift", "--for", "10min"]),
-        "error: missing either a power or --lift\n"
+        "error: missing one of two: a power, or --lift with nothing but --of\n"
     );
     assert_eq!(
         run(&["set-limit", "15W", "--for", "25h"]),
