@@ -11,8 +11,8 @@ use wattgate_runtime::Milliseconds;
 use super::Waiting;
 use super::rate_limit::RateCounter;
 
-/// Rate limit of connections, about 20 µs of work each. Further ones wait in the kernel's backlog.
-pub const MAX_ACCEPTS_PER_SECOND: u32 = 2_000;
+/// Rate limit of connections. Further ones wait in the kernel's backlog.
+pub const MAX_ACCEPTS_PER_SECOND: u32 = 5_000;
 
 /// Maximum number of connections accepted per turn.
 const ACCEPTS_PER_TURN: usize = 64;

@@ -36,10 +36,17 @@ impl Peer {
         Self {
             // The overflow user, whose limits nobody else shares.
             uid: credentials.map_or(65_534, |it| it.uid.as_raw()),
-            process: pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
+            process: None,
             pid,
             is_root,
         }
+    }
+
+    /// Takes hold of the process, so that its end is seen, for a client that is served.
+    pub fn hold(mut self) -> Self {
+        let process = self.pid.map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+        self.process = process.and_then(Result::ok);
+        self
     }
 
     /// The user, for budgets.

@@ -151,7 +151,7 @@
 //!
 //! A client that sends nothing for 60 s and has not subscribed is disconnected; so is
 //! a client that has the board or a lease and sends no line for 2 s, and a client with more than 16 KiB of unread answers. When a client closes its side, the daemon sends the
-//! pending answers and closes the connection. The daemon accepts at most 2000 connections per
+//! pending answers and closes the connection. The daemon accepts at most 5000 connections per
 //! second; further ones wait in the backlog. The budgets of a user do not apply to root's socket. It raises the limit at most four times a second, and lowers it at once.
 
 use std::borrow::Cow;

@@ -193,7 +193,7 @@ fn admit(
     } else {
         return Some(Client {
             id,
-            peer,
+            peer: peer.hold(),
             connection: Connection::new(stream),
             last_input: now,
             last_line: now,
