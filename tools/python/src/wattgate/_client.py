@@ -128,9 +128,9 @@ class Report:
     """The daemon's status. ``None`` is an unknown value or one that is not set."""
 
     #: ``booting``, ``settling``, ``tracking``, ``stepping_down``, ``probing_up``,
-    #: ``safe_no_sensor``, ``safe_limit_too_low``, ``safe_nothing_applies``, ``over_limit`` while the
-    #: power is over the limit and nothing lower can be set, or ``yielded`` while
-    #: another client has the board and nothing else holds the limit.
+    #: ``safe_no_sensor``, ``safe_limit_too_low``, ``safe_nothing_applies``, ``over_limit`` while
+    #: the power is over the limit and nothing lower can be set, or ``yielded`` while another
+    #: client has the board and nothing else holds the limit.
     state: str
     #: The mode: online cores and clocks.
     cores: int
@@ -454,10 +454,9 @@ def _whole(name: str, value: SupportsInt) -> int:
 
 def _text(name: str, value: Union[str, "os.PathLike[str]"]) -> str:
     """A name or a path as a text."""
-    try:
+    text: Union[str, bytes] = b""
+    with suppress(TypeError):
         text = os.fspath(value)
-    except TypeError:
-        text = None  # type: ignore[assignment]
     if isinstance(text, str):
         return text
     raise Invalid(f"{name} is {value!r}, expected a name or a path")
