@@ -172,7 +172,27 @@ impl<F: Files> Daemon<F> {
         if std::mem::replace(&mut self.shown, shown) != shown {
             self.changes += 1;
         }
+        self.remember_distrust();
         next
+    }
+
+    /// A model that the sensor has contradicted is not trusted when it returns after another one either.
+    fn remember_distrust(&mut self) {
+        let now = self.control.choices();
+        if now.distrust.is_none() || self.model.choices.distrust.is_some() {
+            return;
+        }
+        let old = Rc::clone(&self.model);
+        let new = Rc::new(Loaded {
+            path: old.path.clone(),
+            choices: now.clone(),
+        });
+        let leased = self.leases.iter_mut();
+        let leased = leased.filter_map(|lease| lease.model.as_mut());
+        let all = leased.chain([&mut self.base, &mut self.model]);
+        for model in all.filter(|model| Rc::ptr_eq(model, &old)) {
+            *model = Rc::clone(&new);
+        }
     }
 
     /// The governor's status and the mode that it wants.

@@ -241,6 +241,11 @@ impl<F: Files> Control<F> {
         Ok((mode, self.board, self.files))
     }
 
+    /// The modes that the model offers now.
+    pub fn choices(&self) -> &Choices {
+        &self.choices
+    }
+
     /// What the board showed at the last read-back; `None` before the first one.
     pub fn current(&self) -> Option<Current> {
         self.current

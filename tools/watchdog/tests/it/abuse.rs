@@ -219,17 +219,17 @@ fn looks_under_abuse() {
     let mut late = [Vec::new(), Vec::new()];
     for turn in 0..8 {
         let stop = AtomicBool::new(turn % 2 == 0);
+        let alive = AtomicU64::new(ATTACKS.len() as u64 - 1);
         thread::scope(|scope| {
-            let _stop = StopOnDrop(&stop);
             for (_, attack) in &ATTACKS[1..] {
-                let (path, stop) = (&path, &stop);
+                let (path, stop, alive) = (&path, &stop, &alive);
                 scope.spawn(move || {
-                    for round in 0.. {
-                        if stop.load(Ordering::Relaxed) {
-                            return;
-                        }
+                    let mut round = 0;
+                    while !stop.load(Ordering::Relaxed) {
                         attack(path, round, stop);
+                        round += 1;
                     }
+                    alive.fetch_sub(1, Ordering::Relaxed);
                 });
             }
             let start = Instant::now();
@@ -250,6 +250,13 @@ fn looks_under_abuse() {
                     thread::sleep(Duration::from_micros(200).min(left));
                 }
                 late[turn % 2].push(Instant::now().saturating_duration_since(due_at));
+            }
+            stop.store(true, Ordering::Relaxed);
+            // A client that connects waits for the server.
+            while alive.load(Ordering::Relaxed) > 0 {
+                server.rig.clocks.now.set(now());
+                server.turn();
+                thread::sleep(Duration::from_millis(1));
             }
         });
     }

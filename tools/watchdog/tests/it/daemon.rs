@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use crate::common::{MIDNIGHT, Rig, weights};
+use crate::model_files::too_low;
 use wattgate_runtime::{Milliseconds, Milliwatts};
 use wattgate_watchdog::clock::Clock;
 use wattgate_watchdog::daemon::ClientId;
@@ -334,6 +335,38 @@ fn the_highest_load_stays_known_when_the_model_changes() {
         after.over_limit_ms - before.over_limit_ms
     );
     assert_eq!(after.over_limit_ms, before.over_limit_ms);
+}
+
+/// A model that is far too low returns after the lease of another one.
+#[test]
+fn a_model_that_was_contradicted_stays_so_after_another_one() {
+    let mut rig = Rig::new("limit = \"20W\"");
+    let other = rig.folder.path().join("other.wgt");
+    fs::copy(weights("orin-agx-64-resnet18.wgt"), other).expect("copied");
+    fs::write(rig.folder.path().join("low.wgt"), too_low(12.0)).expect("written");
+    let set = rig.daemon.set_model("low.wgt", OTHER, rig.clocks.now());
+    assert_eq!(set, Ok(()));
+    rig.run(60);
+    assert_eq!(
+        rig.daemon.report().predicted_mw,
+        0,
+        "its predictions are not used"
+    );
+    let wanted = WantedLease {
+        model: Some("other.wgt".to_owned()),
+        ..WantedLease::of(Milliwatts(20_000))
+    };
+    let leased = rig
+        .daemon
+        .lease(ClientId(1), wanted, by(1_000), &rig.clocks);
+    assert_eq!(leased, Ok(()));
+    rig.run(30);
+    assert!(rig.daemon.report().predicted_mw > 0);
+    rig.daemon.end_client(ClientId(1), rig.clocks.utc());
+    let before = rig.daemon.report().over_limit_ms;
+    rig.run(60);
+    let report = rig.daemon.report();
+    assert_eq!((report.predicted_mw, report.over_limit_ms), (0, before));
 }
 
 #[test]
