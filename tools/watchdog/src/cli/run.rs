@@ -340,8 +340,9 @@ impl Process {
             tv_nsec: (time.0 % 1_000 * 1_000_000) as i64,
         };
         let signals = self.signals.wakes.as_fd();
+        let used = 1 + self.services.waiting(now).count();
         let mut services = self.services.waiting(now);
-        // Unused entries poll for no event.
+        // Unused entries are not polled.
         let mut waiting: [PollFd<'_>; 1 + MAX_POLLED] = array::from_fn(|index| {
             let (stream, flags) = match index {
                 0 => (signals, PollFlags::IN),
@@ -350,10 +351,11 @@ impl Process {
             PollFd::from_borrowed_fd(stream, flags)
         });
         // An error, such as EINTR, counts as a signal: the next look comes early.
-        let Ok(_) = poll(&mut waiting, Some(&timeout)) else {
+        let used = used.min(waiting.len());
+        let Ok(_) = poll(&mut waiting[..used], Some(&timeout)) else {
             return (true, false);
         };
-        let mut ready = waiting.iter().map(|it| !it.revents().is_empty());
+        let mut ready = waiting[..used].iter().map(|it| !it.revents().is_empty());
         (ready.next() == Some(true), ready.any(|it| it))
     }
 

@@ -185,7 +185,7 @@ fn only_root_lifts_the_limit_of_another_and_there_are_sixteen() {
         assert_eq!(lift(&mut rig, owner), Ok(()));
         assert_eq!(rig.daemon.limit().0.power, Milliwatts(12_000));
     }
-    assert_eq!(rig.daemon.lift(Owner::Uid(3), &rig.clocks), true);
+    assert!(rig.daemon.lift(Owner::Uid(3), &rig.clocks));
     assert_eq!(rig.daemon.limit().0.power, Milliwatts(29_000));
 }
 
