@@ -16,7 +16,6 @@ use wattgate_runtime::{Average, Limit, Milliseconds, Milliwatts};
 
 use crate::config::{Config, STATE_DIR};
 use crate::lock::root_directory;
-use crate::report::Source;
 
 /// Maximum number of lowerings of users, one each. Root's counts besides.
 pub const MAX_LOWERINGS: usize = 16;
@@ -144,8 +143,7 @@ struct File<L> {
 }
 
 impl Lowerings {
-    /// Reads the first file of these that exists. If it is defective, the limit is the lowest possible one, until root
-    /// lifts it.
+    /// Reads the first of these files that exists. A defective file means the lowest limit that there is; root lifts it.
     pub fn read(paths: &[PathBuf]) -> (Self, Result<(), LoweringsError>) {
         for path in paths {
             match fs::read_to_string(path) {
@@ -252,6 +250,34 @@ pub struct Leased {
     pub average: Option<Average>,
     /// When it ends at the latest.
     pub until: Option<Milliseconds>,
+}
+
+/// The source of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The config's `limit`.
+    Config,
+    /// The config's `schedule`.
+    Schedule,
+    /// The config's `max_limit`, or the highest limit of the config.
+    MaxLimit,
+    /// A client's lowering.
+    Socket,
+    /// The lowest of the leases over the socket.
+    Lease,
+}
+
+impl Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Config => "config",
+            Self::Schedule => "schedule",
+            Self::MaxLimit => "max_limit",
+            Self::Socket => "socket",
+            Self::Lease => "lease",
+        })
+    }
 }
 
 /// The limit that holds.

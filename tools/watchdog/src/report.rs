@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use wattgate_runtime::{Cause, Milliseconds, PowerMode, State};
 
 use crate::limits::Setter;
+pub use crate::limits::Source;
 use crate::quantity::{Span, Thousandths};
 
 /// The daemon's status in whole numbers. A value that is unknown or not set is absent.
@@ -163,34 +164,6 @@ pub struct ReportedViolation {
     pub cpu_khz: u32,
     pub gpu_khz: u32,
     pub emc_khz: u32,
-}
-
-/// The source of a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Source {
-    /// The config's `limit`.
-    Config,
-    /// The config's `schedule`.
-    Schedule,
-    /// The config's `max_limit`, or the highest limit of the config.
-    MaxLimit,
-    /// A client's lowering.
-    Socket,
-    /// The lowest of the leases over the socket.
-    Lease,
-}
-
-impl Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Config => "config",
-            Self::Schedule => "schedule",
-            Self::MaxLimit => "max_limit",
-            Self::Socket => "socket",
-            Self::Lease => "lease",
-        })
-    }
 }
 
 /// The name of the state in which a client has the board.

@@ -43,8 +43,8 @@ Load another workload's model into the running daemon, until the next set-model 
 
 Usage: wattgated set-model FILE [--json] [--root DIR]
 
-The file must be a regular file in the folder of the config's model. While a client has a lease, only root may change
-the model.
+The file must be a regular file in the folder of the config's model. While another user has a lease, only root may
+change the model.
 
 Options:
   --json         Print one JSON object, as `status --json` does

@@ -62,8 +62,8 @@ pub(super) struct Escalation {
 }
 
 impl Escalation {
-    /// Takes the mean power, `None` if it is unknown, the limit in force and that of root, and whether nothing lower
-    /// can be set.
+    /// Takes the mean power (`None`: unknown), the limit in force, the limit of root, and two facts: whether the board is
+    /// in the lowest mode that it can be set to, and whether it has a backstop.
     pub(super) fn note(
         &mut self,
         now: Milliseconds,

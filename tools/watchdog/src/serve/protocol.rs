@@ -54,7 +54,8 @@
 //! {"version":1,"request":"status"}
 //! ```
 //!
-//! `set_limit` *lowers* the limit: it holds beside all others, until its user sets another one, or `null` lifts it. It
+//! `set_limit` *lowers* the limit. What a user has set holds beside all other limits, until the user sets another one or
+//! lifts it by `null`. It
 //! survives SIGHUP, crash, restart and reboot. A file of lowerings that is damaged, or of another version, means the
 //! least mode, until root lifts it. With `for_ms` (1000 to 86400000) it ends after that time, in which the
 //! daemon ran. It holds at once, and is saved within a second; until then, `unsaved` is true. A limit over
@@ -80,8 +81,8 @@
 //! given by its name or path. The daemon reads no other folder and follows no symbolic link, so a
 //! client can choose only among files that root put there. The file is checked as at the start of
 //! the daemon; if it is refused, the old model stays. The highest load that is remembered stays known, as its power;
-//! all else that was learned is discarded. The model does **not** survive a restart. Rate limit: one model in 10 s.
-//! While another client has a lease, only root may change the model.
+//! all else that was learned is discarded. The model does **not** survive a restart. The daemon accepts one model in 10 s.
+//! While another user has a lease, only root may change the model, also by a lease of its own.
 //!
 //! ```json
 //! {"version":1,"request":{"set_model":"night.wgt"}}
@@ -135,7 +136,7 @@
 //! | `out_of_range` | A number is out of range. | stays open |
 //! | `over_max_limit` | The limit is over the config's `max_limit`, or its highest limit. | stays open |
 //! | `too_many_lowerings` | 16 users have lowered the limit. | stays open |
-//! | `leased` | Another client has a lease, and only root may change the model. | stays open |
+//! | `leased` | Another user has a lease, and only root may change the model. | stays open |
 //! | `no_lowering` | The owner has set no limit. | stays open |
 //! | `not_root` | The request is for the socket that is root's alone. | stays open |
 //! | `too_many_requests` | More than 40 requests of the user in a second, one model in 10 s, or an attempt of the user in a second. | is closed at 80 |
@@ -345,54 +346,60 @@ impl WantedLimit {
         }
     }
 
-    /// The limit without what the config adds.
-    pub fn limit(&self) -> Result<Limit, Refused> {
-        limit(self.power_mw, self.average)
-    }
-
-    /// The time after which the limit expires; `None`: it does not.
-    pub fn time(&self) -> Result<Option<Milliseconds>, Refused> {
-        time(self.for_ms)
+    /// The limit without what the config adds, and the time after which it ends; `None`: not by itself.
+    pub fn checked(&self) -> Result<(Limit, Option<Milliseconds>), Refused> {
+        let mut limit = Limit::of(milliwatts(self.power_mw)?);
+        if let Some(average) = self.average {
+            limit.average = Some(Average {
+                power: milliwatts(average.power_mw)?,
+                window: milliseconds("window_ms", average.window_ms, 1_000, 86_400_000)?,
+            });
+        }
+        let in_range = |ms| milliseconds("for_ms", ms, 1_000, 86_400_000);
+        Ok((limit, self.for_ms.map(in_range).transpose()?))
     }
 }
 
 impl WantedLease {
     /// A lease of a limit, and of nothing else.
     pub fn of(power: Milliwatts) -> Self {
+        Self::with(WantedLimit::of(power), None)
+    }
+
+    /// A lease of this limit, and of a model if one is named.
+    pub fn with(limit: WantedLimit, model: Option<String>) -> Self {
+        let WantedLimit {
+            power_mw,
+            average,
+            for_ms,
+            program,
+        } = limit;
         Self {
-            power_mw: power.0,
-            average: None,
-            model: None,
-            for_ms: None,
-            program: None,
+            power_mw,
+            average,
+            model,
+            for_ms,
+            program,
         }
     }
 
-    /// The limit without what the config adds.
-    pub fn limit(&self) -> Result<Limit, Refused> {
-        limit(self.power_mw, self.average)
+    /// The limit and the model.
+    pub fn parts(self) -> (WantedLimit, Option<String>) {
+        let Self {
+            power_mw,
+            average,
+            model,
+            for_ms,
+            program,
+        } = self;
+        let limit = WantedLimit {
+            power_mw,
+            average,
+            for_ms,
+            program,
+        };
+        (limit, model)
     }
-
-    /// The time after which the lease ends; `None`: it does not by itself.
-    pub fn time(&self) -> Result<Option<Milliseconds>, Refused> {
-        time(self.for_ms)
-    }
-}
-
-fn limit(power_mw: u32, average: Option<WantedAverage>) -> Result<Limit, Refused> {
-    let mut limit = Limit::of(milliwatts(power_mw)?);
-    if let Some(average) = average {
-        limit.average = Some(Average {
-            power: milliwatts(average.power_mw)?,
-            window: milliseconds("window_ms", average.window_ms, 1_000, 86_400_000)?,
-        });
-    }
-    Ok(limit)
-}
-
-fn time(for_ms: Option<u64>) -> Result<Option<Milliseconds>, Refused> {
-    let in_range = |ms| milliseconds("for_ms", ms, 1_000, 86_400_000);
-    for_ms.map(in_range).transpose()
 }
 
 impl Subscription {
@@ -582,7 +589,7 @@ mod tests {
                 average,
                 ..WantedLimit::of(Milliwatts(power_mw))
             };
-            wanted.limit()
+            wanted.checked().map(|(limit, _)| limit)
         };
         let average = |power_mw, window_ms| {
             Some(WantedAverage {
@@ -616,7 +623,8 @@ mod tests {
                 for_ms: Some(for_ms),
                 ..WantedLimit::of(Milliwatts(1))
             };
-            let time = wanted.time().map_err(|refused| refused.name);
+            let time = wanted.checked().map(|(_, time)| time);
+            let time = time.map_err(|refused| refused.name);
             match is_right {
                 true => assert_eq!(time, Ok(Some(Milliseconds(for_ms)))),
                 false => assert_eq!(time, Err("out_of_range".into())),

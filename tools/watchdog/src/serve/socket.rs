@@ -55,8 +55,8 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Creates the socket for clients: root and the members of `group`, which also get access to the
-    /// directory. It replaces a socket that a crash left.
+    /// Creates the socket for all clients. Root and the members of `group` may use it and enter its directory. It replaces
+    /// a socket that a crash left.
     pub fn open(directory: &Path, group: Option<u32>) -> io::Result<Self> {
         Self::open_as(directory, group, false)
     }
@@ -395,9 +395,7 @@ impl Client {
                     }
                 }
             }
-            Request::SetModel(name) => {
-                daemon.set_model(&name, (self.id, self.peer.owner()), clock.now())
-            }
+            Request::SetModel(name) => daemon.set_model(&name, self.peer.owner(), clock.now()),
             Request::Lease(wanted) => {
                 let by = self.peer.setter(wanted.program.as_deref());
                 daemon.lease(self.id, wanted, by, clock)?;

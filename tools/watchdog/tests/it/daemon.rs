@@ -19,8 +19,8 @@ fn wanted(watts: u32) -> Option<WantedLimit> {
     Some(WantedLimit::of(Milliwatts(1_000 * watts)))
 }
 
-/// A client that has no lease.
-const OTHER: (ClientId, Owner) = (ClientId(9), Owner::Uid(1_001));
+/// A user that has no lease.
+const OTHER: Owner = Owner::Uid(1_001);
 
 fn by(uid: u32) -> Setter {
     Setter::new(Owner::Uid(uid), 4_711, None)
@@ -335,6 +335,31 @@ fn the_highest_load_stays_known_when_the_model_changes() {
         after.over_limit_ms - before.over_limit_ms
     );
     assert_eq!(after.over_limit_ms, before.over_limit_ms);
+}
+
+#[test]
+fn a_model_is_not_changed_under_the_lease_of_another_user() {
+    let mut rig = Rig::new("limit = \"30W\"");
+    let other = rig.folder.path().join("other.wgt");
+    fs::copy(weights("orin-agx-64-resnet18-all-modes.wgt"), other).expect("copied");
+    let lease = |rig: &mut Rig, client, uid, model: Option<&str>| {
+        let limit = WantedLimit::of(Milliwatts(20_000));
+        let wanted = WantedLease::with(limit, model.map(str::to_owned));
+        rig.daemon
+            .lease(ClientId(client), wanted, by(uid), &rig.clocks)
+    };
+    assert_eq!(lease(&mut rig, 1, 1_000, None), Ok(()));
+    let set = rig.daemon.set_model("other.wgt", OTHER, rig.clocks.now());
+    let leased = lease(&mut rig, 2, 1_001, Some("other.wgt"));
+    for refused in [set, leased] {
+        assert_eq!(refused.expect_err("leased").name, "leased");
+    }
+    assert_eq!(rig.daemon.report().model, "model.wgt");
+    // A lease without a model changes none, and a user may change its own.
+    assert_eq!(lease(&mut rig, 2, 1_001, None), Ok(()));
+    rig.daemon.end_client(ClientId(2), rig.clocks.utc());
+    assert_eq!(lease(&mut rig, 3, 1_000, Some("other.wgt")), Ok(()));
+    assert_eq!(rig.daemon.report().model, "other.wgt");
 }
 
 /// A model that is far too low returns after the lease of another one.

@@ -181,7 +181,7 @@ fn a_lease_ends_with_its_time() {
     assert_eq!(server.clients(), 1, "the client may go on");
 }
 
-/// Raising is not for a flood: of many changes in a second, those that lower hold at once.
+/// A client changes the limit up and down many times in a second: each lowering holds at once, and four raises do.
 #[test]
 fn the_limit_is_raised_four_times_a_second_at_most() {
     let mut server = Server::new();
@@ -327,11 +327,8 @@ fn of_several_leases_the_newest_model_holds() {
     assert!(server.ask(&mut second, lease(25)).is_ok());
     assert_eq!(model(&server), "other.wgt");
     wait(&mut server, &mut [&mut first, &mut second, &mut third]);
-    // Only root sets a model meanwhile. It holds after the leases.
-    let mut other = server.connect();
+    // A model that is set meanwhile holds after the leases.
     let set = Request::SetModel("third.wgt".to_owned());
-    let refused = server.ask(&mut other, set.clone()).expect_err("leased");
-    assert_eq!(refused.name, "leased");
     server.open_root();
     let mut root = server.connect_as_root();
     let report = server.ask(&mut root, set).expect("taken");

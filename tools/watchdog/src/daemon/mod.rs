@@ -6,7 +6,9 @@
 //!
 //! Time is an argument, so tests run in simulated time.
 
-use std::path::{Component, Path, PathBuf};
+mod models;
+
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use wattgate_board::{ApplyError, Board, Files, Saved};
@@ -26,16 +28,15 @@ use crate::report::{
 };
 use crate::serve::protocol::{Refused, WantedLease, WantedLimit};
 use crate::serve::rate_limit::Sliding;
-use crate::setup::{Choices, Setup, SetupError};
+use crate::setup::Setup;
 
-/// Interval of the schedule check, and rate limit of the attempts to load a model.
+use self::models::{Loaded, folder};
+
+/// Interval of the schedule check, and of a user's attempts to load a model.
 const SECOND: Milliseconds = Milliseconds(1_000);
 
 /// A look that comes this much later than it was due counts as late: the board is busy, or clients disturb.
 const LATE: Milliseconds = Milliseconds(50);
-
-/// Time between two models. Each one makes the governor start anew.
-const MODEL_INTERVAL: Milliseconds = Milliseconds(10_000);
 
 /// The limit is raised at most this often in a second, whatever clients do. It is lowered at once.
 const MAX_RAISES_PER_SECOND: usize = 4;
@@ -81,14 +82,6 @@ pub struct Daemon<F> {
 /// The number of a client's connection; no two connections have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientId(pub u64);
-
-/// A model and its file. It stays in memory while another client's model is in force, so that
-/// returning to it cannot fail.
-#[derive(Debug)]
-struct Loaded {
-    path: PathBuf,
-    choices: Choices,
-}
 
 /// A limit, and perhaps a model, that hold as long as a client is connected.
 #[derive(Debug)]
@@ -174,25 +167,6 @@ impl<F: Files> Daemon<F> {
         }
         self.remember_distrust();
         next
-    }
-
-    /// A model that the sensor has contradicted is not trusted when it returns after another one either.
-    fn remember_distrust(&mut self) {
-        let now = self.control.choices();
-        if now.distrust.is_none() || self.model.choices.distrust.is_some() {
-            return;
-        }
-        let old = Rc::clone(&self.model);
-        let new = Rc::new(Loaded {
-            path: old.path.clone(),
-            choices: now.clone(),
-        });
-        let leased = self.leases.iter_mut();
-        let leased = leased.filter_map(|lease| lease.model.as_mut());
-        let all = leased.chain([&mut self.base, &mut self.model]);
-        for model in all.filter(|model| Rc::ptr_eq(model, &old)) {
-            *model = Rc::clone(&new);
-        }
     }
 
     /// The governor's status and the mode that it wants.
@@ -412,9 +386,8 @@ impl<F: Files> Daemon<F> {
             self.lift(by.owner, clock);
             return Ok(());
         };
-        let limit = wanted.limit()?;
+        let (limit, time) = wanted.checked()?;
         self.check_max(limit)?;
-        let time = wanted.time()?;
         let lowering = Lowering {
             by,
             power_mw: limit.power.0,
@@ -510,9 +483,10 @@ impl<F: Files> Daemon<F> {
         clock: &impl Clock,
     ) -> Result<(), Refused> {
         self.expire(clock);
-        let (limit, time) = (wanted.limit()?, wanted.time()?);
+        let (wanted, model) = wanted.parts();
+        let (limit, time) = wanted.checked()?;
         self.check_max(limit)?;
-        let model = match wanted.model {
+        let model = match model {
             Some(name) => Some(self.load_again(client, &name, by.owner)?),
             None => None,
         };
@@ -634,125 +608,4 @@ impl<F: Files> Daemon<F> {
             )),
         }
     }
-
-    /// Replaces the model by another file in the folder of models, by its name or path, at most one in ten seconds. The
-    /// model of a lease overrides it. Over a lease of another client only root may change it.
-    pub fn set_model(
-        &mut self,
-        name: &str,
-        by: (ClientId, Owner),
-        now: Milliseconds,
-    ) -> Result<(), Refused> {
-        let (client, owner) = by;
-        let leased = self.leases.iter().find(|lease| lease.client != client);
-        if let Some(lease) = leased.filter(|_| owner != Owner::Root) {
-            let message = format!(
-                "{} has a lease; only root may change the model",
-                lease.leased.by
-            );
-            return Err(Refused::new("leased", message));
-        }
-        self.base = self.load(name, owner, now)?;
-        self.choose_model();
-        Ok(())
-    }
-
-    /// The model of a lease, which need not be loaded again if the client has it already.
-    fn load_again(
-        &mut self,
-        client: ClientId,
-        name: &str,
-        owner: Owner,
-    ) -> Result<Rc<Loaded>, Refused> {
-        let path = self.allowed(name)?;
-        let leased = self.leases.iter().find(|lease| lease.client == client);
-        let leased = leased.and_then(|lease| lease.model.as_ref());
-        let same = leased.filter(|model| model.path == path).map(Rc::clone);
-        match same {
-            Some(model) => Ok(model),
-            None => self.load(name, owner, self.now),
-        }
-    }
-
-    /// Root does not wait for what users have asked for.
-    fn load(&mut self, name: &str, owner: Owner, now: Milliseconds) -> Result<Rc<Loaded>, Refused> {
-        let path = self.allowed(name)?;
-        self.asked.retain(|(_, last)| now.since(*last) < SECOND);
-        let has_asked = self.asked.iter().any(|(it, _)| *it == owner);
-        if has_asked || self.asked.len() > MAX_LOWERINGS {
-            let message = "at most one attempt of a user in a second";
-            return Err(Refused::new("too_many_requests", message));
-        }
-        let is_soon = |last: Milliseconds| now.since(last) < MODEL_INTERVAL;
-        if owner != Owner::Root && self.modelled.is_some_and(is_soon) {
-            let message = "at most one model in 10 s";
-            return Err(Refused::new("too_many_requests", message));
-        }
-        self.asked.push((owner, now));
-        let config = Config {
-            model: path,
-            ..self.config.clone()
-        };
-        let choices = Choices::read(&config, self.control.board()).map_err(refused)?;
-        if let Some(why) = choices.distrust {
-            return Err(Refused::new("model_unsuitable", why));
-        }
-        self.modelled = Some(now);
-        let path = config.model;
-        Ok(Rc::new(Loaded { path, choices }))
-    }
-
-    /// Puts the model of the newest lease that has one in force, or else the one of the config or
-    /// of [`Self::set_model`].
-    fn choose_model(&mut self) {
-        let mut leased = self.leases.iter().rev();
-        let leased = leased.find_map(|lease| lease.model.as_ref());
-        let model = Rc::clone(leased.unwrap_or(&self.base));
-        // Setting a model does not fail: `Choices::read` refuses one that does not suit.
-        if Rc::ptr_eq(&model, &self.model) || self.control.set_model(&model.choices).is_err() {
-            return;
-        }
-        self.changes += 1;
-        let (path, origin) = (model.path.display(), &model.choices.origin);
-        self.tell(format_args!("model is now {path}: {origin}"));
-        self.model = model;
-    }
-
-    /// The path of a file in the folder of models; refuses other folders and symbolic links.
-    fn allowed(&self, name: &str) -> Result<PathBuf, Refused> {
-        let path = self.models.join(name);
-        let is_name = matches!(path.components().next_back(), Some(Component::Normal(_)));
-        match is_name && path.parent() == Some(&self.models) && !path.is_symlink() {
-            true => Ok(path),
-            false => {
-                let folder = self.models.display();
-                let message = format!("{name}: not a file in {folder}");
-                Err(Refused::new("model_not_allowed", message))
-            }
-        }
-    }
-}
-
-/// The canonical folder of a file, which itself may be a symbolic link.
-fn folder(path: &Path) -> PathBuf {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let folder = path.parent().unwrap_or(&path);
-    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
-}
-
-fn refused(error: SetupError) -> Refused {
-    let name = match &error {
-        SetupError::Model { .. } => "model_unreadable",
-        SetupError::Format { .. } => "model_defective",
-        SetupError::NoPower { .. }
-        | SetupError::Confidence(_)
-        | SetupError::NotProfiled { .. }
-        | SetupError::NoCores { .. }
-        | SetupError::OtherTpcs { .. }
-        | SetupError::NoInput
-        | SetupError::Backstop(_)
-        | SetupError::Board(_) => "model_unsuitable",
-        SetupError::OtherBoard { .. } | SetupError::Nothing { .. } => "model_for_other_board",
-    };
-    Refused::new(name, error)
 }
