@@ -73,8 +73,6 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
 fn loopback(text: &str) -> Result<SocketAddr, String> {
     match Metrics::try_from(text.to_owned()) {
         Ok(Metrics::Address(address)) => Ok(address),
-        _ => Err(format!(
-            "`{text}`: expected a loopback address with its port, such as 127.0.0.1:9753"
-        )),
+        _ => Err("expected a loopback address with its port, such as 127.0.0.1:9753".to_owned()),
     }
 }

@@ -100,9 +100,7 @@ fn owner(text: &str) -> Result<Owner, String> {
         "root" => Ok(Owner::Root),
         _ => {
             let uid = text.parse().map(Owner::Uid);
-            uid.map_err(|_| {
-                format!("`{text}`: expected the number of a user, such as 1000, or root")
-            })
+            uid.map_err(|_| "expected the number of a user, such as 1000, or root".to_owned())
         }
     }
 }
