@@ -10,5 +10,8 @@ cd "$(dirname "$0")"
 # Where tools/ready.sh puts Rust.
 PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
 ../tools/packages.sh gcc libc6-dev qemu-system-arm
+# Debian 12 has RISC-V in a package of many processors, later ones in a package of its own.
+command -v qemu-system-riscv32 >/dev/null ||
+    ../tools/packages.sh qemu-system-misc
 cargo test --release --locked -p wattgate-harness
 exec cargo run --release --locked -p wattgate-harness

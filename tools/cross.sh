@@ -24,8 +24,8 @@ rustup_has_target() {
 arguments=(--target "$target")
 case $target in
 aarch64-unknown-none | aarch64-unknown-none-softfloat | x86_64-unknown-none | \
-    thumbv6m-none-eabi | thumbv7m-none-eabi | thumbv7em-none-eabihf | armv7r-none-eabihf | \
-    riscv32imac-unknown-none-elf)
+    thumbv6m-none-eabi | thumbv7m-none-eabi | thumbv7em-none-eabihf | \
+    thumbv8m.main-none-eabihf | armv7r-none-eabihf | riscv32imac-unknown-none-elf)
     bare_metal=yes
     ;;
 aarch64-unknown-linux-gnu)

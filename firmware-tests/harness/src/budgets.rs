@@ -103,12 +103,13 @@ impl Budgets {
     pub fn write(&self) -> Result<(), String> {
         let mut text = HEAD.to_owned();
         for (target, budgets) in &self.targets {
-            let _ = write!(
-                text,
-                "\n[{target}]\ncompiler = \"{}\"\n\n",
-                budgets.compiler
-            );
-            let _ = writeln!(text, "[{target}.figures]");
+            // A key with a dot is quoted.
+            let key = match target.contains('.') {
+                true => format!("\"{target}\""),
+                false => target.clone(),
+            };
+            let _ = write!(text, "\n[{key}]\ncompiler = \"{}\"\n\n", budgets.compiler);
+            let _ = writeln!(text, "[{key}.figures]");
             for (name, Budget { budget, bound }) in &budgets.figures {
                 let bound = bound.map_or(String::new(), |bound| format!(", bound = {bound}"));
                 let _ = writeln!(text, "\"{name}\" = {{ budget = {budget}{bound} }}");

@@ -25,20 +25,30 @@ struct Target {
     triple: &'static str,
     /// QEMU's program and machine; empty if the images are linked but not run.
     machine: &'static [&'static str],
+    /// Whether `stack.rs` decodes its instructions.
+    has_stack_decoder: bool,
 }
 
 const TARGETS: &[Target] = &[
     Target {
         triple: "aarch64-unknown-none",
         machine: &["qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a76"],
+        has_stack_decoder: true,
     },
     Target {
         triple: PLANTED_IN,
         machine: &["qemu-system-arm", "-M", "mps2-an386"],
+        has_stack_decoder: true,
+    },
+    Target {
+        triple: "thumbv8m.main-none-eabihf",
+        machine: &["qemu-system-arm", "-M", "mps2-an505"],
+        has_stack_decoder: true,
     },
     Target {
         triple: "thumbv7m-none-eabi",
         machine: &["qemu-system-arm", "-M", "lm3s6965evb"],
+        has_stack_decoder: true,
     },
     Target {
         triple: "thumbv6m-none-eabi",
@@ -49,14 +59,17 @@ const TARGETS: &[Target] = &[
             "-global",
             "nrf51-soc.sram-size=32768",
         ],
+        has_stack_decoder: true,
     },
     Target {
         triple: "armv7r-none-eabihf",
         machine: &[],
+        has_stack_decoder: false,
     },
     Target {
         triple: "riscv32imac-unknown-none-elf",
-        machine: &[],
+        machine: &["qemu-system-riscv32", "-M", "virt", "-bios", "none"],
+        has_stack_decoder: false,
     },
 ];
 
@@ -71,6 +84,12 @@ const PLANTED: &[(&str, &str)] = &[
 ];
 
 const IMAGES: [&str; 3] = ["boot", "count", "report"];
+
+/// Images that print a golden text, and then figures. The text is in `weights/golden`.
+const HOLDING: [&str; 2] = ["hold", "look"];
+
+/// Between the golden text of an image and its figures.
+const FIGURES: &str = "figures\n";
 
 /// Timeout of an image.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -117,8 +136,8 @@ fn examine(folder: &Path, target: &Target, failures: &mut Failures) -> (String, 
     let mut fail =
         |what: &str, why: String| failures.push(format!("{} {what}: {why}", target.triple));
     // One build of all images uses every core. The builds below report its failures.
-    let others = ["--bin", "bare", "--bin", "count", "--bin", "report"];
-    let _ = build(folder, target.triple, "boot", &others);
+    let others = ["bare", "count", "report", "hold", "look"].map(|bin| ["--bin", bin]);
+    let _ = build(folder, target.triple, "boot", others.as_flattened());
     for image in IMAGES {
         let file = match build(folder, target.triple, image, &[]) {
             Ok(file) => file,
@@ -141,7 +160,7 @@ fn examine(folder: &Path, target: &Target, failures: &mut Failures) -> (String, 
                 }
                 Err(why) => fail(image, why),
             }
-            if !target.machine.is_empty() {
+            if target.has_stack_decoder {
                 match stack::deepest(&file) {
                     Ok(bytes) => {
                         figures.insert("stack, computed".to_owned(), bytes);
@@ -169,14 +188,53 @@ fn examine(folder: &Path, target: &Target, failures: &mut Failures) -> (String, 
                     Err(why) => fail(image, why),
                 }
             }
-            Ok(console) => match compare_with_golden(folder, &console) {
+            Ok(console) => match compare_with_golden(folder, image, &console) {
                 Ok(lines) => println!("report: {lines} lines as in weights/golden/report.txt"),
                 Err(why) => fail(image, why),
             },
             Err(why) => fail(image, why),
         }
     }
+    for image in HOLDING {
+        match hold(folder, target, image) {
+            Ok(found) => {
+                let named = |(name, figure)| (format!("{image}: {name}"), figure);
+                figures.extend(found.into_iter().map(named));
+            }
+            Err(why) => fail(image, why),
+        }
+    }
     (compiler, figures)
+}
+
+/// Measures an image that holds a limit or follows a power: its sizes and stack, and what it counts.
+fn hold(folder: &Path, target: &Target, image: &str) -> Result<Figures, String> {
+    let mut figures = Figures::new();
+    let file = build(folder, target.triple, image, &[])?;
+    let forbidden = elf::forbidden_symbols(&file)?;
+    if !forbidden.is_empty() {
+        return Err(format!("contains {}", forbidden.join(", ")));
+    }
+    let bare = build(folder, target.triple, "bare", &[])?;
+    let [(_, code), (_, model), memory] = elf::sizes(&file)?;
+    let flash = (code + model).saturating_sub(elf::code(&bare)?);
+    figures.insert("flash, bytes".to_owned(), flash);
+    figures.insert(memory.0.to_owned(), memory.1);
+    if target.has_stack_decoder {
+        figures.insert("stack, computed".to_owned(), stack::deepest(&file)?);
+    }
+    if target.machine.is_empty() {
+        return Ok(figures);
+    }
+    let console = run(target, &file, true)?;
+    if run(target, &file, true)? != console {
+        return Err("a second run gave other counts".to_owned());
+    }
+    let (text, counted) = console.split_once(FIGURES).ok_or("no figures")?;
+    let lines = compare_with_golden(folder, image, text)?;
+    println!("{image}: {lines} lines as in weights/golden/{image}.txt");
+    figures.extend(numbers(counted));
+    Ok(figures)
 }
 
 /// Runs the same task in this runtime and in microflow. The runtime must need fewer instructions.
@@ -322,8 +380,9 @@ fn numbers(console: &str) -> impl Iterator<Item = (String, u64)> {
     })
 }
 
-fn compare_with_golden(folder: &Path, console: &str) -> Result<usize, String> {
-    let path = folder.join("../weights/golden/report.txt");
+/// Compares a text with the golden one of this name. Returns the number of its lines.
+fn compare_with_golden(folder: &Path, name: &str, console: &str) -> Result<usize, String> {
+    let path = folder.join(format!("../weights/golden/{name}.txt"));
     let golden = fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
     let differ = golden
         .lines()
@@ -331,12 +390,14 @@ fn compare_with_golden(folder: &Path, console: &str) -> Result<usize, String> {
         .position(|(a, b)| a != b);
     match differ {
         Some(line) => Err(format!(
-            "line {} of the console differs from the golden report",
-            line + 1
+            "line {} of the console differs from {}",
+            line + 1,
+            path.display()
         )),
-        None if golden != console => {
-            Err("the console and the golden report differ in length".into())
-        }
+        None if golden != console => Err(format!(
+            "the console and {} differ in length",
+            path.display()
+        )),
         None => Ok(golden.lines().count()),
     }
 }

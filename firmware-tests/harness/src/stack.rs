@@ -124,7 +124,11 @@ fn functions(file: &object::File<'_>) -> Result<BTreeMap<u64, Function>, String>
             };
             function.frame += step.takes;
             function.indirect |= step.indirect;
-            let leaves = |target: &u64| !(first..function.end).contains(target) || *target == first;
+            // The linker moves an instruction that an erratum affects, and jumps back behind it.
+            let is_moved = function.name.starts_with("__CortexA53843419_");
+            let leaves = |target: &u64| {
+                !is_moved && (!(first..function.end).contains(target) || *target == first)
+            };
             function.calls.extend(step.target.filter(leaves));
             at += step.length;
         }

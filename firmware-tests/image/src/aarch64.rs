@@ -29,6 +29,9 @@ pub fn exit(success: bool) -> ! {
     semihosting::process::exit(i32::from(!success))
 }
 
+/// Maximum of [`ticks`], after which they begin anew. The counter has 64 bits.
+pub const MOST_TICKS: u64 = u64::MAX;
+
 /// The virtual counter, which starts at reset.
 pub fn ticks() -> u64 {
     let ticks;

@@ -73,7 +73,10 @@ pub fn exit(success: bool) -> ! {
     semihosting::process::exit(i32::from(!success))
 }
 
-/// SysTick starts at 0 and then counts down from 2²⁴ − 1. An image ends before SysTick wraps.
+/// Maximum of [`ticks`], after which they begin anew. SysTick has 24 bits.
+pub const MOST_TICKS: u64 = 0x00FF_FFFF;
+
+/// SysTick starts at 0 and then counts down from 2²⁴ − 1. [`instructions`](crate::instructions) is for images that end before SysTick wraps.
 pub fn ticks() -> u64 {
     let current = 0xE000_E018 as *const u32;
     // SAFETY: SYST_CVR, which every Cortex-M with SysTick has.

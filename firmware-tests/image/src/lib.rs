@@ -5,11 +5,14 @@
 
 #![no_std]
 
+use core::hint::black_box;
+
 use wattgate_report::Console;
 
 #[cfg_attr(processor = "aarch64", path = "aarch64.rs")]
 #[cfg_attr(processor = "cortex_m", path = "cortex_m.rs")]
 #[cfg_attr(processor = "linked", path = "linked.rs")]
+#[cfg_attr(processor = "riscv", path = "riscv.rs")]
 mod processor;
 
 /// The console of the host, through semihosting.
@@ -28,13 +31,73 @@ pub fn exit(success: bool) -> ! {
 
 /// Instructions since the start of the clock at reset. Under `-icount shift=0` an instruction takes
 /// one nanosecond of virtual time, so the board's clock counts instructions, with a resolution of
-/// 16 (AArch64) to 80 (Cortex-M3).
+/// 1 (RISC-V) to 80 (Cortex-M3).
 pub fn instructions() -> u64 {
+    of_ticks(processor::ticks())
+}
+
+fn of_ticks(ticks: u64) -> u64 {
     const CLOCK_HZ: u64 = match u64::from_str_radix(env!("CLOCK_HZ"), 10) {
         Ok(hz) => hz,
         Err(_) => 1,
     };
-    processor::ticks() * 1_000_000_000 / CLOCK_HZ
+    ticks * 1_000_000_000 / CLOCK_HZ
+}
+
+/// Counts the instructions of many calls. The clock may wrap between them.
+pub struct Counter {
+    calls: u64,
+    sum: u64,
+    most: u64,
+}
+
+impl Counter {
+    /// Starts without a call.
+    #[allow(clippy::new_without_default, reason = "images make it once")]
+    pub const fn new() -> Self {
+        Self {
+            calls: 0,
+            sum: 0,
+            most: 0,
+        }
+    }
+
+    /// Counts a call.
+    pub fn count<T>(&mut self, call: impl FnOnce() -> T) -> T {
+        counted_call_begins();
+        let start = processor::ticks();
+        let result = call();
+        let passed = processor::ticks().wrapping_sub(start) & processor::MOST_TICKS;
+        counted_call_ends();
+        let passed = of_ticks(passed);
+        self.calls += 1;
+        self.sum += passed;
+        self.most = self.most.max(passed);
+        result
+    }
+
+    /// Prints the mean and the most of a call.
+    pub fn print(&self, what: &str) {
+        let mut console = Semihosting;
+        let mean = self.sum.checked_div(self.calls).unwrap_or(0);
+        console.text(what);
+        console.field(", mean ", mean as u32, "\n");
+        console.text(what);
+        console.field(", most ", self.most as u32, "\n");
+    }
+}
+
+/// The harness finds counted calls in QEMU's log by these functions.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn counted_call_begins() {
+    black_box(());
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn counted_call_ends() {
+    black_box(1);
 }
 
 /// The only reference to a static variable.

@@ -1,17 +1,21 @@
 //! The report: the cases that every target runs, printed as text and compared byte for byte.
 //!
 //! The bare-metal images print it, and so does the host test `runtime/tests/it/golden.rs`. The
-//! expected text is `weights/golden/report.txt`. The report formats numbers itself, because the
+//! expected texts are `weights/golden/report.txt` and `hold.txt`. The report formats numbers itself, because the
 //! images show that the runtime does not link `core::fmt`.
 
 #![no_std]
 #![forbid(unsafe_code)]
+
+mod hold;
 
 use wattgate_runtime::{
     Cause, Command, Confidence, ConstraintError, Correction, Crc32, FormatError, Front, Governor,
     GridError, Input, Kilohertz, Limit, Microseconds, Milliseconds, Milliwatts, ModeId, Model,
     Network, Objective, PowerMode, Query, Region, Sample, SelectError, Settings, State, Workspace,
 };
+
+pub use hold::{Board, LIMIT, SETTINGS, STEP_MS, hold, look};
 
 /// Capacity of the fronts in the report.
 const FRONT: usize = 128;
@@ -189,7 +193,16 @@ fn govern(console: &mut impl Console, front: Front<FRONT>) {
     }
     let status = governor.status();
     console.text("governor ");
-    console.text(match status.state {
+    console.text(state_name(status.state));
+    console.field(", ", status.changes, " changes, ");
+    console.field("", status.violations, " times over the limit, ratio ");
+    console.hex(status.ratio);
+    console.text("\n");
+}
+
+/// The name of a state.
+fn state_name(state: State) -> &'static str {
+    match state {
         State::Booting => "booting",
         State::Settling => "settling",
         State::Tracking => "tracking",
@@ -198,11 +211,7 @@ fn govern(console: &mut impl Console, front: Front<FRONT>) {
         State::Safe(Cause::NoSensor) => "safe, no sensor",
         State::Safe(Cause::LimitTooLow) => "safe, limit too low",
         State::Safe(Cause::NothingApplies) => "safe, nothing applies",
-    });
-    console.field(", ", status.changes, " changes, ");
-    console.field("", status.violations, " times over the limit, ratio ");
-    console.hex(status.ratio);
-    console.text("\n");
+    }
 }
 
 /// The name of an error, without its numbers.

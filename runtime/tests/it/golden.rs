@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common;
-use wattgate_report::{Console, MODELS, WORKSPACE, run};
-use wattgate_runtime::{Kind, Model, Shape, Workspace};
+use wattgate_report::{Console, LIMIT, MODELS, SETTINGS, WORKSPACE, hold, look, run};
+use wattgate_runtime::{Confidence, Estimator, Front, Governor, Kind, Model, Shape, Workspace};
 
 struct Text(String);
 
@@ -61,6 +61,27 @@ fn every_target_prints_the_golden_report() {
         run(&mut text, &mut workspace, name, bytes);
     }
     assert_golden("report.txt", text.0.as_bytes());
+}
+
+#[test]
+fn every_target_holds_a_limit_with_the_same_bits() {
+    let bytes = fs::read(weights("tx1-image5000.wgt")).expect("a shipped model");
+    let model = Model::parse(&bytes).expect("a valid model");
+    let front = Front::<64>::of(&model, &model.profiled(), Confidence::P95);
+    let mut governor = Governor::new(front, SETTINGS, LIMIT).expect("a governor");
+    let mut text = Text(String::new());
+    hold(&mut text, &mut governor, |governor, input| {
+        governor.step(input)
+    });
+    assert_golden("hold.txt", text.0.as_bytes());
+}
+
+#[test]
+fn every_target_follows_a_power_with_the_same_bits() {
+    let mut estimator = Estimator::new(SETTINGS.chips);
+    let mut text = Text(String::new());
+    look(&mut text, &mut estimator, Estimator::look);
+    assert_golden("look.txt", text.0.as_bytes());
 }
 
 /// Microcontrollers have no room for this shape.

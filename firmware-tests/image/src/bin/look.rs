@@ -1,0 +1,30 @@
+//! An estimator alone follows a simulated board: the share of the estimator in the steps of a
+//! governor. Prints the golden text first, and then the figures.
+
+#![no_std]
+#![no_main]
+
+use core::hint::black_box;
+
+use wattgate_image::{Counter, Semihosting, exit};
+use wattgate_report::{Console, SETTINGS, look};
+use wattgate_runtime::Estimator;
+
+/// Called by the reset code.
+#[unsafe(no_mangle)]
+extern "C" fn main() -> ! {
+    let mut estimator = Estimator::new(SETTINGS.chips);
+    let mut looks = Counter::new();
+    look(
+        &mut Semihosting,
+        &mut estimator,
+        |estimator, sample, now| {
+            looks.count(|| estimator.look(black_box(sample), now));
+        },
+    );
+    let mut console = Semihosting;
+    console.text("figures\n");
+    looks.print("instructions a look");
+    console.field("Estimator, bytes ", size_of::<Estimator>() as u32, "\n");
+    exit(true)
+}
