@@ -2,6 +2,8 @@
 # Builds every bare-metal image, runs it in QEMU, and compares its console with the golden report
 # and its figures with budgets.toml. Failures are listed at the end.
 #
+#     firmware-tests/run.sh where TARGET     prints where flash and instructions of `hold` go
+#
 # The host test `runtime/tests/it/golden.rs` prints the same report. Equal reports mean that every
 # prediction, front and answer is bit-exact.
 set -euo pipefail
@@ -14,4 +16,4 @@ PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
 command -v qemu-system-riscv32 >/dev/null ||
     ../tools/packages.sh qemu-system-misc
 cargo test --release --locked -p wattgate-harness
-exec cargo run --release --locked -p wattgate-harness
+exec cargo run --release --locked -p wattgate-harness -- "$@"

@@ -5,6 +5,7 @@
 
 mod budgets;
 mod elf;
+mod profile;
 mod stack;
 
 use std::collections::BTreeMap;
@@ -96,6 +97,40 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => examine_all(&folder),
+        ["where", triple] => match show_where(&folder, triple) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("{why}");
+                ExitCode::FAILURE
+            }
+        },
+        _ => {
+            eprintln!("usage: firmware-tests/run.sh [where TARGET]");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints where flash, instructions and memory of `hold` go.
+fn show_where(folder: &Path, triple: &str) -> Result<(), String> {
+    let runs = |target: &&Target| target.triple == triple && !target.machine.is_empty();
+    let target = TARGETS.iter().find(runs);
+    let target = target.ok_or_else(|| format!("no image runs on {triple}"))?;
+    let file = build(folder, triple, "hold", &[])?;
+    profile::print("bytes of flash", &profile::flash(&file)?);
+    for (image, call) in [("hold", "step"), ("look", "look of the estimator alone")] {
+        let file = build(folder, triple, image, &[])?;
+        let title = format!("mean instructions of a {call}");
+        profile::print(&title, &profile::instructions(target.machine, &file)?);
+    }
+    Ok(())
+}
+
+/// Examines the images of all targets.
+fn examine_all(folder: &Path) -> ExitCode {
     let mut budgets = match Budgets::read(&folder.join("budgets.toml")) {
         Ok(budgets) => budgets,
         Err(why) => {
@@ -106,15 +141,15 @@ fn main() -> ExitCode {
     let mut failures = Failures::new();
     for target in TARGETS {
         println!("-- {}", target.triple);
-        let (compiler, figures) = examine(&folder, target, &mut failures);
+        let (compiler, figures) = examine(folder, target, &mut failures);
         budgets.compare(target.triple, &compiler, &figures, &mut failures);
     }
     println!("-- sine, two hidden layers of 16, on a Cortex-M4F");
-    let (compiler, figures) = sine(&folder, &mut failures);
+    let (compiler, figures) = sine(folder, &mut failures);
     budgets.compare("sine", &compiler, &figures, &mut failures);
     for (fault, expected) in PLANTED {
         println!("-- {fault}");
-        if let Err(why) = finds_planted(&folder, fault, expected) {
+        if let Err(why) = finds_planted(folder, fault, expected) {
             failures.push(format!("{fault}: {why}"));
         }
     }
