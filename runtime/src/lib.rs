@@ -86,6 +86,7 @@ pub mod model;
 pub mod network;
 mod point;
 pub mod region;
+mod root;
 pub mod select;
 pub mod shape;
 pub mod units;

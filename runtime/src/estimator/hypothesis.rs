@@ -2,6 +2,7 @@
 
 use super::sensor::MOST_CHIPS;
 use super::track::{Event, Track, View};
+use crate::root::sqrt;
 use crate::units::Milliseconds;
 
 /// Standard deviation of a time constant, as part of it. A conversion of 140 µs takes 154 µs at
@@ -42,7 +43,7 @@ impl Hypothesis {
     #[inline]
     pub fn variance(&self) -> f32 {
         let variances = self.tracks.iter().map(|track| track.covariance.m11);
-        let deviations: f32 = variances.clone().map(libm::sqrtf).sum();
+        let deviations: f32 = variances.clone().map(sqrt).sum();
         let alone: f32 = variances.sum();
         let lag = CLOCK_DEVIATION * (self.power() - self.register());
         alone + CHIP_CORRELATION * (deviations * deviations - alone) + lag * lag

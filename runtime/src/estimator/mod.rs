@@ -84,6 +84,7 @@ use hypothesis::Hypothesis;
 use sensor::step;
 use track::{Coefficients, RIPPLE_MS, View, decay};
 
+use crate::root::sqrt;
 use crate::units::{Milliseconds, Milliwatts};
 
 /// Maximum time constant of a chip; a longer one counts as this.
@@ -183,7 +184,7 @@ impl Estimator {
         });
         Some(Estimate {
             power,
-            deviation: libm::sqrtf(variance),
+            deviation: sqrt(variance),
             since: self.bank.since,
         })
     }
@@ -221,13 +222,13 @@ impl Estimator {
             let ends = step * chip.time_constant.0 as f32 / span;
             ends * ends / 6.0 + step * step / 12.0
         });
-        libm::sqrtf(variance.sum())
+        sqrt(variance.sum())
     }
 
     /// Standard deviation of the true mean over a span, as part of the power, due to the ripple of
     /// the load.
     pub fn ripple(&self, span: Milliseconds) -> f32 {
-        self.bank.ripple() * libm::sqrtf(RIPPLE_MS / span.0.max(1) as f32)
+        self.bank.ripple() * sqrt(RIPPLE_MS / span.0.max(1) as f32)
     }
 
     /// Energy in µJ since the first reading.

@@ -2,6 +2,7 @@
 
 use nalgebra::{Matrix2, Vector2};
 
+use crate::root::sqrt;
 use crate::units::Milliseconds;
 
 /// Standard deviation of the power's random walk in one second, in units of the ripple: a power
@@ -139,7 +140,7 @@ impl Track {
         self.covariance -= gain * gain.transpose() * (variance - truncated.variance);
         // Rounding errors of f32 could make the covariance indefinite.
         let (power, register) = (self.covariance.m11.max(1.0), self.covariance.m22.max(0.001));
-        let most = 0.999 * libm::sqrtf(power * register);
+        let most = 0.999 * sqrt(power * register);
         let both = self.covariance.m12.max(-most).min(most);
         self.covariance = Matrix2::new(power, both, both, register);
         let excess = (truncated.variance + truncated.mean * truncated.mean) / variance - 1.0;
@@ -160,7 +161,7 @@ impl Truncated {
     /// Truncates a distribution of this variance to an interval around a centre.
     #[inline]
     fn new(centre: f32, half: f32, variance: f32) -> Self {
-        let deviation = libm::sqrtf(variance);
+        let deviation = sqrt(variance);
         let low = (centre.abs() - half) / deviation;
         let high = (centre.abs() + half) / deviation;
         if low > 4.0 || high - low < 0.5 {
@@ -183,7 +184,7 @@ impl Truncated {
         let error = half * half / 3.0;
         let sum = variance + error;
         let mean = centre * variance / sum;
-        let width = 2.0 * half / libm::sqrtf(core::f32::consts::TAU * sum);
+        let width = 2.0 * half / sqrt(core::f32::consts::TAU * sum);
         Self {
             mean: mean.max(centre - half).min(centre + half),
             variance: variance * error / sum,

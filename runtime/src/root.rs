@@ -1,0 +1,34 @@
+//! The square root. `libm` computes it in integers on processors that have an instruction for it.
+//! Both round correctly, so the bits are the same.
+
+#![allow(unsafe_code)]
+
+/// The square root of an `x` of at least 0.
+#[inline]
+#[cfg(all(target_arch = "arm", target_abi = "eabihf"))]
+pub fn sqrt(x: f32) -> f32 {
+    let mut bits = x.to_bits();
+    // The compiler does not know the registers of floating point as operands for these targets, so
+    // the one that is used is restored.
+    // SAFETY: only affects its operands and the exception flags of floating point.
+    unsafe {
+        core::arch::asm!(
+            "vmov {saved}, s0",
+            "vmov s0, {bits}",
+            "vsqrt.f32 s0, s0",
+            "vmov {bits}, s0",
+            "vmov s0, {saved}",
+            saved = out(reg) _,
+            bits = inout(reg) bits,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    f32::from_bits(bits)
+}
+
+/// The square root of an `x` of at least 0.
+#[inline]
+#[cfg(not(all(target_arch = "arm", target_abi = "eabihf")))]
+pub fn sqrt(x: f32) -> f32 {
+    libm::sqrtf(x)
+}
