@@ -115,10 +115,10 @@ impl Bank {
         let mut only = *self.heaviest();
         let total = only.power();
         for track in &mut only.tracks {
-            let change = track.state.x * (times.clamp(0.0, 100.0) - 1.0);
+            let change = track.power * (times.clamp(0.0, 100.0) - 1.0);
             let deviation = CHANGE_DEVIATION * change.abs() + TOTAL_DEVIATION * total;
-            track.state.x = (track.state.x + change).clamp(-MOST_POWER, MOST_POWER);
-            track.covariance.m11 += deviation * deviation;
+            track.power = (track.power + change).clamp(-MOST_POWER, MOST_POWER);
+            track.covariance.power += deviation * deviation;
         }
         (only.since, only.weight, self.since) = (last, 1.0, last);
         self.hypotheses = [Hypothesis::FREE; HYPOTHESES];
@@ -129,21 +129,24 @@ impl Bank {
     pub fn update(&mut self, views: &[View; MOST_CHIPS], ms: f32, last: Milliseconds) {
         let parent = *self.heaviest();
         let power = parent.power().max(0.0);
-        for hypothesis in self.hypotheses.iter_mut().filter(|it| it.weight > 0.0) {
-            hypothesis.update(views, NO_EVENT);
+        let mut excesses = [0.0; MOST_CHIPS];
+        let [first, others @ ..] = &mut self.hypotheses;
+        first.update(views, NO_EVENT, Some(&mut excesses));
+        for hypothesis in others.iter_mut().filter(|it| it.weight > 0.0) {
+            hypothesis.update(views, NO_EVENT, None);
         }
-        self.learn_ripple();
+        self.learn_ripple(excesses);
         let mut pulsed = parent;
         pulsed.weight *= (PULSES_A_SECOND * ms / 1_000.0).min(0.5);
         let pulse = PULSE_SIZE * power * (PULSE_MS / ms).min(1.0);
-        pulsed.update(views, Event { step: 0.0, pulse });
+        pulsed.update(views, Event { step: 0.0, pulse }, None);
         self.merge(pulsed);
         for size in STEP_SIZES {
             let mut stepped = parent;
             stepped.since = last;
             stepped.weight *= (STEPS_A_SECOND * ms / 1_000.0).min(0.5) / STEP_SIZES.len() as f32;
             let step = size * power;
-            stepped.update(views, Event { step, pulse: 0.0 });
+            stepped.update(views, Event { step, pulse: 0.0 }, None);
             self.admit(stepped);
         }
     }
@@ -168,11 +171,10 @@ impl Bank {
 
     /// Updates the ripple from the excess of the hypothesis that was the most probable before the
     /// look.
-    fn learn_ripple(&mut self) {
-        let [parent, ..] = &self.hypotheses;
+    fn learn_ripple(&mut self, excesses: [f32; MOST_CHIPS]) {
         let (least, most) = RIPPLE_RANGE;
-        for (ripple, track) in self.ripples.iter_mut().zip(&parent.tracks) {
-            let times = 1.0 + RIPPLE_RATE * track.excess.min(MOST_EXCESS) / 2.0;
+        for (ripple, excess) in self.ripples.iter_mut().zip(excesses) {
+            let times = 1.0 + RIPPLE_RATE * excess.min(MOST_EXCESS) / 2.0;
             *ripple = (*ripple * times).clamp(least, most);
         }
     }
@@ -232,7 +234,7 @@ impl Bank {
         let mut registers = [0.0; MOST_CHIPS];
         for hypothesis in &self.hypotheses {
             for (register, track) in registers.iter_mut().zip(&hypothesis.tracks) {
-                *register += hypothesis.weight * track.state.y;
+                *register += hypothesis.weight * track.register;
             }
         }
         registers
@@ -244,7 +246,7 @@ impl Bank {
         let mut shown = [0.0; MOST_CHIPS];
         for hypothesis in &self.hypotheses {
             for ((shown, track), left) in shown.iter_mut().zip(&hypothesis.tracks).zip(left) {
-                let (power, register) = (track.state.x, track.state.y);
+                let (power, register) = (track.power, track.register);
                 *shown += hypothesis.weight * (power + (register - power) * left);
             }
         }
@@ -257,7 +259,7 @@ impl Bank {
         let (mut ripple, mut power) = (0.0, 0.0);
         // Rails of one board ripple together.
         for (track, of_chip) in self.heaviest().tracks.iter().zip(self.ripples) {
-            let of_track = track.state.x.max(0.0);
+            let of_track = track.power.max(0.0);
             ripple += of_chip * of_track;
             power += of_track;
         }

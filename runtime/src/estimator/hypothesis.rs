@@ -31,34 +31,44 @@ impl Hypothesis {
 
     #[inline]
     pub fn power(&self) -> f32 {
-        self.tracks.iter().map(|track| track.state.x).sum()
+        self.tracks.iter().map(|track| track.power).sum()
     }
 
     #[inline]
     pub fn register(&self) -> f32 {
-        self.tracks.iter().map(|track| track.state.y).sum()
+        self.tracks.iter().map(|track| track.register).sum()
     }
 
     /// Variance of the power.
     #[inline]
     pub fn variance(&self) -> f32 {
-        let variances = self.tracks.iter().map(|track| track.covariance.m11);
+        let variances = self.tracks.iter().map(|track| track.covariance.power);
         let deviations: f32 = variances.clone().map(sqrt).sum();
         let alone: f32 = variances.sum();
         let lag = CLOCK_DEVIATION * (self.power() - self.register());
         alone + CHIP_CORRELATION * (deviations * deviations - alone) + lag * lag
     }
 
-    /// Updates the filters with the next look.
-    pub fn update(&mut self, views: &[View; MOST_CHIPS], event: Event) {
+    /// Updates the filters with the next look. Stores by how much the ripple of each chip seems too
+    /// small, if that is asked for.
+    pub fn update(
+        &mut self,
+        views: &[View; MOST_CHIPS],
+        event: Event,
+        mut excesses: Option<&mut [f32; MOST_CHIPS]>,
+    ) {
         let mut likelihood = 0.0;
-        for (track, view) in self.tracks.iter_mut().zip(views) {
-            if view.reading == 0.0 && track.state.y.abs() < view.step {
+        for (chip, (track, view)) in self.tracks.iter_mut().zip(views).enumerate() {
+            if view.reading == 0.0 && track.register.abs() < view.step {
                 *track = Track::NONE;
                 continue;
             }
             let ripple = track.predict(view, event);
-            likelihood += track.correct(view.reading, view.step, ripple);
+            let correction = track.correct(view.reading, view.step);
+            likelihood += correction.likelihood;
+            if let Some(excess) = excesses.as_mut().and_then(|it| it.get_mut(chip)) {
+                *excess = correction.excess(ripple);
+            }
         }
         // The floor keeps a weight above 0 when the readings contradict every hypothesis.
         self.weight = (self.weight * libm::expf(likelihood.max(-60.0))).max(1e-30);

@@ -1,7 +1,5 @@
 //! The Kalman filter of one chip, with rounded readings.
 
-use nalgebra::{Matrix2, Vector2};
-
 use crate::root::sqrt;
 use crate::units::Milliseconds;
 
@@ -79,27 +77,62 @@ pub struct View {
 /// The filter of one chip.
 #[derive(Clone, Copy, Debug)]
 pub struct Track {
-    /// Power and register in mW.
-    pub state: Vector2<f32>,
-    pub covariance: Matrix2<f32>,
-    /// The relative amount by which the ripple's variance seems too small, from the last reading.
-    pub excess: f32,
+    /// In mW.
+    pub power: f32,
+    pub register: f32,
+    pub covariance: Covariance,
+}
+
+/// The covariance of power and register. It is symmetric.
+#[derive(Clone, Copy, Debug)]
+pub struct Covariance {
+    /// Variance of the power.
+    pub power: f32,
+    pub both: f32,
+    /// Variance of the register.
+    pub register: f32,
+}
+
+/// What a reading tells.
+#[derive(Clone, Copy, Debug)]
+pub struct Correction {
+    /// The log-likelihood of the reading.
+    pub likelihood: f32,
+    /// Mean square of the register's deviation from its prediction, and its predicted variance.
+    square: f32,
+    variance: f32,
+}
+
+impl Correction {
+    /// The relative amount by which the ripple's variance seems too small. `ripple` is the variance
+    /// that it added to the register.
+    pub fn excess(&self, ripple: f32) -> f32 {
+        (self.square / self.variance - 1.0) * ripple / self.variance
+    }
 }
 
 impl Track {
     /// The filter of an absent chip.
     pub const NONE: Self = Self {
-        state: Vector2::new(0.0, 0.0),
-        covariance: Matrix2::new(0.0, 0.0, 0.0, 0.0),
-        excess: 0.0,
+        power: 0.0,
+        register: 0.0,
+        covariance: Covariance {
+            power: 0.0,
+            both: 0.0,
+            register: 0.0,
+        },
     };
 
     /// Starts with the power at a reading, with this standard deviation.
     pub fn at(reading: f32, deviation: f32, step: f32) -> Self {
         Self {
-            state: Vector2::new(reading, reading),
-            covariance: Matrix2::new(deviation * deviation, 0.0, 0.0, step * step / 12.0),
-            excess: 0.0,
+            power: reading,
+            register: reading,
+            covariance: Covariance {
+                power: deviation * deviation,
+                both: 0.0,
+                register: step * step / 12.0,
+            },
         }
     }
 
@@ -114,7 +147,7 @@ impl Track {
         } = view.coefficients;
         let (gain, spread) = (1.0 - half, 1.0 - decay);
         // A power far above the register is uncertain, so it is capped as a measure of noise.
-        let level = self.state.x.min(3.0 * self.state.y).max(0.0);
+        let level = self.power.min(3.0 * self.register).max(0.0);
         let rippling = view.ripple * level;
         let square = rippling * rippling;
         let ripple = ripple * square;
@@ -122,30 +155,49 @@ impl Track {
         let change = event.step * event.step + drift * square;
         let pulse = event.pulse * spread;
         let register = change * (gain * gain + spread * spread / 12.0) + ripple + pulse * pulse;
-        let added = Matrix2::new(change, change * gain, change * gain, register);
-        let transition = Matrix2::new(1.0, 0.0, spread, decay);
-        self.state = transition * self.state;
-        self.covariance = transition * self.covariance * transition.transpose() + added;
+        self.register = spread * self.power + decay * self.register;
+        // transition · covariance · transitionᵀ, whose first row of the transition is (1, 0).
+        let Covariance {
+            power,
+            both,
+            register: old,
+        } = self.covariance;
+        let across = spread * power + decay * both;
+        let through = spread * both + decay * old;
+        self.covariance = Covariance {
+            power: power + change,
+            both: across + change * gain,
+            register: across * spread + through * decay + register,
+        };
         ripple
     }
 
-    /// The correction step. Returns the log-likelihood of the reading.
+    /// The correction step.
     #[inline]
-    pub fn correct(&mut self, reading: f32, step: f32, ripple: f32) -> f32 {
-        let variance = self.covariance.m22.max(0.01);
-        let truncated = Truncated::new(reading - self.state.y, step / 2.0, variance);
-        let gain = Vector2::new(self.covariance.m12, self.covariance.m22) / variance;
-        self.state += gain * truncated.mean;
-        self.state.x = self.state.x.clamp(-MOST_POWER, MOST_POWER);
-        self.covariance -= gain * gain.transpose() * (variance - truncated.variance);
+    pub fn correct(&mut self, reading: f32, step: f32) -> Correction {
+        let old = self.covariance;
+        let variance = old.register.max(0.01);
+        let truncated = Truncated::new(reading - self.register, step / 2.0, variance);
+        let (of_power, of_register) = (old.both / variance, old.register / variance);
+        let power = self.power + of_power * truncated.mean;
+        self.power = power.clamp(-MOST_POWER, MOST_POWER);
+        self.register += of_register * truncated.mean;
+        let less = variance - truncated.variance;
         // Rounding errors of f32 could make the covariance indefinite.
-        let (power, register) = (self.covariance.m11.max(1.0), self.covariance.m22.max(0.001));
+        let power = (old.power - of_power * of_power * less).max(1.0);
+        let register = (old.register - of_register * of_register * less).max(0.001);
         let most = 0.999 * sqrt(power * register);
-        let both = self.covariance.m12.max(-most).min(most);
-        self.covariance = Matrix2::new(power, both, both, register);
-        let excess = (truncated.variance + truncated.mean * truncated.mean) / variance - 1.0;
-        self.excess = excess * ripple / variance;
-        truncated.likelihood
+        let both = old.both - of_power * of_register * less;
+        self.covariance = Covariance {
+            power,
+            both: both.max(-most).min(most),
+            register,
+        };
+        Correction {
+            likelihood: truncated.likelihood,
+            square: truncated.variance + truncated.mean * truncated.mean,
+            variance,
+        }
     }
 }
 
