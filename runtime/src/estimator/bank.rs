@@ -234,7 +234,9 @@ impl Bank {
         let mut registers = [0.0; MOST_CHIPS];
         for hypothesis in &self.hypotheses {
             for (register, track) in registers.iter_mut().zip(&hypothesis.tracks) {
-                *register += hypothesis.weight * track.register;
+                if track.is_present() {
+                    *register += hypothesis.weight * track.register;
+                }
             }
         }
         registers

@@ -29,20 +29,26 @@ impl Hypothesis {
         weight: 0.0,
     };
 
+    /// The filters of the chips that are present.
+    #[inline]
+    fn present(&self) -> impl Iterator<Item = &Track> + Clone {
+        self.tracks.iter().filter(|track| track.is_present())
+    }
+
     #[inline]
     pub fn power(&self) -> f32 {
-        self.tracks.iter().map(|track| track.power).sum()
+        self.present().fold(0.0, |sum, track| sum + track.power)
     }
 
     #[inline]
     pub fn register(&self) -> f32 {
-        self.tracks.iter().map(|track| track.register).sum()
+        self.present().fold(0.0, |sum, track| sum + track.register)
     }
 
     /// Variance of the power.
     #[inline]
     pub fn variance(&self) -> f32 {
-        let variances = self.tracks.iter().map(|track| track.covariance.power);
+        let variances = self.present().map(|track| track.covariance.power);
         let deviations: f32 = variances.clone().map(sqrt).sum();
         let alone: f32 = variances.sum();
         let lag = CLOCK_DEVIATION * (self.power() - self.register());
@@ -59,7 +65,10 @@ impl Hypothesis {
     ) {
         let mut likelihood = 0.0;
         for (chip, (track, view)) in self.tracks.iter_mut().zip(views).enumerate() {
-            if view.reading == 0.0 && track.register.abs() < view.step {
+            if !track.is_present() && view.is_zero() {
+                continue;
+            }
+            if view.is_zero() && track.register.abs() < view.step {
                 *track = Track::NONE;
                 continue;
             }

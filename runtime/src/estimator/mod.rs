@@ -250,11 +250,21 @@ impl Estimator {
     }
 
     fn views(&self, readings: [f32; MOST_CHIPS], ms: f32) -> [View; MOST_CHIPS] {
-        let mut views = self.chips.map(|chip| View {
-            reading: 0.0,
-            ripple: 0.0,
-            step: step(&chip),
-            coefficients: Coefficients::new(ms, chip.time_constant),
+        let [first, ..] = &self.chips;
+        let mut time_constant = first.time_constant;
+        let mut coefficients = Coefficients::new(ms, time_constant);
+        let mut views = self.chips.map(|chip| {
+            // Most boards have equal chips.
+            if chip.time_constant != time_constant {
+                time_constant = chip.time_constant;
+                coefficients = Coefficients::new(ms, time_constant);
+            }
+            View {
+                reading: 0.0,
+                ripple: 0.0,
+                step: step(&chip),
+                coefficients,
+            }
         });
         for ((view, reading), ripple) in views.iter_mut().zip(readings).zip(self.bank.ripples) {
             view.reading = reading;

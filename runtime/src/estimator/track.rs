@@ -74,6 +74,14 @@ pub struct View {
     pub coefficients: Coefficients,
 }
 
+impl View {
+    /// Whether the chip read 0, as an absent one does.
+    #[inline]
+    pub fn is_zero(&self) -> bool {
+        self.reading.to_bits() == 0
+    }
+}
+
 /// The filter of one chip.
 #[derive(Clone, Copy, Debug)]
 pub struct Track {
@@ -122,6 +130,13 @@ impl Track {
             register: 0.0,
         },
     };
+
+    /// Whether this is not [`Self::NONE`]: the variance of a present chip's power is at least 1.
+    /// Compared as integers, which processors without floating point do at once.
+    #[inline]
+    pub fn is_present(&self) -> bool {
+        self.covariance.power.to_bits() != 0
+    }
 
     /// Starts with the power at a reading, with this standard deviation.
     pub fn at(reading: f32, deviation: f32, step: f32) -> Self {
