@@ -1,8 +1,10 @@
 //! The bank of hypotheses: each one assumes a time of the last step of the power.
 
+use super::Estimate;
 use super::hypothesis::Hypothesis;
 use super::sensor::{Chip, MOST_CHIPS, step};
 use super::track::{Event, MOST_POWER, NO_EVENT, Track, View};
+use crate::root::sqrt;
 use crate::units::Milliseconds;
 
 /// Maximum number of hypotheses. More do not detect steps sooner (16 were tried).
@@ -222,9 +224,23 @@ impl Bank {
         }
     }
 
+    /// The power now.
+    pub fn estimate(&self) -> Estimate {
+        let power = self.mean_of(Hypothesis::power);
+        let variance = self.mean_of(|hypothesis| {
+            let apart = hypothesis.power() - power;
+            hypothesis.variance() + apart * apart
+        });
+        Estimate {
+            power,
+            deviation: sqrt(variance),
+            since: self.since,
+        }
+    }
+
     /// Mean of a value over the hypotheses.
     #[inline]
-    pub fn mean_of(&self, value: impl Fn(&Hypothesis) -> f32) -> f32 {
+    fn mean_of(&self, value: impl Fn(&Hypothesis) -> f32) -> f32 {
         self.hypotheses.iter().map(|it| it.weight * value(it)).sum()
     }
 

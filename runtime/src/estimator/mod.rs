@@ -80,7 +80,6 @@ pub use sensor::{Chip, MOST_CHIPS, Sample};
 
 use bank::Bank;
 use energy::Energy;
-use hypothesis::Hypothesis;
 use sensor::step;
 use track::{Coefficients, RIPPLE_MS, View, decay};
 
@@ -111,6 +110,8 @@ pub struct Estimator {
     chips: [Chip; MOST_CHIPS],
     bank: Bank,
     energy: Energy,
+    /// Computed when the bank changes: callers ask several times a look.
+    estimate: Option<Estimate>,
 }
 
 impl Estimator {
@@ -124,6 +125,7 @@ impl Estimator {
             chips,
             bank: Bank::new(),
             energy: Energy::new(),
+            estimate: None,
         }
     }
 
@@ -145,6 +147,7 @@ impl Estimator {
     pub fn forget(&mut self) {
         self.bank.clear();
         self.energy.clear();
+        self.estimate = None;
     }
 
     /// Announces a change of the power at the last look: the power is expected to be `times` (0 …
@@ -152,6 +155,7 @@ impl Estimator {
     pub fn expect_change(&mut self, times: f32) {
         if let Some(last) = self.energy.last().filter(|_| times.is_finite()) {
             self.bank.expect_change(times, last);
+            self.estimate = Some(self.bank.estimate());
         }
     }
 
@@ -161,6 +165,7 @@ impl Estimator {
         let Some(last) = self.energy.last() else {
             self.bank.begin(&self.chips, readings, now);
             self.energy.begin(now);
+            self.estimate = Some(self.bank.estimate());
             return;
         };
         if now <= last {
@@ -171,22 +176,13 @@ impl Estimator {
         let views = self.views(readings, ms.min(LONGEST_MS));
         self.bank.update(&views, ms.min(LONGEST_MS), last);
         self.bank.judge();
+        self.estimate = Some(self.bank.estimate());
         self.integrate(&before, ms, now);
     }
 
     /// The power now; `None` before the first reading.
     pub fn estimate(&self) -> Option<Estimate> {
-        let _ = self.energy.last()?;
-        let power = self.bank.mean_of(Hypothesis::power);
-        let variance = self.bank.mean_of(|hypothesis| {
-            let apart = hypothesis.power() - power;
-            hypothesis.variance() + apart * apart
-        });
-        Some(Estimate {
-            power,
-            deviation: sqrt(variance),
-            since: self.bank.since,
-        })
+        self.estimate
     }
 
     /// Forecasts the registers of the chips in mW at `ahead` after the last look, before rounding,
