@@ -74,6 +74,7 @@
 mod crc;
 pub mod estimator;
 mod exponential;
+mod float;
 pub mod format;
 pub mod front;
 pub mod governor;
@@ -86,7 +87,7 @@ pub mod model;
 pub mod network;
 mod point;
 pub mod region;
-mod root;
+
 pub mod select;
 pub mod shape;
 pub mod units;

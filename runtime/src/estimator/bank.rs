@@ -4,7 +4,7 @@ use super::Estimate;
 use super::hypothesis::Hypothesis;
 use super::sensor::{Chip, MOST_CHIPS, step};
 use super::track::{Event, MOST_POWER, NO_EVENT, Track, View};
-use crate::root::sqrt;
+use crate::float::{max, min, sqrt};
 use crate::units::Milliseconds;
 
 /// Maximum number of hypotheses. More do not detect steps sooner (16 were tried).
@@ -130,7 +130,7 @@ impl Bank {
     /// Advances all hypotheses to a look, and adds the hypotheses of an event since the last look.
     pub fn update(&mut self, views: &[View; MOST_CHIPS], ms: f32, last: Milliseconds) {
         let parent = *self.heaviest();
-        let power = parent.power().max(0.0);
+        let power = max(parent.power(), 0.0);
         let mut excesses = [0.0; MOST_CHIPS];
         let [first, others @ ..] = &mut self.hypotheses;
         first.update(views, NO_EVENT, Some(&mut excesses));
@@ -139,14 +139,14 @@ impl Bank {
         }
         self.learn_ripple(excesses);
         let mut pulsed = parent;
-        pulsed.weight *= (PULSES_A_SECOND * ms / 1_000.0).min(0.5);
-        let pulse = PULSE_SIZE * power * (PULSE_MS / ms).min(1.0);
+        pulsed.weight *= min(PULSES_A_SECOND * ms / 1_000.0, 0.5);
+        let pulse = PULSE_SIZE * power * min(PULSE_MS / ms, 1.0);
         pulsed.update(views, Event { step: 0.0, pulse }, None);
         self.merge(pulsed);
         for size in STEP_SIZES {
             let mut stepped = parent;
             stepped.since = last;
-            stepped.weight *= (STEPS_A_SECOND * ms / 1_000.0).min(0.5) / STEP_SIZES.len() as f32;
+            stepped.weight *= min(STEPS_A_SECOND * ms / 1_000.0, 0.5) / STEP_SIZES.len() as f32;
             let step = size * power;
             stepped.update(views, Event { step, pulse: 0.0 }, None);
             self.admit(stepped);
@@ -176,7 +176,7 @@ impl Bank {
     fn learn_ripple(&mut self, excesses: [f32; MOST_CHIPS]) {
         let (least, most) = RIPPLE_RANGE;
         for (ripple, excess) in self.ripples.iter_mut().zip(excesses) {
-            let times = 1.0 + RIPPLE_RATE * excess.min(MOST_EXCESS) / 2.0;
+            let times = 1.0 + RIPPLE_RATE * min(excess, MOST_EXCESS) / 2.0;
             *ripple = (*ripple * times).clamp(least, most);
         }
     }
@@ -226,22 +226,22 @@ impl Bank {
 
     /// The power now.
     pub fn estimate(&self) -> Estimate {
-        let power = self.mean_of(Hypothesis::power);
-        let variance = self.mean_of(|hypothesis| {
-            let apart = hypothesis.power() - power;
-            hypothesis.variance() + apart * apart
-        });
+        let mut powers = [(0.0, 0.0); HYPOTHESES];
+        let mut power = 0.0;
+        for (of_hypothesis, hypothesis) in powers.iter_mut().zip(&self.hypotheses) {
+            *of_hypothesis = hypothesis.moments();
+            power += hypothesis.weight * of_hypothesis.0;
+        }
+        let mut variance = 0.0;
+        for ((of_hypothesis, own), hypothesis) in powers.into_iter().zip(&self.hypotheses) {
+            let apart = of_hypothesis - power;
+            variance += hypothesis.weight * (own + apart * apart);
+        }
         Estimate {
             power,
             deviation: sqrt(variance),
             since: self.since,
         }
-    }
-
-    /// Mean of a value over the hypotheses.
-    #[inline]
-    fn mean_of(&self, value: impl Fn(&Hypothesis) -> f32) -> f32 {
-        self.hypotheses.iter().map(|it| it.weight * value(it)).sum()
     }
 
     /// The mean registers of the chips in mW.
@@ -277,7 +277,7 @@ impl Bank {
         let (mut ripple, mut power) = (0.0, 0.0);
         // Rails of one board ripple together.
         for (track, of_chip) in self.heaviest().tracks.iter().zip(self.ripples) {
-            let of_track = track.power.max(0.0);
+            let of_track = max(track.power, 0.0);
             ripple += of_chip * of_track;
             power += of_track;
         }

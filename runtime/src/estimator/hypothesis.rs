@@ -2,7 +2,7 @@
 
 use super::sensor::MOST_CHIPS;
 use super::track::{Event, Track, View};
-use crate::root::sqrt;
+use crate::float::{max, sqrt};
 use crate::units::Milliseconds;
 
 /// Standard deviation of a time constant, as part of it. A conversion of 140 µs takes 154 µs at
@@ -29,30 +29,28 @@ impl Hypothesis {
         weight: 0.0,
     };
 
-    /// The filters of the chips that are present.
-    #[inline]
-    fn present(&self) -> impl Iterator<Item = &Track> + Clone {
-        self.tracks.iter().filter(|track| track.is_present())
-    }
-
+    /// The power.
     #[inline]
     pub fn power(&self) -> f32 {
-        self.present().fold(0.0, |sum, track| sum + track.power)
+        self.tracks.iter().map(|track| track.power).sum()
     }
 
+    /// The power and its variance.
     #[inline]
-    pub fn register(&self) -> f32 {
-        self.present().fold(0.0, |sum, track| sum + track.register)
-    }
-
-    /// Variance of the power.
-    #[inline]
-    pub fn variance(&self) -> f32 {
-        let variances = self.present().map(|track| track.covariance.power);
-        let deviations: f32 = variances.clone().map(sqrt).sum();
-        let alone: f32 = variances.sum();
-        let lag = CLOCK_DEVIATION * (self.power() - self.register());
-        alone + CHIP_CORRELATION * (deviations * deviations - alone) + lag * lag
+    pub fn moments(&self) -> (f32, f32) {
+        let [first, others @ ..] = &self.tracks;
+        let (mut power, mut register) = (first.power, first.register);
+        let mut alone = first.covariance.power;
+        let mut deviations = sqrt(alone);
+        for track in others.iter().filter(|track| track.is_present()) {
+            power += track.power;
+            register += track.register;
+            alone += track.covariance.power;
+            deviations += sqrt(track.covariance.power);
+        }
+        let lag = CLOCK_DEVIATION * (power - register);
+        let variance = alone + CHIP_CORRELATION * (deviations * deviations - alone) + lag * lag;
+        (power, variance)
     }
 
     /// Updates the filters with the next look. Stores by how much the ripple of each chip seems too
@@ -80,6 +78,6 @@ impl Hypothesis {
             }
         }
         // The floor keeps a weight above 0 when the readings contradict every hypothesis.
-        self.weight = (self.weight * libm::expf(likelihood.max(-60.0))).max(1e-30);
+        self.weight = max(self.weight * libm::expf(max(likelihood, -60.0)), 1e-30);
     }
 }

@@ -83,7 +83,7 @@ use energy::Energy;
 use sensor::step;
 use track::{Coefficients, RIPPLE_MS, View, decay};
 
-use crate::root::sqrt;
+use crate::float::sqrt;
 use crate::units::{Milliseconds, Milliwatts};
 
 /// Maximum time constant of a chip; a longer one counts as this.

@@ -1,6 +1,6 @@
 //! The Kalman filter of one chip, with rounded readings.
 
-use crate::root::sqrt;
+use crate::float::{max, min, sqrt};
 use crate::units::Milliseconds;
 
 /// Standard deviation of the power's random walk in one second, in units of the ripple: a power
@@ -32,7 +32,7 @@ impl Coefficients {
         let half = decay(ms / 2.0, time_constant);
         let decay = half * half;
         // White noise through the low-pass; at most that of RIPPLE_MS.
-        let seen = (RIPPLE_MS / (2.0 * time_constant.0.max(1) as f32)).min(1.0);
+        let seen = min(RIPPLE_MS / (2.0 * time_constant.0.max(1) as f32), 1.0);
         Self {
             decay,
             half,
@@ -162,7 +162,7 @@ impl Track {
         } = view.coefficients;
         let (gain, spread) = (1.0 - half, 1.0 - decay);
         // A power far above the register is uncertain, so it is capped as a measure of noise.
-        let level = self.power.min(3.0 * self.register).max(0.0);
+        let level = max(min(self.power, 3.0 * self.register), 0.0);
         let rippling = view.ripple * level;
         let square = rippling * rippling;
         let ripple = ripple * square;
@@ -191,7 +191,7 @@ impl Track {
     #[inline]
     pub fn correct(&mut self, reading: f32, step: f32) -> Correction {
         let old = self.covariance;
-        let variance = old.register.max(0.01);
+        let variance = max(old.register, 0.01);
         let truncated = Truncated::new(reading - self.register, step / 2.0, variance);
         let (of_power, of_register) = (old.both / variance, old.register / variance);
         let power = self.power + of_power * truncated.mean;
@@ -199,13 +199,13 @@ impl Track {
         self.register += of_register * truncated.mean;
         let less = variance - truncated.variance;
         // Rounding errors of f32 could make the covariance indefinite.
-        let power = (old.power - of_power * of_power * less).max(1.0);
-        let register = (old.register - of_register * of_register * less).max(0.001);
+        let power = max(old.power - of_power * of_power * less, 1.0);
+        let register = max(old.register - of_register * of_register * less, 0.001);
         let most = 0.999 * sqrt(power * register);
         let both = old.both - of_power * of_register * less;
         self.covariance = Covariance {
             power,
-            both: both.max(-most).min(most),
+            both: min(max(both, -most), most),
             register,
         };
         Correction {
@@ -235,7 +235,7 @@ impl Truncated {
             return Self::far_or_narrow(centre, half, variance);
         }
         let (at_low, at_high) = (density(low), density(high));
-        let probability = (above(low) - above(high)).max(1e-9);
+        let probability = max(above(low) - above(high), 1e-9);
         let mean = (at_low - at_high) / probability;
         let left = 1.0 + (low * at_low - high * at_high) / probability - mean * mean;
         Self {
@@ -253,7 +253,7 @@ impl Truncated {
         let mean = centre * variance / sum;
         let width = 2.0 * half / sqrt(core::f32::consts::TAU * sum);
         Self {
-            mean: mean.max(centre - half).min(centre + half),
+            mean: min(max(mean, centre - half), centre + half),
             variance: variance * error / sum,
             likelihood: libm::logf(width) - centre * centre / (2.0 * sum),
         }

@@ -5,7 +5,7 @@
 //! into an i32; compilers do not find them from plain loops.
 //!
 //! [`plain`] defines each operation and serves every target. The other modules use instructions
-//! that make a sweep at least twice as fast; they and `root.rs` contain the only unsafe code of this crate. To
+//! that make a sweep at least twice as fast; they and `float.rs` contain the only unsafe code of this crate. To
 //! measure the gain, put `WATTGATE_LANES=plain` in front of `tools/bench.sh` or
 //! `firmware-tests/run.sh`: the build then takes [`plain`]. Unit tests compare each operation with
 //! [`plain`]; the golden report compares whole sweeps.

@@ -1,5 +1,8 @@
-//! The square root. `libm` computes it in integers on processors that have an instruction for it.
-//! Both round correctly, so the bits are the same.
+//! Functions of `f32` that are slow in `core` and `libm` on some processors. The bits are the same on
+//! all.
+//!
+//! `libm` computes a square root in integers on processors that have an instruction for it; both
+//! round correctly. [`f32::max`] and [`f32::min`] are calls on a Cortex-M4F.
 
 #![allow(unsafe_code)]
 
@@ -31,4 +34,16 @@ pub fn sqrt(x: f32) -> f32 {
 #[cfg(not(all(target_arch = "arm", target_abi = "eabihf")))]
 pub fn sqrt(x: f32) -> f32 {
     libm::sqrtf(x)
+}
+
+/// The larger of two numbers; `b` if `a` is no number.
+#[inline(always)]
+pub fn max(a: f32, b: f32) -> f32 {
+    if a > b { a } else { b }
+}
+
+/// The smaller of two numbers; `b` if `a` is no number.
+#[inline(always)]
+pub fn min(a: f32, b: f32) -> f32 {
+    if a < b { a } else { b }
 }
