@@ -116,16 +116,30 @@ pub struct Estimator {
 
 impl Estimator {
     /// Creates an estimator without readings. Time constants above a minute count as a minute.
-    pub fn new(chips: [Chip; MOST_CHIPS]) -> Self {
-        let chips = chips.map(|chip| Chip {
-            time_constant: chip.time_constant.min(LONGEST_TIME_CONSTANT),
-            ..chip
-        });
+    pub const fn new(chips: [Chip; MOST_CHIPS]) -> Self {
+        let [a, b, c, d] = chips;
+        let chips = [
+            Self::limited(a),
+            Self::limited(b),
+            Self::limited(c),
+            Self::limited(d),
+        ];
         Self {
             chips,
             bank: Bank::new(),
             energy: Energy::new(),
             estimate: None,
+        }
+    }
+
+    /// The chip with a time constant of at most [`LONGEST_TIME_CONSTANT`].
+    const fn limited(chip: Chip) -> Chip {
+        match chip.time_constant.0 > LONGEST_TIME_CONSTANT.0 {
+            true => Chip {
+                time_constant: LONGEST_TIME_CONSTANT,
+                ..chip
+            },
+            false => chip,
         }
     }
 
