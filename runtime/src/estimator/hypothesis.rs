@@ -61,7 +61,7 @@ impl Hypothesis {
         event: Event,
         mut excesses: Option<&mut [f32; MOST_CHIPS]>,
     ) {
-        let mut likelihood = 0.0;
+        let mut likelihood = 1.0;
         for (chip, (track, view)) in self.tracks.iter_mut().zip(views).enumerate() {
             if !track.is_present() && view.is_zero() {
                 continue;
@@ -72,12 +72,12 @@ impl Hypothesis {
             }
             let ripple = track.predict(view, event);
             let correction = track.correct(view.reading, view.step);
-            likelihood += correction.likelihood;
+            likelihood *= correction.likelihood;
             if let Some(excess) = excesses.as_mut().and_then(|it| it.get_mut(chip)) {
                 *excess = correction.excess(ripple);
             }
         }
         // The floor keeps a weight above 0 when the readings contradict every hypothesis.
-        self.weight = max(self.weight * libm::expf(max(likelihood, -60.0)), 1e-30);
+        self.weight = max(self.weight * max(likelihood, 1e-26), 1e-30);
     }
 }

@@ -14,6 +14,23 @@ pub const RIPPLE_MS: f32 = 10.0;
 /// Maximum power in mW: 100 kW.
 pub const MOST_POWER: f32 = 1e8;
 
+/// Mills' ratio, (probability that a normal variable exceeds x) / (density at x), is t times this
+/// polynomial of t = [`MILLS_RANGE`] / ([`MILLS_RANGE`] + x), the highest power first. It
+/// interpolates erfc at nine Chebyshev nodes for x in 0 … 12, within 3e-7. It costs a third of
+/// `libm::erfcf`.
+const MILLS: [f32; 9] = [
+    -0.065_110_184,
+    0.363_039_37,
+    -0.756_776_75,
+    0.634_001_85,
+    -0.190_604_2,
+    0.323_865_74,
+    0.276_086_45,
+    0.335_585_42,
+    0.333_225_97,
+];
+const MILLS_RANGE: f32 = 3.0;
+
 /// Coefficients of a chip's filter for the time between two looks.
 #[derive(Clone, Copy, Debug)]
 pub struct Coefficients {
@@ -104,7 +121,7 @@ pub struct Covariance {
 /// What a reading tells.
 #[derive(Clone, Copy, Debug)]
 pub struct Correction {
-    /// The log-likelihood of the reading.
+    /// The probability of the reading.
     pub likelihood: f32,
     /// Mean square of the register's deviation from its prediction, and its predicted variance.
     square: f32,
@@ -209,7 +226,7 @@ impl Track {
             register,
         };
         Correction {
-            likelihood: truncated.likelihood,
+            likelihood: truncated.probability,
             square: truncated.variance + truncated.mean * truncated.mean,
             variance,
         }
@@ -220,8 +237,8 @@ impl Track {
 struct Truncated {
     mean: f32,
     variance: f32,
-    /// ln of the probability of the interval.
-    likelihood: f32,
+    /// The probability of the interval.
+    probability: f32,
 }
 
 impl Truncated {
@@ -234,14 +251,14 @@ impl Truncated {
         if low > 4.0 || high - low < 0.5 {
             return Self::far_or_narrow(centre, half, variance);
         }
-        let (at_low, at_high) = (density(low), density(high));
-        let probability = max(above(low) - above(high), 1e-9);
+        let ((at_low, above_low), (at_high, above_high)) = (normal(low), normal(high));
+        let probability = max(above_low - above_high, 1e-9);
         let mean = (at_low - at_high) / probability;
         let left = 1.0 + (low * at_low - high * at_high) / probability - mean * mean;
         Self {
             mean: (mean * deviation).copysign(centre),
             variance: variance * left.clamp(0.001, 1.0),
-            likelihood: libm::logf(probability),
+            probability,
         }
     }
 
@@ -255,17 +272,35 @@ impl Truncated {
         Self {
             mean: min(max(mean, centre - half), centre + half),
             variance: variance * error / sum,
-            likelihood: libm::logf(width) - centre * centre / (2.0 * sum),
+            probability: width * libm::expf(-centre * centre / (2.0 * sum)),
         }
     }
 }
 
-/// The standard normal density.
-fn density(x: f32) -> f32 {
-    libm::expf(-x * x / 2.0) * 0.398_942_3
+/// The standard normal density at `x`, and the probability that a normal variable exceeds `x`.
+fn normal(x: f32) -> (f32, f32) {
+    let density = libm::expf(-x * x / 2.0) * 0.398_942_3;
+    let t = MILLS_RANGE / (MILLS_RANGE + x.abs());
+    let [highest, others @ ..] = MILLS;
+    let ratio = t * others.iter().fold(highest, |sum, part| sum * t + part);
+    let beyond = density * ratio;
+    (density, if x < 0.0 { 1.0 - beyond } else { beyond })
 }
 
-/// The probability that a standard normal variable exceeds `x`.
-fn above(x: f32) -> f32 {
-    libm::erfcf(x * core::f32::consts::FRAC_1_SQRT_2) / 2.0
+#[cfg(test)]
+mod tests {
+    use super::normal;
+
+    #[test]
+    fn the_normal_distribution_is_that_of_libm() {
+        for thousandth in -12_000..=12_000_i16 {
+            let x = f32::from(thousandth) / 1_000.0;
+            let (_, above) = normal(x);
+            let exact = libm::erfc(f64::from(x) * core::f64::consts::FRAC_1_SQRT_2) / 2.0;
+            let error = (f64::from(above) / exact - 1.0).abs();
+            // The rounding of x² / 2 adds an error that grows with it.
+            let most = 1e-6 + 1e-7 * f64::from(x * x);
+            assert!(error < most, "{x}: off by {error:e}");
+        }
+    }
 }
