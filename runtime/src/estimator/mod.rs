@@ -110,8 +110,10 @@ pub struct Estimator {
     chips: [Chip; MOST_CHIPS],
     bank: Bank,
     energy: Energy,
-    /// Computed when the bank changes: callers ask several times a look.
+    /// The estimate, and the mean registers of the chips in mW. They are computed when the bank
+    /// changes, because callers ask several times a look.
     estimate: Option<Estimate>,
+    registers: [f32; MOST_CHIPS],
 }
 
 impl Estimator {
@@ -129,6 +131,7 @@ impl Estimator {
             bank: Bank::new(),
             energy: Energy::new(),
             estimate: None,
+            registers: [0.0; MOST_CHIPS],
         }
     }
 
@@ -161,7 +164,7 @@ impl Estimator {
     pub fn forget(&mut self) {
         self.bank.clear();
         self.energy.clear();
-        self.estimate = None;
+        (self.estimate, self.registers) = (None, [0.0; MOST_CHIPS]);
     }
 
     /// Announces a change of the power at the last look: the power is expected to be `times` (0 …
@@ -169,7 +172,7 @@ impl Estimator {
     pub fn expect_change(&mut self, times: f32) {
         if let Some(last) = self.energy.last().filter(|_| times.is_finite()) {
             self.bank.expect_change(times, last);
-            self.estimate = Some(self.bank.estimate());
+            self.refresh();
         }
     }
 
@@ -179,18 +182,18 @@ impl Estimator {
         let Some(last) = self.energy.last() else {
             self.bank.begin(&self.chips, readings, now);
             self.energy.begin(now);
-            self.estimate = Some(self.bank.estimate());
+            self.refresh();
             return;
         };
         if now <= last {
             return;
         }
         let ms = now.since(last).0 as f32;
-        let before = self.bank.registers();
+        let before = self.registers;
         let views = self.views(readings, ms.min(LONGEST_MS));
         self.bank.update(&views, ms.min(LONGEST_MS), last);
         self.bank.judge();
-        self.estimate = Some(self.bank.estimate());
+        self.refresh();
         self.integrate(&before, ms, now);
     }
 
@@ -219,7 +222,7 @@ impl Estimator {
     /// readings alone.
     pub fn resolution(&self, span: Milliseconds) -> f32 {
         let span = span.0.max(1) as f32;
-        let registers = self.bank.registers();
+        let registers = self.registers;
         let present = self
             .chips
             .iter()
@@ -248,7 +251,7 @@ impl Estimator {
 
     /// The longest time constant among the chips whose register is above 0.
     pub fn slowest(&self) -> Milliseconds {
-        let chips = self.chips.iter().zip(self.bank.registers());
+        let chips = self.chips.iter().zip(self.registers);
         let present = chips.filter(|(_, register)| *register > 0.0);
         let times = present.map(|(chip, _)| chip.time_constant);
         times.max().unwrap_or(Milliseconds(0))
@@ -283,9 +286,15 @@ impl Estimator {
         views
     }
 
+    /// Computes what the bank tells.
+    fn refresh(&mut self) {
+        self.estimate = Some(self.bank.estimate());
+        self.registers = self.bank.registers();
+    }
+
     /// Adds the energy since the last look.
     fn integrate(&mut self, before: &[f32; MOST_CHIPS], ms: f32, now: Milliseconds) {
-        let chips = before.iter().zip(self.bank.registers()).zip(&self.chips);
+        let chips = before.iter().zip(self.registers).zip(&self.chips);
         let parts = chips.map(|((from, to), chip)| {
             (from + to) / 2.0 * ms + chip.time_constant.0 as f32 * (to - from)
         });
