@@ -55,21 +55,24 @@ impl Energy {
     pub fn mean(&self, span: Milliseconds) -> Option<f32> {
         let &(now, energy) = self.energies.back().filter(|_| span.0 > 0)?;
         let from = Milliseconds(now.0.checked_sub(span.0)?);
-        let mut after: Option<(Milliseconds, i64)> = None;
-        for &(at, then) in self.energies.iter().rev() {
-            if at <= from {
-                let part = match after {
-                    Some((end, more)) if end > at => {
-                        let part = from.since(at).0 as f32 / end.since(at).0 as f32;
-                        more.saturating_sub(then) as f32 * part
-                    }
-                    _ => 0.0,
-                };
-                return Some((energy.saturating_sub(then) as f32 - part) / span.0 as f32);
+        // The last entry that is not after `from`, by bisection.
+        let (mut low, mut high) = (0, self.energies.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            match self.energies.get(middle) {
+                Some((at, _)) if *at <= from => low = middle + 1,
+                _ => high = middle,
             }
-            after = Some((at, then));
         }
-        None
+        let &(at, then) = self.energies.get(low.checked_sub(1)?)?;
+        let part = match self.energies.get(low) {
+            Some(&(end, more)) => {
+                let part = from.since(at).0 as f32 / end.since(at).0 as f32;
+                more.saturating_sub(then) as f32 * part
+            }
+            None => 0.0,
+        };
+        Some((energy.saturating_sub(then) as f32 - part) / span.0 as f32)
     }
 
     /// Adds the energies in µJ of all chips since the last look.
