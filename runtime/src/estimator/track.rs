@@ -34,10 +34,14 @@ const MILLS_RANGE: f32 = 3.0;
 /// Coefficients of a chip's filter for the time between two looks.
 #[derive(Clone, Copy, Debug)]
 pub struct Coefficients {
-    /// The part of the register's old value that remains.
+    /// The part of the register's old value that remains, and that of the power which is added.
     decay: f32,
-    /// The same after half the time.
-    half: f32,
+    spread: f32,
+    /// The part of a change of the power in the middle of the time that the register shows.
+    gain: f32,
+    /// Variance that a change of the power adds to the register, over the square of the change. The
+    /// power may change at any time between the looks: the middle is the mean.
+    change: f32,
     /// Variance that drift adds to the power, over the square of the ripple.
     drift: f32,
     /// Variance that ripple adds to the register, over the square of the ripple.
@@ -48,11 +52,14 @@ impl Coefficients {
     pub fn new(ms: f32, time_constant: Milliseconds) -> Self {
         let half = decay(ms / 2.0, time_constant);
         let decay = half * half;
+        let (gain, spread) = (1.0 - half, 1.0 - decay);
         // White noise through the low-pass; at most that of RIPPLE_MS.
         let seen = min(RIPPLE_MS / (2.0 * time_constant.0.max(1) as f32), 1.0);
         Self {
             decay,
-            half,
+            spread,
+            gain,
+            change: gain * gain + spread * spread / 12.0,
             drift: DRIFT * DRIFT * ms / 1_000.0,
             ripple: seen * (1.0 - decay * decay),
         }
@@ -173,20 +180,18 @@ impl Track {
     pub fn predict(&mut self, view: &View, event: Event) -> f32 {
         let Coefficients {
             decay,
-            half,
-            drift,
-            ripple,
+            spread,
+            gain,
+            ..
         } = view.coefficients;
-        let (gain, spread) = (1.0 - half, 1.0 - decay);
         // A power far above the register is uncertain, so it is capped as a measure of noise.
         let level = max(min(self.power, 3.0 * self.register), 0.0);
         let rippling = view.ripple * level;
         let square = rippling * rippling;
-        let ripple = ripple * square;
-        // The power may change at any time between the looks: the middle is the mean.
-        let change = event.step * event.step + drift * square;
+        let ripple = view.coefficients.ripple * square;
+        let change = event.step * event.step + view.coefficients.drift * square;
         let pulse = event.pulse * spread;
-        let register = change * (gain * gain + spread * spread / 12.0) + ripple + pulse * pulse;
+        let register = change * view.coefficients.change + ripple + pulse * pulse;
         self.register = spread * self.power + decay * self.register;
         // transition · covariance · transitionᵀ, whose first row of the transition is (1, 0).
         let Covariance {
@@ -210,7 +215,12 @@ impl Track {
         let old = self.covariance;
         let variance = max(old.register, 0.01);
         let truncated = Truncated::new(reading - self.register, step / 2.0, variance);
-        let (of_power, of_register) = (old.both / variance, old.register / variance);
+        let of_power = old.both / variance;
+        // Not divided by itself: a division is slow in software.
+        let of_register = match old.register > 0.01 {
+            true => 1.0,
+            false => old.register / variance,
+        };
         let power = self.power + of_power * truncated.mean;
         self.power = power.clamp(-MOST_POWER, MOST_POWER);
         self.register += of_register * truncated.mean;
