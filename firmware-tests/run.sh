@@ -2,7 +2,7 @@
 # Builds every bare-metal image, runs it in QEMU, and compares its console with the golden report
 # and its figures with budgets.toml. Failures are listed at the end.
 #
-#     firmware-tests/run.sh where TARGET     prints where flash and instructions of `hold` go
+#     firmware-tests/run.sh where TARGET     prints where flash, instructions and memory of `hold` go
 #
 # The host test `runtime/tests/it/golden.rs` prints the same report. Equal reports mean that every
 # prediction, front and answer is bit-exact.

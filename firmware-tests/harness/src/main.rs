@@ -5,6 +5,7 @@
 
 mod budgets;
 mod elf;
+mod layout;
 mod profile;
 mod stack;
 
@@ -126,7 +127,7 @@ fn show_where(folder: &Path, triple: &str) -> Result<(), String> {
         let title = format!("mean instructions of a {call}");
         profile::print(&title, &profile::instructions(target.machine, &file)?);
     }
-    Ok(())
+    layout::print(folder, triple)
 }
 
 /// Examines the images of all targets.

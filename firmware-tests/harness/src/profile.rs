@@ -69,7 +69,7 @@ impl Places {
                     || file.starts_with("report/")
                     || file.starts_with("image/")
                 {
-                    return "the simulated board, start and console".to_owned();
+                    return "image: the simulated board, start and console".to_owned();
                 }
                 file.rsplit('/')
                     .next()
@@ -96,7 +96,7 @@ pub fn flash(path: &Path) -> Result<Amounts, String> {
     for address in (text.address()..text.address() + text.size()).step_by(2) {
         *amounts.entry(places.place(address)).or_default() += 2;
     }
-    for (section, place) in [(".rodata", "constants"), (".models", "the model")] {
+    for (section, place) in [(".rodata", "constants of all"), (".models", "model file")] {
         let size = file.section_by_name(section).map_or(0, |it| it.size());
         amounts.insert(place.to_owned(), size);
     }
@@ -208,6 +208,16 @@ pub fn print(title: &str, amounts: &Amounts) {
     }
     let rest: u64 = small.iter().map(|(_, amount)| **amount).sum();
     println!("{rest:10}  {} others", small.len());
+    let mut folders = Amounts::new();
+    for (place, amount) in amounts {
+        let (folder, _) = place.split_once(['/', ' ']).unwrap_or(("others", ""));
+        *folders.entry(folder.to_owned()).or_default() += amount;
+    }
+    let folders: Vec<_> = folders
+        .iter()
+        .map(|(name, amount)| format!("{name} {amount}"))
+        .collect();
+    println!("by folder: {}", folders.join(", "));
 }
 
 #[cfg(test)]
