@@ -92,6 +92,10 @@ const LONGEST_TIME_CONSTANT: Milliseconds = Milliseconds(60_000);
 /// Maximum time in ms between two looks; a longer one counts as this.
 const LONGEST_MS: f32 = 60_000.0;
 
+/// Time between two looks, in time constants, from which on the integral of the register needs its curve: a straight
+/// line is then wrong by a twelfth of a time constant of the register's change.
+const LONG_GAP: f32 = 1.0;
+
 /// The estimated power now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -296,7 +300,12 @@ impl Estimator {
     fn integrate(&mut self, before: &[f32; MOST_CHIPS], ms: f32, now: Milliseconds) {
         let chips = before.iter().zip(self.registers).zip(&self.chips);
         let parts = chips.map(|((from, to), chip)| {
-            (from + to) / 2.0 * ms + chip.time_constant.0 as f32 * (to - from)
+            let time_constant = chip.time_constant.0 as f32;
+            match time_constant > 0.0 && ms > LONG_GAP * time_constant {
+                // A straight line misses the curve of the register, so the power counts as constant.
+                true => ms * from + ms / (1.0 - decay(ms, chip.time_constant)) * (to - from),
+                false => (from + to) / 2.0 * ms + time_constant * (to - from),
+            }
         });
         self.energy.add(parts, now);
     }

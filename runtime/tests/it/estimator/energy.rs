@@ -1,7 +1,7 @@
 //! Energy and the mean power over a span are exact up to rounding.
 
 use proptest::prelude::*;
-use wattgate_runtime::Milliseconds;
+use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, Milliseconds, Milliwatts, Sample};
 
 use crate::estimator::plant::{Plant, Setup, sensors, setups};
 
@@ -91,5 +91,32 @@ fn the_error_of_the_mean_is_within_the_claimed_resolution() {
         let (error, resolution) = ((squares / n).sqrt(), (claimed / n).sqrt());
         println!("{name}: error of the mean {error:.0} mW, resolution {resolution:.0} mW");
         assert!(error < resolution, "{name}");
+    }
+}
+
+/// The power falls to half at the begin of a gap in the readings of one second.
+#[test]
+fn the_energy_of_a_gap_is_that_of_a_constant_power() {
+    for time_constant in [54, 430] {
+        let chip = Chip {
+            time_constant: Milliseconds(time_constant),
+            step: Milliwatts(1),
+        };
+        let mut estimator = Estimator::new([chip; MOST_CHIPS]);
+        for now in 0..200 {
+            estimator.look(&Sample::one(Milliwatts(40_000)), Milliseconds(10 * now));
+        }
+        let before = estimator.energy_uj();
+        let left = (-1_000.0 / time_constant as f64).exp();
+        let register = 20_000.0 + 20_000.0 * left;
+        estimator.look(
+            &Sample::one(Milliwatts(register.round() as u32)),
+            Milliseconds(1_990 + 1_000),
+        );
+        let millijoules = (estimator.energy_uj() - before) / 1_000;
+        assert!(
+            (19_900..20_100).contains(&millijoules),
+            "{time_constant} ms: {millijoules} mJ"
+        );
     }
 }
