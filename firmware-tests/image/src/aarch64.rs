@@ -21,15 +21,7 @@ global_asm!(
     "b main",
 );
 
-pub fn write(byte: u8) {
-    semihosting::sys::arm_compat::sys_writec(byte);
-}
-
-pub fn exit(success: bool) -> ! {
-    semihosting::process::exit(i32::from(!success))
-}
-
-/// Maximum of [`ticks`], after which they begin anew. The counter has 64 bits.
+/// The highest value of [`ticks`]: the counter has 64 bits.
 pub const MOST_TICKS: u64 = u64::MAX;
 
 /// The virtual counter, which starts at reset.

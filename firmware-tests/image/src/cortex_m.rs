@@ -59,21 +59,7 @@ global_asm!(
     ".pool",
 );
 
-/// Any exception ends the image.
-#[unsafe(no_mangle)]
-extern "C" fn image_failed() -> ! {
-    exit(false)
-}
-
-pub fn write(byte: u8) {
-    semihosting::sys::arm_compat::sys_writec(byte);
-}
-
-pub fn exit(success: bool) -> ! {
-    semihosting::process::exit(i32::from(!success))
-}
-
-/// Maximum of [`ticks`], after which they begin anew. SysTick has 24 bits.
+/// The highest value of [`ticks`], before they wrap: SysTick has 24 bits.
 pub const MOST_TICKS: u64 = 0x00FF_FFFF;
 
 /// SysTick starts at 0 and then counts down from 2²⁴ − 1. [`instructions`](crate::instructions) is for images that end before SysTick wraps.

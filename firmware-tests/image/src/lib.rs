@@ -14,19 +14,25 @@ use wattgate_report::Console;
 #[cfg_attr(processor = "linked", path = "linked.rs")]
 #[cfg_attr(processor = "riscv", path = "riscv.rs")]
 mod processor;
+#[cfg(not(processor = "linked"))]
+mod semihosted;
+#[cfg(processor = "linked")]
+use processor as host;
+#[cfg(not(processor = "linked"))]
+use semihosted as host;
 
 /// The console of the host, through semihosting.
 pub struct Semihosting;
 
 impl Console for Semihosting {
     fn byte(&mut self, byte: u8) {
-        processor::write(byte);
+        host::write(byte);
     }
 }
 
 /// Ends the emulator.
 pub fn exit(success: bool) -> ! {
-    processor::exit(success)
+    host::exit(success)
 }
 
 /// Instructions since the start of the clock at reset. Under `-icount shift=0` an instruction takes

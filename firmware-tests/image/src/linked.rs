@@ -24,7 +24,7 @@ pub fn exit(_: bool) -> ! {
     }
 }
 
-/// Maximum of [`ticks`], after which they begin anew. There is no counter.
+/// The highest value of [`ticks`]: these images do not run, so nothing counts.
 pub const MOST_TICKS: u64 = 0;
 
 pub fn ticks() -> u64 {

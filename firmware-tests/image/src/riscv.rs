@@ -25,20 +25,7 @@ global_asm!(
     ".option pop",
 );
 
-#[unsafe(no_mangle)]
-extern "C" fn image_failed() -> ! {
-    exit(false)
-}
-
-pub fn write(byte: u8) {
-    semihosting::sys::arm_compat::sys_writec(byte);
-}
-
-pub fn exit(success: bool) -> ! {
-    semihosting::process::exit(i32::from(!success))
-}
-
-/// Maximum of [`ticks`], after which they begin anew. The lower half of the counter.
+/// The highest value of [`ticks`], before they wrap: they are the lower half of the counter.
 pub const MOST_TICKS: u64 = u32::MAX as u64;
 
 /// The counter of retired instructions, which starts at reset.

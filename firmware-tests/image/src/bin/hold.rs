@@ -47,7 +47,7 @@ extern "C" fn main() -> ! {
     exit(true)
 }
 
-/// Builds the governor. All that depends on how a governor is made is here.
+/// Builds the governor in its place.
 #[inline(never)]
 fn govern<'a, const PAIRS: usize>(
     workspace: &mut Workspace<PAIRS>,
