@@ -1,8 +1,8 @@
 //! Functions of `f32` that are slow in `core` and `libm` on some processors. The bits are the same on
 //! all.
 //!
-//! `libm` computes a square root in integers on processors that have an instruction for it; both
-//! round correctly. [`f32::max`] and [`f32::min`] are calls on a Cortex-M4F.
+//! `libm` computes a square root with integers, also on processors that have an instruction for it. Both results are
+//! correctly rounded, so they are equal. On a Cortex-M4F, [`f32::max`] and [`f32::min`] are function calls.
 
 #![allow(unsafe_code)]
 
@@ -11,9 +11,9 @@
 #[cfg(all(target_arch = "arm", target_abi = "eabihf"))]
 pub fn sqrt(x: f32) -> f32 {
     let mut bits = x.to_bits();
-    // The compiler does not know the registers of floating point as operands for these targets, so
-    // the one that is used is restored.
-    // SAFETY: only affects its operands and the exception flags of floating point.
+    // The compiler refuses floating-point registers as operands on these targets, so the code
+    // restores the one that it uses.
+    // SAFETY: only affects its operands and the flags of FPSCR.
     unsafe {
         core::arch::asm!(
             "vmov {saved}, s0",
@@ -23,7 +23,7 @@ pub fn sqrt(x: f32) -> f32 {
             "vmov s0, {saved}",
             saved = out(reg) _,
             bits = inout(reg) bits,
-            options(pure, nomem, nostack, preserves_flags),
+            options(pure, nomem, nostack),
         );
     }
     f32::from_bits(bits)

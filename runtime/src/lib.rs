@@ -87,7 +87,6 @@ pub mod model;
 pub mod network;
 mod point;
 pub mod region;
-
 pub mod select;
 pub mod shape;
 pub mod units;

@@ -4,8 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The types whose fields are shown. Parts of the governor are private, so that only the compiler
-/// knows their sizes.
+/// The table shows the fields of these types. Some are private, so only the compiler can tell their sizes.
 const TYPES: [&str; 6] = [
     "wattgate_runtime::Governor<64>",
     "wattgate_runtime::governor::knowledge::Knowledge<64>",
@@ -62,7 +61,7 @@ fn number(text: &str) -> Option<u64> {
 
 fn listing(folder: &Path, triple: &str) -> Result<String, String> {
     let target_folder = "target/layout";
-    // Cargo does not repeat what the compiler prints, so that the image is compiled anew.
+    // The compiler prints the sizes only when it compiles, so an earlier build of the image is dropped.
     let known = folder
         .join(target_folder)
         .join(triple)

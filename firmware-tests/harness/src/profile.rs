@@ -137,8 +137,8 @@ pub fn instructions(machine: &[&str], path: &Path) -> Result<Amounts, String> {
     Ok(amounts)
 }
 
-/// Reads QEMU's log up to [`STEPS`] counted calls. Returns their number, and how often each
-/// instruction ran within them.
+/// Reads QEMU's log until [`STEPS`] counted calls have ended. Returns the number of these calls, and for the address of
+/// each instruction how often the calls executed it.
 fn executed(
     mut log: impl BufRead,
     begin: u64,

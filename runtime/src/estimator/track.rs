@@ -14,10 +14,9 @@ pub const RIPPLE_MS: f32 = 10.0;
 /// Maximum power in mW: 100 kW.
 pub const MOST_POWER: f32 = 1e8;
 
-/// Mills' ratio, (probability that a normal variable exceeds x) / (density at x), is t times this
-/// polynomial of t = [`MILLS_RANGE`] / ([`MILLS_RANGE`] + x), the highest power first. It
-/// interpolates erfc at nine Chebyshev nodes for x in 0 … 12, within 3e-7. It costs a third of
-/// `libm::erfcf`.
+/// Coefficients of a polynomial, the highest power first. Mills' ratio of the normal distribution is the probability
+/// that a variable exceeds x, divided by the density at x. With t = [`MILLS_RANGE`] / ([`MILLS_RANGE`] + x), the ratio
+/// is t times the polynomial of t. The polynomial equals the exact ratio at nine Chebyshev nodes of x in 0 … 12.
 const MILLS: [f32; 9] = [
     -0.065_110_184,
     0.363_039_37,
@@ -34,10 +33,10 @@ const MILLS_RANGE: f32 = 3.0;
 /// Coefficients of a chip's filter for the time between two looks.
 #[derive(Clone, Copy, Debug)]
 pub struct Coefficients {
-    /// The part of the register's old value that remains, and that of the power which is added.
+    /// The new register is `decay` × the old register + `spread` × the power.
     decay: f32,
     spread: f32,
-    /// The part of a change of the power in the middle of the time that the register shows.
+    /// If the power changes halfway between the looks, the register shows this part of the change.
     gain: f32,
     /// Variance that a change of the power adds to the register, over the square of the change. The
     /// power may change at any time between the looks: the middle is the mean.
@@ -155,8 +154,8 @@ impl Track {
         },
     };
 
-    /// Whether this is not [`Self::NONE`]: the variance of a present chip's power is at least 1.
-    /// Compared as integers, which processors without floating point do at once.
+    /// Whether this is not [`Self::NONE`]: the variance of a present chip's power is at least 1. The comparison of
+    /// bits is fast on processors without floating point.
     #[inline]
     pub fn is_present(&self) -> bool {
         self.covariance.power.to_bits() != 0
