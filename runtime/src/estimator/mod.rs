@@ -198,7 +198,7 @@ impl Estimator {
         self.bank.update(&views, ms.min(LONGEST_MS), last);
         self.bank.judge();
         self.refresh();
-        self.integrate(&before, ms, now);
+        self.integrate(&before, &views, ms, now);
     }
 
     /// The power now; `None` before the first reading.
@@ -297,13 +297,19 @@ impl Estimator {
     }
 
     /// Adds the energy since the last look.
-    fn integrate(&mut self, before: &[f32; MOST_CHIPS], ms: f32, now: Milliseconds) {
+    fn integrate(
+        &mut self,
+        before: &[f32; MOST_CHIPS],
+        views: &[View; MOST_CHIPS],
+        ms: f32,
+        now: Milliseconds,
+    ) {
         let chips = before.iter().zip(self.registers).zip(&self.chips);
-        let parts = chips.map(|((from, to), chip)| {
+        let parts = chips.zip(views).map(|(((from, to), chip), view)| {
             let time_constant = chip.time_constant.0 as f32;
             match time_constant > 0.0 && ms > LONG_GAP * time_constant {
                 // A straight line misses the curve of the register, so the power counts as constant.
-                true => ms * from + ms / (1.0 - decay(ms, chip.time_constant)) * (to - from),
+                true => ms * (from + (to - from) / view.coefficients.spread),
                 false => (from + to) / 2.0 * ms + time_constant * (to - from),
             }
         });

@@ -35,7 +35,7 @@ const MILLS_RANGE: f32 = 3.0;
 pub struct Coefficients {
     /// The new register is `decay` × the old register + `spread` × the power.
     decay: f32,
-    spread: f32,
+    pub spread: f32,
     /// If the power changes halfway between the looks, the register shows this part of the change.
     gain: f32,
     /// Variance that a change of the power adds to the register, over the square of the change. The
