@@ -117,9 +117,11 @@ fn main() -> ExitCode {
 
 /// Prints where flash, instructions and memory of `hold` go.
 fn show_where(folder: &Path, triple: &str) -> Result<(), String> {
-    let runs = |target: &&Target| target.triple == triple && !target.machine.is_empty();
-    let target = TARGETS.iter().find(runs);
-    let target = target.ok_or_else(|| format!("no image runs on {triple}"))?;
+    let mut running = TARGETS.iter().filter(|target| !target.machine.is_empty());
+    let triples: Vec<&str> = running.clone().map(|target| target.triple).collect();
+    let target = running.find(|target| target.triple == triple);
+    let target = target
+        .ok_or_else(|| format!("no image runs on {triple}, expected {}", triples.join(", ")))?;
     let file = build(folder, triple, "hold", &[])?;
     profile::print("bytes of flash", &profile::flash(&file)?);
     for (image, call) in [("hold", "step"), ("look", "look of the estimator alone")] {
