@@ -36,16 +36,9 @@
 //! println!("{}", model.grid().mode(choice.mode).unwrap());
 //!
 //! let mut governor = Governor::new(front, Settings::default(), Limit::of(Milliwatts(5_000)))?;
-//! let command = governor.step(&Input {
-//!     now: Milliseconds(0),
-//!     sample: Some(Sample::one(Milliwatts(3_000))),
-//!     mode: None,
-//!     gpu_load: None,
-//!     steps: None,
-//!     over_current: false,
-//!     too_hot: false,
-//!     throttled: false,
-//! });
+//! let mut input = Input::at(Milliseconds(0));
+//! input.sample = Some(Sample::one(Milliwatts(3_000)));
+//! let command = governor.step(&input);
 //! assert!(matches!(command, Command::Apply(_)));
 //! # Ok(())
 //! # }
@@ -99,7 +92,7 @@ pub use format::{
 };
 pub use front::{Front, Least, Point};
 pub use governor::{
-    Average, Budget, Cause, Command, Governor, GovernorError, Input, LONGEST_GAP, Limit, SPAN,
+    Average, Budget, Cause, Command, Governor, GovernorError, Input, LONGEST_GAP, Limit, WINDOW,
     Settings, State, Status, UP_EVERY, UPS,
 };
 pub use grid::{Axes, Axis, Grid, GridError, MAX_AXIS_VALUES, MAX_MODES, ModeId, PowerMode};

@@ -5,7 +5,7 @@
 //! every step. The expected text is `weights/golden/hold.txt`.
 
 use wattgate_runtime::{
-    Chip, Command, Crc32, Estimator, Governor, Input, Limit, MOST_CHIPS, Milliseconds, Milliwatts,
+    Chip, Command, Crc32, Estimator, Governor, Input, Limit, Milliseconds, Milliwatts,
     ModeId, Point, Sample, Settings, Status,
 };
 
@@ -19,11 +19,8 @@ pub const LIMIT: Limit = Limit::of(Milliwatts(5_000));
 
 /// The settings of the governor: one chip is present, as on most modules, and each step is a look.
 pub const SETTINGS: Settings = Settings {
-    chips: [CHIP; MOST_CHIPS],
-    sensor_gain: (1 << 16) / 400,
-    sensor_offset: Milliwatts(0),
     look: Milliseconds(STEP_MS),
-    memory: Some(Milliseconds(600_000)),
+    ..Settings::L4T
 };
 
 const CHIP: Chip = Chip::L4T;
@@ -120,16 +117,10 @@ impl Board {
         self.register -= self.register * ms / time_constant;
         let step = CHIP.step.0;
         let reading = (self.register / 256 + step / 2) / step * step;
-        Some(Input {
-            now,
-            sample: phase.is_read.then_some(Sample::one(Milliwatts(reading))),
-            mode: self.mode,
-            gpu_load: Some(phase.gpu),
-            steps: None,
-            over_current: false,
-            too_hot: false,
-            throttled: false,
-        })
+        let mut input = Input::at(now);
+        input.sample = phase.is_read.then_some(Sample::one(Milliwatts(reading)));
+        (input.mode, input.gpu_load) = (self.mode, Some(phase.gpu));
+        Some(input)
     }
 
     /// Carries out a command.

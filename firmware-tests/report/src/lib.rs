@@ -175,16 +175,11 @@ fn govern(console: &mut impl Console, front: Front<FRONT>) {
         // A low-pass whose time constant is four steps.
         register = register - register / 4 + power / 4;
         let sample = Sample::one(Milliwatts(register));
-        let command = governor.step(&Input {
-            now: Milliseconds(u64::from(step) * 430 / 4),
-            sample: Some(sample).filter(|_| !(160..180).contains(&step)),
-            mode,
-            gpu_load: Some(900),
-            steps: None,
-            over_current: step == 200,
-            too_hot: false,
-            throttled: false,
-        });
+        let mut input = Input::at(Milliseconds(u64::from(step) * 430 / 4));
+        input.sample = Some(sample).filter(|_| !(160..180).contains(&step));
+        (input.mode, input.gpu_load) = (mode, Some(900));
+        input.over_current = step == 200;
+        let command = governor.step(&input);
         if let Command::Apply(next) = command {
             console.field("  step ", step, "");
             console.field(": mode ", u32::from(next.0), "\n");
@@ -209,7 +204,7 @@ fn state_name(state: State) -> &'static str {
         State::SteppingDown => "stepping down",
         State::ProbingUp => "probing up",
         State::Safe(Cause::NoSensor) => "safe, no sensor",
-        State::Safe(Cause::LimitTooLow) => "safe, limit too low",
+        State::Safe(Cause::CannotHold) => "safe, limit too low",
         State::Safe(Cause::NothingApplies) => "safe, nothing applies",
     }
 }

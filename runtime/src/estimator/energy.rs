@@ -4,10 +4,12 @@ use heapless::Deque;
 
 use crate::units::Milliseconds;
 
-/// Minimum interval in ms between stored energies, and their number: together they reach back at
-/// least 1.1 s.
-const SPAN_MS: u64 = 18;
+/// Number of stored energies, and how many of them a span has at most. They reach back two and a half times the span.
 const ENERGIES: usize = 64;
+const PER_SPAN: u64 = 25;
+
+/// The span of means before another one is set, in ms.
+const FIRST_SPAN: u64 = 430;
 
 /// Cumulative energy in µJ at recent looks.
 #[derive(Clone, Debug)]
@@ -17,6 +19,8 @@ pub struct Energy {
     energy: i64,
     /// The part of a µJ that is not in `energy` yet.
     rest: f32,
+    /// Minimum interval in ms between stored energies.
+    interval: u64,
 }
 
 impl Energy {
@@ -26,7 +30,13 @@ impl Energy {
             energies: Deque::new(),
             energy: 0,
             rest: 0.0,
+            interval: FIRST_SPAN.div_ceil(PER_SPAN),
         }
+    }
+
+    /// Sets the span of the means that are asked for.
+    pub fn set_span(&mut self, span: Milliseconds) {
+        self.interval = span.0.div_ceil(PER_SPAN);
     }
 
     /// The time of the last look; `None` before the first reading.
@@ -81,12 +91,12 @@ impl Energy {
         let whole = libm::floorf(energy);
         self.rest = energy - whole;
         self.energy = self.energy.saturating_add(whole as i64);
-        // The newest two may be closer than SPAN_MS.
+        // The newest two may be closer than the interval.
         let mut newest = self.energies.iter().rev();
         let is_close = newest
             .next()
             .zip(newest.next())
-            .is_some_and(|((last, _), (before, _))| last.since(*before).0 < SPAN_MS);
+            .is_some_and(|((last, _), (before, _))| last.since(*before).0 < self.interval);
         if is_close {
             self.energies.pop_back();
         } else if self.energies.is_full() {

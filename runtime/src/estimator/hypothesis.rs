@@ -13,6 +13,9 @@ const CLOCK_DEVIATION: f32 = 0.04;
 /// chips, and 0 for rounding, which is independent.
 const CHIP_CORRELATION: f32 = 0.5;
 
+/// Standard deviation of a chip's power at its first reading, as part of it: that of a board in the middle of a step.
+const FIRST_DEVIATION: f32 = 0.3;
+
 /// Assumes that the power last stepped at `since`, and estimates it under this assumption.
 #[derive(Clone, Copy, Debug)]
 pub struct Hypothesis {
@@ -68,6 +71,11 @@ impl Hypothesis {
             }
             if view.is_zero() && track.register.abs() < view.step {
                 *track = Track::NONE;
+                continue;
+            }
+            // A chip whose first readings were missing: nothing is known of its power before.
+            if !track.is_present() {
+                *track = Track::at(view.reading, FIRST_DEVIATION * view.reading + view.step, view.step);
                 continue;
             }
             let ripple = track.predict(view, event);

@@ -164,6 +164,12 @@ impl Estimator {
         }
     }
 
+    /// Sets the span of the [means](Self::mean) that are asked for, 1 … 1,000 ms. Longer spans are answered as far as
+    /// the memory reaches: two and a half times this span.
+    pub fn set_span(&mut self, span: Milliseconds) {
+        self.energy.set_span(span);
+    }
+
     /// Forgets the power, as after a sleep. The energy stays.
     pub fn forget(&mut self) {
         self.bank.clear();
@@ -180,9 +186,13 @@ impl Estimator {
         }
     }
 
-    /// Takes a sample at `now`. A time that is not after the last one is ignored.
+    /// Takes a sample at `now`. A time that is not after the last one is ignored, and so is a sample without a chip:
+    /// the next one tells what was drawn in between.
     pub fn look(&mut self, sample: &Sample, now: Milliseconds) {
-        let readings = sample.chips.map(|power| power.0.min(1 << 24) as f32);
+        let Some(powers) = sample.powers() else {
+            return;
+        };
+        let readings = powers.map(|power| power.0.min(1 << 24) as f32);
         let Some(last) = self.energy.last() else {
             self.bank.begin(&self.chips, readings, now);
             self.energy.begin(now);

@@ -7,26 +7,40 @@ use crate::units::Milliwatts;
 pub const MOST_CHIPS: usize = 4;
 
 /// A reading of the power sensor: for each chip, the sum of the rails that belong to the module's
-/// total. Absent chips read 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// total. Absent chips read 0; a chip that could not be read is `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// The powers of the chips, in any constant order.
-    pub chips: [Milliwatts; MOST_CHIPS],
+    pub chips: [Option<Milliwatts>; MOST_CHIPS],
 }
 
 impl Sample {
     /// The sample of a sensor with one chip.
     pub fn one(power: Milliwatts) -> Self {
-        let mut sample = Self::default();
-        let [first, ..] = &mut sample.chips;
-        *first = power;
-        sample
+        Self::of([power, Milliwatts(0), Milliwatts(0), Milliwatts(0)])
     }
 
-    /// The power of the whole module, saturating.
-    pub fn total(&self) -> Milliwatts {
-        let powers = self.chips.iter().map(|chip| chip.0);
-        Milliwatts(powers.fold(0, u32::saturating_add))
+    /// The sample of a sensor whose chips could all be read.
+    pub fn of(chips: [Milliwatts; MOST_CHIPS]) -> Self {
+        Self {
+            chips: chips.map(Some),
+        }
+    }
+
+    /// The power of the whole module, saturating; `None` if a chip could not be read.
+    pub fn total(&self) -> Option<Milliwatts> {
+        let mut chips = self.chips.iter();
+        let total = chips.try_fold(0_u32, |sum, chip| Some(sum.saturating_add((*chip)?.0)));
+        total.map(Milliwatts)
+    }
+
+    /// The powers of the chips; `None` if a chip could not be read.
+    pub fn powers(&self) -> Option<[Milliwatts; MOST_CHIPS]> {
+        let mut powers = [Milliwatts(0); MOST_CHIPS];
+        for (power, chip) in powers.iter_mut().zip(self.chips) {
+            *power = chip?;
+        }
+        Some(powers)
     }
 }
 

@@ -2,13 +2,18 @@
 
 use super::interface::{Cause, Command, Input, State};
 use super::knowledge::RATIO_RANGE;
-use super::machine::{FIRST_ESTIMATE_MS, Governor};
-use super::memory::Work;
+use super::machine::Governor;
+use super::stay::Stay;
 use crate::units::Milliseconds;
 
-/// Retries before a mode is avoided, and modes that may fail in a row before all count as failed.
-const RETRIES: u8 = 2;
+/// Requests for a mode before it is avoided, and modes that may fail in a row before all count as
+/// failed.
+const MOST_REQUESTS: u8 = 3;
 const MOST_FAILED_MODES: u8 = 3;
+
+/// Time to wait for a mode to read back before it is requested again. Hot-plugging all cores of an
+/// AGX Orin takes as long.
+const READ_BACK_TIMEOUT: Milliseconds = Milliseconds(150);
 
 /// Retry interval of the safe mode.
 const RETRY_INTERVAL: Milliseconds = Milliseconds(1_000);
@@ -18,40 +23,53 @@ const FAILURE_BACK_OFF: Milliseconds = Milliseconds(60_000);
 
 impl<const N: usize> Governor<N> {
     pub(super) fn is_set(&self, input: &Input) -> bool {
-        let wanted = self.modes.point(self.at).map(|point| point.mode);
+        let wanted = self.modes.point(self.stay.at).map(|point| point.mode);
         wanted.is_some() && input.mode == wanted
     }
 
     /// Tells the estimator and the liveness check that the wanted mode is now set.
     pub(super) fn arrive(&mut self, now: Milliseconds) {
-        let Some(estimate) = self.estimator.estimate() else {
+        if let Some(requested) = self.stay.requested {
+            let takes = now.since(requested).0;
+            self.takes_ms = takes.max(self.takes_ms * 7 / 8);
+        }
+        // What the higher limit allowed was drawn until the mode followed the lower one.
+        if let Some(lowered) = &mut self.lowered
+            && core::mem::take(&mut lowered.is_pending)
+        {
+            lowered.until = now;
+        }
+        let Some(estimate) = self.sensor.estimate() else {
             return;
         };
-        // The mode before the first one is unknown: the measured power replaces its prediction.
-        let from = match self.before {
-            Some(before) => self.modes.expected(before, 1.0),
-            None => estimate.power,
+        // The mode before may be unknown: the measured power replaces its prediction.
+        let to = self.modes.expected(self.stay.at, 1.0);
+        let (from, to) = match self.stay.before {
+            Some(before) => (self.modes.expected(before, 1.0), to),
+            None if self.load.level > 0.0 => (estimate.power, to * self.load.level),
+            None => (estimate.power, to),
         };
-        let to = self.modes.expected(self.at, 1.0);
-        let times = (to / from.max(1.0)).clamp(RATIO_RANGE.0, RATIO_RANGE.1);
+        let (least, most) = RATIO_RANGE;
+        let times = (to / from.max(1.0)).clamp(least, most);
         // The power of an idle board depends much less on its clocks.
-        let times = match self.work {
-            Work::None => 1.0 + (times - 1.0) / 4.0,
-            _ => times,
+        let times = match self.load.works() {
+            false => 1.0 + (times - 1.0) / 4.0,
+            true => times,
         };
-        self.estimator.expect_change(times);
+        self.sensor.estimator.expect_change(times);
         let change = (times - 1.0).abs() * estimate.power;
-        if self.work != Work::None && change > self.least_visible_change(estimate.power) {
-            self.liveness.expect_change(self.gpu, now);
+        let shows = self.load.works() || self.sensor.liveness.is_probing();
+        if shows && change > self.least_visible_change(estimate.power) {
+            self.sensor.liveness.expect_change(self.load.gpu, now);
         }
     }
 
     /// Compares the read-back with the wanted mode, and retries or changes the mode if they differ.
     pub(super) fn check_mode(&mut self, input: &Input, now: Milliseconds) -> Option<Command> {
-        let wanted = self.modes.point(self.at)?.mode;
-        self.requested?;
+        let wanted = self.modes.point(self.stay.at)?.mode;
+        let requested = self.stay.requested?;
         // The caller has excluded the mode.
-        if !self.modes.is_choosable(self.at) {
+        if !self.modes.is_choosable(self.stay.at) {
             let Some(next) = self.best_below(now) else {
                 self.state = State::Safe(Cause::NothingApplies);
                 return Some(Command::Keep);
@@ -59,8 +77,8 @@ impl<const N: usize> Governor<N> {
             return Some(self.change(next, State::SteppingDown, now));
         }
         if input.mode == Some(wanted) {
-            (self.failures, self.modes_failed) = (0, 0);
-            if self.since.replace(self.since.unwrap_or(now)).is_none()
+            (self.stay.requests, self.failed.modes) = (0, 0);
+            if self.stay.set.replace(self.stay.set.unwrap_or(now)).is_none()
                 && matches!(
                     self.state,
                     State::Booting | State::Tracking | State::Safe(Cause::NothingApplies)
@@ -68,53 +86,53 @@ impl<const N: usize> Governor<N> {
             {
                 self.state = State::Settling;
             }
-            if now.since(self.failed_at) >= FAILURE_BACK_OFF {
+            if now.since(self.failed.at) >= FAILURE_BACK_OFF {
                 self.modes.forgive();
             }
             return None;
         }
-        // The mode was set before, so another program has changed it.
-        if self.since.take().is_some() {
-            (self.requested, self.before) = (Some(now), None);
-            self.reference = None;
+        // The mode was set before, so another program has changed it. What it drew teaches nothing.
+        if self.stay.set.is_some() {
+            self.stay = Stay::new(self.stay.at, now);
+            self.load.drop_phase();
             return Some(Command::Apply(wanted));
         }
-        self.failures = self.failures.saturating_add(1);
-        if self.failures <= RETRIES {
-            self.requested = Some(now);
+        let waited = now.since(requested);
+        let is_safe = self.state == State::Safe(Cause::NothingApplies);
+        let timeout = match is_safe {
+            true => RETRY_INTERVAL,
+            false => READ_BACK_TIMEOUT,
+        };
+        let is_refused = input.refused && !is_safe;
+        if waited < timeout && !is_refused {
+            return Some(Command::Keep);
+        }
+        if is_safe || self.stay.requests < MOST_REQUESTS {
+            self.stay.requests = self.stay.requests.saturating_add(1);
+            self.stay.requested = Some(now);
             return Some(Command::Apply(wanted));
         }
-        if self.modes_failed < MOST_FAILED_MODES && self.modes.choosable() > 1 {
-            self.modes.fail(self.at);
-            self.failed_at = now;
-            self.modes_failed += 1;
+        if self.failed.modes < MOST_FAILED_MODES && self.modes.choosable() > 1 {
+            self.modes.fail(self.stay.at);
+            (self.failed.modes, self.failed.at) = (self.failed.modes + 1, now);
             let next = self.best_below(now)?;
             return Some(self.change(next, State::SteppingDown, now));
         }
-        if self.state != State::Safe(Cause::NothingApplies) {
-            return Some(self.change(self.least()?, State::Safe(Cause::NothingApplies), now));
-        }
-        if self
-            .requested
-            .is_some_and(|requested| now.since(requested) < RETRY_INTERVAL)
-        {
-            return Some(Command::Keep);
-        }
-        self.requested = Some(now);
-        Some(Command::Apply(wanted))
+        Some(self.change(self.least()?, State::Safe(Cause::NothingApplies), now))
     }
 
     pub(super) fn change(&mut self, to: usize, state: State, now: Milliseconds) -> Command {
-        self.reference = self.steady_level(now);
-        self.before = self.since.map(|_| self.at);
+        let reference = self.steady_level(now);
         self.end_phase();
-        (self.is_new, self.next_estimate_ms, self.steady) = (true, FIRST_ESTIMATE_MS, None);
-        self.is_trial = false;
-        (self.at, self.state, self.since) = (to, state, None);
-        (self.requested, self.failures) = (Some(now), 0);
-        (self.measured, self.compared) = (None, None);
-        self.steps.restart(now);
-        self.changes = self.changes.saturating_add(1);
+        let before = self.stay.set.map(|_| self.stay.at);
+        self.stay = Stay {
+            before,
+            reference,
+            ..Stay::new(to, now)
+        };
+        self.state = state;
+        self.load.steps.restart(now);
+        self.counts.changes = self.counts.changes.saturating_add(1);
         self.modes
             .point(to)
             .map_or(Command::Keep, |point| Command::Apply(point.mode))

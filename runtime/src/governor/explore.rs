@@ -7,7 +7,7 @@
 
 use super::fit::PEAK_DEVIATIONS;
 use super::interface::{Command, State};
-use super::machine::{Governor, UP_EVERY};
+use super::machine::Governor;
 use super::memory::Work;
 use crate::units::Milliseconds;
 
@@ -21,8 +21,8 @@ impl<const N: usize> Governor<N> {
     /// Sets a slower mode that is not measured yet. Does so only under a steady full load, and only
     /// if a faster mode would fit without the margin for its guess.
     pub(super) fn explore(&mut self, phase: f32, allowed: f32, now: Milliseconds) -> Command {
-        let is_steady = self.steady.is_some_and(|steady| steady.before.is_some());
-        if !self.modes.needs_guesses() || !is_steady || self.work != Work::Full {
+        let is_steady = self.stay.steady.is_some_and(|steady| steady.before.is_some());
+        if !self.modes.needs_guesses() || !is_steady || self.load.work != Work::Full {
             return Command::Keep;
         }
         let is_new = |index| !self.modes.is_measured(index) && !self.modes.is_held(index, now);
@@ -30,11 +30,11 @@ impl<const N: usize> Governor<N> {
         let faster = self.modes.fastest(|index| {
             is_new(index) && self.modes.expected(index, phase) * ripple <= allowed
         });
-        if !faster.is_some_and(|faster| faster > self.at && self.saves(faster, LEAST_GAIN)) {
+        if !faster.is_some_and(|faster| faster > self.stay.at && self.saves(faster, LEAST_GAIN)) {
             return Command::Keep;
         }
-        let least = LEAST_POWER * self.modes.expected(self.at, phase);
-        let slower = (0..self.at).rev().find(|&index| {
+        let least = LEAST_POWER * self.modes.expected(self.stay.at, phase);
+        let slower = (0..self.stay.at).rev().find(|&index| {
             is_new(index)
                 && self.modes.is_choosable(index)
                 && self.modes.expected(index, phase) >= least
@@ -44,7 +44,7 @@ impl<const N: usize> Governor<N> {
             return Command::Keep;
         };
         // The step up that leads back is free.
-        self.ups = self.ups.saturating_add(UP_EVERY.0);
+        self.ups.credit();
         self.change(slower, State::SteppingDown, now)
     }
 }

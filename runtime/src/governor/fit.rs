@@ -1,10 +1,13 @@
 //! Selects the modes that fit below the limit, and the mode of least power.
 
-use super::machine::{Governor, JUMP_LIFETIME};
+use super::machine::Governor;
 use crate::units::Milliseconds;
 
-/// Margin of the highest phase below the limit, in standard deviations of the mean over
-/// [`SPAN`](super::machine::SPAN): 0.016 % of the means of a steady load are higher.
+/// The level of a jump counts for this time; afterwards the levels measured since count.
+pub const JUMP_LIFETIME: Milliseconds = Milliseconds(3_000);
+
+/// Margin of the highest phase below the limit, in standard deviations of the mean over the window:
+/// 0.016 % of the means of a steady load are higher.
 pub const PEAK_DEVIATIONS: f32 = 3.6;
 
 /// Maximum ripple in the margin, as part of the power. A larger variation consists of phases, and
@@ -16,8 +19,8 @@ const MOST_RIPPLE: f32 = 0.015;
 const VISIBLE_STEPS: f32 = 5.0;
 const VISIBLE_PART: f32 = 1.0 / 16.0;
 
-/// Modes beside the one of least power that the governor tries before it reports that the limit is
-/// too low.
+/// Modes beside the one of least power that the governor tries before it reports that the limit cannot
+/// be held.
 const TRIALS: usize = 3;
 
 /// Maximum prediction of a mode to try, as a multiple of the least prediction.
@@ -34,25 +37,20 @@ impl<const N: usize> Governor<N> {
     /// The fastest mode that draws enough less than the present one for a live sensor to show it.
     pub(super) fn probe_mode(&self, power: f32) -> Option<usize> {
         let most = power - self.least_visible_change(power) * 1.2;
-        let present = self.modes.expected(self.at, 1.0);
+        let present = self.modes.expected(self.stay.at, 1.0);
         self.modes
             .fastest(|index| self.modes.expected(index, 1.0) / present * power < most)
     }
 
-    pub(super) fn allowed(&self) -> f32 {
-        self.allowance.reading(&self.settings).0 as f32
-    }
-
-    /// Standard deviation of the true mean over [`SPAN`](super::machine::SPAN) of a steady load, as
-    /// part of the power.
+    /// Standard deviation of the true mean over the window of a steady load, as part of the power.
     pub(super) fn ripple(&self) -> f32 {
-        self.noise.deviation().min(MOST_RIPPLE)
+        self.load.noise.deviation().min(MOST_RIPPLE)
     }
 
     /// The highest remembered level of the load, or the level of a recent jump if that is higher.
     pub(super) fn phase(&self, now: Milliseconds) -> f32 {
-        let phase = self.memory.highest();
-        match self.jump {
+        let phase = self.load.memory.highest();
+        match self.load.jump {
             Some(jump) if now.since(jump.at) < JUMP_LIFETIME => phase.max(jump.level),
             _ => phase,
         }
@@ -72,11 +70,10 @@ impl<const N: usize> Governor<N> {
             .fastest(|index| self.modes.is_predicted_within(index, allowed))
     }
 
-    /// The fastest mode that fits at a level of the load and draws less than the present one. A
+    /// The fastest mode within a power at a level of the load that draws less than the present one. A
     /// measured mode is eligible even while it is held off.
-    pub(super) fn fitting(&self, level: f32, now: Milliseconds) -> Option<usize> {
-        let allowed = self.allowed();
-        let present = self.modes.expected(self.at, 1.0);
+    pub(super) fn fitting(&self, level: f32, allowed: f32, now: Milliseconds) -> Option<usize> {
+        let present = self.modes.expected(self.stay.at, 1.0);
         self.modes.fastest(|index| {
             self.bound(index, level) <= allowed
                 && self.modes.expected(index, 1.0) < present
@@ -86,7 +83,8 @@ impl<const N: usize> Governor<N> {
 
     /// The fastest mode that fits below the present one, or else the mode of least power.
     pub(super) fn below(&self, level: f32, now: Milliseconds) -> Option<usize> {
-        self.fitting(level, now).or_else(|| self.least())
+        self.fitting(level, self.allowed(), now)
+            .or_else(|| self.least())
     }
 
     pub(super) fn best_below(&self, now: Milliseconds) -> Option<usize> {

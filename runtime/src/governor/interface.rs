@@ -6,6 +6,17 @@ use crate::estimator::{Chip, MOST_CHIPS, Sample};
 use crate::grid::ModeId;
 use crate::units::{Milliseconds, Milliwatts};
 
+/// A step of the load is believed after the sensor's time constant divided by this number.
+pub const CONFIRMATION_DIVISOR: u64 = 6;
+
+/// Maximum of the settings, in ms: of a chip's time constant, of the interval of looks, and of the window.
+pub const MOST_TIME_CONSTANT: u64 = 60_000;
+const MOST_LOOK: u64 = 100;
+const MOST_WINDOW: u64 = 1_000;
+
+/// The window of a limit, unless the settings say another one: the time constant of an INA3221 as L4T sets it.
+pub const WINDOW: Milliseconds = Milliseconds(430);
+
 /// Settings of a governor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -16,32 +27,61 @@ pub struct Settings {
     pub sensor_gain: u32,
     /// Maximum offset error of the sensor. It reduces the limit too.
     pub sensor_offset: Milliwatts,
-    /// Interval of looks while the power is near the limit; 1 … 1,000 ms. Far from the limit looks
+    /// Interval of looks while the power is near the limit; 1 … 100 ms. Far from the limit looks
     /// are rarer. They are twice as frequent when the power seems to change, and three times as
     /// frequent when it seems to exceed the limit.
     pub look: Milliseconds,
+    /// The limit applies to means over this time; 1 … 1,000 ms. The governor uses a longer one where
+    /// the sensor and the board cannot hold this one: see [`Settings::shortest_window`].
+    pub window: Milliseconds,
+    /// Time within which the power follows a mode that reads back; 1 … 1,000 ms.
+    pub settling: Milliseconds,
     /// Time of work at lower levels after which the workload's highest level is forgotten; `None`
     /// for never.
     pub memory: Option<Milliseconds>,
 }
 
 impl Default for Settings {
-    /// An INA3221 as L4T sets it, with a gain within 0.25 %, and a memory of ten minutes.
     fn default() -> Self {
-        Self {
-            chips: [Chip::L4T; MOST_CHIPS],
-            sensor_gain: (1 << 16) / 400,
-            sensor_offset: Milliwatts(0),
-            look: Milliseconds(25),
-            memory: Some(Milliseconds(600_000)),
-        }
+        Self::L4T
+    }
+}
+
+impl Settings {
+    /// An INA3221 as L4T sets it, with a gain within 0.25 %, and a memory of ten minutes.
+    pub const L4T: Self = Self {
+        chips: [Chip::L4T; MOST_CHIPS],
+        sensor_gain: (1 << 16) / 400,
+        sensor_offset: Milliwatts(0),
+        look: Milliseconds(25),
+        window: WINDOW,
+        settling: Milliseconds(20),
+        memory: Some(Milliseconds(600_000)),
+    };
+
+    /// The shortest window over which a limit can be held: the time to see a step of the load, with
+    /// two looks, and the time in which the power follows the mode before and after it.
+    pub fn shortest_window(&self) -> Milliseconds {
+        let slowest = self.chips.iter().map(|chip| chip.time_constant.0).max();
+        let seen = slowest.unwrap_or(0).min(MOST_TIME_CONSTANT) / CONFIRMATION_DIVISOR;
+        let looks = 2 * self.look.0.min(MOST_LOOK);
+        Milliseconds(seen + looks + 2 * self.settling.0.min(MOST_WINDOW))
+    }
+
+    pub(super) fn is_sound(&self) -> bool {
+        let is_chip = |chip: &Chip| chip.time_constant.0 <= MOST_TIME_CONSTANT;
+        self.sensor_gain <= 1 << 16
+            && (1..=MOST_LOOK).contains(&self.look.0)
+            && (1..=MOST_WINDOW).contains(&self.window.0)
+            && (1..=MOST_WINDOW).contains(&self.settling.0)
+            && self.chips.iter().all(is_chip)
     }
 }
 
 /// The limits that a governor holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Limit of the mean power over 430 ms.
+    /// Limit of the mean power over the [window](Settings::window).
     pub power: Milliwatts,
     /// Limit of the mean power over a longer window.
     pub average: Option<Average>,
@@ -72,21 +112,28 @@ pub struct Average {
 /// Energy that must last for a time, such as that of a battery for a flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Energy in mJ, counted from the time at which the limit is set.
+    /// Energy in mJ, counted from the time at which another budget was set before: the same budget,
+    /// set again, goes on.
     pub millijoules: u64,
     /// How long the energy must last. Afterwards the rest is spent ever more slowly.
     pub time: Milliseconds,
 }
 
-/// The observations of the board at a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The observations of the board at a step. [`Input::at`] makes one in which nothing is known but the
+/// time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Input {
-    /// Time since any origin. It must advance while the board sleeps.
+    /// Time since any origin. It should advance while the board sleeps. A time before the last one,
+    /// or more than a day after it, is a gap of unknown length: the governor begins again.
     pub now: Milliseconds,
     /// Reading of the power sensor; `None` if it cannot be read.
     pub sample: Option<Sample>,
     /// Read-back of the mode; `None` if it is not a mode of the front.
     pub mode: Option<ModeId>,
+    /// Whether the board has refused the mode that the last command asked for. The governor then
+    /// does not wait for it.
+    pub refused: bool,
     /// Load of the GPU in permille; `None` if unknown.
     pub gpu_load: Option<u16>,
     /// Total steps that the workload has reported; `None` if it reports none. They show how busy
@@ -99,6 +146,16 @@ pub struct Input {
     /// Whether the board runs slower than the mode that is set, because of heat or firmware. The
     /// governor then learns nothing and does not step up.
     pub throttled: bool,
+}
+
+impl Input {
+    /// An input in which only the time is known.
+    pub fn at(now: Milliseconds) -> Self {
+        Self {
+            now,
+            ..Self::default()
+        }
+    }
 }
 
 /// The command to carry out. The enum is exhaustive, so that callers must handle every command.
@@ -117,8 +174,8 @@ pub enum Cause {
     /// The sensor is blind: it cannot be read, its readings are implausible, or it does not follow
     /// the board.
     NoSensor,
-    /// Even the mode of least power exceeds the limit.
-    LimitTooLow,
+    /// The limit cannot be held: the mean exceeds it in the mode of least power.
+    CannotHold,
     /// No mode can be set.
     NothingApplies,
 }
@@ -153,13 +210,17 @@ pub struct Status {
     /// The allowed reading: the limit less the sensor's errors, or less for derating, an average or
     /// a budget.
     pub allowed: Milliwatts,
-    /// The mean over 430 ms; `None` until the mode has been set for that time.
+    /// The mean over the window; `None` until the mode has been set for that time.
     pub measured: Option<Milliwatts>,
     /// The estimated power now, without the sensor's lag.
     pub power: Option<Milliwatts>,
     /// Energy since the start, in mJ.
     pub millijoules: u64,
-    /// Total time in which the mean over 430 ms exceeded the allowed reading.
+    /// The window that the limit applies to.
+    pub window: Milliseconds,
+    /// Number of times that the clock was set back, or forward by more than a day.
+    pub gaps: u32,
+    /// Total time in which the mean over the window exceeded the allowed reading.
     pub over: Milliseconds,
     /// The model's prediction of the mode's power; 0 for a front of [unknown](crate::Front::is_unknown) powers.
     pub predicted: Milliwatts,

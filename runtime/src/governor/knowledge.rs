@@ -21,6 +21,9 @@ use crate::units::{Milliseconds, Milliwatts};
 /// Range of a mode's error. Values beyond it are implausible.
 pub const RATIO_RANGE: (f32, f32) = (0.125, 8.0);
 
+/// Range of plausible powers, as parts of the prediction.
+const PLAUSIBLE: (f32, f32) = (1.0 / 64.0, 8.0);
+
 /// Initial weight of the model's guard band in the spread, and the maximum weight of the past, both
 /// in guesses.
 const GUARD_WEIGHT: f32 = 3.0;
@@ -204,12 +207,12 @@ impl<const N: usize> Knowledge<N> {
         }
     }
 
-    /// Whether a board may draw a power in mW in a point. With nothing known, any but 0.
+    /// Whether a board may draw a power in mW in a point. An idle board draws little. With nothing known, any but 0.
     pub fn is_plausible(&self, index: usize, power: f32) -> bool {
         match self.front.is_unknown() {
             true => power > 0.0,
             false => {
-                let (least, most) = RATIO_RANGE;
+                let (least, most) = PLAUSIBLE;
                 (least..=most).contains(&(power / self.predicted(index)))
             }
         }

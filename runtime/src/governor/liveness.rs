@@ -6,8 +6,9 @@
 //! although a change of the mode or of the GPU's load must show. When the readings of a busy board
 //! stand still for long, the governor *probes* the sensor: it makes such a change itself.
 
-use crate::estimator::Sample;
-use crate::units::Milliseconds;
+use super::load::Load;
+use crate::estimator::{MOST_CHIPS, Sample};
+use crate::units::{Milliseconds, Milliwatts};
 
 /// Timeout of failing reads.
 const READ_TIMEOUT: Milliseconds = Milliseconds(1_700);
@@ -30,13 +31,18 @@ const LONGEST_PROBE_AFTER: Milliseconds = Milliseconds(480_000);
 /// Minimum load of the GPU of a busy board, in permille.
 const BUSY_LOAD: u16 = 500;
 
+/// A chip that measures this part of the power or more must show a change.
+const MAIN_PART: u32 = 4;
+
 /// History of the sensor's readings.
 #[derive(Clone, Debug)]
 pub struct Liveness {
     /// The last plausible sample, and its time.
     sample: Option<Sample>,
     last_reading: Milliseconds,
-    /// When a sample last differed from the previous one, and the GPU's load then.
+    /// When the reading of each chip last differed from the previous one.
+    chips: [Milliseconds; MOST_CHIPS],
+    /// The earliest of those of the main chips, and the GPU's load then.
     changed: Milliseconds,
     load: Option<u16>,
     /// Since when the GPU's load differs from `load`, and since when the board is busy.
@@ -57,6 +63,7 @@ impl Liveness {
         Self {
             sample: None,
             last_reading: now,
+            chips: [now; MOST_CHIPS],
             changed: now,
             load: None,
             other_load: None,
@@ -75,11 +82,13 @@ impl Liveness {
     }
 
     /// Takes a plausible sample, if there is one. Returns whether the sensor is blind.
-    pub fn update(&mut self, sample: Option<&Sample>, gpu: Option<u16>, now: Milliseconds) -> bool {
+    pub fn update(&mut self, sample: Option<&Sample>, load: &Load, now: Milliseconds) -> bool {
+        let gpu = load.gpu;
         if let Some(sample) = sample {
             self.last_reading = now;
-            if self.sample.replace(*sample) != Some(*sample) {
-                (self.changed, self.load) = (now, gpu);
+            let before = self.sample.replace(*sample);
+            if self.all_changed(before, sample, now) {
+                self.load = gpu;
                 (self.other_load, self.pending_change) = (None, None);
                 if core::mem::take(&mut self.is_probing) {
                     let longer = self.probe_after.0.saturating_mul(2);
@@ -99,7 +108,12 @@ impl Liveness {
             self.load.zip(gpu).is_some_and(differs),
             now,
         );
-        since(&mut self.busy, gpu.is_some_and(|gpu| gpu >= BUSY_LOAD), now);
+        // Where nothing tells how busy the board is, time alone decides.
+        let is_busy = match gpu {
+            Some(gpu) => gpu >= BUSY_LOAD || load.works(),
+            None => load.works() || !load.steps.are_reported(),
+        };
+        since(&mut self.busy, is_busy, now);
         let is_blind = now.since(self.last_reading) >= READ_TIMEOUT
             || self.pending_change.is_some_and(|(until, _)| now >= until)
             || is_for(self.other_load, RESPONSE_TIMEOUT, now);
@@ -117,6 +131,36 @@ impl Liveness {
     pub fn needs_probe(&self, now: Milliseconds) -> bool {
         let is_still = now.since(self.changed) >= self.probe_after;
         is_still && is_for(self.busy, self.probe_after, now) && self.pending_change.is_none()
+    }
+
+    /// Notes which chips have changed. Returns whether all main chips have since the last time that this was so.
+    fn all_changed(&mut self, before: Option<Sample>, sample: &Sample, now: Milliseconds) -> bool {
+        let total = sample.total().unwrap_or(Milliwatts(0)).0;
+        let mut earliest = now;
+        let chips = self.chips.iter_mut().zip(sample.chips).enumerate();
+        for (chip, (changed, power)) in chips {
+            let before = before.and_then(|before| before.chips.get(chip).copied());
+            if before != Some(power) {
+                *changed = now;
+            }
+            let is_main = power.is_some_and(|it| it.0 > 0 && it.0 >= total / MAIN_PART);
+            if is_main {
+                earliest = earliest.min(*changed);
+            }
+        }
+        let have_changed = earliest > self.changed || before.is_none();
+        self.changed = earliest;
+        have_changed
+    }
+
+    /// Time since the last plausible sample.
+    pub fn missed(&self, now: Milliseconds) -> Milliseconds {
+        now.since(self.last_reading)
+    }
+
+    /// Whether a probe is under way.
+    pub fn is_probing(&self) -> bool {
+        self.is_probing
     }
 
     /// Marks the next mode change as a probe of the sensor.

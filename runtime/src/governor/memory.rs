@@ -151,6 +151,10 @@ const SECOND_MS: u64 = 1_000;
 /// Minimum burst of full work in ms that shows the level of a mean over 430 ms.
 const SHORTEST_BURST_MS: u64 = 430;
 
+/// A board that draws this part of what the model predicts works, whatever the GPU's load says: its file may stand
+/// at 0.
+const SURE_LEVEL: f32 = 0.85;
+
 /// Without the GPU's load: a board below this part of the highest level is idle.
 const IDLE_LEVEL: f32 = 0.55;
 
@@ -182,12 +186,20 @@ impl Memory {
         self.stated.highest().min(self.busy.highest())
     }
 
+    /// The highest level within the memory time that the user sets, whether it expired under full work or not.
+    pub fn stated(&self) -> f32 {
+        self.stated.highest()
+    }
+
     /// How busy the board is, from its level and the GPU's smoothed load.
     pub fn work(&mut self, gpu: Option<u16>, level: f32) -> Work {
         match gpu {
             None if level < IDLE_LEVEL * self.highest() => Work::None,
             None => Work::Some,
-            Some(gpu) if gpu < WORKING_LOAD => Work::None,
+            Some(gpu) if gpu < WORKING_LOAD => match level < SURE_LEVEL {
+                true => Work::None,
+                false => Work::Some,
+            },
             Some(gpu) => {
                 self.busiest = self.busiest.max(gpu.min(1_000));
                 let is_full =

@@ -58,8 +58,8 @@
 //! | Tracking | SteppingDown | a busy board's readings stood still: a slower mode probes the sensor |
 //! | any | Safe(NoSensor) | the sensor is blind |
 //! | Safe(NoSensor) | Settling | its readings change again |
-//! | Tracking, SteppingDown | Safe(LimitTooLow) | the mode of least power does not fit, nor do the few similar ones that were tried |
-//! | Safe(LimitTooLow) | Tracking | the mode of least power fits |
+//! | Tracking, SteppingDown | Safe(CannotHold) | the mode of least power does not fit, nor do the few similar ones that were tried |
+//! | Safe(CannotHold) | Tracking | the mode of least power fits |
 //! | any | Safe(NothingApplies) | no mode can be set or chosen |
 //! | Safe(NothingApplies) | Settling | the mode is read back |
 //! | any | Booting | no step for longer than 5 s, another front, or [`Governor::release`] |
@@ -69,19 +69,25 @@
 
 mod actuator;
 mod allowance;
+mod clock;
 mod explore;
 mod fit;
 mod interface;
 mod knowledge;
 mod liveness;
+mod load;
 mod machine;
 mod memory;
 mod noise;
-mod observation;
+mod observe;
+mod over;
 mod policy;
+mod sensor;
+mod stay;
 mod steps;
 
 pub use interface::{
-    Average, Budget, Cause, Command, GovernorError, Input, Limit, Settings, State, Status,
+    Average, Budget, Cause, Command, GovernorError, Input, Limit, Settings, State, Status, WINDOW,
 };
-pub use machine::{Governor, LONGEST_GAP, SPAN, UP_EVERY, UPS};
+pub use clock::LONGEST_GAP;
+pub use machine::{Governor, UP_EVERY, UPS};

@@ -84,6 +84,11 @@ impl Steps {
         }
     }
 
+    /// Whether a step was ever reported.
+    pub fn are_reported(&self) -> bool {
+        self.count.is_some()
+    }
+
     /// How busy the board is; `None` if no step was ever reported.
     pub fn work(&self, now: Milliseconds) -> Option<Work> {
         self.count?;

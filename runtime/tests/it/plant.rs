@@ -197,6 +197,8 @@ pub struct Plant {
     pub writes_work: Box<dyn Fn(ModeId) -> bool>,
     /// Whether the board is in a mode outside the front.
     is_elsewhere: bool,
+    /// Whether the last write failed.
+    is_refused: bool,
     pub is_too_hot: bool,
     /// Share of the work that a throttled board does, 1 without throttling, and how long this has
     /// been so, in ms.
@@ -304,9 +306,10 @@ impl Plant {
             takes: 0.0,
             sensor_fault: works,
             is_frozen: false,
-            frozen: Sample::default(),
+            frozen: Sample::one(Milliwatts(0)),
             writes_work: Box::new(|_| true),
             is_elsewhere: false,
+            is_refused: false,
             is_too_hot: false,
             throttle: 1.0,
             throttle_age: THROTTLE_SHOWS,
@@ -374,13 +377,13 @@ impl Plant {
     }
 
     fn sample(&self) -> Sample {
-        let mut sample = Sample::default();
+        let mut powers = [Milliwatts(0); MOST_CHIPS];
         let chips = self.sensor.chips.iter().zip(self.registers);
-        for (shown, (chip, register)) in sample.chips.iter_mut().zip(chips) {
+        for (shown, (chip, register)) in powers.iter_mut().zip(chips) {
             let step = chip.step.max(1.0);
             *shown = Milliwatts(((register / step).round() * step) as u32);
         }
-        sample
+        Sample::of(powers)
     }
 
     fn enter(&mut self, mode: ModeId) {
@@ -480,16 +483,14 @@ impl Plant {
         }
         let (_, gpu_load) = (self.load)(self.now_ms);
         let is_known = self.coming.is_none() && !self.is_elsewhere;
-        let input = Input {
-            now: Milliseconds(self.now_ms),
-            sample: (self.sensor_fault)(self.now_ms, self.frozen),
-            mode: is_known.then_some(self.mode),
-            gpu_load,
-            steps: self.reports_steps.then_some(self.steps as u64),
-            over_current: false,
-            too_hot: self.is_too_hot,
-            throttled: (self.throttle < 1.0) != (self.throttle_age < THROTTLE_SHOWS),
-        };
+        let mut input = Input::at(Milliseconds(self.now_ms));
+        input.sample = (self.sensor_fault)(self.now_ms, self.frozen);
+        input.mode = is_known.then_some(self.mode);
+        input.gpu_load = gpu_load;
+        input.refused = std::mem::take(&mut self.is_refused);
+        input.steps = self.reports_steps.then_some(self.steps as u64);
+        input.too_hot = self.is_too_hot;
+        input.throttled = (self.throttle < 1.0) != (self.throttle_age < THROTTLE_SHOWS);
         let command = match self.is_watched {
             true => {
                 self.governor.watch(&input);
@@ -509,7 +510,8 @@ impl Plant {
         };
         if let Command::Apply(mode) = command {
             self.modes.push((self.now_ms, mode));
-            if (self.writes_work)(mode) {
+            self.is_refused = !(self.writes_work)(mode);
+            if !self.is_refused {
                 self.coming = Some((self.now_ms + self.sets_in, mode));
             }
             self.next_step_ms = self.now_ms + 10;

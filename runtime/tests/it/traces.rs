@@ -40,11 +40,11 @@ impl Row {
     }
 
     pub fn sample(&self) -> Sample {
-        let mut sample = Sample::default();
-        for (chip, rail) in sample.chips.iter_mut().zip(&self.rails) {
+        let mut powers = [Milliwatts(0); MOST_CHIPS];
+        for (chip, rail) in powers.iter_mut().zip(&self.rails) {
             *chip = Milliwatts(rail.round() as u32);
         }
-        sample
+        Sample::of(powers)
     }
 
     /// Recorded times begin at 0.

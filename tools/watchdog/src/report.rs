@@ -188,7 +188,7 @@ pub const STATES: [State; 8] = [
     State::SteppingDown,
     State::ProbingUp,
     State::Safe(Cause::NoSensor),
-    State::Safe(Cause::LimitTooLow),
+    State::Safe(Cause::CannotHold),
     State::Safe(Cause::NothingApplies),
 ];
 
@@ -201,7 +201,7 @@ pub fn state_name(state: State) -> &'static str {
         State::SteppingDown => "stepping_down",
         State::ProbingUp => "probing_up",
         State::Safe(Cause::NoSensor) => "safe_no_sensor",
-        State::Safe(Cause::LimitTooLow) => "safe_limit_too_low",
+        State::Safe(Cause::CannotHold) => "safe_cannot_hold",
         State::Safe(Cause::NothingApplies) => "safe_nothing_applies",
     }
 }

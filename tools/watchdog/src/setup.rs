@@ -431,16 +431,7 @@ impl Setup {
 
     /// The mode that a new governor sets before any measurement.
     pub fn first(&self) -> PowerMode {
-        let command = self.governor().step(&Input {
-            now: Milliseconds(0),
-            sample: None,
-            mode: None,
-            gpu_load: None,
-            steps: None,
-            over_current: false,
-            too_hot: false,
-            throttled: false,
-        });
+        let command = self.governor().step(&Input::at(Milliseconds(0)));
         match command {
             Command::Apply(mode) => self.mode(mode),
             Command::Keep => self.safe(),

@@ -142,16 +142,16 @@ impl Plant {
     }
 
     fn sample(&self) -> Sample {
-        let mut sample = Sample::default();
+        let mut powers = [Milliwatts(0); MOST_CHIPS];
         let chips = self.rails.iter().zip(&self.setup.chips);
-        for (shown, (rails, steps)) in sample.chips.iter_mut().zip(chips) {
+        for (shown, (rails, steps)) in powers.iter_mut().zip(chips) {
             let rounded = rails
                 .iter()
                 .zip(steps)
                 .map(|((_, register), step)| (register / step).round() * step);
             *shown = Milliwatts(rounded.sum::<f64>().round() as u32);
         }
-        sample
+        Sample::of(powers)
     }
 
     /// Advances by a millisecond. Returns whether there was a look.

@@ -106,7 +106,7 @@ fn a_budget_lasts_for_its_time_and_is_used() {
     let part = plant.account.energy_mj / budget.millijoules as f64;
     assert!((0.93..=1.0).contains(&part), "{part} of the budget");
     plant.run(120_000, 40_000);
-    assert_eq!(plant.state(), State::Safe(Cause::LimitTooLow));
+    assert_eq!(plant.state(), State::Safe(Cause::CannotHold));
 }
 
 #[test]
@@ -143,16 +143,10 @@ fn fast_governor(limit: Limit) -> Governor<POINTS> {
 
 fn step(governor: &mut Governor<POINTS>, now: u64, milliwatts: u32) {
     let mode = governor.status().mode;
-    let command = governor.step(&Input {
-        now: Milliseconds(now),
-        sample: Some(Sample::one(Milliwatts(milliwatts))),
-        mode: Some(mode),
-        gpu_load: Some(1_000),
-        steps: None,
-        over_current: false,
-        too_hot: false,
-        throttled: false,
-    });
+    let mut input = Input::at(Milliseconds(now));
+    input.sample = Some(Sample::one(Milliwatts(milliwatts)));
+    (input.mode, input.gpu_load) = (Some(mode), Some(1_000));
+    let command = governor.step(&input);
     // The first step sets the mode that the board reads back.
     assert!(
         now == 0 || command == Command::Keep,

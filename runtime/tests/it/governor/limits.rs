@@ -264,7 +264,7 @@ fn a_limit_below_the_least_mode_is_reported_until_it_rises() {
         plant.run(between(seed, 2, 1.0, 30_000.0) as u64, 30_000);
         plant.governor.set_limit(limit(NONE_FITS));
         plant.run(20_000, NONE_FITS);
-        is_in(&plant, State::Safe(Cause::LimitTooLow))?;
+        is_in(&plant, State::Safe(Cause::CannotHold))?;
         let (drawn, least) = (plant.draws_now(), plant.milliwatts(modes()[0], 1.0));
         ensure(drawn <= 1.04 * least, || {
             format!("{drawn} mW, expected the least mode's {least} mW")
@@ -285,7 +285,7 @@ fn a_limit_that_is_too_low_counts_one_violation_for_each_mode_tried() {
     plant.run(20_000, 30_000);
     plant.governor.set_limit(limit(NONE_FITS));
     plant.run(60_000, NONE_FITS);
-    assert_eq!(plant.state(), State::Safe(Cause::LimitTooLow));
+    assert_eq!(plant.state(), State::Safe(Cause::CannotHold));
     let violations = plant.status().violations;
     assert!(violations <= 5, "{violations} violations in a minute");
 }
@@ -348,7 +348,7 @@ fn under_a_limit_that_is_too_low_the_mode_is_a_measured_one() {
     let before = plant.modes.len();
     plant.governor.set_limit(limit(11_000));
     plant.run(60_000, 11_000);
-    assert_eq!(plant.state(), State::Safe(Cause::LimitTooLow));
+    assert_eq!(plant.state(), State::Safe(Cause::CannotHold));
     let tried: Vec<ModeId> = plant.modes[before..]
         .iter()
         .map(|(_, mode)| *mode)
@@ -374,7 +374,7 @@ fn the_mode_is_stable_under_a_limit_that_is_too_low() {
         plant.run(300_000, watts);
         let (changes, state) = (plant.modes.len() - before, plant.state());
         ensure(
-            changes <= 5 && state == State::Safe(Cause::LimitTooLow),
+            changes <= 5 && state == State::Safe(Cause::CannotHold),
             || format!("{changes} changes in five minutes, {state:?}"),
         )
     });
@@ -415,7 +415,7 @@ fn finds_a_fitting_mode(plant: &mut Plant, watts: u32) -> Result<(), String> {
     let tried: Vec<_> = tried.map(|(at, mode)| (*at, point(*mode))).collect();
     let (state, drawn) = (plant.state(), plant.draws_now());
     ensure(
-        state != State::Safe(Cause::LimitTooLow) && drawn <= f64::from(watts),
+        state != State::Safe(Cause::CannotHold) && drawn <= f64::from(watts),
         || format!("{state:?} under {watts} mW, {drawn:.0} mW, after {tried:?}"),
     )?;
     has_at_most_events(plant, 1)

@@ -11,6 +11,7 @@
 //! | `budgets` | averages, budgets, energy |
 //! | `inputs` | no input causes a panic; `new` refuses bad settings |
 
+mod adversary;
 mod budgets;
 mod exploring;
 mod inputs;

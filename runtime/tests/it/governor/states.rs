@@ -14,9 +14,9 @@
 //! | `ProbingUp` | `Tracking` | the mode was measured | `a_probed_mode_that_fits_is_tracked` |
 //! | `ProbingUp` | `SteppingDown` | the mode is over the limit | `a_probed_mode_over_the_limit_steps_down` |
 //! | `SteppingDown` | `Tracking` | the mode was measured | `a_slower_mode_is_tracked` |
-//! | `SteppingDown`, `Tracking`, `Settling` | `Safe(LimitTooLow)` | the least mode and the trials exceed the limit | `a_least_mode_over_the_limit_is_safe` |
-//! | `Safe(LimitTooLow)` | `Tracking` | the limit rises to the least mode, or the load falls | `a_limit_of_the_least_mode_is_tracked`, `a_lower_load_is_tracked` |
-//! | `Safe(LimitTooLow)` | `ProbingUp` | the limit rises further | `a_much_higher_limit_is_probed` |
+//! | `SteppingDown`, `Tracking`, `Settling` | `Safe(CannotHold)` | the least mode and the trials exceed the limit | `a_least_mode_over_the_limit_is_safe` |
+//! | `Safe(CannotHold)` | `Tracking` | the limit rises to the least mode, or the load falls | `a_limit_of_the_least_mode_is_tracked`, `a_lower_load_is_tracked` |
+//! | `Safe(CannotHold)` | `ProbingUp` | the limit rises further | `a_much_higher_limit_is_probed` |
 //! | any that has set a mode | `Safe(NoSensor)` | the sensor is dead | `a_dead_sensor_is_safe` |
 //! | `Safe(NoSensor)` | `Settling` | the sensor works again | `a_restored_sensor_settles` |
 //! | any | `SteppingDown` | the mode cannot be set | `a_mode_that_cannot_be_set_steps_down` |
@@ -29,7 +29,7 @@
 //! | any | `Booting` | another program controls the board | `a_board_that_was_only_watched_boots` |
 //!
 //! `no_other_transition_occurs` checks the table on random plants with faults. One step may make
-//! two transitions, for instance `Safe(NoSensor)` → `Settling` → `Safe(LimitTooLow)`; only the
+//! two transitions, for instance `Safe(NoSensor)` → `Settling` → `Safe(CannotHold)`; only the
 //! first and the last state are visible.
 
 use std::sync::LazyLock;
@@ -42,7 +42,7 @@ use crate::plant::{
 };
 
 const NO_SENSOR: State = State::Safe(Cause::NoSensor);
-const TOO_LOW: State = State::Safe(Cause::LimitTooLow);
+const TOO_LOW: State = State::Safe(Cause::CannotHold);
 const NOTHING: State = State::Safe(Cause::NothingApplies);
 
 const ALL: [State; 8] = [

@@ -128,7 +128,7 @@ class Report:
     """The daemon's status. ``None`` is an unknown value or one that is not set."""
 
     #: ``booting``, ``settling``, ``tracking``, ``stepping_down``, ``probing_up``,
-    #: ``safe_no_sensor``, ``safe_limit_too_low``, ``safe_nothing_applies``, ``over_limit`` while
+    #: ``safe_no_sensor``, ``safe_cannot_hold``, ``safe_nothing_applies``, ``over_limit`` while
     #: the power is over the limit and nothing lower can be set, or ``yielded`` while another
     #: client has the board and nothing else holds the limit.
     state: str

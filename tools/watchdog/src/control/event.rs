@@ -195,7 +195,7 @@ pub fn name(state: State) -> &'static str {
         State::SteppingDown => "stepping down",
         State::ProbingUp => "probing up",
         State::Safe(Cause::NoSensor) => "safe: the power sensor cannot be read",
-        State::Safe(Cause::LimitTooLow) => "safe: even the mode of least power is above the limit",
+        State::Safe(Cause::CannotHold) => "safe: even the mode of least power is above the limit",
         State::Safe(Cause::NothingApplies) => "safe: no mode can be set",
     }
 }

@@ -375,17 +375,15 @@ impl<F: Files> Control<F> {
         });
         let has_arrived = self.arrives(now);
         let sample = self.sample(now, emit);
-        let input = Input {
-            now,
-            sample,
-            mode: self.shown,
-            gpu_load: self.board.gpu_load(&self.files),
-            steps: None,
-            over_current: std::mem::take(&mut self.surroundings.over_current),
-            too_hot: self.surroundings.too_hot,
-            throttled: self.throttling != Throttling::default()
-                || self.board.is_testing_obedience(),
-        };
+        let mut input = Input::at(now);
+        input.sample = sample;
+        // The time to arrive is over.
+        (input.mode, input.refused) = (self.shown, self.shown.is_none());
+        input.gpu_load = self.board.gpu_load(&self.files);
+        input.over_current = std::mem::take(&mut self.surroundings.over_current);
+        input.too_hot = self.surroundings.too_hot;
+        input.throttled =
+            self.throttling != Throttling::default() || self.board.is_testing_obedience();
         if self.is_yielded {
             let before = self.governor.status();
             self.governor.watch(&input);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use wattgate_runtime::{Milliseconds, Milliwatts, ModeId, PowerMode, SPAN, Status};
+use wattgate_runtime::{Milliseconds, Milliwatts, ModeId, PowerMode, Status, WINDOW};
 
 /// The number of violations that are kept.
 pub const KEPT: usize = 8;
@@ -105,7 +105,7 @@ impl Violations {
             _ => self.is_over = false,
         }
         let is_answered = after.violations > before.violations;
-        let is_long = !self.is_over && self.unanswered.over > SPAN;
+        let is_long = !self.is_over && self.unanswered.over > WINDOW;
         if (is_answered || is_long)
             && let Some(answer) = mode(after.mode)
         {

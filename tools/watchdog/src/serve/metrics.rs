@@ -340,7 +340,7 @@ mod tests {
             ("wattgate_state{state=\"booting\"}", 0.0),
             ("wattgate_state{state=\"over_limit\"}", 0.0),
             ("wattgate_state{state=\"probing_up\"}", 0.0),
-            ("wattgate_state{state=\"safe_limit_too_low\"}", 0.0),
+            ("wattgate_state{state=\"safe_cannot_hold\"}", 0.0),
             ("wattgate_state{state=\"safe_no_sensor\"}", 0.0),
             ("wattgate_state{state=\"safe_nothing_applies\"}", 0.0),
             ("wattgate_state{state=\"settling\"}", 0.0),

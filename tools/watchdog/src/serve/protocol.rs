@@ -18,7 +18,7 @@
 //! ```
 //!
 //! `state` is `booting`, `settling`, `tracking`, `stepping_down`, `probing_up`, `safe_no_sensor`,
-//! `safe_limit_too_low`, `safe_nothing_applies`, `yielded` or `over_limit`: the measured power has been over the limit
+//! `safe_cannot_hold`, `safe_nothing_applies`, `yielded` or `over_limit`: the measured power has been over the limit
 //! for more than a second, and nothing lower can be set. It ends when a higher mode has been within the limit for a second,
 //! or the least one for 10 s; `over_for_ms` is the time since it began. Averages do not count.
 //!
@@ -61,7 +61,7 @@
 //! daemon ran. It holds at once, and is saved within a second; until then, `unsaved` is true. A limit over
 //! `max_limit_mw` is refused; one over the config's limit changes nothing by itself. `average` holds beside the
 //! config's. A limit below the predicted power of the safe mode is accepted: the daemon sets the safe mode,
-//! and the state is `safe_limit_too_low`. A user has one lowering, and there are at most 16, and root's.
+//! and the state is `safe_cannot_hold`. A user has one lowering, and there are at most 16, and root's.
 //!
 //! ```json
 //! {"version":1,"request":{"set_limit":{"power_mw":15000}}}

@@ -411,7 +411,7 @@ fn a_limit_that_no_mode_holds_is_reported() {
     with_board("3W", |rig| {
         let mut daemon = rig.run("<4>safe: even the mode of least power is above the limit");
         let (_, report, _) = rig.status(&[]);
-        assert!(report.contains("state safe_limit_too_low\n"), "{report}");
+        assert!(report.contains("state safe_cannot_hold\n"), "{report}");
         daemon.stop();
     });
 }

@@ -177,7 +177,7 @@ fn an_average_is_held() {
 fn a_limit_below_the_least_mode_is_logged_and_the_least_mode_stays() {
     let mut running = Running::new(orin(), "2W");
     running.run(10);
-    assert_eq!(running.state(), State::Safe(Cause::LimitTooLow));
+    assert_eq!(running.state(), State::Safe(Cause::CannotHold));
     assert!(running.has_logged("even the mode of least power is above the limit"));
     assert!(running.is_as_wanted());
 }

@@ -155,7 +155,7 @@ fn control_survives_a_read_only_board() {
         control.look(Milliseconds(100 * tenth), &mut emit);
         control.files().wait(Duration::from_millis(100));
     }
-    assert_eq!(control.status().0.state, State::Safe(Cause::LimitTooLow));
+    assert_eq!(control.status().0.state, State::Safe(Cause::CannotHold));
     let (over, _) = control.over_and_unknown();
     assert!(over.0 > 8_000 && control.violation_count() > 0, "{over:?}");
     assert!(

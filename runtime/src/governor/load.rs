@@ -1,0 +1,120 @@
+//! What is known of the load. A front of another workload drops it.
+
+use super::memory::{Memory, Work};
+use super::noise::Noise;
+use super::steps::Steps;
+use crate::units::Milliseconds;
+
+/// Smoothing time in ms of the GPU's load, and the tolerance within which two loads are equal, in
+/// permille.
+const SMOOTHING_MS: u64 = 60;
+const SAME_LOAD: u16 = 100;
+
+/// A short phase of the load.
+#[derive(Clone, Copy, Debug)]
+pub struct Phase {
+    pub level: f32,
+    /// Its averaging time.
+    pub ms: u64,
+}
+
+impl Phase {
+    pub const NONE: Self = Self { level: 0.0, ms: 0 };
+}
+
+/// A step of the load that exceeded the limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Jump {
+    pub at: Milliseconds,
+    /// The estimated level of the load.
+    pub level: f32,
+    /// The highest level that the mode could carry.
+    pub carried: f32,
+    /// The highest mean level over a window that contains the step.
+    pub mean: f32,
+}
+
+/// The workload's levels, and how busy the board is.
+#[derive(Clone, Debug)]
+pub struct Load {
+    pub memory: Memory,
+    pub noise: Noise,
+    pub steps: Steps,
+    pub work: Work,
+    /// Since when the board works.
+    pub busy: Option<Milliseconds>,
+    /// Whether the board runs slower than its mode.
+    pub is_throttled: bool,
+    /// The GPU's load in permille, smoothed.
+    pub gpu: Option<u16>,
+    /// The level of the last mean; 0 before the first.
+    pub level: f32,
+    pub short: Phase,
+    /// Number of short phases near the highest level.
+    pub peaks: f32,
+    /// The last jump, while it counts.
+    pub jump: Option<Jump>,
+    /// The highest level of jumps that were so short that the mean over the window stayed within the limit.
+    pub burst: f32,
+}
+
+impl Load {
+    /// An unknown load, which is remembered for a time of work and is expected at a level.
+    pub fn new(memory: Option<Milliseconds>, level: f32) -> Self {
+        Self {
+            memory: Memory::new(memory, level),
+            noise: Noise::new(),
+            steps: Steps::NONE,
+            work: Work::None,
+            busy: None,
+            is_throttled: false,
+            gpu: None,
+            level: 0.0,
+            short: Phase::NONE,
+            peaks: 1.0,
+            jump: None,
+            burst: 0.0,
+        }
+    }
+
+    /// Smooths the GPU's load, which some drivers measure over a few ms only.
+    pub fn smooth(&mut self, load: Option<u16>, passed: u64) {
+        let load = load.map(|load| load.min(1_000));
+        if let Some(load) = load {
+            self.memory.record_load(load, passed);
+        }
+        self.gpu = match (self.gpu, load) {
+            (Some(before), Some(now)) => {
+                let (before, now) = (u64::from(before), u64::from(now));
+                let passed = passed.min(SMOOTHING_MS);
+                let sum = before * (SMOOTHING_MS - passed) + now * passed;
+                Some((sum / SMOOTHING_MS) as u16)
+            }
+            _ => load,
+        };
+    }
+
+    /// Takes how busy the board is.
+    pub fn set_work(&mut self, work: Work, now: Milliseconds) {
+        self.work = work;
+        self.busy = match work {
+            Work::None => None,
+            _ => Some(self.busy.unwrap_or(now)),
+        };
+    }
+
+    pub fn works(&self) -> bool {
+        self.work != Work::None
+    }
+
+    /// Whether the GPU's load is unchanged. An unknown load counts as unchanged.
+    pub fn is_same(&self, before: Option<u16>) -> bool {
+        let loads = before.zip(self.gpu);
+        loads.is_none_or(|(before, now)| before.abs_diff(now) <= SAME_LOAD)
+    }
+
+    /// Drops what was seen of the present phase: another program changed the mode in it.
+    pub fn drop_phase(&mut self) {
+        (self.short, self.jump) = (Phase::NONE, None);
+    }
+}
