@@ -45,7 +45,7 @@ impl<const N: usize> Governor<N> {
         // The mode before may be unknown: the measured power replaces its prediction.
         let to = self.modes.expected(self.stay.at, 1.0);
         let (from, to) = match self.stay.before {
-            Some(before) => (self.modes.expected(before, 1.0), to),
+            Some((before, _)) => (self.modes.expected(before, 1.0), to),
             None if self.load.level > 0.0 => (estimate.power, to * self.load.level),
             None => (estimate.power, to),
         };
@@ -124,7 +124,7 @@ impl<const N: usize> Governor<N> {
     pub(super) fn change(&mut self, to: usize, state: State, now: Milliseconds) -> Command {
         let reference = self.steady_level(now);
         self.end_phase();
-        let before = self.stay.set.map(|_| self.stay.at);
+        let before = self.stay.set.map(|set| (self.stay.at, set));
         self.stay = Stay {
             before,
             reference,

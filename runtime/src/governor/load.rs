@@ -34,6 +34,38 @@ pub struct Jump {
     pub mean: f32,
 }
 
+/// Bursts so short that the mean over the window stays within the limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Bursts {
+    /// The highest power level in one.
+    pub level: f32,
+    /// The highest mean level over a window with one.
+    pub mean: f32,
+    /// Number of successive ones that were not longer.
+    pub times: u8,
+    /// The highest mean level so far of the one that is under way.
+    pub present: f32,
+}
+
+impl Bursts {
+    pub const NONE: Self = Self {
+        level: 0.0,
+        mean: 0.0,
+        times: 0,
+        present: 0.0,
+    };
+
+    /// Notes one that has ended. Means differ by `noise`.
+    pub fn note(&mut self, level: f32, mean: f32, noise: f32) {
+        self.level = self.level.max(level);
+        self.times = match mean <= self.mean * (1.0 + noise) {
+            true => self.times.saturating_add(1),
+            false => 0,
+        };
+        self.mean = self.mean.max(mean);
+    }
+}
+
 /// The workload's levels, and how busy the board is.
 #[derive(Clone, Debug)]
 pub struct Load {
@@ -54,8 +86,7 @@ pub struct Load {
     pub peaks: f32,
     /// The last jump, while it counts.
     pub jump: Option<Jump>,
-    /// The highest level of jumps that were so short that the mean over the window stayed within the limit.
-    pub burst: f32,
+    pub bursts: Bursts,
 }
 
 impl Load {
@@ -73,7 +104,7 @@ impl Load {
             short: Phase::NONE,
             peaks: 1.0,
             jump: None,
-            burst: 0.0,
+            bursts: Bursts::NONE,
         }
     }
 

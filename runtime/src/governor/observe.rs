@@ -3,7 +3,7 @@
 
 use super::fit::JUMP_LIFETIME;
 use super::interface::State;
-use super::load::{Jump, Phase};
+use super::load::{Bursts, Jump, Phase};
 use super::memory::Work;
 use super::machine::{Governor, after};
 use super::noise::highest_of;
@@ -14,8 +14,11 @@ use crate::units::Milliseconds;
 /// Minimum duration of a long phase in ms. Its mean is remembered without a correction for noise.
 const LONG_PHASE_MS: u64 = 2_000;
 
+/// Means of equal levels differ by at most this number of standard deviations.
+const SAME_MEAN: f32 = 4.0;
+
 /// Longest interval of looks in ms.
-const LONGEST_LOOK_MS: u64 = 100;
+pub const LONGEST_LOOK_MS: u64 = 100;
 
 impl<const N: usize> Governor<N> {
     /// Books the highest likely energy for a time without readings.
@@ -84,6 +87,8 @@ impl<const N: usize> Governor<N> {
         let ms = if seems_over || self.has_just_jumped(now) {
             (look / 3).max(1)
         } else if is_suspected && most > 0.9 * allowed {
+            (look / 2).max(1)
+        } else if is_fresh && most > 0.85 * allowed {
             (look / 2).max(1)
         } else if is_fresh || most > 0.85 * allowed {
             look
@@ -287,15 +292,32 @@ impl<const N: usize> Governor<N> {
         }
     }
 
+    /// Follows a burst that is not answered by a step down.
+    pub(super) fn follow_burst(&mut self, estimate: &Estimate) {
+        let of_level = self.modes.expected(self.stay.at, 1.0);
+        if estimate.power > self.allowed() {
+            let mean = self.stay.measured.unwrap_or(0.0) / of_level;
+            let bursts = &mut self.load.bursts;
+            bursts.present = bursts.present.max(mean);
+        } else if self.load.bursts.present > 0.0 {
+            let noise = SAME_MEAN * self.ripple();
+            let bursts = &mut self.load.bursts;
+            let mean = core::mem::replace(&mut bursts.present, 0.0);
+            bursts.note(0.0, mean, noise);
+        }
+    }
+
     /// Just after a step down for a jump: computes what the mean level over the window would have
     /// been without it.
     fn record_burst(&mut self, set: Milliseconds, now: Milliseconds) {
-        let (Some(jump), Some(before)) = (self.load.jump, self.stay.before) else {
+        let (Some(_), Some((before, before_set))) = (self.load.jump, self.stay.before) else {
             return;
         };
         let window = self.window();
         let passed = now.since(set);
-        if Some(jump.at) > self.stay.requested || passed.0 == 0 || passed >= window {
+        // The window must not reach back beyond the mode before.
+        let reaches = after(before_set, window.0 + self.settings.settling.0) <= now;
+        if !reaches || passed.0 == 0 || passed >= window {
             return;
         }
         let estimator = &self.sensor.estimator;
@@ -318,12 +340,15 @@ impl<const N: usize> Governor<N> {
             let margin = highest_of(self.load.peaks) * self.ripple();
             self.load.memory.record(jump.mean * (1.0 - margin));
         }
-        let is_short = jump.mean > 0.0 && jump.mean < jump.carried;
-        if is_short {
-            self.load.burst = self.load.burst.max(jump.level);
-        } else if jump.level <= self.load.burst {
+        if jump.mean > 0.0 && jump.mean < jump.carried {
+            self.load
+                .bursts
+                .note(jump.level, jump.mean, SAME_MEAN * self.ripple());
+            // Credit the step up that leads back.
+            self.ups.credit();
+        } else if jump.level <= self.load.bursts.level {
             // Bursts of this level last longer now.
-            self.load.burst = 0.0;
+            self.load.bursts = Bursts::NONE;
         }
     }
 
@@ -337,9 +362,9 @@ impl<const N: usize> Governor<N> {
         let noise = self.ripple();
         let noise = noise * libm::sqrtf(self.window().0 as f32 / ms.max(self.window().0) as f32);
         let highest = self.load.memory.highest();
-        if level > highest * (1.0 + 4.0 * noise) {
+        if level > highest * (1.0 + SAME_MEAN * noise) {
             self.load.peaks = 1.0;
-        } else if level > highest * (1.0 - 4.0 * noise) {
+        } else if level > highest * (1.0 - SAME_MEAN * noise) {
             self.load.peaks += 1.0;
         }
         self.load

@@ -18,6 +18,7 @@
 
 use super::interface::CONFIRMATION_DIVISOR;
 use super::machine::Governor;
+use super::observe::LONGEST_LOOK_MS;
 use crate::estimator::Estimate;
 use crate::units::Milliseconds;
 
@@ -39,6 +40,9 @@ const KNOWN_DEVIATIONS: f32 = 2.0;
 
 /// Tolerance within which a burst is a known one, as part of its level.
 const KNOWN_BURST: f32 = 0.03;
+
+/// Number of successive bursts after which their length is known.
+const SURE_BURSTS: u8 = 3;
 
 /// Averaging window in ms for a rise that was not detected as a step. It shows more of the rise than
 /// the limit's window.
@@ -75,7 +79,9 @@ impl<const N: usize> Governor<N> {
 
     /// Time in ms in which a step of the load is seen and answered.
     pub(super) fn reaction(&self) -> u64 {
-        self.sensor.estimator.slowest().0 / CONFIRMATION_DIVISOR + self.lead()
+        let seen = self.sensor.estimator.slowest().0 / CONFIRMATION_DIVISOR;
+        // Far from the limit, looks are rare.
+        seen + (2 * self.settings.look.0).min(LONGEST_LOOK_MS) + self.lead()
     }
 
     /// Energy in µJ in the part of the window ending `ahead` ms from now that has passed.
@@ -121,10 +127,9 @@ impl<const N: usize> Governor<N> {
         if now.since(set) < self.settings.settling {
             return None;
         }
-        let resolution = self.sensor.estimator.resolution(self.window());
         let mean = self.stay.measured.unwrap_or(0.0);
         let power = estimate.power + estimate.deviation;
-        if mean - resolution > self.allowed_until(now) {
+        if self.is_mean_over(mean, set, now) {
             // A shorter mean shows more of a step that is not detected yet.
             let span = Milliseconds(RISE_WINDOW.min(self.window().0));
             let is_in_mode = now.since(set).0 >= span.0 + self.settings.settling.0;
@@ -135,6 +140,21 @@ impl<const N: usize> Governor<N> {
         let is_over = estimate.power - deviations * estimate.deviation > self.allowed();
         (is_over && self.is_confirmed(estimate, now) && !self.may_stay(estimate, now))
             .then_some(power)
+    }
+
+    /// Whether the mean over the window is over beyond the resolution of the sensor, or else that over twice
+    /// the time, which is finer.
+    fn is_mean_over(&self, mean: f32, set: Milliseconds, now: Milliseconds) -> bool {
+        let (window, allowed) = (self.window(), self.allowed_until(now));
+        let estimator = &self.sensor.estimator;
+        if mean <= allowed {
+            return false;
+        }
+        let long = Milliseconds(2 * window.0);
+        let is_in_mode = now.since(set).0 >= long.0 + self.settings.settling.0;
+        let longer = estimator.mean(long).filter(|_| is_in_mode);
+        mean - estimator.resolution(window) > allowed
+            || longer.is_some_and(|mean| mean - estimator.resolution(long) > allowed)
     }
 
     /// The threshold of the present power, in standard deviations.
@@ -159,10 +179,15 @@ impl<const N: usize> Governor<N> {
     /// Whether this is a burst of a known level, and a step down at the next look keeps the mean.
     fn may_stay(&self, estimate: &Estimate, now: Milliseconds) -> bool {
         let level = estimate.power / self.modes.expected(self.stay.at, 1.0);
-        if level > (1.0 + KNOWN_BURST) * self.load.burst || self.has_just_jumped(now) {
+        let bursts = self.load.bursts;
+        if level > (1.0 + KNOWN_BURST) * bursts.level || self.has_just_jumped(now) {
             return false;
         }
-        let lead = self.lead();
+        // Once the length of the bursts is known, they end before the mean is over.
+        let lead = match bursts.times >= SURE_BURSTS {
+            true => self.settings.look.0 / 3,
+            false => self.lead(),
+        };
         let end = Milliseconds(now.0.saturating_add(lead));
         let mean = self.forecast(estimate.power + estimate.deviation, lead);
         mean.is_some_and(|mean| mean <= self.allowed_until(end))

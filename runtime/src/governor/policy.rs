@@ -73,6 +73,7 @@ impl<const N: usize> Governor<N> {
         if let Some(power) = self.over(&estimate, known, now) {
             return self.step_down(power, &estimate, now);
         }
+        self.follow_burst(&estimate);
         if self.is_lowered(now) && estimate.power > self.allowed() && !self.fits(now) {
             return self.follow(now);
         }
@@ -164,7 +165,7 @@ impl<const N: usize> Governor<N> {
             None => {
                 let level = power / self.modes.expected(at, 1.0);
                 self.load.memory.level_returned(level);
-                level
+                level.max(self.phase(now))
             }
         };
         self.load.jump = Some(Jump {
@@ -289,16 +290,7 @@ impl<const N: usize> Governor<N> {
         let short = self.load.short.level * (1.0 - self.load.noise.deviation());
         let phase = self.phase(now).max(short);
         let allowed = self.allowed();
-        let measured = (0..at).filter(|&index| self.modes.is_measured(index));
-        let reach = match measured.take(2).count() {
-            0 => FIRST_CLIMB,
-            _ => CLIMB,
-        };
-        let reach = reach
-            * match self.modes.is_unreachable(at) {
-                true => self.modes.expected(at, 1.0),
-                false => self.modes.predicted(at),
-            };
+        let reach = self.reach();
         let nearest = (at + 1..N)
             .find(|&index| self.modes.is_choosable(index) && !self.modes.is_held(index, now));
         let next = self.modes.fastest(|index| {
@@ -316,6 +308,23 @@ impl<const N: usize> Governor<N> {
             }
             _ => self.explore(phase, allowed, now),
         }
+    }
+
+    /// The highest prediction of a mode that may be set next. Between measured modes, all may.
+    fn reach(&self) -> f32 {
+        let at = self.stay.at;
+        let mut measured = (0..N).filter(|&index| index != at && self.modes.is_measured(index));
+        let times = match measured.clone().next() {
+            None => FIRST_CLIMB,
+            Some(_) => CLIMB,
+        };
+        let present = match self.modes.is_unreachable(at) {
+            true => self.modes.expected(at, 1.0),
+            false => self.modes.predicted(at),
+        };
+        let highest = measured.next_back();
+        let highest = highest.map_or(0.0, |index| self.modes.predicted(index));
+        highest.max(times * present)
     }
 
     /// Whether a mode keeps the window's mean if the highest load within the memory returns, until

@@ -36,8 +36,8 @@ pub struct Steady {
 pub struct Stay {
     /// Index of the wanted point of the front.
     pub at: usize,
-    /// Index of the point before, if that was set.
-    pub before: Option<usize>,
+    /// Index of the point before, if that was set, and since when it was.
+    pub before: Option<(usize, Milliseconds)>,
     /// When the mode was last requested; `None` before the first mode is chosen.
     pub requested: Option<Milliseconds>,
     /// Number of requests without success.

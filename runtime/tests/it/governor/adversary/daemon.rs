@@ -218,6 +218,9 @@ impl Daemon<'_> {
 
     fn look(&mut self) {
         let has_arrived = self.arrives();
+        if has_arrived && self.is_disturbed() {
+            self.confirmed = None;
+        }
         let input = self.input();
         let now = self.board.now;
         if !has_arrived {
@@ -226,10 +229,6 @@ impl Daemon<'_> {
             return;
         }
         match self.governor.step(&input) {
-            Command::Keep if self.is_disturbed() => {
-                self.confirmed = None;
-                self.next = now + 1;
-            }
             Command::Keep => {
                 let wait = self.governor.due().since(input.now).0;
                 self.next = now + wait.clamp(1, LONGEST_WAIT) as usize;

@@ -17,7 +17,7 @@
 //! *Over* are means of 430 ms of the true power that exceed the limit. *Speed* is relative to the
 //! fixed oracle: the fastest mode that never exceeds the limit if it stays for the whole run. A run
 //! *breaks* the limit if it is over for more than 0.1 % of the time, by more than 5 %, or for more
-//! than 300 ms, and the [ideal](ideal) holder of the same run is not.
+//! than 300 ms, and the [ideal](ideal) holder of the same run is not in the same of these ways.
 
 mod cases;
 mod daemon;
@@ -43,9 +43,11 @@ struct Run {
 }
 
 impl Run {
+    /// Whether the governor breaks the limit in a way in which the ideal does not.
     fn breaks(&self) -> bool {
-        let ideal_breaks = self.ideal.as_ref().is_some_and(Account::breaks);
-        self.governor.breaks() && !ideal_breaks
+        let ideal = self.ideal.as_ref().map_or([false; 3], Account::breaks);
+        let mut pairs = self.governor.breaks().into_iter().zip(ideal);
+        pairs.any(|(governor, ideal)| governor && !ideal)
     }
 }
 

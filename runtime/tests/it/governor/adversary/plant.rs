@@ -361,8 +361,12 @@ impl Account {
         self.changes as f64 * 60e3 / self.ms as f64
     }
 
-    /// Over the limit for too much of the time, by too much, or for too long.
-    pub fn breaks(&self) -> bool {
-        self.part_over() > 0.001 || self.excess > 0.05 || self.longest > 300
+    /// Whether the limit was exceeded for too much of the time, by too much, and for too long.
+    pub fn breaks(&self) -> [bool; 3] {
+        [
+            self.part_over() > 0.001,
+            self.excess > 0.05,
+            self.longest > 300,
+        ]
     }
 }
