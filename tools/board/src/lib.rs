@@ -34,7 +34,7 @@
 //!     emc: Kilohertz(2_133_000),
 //! };
 //! board.apply(&mut files, &mode)?;
-//! println!("{}", board.sample(&files)?.total());
+//! println!("{:?}", board.sample(&files)?.total());
 //! board.restore(&mut files, &before)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

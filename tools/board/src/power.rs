@@ -229,7 +229,7 @@ impl Rails {
                 fault: SampleFault::Missing,
             });
         }
-        let (mut sample, mut microwatts) = (Sample::default(), [0_i64; MOST_CHIPS]);
+        let (mut powers, mut microwatts) = ([Milliwatts(0); MOST_CHIPS], [0_i64; MOST_CHIPS]);
         let turn = self.turn;
         self.turn = (turn + 1) % VOLTAGE_EVERY;
         for (number, rail) in self.rails.iter_mut().enumerate() {
@@ -241,9 +241,9 @@ impl Rails {
             })?;
             // At most 32,760 each, so that no sum of rails overflows.
             microwatts[rail.chip] += millivolts * milliamperes.max(0);
-            sample.chips[rail.chip] = milliwatts(microwatts[rail.chip]);
+            powers[rail.chip] = milliwatts(microwatts[rail.chip]);
         }
-        Ok(sample)
+        Ok(Sample::of(powers))
     }
 }
 

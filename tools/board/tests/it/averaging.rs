@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{self, Simulated, boards, booted, description, discover, highest, seeded};
+use crate::common::{self, Simulated, boards, booted, description, discover, highest, seeded, total};
 use wattgate_board::{AveragingError, ChangeError, Files, SAMPLES, Saved};
 use wattgate_runtime::{MOST_CHIPS, Milliseconds};
 use wattgate_simulated_board::tree::Errno;
@@ -184,7 +184,7 @@ fn readings_follow_with_the_time_constant() {
             let Milliseconds(time_constant) = set.expect("it can be set");
             let mut power = |files: &mut Simulated, ms| {
                 files.wait(Duration::from_millis(ms));
-                f64::from(board.sample(files).expect("a reading").total().0)
+                f64::from(total(&board.sample(files).expect("a reading")).0)
             };
             let from = power(&mut files, 10_000);
             inject(&mut files, "load resnet18");

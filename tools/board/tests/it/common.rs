@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use wattgate_board::{Board, Files};
 use wattgate_board_tables::{Board as Description, names};
-use wattgate_runtime::PowerMode;
+use wattgate_runtime::{Milliwatts, PowerMode, Sample};
 use wattgate_simulated_board::tree::{Errno, Tree};
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
@@ -189,4 +189,9 @@ pub fn apply(board: &mut Board, files: &mut Simulated, mode: PowerMode) {
     let applied = board.apply(files, &mode);
     applied.unwrap_or_else(|error| panic!("{mode}: {error}"));
     files.writes.clear();
+}
+
+/// The power of all chips.
+pub fn total(sample: &Sample) -> Milliwatts {
+    sample.total().expect("all chips")
 }

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use crate::common::{
     self, Simulated, apply, boards, booted, description, discover, highest, load, lowest,
+    total,
 };
 use wattgate_board::{Board, Files, SampleFault};
-use wattgate_runtime::{MOST_CHIPS, Milliseconds, Milliwatts};
+use wattgate_runtime::{MOST_CHIPS, Milliseconds, Milliwatts, Sample};
 use wattgate_simulated_board::tree::{Errno, Tree};
 use wattgate_simulated_board::unit::Unit;
 
@@ -60,7 +61,7 @@ fn power_is_the_low_passed_true_power_within_the_sensor_s_steps() {
             for _ in 0..40 {
                 truth.pass(&mut files, Duration::from_millis(87));
                 let truth = truth.total_mw(&files);
-                let power = board.sample(&files).expect("a reading").total();
+                let power = total(&board.sample(&files).expect("a reading"));
                 // Half a step (20 µV) of the shunt's voltage at the nominal bus voltage, up to
                 // 16 mV of drift of the bus voltage, and half its step of 8 mV.
                 let rails = of.rails.iter().filter(|rail| rail.total);
@@ -110,7 +111,7 @@ fn a_rail_inside_another_one_is_not_counted_twice() {
                 (millivolts * milliamperes) as u32
             })
             .sum();
-        assert_eq!(before.total(), Milliwatts(all.div_ceil(1000)), "{name}");
+        assert_eq!(total(&before), Milliwatts(all.div_ceil(1000)), "{name}");
     }
 }
 
@@ -153,7 +154,7 @@ fn power_is_rounded_up() {
         }
         // A newly discovered board reads the voltage.
         let sample = discover(&files).sample(&files);
-        sample.map(|sample| sample.total())
+        sample.map(|sample| total(&sample))
     };
     assert_eq!(show("5000\n", "1600\n"), Ok(Milliwatts(8000)));
     assert_eq!(show("5001\n", "1600\n"), Ok(Milliwatts(8002)));
@@ -246,7 +247,7 @@ fn a_failing_sensor_is_an_error_and_never_a_smaller_sum() {
                     }
                     // A negative current within the offset counts as zero.
                     Ok(after) if word == "flipped" && rail.total => {
-                        let lost = before.total().0 - after.total().0;
+                        let lost = total(&before).0 - total(&after).0;
                         assert!(
                             lost <= 40 * rail.millivolts as u32 / 1000,
                             "{name}: {}",
@@ -341,7 +342,7 @@ fn a_voltage_is_reused_for_eight_samples_and_read_again_after_a_fault() {
     };
     show(&mut files, "in1", "5000\n");
     show(&mut files, "curr1", "1000\n");
-    let power = |board: &mut Board, files: &Simulated| board.sample(files).map(|it| it.total().0);
+    let power = |board: &mut Board, files: &Simulated| board.sample(files).map(|it| total(&it).0);
     assert_eq!(power(&mut board, &files), Ok(5_000));
     show(&mut files, "in1", "4800\n");
     for _ in 0..7 {
@@ -374,7 +375,7 @@ fn each_chip_shows_the_power_of_its_own_rails() {
         for (chip, microwatts) in expected.iter_mut().zip(of_chips.values()) {
             *chip = Milliwatts(microwatts.div_ceil(1000));
         }
-        assert_eq!(sample.chips, expected, "{name}");
+        assert_eq!(sample.powers(), Some(expected), "{name}");
     }
 }
 
@@ -405,7 +406,7 @@ fn a_chip_that_is_not_in_the_total_does_not_shift_the_others() {
     assert_eq!(board.chips(), 1);
     let sample = board.sample(&files).expect("a reading");
     let zero = Milliwatts(0);
-    assert_eq!(sample.chips, [Milliwatts(12_000), zero, zero, zero]);
+    assert_eq!(sample, Sample::of([Milliwatts(12_000), zero, zero, zero]));
     assert_eq!(board.time_constants(&files)[0], Milliseconds(54));
     let [first, others @ ..] = board.sensor_steps();
     assert!(first.0 > 0 && others == [zero; 3], "{first}, {others:?}");

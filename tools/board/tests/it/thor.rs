@@ -4,7 +4,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use wattgate_board::{AveragingError, Board, DiscoverError};
-use wattgate_runtime::{Milliseconds, Milliwatts, PowerMode};
+use wattgate_runtime::{Milliseconds, Milliwatts, PowerMode, Sample};
+
+use crate::common::total;
 
 use crate::thor_tree::{DEVFREQ, EMC, POWER, Thor, file_of};
 
@@ -202,12 +204,12 @@ fn the_total_is_the_input_of_the_whole_board_in_microwatts() {
     assert_eq!(board.chips(), 1);
     let sample = board.sample(&thor).expect("a reading");
     // Rounded up to the next mW.
-    assert_eq!(sample.chips.map(|it| it.0), [52_346, 0, 0, 0]);
+    assert_eq!(sample, Sample::of([52_346, 0, 0, 0].map(Milliwatts)));
     thor.put(POWER, "1");
-    assert_eq!(board.sample(&thor).map(|it| it.total()), Ok(Milliwatts(1)));
+    assert_eq!(board.sample(&thor).map(|it| total(&it)), Ok(Milliwatts(1)));
     thor.put(POWER, "168000000");
     assert_eq!(
-        board.sample(&thor).map(|it| it.total()),
+        board.sample(&thor).map(|it| total(&it)),
         Ok(Milliwatts(168_000))
     );
 }
@@ -300,7 +302,7 @@ fn the_input_of_the_module_counts_more_than_that_of_the_board() {
     thor.put("/sys/class/hwmon/hwmon1/in1_label", "VDD_IN");
     let mut board = discover(&thor);
     assert!(board.rails().eq(["VDD_IN"]));
-    let total = board.sample(&thor).map(|it| it.total());
+    let total = board.sample(&thor).map(|it| total(&it));
     assert_eq!(total, Ok(Milliwatts(12_000)));
     assert_eq!(board.time_constant(&thor), Milliseconds(430));
 }

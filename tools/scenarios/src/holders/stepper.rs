@@ -86,8 +86,8 @@ pub fn hold(
             }
         }
         let now = files.now();
-        if let Ok(sample) = board.sample(files) {
-            let (power, limit) = (f64::from(sample.total().0), f64::from(course.limit_mw(now)));
+        if let Some(power) = board.sample(files).ok().and_then(|sample| sample.total()) {
+            let (power, limit) = (f64::from(power.0), f64::from(course.limit_mw(now)));
             let next = match power {
                 power if power > limit => rung.saturating_sub(1),
                 power if power < limit * (1.0 - HYSTERESIS) => (rung + 1).min(ladder.len() - 1),

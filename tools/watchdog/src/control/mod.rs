@@ -440,7 +440,7 @@ impl<F: Files> Control<F> {
     ) {
         let status = self.governor.status();
         let most = status.predicted.0.saturating_mul(MOST_OF_PREDICTED);
-        let measured = sample.map(|sample| sample.total());
+        let measured = sample.and_then(|sample| sample.total());
         let measured = measured.filter(|measured| {
             status.state == State::Safe(Cause::NoSensor)
                 && self.choices.distrust.is_none()
@@ -512,7 +512,7 @@ impl<F: Files> Control<F> {
     ) {
         let after = self.governor.status();
         let is_blind = after.state == State::Safe(Cause::NoSensor);
-        let reading = sample.map(|sample| sample.total()).filter(|_| !is_blind);
+        let reading = sample.and_then(|sample| sample.total()).filter(|_| !is_blind);
         let power = reading.map(|reading| after.measured.unwrap_or(reading));
         let mode = |id| self.choices.mode(id);
         self.violations
