@@ -28,7 +28,7 @@ pub struct Jump {
     pub at: Milliseconds,
     /// The estimated level of the load.
     pub level: f32,
-    /// The highest level that the mode could carry.
+    /// The highest level that the mode could carry; 0 if the mode, not the load, drew more than expected.
     pub carried: f32,
     /// The highest mean level over a window that contains the step.
     pub mean: f32,

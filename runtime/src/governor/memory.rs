@@ -18,6 +18,10 @@ const BUSY_MS: u64 = 84_000;
 /// The same time at the start, in ms. It is shorter because the model's level was never measured.
 const INITIAL_BUSY_MS: u64 = 21_000;
 
+/// A load below this part of the model's level is a lighter one. Above it, the model may be wrong by as much: units of
+/// a board differ by a fifth.
+const LIGHTER: f32 = 0.8;
+
 /// Slots of a memory. Each slot expires as a whole.
 const SLOTS: usize = 28;
 
@@ -49,18 +53,6 @@ impl Slots {
         }
     }
 
-    /// Records a level that expires after `ms` instead of the whole time span.
-    fn record_for(&mut self, level: f32, ms: u64) {
-        let slots = self
-            .slot_ms
-            .and_then(|slot| ms.checked_div(slot))
-            .unwrap_or(SLOTS as u64);
-        let ahead = (slots as usize).clamp(1, SLOTS - 1);
-        if let Some(highest) = self.highest.get_mut((self.at + ahead) % SLOTS) {
-            *highest = highest.max(level);
-        }
-    }
-
     fn pass(&mut self, ms: u64) {
         let Some(slot_ms) = self.slot_ms else {
             return;
@@ -80,16 +72,41 @@ impl Slots {
     }
 }
 
+fn pass(left: &mut Option<u64>, ms: u64) {
+    if let Some(left) = left {
+        *left = left.saturating_sub(ms);
+    }
+}
+
 /// Remembers the highest level of the workload. A level is power over prediction.
 #[derive(Clone, Debug)]
 pub struct Memory {
     stated: Slots,
     busy: Slots,
+    initial: Initial,
     /// Highest load of the GPU in permille.
     busiest: u16,
     bursts: Bursts,
     /// Time in ms that the board has been fully busy without a pause.
     full_ms: u64,
+}
+
+/// The model's level, which was never measured.
+#[derive(Clone, Copy, Debug)]
+struct Initial {
+    level: f32,
+    /// Time of work, and of full work, in ms after which it expires; `None` for never.
+    stated_ms: Option<u64>,
+    busy_ms: Option<u64>,
+}
+
+impl Initial {
+    fn within(&self, left: Option<u64>) -> f32 {
+        match left {
+            Some(0) => 0.0,
+            _ => self.level,
+        }
+    }
 }
 
 /// Peaks and mean of the GPU's load over the last second or two, in permille.
@@ -163,13 +180,14 @@ impl Memory {
     pub fn new(memory: Option<Milliseconds>, level: f32) -> Self {
         let stated_ms = memory.map(|it| it.0.max(1));
         let busy_ms = stated_ms.map(|ms| ms.min(BUSY_MS));
-        let mut stated = Slots::new(stated_ms);
-        let mut busy = Slots::new(busy_ms);
-        stated.record(level);
-        busy.record_for(level, INITIAL_BUSY_MS);
         Self {
-            stated,
-            busy,
+            stated: Slots::new(stated_ms),
+            busy: Slots::new(busy_ms),
+            initial: Initial {
+                level,
+                stated_ms,
+                busy_ms: stated_ms.map(|ms| ms.min(INITIAL_BUSY_MS)),
+            },
             busiest: 0,
             bursts: Bursts::NONE,
             full_ms: 0,
@@ -183,12 +201,22 @@ impl Memory {
 
     /// The highest level that has not expired.
     pub fn highest(&self) -> f32 {
-        self.stated.highest().min(self.busy.highest())
+        let Initial {
+            stated_ms, busy_ms, ..
+        } = self.initial;
+        let stated = self.stated.highest().max(self.initial.within(stated_ms));
+        let busy = self.busy.highest().max(self.initial.within(busy_ms));
+        stated.min(busy)
     }
 
-    /// The highest level within the memory time that the user sets, whether it expired under full work or not.
-    pub fn stated(&self) -> f32 {
-        self.stated.highest()
+    /// The highest level that may return: within the memory time that the user sets, whether it expired under full
+    /// work or not. The model's level counts only above a load that is much lighter: near it, the model is wrong.
+    pub fn returning(&self, phase: f32) -> f32 {
+        let measured = self.stated.highest();
+        match phase < LIGHTER * self.initial.level {
+            true => measured.max(self.initial.within(self.initial.stated_ms)),
+            false => measured,
+        }
     }
 
     /// How busy the board is, from its level and the GPU's smoothed load.
@@ -223,6 +251,7 @@ impl Memory {
     pub fn pass(&mut self, work: Work, ms: u64) {
         if work != Work::None {
             self.stated.pass(ms);
+            pass(&mut self.initial.stated_ms, ms);
         }
         self.full_ms = match work {
             Work::Full => self.full_ms.saturating_add(ms),
@@ -230,6 +259,7 @@ impl Memory {
         };
         if self.full_ms > SHORTEST_BURST_MS {
             self.busy.pass(ms);
+            pass(&mut self.initial.busy_ms, ms);
         }
     }
 

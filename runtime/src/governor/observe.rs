@@ -76,6 +76,8 @@ impl<const N: usize> Governor<N> {
         let look = self.settings.look.0;
         let allowed = self.allowed();
         let is_fresh = self.stay.set.is_some_and(|set| now.since(set) < self.window());
+        // What the load draws was never measured.
+        let is_first = self.counts.changes == 1 && self.stay.measured.is_none();
         let Some(estimate) = self.sensor.estimate() else {
             self.due = after(now, look);
             return;
@@ -88,7 +90,7 @@ impl<const N: usize> Governor<N> {
             (look / 3).max(1)
         } else if is_suspected && most > 0.9 * allowed {
             (look / 2).max(1)
-        } else if is_fresh && most > 0.85 * allowed {
+        } else if is_first && most > 0.85 * allowed {
             (look / 2).max(1)
         } else if is_fresh || most > 0.85 * allowed {
             look
@@ -267,6 +269,9 @@ impl<const N: usize> Governor<N> {
     fn record_level(&mut self, mean: f32, of_level: f32, now: Milliseconds) {
         let level = mean / of_level;
         self.load.level = level;
+        if let Some(jump) = &mut self.load.jump {
+            jump.mean = jump.mean.max(level);
+        }
         match self.steady_mean(now) {
             Some((mean, passed)) if passed >= LONG_PHASE_MS => {
                 self.load.memory.record(mean / of_level);
@@ -336,6 +341,9 @@ impl<const N: usize> Governor<N> {
     /// Ends a jump. What its mean over the window was counts as a short phase.
     fn end_jump(&mut self, jump: Jump) {
         self.load.jump = None;
+        if jump.carried <= 0.0 {
+            return;
+        }
         if jump.mean > 0.0 {
             let margin = highest_of(self.load.peaks) * self.ripple();
             self.load.memory.record(jump.mean * (1.0 - margin));

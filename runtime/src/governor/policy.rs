@@ -74,7 +74,8 @@ impl<const N: usize> Governor<N> {
             return self.step_down(power, &estimate, now);
         }
         self.follow_burst(&estimate);
-        if self.is_lowered(now) && estimate.power > self.allowed() && !self.fits(now) {
+        let is_over = estimate.power - estimate.deviation > self.allowed();
+        if self.is_lowered(now) && is_over && !self.fits(now) {
             return self.follow(now);
         }
         // A mode change would hide a step that is about to be detected.
@@ -171,7 +172,7 @@ impl<const N: usize> Governor<N> {
         self.load.jump = Some(Jump {
             at: now,
             level,
-            carried: self.allowed() / self.modes.expected(at, 1.0),
+            carried: reference.map_or(self.allowed() / self.modes.expected(at, 1.0), |_| 0.0),
             mean: 0.0,
         });
         let fitting = self.fitting(level, self.allowed(), now);
@@ -310,27 +311,24 @@ impl<const N: usize> Governor<N> {
         }
     }
 
-    /// The highest prediction of a mode that may be set next. Between measured modes, all may.
+    /// The highest prediction of a mode that may be set next without a measurement.
     fn reach(&self) -> f32 {
         let at = self.stay.at;
-        let mut measured = (0..N).filter(|&index| index != at && self.modes.is_measured(index));
-        let times = match measured.clone().next() {
-            None => FIRST_CLIMB,
-            Some(_) => CLIMB,
+        let times = match (0..N).any(|index| index != at && self.modes.is_measured(index)) {
+            true => CLIMB,
+            false => FIRST_CLIMB,
         };
         let present = match self.modes.is_unreachable(at) {
             true => self.modes.expected(at, 1.0),
             false => self.modes.predicted(at),
         };
-        let highest = measured.next_back();
-        let highest = highest.map_or(0.0, |index| self.modes.predicted(index));
-        highest.max(times * present)
+        times * present
     }
 
     /// Whether a mode keeps the window's mean if the highest load within the memory returns, until
     /// it is seen and answered.
     fn may_return(&self, index: usize, phase: f32, allowed: f32) -> bool {
-        let highest = self.load.memory.stated();
+        let highest = self.load.memory.returning(phase);
         let part = self.reaction() as f32 / self.window().0 as f32;
         let part = part.min(1.0);
         let mean = self.bound(index, phase) * (1.0 - part)
