@@ -31,9 +31,9 @@ use crate::units::Kilohertz;
 /// grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
-    /// [`Grid::hash`] of the grid that the indices belong to.
+    /// [`Grid::hash`] of the grid that the indices belong to; `None` for a deserialised region.
     #[serde(skip)]
-    grid: u32,
+    grid: Option<u32>,
     first: [u8; 4],
     last: [u8; 4],
 }
@@ -68,7 +68,7 @@ impl error::Error for ConstraintError {}
 impl Region {
     /// A region to be filled.
     pub(crate) const NONE: Self = Self {
-        grid: 0,
+        grid: None,
         first: [0; 4],
         last: [0; 4],
     };
@@ -77,7 +77,7 @@ impl Region {
     pub fn all(grid: &Grid) -> Self {
         let last = Axis::ALL.map(|axis| index(grid.axis(axis).len().saturating_sub(1)));
         Self {
-            grid: grid.hash(),
+            grid: Some(grid.hash()),
             first: [0; 4],
             last,
         }
@@ -93,7 +93,7 @@ impl Region {
                 *at = index(grid.axis(axis).binary_search(&knob).ok()?);
             }
             let region = bounds.get_or_insert_with(|| Self {
-                grid: grid.hash(),
+                grid: Some(grid.hash()),
                 first: at,
                 last: at,
             });
@@ -109,7 +109,7 @@ impl Region {
     /// `grid` is the hash of the file's grid.
     pub(crate) fn of_bytes(grid: u32, [a, b, c, d, last @ ..]: [u8; 8]) -> Self {
         Self {
-            grid,
+            grid: Some(grid),
             first: [a, b, c, d],
             last,
         }
@@ -117,7 +117,7 @@ impl Region {
 
     /// Whether the region belongs to the grid with this [`Grid::hash`].
     pub(crate) fn is_of(&self, grid: u32) -> bool {
-        self.grid == grid
+        self.grid == Some(grid)
     }
 
     /// Whether every index lies on its axis and no range is empty.

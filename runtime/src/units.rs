@@ -1,8 +1,8 @@
 //! Physical quantities as integers, so that all targets agree exactly.
 //!
 //! Every quantity that a caller sees is a whole number of the unit in its name.
-//! Conversions round towards the cautious side: a power or a time is never shown
-//! smaller than it was predicted.
+//! Conversions to a power or a time that is shown round up. A network's logarithm becomes an integer
+//! first, which is a model's rounding and lies within its guard band.
 //!
 //! ```
 //! use wattgate_runtime::{Confidence, Milliwatts};

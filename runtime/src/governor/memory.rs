@@ -209,6 +209,11 @@ impl Memory {
         stated.min(busy)
     }
 
+    /// Whether a level was measured within the memory time.
+    pub fn is_measured(&self) -> bool {
+        self.stated.highest() > 0.0
+    }
+
     /// The highest level that may return: within the memory time that the user sets, whether it expired under full
     /// work or not. The model's level counts only above a load that is much lighter: near it, the model is wrong.
     pub fn returning(&self, phase: f32) -> f32 {

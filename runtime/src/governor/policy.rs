@@ -98,9 +98,10 @@ impl<const N: usize> Governor<N> {
     /// Sets the first mode after the start, after a sleep, or after another program's.
     pub(super) fn boot(&mut self, now: Milliseconds) -> Command {
         let was_released = core::mem::take(&mut self.was_released);
-        let first = match self.counts.changes {
-            0 => self.fastest_predicted(),
-            _ => {
+        let first = match self.load.memory.is_measured() {
+            // The model decides, as long as nothing was measured.
+            false => self.fastest_predicted(),
+            true => {
                 let (phase, allowed) = (self.phase(now), self.allowed());
                 let reading = self.allowance.reading(&self.settings);
                 let is_unknown = self.modes.front().is_unknown();

@@ -9,10 +9,12 @@
 //! | `exploring` | measured errors replace a wide guard band |
 //! | `throttling` | a throttled board teaches nothing, and the limit holds when the throttling ends |
 //! | `budgets` | averages, budgets, energy |
+//! | `edges` | clocks that jump, sensors that stand still, boards that are slow, reads that fail |
 //! | `inputs` | no input causes a panic; `new` refuses bad settings |
 
 mod adversary;
 mod budgets;
+mod edges;
 mod exploring;
 mod inputs;
 mod limits;

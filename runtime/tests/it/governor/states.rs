@@ -41,7 +41,7 @@ use crate::plant::{
     L4T, POINTS, Plant, between, fails, front, full, idle, limit, off_by_10_percent, random, works,
 };
 
-const NO_SENSOR: State = State::Safe(Cause::NoSensor);
+pub const NO_SENSOR: State = State::Safe(Cause::NoSensor);
 const TOO_LOW: State = State::Safe(Cause::CannotHold);
 const NOTHING: State = State::Safe(Cause::NothingApplies);
 

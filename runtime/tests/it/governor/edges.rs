@@ -1,0 +1,337 @@
+//! Clocks that jump, sensors that stand still, boards that are slow, reads that fail.
+
+use wattgate_runtime::{
+    Chip, Command, Estimator, Governor, Input, MOST_CHIPS, Milliseconds, Milliwatts, ModeId,
+    Sample, Settings, State,
+};
+
+use super::{ensure, holds_for};
+use crate::plant::{
+    FINE, L4T, POINTS, Plant, Sensor, SensorChip, front, full, limit, random, works,
+};
+
+const LIMIT: u32 = 25_000;
+
+/// A board at full work whose readings follow at once.
+struct Board {
+    governor: Governor<POINTS>,
+    clock: u64,
+    mode: ModeId,
+    factor: f64,
+    over_ms: u64,
+}
+
+impl Board {
+    fn new() -> Self {
+        let chip = Chip {
+            time_constant: Milliseconds(0),
+            step: Milliwatts(40),
+        };
+        let settings = Settings {
+            chips: [chip; MOST_CHIPS],
+            ..Settings::default()
+        };
+        let governor = Governor::new(front(), settings, limit(LIMIT)).expect("a front");
+        Self {
+            mode: governor.front().points()[0].mode,
+            governor,
+            clock: 10_000_000,
+            factor: 1.0,
+            over_ms: 0,
+        }
+    }
+
+    fn power(&self) -> f64 {
+        let points = self.governor.front().points();
+        let point = points.iter().find(|point| point.mode == self.mode);
+        self.factor * f64::from(point.expect("a mode of the front").power.0)
+    }
+
+    fn input(&self) -> Input {
+        let mut input = Input::at(Milliseconds(self.clock));
+        input.sample = Some(Sample::one(Milliwatts(self.power() as u32)));
+        (input.mode, input.gpu_load) = (Some(self.mode), Some(1_000));
+        input
+    }
+
+    fn run(&mut self, ms: u64) {
+        for _ in 0..ms / 20 {
+            if let Command::Apply(mode) = self.governor.step(&self.input()) {
+                self.mode = mode;
+            }
+            self.clock = self.clock.wrapping_add(20);
+            self.over_ms += if self.power() > f64::from(LIMIT) { 20 } else { 0 };
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_steps_back_is_a_gap_and_the_limit_holds() {
+    for back in [40, 3_600_000, 9_000_000] {
+        let mut board = Board::new();
+        board.run(30_000);
+        board.clock -= back;
+        board.run(1_000);
+        (board.factor, board.over_ms) = (1.6, 0);
+        board.run(60_000);
+        assert!(board.over_ms <= 100, "over for {} ms", board.over_ms);
+        assert_eq!(board.governor.status().gaps, 1);
+        let ahead = board.governor.due().since(Milliseconds(board.clock));
+        assert!(ahead.0 <= 100, "the next look is {} ms ahead", ahead.0);
+    }
+}
+
+#[test]
+fn a_clock_at_its_maximum_for_one_look_changes_neither_the_energy_nor_the_limit() {
+    let mut board = Board::new();
+    board.run(30_000);
+    let (clock, before) = (board.clock, board.governor.status().millijoules);
+    board.clock = u64::MAX;
+    board.run(20);
+    board.clock = clock;
+    board.run(1_000);
+    (board.factor, board.over_ms) = (1.6, 0);
+    board.run(60_000);
+    assert!(board.over_ms <= 100, "over for {} ms", board.over_ms);
+    let after = board.governor.status();
+    assert!(after.millijoules - before < 2_000_000, "{after:?}");
+    assert_eq!(after.gaps, 2);
+}
+
+/// A clock that stands: no time passes, so nothing is decided by time.
+#[test]
+fn a_clock_that_stands_changes_nothing() {
+    let mut board = Board::new();
+    board.run(30_000);
+    board.governor.step(&board.input());
+    let before = board.governor.status();
+    for _ in 0..1_000 {
+        assert_eq!(board.governor.step(&board.input()), Command::Keep);
+    }
+    assert_eq!(board.governor.status(), before);
+}
+
+/// The usual case on a microcontroller: neither a load of the GPU nor steps.
+#[test]
+fn a_sensor_that_stands_still_is_blind_without_a_load_of_the_gpu() {
+    holds_for(1_000..1_008, |seed| {
+        let mut plant = Plant::typical(LIMIT, seed, L4T);
+        let level = if seed % 2 == 0 { 1.0 } else { 0.2 };
+        plant.load = Box::new(move |_| (level, None));
+        plant.run(60_000, LIMIT);
+        plant.is_frozen = true;
+        plant.run(40_000, LIMIT);
+        let states: Vec<State> = plant.states.iter().map(|(_, state)| *state).collect();
+        ensure(states.contains(&super::states::NO_SENSOR), || {
+            format!("{states:?}")
+        })
+    });
+}
+
+const fn chip(share: f64) -> SensorChip {
+    SensorChip {
+        share,
+        time_constant: 430.0,
+        step: 100.0,
+    }
+}
+
+const TWO_CHIPS: Sensor = Sensor {
+    chips: [chip(0.8), chip(0.2), chip(0.0), chip(0.0)],
+};
+
+/// The chip that measures most stands still; the other one moves.
+fn first_chip_stands(_: u64, mut sample: Sample) -> Option<Sample> {
+    sample.chips[0] = Some(Milliwatts(16_000));
+    Some(sample)
+}
+
+#[test]
+fn a_main_chip_that_stands_still_is_blind_though_another_one_moves() {
+    holds_for(1_000..1_008, |seed| {
+        let mut plant = Plant::typical(LIMIT, seed, TWO_CHIPS);
+        plant.run(60_000, LIMIT);
+        plant.sensor_fault = first_chip_stands;
+        plant.run(40_000, LIMIT);
+        let last = plant.state();
+        ensure(last == super::states::NO_SENSOR, || format!("{last:?}"))
+    });
+}
+
+/// A chip fails for good.
+fn second_chip_fails(_: u64, mut sample: Sample) -> Option<Sample> {
+    sample.chips[1] = None;
+    Some(sample)
+}
+
+#[test]
+fn a_chip_that_cannot_be_read_makes_the_sensor_blind_within_2_s() {
+    let mut plant = Plant::typical(LIMIT, 1_000, TWO_CHIPS);
+    plant.run(60_000, LIMIT);
+    plant.sensor_fault = second_chip_fails;
+    plant.run(2_000, LIMIT);
+    assert_eq!(plant.state(), super::states::NO_SENSOR);
+    plant.sensor_fault = works;
+    plant.run_to(State::Tracking, 60_000, LIMIT);
+}
+
+/// A governor that ran another workload chooses as a new one does.
+#[test]
+fn a_new_front_forgets_the_load_of_the_old_one() {
+    holds_for(1_000..1_030, |seed| {
+        let mut old = Plant::typical(40_000, seed, FINE);
+        old.factor = 0.8;
+        // The front is replaced in a short phase of a higher load.
+        old.load = Box::new(|now| (if now > 58_800 { 1.0 } else { 0.6 }, Some(1_000)));
+        old.run(60_000, 40_000);
+        old.governor.set_front(front()).expect("the same front");
+        let first = old.run_to_next_step(40_000);
+        let new = Governor::new(front(), Settings::default(), limit(40_000)).expect("a front");
+        let power = |mode: Option<ModeId>| old.milliwatts(mode.expect("a mode"), 1.0);
+        let part = power(first) / power(new.first());
+        ensure(part > 0.95, || format!("{part:.3} of a new governor's first mode"))?;
+        old.load = Box::new(full);
+        old.run(30_000, 40_000);
+        let mut fresh = Plant::typical(40_000, seed, FINE);
+        fresh.factor = 0.8;
+        fresh.run(30_000, 40_000);
+        let (one, other) = (old.draws_now(), fresh.draws_now());
+        ensure(one > 0.9 * other, || {
+            format!("{one:.0} mW, {other:.0} mW with a new governor")
+        })
+    });
+}
+
+/// The mode takes 20 ms, and the caller steps each 5 ms.
+#[test]
+fn a_board_slower_than_the_steps_is_waited_for() {
+    for takes in [5, 20, 60, 140] {
+        let mut board = Board::new();
+        let mut coming: Option<(u64, ModeId)> = None;
+        for _ in 0..6_000 {
+            let mut input = board.input();
+            if coming.is_some() {
+                input.mode = None;
+            }
+            if let Command::Apply(mode) = board.governor.step(&input) {
+                coming = Some((board.clock + takes, mode));
+            }
+            board.clock += 5;
+            if let Some((at, mode)) = coming
+                && board.clock >= at
+            {
+                (board.mode, coming) = (mode, None);
+            }
+        }
+        let state = board.governor.status().state;
+        assert_eq!(state, State::Tracking, "{takes} ms");
+        assert!(board.power() > 0.9 * f64::from(LIMIT), "{takes} ms");
+    }
+}
+
+/// The first reading of a chip is 0, as if it were absent.
+#[test]
+fn a_first_reading_of_0_is_no_step_of_the_power() {
+    let mut estimator = Estimator::new([Chip::L4T; MOST_CHIPS]);
+    estimator.look(&Sample::one(Milliwatts(0)), Milliseconds(1_000));
+    for look in 1..40 {
+        estimator.look(&Sample::one(Milliwatts(20_000)), Milliseconds(1_000 + 25 * look));
+        let power = estimator.estimate().expect("a reading").power;
+        assert!((18_000.0..22_000.0).contains(&power), "{power} mW");
+    }
+}
+
+/// One read in 16 fails, which is one in 400 ms.
+fn some_fail(now: u64, sample: Sample) -> Option<Sample> {
+    (random(7, now / 25) > 1.0 / 16.0).then_some(sample)
+}
+
+#[test]
+fn a_read_that_fails_now_and_then_keeps_neither_the_mean_nor_the_climb() {
+    holds_for(1_000..1_016, |seed| {
+        let mut plant = Plant::typical(LIMIT, seed, FINE);
+        plant.sensor_fault = some_fail;
+        plant.run(20_000, LIMIT);
+        plant.governor.set_limit(limit(40_000));
+        let mut measured = 0;
+        for _ in 0..600 {
+            plant.run(100, 40_000);
+            measured += u32::from(plant.status().measured.is_some());
+        }
+        let power = plant.draws_now();
+        ensure(measured > 450 && power > 36_000.0, || {
+            format!("{measured} of 600 means, {power:.0} mW")
+        })
+    });
+}
+
+/// A board at rest draws less than an eighth of what the model predicts for the workload.
+#[test]
+fn an_idle_board_below_an_eighth_of_the_prediction_is_not_blind() {
+    let mut board = Board::new();
+    board.run(30_000);
+    let mode = board.mode;
+    board.factor = 0.1;
+    for _ in 0..500 {
+        board.factor += 1e-5;
+        let mut input = board.input();
+        input.gpu_load = Some(0);
+        assert_eq!(board.governor.step(&input), Command::Keep);
+        board.clock += 20;
+    }
+    assert_eq!(board.governor.status().mode, mode);
+}
+
+/// With a fast shunt and a fast board, the limit holds over 20 ms.
+#[test]
+fn a_window_of_20_ms_holds_with_a_shunt_of_1_khz() {
+    let mut board = Board::new();
+    let mut settings = Settings {
+        look: Milliseconds(1),
+        settling: Milliseconds(2),
+        window: Milliseconds(20),
+        ..Settings::default()
+    };
+    for chip in &mut settings.chips {
+        (chip.time_constant, chip.step) = (Milliseconds(0), Milliwatts(40));
+    }
+    board.governor = Governor::new(front(), settings, limit(LIMIT)).expect("a front");
+    assert_eq!(board.governor.status().window, Milliseconds(20));
+    let (mut recent, mut over) = (std::collections::VecDeque::new(), 0);
+    for ms in 0..120_000_u64 {
+        // A load that jumps each half second.
+        board.factor = if ms / 500 % 2 == 0 { 0.8 } else { 1.3 };
+        board.factor *= 1.0 + 0.02 * (random(3, ms) - 0.5);
+        if let Command::Apply(mode) = board.governor.step(&board.input()) {
+            board.mode = mode;
+        }
+        board.clock += 1;
+        recent.push_back(board.power());
+        if recent.len() > 20 {
+            recent.pop_front();
+        }
+        let mean = recent.iter().sum::<f64>() / 20.0;
+        over += u64::from(mean > 1.01 * f64::from(LIMIT));
+    }
+    assert!(over <= 120, "over for {over} ms of 120 s");
+    let power = board.power();
+    assert!(power > 0.5 * f64::from(LIMIT), "{power:.0} mW");
+}
+
+/// The window never is shorter than what the sensor and the board need.
+#[test]
+fn the_window_follows_a_slower_sensor() {
+    let settings = Settings {
+        window: Milliseconds(20),
+        ..Settings::default()
+    };
+    let shortest = settings.shortest_window();
+    assert_eq!(shortest, Milliseconds(430 / 6 + 2 * 25 + 2 * 20));
+    let mut governor = Governor::new(front(), settings, limit(LIMIT)).expect("a front");
+    assert_eq!(governor.status().window, shortest);
+    for chip in 0..MOST_CHIPS {
+        let set = governor.set_time_constant(chip, Milliseconds(54));
+        assert_eq!(set, Ok(()));
+    }
+    assert_eq!(governor.status().window, Milliseconds(54 / 6 + 50 + 40));
+}
