@@ -56,6 +56,13 @@ impl<const N: usize> Governor<N> {
         }
     }
 
+    /// The highest level that may return, if it is above the remembered one.
+    pub(super) fn returning(&self, now: Milliseconds) -> Option<f32> {
+        let phase = self.phase(now);
+        let level = self.load.memory.returning(phase);
+        (level > phase).then_some(level)
+    }
+
     /// Upper bound of the power of a mode in mW in a phase. Ripple and the error of a guess are
     /// independent, so their squares add up.
     pub(super) fn bound(&self, index: usize, phase: f32) -> f32 {
@@ -70,12 +77,14 @@ impl<const N: usize> Governor<N> {
             .fastest(|index| self.modes.is_predicted_within(index, allowed))
     }
 
-    /// The fastest mode within a power at a level of the load that draws less than the present one. A
-    /// measured mode is eligible even while it is held off.
-    pub(super) fn fitting(&self, level: f32, allowed: f32, now: Milliseconds) -> Option<usize> {
+    /// The fastest mode that fits at a level of the load, is within what the window leaves, and draws less than the
+    /// present one. A measured mode is eligible even while it is held off.
+    pub(super) fn fitting(&self, level: f32, left: f32, now: Milliseconds) -> Option<usize> {
+        let allowed = self.allowed();
         let present = self.modes.expected(self.stay.at, 1.0);
         self.modes.fastest(|index| {
             self.bound(index, level) <= allowed
+                && self.modes.expected(index, level) <= left
                 && self.modes.expected(index, 1.0) < present
                 && (self.modes.is_measured(index) || !self.modes.is_held(index, now))
         })
@@ -83,7 +92,7 @@ impl<const N: usize> Governor<N> {
 
     /// The fastest mode that fits below the present one, or else the mode of least power.
     pub(super) fn below(&self, level: f32, now: Milliseconds) -> Option<usize> {
-        self.fitting(level, self.allowed(), now)
+        self.fitting(level, f32::MAX, now)
             .or_else(|| self.least())
     }
 

@@ -11,7 +11,7 @@ pub const CONFIRMATION_DIVISOR: u64 = 6;
 
 /// Maximum of the settings, in ms: of a chip's time constant, of the interval of looks, and of the window.
 pub const MOST_TIME_CONSTANT: u64 = 60_000;
-const MOST_LOOK: u64 = 100;
+pub const MOST_LOOK: u64 = 100;
 const MOST_WINDOW: u64 = 1_000;
 
 /// The window of a limit, unless the settings say another one: the time constant of an INA3221 as L4T sets it.

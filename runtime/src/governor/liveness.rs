@@ -31,8 +31,8 @@ const LONGEST_PROBE_AFTER: Milliseconds = Milliseconds(480_000);
 /// Minimum load of the GPU of a busy board, in permille.
 const BUSY_LOAD: u16 = 500;
 
-/// A chip that measures this part of the power or more must show a change.
-const MAIN_PART: u32 = 4;
+/// A chip that measures the power divided by this or more must show a change; at least the chip that measures most.
+const MAIN_PART: u32 = 2;
 
 /// History of the sensor's readings.
 #[derive(Clone, Debug)]
@@ -136,6 +136,8 @@ impl Liveness {
     /// Notes which chips have changed. Returns whether all main chips have since the last time that this was so.
     fn all_changed(&mut self, before: Option<Sample>, sample: &Sample, now: Milliseconds) -> bool {
         let total = sample.total().unwrap_or(Milliwatts(0)).0;
+        let most = sample.chips.iter().flatten().map(|it| it.0).max();
+        let main = most.unwrap_or(0).min(total / MAIN_PART).max(1);
         let mut earliest = now;
         let chips = self.chips.iter_mut().zip(sample.chips).enumerate();
         for (chip, (changed, power)) in chips {
@@ -143,8 +145,7 @@ impl Liveness {
             if before != Some(power) {
                 *changed = now;
             }
-            let is_main = power.is_some_and(|it| it.0 > 0 && it.0 >= total / MAIN_PART);
-            if is_main {
+            if power.is_some_and(|it| it.0 >= main) {
                 earliest = earliest.min(*changed);
             }
         }

@@ -2,7 +2,7 @@
 //! the mode and the noise, and plans the next look.
 
 use super::fit::JUMP_LIFETIME;
-use super::interface::State;
+use super::interface::{MOST_LOOK, State};
 use super::load::{Bursts, Jump, Phase};
 use super::memory::Work;
 use super::machine::{Governor, after};
@@ -14,11 +14,12 @@ use crate::units::Milliseconds;
 /// Minimum duration of a long phase in ms. Its mean is remembered without a correction for noise.
 const LONG_PHASE_MS: u64 = 2_000;
 
+/// A load drifts when its last mean over the window differs from that over a longer time by more than this number of
+/// standard deviations.
+const DRIFT_DEVIATIONS: f32 = 2.0;
+
 /// Means of equal levels differ by at most this number of standard deviations.
 const SAME_MEAN: f32 = 4.0;
-
-/// Longest interval of looks in ms.
-pub const LONGEST_LOOK_MS: u64 = 100;
 
 impl<const N: usize> Governor<N> {
     /// Books the highest likely energy for a time without readings.
@@ -88,7 +89,7 @@ impl<const N: usize> Governor<N> {
         let seems_over = is_suspected && estimate.power > allowed;
         let ms = if seems_over || self.has_just_jumped(now) {
             (look / 3).max(1)
-        } else if is_suspected && most > 0.9 * allowed {
+        } else if is_suspected && most > 0.9 * allowed || self.returning(now).is_some() {
             (look / 2).max(1)
         } else if is_first && most > 0.85 * allowed {
             (look / 2).max(1)
@@ -97,7 +98,7 @@ impl<const N: usize> Governor<N> {
         } else {
             2 * look
         };
-        self.due = after(now, ms.min(LONGEST_LOOK_MS));
+        self.due = after(now, ms.min(MOST_LOOK));
     }
 
     /// Learns from the power in the present mode.
@@ -130,7 +131,7 @@ impl<const N: usize> Governor<N> {
         }
         // In a mode that is not measured yet, an error of the mode looks like a change of the load.
         if self.load.works() && !self.stay.is_new {
-            self.record_level(mean, of_level, now);
+            self.record_level(mean, now);
         }
         if !self.stay.is_new && !matches!(self.state, State::Safe(_)) {
             self.state = State::Tracking;
@@ -266,7 +267,8 @@ impl<const N: usize> Governor<N> {
     /// Remembers the level of the present phase. A long phase counts with its mean, at once. A
     /// short phase counts when it ends, with its mean or, if it was not steady, its highest mean
     /// over the window.
-    fn record_level(&mut self, mean: f32, of_level: f32, now: Milliseconds) {
+    fn record_level(&mut self, mean: f32, now: Milliseconds) {
+        let of_level = self.modes.expected(self.stay.at, 1.0);
         let level = mean / of_level;
         self.load.level = level;
         if let Some(jump) = &mut self.load.jump {
@@ -315,7 +317,8 @@ impl<const N: usize> Governor<N> {
     /// Just after a step down for a jump: computes what the mean level over the window would have
     /// been without it.
     fn record_burst(&mut self, set: Milliseconds, now: Milliseconds) {
-        let (Some(_), Some((before, before_set))) = (self.load.jump, self.stay.before) else {
+        let jump = self.load.jump.filter(|jump| Some(jump.at) == self.stay.requested);
+        let (Some(_), Some((before, before_set))) = (jump, self.stay.before) else {
             return;
         };
         let window = self.window();
@@ -387,7 +390,12 @@ impl<const N: usize> Governor<N> {
             None => self.stay.steady?.before?,
         };
         let works = self.load.works() && self.stay.steady.is_some_and(|steady| steady.works);
-        if !works || self.stay.is_new {
+        // A load that moves slowly differs from its mean by now.
+        let resolution = self.sensor.estimator.resolution(self.window());
+        let most = DRIFT_DEVIATIONS * (self.ripple() * mean + resolution);
+        let measured = self.stay.measured.unwrap_or(mean);
+        let drifts = libm::fabsf(measured - mean) > most;
+        if !works || drifts || self.stay.is_new {
             return None;
         }
         Some((mean / self.modes.expected(self.stay.at, 1.0), self.load.gpu))

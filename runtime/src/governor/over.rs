@@ -16,9 +16,8 @@
 //!
 //! A burst of a level that is known is not over as long as a later step down keeps the window's mean.
 
-use super::interface::CONFIRMATION_DIVISOR;
+use super::interface::{CONFIRMATION_DIVISOR, MOST_LOOK};
 use super::machine::Governor;
-use super::observe::LONGEST_LOOK_MS;
 use crate::estimator::Estimate;
 use crate::units::Milliseconds;
 
@@ -77,11 +76,10 @@ impl<const N: usize> Governor<N> {
         self.settings.look.0 + self.takes_ms + self.settings.settling.0
     }
 
-    /// Time in ms in which a step of the load is seen and answered.
+    /// Time in ms in which a return of a known level is seen and answered: looks are twice as
+    /// frequent, so a quarter of the interval passes before it shows, and a third before the next look confirms it.
     pub(super) fn reaction(&self) -> u64 {
-        let seen = self.sensor.estimator.slowest().0 / CONFIRMATION_DIVISOR;
-        // Far from the limit, looks are rare.
-        seen + (2 * self.settings.look.0).min(LONGEST_LOOK_MS) + self.lead()
+        7 * self.settings.look.0 / 12 + self.takes_ms + self.settings.settling.0
     }
 
     /// Energy in µJ in the part of the window ending `ahead` ms from now that has passed.
@@ -138,8 +136,9 @@ impl<const N: usize> Governor<N> {
         }
         let deviations = self.deviations(estimate, known, set, now);
         let is_over = estimate.power - deviations * estimate.deviation > self.allowed();
-        (is_over && self.is_confirmed(estimate, now) && !self.may_stay(estimate, now))
-            .then_some(power)
+        // A known level that returns need not be measured first.
+        let is_known = self.is_confirmed(estimate, now) || self.returning(now).is_some();
+        (is_over && is_known && !self.may_stay(estimate, now)).then_some(power)
     }
 
     /// Whether the mean over the window is over beyond the resolution of the sensor, or else that over twice

@@ -33,6 +33,12 @@ const FIRST_BACK_OFF: Milliseconds = Milliseconds(60_000);
 const FIRST_CLIMB: f32 = 1.15;
 const CLIMB: f32 = 1.4;
 
+/// Maximum excess of the window's mean, as part of the limit, if the highest load returns after it expired.
+const RETURN_EXCESS: f32 = 0.04;
+
+/// Maximum power at such a return, as a multiple of the limit.
+const MOST_RETURN: f32 = 2.0;
+
 /// A faster mode is set only if the model predicts that it shortens a step of the workload by more than
 /// this part.
 const LEAST_GAIN: f32 = 0.005;
@@ -167,7 +173,7 @@ impl<const N: usize> Governor<N> {
             None => {
                 let level = power / self.modes.expected(at, 1.0);
                 self.load.memory.level_returned(level);
-                level.max(self.phase(now))
+                level.max(self.returning(now).unwrap_or_else(|| self.phase(now)))
             }
         };
         self.load.jump = Some(Jump {
@@ -176,14 +182,14 @@ impl<const N: usize> Governor<N> {
             carried: reference.map_or(self.allowed() / self.modes.expected(at, 1.0), |_| 0.0),
             mean: 0.0,
         });
-        let fitting = self.fitting(level, self.allowed(), now);
+        let fitting = self.fitting(level, f32::MAX, now);
         // Nothing fits: the modes of least power are measured one by one.
         let untried = match fitting {
             Some(_) => None,
             None => self.untried(),
         };
         // What the window leaves may be less than the limit for a while.
-        let left = self.left(power, now).min(self.allowed());
+        let left = self.left(power, now);
         let fitting = fitting.and_then(|_| self.fitting(level, left, now));
         let next = match fitting.or(untried).or_else(|| self.least()) {
             Some(next) if next != at => next,
@@ -330,11 +336,12 @@ impl<const N: usize> Governor<N> {
     /// it is seen and answered.
     fn may_return(&self, index: usize, phase: f32, allowed: f32) -> bool {
         let highest = self.load.memory.returning(phase);
+        let jump = self.modes.expected(index, highest.max(phase));
         let part = self.reaction() as f32 / self.window().0 as f32;
         let part = part.min(1.0);
-        let mean = self.bound(index, phase) * (1.0 - part)
-            + self.modes.expected(index, highest.max(phase)) * part;
-        highest <= phase || mean <= allowed
+        let mean = self.modes.expected(index, phase) * (1.0 - part)
+            + jump * part;
+        highest <= phase || mean <= (1.0 + RETURN_EXCESS) * allowed && jump <= MOST_RETURN * allowed
     }
 
     /// Whether the model predicts that a mode shortens a step of the workload by more than a part.
