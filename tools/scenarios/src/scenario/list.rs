@@ -20,7 +20,8 @@ pub struct Scenario {
     pub length: u64,
     /// Commands of the simulator's control language. `*` stands for each power rail, `GPU` for
     /// the file of the GPU's highest clock, `FAN` for that of the fan, `HALF_CPU` and `HALF_GPU`
-    /// for clocks in the middle of the tables, and `BATTERY` for the case's orders.
+    /// for clocks in the middle of the tables, `MAXN` for nvpmodel's mode without caps, and `BATTERY`
+    /// for the case's orders.
     pub orders: &'static [&'static str],
     /// When the second and the third of the case's limits begin to hold.
     pub steps: Option<[u64; 2]>,
@@ -59,6 +60,9 @@ pub const fn fault(name: &'static str, orders: &'static [&'static str]) -> Scena
     }
 }
 
+/// Another program that sets nvpmodel's mode without caps again and again.
+pub const MAXN_EVERY_30_S: &str = "MAXN every 30 s";
+
 /// All scenarios in simulated time.
 pub const SCENARIOS: &[Scenario] = &[
     nominal("steady", &[]),
@@ -94,6 +98,17 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     nominal("nvpmodel run again", &["at 100 service"]),
     nominal("jetson_clocks", &["at 100 jetson-clocks"]),
+    nominal(
+        MAXN_EVERY_30_S,
+        &[
+            "at 20 nvpmodel MAXN",
+            "at 50 nvpmodel MAXN",
+            "at 80 nvpmodel MAXN",
+            "at 110 nvpmodel MAXN",
+            "at 140 nvpmodel MAXN",
+            "at 170 nvpmodel MAXN",
+        ],
+    ),
     Scenario {
         incident: Some((100, Incident::BadModel)),
         ..nominal("model file defective", &[])

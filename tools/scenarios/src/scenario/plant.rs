@@ -10,7 +10,7 @@ use wattgate_simulated_board::unit::Unit;
 
 use super::task::ScenarioTask;
 use crate::course::Course;
-use crate::holders::boot_mode;
+use crate::holders::{boot_mode, maxn};
 use crate::models::{self, WORKLOAD};
 
 /// The board of one run, with its task.
@@ -111,6 +111,7 @@ fn orders(task: &ScenarioTask<'_>, tree: &Tree) -> Vec<String> {
         ("*", rails),
         ("HALF_CPU", middle(&board.cpu_khz)),
         ("HALF_GPU", middle(&board.gpu_khz)),
+        ("MAXN", maxn::mode(board).iter().map(u32::to_string).collect()),
         ("GPU", paths("/max_freq")),
         ("FAN", paths("/pwm1")),
         ("BATTERY", task.case.battery.map(str::to_owned).to_vec()),

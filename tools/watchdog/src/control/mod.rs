@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! sample ──┐
-//! read-back├─► Governor::step ─► Keep ──► next look when the governor is due
+//! raised? ─├─► Governor::step ─► Keep ──► read-back, next look when the governor is due
 //! events ──┘          │
 //!                     └────────► Apply ─► Board::apply ─► next look at once
 //! ```
@@ -19,6 +19,7 @@ mod rates;
 mod setting;
 mod surroundings;
 mod violations;
+mod writers;
 
 use std::borrow::Cow;
 
@@ -36,6 +37,7 @@ use self::input_limit::InputLimit;
 use self::rates::Rates;
 pub use self::violations::Violation;
 use self::violations::Violations;
+use self::writers::Disturbances;
 use crate::distrust::Distrust;
 use crate::quantity::Milliamperes;
 use crate::report::STATES;
@@ -83,6 +85,8 @@ pub struct Control<F> {
     /// Since when the sensor contradicts the model in the least mode.
     contradicted: Option<Milliseconds>,
     last: Option<Milliseconds>,
+    /// When the next cycle is due, unless another program raises the mode before.
+    due: Option<Milliseconds>,
     state: State,
     /// The mode that was told last, and the states that were told of it.
     told: (Option<ModeId>, Vec<State>),
@@ -96,14 +100,6 @@ pub struct Control<F> {
     escalation: Escalation,
     /// The limit without what clients ask for.
     roots: Milliwatts,
-}
-
-/// Changes of the mode by other programs.
-#[derive(Clone, Copy, Debug, Default)]
-struct Disturbances {
-    /// Their number since the last report, and the time of that report.
-    times: u32,
-    reported: Option<Milliseconds>,
 }
 
 /// What makes the board slower than its mode. The governor then learns nothing.
@@ -203,6 +199,7 @@ impl<F: Files> Control<F> {
             has_sample: true,
             contradicted: None,
             last: None,
+            due: None,
             is_yielded: false,
             surroundings: Surroundings::default(),
             throttling: Throttling::default(),
@@ -325,6 +322,7 @@ impl<F: Files> Control<F> {
             limit.power = limit.power.min(input.power());
         }
         self.governor.set_limit(limit);
+        self.due = None;
         if let Some(backstop) = &mut self.backstop {
             backstop.set_limit(limit.power);
             if !self.is_yielded {
@@ -347,7 +345,7 @@ impl<F: Files> Control<F> {
     /// Yields the board to another program, or takes it over again. The next look then sets a mode
     /// that fits the limit both by what the governor learned and by the model alone.
     pub fn set_yielded(&mut self, is_yielded: bool) {
-        self.is_yielded = is_yielded;
+        (self.is_yielded, self.due) = (is_yielded, None);
         if is_yielded {
             self.governor.release();
             if let Some(backstop) = &mut self.backstop {
@@ -363,8 +361,17 @@ impl<F: Files> Control<F> {
         self.surroundings.checked = None;
     }
 
-    /// Runs one control cycle. Returns when the next one is due; an earlier call is harmless.
+    /// When the next control cycle is due; `None` if the next call of [`Self::look`] runs one in any case.
+    pub fn due(&self) -> Option<Milliseconds> {
+        self.due
+    }
+
+    /// Runs one control cycle, or only [glances](Self::glance) at the mode if no cycle is due. Returns
+    /// when to call it again; an earlier call is harmless.
     pub fn look(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) -> Milliseconds {
+        if let Some(next) = self.glance(now) {
+            return next;
+        }
         let passed = self.last.replace(now).map_or(Milliseconds(0), |last| {
             let gap = now.since(last);
             if gap > LONGEST_GAP {
@@ -375,6 +382,7 @@ impl<F: Files> Control<F> {
         });
         let has_arrived = self.arrives(now);
         let sample = self.sample(now, emit);
+        self.look_for_raise(now, emit);
         let input = Input {
             now,
             sample,
@@ -403,21 +411,18 @@ impl<F: Files> Control<F> {
         let command = self.governor.step(&input);
         self.note(now, passed, sample, &before);
         self.escalate(now, sample, emit);
-        let next = match command {
+        self.due = None;
+        match command {
             // Slower checks come after the reaction to the sample.
             Command::Keep => {
                 self.watch_model(now, sample, emit);
                 self.check_surroundings(now, emit);
-                match self.is_disturbed(now, emit) {
-                    true => now,
-                    false => self.governor.due(),
+                if !self.is_disturbed(now, emit) {
+                    self.due = Some(self.governor.due());
                 }
             }
-            Command::Apply(mode) => {
-                self.apply(mode, emit);
-                now
-            }
-        };
+            Command::Apply(mode) => self.apply(mode, emit),
+        }
         let status = self.governor.status();
         // These two last for a second, and the line of the new mode or the next state tells more.
         let is_short = matches!(status.state, State::Booting | State::Settling);
@@ -429,7 +434,7 @@ impl<F: Files> Control<F> {
             self.told.1.push(status.state);
             emit(Event::State(status));
         }
-        next
+        self.next_glance(now)
     }
 
     /// Stops using a model if the sensor shows far more than it predicts, even in the least mode. A sensor that shows far
@@ -586,7 +591,7 @@ impl<F: Files> Control<F> {
         self.choices.adapt(&self.board);
         // The front has the least mode at least.
         let _ = self.governor.set_modes(self.choices.front.clone());
-        (self.arriving, self.shown) = (None, None);
+        (self.arriving, self.shown, self.due) = (None, None, None);
     }
 
     /// Replaces the model's front and the grid that numbers its modes.
@@ -604,7 +609,7 @@ impl<F: Files> Control<F> {
         }
         self.choices = choices;
         // The ID belongs to the old grid.
-        (self.arriving, self.shown) = (None, None);
+        (self.arriving, self.shown, self.due) = (None, None, None);
         self.told.0 = None;
         Ok(())
     }

@@ -66,6 +66,30 @@ fn a_clock_that_is_lowered_below_a_cap_returns() {
     assert!(running.is_as_wanted());
 }
 
+/// What the GPU draws at its highest clock is not the load's power: the mode and its speed stay what they were.
+#[test]
+fn the_power_of_another_programs_mode_is_not_booked_to_the_load() {
+    for watts in ["15W", "20W"] {
+        let mut running = Running::new(orin(), watts);
+        running.run(40);
+        let minibatches = |it: &mut Running| it.control.files().tree.jetson().minibatches();
+        let before = minibatches(&mut running);
+        running.run(30);
+        let alone = minibatches(&mut running) - before;
+        for _ in 0..6 {
+            running.inject(&format!("write {GPU_MAX} 1300500000"));
+            running.run(30);
+            assert_eq!(running.state(), State::Tracking, "{:?}", running.log);
+            let level = f64::from(running.control.status().0.ratio) / 65_536.0;
+            assert!(level < 1.1, "{watts}: {level}");
+        }
+        let before = minibatches(&mut running);
+        running.run(30);
+        let after = minibatches(&mut running) - before;
+        assert!(after >= 0.97 * alone, "{watts}: {after} of {alone}");
+    }
+}
+
 /// Each write is answered before the mean of 430 ms can rise much, and the log stays readable.
 #[test]
 fn a_program_that_raises_a_clock_every_second_changes_nothing() {
