@@ -63,6 +63,9 @@ pub const fn fault(name: &'static str, orders: &'static [&'static str]) -> Scena
 /// Another program that sets nvpmodel's mode without caps again and again.
 pub const MAXN_EVERY_30_S: &str = "MAXN every 30 s";
 
+/// Clocks that follow a mode later than those of any board do.
+pub const LATER_CLOCKS: &str = "clocks 100 to 300 ms late";
+
 /// All scenarios in simulated time.
 pub const SCENARIOS: &[Scenario] = &[
     nominal("steady", &[]),
@@ -146,6 +149,17 @@ pub const SCENARIOS: &[Scenario] = &[
     fault(
         "sensor missing 30 s",
         &["at 100 sensor * missing", "at 130 sensor * ok"],
+    ),
+    // A lower limit, or more load, would be exceeded for as long as the clocks are late.
+    fault(
+        LATER_CLOCKS,
+        &[
+            "delay cpu 100",
+            "delay gpu 300",
+            "delay emc 200",
+            "power 1.15",
+            "at 100 load mobilenetv3",
+        ],
     ),
     // A frozen sensor shows only when the load changes.
     fault(

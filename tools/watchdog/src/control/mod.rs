@@ -10,6 +10,7 @@
 //!                     └────────► Apply ─► Board::apply ─► next look at once
 //! ```
 
+mod arrival;
 mod backstop;
 mod disobedience;
 mod escalation;
@@ -29,6 +30,7 @@ use wattgate_runtime::{
     MOST_CHIPS, Milliseconds, Milliwatts, ModeId, PowerMode, Sample, State, Status,
 };
 
+use self::arrival::{ARRIVAL_INTERVAL, Arrival};
 use self::backstop::Backstop;
 use self::disobedience::Obedience;
 use self::escalation::Escalation;
@@ -42,11 +44,6 @@ use crate::distrust::Distrust;
 use crate::quantity::Milliamperes;
 use crate::report::STATES;
 use crate::setup::{Choices, POINTS, Setup};
-
-/// Interval of looks while clocks follow a change of the mode, and the longest time that they may
-/// take: 107 ms on Thor, and a third more.
-const ARRIVAL_INTERVAL: Milliseconds = Milliseconds(10);
-const LONGEST_ARRIVAL: Milliseconds = Milliseconds(150);
 
 /// The governor takes a power above this multiple of the prediction for that of a broken sensor
 /// (`RATIO_RANGE` of `runtime/src/governor/knowledge.rs`). If it stays there in the least mode for the time below, the
@@ -73,8 +70,8 @@ pub struct Control<F> {
     input: Option<InputLimit>,
     backstop: Option<Backstop>,
     sensor: Sensor,
-    /// A mode that was set and whose clocks may not have followed yet, and since when.
-    arriving: Option<(ModeId, Milliseconds)>,
+    /// Whether the clocks have followed the last change of the mode.
+    arrival: Arrival,
     /// The mode that the last read-back confirmed, and the time of that read-back.
     shown: Option<ModeId>,
     verified: Option<Milliseconds>,
@@ -191,7 +188,7 @@ impl<F: Files> Control<F> {
                 lost: None,
             },
             board: setup.board,
-            arriving: None,
+            arrival: Arrival::new(),
             shown: None,
             verified: None,
             current: None,
@@ -345,7 +342,7 @@ impl<F: Files> Control<F> {
     /// Yields the board to another program, or takes it over again. The next look then sets a mode
     /// that fits the limit both by what the governor learned and by the model alone.
     pub fn set_yielded(&mut self, is_yielded: bool) {
-        (self.is_yielded, self.due) = (is_yielded, None);
+        self.is_yielded = is_yielded;
         if is_yielded {
             self.governor.release();
             if let Some(backstop) = &mut self.backstop {
@@ -353,7 +350,8 @@ impl<F: Files> Control<F> {
             }
             self.state = self.governor.status().state;
         }
-        (self.arriving, self.shown, self.verified) = (None, None, None);
+        self.forget_mode();
+        self.verified = None;
         self.told.0 = None;
         self.throttling = Throttling::default();
         self.board.forget_requests();
@@ -526,24 +524,10 @@ impl<F: Files> Control<F> {
             .note([now, passed], power, [before, &after], mode);
     }
 
-    /// Whether the clocks have followed the last change of the mode. Until then the power is that of
-    /// two modes, and teaches nothing about either.
-    fn arrives(&mut self, now: Milliseconds) -> bool {
-        let Some((id, since)) = self.arriving else {
-            return true;
-        };
-        // What does not obey does not follow either.
-        let is_there = match self.choices.mode(id) {
-            Some(mode) if self.board.disobedient().next().is_none() => {
-                self.board.has_arrived(&self.files, &mode)
-            }
-            _ => true,
-        };
-        if !is_there && now.since(since) < LONGEST_ARRIVAL {
-            return false;
-        }
-        (self.arriving, self.shown) = (None, Some(id));
-        true
+    /// Makes the mode unknown. The next call looks in any case.
+    fn forget_mode(&mut self) {
+        self.arrival.forget();
+        (self.shown, self.due) = (None, None);
     }
 
     fn sample(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) -> Option<Sample> {
@@ -591,7 +575,7 @@ impl<F: Files> Control<F> {
         self.choices.adapt(&self.board);
         // The front has the least mode at least.
         let _ = self.governor.set_modes(self.choices.front.clone());
-        (self.arriving, self.shown, self.due) = (None, None, None);
+        self.forget_mode();
     }
 
     /// Replaces the model's front and the grid that numbers its modes.
@@ -609,7 +593,7 @@ impl<F: Files> Control<F> {
         }
         self.choices = choices;
         // The ID belongs to the old grid.
-        (self.arriving, self.shown, self.due) = (None, None, None);
+        self.forget_mode();
         self.told.0 = None;
         Ok(())
     }

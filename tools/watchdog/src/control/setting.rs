@@ -22,14 +22,14 @@ impl<F: Files> Control<F> {
     /// Sets a mode as far as the knobs obey. [`Board::apply`](wattgate_board::Board::apply) reads every write
     /// back.
     pub(super) fn apply(&mut self, id: ModeId, emit: &mut impl FnMut(Event<'_>)) {
-        (self.arriving, self.shown) = (None, None);
+        self.forget_mode();
         let Some(mode) = self.choices.mode(id) else {
             return;
         };
         match self.board.apply(&mut self.files, &mode) {
             Ok(applied) => {
                 if applied.is_set {
-                    self.arriving = self.last.map(|now| (id, now));
+                    self.await_clocks(id, &mode);
                     let status = self.governor.status();
                     // A mode that is only set again, after another program changed it, is no news.
                     if self.told.0.replace(id) != Some(id) {
@@ -111,7 +111,7 @@ impl<F: Files> Control<F> {
         self.choices.adapt(&self.board);
         // The front has the least mode at least.
         let _ = self.governor.set_modes(self.choices.front.clone());
-        (self.arriving, self.shown) = (None, None);
+        self.forget_mode();
         true
     }
 
