@@ -334,6 +334,22 @@ impl Board {
         self.chips.set_averaging(files, samples)
     }
 
+    /// Gives the sensors their averaging in `own` again, which [`Self::set_averaging`] had changed.
+    pub fn restore_averaging(
+        &self,
+        files: &mut impl Files,
+        own: &Saved,
+    ) -> Result<(), KnobError> {
+        let failures = self.chips.restore(files, own);
+        failures.0.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// The least power of a rail at which the sensor warns (`currN_max`): it compares the averages, and
+    /// the SoC halves its clocks. At the last voltages that were read. `None` if the driver has no such limit.
+    pub fn least_warning(&self, files: &impl Files) -> Option<Milliwatts> {
+        self.rails.least_warning(files)
+    }
+
     /// Whether [`Self::set_backstop`] can work on this board.
     pub fn check_backstop(&self, files: &impl Files) -> Result<(), BackstopError> {
         self.backstop.check(files)

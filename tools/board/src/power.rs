@@ -173,6 +173,15 @@ impl Rails {
         u32::try_from(milliamperes.max(0)).ok()
     }
 
+    /// See [`Board::least_warning`](crate::Board::least_warning).
+    pub(crate) fn least_warning(&self, files: &impl Files) -> Option<Milliwatts> {
+        let warnings = self.rails.iter().filter_map(|rail| {
+            let milliamperes = rail.mean.read(files).ok().filter(|ma| *ma > 0)?;
+            Some(milliwatts(milliamperes * rail.reading.millivolts()?))
+        });
+        warnings.min()
+    }
+
     /// Typical error of the total from the offsets of the shunts' voltages, which are independent.
     /// Rounded up.
     pub(crate) fn offset(&self) -> Milliwatts {

@@ -21,6 +21,10 @@ const STEP_MV: i64 = 8;
 /// current.
 const FULL_SCALE_MA: i64 = 32_760;
 
+/// The part of a current whose change is taken for the load's ripple. A voltage that is older errs by
+/// less than this part, and reads of the voltage take little of the bus.
+const RIPPLE: i64 = 128;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Rail {
     pub label: Arc<str>,
@@ -55,6 +59,11 @@ impl Reading {
     /// The power in µW. At most 32,760 mV times as many mA, so that no sum of rails overflows.
     pub fn microwatts(&self) -> i64 {
         self.millivolts * self.milliamperes.max(0)
+    }
+
+    /// The last voltage, if it is known.
+    pub fn millivolts(&self) -> Option<i64> {
+        Some(self.millivolts).filter(|millivolts| *millivolts > 0)
     }
 }
 
@@ -115,7 +124,7 @@ impl Rail {
 
     /// Whether the voltage is unknown.
     pub fn lacks_voltage(&self) -> bool {
-        self.reading.millivolts == 0
+        self.reading.millivolts().is_none()
     }
 
     /// The power in µW by which the current has moved since the voltage was read; 0 if that may be
@@ -128,7 +137,8 @@ impl Rail {
             ..
         } = self.reading;
         let moved = (milliamperes - then_ma).abs();
-        match moved > self.step.milliamperes() {
+        let noise = self.step.milliamperes().max(then_ma.abs() / RIPPLE);
+        match moved > noise {
             true => moved * millivolts,
             false => 0,
         }

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use wattgate_simulated_board::sampling::Sampling;
+use wattgate_simulated_board::tree::Tree;
+use wattgate_simulated_board::tree::control::ControlError;
 
 /// How the power sensor is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,18 @@ impl Sensor {
             samples,
             ..Self::of(Sampling::L4T.with_samples(samples.into()))
         }
+    }
+
+    /// Sets the sensors of a board, and keeps holders from setting them. Returns whether the driver has
+    /// files for it.
+    pub fn fix(&self, tree: &mut Tree) -> Result<bool, ControlError> {
+        let files = tree.files().map(|(path, _)| path.to_owned());
+        let chips: Vec<String> = files.filter(|path| path.ends_with("/samples")).collect();
+        for chip in &chips {
+            tree.control(&format!("write {chip} {}", self.samples))?;
+            tree.control(&format!("refuse {chip} EROFS"))?;
+        }
+        Ok(!chips.is_empty())
     }
 
     const fn of(sampling: Sampling) -> Self {

@@ -22,7 +22,6 @@ use super::truth::TimedMode;
 use super::warmth::{Fan, Warmth};
 use crate::course::Course;
 use crate::holder::{Holder, HolderFigures};
-use crate::holders::stepper::set_sensor;
 use crate::holders::{boot_mode, hold_as_peer, wattgate};
 use crate::recorded::RecordedTree;
 use crate::sensor::Sensor;
@@ -75,7 +74,8 @@ pub fn traced(
     let unit = run.unit.map_or(Unit::NOMINAL, Unit::drawn);
     let boot = boot_mode(run.holder, run.board, course.limit_mw(Duration::ZERO));
     let mut tree = Tree::new(run.board.clone(), unit, run.seed, boot)?;
-    if run.samples != Sensor::L4T.samples && !tree.files().any(|(path, _)| is_samples(path)) {
+    let is_set = course.sensor.fix(&mut tree).map_err(io::Error::other)?;
+    if run.samples != Sensor::L4T.samples && !is_set {
         return Err(ReplayError::Samples {
             board: run.board.name.clone(),
             samples: run.samples,
@@ -122,17 +122,10 @@ fn hold(
         let setup = Setup::new(config, &files, Path::new("/"))?;
         return Ok(wattgate::hold(course, setup, files));
     }
-    if run.holder == Holder::Stepper && course.sensor != Sensor::L4T {
-        set_sensor(course, &mut files)?;
-    }
     let changes = hold_as_peer(run.holder, course, run.board, None, &mut files)?;
     let figures = HolderFigures {
         changes,
         safe_s: 0.0,
     };
     Ok((figures, files))
-}
-
-fn is_samples(path: &str) -> bool {
-    path.ends_with("/samples")
 }

@@ -11,6 +11,7 @@
 //! ```
 
 mod arrival;
+mod averaging;
 mod backstop;
 mod disobedience;
 mod escalation;
@@ -69,6 +70,8 @@ pub struct Control<F> {
     limit: Limit,
     input: Option<InputLimit>,
     backstop: Option<Backstop>,
+    /// The board's own settings, from before the first start.
+    own: Option<Saved>,
     sensor: Sensor,
     /// Whether the clocks have followed the last change of the mode.
     arrival: Arrival,
@@ -139,11 +142,10 @@ pub struct Seen {
 /// The power sensor's settings.
 #[derive(Clone, Copy, Debug)]
 struct Sensor {
-    /// Samples to average; `None` leaves the driver's setting.
-    samples: Option<u32>,
     time_constants: [Milliseconds; MOST_CHIPS],
     /// Quantisation step of each chip, and offset of the sum, as last given to the governor.
     steps: ([Milliwatts; MOST_CHIPS], Milliwatts),
+    /// Whether the averaging cannot be set.
     has_failed: bool,
     /// Since when no sample could be read, or when the sensors were last searched.
     lost: Option<Milliseconds>,
@@ -180,8 +182,8 @@ impl<F: Files> Control<F> {
             limit: setup.config.limit,
             input: setup.config.current.map(InputLimit::new),
             backstop: setup.config.backstop.map(Backstop::new),
+            own: None,
             sensor: Sensor {
-                samples: setup.config.sensor_samples,
                 time_constants: [Chip::L4T.time_constant; MOST_CHIPS],
                 steps: (setup.board.sensor_steps(), setup.board.sensor_offset()),
                 has_failed: false,
@@ -226,12 +228,13 @@ impl<F: Files> Control<F> {
     }
 
     /// Ends control. Leaves a mode in which the limit holds without control, as far as the load is known, else the
-    /// least mode: also on a board that another program has. Returns the mode, and the board with its files.
+    /// least mode: also on a board that another program has. The sensor averages as before. Returns the mode, and the board with its files.
     pub fn rest(mut self) -> Result<(PowerMode, Board, F), ApplyError> {
         let mode = self.governor.resting();
         let mode = mode.and_then(|mode| self.choices.mode(mode));
         let mode = mode.unwrap_or(self.choices.least());
         self.board.apply(&mut self.files, &mode)?;
+        self.restore_averaging();
         Ok((mode, self.board, self.files))
     }
 
@@ -304,8 +307,9 @@ impl<F: Files> Control<F> {
     }
 
     /// Tells the board's own settings. The backstop, which is set now, stays below its limits of the
-    /// current.
+    /// current. The averaging of the sensor returns to them at the end.
     pub fn keep_own(&mut self, own: &Saved) {
+        self.own = Some(own.clone());
         if let Some(backstop) = &mut self.backstop {
             backstop.keep_own(own);
         }
@@ -345,6 +349,7 @@ impl<F: Files> Control<F> {
         self.is_yielded = is_yielded;
         if is_yielded {
             self.governor.release();
+            self.restore_averaging();
             if let Some(backstop) = &mut self.backstop {
                 backstop.lift(&mut self.board, &mut self.files);
             }

@@ -70,9 +70,7 @@ fn a_clock_that_is_lowered_below_a_cap_returns() {
 #[test]
 fn the_power_of_another_programs_mode_is_not_booked_to_the_load() {
     for watts in ["15W", "20W"] {
-        let mut config = config(watts);
-        config.sensor_samples = Some(64);
-        let mut running = Running::with(orin(), config);
+        let mut running = Running::new(orin(), watts);
         running.run(70);
         let level = |it: &Running| f64::from(it.control.status().0.ratio) / 65_536.0;
         let before = level(&running);
