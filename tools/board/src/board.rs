@@ -335,11 +335,7 @@ impl Board {
     }
 
     /// Gives the sensors their averaging in `own` again, which [`Self::set_averaging`] had changed.
-    pub fn restore_averaging(
-        &self,
-        files: &mut impl Files,
-        own: &Saved,
-    ) -> Result<(), KnobError> {
+    pub fn restore_averaging(&self, files: &mut impl Files, own: &Saved) -> Result<(), KnobError> {
         let failures = self.chips.restore(files, own);
         failures.0.into_iter().next().map_or(Ok(()), Err)
     }

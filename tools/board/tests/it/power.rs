@@ -373,7 +373,9 @@ fn a_voltage_is_read_when_the_current_has_moved_and_until_it_stands() {
     ] {
         let mut show = |file: &str, value: u32| {
             let path = format!("/sys/class/hwmon/hwmon0/{file}_input");
-            files.shown.insert(path, Ok(format!("{value}\n").into_bytes()));
+            files
+                .shown
+                .insert(path, Ok(format!("{value}\n").into_bytes()));
         };
         show("in1", millivolts);
         show("curr1", milliamperes);
@@ -411,7 +413,10 @@ fn a_step_of_the_supply_is_no_step_of_the_power() {
                 let error = i64::from(sample.0) - shown / 1_000;
                 let steps = board.sensor_steps().map(|step| i64::from(step.0));
                 let most = (3 * steps.iter().sum::<i64>()).max(shown / 100_000);
-                assert!(error.abs() <= most, "{name}, {samples}, {count}: {error}, not {most}");
+                assert!(
+                    error.abs() <= most,
+                    "{name}, {samples}, {count}: {error}, not {most}"
+                );
             }
         }
     }

@@ -112,7 +112,10 @@ fn orders(task: &ScenarioTask<'_>, tree: &Tree) -> Vec<String> {
         ("*", rails),
         ("HALF_CPU", middle(&board.cpu_khz)),
         ("HALF_GPU", middle(&board.gpu_khz)),
-        ("MAXN", maxn::mode(board).iter().map(u32::to_string).collect()),
+        (
+            "MAXN",
+            maxn::mode(board).iter().map(u32::to_string).collect(),
+        ),
         ("GPU", paths("/max_freq")),
         ("FAN", paths("/pwm1")),
         ("BATTERY", task.case.battery.map(str::to_owned).to_vec()),

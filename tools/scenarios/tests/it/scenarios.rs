@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use wattgate_scenarios::scenario::{
-    CASES, LATER_CLOCKS, LONGEST_OVER, MAXN_EVERY_30_S, SCENARIOS, Scenario, ScenarioRow, ScenarioTask, rows,
+    CASES, LATER_CLOCKS, LONGEST_OVER, MAXN_EVERY_30_S, SCENARIOS, Scenario, ScenarioRow,
+    ScenarioTask, rows,
 };
 use wattgate_scenarios::{Holder, Spread};
 
