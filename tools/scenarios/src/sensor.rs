@@ -31,14 +31,24 @@ impl Sensor {
         }
     }
 
-    /// Sets the sensors of a board, and keeps holders from setting them. Returns whether the driver has
-    /// files for it.
-    pub fn fix(&self, tree: &mut Tree) -> Result<bool, ControlError> {
+    /// Sets the sensors of a board now, or when `begin` is not zero at that time, and keeps holders from
+    /// setting them. Returns whether the driver has files for it.
+    pub fn fix(&self, tree: &mut Tree, begin: Duration) -> Result<bool, ControlError> {
         let files = tree.files().map(|(path, _)| path.to_owned());
         let chips: Vec<String> = files.filter(|path| path.ends_with("/samples")).collect();
+        let at = match begin {
+            Duration::ZERO => String::new(),
+            begin => format!("at {} ", begin.as_secs_f64()),
+        };
         for chip in &chips {
-            tree.control(&format!("write {chip} {}", self.samples))?;
-            tree.control(&format!("refuse {chip} EROFS"))?;
+            // A write begins a new conversion.
+            let is_set = tree
+                .read(chip)
+                .is_ok_and(|shown| shown.trim() == self.samples.to_string());
+            if !is_set {
+                tree.control(&format!("{at}write {chip} {}", self.samples))?;
+            }
+            tree.control(&format!("{at}refuse {chip} EROFS"))?;
         }
         Ok(!chips.is_empty())
     }

@@ -26,6 +26,9 @@ use crate::holders::{boot_mode, hold_as_peer, wattgate};
 use crate::recorded::RecordedTree;
 use crate::sensor::Sensor;
 
+/// When the sensor is set: about when a daemon at its start does it.
+const SENSOR_SET: Duration = Duration::from_millis(100);
+
 /// Time in which the holder sets its first mode. Power and speed do not count in it.
 pub const START: Duration = Duration::from_secs(1);
 
@@ -74,7 +77,8 @@ pub fn traced(
     let unit = run.unit.map_or(Unit::NOMINAL, Unit::drawn);
     let boot = boot_mode(run.holder, run.board, course.limit_mw(Duration::ZERO));
     let mut tree = Tree::new(run.board.clone(), unit, run.seed, boot)?;
-    let is_set = course.sensor.fix(&mut tree).map_err(io::Error::other)?;
+    let is_set = course.sensor.fix(&mut tree, SENSOR_SET);
+    let is_set = is_set.map_err(io::Error::other)?;
     if run.samples != Sensor::L4T.samples && !is_set {
         return Err(ReplayError::Samples {
             board: run.board.name.clone(),

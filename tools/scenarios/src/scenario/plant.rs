@@ -50,7 +50,8 @@ impl<'a> Plant<'a> {
         let mode = boot_mode(*holder, &board, limit_mw);
         let tree = Tree::new(board.clone(), unit, seed, mode);
         let mut tree = tree.map_err(io::Error::other)?;
-        course.sensor.fix(&mut tree).map_err(io::Error::other)?;
+        let fixed = course.sensor.fix(&mut tree, Duration::ZERO);
+        fixed.map_err(io::Error::other)?;
         for order in orders(task, &tree) {
             tree.control(&order).map_err(io::Error::other)?;
         }
