@@ -92,8 +92,8 @@ pub(crate) struct Rails {
     input: Option<Ina238>,
     /// The next sample reads the voltage of every [`VOLTAGE_EVERY`]th rail from this one on, at least.
     turn: usize,
-    /// Whether a voltage moved in the last sample.
-    is_moving: bool,
+    /// The number of samples that still read all voltages, after one has moved.
+    moving: usize,
 }
 
 impl Rails {
@@ -113,7 +113,7 @@ impl Rails {
             rails,
             input,
             turn: 0,
-            is_moving: false,
+            moving: 0,
         })
     }
 
@@ -123,7 +123,7 @@ impl Rails {
             rails: Vec::new(),
             input: None,
             turn: 0,
-            is_moving: false,
+            moving: 0,
         }
     }
 
@@ -230,21 +230,26 @@ impl Rails {
     }
 
     /// Reads the voltages that are unknown or whose turn it is, and that of the rail whose current has
-    /// moved the power most. If one of them moves, reads all, now and in the next sample: a supply
-    /// that sags sags for a while.
+    /// moved the power most. If one of them moves, reads all, now and for a while: the registers follow
+    /// a supply that sags slowly.
     fn read_voltages(&mut self, files: &impl Files) -> Result<(), SampleError> {
         let turn = self.turn;
         self.turn = (turn + 1) % VOLTAGE_EVERY;
         let most = self.rails.iter().map(Rail::moved).max().unwrap_or(0);
-        let all = std::mem::take(&mut self.is_moving);
+        let all = self.moving > 0;
+        self.moving = self.moving.saturating_sub(1);
+        let mut has_moved = false;
         for (number, rail) in self.rails.iter_mut().enumerate() {
             let is_turn = number % VOLTAGE_EVERY == turn;
             let is_most = most > 0 && rail.moved() == most;
             if all || is_turn || is_most || rail.lacks_voltage() {
-                self.is_moving |= read(rail, |rail| rail.read_voltage(files))?;
+                has_moved |= read(rail, |rail| rail.read_voltage(files))?;
             }
         }
-        for rail in self.rails.iter_mut().filter(|_| self.is_moving) {
+        if has_moved {
+            self.moving = VOLTAGE_EVERY;
+        }
+        for rail in self.rails.iter_mut().filter(|_| has_moved) {
             read(rail, |rail| rail.read_voltage(files))?;
         }
         Ok(())

@@ -369,7 +369,7 @@ fn a_voltage_is_read_when_the_current_has_moved_and_until_it_stands() {
         (4_800, 1_016, 4_877),
         (4_700, 1_016, 4_776),
         (4_700, 1_016, 4_776),
-        (4_600, 1_016, 4_776),
+        (4_600, 1_016, 4_674),
     ] {
         let mut show = |file: &str, value: u32| {
             let path = format!("/sys/class/hwmon/hwmon0/{file}_input");
