@@ -16,7 +16,7 @@
 //!
 //! A burst of a level that is known is not over as long as a later step down keeps the window's mean.
 
-use super::interface::{CONFIRMATION_DIVISOR, MOST_LOOK};
+use super::interface::CONFIRMATION_DIVISOR;
 use super::machine::Governor;
 use crate::estimator::Estimate;
 use crate::units::Milliseconds;

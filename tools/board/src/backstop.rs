@@ -16,7 +16,8 @@ use wattgate_runtime::Milliwatts;
 
 use crate::files::{Files, Knob, KnobError};
 use crate::journal::{Failures, read_back_at_most, with_retries};
-use crate::power::{Rail, Rails};
+use crate::power::Rails;
+use crate::rail::Rail;
 use crate::saved::Saved;
 
 /// The rails of an AGX Orin whose sum a chip limits, and the one that the sum leaves out

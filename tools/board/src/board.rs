@@ -18,6 +18,7 @@ use crate::gpu::Gpu;
 use crate::identity::Identity;
 use crate::knobs::Knobs;
 use crate::memory::Memory;
+use crate::mode::Current;
 use crate::nvpmodel::{Masks, Nvpmodel};
 use crate::obedience::Obedience;
 use crate::power::{Rails, SampleError};
@@ -218,7 +219,7 @@ impl Board {
     /// where nothing counts the true one.
     pub fn busy_gpu_clock(&self, files: &impl Files) -> Option<RunningClock> {
         let gpu = self.knobs.gpu.as_ref()?;
-        let counter = gpu.counter.as_ref()?;
+        let counter = self.gpu_counter()?;
         let clock = RunningClock {
             requested: kilohertz(&gpu.requested, files)?,
             delivered: kilohertz(counter, files)?,
@@ -231,13 +232,21 @@ impl Board {
     /// shows it: a clock takes up to 8 ms on Orin (section 8) and 107 ms on Thor (addendum). A clock
     /// that nothing shows has followed. Reads one or two files.
     pub fn has_arrived(&self, files: &impl Files, mode: &PowerMode) -> bool {
-        let is_near = |clock: Option<Kilohertz>, wanted: Kilohertz| {
-            let far = |clock: Kilohertz| clock.0.abs_diff(wanted.0) > wanted.0 / NEAR;
-            clock.is_none_or(|clock| !far(clock))
-        };
-        let counter = self.knobs.gpu.as_ref().and_then(|gpu| gpu.counter.as_ref());
-        let gpu = counter.and_then(|counter| kilohertz(counter, files));
+        let gpu = self.gpu_counter();
+        let gpu = gpu.and_then(|counter| kilohertz(counter, files));
         is_near(gpu, mode.gpu) && is_near(self.memory_clock(files), mode.emc)
+    }
+
+    /// Whether [`Self::has_arrived`] can see a change to a mode: a clock that the board shows leaves
+    /// its former value.
+    pub fn shows_change(&self, from: &Current, to: &PowerMode) -> bool {
+        let gpu = from.gpu.filter(|_| self.gpu_counter().is_some());
+        !is_near(gpu, to.gpu) || !is_near(from.emc, to.emc)
+    }
+
+    /// The file of the GPU's true clock.
+    fn gpu_counter(&self) -> Option<&Knob> {
+        self.knobs.gpu.as_ref()?.counter.as_ref()
     }
 
     /// The present clock of the memory; `None` if the driver does not show it.
@@ -325,6 +334,18 @@ impl Board {
         self.chips.set_averaging(files, samples)
     }
 
+    /// Gives the sensors their averaging in `own` again, which [`Self::set_averaging`] had changed.
+    pub fn restore_averaging(&self, files: &mut impl Files, own: &Saved) -> Result<(), KnobError> {
+        let failures = self.chips.restore(files, own);
+        failures.0.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// The least power of a rail at which the sensor warns (`currN_max`): it compares the averages, and
+    /// the SoC halves its clocks. At the last voltages that were read. `None` if the driver has no such limit.
+    pub fn least_warning(&self, files: &impl Files) -> Option<Milliwatts> {
+        self.rails.least_warning(files)
+    }
+
     /// Whether [`Self::set_backstop`] can work on this board.
     pub fn check_backstop(&self, files: &impl Files) -> Result<(), BackstopError> {
         self.backstop.check(files)
@@ -354,6 +375,11 @@ impl Board {
         let failures = self.backstop.restore(files, own);
         failures.0.into_iter().next().map_or(Ok(()), Err)
     }
+}
+
+/// Whether a clock is the wanted one, or is unknown.
+fn is_near(clock: Option<Kilohertz>, wanted: Kilohertz) -> bool {
+    clock.is_none_or(|clock| clock.0.abs_diff(wanted.0) <= wanted.0 / NEAR)
 }
 
 /// A clock in kHz of a file in Hz.

@@ -59,6 +59,7 @@ mod nvpmodel;
 mod obedience;
 mod power;
 mod presets;
+mod rail;
 mod reachable;
 mod requests;
 mod restore;

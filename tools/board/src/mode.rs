@@ -7,8 +7,8 @@ use thiserror::Error;
 use wattgate_runtime::{Axis, Kilohertz, PowerMode};
 
 use crate::board::Board;
-use crate::cpu::Cpus;
-use crate::files::{Files, KnobError};
+use crate::cpu::{Cpus, has};
+use crate::files::{Files, Knob, KnobError};
 use crate::journal::expect;
 use crate::obedience::Obedience;
 use crate::seen::{Disobedience, Seen};
@@ -242,21 +242,28 @@ impl Board {
         self.obedience.forget_settled();
     }
 
-    /// Whether the maximum of the first CPU cluster or of the GPU is above a mode: another program
-    /// has raised it. Reads two files only; [`Self::verify`] reads all.
+    /// Whether another program has raised a mode: the maximum of a CPU cluster or of the GPU, or the
+    /// number of cores. Reads those maxima and the switch of one core; [`Self::verify`] reads all.
     pub fn is_raised(&self, files: &impl Files, mode: &PowerMode) -> bool {
         let target = Target::Mode(mode, self.clocks, &self.obedience);
-        let gpu = self.knobs.gpu_unit();
-        let mut limits = self.knobs.limits(1);
-        limits.any(|(unit, limits)| {
-            let wanted = target.request(&self.knobs, unit).filter(|_| unit <= gpu);
-            wanted.is_some_and(|[_, wanted]| {
-                let shown = limits.max.read(files).ok();
-                shown.is_some_and(|shown| {
-                    shown > wanted && !self.obedience.is_known(&Seen::of(unit, wanted, shown))
-                })
+        let cores = target.cores(&self.knobs, 0);
+        let is_above = |unit, wanted, knob: &Knob| {
+            knob.read(files).is_ok_and(|shown| {
+                shown > wanted && !self.obedience.is_known(&Seen::of(unit, wanted, shown))
             })
-        })
+        };
+        let gpu = self.knobs.gpu_unit();
+        let mut limits = self.knobs.limits(cores).filter(|(unit, _)| *unit <= gpu);
+        // A program that raises the number of cores switches on the first one that is off.
+        let mut switches = (0..).zip(&self.knobs.cpus.cores);
+        let off = switches.find_map(|(place, core)| match has(cores, place) {
+            true => None,
+            false => Some((place, core.online.as_ref()?)),
+        });
+        limits.any(|(unit, limits)| {
+            let wanted = target.request(&self.knobs, unit);
+            wanted.is_some_and(|[_, wanted]| is_above(unit, wanted, &limits.max))
+        }) || off.is_some_and(|(place, switch)| is_above(self.knobs.core(place), 0, switch))
     }
 
     /// Verifies that a mode is set, as far as the knobs are known to obey; the first difference is an

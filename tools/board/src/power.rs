@@ -14,8 +14,9 @@ use wattgate_runtime::{MOST_CHIPS, Milliwatts, Sample};
 
 use crate::files::{Files, Knob, KnobError, Refusal};
 use crate::ina238::{Ina238, PowerError};
+use crate::rail::{FULL_SCALE_MV, Rail, Reading};
 use crate::search::{DiscoverError, Search};
-use crate::shunt::{LOWEST_MA, Step};
+use crate::shunt::Step;
 
 /// Directories of power sensors: from JetPack 5 on, and up to JetPack 4.
 const HWMON: &str = "/sys/class/hwmon";
@@ -31,20 +32,11 @@ const SUMS: [&[&str]; 2] = [
     &["GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V"],
 ];
 
-/// Full scale of the bus voltage: 4095 steps of 8 mV (section 6.3).
-const FULL_SCALE_MV: i64 = 32_760;
-
-/// Full scale of the current at a shunt of 5 mΩ, in mA: 4095 steps of 40 µV. Smaller shunts have a
-/// higher full scale, and the shunts of some boards are unknown. No module draws a third of this
-/// current.
-const FULL_SCALE_MA: i64 = 32_760;
-
 /// The highest input voltage of a module, in mV. Assumed if a rail's voltage cannot be read.
 const HIGHEST_MV: i64 = 20_000;
 
-/// Interval in samples between two reads of a rail's voltage; samples in between use the last
-/// value. Voltages change little and slowly, and reading a register takes 0.55 ms of the bus
-/// (section 6.3). Rails take turns, so that all samples cost the same.
+/// Longest interval in samples between two reads of a rail's voltage. Rails take turns, so that all
+/// samples cost the same.
 const VOLTAGE_EVERY: usize = 8;
 
 /// Number of readings of a current at discovery.
@@ -92,31 +84,16 @@ pub enum SampleFault {
     FullScale { millivolts: i64, milliamperes: i64 },
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct Rail {
-    pub label: Arc<str>,
-    /// The chip that measures it, below [`MOST_CHIPS`].
-    chip: usize,
-    /// Bus voltage in mV.
-    pub voltage: Knob,
-    /// Current in mA.
-    pub current: Knob,
-    /// The limits of each conversion and of the mean, in mA. The driver may lack them.
-    pub critical: Knob,
-    pub mean: Knob,
-    /// The last voltage in mV; zero if the next sample must read it.
-    millivolts: i64,
-    step: Step,
-}
-
 /// The rails that add up to the total power.
 #[derive(Clone, Debug)]
 pub(crate) struct Rails {
     rails: Vec<Rail>,
     /// The input of the whole board. If it is the total, there are no other rails.
     input: Option<Ina238>,
-    /// The next sample reads the voltage of every [`VOLTAGE_EVERY`]th rail from this one on.
+    /// The next sample reads the voltage of every [`VOLTAGE_EVERY`]th rail from this one on, at least.
     turn: usize,
+    /// The number of samples that still read all voltages, after one has moved.
+    moving: usize,
 }
 
 impl Rails {
@@ -136,6 +113,7 @@ impl Rails {
             rails,
             input,
             turn: 0,
+            moving: 0,
         })
     }
 
@@ -145,6 +123,7 @@ impl Rails {
             rails: Vec::new(),
             input: None,
             turn: 0,
+            moving: 0,
         }
     }
 
@@ -194,6 +173,15 @@ impl Rails {
         u32::try_from(milliamperes.max(0)).ok()
     }
 
+    /// See [`Board::least_warning`](crate::Board::least_warning).
+    pub(crate) fn least_warning(&self, files: &impl Files) -> Option<Milliwatts> {
+        let warnings = self.rails.iter().filter_map(|rail| {
+            let milliamperes = rail.mean.read(files).ok().filter(|ma| *ma > 0)?;
+            Some(milliwatts(milliamperes * rail.reading.millivolts()?))
+        });
+        warnings.min()
+    }
+
     /// Typical error of the total from the offsets of the shunts' voltages, which are independent.
     /// Rounded up.
     pub(crate) fn offset(&self) -> Milliwatts {
@@ -213,8 +201,8 @@ impl Rails {
         })
     }
 
-    /// Reads the power of the whole board, or the current of each rail, and the voltage of each
-    /// [`VOLTAGE_EVERY`]th. A chip's power is rounded up to the next mW. Does not allocate on a disk.
+    /// Reads the power of the whole board, or the current of each rail and the voltages that may have
+    /// changed. A chip's power is rounded up to the next mW. Does not allocate on a disk.
     pub(crate) fn sample(&mut self, files: &impl Files) -> Result<Sample, SampleError> {
         if let Some(input) = &self.input {
             let microwatts = input.read(files).map_err(|error| SampleError {
@@ -229,22 +217,54 @@ impl Rails {
                 fault: SampleFault::Missing,
             });
         }
+        for rail in &mut self.rails {
+            read(rail, |rail| rail.read_current(files))?;
+        }
+        self.read_voltages(files)?;
         let (mut powers, mut microwatts) = ([Milliwatts(0); MOST_CHIPS], [0_i64; MOST_CHIPS]);
-        let turn = self.turn;
-        self.turn = (turn + 1) % VOLTAGE_EVERY;
-        for (number, rail) in self.rails.iter_mut().enumerate() {
-            let is_turn = number % VOLTAGE_EVERY == turn;
-            let read = rail.read(files, is_turn);
-            let (millivolts, milliamperes) = read.map_err(|fault| SampleError {
-                rail: rail.label.clone(),
-                fault,
-            })?;
-            // At most 32,760 each, so that no sum of rails overflows.
-            microwatts[rail.chip] += millivolts * milliamperes.max(0);
+        for rail in &self.rails {
+            microwatts[rail.chip] += rail.reading.microwatts();
             powers[rail.chip] = milliwatts(microwatts[rail.chip]);
         }
         Ok(Sample::of(powers))
     }
+
+    /// Reads the voltages that are unknown or whose turn it is, and that of the rail whose current has
+    /// moved the power most. If one of them moves, reads all, now and for a while: the registers follow
+    /// a supply that sags slowly.
+    fn read_voltages(&mut self, files: &impl Files) -> Result<(), SampleError> {
+        let turn = self.turn;
+        self.turn = (turn + 1) % VOLTAGE_EVERY;
+        let most = self.rails.iter().map(Rail::moved).max().unwrap_or(0);
+        let all = self.moving > 0;
+        self.moving = self.moving.saturating_sub(1);
+        let mut has_moved = false;
+        for (number, rail) in self.rails.iter_mut().enumerate() {
+            let is_turn = number % VOLTAGE_EVERY == turn;
+            let is_most = most > 0 && rail.moved() == most;
+            if all || is_turn || is_most || rail.lacks_voltage() {
+                has_moved |= read(rail, |rail| rail.read_voltage(files))?;
+            }
+        }
+        if has_moved {
+            self.moving = VOLTAGE_EVERY;
+        }
+        for rail in self.rails.iter_mut().filter(|_| has_moved) {
+            read(rail, |rail| rail.read_voltage(files))?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads of a rail, and names it in an error.
+fn read<T>(
+    rail: &mut Rail,
+    what: impl FnOnce(&mut Rail) -> Result<T, SampleFault>,
+) -> Result<T, SampleError> {
+    what(rail).map_err(|fault| SampleError {
+        rail: rail.label.clone(),
+        fault,
+    })
 }
 
 /// The root of the sum of the squares of steps in µW. Rounded up; 0 without a step.
@@ -258,33 +278,7 @@ fn milliwatts(microwatts: i64) -> Milliwatts {
     Milliwatts(u32::try_from((microwatts + 999) / 1_000).unwrap_or(u32::MAX))
 }
 
-impl Rail {
-    /// The voltage in mV, which is read in its turn and after a fault, and the current in mA.
-    fn read(&mut self, files: &impl Files, is_turn: bool) -> Result<(i64, i64), SampleFault> {
-        let millivolts = match std::mem::take(&mut self.millivolts) {
-            known if known == 0 || is_turn => self.voltage.read(files).map_err(fault)?,
-            known => known,
-        };
-        let milliamperes = self.current.read(files).map_err(fault)?;
-        if millivolts <= 0 {
-            return Err(SampleFault::NoVoltage(millivolts));
-        }
-        if millivolts >= FULL_SCALE_MV || milliamperes >= FULL_SCALE_MA {
-            return Err(SampleFault::FullScale {
-                millivolts,
-                milliamperes,
-            });
-        }
-        if milliamperes < LOWEST_MA {
-            return Err(SampleFault::Negative(milliamperes));
-        }
-        self.millivolts = millivolts;
-        self.step.add(milliamperes);
-        Ok((millivolts, milliamperes))
-    }
-}
-
-fn fault(error: KnobError) -> SampleFault {
+pub(crate) fn fault(error: KnobError) -> SampleFault {
     match error {
         KnobError::Unreadable { why, .. } => match why.kind() {
             io::ErrorKind::NotFound => SampleFault::Missing,
@@ -421,7 +415,7 @@ fn rail<F: Files>(
         current: Knob(device.join(current).into()),
         critical: Knob(device.join(critical).into()),
         mean: Knob(device.join(mean).into()),
-        millivolts: 0,
         step,
+        reading: Reading::default(),
     })
 }

@@ -26,8 +26,8 @@ const MULTIPLE_MA: u64 = 40;
 /// The power of a rail that one step of its shunt's voltage stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    /// In µW, if the driver shows the shunt.
-    Shown(i64),
+    /// In µW and in mA, if the driver shows the shunt.
+    Shown(i64, i64),
     /// Inferred from the currents otherwise, and the voltage at discovery in mV.
     Inferred(Currents, i64),
 }
@@ -41,7 +41,10 @@ impl Step {
         readings_ma: impl Iterator<Item = i64>,
     ) -> Self {
         match shunt_uohm.filter(|uohm| SHUNTS_UOHM.contains(uohm)) {
-            Some(uohm) => Self::Shown((STEP_UV * 1_000 * millivolts + uohm - 1) / uohm),
+            Some(uohm) => Self::Shown(
+                (STEP_UV * 1_000 * millivolts + uohm - 1) / uohm,
+                STEP_UV * 1_000 / uohm,
+            ),
             None => Self::Inferred(Currents::of(readings_ma), millivolts),
         }
     }
@@ -56,8 +59,16 @@ impl Step {
     /// The step in µW.
     pub fn microwatts(self) -> i64 {
         match self {
-            Self::Shown(microwatts) => microwatts,
+            Self::Shown(microwatts, _) => microwatts,
             Self::Inferred(currents, millivolts) => currents.step_ma() * millivolts,
+        }
+    }
+
+    /// The step in mA, rounded down.
+    pub fn milliamperes(self) -> i64 {
+        match self {
+            Self::Shown(_, milliamperes) => milliamperes,
+            Self::Inferred(currents, _) => currents.step_ma(),
         }
     }
 }

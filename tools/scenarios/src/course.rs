@@ -34,10 +34,6 @@ impl Course {
 
     /// The daemon's config file with the limit at a time and a model's file.
     pub fn config(&self, at: Duration, model: &Path) -> String {
-        let mut text = config::text(model, Milliwatts(self.limit_mw(at)));
-        if self.sensor != Sensor::L4T {
-            text += &format!("sensor_samples = {}\n", self.sensor.samples);
-        }
-        text
+        config::text(model, Milliwatts(self.limit_mw(at)))
     }
 }

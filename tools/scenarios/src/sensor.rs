@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use wattgate_simulated_board::sampling::Sampling;
+use wattgate_simulated_board::tree::Tree;
+use wattgate_simulated_board::tree::control::ControlError;
 
 /// How the power sensor is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,28 @@ impl Sensor {
             samples,
             ..Self::of(Sampling::L4T.with_samples(samples.into()))
         }
+    }
+
+    /// Sets the sensors of a board now, or when `begin` is not zero at that time, and keeps holders from
+    /// setting them. Returns whether the driver has files for it.
+    pub fn fix(&self, tree: &mut Tree, begin: Duration) -> Result<bool, ControlError> {
+        let files = tree.files().map(|(path, _)| path.to_owned());
+        let chips: Vec<String> = files.filter(|path| path.ends_with("/samples")).collect();
+        let at = match begin {
+            Duration::ZERO => String::new(),
+            begin => format!("at {} ", begin.as_secs_f64()),
+        };
+        for chip in &chips {
+            // A write begins a new conversion.
+            let is_set = tree
+                .read(chip)
+                .is_ok_and(|shown| shown.trim() == self.samples.to_string());
+            if !is_set {
+                tree.control(&format!("{at}write {chip} {}", self.samples))?;
+            }
+            tree.control(&format!("{at}refuse {chip} EROFS"))?;
+        }
+        Ok(!chips.is_empty())
     }
 
     const fn of(sampling: Sampling) -> Self {

@@ -28,7 +28,7 @@ pub const POINTS: usize = 256;
 
 /// Interval between looks near the limit, per rail, which bounds the I2C bus time of sensor reads.
 /// Reading a register takes 0.55 ms (`jetson-platform.md`, section 6.3); a look reads the current
-/// of each rail, and every eighth look also the voltage. 15 ms per rail take 4.1 % of the bus, and
+/// of each rail, and its voltage if it may have changed. 15 ms per rail take 4.1 % of the bus, and
 /// up to 6.5 % with the extra looks after a suspected change of power (tests/it/control/sensor.rs).
 const LOOK_MS_PER_RAIL: u64 = 15;
 

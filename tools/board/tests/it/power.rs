@@ -301,7 +301,7 @@ fn is_voltage(path: &str) -> bool {
     file.starts_with("in_voltage") || file.starts_with("in") && !file.starts_with("in_current")
 }
 
-/// A rail's voltage is read in one sample of eight; rails take turns.
+/// While no current moves, a rail's voltage is read in one sample of eight; rails take turns.
 #[test]
 fn each_sample_reads_all_currents_and_at_most_one_voltage() {
     for name in boards() {
@@ -344,17 +344,83 @@ fn a_voltage_is_reused_for_eight_samples_and_read_again_after_a_fault() {
     show(&mut files, "curr1", "1000\n");
     let power = |board: &mut Board, files: &Simulated| board.sample(files).map(|it| total(&it).0);
     assert_eq!(power(&mut board, &files), Ok(5_000));
-    show(&mut files, "in1", "4800\n");
+    // A step of the register does not move the power.
+    show(&mut files, "in1", "4992\n");
     for _ in 0..7 {
         assert_eq!(power(&mut board, &files), Ok(5_000));
     }
-    assert_eq!(power(&mut board, &files), Ok(4_800));
-    show(&mut files, "in1", "4900\n");
-    assert_eq!(power(&mut board, &files), Ok(4_800));
+    assert_eq!(power(&mut board, &files), Ok(4_992));
+    show(&mut files, "in1", "5000\n");
+    assert_eq!(power(&mut board, &files), Ok(4_992));
     show(&mut files, "curr1", "N/A\n");
     assert!(power(&mut board, &files).is_err());
     show(&mut files, "curr1", "1000\n");
-    assert_eq!(power(&mut board, &files), Ok(4_900));
+    assert_eq!(power(&mut board, &files), Ok(5_000));
+}
+
+#[test]
+fn a_voltage_is_read_when_the_current_has_moved_and_until_it_stands() {
+    let mut files = booted("orin-nano-8");
+    let mut board = discover(&files);
+    for (millivolts, milliamperes, milliwatts) in [
+        (5_000, 1_000, 5_000),
+        (4_900, 1_000, 5_000),
+        // One step of 8 mA may be noise.
+        (4_900, 1_008, 5_040),
+        (4_800, 1_016, 4_877),
+        (4_700, 1_016, 4_776),
+        (4_700, 1_016, 4_776),
+        (4_600, 1_016, 4_674),
+    ] {
+        let mut show = |file: &str, value: u32| {
+            let path = format!("/sys/class/hwmon/hwmon0/{file}_input");
+            files
+                .shown
+                .insert(path, Ok(format!("{value}\n").into_bytes()));
+        };
+        show("in1", millivolts);
+        show("curr1", milliamperes);
+        let sample = board.sample(&files).expect("a sample");
+        assert_eq!(total(&sample), Milliwatts(milliwatts));
+    }
+}
+
+/// The supply sags by a fifth under constant power: the currents rise, and no sample multiplies them
+/// with a voltage from before.
+#[test]
+fn a_step_of_the_supply_is_no_step_of_the_power() {
+    for (name, before, after) in [
+        ("orin-agx-64", "supply 19000 0", "supply 15200 0"),
+        ("orin-nano-8-super", "supply 5000 0", "supply 4000 0"),
+    ] {
+        for samples in [64, 512] {
+            let mut files = booted(name);
+            files.tree.control(before).expect("a command");
+            let mut board = discover(&files);
+            assert!(board.set_averaging(&mut files, samples).is_ok());
+            load(&mut files);
+            let look = Duration::from_millis(45);
+            for _ in 0..100 {
+                files.wait(look);
+                assert!(board.sample(&files).is_ok());
+            }
+            files.tree.control(after).expect("a command");
+            for count in 0..40 {
+                files.wait(look);
+                let labels: Vec<String> = board.rails().map(str::to_owned).collect();
+                let of = |label: &String| reading(&files, label);
+                let shown: i64 = labels.iter().map(of).map(|[mv, ma]| mv * ma).sum();
+                let sample = total(&board.sample(&files).expect("a sample"));
+                let error = i64::from(sample.0) - shown / 1_000;
+                let steps = board.sensor_steps().map(|step| i64::from(step.0));
+                let most = (3 * steps.iter().sum::<i64>()).max(shown / 100_000);
+                assert!(
+                    error.abs() <= most,
+                    "{name}, {samples}, {count}: {error}, not {most}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

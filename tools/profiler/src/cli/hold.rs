@@ -47,7 +47,6 @@ pub fn setup(
         schedule: None,
         confidence: Confidence::P95,
         too_hot_mc: None,
-        sensor_samples: None,
         memory: Memory::DEFAULT,
         group: None,
         metrics: None,

@@ -51,14 +51,6 @@ fn ladder(board: &Board) -> Vec<PowerMode> {
     rungs.into_iter().map(PowerMode::from_knobs).collect()
 }
 
-/// Sets the number of samples before the stepper starts. The daemon has a key for it in its config,
-/// the stepper has none.
-pub fn set_sensor(course: &Course, files: &mut RecordedTree) -> io::Result<()> {
-    let board = Board::discover(files, Path::new("/")).map_err(io::Error::other)?;
-    let set = board.set_averaging(files, course.sensor.samples);
-    set.map(drop).map_err(io::Error::other)
-}
-
 /// Holds the limit to the end of a course. `incident` is what happens to the stepper, and when, in
 /// s. Returns the number of mode changes.
 pub fn hold(

@@ -22,10 +22,12 @@ use super::truth::TimedMode;
 use super::warmth::{Fan, Warmth};
 use crate::course::Course;
 use crate::holder::{Holder, HolderFigures};
-use crate::holders::stepper::set_sensor;
 use crate::holders::{boot_mode, hold_as_peer, wattgate};
 use crate::recorded::RecordedTree;
 use crate::sensor::Sensor;
+
+/// When the sensor is set: about when a daemon at its start does it.
+const SENSOR_SET: Duration = Duration::from_millis(100);
 
 /// Time in which the holder sets its first mode. Power and speed do not count in it.
 pub const START: Duration = Duration::from_secs(1);
@@ -75,7 +77,9 @@ pub fn traced(
     let unit = run.unit.map_or(Unit::NOMINAL, Unit::drawn);
     let boot = boot_mode(run.holder, run.board, course.limit_mw(Duration::ZERO));
     let mut tree = Tree::new(run.board.clone(), unit, run.seed, boot)?;
-    if run.samples != Sensor::L4T.samples && !tree.files().any(|(path, _)| is_samples(path)) {
+    let is_set = course.sensor.fix(&mut tree, SENSOR_SET);
+    let is_set = is_set.map_err(io::Error::other)?;
+    if run.samples != Sensor::L4T.samples && !is_set {
         return Err(ReplayError::Samples {
             board: run.board.name.clone(),
             samples: run.samples,
@@ -122,17 +126,10 @@ fn hold(
         let setup = Setup::new(config, &files, Path::new("/"))?;
         return Ok(wattgate::hold(course, setup, files));
     }
-    if run.holder == Holder::Stepper && course.sensor != Sensor::L4T {
-        set_sensor(course, &mut files)?;
-    }
     let changes = hold_as_peer(run.holder, course, run.board, None, &mut files)?;
     let figures = HolderFigures {
         changes,
         safe_s: 0.0,
     };
     Ok((figures, files))
-}
-
-fn is_samples(path: &str) -> bool {
-    path.ends_with("/samples")
 }

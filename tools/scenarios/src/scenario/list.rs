@@ -20,7 +20,8 @@ pub struct Scenario {
     pub length: u64,
     /// Commands of the simulator's control language. `*` stands for each power rail, `GPU` for
     /// the file of the GPU's highest clock, `FAN` for that of the fan, `HALF_CPU` and `HALF_GPU`
-    /// for clocks in the middle of the tables, and `BATTERY` for the case's orders.
+    /// for clocks in the middle of the tables, `MAXN` for nvpmodel's mode without caps, and `BATTERY`
+    /// for the case's orders.
     pub orders: &'static [&'static str],
     /// When the second and the third of the case's limits begin to hold.
     pub steps: Option<[u64; 2]>,
@@ -59,6 +60,12 @@ pub const fn fault(name: &'static str, orders: &'static [&'static str]) -> Scena
     }
 }
 
+/// Another program that sets nvpmodel's mode without caps again and again.
+pub const MAXN_EVERY_30_S: &str = "MAXN every 30 s";
+
+/// Clocks that follow a mode later than those of any board do.
+pub const LATER_CLOCKS: &str = "clocks 100 to 300 ms late";
+
 /// All scenarios in simulated time.
 pub const SCENARIOS: &[Scenario] = &[
     nominal("steady", &[]),
@@ -94,6 +101,17 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     nominal("nvpmodel run again", &["at 100 service"]),
     nominal("jetson_clocks", &["at 100 jetson-clocks"]),
+    nominal(
+        MAXN_EVERY_30_S,
+        &[
+            "at 20 nvpmodel MAXN",
+            "at 50 nvpmodel MAXN",
+            "at 80 nvpmodel MAXN",
+            "at 110 nvpmodel MAXN",
+            "at 140 nvpmodel MAXN",
+            "at 170 nvpmodel MAXN",
+        ],
+    ),
     Scenario {
         incident: Some((100, Incident::BadModel)),
         ..nominal("model file defective", &[])
@@ -131,6 +149,17 @@ pub const SCENARIOS: &[Scenario] = &[
     fault(
         "sensor missing 30 s",
         &["at 100 sensor * missing", "at 130 sensor * ok"],
+    ),
+    // A lower limit, or more load, would be exceeded for as long as the clocks are late.
+    fault(
+        LATER_CLOCKS,
+        &[
+            "delay cpu 100",
+            "delay gpu 300",
+            "delay emc 200",
+            "power 1.15",
+            "at 100 load mobilenetv3",
+        ],
     ),
     // A frozen sensor shows only when the load changes.
     fault(

@@ -10,7 +10,7 @@ use wattgate_simulated_board::unit::Unit;
 
 use super::task::ScenarioTask;
 use crate::course::Course;
-use crate::holders::boot_mode;
+use crate::holders::{boot_mode, maxn};
 use crate::models::{self, WORKLOAD};
 
 /// The board of one run, with its task.
@@ -50,6 +50,8 @@ impl<'a> Plant<'a> {
         let mode = boot_mode(*holder, &board, limit_mw);
         let tree = Tree::new(board.clone(), unit, seed, mode);
         let mut tree = tree.map_err(io::Error::other)?;
+        let fixed = course.sensor.fix(&mut tree, Duration::ZERO);
+        fixed.map_err(io::Error::other)?;
         for order in orders(task, &tree) {
             tree.control(&order).map_err(io::Error::other)?;
         }
@@ -111,6 +113,10 @@ fn orders(task: &ScenarioTask<'_>, tree: &Tree) -> Vec<String> {
         ("*", rails),
         ("HALF_CPU", middle(&board.cpu_khz)),
         ("HALF_GPU", middle(&board.gpu_khz)),
+        (
+            "MAXN",
+            maxn::mode(board).iter().map(u32::to_string).collect(),
+        ),
         ("GPU", paths("/max_freq")),
         ("FAN", paths("/pwm1")),
         ("BATTERY", task.case.battery.map(str::to_owned).to_vec()),

@@ -10,7 +10,6 @@ use super::report::ScenarioReport;
 use super::task::ScenarioTask;
 use crate::holder::Holder;
 use crate::holders::hold_as_peer;
-use crate::holders::stepper::set_sensor;
 use crate::recorded::RecordedTree;
 
 /// Runs a task with a seed. `weights` is the folder with the models.
@@ -26,9 +25,6 @@ pub fn run(task: &ScenarioTask<'_>, seed: u64, weights: &Path) -> io::Result<Sce
         peer => {
             let incident = task.scenario.incident;
             let (course, board) = (&plant.course, &plant.board);
-            if peer == Holder::Stepper && task.case.sets_sensor {
-                set_sensor(course, &mut files)?;
-            }
             Outcome::of(hold_as_peer(peer, course, board, incident, &mut files)?)
         }
     };

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use wattgate_scenarios::scenario::{
-    CASES, LONGEST_OVER, SCENARIOS, Scenario, ScenarioRow, ScenarioTask, rows,
+    CASES, LATER_CLOCKS, LONGEST_OVER, MAXN_EVERY_30_S, SCENARIOS, Scenario, ScenarioRow,
+    ScenarioTask, rows,
 };
 use wattgate_scenarios::{Holder, Spread};
 
@@ -122,6 +123,26 @@ fn a_steady_board_is_below_its_limit() {
 #[test]
 fn a_steady_board_needs_few_changes_of_the_mode() {
     assert_eq!(misses(steady(), |row| row.changes_per_min, |_| 6.0), NONE);
+}
+
+/// Each raise is undone within 35 ms, and its power teaches nothing about the load.
+#[test]
+fn another_program_that_sets_maxn_costs_neither_the_limit_nor_speed() {
+    let rows = || wattgate(|it| it.name == MAXN_EVERY_30_S);
+    assert_eq!(misses(rows(), |row| row.time_over_pct, |_| 0.1), NONE);
+    assert_eq!(misses(rows(), lost, |_| 3.0), NONE);
+    assert_eq!(misses(rows(), |row| row.changes_per_min, |_| 4.0), NONE);
+}
+
+/// The boards of the Orin family show the GPU's clock. Xavier's do not.
+#[test]
+fn clocks_that_are_seen_late_teach_nothing_wrong() {
+    let rows = || wattgate(|it| it.name == LATER_CLOCKS);
+    assert_eq!(misses(rows(), |row| row.time_over_pct, |_| 0.2), NONE);
+    assert_eq!(misses(rows(), |row| row.excess_pct, |_| 2.0), NONE);
+    let shown = || rows().filter(|row| row.board.starts_with("orin"));
+    assert_eq!(misses(shown(), lost, |_| 6.0), NONE);
+    assert_eq!(misses(shown(), |row| row.changes_per_min, |_| 4.0), NONE);
 }
 
 #[test]

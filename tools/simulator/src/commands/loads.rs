@@ -28,7 +28,7 @@ Options:
   --kind KIND        One kind of load [all]
   --limit-pct P,...  Limits in % of the board's span, from the lowest to the highest power that
                      the model's front predicts [25,45,75]
-  --samples N        Number of samples in one result of the power sensor [512]
+  --samples N        Number of samples that the power sensor averages, fixed [512]
   --governor G       Who holds the limit: wattgate, stepper, open-loop, once, preset or maxn
                      [wattgate]
   --weights FOLDER   The folder with the models [weights]

@@ -302,8 +302,10 @@ impl Process {
             }
             self.save_lowerings();
             self.call_root();
-            self.write_files(next);
-            self.find_clocks(place, next);
+            // A late glance at the mode does less harm than a late look.
+            let due = self.daemon.due().unwrap_or(next);
+            self.write_files(due);
+            self.find_clocks(place, due);
             self.serve(next);
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use wattgate_board::{AveragingError, Clocks, SAMPLES};
+use wattgate_board::Clocks;
 use wattgate_runtime::Budget;
 
 use crate::quantity::{
@@ -41,7 +41,6 @@ pub(super) struct File {
     pub too_hot: Option<Temperature>,
     pub cores: Option<Cores>,
     pub clocks: Option<FileClocks>,
-    pub sensor_samples: Option<Samples>,
     pub memory: Option<Memory>,
     pub group: Option<String>,
     pub metrics: Option<Metrics>,
@@ -49,6 +48,7 @@ pub(super) struct File {
     /// Keys of earlier versions that have no effect.
     pub on_stop: Option<IgnoredAny>,
     pub state_dir: Option<IgnoredAny>,
+    pub sensor_samples: Option<IgnoredAny>,
 }
 
 impl File {
@@ -63,6 +63,10 @@ impl File {
             (
                 &self.state_dir,
                 "state_dir has no effect: the settings from before the start are in /var/lib/wattgate",
+            ),
+            (
+                &self.sensor_samples,
+                "sensor_samples has no effect: the daemon chooses the averaging of the power sensor, and restores it",
             ),
         ];
         let gone = gone.into_iter().filter(|(key, _)| key.is_some());
@@ -122,22 +126,6 @@ impl TryFrom<BudgetTable> for FileBudget {
         match (1..=1_000_000).contains(&mean_mw) {
             true => Ok(Self(Budget { millijoules, time })),
             false => Err("the budget's energy divided by its time must be 1mW to 1000W"),
-        }
-    }
-}
-
-/// A number of samples that the sensor supports, such as 64.
-#[derive(Debug, Deserialize)]
-#[serde(try_from = "u32")]
-pub(super) struct Samples(pub u32);
-
-impl TryFrom<u32> for Samples {
-    type Error = AveragingError;
-
-    fn try_from(samples: u32) -> Result<Self, Self::Error> {
-        match SAMPLES.contains(&samples) {
-            true => Ok(Self(samples)),
-            false => Err(AveragingError::NoSuchNumber { samples }),
         }
     }
 }

@@ -91,8 +91,6 @@ pub struct Config {
     pub confidence: Confidence,
     /// Temperature in milli-°C from which the limit is lowered; `None`: never.
     pub too_hot_mc: Option<i64>,
-    /// Samples that the power sensor averages; `None` leaves the driver's setting.
-    pub sensor_samples: Option<u32>,
     /// How long the workload's highest power ratio is remembered.
     pub memory: Memory,
     /// The group that may use the socket; `None`: root only.
@@ -177,7 +175,6 @@ impl Config {
             schedule: file.schedule,
             confidence: file.confidence.map_or(Confidence::P95, |it| it.0),
             too_hot_mc: file.too_hot.map(|it| it.0),
-            sensor_samples: file.sensor_samples.map(|it| it.0),
             memory: file.memory.unwrap_or(Memory::DEFAULT),
             group: file.group,
             metrics: file.metrics,

@@ -60,8 +60,6 @@ fn the_sample_is_valid_and_shows_the_defaults() {
     assert_eq!(shown.limit.budget, Some(budget));
     assert_eq!(shown.cores, Some(Cores { least: 4, most: 4 }));
     assert_eq!((shown.clocks, config.cores), (config.clocks, None));
-    assert_eq!(shown.sensor_samples, Some(64));
-    assert_eq!(config.sensor_samples, None);
     assert_eq!(
         (shown.memory, config.memory),
         (Memory::DEFAULT, Memory::DEFAULT)
@@ -93,7 +91,7 @@ fn the_sample_documents_every_key() {
     let all = refused("limits = 1");
     let (_, all) = all.split_once("expected one of ").expect("a list");
     let all: Vec<&str> = all.split(", ").map(|it| it.trim_matches('`')).collect();
-    let gone = ["on_stop", "state_dir"];
+    let gone = ["on_stop", "state_dir", "sensor_samples"];
     let all: Vec<&str> = all.into_iter().filter(|key| !gone.contains(key)).collect();
     assert_eq!(keys(SAMPLE), all);
 }
@@ -104,8 +102,8 @@ fn an_unknown_key_is_refused() {
         refused("limit = \"15W\"\nlimits = 1"),
         "w.toml:4: unknown field `limits`, expected one of `version`, `model`, `limit`, \
          `max_limit`, `backstop`, `backstop_margin`, `schedule`, `average`, `budget`, \
-         `confidence`, `too_hot`, `cores`, `clocks`, `sensor_samples`, `memory`, `group`, `metrics`, \
-         `hardware_watchdog`, `on_stop`, `state_dir`"
+         `confidence`, `too_hot`, `cores`, `clocks`, `memory`, `group`, `metrics`, \
+         `hardware_watchdog`, `on_stop`, `state_dir`, `sensor_samples`"
     );
     assert_eq!(
         refused("limit = \"15W\"\naverage = { power = \"9W\", window = \"9s\", of = 1 }"),
@@ -239,15 +237,6 @@ fn no_limit_of_the_config_exceeds_max_limit() {
 }
 
 #[test]
-fn an_unsupported_number_of_samples_is_refused() {
-    for samples in ["0", "63", "2048"] {
-        let error = refused(&format!("limit = \"15W\"\nsensor_samples = {samples}"));
-        let expected = "expected 1, 4, 16, 64, 128, 256, 512 or 1024";
-        assert_eq!(error, format!("w.toml:4: {samples} samples, {expected}"));
-    }
-}
-
-#[test]
 fn a_memory_is_a_time_or_for_ever() {
     let with = |memory: &str| format!("version = 1\nmodel = \"m\"\nlimit = \"9W\"\n{memory}");
     for (text, memory) in [
@@ -281,6 +270,7 @@ fn keys_of_earlier_versions_have_no_effect() {
     for lines in [
         "on_stop = \"restore\"",
         "state_dir = \"/x\"",
+        "sensor_samples = 64",
         "on_stop = \"keep\"\nstate_dir = \"/x\"",
     ] {
         let gone = with(lines).expect("a config").gone;

@@ -5,11 +5,13 @@
 //!
 //! ```text
 //! sample ──┐
-//! read-back├─► Governor::step ─► Keep ──► next look when the governor is due
+//! raised? ─├─► Governor::step ─► Keep ──► read-back, next look when the governor is due
 //! events ──┘          │
 //!                     └────────► Apply ─► Board::apply ─► next look at once
 //! ```
 
+mod arrival;
+mod averaging;
 mod backstop;
 mod disobedience;
 mod escalation;
@@ -19,6 +21,7 @@ mod rates;
 mod setting;
 mod surroundings;
 mod violations;
+mod writers;
 
 use std::borrow::Cow;
 
@@ -28,6 +31,7 @@ use wattgate_runtime::{
     MOST_CHIPS, Milliseconds, Milliwatts, ModeId, PowerMode, Sample, State, Status,
 };
 
+use self::arrival::{ARRIVAL_INTERVAL, Arrival};
 use self::backstop::Backstop;
 use self::disobedience::Obedience;
 use self::escalation::Escalation;
@@ -36,15 +40,11 @@ use self::input_limit::InputLimit;
 use self::rates::Rates;
 pub use self::violations::Violation;
 use self::violations::Violations;
+use self::writers::Disturbances;
 use crate::distrust::Distrust;
 use crate::quantity::Milliamperes;
 use crate::report::STATES;
 use crate::setup::{Choices, POINTS, Setup};
-
-/// Interval of looks while clocks follow a change of the mode, and the longest time that they may
-/// take: 107 ms on Thor, and a third more.
-const ARRIVAL_INTERVAL: Milliseconds = Milliseconds(10);
-const LONGEST_ARRIVAL: Milliseconds = Milliseconds(150);
 
 /// The governor takes a power above this multiple of the prediction for that of a broken sensor
 /// (`RATIO_RANGE` of `runtime/src/governor/knowledge.rs`). If it stays there in the least mode for the time below, the
@@ -70,9 +70,11 @@ pub struct Control<F> {
     limit: Limit,
     input: Option<InputLimit>,
     backstop: Option<Backstop>,
+    /// The board's own settings, from before the first start.
+    own: Option<Saved>,
     sensor: Sensor,
-    /// A mode that was set and whose clocks may not have followed yet, and since when.
-    arriving: Option<(ModeId, Milliseconds)>,
+    /// Whether the clocks have followed the last change of the mode.
+    arrival: Arrival,
     /// The mode that the last read-back confirmed, and the time of that read-back.
     shown: Option<ModeId>,
     verified: Option<Milliseconds>,
@@ -83,6 +85,8 @@ pub struct Control<F> {
     /// Since when the sensor contradicts the model in the least mode.
     contradicted: Option<Milliseconds>,
     last: Option<Milliseconds>,
+    /// When the next cycle is due, unless another program raises the mode before.
+    due: Option<Milliseconds>,
     state: State,
     /// The mode that was told last, and the states that were told of it.
     told: (Option<ModeId>, Vec<State>),
@@ -96,14 +100,6 @@ pub struct Control<F> {
     escalation: Escalation,
     /// The limit without what clients ask for.
     roots: Milliwatts,
-}
-
-/// Changes of the mode by other programs.
-#[derive(Clone, Copy, Debug, Default)]
-struct Disturbances {
-    /// Their number since the last report, and the time of that report.
-    times: u32,
-    reported: Option<Milliseconds>,
 }
 
 /// What makes the board slower than its mode. The governor then learns nothing.
@@ -146,11 +142,10 @@ pub struct Seen {
 /// The power sensor's settings.
 #[derive(Clone, Copy, Debug)]
 struct Sensor {
-    /// Samples to average; `None` leaves the driver's setting.
-    samples: Option<u32>,
     time_constants: [Milliseconds; MOST_CHIPS],
     /// Quantisation step of each chip, and offset of the sum, as last given to the governor.
     steps: ([Milliwatts; MOST_CHIPS], Milliwatts),
+    /// Whether the averaging cannot be set.
     has_failed: bool,
     /// Since when no sample could be read, or when the sensors were last searched.
     lost: Option<Milliseconds>,
@@ -187,15 +182,15 @@ impl<F: Files> Control<F> {
             limit: setup.config.limit,
             input: setup.config.current.map(InputLimit::new),
             backstop: setup.config.backstop.map(Backstop::new),
+            own: None,
             sensor: Sensor {
-                samples: setup.config.sensor_samples,
                 time_constants: [Chip::L4T.time_constant; MOST_CHIPS],
                 steps: (setup.board.sensor_steps(), setup.board.sensor_offset()),
                 has_failed: false,
                 lost: None,
             },
             board: setup.board,
-            arriving: None,
+            arrival: Arrival::new(),
             shown: None,
             verified: None,
             current: None,
@@ -203,6 +198,7 @@ impl<F: Files> Control<F> {
             has_sample: true,
             contradicted: None,
             last: None,
+            due: None,
             is_yielded: false,
             surroundings: Surroundings::default(),
             throttling: Throttling::default(),
@@ -232,12 +228,13 @@ impl<F: Files> Control<F> {
     }
 
     /// Ends control. Leaves a mode in which the limit holds without control, as far as the load is known, else the
-    /// least mode: also on a board that another program has. Returns the mode, and the board with its files.
+    /// least mode: also on a board that another program has. The sensor averages as before. Returns the mode, and the board with its files.
     pub fn rest(mut self) -> Result<(PowerMode, Board, F), ApplyError> {
         let mode = self.governor.resting();
         let mode = mode.and_then(|mode| self.choices.mode(mode));
         let mode = mode.unwrap_or(self.choices.least());
         self.board.apply(&mut self.files, &mode)?;
+        self.restore_averaging();
         Ok((mode, self.board, self.files))
     }
 
@@ -310,8 +307,9 @@ impl<F: Files> Control<F> {
     }
 
     /// Tells the board's own settings. The backstop, which is set now, stays below its limits of the
-    /// current.
+    /// current. The averaging of the sensor returns to them at the end.
     pub fn keep_own(&mut self, own: &Saved) {
+        self.own = Some(own.clone());
         if let Some(backstop) = &mut self.backstop {
             backstop.keep_own(own);
         }
@@ -325,6 +323,7 @@ impl<F: Files> Control<F> {
             limit.power = limit.power.min(input.power());
         }
         self.governor.set_limit(limit);
+        self.due = None;
         if let Some(backstop) = &mut self.backstop {
             backstop.set_limit(limit.power);
             if !self.is_yielded {
@@ -350,12 +349,14 @@ impl<F: Files> Control<F> {
         self.is_yielded = is_yielded;
         if is_yielded {
             self.governor.release();
+            self.restore_averaging();
             if let Some(backstop) = &mut self.backstop {
                 backstop.lift(&mut self.board, &mut self.files);
             }
             self.state = self.governor.status().state;
         }
-        (self.arriving, self.shown, self.verified) = (None, None, None);
+        self.forget_mode();
+        self.verified = None;
         self.told.0 = None;
         self.throttling = Throttling::default();
         self.board.forget_requests();
@@ -363,8 +364,17 @@ impl<F: Files> Control<F> {
         self.surroundings.checked = None;
     }
 
-    /// Runs one control cycle. Returns when the next one is due; an earlier call is harmless.
+    /// When the next control cycle is due; `None` if the next call of [`Self::look`] runs one in any case.
+    pub fn due(&self) -> Option<Milliseconds> {
+        self.due
+    }
+
+    /// Runs one control cycle, or only [glances](Self::glance) at the mode if no cycle is due. Returns
+    /// when to call it again; an earlier call is harmless.
     pub fn look(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) -> Milliseconds {
+        if let Some(next) = self.glance(now) {
+            return next;
+        }
         let passed = self.last.replace(now).map_or(Milliseconds(0), |last| {
             let gap = now.since(last);
             if gap > LONGEST_GAP {
@@ -375,6 +385,7 @@ impl<F: Files> Control<F> {
         });
         let has_arrived = self.arrives(now);
         let sample = self.sample(now, emit);
+        self.look_for_raise(now, emit);
         let mut input = Input::at(now);
         input.sample = sample;
         // The time to arrive is over.
@@ -401,21 +412,18 @@ impl<F: Files> Control<F> {
         let command = self.governor.step(&input);
         self.note(now, passed, sample, &before);
         self.escalate(now, sample, emit);
-        let next = match command {
+        self.due = None;
+        match command {
             // Slower checks come after the reaction to the sample.
             Command::Keep => {
                 self.watch_model(now, sample, emit);
                 self.check_surroundings(now, emit);
-                match self.is_disturbed(now, emit) {
-                    true => now,
-                    false => self.governor.due(),
+                if !self.is_disturbed(now, emit) {
+                    self.due = Some(self.governor.due());
                 }
             }
-            Command::Apply(mode) => {
-                self.apply(mode, emit);
-                now
-            }
-        };
+            Command::Apply(mode) => self.apply(mode, emit),
+        }
         let status = self.governor.status();
         // These two last for a second, and the line of the new mode or the next state tells more.
         let is_short = matches!(status.state, State::Booting | State::Settling);
@@ -427,7 +435,7 @@ impl<F: Files> Control<F> {
             self.told.1.push(status.state);
             emit(Event::State(status));
         }
-        next
+        self.next_glance(now)
     }
 
     /// Stops using a model if the sensor shows far more than it predicts, even in the least mode. A sensor that shows far
@@ -519,24 +527,10 @@ impl<F: Files> Control<F> {
             .note([now, passed], power, [before, &after], mode);
     }
 
-    /// Whether the clocks have followed the last change of the mode. Until then the power is that of
-    /// two modes, and teaches nothing about either.
-    fn arrives(&mut self, now: Milliseconds) -> bool {
-        let Some((id, since)) = self.arriving else {
-            return true;
-        };
-        // What does not obey does not follow either.
-        let is_there = match self.choices.mode(id) {
-            Some(mode) if self.board.disobedient().next().is_none() => {
-                self.board.has_arrived(&self.files, &mode)
-            }
-            _ => true,
-        };
-        if !is_there && now.since(since) < LONGEST_ARRIVAL {
-            return false;
-        }
-        (self.arriving, self.shown) = (None, Some(id));
-        true
+    /// Makes the mode unknown. The next call looks in any case.
+    fn forget_mode(&mut self) {
+        self.arrival.forget();
+        (self.shown, self.due) = (None, None);
     }
 
     fn sample(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) -> Option<Sample> {
@@ -584,7 +578,7 @@ impl<F: Files> Control<F> {
         self.choices.adapt(&self.board);
         // The front has the least mode at least.
         let _ = self.governor.set_modes(self.choices.front.clone());
-        (self.arriving, self.shown) = (None, None);
+        self.forget_mode();
     }
 
     /// Replaces the model's front and the grid that numbers its modes.
@@ -602,7 +596,7 @@ impl<F: Files> Control<F> {
         }
         self.choices = choices;
         // The ID belongs to the old grid.
-        (self.arriving, self.shown) = (None, None);
+        self.forget_mode();
         self.told.0 = None;
         Ok(())
     }

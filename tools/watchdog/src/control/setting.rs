@@ -1,18 +1,10 @@
-//! Sets modes, reads them back, and follows what the knobs make of them.
+//! Sets modes, and follows what the knobs make of them.
 
-use wattgate_board::{Effective, Files, KnobError};
+use wattgate_board::{Effective, Files};
 use wattgate_runtime::{Milliseconds, ModeId, PowerMode};
 
 use super::disobedience::Obedience;
-use super::{Control, Disturbances, Event};
-
-/// Interval of the full read-back that detects other writers. A raised clock of CPU or GPU is
-/// detected at each look.
-const READ_BACK_INTERVAL: Milliseconds = Milliseconds(400);
-
-/// At most one log line about other programs appears in this time, so that a program that writes
-/// without end does not flood the log. The control still undoes each change.
-const REPORT_INTERVAL: Milliseconds = Milliseconds(60_000);
+use super::{Control, Event};
 
 /// Interval at which the clocks of a capped board are requested again. Another program may have
 /// lowered them below the cap, where nobody sees it.
@@ -30,14 +22,14 @@ impl<F: Files> Control<F> {
     /// Sets a mode as far as the knobs obey. [`Board::apply`](wattgate_board::Board::apply) reads every write
     /// back.
     pub(super) fn apply(&mut self, id: ModeId, emit: &mut impl FnMut(Event<'_>)) {
-        (self.arriving, self.shown) = (None, None);
+        self.forget_mode();
         let Some(mode) = self.choices.mode(id) else {
             return;
         };
         match self.board.apply(&mut self.files, &mode) {
             Ok(applied) => {
                 if applied.is_set {
-                    self.arriving = self.last.map(|now| (id, now));
+                    self.await_clocks(id, &mode);
                     let status = self.governor.status();
                     // A mode that is only set again, after another program changed it, is no news.
                     if self.told.0.replace(id) != Some(id) {
@@ -61,63 +53,9 @@ impl<F: Files> Control<F> {
         self.current = Some(self.board.current(&self.files));
     }
 
-    /// Tests the knobs, and reads the wanted mode back, each if it is due. True if the next look must not wait:
-    /// the board has left the mode, or can be set to other modes than before.
-    pub(super) fn is_disturbed(
-        &mut self,
-        now: Milliseconds,
-        emit: &mut impl FnMut(Event<'_>),
-    ) -> bool {
-        let is_recent = |verified: Milliseconds| now.since(verified) < READ_BACK_INTERVAL;
-        let wanted = self.governor.status().mode;
-        let (Some(verified), Some(mode)) = (self.verified, self.choices.mode(wanted)) else {
-            return false;
-        };
-        if self.test_obedience(&mode, now, emit) || self.adapt(false, emit) {
-            return true;
-        }
-        if is_recent(verified) && !self.board.is_raised(&self.files, &mode) {
-            return false;
-        }
-        self.verified = Some(now);
-        self.current = Some(self.board.current(&self.files));
-        match self.board.verify(&self.files, &mode) {
-            Ok(Effective::AsRequested) => {
-                self.shown = Some(wanted);
-                self.set_capped(false, emit);
-            }
-            Ok(Effective::Capped) => self.request_again(&mode, now, emit),
-            Err(error) => {
-                if self.shown.take().is_some() {
-                    self.report_disturbance(&mode, &error, now, emit);
-                    return true;
-                }
-            }
-        }
-        false
-    }
-
-    fn report_disturbance(
-        &mut self,
-        mode: &PowerMode,
-        error: &KnobError,
-        now: Milliseconds,
-        emit: &mut impl FnMut(Event<'_>),
-    ) {
-        let Disturbances { times, reported } = &mut self.disturbances;
-        *times += 1;
-        if reported.is_some_and(|at| now.since(at) < REPORT_INTERVAL) {
-            return;
-        }
-        *reported = Some(now);
-        let times = std::mem::take(times);
-        let by = self.board.likely_writer(&self.files, mode);
-        emit(Event::Disturbed { by, error, times });
-    }
-
     /// Requests a mode of which a clock shows less. If it still does, cooling caps it, otherwise
     /// another program had lowered it.
-    fn request_again(
+    pub(super) fn request_again(
         &mut self,
         mode: &PowerMode,
         now: Milliseconds,
@@ -139,7 +77,7 @@ impl<F: Files> Control<F> {
     }
 
     /// Tests the knobs that do not obey if that is due. True if the board can be set to other modes then.
-    fn test_obedience(
+    pub(super) fn test_obedience(
         &mut self,
         mode: &PowerMode,
         now: Milliseconds,
@@ -155,7 +93,7 @@ impl<F: Files> Control<F> {
 
     /// Reports knobs that do not obey, or obey again. If the board can be set to other modes than before, gives
     /// these to the governor and returns true. Does so once a second at most, unless it is urgent.
-    fn adapt(&mut self, is_urgent: bool, emit: &mut impl FnMut(Event<'_>)) -> bool {
+    pub(super) fn adapt(&mut self, is_urgent: bool, emit: &mut impl FnMut(Event<'_>)) -> bool {
         let now = self.last.unwrap_or(Milliseconds(0));
         let Obedience {
             changes,
@@ -173,11 +111,11 @@ impl<F: Files> Control<F> {
         self.choices.adapt(&self.board);
         // The front has the least mode at least.
         let _ = self.governor.set_modes(self.choices.front.clone());
-        (self.arriving, self.shown) = (None, None);
+        self.forget_mode();
         true
     }
 
-    fn set_capped(&mut self, is_capped: bool, emit: &mut impl FnMut(Event<'_>)) {
+    pub(super) fn set_capped(&mut self, is_capped: bool, emit: &mut impl FnMut(Event<'_>)) {
         if std::mem::replace(&mut self.throttling.by_cooling, is_capped) != is_capped {
             emit(match is_capped {
                 true => Event::Capped,

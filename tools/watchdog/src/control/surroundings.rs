@@ -92,18 +92,13 @@ impl<F: Files> Control<F> {
         }
     }
 
-    /// Restores the configured averaging if another program (nvpower) changed it. Gives the
-    /// governor the resulting time constants, and the steps and offset that are known by now.
+    /// Chooses the averaging. Gives the governor the resulting time constants, and the steps and offset
+    /// that are known by now.
     fn watch_sensor(&mut self, emit: &mut impl FnMut(Event<'_>)) {
-        let sensor = &mut self.sensor;
-        let may_set = !self.is_yielded && !sensor.has_failed;
-        let samples = sensor.samples.filter(|_| may_set);
-        if let Some(samples) = samples.filter(|it| self.board.averaging(&self.files) != Ok(*it))
-            && let Err(error) = self.board.set_averaging(&mut self.files, samples)
-        {
-            sensor.has_failed = true;
-            emit(Event::NotAveraged(&error));
+        if !self.is_yielded {
+            self.choose_averaging(emit);
         }
+        let sensor = &mut self.sensor;
         let found = self.board.time_constants(&self.files);
         for (chip, (known, found)) in sensor.time_constants.iter_mut().zip(found).enumerate() {
             if *known != found && self.governor.set_time_constant(chip, found).is_ok() {

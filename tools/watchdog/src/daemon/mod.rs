@@ -143,7 +143,12 @@ impl<F: Files> Daemon<F> {
         self.control.keep_own(own);
     }
 
-    /// Runs one control cycle. Returns when the next one is due.
+    /// When the next control cycle is due; `None` before the first one.
+    pub fn due(&self) -> Option<Milliseconds> {
+        self.due
+    }
+
+    /// Runs one control cycle if one is due, or else glances at the mode. Returns when to call it again.
     pub fn look(&mut self, clock: &impl Clock, emit: &mut impl FnMut(Event<'_>)) -> Milliseconds {
         let now = clock.now();
         self.expire(clock);
@@ -159,7 +164,7 @@ impl<F: Files> Daemon<F> {
             emit(event);
         });
         // A change of the mode takes its time.
-        self.due = Some(next.max(clock.now()));
+        self.due = Some(control.due().unwrap_or(next).max(clock.now()));
         let (status, _) = control.status();
         let shown = Some((status.state, status.mode));
         if std::mem::replace(&mut self.shown, shown) != shown {

@@ -226,8 +226,8 @@ fn bad_configs_are_refused_with_the_reason() {
             format!(
                 "{path}:4: unknown field `mode`, expected one of `version`, `model`, `limit`, \
                  `max_limit`, `backstop`, `backstop_margin`, `schedule`, `average`, `budget`, `confidence`, \
-                 `too_hot`, `cores`, `clocks`, `sensor_samples`, `memory`, `group`, `metrics`, `hardware_watchdog`, \
-                 `on_stop`, `state_dir`"
+                 `too_hot`, `cores`, `clocks`, `memory`, `group`, `metrics`, `hardware_watchdog`, \
+                 `on_stop`, `state_dir`, `sensor_samples`"
             ),
         ),
         (

@@ -89,6 +89,11 @@ impl Rig {
         for none in [second, third] {
             fs::write(none, "0\n").expect("written");
         }
+        // No driver makes an interval of these files, so the averaging is what the daemon wants.
+        for (file, value) in [("samples", "64\n"), ("update_interval", "54\n")] {
+            let file = fs::canonicalize(chip.join(file)).expect("a setting");
+            fs::write(file, value).expect("written");
+        }
         // The GPU is always busy, so lower power means a lighter load and not idle time.
         let load = root.join("sys/class/devfreq/17000000.ga10b/device/load");
         let load = fs::canonicalize(load).expect("a load");

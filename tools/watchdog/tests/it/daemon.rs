@@ -516,7 +516,7 @@ fn time_over_the_limit_and_errors_are_counted() {
     rig.run(30);
     rig.daemon.files().read_only = true;
     assert_eq!(
-        rig.daemon.set_limit(wanted(10), by(1_000), &rig.clocks),
+        rig.daemon.set_limit(wanted(12), by(1_000), &rig.clocks),
         Ok(())
     );
     rig.run(5);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Running, config, config_of, limit, orin, setup};
+use super::{Running, config, config_of, keep_l4t, limit, orin, setup};
 use crate::board::{booted, load};
 use wattgate_board::{Clocks, Files};
 use wattgate_runtime::{Average, Cause, Limit, Milliseconds, Milliwatts, State};
@@ -46,6 +46,8 @@ fn a_limit_of_the_current_is_held_and_used() {
     ] {
         let mut files = booted("orin-nano-8-super");
         files.tree.control(supply).expect("a command");
+        // The current counts on average.
+        keep_l4t(&mut files);
         load(&mut files);
         files.wait(Duration::from_secs(5));
         let config = config_of("orin-nano-8-super", &format!("{amps}A"));

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::{Running, config, setup};
+use super::{Running, config, keep_l4t, setup};
 use crate::bed::{
     EMC_CAP, EMC_LOCK, EMC_RATE, GPU_MAX, GPU_MIN, KNOBS, Meter, STUCK, WAYS, command, hungry,
     inject, is_least,
@@ -29,7 +29,9 @@ struct Cell {
 
 /// Starts ResNet-18 in MAXN, injects the faults, and then lets control hold a limit.
 fn run(faults: &[String], limit_w: u32, seconds: u64) -> (Cell, Running) {
-    let mut running = Running::with(hungry(), config(&format!("{limit_w}W")));
+    let mut files = hungry();
+    keep_l4t(&mut files);
+    let mut running = Running::with(files, config(&format!("{limit_w}W")));
     inject(running.control.files(), faults);
     let mut meter = Meter::new(limit_w.into(), faults, running.control.files());
     let start = running.now();

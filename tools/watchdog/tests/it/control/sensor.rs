@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Running, config, config_of, orin, setup};
+use super::{Running, config, config_of, limit, orin, setup};
 use crate::board::{self, booted, load};
 use wattgate_runtime::{Cause, Milliseconds, State};
 use wattgate_watchdog::control::Control;
@@ -135,7 +135,7 @@ fn sensor_reads_take_at_most_six_percent_of_the_bus_on_average() {
         let registers = running.control.files().registers.get() - before;
         let part = registers as f64 * REGISTER_S / SECONDS as f64;
         println!(
-            "{board}: reads take {:.1} % of the I2C bus, {:.1} looks a second",
+            "{board}: reads take {:.1} % of the I2C bus, {:.1} looks and glances a second",
             100.0 * part,
             f64::from(running.looks) / SECONDS as f64
         );
@@ -152,9 +152,7 @@ fn sensor_reads_take_at_most_six_percent_of_the_bus_on_average() {
 
 #[test]
 fn averaging_is_set_again_after_another_writer() {
-    let mut config = config("30W");
-    config.sensor_samples = Some(64);
-    let mut running = Running::with(orin(), config);
+    let mut running = Running::new(orin(), "30W");
     running.run(2);
     let line = "the power sensor has a time constant of 54 ms";
     let times = |running: &Running| running.log.iter().filter(|it| *it == line).count();
@@ -170,14 +168,69 @@ fn averaging_is_set_again_after_another_writer() {
     assert!(most < 30.3, "{most} W");
 }
 
+/// The board's own settings, as the daemon knows them.
+fn keep_own(running: &mut Running) {
+    let own = running.board.save(running.control.files()).expect("saved");
+    running.control.keep_own(&own);
+}
+
+#[test]
+fn the_averaging_from_before_returns_at_the_end_and_with_a_yielded_board() {
+    let mut running = Running::new(orin(), "30W");
+    keep_own(&mut running);
+    running.run(2);
+    assert_eq!(running.board.averaging(running.control.files()), Ok(64));
+    running.control.set_yielded(true);
+    assert_eq!(running.board.averaging(running.control.files()), Ok(512));
+    running.run(2);
+    assert_eq!(running.board.averaging(running.control.files()), Ok(512));
+    running.control.set_yielded(false);
+    running.run(2);
+    assert_eq!(running.board.averaging(running.control.files()), Ok(64));
+    let (_, board, files) = running.control.rest().expect("a mode");
+    assert_eq!(board.averaging(&files), Ok(512));
+}
+
+/// The sensor of an Orin Nano warns from 4,984 mA on, about 25 W.
+#[test]
+fn a_warning_limit_near_the_limit_keeps_the_averaging() {
+    let mut files = booted("orin-nano-8-super");
+    load(&mut files);
+    let mut running = Running::with(files, config_of("orin-nano-8-super", "20W"));
+    keep_own(&mut running);
+    for (watts, samples) in [(20, 512), (15, 64), (19, 512)] {
+        running.control.set_limit(limit(watts));
+        running.run(2);
+        let found = running.board.averaging(running.control.files());
+        assert_eq!(found, Ok(samples), "{watts} W: {:?}", running.log);
+    }
+    assert!(!running.has_logged("power sensor: "), "{:?}", running.log);
+}
+
+#[test]
+fn an_averaging_that_cannot_be_set_is_named_once_and_the_limit_holds() {
+    let mut running = Running::new(orin(), "30W");
+    let samples = "/sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon0/samples";
+    running.inject(&format!("refuse {samples} EROFS"));
+    running.run(20);
+    assert_eq!(running.board.averaging(running.control.files()), Ok(512));
+    let lines = running.log.iter().filter(|it| it.contains("samples: "));
+    assert_eq!(lines.count(), 1, "{:?}", running.log);
+    let most = running.run(30);
+    assert!((24.0..30.3).contains(&most), "{most} W");
+}
+
+/// Where the averaging is left alone, because a warning limit is near, another program may change it.
 #[test]
 fn control_follows_a_time_constant_that_another_program_sets() {
-    let mut running = Running::new(orin(), "30W");
+    let mut files = booted("orin-nano-8-super");
+    load(&mut files);
+    let mut running = Running::with(files, config_of("orin-nano-8-super", "19W"));
     running.run(20);
-    running.inject("write /sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon0/samples 1024");
+    running.inject("write /sys/class/hwmon/hwmon0/samples 1024");
     running.run(2);
     let line = "the power sensor has a time constant of 860 ms";
     assert!(running.has_logged(line), "{:?}", running.log);
     let most = running.run(30);
-    assert!(most < 30.5, "{most} W");
+    assert!(most < 19.3, "{most} W");
 }

@@ -66,6 +66,27 @@ fn a_clock_that_is_lowered_below_a_cap_returns() {
     assert!(running.is_as_wanted());
 }
 
+/// What the GPU draws at its highest clock is not the load's power: its level stays what it was.
+#[test]
+fn the_power_of_another_programs_mode_is_not_booked_to_the_load() {
+    for watts in ["15W", "20W"] {
+        let mut running = Running::new(orin(), watts);
+        running.run(70);
+        let level = |it: &Running| f64::from(it.control.status().0.ratio) / 65_536.0;
+        let before = level(&running);
+        for tenth in 0..8 {
+            let now = running.now().as_secs_f64() + 0.01 * f64::from(tenth);
+            running.inject(&format!("at {now} write {GPU_MAX} 1300500000"));
+            running.run(30);
+            assert_eq!(running.state(), State::Tracking, "{:?}", running.log);
+            let now = level(&running);
+            assert!(now <= 1.03 * before, "{watts}: {before}, then {now}");
+        }
+        let changes = running.control.status().0.changes;
+        assert!(changes <= 8, "{watts}: {changes} {:?}", running.log);
+    }
+}
+
 /// Each write is answered before the mean of 430 ms can rise much, and the log stays readable.
 #[test]
 fn a_program_that_raises_a_clock_every_second_changes_nothing() {
