@@ -5,8 +5,8 @@
 //! every step. The expected text is `weights/golden/hold.txt`.
 
 use wattgate_runtime::{
-    Chip, Command, Crc32, Estimator, Governor, Input, Limit, Milliseconds, Milliwatts,
-    ModeId, Point, Sample, Settings, Status,
+    Chip, Command, Crc32, Estimator, Governor, Input, Limit, Milliseconds, Milliwatts, ModeId,
+    Point, Sample, Settings, Status,
 };
 
 use crate::{Console, state_name};

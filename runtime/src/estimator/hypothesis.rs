@@ -75,7 +75,11 @@ impl Hypothesis {
             }
             // A chip whose first readings were missing: nothing is known of its power before.
             if !track.is_present() {
-                *track = Track::at(view.reading, FIRST_DEVIATION * view.reading + view.step, view.step);
+                *track = Track::at(
+                    view.reading,
+                    FIRST_DEVIATION * view.reading + view.step,
+                    view.step,
+                );
                 continue;
             }
             let ripple = track.predict(view, event);

@@ -78,7 +78,11 @@ impl<const N: usize> Governor<N> {
         }
         if input.mode == Some(wanted) {
             (self.stay.requests, self.failed.modes) = (0, 0);
-            if self.stay.set.replace(self.stay.set.unwrap_or(now)).is_none()
+            if self
+                .stay
+                .set
+                .replace(self.stay.set.unwrap_or(now))
+                .is_none()
                 && matches!(
                     self.state,
                     State::Booting | State::Tracking | State::Safe(Cause::NothingApplies)

@@ -21,7 +21,10 @@ impl<const N: usize> Governor<N> {
     /// Sets a slower mode that is not measured yet. Does so only under a steady full load, and only
     /// if a faster mode would fit without the margin for its guess.
     pub(super) fn explore(&mut self, phase: f32, allowed: f32, now: Milliseconds) -> Command {
-        let is_steady = self.stay.steady.is_some_and(|steady| steady.before.is_some());
+        let is_steady = self
+            .stay
+            .steady
+            .is_some_and(|steady| steady.before.is_some());
         if !self.modes.needs_guesses() || !is_steady || self.load.work != Work::Full {
             return Command::Keep;
         }

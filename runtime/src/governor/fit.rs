@@ -92,8 +92,7 @@ impl<const N: usize> Governor<N> {
 
     /// The fastest mode that fits below the present one, or else the mode of least power.
     pub(super) fn below(&self, level: f32, now: Milliseconds) -> Option<usize> {
-        self.fitting(level, f32::MAX, now)
-            .or_else(|| self.least())
+        self.fitting(level, f32::MAX, now).or_else(|| self.least())
     }
 
     pub(super) fn best_below(&self, now: Milliseconds) -> Option<usize> {

@@ -86,8 +86,8 @@ mod sensor;
 mod stay;
 mod steps;
 
+pub use clock::LONGEST_GAP;
 pub use interface::{
     Average, Budget, Cause, Command, GovernorError, Input, Limit, Settings, State, Status, WINDOW,
 };
-pub use clock::LONGEST_GAP;
 pub use machine::{Governor, UP_EVERY, UPS};

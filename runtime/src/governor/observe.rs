@@ -4,8 +4,8 @@
 use super::fit::JUMP_LIFETIME;
 use super::interface::{MOST_LOOK, State};
 use super::load::{Bursts, Jump, Phase};
-use super::memory::Work;
 use super::machine::{Governor, after};
+use super::memory::Work;
 use super::noise::highest_of;
 use super::stay::{Compared, FIRST_ESTIMATE_MS, LAST_ESTIMATE_MS, Reference, Steady};
 use crate::estimator::{Estimate, Sample};
@@ -24,7 +24,9 @@ const SAME_MEAN: f32 = 4.0;
 impl<const N: usize> Governor<N> {
     /// Books the highest likely energy for a time without readings.
     pub(super) fn book_gap(&mut self, now: Milliseconds) {
-        let expected = self.modes.expected(self.stay.at, self.load.memory.highest().max(1.0));
+        let expected = self
+            .modes
+            .expected(self.stay.at, self.load.memory.highest().max(1.0));
         let power = self
             .sensor
             .estimate()
@@ -76,7 +78,10 @@ impl<const N: usize> Governor<N> {
     pub(super) fn plan_look(&mut self, now: Milliseconds) {
         let look = self.settings.look.0;
         let allowed = self.allowed();
-        let is_fresh = self.stay.set.is_some_and(|set| now.since(set) < self.window());
+        let is_fresh = self
+            .stay
+            .set
+            .is_some_and(|set| now.since(set) < self.window());
         // What the load draws was never measured.
         let is_first = self.counts.changes == 1 && self.stay.measured.is_none();
         let Some(estimate) = self.sensor.estimate() else {
@@ -201,13 +206,21 @@ impl<const N: usize> Governor<N> {
         let Some((reference, _)) = reference.filter(|_| is_steady) else {
             // There is no reference. The first mode keeps its guessed error: a deviation is
             // attributed to the load.
-            if self.stay.is_new && !self.modes.is_measured(self.stay.at) && self.stay.before.is_none() {
-                self.modes.raise(self.stay.at, self.modes.error(self.stay.at).0);
+            if self.stay.is_new
+                && !self.modes.is_measured(self.stay.at)
+                && self.stay.before.is_none()
+            {
+                self.modes
+                    .raise(self.stay.at, self.modes.error(self.stay.at).0);
             }
             self.stay.is_new = false;
             return;
         };
-        if in_mode < self.stay.next_estimate_ms.saturating_add(self.settings.settling.0)
+        if in_mode
+            < self
+                .stay
+                .next_estimate_ms
+                .saturating_add(self.settings.settling.0)
             || self.stay.next_estimate_ms > LAST_ESTIMATE_MS
         {
             return;
@@ -230,7 +243,8 @@ impl<const N: usize> Governor<N> {
     /// In a least mode that the board cannot be in, until its error is known: the level of the load in the
     /// mode before.
     fn level_of_unreachable(&self) -> Option<f32> {
-        let is_unknown = self.modes.is_unreachable(self.stay.at) && !self.modes.is_measured(self.stay.at);
+        let is_unknown =
+            self.modes.is_unreachable(self.stay.at) && !self.modes.is_measured(self.stay.at);
         let jumped = self.load.jump.map_or(0.0, |jump| jump.level);
         let level = self.load.memory.highest().max(jumped);
         // The first mode of all: what the load draws elsewhere was never measured.
@@ -317,7 +331,10 @@ impl<const N: usize> Governor<N> {
     /// Just after a step down for a jump: computes what the mean level over the window would have
     /// been without it.
     fn record_burst(&mut self, set: Milliseconds, now: Milliseconds) {
-        let jump = self.load.jump.filter(|jump| Some(jump.at) == self.stay.requested);
+        let jump = self
+            .load
+            .jump
+            .filter(|jump| Some(jump.at) == self.stay.requested);
         let (Some(_), Some((before, before_set))) = (jump, self.stay.before) else {
             return;
         };

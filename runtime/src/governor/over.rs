@@ -137,7 +137,8 @@ impl<const N: usize> Governor<N> {
         let deviations = self.deviations(estimate, known, set, now);
         let is_over = estimate.power - deviations * estimate.deviation > self.allowed();
         // A known level that returns need not be measured first.
-        let is_known = self.is_confirmed(estimate, now) || self.returning(now).is_some();
+        let returns = self.stay.measured.is_some() && self.returning(now).is_some();
+        let is_known = self.is_confirmed(estimate, now) || returns;
         (is_over && is_known && !self.may_stay(estimate, now)).then_some(power)
     }
 

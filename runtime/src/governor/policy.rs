@@ -288,7 +288,10 @@ impl<const N: usize> Governor<N> {
         let at = self.stay.at;
         let has_dwelt = self.stay.set.is_some_and(|set| now.since(set) >= DWELL);
         // The power of a board that has just begun to work does not show yet.
-        let is_busy = self.load.busy.is_some_and(|from| now.since(from) >= self.window());
+        let is_busy = self
+            .load
+            .busy
+            .is_some_and(|from| now.since(from) >= self.window());
         // After a gap in the readings, the mode is measured again first.
         let is_time = has_dwelt && is_busy && self.stay.measured.is_some() && !self.ups.is_empty();
         if !is_time || self.state != State::Tracking {
@@ -339,8 +342,7 @@ impl<const N: usize> Governor<N> {
         let jump = self.modes.expected(index, highest.max(phase));
         let part = self.reaction() as f32 / self.window().0 as f32;
         let part = part.min(1.0);
-        let mean = self.modes.expected(index, phase) * (1.0 - part)
-            + jump * part;
+        let mean = self.modes.expected(index, phase) * (1.0 - part) + jump * part;
         highest <= phase || mean <= (1.0 + RETURN_EXCESS) * allowed && jump <= MOST_RETURN * allowed
     }
 

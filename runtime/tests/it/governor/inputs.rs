@@ -224,7 +224,6 @@ proptest! {
     }
 }
 
-
 fn refusal<const N: usize>(front: Front<N>, settings: Settings) -> Option<GovernorError> {
     Governor::new(front, settings, limit(30_000)).err()
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::common::{self, Simulated, boards, booted, description, discover, highest, seeded, total};
+use crate::common::{
+    self, Simulated, boards, booted, description, discover, highest, seeded, total,
+};
 use wattgate_board::{AveragingError, ChangeError, Files, SAMPLES, Saved};
 use wattgate_runtime::{MOST_CHIPS, Milliseconds};
 use wattgate_simulated_board::tree::Errno;

@@ -7,8 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::common::{
-    self, Simulated, apply, boards, booted, description, discover, highest, load, lowest,
-    total,
+    self, Simulated, apply, boards, booted, description, discover, highest, load, lowest, total,
 };
 use wattgate_board::{Board, Files, SampleFault};
 use wattgate_runtime::{MOST_CHIPS, Milliseconds, Milliwatts, Sample};

@@ -161,7 +161,11 @@ impl Guard {
     /// Sets the lowest mode if the limit does not hold, or if nobody can know.
     fn watch(&mut self, board: &mut Board, files: &mut impl Files) {
         let sample = board.sample(files).ok();
-        let is_over = |limit| sample.and_then(|sample| sample.total()).is_none_or(|total| total > limit);
+        let is_over = |limit| {
+            sample
+                .and_then(|sample| sample.total())
+                .is_none_or(|total| total > limit)
+        };
         if let Some((_, lowest)) = self.at.take_if(|(limit, _)| is_over(*limit)) {
             // The settings from before follow soon, whatever becomes of this.
             let _ = board.apply(files, &lowest);

@@ -520,7 +520,9 @@ impl<F: Files> Control<F> {
     ) {
         let after = self.governor.status();
         let is_blind = after.state == State::Safe(Cause::NoSensor);
-        let reading = sample.and_then(|sample| sample.total()).filter(|_| !is_blind);
+        let reading = sample
+            .and_then(|sample| sample.total())
+            .filter(|_| !is_blind);
         let power = reading.map(|reading| after.measured.unwrap_or(reading));
         let mode = |id| self.choices.mode(id);
         self.violations
