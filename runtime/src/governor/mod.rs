@@ -7,65 +7,74 @@
 //! next step. A governor needs no clock, no heap and no memory but its own.
 //!
 //! ```text
-//! readings ─► estimator ─► power now, mean of 430 ms ─► policy ─► mode ─► actuator ─► board
-//!                              │                          ▲                            │
-//!                              └─────► knowledge ─────────┘          read-back ◄───────┘
+//! readings ─► estimator ─► power now, means ─► policy ─► mode ─► actuator ─► board
+//!                              │                 ▲                             │
+//!                              └──► knowledge ───┘          read-back ◄────────┘
 //! ```
 //!
-//! **Estimator** ([`Estimator`](crate::Estimator)). The power sensor is a low-pass with a time
-//! constant of 430 ms. The estimator inverts it. It estimates the power now with its standard
-//! deviation, the time of the last step, and the mean power of any time span.
+//! **What is known** is in four places, by what it belongs to:
 //!
-//! **Knowledge** (`observation.rs`, `knowledge.rs`, `memory.rs`, `noise.rs`, `steps.rs`). The power
+//! | part | what | until |
+//! |---|---|---|
+//! | `Knowledge` | the modes: predictions, errors, which may be chosen | another front |
+//! | `Load` | the load: its levels, noise, bursts, and how busy the board is | a front of another workload |
+//! | `Sensor` | the estimate, the energy, and whether the readings are live | a gap; the energy stays |
+//! | `Stay` | the stay in a mode: when it was requested and set, what was measured in it | another request |
+//!
+//! **Estimator** ([`Estimator`](crate::Estimator)). The power sensor is a low-pass. The estimator
+//! inverts it. It estimates the power now with its standard deviation, the time of the last step, and
+//! the mean power of any time span.
+//!
+//! **Knowledge** (`knowledge.rs`, `observe.rs`, `memory.rs`, `noise.rs`, `steps.rs`). The power
 //! of a mode is *prediction × error of the mode × level of the load*. The error is estimated from
-//! the powers before and after a mode change under a steady load. The level is that of the
-//! workload's highest phase. It is remembered through pauses, and expires only by time of work. The
-//! governor learns nothing while the board is idle or throttled, from a missing reading, or across a
-//! step of the load. It does not step up while the board is throttled: when the throttling ends, the
-//! mode draws its full power again. A mode that exceeds the limit as soon as it is set is held off. The error of a mode that
-//! is not measured is interpolated from its neighbours; an outlier counts as a neighbour once a
-//! second one agrees with it.
+//! the powers before and after a mode change under a steady load. The level is the highest mean over
+//! the window, with a burst that was cut short counted as if it had not been. It is remembered through
+//! pauses, and expires only by time of work; a level that has expired may still return. The governor
+//! learns nothing while the board is idle or throttled, across a step of the load, or from what another
+//! program's mode drew.
 //!
-//! **Policy** (`policy.rs`, `fit.rs`, `explore.rs`). The limit applies to the mean of 430 ms, ripple
-//! included, so the highest phase must stay `PEAK_DEVIATIONS` standard deviations of such means below it. The
-//! governor probes a faster mode when that mode fits with this margin and with the doubt about a
-//! mode that is not measured. Steps up are bounded (`FIRST_CLIMB`, `CLIMB`) and rationed by a token
-//! bucket ([`UPS`], [`UP_EVERY`]). At the first estimate that exceeds the limit beyond noise, the
-//! governor takes one step down, sized by the estimate. It remembers and ignores jumps that are too
-//! short to lift the mean of 430 ms over the limit. Before the first measurement the model decides,
-//! with its guard band: `once` and the governor begin with the same mode. If a wide guard band rules
-//! out all faster modes, the governor measures a few slower ones (`explore.rs`). If the model proves
-//! accurate there, the margins shrink.
+//! **Policy** (`policy.rs`, `over.rs`, `fit.rs`, `explore.rs`). The limit applies to the mean over
+//! the [window](Settings::window), ripple included. `over.rs` has the only test whether the power is
+//! over, and computes what the window leaves for the next mode. The governor probes a faster mode when
+//! that mode fits with the margin of the ripple and of the doubt about a mode that is not measured, and
+//! when a level that may return could still be answered in time. Steps up are bounded (`FIRST_CLIMB`,
+//! `CLIMB`) and rationed by a token bucket ([`UPS`], [`UP_EVERY`]). Before the first measurement the
+//! model decides, with its guard band: `once` and the governor begin with the same mode. If a wide guard
+//! band rules out all faster modes, the governor measures a few slower ones (`explore.rs`).
 //!
-//! **Actuator** (`actuator.rs`). A mode is set when the caller reads it back. Otherwise the
-//! governor retries `RETRIES` times, and then avoids the mode for `FAILURE_BACK_OFF`. After
-//! `MOST_FAILED_MODES` modes in a row have failed, no mode can be set. When another program changes
-//! the mode, the governor sets its own at once.
+//! **Actuator** (`actuator.rs`). A mode is set when the caller reads it back. The governor waits
+//! `READ_BACK_TIMEOUT` for it, asks again, and after `MOST_REQUESTS` requests avoids the mode for
+//! `FAILURE_BACK_OFF`. After `MOST_FAILED_MODES` modes in a row have failed, no mode can be set. When
+//! another program changes the mode, the governor sets its own at once.
 //!
 //! **Liveness** (`liveness.rs`). The sensor is blind when reads fail or are implausible for 1.7 s,
-//! or when a change of the mode or of the GPU's load does not show within 1.5 s. The governor then
-//! sets the mode of least known power. When the readings of a busy board stand still for 30 s, the
-//! governor probes the sensor with a slower mode.
+//! or when a change of the mode or of the GPU's load does not show in each main chip within 1.5 s. The
+//! governor then sets the mode of least known power. When the readings stand still for 30 s, the governor
+//! probes the sensor with a slower mode, unless the board is known to be idle.
+//!
+//! **Time** (`clock.rs`). The governor has a time of its own. A clock that steps back, or forward by
+//! more than a day, is a gap of unknown length: the governor begins again, and counts it
+//! ([`Status::gaps`]).
 //!
 //! | from | to | when |
 //! |---|---|---|
 //! | Booting | Settling | the mode is read back |
-//! | Settling, ProbingUp, SteppingDown | Tracking | the mode is measured for 430 ms, and its error is estimated or cannot be |
+//! | Settling, ProbingUp, SteppingDown | Tracking | the mode is measured for the window, and its error is estimated or cannot be |
 //! | Tracking | Settling | another program had changed the mode |
 //! | Tracking | ProbingUp | a faster mode fits |
 //! | Tracking | SteppingDown | a wide guard band rules out all faster modes: the governor explores a slower one |
-//! | any but Safe | SteppingDown | the power is over the limit, the mode no longer fits, or it was excluded or cannot be set |
-//! | Tracking | SteppingDown | a busy board's readings stood still: a slower mode probes the sensor |
+//! | any | SteppingDown | the power is over the limit, the mode no longer fits, or it was excluded or cannot be set |
+//! | Tracking | SteppingDown | the readings stood still: a slower mode probes the sensor |
 //! | any | Safe(NoSensor) | the sensor is blind |
 //! | Safe(NoSensor) | Settling | its readings change again |
-//! | Tracking, SteppingDown | Safe(CannotHold) | the mode of least power does not fit, nor do the few similar ones that were tried |
+//! | Settling, Tracking, ProbingUp, SteppingDown | Safe(CannotHold) | the mean exceeds the limit in the mode of least power, and in the few similar ones that were tried |
 //! | Safe(CannotHold) | Tracking | the mode of least power fits |
 //! | any | Safe(NothingApplies) | no mode can be set or chosen |
 //! | Safe(NothingApplies) | Settling | the mode is read back |
-//! | any | Booting | no step for longer than 5 s, another front, or [`Governor::release`] |
+//! | any | Booting | no step for longer than 5 s, a clock that was set, another front, or [`Governor::release`] |
 //!
-//! `tests/it/governor` has a test for each transition, most of them in `states.rs`. `CONSTANTS.md`
-//! gives the source of each constant.
+//! `tests/it/governor/states.rs` has a test for each transition, and checks that no other one occurs.
+//! `CONSTANTS.md` gives the source of each constant.
 
 mod actuator;
 mod allowance;
