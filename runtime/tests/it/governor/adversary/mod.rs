@@ -204,6 +204,65 @@ fn a_constant_load_holds() {
     holds("constant", 0..2);
 }
 
+/// Each kind of load in which an older governor broke the limit in a fifth of the runs or more, or lost most of its
+/// speed.
+const KINDS: [&str; 9] = [
+    "chat",
+    "chat, no GPU file",
+    "training, steps",
+    "frames of 120 ms",
+    "0.6 then 1",
+    "LLM server",
+    "GPU file stuck at 100 %",
+    "GPU file stuck at 0",
+    "limit 45/15 W",
+];
+
+#[test]
+fn with_a_fast_sensor_the_limit_holds_on_the_adversarys_loads() {
+    for name in KINDS {
+        let cases = cases(name);
+        let [case] = cases[..] else {
+            panic!("{name} is no case");
+        };
+        for &limit_w in case.limits() {
+            for run in (0..3).flat_map(|seed| runs(case, limit_w, seed, &[54], false)) {
+                let account = &run.governor;
+                let what = format!("{name}, {limit_w} W, seed {}", run.seed);
+                let (over, excess) = (account.part_over(), account.excess);
+                let most = run
+                    .ideal
+                    .as_ref()
+                    .map_or(0.0, |ideal| ideal.excess)
+                    .max(0.055);
+                assert!(
+                    over <= 0.001 && excess <= most,
+                    "{what}: {over:.5}, {excess:.3}"
+                );
+                // The modes near the least one differ by a tenth of the speed and more.
+                let least = if limit_w > 15 { 0.6 } else { 0.55 };
+                assert!(account.speed() >= least, "{what}: {:.2}", account.speed());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_slow_sensor_breaks_few_limits_on_the_adversarys_loads() {
+    let number = |name| {
+        let limits = [15, 25, 40].into_iter();
+        limits
+            .map(|limit_w| breaks(name, 430, limit_w, 0..3))
+            .sum::<usize>()
+    };
+    let broken: Vec<(&str, usize)> = KINDS[..8]
+        .iter()
+        .map(|name| (*name, number(name)))
+        .collect();
+    let all: usize = broken.iter().map(|(_, number)| number).sum();
+    assert!(all <= 8, "{all} of 72: {broken:?}");
+}
+
 #[test]
 fn a_first_reading_of_zero_breaks_nothing() {
     holds("first reading 0", 0..2);
