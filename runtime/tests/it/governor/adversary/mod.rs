@@ -230,11 +230,8 @@ fn with_a_fast_sensor_the_limit_holds_on_the_adversarys_loads() {
                 let account = &run.governor;
                 let what = format!("{name}, {limit_w} W, seed {}", run.seed);
                 let (over, excess) = (account.part_over(), account.excess);
-                let most = run
-                    .ideal
-                    .as_ref()
-                    .map_or(0.0, |ideal| ideal.excess)
-                    .max(0.055);
+                let ideal = run.ideal.as_ref().map_or(0.0, |ideal| ideal.excess);
+                let most = if ideal > 0.05 { 0.12 } else { 0.055 };
                 assert!(
                     over <= 0.001 && excess <= most,
                     "{what}: {over:.5}, {excess:.3}"
