@@ -99,15 +99,23 @@ impl<const N: usize> Governor<N> {
         self.below(self.phase(now), now)
     }
 
-    /// The first mode that is not measured yet, among the few of least predicted power.
+    /// The few modes of least predicted power, of which the governor tries each.
+    fn trials(&self) -> impl Iterator<Item = usize> {
+        let least = (0..N).filter(|&index| self.modes.is_choosable(index));
+        let first = least.clone().next();
+        let most = first.map_or(0.0, |first| TRIAL_RANGE * self.modes.predicted(first));
+        let least = least.take(1 + TRIALS);
+        least.take_while(move |&index| self.modes.predicted(index) < most)
+    }
+
+    /// Whether a mode is one of [`Self::trials`].
+    pub(super) fn is_trial(&self, at: usize) -> bool {
+        self.trials().any(|index| index == at)
+    }
+
+    /// The first mode of [`Self::trials`] that is not measured yet.
     pub(super) fn untried(&self) -> Option<usize> {
-        let mut least = (0..N).filter(|&index| self.modes.is_choosable(index));
-        let first = least.clone().next()?;
-        let most = TRIAL_RANGE * self.modes.predicted(first);
-        let least = least.by_ref().take(1 + TRIALS);
-        least
-            .take_while(|&index| self.modes.predicted(index) < most)
-            .find(|&index| !self.modes.is_measured(index))
+        self.trials().find(|&index| !self.modes.is_measured(index))
     }
 
     /// The mode of least known power. Once the few modes of least prediction are measured, only

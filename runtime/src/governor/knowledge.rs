@@ -430,6 +430,14 @@ impl<const N: usize> Knowledge<N> {
         self.guess();
     }
 
+    /// Forgets the measurements of a point.
+    pub fn forget(&mut self, index: usize) {
+        if let Some(mode) = self.modes.get_mut(index) {
+            (mode.samples, mode.is_outlier) = (0, false);
+        }
+        self.guess();
+    }
+
     /// Replaces the error of a point and counts the point as measured. From one out of reach, nothing follows for
     /// other points.
     pub fn raise(&mut self, index: usize, error: f32) {

@@ -304,7 +304,7 @@ impl<const N: usize> Governor<N> {
         if let (Some(steps), Some(point)) = (input.steps, self.modes.point(self.stay.at)) {
             self.load.steps.record(steps, point.time, now);
         }
-        self.load.is_throttled = input.throttled;
+        self.note_throttling(input.throttled, now);
         let waits = self.stay.set.is_none() && self.stay.requested.is_some();
         if waits && self.is_set(input) {
             self.arrive(now);

@@ -7,6 +7,7 @@ use super::load::{Bursts, Jump, Phase};
 use super::machine::{Governor, after};
 use super::memory::Work;
 use super::noise::highest_of;
+use super::policy::YOUNG;
 use super::stay::{Compared, FIRST_ESTIMATE_MS, LAST_ESTIMATE_MS, Reference, Steady};
 use crate::estimator::{Estimate, Sample};
 use crate::units::Milliseconds;
@@ -140,6 +141,18 @@ impl<const N: usize> Governor<N> {
         }
         if !self.stay.is_new && !matches!(self.state, State::Safe(_)) {
             self.state = State::Tracking;
+        }
+    }
+
+    /// Throttling is reported some seconds late, so what was just measured is forgotten.
+    pub(super) fn note_throttling(&mut self, is_throttled: bool, now: Milliseconds) {
+        let begins = is_throttled && !self.load.is_throttled;
+        self.load.is_throttled = is_throttled;
+        self.stay.was_throttled |= is_throttled;
+        let present = self.stay.set.map(|set| (self.stay.at, set));
+        let young = [present, self.stay.before].into_iter().flatten();
+        for (index, _) in young.filter(|(_, set)| begins && now.since(*set) < YOUNG) {
+            self.modes.forget(index);
         }
     }
 

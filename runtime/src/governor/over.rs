@@ -64,7 +64,11 @@ impl<const N: usize> Governor<N> {
             return allowed;
         };
         let until = match lowered.is_pending {
-            true => self.clock.now(),
+            // What is drawn until the mode follows counts, too.
+            true => {
+                let follows = self.clock.now().0 + self.takes_ms + self.settings.settling.0;
+                Milliseconds(follows.min(lowered.until.0 + window / 2))
+            }
             false => lowered.until,
         };
         let part = window.saturating_sub(end.since(until).0) as f32 / window as f32;

@@ -23,7 +23,7 @@ const NOISE_DEVIATIONS: f32 = 3.0;
 const STAY_DEVIATIONS: f32 = 0.8;
 
 /// Age of a mode up to which the mode, not the load, may be the cause of exceeding the limit.
-const YOUNG: Milliseconds = Milliseconds(10_000);
+pub const YOUNG: Milliseconds = Milliseconds(10_000);
 
 /// First back-off of a mode that exceeded the limit as soon as it was set.
 const FIRST_BACK_OFF: Milliseconds = Milliseconds(60_000);
@@ -76,14 +76,15 @@ impl<const N: usize> Governor<N> {
         {
             self.counts.over.0 += passed;
         }
-        if let Some(power) = self.over(&estimate, known, now) {
-            return self.step_down(power, &estimate, now);
-        }
-        self.follow_burst(&estimate);
+        // The limit has changed, not the load.
         let is_over = estimate.power - estimate.deviation > self.allowed();
         if self.is_lowered(now) && is_over && !self.fits(now) {
             return self.follow(now);
         }
+        if let Some(power) = self.over(&estimate, known, now) {
+            return self.step_down(power, &estimate, now);
+        }
+        self.follow_burst(&estimate);
         // A mode change would hide a step that is about to be detected.
         let suspected = self.sensor.suspected.map(|at| now.since(at));
         if suspected.is_some_and(|ms| ms < SUSPICION_TIMEOUT) || !self.is_confirmed(&estimate, now)
@@ -144,7 +145,7 @@ impl<const N: usize> Governor<N> {
     /// Whether the limit was lowered within the last window.
     fn is_lowered(&self, now: Milliseconds) -> bool {
         let lowered = self.lowered;
-        lowered.is_some_and(|it| it.is_pending || now.since(it.until) < self.window())
+        lowered.is_some_and(|it| now.since(it.until) < self.window())
     }
 
     /// Steps down at once, to a mode that fits at the level of the load that `power` implies.
@@ -163,6 +164,8 @@ impl<const N: usize> Governor<N> {
         }
         let of_mode = set.0.saturating_add(3 * self.settings.settling.0);
         let is_modes = estimate.since.0 <= of_mode && now.since(set) < YOUNG;
+        // What the mode draws shows only when the throttling ends.
+        let is_modes = is_modes || self.stay.is_new && self.stay.was_throttled;
         if is_modes {
             self.modes.hold(at, now, FIRST_BACK_OFF);
         }
@@ -183,6 +186,9 @@ impl<const N: usize> Governor<N> {
             mean: 0.0,
         });
         let fitting = self.fitting(level, f32::MAX, now);
+        if fitting.is_none() && self.is_trial(at) {
+            return self.cannot_hold(now);
+        }
         // Nothing fits: the modes of least power are measured one by one.
         let untried = match fitting {
             Some(_) => None,

@@ -53,6 +53,8 @@ pub struct Stay {
     /// the next estimate is due, in ms.
     pub is_new: bool,
     pub next_estimate_ms: u64,
+    /// Whether the board was throttled in it.
+    pub was_throttled: bool,
     pub steady: Option<Steady>,
     /// The mean over the window.
     pub measured: Option<f32>,
@@ -73,6 +75,7 @@ impl Stay {
         is_trial: false,
         is_new: true,
         next_estimate_ms: FIRST_ESTIMATE_MS,
+        was_throttled: false,
         steady: None,
         measured: None,
         compared: None,
