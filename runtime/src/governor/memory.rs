@@ -28,7 +28,9 @@ const SLOTS: usize = 28;
 /// The highest level in each slot of a time span.
 #[derive(Clone, Debug)]
 struct Slots {
-    highest: [f32; SLOTS],
+    levels: [f32; SLOTS],
+    /// The highest of them.
+    highest: f32,
     at: usize,
     /// Time that has passed in the present slot.
     passed_ms: u64,
@@ -39,7 +41,8 @@ struct Slots {
 impl Slots {
     fn new(memory_ms: Option<u64>) -> Self {
         Self {
-            highest: [0.0; SLOTS],
+            levels: [0.0; SLOTS],
+            highest: 0.0,
             at: 0,
             passed_ms: 0,
             // One slot is spare, because the present slot is incomplete.
@@ -48,8 +51,9 @@ impl Slots {
     }
 
     fn record(&mut self, level: f32) {
-        if let Some(highest) = self.highest.get_mut(self.at) {
-            *highest = highest.max(level);
+        if let Some(slot) = self.levels.get_mut(self.at) {
+            *slot = slot.max(level);
+            self.highest = self.highest.max(level);
         }
     }
 
@@ -61,14 +65,11 @@ impl Slots {
         if self.passed_ms >= slot_ms {
             self.passed_ms = 0;
             self.at = (self.at + 1) % SLOTS;
-            if let Some(oldest) = self.highest.get_mut(self.at) {
+            if let Some(oldest) = self.levels.get_mut(self.at) {
                 *oldest = 0.0;
             }
+            self.highest = self.levels.iter().copied().fold(0.0, f32::max);
         }
-    }
-
-    fn highest(&self) -> f32 {
-        self.highest.iter().copied().fold(0.0, f32::max)
     }
 }
 
@@ -204,20 +205,20 @@ impl Memory {
         let Initial {
             stated_ms, busy_ms, ..
         } = self.initial;
-        let stated = self.stated.highest().max(self.initial.within(stated_ms));
-        let busy = self.busy.highest().max(self.initial.within(busy_ms));
+        let stated = self.stated.highest.max(self.initial.within(stated_ms));
+        let busy = self.busy.highest.max(self.initial.within(busy_ms));
         stated.min(busy)
     }
 
     /// Whether a level was measured within the memory time.
     pub fn is_measured(&self) -> bool {
-        self.stated.highest() > 0.0
+        self.stated.highest > 0.0
     }
 
     /// The highest level that may return: within the memory time that the user sets, whether it expired under full
     /// work or not. The model's level counts only above a load that is much lighter: near it, the model is wrong.
     pub fn returning(&self, phase: f32) -> f32 {
-        let measured = self.stated.highest();
+        let measured = self.stated.highest;
         match phase < LIGHTER * self.initial.level {
             true => measured.max(self.initial.within(self.initial.stated_ms)),
             false => measured,
@@ -271,7 +272,7 @@ impl Memory {
     /// Handles a level that returns after it expired under full work. Phases are longer than
     /// assumed, so the time for expiry doubles.
     pub fn level_returned(&mut self, level: f32) {
-        let is_there = |slots: &Slots| slots.highest() >= level * 0.97;
+        let is_there = |slots: &Slots| slots.highest >= level * 0.97;
         if is_there(&self.busy) || !is_there(&self.stated) {
             return;
         }
