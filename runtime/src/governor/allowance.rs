@@ -5,11 +5,13 @@ use super::interface::{Average, Budget, Limit, Settings};
 use crate::units::{Milliseconds, Milliwatts};
 
 /// Derating for over-current events and heat: its step, the interval between steps while the cause
-/// lasts, the time until one step is given back, and the maximum.
+/// lasts, the time until one step is given back, and the maximum. That time doubles each time that the
+/// cause returns within it, up to the longest.
 const ONE: u32 = 1 << 16;
 const DERATE: u32 = ONE / 10;
 const DERATE_EVERY: Milliseconds = Milliseconds(2_000);
 const DERATE_LASTS: Milliseconds = Milliseconds(60_000);
+const LONGEST_DERATE: Milliseconds = Milliseconds(960_000);
 const MOST_DERATE: u32 = ONE / 2;
 
 impl Budget {
@@ -33,6 +35,9 @@ pub struct Allowance {
     /// Derating in Q16, and when it last changed.
     derate: u32,
     derated: Milliseconds,
+    /// How long a step lasts, and when one was last given back.
+    lasts: Milliseconds,
+    returned: Option<Milliseconds>,
 }
 
 impl Allowance {
@@ -44,6 +49,8 @@ impl Allowance {
             remaining: limit.budget.map(Remaining::new),
             derate: 0,
             derated: Milliseconds(0),
+            lasts: DERATE_LASTS,
+            returned: None,
         }
     }
 
@@ -78,10 +85,17 @@ impl Allowance {
             if self.derate == 0 || quiet >= DERATE_EVERY {
                 self.derate = (self.derate + DERATE).min(MOST_DERATE);
                 self.derated = now;
+                // Too much was given back.
+                if let Some(at) = self.returned.take() {
+                    self.lasts = match now.since(at) < self.lasts {
+                        true => Milliseconds(2 * self.lasts.0).min(LONGEST_DERATE),
+                        false => DERATE_LASTS,
+                    };
+                }
             }
-        } else if self.derate > 0 && quiet >= DERATE_LASTS {
+        } else if self.derate > 0 && quiet >= self.lasts {
             self.derate = self.derate.saturating_sub(DERATE);
-            self.derated = now;
+            (self.derated, self.returned) = (now, Some(now));
         }
     }
 

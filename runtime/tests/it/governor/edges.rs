@@ -344,3 +344,24 @@ fn the_window_follows_a_slower_sensor() {
     }
     assert_eq!(governor.status().window, Milliseconds(54 / 6 + 50 + 40));
 }
+
+/// A battery that cannot deliver what the limit allows says so 2 s late. What is given back lasts longer each time.
+#[test]
+fn an_over_current_that_returns_is_derated_for_longer_each_time() {
+    let mut board = Board::new();
+    let (mut events, mut since) = (0, None);
+    for step in 0..90_000_u64 {
+        let mut input = board.input();
+        since = match board.power() > 22_500.0 {
+            true => since.or(Some(step)),
+            false => None,
+        };
+        input.over_current = since.is_some_and(|since| step == since + 100);
+        events += u64::from(input.over_current);
+        if let Command::Apply(mode) = board.governor.step(&input) {
+            board.mode = mode;
+        }
+        board.clock += 20;
+    }
+    assert!((2..=7).contains(&events), "{events} events in half an hour");
+}
