@@ -93,16 +93,14 @@ impl<const N: usize> Governor<N> {
         let most = estimate.power + 4.0 * estimate.deviation;
         let is_suspected = self.sensor.suspected.is_some();
         let seems_over = is_suspected && estimate.power > allowed;
-        let ms = if seems_over || self.has_just_jumped(now) {
-            (look / 3).max(1)
-        } else if is_suspected && most > 0.9 * allowed || self.returning(now).is_some() {
-            (look / 2).max(1)
-        } else if is_first && most > 0.85 * allowed {
-            (look / 2).max(1)
-        } else if is_fresh || most > 0.85 * allowed {
-            look
-        } else {
-            2 * look
+        let is_near = most > 0.85 * allowed;
+        let seems_to_change = is_suspected && most > 0.9 * allowed;
+        let is_soon = seems_to_change || is_first && is_near || self.returning(now).is_some();
+        let ms = match () {
+            () if seems_over || self.has_just_jumped(now) => (look / 3).max(1),
+            () if is_soon => (look / 2).max(1),
+            () if is_fresh || is_near => look,
+            () => 2 * look,
         };
         self.due = after(now, ms.min(MOST_LOOK));
     }
