@@ -109,9 +109,15 @@ impl<const N: usize> Governor<N> {
     /// drawn until then.
     pub(super) fn left(&self, power: f32, now: Milliseconds) -> f32 {
         let window = self.window().0;
+        // What was drawn before the first mode, or in another program's, is no reason to slow down.
+        let in_mode = self.stay.in_mode(now).unwrap_or(0);
+        if self.stay.before.is_none() && in_mode < window {
+            return f32::MAX;
+        }
         let lead = (self.takes_ms + self.settings.settling.0).min(window / 4);
         AHEAD.iter().fold(f32::MAX, |least, part| {
-            let ahead = (part * window as f32) as u64;
+            // A change has little effect on a window that ends soon after it.
+            let ahead = ((part * window as f32) as u64).max(2 * lead);
             let end = Milliseconds(now.0.saturating_add(ahead));
             let Some(kept) = self.kept(ahead) else {
                 return least;
