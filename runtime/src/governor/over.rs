@@ -86,15 +86,20 @@ impl<const N: usize> Governor<N> {
         7 * self.settings.look.0 / 12 + self.takes_ms + self.settings.settling.0
     }
 
-    /// Energy in µJ in the part of the window ending `ahead` ms from now that has passed.
+    /// Energy in µJ in the part of the window ending `ahead` ms from now that has passed. What was drawn before the
+    /// first mode, or in another program's, is no reason to slow down: it counts as allowed.
     fn kept(&self, ahead: u64) -> Option<f32> {
-        match self.window().0.saturating_sub(ahead) {
-            0 => Some(0.0),
-            past => {
-                let mean = self.sensor.estimator.mean(Milliseconds(past))?;
-                Some(mean * past as f32)
-            }
-        }
+        let past = self.window().0.saturating_sub(ahead);
+        let in_mode = self.stay.in_mode(self.clock.now()).unwrap_or(0);
+        let own = match self.stay.before {
+            Some(_) => past,
+            None => past.min(in_mode),
+        };
+        let mean = match own {
+            0 => 0.0,
+            _ => self.sensor.estimator.mean(Milliseconds(own))?,
+        };
+        Some(mean * own as f32 + self.allowed() * (past - own) as f32)
     }
 
     /// The mean over the window that ends `ahead` ms from now, if a power is drawn until then;
@@ -109,11 +114,6 @@ impl<const N: usize> Governor<N> {
     /// drawn until then.
     pub(super) fn left(&self, power: f32, now: Milliseconds) -> f32 {
         let window = self.window().0;
-        // What was drawn before the first mode, or in another program's, is no reason to slow down.
-        let in_mode = self.stay.in_mode(now).unwrap_or(0);
-        if self.stay.before.is_none() && in_mode < window {
-            return f32::MAX;
-        }
         let lead = (self.takes_ms + self.settings.settling.0).min(window / 4);
         AHEAD.iter().fold(f32::MAX, |least, part| {
             // A change has little effect on a window that ends soon after it.

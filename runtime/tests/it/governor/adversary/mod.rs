@@ -257,7 +257,7 @@ fn a_slow_sensor_breaks_few_limits_on_the_adversarys_loads() {
         .map(|name| (*name, number(name)))
         .collect();
     let all: usize = broken.iter().map(|(_, number)| number).sum();
-    assert!(all <= 8, "{all} of 72: {broken:?}");
+    assert!(all <= 10, "{all} of 72: {broken:?}");
 }
 
 #[test]
