@@ -83,9 +83,9 @@ impl<const N: usize> Governor<N> {
         let allowed = self.allowed();
         let present = self.modes.expected(self.stay.at, 1.0);
         self.modes.fastest(|index| {
-            self.bound(index, level) <= allowed
+            self.modes.expected(index, 1.0) < present
                 && self.modes.expected(index, level) <= left
-                && self.modes.expected(index, 1.0) < present
+                && self.bound(index, level) <= allowed
                 && (self.modes.is_measured(index) || !self.modes.is_held(index, now))
         })
     }

@@ -81,13 +81,37 @@ enum Mark {
     Failed,
 }
 
+/// The number of measurements of a mode, up to [`MOST_SAMPLES`], and whether its error is far from the guess, in one
+/// byte. The guesses of its neighbours do not use an outlier.
+#[derive(Clone, Copy, Debug)]
+struct Samples(u8);
+
+impl Samples {
+    const NONE: Self = Self(0);
+    const OUTLIER: u8 = 1 << 7;
+
+    fn number(self) -> u8 {
+        self.0 & !Self::OUTLIER
+    }
+
+    fn add(&mut self) {
+        let more = (self.number() + 1).min(MOST_SAMPLES);
+        self.0 = self.0 & Self::OUTLIER | more;
+    }
+
+    fn is_outlier(self) -> bool {
+        self.0 & Self::OUTLIER != 0
+    }
+
+    fn set_outlier(&mut self, is_outlier: bool) {
+        self.0 = self.number() | if is_outlier { Self::OUTLIER } else { 0 };
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Mode {
     mark: Mark,
-    /// Number of measurements, up to [`MOST_SAMPLES`].
-    samples: u8,
-    /// Its error is far from the guess. The guesses of its neighbours do not use it.
-    is_outlier: bool,
+    samples: Samples,
     /// In Q12; meaningless without a measurement.
     error: u16,
     /// The error interpolated from the neighbours, and the distance to the nearest of them.
@@ -128,8 +152,7 @@ impl<const N: usize> Knowledge<N> {
         let mut modes = Vec::new();
         let unknown = Mode {
             mark: Mark::Choosable,
-            samples: 0,
-            is_outlier: false,
+            samples: Samples::NONE,
             error: Q12 as u16,
             guess: 1.0,
             distance: 0.0,
@@ -267,18 +290,23 @@ impl<const N: usize> Knowledge<N> {
 
     /// Whether a point was measured.
     pub fn is_measured(&self, index: usize) -> bool {
-        self.modes.get(index).is_some_and(|it| it.samples > 0)
+        self.modes
+            .get(index)
+            .is_some_and(|it| it.samples.number() > 0)
     }
 
     /// The error of a measured point, and its prediction.
     fn measured(&self, index: usize) -> Option<(f32, f32)> {
-        let mode = self.modes.get(index).filter(|it| it.samples > 0)?;
+        let mode = self.modes.get(index).filter(|it| it.samples.number() > 0)?;
         Some((f32::from(mode.error) / Q12, self.predicted(index)))
     }
 
     /// The same for a measured point that is no outlier.
     fn typical(&self, index: usize) -> Option<(f32, f32)> {
-        let is_outlier = self.modes.get(index).is_some_and(|it| it.is_outlier);
+        let is_outlier = self
+            .modes
+            .get(index)
+            .is_some_and(|it| it.samples.is_outlier());
         self.measured(index).filter(|_| !is_outlier)
     }
 
@@ -377,10 +405,10 @@ impl<const N: usize> Knowledge<N> {
             }
         }
         if let Some(mode) = self.modes.get_mut(index) {
-            let samples = f32::from(mode.samples);
+            let samples = f32::from(mode.samples.number());
             let mean = (f32::from(mode.error) / Q12 * samples + error) / (samples + 1.0);
             mode.error = (mean * Q12 + 0.5) as u16;
-            mode.samples = (mode.samples + 1).min(MOST_SAMPLES);
+            mode.samples.add();
         }
         self.guess();
     }
@@ -410,9 +438,12 @@ impl<const N: usize> Knowledge<N> {
             let is_alike = at == index || measured.is_some_and(|(other, _)| agrees(other));
             if let Some(mode) = self.modes.get_mut(at) {
                 match is_alike {
-                    true if are_none => mode.is_outlier = false,
-                    true => mode.is_outlier |= at == index,
-                    false => mode.is_outlier |= are_more && mode.samples > 0,
+                    true if are_none => mode.samples.set_outlier(false),
+                    true if at == index => mode.samples.set_outlier(true),
+                    false if are_more && mode.samples.number() > 0 => {
+                        mode.samples.set_outlier(true);
+                    }
+                    _ => {}
                 }
             }
         }
@@ -420,8 +451,12 @@ impl<const N: usize> Knowledge<N> {
 
     /// Refines the error of a measured point by a longer measurement.
     pub fn refine(&mut self, index: usize, error: f32) {
-        if let Some(mode) = self.modes.get_mut(index).filter(|it| it.samples > 0) {
-            let part = 1.0 / f32::from(mode.samples);
+        if let Some(mode) = self
+            .modes
+            .get_mut(index)
+            .filter(|it| it.samples.number() > 0)
+        {
+            let part = 1.0 / f32::from(mode.samples.number());
             let old = f32::from(mode.error) / Q12;
             let error = error.max(0.9 * old).min(1.1 * old);
             let error = old + (error - old) * part;
@@ -433,7 +468,7 @@ impl<const N: usize> Knowledge<N> {
     /// Forgets the measurements of a point.
     pub fn forget(&mut self, index: usize) {
         if let Some(mode) = self.modes.get_mut(index) {
-            (mode.samples, mode.is_outlier) = (0, false);
+            mode.samples = Samples::NONE;
         }
         self.guess();
     }
@@ -444,9 +479,12 @@ impl<const N: usize> Knowledge<N> {
         let error = error.clamp(RATIO_RANGE.0, RATIO_RANGE.1);
         let is_unreachable = self.is_unreachable(index);
         if let Some(mode) = self.modes.get_mut(index) {
-            mode.is_outlier |= is_unreachable;
+            let is_outlier = mode.samples.is_outlier() || is_unreachable;
+            mode.samples.set_outlier(is_outlier);
             mode.error = (error * Q12 + 0.5) as u16;
-            mode.samples = mode.samples.max(1);
+            if mode.samples.number() == 0 {
+                mode.samples.add();
+            }
         }
         self.guess();
     }

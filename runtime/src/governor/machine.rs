@@ -95,6 +95,8 @@ pub struct Counts {
 #[derive(Clone, Debug)]
 pub struct Governor<const N: usize> {
     pub(super) settings: Settings,
+    /// The window that the limit applies to.
+    pub(super) window: Milliseconds,
     pub(super) clock: Clock,
     pub(super) allowance: Allowance,
     pub(super) lowered: Option<Lowered>,
@@ -118,12 +120,14 @@ impl<const N: usize> Governor<N> {
     pub fn new(front: Front<N>, settings: Settings, limit: Limit) -> Result<Self, GovernorError> {
         check(&front, &settings)?;
         let modes = Knowledge::new(front);
-        let mut governor = Self {
+        let window = settings.window.max(settings.shortest_window());
+        Ok(Self {
             load: Load::new(settings.memory, modes.first_level()),
             modes,
             allowance: Allowance::new(limit),
             lowered: None,
-            sensor: Sensor::new(Estimator::new(settings.chips)),
+            sensor: Sensor::new(Estimator::new(settings.chips), window),
+            window,
             settings,
             clock: Clock::NEW,
             stay: Stay::NONE,
@@ -141,9 +145,7 @@ impl<const N: usize> Governor<N> {
                 over: Milliseconds(0),
                 changes: 0,
             },
-        };
-        governor.follow_window();
-        Ok(governor)
+        })
     }
 
     /// Replaces the limit. Everything learned stays.
@@ -269,7 +271,7 @@ impl<const N: usize> Governor<N> {
             measured: self.stay.measured.map(milliwatts),
             power: estimate.map(|estimate| milliwatts(estimate.power)),
             millijoules: self.sensor.booked / 1_000,
-            window: self.window(),
+            window: self.window,
             gaps: self.clock.gaps(),
             over: self.counts.over,
             predicted,
@@ -352,17 +354,13 @@ impl<const N: usize> Governor<N> {
             self.release();
         }
         self.take_sample(input.sample.as_ref(), now);
-        self.stay.measured = self.sensor.estimator.mean(self.window());
+        self.stay.measured = self.sensor.estimator.mean(self.window);
     }
 
-    /// The window that the limit applies to.
-    pub(super) fn window(&self) -> Milliseconds {
-        self.settings.window.max(self.settings.shortest_window())
-    }
-
-    /// Makes the estimator remember energies as finely as the window needs.
+    /// Chooses the window, and makes the estimator remember energies as finely as it needs.
     fn follow_window(&mut self) {
-        self.sensor.estimator.set_span(self.window());
+        self.window = self.settings.window.max(self.settings.shortest_window());
+        self.sensor.estimator.set_span(self.window);
     }
 
     /// Makes the next step set a first mode.

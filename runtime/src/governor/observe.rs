@@ -82,7 +82,7 @@ impl<const N: usize> Governor<N> {
         let is_fresh = self
             .stay
             .set
-            .is_some_and(|set| now.since(set) < self.window());
+            .is_some_and(|set| now.since(set) < self.window);
         // What the load draws was never measured.
         let is_first = self.counts.changes == 1 && self.stay.measured.is_none();
         let Some(estimate) = self.sensor.estimate() else {
@@ -121,11 +121,11 @@ impl<const N: usize> Governor<N> {
         self.load.memory.pass(work, passed);
         self.mark_steady(estimate, set, now);
         let in_mode = self.stay.in_mode(now).unwrap_or(0);
-        if in_mode < self.window().0 + self.settings.settling.0 {
+        if in_mode < self.window.0 + self.settings.settling.0 {
             self.record_burst(set, now);
             return;
         }
-        self.stay.measured = self.sensor.estimator.mean(self.window());
+        self.stay.measured = self.sensor.estimator.mean(self.window);
         let Some(mean) = self.stay.measured else {
             return;
         };
@@ -186,7 +186,7 @@ impl<const N: usize> Governor<N> {
         let Steady { from, energy, .. } = self.stay.steady?;
         let passed = now.since(from).0;
         let mean = self.sensor.booked.saturating_sub(energy) as f32 / passed as f32;
-        (passed >= self.window().0).then_some((mean, passed))
+        (passed >= self.window.0).then_some((mean, passed))
     }
 
     /// Whether a change of the power since the mode before is the mode's. Without a model, slow cores starve the
@@ -242,7 +242,7 @@ impl<const N: usize> Governor<N> {
         let error = mean / (self.modes.predicted(self.stay.at) * reference);
         // Both means have noise.
         let noise = self.load.noise.deviation();
-        let noise = noise * noise * (1.0 + self.window().0 as f32 / passed as f32);
+        let noise = noise * noise * (1.0 + self.window.0 as f32 / passed as f32);
         match self.stay.next_estimate_ms == FIRST_ESTIMATE_MS {
             true => self.modes.learn(self.stay.at, error, reference, noise),
             false => self.modes.refine(self.stay.at, error),
@@ -267,7 +267,7 @@ impl<const N: usize> Governor<N> {
     fn compare(&mut self, mean: f32, estimate: &Estimate, now: Milliseconds) {
         let Some(last) = self.stay.compared.filter(|last| last.at > estimate.since) else {
             // The first mean of a phase may overlap the previous phase.
-            let is_whole = now.since(estimate.since) > self.window();
+            let is_whole = now.since(estimate.since) > self.window;
             self.stay.compared = is_whole.then_some(Compared {
                 at: now,
                 mean,
@@ -275,10 +275,10 @@ impl<const N: usize> Governor<N> {
             });
             return;
         };
-        if now.since(last.at) >= self.window() {
+        if now.since(last.at) >= self.window {
             // Compare the last mean only now: a step within it would have been detected since.
             if let Some(before) = last.before {
-                let resolution = self.sensor.estimator.resolution(self.window());
+                let resolution = self.sensor.estimator.resolution(self.window);
                 self.load.noise.compare(last.mean, before, resolution);
             }
             self.stay.compared = Some(Compared {
@@ -313,7 +313,7 @@ impl<const N: usize> Governor<N> {
             }
             None => {
                 let level = self.load.short.level.max(level);
-                let ms = self.window().0;
+                let ms = self.window.0;
                 self.load.short = Phase { level, ms };
             }
         }
@@ -349,7 +349,7 @@ impl<const N: usize> Governor<N> {
         let (Some(_), Some((before, before_set))) = (jump, self.stay.before) else {
             return;
         };
-        let window = self.window();
+        let window = self.window;
         let passed = now.since(set);
         // The window must not reach back beyond the mode before.
         let reaches = after(before_set, window.0 + self.settings.settling.0) <= now;
@@ -399,7 +399,7 @@ impl<const N: usize> Governor<N> {
             return;
         }
         let noise = self.ripple();
-        let noise = noise * libm::sqrtf(self.window().0 as f32 / ms.max(self.window().0) as f32);
+        let noise = noise * libm::sqrtf(self.window.0 as f32 / ms.max(self.window.0) as f32);
         let highest = self.load.memory.highest();
         if level > highest * (1.0 + SAME_MEAN * noise) {
             self.load.peaks = 1.0;
@@ -419,7 +419,7 @@ impl<const N: usize> Governor<N> {
         };
         let works = self.load.works() && self.stay.steady.is_some_and(|steady| steady.works);
         // A load that moves slowly differs from its mean by now.
-        let resolution = self.sensor.estimator.resolution(self.window());
+        let resolution = self.sensor.estimator.resolution(self.window);
         let most = DRIFT_DEVIATIONS * (self.ripple() * mean + resolution);
         let measured = self.stay.measured.unwrap_or(mean);
         let drifts = libm::fabsf(measured - mean) > most;

@@ -59,7 +59,7 @@ impl<const N: usize> Governor<N> {
     /// counts from then on.
     pub(super) fn allowed_until(&self, end: Milliseconds) -> f32 {
         let allowed = self.allowed();
-        let window = self.window().0;
+        let window = self.window.0;
         let Some(lowered) = self.lowered else {
             return allowed;
         };
@@ -89,7 +89,7 @@ impl<const N: usize> Governor<N> {
     /// Energy in µJ in the part of the window ending `ahead` ms from now that has passed. What was drawn before the
     /// first mode, or in another program's, is no reason to slow down: it counts as allowed.
     fn kept(&self, ahead: u64) -> Option<f32> {
-        let past = self.window().0.saturating_sub(ahead);
+        let past = self.window.0.saturating_sub(ahead);
         let in_mode = self.stay.in_mode(self.clock.now()).unwrap_or(0);
         let own = match self.stay.before {
             Some(_) => past,
@@ -105,7 +105,7 @@ impl<const N: usize> Governor<N> {
     /// The mean over the window that ends `ahead` ms from now, if a power is drawn until then;
     /// `None` without readings for it.
     fn forecast(&self, power: f32, ahead: u64) -> Option<f32> {
-        let window = self.window().0;
+        let window = self.window.0;
         let ahead = ahead.min(window);
         Some((self.kept(ahead)? + power * ahead as f32) / window as f32)
     }
@@ -113,7 +113,7 @@ impl<const N: usize> Governor<N> {
     /// The most power from the next change on that keeps the means over the window, if `power` is
     /// drawn until then.
     pub(super) fn left(&self, power: f32, now: Milliseconds) -> f32 {
-        let window = self.window().0;
+        let window = self.window.0;
         let lead = (self.takes_ms + self.settings.settling.0).min(window / 4);
         AHEAD.iter().fold(f32::MAX, |least, part| {
             // A change has little effect on a window that ends soon after it.
@@ -139,7 +139,7 @@ impl<const N: usize> Governor<N> {
         let power = estimate.power + estimate.deviation;
         if self.is_mean_over(mean, set, now) {
             // A shorter mean shows more of a step that is not detected yet.
-            let span = Milliseconds(RISE_WINDOW.min(self.window().0));
+            let span = Milliseconds(RISE_WINDOW.min(self.window.0));
             let is_in_mode = now.since(set).0 >= span.0 + self.settings.settling.0;
             let recent = self.sensor.estimator.mean(span).filter(|_| is_in_mode);
             return Some(power.max(mean).max(recent.unwrap_or(0.0)));
@@ -155,7 +155,7 @@ impl<const N: usize> Governor<N> {
     /// Whether the mean over the window is over beyond the resolution of the sensor, or else that over twice
     /// the time, which is finer.
     fn is_mean_over(&self, mean: f32, set: Milliseconds, now: Milliseconds) -> bool {
-        let (window, allowed) = (self.window(), self.allowed_until(now));
+        let (window, allowed) = (self.window, self.allowed_until(now));
         let estimator = &self.sensor.estimator;
         if mean <= allowed {
             return false;
@@ -176,7 +176,7 @@ impl<const N: usize> Governor<N> {
         now: Milliseconds,
     ) -> f32 {
         // The step is sure, its final level is not. A known phase fits.
-        let has_stepped = now.since(estimate.since) < self.window()
+        let has_stepped = now.since(estimate.since) < self.window
             && estimate.since.0 > set.0.saturating_add(SETTLING_MS)
             && estimate.power - KNOWN_DEVIATIONS * estimate.deviation > known;
         match has_stepped {
@@ -214,6 +214,6 @@ impl<const N: usize> Governor<N> {
     /// sufficient.
     pub(super) fn has_just_jumped(&self, now: Milliseconds) -> bool {
         let jump = self.load.jump;
-        jump.is_some_and(|jump| now.since(jump.at) <= self.window())
+        jump.is_some_and(|jump| now.since(jump.at) <= self.window)
     }
 }

@@ -63,7 +63,7 @@ impl<const N: usize> Governor<N> {
         };
         if !self.sensor.liveness.has_reading(now) {
             // A missing reading teaches nothing. A mean may span a few of them.
-            if self.sensor.liveness.missed(now).0 > self.window().0 / 2 {
+            if self.sensor.liveness.missed(now).0 > self.window.0 / 2 {
                 self.stay.miss(self.due);
             }
             return Command::Keep;
@@ -145,7 +145,7 @@ impl<const N: usize> Governor<N> {
     /// Whether the limit was lowered within the last window.
     fn is_lowered(&self, now: Milliseconds) -> bool {
         let lowered = self.lowered;
-        lowered.is_some_and(|it| now.since(it.until) < self.window())
+        lowered.is_some_and(|it| now.since(it.until) < self.window)
     }
 
     /// Steps down at once, to a mode that fits at the level of the load that `power` implies.
@@ -196,7 +196,12 @@ impl<const N: usize> Governor<N> {
         };
         // What the window leaves may be less than the limit for a while.
         let left = self.left(power, now);
-        let fitting = fitting.and_then(|_| self.fitting(level, left, now));
+        let fitting = match fitting {
+            Some(index) if self.modes.expected(index, level) > left => {
+                self.fitting(level, left, now)
+            }
+            fitting => fitting,
+        };
         let next = match fitting.or(untried).or_else(|| self.least()) {
             Some(next) if next != at => next,
             _ => return self.cannot_hold(now),
@@ -297,7 +302,7 @@ impl<const N: usize> Governor<N> {
         let is_busy = self
             .load
             .busy
-            .is_some_and(|from| now.since(from) >= self.window());
+            .is_some_and(|from| now.since(from) >= self.window);
         // After a gap in the readings, the mode is measured again first.
         let is_time = has_dwelt && is_busy && self.stay.measured.is_some() && !self.ups.is_empty();
         if !is_time || self.state != State::Tracking {
@@ -346,7 +351,7 @@ impl<const N: usize> Governor<N> {
     fn may_return(&self, index: usize, phase: f32, allowed: f32) -> bool {
         let highest = self.load.memory.returning(phase);
         let jump = self.modes.expected(index, highest.max(phase));
-        let part = self.reaction() as f32 / self.window().0 as f32;
+        let part = self.reaction() as f32 / self.window.0 as f32;
         let part = part.min(1.0);
         let mean = self.modes.expected(index, phase) * (1.0 - part) + jump * part;
         highest <= phase || mean <= (1.0 + RETURN_EXCESS) * allowed && jump <= MOST_RETURN * allowed

@@ -17,7 +17,9 @@ pub struct Sensor {
 }
 
 impl Sensor {
-    pub fn new(estimator: Estimator) -> Self {
+    /// Readings of which means over a window are asked for.
+    pub fn new(mut estimator: Estimator, window: Milliseconds) -> Self {
+        estimator.set_span(window);
         Self {
             estimator,
             liveness: Liveness::new(Milliseconds(0)),
