@@ -210,11 +210,6 @@ impl Memory {
         stated.min(busy)
     }
 
-    /// Whether a level was measured within the memory time.
-    pub fn is_measured(&self) -> bool {
-        self.stated.highest > 0.0
-    }
-
     /// The highest level that may return: within the memory time that the user sets, whether it expired under full
     /// work or not. The model's level counts only above a load that is much lighter: near it, the model is wrong.
     pub fn returning(&self, phase: f32) -> f32 {
@@ -226,13 +221,13 @@ impl Memory {
     }
 
     /// How busy the board is, from its level and the GPU's smoothed load.
-    pub fn work(&mut self, gpu: Option<u16>, level: f32) -> Work {
+    pub fn work(&mut self, gpu: Option<u16>, level: f32, has_model: bool) -> Work {
         match gpu {
             None if level < IDLE_LEVEL * self.highest() => Work::None,
             None => Work::Some,
-            Some(gpu) if gpu < WORKING_LOAD => match level < SURE_LEVEL {
-                true => Work::None,
-                false => Work::Some,
+            Some(gpu) if gpu < WORKING_LOAD => match has_model && level >= SURE_LEVEL {
+                true => Work::Some,
+                false => Work::None,
             },
             Some(gpu) => {
                 self.busiest = self.busiest.max(gpu.min(1_000));

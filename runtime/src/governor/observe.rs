@@ -115,7 +115,11 @@ impl<const N: usize> Governor<N> {
             // Its power tells nothing about the mode or the load.
             _ if self.load.is_throttled => Work::None,
             (None, Some(work)) => work,
-            (gpu, _) => self.load.memory.work(gpu, estimate.power / of_level),
+            (gpu, _) => {
+                let has_model = !self.modes.front().is_unknown();
+                let level = estimate.power / of_level;
+                self.load.memory.work(gpu, level, has_model)
+            }
         };
         self.load.set_work(work, now);
         self.load.memory.pass(work, passed);
@@ -293,6 +297,15 @@ impl<const N: usize> Governor<N> {
     /// short phase counts when it ends, with its mean or, if it was not steady, its highest mean
     /// over the window.
     fn record_level(&mut self, mean: f32, now: Milliseconds) {
+        if let Some(jump) = self.load.jump
+            && now.since(jump.at) >= JUMP_LIFETIME
+        {
+            self.end_jump(jump);
+        }
+        // What a mode draws that the board cannot be in tells nothing of the load.
+        if self.modes.is_unreachable(self.stay.at) {
+            return;
+        }
         let of_level = self.modes.expected(self.stay.at, 1.0);
         let level = mean / of_level;
         self.load.level = level;
@@ -316,11 +329,6 @@ impl<const N: usize> Governor<N> {
                 let ms = self.window.0;
                 self.load.short = Phase { level, ms };
             }
-        }
-        if let Some(jump) = self.load.jump
-            && now.since(jump.at) >= JUMP_LIFETIME
-        {
-            self.end_jump(jump);
         }
     }
 
@@ -352,7 +360,8 @@ impl<const N: usize> Governor<N> {
         let window = self.window;
         let passed = now.since(set);
         // The window must not reach back beyond the mode before.
-        let reaches = after(before_set, window.0 + self.settings.settling.0) <= now;
+        let is_known = !self.modes.is_unreachable(self.stay.at);
+        let reaches = is_known && after(before_set, window.0 + self.settings.settling.0) <= now;
         if !reaches || passed.0 == 0 || passed >= window {
             return;
         }

@@ -105,10 +105,9 @@ impl<const N: usize> Governor<N> {
     /// Sets the first mode after the start, after a sleep, or after another program's.
     pub(super) fn boot(&mut self, now: Milliseconds) -> Command {
         let was_released = core::mem::take(&mut self.was_released);
-        let first = match self.load.memory.is_measured() {
-            // The model decides, as long as nothing was measured.
-            false => self.fastest_predicted(),
-            true => {
+        let first = match self.counts.changes {
+            0 => self.fastest_predicted(),
+            _ => {
                 let (phase, allowed) = (self.phase(now), self.allowed());
                 let reading = self.allowance.reading(&self.settings);
                 let is_unknown = self.modes.front().is_unknown();
@@ -157,8 +156,9 @@ impl<const N: usize> Governor<N> {
             return Command::Keep;
         }
         let at = self.stay.at;
-        // In the mode of least known power, the mean decides.
+        // In the mode of least known power, the mean decides. From one that the board cannot be in, nothing follows.
         let is_least = self.modes.is_measured(at) && self.least() == Some(at);
+        let is_least = is_least || self.modes.is_unreachable(at);
         if is_least || self.load.jump.is_some_and(|jump| jump.at > set) {
             return self.cannot_hold(now);
         }

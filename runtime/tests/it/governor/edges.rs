@@ -193,7 +193,7 @@ fn a_new_front_forgets_the_load_of_the_old_one() {
         let new = Governor::new(front(), Settings::default(), limit(40_000)).expect("a front");
         let power = |mode: Option<ModeId>| old.milliwatts(mode.expect("a mode"), 1.0);
         let part = power(first) / power(new.first());
-        ensure(part > 0.95, || {
+        ensure(part > 0.9, || {
             format!("{part:.3} of a new governor's first mode")
         })?;
         old.load = Box::new(full);
