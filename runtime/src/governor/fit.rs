@@ -63,6 +63,13 @@ impl<const N: usize> Governor<N> {
         (level > phase).then_some(level)
     }
 
+    /// Whether the present mode would draw more than this multiple of the limit if that level returned.
+    pub(super) fn borrows(&self, now: Milliseconds, times: f32) -> bool {
+        let most = times * self.allowed();
+        let level = self.returning(now);
+        level.is_some_and(|level| self.modes.expected(self.stay.at, level) > most)
+    }
+
     /// Upper bound of the power of a mode in mW in a phase. Ripple and the error of a guess are
     /// independent, so their squares add up.
     pub(super) fn bound(&self, index: usize, phase: f32) -> f32 {

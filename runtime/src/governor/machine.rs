@@ -206,6 +206,7 @@ impl<const N: usize> Governor<N> {
         let same = points.iter().position(|point| Some(point.mode) == mode);
         self.stay.at = same.unwrap_or(0);
         self.begin();
+        self.stay.goes_on = self.load.level > 0.0;
         Ok(())
     }
 

@@ -15,6 +15,9 @@ use crate::units::Milliseconds;
 /// Minimum duration of a long phase in ms. Its mean is remembered without a correction for noise.
 const LONG_PHASE_MS: u64 = 2_000;
 
+/// Looks are twice as frequent while a level may return whose power is this multiple of the limit.
+const SOON_RETURN: f32 = 1.3;
+
 /// A load drifts when its last mean over the window differs from that over a longer time by more than this number of
 /// standard deviations.
 const DRIFT_DEVIATIONS: f32 = 2.0;
@@ -95,7 +98,7 @@ impl<const N: usize> Governor<N> {
         let seems_over = is_suspected && estimate.power > allowed;
         let is_near = most > 0.85 * allowed;
         let seems_to_change = is_suspected && most > 0.9 * allowed;
-        let is_soon = seems_to_change || is_first && is_near || self.returning(now).is_some();
+        let is_soon = seems_to_change || is_first && is_near || self.borrows(now, SOON_RETURN);
         let ms = match () {
             () if seems_over || self.has_just_jumped(now) => (look / 3).max(1),
             () if is_soon => (look / 2).max(1),

@@ -18,6 +18,7 @@
 
 use super::interface::CONFIRMATION_DIVISOR;
 use super::machine::Governor;
+use super::policy::RETURN_EXCESS;
 use crate::estimator::Estimate;
 use crate::units::Milliseconds;
 
@@ -147,7 +148,7 @@ impl<const N: usize> Governor<N> {
         let deviations = self.deviations(estimate, known, set, now);
         let is_over = estimate.power - deviations * estimate.deviation > self.allowed();
         // A known level that returns need not be measured first.
-        let returns = self.stay.measured.is_some() && self.returning(now).is_some();
+        let returns = self.stay.measured.is_some() && self.borrows(now, 1.0 + RETURN_EXCESS);
         let is_known = self.is_confirmed(estimate, now) || returns;
         (is_over && is_known && !self.may_stay(estimate, now)).then_some(power)
     }

@@ -34,7 +34,7 @@ const FIRST_CLIMB: f32 = 1.15;
 const CLIMB: f32 = 1.4;
 
 /// Maximum excess of the window's mean, as part of the limit, if the highest load returns after it expired.
-const RETURN_EXCESS: f32 = 0.04;
+pub const RETURN_EXCESS: f32 = 0.04;
 
 /// Maximum power at such a return, as a multiple of the limit.
 const MOST_RETURN: f32 = 2.0;
@@ -108,11 +108,15 @@ impl<const N: usize> Governor<N> {
         let first = match self.counts.changes {
             0 => self.fastest_predicted(),
             _ => {
-                let (phase, allowed) = (self.phase(now), self.allowed());
+                let phase = match self.stay.goes_on {
+                    true => self.phase(now),
+                    false => self.phase(now).max(1.0),
+                };
+                let allowed = self.allowed();
                 let reading = self.allowance.reading(&self.settings);
                 let is_unknown = self.modes.front().is_unknown();
                 self.modes.fastest(|index| {
-                    self.bound(index, phase.max(1.0)) <= allowed
+                    self.bound(index, phase) <= allowed
                         && !self.modes.is_held(index, now)
                         && (!is_unknown || self.modes.is_measured(index))
                         && (!was_released || self.modes.is_predicted_within(index, reading))

@@ -38,6 +38,8 @@ pub struct Stay {
     pub at: usize,
     /// Index of the point before, if that was set, and since when it was.
     pub before: Option<(usize, Milliseconds)>,
+    /// Whether the load before goes on, so that its level counts and not the model's.
+    pub goes_on: bool,
     /// When the mode was last requested; `None` before the first mode is chosen.
     pub requested: Option<Milliseconds>,
     /// Number of requests without success.
@@ -68,6 +70,7 @@ impl Stay {
     pub const NONE: Self = Self {
         at: 0,
         before: None,
+        goes_on: false,
         requested: None,
         requests: 0,
         set: None,
