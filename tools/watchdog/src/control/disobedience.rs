@@ -6,7 +6,7 @@ use wattgate_runtime::Milliseconds;
 use super::event::Event;
 
 /// A knob is reported at most once in this time, however often it obeys in between.
-const INTERVAL: Milliseconds = Milliseconds(60_000);
+const INTERVAL: Milliseconds = Milliseconds(600_000);
 
 /// What is known of knobs that do not obey.
 #[derive(Debug, Default)]
