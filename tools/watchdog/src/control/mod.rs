@@ -369,7 +369,7 @@ impl<F: Files> Control<F> {
         self.due
     }
 
-    /// Runs one control cycle, or only [glances](Self::glance) at the mode if no cycle is due. Returns
+    /// Runs one control cycle, or only glances at the mode if no cycle is due. Returns
     /// when to call it again; an earlier call is harmless.
     pub fn look(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) -> Milliseconds {
         if let Some(next) = self.glance(now) {
