@@ -87,7 +87,7 @@ use crate::float::sqrt;
 use crate::units::{Milliseconds, Milliwatts};
 
 /// Maximum time constant of a chip; a longer one counts as this.
-const LONGEST_TIME_CONSTANT: Milliseconds = Milliseconds(60_000);
+pub(crate) const LONGEST_TIME_CONSTANT: Milliseconds = Milliseconds(60_000);
 
 /// Maximum time in ms between two looks; a longer one counts as this.
 const LONGEST_MS: f32 = 60_000.0;

@@ -36,17 +36,20 @@ impl<const N: usize> Governor<N> {
         // What the higher limit allowed was drawn until the mode followed the lower one.
         if let Some(lowered) = &mut self.lowered
             && core::mem::take(&mut lowered.is_pending)
+            && now.since(lowered.until) < self.window
         {
             lowered.until = now;
         }
         let Some(estimate) = self.sensor.estimate() else {
             return;
         };
-        // The mode before may be unknown: the measured power replaces its prediction.
+        // The level of the load cancels between two known modes. From an unknown mode, the power is measured, and the
+        // last level of the load tells what to expect.
         let to = self.modes.expected(self.stay.at, 1.0);
+        let level = self.load.level;
         let (from, to) = match self.stay.before {
             Some((before, _)) => (self.modes.expected(before, 1.0), to),
-            None if self.load.level > 0.0 => (estimate.power, to * self.load.level),
+            None if level > 0.0 => (estimate.power, to * level),
             None => (estimate.power, to),
         };
         let (least, most) = RATIO_RANGE;

@@ -8,6 +8,9 @@ pub const LONGEST_GAP: Milliseconds = Milliseconds(5_000);
 /// A longer jump of the caller's clock is a clock that was set, and no sleep.
 const LONGEST_SLEEP: Milliseconds = Milliseconds(24 * 3_600 * 1_000);
 
+/// Successive gaps without a measurement between them, after which the steps measure nothing.
+const MOST_GAPS: u8 = 2;
+
 /// Time that only advances, whatever the caller's clock does.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
@@ -16,6 +19,8 @@ pub struct Clock {
     last: Option<Milliseconds>,
     /// Number of gaps of unknown length.
     gaps: u32,
+    /// Number of gaps of any length since the last measurement.
+    unmeasured: u8,
 }
 
 /// The time since the last step.
@@ -34,12 +39,16 @@ impl Clock {
         now: Milliseconds(0),
         last: None,
         gaps: 0,
+        unmeasured: 0,
     };
 
     /// Advances to the caller's time.
     pub fn advance(&mut self, to: Milliseconds) -> Passed {
         let last = self.last.replace(to).unwrap_or(to);
         let passed = to.since(last);
+        if to < last || passed > LONGEST_GAP {
+            self.unmeasured = self.unmeasured.saturating_add(1);
+        }
         if to < last || passed > LONGEST_SLEEP {
             self.gaps = self.gaps.saturating_add(1);
             return Passed::Unknown;
@@ -49,6 +58,16 @@ impl Clock {
             true => Passed::Asleep,
             false => Passed::Steadily(passed.0),
         }
+    }
+
+    /// Notes that a mean over the window was measured.
+    pub fn measure(&mut self) {
+        self.unmeasured = 0;
+    }
+
+    /// Whether gaps follow each other so fast that nothing is ever measured.
+    pub fn is_useless(&self) -> bool {
+        self.unmeasured >= MOST_GAPS
     }
 
     /// The own time in ms since the first step.

@@ -2,15 +2,15 @@
 
 use core::fmt;
 
-use crate::estimator::{Chip, MOST_CHIPS, Sample};
+use crate::estimator::{Chip, LONGEST_TIME_CONSTANT, MOST_CHIPS, Sample};
 use crate::grid::ModeId;
 use crate::units::{Milliseconds, Milliwatts};
 
-/// A step of the load is believed after the sensor's time constant divided by this number.
+/// The estimator needs a part of the sensor's time constant to estimate the size of a step of the load: one divided by
+/// this number.
 pub const CONFIRMATION_DIVISOR: u64 = 6;
 
-/// Maximum of the settings, in ms: of a chip's time constant, of the interval of looks, and of the window.
-pub const MOST_TIME_CONSTANT: u64 = 60_000;
+/// Maximum in ms of the interval of looks, and of the window and the settling time.
 pub const MOST_LOOK: u64 = 100;
 const MOST_WINDOW: u64 = 1_000;
 
@@ -63,13 +63,13 @@ impl Settings {
     /// two looks, and the time in which the power follows the mode before and after it.
     pub fn shortest_window(&self) -> Milliseconds {
         let slowest = self.chips.iter().map(|chip| chip.time_constant.0).max();
-        let seen = slowest.unwrap_or(0).min(MOST_TIME_CONSTANT) / CONFIRMATION_DIVISOR;
+        let seen = slowest.unwrap_or(0).min(LONGEST_TIME_CONSTANT.0) / CONFIRMATION_DIVISOR;
         let looks = 2 * self.look.0.min(MOST_LOOK);
         Milliseconds(seen + looks + 2 * self.settling.0.min(MOST_WINDOW))
     }
 
     pub(super) fn is_sound(&self) -> bool {
-        let is_chip = |chip: &Chip| chip.time_constant.0 <= MOST_TIME_CONSTANT;
+        let is_chip = |chip: &Chip| chip.time_constant <= LONGEST_TIME_CONSTANT;
         self.sensor_gain <= 1 << 16
             && (1..=MOST_LOOK).contains(&self.look.0)
             && (1..=MOST_WINDOW).contains(&self.window.0)

@@ -31,7 +31,8 @@ const LONGEST_PROBE_AFTER: Milliseconds = Milliseconds(480_000);
 /// Minimum load of the GPU of a busy board, in permille.
 const BUSY_LOAD: u16 = 500;
 
-/// A chip that measures the power divided by this or more must show a change; at least the chip that measures most.
+/// The main chips are those that measure at least half of the power (one divided by this number). If no chip does, the
+/// one that measures most is the main chip. A change of the power must show in each main chip.
 const MAIN_PART: u32 = 2;
 
 /// History of the sensor's readings.

@@ -2,16 +2,14 @@
 
 use super::allowance::Allowance;
 use super::clock::{Clock, Passed};
-use super::interface::{
-    Command, GovernorError, Input, Limit, MOST_TIME_CONSTANT, Settings, State, Status,
-};
+use super::interface::{Command, GovernorError, Input, Limit, Settings, State, Status};
 use super::knowledge::{Knowledge, RATIO_RANGE};
 use super::liveness::Liveness;
 use super::load::Load;
 use super::sensor::Sensor;
 use super::stay::Stay;
 
-use crate::estimator::{Estimator, MOST_CHIPS};
+use crate::estimator::{Estimator, LONGEST_TIME_CONSTANT, MOST_CHIPS};
 use crate::front::{Front, Refusal};
 use crate::grid::ModeId;
 use crate::units::{Milliseconds, Milliwatts};
@@ -218,7 +216,7 @@ impl<const N: usize> Governor<N> {
         time_constant: Milliseconds,
     ) -> Result<(), GovernorError> {
         let known = self.settings.chips.get_mut(chip);
-        let known = known.filter(|_| time_constant.0 <= MOST_TIME_CONSTANT);
+        let known = known.filter(|_| time_constant <= LONGEST_TIME_CONSTANT);
         known.ok_or(GovernorError::Settings)?.time_constant = time_constant;
         self.sensor.estimator.set_time_constant(chip, time_constant);
         self.follow_window();
@@ -389,7 +387,13 @@ impl<const N: usize> Governor<N> {
             Passed::Unknown => 0,
         };
         if !matches!(passed, Passed::Steadily(_)) {
-            self.load.drop_phase();
+            self.end_phase();
+            // The load may go on after the gap.
+            if let Some(jump) = self.load.jump.take()
+                && jump.carried > 0.0
+            {
+                self.load.memory.record(jump.level);
+            }
             self.load.busy = None;
             self.begin();
             self.sensor.liveness = Liveness::new(now);

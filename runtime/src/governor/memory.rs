@@ -87,7 +87,7 @@ pub struct Memory {
     initial: Initial,
     /// Highest load of the GPU in permille.
     busiest: u16,
-    bursts: Bursts,
+    peaks: Peaks,
     /// Time in ms that the board has been fully busy without a pause.
     full_ms: u64,
 }
@@ -112,14 +112,14 @@ impl Initial {
 
 /// Peaks and mean of the GPU's load over the last second or two, in permille.
 #[derive(Clone, Copy, Debug)]
-struct Bursts {
+struct Peaks {
     /// Peaks of the present second and of the previous one.
     peaks: [u16; 2],
     passed_ms: u64,
     mean: f32,
 }
 
-impl Bursts {
+impl Peaks {
     const NONE: Self = Self {
         peaks: [0; 2],
         passed_ms: 0,
@@ -190,14 +190,14 @@ impl Memory {
                 busy_ms: stated_ms.map(|ms| ms.min(INITIAL_BUSY_MS)),
             },
             busiest: 0,
-            bursts: Bursts::NONE,
+            peaks: Peaks::NONE,
             full_ms: 0,
         }
     }
 
     /// Records the GPU's load in permille, which has lasted `ms`.
     pub fn record_load(&mut self, load: u16, ms: u64) {
-        self.bursts.record(load, ms);
+        self.peaks.record(load, ms);
     }
 
     /// The highest level that has not expired.
@@ -233,8 +233,8 @@ impl Memory {
                 self.busiest = self.busiest.max(gpu.min(1_000));
                 let is_full =
                     |load: u16| load >= FULL_LOAD && load + FULL_TOLERANCE >= self.busiest;
-                let alternates = self.bursts.mean >= MEAN_WHEN_FULL;
-                match is_full(gpu) || alternates && is_full(self.bursts.peak()) {
+                let alternates = self.peaks.mean >= MEAN_WHEN_FULL;
+                match is_full(gpu) || alternates && is_full(self.peaks.peak()) {
                     true => Work::Full,
                     false => Work::Some,
                 }

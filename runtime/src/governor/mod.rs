@@ -47,14 +47,16 @@
 //! `FAILURE_BACK_OFF`. After `MOST_FAILED_MODES` modes in a row have failed, no mode can be set. When
 //! another program changes the mode, the governor sets its own at once.
 //!
-//! **Liveness** (`liveness.rs`). The sensor is blind when reads fail or are implausible for 1.7 s,
-//! or when a change of the mode or of the GPU's load does not show in each main chip within 1.5 s. The
-//! governor then sets the mode of least known power. When the readings stand still for 30 s, the governor
-//! probes the sensor with a slower mode, unless the board is known to be idle.
+//! **Liveness** (`liveness.rs`). The sensor is blind when its reads fail or are implausible for 1.7 s,
+//! or when a main chip shows no change within 1.5 s of a change of the mode or of the GPU's load. The
+//! governor then sets the mode of least known power. An idle board may show the same reading for ever.
+//! On any other board, the governor sets a slower mode when the readings have not changed for 30 s: a live
+//! sensor shows that.
 //!
-//! **Time** (`clock.rs`). The governor has a time of its own. A clock that steps back, or forward by
-//! more than a day, is a gap of unknown length: the governor begins again, and counts it
-//! ([`Status::gaps`]).
+//! **Time** (`clock.rs`). The governor has a time of its own. When the caller's clock steps back, or
+//! forward by more than a day, nobody knows how much time has passed: the governor begins again, and counts
+//! this ([`Status::gaps`]). If two such gaps follow each other before a mean is measured, it sets the mode of
+//! least power until one is.
 //!
 //! | from | to | when |
 //! |---|---|---|
@@ -64,14 +66,14 @@
 //! | Tracking | ProbingUp | a faster mode fits |
 //! | Tracking | SteppingDown | a wide guard band rules out all faster modes: the governor explores a slower one |
 //! | any | SteppingDown | the power is over the limit, the mode no longer fits, or it was excluded or cannot be set |
-//! | Tracking | SteppingDown | the readings stood still: a slower mode probes the sensor |
+//! | Tracking | SteppingDown | the readings have not changed for long: the governor tests the sensor with a slower mode |
 //! | any | Safe(NoSensor) | the sensor is blind |
 //! | Safe(NoSensor) | Settling | its readings change again |
 //! | Settling, Tracking, ProbingUp, SteppingDown | Safe(CannotHold) | the mean exceeds the limit in the mode of least power, and in the few similar ones that were tried |
 //! | Safe(CannotHold) | Tracking | the mode of least power fits |
 //! | any | Safe(NothingApplies) | no mode can be set or chosen |
 //! | Safe(NothingApplies) | Settling | the mode is read back |
-//! | any | Booting | no step for longer than 5 s, a clock that was set, another front, or [`Governor::release`] |
+//! | any | Booting | the caller made no step for longer than 5 s, set its clock, set another front, or called [`Governor::release`] |
 //!
 //! `tests/it/governor/states.rs` has a test for each transition, and checks that no other one occurs.
 //! `CONSTANTS.md` gives the source of each constant.

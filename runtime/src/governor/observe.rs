@@ -7,8 +7,7 @@ use super::load::{Bursts, Jump, Phase};
 use super::machine::{Governor, after};
 use super::memory::Work;
 use super::noise::highest_of;
-use super::policy::YOUNG;
-use super::stay::{Compared, FIRST_ESTIMATE_MS, LAST_ESTIMATE_MS, Reference, Steady};
+use super::stay::{Compared, FIRST_ESTIMATE_MS, LAST_ESTIMATE_MS, Reference, Steady, YOUNG};
 use crate::estimator::{Estimate, Sample};
 use crate::units::Milliseconds;
 
@@ -18,8 +17,8 @@ const LONG_PHASE_MS: u64 = 2_000;
 /// Looks are twice as frequent while a level may return whose power is this multiple of the limit.
 const SOON_RETURN: f32 = 1.3;
 
-/// A load drifts when its last mean over the window differs from that over a longer time by more than this number of
-/// standard deviations.
+/// The governor compares the mean over the last window with the mean since the load became steady. If they differ by
+/// more than this number of standard deviations, the load drifts, and is no reference for the next mode.
 const DRIFT_DEVIATIONS: f32 = 2.0;
 
 /// Means of equal levels differ by at most this number of standard deviations.
@@ -136,6 +135,7 @@ impl<const N: usize> Governor<N> {
         let Some(mean) = self.stay.measured else {
             return;
         };
+        self.clock.measure();
         self.estimate_error(set, now);
         if self.load.works() {
             self.compare(mean, estimate, now);
@@ -423,7 +423,7 @@ impl<const N: usize> Governor<N> {
             .record(level * (1.0 - highest_of(self.load.peaks) * noise));
     }
 
-    /// The level of the load and the GPU's load, if the load was steady for at least the window.
+    /// The present level of the load, and the GPU's load; `None` unless the load was steady for a window.
     pub(super) fn steady_level(&self, now: Milliseconds) -> Option<Reference> {
         let mean = match self.steady_mean(now) {
             Some((mean, _)) => mean,

@@ -16,9 +16,9 @@
 //!
 //! A burst of a level that is known is not over as long as a later step down keeps the window's mean.
 
+use super::fit::RETURN_EXCESS;
 use super::interface::CONFIRMATION_DIVISOR;
 use super::machine::Governor;
-use super::policy::RETURN_EXCESS;
 use crate::estimator::Estimate;
 use crate::units::Milliseconds;
 
@@ -26,7 +26,7 @@ use crate::units::Milliseconds;
 const SETTLING_MS: u64 = 100;
 
 /// The power is over the limit when the estimate exceeds it by this number of standard deviations.
-const OVER_DEVIATIONS: f32 = 3.0;
+pub const OVER_DEVIATIONS: f32 = 3.0;
 
 /// The same threshold after a sure step of the load. Its final level is uncertain, so the threshold
 /// is on the safe side.

@@ -1,11 +1,12 @@
 //! The policy chooses the wanted mode. It steps down when the power exceeds the limit or the mode
 //! no longer fits, and up when a faster mode fits.
 
-use super::fit::PEAK_DEVIATIONS;
+use super::fit::{PEAK_DEVIATIONS, RETURN_EXCESS};
 use super::interface::{Cause, Command, State};
 use super::load::Jump;
 use super::machine::Governor;
-use super::stay::{FIRST_ESTIMATE_MS, Reference};
+use super::over::OVER_DEVIATIONS;
+use super::stay::{FIRST_ESTIMATE_MS, Reference, YOUNG};
 use crate::estimator::Estimate;
 use crate::units::Milliseconds;
 
@@ -15,15 +16,9 @@ const DWELL: Milliseconds = Milliseconds(1_500);
 /// A suspected step delays other mode changes for at most this time.
 const SUSPICION_TIMEOUT: Milliseconds = Milliseconds(150);
 
-/// An estimate differs from what is expected beyond this number of standard deviations.
-const NOISE_DEVIATIONS: f32 = 3.0;
-
 /// Hysteresis: the present mode may stay with a margin smaller by this number of standard
 /// deviations.
 const STAY_DEVIATIONS: f32 = 0.8;
-
-/// Age of a mode up to which the mode, not the load, may be the cause of exceeding the limit.
-pub const YOUNG: Milliseconds = Milliseconds(10_000);
 
 /// First back-off of a mode that exceeded the limit as soon as it was set.
 const FIRST_BACK_OFF: Milliseconds = Milliseconds(60_000);
@@ -32,9 +27,6 @@ const FIRST_BACK_OFF: Milliseconds = Milliseconds(60_000);
 /// the load, and afterwards.
 const FIRST_CLIMB: f32 = 1.15;
 const CLIMB: f32 = 1.4;
-
-/// Maximum excess of the window's mean, as part of the limit, if the highest load returns after it expired.
-pub const RETURN_EXCESS: f32 = 0.04;
 
 /// Maximum power at such a return, as a multiple of the limit.
 const MOST_RETURN: f32 = 2.0;
@@ -102,10 +94,13 @@ impl<const N: usize> Governor<N> {
         self.follow(now)
     }
 
-    /// Sets the first mode after the start, after a sleep, or after another program's.
+    /// Sets the first mode after the start, after a sleep, or after another program's. While gaps in the time prevent
+    /// every measurement, that is the mode of least power.
     pub(super) fn boot(&mut self, now: Milliseconds) -> Command {
         let was_released = core::mem::take(&mut self.was_released);
         let first = match self.counts.changes {
+            // Nobody knows what a faster mode draws.
+            _ if self.clock.is_useless() => None,
             0 => self.fastest_predicted(),
             _ => {
                 let phase = match self.stay.goes_on {
@@ -267,7 +262,7 @@ impl<const N: usize> Governor<N> {
     fn error_beyond_noise(&self, estimate: &Estimate, level: f32) -> f32 {
         let (guess, _) = self.modes.error(self.stay.at);
         let expected = self.modes.expected(self.stay.at, level);
-        match libm::fabsf(estimate.power - expected) > NOISE_DEVIATIONS * estimate.deviation {
+        match libm::fabsf(estimate.power - expected) > OVER_DEVIATIONS * estimate.deviation {
             true => guess * estimate.power / expected,
             false => guess,
         }

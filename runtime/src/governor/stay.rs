@@ -7,6 +7,9 @@ use crate::units::Milliseconds;
 pub const FIRST_ESTIMATE_MS: u64 = 900;
 pub const LAST_ESTIMATE_MS: u64 = 8_000;
 
+/// Age of a stay up to which the mode, not the load, may be the cause of exceeding the limit.
+pub const YOUNG: Milliseconds = Milliseconds(10_000);
+
 /// A level of the load, and the GPU's load in permille at it.
 pub type Reference = (f32, Option<u16>);
 

@@ -8,7 +8,7 @@ fn constants(source: &str) -> Vec<(String, String)> {
     let starts = source.match_indices("const ");
     let at_the_left = starts.filter(|(at, _)| {
         let line = source[..*at].rsplit('\n').next().unwrap_or("");
-        line.is_empty() || line == "pub "
+        line.is_empty() || ["pub ", "pub(crate) "].contains(&line)
     });
     let found = at_the_left.map(|(at, keyword)| {
         let rest = &source[at + keyword.len()..];

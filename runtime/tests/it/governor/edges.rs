@@ -365,3 +365,56 @@ fn an_over_current_that_returns_is_derated_for_longer_each_time() {
     }
     assert!((2..=7).contains(&events), "{events} events in half an hour");
 }
+
+/// A clock that never lets a window pass: it steps back at each look, or twice a second, or once a second. Or the
+/// caller is too slow. What the load draws cannot be measured then.
+#[test]
+fn gaps_without_a_measurement_between_them_lead_to_the_least_mode() {
+    for (every, step) in [(1, -40), (20, -3_600_000), (45, -3_600_000), (1, 6_000)] {
+        let mut board = Board::new();
+        board.run(30_000);
+        board.factor = 1.6;
+        let mut over = 0;
+        for look in 1..1_500_u64 {
+            if let Command::Apply(mode) = board.governor.step(&board.input()) {
+                board.mode = mode;
+            }
+            board.clock += 20;
+            if look % every == 0 {
+                board.clock = board.clock.saturating_add_signed(step);
+            }
+            over += u64::from(board.power() > f64::from(LIMIT));
+        }
+        assert!(
+            over <= 150,
+            "every {every} looks {step} ms: over at {over} of 1,500"
+        );
+        // The higher load is forgotten after 84 s of work.
+        board.factor = 1.0;
+        board.run(150_000);
+        assert!(
+            board.power() > 0.9 * f64::from(LIMIT),
+            "{every} {step}: it comes back"
+        );
+    }
+}
+
+/// An idle board shows the same reading for ever. Without a load of the GPU nothing tells it from a dead sensor, so it
+/// is probed, seldom.
+#[test]
+fn an_idle_board_without_a_load_of_the_gpu_is_probed_seldom() {
+    let mut board = Board::new();
+    board.run(30_000);
+    board.factor = 0.2;
+    let mut changes = 0;
+    for _ in 0..90_000 {
+        let mut input = board.input();
+        input.gpu_load = None;
+        if let Command::Apply(mode) = board.governor.step(&input) {
+            board.mode = mode;
+            changes += 1;
+        }
+        board.clock += 20;
+    }
+    assert!(changes <= 40, "{changes} changes in half an hour");
+}

@@ -9,8 +9,10 @@ use super::cases::{Fault, GpuFile};
 use super::plant::{Account, Board, FRONT, POINTS, SPAN, Scenario};
 use crate::plant::{between, random};
 
-/// Interval of looks while clocks follow, and the longest time that is waited for them, in ms.
+/// The daemon looks each so many ms while it waits for clocks to follow.
 const ARRIVAL_INTERVAL: usize = 10;
+
+/// The daemon waits so many ms at most for clocks to follow.
 const LONGEST_ARRIVAL: usize = 150;
 
 /// Interval of looks in ms for each rail that is read.

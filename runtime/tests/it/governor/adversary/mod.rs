@@ -90,7 +90,7 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// The median and the last of values that are sorted from good to bad.
+/// Sorts values from good to bad by an order. Returns the median and the worst.
 fn median_and_worst(mut values: Vec<f64>, order: fn(&f64, &f64) -> std::cmp::Ordering) -> [f64; 2] {
     values.sort_by(order);
     [values[values.len() / 2], values[values.len() - 1]]
