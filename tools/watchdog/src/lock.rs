@@ -44,6 +44,11 @@ pub struct Lock {
 impl Lock {
     /// Takes the lock of the board below `root`; the error names the process that holds it.
     pub fn take(root: &Path) -> Result<Self, LockError> {
+        // A root that was mistyped is not made.
+        fs::metadata(root).map_err(|source| LockError::Io {
+            path: root.to_owned(),
+            source,
+        })?;
         let directory = directory(root);
         let path = directory.join("lock");
         let at = |source| LockError::Io {

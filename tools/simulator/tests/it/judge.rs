@@ -369,13 +369,13 @@ fn what_is_wrong_is_named() {
             2,
         ),
         (
-            &["--model", "/nowhere.wgt"],
-            "/nowhere.wgt: cannot read: No such file",
+            &["--model", "/nowhere/m.wgt"],
+            "/nowhere/m.wgt: cannot read: No such file",
             5,
         ),
         (
-            &["--measured", "/nowhere.csv"],
-            "/nowhere.csv: cannot read: No such file",
+            &["--measured", "/nowhere/c.csv"],
+            "/nowhere/c.csv: cannot read: No such file",
             5,
         ),
     ] {
@@ -425,24 +425,18 @@ fn what_is_wrong_is_named() {
 fn a_trace_that_cannot_be_written_is_an_error() {
     let folder = tempdir().expect("a folder");
     let root = folder.path().join("board");
+    let trace = folder.path().join("nowhere/t.csv");
     let output = command()
-        .args([
-            "board",
-            "--board",
-            BOARD,
-            "--trace",
-            "/nowhere/t.csv",
-            "--root",
-        ])
+        .args(["board", "--board", BOARD, "--trace"])
+        .arg(&trace)
+        .arg("--root")
         .arg(&root)
         .output()
         .expect("the program runs");
     assert_eq!(output.status.code(), Some(5));
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        stderr.starts_with("error: /nowhere/t.csv: No such file"),
-        "{stderr}"
-    );
+    let expected = format!("error: {}: No such file", trace.display());
+    assert!(stderr.starts_with(&expected), "{stderr}");
 }
 
 #[test]

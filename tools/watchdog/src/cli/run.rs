@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MlockAllFlags, mlockall};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use wattgate_board::Board;
-use wattgate_runtime::{Milliseconds, Status};
+use wattgate_runtime::{Milliseconds, State, Status};
 
 use super::kept::Kept;
 use super::waiting;
@@ -195,10 +195,12 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
 /// Leaves a mode on the board in which the limit holds without the daemon, as far as its load is known.
 fn rest(daemon: Daemon<InTime>) -> Result<(), Failure> {
     let least = daemon.least();
+    let is_safe = matches!(daemon.status().0.state, State::Safe(_));
     let (mode, board, _) = daemon.rest()?;
-    let why = match least == mode {
-        true => "fewest cores and lowest clocks",
-        false => "the highest load that was seen fits the limit",
+    let why = match (least == mode, is_safe) {
+        (true, _) => "fewest cores and lowest clocks",
+        (false, true) => "the least power that is known",
+        (false, false) => "the highest load that was seen fits the limit",
     };
     log(
         Priority::Info,

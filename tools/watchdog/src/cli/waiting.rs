@@ -159,10 +159,10 @@ fn is_late(missing: &Missing) -> bool {
 fn may_come(why: &SetupError, place: &Place) -> bool {
     match why {
         SetupError::Board(DiscoverError::TooManyCores { .. }) => false,
-        // A root that is no board's stays so.
-        SetupError::Board(DiscoverError::NothingToSet { .. }) => place.root.join("sys").is_dir(),
-        // The sensor's driver may be bound later, at the boot or by hand.
-        SetupError::Board(DiscoverError::PowerUnknown { .. }) => true,
+        // A root that is no board's stays so. The sensor's driver may be bound later, at the boot or by hand.
+        SetupError::Board(
+            DiscoverError::NothingToSet { .. } | DiscoverError::PowerUnknown { .. },
+        ) => place.root.join("sys").is_dir(),
         SetupError::Nothing { .. }
         | SetupError::NotProfiled { .. }
         | SetupError::NoCores { .. } => {

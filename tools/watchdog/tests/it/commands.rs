@@ -327,6 +327,24 @@ fn a_board_without_a_power_sensor_is_refused() {
     assert!(!rig.prior().exists());
 }
 
+/// No command waits for a board there, and none makes the folder.
+#[test]
+fn a_root_that_is_no_board_is_refused_and_left_alone() {
+    let (mut rig, _mirror) = Rig::new("25W");
+    let folder = tempfile::tempdir().expect("a folder");
+    for (root, refused) in [
+        (folder.path().join("nowhere"), 5),
+        (folder.path().into(), 3),
+    ] {
+        rig.root = root;
+        for (command, code) in [("run", refused), ("once", 3), ("check", 3)] {
+            let (found, _, errors) = rig.output(command);
+            assert_eq!(found, Some(code), "{command}: {errors}");
+        }
+        assert!(!folder.path().join("nowhere").exists());
+    }
+}
+
 #[test]
 fn wrong_arguments_are_refused() {
     let run = |arguments: &[&str]| {

@@ -412,7 +412,10 @@ fn a_limit_that_no_mode_holds_is_reported() {
         let mut daemon = rig.run("<4>safe: even the mode of least power is above the limit");
         let (_, report, _) = rig.status(&[]);
         assert!(report.contains("state safe_cannot_hold\n"), "{report}");
-        daemon.stop();
+        daemon.signal(Signal::TERM);
+        let line = daemon.logs("<6>stopped; the board stays at ");
+        assert!(!line.contains("fits the limit"), "{line}");
+        assert_eq!(daemon.exit_code(), Some(0));
     });
 }
 
