@@ -172,21 +172,29 @@ bare_metal() {
 # The tests that tools/test.sh leaves out, with their times, for which libtest has an unstable switch.
 # Each name of the list must be that of a test.
 long_tests() {
-    local host names name test=(cargo test --release --locked --workspace --no-fail-fast)
+    local names name test=(cargo test --release --locked --workspace --no-fail-fast)
     "${test[@]}" --lib --bins --tests -- --list >"$place/list" || return
     names=$(<tools/long-tests.txt)
     for name in $names; do
         grep -q "^$name: test$" "$place/list" || { echo "tools/long-tests.txt: there is no test $name"; return 1; }
     done
-    host=$(rustc -vV | sed -n 's/^host: //p')
-    host=${host^^}
-    local -x "CARGO_TARGET_${host//-/_}_RUNNER=env RUSTC_BOOTSTRAP=1"
+    local -x "$(runner)=timeout -k 10 1800 env RUSTC_BOOTSTRAP=1"
     # shellcheck disable=SC2086
     "${test[@]}" --lib --bins --tests -- -Z unstable-options --report-time --exact $names | tee -a "$place/tests" &&
         cargo test --release --locked -p wattgate-bench
 }
 
+# The variable that names what runs the programs which cargo has built for this machine.
+runner() {
+    local host
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    host=${host^^}
+    echo "CARGO_TARGET_${host//-/_}_RUNNER"
+}
+
+# A test that hangs fails, and the other steps still run.
 tests() {
+    local -x "$(runner)=timeout -k 10 900"
     tools/test.sh | tee "$place/tests"
 }
 
