@@ -4,9 +4,11 @@
 //! differ in a bit. The text tells each command of the governor, and a checksum of the status after
 //! every step. The expected text is `weights/golden/hold.txt`.
 
+use core::borrow::Borrow;
+
 use wattgate_runtime::{
-    Chip, Command, Crc32, Estimator, Governor, Input, Limit, Milliseconds, Milliwatts, ModeId,
-    Point, Sample, Settings, Status,
+    Chip, Command, Crc32, Estimator, Front, Governor, Input, Limit, Milliseconds, Milliwatts,
+    ModeId, Point, Sample, Settings, Status,
 };
 
 use crate::{Console, state_name};
@@ -139,10 +141,10 @@ impl Default for Board {
 
 /// Lets a governor with [`SETTINGS`] and [`LIMIT`] hold the limit through all phases. `step` calls
 /// [`Governor::step`].
-pub fn hold<const N: usize>(
+pub fn hold<const N: usize, F: Borrow<Front<N>>>(
     console: &mut impl Console,
-    governor: &mut Governor<N>,
-    mut step: impl FnMut(&mut Governor<N>, &Input) -> Command,
+    governor: &mut Governor<N, F>,
+    mut step: impl FnMut(&mut Governor<N, F>, &Input) -> Command,
 ) {
     let mut board = Board::new();
     let mut crc = Crc32::new();

@@ -148,16 +148,20 @@ pub fn run<const PAIRS: usize>(
         queries(console, &model, &front);
     }
     front.rebuild(&mut network, &model.profiled(), Confidence::P95);
-    govern(console, front);
+    govern(console, &front);
 }
 
 /// Runs a governor on a board that draws more than predicted, then much more, and then gives no
 /// readings for a time.
-fn govern(console: &mut impl Console, front: Front<FRONT>) {
+fn govern(console: &mut impl Console, front: &Front<FRONT>) {
     let points = front.points();
     let middle = points.get(points.len() / 2).map_or(0, |p| p.power.0);
     let limit = |power: u32| Limit::of(Milliwatts(power));
-    let Ok(mut governor) = Governor::new(front, Settings::default(), limit(middle)) else {
+    let governor = Governor::new(Settings::L4T, limit(middle)).and_then(|mut governor| {
+        governor.set_front(front)?;
+        Ok(governor)
+    });
+    let Ok(mut governor) = governor else {
         console.text("no governor\n");
         return;
     };

@@ -35,7 +35,7 @@ impl Energy {
     }
 
     /// Sets the span of the means that are asked for.
-    pub fn set_span(&mut self, span: Milliseconds) {
+    pub const fn set_span(&mut self, span: Milliseconds) {
         self.interval = span.0.div_ceil(PER_SPAN);
     }
 

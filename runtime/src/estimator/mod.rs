@@ -141,12 +141,12 @@ impl Estimator {
 
     /// The chip with a time constant of at most [`LONGEST_TIME_CONSTANT`].
     const fn limited(chip: Chip) -> Chip {
-        match chip.time_constant.0 > LONGEST_TIME_CONSTANT.0 {
-            true => Chip {
+        match chip.is_sound() {
+            true => chip,
+            false => Chip {
                 time_constant: LONGEST_TIME_CONSTANT,
                 ..chip
             },
-            false => chip,
         }
     }
 
@@ -166,7 +166,7 @@ impl Estimator {
 
     /// Sets the span of the [means](Self::mean) that are asked for, 1 … 1,000 ms. Longer spans are answered as far as
     /// the memory reaches: two and a half times this span.
-    pub fn set_span(&mut self, span: Milliseconds) {
+    pub const fn set_span(&mut self, span: Milliseconds) {
         self.energy.set_span(span);
     }
 

@@ -1,7 +1,7 @@
 //! The power sensor: its chips and their readings.
 
-use crate::units::Milliseconds;
-use crate::units::Milliwatts;
+use super::LONGEST_TIME_CONSTANT;
+use crate::units::{Milliseconds, Milliwatts};
 
 /// Maximum number of chips: an INA3221 has four addresses on its bus.
 pub const MOST_CHIPS: usize = 4;
@@ -61,6 +61,11 @@ impl Chip {
         time_constant: Milliseconds(430),
         step: Milliwatts(40),
     };
+
+    /// Whether its time constant is within the range.
+    pub(crate) const fn is_sound(&self) -> bool {
+        self.time_constant.0 <= LONGEST_TIME_CONSTANT.0
+    }
 }
 
 /// The step in mW. It is at least 1, because readings are in whole mW.

@@ -1,9 +1,12 @@
 //! The actuator: sets the wanted mode, checks the read-back and retries.
 
+use core::borrow::Borrow;
+
 use super::interface::{Cause, Command, Input, State};
 use super::knowledge::RATIO_RANGE;
 use super::machine::Governor;
 use super::stay::Stay;
+use crate::front::Front;
 use crate::units::Milliseconds;
 
 /// Requests for a mode before it is avoided, and modes that may fail in a row before all count as
@@ -21,7 +24,7 @@ const RETRY_INTERVAL: Milliseconds = Milliseconds(1_000);
 /// Back-off of a mode that could not be set.
 const FAILURE_BACK_OFF: Milliseconds = Milliseconds(60_000);
 
-impl<const N: usize> Governor<N> {
+impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     pub(super) fn is_set(&self, input: &Input) -> bool {
         let wanted = self.modes.point(self.stay.at).map(|point| point.mode);
         wanted.is_some() && input.mode == wanted

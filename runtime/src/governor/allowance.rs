@@ -42,11 +42,14 @@ pub struct Allowance {
 
 impl Allowance {
     /// A limit of which nothing is spent.
-    pub fn new(limit: Limit) -> Self {
+    pub const fn new(limit: Limit) -> Self {
         Self {
             limit,
             spent: Spent::new(limit.average),
-            remaining: limit.budget.map(Remaining::new),
+            remaining: match limit.budget {
+                Some(budget) => Some(Remaining::new(budget)),
+                None => None,
+            },
             derate: 0,
             derated: Milliseconds(0),
             lasts: DERATE_LASTS,
@@ -147,7 +150,7 @@ struct Remaining {
 const LAST_PART: u64 = 16;
 
 impl Remaining {
-    fn new(budget: Budget) -> Self {
+    const fn new(budget: Budget) -> Self {
         Self {
             budget,
             spent: 0,
@@ -171,8 +174,10 @@ impl Remaining {
     }
 }
 
-/// Slots of a window.
+/// Slots of a window, and the range of their length in ms.
 const SLOTS: usize = 16;
+const SHORTEST_SLOT: u64 = 60;
+const LONGEST_SLOT: u64 = 1 << 40;
 
 /// Energy spent in the last window of an [`Average`]. Before the start, the mean power is assumed.
 #[derive(Clone, Debug)]
@@ -190,10 +195,16 @@ struct Spent {
 }
 
 impl Spent {
-    fn new(average: Option<Average>) -> Self {
-        let power = average.map_or(0, |average| u64::from(average.power.0));
-        let window = average.map_or(0, |average| average.window.0);
-        let slot_ms = (window / SLOTS as u64).clamp(60, 1 << 40);
+    const fn new(average: Option<Average>) -> Self {
+        let (power, window, allowance) = match average {
+            Some(Average { power, window }) => (power.0 as u64, window.0, Some(power)),
+            None => (0, 0, None),
+        };
+        let slot_ms = match window / SLOTS as u64 {
+            ms if ms < SHORTEST_SLOT => SHORTEST_SLOT,
+            ms if ms > LONGEST_SLOT => LONGEST_SLOT,
+            ms => ms,
+        };
         let budget = power.saturating_mul(slot_ms);
         // Every slot but the present one is full.
         let mut slots = [budget; SLOTS];
@@ -205,7 +216,7 @@ impl Spent {
             elapsed_ms: 0,
             slot_ms,
             budget,
-            allowance: average.map(|average| average.power),
+            allowance,
         }
     }
 

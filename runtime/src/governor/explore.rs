@@ -5,10 +5,13 @@
 //! out all faster modes. So it measures slower modes, which are expected well within the limit.
 //! Each compares a guess with a measurement; good guesses make the margin smaller.
 
+use core::borrow::Borrow;
+
 use super::fit::PEAK_DEVIATIONS;
 use super::interface::{Command, State};
 use super::machine::Governor;
 use super::memory::Work;
+use crate::front::Front;
 use crate::units::Milliseconds;
 
 /// Minimum ratio of the expected power of an explored mode to that of the present mode.
@@ -17,7 +20,7 @@ const LEAST_POWER: f32 = 0.85;
 /// Exploring must promise a mode that shortens a step by at least this part.
 const LEAST_GAIN: f32 = 0.015;
 
-impl<const N: usize> Governor<N> {
+impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     /// Sets a slower mode that is not measured yet. Does so only under a steady full load, and only
     /// if a faster mode would fit without the margin for its guess.
     pub(super) fn explore(&mut self, phase: f32, allowed: f32, now: Milliseconds) -> Command {

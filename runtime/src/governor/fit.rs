@@ -1,6 +1,9 @@
 //! Selects the modes that fit below the limit, and the mode of least power.
 
+use core::borrow::Borrow;
+
 use super::machine::Governor;
+use crate::front::Front;
 use crate::units::Milliseconds;
 
 /// The level of a jump counts for this time; afterwards the levels measured since count.
@@ -29,7 +32,7 @@ const TRIALS: usize = 3;
 /// Maximum prediction of a mode to try, as a multiple of the least prediction.
 const TRIAL_RANGE: f32 = 1.2;
 
-impl<const N: usize> Governor<N> {
+impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     /// The minimum change of the power in mW that a live sensor must show.
     pub(super) fn least_visible_change(&self, power: f32) -> f32 {
         let steps = self.settings.chips.iter().map(|chip| chip.step.0);

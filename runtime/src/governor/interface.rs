@@ -61,21 +61,46 @@ impl Settings {
 
     /// The shortest window over which a limit can be held: the time to see a step of the load, with
     /// two looks, and the time in which the power follows the mode before and after it.
-    pub fn shortest_window(&self) -> Milliseconds {
-        let slowest = self.chips.iter().map(|chip| chip.time_constant.0).max();
-        let seen = slowest.unwrap_or(0).min(LONGEST_TIME_CONSTANT.0) / CONFIRMATION_DIVISOR;
-        let looks = 2 * self.look.0.min(MOST_LOOK);
-        Milliseconds(seen + looks + 2 * self.settling.0.min(MOST_WINDOW))
+    pub const fn shortest_window(&self) -> Milliseconds {
+        let [a, b, c, d] = &self.chips;
+        let slowest = highest(
+            highest(a.time_constant.0, b.time_constant.0),
+            highest(c.time_constant.0, d.time_constant.0),
+        );
+        let seen = least(slowest, LONGEST_TIME_CONSTANT.0) / CONFIRMATION_DIVISOR;
+        let looks = 2 * least(self.look.0, MOST_LOOK);
+        Milliseconds(seen + looks + 2 * least(self.settling.0, MOST_WINDOW))
     }
 
-    pub(super) fn is_sound(&self) -> bool {
-        let is_chip = |chip: &Chip| chip.time_constant <= LONGEST_TIME_CONSTANT;
+    pub(super) const fn is_sound(&self) -> bool {
+        let [a, b, c, d] = &self.chips;
         self.sensor_gain <= 1 << 16
-            && (1..=MOST_LOOK).contains(&self.look.0)
-            && (1..=MOST_WINDOW).contains(&self.window.0)
-            && (1..=MOST_WINDOW).contains(&self.settling.0)
-            && self.chips.iter().all(is_chip)
+            && is_within(self.look, MOST_LOOK)
+            && is_within(self.window, MOST_WINDOW)
+            && is_within(self.settling, MOST_WINDOW)
+            && a.is_sound()
+            && b.is_sound()
+            && c.is_sound()
+            && d.is_sound()
     }
+
+    /// The window that is held.
+    pub(super) const fn held_window(&self) -> Milliseconds {
+        Milliseconds(highest(self.window.0, self.shortest_window().0))
+    }
+}
+
+// `Ord` has no functions for constants.
+pub(super) const fn least(one: u64, other: u64) -> u64 {
+    if one < other { one } else { other }
+}
+
+const fn highest(one: u64, other: u64) -> u64 {
+    if one > other { one } else { other }
+}
+
+const fn is_within(time: Milliseconds, most: u64) -> bool {
+    1 <= time.0 && time.0 <= most
 }
 
 /// The limits that a governor holds.

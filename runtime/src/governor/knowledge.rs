@@ -12,6 +12,8 @@
 //! *spread* is the standard deviation of guesses, estimated from past guesses. An accurate model
 //! earns small margins.
 
+use core::borrow::Borrow;
+
 use heapless::Vec;
 
 use crate::front::{Front, Point};
@@ -121,6 +123,16 @@ struct Mode {
 
 const Q12: f32 = 4_096.0;
 
+impl Mode {
+    const UNKNOWN: Self = Self {
+        mark: Mark::Choosable,
+        samples: Samples::NONE,
+        error: Q12 as u16,
+        guess: 1.0,
+        distance: 0.0,
+    };
+}
+
 /// The back-off of a mode that exceeded the limit.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
@@ -131,8 +143,9 @@ struct Hold {
 
 /// The powers of a front's modes. An index names a point of the front.
 #[derive(Clone, Debug)]
-pub struct Knowledge<const N: usize> {
-    front: Front<N>,
+pub struct Knowledge<const N: usize, F> {
+    /// `None` before the first one.
+    front: Option<F>,
     modes: Vec<Mode, N>,
     /// The root mean square of the points' margins, as a part of their predictions.
     guard: f32,
@@ -146,55 +159,56 @@ pub struct Knowledge<const N: usize> {
     held: Vec<Hold, MOST_HELD>,
 }
 
-impl<const N: usize> Knowledge<N> {
-    /// Creates the knowledge of a front without measurements.
-    pub fn new(front: Front<N>) -> Self {
-        let mut modes = Vec::new();
-        let unknown = Mode {
-            mark: Mark::Choosable,
-            samples: Samples::NONE,
-            error: Q12 as u16,
-            guess: 1.0,
-            distance: 0.0,
-        };
-        // A front has at most `N` points.
-        let _ = modes.resize(front.points().len(), unknown);
+impl<const N: usize, F: Borrow<Front<N>>> Knowledge<N, F> {
+    /// Without a front, nothing is known.
+    pub const NONE: Self = Self {
+        front: None,
+        modes: Vec::new(),
+        guard: 0.0,
+        squares: 0.0,
+        guesses: GUARD_WEIGHT,
+        recent_squares: 0.0,
+        recent_guesses: 0.0,
+        held: Vec::new(),
+    };
+
+    /// Takes another front, of which nothing is known but its predictions.
+    pub fn begin(&mut self, front: F) {
         let margin = |point: &Point| point.guarded.0 as f32 / point.power.0.max(1) as f32 - 1.0;
-        let squares = front
-            .points()
-            .iter()
-            .map(|point| margin(point) * margin(point));
-        let count = front.points().len().max(1) as f32;
-        let guard = match front.is_unknown() {
+        let points = front.borrow().points();
+        let squares = points.iter().map(|point| margin(point) * margin(point));
+        let count = points.len().max(1) as f32;
+        let guard = match front.borrow().is_unknown() {
             true => UNKNOWN_GUARD,
             false => libm::sqrtf(squares.sum::<f32>() / count),
         };
         let spread = guard / GUARD_DEVIATIONS;
-        Self {
-            front,
-            modes,
-            guard,
-            squares: GUARD_WEIGHT * spread * spread,
-            guesses: GUARD_WEIGHT,
-            recent_squares: 0.0,
-            recent_guesses: 0.0,
-            held: Vec::new(),
-        }
+        self.modes.clear();
+        // A front has at most `N` points.
+        let _ = self.modes.resize(points.len(), Mode::UNKNOWN);
+        self.front = Some(front);
+        self.guard = guard;
+        (self.squares, self.guesses) = (GUARD_WEIGHT * spread * spread, GUARD_WEIGHT);
+        (self.recent_squares, self.recent_guesses) = (0.0, 0.0);
+        self.held.clear();
     }
 
     /// Replaces the front by another one of the same model. What is known of the modes of both stays.
-    pub fn replace(&mut self, front: Front<N>) {
-        let mut new = Self::new(front);
+    pub fn replace(&mut self, front: F) {
+        let mut new = Self::NONE;
+        new.begin(front);
         (new.squares, new.guesses) = (self.squares, self.guesses);
         (new.recent_squares, new.recent_guesses) = (self.recent_squares, self.recent_guesses);
-        for (index, point) in new.front.points().iter().enumerate() {
-            let same = |it: &Point| it.mode == point.mode;
+        for index in 0..new.modes.len() {
             // What the least mode draws depends on what the board makes of it.
-            let is_other = self.front.is_least_unreachable() != new.front.is_least_unreachable();
+            let is_other =
+                self.front().is_least_unreachable() != new.front().is_least_unreachable();
             if index == 0 && is_other {
                 continue;
             }
-            let Some(before) = self.front.points().iter().position(same) else {
+            let mode = new.point(index).map(|point| point.mode);
+            let mut points = self.front().points().iter();
+            let Some(before) = points.position(|point| Some(point.mode) == mode) else {
                 continue;
             };
             if let Some((known, old)) = new.modes.get_mut(index).zip(self.modes.get(before)) {
@@ -213,18 +227,21 @@ impl<const N: usize> Knowledge<N> {
         *self = new;
     }
 
+    /// The front; an empty one before the first.
     pub fn front(&self) -> &Front<N> {
-        &self.front
+        self.front
+            .as_ref()
+            .map_or(const { &Front::new() }, Borrow::borrow)
     }
 
     pub fn point(&self, index: usize) -> Option<&Point> {
-        self.front.points().get(index)
+        self.front().points().get(index)
     }
 
     /// The level of a load that was never measured: that of the model's guard band. Without a model, nothing is
     /// assumed, and the least mode is measured first.
     pub fn first_level(&self) -> f32 {
-        match self.front.is_unknown() {
+        match self.front().is_unknown() {
             true => 0.0,
             false => 1.0 / (1.0 + self.guard),
         }
@@ -232,7 +249,7 @@ impl<const N: usize> Knowledge<N> {
 
     /// Whether a board may draw a power in mW in a point. An idle board draws little. With nothing known, any but 0.
     pub fn is_plausible(&self, index: usize, power: f32) -> bool {
-        match self.front.is_unknown() {
+        match self.front().is_unknown() {
             true => power > 0.0,
             false => {
                 let (least, most) = PLAUSIBLE;
@@ -249,9 +266,11 @@ impl<const N: usize> Knowledge<N> {
 
     /// Excludes a mode for good.
     pub fn exclude(&mut self, mode: ModeId) {
-        let points = self.front.points().iter().zip(&mut self.modes);
-        for (_, it) in points.filter(|(point, _)| point.mode == mode) {
-            it.mark = Mark::Excluded;
+        for index in 0..self.modes.len() {
+            let is_it = self.point(index).is_some_and(|it| it.mode == mode);
+            if let Some(it) = self.modes.get_mut(index).filter(|_| is_it) {
+                it.mark = Mark::Excluded;
+            }
         }
     }
 
@@ -372,7 +391,9 @@ impl<const N: usize> Knowledge<N> {
 
     /// Whether a model's guard band is wide and the guesses since the last outlier are few.
     pub fn needs_guesses(&self) -> bool {
-        !self.front.is_unknown() && self.guard >= WIDE_GUARD && self.recent_guesses < ENOUGH_GUESSES
+        !self.front().is_unknown()
+            && self.guard >= WIDE_GUARD
+            && self.recent_guesses < ENOUGH_GUESSES
     }
 
     /// Records a measured error of a point, the level of the load, and the variance of the
@@ -491,7 +512,7 @@ impl<const N: usize> Knowledge<N> {
 
     /// Whether a point is a least mode that the board cannot be in.
     pub fn is_unreachable(&self, index: usize) -> bool {
-        index == 0 && self.front.is_least_unreachable()
+        index == 0 && self.front().is_least_unreachable()
     }
 
     /// Holds a point off. The back-off starts with `first` and doubles each time.

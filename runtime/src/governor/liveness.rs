@@ -60,7 +60,7 @@ pub struct Liveness {
 
 impl Liveness {
     /// Assumes a live sensor, and expects readings from `now` on.
-    pub fn new(now: Milliseconds) -> Self {
+    pub const fn new(now: Milliseconds) -> Self {
         Self {
             sample: None,
             last_reading: now,

@@ -91,7 +91,7 @@ pub struct Load {
 
 impl Load {
     /// An unknown load, which is remembered for a time of work and is expected at a level.
-    pub fn new(memory: Option<Milliseconds>, level: f32) -> Self {
+    pub const fn new(memory: Option<Milliseconds>, level: f32) -> Self {
         Self {
             memory: Memory::new(memory, level),
             noise: Noise::new(),

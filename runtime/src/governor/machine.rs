@@ -1,5 +1,7 @@
 //! A governor, and its step function.
 
+use core::borrow::Borrow;
+
 use super::allowance::Allowance;
 use super::clock::{Clock, Passed};
 use super::interface::{Command, GovernorError, Input, Limit, Settings, State, Status};
@@ -89,9 +91,10 @@ pub struct Counts {
     pub changes: u32,
 }
 
-/// Holds a limit over the modes of a front of at most `N` points.
+/// Holds a limit over the modes of a front of at most `N` points. It owns the front, or borrows it: `F` is
+/// [`Front<N>`] or `&Front<N>`.
 #[derive(Clone, Debug)]
-pub struct Governor<const N: usize> {
+pub struct Governor<const N: usize, F = Front<N>> {
     pub(super) settings: Settings,
     /// The window that the limit applies to.
     pub(super) window: Milliseconds,
@@ -99,7 +102,7 @@ pub struct Governor<const N: usize> {
     pub(super) allowance: Allowance,
     pub(super) lowered: Option<Lowered>,
     pub(super) sensor: Sensor,
-    pub(super) modes: Knowledge<N>,
+    pub(super) modes: Knowledge<N, F>,
     pub(super) load: Load,
     pub(super) stay: Stay,
     pub(super) state: State,
@@ -113,15 +116,16 @@ pub struct Governor<const N: usize> {
     pub(super) counts: Counts,
 }
 
-impl<const N: usize> Governor<N> {
-    /// Creates a governor without observations. Its first command sets the first mode.
-    pub fn new(front: Front<N>, settings: Settings, limit: Limit) -> Result<Self, GovernorError> {
-        check(&front, &settings)?;
-        let modes = Knowledge::new(front);
-        let window = settings.window.max(settings.shortest_window());
+impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
+    /// Creates a governor without a front and without observations. Until [`Self::set_front`], it keeps any mode.
+    pub const fn new(settings: Settings, limit: Limit) -> Result<Self, GovernorError> {
+        if !settings.is_sound() {
+            return Err(GovernorError::Settings);
+        }
+        let window = settings.held_window();
         Ok(Self {
-            load: Load::new(settings.memory, modes.first_level()),
-            modes,
+            load: Load::new(settings.memory, 0.0),
+            modes: Knowledge::NONE,
             allowance: Allowance::new(limit),
             lowered: None,
             sensor: Sensor::new(Estimator::new(settings.chips), window),
@@ -183,11 +187,11 @@ impl<const N: usize> Governor<N> {
         self.load.memory.record(ratio.max(least).min(most));
     }
 
-    /// Replaces the front, for instance with that of another workload's model. Exclusions and
-    /// measurements are forgotten; booked energy and counters stay.
-    pub fn set_front(&mut self, front: Front<N>) -> Result<(), GovernorError> {
-        check(&front, &self.settings)?;
-        self.modes = Knowledge::new(front);
+    /// Sets the front, such as that of another workload's model. The next command sets its first mode. Exclusions and
+    /// measurements are forgotten; booked energy and counters stay. After an error, the front before stays.
+    pub fn set_front(&mut self, front: F) -> Result<(), GovernorError> {
+        check(front.borrow())?;
+        self.modes.begin(front);
         self.load = Load::new(self.settings.memory, self.modes.first_level());
         self.stay = Stay::NONE;
         self.begin();
@@ -196,8 +200,11 @@ impl<const N: usize> Governor<N> {
 
     /// Replaces the front by another one of the same model, such as that of the modes that the board can
     /// still be set to. What was learned of the load, and of modes that both fronts have, stays.
-    pub fn set_modes(&mut self, front: Front<N>) -> Result<(), GovernorError> {
-        check(&front, &self.settings)?;
+    pub fn set_modes(&mut self, front: F) -> Result<(), GovernorError> {
+        if self.modes.front().points().is_empty() {
+            return self.set_front(front);
+        }
+        check(front.borrow())?;
         let mode = self.modes.point(self.stay.at).map(|point| point.mode);
         self.modes.replace(front);
         let points = self.modes.front().points();
@@ -238,7 +245,7 @@ impl<const N: usize> Governor<N> {
         self.modes.exclude(mode);
     }
 
-    /// The front that the governor chooses from.
+    /// The front that the governor chooses from; an empty one before [`Self::set_front`].
     pub fn front(&self) -> &Front<N> {
         self.modes.front()
     }
@@ -312,6 +319,9 @@ impl<const N: usize> Governor<N> {
         }
         let is_blind = self.take_sample(input.sample.as_ref(), now);
         self.plan_look(now);
+        if self.modes.front().points().is_empty() {
+            return Command::Keep;
+        }
         if let Some(command) = self.check_mode(input, now) {
             return command;
         }
@@ -358,7 +368,7 @@ impl<const N: usize> Governor<N> {
 
     /// Chooses the window, and makes the estimator remember energies as finely as it needs.
     fn follow_window(&mut self) {
-        self.window = self.settings.window.max(self.settings.shortest_window());
+        self.window = self.settings.held_window();
         self.sensor.estimator.set_span(self.window);
     }
 
@@ -403,15 +413,12 @@ impl<const N: usize> Governor<N> {
     }
 }
 
-fn check<const N: usize>(front: &Front<N>, settings: &Settings) -> Result<(), GovernorError> {
+fn check<const N: usize>(front: &Front<N>) -> Result<(), GovernorError> {
     if matches!(front.refusal(), Some(Refusal::Guard(_))) {
         return Err(GovernorError::Confidence);
     }
     if !front.has_power() {
         return Err(GovernorError::NoPower);
-    }
-    if !settings.is_sound() {
-        return Err(GovernorError::Settings);
     }
     match front.points().is_empty() {
         true => Err(GovernorError::EmptyFront),

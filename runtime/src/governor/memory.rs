@@ -8,6 +8,7 @@
 //!   after [`BUSY_MS`], because the workload has become lighter. If an expired level returns, this
 //!   time doubles, up to the user's memory time.
 
+use super::interface::least;
 use crate::units::Milliseconds;
 
 /// Time in ms of a lighter load, on a fully busy board, after which a higher level expires. The
@@ -39,14 +40,17 @@ struct Slots {
 }
 
 impl Slots {
-    fn new(memory_ms: Option<u64>) -> Self {
+    const fn new(memory_ms: Option<u64>) -> Self {
         Self {
             levels: [0.0; SLOTS],
             highest: 0.0,
             at: 0,
             passed_ms: 0,
             // One slot is spare, because the present slot is incomplete.
-            slot_ms: memory_ms.map(|ms| ms.div_ceil(SLOTS as u64 - 1).max(1)),
+            slot_ms: match memory_ms {
+                Some(ms) => Some(at_least_1(ms.div_ceil(SLOTS as u64 - 1))),
+                None => None,
+            },
         }
     }
 
@@ -71,6 +75,10 @@ impl Slots {
             self.highest = self.levels.iter().copied().fold(0.0, f32::max);
         }
     }
+}
+
+const fn at_least_1(ms: u64) -> u64 {
+    if ms < 1 { 1 } else { ms }
 }
 
 fn pass(left: &mut Option<u64>, ms: u64) {
@@ -178,16 +186,25 @@ const IDLE_LEVEL: f32 = 0.55;
 
 impl Memory {
     /// Starts at `level`, which expires after [`INITIAL_BUSY_MS`] of full work at lower levels.
-    pub fn new(memory: Option<Milliseconds>, level: f32) -> Self {
-        let stated_ms = memory.map(|it| it.0.max(1));
-        let busy_ms = stated_ms.map(|ms| ms.min(BUSY_MS));
+    pub const fn new(memory: Option<Milliseconds>, level: f32) -> Self {
+        let (stated_ms, busy_ms, initial_ms) = match memory {
+            Some(Milliseconds(ms)) => {
+                let ms = at_least_1(ms);
+                (
+                    Some(ms),
+                    Some(least(ms, BUSY_MS)),
+                    Some(least(ms, INITIAL_BUSY_MS)),
+                )
+            }
+            None => (None, None, None),
+        };
         Self {
             stated: Slots::new(stated_ms),
             busy: Slots::new(busy_ms),
             initial: Initial {
                 level,
                 stated_ms,
-                busy_ms: stated_ms.map(|ms| ms.min(INITIAL_BUSY_MS)),
+                busy_ms: initial_ms,
             },
             busiest: 0,
             peaks: Peaks::NONE,

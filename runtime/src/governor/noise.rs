@@ -19,7 +19,7 @@ pub struct Noise {
 }
 
 impl Noise {
-    pub fn new() -> Self {
+    pub const fn new() -> Self {
         Self {
             variance: INITIAL_DEVIATION * INITIAL_DEVIATION,
             pairs: INITIAL_WEIGHT,

@@ -1,6 +1,8 @@
 //! Learning: at each look the governor books energy, estimates the level of the load, the error of
 //! the mode and the noise, and plans the next look.
 
+use core::borrow::Borrow;
+
 use super::fit::JUMP_LIFETIME;
 use super::interface::{MOST_LOOK, State};
 use super::load::{Bursts, Jump, Phase};
@@ -9,6 +11,7 @@ use super::memory::Work;
 use super::noise::highest_of;
 use super::stay::{Compared, FIRST_ESTIMATE_MS, LAST_ESTIMATE_MS, Reference, Steady, YOUNG};
 use crate::estimator::{Estimate, Sample};
+use crate::front::Front;
 use crate::units::Milliseconds;
 
 /// Minimum duration of a long phase in ms. Its mean is remembered without a correction for noise.
@@ -24,7 +27,7 @@ const DRIFT_DEVIATIONS: f32 = 2.0;
 /// Means of equal levels differ by at most this number of standard deviations.
 const SAME_MEAN: f32 = 4.0;
 
-impl<const N: usize> Governor<N> {
+impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     /// Books the highest likely energy for a time without readings.
     pub(super) fn book_gap(&mut self, now: Milliseconds) {
         let expected = self

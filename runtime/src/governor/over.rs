@@ -16,10 +16,13 @@
 //!
 //! A burst of a level that is known is not over as long as a later step down keeps the window's mean.
 
+use core::borrow::Borrow;
+
 use super::fit::RETURN_EXCESS;
 use super::interface::CONFIRMATION_DIVISOR;
 use super::machine::Governor;
 use crate::estimator::Estimate;
+use crate::front::Front;
 use crate::units::Milliseconds;
 
 /// Settling time in ms after a mode change. A step within it is no sure step of the load.
@@ -51,7 +54,7 @@ const RISE_WINDOW: u64 = 250;
 /// Ends of the windows that the next mode must keep, in windows from now.
 const AHEAD: [f32; 4] = [0.3, 0.45, 0.7, 1.0];
 
-impl<const N: usize> Governor<N> {
+impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     pub(super) fn allowed(&self) -> f32 {
         self.allowance.reading(&self.settings).0 as f32
     }

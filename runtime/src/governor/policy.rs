@@ -1,6 +1,8 @@
 //! The policy chooses the wanted mode. It steps down when the power exceeds the limit or the mode
 //! no longer fits, and up when a faster mode fits.
 
+use core::borrow::Borrow;
+
 use super::fit::{PEAK_DEVIATIONS, RETURN_EXCESS};
 use super::interface::{Cause, Command, State};
 use super::load::Jump;
@@ -8,6 +10,7 @@ use super::machine::Governor;
 use super::over::OVER_DEVIATIONS;
 use super::stay::{FIRST_ESTIMATE_MS, Reference, YOUNG};
 use crate::estimator::Estimate;
+use crate::front::Front;
 use crate::units::Milliseconds;
 
 /// Minimum dwell time in a mode before a step up.
@@ -35,7 +38,7 @@ const MOST_RETURN: f32 = 2.0;
 /// this part.
 const LEAST_GAIN: f32 = 0.005;
 
-impl<const N: usize> Governor<N> {
+impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     pub(super) fn decide(&mut self, is_blind: bool, now: Milliseconds, passed: u64) -> Command {
         if self.stay.requested.is_none() {
             // Without a sensor, another front changes nothing.

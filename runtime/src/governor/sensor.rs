@@ -18,7 +18,7 @@ pub struct Sensor {
 
 impl Sensor {
     /// Readings of which means over a window are asked for.
-    pub fn new(mut estimator: Estimator, window: Milliseconds) -> Self {
+    pub const fn new(mut estimator: Estimator, window: Milliseconds) -> Self {
         estimator.set_span(window);
         Self {
             estimator,

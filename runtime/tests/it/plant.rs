@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use wattgate_runtime::{
-    Chip, Command, Confidence, Front, Governor, Input, Limit, MOST_CHIPS, Milliseconds, Milliwatts,
-    ModeId, Model, Point, Sample, Settings, State, Status,
+    Chip, Command, Confidence, Front, Governor, GovernorError, Input, Limit, MOST_CHIPS,
+    Milliseconds, Milliwatts, ModeId, Model, Point, Sample, Settings, State, Status,
 };
 
 /// Number of points of the front.
@@ -242,6 +242,17 @@ pub struct Account {
     pub energy_mj: f64,
 }
 
+/// A governor that owns its front.
+pub fn governor<const N: usize>(
+    front: Front<N>,
+    settings: Settings,
+    limit: Limit,
+) -> Result<Governor<N>, GovernorError> {
+    let mut governor = Governor::new(settings, limit)?;
+    governor.set_front(front)?;
+    Ok(governor)
+}
+
 impl Plant {
     pub fn new(milliwatts: u32, seed: u64) -> Self {
         Self::with(milliwatts, seed, L4T, |_| {})
@@ -285,7 +296,7 @@ impl Plant {
             ..Settings::default()
         };
         set(&mut settings);
-        let governor = Governor::new(front, settings, limit(milliwatts));
+        let governor = governor(front, settings, limit(milliwatts));
         let mut plant = Self {
             governor: governor.expect("a front with power"),
             seed,

@@ -381,9 +381,12 @@ impl Setup {
             memory: self.config.memory.0,
             ..Settings::default()
         };
-        let governor = Governor::new(self.choices.front.clone(), settings, self.config.limit);
+        let mut governor =
+            Governor::new(settings, self.config.limit).expect("settings in their ranges");
         // `Choices::read` checked power, confidence, and that there is a mode.
-        governor.expect("a front with power")
+        let set = governor.set_front(self.choices.front.clone());
+        set.expect("a front with power");
+        governor
     }
 
     /// The mode for `once` and for the daemon's start: the fastest one whose predicted power plus

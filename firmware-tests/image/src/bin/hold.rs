@@ -18,15 +18,24 @@ static MODEL: [u8; include_bytes!("../../../../weights/tx1-image5000.wgt").len()
 
 /// A TX1 has 4 numbers of cores, 17 CPU clocks and 5 memory clocks.
 static mut WORKSPACE: Workspace<{ workspace_pairs(Shape::Wide32, 4 + 17 + 5) }> = Workspace::new();
-static mut GOVERNOR: MaybeUninit<Governor<64>> = MaybeUninit::uninit();
+static mut FRONT: Front<64> = Front::new();
+static mut GOVERNOR: MaybeUninit<Borrowing> = MaybeUninit::uninit();
+
+type Borrowing = Governor<64, &'static Front<64>>;
 
 /// Called by the reset code.
 #[unsafe(no_mangle)]
 extern "C" fn main() -> ! {
     paint_stack();
     // SAFETY: main runs once.
-    let (workspace, place) = unsafe { (only(&raw mut WORKSPACE), only(&raw mut GOVERNOR)) };
-    let Some(governor) = govern(workspace, place) else {
+    let (workspace, front, place) = unsafe {
+        (
+            only(&raw mut WORKSPACE),
+            only(&raw mut FRONT),
+            only(&raw mut GOVERNOR),
+        )
+    };
+    let Some(governor) = govern(workspace, front, place) else {
         exit(false);
     };
     let mut steps = Counter::new();
@@ -38,24 +47,23 @@ extern "C" fn main() -> ! {
     console.text("figures\n");
     steps.print("instructions a step");
     console.field("stack ", stack, "\n");
-    console.field(
-        "Governor<64>, bytes ",
-        size_of::<Governor<64>>() as u32,
-        "\n",
-    );
+    console.field("Governor<64>, bytes ", size_of::<Borrowing>() as u32, "\n");
     console.field("Front<64>, bytes ", size_of::<Front<64>>() as u32, "\n");
     exit(true)
 }
 
 /// Builds the governor in its place.
 #[inline(never)]
-fn govern<'a, const PAIRS: usize>(
+fn govern<const PAIRS: usize>(
     workspace: &mut Workspace<PAIRS>,
-    place: &'a mut MaybeUninit<Governor<64>>,
-) -> Option<&'a mut Governor<64>> {
-    let mut front = Front::new();
-    predict(workspace, &mut front)?;
-    Some(place.write(Governor::new(front, SETTINGS, LIMIT).ok()?))
+    front: &'static mut Front<64>,
+    place: &'static mut MaybeUninit<Borrowing>,
+) -> Option<&'static mut Borrowing> {
+    predict(workspace, front)?;
+    // A static that is built by the compiler would be copied from the flash, as large as it is.
+    let governor = place.write(Governor::new(SETTINGS, LIMIT).ok()?);
+    governor.set_front(front).ok()?;
+    Some(governor)
 }
 
 /// Builds the front of the model.

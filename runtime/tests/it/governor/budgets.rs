@@ -6,7 +6,7 @@ use wattgate_runtime::{
 };
 
 use crate::governor::{ensure, holds_for};
-use crate::plant::{L4T, POINTS, Plant, between, front, limit, random};
+use crate::plant::{L4T, POINTS, Plant, between, front, governor, limit, random};
 
 /// A limit in mW with an average in mW over a window.
 fn average(milliwatts: u32, mean: u32, seconds: u64) -> Limit {
@@ -138,7 +138,7 @@ fn fast_governor(limit: Limit) -> Governor<POINTS> {
         chips: [chip; MOST_CHIPS],
         ..Settings::default()
     };
-    Governor::new(front(), settings, limit).expect("a front with power")
+    governor(front(), settings, limit).expect("a front with power")
 }
 
 fn step(governor: &mut Governor<POINTS>, now: u64, milliwatts: u32) {

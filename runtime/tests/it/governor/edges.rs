@@ -7,7 +7,7 @@ use wattgate_runtime::{
 
 use super::{ensure, holds_for};
 use crate::plant::{
-    FINE, L4T, POINTS, Plant, Sensor, SensorChip, front, full, limit, random, works,
+    FINE, L4T, POINTS, Plant, Sensor, SensorChip, front, full, governor, limit, random, works,
 };
 
 const LIMIT: u32 = 25_000;
@@ -31,7 +31,7 @@ impl Board {
             chips: [chip; MOST_CHIPS],
             ..Settings::default()
         };
-        let governor = Governor::new(front(), settings, limit(LIMIT)).expect("a front");
+        let governor = governor(front(), settings, limit(LIMIT)).expect("a front");
         Self {
             mode: governor.front().points()[0].mode,
             governor,
@@ -190,7 +190,7 @@ fn a_new_front_forgets_the_load_of_the_old_one() {
         old.run(60_000, 40_000);
         old.governor.set_front(front()).expect("the same front");
         let first = old.run_to_next_step(40_000);
-        let new = Governor::new(front(), Settings::default(), limit(40_000)).expect("a front");
+        let new = governor(front(), Settings::default(), limit(40_000)).expect("a front");
         let power = |mode: Option<ModeId>| old.milliwatts(mode.expect("a mode"), 1.0);
         let part = power(first) / power(new.first());
         ensure(part > 0.9, || {
@@ -304,7 +304,7 @@ fn a_window_of_20_ms_holds_with_a_shunt_of_1_khz() {
     for chip in &mut settings.chips {
         (chip.time_constant, chip.step) = (Milliseconds(0), Milliwatts(40));
     }
-    board.governor = Governor::new(front(), settings, limit(LIMIT)).expect("a front");
+    board.governor = governor(front(), settings, limit(LIMIT)).expect("a front");
     assert_eq!(board.governor.status().window, Milliseconds(20));
     let (mut recent, mut over) = (std::collections::VecDeque::new(), 0);
     for ms in 0..120_000_u64 {
@@ -336,7 +336,7 @@ fn the_window_follows_a_slower_sensor() {
     };
     let shortest = settings.shortest_window();
     assert_eq!(shortest, Milliseconds(430 / 6 + 2 * 25 + 2 * 20));
-    let mut governor = Governor::new(front(), settings, limit(LIMIT)).expect("a front");
+    let mut governor = governor(front(), settings, limit(LIMIT)).expect("a front");
     assert_eq!(governor.status().window, shortest);
     for chip in 0..MOST_CHIPS {
         let set = governor.set_time_constant(chip, Milliseconds(54));

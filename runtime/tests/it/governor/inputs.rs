@@ -7,7 +7,7 @@ use wattgate_runtime::{
     MOST_CHIPS, Milliseconds, Milliwatts, ModeId, Model, Sample, Settings,
 };
 
-use crate::plant::{POINTS, Plant, front, limit};
+use crate::plant::{POINTS, Plant, front, governor, limit};
 
 /// Any number, small ones more often.
 fn number() -> impl Strategy<Value = u64> {
@@ -196,7 +196,7 @@ proptest! {
         first in any_limit(),
         calls in proptest::collection::vec(call(), 1..300),
     ) {
-        let governor = Governor::new(front(), settings, first);
+        let governor = governor(front(), settings, first);
         let mut caller = Caller { governor: governor.expect("settings in range"), now: 0 };
         for call in calls {
             if let Command::Apply(mode) = caller.call(call) {
@@ -212,7 +212,7 @@ proptest! {
         times in proptest::collection::vec(any::<u64>(), 1..200),
         power in power(),
     ) {
-        let governor = Governor::new(front(), Settings::default(), limit(power));
+        let governor = governor(front(), Settings::default(), limit(power));
         let mut caller = Caller { governor: governor.expect("settings in range"), now: 0 };
         for now in times {
             caller.now = now;
@@ -225,7 +225,7 @@ proptest! {
 }
 
 fn refusal<const N: usize>(front: Front<N>, settings: Settings) -> Option<GovernorError> {
-    Governor::new(front, settings, limit(30_000)).err()
+    governor(front, settings, limit(30_000)).err()
 }
 
 #[test]

@@ -7,7 +7,7 @@ use wattgate_runtime::{
 
 use super::cases::{Fault, GpuFile};
 use super::plant::{Account, Board, FRONT, POINTS, SPAN, Scenario};
-use crate::plant::{between, random};
+use crate::plant::{between, governor, random};
 
 /// The daemon looks each so many ms while it waits for clocks to follow.
 const ARRIVAL_INTERVAL: usize = 10;
@@ -144,7 +144,7 @@ pub fn run(scenario: &Scenario, time_constant: u64, logs: bool) -> Account {
         ..Settings::default()
     };
     let limit = limit(scenario.told_w(0));
-    let governor = Governor::new(FRONT.0.clone(), settings, limit).expect("a front with power");
+    let governor = governor(FRONT.0.clone(), settings, limit).expect("a front with power");
     let mut daemon = Daemon {
         board: Board::new(scenario),
         sensor,
