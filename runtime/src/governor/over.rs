@@ -18,7 +18,6 @@
 
 use core::borrow::Borrow;
 
-use super::fit::RETURN_EXCESS;
 use super::interface::CONFIRMATION_DIVISOR;
 use super::machine::Governor;
 use crate::estimator::Estimate;
@@ -151,7 +150,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         let deviations = self.deviations(estimate, known, set, now);
         let is_over = estimate.power - deviations * estimate.deviation > self.allowed();
         // A known level that returns need not be measured first.
-        let returns = self.stay.measured.is_some() && self.borrows(now, 1.0 + RETURN_EXCESS);
+        let returns = self.stay.measured.is_some() && self.borrows(now, 1.0);
         let is_known = self.is_confirmed(estimate, now) || returns;
         (is_over && is_known && !self.may_stay(estimate, now)).then_some(power)
     }

@@ -3,7 +3,7 @@
 
 use core::borrow::Borrow;
 
-use super::fit::{PEAK_DEVIATIONS, RETURN_EXCESS};
+use super::fit::PEAK_DEVIATIONS;
 use super::interface::{Cause, Command, State};
 use super::load::Jump;
 use super::machine::Governor;
@@ -352,11 +352,14 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     /// it is seen and answered.
     fn may_return(&self, index: usize, phase: f32, allowed: f32) -> bool {
         let highest = self.load.memory.returning(phase);
-        let jump = self.modes.expected(index, highest.max(phase));
+        // The errors that were learned under a lighter load may be those of an idle board, whose power does not grow
+        // with the clocks.
+        let known = self.modes.expected(index, highest.max(phase));
+        let jump = known.max(self.modes.predicted(index) * highest);
         let part = self.reaction() as f32 / self.window.0 as f32;
         let part = part.min(1.0);
         let mean = self.modes.expected(index, phase) * (1.0 - part) + jump * part;
-        highest <= phase || mean <= (1.0 + RETURN_EXCESS) * allowed && jump <= MOST_RETURN * allowed
+        highest <= phase || mean <= allowed && jump <= MOST_RETURN * allowed
     }
 
     /// Whether the model predicts that a mode shortens a step of the workload by more than a part.

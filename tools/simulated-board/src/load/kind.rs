@@ -44,10 +44,117 @@ pub enum Kind {
         /// Activity after the step.
         to: f64,
     },
+    /// Phases that repeat.
+    Cycle(&'static Cycle),
 }
 
+/// Phases that repeat, each with a random length. The lengths and activities are an adversary's: each of these
+/// loads made an older governor exceed its limit or lose most of its speed.
+#[derive(Debug, PartialEq)]
+pub struct Cycle {
+    name: &'static str,
+    phases: &'static [Phase],
+}
+
+/// A phase of a [`Cycle`].
+#[derive(Debug, PartialEq)]
+struct Phase {
+    activity: f64,
+    /// The GPU's load that the driver's file shows.
+    gpu_load: f64,
+    /// Range of the length in s.
+    seconds: [f64; 2],
+}
+
+const fn phase(activity: f64, seconds: [f64; 2]) -> Phase {
+    let gpu_load = if activity < 1.0 { activity } else { 1.0 };
+    Phase {
+        activity,
+        gpu_load,
+        seconds,
+    }
+}
+
+/// A phase in which the GPU's load stands at an end of its range.
+const fn stuck(gpu_load: f64, activity: f64, seconds: [f64; 2]) -> Phase {
+    Phase {
+        activity,
+        gpu_load,
+        seconds,
+    }
+}
+
+/// Prompts with short prefills.
+const CHAT: Cycle = Cycle {
+    name: "chat",
+    phases: &[
+        phase(1.6, [0.15, 0.4]),
+        phase(1.0, [2.0, 12.0]),
+        phase(0.0, [0.5, 10.0]),
+    ],
+};
+
+/// Prompts with prefills of up to 3 s.
+const LLM_SERVER: Cycle = Cycle {
+    name: "llm-server",
+    phases: &[
+        phase(1.6, [0.3, 3.0]),
+        phase(1.0, [3.0, 20.0]),
+        phase(0.0, [0.0, 8.0]),
+    ],
+};
+
+/// Epochs, each followed by an evaluation that draws more than the training.
+const EPOCHS: Cycle = Cycle {
+    name: "epochs",
+    phases: &[phase(1.0, [85.0, 95.0]), phase(1.25, [10.0, 10.0])],
+};
+
+/// A heavy frame each 10 s.
+const FRAMES: Cycle = Cycle {
+    name: "frames",
+    phases: &[phase(1.0, [9.7, 10.1]), phase(2.0, [0.12, 0.12])],
+};
+
+/// Long light work, and then full work, with a GPU that seems busy throughout.
+const LIGHT_THEN_FULL: Cycle = Cycle {
+    name: "light-then-full",
+    phases: &[
+        stuck(1.0, 0.6, [90.0, 110.0]),
+        stuck(1.0, 1.0, [18.0, 22.0]),
+    ],
+};
+
+/// The same after work so light that the board nearly idles.
+const LOW_THEN_FULL: Cycle = Cycle {
+    name: "low-then-full",
+    phases: &[
+        stuck(1.0, 0.15, [90.0, 110.0]),
+        stuck(1.0, 1.0, [28.0, 32.0]),
+    ],
+};
+
+/// Long pauses that the file of the GPU's load does not show.
+const HIDDEN_PAUSES: Cycle = Cycle {
+    name: "hidden-pauses",
+    phases: &[
+        stuck(1.0, 1.0, [30.0, 60.0]),
+        stuck(1.0, 0.0, [100.0, 100.0]),
+    ],
+};
+
+/// The prompts of [`LLM_SERVER`], with a GPU that seems idle throughout.
+const HIDDEN_PROMPTS: Cycle = Cycle {
+    name: "hidden-prompts",
+    phases: &[
+        stuck(0.0, 1.6, [0.3, 3.0]),
+        stuck(0.0, 1.0, [3.0, 20.0]),
+        stuck(0.0, 0.0, [0.0, 8.0]),
+    ],
+};
+
 /// The loads of the result tables.
-pub const KINDS: [Kind; 18] = [
+pub const KINDS: [Kind; 26] = [
     Kind::Constant,
     Kind::Training,
     Kind::Requests { utilisation: 0.3 },
@@ -66,6 +173,14 @@ pub const KINDS: [Kind; 18] = [
     Kind::Jump { to: 1.3 },
     Kind::Jump { to: 1.6 },
     Kind::Jump { to: 0.5 },
+    Kind::Cycle(&CHAT),
+    Kind::Cycle(&LLM_SERVER),
+    Kind::Cycle(&EPOCHS),
+    Kind::Cycle(&FRAMES),
+    Kind::Cycle(&LIGHT_THEN_FULL),
+    Kind::Cycle(&LOW_THEN_FULL),
+    Kind::Cycle(&HIDDEN_PAUSES),
+    Kind::Cycle(&HIDDEN_PROMPTS),
 ];
 
 const fn square(period: f64, amplitude: f64) -> Kind {
@@ -177,6 +292,7 @@ impl Kind {
             Self::Ramps => "ramps".to_owned(),
             Self::RandomWalk => "random-walk".to_owned(),
             Self::Jump { to } => format!("jump-to-{:.0}%", 100.0 * to),
+            Self::Cycle(cycle) => cycle.name.to_owned(),
         }
     }
 
@@ -228,7 +344,13 @@ impl Kind {
                 }
                 Self::Jump { to } => {
                     drawing.hold(1.0, JUMP_S + uniform(random, [0.0, 1.0]));
-                    drawing.busy(to, length);
+                    drawing.shown(to, 1.0, length);
+                }
+                Self::Cycle(cycle) => {
+                    for phase in cycle.phases {
+                        let seconds = uniform(random, phase.seconds);
+                        drawing.shown(phase.activity, phase.gpu_load, seconds);
+                    }
                 }
                 Self::Ramps => {
                     for [from, to] in [[RAMP_LOW, 1.0], [1.0, RAMP_LOW]] {
@@ -333,24 +455,25 @@ impl Drawing {
 
     /// Appends an activity for some seconds. A step that starts and ends in the same ms is dropped.
     fn hold(&mut self, activity: f64, seconds: f64) {
+        self.shown(activity, activity.min(1.0), seconds);
+    }
+
+    /// Like [`Self::hold`], with a GPU load that need not be the activity.
+    fn shown(&mut self, activity: f64, gpu_load: f64, seconds: f64) {
         let from = Duration::from_millis((1e3 * self.at).round() as u64);
         self.at += seconds;
         if from >= self.length {
             return;
         }
+        let step = Step {
+            from,
+            activity,
+            gpu_load,
+        };
         match self.steps.last_mut() {
-            Some(last) if last.from == from => *last = Step::new(from, activity),
-            Some(last) if last.activity == activity => {}
-            _ => self.steps.push(Step::new(from, activity)),
-        }
-    }
-
-    /// Like [`Self::hold`], with a fully loaded GPU.
-    fn busy(&mut self, activity: f64, seconds: f64) {
-        let before = self.steps.len();
-        self.hold(activity, seconds);
-        if let Some(last) = self.steps.last_mut().filter(|_| before > 0) {
-            last.gpu_load = 1.0;
+            Some(last) if last.from == from => *last = step,
+            Some(last) if last.activity == activity && last.gpu_load == gpu_load => {}
+            _ => self.steps.push(step),
         }
     }
 
@@ -387,6 +510,9 @@ mod tests {
             (Kind::IdleAndBack, 0.4, 0.4, 1e-9),
             (Kind::Ramps, 0.6, 1.0, 0.02),
             (Kind::RandomWalk, 0.65, 1.0, 0.06),
+            // 0.275 s at 1.6, 7 s at 1 and 5.25 s of pause.
+            (Kind::Cycle(&CHAT), 0.594, 0.581, 0.02),
+            (Kind::Cycle(&FRAMES), 1.012, 1.0, 0.001),
         ];
         for (kind, mean, duty, within) in cases {
             let found = means(kind);

@@ -30,6 +30,12 @@ const ASLEEP_W: f64 = 1.0;
 /// A means that begins within this time in ms after the limit was lowered may still use the old one.
 const GRACE: usize = 60;
 
+/// Margins of the cautious oracle: of a guess in its standard deviations, of the mean over the window in those of the
+/// ripple, and the gain error of the sensor.
+const GUESSES: f64 = 2.6;
+const RIPPLES: f64 = 3.6;
+const GAIN: f64 = 0.0025;
+
 /// The limit turns each such ms, between these W.
 const TURN: usize = 5_000;
 const TURNS_W: [f64; 2] = [45.0, 15.0];
@@ -61,6 +67,8 @@ pub struct Truth {
     pub cores: u32,
     /// Power at full work in W.
     pub watts: f64,
+    /// The same without the mode's own error, as one knows it before the mode is measured.
+    guess: f64,
     /// Work in a ms.
     pub speed: f64,
 }
@@ -81,6 +89,8 @@ pub struct Scenario {
     pub ripple: f64,
     /// Speeds of the fixed oracle: for the limit, and for the lower one if it turns.
     oracle: [f64; 2],
+    /// The same with the margins of one who does not know the future.
+    cautious: [f64; 2],
 }
 
 impl Scenario {
@@ -103,6 +113,7 @@ impl Scenario {
             idle,
             ripple,
             oracle: [0.0; 2],
+            cautious: [0.0; 2],
         };
         let lowest = scenario.allowed_w(scenario.length() - 1);
         let limits = match case.fault {
@@ -110,7 +121,13 @@ impl Scenario {
             _ => [lowest; 2],
         };
         let peak = scenario.highest_mean();
-        scenario.oracle = limits.map(|limit| scenario.fastest(limit / peak));
+        scenario.oracle = limits.map(|limit| scenario.fastest(|mode| mode.watts <= limit / peak));
+        let margin = 1.0 + GAIN + RIPPLES * ripple / (SPAN as f64 / 10.0).sqrt();
+        scenario.cautious = limits.map(|limit| {
+            let most = limit / peak / margin;
+            let guess = most / (1.0 + GUESSES * OWN_ERROR);
+            scenario.fastest(|mode| mode.watts <= most && mode.guess <= guess)
+        });
         scenario
     }
 
@@ -158,8 +175,10 @@ impl Scenario {
         self.case.fault == Fault::Suspend && now > 40_000 && self.since(now, 150_000) < 60_000
     }
 
-    fn oracle(&self, now: usize) -> f64 {
-        self.oracle[usize::from(self.told_w(now) < self.limit_w)]
+    /// Speeds of the fixed oracle and of the cautious one.
+    fn oracles(&self, now: usize) -> [f64; 2] {
+        let limit = usize::from(self.told_w(now) < self.limit_w);
+        [self.oracle[limit], self.cautious[limit]]
     }
 
     fn highest_mean(&self) -> f64 {
@@ -174,10 +193,10 @@ impl Scenario {
         most / SPAN as f64
     }
 
-    /// Speed of the fastest mode of at most these W at full work, else of the mode of least power.
-    fn fastest(&self, watts: f64) -> f64 {
+    /// Speed of the fastest mode that fits, else of the mode of least power.
+    fn fastest(&self, fits: impl Fn(&Truth) -> bool) -> f64 {
         let modes = &self.truths[..self.maxn()];
-        let fitting = modes.iter().filter(|mode| mode.watts <= watts);
+        let fitting = modes.iter().filter(|mode| fits(mode));
         let fastest = fitting.map(|mode| mode.speed).max_by(f64::total_cmp);
         fastest.unwrap_or(modes[0].speed)
     }
@@ -197,6 +216,7 @@ fn truths(seed: u64) -> Vec<Truth> {
         id: point.mode,
         cores: *cores,
         watts: f64::from(point.power.0) / 1e3 * common * own(point.mode),
+        guess: f64::from(point.power.0) / 1e3 * common,
         speed: 1e3 / f64::from(point.time.0),
     };
     let mut truths: Vec<Truth> = points.map(truth).collect();
@@ -205,6 +225,7 @@ fn truths(seed: u64) -> Vec<Truth> {
         id: ModeId(u16::MAX - 1),
         cores: 12,
         watts: 55.0 * common,
+        guess: 55.0 * common,
         speed: 1.05 * fastest,
     });
     truths
@@ -268,7 +289,9 @@ impl<'a> Board<'a> {
         self.account.take(mean, scenario.allowed_w(ms), ms);
         if scenario.script.levels[ms] > 0.0 {
             self.account.work[0] += scenario.truths[self.mode].speed;
-            self.account.work[1] += scenario.oracle(ms);
+            let [fixed, cautious] = scenario.oracles(ms);
+            self.account.work[1] += fixed;
+            self.account.work[2] += cautious;
         }
     }
 
@@ -324,8 +347,8 @@ pub struct Account {
     pub excess: f64,
     /// Longest time over the limit in ms.
     pub longest: usize,
-    /// Work of the board and of the fixed oracle.
-    work: [f64; 2],
+    /// Work of the board, of the fixed oracle and of the cautious one.
+    work: [f64; 3],
     pub changes: usize,
     /// Whether the limit was exceeded in each second.
     pub over_in: Vec<bool>,
@@ -355,6 +378,11 @@ impl Account {
     /// Speed as part of the fixed oracle's.
     pub fn speed(&self) -> f64 {
         self.work[0] / self.work[1]
+    }
+
+    /// Speed as part of what the margins leave.
+    pub fn speed_of_left(&self) -> f64 {
+        self.work[0] / self.work[2]
     }
 
     pub fn changes_a_minute(&self) -> f64 {
