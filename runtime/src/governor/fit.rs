@@ -17,6 +17,9 @@ pub const PEAK_DEVIATIONS: f32 = 3.6;
 /// their peak is remembered.
 const MOST_RIPPLE: f32 = 0.015;
 
+/// Maximum excess of the window's mean, as part of the limit, if the highest load returns after it expired.
+pub const RETURN_EXCESS: f32 = 0.04;
+
 /// Minimum change of the power that a live sensor must show, in steps of the sensor and as part of
 /// the power. The larger one counts.
 const VISIBLE_STEPS: f32 = 5.0;

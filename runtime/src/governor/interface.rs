@@ -164,6 +164,9 @@ pub struct Input {
     /// Total steps that the workload has reported; `None` if it reports none. They show how busy
     /// the board is when the GPU's load is unknown.
     pub steps: Option<u64>,
+    /// The phase of the workload, as a number of the caller's, such as 0 for the training and 1 for the evaluation;
+    /// `None` if unknown. Across a change of it, the governor learns nothing about the modes.
+    pub phase: Option<u16>,
     /// Whether an over-current event occurred since the last step.
     pub over_current: bool,
     /// Whether a temperature is above its limit.

@@ -10,6 +10,13 @@ use crate::units::Milliseconds;
 const SMOOTHING_MS: u64 = 60;
 const SAME_LOAD: u16 = 100;
 
+/// What shows that the load is the same: the GPU's load in permille, and the phase that the caller knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Signs {
+    pub gpu: Option<u16>,
+    pub phase: Option<u16>,
+}
+
 /// A short phase of the load.
 #[derive(Clone, Copy, Debug)]
 pub struct Phase {
@@ -79,6 +86,8 @@ pub struct Load {
     pub is_throttled: bool,
     /// The GPU's load in permille, smoothed.
     pub gpu: Option<u16>,
+    /// The phase that the caller knows.
+    pub phase: Option<u16>,
     /// The level of the last mean; 0 before the first.
     pub level: f32,
     pub short: Phase,
@@ -100,6 +109,7 @@ impl Load {
             busy: None,
             is_throttled: false,
             gpu: None,
+            phase: None,
             level: 0.0,
             short: Phase::NONE,
             peaks: 1.0,
@@ -138,10 +148,17 @@ impl Load {
         self.work != Work::None
     }
 
-    /// Whether the GPU's load is unchanged. An unknown load counts as unchanged.
-    pub fn is_same(&self, before: Option<u16>) -> bool {
-        let loads = before.zip(self.gpu);
-        loads.is_none_or(|(before, now)| before.abs_diff(now) <= SAME_LOAD)
+    pub fn signs(&self) -> Signs {
+        let Self { gpu, phase, .. } = *self;
+        Signs { gpu, phase }
+    }
+
+    /// Whether the GPU's load and the phase are unchanged. An unknown one counts as unchanged.
+    pub fn is_same(&self, before: Signs) -> bool {
+        let loads = before.gpu.zip(self.gpu);
+        let phases = before.phase.zip(self.phase);
+        phases.is_none_or(|(before, now)| before == now)
+            && loads.is_none_or(|(before, now)| before.abs_diff(now) <= SAME_LOAD)
     }
 
     /// Drops what was seen of the present phase: another program changed the mode in it.

@@ -351,6 +351,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         self.allowance
             .derate(input.over_current || input.too_hot, now);
         self.load.smooth(input.gpu_load, passed);
+        self.load.phase = input.phase;
         (now, passed)
     }
 

@@ -5,7 +5,7 @@ use core::borrow::Borrow;
 
 use super::fit::JUMP_LIFETIME;
 use super::interface::{MOST_LOOK, State};
-use super::load::{Bursts, Jump, Phase};
+use super::load::{Bursts, Jump, Phase, Signs};
 use super::machine::{Governor, after};
 use super::memory::Work;
 use super::noise::highest_of;
@@ -172,7 +172,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             begun >= estimate.since
                 && begun >= from
                 && steady.works == self.load.works()
-                && self.load.is_same(steady.gpu)
+                && self.load.is_same(steady.signs)
         });
         if now >= from && !is_steady {
             self.end_phase();
@@ -184,7 +184,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         self.stay.steady = Some(Steady {
             from: now,
             energy: self.sensor.booked,
-            gpu: self.load.gpu,
+            signs: self.load.signs(),
             works: self.load.works(),
             before,
         });
@@ -201,7 +201,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
 
     /// Whether a change of the power since the mode before is the mode's. Without a model, slow cores starve the
     /// GPU in the lowest modes: its load tells the modes apart, not the loads.
-    pub(super) fn is_of_mode(&self, before: Option<u16>) -> bool {
+    pub(super) fn is_of_mode(&self, before: Signs) -> bool {
         self.modes.front().is_unknown() || self.load.is_same(before)
     }
 
@@ -223,7 +223,10 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         let soon = 5 * self.settings.settling.0;
         let steady = self.stay.steady;
         let is_steady = steady.is_some_and(|steady| steady.from.since(set).0 <= soon);
-        let reference = self.stay.reference.filter(|(_, gpu)| self.is_of_mode(*gpu));
+        let reference = self
+            .stay
+            .reference
+            .filter(|(_, signs)| self.is_of_mode(*signs));
         let Some((reference, _)) = reference.filter(|_| is_steady) else {
             // There is no reference. The first mode keeps its guessed error: a deviation is
             // attributed to the load.
@@ -426,7 +429,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             .record(level * (1.0 - highest_of(self.load.peaks) * noise));
     }
 
-    /// The present level of the load, and the GPU's load; `None` unless the load was steady for a window.
+    /// The present level of the load, and its signs; `None` unless the load was steady for a window.
     pub(super) fn steady_level(&self, now: Milliseconds) -> Option<Reference> {
         let mean = match self.steady_mean(now) {
             Some((mean, _)) => mean,
@@ -441,6 +444,9 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         if !works || drifts || self.stay.is_new {
             return None;
         }
-        Some((mean / self.modes.expected(self.stay.at, 1.0), self.load.gpu))
+        Some((
+            mean / self.modes.expected(self.stay.at, 1.0),
+            self.load.signs(),
+        ))
     }
 }

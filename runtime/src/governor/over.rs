@@ -18,6 +18,7 @@
 
 use core::borrow::Borrow;
 
+use super::fit::RETURN_EXCESS;
 use super::interface::CONFIRMATION_DIVISOR;
 use super::machine::Governor;
 use crate::estimator::Estimate;
@@ -150,7 +151,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         let deviations = self.deviations(estimate, known, set, now);
         let is_over = estimate.power - deviations * estimate.deviation > self.allowed();
         // A known level that returns need not be measured first.
-        let returns = self.stay.measured.is_some() && self.borrows(now, 1.0);
+        let returns = self.stay.measured.is_some() && self.borrows(now, 1.0 + RETURN_EXCESS);
         let is_known = self.is_confirmed(estimate, now) || returns;
         (is_over && is_known && !self.may_stay(estimate, now)).then_some(power)
     }

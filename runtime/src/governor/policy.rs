@@ -3,7 +3,7 @@
 
 use core::borrow::Borrow;
 
-use super::fit::PEAK_DEVIATIONS;
+use super::fit::{PEAK_DEVIATIONS, RETURN_EXCESS};
 use super::interface::{Cause, Command, State};
 use super::load::Jump;
 use super::machine::Governor;
@@ -171,7 +171,10 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         if is_modes {
             self.modes.hold(at, now, FIRST_BACK_OFF);
         }
-        let reference = self.stay.reference.filter(|(_, gpu)| self.is_of_mode(*gpu));
+        let reference = self
+            .stay
+            .reference
+            .filter(|(_, signs)| self.is_of_mode(*signs));
         let reference = reference.filter(|_| is_modes && self.stay.is_new);
         let level = match reference {
             Some(reference) => self.blame_mode(estimate, power, reference),
@@ -211,7 +214,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         self.counts.violations = self.counts.violations.saturating_add(1);
         let command = self.change(next, State::SteppingDown, now);
         // A load that has just jumped may not stay, so it is no reference.
-        self.stay.reference = reference.map(|(level, _)| (level, self.load.gpu));
+        self.stay.reference = reference.map(|(level, _)| (level, self.load.signs()));
         self.stay.is_trial = untried.is_some();
         command
     }
@@ -352,14 +355,14 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     /// it is seen and answered.
     fn may_return(&self, index: usize, phase: f32, allowed: f32) -> bool {
         let highest = self.load.memory.returning(phase);
-        // The errors that were learned under a lighter load may be those of an idle board, whose power does not grow
-        // with the clocks.
-        let known = self.modes.expected(index, highest.max(phase));
-        let jump = known.max(self.modes.predicted(index) * highest);
+        let jump = self.modes.expected(index, highest.max(phase));
         let part = self.reaction() as f32 / self.window.0 as f32;
         let part = part.min(1.0);
         let mean = self.modes.expected(index, phase) * (1.0 - part) + jump * part;
-        highest <= phase || mean <= allowed && jump <= MOST_RETURN * allowed
+        // The errors that were learned under a lighter load may be those of an idle board, whose power does not grow
+        // with the clocks.
+        let most = jump.max(self.modes.predicted(index) * highest);
+        highest <= phase || mean <= (1.0 + RETURN_EXCESS) * allowed && most <= MOST_RETURN * allowed
     }
 
     /// Whether the model predicts that a mode shortens a step of the workload by more than a part.

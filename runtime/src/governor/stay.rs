@@ -1,5 +1,6 @@
 //! What is known since a mode was requested. Another request drops it.
 
+use super::load::Signs;
 use crate::units::Milliseconds;
 
 /// Averaging time in ms of the first estimate of a mode's error. It doubles with each further
@@ -10,8 +11,8 @@ pub const LAST_ESTIMATE_MS: u64 = 8_000;
 /// Age of a stay up to which the mode, not the load, may be the cause of exceeding the limit.
 pub const YOUNG: Milliseconds = Milliseconds(10_000);
 
-/// A level of the load, and the GPU's load in permille at it.
-pub type Reference = (f32, Option<u16>);
+/// A level of the load, and the signs of the load at it.
+pub type Reference = (f32, Signs);
 
 /// A mean to compare with the next one, and the previous mean to compare it with.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +28,7 @@ pub struct Steady {
     pub from: Milliseconds,
     /// Energy booked up to `from`, in µJ.
     pub energy: u64,
-    pub gpu: Option<u16>,
+    pub signs: Signs,
     /// Whether the board worked in it. An idle board's power is no reference.
     pub works: bool,
     /// Mean power in mW of the previous span of a long phase.

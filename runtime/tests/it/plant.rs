@@ -208,6 +208,8 @@ pub struct Plant {
     pub is_watched: bool,
     /// Whether the workload reports its steps, and their number.
     pub reports_steps: bool,
+    /// The phase that it tells, at a time in ms.
+    pub phase: Box<dyn Fn(u64) -> Option<u16>>,
     steps: f64,
     /// History with times in ms: commands, and changes of the state.
     pub modes: Vec<(u64, ModeId)>,
@@ -326,6 +328,7 @@ impl Plant {
             throttle_age: THROTTLE_SHOWS,
             is_watched: false,
             reports_steps: false,
+            phase: Box::new(|_| None),
             steps: 0.0,
             modes: Vec::new(),
             states: Vec::new(),
@@ -500,6 +503,7 @@ impl Plant {
         input.gpu_load = gpu_load;
         input.refused = std::mem::take(&mut self.is_refused);
         input.steps = self.reports_steps.then_some(self.steps as u64);
+        input.phase = (self.phase)(self.now_ms);
         input.too_hot = self.is_too_hot;
         input.throttled = (self.throttle < 1.0) != (self.throttle_age < THROTTLE_SHOWS);
         let command = match self.is_watched {

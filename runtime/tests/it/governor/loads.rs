@@ -480,6 +480,30 @@ fn a_fast_alternating_load_uses_the_limit_with_its_mean() {
 }
 
 /// Each second has a burst of full work of 0.2 … 0.35 s.
+/// A lighter phase begins with the first step up. Returns the highest load's power by the governor over the true one.
+fn remembered_after_a_step_up(tells_phase: bool) -> f64 {
+    const WATTS: u32 = 30_000;
+    let mut steady = Plant::typical(WATTS, 3, FINE);
+    steady.factor = 0.8;
+    steady.run(60_000, WATTS);
+    let (at, _) = steady.modes[1];
+    let mut plant = Plant::typical(WATTS, 3, FINE);
+    plant.factor = 0.8;
+    plant.load = Box::new(move |now| (if now < at { 1.0 } else { 0.9 }, Some(1_000)));
+    plant.phase = Box::new(move |now| tells_phase.then_some(u16::from(now >= at)));
+    plant.run(at + 1_400, WATTS);
+    let (mode, power) = plant.governor.highest_load().expect("measured");
+    assert_eq!(plant.modes.len(), 2, "one step up");
+    f64::from(power.0) / plant.milliwatts(mode, 1.0)
+}
+
+#[test]
+fn across_a_change_of_the_phase_nothing_is_learned_of_a_mode() {
+    let [silent, told] = [false, true].map(remembered_after_a_step_up);
+    assert!(silent < 0.96, "{silent:.3}");
+    assert!(told > 0.98, "{told:.3}");
+}
+
 #[test]
 fn bursts_of_an_idle_gpu_do_not_expire_the_level() {
     holds_for(1_000..1_008, |seed| {
