@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 /// The table shows the fields of these types. Some are private, so only the compiler can tell their sizes.
 const TYPES: [&str; 6] = [
-    "wattgate_runtime::Governor<64>",
-    "wattgate_runtime::governor::knowledge::Knowledge<64>",
+    "wattgate_runtime::Governor<64, &wattgate_runtime::Front<64>>",
+    "wattgate_runtime::governor::knowledge::Knowledge<64, &wattgate_runtime::Front<64>>",
     "wattgate_runtime::governor::memory::Memory",
     "wattgate_runtime::Estimator",
     "wattgate_runtime::estimator::bank::Bank",

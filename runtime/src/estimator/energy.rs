@@ -11,11 +11,37 @@ const PER_SPAN: u64 = 25;
 /// The span of means before another one is set, in ms.
 const FIRST_SPAN: u64 = 430;
 
-/// Cumulative energy in µJ at recent looks.
+/// Most energy in µJ and most time in ms between two looks. After more, the history begins anew.
+const MOST_ENERGY: u64 = 1 << 30;
+const MOST_TIME: u64 = 1 << 30;
+
+/// The low bits of a time in ms and of an energy in µJ until then. Differences within the history are exact.
+#[derive(Clone, Copy, Debug)]
+struct Stored {
+    at: u32,
+    energy: u32,
+}
+
+impl Stored {
+    /// Time in ms since an earlier one.
+    fn since(self, earlier: Self) -> u32 {
+        self.at.wrapping_sub(earlier.at)
+    }
+
+    /// Energy in µJ since an earlier one.
+    fn energy_since(self, earlier: Self) -> i32 {
+        self.energy.wrapping_sub(earlier.energy).cast_signed()
+    }
+}
+
+/// Cumulative energy at recent looks.
 #[derive(Clone, Debug)]
 pub struct Energy {
-    /// The newest at the back. None before the first reading.
-    energies: Deque<(Milliseconds, i64), ENERGIES>,
+    /// The newest at the back.
+    energies: Deque<Stored, ENERGIES>,
+    /// The time of the last look; `None` before the first reading.
+    last: Option<Milliseconds>,
+    /// In µJ.
     energy: i64,
     /// The part of a µJ that is not in `energy` yet.
     rest: f32,
@@ -28,6 +54,7 @@ impl Energy {
     pub const fn new() -> Self {
         Self {
             energies: Deque::new(),
+            last: None,
             energy: 0,
             rest: 0.0,
             interval: FIRST_SPAN.div_ceil(PER_SPAN),
@@ -42,17 +69,25 @@ impl Energy {
     /// The time of the last look; `None` before the first reading.
     #[inline]
     pub fn last(&self) -> Option<Milliseconds> {
-        self.energies.back().map(|(last, _)| *last)
+        self.last
     }
 
     /// Drops the history: the next look is a first one. The sum stays.
     pub fn clear(&mut self) {
         self.energies.clear();
+        self.last = None;
     }
 
     /// Starts the history at a first look.
     pub fn begin(&mut self, now: Milliseconds) {
-        let _ = self.energies.push_back((now, self.energy));
+        self.energies.clear();
+        self.store(now, 0);
+    }
+
+    fn store(&mut self, now: Milliseconds, energy: u32) {
+        self.last = Some(now);
+        let at = now.0 as u32;
+        let _ = self.energies.push_back(Stored { at, energy });
     }
 
     /// The sum in µJ.
@@ -63,26 +98,22 @@ impl Energy {
     /// The mean power in mW over the `span` before the last look; `None` for an empty span or one
     /// that begins before the readings.
     pub fn mean(&self, span: Milliseconds) -> Option<f32> {
-        let &(now, energy) = self.energies.back().filter(|_| span.0 > 0)?;
-        let from = Milliseconds(now.0.checked_sub(span.0)?);
-        // The last entry that is not after `from`, by bisection.
+        let last = *self.energies.back()?;
+        let span = u32::try_from(span.0).ok().filter(|span| *span > 0)?;
+        // The first entry in the span, by bisection.
         let (mut low, mut high) = (0, self.energies.len());
         while low < high {
             let middle = (low + high) / 2;
             match self.energies.get(middle) {
-                Some((at, _)) if *at <= from => low = middle + 1,
+                Some(stored) if last.since(*stored) >= span => low = middle + 1,
                 _ => high = middle,
             }
         }
-        let &(at, then) = self.energies.get(low.checked_sub(1)?)?;
-        let part = match self.energies.get(low) {
-            Some(&(end, more)) => {
-                let part = from.since(at).0 as f32 / end.since(at).0 as f32;
-                more.saturating_sub(then) as f32 * part
-            }
-            None => 0.0,
-        };
-        Some((energy.saturating_sub(then) as f32 - part) / span.0 as f32)
+        let before = *self.energies.get(low.checked_sub(1)?)?;
+        let first = self.energies.get(low)?;
+        let part = (last.since(before) - span) as f32 / first.since(before) as f32;
+        let outside = first.energy_since(before) as f32 * part;
+        Some((last.energy_since(before) as f32 - outside) / span as f32)
     }
 
     /// Adds the energies in µJ of all chips since the last look.
@@ -90,18 +121,24 @@ impl Energy {
         let energy = of_chips.fold(self.rest, |sum, of_chip| sum + of_chip);
         let whole = libm::floorf(energy);
         self.rest = energy - whole;
-        self.energy = self.energy.saturating_add(whole as i64);
+        let whole = whole as i64;
+        self.energy = self.energy.saturating_add(whole);
+        let passed = self.last.map_or(0, |last| now.since(last).0);
+        if whole.unsigned_abs() > MOST_ENERGY || passed > MOST_TIME {
+            return self.begin(now);
+        }
+        let before = self.energies.back().map_or(0, |last| last.energy);
         // The newest two may be closer than the interval.
         let mut newest = self.energies.iter().rev();
         let is_close = newest
             .next()
             .zip(newest.next())
-            .is_some_and(|((last, _), (before, _))| last.since(*before).0 < self.interval);
+            .is_some_and(|(last, before)| u64::from(last.since(*before)) < self.interval);
         if is_close {
             self.energies.pop_back();
         } else if self.energies.is_full() {
             self.energies.pop_front();
         }
-        let _ = self.energies.push_back((now, self.energy));
+        self.store(now, before.wrapping_add(whole.cast_unsigned() as u32));
     }
 }
