@@ -66,6 +66,9 @@ pub const MAXN_EVERY_30_S: &str = "MAXN every 30 s";
 /// Clocks that follow a mode later than those of any board do.
 pub const LATER_CLOCKS: &str = "clocks 100 to 300 ms late";
 
+/// A sensor of which one read in five fails.
+pub const READS_FAIL: &str = "a fifth of the reads fails";
+
 /// All scenarios in simulated time.
 pub const SCENARIOS: &[Scenario] = &[
     nominal("steady", &[]),
@@ -149,6 +152,15 @@ pub const SCENARIOS: &[Scenario] = &[
     fault(
         "sensor missing 30 s",
         &["at 100 sensor * missing", "at 130 sensor * ok"],
+    ),
+    // For 50 ms of each 250 ms.
+    fault(
+        READS_FAIL,
+        &[
+            "at 1.1 every 0.25 sensor * missing",
+            "at 1.15 every 0.25 sensor * ok",
+            "at 100 load mobilenetv3",
+        ],
     ),
     // A lower limit, or more load, would be exceeded for as long as the clocks are late.
     fault(

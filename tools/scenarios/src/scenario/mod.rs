@@ -32,7 +32,7 @@ mod task;
 
 pub use account::LONGEST_OVER;
 pub use cases::{CASES, Case};
-pub use list::{LATER_CLOCKS, MAXN_EVERY_30_S, SCENARIOS, Scenario};
+pub use list::{LATER_CLOCKS, MAXN_EVERY_30_S, READS_FAIL, SCENARIOS, Scenario};
 pub use report::ScenarioReport;
 pub use table::{ScenarioRow, rows};
 pub use task::ScenarioTask;

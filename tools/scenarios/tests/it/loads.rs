@@ -414,6 +414,26 @@ fn a_lower_limit_holds_within_150_ms() {
     }
 }
 
+#[test]
+fn a_limit_that_turns_every_5_s_holds() {
+    const TURNS: u32 = 24;
+    let turn = Duration::from_secs(5);
+    let load = Kind::named("llm-server").expect("a built-in load");
+    for bench in BENCHES.iter() {
+        let limit = |at| bench.limit_mw(if at % 2 == 0 { 85.0 } else { 15.0 });
+        let limits = (0..TURNS).map(|at| (at * turn, limit(at))).collect();
+        let run = load_run(bench, limits, load.load(TURNS * turn, 1), 1);
+        let (report, _) = traced(&run, &bench.modes).expect("a run");
+        let name = &bench.board.name;
+        for event in &report.events {
+            assert!(event.ms <= 250.0, "{name}: {event:?}");
+        }
+        // Beside one change for each turn: the modes are measured on the way up, and prefills lead down.
+        let others = report.changes_per_min - f64::from(TURNS) / 2.0;
+        assert!(others <= 12.0, "{name}: {others}");
+    }
+}
+
 /// Two minutes after the load drops to half, the governor uses the freed power. At the lowest limit
 /// the margins cost the rest.
 #[test]

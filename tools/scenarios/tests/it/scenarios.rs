@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use wattgate_scenarios::scenario::{
-    CASES, LATER_CLOCKS, LONGEST_OVER, MAXN_EVERY_30_S, SCENARIOS, Scenario, ScenarioRow,
-    ScenarioTask, rows,
+    CASES, LATER_CLOCKS, LONGEST_OVER, MAXN_EVERY_30_S, READS_FAIL, SCENARIOS, Scenario,
+    ScenarioRow, ScenarioTask, rows,
 };
 use wattgate_scenarios::{Holder, Spread};
 
@@ -145,6 +145,15 @@ fn clocks_that_are_seen_late_teach_nothing_wrong() {
     // minute.
     assert_eq!(misses(shown(), lost, |_| 18.0), NONE);
     assert_eq!(misses(shown(), |row| row.changes_per_min, |_| 10.0), NONE);
+}
+
+/// A mean needs no reading within it.
+#[test]
+fn reads_that_fail_now_and_then_cost_neither_the_limit_nor_speed() {
+    let rows = || wattgate(|it| it.name == READS_FAIL);
+    assert_eq!(misses(rows(), |row| row.time_over_pct, |_| 0.1), NONE);
+    assert_eq!(misses(rows(), |row| row.excess_pct, |_| 5.0), NONE);
+    assert_eq!(misses(rows(), lost, |_| 5.0), NONE);
 }
 
 #[test]
