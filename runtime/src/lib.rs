@@ -35,7 +35,7 @@
 //! assert!(choice.guarded_power <= query.power_limit);
 //! println!("{}", model.grid().mode(choice.mode).unwrap());
 //!
-//! let mut governor = Governor::new(Settings::L4T, Limit::of(Milliwatts(5_000)))?;
+//! let mut governor = Governor::new(Settings::L4T, Limit::of(Milliwatts(5_000)));
 //! governor.set_front(&front)?;
 //! let mut input = Input::at(Milliseconds(0));
 //! input.sample = Some(Sample::one(Milliwatts(3_000)));

@@ -157,14 +157,11 @@ fn govern(console: &mut impl Console, front: &Front<FRONT>) {
     let points = front.points();
     let middle = points.get(points.len() / 2).map_or(0, |p| p.power.0);
     let limit = |power: u32| Limit::of(Milliwatts(power));
-    let governor = Governor::new(Settings::L4T, limit(middle)).and_then(|mut governor| {
-        governor.set_front(front)?;
-        Ok(governor)
-    });
-    let Ok(mut governor) = governor else {
+    let mut governor = Governor::new(Settings::L4T, limit(middle));
+    if governor.set_front(front).is_err() {
         console.text("no governor\n");
         return;
-    };
+    }
     let mut mode = None;
     let mut register = middle;
     for step in 0..240_u32 {

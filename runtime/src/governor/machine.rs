@@ -96,6 +96,8 @@ pub struct Counts {
 #[derive(Clone, Debug)]
 pub struct Governor<const N: usize, F = Front<N>> {
     pub(super) settings: Settings,
+    /// Whether the settings that were given are within their ranges. If not, no front is taken.
+    is_sound: bool,
     /// The window that the limit applies to.
     pub(super) window: Milliseconds,
     pub(super) clock: Clock,
@@ -118,12 +120,22 @@ pub struct Governor<const N: usize, F = Front<N>> {
 
 impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     /// Creates a governor without a front and without observations. Until [`Self::set_front`], it keeps any mode.
-    pub const fn new(settings: Settings, limit: Limit) -> Result<Self, GovernorError> {
-        if !settings.is_sound() {
-            return Err(GovernorError::Settings);
-        }
+    ///
+    /// [`Self::set_front`] refuses settings out of their ranges. A static can hold a governor:
+    ///
+    /// ```
+    /// use wattgate_runtime::{Front, Governor, Limit, Milliwatts, Settings};
+    ///
+    /// static GOVERNOR: Governor<64, &Front<64>> =
+    ///     Governor::new(Settings::L4T, Limit::of(Milliwatts(15_000)));
+    /// # assert!(GOVERNOR.front().points().is_empty());
+    /// ```
+    pub const fn new(settings: Settings, limit: Limit) -> Self {
+        let is_sound = settings.is_sound();
+        let settings = if is_sound { settings } else { Settings::L4T };
         let window = settings.held_window();
-        Ok(Self {
+        Self {
+            is_sound,
             load: Load::new(settings.memory, 0.0),
             modes: Knowledge::NONE,
             allowance: Allowance::new(limit),
@@ -147,7 +159,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
                 over: Milliseconds(0),
                 changes: 0,
             },
-        })
+        }
     }
 
     /// Replaces the limit. Everything learned stays.
@@ -190,6 +202,9 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     /// Sets the front, such as that of another workload's model. The next command sets its first mode. Exclusions and
     /// measurements are forgotten; booked energy and counters stay. After an error, the front before stays.
     pub fn set_front(&mut self, front: F) -> Result<(), GovernorError> {
+        if !self.is_sound {
+            return Err(GovernorError::Settings);
+        }
         check(front.borrow())?;
         self.modes.begin(front);
         self.load = Load::new(self.settings.memory, self.modes.first_level());

@@ -250,7 +250,7 @@ pub fn governor<const N: usize>(
     settings: Settings,
     limit: Limit,
 ) -> Result<Governor<N>, GovernorError> {
-    let mut governor = Governor::new(settings, limit)?;
+    let mut governor = Governor::new(settings, limit);
     governor.set_front(front)?;
     Ok(governor)
 }

@@ -381,8 +381,7 @@ impl Setup {
             memory: self.config.memory.0,
             ..Settings::default()
         };
-        let mut governor =
-            Governor::new(settings, self.config.limit).expect("settings in their ranges");
+        let mut governor = Governor::new(settings, self.config.limit);
         // `Choices::read` checked power, confidence, and that there is a mode.
         let set = governor.set_front(self.choices.front.clone());
         set.expect("a front with power");

@@ -61,7 +61,7 @@ fn govern<const PAIRS: usize>(
 ) -> Option<&'static mut Borrowing> {
     predict(workspace, front)?;
     // A static that is built by the compiler would be copied from the flash, as large as it is.
-    let governor = place.write(Governor::new(SETTINGS, LIMIT).ok()?);
+    let governor = place.write(Governor::new(SETTINGS, LIMIT));
     governor.set_front(front).ok()?;
     Some(governor)
 }
