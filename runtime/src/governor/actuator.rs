@@ -9,10 +9,9 @@ use super::stay::Stay;
 use crate::front::Front;
 use crate::units::Milliseconds;
 
-/// Requests for a mode before it is avoided, and modes that may fail in a row before all count as
-/// failed.
-const MOST_REQUESTS: u8 = 3;
-const MOST_FAILED_MODES: u8 = 3;
+/// Number of tries: requests for a mode before it is avoided, modes that may fail in a row before all count as failed,
+/// and modes of least power, beside the least, that are tried before the limit cannot be held.
+pub const TRIES: u8 = 3;
 
 /// Time to wait for a mode to read back before it is requested again. Hot-plugging all cores of an
 /// AGX Orin takes as long.
@@ -21,8 +20,8 @@ const READ_BACK_TIMEOUT: Milliseconds = Milliseconds(150);
 /// Retry interval of the safe mode.
 const RETRY_INTERVAL: Milliseconds = Milliseconds(1_000);
 
-/// Back-off of a mode that could not be set.
-const FAILURE_BACK_OFF: Milliseconds = Milliseconds(60_000);
+/// Back-off of a mode that could not be set, and the first one of a mode that exceeded the limit as soon as it was set.
+pub const BACK_OFF: Milliseconds = Milliseconds(60_000);
 
 impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     pub(super) fn is_set(&self, input: &Input) -> bool {
@@ -96,7 +95,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             {
                 self.state = State::Settling;
             }
-            if now.since(self.failed.at) >= FAILURE_BACK_OFF {
+            if now.since(self.failed.at) >= BACK_OFF {
                 self.modes.forgive();
             }
             return None;
@@ -117,12 +116,12 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         if waited < timeout && !is_refused {
             return Some(Command::Keep);
         }
-        if is_safe || self.stay.requests < MOST_REQUESTS {
+        if is_safe || self.stay.requests < TRIES {
             self.stay.requests = self.stay.requests.saturating_add(1);
             self.stay.requested = Some(now);
             return Some(Command::Apply(wanted));
         }
-        if self.failed.modes < MOST_FAILED_MODES && self.modes.choosable() > 1 {
+        if self.failed.modes < TRIES && self.modes.choosable() > 1 {
             self.modes.fail(self.stay.at);
             (self.failed.modes, self.failed.at) = (self.failed.modes + 1, now);
             let next = self.best_below(now)?;

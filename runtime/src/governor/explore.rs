@@ -11,14 +11,12 @@ use super::fit::PEAK_DEVIATIONS;
 use super::interface::{Command, State};
 use super::machine::Governor;
 use super::memory::Work;
+use super::policy::LEAST_GAIN;
 use crate::front::Front;
 use crate::units::Milliseconds;
 
 /// Minimum ratio of the expected power of an explored mode to that of the present mode.
 const LEAST_POWER: f32 = 0.85;
-
-/// Exploring must promise a mode that shortens a step by at least this part.
-const LEAST_GAIN: f32 = 0.015;
 
 impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     /// Sets a slower mode that is not measured yet. Does so only under a steady full load, and only

@@ -2,6 +2,7 @@
 
 use core::borrow::Borrow;
 
+use super::actuator::TRIES;
 use super::machine::Governor;
 use crate::front::Front;
 use crate::units::Milliseconds;
@@ -24,10 +25,6 @@ pub const RETURN_EXCESS: f32 = 0.04;
 /// the power. The larger one counts.
 const VISIBLE_STEPS: f32 = 5.0;
 const VISIBLE_PART: f32 = 1.0 / 16.0;
-
-/// Modes beside the one of least power that the governor tries before it reports that the limit cannot
-/// be held.
-const TRIALS: usize = 3;
 
 /// Maximum prediction of a mode to try, as a multiple of the least prediction.
 const TRIAL_RANGE: f32 = 1.2;
@@ -117,7 +114,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         let least = (0..N).filter(|&index| self.modes.is_choosable(index));
         let first = least.clone().next();
         let most = first.map_or(0.0, |first| TRIAL_RANGE * self.modes.predicted(first));
-        let least = least.take(1 + TRIALS);
+        let least = least.take(1 + usize::from(TRIES));
         least.take_while(move |&index| self.modes.predicted(index) < most)
     }
 

@@ -6,7 +6,7 @@
 //! although a change of the mode or of the GPU's load must show. When the readings of a busy board
 //! stand still for long, the governor *probes* the sensor: it makes such a change itself.
 
-use super::load::Load;
+use super::load::{BUSY_LOAD, Load, is_same_load};
 use crate::estimator::{MOST_CHIPS, Sample};
 use crate::units::{Milliseconds, Milliwatts};
 
@@ -16,20 +16,11 @@ const READ_TIMEOUT: Milliseconds = Milliseconds(1_700);
 /// Timeout of a change that must show. A low-pass of 430 ms has covered 97 % of a step by then.
 const RESPONSE_TIMEOUT: Milliseconds = Milliseconds(1_500);
 
-/// Minimum change of the GPU's load that must show, in permille.
-const VISIBLE_LOAD: u16 = 500;
-
-/// Tolerance within which two loads of the GPU are equal, in permille.
-const SAME_LOAD: u16 = 50;
-
 /// Standstill on a busy board after which the sensor is probed. It doubles after each probe that
 /// proves the sensor alive, up to the second value. The longest standstill in recordings of busy
 /// boards is 12.7 s (an Orin NX that trains); an idle board may stand still for any time.
 const PROBE_AFTER: Milliseconds = Milliseconds(30_000);
 const LONGEST_PROBE_AFTER: Milliseconds = Milliseconds(480_000);
-
-/// Minimum load of the GPU of a busy board, in permille.
-const BUSY_LOAD: u16 = 500;
 
 /// The main chips are those that measure at least half of the power (one divided by this number). If no chip does, the
 /// one that measures most is the main chip. A change of the power must show in each main chip.
@@ -98,12 +89,9 @@ impl Liveness {
             }
         }
         // A change of the load may cancel the effect of the mode.
-        let is_same = |before: Option<u16>| {
-            let loads = before.zip(gpu);
-            loads.is_none_or(|(before, now)| before.abs_diff(now) <= SAME_LOAD)
-        };
-        self.pending_change = self.pending_change.filter(|(_, before)| is_same(*before));
-        let differs = |(load, gpu): (u16, u16)| load.abs_diff(gpu) >= VISIBLE_LOAD;
+        let pending = self.pending_change;
+        self.pending_change = pending.filter(|(_, before)| is_same_load(*before, gpu));
+        let differs = |(load, gpu): (u16, u16)| load.abs_diff(gpu) >= BUSY_LOAD;
         since(
             &mut self.other_load,
             self.load.zip(gpu).is_some_and(differs),

@@ -5,10 +5,19 @@ use super::noise::Noise;
 use super::steps::Steps;
 use crate::units::Milliseconds;
 
-/// Smoothing time in ms of the GPU's load, and the tolerance within which two loads are equal, in
-/// permille.
+/// Smoothing time in ms of the GPU's load.
 const SMOOTHING_MS: u64 = 60;
+
+/// Loads of the GPU in permille: the tolerance within which two are equal, and the least load of a busy board, which is
+/// also the least change that must show.
 const SAME_LOAD: u16 = 100;
+pub const BUSY_LOAD: u16 = 500;
+
+/// Whether two loads of the GPU are equal. An unknown load is equal to any.
+pub fn is_same_load(one: Option<u16>, other: Option<u16>) -> bool {
+    let loads = one.zip(other);
+    loads.is_none_or(|(one, other)| one.abs_diff(other) <= SAME_LOAD)
+}
 
 /// What shows that the load is the same: the GPU's load in permille, and the phase that the caller knows.
 #[derive(Clone, Copy, Debug)]
@@ -155,10 +164,8 @@ impl Load {
 
     /// Whether the GPU's load and the phase are unchanged. An unknown one counts as unchanged.
     pub fn is_same(&self, before: Signs) -> bool {
-        let loads = before.gpu.zip(self.gpu);
         let phases = before.phase.zip(self.phase);
-        phases.is_none_or(|(before, now)| before == now)
-            && loads.is_none_or(|(before, now)| before.abs_diff(now) <= SAME_LOAD)
+        phases.is_none_or(|(before, now)| before == now) && is_same_load(before.gpu, self.gpu)
     }
 
     /// Drops what was seen of the present phase: another program changed the mode in it.

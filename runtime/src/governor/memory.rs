@@ -9,6 +9,7 @@
 //!   time doubles, up to the user's memory time.
 
 use super::interface::least;
+use super::load::BUSY_LOAD;
 use crate::units::Milliseconds;
 
 /// Time in ms of a lighter load, on a fully busy board, after which a higher level expires. The
@@ -163,10 +164,9 @@ pub enum Work {
     Full,
 }
 
-/// Loads of the GPU in permille: the minimum of a working board, the minimum of a fully busy board,
-/// and the tolerance of a fully busy board below the highest load.
+/// Loads of the GPU in permille: the minimum of a working board, and the tolerance of a fully busy board below the
+/// highest load.
 const WORKING_LOAD: u16 = 50;
-const FULL_LOAD: u16 = 500;
 const FULL_TOLERANCE: u16 = 20;
 
 /// A fast-alternating load is fully busy when its peaks are and its mean, in permille, is at least
@@ -249,7 +249,7 @@ impl Memory {
             Some(gpu) => {
                 self.busiest = self.busiest.max(gpu.min(1_000));
                 let is_full =
-                    |load: u16| load >= FULL_LOAD && load + FULL_TOLERANCE >= self.busiest;
+                    |load: u16| load >= BUSY_LOAD && load + FULL_TOLERANCE >= self.busiest;
                 let alternates = self.peaks.mean >= MEAN_WHEN_FULL;
                 match is_full(gpu) || alternates && is_full(self.peaks.peak()) {
                     true => Work::Full,

@@ -43,8 +43,8 @@
 //! band rules out all faster modes, the governor measures a few slower ones (`explore.rs`).
 //!
 //! **Actuator** (`actuator.rs`). A mode is set when the caller reads it back. The governor waits
-//! `READ_BACK_TIMEOUT` for it, asks again, and after `MOST_REQUESTS` requests avoids the mode for
-//! `FAILURE_BACK_OFF`. After `MOST_FAILED_MODES` modes in a row have failed, no mode can be set. When
+//! `READ_BACK_TIMEOUT` for it, asks again, and after `TRIES` requests avoids the mode for
+//! `BACK_OFF`. After `TRIES` modes in a row have failed, no mode can be set. When
 //! another program changes the mode, the governor sets its own at once.
 //!
 //! **Liveness** (`liveness.rs`). The sensor is blind when its reads fail or are implausible for 1.7 s,

@@ -3,6 +3,7 @@
 
 use core::borrow::Borrow;
 
+use super::actuator::BACK_OFF;
 use super::fit::{PEAK_DEVIATIONS, RETURN_EXCESS};
 use super::interface::{Cause, Command, State};
 use super::load::Jump;
@@ -23,9 +24,6 @@ const SUSPICION_TIMEOUT: Milliseconds = Milliseconds(150);
 /// deviations.
 const STAY_DEVIATIONS: f32 = 0.8;
 
-/// First back-off of a mode that exceeded the limit as soon as it was set.
-const FIRST_BACK_OFF: Milliseconds = Milliseconds(60_000);
-
 /// Maximum step up, as the ratio of predictions: before a second mode has confirmed the level of
 /// the load, and afterwards.
 const FIRST_CLIMB: f32 = 1.15;
@@ -34,9 +32,9 @@ const CLIMB: f32 = 1.4;
 /// Maximum power at such a return, as a multiple of the limit.
 const MOST_RETURN: f32 = 2.0;
 
-/// A faster mode is set only if the model predicts that it shortens a step of the workload by more than
+/// A faster mode is set, or explored for, only if the model predicts that it shortens a step of the workload by more than
 /// this part.
-const LEAST_GAIN: f32 = 0.005;
+pub const LEAST_GAIN: f32 = 0.005;
 
 impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     pub(super) fn decide(&mut self, is_blind: bool, now: Milliseconds, passed: u64) -> Command {
@@ -169,7 +167,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         // What the mode draws shows only when the throttling ends.
         let is_modes = is_modes || self.stay.is_new && self.stay.was_throttled;
         if is_modes {
-            self.modes.hold(at, now, FIRST_BACK_OFF);
+            self.modes.hold(at, now, BACK_OFF);
         }
         let reference = self
             .stay
