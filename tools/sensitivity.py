@@ -123,7 +123,7 @@ def build():
 
 
 def figures(program, setting):
-    """Runs that break the limit, and the median and the worst speed in % of what the margins leave."""
+    """Runs, those that break the limit, and the median and the worst speed in % of what the margins leave."""
     command = [program, "adversary::table", "--ignored", "--nocapture"]
     place = dict(os.environ, SEEDS=SEEDS, CARGO_MANIFEST_DIR=str(COPY / "runtime"), **setting)
     ran = subprocess.run(command, cwd=COPY / "runtime", env=place, capture_output=True, text=True)
@@ -132,8 +132,8 @@ def figures(program, setting):
         return None
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     median, worst = cells[5].split(" / ")
-    broken, _ = cells[7].split("/")
-    return int(broken), int(median), int(worst)
+    broken, runs = cells[7].split("/")
+    return int(broken), int(median), int(worst), int(runs)
 
 
 def rebuilt(path, name, value, factor):
@@ -150,7 +150,7 @@ def rebuilt(path, name, value, factor):
 
 
 def shown(result):
-    return "the governor panics" if result is None else "{}, {} / {} %".format(*result)
+    return "the governor panics" if result is None else "{}, {} / {} %".format(*result[:3])
 
 
 def main():
@@ -171,7 +171,7 @@ def main():
     text = (ROOT / "runtime/CONSTANTS.md").read_text().split(HEAD)[0]
     text += f"""{HEAD}
 `tools/sensitivity.py` runs the test `adversary::table` with half and with double of each assumed constant of the
-governor: the number of runs that break the limit, and the median and the worst speed in % of what the margins leave.
+governor. A cell is the number of runs, of {results[0][3]}, that break the limit, and the median and the worst speed in % of what the margins leave.
 As it is: {shown(results[0])}. Where nothing changes, the table does not exercise the constant.
 
 | constant | value | half | double |

@@ -96,8 +96,8 @@ impl<const N: usize> Front<N> {
 
     /// Builds a front without a model: of modes each of which draws more than the one before, and is faster. The
     /// governor takes powers and times for ratios between modes and learns by measurement what they are. Guarded
-    /// powers are above any limit, so a query for a power finds none. Modes that do not ascend are left out, and
-    /// those beyond `N`.
+    /// powers are above any limit, so a query for a power finds none. Modes that do not ascend or have no power are
+    /// left out, and those beyond `N`.
     pub fn of_unknown(modes: impl IntoIterator<Item = (ModeId, Milliwatts, Microseconds)>) -> Self {
         let mut front = Self::new();
         (front.has_power, front.is_unknown) = (true, true);
@@ -105,7 +105,7 @@ impl<const N: usize> Front<N> {
         let mut guarded = u32::MAX - front.points.capacity() as u32;
         for (mode, power, time) in modes {
             let ascends = |last: &Point| power > last.power && time < last.time;
-            if front.points.last().is_none_or(ascends) {
+            if power.0 > 0 && front.points.last().is_none_or(ascends) {
                 guarded = guarded.saturating_add(1);
                 let point = Point {
                     mode,
@@ -192,7 +192,7 @@ impl<const N: usize> Front<N> {
     pub fn put_least(&mut self, least: Least, power: Milliwatts, time: Microseconds) {
         let mut point = Point {
             mode: ModeId::LEAST,
-            power,
+            power: power.max(Milliwatts(1)),
             guarded: power,
             time,
             leaps: Leaps::default(),
@@ -205,7 +205,7 @@ impl<const N: usize> Front<N> {
             }
             Some(first) => {
                 let below = Milliwatts(first.guarded.0.saturating_sub(1));
-                point.power = power.min(first.power);
+                point.power = point.power.min(first.power);
                 // With the margin of the first point, as a part of the power.
                 let guarded = u64::from(point.power.0) * u64::from(first.guarded.0);
                 let guarded = guarded.checked_div(u64::from(first.power.0)).unwrap_or(0);

@@ -121,7 +121,7 @@ impl Board {
         let reading = (self.register / 256 + step / 2) / step * step;
         let mut input = Input::at(now);
         input.sample = phase.is_read.then_some(Sample::one(Milliwatts(reading)));
-        (input.mode, input.gpu_load) = (self.mode, Some(phase.gpu));
+        (input.mode, input.gpu_load) = (self.mode.into(), Some(phase.gpu));
         Some(input)
     }
 

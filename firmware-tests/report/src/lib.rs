@@ -178,7 +178,7 @@ fn govern(console: &mut impl Console, front: &Front<FRONT>) {
         let sample = Sample::one(Milliwatts(register));
         let mut input = Input::at(Milliseconds(u64::from(step) * 430 / 4));
         input.sample = Some(sample).filter(|_| !(160..180).contains(&step));
-        (input.mode, input.gpu_load) = (mode, Some(900));
+        (input.mode, input.gpu_load) = (mode.into(), Some(900));
         input.over_current = step == 200;
         let command = governor.step(&input);
         if let Command::Apply(next) = command {

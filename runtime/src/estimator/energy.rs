@@ -41,8 +41,9 @@ pub struct Energy {
     energies: Deque<Stored, ENERGIES>,
     /// The time of the last look; `None` before the first reading.
     last: Option<Milliseconds>,
-    /// In µJ.
+    /// In µJ, and what of it lies between the oldest and the newest entry.
     energy: i64,
+    held: i64,
     /// The part of a µJ that is not in `energy` yet.
     rest: f32,
     /// Minimum interval in ms between stored energies.
@@ -56,6 +57,7 @@ impl Energy {
             energies: Deque::new(),
             last: None,
             energy: 0,
+            held: 0,
             rest: 0.0,
             interval: FIRST_SPAN.div_ceil(PER_SPAN),
         }
@@ -81,7 +83,18 @@ impl Energy {
     /// Starts the history at a first look.
     pub fn begin(&mut self, now: Milliseconds) {
         self.energies.clear();
+        self.held = 0;
         self.store(now, 0);
+    }
+
+    /// The newest entry always stays: two in a row differ by at most [`MOST_ENERGY`].
+    fn forget_oldest(&mut self) {
+        let oldest = self.energies.pop_front();
+        let next = self.energies.front();
+        let between = oldest.zip(next).map_or(self.held, |(oldest, next)| {
+            i64::from(next.energy_since(oldest))
+        });
+        self.held -= between;
     }
 
     fn store(&mut self, now: Milliseconds, energy: u32) {
@@ -136,8 +149,11 @@ impl Energy {
             .is_some_and(|(last, before)| u64::from(last.since(*before)) < self.interval);
         if is_close {
             self.energies.pop_back();
-        } else if self.energies.is_full() {
-            self.energies.pop_front();
+        }
+        self.held += whole;
+        // The differences of what is kept fit into 32 bits.
+        while self.energies.is_full() || self.held.unsigned_abs() > 2 * MOST_ENERGY - 1 {
+            self.forget_oldest();
         }
         self.store(now, before.wrapping_add(whole.cast_unsigned() as u32));
     }

@@ -2,11 +2,12 @@
 
 use core::borrow::Borrow;
 
-use super::interface::{Cause, Command, Input, State};
+use super::interface::{Cause, Command, Input, ReadBack, State};
 use super::knowledge::RATIO_RANGE;
 use super::machine::Governor;
 use super::stay::Stay;
 use crate::front::Front;
+use crate::grid::ModeId;
 use crate::units::Milliseconds;
 
 /// Number of tries: requests for a mode before it is avoided, modes that may fail in a row before all count as failed,
@@ -24,9 +25,21 @@ const RETRY_INTERVAL: Milliseconds = Milliseconds(1_000);
 pub const BACK_OFF: Milliseconds = Milliseconds(60_000);
 
 impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
-    pub(super) fn is_set(&self, input: &Input) -> bool {
-        let wanted = self.modes.point(self.stay.at).map(|point| point.mode);
-        wanted.is_some() && input.mode == wanted
+    /// The mode that the board is in; `None` for one that is not of the front or not known.
+    pub(super) fn read_back(&mut self, input: &Input, now: Milliseconds) -> Option<ModeId> {
+        match input.mode {
+            ReadBack::Mode(mode) => {
+                self.stay.read = now;
+                Some(mode)
+            }
+            ReadBack::Other => None,
+            ReadBack::Missing => {
+                let set = self.stay.set?;
+                let is_recent = now.since(self.stay.read.max(set)) < READ_BACK_TIMEOUT;
+                let point = self.modes.point(self.stay.at).filter(|_| is_recent)?;
+                Some(point.mode)
+            }
+        }
     }
 
     /// Tells the estimator and the liveness check that the wanted mode is now set.
@@ -64,13 +77,21 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         self.sensor.estimator.expect_change(times);
         let change = (times - 1.0).abs() * estimate.power;
         let shows = self.load.works() || self.sensor.liveness.is_probing();
+        // A fast sensor has shown it before the read-back did.
+        let requested = self.stay.requested.unwrap_or(now);
+        let shows = shows && !self.sensor.liveness.has_changed_since(requested);
         if shows && change > self.least_visible_change(estimate.power) {
             self.sensor.liveness.expect_change(self.load.gpu, now);
         }
     }
 
     /// Compares the read-back with the wanted mode, and retries or changes the mode if they differ.
-    pub(super) fn check_mode(&mut self, input: &Input, now: Milliseconds) -> Option<Command> {
+    pub(super) fn check_mode(
+        &mut self,
+        mode: Option<ModeId>,
+        is_refused: bool,
+        now: Milliseconds,
+    ) -> Option<Command> {
         let wanted = self.modes.point(self.stay.at)?.mode;
         let requested = self.stay.requested?;
         // The caller has excluded the mode.
@@ -81,7 +102,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             };
             return Some(self.change(next, State::SteppingDown, now));
         }
-        if input.mode == Some(wanted) {
+        if mode == Some(wanted) {
             (self.stay.requests, self.failed.modes) = (0, 0);
             if self
                 .stay
@@ -112,11 +133,18 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             true => RETRY_INTERVAL,
             false => READ_BACK_TIMEOUT,
         };
-        let is_refused = input.refused && !is_safe;
-        if waited < timeout && !is_refused {
+        if waited < timeout && (is_safe || !is_refused) {
             return Some(Command::Keep);
         }
-        if is_safe || self.stay.requests < TRIES {
+        if is_safe {
+            // Any mode that can be set is better than the one that nobody chose.
+            self.modes.fail(self.stay.at);
+            if self.modes.choosable() == 0 {
+                self.modes.forgive();
+            }
+            return Some(self.change(self.least()?, State::Safe(Cause::NothingApplies), now));
+        }
+        if self.stay.requests < TRIES {
             self.stay.requests = self.stay.requests.saturating_add(1);
             self.stay.requested = Some(now);
             return Some(Command::Apply(wanted));
@@ -140,6 +168,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             ..Stay::new(to, now)
         };
         self.state = state;
+        self.was_released = false;
         self.load.steps.restart(now);
         self.counts.changes = self.counts.changes.saturating_add(1);
         self.modes

@@ -30,6 +30,8 @@ fn scaled(value: u32, q16: u32) -> u32 {
 #[derive(Clone, Debug)]
 pub struct Allowance {
     limit: Limit,
+    /// What was spent of the last average, and what is left of the last budget. They count while the limit has one.
+    average: Option<Average>,
     spent: Spent,
     remaining: Option<Remaining>,
     /// Derating in Q16, and when it last changed.
@@ -45,6 +47,7 @@ impl Allowance {
     pub const fn new(limit: Limit) -> Self {
         Self {
             limit,
+            average: limit.average,
             spent: Spent::new(limit.average),
             remaining: match limit.budget {
                 Some(budget) => Some(Remaining::new(budget)),
@@ -62,12 +65,13 @@ impl Allowance {
         self.limit
     }
 
-    /// Replaces the limit. Energy spent from the same average or budget stays spent.
+    /// Replaces the limit. Energy spent from an equal average or budget stays spent, also if none held in between.
     pub fn set_limit(&mut self, limit: Limit) {
-        if self.limit.average != limit.average {
-            self.spent = Spent::new(limit.average);
+        if limit.average.is_some() && limit.average != self.average {
+            (self.average, self.spent) = (limit.average, Spent::new(limit.average));
         }
-        if self.limit.budget != limit.budget {
+        let known = self.remaining.as_ref().map(|remaining| remaining.budget);
+        if limit.budget.is_some() && limit.budget != known {
             self.remaining = limit.budget.map(Remaining::new);
         }
         self.limit = limit;
@@ -105,10 +109,12 @@ impl Allowance {
     /// The highest reading of the sensor that satisfies every limit.
     pub fn reading(&self, settings: &Settings) -> Milliwatts {
         let mut power = self.limit.power.0;
-        if let Some(mean) = self.spent.allowance {
+        let average = self.limit.average.and(self.spent.allowance);
+        if let Some(mean) = average {
             power = power.min(mean.0);
         }
-        if let Some(remaining) = &self.remaining {
+        let remaining = self.remaining.as_ref();
+        if let Some(remaining) = remaining.filter(|_| self.limit.budget.is_some()) {
             power = power.min(remaining.power().0);
         }
         self.shown(power, settings)
@@ -224,11 +230,27 @@ impl Spent {
         if self.allowance.is_none() {
             return;
         }
-        if let Some(slot) = self.slots.get_mut(self.slot) {
-            *slot = slot.saturating_add(microjoules);
-        }
-        self.elapsed_ms = self.elapsed_ms.saturating_add(milliseconds);
-        if self.elapsed_ms >= self.slot_ms {
+        // Of a long time, only the last window counts. It was drawn evenly, for all that is known.
+        let power = microjoules / milliseconds.max(1);
+        let window = self.slot_ms.saturating_mul(SLOTS as u64);
+        let (mut energy, mut left) = match milliseconds > window {
+            true => (power.saturating_mul(window), window),
+            false => (microjoules, milliseconds),
+        };
+        loop {
+            let room = self.slot_ms - self.elapsed_ms;
+            let part = match left < room {
+                true => energy,
+                false => power.saturating_mul(room).min(energy),
+            };
+            if let Some(slot) = self.slots.get_mut(self.slot) {
+                *slot = slot.saturating_add(part);
+            }
+            if left < room {
+                self.elapsed_ms += left;
+                return;
+            }
+            (energy, left) = (energy - part, left - room);
             self.begin_slot();
         }
     }

@@ -18,7 +18,7 @@ pub const PEAK_DEVIATIONS: f32 = 3.6;
 /// their peak is remembered.
 const MOST_RIPPLE: f32 = 0.015;
 
-/// Maximum excess of the window's mean, as part of the limit, if the highest load returns after it expired.
+/// Maximum excess of the window's mean, as part of the limit, if a load returns whose level was already forgotten.
 pub const RETURN_EXCESS: f32 = 0.04;
 
 /// Minimum change of the power that a live sensor must show, in steps of the sensor and as part of

@@ -20,7 +20,8 @@ pub const WINDOW: Milliseconds = Milliseconds(430);
 /// Settings of a governor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The chips of the power sensor.
+    /// The chips of the power sensor. Give absent chips the values of a present one: the slowest chip and the
+    /// largest step count.
     pub chips: [Chip; MOST_CHIPS],
     /// Maximum gain error of the sensor in units of 1/65,536, at most 65,536 (1.0). It reduces the
     /// limit.
@@ -137,11 +138,31 @@ pub struct Average {
 /// Energy that must last for a time, such as that of a battery for a flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Energy in mJ, counted from the time at which another budget was set before: the same budget,
-    /// set again, goes on.
+    /// Energy in mJ. Counting starts when the budget is set. Setting an equal budget again goes on counting, also if
+    /// limits without a budget held in between.
     pub millijoules: u64,
     /// How long the energy must last. Afterwards the rest is spent ever more slowly.
     pub time: Milliseconds,
+}
+
+/// What was read back of the board's mode. The enum is exhaustive, so that callers must handle every case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadBack {
+    /// It was not read at this step. A mode that was read back counts as set for 150 ms more; afterwards, as changed by
+    /// another program.
+    #[default]
+    Missing,
+    /// No mode of the front: the mode that was asked for is not set yet, or another program has changed it.
+    Other,
+    /// This mode.
+    Mode(ModeId),
+}
+
+impl From<Option<ModeId>> for ReadBack {
+    /// `None` is no mode of the front.
+    fn from(mode: Option<ModeId>) -> Self {
+        mode.map_or(Self::Other, Self::Mode)
+    }
 }
 
 /// The observations of the board at a step. [`Input::at`] makes one in which nothing is known but the
@@ -154,8 +175,8 @@ pub struct Input {
     pub now: Milliseconds,
     /// Reading of the power sensor; `None` if it cannot be read.
     pub sample: Option<Sample>,
-    /// Read-back of the mode; `None` if it is not a mode of the front.
-    pub mode: Option<ModeId>,
+    /// The mode that the board is in.
+    pub mode: ReadBack,
     /// Whether the board has refused the mode that the last command asked for. The governor then
     /// does not wait for it.
     pub refused: bool,

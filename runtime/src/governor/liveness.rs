@@ -100,7 +100,7 @@ impl Liveness {
         // Where nothing tells how busy the board is, time alone decides.
         let is_busy = match gpu {
             Some(gpu) => gpu >= BUSY_LOAD || load.works(),
-            None => load.works() || !load.steps.are_reported(),
+            None => load.works() || !load.steps.are_reported(now),
         };
         since(&mut self.busy, is_busy, now);
         let is_blind = now.since(self.last_reading) >= READ_TIMEOUT
@@ -141,6 +141,11 @@ impl Liveness {
         let have_changed = earliest > self.changed || before.is_none();
         self.changed = earliest;
         have_changed
+    }
+
+    /// Whether each main chip has shown a change since a time.
+    pub fn has_changed_since(&self, at: Milliseconds) -> bool {
+        self.changed > at
     }
 
     /// Time since the last plausible sample.

@@ -121,14 +121,22 @@ pub struct Governor<const N: usize, F = Front<N>> {
 impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     /// Creates a governor without a front and without observations. Until [`Self::set_front`], it keeps any mode.
     ///
-    /// [`Self::set_front`] refuses settings out of their ranges. A static can hold a governor:
+    /// Settings out of their ranges are not used: those of L4T are, and [`Self::set_front`] returns the error.
+    ///
+    /// A microcontroller builds the governor in its place, and lends it a front that it never changes: another workload
+    /// needs a second one.
     ///
     /// ```
+    /// use core::mem::MaybeUninit;
     /// use wattgate_runtime::{Front, Governor, Limit, Milliwatts, Settings};
     ///
-    /// static GOVERNOR: Governor<64, &Front<64>> =
-    ///     Governor::new(Settings::L4T, Limit::of(Milliwatts(15_000)));
-    /// # assert!(GOVERNOR.front().points().is_empty());
+    /// static FRONT: Front<64> = Front::new();
+    ///
+    /// // In a static of its own, of which only one reference is made.
+    /// let mut place: MaybeUninit<Governor<64, &'static Front<64>>> = MaybeUninit::uninit();
+    /// let governor = place.write(Governor::new(Settings::L4T, Limit::of(Milliwatts(15_000))));
+    /// // This front has no modes.
+    /// assert!(governor.set_front(&FRONT).is_err());
     /// ```
     pub const fn new(settings: Settings, limit: Limit) -> Self {
         let is_sound = settings.is_sound();
@@ -162,7 +170,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         }
     }
 
-    /// Replaces the limit. Everything learned stays.
+    /// Replaces the limit. Everything learned stays, and so does what was spent of an equal average or budget.
     pub fn set_limit(&mut self, limit: Limit) {
         if self.allowance.limit() == limit {
             return;
@@ -172,7 +180,11 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         self.lowered = match self.allowed() < before {
             // The highest of several limits within a window counts.
             true => Some(Lowered {
-                until: now,
+                // A limit that falls step by step is one that fell at the first step.
+                until: match self.lowered {
+                    Some(lowered) if lowered.is_pending => lowered.until,
+                    _ => now,
+                },
                 allowed: before.max(self.allowed_until(now)),
                 is_pending: true,
             }),
@@ -191,8 +203,9 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         Some((self.modes.point(index)?.mode, Milliwatts(power as u32)))
     }
 
-    /// Counts on a load whose power is this multiple of the predictions, as if it had been measured. Call it after
-    /// [`Self::set_front`] with what [`Self::highest_load`] draws by the new front's model.
+    /// Counts on a load whose power is this multiple of the predictions, as if it had been measured. After
+    /// [`Self::set_front`], for a load that goes on: the power of [`Self::highest_load`] before it, over the new model's
+    /// prediction for that mode.
     pub fn expect_load(&mut self, ratio: f32) {
         let (least, most) = RATIO_RANGE;
         // A NaN counts as the least.
@@ -265,8 +278,8 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         self.modes.front()
     }
 
-    /// The mode that the governor starts with: the fastest mode whose guarded prediction is within
-    /// the limit; `None` if there is none.
+    /// The fastest mode whose guarded prediction is within the limit. A new governor starts with it, or with the mode of
+    /// least power if there is none.
     pub fn first(&self) -> Option<ModeId> {
         let first = self.fastest_predicted()?;
         self.modes.point(first).map(|point| point.mode)
@@ -328,8 +341,10 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             self.load.steps.record(steps, point.time, now);
         }
         self.note_throttling(input.throttled, now);
+        let mode = self.read_back(input, now);
         let waits = self.stay.set.is_none() && self.stay.requested.is_some();
-        if waits && self.is_set(input) {
+        let wanted = self.modes.point(self.stay.at).map(|point| point.mode);
+        if waits && wanted.is_some() && mode == wanted {
             self.arrive(now);
         }
         let is_blind = self.take_sample(input.sample.as_ref(), now);
@@ -337,7 +352,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         if self.modes.front().points().is_empty() {
             return Command::Keep;
         }
-        if let Some(command) = self.check_mode(input, now) {
+        if let Some(command) = self.check_mode(mode, input.refused, now) {
             return command;
         }
         self.decide(is_blind, now, passed)

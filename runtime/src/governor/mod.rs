@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | `Knowledge` | the modes: predictions, errors, which may be chosen | another front |
 //! | `Load` | the load: its levels, noise, bursts, and how busy the board is | a front of another workload |
-//! | `Sensor` | the estimate, the energy, and whether the readings are live | a gap; the energy stays |
+//! | `Sensor` | the estimate, the energy, and whether the readings are live | a gap, a blind sensor, another front or program; the energy stays |
 //! | `Stay` | the stay in a mode: when it was requested and set, what was measured in it | another request |
 //!
 //! **Estimator** ([`Estimator`](crate::Estimator)). The power sensor is a low-pass. The estimator
@@ -34,17 +34,18 @@
 //! program's mode drew.
 //!
 //! **Policy** (`policy.rs`, `over.rs`, `fit.rs`, `explore.rs`). The limit applies to the mean over
-//! the [window](Settings::window), ripple included. `over.rs` has the only test whether the power is
+//! the [window](Settings::window), ripple included. `over.rs` tests whether the power now, or the mean, is
 //! over, and computes what the window leaves for the next mode. The governor probes a faster mode when
 //! that mode fits with the margin of the ripple and of the doubt about a mode that is not measured, and
 //! when a level that may return could still be answered in time. Steps up are bounded (`FIRST_CLIMB`,
 //! `CLIMB`) and rationed by a token bucket ([`UPS`], [`UP_EVERY`]). Before the first measurement the
-//! model decides, with its guard band: `once` and the governor begin with the same mode. If a wide guard
+//! model decides, with its guard band: [`Governor::first`]. If a wide guard
 //! band rules out all faster modes, the governor measures a few slower ones (`explore.rs`).
 //!
 //! **Actuator** (`actuator.rs`). A mode is set when the caller reads it back. The governor waits
 //! `READ_BACK_TIMEOUT` for it, asks again, and after `TRIES` requests avoids the mode for
-//! `BACK_OFF`. After `TRIES` modes in a row have failed, no mode can be set. When
+//! `BACK_OFF`. After `TRIES` modes in a row have failed, the modes are tried one by one, from the least power on, once a
+//! second. When
 //! another program changes the mode, the governor sets its own at once.
 //!
 //! **Liveness** (`liveness.rs`). The sensor is blind when its reads fail or are implausible for 1.7 s,
@@ -55,13 +56,13 @@
 //!
 //! **Time** (`clock.rs`). The governor has a time of its own. When the caller's clock steps back, or
 //! forward by more than a day, nobody knows how much time has passed: the governor begins again, and counts
-//! this ([`Status::gaps`]). If two such gaps follow each other before a mean is measured, it sets the mode of
-//! least power until one is.
+//! this ([`Status::gaps`]). If two such gaps, or sleeps, follow each other before a mean is measured, it sets the mode
+//! of least power until one is.
 //!
 //! | from | to | when |
 //! |---|---|---|
 //! | Booting | Settling | the mode is read back |
-//! | Settling, ProbingUp, SteppingDown | Tracking | the mode is measured for the window, and its error is estimated or cannot be |
+//! | Settling, ProbingUp, SteppingDown | Tracking | the board works, the mode is measured for the window, and its error is estimated or cannot be |
 //! | Tracking | Settling | another program had changed the mode |
 //! | Tracking | ProbingUp | a faster mode fits |
 //! | Tracking | SteppingDown | a wide guard band rules out all faster modes: the governor explores a slower one |
@@ -99,6 +100,7 @@ mod steps;
 
 pub use clock::LONGEST_GAP;
 pub use interface::{
-    Average, Budget, Cause, Command, GovernorError, Input, Limit, Settings, State, Status, WINDOW,
+    Average, Budget, Cause, Command, GovernorError, Input, Limit, ReadBack, Settings, State,
+    Status, WINDOW,
 };
 pub use machine::{Governor, UP_EVERY, UPS};

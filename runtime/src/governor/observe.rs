@@ -30,9 +30,16 @@ const SAME_MEAN: f32 = 4.0;
 impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     /// Books the highest likely energy for a time without readings.
     pub(super) fn book_gap(&mut self, now: Milliseconds) {
-        let expected = self
-            .modes
-            .expected(self.stay.at, self.load.memory.highest().max(1.0));
+        let level = self.load.memory.highest().max(1.0);
+        let points = 0..self.modes.front().points().len();
+        let expected = match self.stay.set {
+            Some(_) => self.modes.expected(self.stay.at, level),
+            // Another program's mode may be any. Without a front, the limit is all that is known.
+            None if points.is_empty() => self.allowance.limit().power.0 as f32,
+            None => points.fold(0.0, |most, index| {
+                self.modes.expected(index, level).max(most)
+            }),
+        };
         let power = self
             .sensor
             .estimate()

@@ -84,8 +84,8 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         self.settings.look.0 + self.takes_ms + self.settings.settling.0
     }
 
-    /// Time in ms in which a return of a known level is seen and answered: looks are twice as
-    /// frequent, so a quarter of the interval passes before it shows, and a third before the next look confirms it.
+    /// Time in ms in which a return of a known level is seen and answered. Looks are then twice as frequent: on average
+    /// a quarter of the interval passes until the next one, which shows it, and a third until one more confirms it: 7/12.
     pub(super) fn reaction(&self) -> u64 {
         7 * self.settings.look.0 / 12 + self.takes_ms + self.settings.settling.0
     }

@@ -29,7 +29,7 @@ const STAY_DEVIATIONS: f32 = 0.8;
 const FIRST_CLIMB: f32 = 1.15;
 const CLIMB: f32 = 1.4;
 
-/// Maximum power at such a return, as a multiple of the limit.
+/// Maximum power in a mode if a load returns whose level was already forgotten, as a multiple of the limit.
 const MOST_RETURN: f32 = 2.0;
 
 /// A faster mode is set, or explored for, only if the model predicts that it shortens a step of the workload by more than
@@ -98,7 +98,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     /// Sets the first mode after the start, after a sleep, or after another program's. While gaps in the time prevent
     /// every measurement, that is the mode of least power.
     pub(super) fn boot(&mut self, now: Milliseconds) -> Command {
-        let was_released = core::mem::take(&mut self.was_released);
+        let was_released = self.was_released;
         let first = match self.counts.changes {
             // Nobody knows what a faster mode draws.
             _ if self.clock.is_useless() => None,
@@ -237,8 +237,11 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     /// Handles a mode of least power that does not fit. Similar modes may draw less than predicted:
     /// the governor measures a few, one after another.
     fn cannot_hold(&mut self, now: Milliseconds) -> Command {
+        // A load that never is steady must not delay this for ever.
         let steady = self.steady_mean(now);
-        if steady.is_none_or(|(_, passed)| passed < FIRST_ESTIMATE_MS) {
+        let is_steady = steady.is_some_and(|(_, passed)| passed >= FIRST_ESTIMATE_MS);
+        let unfit = now.since(*self.stay.unfit.get_or_insert(now)).0;
+        if !is_steady && unfit < 2 * FIRST_ESTIMATE_MS {
             return Command::Keep;
         }
         let at = self.stay.at;
@@ -283,6 +286,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     /// mode does.
     fn follow(&mut self, now: Milliseconds) -> Command {
         if self.fits(now) {
+            self.stay.unfit = None;
             if self.state == State::Safe(Cause::CannotHold) {
                 self.state = State::Tracking;
             }

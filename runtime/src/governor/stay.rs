@@ -48,8 +48,9 @@ pub struct Stay {
     pub requested: Option<Milliseconds>,
     /// Number of requests without success.
     pub requests: u8,
-    /// Since when the mode is set.
+    /// Since when the mode is set, and when it was last read back.
     pub set: Option<Milliseconds>,
+    pub read: Milliseconds,
     /// The level of the load before the change, if it was steady.
     pub reference: Option<Reference>,
     /// Whether the mode is one of the few of least power that are tried before the limit cannot be
@@ -65,6 +66,8 @@ pub struct Stay {
     /// The mean over the window.
     pub measured: Option<f32>,
     pub compared: Option<Compared>,
+    /// Since when neither the mode fits nor a slower one.
+    pub unfit: Option<Milliseconds>,
     /// When readings were missing for too long for a mean.
     pub missed: Milliseconds,
 }
@@ -78,6 +81,7 @@ impl Stay {
         requested: None,
         requests: 0,
         set: None,
+        read: Milliseconds(0),
         reference: None,
         is_trial: false,
         is_new: true,
@@ -86,6 +90,7 @@ impl Stay {
         steady: None,
         measured: None,
         compared: None,
+        unfit: None,
         missed: Milliseconds(0),
     };
 

@@ -20,8 +20,9 @@ const FULL_PACE: f32 = 0.9;
 /// busy board has the same pace in every mode.
 #[derive(Clone, Copy, Debug)]
 pub struct Steps {
-    /// The last count, and when it last grew.
+    /// The last count, when it was told, and when it last grew.
     count: Option<u64>,
+    told: Milliseconds,
     grew: Milliseconds,
     /// The count and the time at which the present pace began.
     from: (u64, Milliseconds),
@@ -34,6 +35,7 @@ pub struct Steps {
 impl Steps {
     pub const NONE: Self = Self {
         count: None,
+        told: Milliseconds(0),
         grew: Milliseconds(0),
         from: (0, Milliseconds(0)),
         pace: None,
@@ -52,6 +54,7 @@ impl Steps {
             }
             _ => *self = Self::begun(count, now),
         }
+        self.told = now;
         self.step_ms = time.0 as f32 / 1e3;
         let (first, from) = self.from;
         let passed = now.since(from).0;
@@ -84,14 +87,17 @@ impl Steps {
         }
     }
 
-    /// Whether a step was ever reported.
-    pub fn are_reported(&self) -> bool {
-        self.count.is_some()
+    /// Whether steps are reported. A program that has ended reports none, and one that counts none always tells 0.
+    pub fn are_reported(&self, now: Milliseconds) -> bool {
+        let is_told = now.since(self.told).0 < IDLE_AFTER_MS;
+        is_told && self.count.is_some_and(|count| count > 0)
     }
 
-    /// How busy the board is; `None` if no step was ever reported.
+    /// How busy the board is; `None` if no steps are reported.
     pub fn work(&self, now: Milliseconds) -> Option<Work> {
-        self.count?;
+        if !self.are_reported(now) {
+            return None;
+        }
         let rests = now.since(self.grew).0 >= self.longer(IDLE_AFTER_MS, IDLE_AFTER_STEPS);
         let is_full = self
             .pace

@@ -43,7 +43,12 @@ fn every_constant_has_its_value_and_its_source() {
     let read = |path: &str| fs::read_to_string(root.join(path)).expect(path);
     let text = read("CONSTANTS.md");
     // What half and double do follows at the end.
-    let (text, _) = text.split_once("\n## Sensitivity").expect("a section");
+    let (text, sensitivity) = text.split_once("\n## Sensitivity").expect("a section");
+    for (name, value) in documented(sensitivity) {
+        let (file, name) = name.split_once("::").expect("a file");
+        let known = constants(&read(&format!("src/governor/{file}.rs")));
+        assert!(known.contains(&(name.to_owned(), value)), "{file}::{name}");
+    }
     let sections = text.split("\n## `").skip(1);
     let mut files = Vec::new();
     for section in sections {

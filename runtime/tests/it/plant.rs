@@ -499,7 +499,7 @@ impl Plant {
         let is_known = self.coming.is_none() && !self.is_elsewhere;
         let mut input = Input::at(Milliseconds(self.now_ms));
         input.sample = (self.sensor_fault)(self.now_ms, self.frozen);
-        input.mode = is_known.then_some(self.mode);
+        input.mode = is_known.then_some(self.mode).into();
         input.gpu_load = gpu_load;
         input.refused = std::mem::take(&mut self.is_refused);
         input.steps = self.reports_steps.then_some(self.steps as u64);

@@ -145,7 +145,7 @@ fn step(governor: &mut Governor<POINTS>, now: u64, milliwatts: u32) {
     let mode = governor.status().mode;
     let mut input = Input::at(Milliseconds(now));
     input.sample = Some(Sample::one(Milliwatts(milliwatts)));
-    (input.mode, input.gpu_load) = (Some(mode), Some(1_000));
+    (input.mode, input.gpu_load) = (Some(mode).into(), Some(1_000));
     let command = governor.step(&input);
     // The first step sets the mode that the board reads back.
     assert!(
@@ -282,4 +282,71 @@ fn heat_derates_the_limit_and_the_limit_recovers() {
     assert!((0.59..0.61).contains(&part(&plant)), "{}", part(&plant));
     plant.run(320_000, 40_000);
     assert_eq!(plant.status().allowed.0, whole);
+}
+
+/// A limit without an average or a budget for ten seconds, such as a lease.
+#[test]
+fn what_was_spent_stays_spent_while_another_limit_holds() {
+    let whole = Limit {
+        power: Milliwatts(40_000),
+        average: Some(Average {
+            power: Milliwatts(20_000),
+            window: Milliseconds(60_000),
+        }),
+        budget: Some(Budget {
+            millijoules: 2_000_000,
+            time: Milliseconds(100_000),
+        }),
+    };
+    let mut governor = fast_governor(whole);
+    let mode = governor.front().points()[0].mode;
+    let run = |governor: &mut Governor<POINTS>, seconds: std::ops::Range<u64>| {
+        for ms in (1_000 * seconds.start..1_000 * seconds.end).step_by(50) {
+            let mut input = Input::at(Milliseconds(ms));
+            input.sample = Some(Sample::one(Milliwatts(30_000)));
+            (input.mode, input.gpu_load) = (Some(mode).into(), Some(1_000));
+            governor.watch(&input);
+        }
+    };
+    run(&mut governor, 0..50);
+    let before = governor.status().allowed;
+    assert!(before < Milliwatts(11_000), "{before:?}");
+    governor.set_limit(limit(40_000));
+    run(&mut governor, 50..51);
+    governor.set_limit(whole);
+    let after = governor.status().allowed;
+    assert!(after <= before, "{before:?}, then {after:?}");
+}
+
+/// Of an hour of sleep, ten minutes count.
+#[test]
+fn of_a_long_sleep_only_the_window_counts() {
+    let average = Average {
+        power: Milliwatts(20_000),
+        window: Milliseconds(600_000),
+    };
+    let mut governor = fast_governor(Limit {
+        average: Some(average),
+        ..limit(20_000)
+    });
+    let mut mode = None;
+    let mut step = |ms: u64| {
+        let points = governor.front().points();
+        let point = points.iter().find(|point| Some(point.mode) == mode);
+        let ripple = 1.0 + 0.01 * (random(1, ms) - 0.5);
+        let power = point.map_or(9_000.0, |point| f64::from(point.power.0) * ripple);
+        let mut input = Input::at(Milliseconds(ms));
+        input.sample = Some(Sample::one(Milliwatts(power as u32)));
+        (input.mode, input.gpu_load) = (mode.into(), Some(1_000));
+        if let Command::Apply(next) = governor.step(&input) {
+            mode = Some(next);
+        }
+        governor.status().allowed
+    };
+    (0..2_000).for_each(|look| {
+        step(50 * look);
+    });
+    let asleep = 3_600_000;
+    let allowed = (0..1_200).map(|look| step(asleep + 50 * look)).last();
+    assert!(allowed > Some(Milliwatts(15_000)), "{allowed:?}");
 }

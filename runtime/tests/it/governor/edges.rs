@@ -1,8 +1,8 @@
 //! Clocks that jump, sensors that stand still, boards that are slow, reads that fail.
 
 use wattgate_runtime::{
-    Chip, Command, Estimator, Governor, Input, MOST_CHIPS, Milliseconds, Milliwatts, ModeId,
-    Sample, Settings, State,
+    Average, Cause, Chip, Command, Estimator, Front, Governor, Input, Least, Limit, MOST_CHIPS,
+    Microseconds, Milliseconds, Milliwatts, ModeId, ReadBack, Sample, Settings, State,
 };
 
 use super::{ensure, holds_for};
@@ -50,7 +50,7 @@ impl Board {
     fn input(&self) -> Input {
         let mut input = Input::at(Milliseconds(self.clock));
         input.sample = Some(Sample::one(Milliwatts(self.power() as u32)));
-        (input.mode, input.gpu_load) = (Some(self.mode), Some(1_000));
+        (input.mode, input.gpu_load) = (Some(self.mode).into(), Some(1_000));
         input
     }
 
@@ -217,7 +217,7 @@ fn a_board_slower_than_the_steps_is_waited_for() {
         for _ in 0..6_000 {
             let mut input = board.input();
             if coming.is_some() {
-                input.mode = None;
+                input.mode = ReadBack::Other;
             }
             if let Command::Apply(mode) = board.governor.step(&input) {
                 coming = Some((board.clock + takes, mode));
@@ -417,4 +417,184 @@ fn an_idle_board_without_a_load_of_the_gpu_is_probed_seldom() {
         board.clock += 20;
     }
     assert!(changes <= 40, "{changes} changes in half an hour");
+}
+
+/// One look in two does not read the mode.
+#[test]
+fn a_read_back_that_is_missing_now_and_then_costs_nothing() {
+    let mut board = Board::new();
+    board.run(30_000);
+    board.factor = 1.6;
+    let mut over_ms = 0;
+    for look in 0..3_000 {
+        let mut input = board.input();
+        if look % 2 == 0 {
+            input.mode = ReadBack::Missing;
+        }
+        if let Command::Apply(mode) = board.governor.step(&input) {
+            board.mode = mode;
+        }
+        board.clock += 20;
+        over_ms += if board.power() > f64::from(LIMIT) {
+            20
+        } else {
+            0
+        };
+    }
+    assert!(over_ms <= 120, "over for {over_ms} ms");
+    assert_eq!(board.governor.status().state, State::Tracking);
+}
+
+#[test]
+fn a_read_back_that_stays_missing_counts_as_another_mode() {
+    let mut board = Board::new();
+    board.run(20_000);
+    let wanted = board.mode;
+    let first = (0..100).find(|_| {
+        let mut input = board.input();
+        input.mode = ReadBack::Missing;
+        board.clock += 20;
+        board.governor.step(&input) == Command::Apply(wanted)
+    });
+    assert_eq!(first, Some(7), "looks of 20 ms");
+}
+
+/// Of the modes, only a few can be set, and the first choices are not among them.
+#[test]
+fn a_mode_that_can_be_set_is_found() {
+    let mut board = Board::new();
+    let points = board.governor.front().points();
+    let settable: Vec<ModeId> = points
+        .iter()
+        .skip(3)
+        .step_by(17)
+        .map(|it| it.mode)
+        .collect();
+    // The board runs in its fastest mode until one is set.
+    let mut at = points.last().expect("modes").mode;
+    let mut asked = 0;
+    for _ in 0..60 * 50 {
+        board.mode = at;
+        let mut input = board.input();
+        let status = board.governor.status();
+        input.mode = Some(at).filter(|mode| *mode == status.mode).into();
+        if let Command::Apply(mode) = board.governor.step(&input) {
+            asked += 1;
+            if settable.contains(&mode) {
+                at = mode;
+            }
+        }
+        board.clock += 20;
+    }
+    board.mode = at;
+    assert!(settable.contains(&at), "asked {asked} times");
+    assert!(board.power() <= f64::from(LIMIT), "{} mW", board.power());
+    assert_ne!(
+        board.governor.status().state,
+        State::Safe(Cause::NothingApplies)
+    );
+}
+
+/// The program that counts the steps ends, and the load goes on.
+#[test]
+fn a_count_of_steps_that_ends_does_not_make_the_board_idle() {
+    for last in [0, 500] {
+        let mut board = Board::new();
+        for look in 0..500 {
+            let mut input = board.input();
+            (input.gpu_load, input.steps) = (None, Some(look.min(last)));
+            if let Command::Apply(mode) = board.governor.step(&input) {
+                board.mode = mode;
+            }
+            board.clock += 20;
+        }
+        // The sensor stands still. The mode that tests it must show.
+        let frozen = board.input().sample;
+        let is_blind = (0..6_000).any(|_| {
+            let mut input = board.input();
+            (input.gpu_load, input.sample) = (None, frozen);
+            input.steps = Some(0).filter(|_| last == 0);
+            if let Command::Apply(mode) = board.governor.step(&input) {
+                board.mode = mode;
+            }
+            board.clock += 20;
+            board.governor.status().state == State::Safe(Cause::NoSensor)
+        });
+        assert!(is_blind, "after {last} steps");
+    }
+}
+
+#[test]
+fn without_a_front_a_missing_sensor_spends_no_more_than_the_limit() {
+    let average = Average {
+        power: Milliwatts(15_000),
+        window: Milliseconds(60_000),
+    };
+    let limit = Limit {
+        average: Some(average),
+        ..limit(15_000)
+    };
+    let mut governor: Governor<POINTS> = Governor::new(Settings::L4T, limit);
+    for step in 0..200 {
+        let mut input = Input::at(Milliseconds(50 * step));
+        input.sample = Some(Sample::one(Milliwatts(3_000))).filter(|_| step % 40 == 20);
+        assert_eq!(governor.step(&input), Command::Keep);
+    }
+    assert_eq!(governor.set_front(front()), Ok(()));
+    let status = governor.status();
+    assert!(status.millijoules <= 150_000, "{status:?}");
+    assert!(status.allowed > Milliwatts(10_000), "{status:?}");
+}
+
+#[test]
+fn after_a_blind_take_over_the_next_watch_releases_the_board() {
+    let mut board = Board::new();
+    board.run(10_000);
+    for _ in 0..150 {
+        let mut input = board.input();
+        input.sample = None;
+        board.governor.watch(&input);
+        board.clock += 20;
+    }
+    let mut input = board.input();
+    input.sample = None;
+    board.governor.step(&input);
+    assert_eq!(board.governor.status().state, State::Safe(Cause::NoSensor));
+    board.run(60_000);
+    assert_eq!(board.governor.status().state, State::Tracking);
+    board.governor.watch(&board.input());
+    assert_eq!(board.governor.status().state, State::Booting);
+}
+
+/// The caller tells another phase each half second, so the load is never steady.
+#[test]
+fn a_load_that_is_never_steady_does_not_hide_that_the_limit_cannot_be_held() {
+    let mut board = Board::new();
+    board.factor = 4.0;
+    for look in 0..1_000 {
+        let mut input = board.input();
+        input.phase = Some(look / 25 % 2);
+        if let Command::Apply(mode) = board.governor.step(&input) {
+            board.mode = mode;
+        }
+        board.clock += 20;
+    }
+    assert_eq!(
+        board.governor.status().state,
+        State::Safe(Cause::CannotHold)
+    );
+    assert_eq!(board.mode, board.governor.front().points()[0].mode);
+}
+
+#[test]
+fn a_power_of_zero_in_a_front_counts_as_one_milliwatt_or_is_left_out() {
+    let all = front();
+    let modes = all.points().iter().zip(0..);
+    let front = Front::<POINTS>::of_unknown(
+        modes.map(|(point, power)| (point.mode, Milliwatts(power), point.time)),
+    );
+    assert_eq!(front.points()[0].power, Milliwatts(1));
+    let mut front = all;
+    front.put_least(Least::Other, Milliwatts(0), Microseconds(1 << 30));
+    assert_eq!(front.points()[0].power, Milliwatts(1));
 }

@@ -1,4 +1,4 @@
-//! No input causes a panic, and `new` refuses settings out of range.
+//! No input causes a panic, and settings out of range are refused.
 
 use proptest::bool::weighted;
 use proptest::prelude::*;
@@ -63,6 +63,12 @@ enum Call {
     /// A step at any time, also in the past.
     At(u64, Option<Sample>, Option<u16>, Option<u16>),
     Watch(u64, Option<Sample>, Option<u16>),
+    /// A step without a read-back.
+    Blind(u64, Option<Sample>),
+    Await(u64, Option<Sample>, Option<u16>),
+    Release,
+    /// Other modes, every n-th of the front.
+    SetModes(usize),
     SetLimit(Limit),
     SetFront,
     SetTimeConstant(usize, u64),
@@ -79,6 +85,10 @@ fn call() -> impl Strategy<Value = Call> {
             .prop_map(|(now, sample, mode, gpu)| Call::At(now, sample, mode, gpu)),
         4 => (0..2_000_u64, sample(), gpu())
             .prop_map(|(ms, sample, gpu)| Call::Watch(ms, sample, gpu)),
+        4 => (0..400_u64, sample()).prop_map(|(ms, sample)| Call::Blind(ms, sample)),
+        2 => (0..400_u64, sample(), gpu()).prop_map(|(ms, sample, gpu)| Call::Await(ms, sample, gpu)),
+        1 => Just(Call::Release),
+        1 => (1..9_usize).prop_map(Call::SetModes),
         2 => any_limit().prop_map(Call::SetLimit),
         1 => Just(Call::SetFront),
         1 => (0..8_usize, number()).prop_map(|(chip, ms)| Call::SetTimeConstant(chip, ms)),
@@ -141,7 +151,7 @@ impl Caller {
     ) -> Input {
         let total = sample.and_then(|sample| sample.total());
         let mut input = Input::at(Milliseconds(self.now));
-        (input.sample, input.mode, input.gpu_load) = (sample, mode, gpu_load);
+        (input.sample, input.mode, input.gpu_load) = (sample, mode.into(), gpu_load);
         input.steps = total.map(|total| u64::from(total.0));
         (input.over_current, input.too_hot) = (too_hot, too_hot);
         input.throttled = gpu_load.is_some_and(|load| load % 7 == 0);
@@ -165,6 +175,24 @@ impl Caller {
                 let input = self.input(sample, None, gpu, false);
                 self.governor.watch(&input);
             }
+            Call::Blind(ms, sample) => {
+                self.now = self.now.saturating_add(ms);
+                let mut input = Input::at(Milliseconds(self.now));
+                input.sample = sample;
+                return self.governor.step(&input);
+            }
+            Call::Await(ms, sample, gpu) => {
+                self.now = self.now.saturating_add(ms);
+                let input = self.input(sample, None, gpu, false);
+                self.governor.await_mode(&input);
+            }
+            Call::Release => self.governor.release(),
+            Call::SetModes(every) => {
+                let all = front();
+                let some = all.points().iter().step_by(every);
+                let some = some.map(|point| (point.mode, point.power, point.time));
+                assert_eq!(self.governor.set_modes(Front::of_unknown(some)), Ok(()));
+            }
             Call::SetLimit(limit) => self.governor.set_limit(limit),
             Call::SetFront => assert_eq!(self.governor.set_front(front()), Ok(())),
             Call::SetTimeConstant(chip, ms) => {
@@ -176,8 +204,10 @@ impl Caller {
                 self.governor.set_sensor_steps(steps, Milliwatts(offset));
             }
             Call::Exclude(point) => {
-                let mode = self.governor.front().points()[point].mode;
-                self.governor.exclude(mode);
+                let points = self.governor.front().points();
+                if let Some(mode) = points.get(point).map(|point| point.mode) {
+                    self.governor.exclude(mode);
+                }
             }
         }
         Command::Keep
@@ -194,10 +224,14 @@ proptest! {
     fn no_input_causes_a_panic(
         settings in settings(),
         first in any_limit(),
+        has_front in weighted(0.9),
         calls in proptest::collection::vec(call(), 1..300),
     ) {
-        let governor = governor(front(), settings, first);
-        let mut caller = Caller { governor: governor.expect("settings in range"), now: 0 };
+        let mut governor = Governor::new(settings, first);
+        if has_front {
+            prop_assert_eq!(governor.set_front(front()), Ok(()));
+        }
+        let mut caller = Caller { governor, now: 0 };
         for call in calls {
             if let Command::Apply(mode) = caller.call(call) {
                 let points = caller.governor.front().points();

@@ -10,7 +10,7 @@
 //! | `throttling` | a throttled board teaches nothing, and the limit holds when the throttling ends |
 //! | `budgets` | averages, budgets, energy |
 //! | `edges` | clocks that jump, sensors that stand still, boards that are slow, reads that fail |
-//! | `inputs` | no input causes a panic; `new` refuses bad settings |
+//! | `inputs` | no input causes a panic; bad settings are refused |
 
 mod adversary;
 mod budgets;

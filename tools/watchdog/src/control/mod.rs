@@ -389,7 +389,7 @@ impl<F: Files> Control<F> {
         let mut input = Input::at(now);
         input.sample = sample;
         // The time to arrive is over.
-        (input.mode, input.refused) = (self.shown, self.shown.is_none());
+        (input.mode, input.refused) = (self.shown.into(), self.shown.is_none());
         input.gpu_load = self.board.gpu_load(&self.files);
         input.over_current = std::mem::take(&mut self.surroundings.over_current);
         input.too_hot = self.surroundings.too_hot;

@@ -279,7 +279,9 @@ impl Daemon<'_> {
         let mut input = Input::at(Milliseconds(self.clock()));
         input.sample = self.sample();
         let confirmed = self.confirmed;
-        input.mode = confirmed.map(|mode| self.board.scenario.truths[mode].id);
+        input.mode = confirmed
+            .map(|mode| self.board.scenario.truths[mode].id)
+            .into();
         // The time to arrive is over.
         input.refused = confirmed.is_none();
         input.gpu_load = match case.gpu {
