@@ -1,5 +1,6 @@
 //! Options that commands have in common.
 
+use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{self, Path, PathBuf};
 use std::str::FromStr;
@@ -57,8 +58,13 @@ impl Common {
             "--name" => self.name = Some(parser.value()?.string()?),
             "--device" => self.device = Some(parser.value()?.string()?),
             "--root" => {
-                // Settings are saved under their paths, for any later start.
                 let root = PathBuf::from(parser.value()?);
+                // A root that was mistyped is not made.
+                fs::metadata(&root).map_err(|source| Failure::Root {
+                    path: root.clone(),
+                    source,
+                })?;
+                // Settings are saved under their paths, for any later start.
                 self.root = path::absolute(&root).unwrap_or(root);
             }
             "--speed" => self.speed = within(parser, "--speed", 0.1..=100.0, "0.1 … 100")?,

@@ -344,6 +344,17 @@ fn without_rights_the_message_says_what_to_do() {
 }
 
 #[test]
+fn a_root_that_is_not_there_is_refused_and_not_made() {
+    let living = Living::start();
+    let folder = living.folder.path();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_wattgate"));
+    command.current_dir(folder);
+    command.args(["profile", "--root", "nowhere", "true"]);
+    fails(&living, &mut command, 5, "--root: nowhere: No such file");
+    assert!(!folder.join("nowhere").exists());
+}
+
+#[test]
 fn a_disk_that_is_full_ends_the_session_and_breaks_no_row() {
     const SIZE: u64 = 8_192;
     let living = Living::start();
