@@ -150,10 +150,13 @@ def rebuilt(path, name, value, factor):
 
 
 def shown(result):
-    return "the governor panics" if result is None else "{}, {} / {} %".format(*result[:3])
+    return "the governor panics" if result is None else "{} break, speed {} / {} %".format(*result[:3])
 
 
 def main():
+    if len(sys.argv) > 1:
+        print(__doc__)
+        sys.exit(0 if sys.argv[1] in ("-h", "--help") else 2)
     constants = list(assumed())
     copy()
     done = patch(constants)
@@ -171,8 +174,9 @@ def main():
     text = (ROOT / "runtime/CONSTANTS.md").read_text().split(HEAD)[0]
     text += f"""{HEAD}
 `tools/sensitivity.py` runs the test `adversary::table` with half and with double of each assumed constant of the
-governor. A cell is the number of runs, of {results[0][3]}, that break the limit, and the median and the worst speed in % of what the margins leave.
-As it is: {shown(results[0])}. Where nothing changes, the table does not exercise the constant.
+governor. Each cell says how many of the {results[0][3]} runs break the limit, and the median and the worst speed in
+percent of what the margins leave. With the constants as they are: {shown(results[0])}. Where half and double change
+nothing, no load of the table depends on the constant.
 
 | constant | value | half | double |
 |---|---|---|---|

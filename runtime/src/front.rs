@@ -190,9 +190,11 @@ impl<const N: usize> Front<N> {
     /// its power and time are guesses, such as the prediction of the nearest mode, that count as at most the
     /// power and at least the time of the first point.
     pub fn put_least(&mut self, least: Least, power: Milliwatts, time: Microseconds) {
+        // Ratios to a power of 0 mean nothing.
+        let power = power.max(Milliwatts(1));
         let mut point = Point {
             mode: ModeId::LEAST,
-            power: power.max(Milliwatts(1)),
+            power,
             guarded: power,
             time,
             leaps: Leaps::default(),
@@ -205,7 +207,7 @@ impl<const N: usize> Front<N> {
             }
             Some(first) => {
                 let below = Milliwatts(first.guarded.0.saturating_sub(1));
-                point.power = point.power.min(first.power);
+                point.power = power.min(first.power);
                 // With the margin of the first point, as a part of the power.
                 let guarded = u64::from(point.power.0) * u64::from(first.guarded.0);
                 let guarded = guarded.checked_div(u64::from(first.power.0)).unwrap_or(0);

@@ -11,11 +11,11 @@ const PER_SPAN: u64 = 25;
 /// The span of means before another one is set, in ms.
 const FIRST_SPAN: u64 = 430;
 
-/// Most energy in µJ and most time in ms between two looks. After more, the history begins anew.
+/// Maximum energy in µJ and maximum time in ms between two looks. If more has passed, the history begins anew.
 const MOST_ENERGY: u64 = 1 << 30;
 const MOST_TIME: u64 = 1 << 30;
 
-/// The low bits of a time in ms and of an energy in µJ until then. Differences within the history are exact.
+/// A time in ms and the energy in µJ until then, both modulo 2³². The history is so short that differences are exact.
 #[derive(Clone, Copy, Debug)]
 struct Stored {
     at: u32,
@@ -87,7 +87,6 @@ impl Energy {
         self.store(now, 0);
     }
 
-    /// The newest entry always stays: two in a row differ by at most [`MOST_ENERGY`].
     fn forget_oldest(&mut self) {
         let oldest = self.energies.pop_front();
         let next = self.energies.front();

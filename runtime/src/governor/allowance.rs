@@ -30,7 +30,8 @@ fn scaled(value: u32, q16: u32) -> u32 {
 #[derive(Clone, Debug)]
 pub struct Allowance {
     limit: Limit,
-    /// What was spent of the last average, and what is left of the last budget. They count while the limit has one.
+    /// The last average that was set, what was spent of it, and what is left of the last budget. A limit without an average
+    /// or a budget keeps them for the next one that has it.
     average: Option<Average>,
     spent: Spent,
     remaining: Option<Remaining>,
@@ -65,7 +66,8 @@ impl Allowance {
         self.limit
     }
 
-    /// Replaces the limit. Energy spent from an equal average or budget stays spent, also if none held in between.
+    /// Replaces the limit. If its average or budget equals the last one that was set, what was spent of that still counts,
+    /// even if limits without one came in between.
     pub fn set_limit(&mut self, limit: Limit) {
         if limit.average.is_some() && limit.average != self.average {
             (self.average, self.spent) = (limit.average, Spent::new(limit.average));

@@ -115,7 +115,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         let first = least.clone().next();
         let most = first.map_or(0.0, |first| TRIAL_RANGE * self.modes.predicted(first));
         let least = least.take(1 + usize::from(TRIES));
-        least.take_while(move |&index| self.modes.predicted(index) < most)
+        least.take_while(move |&index| self.modes.predicted(index) <= most)
     }
 
     /// Whether a mode is one of [`Self::trials`].

@@ -101,8 +101,8 @@ static LLM: LazyLock<Vec<LoadRow>> = LazyLock::new(|| right(|kind| *kind == Kind
 
 static JUMPS: LazyLock<Vec<LoadRow>> = LazyLock::new(|| right(is_jump));
 
-/// The loads of an adversary, whose phases exceed the model's workload or hide from the file of the GPU's load, with
-/// each setting of the sensor.
+/// An adversary's loads. Some of their phases draw more than the model's workload, and others do not show in the file of
+/// the GPU's load. One list of rows with 64 samples, and one with 512.
 static CYCLES: LazyLock<[Vec<LoadRow>; 2]> = LazyLock::new(|| {
     let kinds = KINDS.into_iter().filter(is_cycle);
     let kinds: Vec<_> = kinds.map(|kind| (kind, Mismatch::None)).collect();
@@ -327,7 +327,8 @@ fn an_llm_stays_within_the_limit_and_runs_fast() {
     assert_least_speed(&*LLM, 75.0);
 }
 
-/// With the setting of the sensor that the daemon chooses where it may.
+/// The daemon lets the sensor average 64 samples where the driver allows it, and 512 elsewhere. The bounds are those of
+/// both.
 #[test]
 fn an_adversarys_loads_stay_within_the_limit() {
     let [fewer, l4t] = &*CYCLES;

@@ -44,12 +44,12 @@ pub enum Kind {
         /// Activity after the step.
         to: f64,
     },
-    /// Phases that repeat.
+    /// An adversary's load: phases that repeat.
     Cycle(&'static Cycle),
 }
 
-/// Phases that repeat, each with a random length. The lengths and activities are an adversary's: each of these
-/// loads made an older governor exceed its limit or lose most of its speed.
+/// Phases that repeat, each with a random length. An adversary chose loads of these kinds: under them, an earlier
+/// governor exceeded its limit or ran at less than half of the possible speed.
 #[derive(Debug, PartialEq)]
 pub struct Cycle {
     name: &'static str,
@@ -75,7 +75,7 @@ const fn phase(activity: f64, seconds: [f64; 2]) -> Phase {
     }
 }
 
-/// A phase in which the GPU's load stands at an end of its range.
+/// A phase in which the file of the GPU's load shows this value, whatever the board does.
 const fn stuck(gpu_load: f64, activity: f64, seconds: [f64; 2]) -> Phase {
     Phase {
         activity,

@@ -89,7 +89,8 @@ pub struct Scenario {
     pub ripple: f64,
     /// Speeds of the fixed oracle: for the limit, and for the lower one if it turns.
     oracle: [f64; 2],
-    /// The same with the margins of one who does not know the future.
+    /// Speeds of the fastest modes that fit with the margins that a governor needs, since it knows neither the ripple to
+    /// come nor the sensor's error nor what a mode draws that it has not measured.
     cautious: [f64; 2],
 }
 
