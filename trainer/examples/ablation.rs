@@ -84,7 +84,7 @@ fn run(
     let (grid, used) = (&corpus.grid, &split.used);
     let theory = Priors::theory();
     let blend = |priors| Blend::any_board(priors);
-    let fit = |blend: Blend<'_>| Teachers::fit(grid, used, None, &blend, seed);
+    let fit = |blend: Blend<'_>| Teachers::fit(grid, used, &[], &blend, seed);
     let teachers = match part {
         Part::None => fit(blend(priors)),
         Part::Physics => fit(blend(priors).weighing([0.0; 2])),

@@ -306,7 +306,7 @@ impl Bench {
             of(&Comparison {
                 corpus: &corpus,
                 name: "",
-                reference: None,
+                references: &[],
                 priors: &column.priors(&self.folder, name),
                 methods: &column.methods,
                 amounts: &[amount],
@@ -327,7 +327,7 @@ impl Bench {
                 reference.unwrap_or_else(|why| stop(&why))
             });
             let comparison = Comparison {
-                reference: reference.as_ref(),
+                references: reference.as_slice(),
                 ..*comparison
             };
             evaluate(&comparison, &ProgressBar::hidden()).expect("a fit")

@@ -173,7 +173,7 @@ impl Bench<'_> {
                 let task = Task {
                     corpus: &corpus,
                     used: &used,
-                    reference: None,
+                    references: &[],
                     priors,
                     seed: 1,
                     shape: Shape::Wide32,

@@ -12,7 +12,7 @@
 //!   brings modes closer to the limit into reach.
 //! - The mode that tells most of the whole grid, as `plan` does, otherwise.
 //!
-//! A reference of the same board narrows the forecast and the fit.
+//! References of the same board narrow the forecast and the fit.
 
 use indicatif::ProgressBar;
 use rand::SeedableRng;
@@ -91,7 +91,7 @@ pub enum Refused {
     /// The mode was told before.
     #[error("{} was told before", shown(*.0))]
     Told([u32; 4]),
-    /// The reference has a value that the board's axis does not have.
+    /// A reference has a value that the board's axis does not have.
     #[error("{name} is of another board: this one has no {}", axis_value(*.axis, *.value))]
     OtherBoard {
         name: String,
@@ -129,7 +129,7 @@ pub struct Planner {
     task: Task,
     /// Names and grid of the board and the workload, without modes.
     board: Corpus,
-    reference: Option<Reference>,
+    references: Vec<Reference>,
     scales: Scales,
     /// All modes of the grid in random order.
     modes: Vec<[u32; 4]>,
@@ -146,13 +146,13 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// Starts a plan on the grid of `board`, whose measurements are not used. A reference must be
+    /// Starts a plan on the grid of `board`, whose measurements are not used. References must be
     /// of the same board.
-    pub fn new(board: Corpus, reference: Option<Reference>, task: Task) -> Result<Self, Refused> {
+    pub fn new(board: Corpus, references: Vec<Reference>, task: Task) -> Result<Self, Refused> {
         let foreign = |reference: &Reference| {
             Some((reference.name().to_owned(), reference.foreign(&board.grid)?))
         };
-        if let Some((name, (axis, value))) = reference.as_ref().and_then(foreign) {
+        if let Some((name, (axis, value))) = references.iter().find_map(foreign) {
             return Err(Refused::OtherBoard { name, axis, value });
         }
         let mut modes: Vec<[u32; 4]> = all_modes(&board.grid).collect();
@@ -166,7 +166,7 @@ impl Planner {
             task,
             scales: Scales::of(&board.grid),
             board,
-            reference,
+            references,
             free: vec![true; modes.len()],
             modes,
             measured: Vec::new(),
@@ -246,11 +246,11 @@ impl Planner {
     }
 
     fn teachers(&self) -> Result<Teachers, SingularKernel> {
-        let reference = self.reference.as_ref().map(Reference::hyperparameters);
+        let references = Reference::all_teachers(&self.references);
         let grid = &self.board.grid;
         let seed = self.task.seed;
-        let blend = Blend::same_board(Priors::shipped());
-        Teachers::fit(grid, &self.measured, reference, &blend, seed)
+        let blend = Blend::planned(Priors::shipped());
+        Teachers::fit(grid, &self.measured, &references, &blend, seed)
     }
 
     /// Trains a model on all told modes.
@@ -263,7 +263,7 @@ impl Planner {
             priors: Priors::shipped(),
             corpus: &self.board,
             used: &self.measured,
-            reference: self.reference.as_ref(),
+            references: &self.references,
             seed: self.task.seed,
             shape: Shape::Wide32,
             progress: &ProgressBar::hidden(),
@@ -299,11 +299,12 @@ impl Planner {
         let mut forecast = None;
         if !self.measured.is_empty() {
             let (known, exceeded) = (&self.measured, &self.exceeded);
+            let references = Reference::all_teachers(&self.references);
             forecast = Some(Forecast::fit(
                 &self.scales,
                 known,
                 exceeded,
-                self.reference.as_ref().map(Reference::hyperparameters),
+                &Teachers::mean_hyperparameters(&references),
                 self.task.seed,
             )?);
         }

@@ -24,8 +24,8 @@ pub struct FitOptions<'a> {
     pub amount: Amount,
     /// How the training modes are chosen.
     pub sampling: Sampling,
-    /// The reference to transfer from.
-    pub reference: Option<&'a Reference>,
+    /// The references to transfer from.
+    pub references: &'a [Reference],
     /// Seed of the split and the training.
     pub seed: u64,
     /// The layer widths of the exported network.
@@ -71,7 +71,7 @@ pub struct Report {
     pub device: String,
     /// The workload.
     pub workload: String,
-    /// The reference transferred from.
+    /// The references transferred from, separated by commas.
     pub reference: Option<String>,
     /// Seed of the split and the training.
     pub seed: u64,
@@ -132,7 +132,7 @@ pub fn fit(
     let task = Task {
         corpus,
         used: &used,
-        reference: options.reference,
+        references: options.references,
         priors,
         seed: options.seed,
         shape: options.shape,
@@ -150,9 +150,7 @@ pub fn fit(
         kind: corpus.kind.to_string(),
         device: corpus.device.clone(),
         workload: corpus.workload.clone(),
-        reference: options
-            .reference
-            .map(|reference| reference.name().to_owned()),
+        reference: Reference::names(options.references),
         seed: options.seed,
         modes_used: used.len(),
         modes_held_out: held_out.len(),

@@ -26,8 +26,8 @@ pub struct Task<'a> {
     pub corpus: &'a Corpus,
     /// The training modes, at least five.
     pub used: &'a [Known],
-    /// A model or corpus of another workload or board to transfer from.
-    pub reference: Option<&'a Reference>,
+    /// Models or corpora of other workloads or boards to transfer from.
+    pub references: &'a [Reference],
     /// Priors of the hyperparameters.
     pub priors: &'a Priors,
     /// Seed of all random numbers.
@@ -60,12 +60,12 @@ pub struct Taught {
 /// Trains on the modes of a task and encodes the model file.
 pub fn train(task: &Task<'_>) -> Result<Taught, TrainError> {
     task.progress.set_message("teacher");
-    let reference = task.reference.map(Reference::hyperparameters);
+    let references = Reference::all_teachers(task.references);
     let grid = &task.corpus.grid;
     let teachers = Teachers::fit(
         grid,
         task.used,
-        reference,
+        &references,
         &Blend::any_board(task.priors),
         task.seed,
     )?;

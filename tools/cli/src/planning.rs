@@ -53,10 +53,10 @@ pub struct Task {
     pub workload: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// A model file or corpus of another workload on the same board, on the planner's machine. It
-    /// improves the plan and the fit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reference: Option<String>,
+    /// Model files or corpora of other workloads on the same board, on the planner's machine. They
+    /// improve the plan and the fit.
+    #[serde(default, skip_serializing_if = "References::is_empty")]
+    pub reference: References,
     /// How the measurements are made; measured if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<Kind>,
@@ -66,6 +66,42 @@ pub struct Task {
     /// The TPCs of the GPU that are gated, one bit each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tpc_pg_mask: Option<u32>,
+}
+
+/// References: none, one file, or a list of files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum References {
+    #[default]
+    None,
+    One(String),
+    Several(Vec<String>),
+}
+
+impl References {
+    /// The files.
+    pub fn files(&self) -> &[String] {
+        match self {
+            Self::None => &[],
+            Self::One(file) => std::slice::from_ref(file),
+            Self::Several(files) => files,
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.files().is_empty()
+    }
+}
+
+impl From<Vec<String>> for References {
+    fn from(files: Vec<String>) -> Self {
+        match <[String; 1]>::try_from(files) {
+            Ok([file]) => Self::One(file),
+            Err(files) if files.is_empty() => Self::None,
+            Err(files) => Self::Several(files),
+        }
+    }
 }
 
 /// How measurements are made.

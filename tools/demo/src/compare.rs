@@ -49,7 +49,7 @@ pub fn curves(
         let comparison = Comparison {
             corpus,
             name: WORKLOAD,
-            reference: Some(reference),
+            references: std::slice::from_ref(reference),
             priors: Priors::shipped(),
             methods: &[method(side).expect("a method")],
             amounts: &CURVE,

@@ -46,7 +46,7 @@ pub fn learn(
     let options = FitOptions {
         amount: Amount::All,
         sampling: Sampling::Random,
-        reference: None,
+        references: &[],
         seed,
         shape: Shape::Wide32,
     };

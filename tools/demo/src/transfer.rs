@@ -97,7 +97,7 @@ pub fn train(
             priors: Priors::shipped(),
             corpus,
             used: &split.used,
-            reference: Some(reference),
+            references: std::slice::from_ref(reference),
             seed,
             shape: Shape::Wide32,
             progress,

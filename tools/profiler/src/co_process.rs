@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use wattgate_cli::exit::note;
-use wattgate_cli::planning::{Answer, Ask, Exclusion, Fit, Measurement, Request, Task};
+use wattgate_cli::planning::{Answer, Ask, Exclusion, Fit, Measurement, References, Request, Task};
 use wattgate_runtime::PowerMode;
 
 use crate::ender::Ender;
@@ -31,7 +31,7 @@ pub struct CoProcess {
 impl CoProcess {
     /// Lets the plan do without its reference if the planner refuses that.
     pub fn with_optional_reference(mut self) -> Self {
-        self.is_reference_optional = self.task.reference.is_some();
+        self.is_reference_optional = !self.task.reference.is_empty();
         self
     }
 
@@ -133,7 +133,7 @@ impl Planner for CoProcess {
             Err(PlannerError::Refused { message, .. }) if self.is_reference_optional => {
                 note(format_args!("warning: without a reference: {message}"));
                 self.is_reference_optional = false;
-                self.task.reference = None;
+                self.task.reference = References::default();
                 return self.begin();
             }
             answer => answer?,

@@ -25,7 +25,7 @@ impl Method for Once {
     fn train(&self, task: &Task<'_>) -> Result<Box<dyn Trained>, MethodError> {
         let key = (
             format!("{} {}", task.corpus.device, task.corpus.workload),
-            task.reference.is_some(),
+            !task.references.is_empty(),
             task.seed,
             task.used.iter().map(|mode| mode.id).collect(),
         );

@@ -232,7 +232,7 @@ impl FourModes {
             self.energy[0] + terms.sum::<f64>()
         };
         let blend = Blend::any_board(Priors::shipped());
-        let teachers = Teachers::fit_alone(&corpus.grid, &used, None, &blend, seed)?;
+        let teachers = Teachers::fit_alone(&corpus.grid, &used, &[], &blend, seed)?;
         let modes: Vec<[u32; 4]> = known.iter().map(|mode| mode.knobs).collect();
         let ours = teachers.predict(&modes);
 

@@ -8,6 +8,7 @@
 //! predicted beyond the profiled sizes and workers.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use thiserror::Error;
 use wattgate_runtime::Grid;
@@ -54,7 +55,7 @@ pub struct Fed {
     pub feeding: Feeding,
     /// Modes with time and power.
     pub used: Vec<Known>,
-    teachers: Teachers,
+    teachers: Arc<Teachers>,
 }
 
 /// Models of all feedings of a corpus.
@@ -88,8 +89,9 @@ impl Joint {
         let blend = Blend::any_board(Priors::shipped());
         let mut fed: Vec<Fed> = Vec::new();
         for (feeding, used) in all {
-            let reference = fed.first().map(|first| first.teachers.hyperparameters());
-            let teachers = Teachers::fit_alone(&grid, &used, reference.as_ref(), &blend, seed)?;
+            let reference = fed.first().map(|first| Arc::clone(&first.teachers));
+            let teachers = Teachers::fit_alone(&grid, &used, reference.as_slice(), &blend, seed)?;
+            let teachers = Arc::new(teachers);
             fed.push(Fed {
                 feeding,
                 used,

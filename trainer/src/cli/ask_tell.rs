@@ -4,7 +4,6 @@
 //! changes nothing.
 
 use std::io::{self, BufRead, Read as _, Write as _};
-use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -13,7 +12,7 @@ use wattgate_cli::planning::{Answer, Axes, ExpectedError, Kind, Request, Task, V
 use wattgate_runtime::{Grid, PowerMode};
 
 use super::Failure;
-use super::inputs::read_reference;
+use super::inputs::read_references;
 use crate::ask_tell::{self, Next, Planner, Refused};
 use crate::corpus::fed::Feeding;
 use crate::corpus::{self, Blank, Corpus};
@@ -163,16 +162,14 @@ fn start(task: Task) -> Result<Planner, Answer> {
             "minibatch is 0; expected a number above zero",
         ));
     }
-    let reference = task.reference.as_deref().map(Path::new);
-    let read = |path| read_reference(path, Blank::Unprofiled);
-    let reference = reference.map(read).transpose();
-    let reference = reference.map_err(|why| Answer::error("reference", why))?;
+    let references = read_references(task.reference.files(), Blank::Unprofiled);
+    let references = references.map_err(|why| Answer::error("reference", why))?;
     let task = ask_tell::Task {
         modes: task.modes,
         limit_mw,
         seed: task.seed.unwrap_or(SEED),
     };
-    Ok(Planner::new(board, reference, task)?)
+    Ok(Planner::new(board, references, task)?)
 }
 
 fn obey(planner: &mut Planner, request: Request) -> Result<Answer, Answer> {

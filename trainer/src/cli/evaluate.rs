@@ -6,7 +6,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::inputs::{CorpusArgument, read_reference};
+use super::inputs::{CorpusArgument, read_references};
 use super::{
     Failure, MethodArgument, SamplingArgument, ShapeArgument, print_json, print_text, progress_bar,
     show, values,
@@ -17,7 +17,6 @@ use crate::lab::evaluate::{Comparison, Evaluation, EvaluationRow, Quartiles, eva
 use crate::lab::plots;
 use crate::lab::plots::PlotError;
 use crate::learn::priors::Priors;
-use crate::learn::reference::Reference;
 use crate::learn::split::{Amount, Sampling};
 use crate::methods::Method;
 
@@ -28,7 +27,7 @@ Examples:
 
 Every run draws new training modes, which all methods share, and scores the methods on the
 held-out modes. wattgate is scored through the exported file and the runtime. Only wattgate,
-powertrain-transfer and linear-energy use a reference.
+powertrain-transfer… and linear-energy use references; wattgate-scratch is wattgate without them.
 
 With --json: {\"version\": 1, \"kind\", \"corpus\", \"reference\", \"results\": [{\"method\", \"target\", \"modes\",
 \"sampling\", \"runs\", \"mape\": {\"median\", \"q1\", \"q3\"}, \"within_5_pct\": {…},
@@ -51,9 +50,9 @@ pub struct Arguments {
 pub struct Compared {
     #[command(flatten)]
     input: CorpusArgument,
-    /// The reference for methods that transfer: a corpus or a model file
+    /// A reference for methods that transfer: a corpus or a model file; repeat it for several
     #[arg(long, value_name = "FILE")]
-    reference: Option<PathBuf>,
+    reference: Vec<PathBuf>,
     /// Modes to train on: numbers, or shares of the profiled ones such as 90%
     #[arg(long, value_name = "N", value_parser = values::amount, value_delimiter = ',', default_value = "50", allow_hyphen_values = true)]
     modes: Vec<Amount>,
@@ -102,9 +101,7 @@ impl Compared {
     ) -> Result<(), Failure> {
         let (path, blank) = (&self.input.corpus, self.input.blank.meaning());
         let corpus: Corpus = self.input.read()?;
-        let reference = self.reference.as_deref();
-        let reference = reference.map(|path| read_reference(path, blank));
-        let reference: Option<Reference> = reference.transpose()?;
+        let references = read_references(&self.reference, blank)?;
         let methods: Vec<Box<dyn Method>> =
             self.methods.iter().map(MethodArgument::method).collect();
         let samplings: Vec<Sampling> = self.sampling.iter().copied().map(Into::into).collect();
@@ -112,7 +109,7 @@ impl Compared {
             priors: Priors::shipped(),
             corpus: &corpus,
             name: &path.display().to_string(),
-            reference: reference.as_ref(),
+            references: &references,
             methods: &methods,
             amounts: &self.modes,
             samplings: &samplings,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::inputs::{
-    BoardArgument, CorpusArgument, read_fed, read_reference, refuse_input, set_grid,
+    BoardArgument, CorpusArgument, read_fed, read_references, refuse_input, set_grid,
 };
 use super::values::sizes;
 use super::{
@@ -82,23 +82,28 @@ pub struct TrainingArguments {
     pub json: bool,
 }
 
-/// Trains and writes a model with a reference from a file.
-pub fn write_transferred(training: &TrainingArguments, reference: &Path) -> Result<(), Failure> {
+/// Trains and writes a model with references from files.
+pub fn write_transferred(
+    training: &TrainingArguments,
+    references: &[PathBuf],
+) -> Result<(), Failure> {
     let (path, output) = (&training.input.corpus, &training.output);
-    refuse_input(
-        output,
-        &[Some(path), training.board.file(), Some(reference)],
-    )?;
+    let inputs = references.iter().map(|path| Some(path.as_path()));
+    let inputs: Vec<Option<&Path>> = [Some(path.as_path()), training.board.file()]
+        .into_iter()
+        .chain(inputs)
+        .collect();
+    refuse_input(output, &inputs)?;
     let corpus = training.input.read()?;
-    let reference = read_reference(reference, training.input.blank.meaning())?;
-    write_model(training, corpus, Some(&reference))
+    let references = read_references(references, training.input.blank.meaning())?;
+    write_model(training, corpus, &references)
 }
 
 /// Trains and writes a model.
 fn write_model(
     training: &TrainingArguments,
     mut corpus: Corpus,
-    reference: Option<&Reference>,
+    references: &[Reference],
 ) -> Result<(), Failure> {
     let (path, output) = (&training.input.corpus, &training.output);
     let file = AtomicFile::create(output)?;
@@ -109,7 +114,7 @@ fn write_model(
     let options = FitOptions {
         amount: training.modes.unwrap_or(Amount::All),
         sampling: training.sampling.into(),
-        reference,
+        references,
         seed: training.seed,
         shape: training.hidden.0,
     };
@@ -133,7 +138,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let path = &training.input.corpus;
     refuse_input(&training.output, &[Some(path), training.board.file()])?;
     let Some(size) = arguments.minibatch else {
-        return write_model(training, training.input.read()?, None);
+        return write_model(training, training.input.read()?, &[]);
     };
     let fed = read_fed(path, training.input.blank.meaning())?;
     let (corpus, most) = of_size(&fed, size).ok_or_else(|| Failure::NoSize {
@@ -156,7 +161,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             })?)
         }
     };
-    write_model(training, corpus.clone(), reference.as_ref())
+    write_model(training, corpus.clone(), reference.as_slice())
 }
 
 /// The corpus of a size, and that of the size that was profiled in the most modes. Of several feedings

@@ -14,6 +14,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use rayon::prelude::*;
 use thiserror::Error;
 use wattgate_board::DiscoverError;
 use wattgate_board_tables::{Board, BoardError, names};
@@ -25,6 +26,7 @@ use wattgate_runtime::{Axis, Grid, GridError, MAGIC, Model, PowerMode, Provenanc
 use super::{Failure, reading_bar, show};
 use crate::corpus::modes::all_modes;
 use crate::corpus::{AXIS_COLUMNS, Blank, Corpus, is_name};
+use crate::learn::mean::MOST_REFERENCES;
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 
@@ -99,8 +101,20 @@ pub fn read_fed(path: &Path, blank: Blank) -> Result<Vec<Corpus>, Failure> {
     Ok(fed?)
 }
 
-/// Reads a model file or a corpus.
-pub fn read_reference(path: &Path, blank: Blank) -> Result<Reference, Failure> {
+/// Reads references: model files and corpora.
+pub fn read_references<P: AsRef<Path> + Sync>(
+    paths: &[P],
+    blank: Blank,
+) -> Result<Vec<Reference>, Failure> {
+    if paths.len() > MOST_REFERENCES {
+        let found = paths.len();
+        return Err(Failure::ManyReferences { found });
+    }
+    let read = |path: &P| read_reference(path.as_ref(), blank);
+    paths.par_iter().map(read).collect()
+}
+
+fn read_reference(path: &Path, blank: Blank) -> Result<Reference, Failure> {
     let name = path.display().to_string();
     let refused = |why| Failure::Reference {
         path: path.to_owned(),

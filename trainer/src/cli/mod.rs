@@ -48,6 +48,8 @@ use crate::kernels::search::SearchError;
 use crate::lab::LabError;
 use crate::lab::plots::PlotError;
 use crate::learn::gp::SingularKernel;
+use crate::learn::mean::MOST_REFERENCES;
+use crate::learn::reference::ReferenceError;
 use crate::learn::split::{Sampling, SplitError};
 use crate::methods::{self, Method, MethodError};
 use crate::networks::fit::NetworkFitError;
@@ -185,7 +187,9 @@ enum Failure {
     )]
     Exists { path: PathBuf },
     #[error("{}: {why}", path.display())]
-    Reference { path: PathBuf, why: SingularKernel },
+    Reference { path: PathBuf, why: ReferenceError },
+    #[error("--reference: {found} references; at most {MOST_REFERENCES} can be used at once")]
+    ManyReferences { found: usize },
     #[error("{why}")]
     Plan { why: SingularKernel },
     #[error("cannot plan {asked} modes: the board has {available}")]
@@ -256,6 +260,7 @@ impl Failed for Failure {
             | Self::NoSize { .. }
             | Self::SeveralModels
             | Self::Exists { .. }
+            | Self::ManyReferences { .. }
             | Self::PlanSize { .. }
             | Self::NotOfModel { .. }
             | Self::BoardMissing

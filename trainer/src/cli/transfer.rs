@@ -1,4 +1,4 @@
-//! `transfer`: trains a model on a few modes with a reference.
+//! `transfer`: trains a model on a few modes with references.
 
 use std::path::PathBuf;
 
@@ -10,20 +10,21 @@ use super::fit::{TrainingArguments, write_transferred};
 const EXAMPLE: &str = "\
 Examples:
   wattgate-trainer transfer yolo.csv --reference resnet.wgt --modes 15 -o yolo.wgt
+  wattgate-trainer transfer yolo.csv --reference resnet.csv --reference vit.csv --modes 15 -o yolo.wgt
   wattgate-trainer transfer xavier.csv --reference orin.csv --modes 30 -o xavier.wgt
 
-The reference is a model file or a corpus of another workload, minibatch size or board. Clocks
+A reference is a model file or a corpus of another workload, minibatch size or board. Clocks
 of different boards are compared as fractions of the board's highest. The modes of the corpus
-decide the weight of the reference, so that an unsuitable one does no harm.
+decide the weight of the references, so that an unsuitable one does no harm.
 
 With --json: as `fit --json`.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
-    /// The reference: a model file or a corpus
-    #[arg(long, value_name = "FILE")]
-    reference: PathBuf,
+    /// A reference: a model file or a corpus; repeat it for several
+    #[arg(long, value_name = "FILE", required = true)]
+    reference: Vec<PathBuf>,
     #[command(flatten)]
     training: TrainingArguments,
 }

@@ -26,8 +26,8 @@ pub struct Comparison<'a> {
     pub corpus: &'a Corpus,
     /// The corpus's name in results.
     pub name: &'a str,
-    /// The reference, for methods that can transfer.
-    pub reference: Option<&'a Reference>,
+    /// The references, for methods that can transfer.
+    pub references: &'a [Reference],
     /// Priors of the hyperparameters of `wattgate` and of the plans.
     pub priors: &'a Priors,
     /// The methods.
@@ -72,7 +72,7 @@ impl Comparison<'_> {
         Subject {
             kind: self.corpus.kind.to_string(),
             corpus: self.name.to_owned(),
-            reference: self.reference.map(|reference| reference.name().to_owned()),
+            reference: Reference::names(self.references),
         }
     }
 
@@ -84,7 +84,7 @@ impl Comparison<'_> {
         look: impl Fn(&TrainedRun<'_>) -> Result<T, LabError> + Sync,
     ) -> Result<Vec<T>, LabError> {
         for method in self.methods {
-            method.prepare(self.reference);
+            method.prepare(self.references);
         }
         let mut items = Vec::new();
         for &sampling in self.samplings {
@@ -107,7 +107,7 @@ impl Comparison<'_> {
             let trained = method.train(&Task {
                 corpus: self.corpus,
                 used: &split.used,
-                reference: self.reference,
+                references: self.references,
                 priors: self.priors,
                 seed,
                 shape: self.shape,
@@ -136,7 +136,7 @@ pub struct Subject {
     pub kind: String,
     /// The corpus file.
     pub corpus: String,
-    /// The reference transferred from.
+    /// The references transferred from, separated by commas.
     pub reference: Option<String>,
 }
 

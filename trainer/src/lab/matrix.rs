@@ -1,6 +1,7 @@
 //! The transfer matrix: every corpus as the reference of every other.
 
 use std::path::Path;
+use std::slice;
 
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -62,23 +63,23 @@ pub fn matrix(
     options: &MatrixOptions<'_>,
     progress: &ProgressBar,
 ) -> Result<Matrix, (String, LabError)> {
-    let starts: Vec<Option<&Reference>> = [None]
+    let starts: Vec<&[Reference]> = [&[][..]]
         .into_iter()
-        .chain(references.iter().map(Some))
+        .chain(references.iter().map(slice::from_ref))
         .collect();
     let methods: Vec<[Box<dyn Method>; 1]> = starts.iter().map(|_| [(options.method)()]).collect();
     let mut cells = Vec::new();
     for (file, corpus) in corpora {
-        for (&reference, methods) in starts.iter().zip(&methods) {
-            let itself = reference.is_some_and(|reference| reference.name() == file);
-            if itself || reference.is_none() && methods[0].needs_reference() {
+        for (&references, methods) in starts.iter().zip(&methods) {
+            let itself = references.iter().any(|reference| reference.name() == file);
+            if itself || references.is_empty() && methods[0].needs_reference() {
                 continue;
             }
             let comparison = Comparison {
                 priors: Priors::shipped(),
                 corpus,
                 name: file,
-                reference,
+                references,
                 methods,
                 amounts: &[options.amount],
                 samplings: &[options.sampling],

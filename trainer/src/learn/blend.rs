@@ -1,36 +1,45 @@
-//! The settings of a [mixture](crate::learn::mixture): the priors and the weights of its processes.
+//! Which processes a [mixture](crate::learn::mixture) has, with their weights and priors.
+//!
+//! Without a reference there are two: a physical one (a roofline for time, the energy of a step for power) and
+//! one with little or no physics. With references there are three:
+//!
+//! - the physical one;
+//! - the physical one, corrected by what physics does not explain of the references;
+//! - one around what the references state, whose differences are smooth or follow the references.
+//!
+//! The three count alike before the modes are seen. How well each predicts modes that were left out weights
+//! them, so that an unsuitable reference loses its weight, and a workload whose time physics explains best keeps
+//! it.
 
-use crate::learn::mean::{KERNEL, Mean, NOISE};
+use crate::learn::gp::SAMPLED;
+use crate::learn::mean::{KERNEL, Mean};
+use crate::learn::predictions::Target;
 use crate::learn::priors::{Prior, Priors, Spec};
 
-/// The priors and the weights of the processes of a mixture, and how a reference changes the priors.
+/// The priors and the weights of the processes of a mixture.
 pub struct Blend<'a> {
-    pub(super) priors: &'a Priors,
-    /// Chooses the prior for up to [`SAMPLED`](crate::learn::gp::SAMPLED) modes. More modes outweigh any
-    /// prior, so they get that of the known families.
-    pub(super) spec: fn(&Priors, Mean) -> Spec,
-    /// Weight of the processes with a physical mean, of time and of power; the process without has
-    /// the rest.
-    pub(super) physics: [f64; 2],
-    /// Maximum share of a reference in that weight.
-    pub(super) most_share: f64,
-    /// The prior of the process that a reference informs.
-    pub(super) near: fn(&Prior, &[f64]) -> Prior,
-    /// Whether the fit adjusts the weights by the left-out modes (stacking), and how many modes the present
-    /// weights count for. `None` keeps them: on modes spread over the board, stacking made errors larger.
-    pub(super) stacking: Option<f64>,
+    priors: &'a Priors,
+    /// Chooses the prior for up to [`SAMPLED`] modes. More modes outweigh any prior, so they get that of the
+    /// known families.
+    spec: fn(&Priors, Mean) -> Spec,
+    /// Weight of the physical process of time and of power without a reference; the other process has the rest.
+    physics: [f64; 2],
+    /// Whether the fit adjusts the weights by the left-out modes without a reference (stacking), and how many
+    /// modes the present weights count for. `None` keeps them: on modes spread over the board, stacking made
+    /// errors larger.
+    stacking: Option<f64>,
 }
 
+/// How many modes the weights count for that processes have before references are weighted against modes.
+const STACKING_OF_REFERENCES: f64 = 1.0;
+
 impl<'a> Blend<'a> {
-    /// For any modes and a reference of any board: on few modes an unsuitable reference may seem
-    /// to fit.
+    /// For any modes.
     pub fn any_board(priors: &'a Priors) -> Self {
         Self {
             priors,
             spec: Priors::spec_of_another,
             physics: [0.6, 0.6],
-            most_share: 0.25,
-            near: between,
             stacking: None,
         }
     }
@@ -40,37 +49,76 @@ impl<'a> Blend<'a> {
         Self { physics, ..self }
     }
 
-    /// For planned modes and a reference of the same board. A limit keeps the modes in a corner,
-    /// from where physics extrapolates power better than the kernel. Chosen on simulated boards,
-    /// on units and workloads (lstm, vgg11, lenet) that no test has.
-    pub fn same_board(priors: &'a Priors) -> Self {
+    /// For planned modes. A limit keeps the modes in a corner, from where physics extrapolates power better
+    /// than the kernel. Chosen on simulated boards, on units and workloads (lstm, vgg11, lenet) that no test
+    /// has.
+    pub fn planned(priors: &'a Priors) -> Self {
         Self {
             priors,
             spec: Priors::spec,
             physics: [0.5, 0.8],
-            most_share: 1.0,
-            near: of_same_board,
             stacking: Some(5.0),
+        }
+    }
+
+    /// The processes for a number of training modes, with their weights. `learned` has the hyperparameters of
+    /// the references' physical processes.
+    pub(super) fn processes(
+        &self,
+        target: Target,
+        modes: usize,
+        learned: Option<&[f64]>,
+    ) -> Vec<(f64, Spec)> {
+        let [plain, physical, stated] = match target {
+            Target::Time => [Mean::Zero, Mean::Time, Mean::TimeOfReference],
+            Target::Power => [Mean::Starved, Mean::Power, Mean::PowerOfReference],
+        };
+        let spec = |mean| self.spec_of(mean, modes);
+        let Some(learned) = learned else {
+            let physics = self.physics[target as usize];
+            return vec![(1.0 - physics, spec(plain)), (physics, spec(physical))];
+        };
+        [
+            self.corrected(target, modes, learned),
+            spec(physical),
+            spec(stated),
+        ]
+        .map(|spec| (1.0 / 3.0, spec))
+        .to_vec()
+    }
+
+    /// The process of corrected physics, near the hyperparameters of references.
+    pub(super) fn corrected(&self, target: Target, modes: usize, learned: &[f64]) -> Spec {
+        let mean = match target {
+            Target::Time => Mean::TimeAndUnexplained,
+            Target::Power => Mean::PowerAndUnexplained,
+        };
+        let Spec { prior, .. } = self.spec_of(mean, modes);
+        Spec {
+            mean,
+            prior: of_same_board(&prior, learned),
+        }
+    }
+
+    fn spec_of(&self, mean: Mean, modes: usize) -> Spec {
+        match modes > SAMPLED {
+            true => self.priors.spec(mean),
+            false => (self.spec)(self.priors, mean),
+        }
+    }
+
+    /// Whether the left-out modes adjust the weights, and how many modes the present weights count for.
+    pub(super) fn stacking(&self, is_transfer: bool) -> Option<f64> {
+        match is_transfer {
+            true => Some(STACKING_OF_REFERENCES),
+            false => self.stacking,
         }
     }
 }
 
-/// Factor on the prior standard deviations of the mean's coefficients in a transfer, from any board
-/// and from the same.
-const NARROWED: f64 = 0.7;
+/// Factor on the prior standard deviations of the mean's coefficients, where a workload of the same board
+/// has taught them.
 const NARROWED_BY_SAME: f64 = 0.5;
-
-/// A prior with means half-way between the default prior and a reference's hyperparameters.
-fn between(prior: &Prior, reference: &[f64]) -> Prior {
-    let pairs = prior.iter().zip(reference).enumerate();
-    pairs
-        .map(|(at, (&[mean, sd], learned))| match at {
-            NOISE => [mean, sd],
-            0..KERNEL => [f64::midpoint(mean, *learned), sd],
-            _ => [f64::midpoint(mean, *learned), NARROWED * sd],
-        })
-        .collect()
-}
 
 /// A prior with the mean's coefficients of a reference of the same board. Voltages and static power
 /// are the board's; what differs between workloads, the modes must show.
@@ -82,22 +130,4 @@ pub(super) fn of_same_board(prior: &Prior, reference: &[f64]) -> Prior {
         *sd *= NARROWED_BY_SAME;
     });
     near
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reference_pulls_coefficients_half_way_and_leaves_the_noise() {
-        let prior = Priors::theory().spec(Mean::Time).prior;
-        let reference: Vec<f64> = prior.iter().map(|[mean, _]| mean + 1.0).collect();
-        for (at, ([mean, sd], [new, narrow])) in
-            prior.iter().zip(between(&prior, &reference)).enumerate()
-        {
-            let moved = if at == NOISE { 0.0 } else { 0.5 };
-            assert!((new - mean - moved).abs() < 1e-12);
-            assert_eq!(narrow, if at < KERNEL { *sd } else { NARROWED * sd });
-        }
-    }
 }

@@ -53,6 +53,7 @@ const TIME: &[[f64; 2]] = &[
     [2.2, 0.8],
     [-3.1, 0.6],
     [-4.7, 0.3],
+    [-5.0, 0.5],
     [-3.2, 0.5],
     [0.0, 0.12],
     [-0.1, 0.12],
@@ -77,6 +78,7 @@ const POWER: &[[f64; 2]] = &[
     [1.0, 0.9],
     [-2.4, 0.48],
     [-3.4, 0.6],
+    [-5.0, 0.5],
     [-3.2, 0.5],
     [-0.8, 0.6],
     [-1.8, 0.6],
@@ -155,10 +157,10 @@ impl Forecast {
         scales: &Scales,
         modes: &[Known],
         exceeded: &[([u32; 4], f64)],
-        reference: Option<&Hyperparameters>,
+        learned: &Hyperparameters,
         seed: u64,
     ) -> Result<Self, SingularKernel> {
-        let learned = |target| reference.and_then(|learned| learned[target as usize].as_deref());
+        let learned = |target| learned[target as usize].as_deref();
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut places: Vec<Place> = modes.iter().map(|mode| scales.place(mode.knobs)).collect();
         let mut times: Vec<f64> = modes.iter().map(|mode| mode.time_us.ln()).collect();

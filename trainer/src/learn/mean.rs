@@ -14,8 +14,11 @@ use crate::learn::standard::Standard;
 const BOX_COX: f64 = -0.25;
 
 /// Number of kernel hyperparameters, which precede those of the mean: logarithms of four length
-/// scales, of the amplitudes of the Matérn and linear parts, and of the noise.
-pub const KERNEL: usize = 7;
+/// scales, of the amplitudes of the Matérn part, the linear part and the levels, and of the noise.
+pub const KERNEL: usize = 8;
+
+/// Maximum number of references of a transfer.
+pub const MOST_REFERENCES: usize = 8;
 
 /// The inputs of a mode to the kernel and the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,6 +35,13 @@ pub struct Place {
     /// Standard deviation of `log_time`; zero if the time was measured. A prediction integrates
     /// over it.
     pub log_time_sd: f64,
+    /// ln of the time and of the power that references state, minus their means over the training modes: the
+    /// average of all references. Zero without one.
+    pub stated: [f64; 2],
+    /// The part of `stated` that the physics of the references does not explain.
+    pub unexplained: [f64; 2],
+    /// As `stated`, by reference; zero beyond the last.
+    pub stated_by_each: [[f64; 2]; MOST_REFERENCES],
 }
 
 /// Maps the modes of a grid to [`Place`]s.
@@ -88,7 +98,18 @@ impl Scales {
             above: std::array::from_fn(|i| (f64::from(knobs[i]) / self.axes[i].lowest).ln()),
             log_time: 0.0,
             log_time_sd: 0.0,
+            stated: [0.0; 2],
+            unexplained: [0.0; 2],
+            stated_by_each: [[0.0; 2]; MOST_REFERENCES],
         }
+    }
+
+    /// The knobs of a mode at the same fractions of another board's highest values.
+    pub fn elsewhere(&self, knobs: [u32; 4], other: &Self) -> [u32; 4] {
+        std::array::from_fn(|i| {
+            let ratio = other.axes[i].highest / self.axes[i].highest;
+            (f64::from(knobs[i]) * ratio).round().max(1.0) as u32
+        })
     }
 }
 
@@ -109,17 +130,30 @@ pub enum Mean {
     /// energy over its time, and k·ln(slowdown) less. Coefficients: 6 weights, 5 exponents, 3 of the
     /// slowdown, ln k.
     Power,
+    /// [`Mean::Time`], plus what the physics of references leaves unexplained of their times. Co-kriging: what
+    /// differs from physics in one workload differs alike in another (Kennedy and O'Hagan 2000).
+    TimeAndUnexplained,
+    /// The same of [`Mean::Power`].
+    PowerAndUnexplained,
+    /// What references state of the time. No coefficients. The linear part of the kernel has the logarithms
+    /// of knobs and of what each reference states for inputs.
+    TimeOfReference,
+    /// The same of the power.
+    PowerOfReference,
 }
 
 /// Prior of ln(noise / spread of the target). It is the same for all corpora: how much a recording
 /// was disturbed says nothing about the next one.
 const NOISE_PRIOR: [f64; 2] = [-3.2, 1.5];
 
+/// Prior of ln(levels / spread of the target).
+const LEVELS_PRIOR: [f64; 2] = [-4.2, 1.0];
+
 /// Index of the noise among the hyperparameters.
-pub const NOISE: usize = 6;
+pub const NOISE: usize = 7;
 
 impl Mean {
-    /// All mean functions.
+    /// The mean functions whose coefficients families of corpora teach, in the order of the enumeration.
     pub const ALL: [Self; 4] = [Self::Zero, Self::Starved, Self::Time, Self::Power];
 
     /// What is known of the hyperparameters before any corpus: `(name, prior)`, the kernel's first.
@@ -131,7 +165,10 @@ impl Mean {
     pub fn theory(self) -> Vec<(&'static str, [f64; 2])> {
         let [matern, linear] = match self {
             Self::Zero | Self::Starved => [0.0, 0.0],
-            Self::Time | Self::Power => [-1.0, -1.5],
+            Self::Time | Self::TimeAndUnexplained | Self::Power | Self::PowerAndUnexplained => {
+                [-1.0, -1.5]
+            }
+            Self::TimeOfReference | Self::PowerOfReference => [-2.5, 0.0],
         };
         let mut theory = vec![
             ("ln length cores", [0.7, 1.0]),
@@ -140,17 +177,18 @@ impl Mean {
             ("ln length emc", [0.7, 1.0]),
             ("ln amplitude Matern", [matern, 1.2]),
             ("ln amplitude linear", [linear, 1.2]),
+            ("ln amplitude levels", LEVELS_PRIOR),
             ("ln noise", NOISE_PRIOR),
         ];
         theory.extend_from_slice(match self {
-            Self::Zero => &[],
+            Self::Zero | Self::TimeOfReference | Self::PowerOfReference => &[],
             Self::Starved => &[
                 ("u", [-1.5, 1.5]),
                 ("ln b", [-1.0, 1.5]),
                 ("exponent cores", [1.0, 0.5]),
                 ("ln k", [0.0, 0.5]),
             ],
-            Self::Time => &[
+            Self::Time | Self::TimeAndUnexplained => &[
                 ("ln exponent cpu", [0.0, 0.4]),
                 ("ln exponent gpu", [0.0, 0.4]),
                 ("ln exponent emc", [0.0, 0.4]),
@@ -164,7 +202,7 @@ impl Mean {
                 ("ln b", [-1.0, 1.5]),
                 ("exponent cores", [1.0, 0.5]),
             ],
-            Self::Power => &[
+            Self::Power | Self::PowerAndUnexplained => &[
                 ("static", [-1.8, 1.0]),
                 ("emc", [-1.8, 1.0]),
                 ("cpu energy", [-1.8, 1.0]),
@@ -199,7 +237,11 @@ impl Mean {
                 -k * slowdown.log
             }
             Self::Time => time(at, p, gradient),
+            Self::TimeAndUnexplained => time(at, p, gradient) + at.unexplained[0],
             Self::Power => power(at, p, gradient),
+            Self::PowerAndUnexplained => power(at, p, gradient) + at.unexplained[1],
+            Self::TimeOfReference => at.stated[0],
+            Self::PowerOfReference => at.stated[1],
         }
     }
 
@@ -207,7 +249,7 @@ impl Mean {
     /// the shares of the two energies.
     pub fn by_log_time(self, gradient: &[f64]) -> f64 {
         match (self, gradient) {
-            (Self::Power, [_, _, cpu, gpu, ..]) => -cpu - gpu,
+            (Self::Power | Self::PowerAndUnexplained, [_, _, cpu, gpu, ..]) => -cpu - gpu,
             _ => 0.0,
         }
     }
@@ -343,8 +385,9 @@ mod tests {
             }
             let slope = mean.by_log_time(&gradient);
             let value = |step: f64| {
-                let log_time = place.log_time + step;
-                mean.value(&Place { log_time, ..place }, &theta, &mut vec![0.0; count])
+                let mut moved = place;
+                moved.log_time += step;
+                mean.value(&moved, &theta, &mut vec![0.0; count])
             };
             let numeric = (value(1e-6) - value(-1e-6)) / 2e-6;
             assert!((numeric - slope).abs() < 1e-7, "{mean:?} by log time");

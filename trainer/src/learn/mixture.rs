@@ -1,26 +1,16 @@
 //! Mixtures of Gaussian processes for the logarithm of one target.
 //!
-//! A mixture has a process whose mean is physical (a roofline for time, the energy of a step for
-//! power) and one whose mean has little or no physics. The exported network is distilled from the
-//! medians of the mixtures on the whole grid; the guard band follows from their spread.
-//!
-//! A reference adds a third process. The prior of this process comes from the reference's hyperparameters,
-//! and its weight grows with how well it explains the corpus, so that an unsuitable reference is dropped.
+//! [`Blend`](crate::learn::blend::Blend) says which processes a mixture has. The exported network is distilled
+//! from the medians of the mixtures on the whole grid; the guard band follows from their spread.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use rayon::join;
 use rayon::prelude::*;
 
-use crate::learn::blend::Blend;
 use crate::learn::expected::{Expected, Residual};
-use crate::learn::gp::{Normal, Process, SAMPLED, SingularKernel};
-use crate::learn::mean::{Mean, Place};
-use crate::learn::predictions::Target;
-use crate::learn::priors::{Priors, Spec};
-
-/// Share of the physical weight below which a reference is dropped.
-const LEAST_SHARE: f64 = 0.01;
+use crate::learn::gp::{Normal, Process, SingularKernel};
+use crate::learn::mean::Place;
+use crate::learn::priors::Spec;
 
 /// Places predicted at once; memory is proportional to this times the number of training modes.
 const AT_ONCE: usize = 4_096;
@@ -40,6 +30,9 @@ pub(super) const FOLDS: usize = 10;
 /// What the samples of a process predict at one place, with the share of each.
 type Samples = Vec<(f64, Normal)>;
 
+/// The place of the physical process among the parts.
+const PHYSICAL: usize = 1;
+
 /// A mixture of Gaussian processes for the logarithm of one target.
 #[derive(Clone, Debug)]
 pub struct Mixture {
@@ -48,58 +41,28 @@ pub struct Mixture {
 }
 
 impl Mixture {
-    /// Fits two processes: one with the physical mean, and one with the mean `without` physics. A
-    /// reference adds a third, which has the physical mean and the reference's prior. If `random` is
-    /// given, the hyperparameters are sampled; otherwise their MAP estimates are taken.
+    /// Fits weighted processes; the second one is physical. If `random` is given, the hyperparameters are
+    /// sampled; otherwise their MAP estimates are taken.
     pub(super) fn fit(
-        [mean, without]: [Mean; 2],
+        processes: &[(f64, Spec)],
         places: &[Place],
         targets: &[f64],
-        reference: Option<&[f64]>,
-        (blend, target): (&Blend<'_>, Target),
         random: Option<&ChaCha8Rng>,
     ) -> Result<Self, SingularKernel> {
-        let physics = blend.physics[target as usize];
-        let spec = match places.len() > SAMPLED {
-            true => Priors::spec,
-            false => blend.spec,
+        let fit = |(at, (weight, spec)): (usize, &(f64, Spec))| {
+            let process = match random {
+                Some(random) => {
+                    let mut random = random.clone();
+                    random.set_stream(at as u64 + 1);
+                    Process::fit(spec, places, targets, &mut random)
+                }
+                None => Process::fit_map(spec, places, targets),
+            };
+            Ok((*weight, process?))
         };
-        let fit = |spec: &Spec, stream| match random {
-            Some(random) => {
-                let mut random = random.clone();
-                random.set_stream(stream);
-                Process::fit(spec, places, targets, &mut random)
-            }
-            None => Process::fit_map(spec, places, targets),
-        };
-        let own = spec(blend.priors, mean);
-        let (physical, (near, plain)) = join(
-            || fit(&own, 1),
-            || {
-                let near = reference.map(|theta| Spec {
-                    mean,
-                    prior: (blend.near)(&own.prior, theta),
-                });
-                join(
-                    || near.map(|near| fit(&near, 2)).transpose(),
-                    || fit(&spec(blend.priors, without), 3),
-                )
-            },
-        );
-        let physical = physical?;
-        let near = near?.map(|near| {
-            let share = 1.0 / (1.0 + (physical.log_posterior() - near.log_posterior()).exp());
-            let share = share.min(blend.most_share);
-            (if share < LEAST_SHARE { 0.0 } else { share }, near)
-        });
-        let of_near = near.as_ref().map_or(0.0, |(share, _)| *share);
-        let mut parts = vec![
-            (1.0 - physics, plain?),
-            (physics * (1.0 - of_near), physical),
-        ];
-        parts.extend(near.map(|(share, near)| (physics * share, near)));
-        parts.retain(|(weight, _)| *weight > 0.0);
-        Ok(Self { parts })
+        let parts: Result<Vec<_>, SingularKernel> =
+            processes.par_iter().enumerate().map(fit).collect();
+        Ok(Self { parts: parts? })
     }
 
     /// Predicts a measurement of the logarithm at each place.
@@ -112,6 +75,24 @@ impl Mixture {
                 .collect()
         };
         places.chunks(AT_ONCE).flat_map(of).collect()
+    }
+
+    /// The mean at each place, faster than [`Mixture::predict`].
+    pub(super) fn means(&self, places: &[Place]) -> Vec<f64> {
+        let mut means = vec![0.0; places.len()];
+        for (weight, process) in &self.parts {
+            for (share, of_sample) in process.shares().zip(process.means(places)) {
+                let pairs = means.iter_mut().zip(of_sample);
+                pairs.for_each(|(sum, mean)| *sum += weight * share * mean);
+            }
+        }
+        means
+    }
+
+    /// The mean function of the physical process at each place.
+    pub(super) fn physics(&self, places: &[Place]) -> Vec<f64> {
+        let (_, physical) = &self.parts[PHYSICAL];
+        physical.mean_function(places)
     }
 
     /// What each process predicts.
@@ -267,9 +248,9 @@ impl Mixture {
             .flat_map(|(_, process)| process.targets())
     }
 
-    /// The hyperparameters of the process with the physical mean and the default prior.
+    /// The hyperparameters of the physical process.
     pub(super) fn hyperparameters(&self) -> Option<Vec<f64>> {
-        self.parts.get(1).map(|(_, process)| process.map())
+        self.parts.get(PHYSICAL).map(|(_, process)| process.map())
     }
 }
 
@@ -340,7 +321,10 @@ mod tests {
 
     use super::*;
     use crate::corpus::modes::all_modes;
+    use crate::learn::blend::Blend;
     use crate::learn::mean::Scales;
+    use crate::learn::predictions::Target;
+    use crate::learn::priors::Priors;
 
     /// Processes that were learned again have fewer samples; each counts in full.
     #[test]
@@ -355,9 +339,8 @@ mod tests {
         let targets: Vec<f64> = times.collect();
         let blend = Blend::any_board(Priors::shipped());
         let random = ChaCha8Rng::seed_from_u64(1);
-        let of_time = (&blend, Target::Time);
-        let means = [Mean::Time, Mean::Zero];
-        let all = Mixture::fit(means, &places, &targets, None, of_time, Some(&random));
+        let processes = blend.processes(Target::Time, places.len(), None);
+        let all = Mixture::fit(&processes, &places, &targets, Some(&random));
         let all = all.expect("regular");
         let fewer = all.without(|at| at % FOLDS == 0, (1, 0)).expect("regular");
         for mixture in [&all, &fewer] {

@@ -8,11 +8,13 @@
 //! | What have other corpora taught of its coefficients? | [`priors`], [`families`] |
 //! | How does a Gaussian process model the residuals? | [`gp`] |
 //! | How are processes blended for one target? | [`mixture`], [`blend`] |
-//! | How do these predict time and power, with a transfer? | [`teacher`], [`reference`](mod@reference) |
+//! | How do these predict time and power? | [`teacher`] |
+//! | What do references add? | [`around`], [`reference`](mod@reference) |
 //! | How is a predictive distribution summarised? | [`expected`] |
 //! | What is predicted for every mode, and how far is it off? | [`predictions`] |
 //! | How far may a measurement exceed its prediction? | [`guard`] |
 
+pub mod around;
 pub mod blend;
 pub mod expected;
 pub mod families;

@@ -46,8 +46,7 @@ const HEADER: &str = "process,hyperparameter,mean,sd,sd of another family";
 impl Priors {
     /// What theory says.
     pub fn theory() -> Self {
-        let prior = |mean: Mean| mean.theory().into_iter().map(|(_, prior)| prior).collect();
-        let known: Vec<Prior> = Mean::ALL.into_iter().map(prior).collect();
+        let known: Vec<Prior> = Mean::ALL.into_iter().map(of_theory).collect();
         Self {
             another: known.clone(),
             known,
@@ -73,7 +72,7 @@ impl Priors {
     pub fn spec(&self, mean: Mean) -> Spec {
         Spec {
             mean,
-            prior: self.known[mean as usize].clone(),
+            prior: of(&self.known, mean),
         }
     }
 
@@ -81,7 +80,7 @@ impl Priors {
     pub fn spec_of_another(&self, mean: Mean) -> Spec {
         Spec {
             mean,
-            prior: self.another[mean as usize].clone(),
+            prior: of(&self.another, mean),
         }
     }
 
@@ -127,6 +126,21 @@ impl Priors {
         }
         text
     }
+}
+
+fn of_theory(mean: Mean) -> Prior {
+    mean.theory().into_iter().map(|(_, prior)| prior).collect()
+}
+
+/// The prior of a mean function: that of theory, if no family teaches it.
+fn of(taught: &[Prior], mean: Mean) -> Prior {
+    let alike = match mean {
+        Mean::TimeAndUnexplained => Mean::Time,
+        Mean::PowerAndUnexplained => Mean::Power,
+        _ => mean,
+    };
+    let taught = taught.get(alike as usize).cloned();
+    taught.unwrap_or_else(|| of_theory(mean))
 }
 
 #[cfg(test)]

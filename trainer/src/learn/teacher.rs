@@ -3,8 +3,10 @@
 //! The two form a joint model, p(time) · p(power | time): power is learned from measured times and
 //! predicted from the distribution of the predicted time.
 //!
-//! A transfer takes over hyperparameters, not predictions. Knobs are fractions of the board's highest
-//! value, which maps the axes of one board to those of another.
+//! A transfer adds a process around what references state of the same modes. Knobs are fractions of the board's
+//! highest value, which maps the axes of one board to those of another.
+
+use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -13,10 +15,11 @@ use rayon::prelude::*;
 use wattgate_runtime::Grid;
 
 use crate::corpus::modes::Known;
+use crate::learn::around::{Around, Statement, States};
 use crate::learn::blend::Blend;
 use crate::learn::expected::{Expected, LeftOut};
-use crate::learn::gp::SingularKernel;
-use crate::learn::mean::{Mean, Place, Scales};
+use crate::learn::gp::{Process, SingularKernel};
+use crate::learn::mean::{Place, Scales};
 use crate::learn::mixture::{FOLDS, Mixture};
 use crate::learn::predictions::Target;
 use crate::learn::priors::Priors;
@@ -24,7 +27,7 @@ use crate::learn::priors::Priors;
 /// Maximum number of training modes.
 pub const MAX_TRAINING_MODES: usize = 2_000;
 
-/// Hyperparameters to transfer, of time and of power.
+/// Hyperparameters of the physical processes, of time and of power.
 pub type Hyperparameters = [Option<Vec<f64>>; 2];
 
 /// The teachers of one workload on one board.
@@ -38,6 +41,7 @@ pub struct Teachers {
     /// Indices of the training modes with a power.
     powered: Vec<usize>,
     left_out: Vec<LeftOut>,
+    around: Around<Teachers>,
 }
 
 impl Teachers {
@@ -46,12 +50,12 @@ impl Teachers {
     pub fn fit(
         grid: &Grid,
         used: &[Known],
-        reference: Option<&Hyperparameters>,
+        references: &[Arc<Self>],
         blend: &Blend<'_>,
         seed: u64,
     ) -> Result<Self, SingularKernel> {
-        let mut teachers = Self::fit_alone(grid, used, reference, blend, seed)?;
-        teachers.cross_validate(blend.stacking, seed)?;
+        let mut teachers = Self::fit_alone(grid, used, references, blend, seed)?;
+        teachers.cross_validate(blend.stacking(!references.is_empty()), seed)?;
         Ok(teachers)
     }
 
@@ -59,72 +63,79 @@ impl Teachers {
     pub fn fit_alone(
         grid: &Grid,
         used: &[Known],
-        reference: Option<&Hyperparameters>,
+        references: &[Arc<Self>],
         blend: &Blend<'_>,
         seed: u64,
     ) -> Result<Self, SingularKernel> {
         let random = ChaCha8Rng::seed_from_u64(seed);
-        Self::learn(grid, used, reference, blend, Some(&random))
+        Self::learn(grid, used, references, blend, Some(&random))
     }
 
     /// Like [`Teachers::fit`], but uses MAP estimates of the hyperparameters and no reference.
     pub fn fit_map(grid: &Grid, used: &[Known], priors: &Priors) -> Result<Self, SingularKernel> {
-        let blend = Blend {
-            spec: Priors::spec,
-            ..Blend::any_board(priors)
-        };
-        Self::learn(grid, used, None, &blend, None)
+        Self::learn(grid, used, &[], &Blend::any_board(priors), None)
     }
 
     fn learn(
         grid: &Grid,
         used: &[Known],
-        reference: Option<&Hyperparameters>,
+        references: &[Arc<Self>],
         blend: &Blend<'_>,
         random: Option<&ChaCha8Rng>,
     ) -> Result<Self, SingularKernel> {
         let used = &used[..used.len().min(MAX_TRAINING_MODES)];
         let scales = Scales::of(grid);
-        let learned = |target| reference.and_then(|learned| learned[target as usize].as_deref());
-        let places: Vec<Place> = used.iter().map(|mode| scales.place(mode.knobs)).collect();
+        let knobs: Vec<[u32; 4]> = used.iter().map(|mode| mode.knobs).collect();
         let logs: Vec<f64> = used.iter().map(|mode| mode.time_us.ln()).collect();
-        let time = Mixture::fit(
-            [Mean::Time, Mean::Zero],
-            &places,
-            &logs,
-            learned(Target::Time),
-            (blend, Target::Time),
-            random,
-        )?;
         let centre = logs.iter().sum::<f64>() / logs.len() as f64;
-        let mut teachers = Self {
+        let powered: Vec<usize> = (0..used.len())
+            .filter(|&at| used[at].power_mw.is_some())
+            .collect();
+        let logs_of_power: Vec<f64> = used
+            .iter()
+            .filter_map(|mode| Some(mode.power_mw?.ln()))
+            .collect();
+        let with_times = |places: &[Place]| -> Vec<Place> {
+            let of = |&at: &usize| measured(places[at], &used[at], centre);
+            powered.iter().map(of).collect()
+        };
+        let mut around = Around::of(references, &scales, &knobs);
+        for target in Target::ALL {
+            let evidence = |around: &Around<Self>| {
+                let places = around.places(&scales, &knobs);
+                let (places, logs) = match target {
+                    Target::Time => (places, &logs),
+                    Target::Power => (with_times(&places), &logs_of_power),
+                };
+                let learned = around.hyperparameters(target).unwrap_or_default();
+                let spec = blend.corrected(target, places.len(), &learned);
+                Ok(Process::fit_map(&spec, &places, logs)?.log_posterior())
+            };
+            around.weigh(target, evidence)?;
+        }
+        let processes = |target: Target, modes: usize| {
+            blend.processes(target, modes, around.hyperparameters(target).as_deref())
+        };
+        let places = around.places(&scales, &knobs);
+        let time = Mixture::fit(&processes(Target::Time, used.len()), &places, &logs, random)?;
+        let power = match powered.len() {
+            0 => None,
+            modes => Some(Mixture::fit(
+                &processes(Target::Power, modes),
+                &with_times(&places),
+                &logs_of_power,
+                random,
+            )?),
+        };
+        Ok(Self {
             scales,
             time,
-            power: None,
+            power,
             centre,
-            powered: Vec::new(),
+            powered,
             left_out: Vec::new(),
-        };
-        let (mut powered, mut logs_of_power) = (Vec::new(), Vec::new());
-        for (at, (mode, place)) in used.iter().zip(places).enumerate() {
-            if let Some(power) = mode.power_mw {
-                teachers.powered.push(at);
-                powered.push(teachers.after(place, mode));
-                logs_of_power.push(power.ln());
-            }
-        }
-        let (places, logs) = (powered, logs_of_power);
-        if !places.is_empty() {
-            teachers.power = Some(Mixture::fit(
-                [Mean::Power, Mean::Starved],
-                &places,
-                &logs,
-                learned(Target::Power),
-                (blend, Target::Power),
-                random,
-            )?);
-        }
-        Ok(teachers)
+            around,
+        })
     }
 
     /// The teacher of a target; `None` for power if it was not fitted.
@@ -138,10 +149,7 @@ impl Teachers {
     /// Predicts ln(time in µs), then ln(power in mW) if it was fitted: one list per target, in the
     /// order of `modes`. Power is predicted from the predicted time and its spread.
     pub fn predict(&self, modes: &[[u32; 4]]) -> Vec<Vec<Expected>> {
-        let places: Vec<Place> = modes
-            .iter()
-            .map(|&knobs| self.scales.place(knobs))
-            .collect();
+        let places = self.around.places(&self.scales, modes);
         let time = self.time.predict(&places);
         let power = self.power.as_ref().map(|teacher| {
             let pairs = places.into_iter().zip(&time);
@@ -209,12 +217,6 @@ impl Teachers {
         Ok(())
     }
 
-    /// A place of the power's processes for a measured mode.
-    fn after(&self, place: Place, mode: &Known) -> Place {
-        let log_time = mode.time_us.ln() - self.centre;
-        Place { log_time, ..place }
-    }
-
     /// A place of the power's processes for a mode whose time is predicted.
     fn before(&self, place: Place, time: &Expected) -> Place {
         Place {
@@ -227,22 +229,69 @@ impl Teachers {
     /// Conditions the teachers on one more measurement, which also weights the processes and the samples
     /// of their hyperparameters anew.
     pub fn observe(&self, mode: &Known) -> Result<Self, SingularKernel> {
-        let place = self.scales.place(mode.knobs);
+        let place = self.around.places(&self.scales, &[mode.knobs])[0];
         let mut more = Self {
             time: self.time.observe(place, mode.time_us.ln())?,
             ..self.clone()
         };
         if let Some((teacher, power)) = self.power.as_ref().zip(mode.power_mw) {
-            more.power = Some(teacher.observe(self.after(place, mode), power.ln())?);
+            more.power = Some(teacher.observe(measured(place, mode, self.centre), power.ln())?);
             more.powered.push(self.time.places().len());
         }
         Ok(more)
     }
 
-    /// The hyperparameters that a transfer to another workload or board may start from.
-    pub fn hyperparameters(&self) -> Hyperparameters {
-        Target::ALL.map(|target| self.of(target).and_then(Mixture::hyperparameters))
+    /// The averages of the hyperparameters of the physical processes of several workloads, which a forecast of
+    /// another one of the same board may start from.
+    pub fn mean_hyperparameters(all: &[Arc<Self>]) -> Hyperparameters {
+        Target::ALL.map(|target| {
+            let each = all.iter().filter_map(|of| of.hyperparameters(target));
+            let each: Vec<Vec<f64>> = each.collect();
+            let of = |at: usize| {
+                let sum: f64 = each.iter().map(|theta| theta[at]).sum();
+                sum / each.len() as f64
+            };
+            let first = each.first()?;
+            Some((0..first.len()).map(of).collect())
+        })
     }
+}
+
+impl States for Teachers {
+    /// Means, not medians: they take less time.
+    fn state(&self, scales: &Scales, modes: &[[u32; 4]]) -> Vec<Statement<Vec<f64>>> {
+        let here: Vec<[u32; 4]> = modes
+            .iter()
+            .map(|&knobs| scales.elsewhere(knobs, &self.scales))
+            .collect();
+        let places = self.around.places(&self.scales, &here);
+        let of = |teacher: &Mixture, places: &[Place]| {
+            let log = teacher.means(places);
+            let pairs = log.iter().zip(teacher.physics(places));
+            let unexplained = pairs.map(|(log, physics)| log - physics).collect();
+            Statement { log, unexplained }
+        };
+        let time = of(&self.time, &places);
+        let power = self.power.as_ref().map(|teacher| {
+            let pairs = places.into_iter().zip(&time.log);
+            let with_time = pairs.map(|(place, time)| Place {
+                log_time: time - self.centre,
+                ..place
+            });
+            of(teacher, &with_time.collect::<Vec<_>>())
+        });
+        [Some(time), power].into_iter().flatten().collect()
+    }
+
+    fn hyperparameters(&self, target: Target) -> Option<Vec<f64>> {
+        self.of(target).and_then(Mixture::hyperparameters)
+    }
+}
+
+/// The place of a measured mode for the processes of power.
+fn measured(place: Place, mode: &Known, centre: f64) -> Place {
+    let log_time = mode.time_us.ln() - centre;
+    Place { log_time, ..place }
 }
 
 #[cfg(test)]
@@ -263,7 +312,7 @@ mod tests {
             })
             .collect();
         let blend = Blend::any_board(Priors::shipped());
-        let teachers = Teachers::fit(&grid, &used, None, &blend, 1).expect("regular");
+        let teachers = Teachers::fit(&grid, &used, &[], &blend, 1).expect("regular");
         // The summary of a mixture whose weights do not sum to one would be wider or narrower.
         let shown: Vec<f64> = teachers.left_out().iter().map(|of| of.time.sd).collect();
         assert!(shown.iter().all(|sd| *sd < 0.5), "{shown:?}");

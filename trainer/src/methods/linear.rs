@@ -6,9 +6,10 @@
 use nalgebra::{DMatrix, DVector};
 
 use super::{Method, MethodError, Predicted, Trained};
+use crate::corpus::modes::Known;
 use crate::corpus::modes::all_modes;
-use crate::corpus::modes::{Known, profiled};
 use crate::learn::predictions::{Predictions, Target};
+use crate::learn::reference::Reference;
 use crate::learn::standard::Standard;
 use crate::train::Task;
 
@@ -66,7 +67,7 @@ impl Method for LinearEnergy {
         "linear-energy"
     }
 
-    /// Pools the reference's modes, if any, with those of the new workload: the paper fits one
+    /// Pools the modes of references, if any, with those of the new workload: the paper fits one
     /// model to several networks.
     fn train(&self, task: &Task<'_>) -> Result<Box<dyn Trained>, MethodError> {
         let known = samples(task.used, Target::Time);
@@ -76,8 +77,7 @@ impl Method for LinearEnergy {
             row.push(time_us);
             row
         };
-        let reference = task.reference.and_then(|reference| reference.corpus());
-        let pooled = reference.map(profiled).unwrap_or_default();
+        let pooled = Reference::all_modes(task.references);
         let energies: Vec<(Vec<f64>, f64)> = pooled
             .iter()
             .chain(task.used)

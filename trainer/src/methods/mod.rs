@@ -1,13 +1,13 @@
 //! The methods that the lab compares: wattgate, published methods and baselines. Each chooses a
 //! mode under a power limit after training on a few profiled modes.
 
-mod gbt;
 pub(crate) mod linear;
 mod maxn;
 mod powertrain_nn;
 mod powertrain_transfer;
 mod presets;
 mod random;
+mod trees;
 mod wattgate;
 
 pub use wattgate::Wattgate;
@@ -32,8 +32,8 @@ pub trait Method: Sync {
         false
     }
 
-    /// Does the work that all tasks with the same reference share; called once before them.
-    fn prepare(&self, _reference: Option<&Reference>) {}
+    /// Does the work that all tasks with the same references share; called once before them.
+    fn prepare(&self, _references: &[Reference]) {}
 
     /// Trains on the modes of a task.
     fn train(&self, task: &Task<'_>) -> Result<Box<dyn Trained>, MethodError>;
@@ -80,7 +80,7 @@ pub enum MethodError {
     /// The guard band does not support the confidence.
     #[error("{0}")]
     Guard(#[from] GuardError),
-    /// The method trains a network on the reference's rows, which a model file does not have.
+    /// The method trains a network on the rows of references, which a model file does not have.
     #[error("{method} needs a corpus as --reference, not a model file")]
     NoReferenceCorpus {
         /// The method.
@@ -115,15 +115,18 @@ impl From<FormatError> for MethodError {
 }
 
 /// The names of all methods.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 14] = [
     "wattgate",
+    "wattgate-scratch",
     "powertrain-nn",
     "powertrain-transfer",
+    "powertrain-transfer-frozen",
     "powertrain-transfer-mape",
     "linear",
     "linear-4",
     "linear-energy",
     "gbt",
+    "random-forest",
     "random",
     "maxn",
     "presets",
@@ -131,20 +134,20 @@ pub const NAMES: [&str; 11] = [
 
 /// Creates the method with a name of [`NAMES`].
 pub fn method(name: &str) -> Option<Box<dyn Method>> {
-    use powertrain_nn::Loss;
+    use powertrain_transfer::{PowertrainTransfer, Variant};
+    use trees::Trees;
     Some(match name {
-        "wattgate" => Box::new(wattgate::Wattgate),
+        "wattgate" => Box::new(wattgate::Wattgate::WithReferences),
+        "wattgate-scratch" => Box::new(wattgate::Wattgate::Scratch),
         "powertrain-nn" => Box::new(powertrain_nn::PowertrainNn),
-        "powertrain-transfer" => {
-            Box::new(powertrain_transfer::PowertrainTransfer::new(Loss::Square))
-        }
-        "powertrain-transfer-mape" => Box::new(powertrain_transfer::PowertrainTransfer::new(
-            Loss::Percentage,
-        )),
+        "powertrain-transfer" => Box::new(PowertrainTransfer::new(Variant::Whole)),
+        "powertrain-transfer-frozen" => Box::new(PowertrainTransfer::new(Variant::Frozen)),
+        "powertrain-transfer-mape" => Box::new(PowertrainTransfer::new(Variant::Percentage)),
         "linear" => Box::new(linear::Linear),
         "linear-4" => Box::new(linear::LinearOfFour),
         "linear-energy" => Box::new(linear::LinearEnergy),
-        "gbt" => Box::new(gbt::Gbt),
+        "gbt" => Box::new(Trees::Boosted),
+        "random-forest" => Box::new(Trees::Forest),
         "random" => Box::new(random::Random),
         "maxn" => Box::new(maxn::Maxn),
         "presets" => Box::new(presets::Presets),

@@ -257,6 +257,18 @@ impl Loss {
 }
 
 impl Recipe {
+    /// The same network; a fine-tuning keeps its layers.
+    pub fn frozen(&self) -> Self {
+        let layers = self.network.layers.iter();
+        let layers = layers.map(|layer| layer.clone().set_require_grad(false));
+        Self {
+            network: RecipeNetwork {
+                layers: layers.collect(),
+            },
+            ..self.clone()
+        }
+    }
+
     /// Predicts the target in every mode of a grid, indexed by mode id.
     pub fn predict(&self, grid: &Grid) -> Vec<f64> {
         let device = Device::flex();

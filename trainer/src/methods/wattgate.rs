@@ -1,4 +1,4 @@
-//! `wattgate`: the product as a method of the comparison. The runtime chooses from the model file.
+//! `wattgate` and `wattgate-scratch`: the product as a method of the comparison. The runtime chooses from the model file.
 
 use statrs::distribution::{ContinuousCDF, Normal};
 use wattgate_runtime::{Front, Milliwatts, Model, Query, SelectError};
@@ -15,16 +15,32 @@ use crate::train::{Task, Taught, train};
 /// Capacity of the Pareto front; fronts of measured modes are smaller.
 const FRONT: usize = 4_096;
 
-/// The method `wattgate`.
-pub struct Wattgate;
+/// The methods of the product.
+#[derive(Clone, Copy)]
+pub enum Wattgate {
+    /// `wattgate`: uses all references.
+    WithReferences,
+    /// `wattgate-scratch`: uses none.
+    Scratch,
+}
 
 impl Method for Wattgate {
     fn name(&self) -> &'static str {
-        "wattgate"
+        match self {
+            Self::WithReferences => "wattgate",
+            Self::Scratch => "wattgate-scratch",
+        }
     }
 
     fn train(&self, task: &Task<'_>) -> Result<Box<dyn Trained>, MethodError> {
-        Ok(Box::new(train(task)?))
+        let references = match self {
+            Self::WithReferences => task.references,
+            Self::Scratch => &[],
+        };
+        Ok(Box::new(train(&Task {
+            references,
+            ..*task
+        })?))
     }
 }
 

@@ -93,7 +93,10 @@ impl Bench {
             limit_mw: with_limit.then_some(self.limit_mw),
             seed: 1,
         };
-        let reference = with_reference.then(|| self.reference());
+        let reference = with_reference
+            .then(|| self.reference())
+            .into_iter()
+            .collect();
         let mut planner = Planner::new(self.corpus.clone(), reference, task).expect("a plan");
         while let Next::Measure(knobs, _) = planner.ask(None).expect("an answer") {
             let mut profiler = Profiler::new(&self.board, self.unit, &self.workload, 1);

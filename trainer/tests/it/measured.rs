@@ -3,12 +3,19 @@
 use std::path::Path;
 
 use crate::common::{folder, measured, run};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::modes::profiled;
 use wattgate_trainer::lab::evaluate::{Comparison, evaluate};
+use wattgate_trainer::learn::blend::Blend;
+use wattgate_trainer::learn::predictions::Target;
 use wattgate_trainer::learn::priors::Priors;
+use wattgate_trainer::learn::reference::Reference;
 use wattgate_trainer::learn::split::{Amount, Sampling};
+use wattgate_trainer::learn::teacher::Teachers;
 use wattgate_trainer::methods::method;
 
 const TX1: &str = "tx1__image5000__translucence.csv";
@@ -108,7 +115,7 @@ fn fifty_modes_of_the_tx1_predict_the_others() {
         priors: Priors::shipped(),
         corpus: &corpus,
         name: TX1,
-        reference: None,
+        references: &[],
         methods: &[method("wattgate").expect("our method")],
         amounts: &[Amount::Modes(50)],
         samplings: &[Sampling::Random],
@@ -137,6 +144,67 @@ fn fifty_modes_of_the_tx1_predict_the_others() {
     let band = power.coverage.iter().find(|band| band.confidence == 0.95);
     let share = band.expect("a knot").share;
     assert!((0.90..=1.0).contains(&share), "{share}");
+}
+
+/// A reference of another training on the same board, and then of another board: the errors of time and power
+/// of the teacher, medians of three draws of 15 modes.
+#[test]
+fn a_reference_of_the_same_board_halves_the_error_and_one_of_another_does_no_harm() {
+    let trainings = [
+        "xavier-agx__train-vit-cifar10-mb32__bofl.csv",
+        "xavier-agx__train-resnet50-imagenet-mb8__bofl.csv",
+        "tx2__train-resnet50-imagenet-mb8__bofl.csv",
+    ];
+    let Some(paths) = trainings
+        .into_iter()
+        .map(measured)
+        .collect::<Option<Vec<_>>>()
+    else {
+        return;
+    };
+    let corpora: Vec<Corpus> = paths.iter().map(|path| read(path)).collect();
+    let reference = |at: usize| {
+        let name = trainings[at].to_owned();
+        Reference::of_corpus(name, corpora[at].clone(), Priors::shipped()).expect("a reference")
+    };
+    let known = profiled(&corpora[0]);
+    let errors = |references: &[Reference]| {
+        let teachers = Reference::all_teachers(references);
+        let mut of_draws: Vec<[f64; 2]> = (0..3)
+            .map(|seed| {
+                let mut modes = known.clone();
+                modes.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+                let (used, others) = modes.split_at(15);
+                let blend = Blend::any_board(Priors::shipped());
+                let grid = &corpora[0].grid;
+                let fitted = Teachers::fit(grid, used, &teachers, &blend, seed).expect("a fit");
+                let knobs: Vec<[u32; 4]> = others.iter().map(|mode| mode.knobs).collect();
+                let predicted = fitted.predict(&knobs);
+                Target::ALL.map(|target| {
+                    let pairs = others.iter().zip(&predicted[target as usize]);
+                    let errors = pairs.map(|(mode, predicted)| {
+                        let measured = target.measured(mode).expect("measured");
+                        100.0 * (predicted.median.exp() / measured - 1.0).abs()
+                    });
+                    errors.sum::<f64>() / others.len() as f64
+                })
+            })
+            .collect();
+        [0, 1].map(|target| {
+            of_draws.sort_by(|a, b| a[target].total_cmp(&b[target]));
+            of_draws[1][target]
+        })
+    };
+    let scratch = errors(&[]);
+    let same = errors(&[reference(1)]);
+    let both = errors(&[reference(1), reference(2)]);
+    let other = errors(&[reference(2)]);
+    println!("scratch {scratch:.2?}, same board {same:.2?}, both {both:.2?}, other {other:.2?}");
+    for target in 0..2 {
+        assert!(same[target] < 0.7 * scratch[target]);
+        assert!(both[target] < 0.8 * scratch[target]);
+        assert!(other[target] < 1.1 * scratch[target]);
+    }
 }
 
 /// What PowerTrain's recipe in Keras reaches on the same corpus is between 9 and 42 % for

@@ -95,7 +95,7 @@ impl<'a> Bench<'a> {
             limit_mw,
             seed: 1,
         };
-        let mut planner = Planner::new(self.corpus.clone(), None, task).expect("a plan");
+        let mut planner = Planner::new(self.corpus.clone(), Vec::new(), task).expect("a plan");
         let mut loads = Vec::new();
         while let Next::Measure(knobs, _) = planner.ask(None).expect("an answer") {
             let known = self.measure(knobs);
@@ -131,7 +131,7 @@ impl<'a> Bench<'a> {
         let task = train::Task {
             corpus: &self.corpus,
             used,
-            reference: None,
+            references: &[],
             priors: Priors::shipped(),
             seed: 1,
             shape: Shape::Wide32,

@@ -114,7 +114,8 @@ pub const PLAN: &str =
                    cores, cpu_khz, gpu_khz and emc_khz, measured in its order [15]
   -o FILE          The corpus; rows are added to one that exists [corpus.csv]
   --planner CMD    The planner [wattgate-trainer plan --ask-tell]
-  --reference FILE A model or corpus of another workload on this board, on the planner's machine
+  --reference FILE A model or corpus of another workload on this board, on the planner's machine; repeat it
+                   for several
                    [/usr/share/wattgate/references/BOARD.wgt, if it exists, for the default planner]
   --spread PCT     Relative standard error at which a measurement ends [1]
   --longest S      Longest measurement of a mode in seconds [18]
@@ -131,7 +132,7 @@ pub struct Plan {
     pub modes: Modes,
     pub output: PathBuf,
     pub planner: String,
-    pub reference: Option<String>,
+    pub references: Vec<String>,
     pub rules: Rules,
     pub seed: u64,
     /// How the workload is fed, as far as the user states it.
@@ -157,7 +158,7 @@ impl Default for Plan {
             modes: Modes::Number(15),
             output: PathBuf::from("corpus.csv"),
             planner: PLANNER.to_owned(),
-            reference: None,
+            references: Vec::new(),
             rules: Rules::default(),
             seed: 1,
             feeding: Feeding::default(),
@@ -185,7 +186,7 @@ impl Plan {
             }
             "-o" => self.output = PathBuf::from(parser.value()?),
             "--planner" => self.planner = parser.value()?.string()?,
-            "--reference" => self.reference = Some(parser.value()?.string()?),
+            "--reference" => self.references.push(parser.value()?.string()?),
             "--spread" => {
                 let percent = within(parser, "--spread", 0.01..=20.0, "0.01 … 20")?;
                 self.rules.spread = percent / 100.0;

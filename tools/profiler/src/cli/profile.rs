@@ -93,7 +93,10 @@ pub fn profile<'a>(
         true => Kind::Simulated,
         false => Kind::Measured,
     };
-    let shipped = || plan.shipped_reference(&site.device);
+    let references = match plan.references.is_empty() {
+        true => plan.shipped_reference(&site.device).into_iter().collect(),
+        false => plan.references.clone(),
+    };
     let task = planning::Task {
         version: planning::VERSION,
         axes,
@@ -102,16 +105,16 @@ pub fn profile<'a>(
         seed: Some(plan.seed),
         workload: Some(site.workload.clone()),
         device: Some(site.device.clone()),
-        reference: plan.reference.clone().or_else(shipped),
+        reference: references.into(),
         kind: Some(kind),
         minibatch: plan.feeding.minibatch,
         tpc_pg_mask,
     };
     let co_process = || -> Result<CoProcess, PlannerError> {
         let planner = CoProcess::start(&plan.planner, task)?;
-        Ok(match plan.reference {
-            Some(_) => planner,
-            None => planner.with_optional_reference(),
+        Ok(match plan.references.is_empty() {
+            false => planner,
+            true => planner.with_optional_reference(),
         })
     };
     let planner = match list {

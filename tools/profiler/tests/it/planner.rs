@@ -1,6 +1,6 @@
 //! A planner beside the profiler, played by a shell.
 
-use wattgate_cli::planning::{Axes, Task, VERSION};
+use wattgate_cli::planning::{Axes, References, Task, VERSION};
 use wattgate_profiler::co_process::CoProcess;
 use wattgate_profiler::planner::{List, Planner, PlannerError};
 use wattgate_runtime::{Kilohertz, PowerMode};
@@ -19,7 +19,7 @@ fn task() -> Task {
         seed: Some(1),
         workload: Some("yolo".to_owned()),
         device: Some("orin-agx-64".to_owned()),
-        reference: None,
+        reference: References::default(),
         kind: None,
         minibatch: None,
         tpc_pg_mask: None,
@@ -128,7 +128,7 @@ fn a_reference_that_was_not_asked_for_may_be_refused() {
     ];
     let command = answers(&lines, &record);
     let task = Task {
-        reference: Some("other.wgt".to_owned()),
+        reference: References::One("other.wgt".to_owned()),
         ..task()
     };
     let start = || CoProcess::start(&command, task.clone()).expect("a shell");

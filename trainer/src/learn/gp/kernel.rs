@@ -1,26 +1,35 @@
 //! The kernel of a Gaussian process and its derivatives.
 
-use crate::learn::mean::{NOISE, Place};
+use wattgate_runtime::Axis;
 
-/// k(x, x′) = a²·(1 + r + r²/3)·e^(−r) + b²·(1 + x·x′), with r² = 5·Σ ((xᵢ − x′ᵢ)/lᵢ)².
+use crate::learn::mean::{Mean, NOISE, Place};
+
+/// k(x, x′) = a²·(1 + r + r²/3)·e^(−r) + b²·(1 + x·x′) + c²·n, with r² = 5·Σ ((xᵢ − x′ᵢ)/lᵢ)² and n the number of
+/// clocks, of CPU and GPU, that x and x′ share. The last part is for a clock that does not lie on the smooth
+/// curve of its axis: firmware rounds it to another one, or the voltage steps there.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
+    /// Chooses the inputs x of the linear part.
+    mean: Mean,
     /// 1/l².
     inverse_squares: [f64; 4],
     matern: f64,
     linear: f64,
+    levels: f64,
     /// The noise variance s².
     pub noise: f64,
 }
 
 impl Kernel {
-    /// Creates a kernel from the logarithms of the four length scales, of a, b and s.
-    pub fn new(theta: &[f64]) -> Self {
+    /// Creates a kernel from the logarithms of the four length scales, of a, b, c and s.
+    pub fn new(mean: Mean, theta: &[f64]) -> Self {
         Self {
+            mean,
             inverse_squares: std::array::from_fn(|i| (-2.0 * theta[i]).exp()),
             matern: (2.0 * theta[4]).exp(),
             linear: (2.0 * theta[5]).exp(),
-            noise: (2.0 * theta[6]).exp(),
+            levels: (2.0 * theta[6]).exp(),
+            noise: (2.0 * theta[7]).exp(),
         }
     }
 
@@ -28,12 +37,14 @@ impl Kernel {
     pub fn value(&self, x: &Place, y: &Place) -> f64 {
         let terms = squares(x, y).into_iter().zip(self.inverse_squares);
         let square: f64 = terms.map(|(square, inverse)| square * inverse).sum();
-        self.matern_part(square.sqrt()).value + self.linear * product(x, y)
+        self.matern_part(square.sqrt()).value
+            + self.linear * product(self.mean, x, y)
+            + self.levels * shared(x, y)
     }
 
     /// The variance of a place, without noise.
     pub fn variance(&self, x: &Place) -> f64 {
-        self.matern + self.linear * product(x, x)
+        self.matern + self.linear * product(self.mean, x, x) + self.levels * shared(x, x)
     }
 
     /// The Matérn part of each pair.
@@ -58,9 +69,10 @@ impl Kernel {
         pairs: &'a Pairs,
         materns: &'a Materns,
     ) -> impl Iterator<Item = f64> + use<'a> {
-        let linear = self.linear;
+        let (linear, levels) = (self.linear, self.levels);
         let parts = materns.values.iter().zip(&pairs.products);
-        parts.map(move |(matern, product)| matern + linear * product)
+        let parts = parts.zip(&pairs.shared);
+        parts.map(move |((matern, product), shared)| matern + linear * product + levels * shared)
     }
 
     /// The derivatives of Σ share·k by the hyperparameters up to the noise, which is left out. The sum
@@ -76,6 +88,7 @@ impl Kernel {
             by_length(3),
             2.0 * dot(&materns.values, shares),
             2.0 * self.linear * dot(&pairs.products, shares),
+            2.0 * self.levels * dot(&pairs.shared, shares),
         ]
     }
 
@@ -103,10 +116,31 @@ fn squares(x: &Place, y: &Place) -> [f64; 4] {
     std::array::from_fn(|i| 5.0 * (x.input[i] - y.input[i]).powi(2))
 }
 
-/// 1 + x·x′.
-fn product(x: &Place, y: &Place) -> f64 {
-    let product = x.input.iter().zip(&y.input).map(|(x, y)| x * y);
-    1.0 + product.sum::<f64>()
+/// How many of the two clocks, of CPU and GPU, two places share.
+fn shared(x: &Place, y: &Place) -> f64 {
+    let is_shared = |axis: &&Axis| x.input[**axis as usize] == y.input[**axis as usize];
+    [Axis::Cpu, Axis::Gpu].iter().filter(is_shared).count() as f64
+}
+
+/// Variance of the slope by a reference's logarithm, relative to that of the constant.
+const BY_REFERENCE: f64 = 0.27;
+
+/// The same by the logarithm of a knob.
+const BY_KNOB: f64 = 0.033;
+
+/// One plus the inputs of the linear part, multiplied with those of another place.
+fn product(mean: Mean, x: &Place, y: &Place) -> f64 {
+    let product = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
+    match mean {
+        Mean::TimeOfReference | Mean::PowerOfReference => {
+            let by_reference = product(
+                x.stated_by_each.as_flattened(),
+                y.stated_by_each.as_flattened(),
+            );
+            1.0 + BY_REFERENCE * by_reference + BY_KNOB * product(&x.log, &y.log)
+        }
+        _ => 1.0 + product(&x.input, &y.input),
+    }
 }
 
 /// What the kernel takes from each pair of places i ≥ j, column by column. It does not depend on
@@ -115,17 +149,19 @@ fn product(x: &Place, y: &Place) -> f64 {
 pub struct Pairs {
     squares: [Vec<f64>; 4],
     products: Vec<f64>,
+    shared: Vec<f64>,
 }
 
 impl Pairs {
     /// Of all pairs of some places.
-    pub fn of(places: &[Place]) -> Self {
+    pub fn of(mean: Mean, places: &[Place]) -> Self {
         let columns = (0..places.len()).map(|j| (&places[j], &places[j..]));
         let pairs = columns.flat_map(|(y, rest)| rest.iter().map(move |x| (x, y)));
         let squares = |i| pairs.clone().map(|(x, y)| squares(x, y)[i]).collect();
         Self {
             squares: std::array::from_fn(squares),
-            products: pairs.clone().map(|(x, y)| product(x, y)).collect(),
+            products: pairs.clone().map(|(x, y)| product(mean, x, y)).collect(),
+            shared: pairs.clone().map(|(x, y)| shared(x, y)).collect(),
         }
     }
 

@@ -1,8 +1,7 @@
 //! A Gaussian process with a mean function whose coefficients are unknown.
 //!
-//! k(x, x′) = a²·(1 + r + r²/3)·e^(−r) + b²·(1 + x·x′), with r² = 5·Σ ((xᵢ − x′ᵢ)/lᵢ)²
-//! (Rasmussen and Williams, *Gaussian Processes for Machine Learning*, 2006, equations 4.17
-//! and 5.1). Point i has noise s²·e^ηᵢ with ηᵢ ~ N(0, 1), so that a disturbed measurement may be
+//! The kernel has a smooth, a linear and a stepped part ([`kernel`]; Rasmussen and Williams, *Gaussian
+//! Processes for Machine Learning*, 2006, equations 4.17 and 5.1). Point i has noise s²·e^ηᵢ with ηᵢ ~ N(0, 1), so that a disturbed measurement may be
 //! noisier than the others. All hyperparameters θ have normal priors.
 //!
 //! L-BFGS finds the maximum of the posterior of θ and η (MAP). Then θ is sampled given η, because
@@ -86,7 +85,7 @@ impl Points {
     }
 
     fn solve(&self, theta: &[f64], noise: &[f64]) -> Result<Solved, SingularKernel> {
-        let kernel = Kernel::new(theta);
+        let kernel = Kernel::new(self.mean, theta);
         let columns = self.places.iter().enumerate();
         let covariances = columns.flat_map(|(j, y)| {
             let rest = self.places[j..].iter();
@@ -104,7 +103,7 @@ impl Points {
         const ROUNDS: usize = 3;
         for _ in 0..ROUNDS {
             let solved = self.solve(theta, noise)?;
-            let variance = Kernel::new(theta).noise;
+            let variance = Kernel::new(self.mean, theta).noise;
             let inverse = solved.factor.inverse();
             for (i, (noise, weight)) in noise.iter_mut().zip(&solved.weights).enumerate() {
                 let of_others = inverse[(i, i)].recip();
@@ -355,7 +354,7 @@ impl Process {
                 let solved = self.points.solve(&theta, &self.map.noise)?;
                 Ok(Sample {
                     share,
-                    kernel: Kernel::new(&theta),
+                    kernel: Kernel::new(self.points.mean, &theta),
                     theta,
                     factor: solved.factor,
                     weights: solved.weights,
@@ -400,6 +399,14 @@ impl Process {
     /// The log posterior density at the MAP estimate, to compare priors on the same data.
     pub fn log_posterior(&self) -> f64 {
         self.map.log_posterior
+    }
+
+    /// The values of the mean function at the maximum of the posterior.
+    pub fn mean_function(&self, places: &[Place]) -> Vec<f64> {
+        let theta = self.map();
+        let mut gradient = vec![0.0; theta.len() - KERNEL];
+        let mut value = |at: &Place| self.points.mean.value(at, &theta, &mut gradient);
+        places.iter().map(&mut value).collect()
     }
 
     /// Predicted means by sample and place, in the unit of the targets.
@@ -551,6 +558,7 @@ fn whiten(sample: &Sample, columns: &mut Mat<f64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::learn::mean::MOST_REFERENCES;
     use crate::learn::priors::Priors;
     use rand::SeedableRng;
 
@@ -559,13 +567,20 @@ mod tests {
         let spread = |i: usize, k: f64| ((i as f64 * k).fract() - 0.5) * 3.0;
         let places: Vec<Place> = (1..=n)
             .map(|i| {
-                let input = [0.618, 0.414, 0.732, 0.236].map(|k| spread(i, k));
+                let mut input = [0.618, 0.414, 0.732, 0.236].map(|k| spread(i, k));
+                // Clocks have few values, which places share.
+                input[1..3]
+                    .iter_mut()
+                    .for_each(|x| *x = (4.0 * *x).round() / 4.0);
                 Place {
                     input,
                     log: input.map(|x| 0.3 * x),
                     above: [0.5 + 0.2 * input[0], 0.5 + 0.2 * input[1]],
                     log_time: 0.2 * input[1],
                     log_time_sd: 0.0,
+                    stated: [0.0; 2],
+                    unexplained: [0.0; 2],
+                    stated_by_each: [[0.0; 2]; MOST_REFERENCES],
                 }
             })
             .collect();
