@@ -32,6 +32,7 @@ use crate::learn::predictions::Errors;
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 use crate::learn::split::MIN_MODES;
+use crate::learn::suspects::suspect;
 use crate::learn::teacher::Teachers;
 use crate::train::{self, TrainError, export};
 
@@ -136,6 +137,8 @@ pub struct Planner {
     /// Whether each mode may still be asked for: neither told nor excluded.
     free: Vec<bool>,
     measured: Vec<Known>,
+    /// Modes that were asked for a second time.
+    asked_again: Vec<[u32; 4]>,
     /// Excluded modes with the power in mW that they exceeded.
     exceeded: Vec<([u32; 4], f64)>,
     /// The modes chosen with the prior alone; `None` before the first ask.
@@ -170,6 +173,7 @@ impl Planner {
             free: vec![true; modes.len()],
             modes,
             measured: Vec::new(),
+            asked_again: Vec::new(),
             exceeded: Vec::new(),
             first: None,
             answer: None,
@@ -198,30 +202,53 @@ impl Planner {
             return Ok(answer);
         }
         let open = self.measured.len() < self.task.modes;
-        let answer = open.then(|| self.next(current)).transpose()?.flatten();
-        let answer = answer.unwrap_or_else(|| Next::Enough {
-            expected_error_pct: self.expected_error(),
-        });
+        let next = open.then(|| self.next(current)).transpose()?.flatten();
+        let answer = match next {
+            Some(next) => next,
+            None => self.end(),
+        };
         self.answer = Some(answer);
         Ok(answer)
     }
 
-    /// Takes a measurement. Returns the number of measured modes.
+    /// Asks again for a mode whose reading contradicts the others, each once, and then for no more.
+    fn end(&mut self) -> Next {
+        let mut expected_error_pct = [None; 2];
+        if self.measured.len() >= MIN_MODES
+            && let Ok(teachers) = self.teachers()
+        {
+            let suspect = suspect(teachers.left_out());
+            let knobs = suspect.map(|suspect| self.measured[suspect.at].knobs);
+            if let Some(knobs) = knobs.filter(|knobs| !self.asked_again.contains(knobs)) {
+                self.asked_again.push(knobs);
+                return Next::Measure(knobs, None);
+            }
+            let judged = &self.modes[..self.modes.len().min(JUDGED)];
+            expected_error_pct = expected_error(&teachers, judged);
+        }
+        Next::Enough { expected_error_pct }
+    }
+
+    /// Takes a measurement, which replaces that of a mode that was asked again. Returns the number of
+    /// measured modes.
     pub fn tell(&mut self, knobs: [u32; 4], time_us: f64, power_mw: f64) -> Result<usize, Refused> {
         let at = self.position(knobs)?;
         let id = self.board.grid.id(PowerMode::from_knobs(knobs));
         let id = id
             .map(|id| usize::from(id.0))
             .ok_or(Refused::NotOfGrid(knobs))?;
-        if self.measured.iter().any(|mode| mode.id == id) {
-            return Err(Refused::Told(knobs));
-        }
-        self.measured.push(Known {
+        let mode = Known {
             id,
             knobs,
             time_us,
             power_mw: Some(power_mw),
-        });
+        };
+        let is_asked = matches!(self.answer, Some(Next::Measure(asked, _)) if asked == knobs);
+        match self.measured.iter_mut().find(|mode| mode.id == id) {
+            Some(before) if is_asked => *before = mode,
+            Some(_) => return Err(Refused::Told(knobs)),
+            None => self.measured.push(mode),
+        }
         self.free[at] = false;
         if self.task.limit_mw.is_some_and(|limit| power_mw > limit) {
             self.exclude_above(knobs);
@@ -522,14 +549,5 @@ impl Planner {
                     .all(|(knob, near)| near.contains(knob))
         };
         (0..self.modes.len()).filter(is_near).collect()
-    }
-
-    fn expected_error(&self) -> [Option<f64>; 2] {
-        if self.measured.len() < MIN_MODES {
-            return [None; 2];
-        }
-        let judged = &self.modes[..self.modes.len().min(JUDGED)];
-        let teachers = self.teachers();
-        teachers.map_or([None; 2], |teachers| expected_error(&teachers, judged))
     }
 }

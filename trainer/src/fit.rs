@@ -15,7 +15,8 @@ use crate::learn::predictions::{Errors, Predictions, Target};
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 use crate::learn::split::{Amount, Sampling, Split, SplitError};
-use crate::train::{Task, TrainError, train};
+use crate::learn::suspects::Suspect;
+use crate::train::{Task, Taught, TrainError, train};
 
 /// How a model is fitted.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +63,16 @@ pub struct Coverage {
     pub power_ratio: Option<f64>,
 }
 
+/// A reading that was left out of the training.
+#[derive(Clone, Debug, Serialize)]
+pub struct LeftAside {
+    /// The mode: cores, CPU, GPU and EMC clock in kHz.
+    pub mode: [u32; 4],
+    /// What was read, and how far it is off.
+    #[serde(flatten)]
+    pub suspect: Suspect,
+}
+
 /// The report of a fit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -93,6 +104,8 @@ pub struct Report {
     pub exported: Errors,
     /// Cross-validated errors on the training modes, including the error of the export.
     pub left_out: Errors,
+    /// Readings that were left out of the training, since they contradict the others.
+    pub suspects: Vec<LeftAside>,
     /// Coverage of the guard bands on the held-out modes, one entry per knot.
     pub coverage: Vec<Coverage>,
     /// Length of the file in bytes.
@@ -138,7 +151,9 @@ pub fn fit(
         shape: options.shape,
         progress,
     };
-    let exported = train(&task)?.exported;
+    let Taught {
+        exported, suspects, ..
+    } = train(&task)?;
     let errors = exported.predictions.errors(&held_out);
     let left_out = exported.left_out_errors();
     let stated = match held_out.is_empty() {
@@ -161,6 +176,13 @@ pub fn fit(
         student: exported.student.errors(&held_out),
         exported: errors,
         left_out,
+        suspects: suspects
+            .into_iter()
+            .map(|(mode, suspect)| LeftAside {
+                mode: mode.knobs,
+                suspect,
+            })
+            .collect(),
         coverage: coverage(&exported, &held_out),
         bytes: bytes.len(),
         seconds: start.elapsed().as_secs_f64(),

@@ -10,8 +10,10 @@ use crate::export::exported::{Exported, Origin, Surface};
 use crate::export::student;
 use crate::learn::blend::Blend;
 use crate::learn::gp::SingularKernel;
+use crate::learn::predictions::Target;
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
+use crate::learn::suspects::{Suspect, suspect};
 use crate::learn::teacher::Teachers;
 
 /// Progress steps of the teachers.
@@ -54,23 +56,47 @@ pub enum TrainError {
 pub struct Taught {
     /// The file. Its provenance states no held-out modes and no errors yet.
     pub exported: Exported,
+    /// The readings that were left out, since they contradict the others.
+    pub suspects: Vec<(Known, Suspect)>,
     pub(crate) teachers: Teachers,
 }
 
-/// Trains on the modes of a task and encodes the model file.
+/// Of the training modes, at most one in this many is left out as suspect.
+const MODES_A_SUSPECT: usize = 10;
+
+/// Trains on the modes of a task, without readings that contradict the others, and encodes the model file.
 pub fn train(task: &Task<'_>) -> Result<Taught, TrainError> {
     task.progress.set_message("teacher");
     let references = Reference::all_teachers(task.references);
     let grid = &task.corpus.grid;
-    let teachers = Teachers::fit(
-        grid,
-        task.used,
-        &references,
-        &Blend::any_board(task.priors),
-        task.seed,
+    let blend = Blend::any_board(task.priors);
+    let (mut used, mut suspects) = (task.used.to_vec(), Vec::new());
+    let teachers = loop {
+        let teachers = Teachers::fit(grid, &used, &references, &blend, task.seed)?;
+        let is_open = suspects.len() < task.used.len() / MODES_A_SUSPECT;
+        let Some(found) = suspect(teachers.left_out()).filter(|_| is_open) else {
+            break teachers;
+        };
+        suspects.push((used[found.at], found));
+        match found.target {
+            Target::Time => {
+                used.remove(found.at);
+            }
+            Target::Power => used[found.at].power_mw = None,
+        }
+    };
+    let exported = export(
+        &Task {
+            used: &used,
+            ..*task
+        },
+        &teachers,
     )?;
-    let exported = export(task, &teachers)?;
-    Ok(Taught { exported, teachers })
+    Ok(Taught {
+        exported,
+        suspects,
+        teachers,
+    })
 }
 
 /// Distils the teachers of a task and encodes the model file.

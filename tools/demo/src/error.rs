@@ -12,7 +12,7 @@ use wattgate_simulated_board::workload::WorkloadError;
 use wattgate_trainer::corpus::CorpusError;
 use wattgate_trainer::fit::FitError;
 use wattgate_trainer::lab::LabError;
-use wattgate_trainer::learn::gp::SingularKernel;
+use wattgate_trainer::learn::reference::ReferenceError;
 use wattgate_trainer::methods::MethodError;
 
 /// Why the demo failed.
@@ -35,7 +35,7 @@ pub enum DemoError {
     #[error("{0}")]
     Method(#[from] MethodError),
     #[error("{0}")]
-    Reference(#[from] SingularKernel),
+    Reference(#[from] ReferenceError),
     #[error("the runtime refuses the reference's model: {0}")]
     Model(#[from] FormatError),
     #[error("{0}")]

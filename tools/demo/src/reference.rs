@@ -59,7 +59,7 @@ pub fn learn(
                 thinned(corpus, seed),
                 Priors::shipped(),
             )?;
-            transfer.prepare(Some(&recipes));
+            transfer.prepare(std::slice::from_ref(&recipes));
             Ok::<_, DemoError>(recipes)
         },
     );

@@ -83,7 +83,7 @@ pub fn train(
     let train = |contestant: &'static Contestant| {
         let fresh;
         let (method, reference) = match contestant.method {
-            "wattgate" => (&Wattgate as &dyn Method, &references.ours),
+            "wattgate" => (&Wattgate::WithReferences as &dyn Method, &references.ours),
             "powertrain-transfer" => (&*references.transfer, &references.recipes),
             name => {
                 fresh = method(name).expect("a method");

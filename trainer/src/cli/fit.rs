@@ -13,13 +13,14 @@ use super::{
 };
 use crate::corpus::Corpus;
 use crate::corpus::fed::Feeding;
-use crate::fit::{FitOptions, Report, fit};
+use crate::fit::{FitOptions, LeftAside, Report, fit};
 use crate::learn::predictions::Errors;
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 use crate::learn::split::Amount;
 use crate::train::PROGRESS;
 use wattgate_cli::output::AtomicFile;
+use wattgate_runtime::PowerMode;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -32,7 +33,7 @@ The model predicts all modes of a grid. Without a board the grid has the clocks 
 
 The modes that are not trained on are held out, and errors are reported on them. Without
 --modes all profiled modes are used and none is held out. Of more than 2000 modes, a random
-2000 are trained on. A corpus without power gives a model of time alone. The same seed gives
+2000 are trained on. A reading that contradicts all others is left out of the training and named. A corpus without power gives a model of time alone. The same seed gives
 the same file on the same machine.
 
 A corpus of several minibatch sizes gives one model for each profiled size: the size that was profiled in the
@@ -41,8 +42,8 @@ gets no file, because no measurement stands behind its bounds. `select --minibat
 
 With --json: {\"version\": 1, \"kind\", \"device\", \"workload\", \"reference\", \"seed\", \"modes_used\",
 \"modes_held_out\", \"sampling\", \"modes_in_grid\", \"shape\", \"teacher\": {\"time_mape\",
-\"power_mape\"}, \"student\": {…}, \"exported\": {…}, \"left_out\": {…}, \"coverage\":
-[{\"confidence\", \"time\", \"power\", \"time_ratio\", \"power_ratio\"}], \"bytes\", \"seconds\"};
+\"power_mape\"}, \"student\": {…}, \"exported\": {…}, \"left_out\": {…}, \"suspects\": [{\"mode\",
+\"target\", \"ratio\"}], \"coverage\": [{\"confidence\", \"time\", \"power\", \"time_ratio\", \"power_ratio\"}], \"bytes\", \"seconds\"};
 errors in percent, null without held-out modes.";
 
 #[derive(Debug, Args)]
@@ -189,6 +190,14 @@ fn text(report: &Report) -> String {
     );
     if let Some(reference) = &report.reference {
         text += &format!("transferred from {reference}\n");
+    }
+    for LeftAside { mode, suspect } in &report.suspects {
+        text += &format!(
+            "left out: the {} of {} is {:.2} times what the other modes say; measure it again\n",
+            suspect.target,
+            show::mode(PowerMode::from_knobs(*mode)),
+            suspect.ratio
+        );
     }
     let row = |name: &str, errors: &Errors| {
         let (time, power) = (

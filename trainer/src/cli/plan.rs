@@ -69,7 +69,8 @@ Then, in any order and number:
       \"power\"}}}; trained on all modes told so far, at least five
 A mode is {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}. A refused line changes nothing and is
 answered by {\"error\": {\"code\", \"message\"}}. With limit_mw the plan starts at the lowest mode and
-asks only for modes whose power_at_most_mw is within the limit.";
+asks only for modes whose power_at_most_mw is within the limit. A mode whose reading contradicts all
+others is asked for again at the end, and what is told then replaces it.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]

@@ -12,6 +12,7 @@
 //! | What do references add? | [`around`], [`reference`](mod@reference) |
 //! | How is a predictive distribution summarised? | [`expected`] |
 //! | What is predicted for every mode, and how far is it off? | [`predictions`] |
+//! | Which reading contradicts all others? | [`suspects`] |
 //! | How far may a measurement exceed its prediction? | [`guard`] |
 
 pub mod around;
@@ -29,4 +30,5 @@ pub mod priors;
 pub mod reference;
 pub mod split;
 pub mod standard;
+pub mod suspects;
 pub mod teacher;

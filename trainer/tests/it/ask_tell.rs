@@ -570,6 +570,34 @@ fn a_reference_must_be_sound_and_of_the_same_board() {
     assert!(models[0] != models[2] && models[1] != models[2]);
 }
 
+/// One power of fifteen is read while the workload stands: at half.
+#[test]
+fn a_mode_whose_reading_contradicts_the_others_is_asked_for_again() {
+    let mut planner = Planner::with(&json!({"version": 1, "axes": axes(), "modes": 15}));
+    let mut wrong = Value::Null;
+    for at in 0..15 {
+        let mode = planner.asked();
+        if at == 9 {
+            let [time_us, power_mw] = made_up(&mode);
+            let half =
+                json!({"tell": {"mode": mode, "time_us": time_us, "power_mw": power_mw / 2.0}});
+            planner.send(&half);
+            wrong = mode;
+        } else {
+            planner.tell(&mode);
+        }
+    }
+    let again = planner.asked();
+    assert_eq!(again, wrong);
+    let told = planner.tell(&again);
+    assert_eq!(told["told"]["measured"], 15);
+    let enough = planner.send(&json!({"ask": {}}));
+    assert_eq!(enough["enough"]["measured"], 15, "{enough}");
+    let error = &enough["enough"]["expected_error_pct"]["power"];
+    assert!(error.as_f64() < Some(5.0), "{enough}");
+    planner.end();
+}
+
 #[test]
 fn extreme_measurements_do_not_stop_it() {
     let limits = [None, Some(1e-3), Some(4e9)];

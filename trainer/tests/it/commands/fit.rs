@@ -27,6 +27,7 @@ fn fit_writes_a_model_and_reports_it() {
         "student",
         "exported",
         "left_out",
+        "suspects",
         "coverage",
         "bytes",
         "seconds",
