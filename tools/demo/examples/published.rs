@@ -148,7 +148,7 @@ fn errors(
         priors: Priors::shipped(),
         corpus,
         name: "",
-        reference: Some(reference),
+        references: std::slice::from_ref(reference),
         methods,
         amounts: &[Amount::Modes(50)],
         samplings: &[Sampling::Random],
