@@ -1,7 +1,8 @@
 //! A Gaussian process with a mean function whose coefficients are unknown.
 //!
 //! The kernel has a smooth, a linear and a stepped part (`kernel.rs`; Rasmussen and Williams, *Gaussian
-//! Processes for Machine Learning*, 2006, equations 4.17 and 5.1). Point i has noise s²·e^ηᵢ with ηᵢ ~ N(0, 1), so that a disturbed measurement may be
+//! Processes for Machine Learning*, 2006, equations 4.17 and 5.1). Point i has noise s²·e^ηᵢ with
+//! ηᵢ ~ N(0, 1), so that a disturbed measurement may be
 //! noisier than the others. All hyperparameters θ have normal priors.
 //!
 //! L-BFGS finds the maximum of the posterior of θ and η (MAP). Then θ is sampled given η, because
