@@ -104,7 +104,7 @@ pub struct Report {
     pub exported: Errors,
     /// Cross-validated errors on the training modes, including the error of the export.
     pub left_out: Errors,
-    /// Readings that were left out of the training, since they contradict the others.
+    /// Readings that the training did not use, because they contradict all others.
     pub suspects: Vec<LeftAside>,
     /// Coverage of the guard bands on the held-out modes, one entry per knot.
     pub coverage: Vec<Coverage>,

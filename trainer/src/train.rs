@@ -56,7 +56,7 @@ pub enum TrainError {
 pub struct Taught {
     /// The file. Its provenance states no held-out modes and no errors yet.
     pub exported: Exported,
-    /// The readings that were left out, since they contradict the others.
+    /// Readings that the training did not use, because they contradict all others.
     pub suspects: Vec<(Known, Suspect)>,
     pub(crate) teachers: Teachers,
 }

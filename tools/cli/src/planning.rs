@@ -68,7 +68,7 @@ pub struct Task {
     pub tpc_pg_mask: Option<u32>,
 }
 
-/// References: none, one file, or a list of files.
+/// The references of a task: none, one file, or a list of files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum References {

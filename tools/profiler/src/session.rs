@@ -282,10 +282,20 @@ impl<'a, W: World> Session<'a, W> {
         self.await_step()?;
         let limit_mw = self.allowed_mw().unwrap_or(f64::INFINITY);
         let feeding = corpus.kept(self.feeding());
-        for row in corpus.rows.iter().filter(|row| row.feeding() == feeding) {
+        let rows: Vec<_> = corpus
+            .rows
+            .iter()
+            .filter(|row| row.feeding() == feeding)
+            .collect();
+        for (at, row) in rows.iter().enumerate() {
+            // A mode that was measured again has several rows, of which the planner knows one.
+            let is_last = rows[at + 1..]
+                .iter()
+                .all(|later| later.mode() != row.mode());
             // What exceeded a lower limit may be within this one.
-            if row.mark != Some(Mark::OverLimit) || row.peak_mw > limit_mw {
-                self.call(planner, Call::Tell(Box::new(row.clone())))?;
+            let counts = row.mark != Some(Mark::OverLimit) || row.peak_mw > limit_mw;
+            if is_last && counts {
+                self.call(planner, Call::Tell(Box::new((*row).clone())))?;
             }
         }
         while let Answer::Next(Some(mode)) = self.call(planner, Call::Ask(self.mode))? {

@@ -33,8 +33,9 @@ The model predicts all modes of a grid. Without a board the grid has the clocks 
 
 The modes that are not trained on are held out, and errors are reported on them. Without
 --modes all profiled modes are used and none is held out. Of more than 2000 modes, a random
-2000 are trained on. A reading that contradicts all others is left out of the training and named. A corpus without power gives a model of time alone. The same seed gives
-the same file on the same machine.
+2000 are trained on. The training does not use a reading that contradicts all others; the report
+names it. A corpus without power gives a model of time alone. The same seed gives the same file on
+the same machine.
 
 A corpus of several minibatch sizes gives one model for each profiled size: the size that was profiled in the
 most modes is the reference of the others, so that a few modes of them are enough. A size that was not profiled
@@ -43,7 +44,8 @@ gets no file, because no measurement stands behind its bounds. `select --minibat
 With --json: {\"version\": 1, \"kind\", \"device\", \"workload\", \"reference\", \"seed\", \"modes_used\",
 \"modes_held_out\", \"sampling\", \"modes_in_grid\", \"shape\", \"teacher\": {\"time_mape\",
 \"power_mape\"}, \"student\": {…}, \"exported\": {…}, \"left_out\": {…}, \"suspects\": [{\"mode\",
-\"target\", \"ratio\"}], \"coverage\": [{\"confidence\", \"time\", \"power\", \"time_ratio\", \"power_ratio\"}], \"bytes\", \"seconds\"};
+\"target\", \"ratio\"}], \"coverage\": [{\"confidence\", \"time\", \"power\", \"time_ratio\",
+\"power_ratio\"}], \"bytes\", \"seconds\"};
 errors in percent, null without held-out modes.";
 
 #[derive(Debug, Args)]

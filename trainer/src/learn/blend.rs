@@ -30,8 +30,9 @@ pub struct Blend<'a> {
     stacking: Option<f64>,
 }
 
-/// How many modes the present weights count for where references are weighted against modes: one for each process.
-/// With fewer, a process that predicts the left-out modes by chance gets too much, and the band too narrow.
+/// With references, the starting weights count as much as this many left-out modes: one for each process. With
+/// fewer, a process that predicts the left-out modes by chance gets too large a weight, and the guard band is too
+/// narrow.
 const STACKING_OF_REFERENCES: f64 = 3.0;
 
 impl<'a> Blend<'a> {

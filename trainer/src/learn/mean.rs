@@ -13,8 +13,8 @@ use crate::learn::standard::Standard;
 /// (−½) are each best on some corpora; −¼ is close to the better of the two on all.
 const BOX_COX: f64 = -0.25;
 
-/// Number of kernel hyperparameters, which precede those of the mean: logarithms of four length
-/// scales, of the amplitudes of the Matérn part, the linear part and the levels, and of the noise.
+/// Number of kernel hyperparameters, which precede those of the mean. All are logarithms: of four length scales,
+/// of the amplitudes of the smooth part, of the linear part and of the part of single clocks, and of the noise.
 pub const KERNEL: usize = 8;
 
 /// Maximum number of references of a transfer.
@@ -35,10 +35,10 @@ pub struct Place {
     /// Standard deviation of `log_time`; zero if the time was measured. A prediction integrates
     /// over it.
     pub log_time_sd: f64,
-    /// ln of the time and of the power that references state, minus their means over the training modes: the
-    /// average of all references. Zero without one.
+    /// ln of the time and of the power that the references predict for the mode, averaged over the references,
+    /// minus the mean over the training modes. Zero without references.
     pub stated: [f64; 2],
-    /// The part of `stated` that the physics of the references does not explain.
+    /// What remains of `stated` when the physical mean functions of the references are subtracted from it.
     pub unexplained: [f64; 2],
     /// As `stated`, by reference; zero beyond the last.
     pub stated_by_each: [[f64; 2]; MOST_REFERENCES],
@@ -104,7 +104,7 @@ impl Scales {
         }
     }
 
-    /// The knobs of a mode at the same fractions of another board's highest values.
+    /// Maps the knobs of a mode to another board. Each knob becomes the same fraction of that board's highest value.
     pub fn elsewhere(&self, knobs: [u32; 4], other: &Self) -> [u32; 4] {
         std::array::from_fn(|i| {
             let ratio = other.axes[i].highest / self.axes[i].highest;

@@ -95,7 +95,7 @@ impl Teachers {
             .iter()
             .filter_map(|mode| Some(mode.power_mw?.ln()))
             .collect();
-        let with_times = |places: &[Place]| -> Vec<Place> {
+        let places_of_power = |places: &[Place]| -> Vec<Place> {
             let of = |&at: &usize| measured(places[at], &used[at], centre);
             powered.iter().map(of).collect()
         };
@@ -105,7 +105,7 @@ impl Teachers {
                 let places = around.places(&scales, &knobs);
                 let (places, logs) = match target {
                     Target::Time => (places, &logs),
-                    Target::Power => (with_times(&places), &logs_of_power),
+                    Target::Power => (places_of_power(&places), &logs_of_power),
                 };
                 let learned = around.hyperparameters(target).unwrap_or_default();
                 let spec = blend.corrected(target, places.len(), &learned);
@@ -122,7 +122,7 @@ impl Teachers {
             0 => None,
             modes => Some(Mixture::fit(
                 &processes(Target::Power, modes),
-                &with_times(&places),
+                &places_of_power(&places),
                 &logs_of_power,
                 random,
             )?),

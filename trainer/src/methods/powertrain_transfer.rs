@@ -1,6 +1,5 @@
-//! `powertrain-transfer`: PowerTrain's transfer learning. The network of `powertrain-nn` is
-//! trained on the reference corpora, gets a fresh last layer, and is fine-tuned on the few modes of
-//! the new workload.
+//! `powertrain-transfer`: PowerTrain's transfer learning. A network as that of `powertrain-nn` learns the rows of
+//! all references. Then it gets a new last layer and learns the few modes of the new workload.
 //!
 //! The paper says that only the final layer is changed, which can be read in two ways.
 //! `powertrain-transfer` trains the other layers on; `powertrain-transfer-frozen` keeps them.

@@ -5,8 +5,8 @@ use wattgate_runtime::Axis;
 use crate::learn::mean::{Mean, NOISE, Place};
 
 /// k(x, x′) = a²·(1 + r + r²/3)·e^(−r) + b²·(1 + x·x′) + c²·n, with r² = 5·Σ ((xᵢ − x′ᵢ)/lᵢ)² and n the number of
-/// clocks, of CPU and GPU, that x and x′ share. The last part is for a clock that does not lie on the smooth
-/// curve of its axis: firmware rounds it to another one, or the voltage steps there.
+/// clocks, of CPU and GPU, that x and x′ share. The last part lets the value at one clock leave the smooth curve
+/// of its axis, as it does where firmware rounds the clock to another one, or where the voltage steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     /// Chooses the inputs x of the linear part.
