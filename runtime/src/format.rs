@@ -16,23 +16,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::crc::Crc32;
 use crate::grid::{Axes, GridError};
-use crate::guard::{GuardBand, Knot, MAX_KNOTS};
+use crate::guard::{GuardBand, Knot, MAX_KNOTS, TimeSpread};
 use crate::list::List;
 use crate::region::Region;
-use crate::shape::{Shape, Widths};
+use crate::shape::{CURVES, INPUTS, Shape, Widths};
 
 /// The first bytes of every model file.
 pub const MAGIC: [u8; 4] = *b"wgt\x1a";
 
 /// The format version that the trainer writes. This crate also reads [`OLDEST_VERSION`] and those
 /// between.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
-/// The oldest format version that this crate reads: without spreads and TPC masks.
+/// The oldest format version that this crate reads: without spreads and TPC masks. Version 2 has no
+/// levels, no spread of the time and no measured modes.
 pub const OLDEST_VERSION: u16 = 1;
 
-/// The code of [`AxisFeatures`](crate::AxisFeatures) in a header.
-pub const FEATURE_MAP: u8 = 1;
+/// The code of the inputs in a header: [`AxisFeatures`](crate::AxisFeatures), then levels. The older
+/// versions have 1: no levels.
+pub const FEATURE_MAP: u8 = 2;
 
 /// The length of the header in bytes.
 pub const HEADER_LEN: usize = 28;
@@ -76,12 +78,15 @@ pub enum FormatError {
     BadRegion,
     /// The length of the layers does not match their shape.
     LayersLength,
-    /// A shift above 31, a bias beyond ±2³⁰ or a weight of −128.
+    /// A shift above 31, a bias beyond ±2³⁰, or a weight or level of −128.
     BadLayer,
     /// An output scale that is not finite or out of range.
     BadScale,
-    /// A guard band's knots are missing, not ascending or out of range.
+    /// A guard band's knots are missing, not ascending or out of range, or a spread is.
     BadGuardBand,
+    /// The measured modes are too many, do not ascend, or are not of the profiled region, or a value
+    /// of theirs is out of range.
+    BadMeasured,
 }
 
 impl fmt::Display for FormatError {
@@ -114,6 +119,7 @@ impl fmt::Display for FormatError {
             Self::BadLayer => write!(f, "a weight, bias or shift of a layer is out of range"),
             Self::BadScale => write!(f, "an output scale is not finite or out of range"),
             Self::BadGuardBand => write!(f, "the guard band's knots are not usable"),
+            Self::BadMeasured => write!(f, "the measured modes are not usable"),
         }
     }
 }
@@ -157,9 +163,10 @@ impl Header {
             return Err(FormatError::WrongMagic);
         }
         let version = u16::from_le_bytes([v0, v1]);
-        let most_outputs = match version {
-            1 => 2,
-            2 => 3,
+        let (most_outputs, features) = match version {
+            1 => (2, 1),
+            2 => (3, 1),
+            3 => (3, FEATURE_MAP),
             found => return Err(FormatError::UnsupportedVersion { found }),
         };
         let body_len = u32::from_le_bytes([l0, l1, l2, l3]);
@@ -173,7 +180,7 @@ impl Header {
         if checksum != u32::from_le_bytes([s0, s1, s2, s3]) {
             return Err(FormatError::Checksum);
         }
-        if map != FEATURE_MAP || !(1..=most_outputs).contains(&outputs) || [z0, z1] != [0, 0] {
+        if map != features || !(1..=most_outputs).contains(&outputs) || [z0, z1] != [0, 0] {
             return Err(FormatError::BadHeader);
         }
         let widths = Widths([[a0, a1], [b0, b1], [c0, c1]].map(u16::from_le_bytes));
@@ -186,6 +193,14 @@ impl Header {
             grid_hash,
         };
         Ok((header, body))
+    }
+
+    /// Number of inputs of the first layer.
+    pub(crate) fn inputs(&self) -> usize {
+        match self.version {
+            1 | 2 => CURVES,
+            _ => INPUTS,
+        }
     }
 }
 
@@ -242,6 +257,9 @@ pub struct Body<'a> {
     /// The rows of all layers, layer after layer.
     #[serde(borrow)]
     pub layers: &'a [u8],
+    /// The levels of the CPU clocks, then of the GPU clocks, as i8. Absent before version 3.
+    #[serde(borrow)]
+    pub levels: &'a [u8],
     /// Guard band of the time.
     pub time_guard: List<Knot, MAX_KNOTS>,
     /// Guard band of the power; empty for a model without power.
@@ -249,6 +267,12 @@ pub struct Body<'a> {
     /// The least spread, 0 … 32,767: no mode is known better than a measurement is. 0 for a model
     /// without spreads; absent in version 1.
     pub least_spread: u16,
+    /// The spread of the time. Absent before version 3.
+    pub time_spread: TimeSpread,
+    /// The measured modes, [`MEASURED_LEN`](crate::MEASURED_LEN) bytes each. Absent before
+    /// version 3.
+    #[serde(borrow)]
+    pub measured: &'a [u8],
     /// Where the model comes from.
     pub provenance: Provenance<'a>,
     /// The TPCs of the GPU that were gated while the board was profiled, one bit each, if known.

@@ -4,8 +4,8 @@
 //! examines tens of points instead of thousands of modes. A front is built during the sweep and
 //! holds only the modes that it needs.
 //!
-//! A power counts with its margin, which may differ from mode to mode. So a front belongs to one
-//! confidence: at another one, other modes may be on it.
+//! Time and power count with their margins, which may differ from mode to mode. So a front belongs to
+//! one confidence: at another one, other modes may be on it.
 //!
 //! A front that exceeds its capacity is thinned: it drops the point whose absence slows a query
 //! down least, but never the point of least power. A thinned front offers fewer modes; it never
@@ -20,7 +20,7 @@
 //! let some = Front::<16>::of(&model, &model.profiled(), Confidence::P95);
 //! assert!(!all.is_thinned() && some.is_thinned());
 //! assert_eq!(all.points()[0].guarded, some.points()[0].guarded);
-//! assert!(all.points().is_sorted_by(|a, b| a.guarded < b.guarded && a.time > b.time));
+//! assert!(all.points().is_sorted_by(|a, b| a.guarded < b.guarded && a.guarded_time > b.guarded_time));
 //! ```
 
 use core::cell::Cell;
@@ -36,15 +36,13 @@ use crate::network::{Batch, Network, with_network};
 use crate::point::Leaps;
 pub use crate::point::Point;
 use crate::region::Region;
-use crate::units::{Confidence, Factor, Microseconds, Milliwatts};
+use crate::units::{Confidence, Microseconds, Milliwatts};
 
 /// The Pareto front of a region in (power with its margin, time), of at most `N` points.
 #[derive(Clone, Debug)]
 pub struct Front<const N: usize> {
     points: Vec<Point, N>,
     // All zero in an empty front, so that a static one takes no flash.
-    /// The margin of the time in units of 1/65,536; 0 in a front that was never built.
-    time_q16: u32,
     /// The highest confidence that the model supports, in units of 1/10,000, if the front was to be
     /// built for a higher one; else 0.
     highest: u16,
@@ -84,7 +82,6 @@ impl<const N: usize> Front<N> {
         let () = Self::CAPACITY_IS_NOT_ZERO;
         Self {
             points: Vec::new(),
-            time_q16: 0,
             highest: 0,
             has_power: false,
             thinned: false,
@@ -112,6 +109,7 @@ impl<const N: usize> Front<N> {
                     power,
                     guarded: Milliwatts(guarded),
                     time,
+                    guarded_time: time,
                     leaps: Leaps::default(),
                 };
                 if front.points.push(point).is_err() {
@@ -172,11 +170,11 @@ impl<const N: usize> Front<N> {
         self.has_power = model.has_power();
         match model.margins(confidence) {
             Ok(margins) => {
-                let mut staircase = Staircase::new(self.points.as_mut_view(), margins.spread);
+                let mut staircase = Staircase::new(self.points.as_mut_view(), &margins);
                 staircase.bounds.fill(i32::MAX);
                 offer(&mut staircase);
                 self.thinned = staircase.finish(model, &margins);
-                (self.time_q16, self.highest) = (margins.time.q16(), 0);
+                self.highest = 0;
             }
             Err(GuardError::ConfidenceTooHigh { highest }) => {
                 self.highest = highest.per_ten_thousand();
@@ -197,6 +195,7 @@ impl<const N: usize> Front<N> {
             power,
             guarded: power,
             time,
+            guarded_time: time,
             leaps: Leaps::default(),
         };
         self.is_least_unreachable = least == Least::Unreachable;
@@ -212,7 +211,9 @@ impl<const N: usize> Front<N> {
                 let guarded = u64::from(point.power.0) * u64::from(first.guarded.0);
                 let guarded = guarded.checked_div(u64::from(first.power.0)).unwrap_or(0);
                 point.guarded = Milliwatts(u32::try_from(guarded).unwrap_or(u32::MAX)).min(below);
-                point.time = time.max(Microseconds(first.time.0.saturating_add(1)));
+                let above = |time: Microseconds| Microseconds(time.0.saturating_add(1));
+                point.time = time.max(above(first.time));
+                point.guarded_time = point.time.max(above(first.guarded_time));
                 if self.points.is_full()
                     && let Some(first) = self.points.first_mut()
                 {
@@ -238,7 +239,7 @@ impl<const N: usize> Front<N> {
         self.is_unknown
     }
 
-    /// The points, by strictly ascending guarded power and strictly descending time.
+    /// The points, by strictly ascending guarded power and strictly descending guarded time.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
@@ -251,11 +252,6 @@ impl<const N: usize> Front<N> {
     /// Whether the model predicts power.
     pub fn has_power(&self) -> bool {
         self.has_power
-    }
-
-    /// The margin of the time.
-    pub(crate) fn time_factor(&self) -> Factor {
-        Factor::from_q16(self.time_q16).unwrap_or(Factor::ONE)
     }
 
     /// Why the front is empty; `None` if there were no modes.
@@ -284,14 +280,15 @@ const BUCKETS: usize = if cfg!(target_pointer_width = "64") {
 };
 
 /// A front under construction. It compares the network's integers: until it is finished, its points
-/// hold their bits in place of mW and µs. A power is one with its margin here.
+/// hold their bits in place of mW and µs. Times and powers are those with a margin here.
 ///
 /// Most modes are dominated by a point of clearly less power. Buckets of power detect this with one
 /// comparison: bucket b starts at base + b·2^shift.
 struct Staircase<'a> {
     /// By strictly ascending power and strictly descending time.
     points: &'a mut VecView<Point>,
-    margin: Widening,
+    /// Of the time and of the power.
+    margins: [Widening; 2],
     base: i32,
     shift: u32,
     /// For each bucket, the least time of the points whose power is below it.
@@ -300,13 +297,15 @@ struct Staircase<'a> {
 }
 
 impl Point {
-    fn unfinished(mode: ModeId, at: Prediction, margin: Widening) -> Self {
-        let guarded = margin.widen(at.log_power, at.spread);
+    fn unfinished(mode: ModeId, at: Prediction, [of_time, of_power]: [Widening; 2]) -> Self {
+        let guarded = of_power.widen(at.log_power, at.spread);
+        let guarded_time = of_time.widen(at.log_time, at.spread);
         Self {
             mode,
             power: Milliwatts(at.log_power.cast_unsigned()),
             guarded: Milliwatts(guarded.cast_unsigned()),
             time: Microseconds(at.log_time.cast_unsigned()),
+            guarded_time: Microseconds(guarded_time.cast_unsigned()),
             leaps: Leaps::default(),
         }
     }
@@ -317,16 +316,16 @@ impl Point {
     }
 
     fn log_time(&self) -> i32 {
-        self.time.0.cast_signed()
+        self.guarded_time.0.cast_signed()
     }
 }
 
 impl<'a> Staircase<'a> {
     /// The caller fills the bounds with the greatest time, in place: they are large.
-    fn new(points: &'a mut VecView<Point>, margin: Widening) -> Self {
+    fn new(points: &'a mut VecView<Point>, margins: &Margins) -> Self {
         Self {
             points,
-            margin,
+            margins: [margins.time_spread, margins.power_spread],
             base: 0,
             shift: 0,
             bounds: [0; BUCKETS],
@@ -334,16 +333,22 @@ impl<'a> Staircase<'a> {
         }
     }
 
-    /// Offers every mode of a region. Not generic, so that it is compiled once, with this crate's
+    /// Offers every mode of a region, measured ones first. Not generic, so that it is compiled once, with this crate's
     /// optimisation level.
     #[inline(never)]
     fn offer_region(&mut self, network: &mut Network<'_>, region: &Region) {
+        let model = network.model();
+        for (mode, at) in model.measured() {
+            if model.has_region(region) && region.contains(model.grid(), mode) {
+                self.offer(mode, at);
+            }
+        }
         network.batches(region, |batch| self.offer_batch(batch));
     }
 
     #[inline(always)]
-    fn offer_batch(&mut self, batch: &Batch) {
-        for (vector, [times, powers]) in batch.counts(self.margin).enumerate() {
+    fn offer_batch(&mut self, batch: &Batch<'_>) {
+        for (vector, [times, powers]) in batch.counts(self.margins).enumerate() {
             let bounds = powers.map(|power| {
                 let bucket = self.bucket(power).min(BUCKETS - 1);
                 *self.bounds.get(bucket).unwrap_or(&i32::MAX)
@@ -361,10 +366,11 @@ impl<'a> Staircase<'a> {
     /// Offers the modes of a vector that are within their bounds. A mode beyond its bound is
     /// dominated, unless a mode of the same vector made a thinned front drop the dominating point.
     #[inline(never)]
-    fn offer_some(&mut self, batch: &Batch, vector: usize, bounds: &[i32; LANES]) {
+    fn offer_some(&mut self, batch: &Batch<'_>, vector: usize, bounds: &[i32; LANES]) {
+        let [of_time, _] = self.margins;
         for (lane, bound) in bounds.iter().enumerate() {
-            if let Some((mode, at)) = batch.mode(vector * LANES + lane)
-                && (at.log_time <= *bound || self.thinned)
+            if let Some((mode, at)) = batch.unmeasured(vector * LANES + lane)
+                && (of_time.widen(at.log_time, at.spread) <= *bound || self.thinned)
             {
                 self.offer(mode, at);
             }
@@ -381,7 +387,7 @@ impl<'a> Staircase<'a> {
 
     /// Inserts a mode unless another one dominates it.
     fn offer(&mut self, mode: ModeId, at: Prediction) {
-        let new = Point::unfinished(mode, at, self.margin);
+        let new = Point::unfinished(mode, at, self.margins);
         let (power, time) = (new.log_power(), new.log_time());
         let cheaper = self
             .points
@@ -526,10 +532,11 @@ impl<'a> Staircase<'a> {
                 point.guarded = Milliwatts(margins.power.widen(guarded.0));
                 point.power = model.milliwatts(point.power.0.cast_signed());
             }
-            point.time = model.microseconds(point.log_time());
+            point.time = model.microseconds(point.time.0.cast_signed());
+            point.guarded_time = model.guarded_microseconds(point.log_time(), margins);
             let last = kept.checked_sub(1).and_then(|last| self.points.get(last));
             let place = match last {
-                Some(last) if point.time >= last.time => continue,
+                Some(last) if point.guarded_time >= last.guarded_time => continue,
                 Some(last) if point.guarded == last.guarded => kept - 1,
                 _ => kept,
             };

@@ -1,10 +1,11 @@
 //! The guard band: the margin that turns a prediction into a bound.
 //!
 //! A guard band states a margin for each confidence, which the trainer has estimated from the
-//! measured modes. The margin of the time is a ratio, the same for all modes. So is that of the
-//! power in a model without spreads. A model with spreads predicts a standard deviation of ln power
-//! for each mode, and its margin is a number of these deviations: narrow where modes were profiled,
-//! wide where they were not. [`Margins`] are the margins of one confidence. A confidence beyond the
+//! measured modes. In a model without spreads a margin is a ratio, the same for all modes. A model
+//! with spreads predicts a standard deviation of ln power for each mode, and one of ln time that
+//! rises with it ([`TimeSpread`]); a margin is a number of these deviations: narrow where modes were
+//! profiled, wide where they were not. (In files before version 3 the margin of the time is a ratio.)
+//! [`Margins`] are the margins of one confidence. A confidence beyond the
 //! data is refused: a margin without data is a guess.
 //!
 //! ```
@@ -186,7 +187,10 @@ fn interpolate(below: &Knot, above: &Knot, wanted: u16) -> u32 {
 pub struct Margins {
     pub(crate) time: Factor,
     pub(crate) power: Factor,
-    pub(crate) spread: Widening,
+    pub(crate) time_spread: Widening,
+    pub(crate) power_spread: Widening,
+    /// What every log time is increased by: its spread where that of the power is 0.
+    pub(crate) time_offset: i32,
 }
 
 impl Margins {
@@ -194,11 +198,13 @@ impl Margins {
     pub(crate) const NONE: Self = Self {
         time: Factor::ONE,
         power: Factor::ONE,
-        spread: Widening::NONE,
+        time_spread: Widening::NONE,
+        power_spread: Widening::NONE,
+        time_offset: 0,
     };
 }
 
-/// What a unit of spread adds to a logarithm of the power: multiplier / 2^shift. All integers, so
+/// What a unit of the power's spread adds to a logarithm: multiplier / 2^shift. All integers, so
 /// that modes compare alike on every target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Widening {
@@ -226,12 +232,32 @@ impl Widening {
         }
     }
 
-    /// The logarithm of the power with its margin. A spread is below 2¹⁵, so no product overflows;
+    /// The logarithm with its margin. A spread is below 2¹⁵, so no product overflows;
     /// [`Model`](crate::Model) verifies that no sum does.
     #[inline(always)]
-    pub fn widen(self, log_power: i32, spread: i32) -> i32 {
+    pub fn widen(self, log: i32, spread: i32) -> i32 {
         let product = spread.cast_unsigned().wrapping_mul(self.multiplier);
-        log_power.wrapping_add((product >> (self.shift & 31)).cast_signed())
+        log.wrapping_add((product >> (self.shift & 31)).cast_signed())
+    }
+}
+
+/// The standard deviation of ln time of a mode: base + slope × that of ln power. One teacher predicts
+/// both from the same modes, so both grow with the distance to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimeSpread {
+    /// In units of a spread, 0 … 32,767.
+    pub base: u16,
+    /// In units of 1/4,096.
+    pub slope: u16,
+}
+
+impl TimeSpread {
+    /// Units of a slope.
+    pub const SLOPE_ONE: f32 = 4_096.0;
+
+    /// In units of a spread.
+    pub(crate) fn of(self, spread: i32) -> f32 {
+        f32::from(self.base) + f32::from(self.slope) / Self::SLOPE_ONE * spread as f32
     }
 }
 

@@ -77,6 +77,7 @@ pub mod guard;
 mod lanes;
 mod leaps;
 mod list;
+mod measured;
 pub mod model;
 pub mod network;
 mod point;
@@ -97,15 +98,17 @@ pub use governor::{
     Settings, State, Status, UP_EVERY, UPS, WINDOW,
 };
 pub use grid::{Axes, Axis, Grid, GridError, MAX_AXIS_VALUES, MAX_MODES, ModeId, PowerMode};
-pub use guard::{GuardBand, GuardError, Knot, MAX_KNOTS, MOST_DEVIATIONS, Margins};
+pub use guard::{GuardBand, GuardError, Knot, MAX_KNOTS, MOST_DEVIATIONS, Margins, TimeSpread};
 pub use list::List;
+pub use measured::{LOG_LIMIT, MEASURED_LEN, MOST_MEASURED};
 pub use model::{Model, Prediction};
 pub use network::{
-    AxisFeatures, Network, ROW_LIMIT, ROW_SCALE_ONE, Workspace, WorkspaceTooSmall, workspace_pairs,
+    AxisFeatures, LEVEL_ONE, Network, ROW_LIMIT, ROW_SCALE_ONE, Workspace, WorkspaceTooSmall,
+    workspace_pairs,
 };
 pub use region::{ConstraintError, Region};
 pub use select::{Choice, Objective, Query, SelectError};
-pub use shape::{BIAS_LIMIT, FEATURES, INPUTS, Shape, Widths};
+pub use shape::{BIAS_LIMIT, CURVES, FEATURES, INPUTS, LEVELLED, Shape, Widths};
 pub use units::{
     Confidence, Correction, Factor, Kilohertz, Microseconds, Milliseconds, Milliwatts,
 };

@@ -16,12 +16,15 @@
 
 use crate::exponential::exponential;
 use crate::format::{Fields, FormatError, Header, Provenance, SCALE_RANGE};
-use crate::grid::{Axes, Grid};
+use crate::grid::{Axes, Axis, Grid, ModeId};
 use crate::guard::{
-    GuardBand, GuardError, MOST_DEVIATIONS, MOST_SPREAD, Margin, Margins, SpreadScale, Widening,
+    GuardBand, GuardError, MOST_DEVIATIONS, MOST_SPREAD, Margin, Margins, SpreadScale, TimeSpread,
+    Widening,
 };
+use crate::measured::Measured;
+use crate::network::{AxisFeatures, AxisInputs};
 use crate::region::Region;
-use crate::shape::{BIAS_LIMIT, Layer, OUTPUTS, Shape};
+use crate::shape::{BIAS_LIMIT, INPUTS, LEVELLED, Layer, OUTPUTS, Shape};
 use crate::units::{Confidence, Factor, Microseconds, Milliwatts};
 
 /// Biased exponent of 2⁻¹⁵, the least unit of a spread. A spread is 1 ln unit or more before it
@@ -35,7 +38,10 @@ const SPREAD_SCALES: [f32; 2] = [1.0 / (1 << 25) as f32, 1.0 / (1 << 14) as f32]
 
 const _: () = assert!(MOST_DEVIATIONS * 2 * (1 << 25) <= 1 << 29);
 
-/// The network's prediction for one mode: logarithms as integers in the file's units. They can be
+/// The largest margin of a time in units of its logarithm, as that of a power.
+const MOST_TIME_MARGIN: f32 = (1 << 29) as f32;
+
+/// What a model knows of one mode: logarithms as integers in the file's units. They can be
 /// compared as they are; [`Model::time`](Model::time) and [`Model::power`](Model::power) convert
 /// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,10 +61,13 @@ pub struct Model<'a> {
     grid: Grid,
     profiled: Region,
     layers: &'a [u8],
+    levels: &'a [u8],
     scales: [f32; OUTPUTS],
     time_guard: GuardBand,
     power_guard: GuardBand,
     spread_scale: SpreadScale,
+    time_spread: TimeSpread,
+    pub(crate) measured: Measured<'a>,
     provenance: &'a [u8],
 }
 
@@ -72,10 +81,13 @@ impl<'a> Model<'a> {
             grid: Grid(Axes::none()),
             profiled: Region::NONE,
             layers: &[],
+            levels: &[],
             scales: [0.0; OUTPUTS],
             time_guard: GuardBand::none(),
             power_guard: GuardBand::none(),
             spread_scale: SpreadScale::NONE,
+            time_spread: TimeSpread { base: 0, slope: 0 },
+            measured: Measured::NONE,
             provenance: &[],
         };
         model.read(bytes)?;
@@ -92,11 +104,18 @@ impl<'a> Model<'a> {
         body.axes(&mut self.grid.0)?;
         self.profiled = Region::of_bytes(header.grid_hash, body.array()?);
         self.layers = body.take()?;
+        if header.version > 2 {
+            self.levels = body.take()?;
+        }
         body.knots(&mut self.time_guard)?;
         body.knots(&mut self.power_guard)?;
         if header.version > 1 {
             let least = body.number()?;
             self.spread_scale.least = least.try_into().map_err(|_| FormatError::BadBody)?;
+        }
+        if header.version > 2 {
+            self.time_spread = body.take()?;
+            self.measured = Measured::of_bytes(body.take()?).ok_or(FormatError::BadMeasured)?;
         }
         self.provenance = body.0;
         self.verify()
@@ -120,10 +139,29 @@ impl<'a> Model<'a> {
         };
         let most_spread = if self.has_spread() { MOST_SPREAD } else { 0 };
         let spread_is_sound = self.spread_scale.least <= most_spread;
-        if !self.time_guard.is_sound(Margin::Ratio) || !power_is_sound || !spread_is_sound {
+        let time_margin = match self.has_time_spread() {
+            true => Margin::Deviations,
+            false => Margin::Ratio,
+        };
+        let time_is_sound = self.time_guard.is_sound(time_margin) && self.time_spread_is_sound();
+        if !time_is_sound || !power_is_sound || !spread_is_sound {
             return Err(FormatError::BadGuardBand);
         }
+        let measured = self.measured;
+        if !measured.is_sound(&self.grid, &self.profiled, self.has_spread()) {
+            return Err(FormatError::BadMeasured);
+        }
         Ok(())
+    }
+
+    /// Whether no margin of the time overflows.
+    fn time_spread_is_sound(&self) -> bool {
+        let [time, _, _] = self.scales;
+        let most = self.time_spread.of(i32::from(MOST_SPREAD)) * self.spread_unit() / time;
+        match self.has_time_spread() {
+            true => MOST_DEVIATIONS as f32 * most <= MOST_TIME_MARGIN,
+            false => self.time_spread == TimeSpread::default(),
+        }
     }
 
     /// Checks all rows and stores the scales of the outputs.
@@ -131,6 +169,20 @@ impl<'a> Model<'a> {
         let layers = self.layers();
         if self.layers.len() != layers.iter().map(|(layer, _)| layer.bytes()).sum() {
             return Err(FormatError::LayersLength);
+        }
+        let with_levels = match self.header.inputs() {
+            INPUTS => LEVELLED.map(|axis| self.grid.axis(axis).len()).iter().sum(),
+            _ => 0,
+        };
+        if self.levels.len() != with_levels {
+            return Err(FormatError::LayersLength);
+        }
+        if self
+            .levels
+            .iter()
+            .any(|level| level.cast_signed() == i8::MIN)
+        {
+            return Err(FormatError::BadLayer);
         }
         let mut scales = self.scales.iter_mut();
         for (layer, rows) in &layers {
@@ -205,7 +257,46 @@ impl<'a> Model<'a> {
         self.header.outputs > 2
     }
 
-    /// The guard band of the time: ratios.
+    /// Whether the margins of the time are deviations.
+    pub fn has_time_spread(&self) -> bool {
+        self.has_spread() && self.header.version > 2
+    }
+
+    /// Number of inputs of the first layer.
+    pub(crate) fn inputs(&self) -> usize {
+        self.header.inputs()
+    }
+
+    /// What the table rows of an axis are computed from.
+    pub(crate) fn axis_inputs(&self, axis: Axis) -> AxisInputs<'_> {
+        let [cpu, _] = LEVELLED.map(|axis| self.grid.axis(axis).len());
+        let (of_cpu, of_gpu) = self.levels.split_at_checked(cpu).unwrap_or_default();
+        AxisInputs {
+            axis,
+            features: AxisFeatures::of_axis(&self.grid, axis),
+            values: self.grid.axis(axis),
+            levels: match axis {
+                Axis::Cpu => of_cpu,
+                Axis::Gpu => of_gpu,
+                _ => &[],
+            },
+        }
+    }
+
+    /// The modes of which the file knows a measurement, with what it knows, by ascending id. A sweep
+    /// gives this in place of the network's prediction.
+    pub fn measured(&self) -> impl Iterator<Item = (ModeId, Prediction)> + Clone + use<'a> {
+        self.measured.iter()
+    }
+
+    /// The model with its network alone.
+    pub fn without_measured(mut self) -> Self {
+        self.measured = Measured::NONE;
+        self
+    }
+
+    /// The guard band of the time: deviations if the model [has a spread of it](Self::has_time_spread),
+    /// else ratios.
     pub fn time_guard(&self) -> &GuardBand {
         &self.time_guard
     }
@@ -223,17 +314,23 @@ impl<'a> Model<'a> {
             let q16 = guard.margin(confidence)?;
             Factor::from_q16(q16).ok_or(GuardError::BadKnots)
         };
-        let mut margins = Margins {
-            time: factor(&self.time_guard)?,
-            ..Margins::NONE
-        };
+        let mut margins = Margins::NONE;
+        let [time, power, _] = self.scales;
+        if self.has_time_spread() {
+            let deviations = self.time_guard.margin(confidence)? as f32 / 65_536.0;
+            let unit = deviations * self.spread_unit() / time;
+            let slope = f32::from(self.time_spread.slope) / TimeSpread::SLOPE_ONE;
+            margins.time_spread = Widening::new(unit * slope);
+            margins.time_offset = libm::ceilf(unit * f32::from(self.time_spread.base)) as i32;
+        } else {
+            margins.time = factor(&self.time_guard)?;
+        }
         match self.header.outputs {
             1 => {}
             2 => margins.power = factor(&self.power_guard)?,
             _ => {
                 let deviations = self.power_guard.margin(confidence)? as f32 / 65_536.0;
-                let [_, power, _] = self.scales;
-                margins.spread = Widening::new(deviations * self.spread_unit() / power);
+                margins.power_spread = Widening::new(deviations * self.spread_unit() / power);
             }
         }
         Ok(margins)
@@ -307,17 +404,37 @@ impl<'a> Model<'a> {
             .then(|| prediction.spread as f32 * self.spread_unit())
     }
 
+    /// The standard deviation of ln time; `None` for a model without a spread of it.
+    pub fn time_spread(&self, prediction: Prediction) -> Option<f32> {
+        self.has_time_spread()
+            .then(|| self.time_spread.of(prediction.spread) * self.spread_unit())
+    }
+
     /// The logarithm of the power with the margin of its spread, in units of
     /// [`Prediction::log_power`]. A front compares modes by it.
     pub fn guarded_log_power(&self, prediction: Prediction, margins: &Margins) -> i32 {
         margins
-            .spread
+            .power_spread
             .widen(prediction.log_power, prediction.spread)
     }
 
-    /// The time to compare with a deadline: the prediction with its margin, rounded up.
+    /// The logarithm of the time with the margin that differs from mode to mode, in units of
+    /// [`Prediction::log_time`]. A front compares modes by it.
+    pub fn guarded_log_time(&self, prediction: Prediction, margins: &Margins) -> i32 {
+        margins
+            .time_spread
+            .widen(prediction.log_time, prediction.spread)
+    }
+
+    /// The time of such a logarithm, with the margin that is the same for all modes.
+    pub(crate) fn guarded_microseconds(&self, log: i32, margins: &Margins) -> Microseconds {
+        let time = self.microseconds(log.saturating_add(margins.time_offset));
+        Microseconds(margins.time.widen(time.0))
+    }
+
+    /// The time that counts for a deadline: the prediction with its margin, rounded up.
     pub fn guarded_time(&self, prediction: Prediction, margins: &Margins) -> Microseconds {
-        Microseconds(margins.time.widen(self.time(prediction).0))
+        self.guarded_microseconds(self.guarded_log_time(prediction, margins), margins)
     }
 
     /// The power that counts for a limit: the prediction with its margin, rounded up; `None` for a
@@ -333,10 +450,12 @@ impl<'a> Model<'a> {
     #[inline(never)]
     pub(crate) fn layers(&self) -> [(Layer, &'a [u8]); 4] {
         let mut rest = self.layers;
-        self.shape().layers(self.header.outputs).map(|layer| {
-            let (rows, later) = rest.split_at_checked(layer.bytes()).unwrap_or_default();
-            rest = later;
-            (layer, rows)
-        })
+        self.shape()
+            .layers(self.inputs(), self.header.outputs)
+            .map(|layer| {
+                let (rows, later) = rest.split_at_checked(layer.bytes()).unwrap_or_default();
+                rest = later;
+                (layer, rows)
+            })
     }
 }

@@ -14,11 +14,13 @@ pub struct Point {
     pub guarded: Milliwatts,
     /// Its predicted time.
     pub time: Microseconds,
+    /// Its time with the margin of the front's confidence.
+    pub guarded_time: Microseconds,
     pub(crate) leaps: Leaps,
 }
 
-/// The quantity to minimise. A power P counts with its margin: a mode whose power is uncertain must
-/// be better by more.
+/// The quantity to minimise. Time and power count with their margins: a mode that is uncertain must be
+/// better by more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Objective {
     /// Time t: the fastest mode.
@@ -79,7 +81,7 @@ impl Leaps {
 
 /// The cost that an objective minimises, in two parts: P·t is below 2⁶⁴ nJ, P·t² below 2⁹⁶ nJ·µs.
 pub fn cost(objective: Objective, point: &Point) -> (u64, u32) {
-    let time = u64::from(point.time.0);
+    let time = u64::from(point.guarded_time.0);
     let energy = u64::from(point.guarded.0) * time;
     if objective == Objective::Energy {
         return (energy, 0);

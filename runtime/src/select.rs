@@ -1,7 +1,7 @@
 //! Queries select a mode from a front.
 //!
 //! A query names an objective and limits on power and time. The front has the confidence with which
-//! the limits hold. Guarded power rises and time falls along a front, so the points within both
+//! the limits hold. Guarded power rises and guarded time falls along a front, so the points within both
 //! limits form one contiguous range.
 //!
 //! Ties go to less guarded power, then to less time.
@@ -133,8 +133,6 @@ impl<const N: usize> Front<N> {
     pub fn select(&self, query: &Query) -> Result<Choice, SelectError> {
         let asks_power = query.power_limit.is_some() || query.objective != Objective::Time;
         let guarded_power = |point: &Point| query.correction.apply(point.guarded);
-        let time_factor = self.time_factor();
-        let guarded_time = |point: &Point| Microseconds(time_factor.widen(point.time.0));
 
         let points = self.points();
         let fastest = points.last().ok_or(match self.refusal() {
@@ -146,11 +144,11 @@ impl<const N: usize> Front<N> {
             return Err(SelectError::NoPower);
         }
         let too_slow = query.deadline.map_or(0, |deadline| {
-            points.partition_point(|point| !time_factor.is_within(point.time.0, deadline.0))
+            points.partition_point(|point| point.guarded_time > deadline)
         });
         let in_time = points.get(too_slow..).unwrap_or(&[]);
         let cheapest = in_time.first().ok_or(SelectError::TooSlow {
-            least_time: guarded_time(fastest),
+            least_time: fastest.guarded_time,
         })?;
         let affordable = query.power_limit.map_or(in_time.len(), |limit| {
             in_time.partition_point(|point| guarded_power(point) <= limit)
@@ -169,7 +167,7 @@ impl<const N: usize> Front<N> {
         Ok(Choice {
             mode: best.mode,
             time: best.time,
-            guarded_time: guarded_time(best),
+            guarded_time: best.guarded_time,
             power: has_power.then(|| query.correction.apply(best.power)),
             guarded_power: has_power.then(|| guarded_power(best)),
         })

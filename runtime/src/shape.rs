@@ -10,8 +10,15 @@ use crate::grid::Axis;
 /// Number of features per axis: logarithm, inverse and value of the knob.
 pub const FEATURES: usize = 3;
 
-/// Number of inputs of the first layer: [`FEATURES`] for each axis, in the order of the axes.
-pub const INPUTS: usize = FEATURES * Axis::ALL.len();
+/// Number of inputs of the first layer that are curves of a knob: [`FEATURES`] for each axis, in the
+/// order of the axes.
+pub const CURVES: usize = FEATURES * Axis::ALL.len();
+
+/// The axes of which each value has a level of its own: clocks do not lie on a smooth curve.
+pub const LEVELLED: [Axis; 2] = [Axis::Cpu, Axis::Gpu];
+
+/// Number of inputs of the first layer: [`CURVES`], then the levels of [`LEVELLED`].
+pub const INPUTS: usize = CURVES + LEVELLED.len();
 
 /// The bias of a later layer lies within ± this value.
 pub const BIAS_LIMIT: i32 = 1 << 30;
@@ -85,7 +92,7 @@ impl Shape {
 impl Shape {
     /// All layers of a network with this shape, in the order of a file; absent layers have width 0.
     #[inline(never)]
-    pub(crate) fn layers(self, outputs: u8) -> [Layer; 4] {
+    pub(crate) fn layers(self, inputs: usize, outputs: u8) -> [Layer; 4] {
         let Widths(widths) = self.widths();
         let [first, second, third] = widths.map(usize::from);
         let layer = |width, inputs, tail| Layer {
@@ -95,7 +102,7 @@ impl Shape {
         };
         let last = widths.into_iter().rfind(|width| *width > 0).unwrap_or(0);
         [
-            layer(first, INPUTS, FIRST_TAIL),
+            layer(first, inputs, FIRST_TAIL),
             layer(second, first, HIDDEN_TAIL),
             layer(third, second, HIDDEN_TAIL),
             layer(usize::from(outputs), usize::from(last), OUTPUT_TAIL),

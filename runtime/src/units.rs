@@ -115,12 +115,6 @@ impl Factor {
     pub const fn widen(self, value: u32) -> u32 {
         scale_up(value, self.0)
     }
-
-    /// Whether `value` × factor, rounded up and saturating, is at most `limit`.
-    pub const fn is_within(self, value: u32, limit: u32) -> bool {
-        let unlimited = limit == u32::MAX;
-        unlimited || value as u64 * self.0 as u64 <= (limit as u64) << 16
-    }
 }
 
 /// Measured over predicted power, in units of 1/65,536 (Q16); range 1/8 … 8.

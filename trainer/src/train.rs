@@ -106,7 +106,7 @@ pub fn export(task: &Task<'_>, teachers: &Teachers) -> Result<Exported, TrainErr
     let surface = Surface {
         expected: teachers.predict(&modes),
         left_out: teachers.left_out().to_vec(),
-        modes: task.used.iter().map(|mode| mode.id).collect(),
+        measured: task.used.to_vec(),
     };
     task.progress.inc(TEACHER_PROGRESS);
     let used = task.used.iter().map(|mode| mode.knobs);

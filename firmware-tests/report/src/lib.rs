@@ -83,6 +83,8 @@ pub const MODELS: &[(&str, &[u8])] = models![
     "golden/wide-32-spread.wgt",
     "golden/deep-8x8-spread.wgt",
     "golden/version-1.wgt",
+    "golden/version-2.wgt",
+    "golden/version-2-spread.wgt",
     "golden/extreme.wgt",
     "golden/subnormal-scale.wgt",
     "golden/too-many-modes.wgt",
@@ -143,7 +145,8 @@ pub fn run<const PAIRS: usize>(
             console.field("  mode ", u32::from(point.mode.0), " ");
             console.field("", point.power.0, " mW ");
             console.field("guarded ", point.guarded.0, " mW ");
-            console.field("", point.time.0, " us\n");
+            console.field("", point.time.0, " us ");
+            console.field("guarded ", point.guarded_time.0, " us\n");
         }
         queries(console, &model, &front);
     }
@@ -230,6 +233,7 @@ fn reason(error: FormatError) -> &'static str {
         FormatError::BadLayer => "bad layer",
         FormatError::BadScale => "bad scale",
         FormatError::BadGuardBand => "bad guard band",
+        FormatError::BadMeasured => "bad measured modes",
         _ => "another reason",
     }
 }

@@ -1,6 +1,7 @@
 //! The network: per-axis features, integer layers; log time, log power and the power's spread out.
 //!
-//! **Layer 1 is a sum of table rows.** Every input feature depends on one axis only, so the product
+//! **Layer 1 is a sum of table rows.** Every input depends on one axis only: three features of the knob,
+//! and for each clock of CPU and GPU a level that the file states, since clocks do not lie on a smooth curve. So the product
 //! of the first layer's weights with a mode's features is a sum of four rows, one for each axis
 //! value. The rows are computed once; the largest board has 60.
 //!
@@ -29,9 +30,10 @@ mod sweep;
 mod workspace;
 
 pub use parts::{WorkspaceTooSmall, workspace_pairs};
-pub use rows::{AxisFeatures, ROW_LIMIT, ROW_SCALE_ONE};
+pub use rows::{AxisFeatures, LEVEL_ONE, ROW_LIMIT, ROW_SCALE_ONE};
 pub use sweep::Network;
 pub use workspace::Workspace;
 
+pub(crate) use rows::AxisInputs;
 pub(crate) use sweep::Batch;
 pub(crate) use workspace::with_network;

@@ -4,7 +4,7 @@ use nalgebra::Vector3;
 
 use crate::grid::{Axis, Grid};
 use crate::lanes::{BATCH, Pair};
-use crate::shape::{FEATURES, FIRST_TAIL, INPUTS};
+use crate::shape::{CURVES, FEATURES, FIRST_TAIL, LEVELLED};
 
 /// Range of an entry of the first layer's tables: at most this value, at least −1 − this value.
 pub const ROW_LIMIT: i16 = 8_191;
@@ -47,17 +47,47 @@ impl AxisFeatures {
         scaled.into()
     }
 
-    /// The features of up to [`TOGETHER`] values.
-    fn of_each(&self, values: &[u32]) -> Inputs {
-        let mut inputs = [[0.0; TOGETHER]; FEATURES];
+    /// The inputs of up to [`TOGETHER`] values: their features and levels.
+    fn of_each(&self, values: &[u32], levels: &[u8]) -> Inputs {
+        let mut inputs = [[0.0; TOGETHER]; FEATURES + 1];
         for (place, value) in (0..TOGETHER).zip(values) {
-            for (inputs, feature) in inputs.iter_mut().zip(self.of(*value)) {
+            let [a, b, c] = self.of(*value);
+            let level = levels.get(place).map_or(0.0, |level| level_of(*level));
+            for (inputs, of_value) in inputs.iter_mut().zip([a, b, c, level]) {
                 if let Some(input) = inputs.get_mut(place) {
-                    *input = feature;
+                    *input = of_value;
                 }
             }
         }
         inputs
+    }
+}
+
+/// Units of a level.
+pub const LEVEL_ONE: f32 = 128.0;
+
+fn level_of(byte: u8) -> f32 {
+    f32::from(byte.cast_signed()) / LEVEL_ONE
+}
+
+/// What the rows of one axis are computed from.
+#[derive(Clone, Copy)]
+pub struct AxisInputs<'a> {
+    pub axis: Axis,
+    pub features: AxisFeatures,
+    pub values: &'a [u32],
+    /// Of each value, as i8; empty if the axis has none.
+    pub levels: &'a [u8],
+}
+
+impl AxisInputs<'_> {
+    /// Without the first values.
+    pub fn from(self, first: usize) -> Self {
+        Self {
+            values: self.values.get(first..).unwrap_or_default(),
+            levels: self.levels.get(first..).unwrap_or_default(),
+            ..self
+        }
     }
 }
 
@@ -69,8 +99,8 @@ pub const TOGETHER: usize = if cfg!(target_arch = "x86_64") {
     1
 };
 
-/// The features of values of an axis, feature by feature.
-type Inputs = [[f32; TOGETHER]; FEATURES];
+/// The features of values of an axis, feature by feature, then their levels.
+type Inputs = [[f32; TOGETHER]; FEATURES + 1];
 
 /// The features are functions of the ratio to the first value, which keeps every term near one,
 /// where f32 is accurate enough.
@@ -78,29 +108,20 @@ fn curves(ratio: f32) -> Vector3<f32> {
     Vector3::new(libm::logf(ratio), 1.0 - 1.0 / ratio, ratio - 1.0)
 }
 
-/// The bytes of a unit of the first layer: weights, scale (u16), bias (i16).
-const FIRST_UNIT: usize = INPUTS + FIRST_TAIL;
-
 /// Writes the table rows of an axis's values, until `rows` is full. `units` are the first layer's
-/// units as stored in a file.
+/// units as stored in a file, each with this number of weights.
 #[inline(never)]
-pub fn write_rows(
-    rows: &mut [Pair],
-    units: &[u8],
-    axis: Axis,
-    features: AxisFeatures,
-    values: &[u32],
-) {
-    let (units, _) = units.as_chunks::<FIRST_UNIT>();
+pub fn write_rows(rows: &mut [Pair], units: &[u8], weights: usize, of: AxisInputs<'_>) {
+    let unit = weights + FIRST_TAIL;
     // `max(1)` tells the compiler that the length is not 0.
-    let pairs = (units.len() / 2).max(1);
-    for (rows, values) in rows
-        .chunks_mut(TOGETHER * pairs)
-        .zip(values.chunks(TOGETHER))
-    {
-        let inputs = features.of_each(values);
-        for (pair, [a, b]) in units.as_chunks::<2>().0.iter().enumerate() {
-            let (a, b) = (entries(a, axis, &inputs), entries(b, axis, &inputs));
+    let pairs = (units.len() / (2 * unit)).max(1);
+    let chunks = of.values.chunks(TOGETHER).enumerate();
+    for (rows, (chunk, values)) in rows.chunks_mut(TOGETHER * pairs).zip(chunks) {
+        let levels = of.levels.get(chunk * TOGETHER..).unwrap_or_default();
+        let inputs = of.features.of_each(values, levels);
+        for (pair, two) in units.chunks_exact(2 * unit).enumerate() {
+            let (a, b) = two.split_at_checked(unit).unwrap_or_default();
+            let (a, b) = (entries(a, of.axis, &inputs), entries(b, of.axis, &inputs));
             for ((row, a), b) in rows.chunks_exact_mut(pairs).zip(a).zip(b) {
                 if let Some(pair) = row.get_mut(pair) {
                     *pair = Pair::new(a, b);
@@ -111,24 +132,29 @@ pub fn write_rows(
 }
 
 /// The entries of one unit. The first axis includes the bias.
-fn entries(unit: &[u8; FIRST_UNIT], axis: Axis, inputs: &Inputs) -> [i16; TOGETHER] {
-    let [weights @ .., s0, s1, b0, b1] = unit;
-    let weights = weights.as_chunks().0.get(axis as usize);
-    let [u, v, w] = weights.map_or([0.0; FEATURES], |w| w.map(|w| f32::from(w.cast_signed())));
-    let scale = f32::from(u16::from_le_bytes([*s0, *s1])) / ROW_SCALE_ONE;
+fn entries(unit: &[u8], axis: Axis, inputs: &Inputs) -> [i16; TOGETHER] {
+    let (weights, tail) = unit.split_last_chunk().unwrap_or((&[], &[0; FIRST_TAIL]));
+    let (curves, levels) = weights.split_at_checked(CURVES).unwrap_or_default();
+    let curves = curves.as_chunks().0.get(axis as usize);
+    let [u, v, w] = curves.map_or([0.0; FEATURES], |w| w.map(|w| f32::from(w.cast_signed())));
+    let level = levels.iter().zip(LEVELLED).find(|(_, of)| *of == axis);
+    let l = level.map_or(0.0, |(weight, _)| f32::from(weight.cast_signed()));
+    let [s0, s1, b0, b1] = *tail;
+    let scale = f32::from(u16::from_le_bytes([s0, s1])) / ROW_SCALE_ONE;
     let bias = match axis {
-        Axis::Cores => f32::from(i16::from_le_bytes([*b0, *b1])),
+        Axis::Cores => f32::from(i16::from_le_bytes([b0, b1])),
         _ => 0.0,
     };
     let mut entries = [0; TOGETHER];
-    let [a, b, c] = inputs;
-    for (entry, ((a, b), c)) in entries.iter_mut().zip(a.iter().zip(b).zip(c)) {
-        *entry = round((u * a + v * b + w * c) * scale + bias);
+    let [a, b, c, d] = inputs;
+    let inputs = a.iter().zip(b).zip(c).zip(d);
+    for (entry, (((a, b), c), d)) in entries.iter_mut().zip(inputs) {
+        *entry = round((u * a + v * b + w * c + l * d) * scale + bias);
     }
     entries
 }
 
-/// Rounds to the nearest entry, ties to even. `value` is within ± 2²², as every sum of three
+/// Rounds to the nearest entry, ties to even. `value` is within ± 2²², as every sum of four
 /// weights and a bias is.
 #[inline(always)]
 fn round(value: f32) -> i16 {

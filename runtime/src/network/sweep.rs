@@ -6,10 +6,11 @@ use core::slice::{ChunksExact, ChunksExactMut};
 use super::dense::{Dense, HEAD, activate, add_rows, write_units};
 use super::output::{OutputLayer, Outputs, output_pairs};
 use super::parts::{Parts, WorkspaceTooSmall, workspace_pairs};
-use super::rows::{AxisFeatures, TOGETHER, write_rows};
+use super::rows::{AxisInputs, TOGETHER, write_rows};
 use crate::grid::{Axis, Grid, ModeId};
 use crate::guard::{SpreadScale, Widening};
 use crate::lanes::{BATCH, LANES, Native, Pair, Tile, VECTORS};
+use crate::measured::Measured;
 use crate::model::{Model, Prediction};
 use crate::region::Region;
 use crate::shape::{OUTPUTS, Widths};
@@ -40,32 +41,50 @@ pub struct Network<'a> {
 }
 
 /// Neighbouring modes with their predictions.
-pub(crate) struct Batch {
+pub(crate) struct Batch<'a> {
     /// The id of a mode is `outer` plus its entry of `inner`.
     outer: u16,
     inner: [u16; BATCH],
     /// Number of valid modes; the places beyond are ignored.
     len: usize,
     spread_scale: SpreadScale,
+    measured: Measured<'a>,
     outputs: [Outputs; VECTORS],
 }
 
-impl Batch {
-    /// For each vector, the logarithms of its modes' times and of their powers with a margin.
+impl Batch<'_> {
+    /// For each vector, the logarithms of its modes' times and powers by the network, with margins.
     #[inline(always)]
-    pub fn counts(&self, margin: Widening) -> impl Iterator<Item = [[i32; LANES]; 2]> {
+    pub fn counts(&self, margins: [Widening; 2]) -> impl Iterator<Item = [[i32; LANES]; 2]> {
+        let [of_time, of_power] = margins;
         self.outputs.iter().map(move |[times, powers, spreads]| {
-            let mut counts = *powers;
-            for (power, sum) in counts.iter_mut().zip(spreads) {
-                *power = margin.widen(*power, self.spread_scale.spread(*sum));
+            let [mut times, mut powers] = [*times, *powers];
+            for ((time, power), sum) in times.iter_mut().zip(&mut powers).zip(spreads) {
+                let spread = self.spread_scale.spread(*sum);
+                *time = of_time.widen(*time, spread);
+                *power = of_power.widen(*power, spread);
             }
-            [*times, counts]
+            [times, powers]
         })
     }
 
-    /// The mode at a place; `None` beyond the last one.
+    /// The mode at a place, and its measurement if the file has one, else its prediction; `None` beyond
+    /// the last one.
     #[inline(always)]
     pub fn mode(&self, place: usize) -> Option<(ModeId, Prediction)> {
+        let (mode, at) = self.predicted(place)?;
+        Some((mode, self.measured.get(mode).unwrap_or(at)))
+    }
+
+    /// The mode at a place with its prediction; `None` for a measured mode and beyond the last one.
+    #[inline(always)]
+    pub fn unmeasured(&self, place: usize) -> Option<(ModeId, Prediction)> {
+        let known = self.predicted(place)?;
+        self.measured.get(known.0).is_none().then_some(known)
+    }
+
+    #[inline(always)]
+    fn predicted(&self, place: usize) -> Option<(ModeId, Prediction)> {
         let [times, powers, spreads] = self.outputs.get(place / LANES)?;
         let at = Prediction {
             log_time: *times.get(place % LANES)?,
@@ -127,7 +146,7 @@ impl<'a> Network<'a> {
     }
 
     #[inline(always)]
-    pub(crate) fn batches(&mut self, region: &Region, mut visit: impl FnMut(&Batch)) {
+    pub(crate) fn batches(&mut self, region: &Region, mut visit: impl FnMut(&Batch<'_>)) {
         let Some(layers) = Layers::new(self.model.shape().widths(), self.layers) else {
             return;
         };
@@ -139,6 +158,7 @@ impl<'a> Network<'a> {
         let [cores, cpu, emc] = self.rows_of(region);
         let mut clocks = Clocks::new(self.model, region, emc);
         let spread_scale = self.model.spread_scale();
+        let measured = self.model.measured;
         while let Some((inner, len)) = self.next_tiles(&mut clocks) {
             let Self {
                 tiles, sums, units, ..
@@ -148,6 +168,7 @@ impl<'a> Network<'a> {
                 inner,
                 len,
                 spread_scale,
+                measured,
                 outputs: [[[0; LANES]; OUTPUTS]; VECTORS],
             };
             for index in coarse_first(cpu.len()) {
@@ -217,8 +238,13 @@ impl<'a> Network<'a> {
                 break;
             };
             if !window.contains(&gpu) {
-                let values = clocks.gpu_values.get(gpu..).unwrap_or_default();
-                write_rows(self.sums, clocks.units, Axis::Gpu, clocks.features, values);
+                let weights = self.model.inputs();
+                write_rows(
+                    self.sums,
+                    clocks.units,
+                    weights,
+                    clocks.gpu_inputs.from(gpu),
+                );
                 window = gpu..gpu + TOGETHER;
             }
             let row = chunks(self.sums, pairs).nth(gpu - window.start)?;
@@ -243,15 +269,14 @@ struct Clocks<'a> {
     last_gpu: usize,
     /// Id stride of a GPU clock.
     stride: u16,
-    gpu_values: &'a [u32],
-    features: AxisFeatures,
+    gpu_inputs: AxisInputs<'a>,
     /// The units of the first layer, as in the file.
     units: &'a [u8],
     emc_rows: Rows<'a>,
 }
 
 impl<'a> Clocks<'a> {
-    fn new(model: &'a Model<'_>, region: &Region, emc_rows: Rows<'a>) -> Self {
+    fn new(model: &'a Model<'a>, region: &Region, emc_rows: Rows<'a>) -> Self {
         let grid = model.grid();
         let gpu = region.range(Axis::Gpu);
         let [(_, units), ..] = model.layers();
@@ -261,8 +286,7 @@ impl<'a> Clocks<'a> {
             emc: 0,
             last_gpu: *gpu.end(),
             stride: grid.axis(Axis::Emc).len() as u16,
-            gpu_values: grid.axis(Axis::Gpu),
-            features: AxisFeatures::of_axis(grid, Axis::Gpu),
+            gpu_inputs: model.axis_inputs(Axis::Gpu),
             emc_rows,
         }
     }
@@ -398,8 +422,7 @@ fn write_tables(mut rows: &mut [Pair], model: &Model<'_>) {
     for &axis in &ROW_AXES {
         let values = model.grid().axis(axis);
         if let Some(rows) = take(&mut rows, values.len() * first.width / 2) {
-            let features = AxisFeatures::of_axis(model.grid(), axis);
-            write_rows(rows, units, axis, features, values);
+            write_rows(rows, units, model.inputs(), model.axis_inputs(axis));
         }
     }
 }

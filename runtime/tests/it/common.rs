@@ -1,9 +1,12 @@
 //! Model files for tests, made by the trainer's writer: the golden files, and random ones.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use wattgate_runtime::{
     Axes, BIAS_LIMIT, Body, Crc32, FEATURES, Factor, Grid, GuardBand, HEADER_LEN, INPUTS, Kind,
-    Knot, MOST_DEVIATIONS, Provenance, ROW_LIMIT, Region, SCALE_RANGE, Shape, Widths,
+    Knot, LEVELLED, MOST_DEVIATIONS, ModeId, Prediction, Provenance, ROW_LIMIT, Region,
+    SCALE_RANGE, Shape, TimeSpread, Widths,
 };
 
 #[path = "../../../trainer/src/export/wgt.rs"]
@@ -32,11 +35,16 @@ impl Random {
     }
 }
 
+/// The number of levels that a file has for a grid.
+pub fn level_count(grid: &Grid) -> usize {
+    LEVELLED.map(|axis| grid.axis(axis).len()).iter().sum()
+}
+
 /// Layers of a shape with random weights over the full range of an i8.
-pub fn random_layers(shape: Shape, outputs: usize, random: &mut Random) -> Layers {
+pub fn random_layers(grid: &Grid, shape: Shape, outputs: usize, random: &mut Random) -> Layers {
     let Widths([first, later @ ..]) = shape.widths();
-    // The sum of three features reaches the row limit at most.
-    let most_scale = 256 * ROW_LIMIT as u64 / (FEATURES as u64 * 127);
+    // The sum of three features and a level reaches the row limit at most.
+    let most_scale = 256 * ROW_LIMIT as u64 / ((FEATURES as u64 + 1) * 127);
     let first_row = |random: &mut Random| FirstRow {
         weights: random
             .weights(INPUTS)
@@ -75,6 +83,7 @@ pub fn random_layers(shape: Shape, outputs: usize, random: &mut Random) -> Layer
     Layers {
         output: output.collect(),
         first: first_rows,
+        levels: random.weights(level_count(grid)),
         hidden,
     }
 }
@@ -102,20 +111,56 @@ fn deviations() -> GuardBand {
     .expect("ascending")
 }
 
+/// The spread of the time of the files that have one.
+pub const TIME_SPREAD: TimeSpread = TimeSpread {
+    base: 150,
+    slope: 6_000,
+};
+
+/// A measured mode.
+pub type MeasuredMode = (ModeId, Prediction);
+
+/// Random measured modes, some of them near what random layers predict.
+pub fn random_measured(grid: &Grid, outputs: usize, random: &mut Random) -> Vec<MeasuredMode> {
+    let modes: BTreeSet<u64> = (0..random.next() % 6)
+        .map(|_| random.next() % u64::from(grid.modes()))
+        .collect();
+    let mut log = |known| match known {
+        true => 14_000_000 + random.within(6_000_000) as i32,
+        false => 0,
+    };
+    let at = |id: u64| {
+        let at = Prediction {
+            log_time: log(true),
+            log_power: log(outputs > 1),
+            spread: if outputs > 2 { id as i32 % 3_000 } else { 0 },
+        };
+        (ModeId(id as u16), at)
+    };
+    modes.into_iter().map(at).collect()
+}
+
 /// The bytes of a model that was profiled on its whole grid.
-pub fn encode(grid: &Grid, layers: &Layers, workload: &str) -> Vec<u8> {
-    let power_guard = match layers.output.len() {
-        3 => deviations(),
-        _ => guard(66_000),
+pub fn encode(grid: &Grid, layers: &Layers, measured: &[MeasuredMode], workload: &str) -> Vec<u8> {
+    let has_spread = layers.output.len() == 3;
+    let (time_guard, power_guard) = match has_spread {
+        true => (deviations(), deviations()),
+        false => (guard(Factor::ONE.q16()), guard(66_000)),
     };
     let has_power = layers.output.len() > 1;
     ModelFile {
         layers,
         grid,
         profiled: Region::all(grid),
-        time_guard: &guard(Factor::ONE.q16()),
+        time_guard: &time_guard,
         power_guard: has_power.then_some(&power_guard),
-        least_spread: if layers.output.len() == 3 { 200 } else { 0 },
+        least_spread: if has_spread { 200 } else { 0 },
+        time_spread: if has_spread {
+            TIME_SPREAD
+        } else {
+            TimeSpread::default()
+        },
+        measured,
         provenance: Provenance {
             kind: Kind::Simulated,
             device: "board",
@@ -134,8 +179,10 @@ pub fn encode(grid: &Grid, layers: &Layers, workload: &str) -> Vec<u8> {
 
 /// The bytes of a model with random layers.
 pub fn random_model(grid: &Grid, shape: Shape, outputs: usize, seed: u64) -> Vec<u8> {
-    let layers = random_layers(shape, outputs, &mut Random(seed));
-    encode(grid, &layers, "random-weights")
+    let mut random = Random(seed);
+    let layers = random_layers(grid, shape, outputs, &mut random);
+    let measured = random_measured(grid, outputs, &mut random);
+    encode(grid, &layers, &measured, "random-weights")
 }
 
 /// Grids of up to some hundred modes. Some axes have length one.
@@ -172,10 +219,31 @@ pub fn golden_models() -> Vec<(&'static str, Vec<u8>)> {
         &[204_000, 1_600_000],
     ])
     .expect("a grid");
-    let model = |name, shape, outputs| (name, encode(&grid, &ruled_layers(shape, outputs), name));
-    let mut extreme = ruled_layers(Shape::Deep16x16, 2);
+    let model = |name, shape, outputs| {
+        let layers = ruled_layers(&grid, shape, outputs);
+        // The network alone gives the modes 17 and 30 between a quarter and four times of this.
+        let measured = [5, 17, 30].map(|id| {
+            let at = Prediction {
+                log_time: 16_000_000 - 50_000 * i32::from(id),
+                log_power: if outputs > 1 {
+                    8_000_000 + 30_000 * i32::from(id)
+                } else {
+                    0
+                },
+                spread: if outputs > 2 { 100 + i32::from(id) } else { 0 },
+            };
+            (ModeId(id), at)
+        });
+        let measured = if outputs == 2 {
+            &measured[..0]
+        } else {
+            &measured
+        };
+        (name, encode(&grid, &layers, measured, name))
+    };
+    let mut extreme = ruled_layers(&grid, Shape::Deep16x16, 2);
     make_extreme(&mut extreme);
-    let mut subnormal = ruled_layers(Shape::Wide16, 2);
+    let mut subnormal = ruled_layers(&grid, Shape::Wide16, 2);
     subnormal.output[0].scale = f32::MIN_POSITIVE / 4.0;
     vec![
         model("wide-16", Shape::Wide16, 2),
@@ -184,8 +252,11 @@ pub fn golden_models() -> Vec<(&'static str, Vec<u8>)> {
         model("deep-16x16", Shape::Deep16x16, 2),
         model("wide-32-spread", Shape::Wide32, 3),
         model("deep-8x8-spread", Shape::Deep8x8, 3),
-        ("extreme", encode(&grid, &extreme, "extreme")),
-        ("subnormal-scale", encode(&grid, &subnormal, "subnormal")),
+        ("extreme", encode(&grid, &extreme, &[], "extreme")),
+        (
+            "subnormal-scale",
+            encode(&grid, &subnormal, &[], "subnormal"),
+        ),
         (
             "too-many-modes",
             too_many_modes(&model("", Shape::Wide16, 2).1),
@@ -225,6 +296,8 @@ fn too_many_modes(file: &[u8]) -> Vec<u8> {
     let (header, body) = file.split_at(HEADER_LEN);
     let mut body: Body<'_> = postcard::from_bytes(body).expect("a body");
     let knobs = 1..=16;
+    let levels = [0; 32];
+    body.levels = &levels;
     body.axes = Axes {
         lengths: [16; 4],
         values: (0..4).flat_map(|_| knobs.clone()).collect(),
@@ -250,7 +323,7 @@ pub fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// Weights that count through −127 … 127 in steps of 37, from row 0 of layer 1 on.
-fn ruled_layers(shape: Shape, outputs: usize) -> Layers {
+fn ruled_layers(grid: &Grid, shape: Shape, outputs: usize) -> Layers {
     let mut count = 0_i32;
     let mut weights = |n: usize| -> Vec<i8> {
         let next = |_| {
@@ -285,6 +358,7 @@ fn ruled_layers(shape: Shape, outputs: usize) -> Layers {
     Layers {
         output: output.collect(),
         first: first_rows,
+        levels: weights(level_count(grid)),
         hidden,
     }
 }

@@ -5,20 +5,23 @@ use crate::common;
 use nalgebra::DMatrix;
 use proptest::prelude::*;
 use wattgate_runtime::{
-    Axis, AxisFeatures, Grid, GridError, ModeId, Model, PowerMode, Prediction, Region, Shape,
-    Workspace, workspace_pairs,
+    Axis, AxisFeatures, CURVES, Grid, GridError, ModeId, Model, PowerMode, Prediction, Region,
+    Shape, Workspace, workspace_pairs,
 };
+
+#[cfg(feature = "large-shapes")]
+use wattgate_runtime::INPUTS;
 
 use crate::common::wgt::{FirstRow, Layers};
 
 /// `weights/FORMAT.md`, section "What the integers mean": each layer multiplies a matrix of weights
 /// by a matrix with one column for each mode.
-fn predictions(grid: &Grid, layers: &Layers) -> Vec<Swept> {
+fn predictions(grid: &Grid, layers: &Layers, measured: &[common::MeasuredMode]) -> Vec<Swept> {
     let modes: Vec<PowerMode> = (0..grid.modes() as u16)
         .map(|id| grid.mode(ModeId(id)).expect("in range"))
         .collect();
     let mut units = DMatrix::from_fn(layers.first.len(), modes.len(), |unit, mode| {
-        first_layer(grid, &layers.first[unit], modes[mode])
+        first_layer(grid, layers, &layers.first[unit], modes[mode])
     });
     for layer in &layers.hidden {
         let rows = layer.iter().map(|row| (&row.weights[..], row.bias));
@@ -35,9 +38,13 @@ fn predictions(grid: &Grid, layers: &Layers) -> Vec<Swept> {
         Some(row) => spread(sum, row.scale),
         None => 0,
     };
-    outputs
+    let mut all: Vec<Swept> = outputs
         .map(|(id, output)| (ModeId(id as u16), output[0], output[1], spread(output[2])))
-        .collect()
+        .collect();
+    for &(mode, at) in measured {
+        all[usize::from(mode.0)] = numbers(mode, at);
+    }
+    all
 }
 
 /// With the largest shift up to 31 that leaves a unit below 2⁻¹⁴, and the least spread of these files.
@@ -64,15 +71,27 @@ fn product<'a>(rows: impl Iterator<Item = (&'a [i8], i32)>, units: &DMatrix<i64>
 }
 
 /// The first layer: the sum of one table entry for each axis, rectified.
-fn first_layer(grid: &Grid, row: &FirstRow, mode: PowerMode) -> i64 {
+fn first_layer(grid: &Grid, layers: &Layers, row: &FirstRow, mode: PowerMode) -> i64 {
+    let (of_curves, of_levels) = row.weights.split_at(CURVES);
+    let (cpu, gpu) = layers.levels.split_at(grid.axis(Axis::Cpu).len());
     let axes = mode.knobs().into_iter().zip(Axis::ALL);
     let entries = axes
-        .zip(row.weights.chunks(3))
+        .zip(of_curves.chunks(3))
         .map(|((knob, axis), weights)| {
             let values = grid.axis(axis);
             let features = AxisFeatures::new(values[0], values[values.len() - 1]).of(knob);
             let products = weights.iter().zip(features).map(|(&w, x)| f32::from(w) * x);
             let sum = products.reduce(|a, b| a + b).expect("three features");
+            let at = values
+                .iter()
+                .position(|value| *value == knob)
+                .expect("on the axis");
+            let sum = sum
+                + match axis {
+                    Axis::Cpu => f32::from(of_levels[0]) * (f32::from(cpu[at]) / 128.0),
+                    Axis::Gpu => f32::from(of_levels[1]) * (f32::from(gpu[at]) / 128.0),
+                    _ => 0.0,
+                };
             let bias = if axis == Axis::Cores {
                 f32::from(row.bias)
             } else {
@@ -111,10 +130,16 @@ proptest! {
         outputs in 1..=3_usize,
         seed in any::<u64>(),
     ) {
-        let layers = common::random_layers(shape, outputs, &mut common::Random(seed));
-        let bytes = common::encode(&grid, &layers, "random");
+        let mut random = common::Random(seed);
+        let layers = common::random_layers(&grid, shape, outputs, &mut random);
+        let measured = common::random_measured(&grid, outputs, &mut random);
+        let bytes = common::encode(&grid, &layers, &measured, "random");
         let model = Model::parse(&bytes).expect("a model");
-        prop_assert_eq!(swept(&model, &Region::all(&grid)), predictions(&grid, &layers));
+        let all = Region::all(&grid);
+        prop_assert_eq!(swept(&model, &all), predictions(&grid, &layers, &measured));
+        prop_assert!(model.measured().eq(measured));
+        let network = model.without_measured();
+        prop_assert_eq!(swept(&network, &all), predictions(&grid, &layers, &[]));
     }
 
     /// The sweep of a region equals the whole sweep, filtered.
@@ -179,11 +204,11 @@ proptest! {
 #[test]
 fn the_large_shape_computes_what_the_specification_says() {
     let grid = Grid::new([&[1, 2], &[100, 200, 400], &[300, 600], &[500, 800]]).expect("a grid");
-    let layers = common::random_layers(Shape::PowerTrain, 3, &mut common::Random(5));
-    let bytes = common::encode(&grid, &layers, "random");
+    let layers = common::random_layers(&grid, Shape::PowerTrain, 3, &mut common::Random(5));
+    let bytes = common::encode(&grid, &layers, &[], "random");
     let model = Model::parse(&bytes).expect("a model");
     let found = swept(&model, &Region::all(&grid));
-    assert_eq!(found, predictions(&grid, &layers));
+    assert_eq!(found, predictions(&grid, &layers, &[]));
 }
 
 /// Weights, inputs and biases are at the ends of their ranges.
@@ -192,9 +217,9 @@ fn the_large_shape_computes_what_the_specification_says() {
 fn the_largest_sums_do_not_overflow() {
     let grid = small_grid();
     for sign in [1, -1] {
-        let mut layers = common::random_layers(Shape::PowerTrain, 3, &mut common::Random(5));
+        let mut layers = common::random_layers(&grid, Shape::PowerTrain, 3, &mut common::Random(5));
         for row in &mut layers.first {
-            row.weights = [127; 12];
+            row.weights = [127; INPUTS];
             (row.scale, row.bias) = (u16::MAX, 8191);
         }
         for row in layers.hidden.iter_mut().flatten() {
@@ -205,10 +230,10 @@ fn the_largest_sums_do_not_overflow() {
             row.weights.fill(127 * sign);
             row.bias = i32::from(sign) << 30;
         }
-        let bytes = common::encode(&grid, &layers, "extreme");
+        let bytes = common::encode(&grid, &layers, &[], "extreme");
         let model = Model::parse(&bytes).expect("a model");
         let found = swept(&model, &Region::all(&grid));
-        assert_eq!(found, predictions(&grid, &layers));
+        assert_eq!(found, predictions(&grid, &layers, &[]));
     }
 }
 

@@ -4,7 +4,8 @@ use crate::common::{self, sealed};
 use proptest::prelude::*;
 use wattgate_runtime::{
     Axes, Body, Confidence, Factor, FormatError, Front, Grid, GridError, GuardBand, HEADER_LEN,
-    Kind, Knot, MOST_DEVIATIONS, Model, Provenance, Query, Region, Shape, Widths, crc32,
+    Kind, Knot, LOG_LIMIT, MEASURED_LEN, MOST_DEVIATIONS, MOST_MEASURED, ModeId, Model, Prediction,
+    Provenance, Query, Region, Shape, TimeSpread, Widths, crc32,
 };
 
 fn grid() -> Grid {
@@ -56,12 +57,12 @@ fn each_bad_header_has_its_own_error() {
     assert_eq!(error(b""), FormatError::TooShort);
     assert_eq!(error(&valid()[..HEADER_LEN - 1]), FormatError::TooShort);
     assert_eq!(error(&[b'x'; 100]), FormatError::WrongMagic);
-    for found in [0, 3] {
+    for found in [0, 4] {
         let version = error(&with(4..6, &[found, 0]));
         let found = u16::from(found);
         assert_eq!(version, FormatError::UnsupportedVersion { found });
     }
-    let bad: [(_, &[u8]); 4] = [(6..7, &[0]), (6..7, &[4]), (7..8, &[2]), (14..16, &[1, 0])];
+    let bad: [(_, &[u8]); 4] = [(6..7, &[0]), (6..7, &[4]), (7..8, &[1]), (14..16, &[1, 0])];
     for (range, new) in bad {
         assert_eq!(error(&with(range, new)), FormatError::BadHeader, "{new:?}");
     }
@@ -109,9 +110,12 @@ struct Parts {
     axes: Axes,
     profiled: [u8; 8],
     layers: Vec<u8>,
+    levels: Vec<u8>,
     time_guard: Vec<Knot>,
     power_guard: Vec<Knot>,
     least_spread: u16,
+    time_spread: TimeSpread,
+    measured: Vec<u8>,
 }
 
 impl Parts {
@@ -122,9 +126,12 @@ impl Parts {
             axes: body.axes,
             profiled: [0, 0, 0, 0, 1, 1, 0, 1],
             layers: body.layers.to_vec(),
+            levels: body.levels.to_vec(),
             time_guard: body.time_guard.to_vec(),
             power_guard: body.power_guard.to_vec(),
             least_spread: body.least_spread,
+            time_spread: body.time_spread,
+            measured: Vec::new(),
         }
     }
 
@@ -135,6 +142,7 @@ impl Parts {
         let body = Body {
             profiled: postcard::from_bytes(&parts.profiled).expect("eight indices"),
             layers: &parts.layers,
+            levels: &parts.levels,
             time_guard: parts.time_guard.into_iter().collect(),
             power_guard: parts.power_guard.into_iter().collect(),
             provenance: Provenance {
@@ -149,6 +157,8 @@ impl Parts {
                 power_error: None,
             },
             least_spread: parts.least_spread,
+            time_spread: parts.time_spread,
+            measured: &parts.measured,
             tpc_pg_mask: None,
             axes: parts.axes,
         };
@@ -191,12 +201,12 @@ fn each_bad_field_of_a_body_has_its_own_error() {
         let error = Parts::error(|parts| change(&mut parts.layers));
         assert_eq!(error, FormatError::LayersLength, "case {case}");
     }
-    // Bytes of the rows: 8 × (12 + 2 + 2), 8 × (8 + 4 + 1), 3 × (8 + 4 + 4).
+    // Bytes of the rows: 8 × (14 + 2 + 2), 8 × (8 + 4 + 1), 3 × (8 + 4 + 4).
     for (at, byte) in [
         (0, 0x80),
-        (128 + 12, 32),
-        (128 + 11, 0x7F),
-        (232 + 11, 0x80),
+        (144 + 12, 32),
+        (144 + 11, 0x7F),
+        (248 + 11, 0x80),
     ] {
         let error = Parts::error(|parts| parts.layers[at] = byte);
         assert_eq!(error, FormatError::BadLayer, "byte {at}");
@@ -211,7 +221,7 @@ fn each_bad_field_of_a_body_has_its_own_error() {
         f32::MIN_POSITIVE / 2.0,
     ] {
         let error = Parts::error(|parts| {
-            parts.layers[232 + 12..232 + 16].copy_from_slice(&scale.to_le_bytes());
+            parts.layers[248 + 12..248 + 16].copy_from_slice(&scale.to_le_bytes());
         });
         assert_eq!(error, FormatError::BadScale, "{scale}");
     }
@@ -236,10 +246,10 @@ fn each_bad_field_of_a_body_has_its_own_error() {
         let error = Parts::error(|parts| parts.power_guard = knots.to_vec());
         assert_eq!(error, FormatError::BadGuardBand, "{knots:?}");
     }
-    let error = Parts::error(|parts| parts.time_guard = vec![knot(9_000, 65_535)]);
-    assert_eq!(error, FormatError::BadGuardBand, "a ratio below one");
     let beyond = knot(9_000, (MOST_DEVIATIONS << 16) + 1);
     let error = Parts::error(|parts| parts.power_guard = vec![beyond]);
+    assert_eq!(error, FormatError::BadGuardBand, "too many deviations");
+    let error = Parts::error(|parts| parts.time_guard = vec![beyond]);
     assert_eq!(error, FormatError::BadGuardBand, "too many deviations");
     let error = Parts::error(|parts| parts.least_spread = 32_768);
     assert_eq!(error, FormatError::BadGuardBand, "a spread beyond 15 bits");
@@ -250,7 +260,7 @@ fn each_bad_field_of_a_body_has_its_own_error() {
 fn scales_of_a_spread_are_bounded() {
     let with = |output: usize, scale: f32| {
         Parts::error(|parts| {
-            let at = 232 + 16 * output + 12;
+            let at = 248 + 16 * output + 12;
             parts.layers[at..at + 4].copy_from_slice(&scale.to_le_bytes());
         })
     };
@@ -258,11 +268,94 @@ fn scales_of_a_spread_are_bounded() {
     assert_eq!(with(2, 6.2e-5), FormatError::BadScale, "of the spread");
 }
 
-/// The file was written before version 2 existed.
+/// A file as large as a time's spread may be, and one larger.
+#[test]
+fn the_spread_of_a_time_is_bounded() {
+    let with = |base, slope| {
+        Parts::error(|parts| {
+            parts.time_spread = TimeSpread { base, slope };
+            parts.levels.push(0);
+        })
+    };
+    // The later error shows that the spread passed.
+    assert_eq!(with(0, 4_096), FormatError::LayersLength);
+    let error = Parts::error(|parts| {
+        // The scale of the time is the least of a power's: eight deviations of 3 ln units overflow.
+        parts.layers[248 + 12..248 + 16].copy_from_slice(&3e-8_f32.to_le_bytes());
+        parts.time_spread = TimeSpread {
+            base: 0,
+            slope: 3 * 4_096,
+        };
+    });
+    assert_eq!(error, FormatError::BadGuardBand);
+}
+
+#[test]
+fn measured_modes_that_cannot_be_are_refused() {
+    let mode = |id: u16, log_time: i32, log_power: i32, spread: u16| {
+        let mut bytes = id.to_le_bytes().to_vec();
+        bytes.extend(log_time.to_le_bytes());
+        bytes.extend(log_power.to_le_bytes());
+        bytes.extend(spread.to_le_bytes());
+        bytes
+    };
+    let too_large = LOG_LIMIT + 1;
+    let refused = [
+        ("a part of a mode", vec![0; MEASURED_LEN - 1]),
+        ("a mode beyond the grid", mode(8, 0, 0, 0)),
+        (
+            "a mode twice",
+            [mode(1, 0, 0, 0), mode(1, 0, 0, 0)].concat(),
+        ),
+        (
+            "descending modes",
+            [mode(2, 0, 0, 0), mode(1, 0, 0, 0)].concat(),
+        ),
+        ("a time beyond all", mode(1, too_large, 0, 0)),
+        ("a time below all", mode(1, -too_large, 0, 0)),
+        ("a power beyond all", mode(1, 0, too_large, 0)),
+        ("a spread of 16 bits", mode(1, 0, 0, 32_768)),
+    ];
+    for (what, measured) in refused {
+        let error = Parts::error(|parts| parts.measured = measured);
+        assert_eq!(error, FormatError::BadMeasured, "{what}");
+    }
+    let outside = Parts::error(|parts| {
+        parts.profiled = [1, 0, 0, 0, 1, 1, 0, 1];
+        parts.measured = mode(3, 0, 0, 0);
+    });
+    assert_eq!(
+        outside,
+        FormatError::BadMeasured,
+        "a mode that was not on offer"
+    );
+    let many: Vec<u32> = (1..=40).collect();
+    let grid = Grid::new([&[1], &[1], &[1], &many]).expect("a grid");
+    let of = |count: u16| {
+        let at = |id| {
+            (
+                ModeId(id),
+                Prediction {
+                    log_time: 0,
+                    log_power: 0,
+                    spread: 0,
+                },
+            )
+        };
+        let measured: Vec<_> = (0..count).map(at).collect();
+        let layers = common::random_layers(&grid, Shape::Wide16, 3, &mut common::Random(1));
+        let bytes = common::encode(&grid, &layers, &measured, "many");
+        Model::parse(&bytes).map(|model| model.measured().count())
+    };
+    assert_eq!(of(MOST_MEASURED as u16), Ok(MOST_MEASURED));
+    assert_eq!(of(MOST_MEASURED as u16 + 1), Err(FormatError::BadMeasured));
+}
+
+/// The files were written before the later versions existed. What the runtime makes of them is in the report.
 #[test]
 fn a_file_of_version_1_predicts_as_it_did() {
     let old = include_bytes!("../../../weights/golden/version-1.wgt");
-    let new = include_bytes!("../../../weights/golden/wide-16.wgt");
+    let new = include_bytes!("../../../weights/golden/version-2.wgt");
     let [old, new] = [&old[..], new].map(|bytes| Model::parse(bytes).expect("a model"));
     assert_eq!(old.provenance(), new.provenance());
     assert_eq!(

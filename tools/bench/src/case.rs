@@ -8,7 +8,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wattgate_board_tables::Board;
 use wattgate_runtime::{
-    Body, FEATURES, Grid, Header, INPUTS, Model, ROW_LIMIT, ROW_SCALE_ONE, Region, Shape, Widths,
+    Body, FEATURES, Grid, Header, INPUTS, LEVELLED, Model, ROW_LIMIT, ROW_SCALE_ONE, Region, Shape,
+    Widths,
 };
 
 use crate::wgt::{FirstRow, HiddenRow, Layers, ModelFile, OutputRow};
@@ -73,9 +74,9 @@ impl Case {
         let [cores, cpu, gpu, emc] = &axes;
         let on = Grid::new([cores, cpu, gpu, emc]).expect("a board's tables form a grid");
         let layers = if shape == SHIPPED_SHAPE {
-            shipped_layers()
+            shipped_layers(&on)
         } else {
-            random_layers(shape, &mut ChaCha8Rng::seed_from_u64(SEED))
+            random_layers(&on, shape, &mut ChaCha8Rng::seed_from_u64(SEED))
         };
         let shipped = Model::parse(SHIPPED).expect("a test reads the shipped files");
         let mut provenance = shipped
@@ -90,6 +91,8 @@ impl Case {
             time_guard: shipped.time_guard(),
             power_guard: shipped.power_guard(),
             least_spread,
+            time_spread: shipped_body().time_spread,
+            measured: &[],
             provenance,
             tpc_pg_mask: None,
         }
@@ -123,8 +126,8 @@ fn shipped_body() -> Body<'static> {
     postcard::from_bytes(body).expect("a test reads the shipped files")
 }
 
-/// The layers of the shipped file, which has one hidden layer.
-fn shipped_layers() -> Layers {
+/// The layers of the shipped file, which has one hidden layer, for a grid.
+fn shipped_layers(on: &Grid) -> Layers {
     let body = shipped_body();
     let Widths([width, _, _]) = SHIPPED_SHAPE.widths();
     let width = usize::from(width);
@@ -146,17 +149,32 @@ fn shipped_layers() -> Layers {
     };
     Layers {
         first: first.chunks_exact(INPUTS + 4).map(first_row).collect(),
+        levels: stretched(&body, on),
         hidden: Vec::new(),
         output: output.chunks_exact(width + 8).map(output_row).collect(),
     }
 }
 
+/// The levels of the shipped file on another grid: those of the clocks at the same part of an axis.
+fn stretched(body: &Body<'_>, on: &Grid) -> Vec<i8> {
+    let shipped = Grid::try_from(body.axes.clone()).expect("a test reads the shipped files");
+    let mut levels = body.levels;
+    let mut all = Vec::new();
+    for axis in LEVELLED {
+        let (of_axis, rest) = levels.split_at(shipped.axis(axis).len());
+        let [from, to] = [of_axis.len(), on.axis(axis).len()].map(|values| values.max(2) - 1);
+        all.extend((0..=to).map(|value| of_axis[value * from / to].cast_signed()));
+        levels = rest;
+    }
+    all
+}
+
 /// Layers with random weights over the full range of an i8. Scales and shifts are chosen so that
 /// activations do not saturate.
-fn random_layers(shape: Shape, random: &mut ChaCha8Rng) -> Layers {
+fn random_layers(on: &Grid, shape: Shape, random: &mut ChaCha8Rng) -> Layers {
     let Widths([first, later @ ..]) = shape.widths();
     let row_limit = i64::from(ROW_LIMIT);
-    let most_scale = row_limit * ROW_SCALE_ONE as i64 / (FEATURES as i64 * 127) / 2;
+    let most_scale = row_limit * ROW_SCALE_ONE as i64 / ((FEATURES as i64 + 1) * 127) / 2;
     let first_row = |random: &mut ChaCha8Rng| FirstRow {
         weights: std::array::from_fn(|_| weight(random)),
         scale: random.random_range(most_scale / 2..=most_scale) as u16,
@@ -174,8 +192,10 @@ fn random_layers(shape: Shape, random: &mut ChaCha8Rng) -> Layers {
     // Near e¹⁰ µs and mW, and a spread near 0.1.
     let ranges = [(10.0, 8.0), (10.0, 8.0), (0.1, 0.08)];
     let output = ranges.map(|range| output_row(&most, range, random)).into();
+    let levels = LEVELLED.map(|axis| on.axis(axis).len()).iter().sum();
     Layers {
         first,
+        levels: (0..levels).map(|_| weight(random)).collect(),
         hidden,
         output,
     }

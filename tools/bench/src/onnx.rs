@@ -9,7 +9,7 @@ use onnx_rs::ast::{
     TensorProto, TensorShape, TensorShapeDimension, TensorTypeProto, TypeProto, TypeValue,
     ValueInfo,
 };
-use wattgate_runtime::{Axis, AxisFeatures, INPUTS, ModeId, ROW_SCALE_ONE, Region};
+use wattgate_runtime::{Axis, AxisFeatures, INPUTS, LEVEL_ONE, ModeId, ROW_SCALE_ONE, Region};
 
 use crate::case::Case;
 
@@ -49,8 +49,17 @@ fn dense_layers(case: &Case) -> Vec<Dense> {
     layers
 }
 
-/// The features of every mode in row-major order, one row of `INPUTS` per mode.
+/// The inputs of every mode in row-major order, one row of `INPUTS` per mode.
 pub fn features(case: &Case) -> Vec<f32> {
+    let (of_cpu, of_gpu) = case.layers.levels.split_at(case.grid.axis(Axis::Cpu).len());
+    let level = |axis: Axis, levels: &[i8], knob: u32| {
+        let at = case
+            .grid
+            .axis(axis)
+            .binary_search(&knob)
+            .expect("on the axis");
+        f32::from(levels[at]) / LEVEL_ONE
+    };
     let axes = Axis::ALL.map(|axis| {
         let values = case.grid.axis(axis);
         AxisFeatures::new(values[0], values[values.len() - 1])
@@ -61,7 +70,10 @@ pub fn features(case: &Case) -> Vec<f32> {
             .mode(ModeId(id as u16))
             .expect("a mode of the grid");
         let knobs = mode.knobs();
-        (0..Axis::ALL.len()).flat_map(move |axis| axes[axis].of(knobs[axis]))
+        let [_, cpu, gpu, _] = knobs;
+        let levels = [level(Axis::Cpu, of_cpu, cpu), level(Axis::Gpu, of_gpu, gpu)];
+        let curves = (0..Axis::ALL.len()).flat_map(move |axis| axes[axis].of(knobs[axis]));
+        curves.chain(levels)
     };
     (0..case.grid.modes()).flat_map(of_mode).collect()
 }

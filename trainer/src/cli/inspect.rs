@@ -1,9 +1,16 @@
 //! `inspect`: shows the contents of a model file.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use serde::Serialize;
 use wattgate_cli::json::Mode;
-use wattgate_runtime::{Axis, Confidence, Front, GuardBand, Kilohertz, Model, Point, Provenance};
+use wattgate_runtime::{
+    Axis, Confidence, Front, GuardBand, Kilohertz, Milliwatts, ModeId, Model, Point, PowerMode,
+    Prediction, Provenance,
+};
+
+use crate::learn::suspects::{SUSPECT_DEVIATIONS, SUSPECT_RATIO};
 
 use super::inputs::ModelArgument;
 use super::{Failure, print_json, print_text, show};
@@ -18,11 +25,13 @@ Example:
 With --json: {\"version\": 1, \"file\", \"bytes\", \"kind\", \"device\", \"workload\", \"minibatch\", \"seed\",
 \"modes_used\", \"modes_held_out\", \"errors_of\", \"time_mape\", \"power_mape\", \"shape\", \"grid_hash\",
 \"modes_in_grid\", \"axes\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}, \"profiled\": {as
-axes}, \"tpc_pg_mask\", \"time_guard\": [{\"confidence\", \"factor\"}], \"power_guard\":
-[{\"confidence\", \"factor\" or \"deviations\"}], \"spread_pct\", \"front\": [{\"mode\", \"power_mw\",
-\"guarded_power_mw\", \"time_ms\"}]}; errors_of tells which modes have the errors: \"held_out\", or
+axes}, \"tpc_pg_mask\", \"time_guard\" and \"power_guard\":
+[{\"confidence\", \"factor\" or \"deviations\"}], \"time_spread_pct\", \"spread_pct\", \"measured\": [{\"mode\",
+\"time_ms\", \"power_mw\", \"spread_pct\", \"network_time_ms\", \"network_power_mw\", \"contradicts\"}], \"front\":
+[{\"mode\", \"power_mw\", \"guarded_power_mw\", \"time_ms\", \"guarded_time_ms\"}]}; errors_of tells which modes have the errors: \"held_out\", or
 \"left_out\" where no mode was held out and each mode of the training was left out in turn; null if the
-file has no errors.";
+file has no errors. The measured modes are those of which the file knows what was measured; one contradicts
+if it differs from what the network predicts by more than 4 of the network's deviations and 35 %.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
@@ -54,7 +63,7 @@ struct KnotReport {
 enum MarginReport {
     /// Measured over predicted value.
     Factor(f64),
-    /// Standard deviations of ln power.
+    /// Standard deviations of ln time or ln power.
     Deviations(f64),
 }
 
@@ -64,6 +73,59 @@ struct PointReport {
     power_mw: Option<u32>,
     guarded_power_mw: Option<u32>,
     time_ms: f64,
+    guarded_time_ms: f64,
+}
+
+/// A mode of which the file knows what was measured.
+#[derive(Serialize)]
+struct MeasuredReport {
+    mode: Mode,
+    time_ms: f64,
+    power_mw: Option<u32>,
+    /// Standard deviation of the power, in percent.
+    spread_pct: Option<f64>,
+    network_time_ms: f64,
+    network_power_mw: Option<u32>,
+    contradicts: bool,
+}
+
+impl MeasuredReport {
+    fn of(model: &Model<'_>) -> Vec<Self> {
+        let network = model.clone().without_measured();
+        let known: BTreeMap<ModeId, Prediction> = model.measured().collect();
+        let mut all = Vec::new();
+        network.sweep(&model.profiled(), |mode, by_network| {
+            let (Some(at), Some(power_mode)) = (known.get(&mode), model.grid().mode(mode)) else {
+                return;
+            };
+            let ms = |at| f64::from(model.time(at).0) / 1e3;
+            let mw = |at| model.power(at).map(|power| power.0);
+            let spreads = [model.time_spread(by_network), model.spread(by_network)];
+            let ratio = |ours: Option<f64>, theirs: Option<f64>| {
+                ours.zip(theirs)
+                    .map_or(0.0, |(ours, theirs)| (ours / theirs).ln().abs())
+            };
+            let ratios = [
+                ratio(Some(ms(*at)), Some(ms(by_network))),
+                ratio(mw(*at).map(f64::from), mw(by_network).map(f64::from)),
+            ];
+            let contradicts = ratios.iter().zip(spreads).any(|(ratio, spread)| {
+                let most = spread.map_or(0.0, |spread| SUSPECT_DEVIATIONS * f64::from(spread));
+                *ratio > most.max(SUSPECT_RATIO.ln())
+            });
+            all.push(Self {
+                mode: power_mode.into(),
+                time_ms: ms(*at),
+                power_mw: mw(*at),
+                spread_pct: model.spread(*at).map(|spread| 100.0 * f64::from(spread)),
+                network_time_ms: ms(by_network),
+                network_power_mw: mw(by_network),
+                contradicts,
+            });
+        });
+        all.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms));
+        all
+    }
 }
 
 /// The modes on which the errors in a file were measured.
@@ -109,8 +171,11 @@ struct Inspection {
     tpc_pg_mask: Option<u32>,
     time_guard: Vec<KnotReport>,
     power_guard: Option<Vec<KnotReport>>,
-    /// Least and greatest standard deviation of the power of the profiled region's modes, in percent.
+    /// Least and greatest standard deviation of the time of the profiled region's modes, in percent.
+    time_spread_pct: Option<[f64; 2]>,
+    /// The same of the power.
     spread_pct: Option<[f64; 2]>,
+    measured: Vec<MeasuredReport>,
     front: Vec<PointReport>,
 }
 
@@ -165,22 +230,30 @@ fn inspection(
         };
         guard.knots().iter().map(knot).collect()
     };
-    let of_power = match model.has_spread() {
-        true => MarginReport::Deviations,
-        false => MarginReport::Factor,
-    };
-    let mut spread_pct = None;
+    let [of_time, of_power] =
+        [model.has_time_spread(), model.has_spread()].map(|has_spread| match has_spread {
+            true => MarginReport::Deviations as fn(f64) -> MarginReport,
+            false => MarginReport::Factor,
+        });
+    let mut spreads = [None; 2];
     model.sweep(&model.profiled(), |_, at| {
-        let pct = model.spread(at).map(|spread| 100.0 * f64::from(spread));
-        let [least, most] = spread_pct.unwrap_or([f64::INFINITY, 0.0]);
-        spread_pct = pct.map(|pct| [pct.min(least), pct.max(most)]);
+        for (range, spread) in spreads
+            .iter_mut()
+            .zip([model.time_spread(at), model.spread(at)])
+        {
+            let [least, most] = range.unwrap_or([f64::INFINITY, 0.0]);
+            let pct = spread.map(|spread| 100.0 * f64::from(spread));
+            *range = pct.map(|pct| [pct.min(least), pct.max(most)]);
+        }
     });
+    let [time_spread_pct, spread_pct] = spreads;
     let points = front.points().iter().filter_map(|point| {
         Some(PointReport {
             mode: grid.mode(point.mode)?.into(),
             power_mw: model.has_power().then_some(point.power.0),
             guarded_power_mw: model.has_power().then_some(point.guarded.0),
             time_ms: f64::from(point.time.0) / 1e3,
+            guarded_time_ms: f64::from(point.guarded_time.0) / 1e3,
         })
     });
     Inspection {
@@ -202,9 +275,11 @@ fn inspection(
         axes: axes(&|axis| grid.axis(axis).to_vec()),
         profiled: axes(&|axis| model.profiled().values(grid, axis).to_vec()),
         tpc_pg_mask: model.tpc_pg_mask().ok().flatten(),
-        time_guard: knots(model.time_guard(), MarginReport::Factor),
+        time_guard: knots(model.time_guard(), of_time),
         power_guard: model.power_guard().map(|guard| knots(guard, of_power)),
+        time_spread_pct,
         spread_pct,
+        measured: MeasuredReport::of(model),
         front: points.collect(),
     }
 }
@@ -260,8 +335,28 @@ fn text(model: &Inspection, front: &Front<FRONT>) -> String {
         });
         text += &format!("guard band of the {name}: {knots}\n");
     }
-    if let Some([least, most]) = model.spread_pct {
-        text += &format!("deviations of the power: {least:.1} … {most:.1} %\n");
+    for (name, range) in [("time", model.time_spread_pct), ("power", model.spread_pct)] {
+        if let Some([least, most]) = range {
+            text += &format!("deviations of the {name}: {least:.1} … {most:.1} %\n");
+        }
+    }
+    if let count @ 1.. = model.measured.len() {
+        text += &format!("{count} modes as measured\n");
+    }
+    for mode in model.measured.iter().filter(|mode| mode.contradicts) {
+        let power = |mw: Option<u32>| {
+            mw.map_or(String::new(), |mw| {
+                format!(", {}", show::power(Milliwatts(mw)))
+            })
+        };
+        text += &format!(
+            "  {} contradicts the network: measured {:.1} ms{}, predicted {:.1} ms{}; measure it again\n",
+            PowerMode::from_knobs(mode.mode.knobs()),
+            mode.time_ms,
+            power(mode.power_mw),
+            mode.network_time_ms,
+            power(mode.network_power_mw)
+        );
     }
     if let [least, .., most] | [least @ most] = front.points() {
         let point = |point: &Point| {

@@ -1,19 +1,22 @@
 //! A model file from predictions of every mode: distils a student on the whole grid, quantises it and
 //! computes the guard bands. Scores and choices come from that file, read back through the runtime.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use indicatif::ProgressBar;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use wattgate_runtime::{
-    Axis, Factor, FormatError, Grid, GuardBand, Kind, Knot, Model, Provenance, Region, Shape,
+    Axis, Factor, FormatError, Grid, GuardBand, Kind, Knot, LOG_LIMIT, MOST_MEASURED, ModeId,
+    Model, Prediction, Provenance, Region, Shape, TimeSpread,
 };
 
 use super::student::distil;
 use super::wgt::{Layers, ModelFile};
 use crate::corpus::Corpus;
-use crate::corpus::modes::all_modes;
-use crate::learn::expected::{Expected, LeftOut};
-use crate::learn::guard::{Candidate, CandidatePower, Error, bands};
+use crate::corpus::modes::{Known, all_modes};
+use crate::learn::expected::{Expected, LeftOut, Residual};
+use crate::learn::guard::{Candidate, Error, bands};
 use crate::learn::predictions::{Errors, Predictions, Target};
 
 /// ChaCha stream of the student; the split and the teachers use others.
@@ -67,8 +70,8 @@ pub struct Surface {
     pub expected: Vec<Vec<Expected>>,
     /// Errors of predictions that have not seen what was measured.
     pub left_out: Vec<LeftOut>,
-    /// The ids of the modes that `left_out` is of; empty if it is not of modes.
-    pub modes: Vec<usize>,
+    /// The measured modes that `left_out` is of; empty if it is not of modes.
+    pub measured: Vec<Known>,
 }
 
 /// A model file with the intermediate results of its training.
@@ -87,6 +90,8 @@ pub struct Exported {
     origin: Origin,
     layers: Layers,
     least_spread: u16,
+    time_spread: TimeSpread,
+    measured: Vec<(ModeId, Prediction)>,
     time_guard: GuardBand,
     power_guard: Option<GuardBand>,
 }
@@ -98,6 +103,55 @@ const MOST_SPREAD: f64 = 1.0;
 /// to second and by up to 0.7 % from run to run (`jetson-platform.md`, addendum), and a dozen modes
 /// measured once each cannot show it.
 const LEAST_SPREAD: f64 = 0.014;
+
+/// Standard deviation of ln time and of ln power from one run of a mode to the next. Repeats agree to
+/// 0.8 and 1.5 % on a TX1 (`data/PROVENANCE.md`), and powers to 0.7 % on an AGX Orin.
+pub const REPEAT: f64 = 0.01;
+
+/// The deviations of a margin of 95 % of normal errors, by which measured modes are ranked.
+const USUAL_DEVIATIONS: f64 = 1.645;
+
+/// A measured mode that is slower than the front by more than this, in ln units, is never chosen.
+const MOST_BEHIND: f64 = 0.1;
+
+/// The largest slope of a time's spread in a file.
+const MOST_SLOPE: f64 = u16::MAX as f64;
+
+/// What is known of a mode whose measurement the others did not predict exactly: the logarithm that a new
+/// run of it is expected to have, and its standard deviation. The reading and what all others predict are
+/// weighted by their precisions.
+fn combined(reading: f64, left_out: Residual) -> (f64, f64) {
+    let noise = REPEAT * REPEAT;
+    let of_others = (left_out.sd * left_out.sd).max(noise);
+    let share = noise / of_others;
+    let log = reading.ln() - share * left_out.log;
+    // The others say nothing of a run's own noise, which is a part of their variance.
+    let variance = noise + (of_others - noise) * share;
+    (log, variance.sqrt())
+}
+
+/// The line y = base + slope·x with base and slope ≥ 0 and the least weighted squares, through points
+/// (x, y, weight).
+fn line(points: impl Iterator<Item = (f64, f64, f64)>) -> (f64, f64) {
+    let mut sums = [0.0; 5];
+    for (x, y, weight) in points {
+        let terms = [1.0, x, y, x * x, x * y];
+        for (sum, term) in sums.iter_mut().zip(terms) {
+            *sum += weight * term;
+        }
+    }
+    let [n, x, y, xx, xy] = sums;
+    let determinant = n * xx - x * x;
+    let slope = match determinant > 1e-12 * n * xx {
+        true => ((n * xy - x * y) / determinant).max(0.0),
+        false => 0.0,
+    };
+    let base = (y - slope * x) / n;
+    match base >= 0.0 {
+        true => (base, slope),
+        false => (0.0, xy / xx),
+    }
+}
 
 impl Exported {
     /// Distils a surface and encodes the model file. Advances `progress` by
@@ -138,7 +192,12 @@ impl Exported {
             left_out: [None, None],
             layers: student.layers,
             least_spread: 0,
-            time_guard: GuardBand::new([unknown(Factor::ONE.q16())]).expect(sound),
+            time_spread: TimeSpread::default(),
+            measured: Vec::new(),
+            time_guard: match targets.len() {
+                1 => GuardBand::new([unknown(Factor::ONE.q16())]).expect(sound),
+                _ => GuardBand::of_deviations([unknown(0)]).expect(sound),
+            },
             power_guard: (targets.len() > 1)
                 .then(|| GuardBand::of_deviations([unknown(0)]).expect(sound)),
         };
@@ -154,56 +213,186 @@ impl Exported {
             let least = (least * least + square).sqrt() / f64::from(model.spread_unit());
             exported.least_spread = least.min(f64::from(i16::MAX)) as u16;
         }
+        exported.find_time_spread(surface)?;
+        let draft = exported.encode(0, &Errors::default());
+        let network = Model::parse(&draft)?;
+        exported.find_measured(surface, &network);
         let draft = exported.encode(0, &Errors::default());
         exported.predictions = Predictions::of_model(&Model::parse(&draft)?);
-        exported.find_guard_bands(surface);
+        exported.find_guard_bands(surface, &Predictions::of_model(&network));
         exported.bytes = exported.encode(0, &Errors::default());
         Model::parse(&exported.bytes)?;
         Ok(exported)
     }
 
-    fn find_guard_bands(&mut self, surface: &Surface) {
+    /// Fits the spread of the time to what the teacher expects, as a line over the spread of the power.
+    fn find_time_spread(&mut self, surface: &Surface) -> Result<(), FormatError> {
+        let draft = self.encode(0, &Errors::default());
+        let model = Model::parse(&draft)?;
+        let predictions = Predictions::of_model(&model);
+        let Some(spreads) = predictions.spread else {
+            return Ok(());
+        };
+        let times = || predictions.time.iter().zip(&surface.expected[0]);
+        let square = times()
+            .map(|(time, teacher)| (time.ln() - teacher.median).powi(2))
+            .sum::<f64>();
+        let square = square / spreads.len() as f64;
+        // Errors of a spread count as parts of it.
+        let points = spreads.iter().zip(times()).map(|(&spread, (_, teacher))| {
+            let wanted = (teacher.sd * teacher.sd + square).sqrt();
+            (spread, wanted, wanted.powi(-2))
+        });
+        let (base, slope) = line(points);
+        let unit = f64::from(model.spread_unit());
+        self.time_spread = TimeSpread {
+            base: (base / unit).ceil().clamp(1.0, f64::from(i16::MAX)) as u16,
+            slope: (slope * f64::from(TimeSpread::SLOPE_ONE))
+                .ceil()
+                .min(MOST_SLOPE) as u16,
+        };
+        Ok(())
+    }
+
+    /// Chooses the measured modes that matter for a choice: those nearest to the front, by what is known
+    /// of them or by what the network says.
+    fn find_measured(&mut self, surface: &Surface, model: &Model<'_>) {
+        let [time_scale, power_scale] = [0, 1].map(|output| {
+            self.layers
+                .output
+                .get(output)
+                .map_or(1.0, |row| f64::from(row.scale))
+        });
+        let raw = |log: f64, scale: f64| {
+            let raw = log / scale;
+            (raw.abs() <= f64::from(LOG_LIMIT)).then_some(raw.round() as i32)
+        };
+        let unit = f64::from(model.spread_unit());
+        let known =
+            surface
+                .measured
+                .iter()
+                .zip(&surface.left_out)
+                .filter_map(|(mode, left_out)| {
+                    let (log_time, _) = combined(mode.time_us, left_out.time);
+                    let (log_power, spread) = match (mode.power_mw, left_out.power) {
+                        (Some(power), Some(left_out)) => {
+                            let (log, sd) = combined(power, left_out);
+                            (raw(log, power_scale)?, sd.max(LEAST_SPREAD) / unit)
+                        }
+                        _ if model.has_power() => return None,
+                        _ => (0, 0.0),
+                    };
+                    let at = Prediction {
+                        log_time: raw(log_time, time_scale)?,
+                        log_power,
+                        spread: spread.min(f64::from(i16::MAX)) as i32,
+                    };
+                    Some((ModeId(mode.id as u16), at))
+                });
+        let known: BTreeMap<ModeId, Prediction> = known.collect();
+        // What counts, in ln units: time and power with as many deviations as a usual margin.
+        let counts = |at: Prediction| {
+            let spread = model.spread(at).map_or(0.0, f64::from);
+            let of_time = model.time_spread(at).map_or(0.0, f64::from);
+            [
+                f64::from(at.log_time) * time_scale + USUAL_DEVIATIONS * of_time,
+                f64::from(at.log_power) * power_scale + USUAL_DEVIATIONS * spread,
+            ]
+        };
+        let mut all = Vec::new();
+        let mut own: BTreeMap<ModeId, [f64; 2]> = BTreeMap::new();
+        model.sweep(&model.profiled(), |mode, at| {
+            own.insert(mode, counts(at));
+            all.push(counts(known.get(&mode).copied().unwrap_or(at)));
+        });
+        all.sort_by(|[_, p], [_, q]| p.total_cmp(q));
+        let mut fastest = f64::INFINITY;
+        for [time, _] in &mut all {
+            fastest = fastest.min(*time);
+            *time = fastest;
+        }
+        // How much slower than the front a mode is, at its power.
+        let behind = |[time, power]: [f64; 2]| {
+            let within = all.partition_point(|[_, of]| *of <= power);
+            within
+                .checked_sub(1)
+                .map_or(0.0, |last| time - all[last][0])
+        };
+        let mut ranked: Vec<(f64, ModeId)> = known
+            .iter()
+            .map(|(mode, at)| {
+                let by_network = own.get(mode).map_or(f64::INFINITY, |own| behind(*own));
+                (behind(counts(*at)).min(by_network), *mode)
+            })
+            .filter(|(behind, _)| *behind < MOST_BEHIND)
+            .collect();
+        ranked.sort_by(|(a, m), (b, n)| a.total_cmp(b).then(m.cmp(n)));
+        ranked.truncate(MOST_MEASURED);
+        let kept: BTreeSet<ModeId> = ranked.into_iter().map(|(_, mode)| mode).collect();
+        self.measured = known
+            .into_iter()
+            .filter(|(mode, _)| kept.contains(mode))
+            .collect();
+    }
+
+    /// `network` predicts without measured modes, as for a mode that was left out.
+    fn find_guard_bands(&mut self, surface: &Surface, network: &Predictions) {
         let modes: Vec<[u32; 4]> = all_modes(&self.origin.grid).collect();
         let values = Axis::ALL.map(|axis| self.origin.profiled.values(&self.origin.grid, axis));
         let on_offer = |id: &usize| {
             let mut pairs = values.iter().zip(modes[*id]);
             pairs.all(|(values, knob)| values.contains(&knob))
         };
-        let error = |target: Target, id: usize| {
-            let Expected { median, sd } = surface.expected.get(target as usize)?[id];
-            let exported = target.predicted(&self.predictions)?[id];
-            Some(Error {
-                sd,
-                offset: median - exported.ln(),
+        // What is expected of a measured mode that the file knows.
+        let mut known: BTreeMap<usize, [Option<(f64, f64)>; 2]> = BTreeMap::new();
+        let in_file: BTreeSet<usize> = self
+            .measured
+            .iter()
+            .map(|(mode, _)| usize::from(mode.0))
+            .collect();
+        for (mode, left_out) in surface.measured.iter().zip(&surface.left_out) {
+            if in_file.contains(&mode.id) {
+                let time = combined(mode.time_us, left_out.time);
+                let power = mode.power_mw.zip(left_out.power);
+                known.insert(
+                    mode.id,
+                    [Some(time), power.map(|(power, of)| combined(power, of))],
+                );
+            }
+        }
+        let candidate = |target: Target, id: usize| {
+            let teacher = surface.expected.get(target as usize)?[id];
+            let expected = known.get(&id).and_then(|of| of[target as usize]);
+            let (median, sd) = expected.unwrap_or((teacher.median, teacher.sd));
+            let log = target.predicted(&self.predictions)?[id].ln();
+            let (spreads, least) = match target {
+                Target::Time => (&self.predictions.time_spread, 0.0),
+                Target::Power => (&self.predictions.spread, LEAST_SPREAD),
+            };
+            Some(Candidate {
+                log,
+                spread: spreads.as_ref().map_or(1.0, |all| all[id]),
+                error: Error {
+                    sd: sd.max(least),
+                    offset: median - log,
+                },
             })
         };
-        let candidate = |id: usize| {
-            let power = error(Target::Power, id).map(|error| Error {
-                sd: error.sd.max(LEAST_SPREAD),
-                ..error
-            });
-            let power = power.map(|error| CandidatePower {
-                log: self
-                    .predictions
-                    .power
-                    .as_ref()
-                    .map_or(0.0, |all| all[id].ln()),
-                spread: self.predictions.spread.as_ref().map_or(0.0, |all| all[id]),
-                error,
-            });
-            Candidate {
-                time: self.predictions.time[id],
-                time_error: error(Target::Time, id).unwrap_or_default(),
-                power,
-            }
-        };
-        let offered: Vec<Candidate> = (0..modes.len()).filter(on_offer).map(candidate).collect();
+        let offered = (0..modes.len()).filter(on_offer).filter_map(|id| {
+            let time = candidate(Target::Time, id)?;
+            Some((time, candidate(Target::Power, id)))
+        });
+        let offered: Vec<_> = offered.collect();
         let left_out = &surface.left_out;
         let (time_guard, power_guard) = bands(left_out, &offered);
         let residuals = Target::ALL.map(|target| {
             let of = |(at, left_out): (usize, &LeftOut)| {
-                let offset = match surface.modes.get(at) {
-                    Some(&id) => error(target, id)?.offset,
+                let offset = match surface.measured.get(at) {
+                    Some(mode) => {
+                        let teacher = surface.expected.get(target as usize)?[mode.id];
+                        teacher.median - target.predicted(network)?[mode.id].ln()
+                    }
                     None => 0.0,
                 };
                 Some(left_out.of(target)?.log + offset)
@@ -226,6 +415,8 @@ impl Exported {
             time_guard: &self.time_guard,
             power_guard: self.power_guard.as_ref(),
             least_spread: self.least_spread,
+            time_spread: self.time_spread,
+            measured: &self.measured,
             provenance: Provenance {
                 kind: origin.kind,
                 device: &origin.device,

@@ -6,9 +6,11 @@
 //! an i8 in at least one row. It is made once from a trained network; quantisation-aware training
 //! follows, with weights rounded to the plan's steps.
 
-use wattgate_runtime::{BIAS_LIMIT, FEATURES, INPUTS, ROW_LIMIT, ROW_SCALE_ONE, SCALE_RANGE};
+use wattgate_runtime::{
+    BIAS_LIMIT, CURVES, FEATURES, INPUTS, LEVELLED, ROW_LIMIT, ROW_SCALE_ONE, SCALE_RANGE,
+};
 
-use crate::export::inputs::{GridFeatures, Inputs};
+use crate::export::inputs::{GridInputs, Inputs};
 use crate::export::wgt::{FirstRow, HiddenRow, Layers, OutputRow};
 
 /// Factor by which weights may grow in the training that follows a plan.
@@ -84,6 +86,8 @@ pub struct Plan {
     hidden: Vec<Vec<HiddenUnit>>,
     /// Step of each output's sum, in ln units.
     outputs: Vec<f64>,
+    /// Levels of the CPU clocks, then of the GPU clocks.
+    levels: Vec<i8>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +120,7 @@ impl HiddenUnit {
 
 impl Plan {
     /// Plans a network; `inputs` determine the ranges of its activations.
-    pub fn new(layers: &[Dense], inputs: &[Inputs], axes: &GridFeatures) -> Self {
+    pub fn new(layers: &[Dense], inputs: &[Inputs], axes: &GridInputs) -> Self {
         let peaks = activation_peaks(layers, inputs);
         let wishes = |at: usize, reach: &[f64], target: f64| -> Vec<f64> {
             wished_activations(&layers[at + 1], &peaks[at], reach, target)
@@ -168,6 +172,7 @@ impl Plan {
             first,
             hidden,
             outputs: last.weights.iter().map(output).collect(),
+            levels: axes.levels.concat(),
         }
     }
 
@@ -239,6 +244,7 @@ impl Plan {
             });
         Layers {
             first: first.collect(),
+            levels: self.levels.clone(),
             hidden: hidden.collect(),
             output: output.collect(),
         }
@@ -272,19 +278,20 @@ fn activation_peaks(layers: &[Dense], inputs: &[Inputs]) -> Vec<Vec<f64>> {
 }
 
 /// The largest absolute value of each unit's table rows; the first axis includes the bias.
-fn table_reach(first: &Dense, axes: &GridFeatures) -> Vec<f64> {
+fn table_reach(first: &Dense, axes: &GridInputs) -> Vec<f64> {
     let units = first.weights.iter().zip(&first.biases);
     let reach = |(weights, bias): (&Vec<f64>, &f64)| {
-        let tables = weights.chunks(FEATURES).zip(axes).enumerate();
+        let (curves, of_levels) = weights.split_at(CURVES);
+        let tables = curves.chunks(FEATURES).zip(&axes.features).enumerate();
         let entries = tables.flat_map(|(axis, (weights, values))| {
             let bias = if axis == 0 { *bias } else { 0.0 };
-            values.iter().map(move |features| {
-                let sum: f64 = weights
-                    .iter()
-                    .zip(features)
-                    .map(|(w, &x)| w * f64::from(x))
-                    .sum();
-                (sum + bias).abs()
+            let levelled = LEVELLED.iter().position(|of| *of as usize == axis);
+            values.iter().enumerate().map(move |(value, features)| {
+                let products = weights.iter().zip(features);
+                let sum: f64 = products.map(|(w, &x)| w * f64::from(x)).sum();
+                let level =
+                    levelled.map_or(0.0, |of| of_levels[of] * f64::from(axes.level(of, value)));
+                (sum + level + bias).abs()
             })
         });
         entries.fold(0.0, f64::max)

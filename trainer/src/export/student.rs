@@ -16,7 +16,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use wattgate_runtime::{Grid, INPUTS, Shape};
 
-use crate::export::inputs::{GridFeatures, Inputs, axis_features, mode_inputs};
+use crate::export::inputs::{GridInputs, Inputs};
 use crate::export::quantise::{Dense, Plan, forward};
 use crate::export::wgt::Layers;
 use crate::learn::standard::Standard;
@@ -55,7 +55,7 @@ pub fn distil(
     progress: &ProgressBar,
 ) -> Student {
     let device = Device::flex().autodiff();
-    let axes = axis_features(grid);
+    let axes = GridInputs::new(grid, targets);
     let data = Data::new(&axes, targets);
     let widths = shape.widths().0.map(usize::from);
     let hidden = widths.into_iter().filter(|&width| width > 0);
@@ -98,8 +98,8 @@ struct Data {
 }
 
 impl Data {
-    fn new(axes: &GridFeatures, targets: &[Vec<f64>]) -> Self {
-        let inputs = mode_inputs(axes);
+    fn new(axes: &GridInputs, targets: &[Vec<f64>]) -> Self {
+        let inputs = axes.of_modes();
         let standard = |target: &Vec<f64>| Standard::of(target.iter().copied());
         let outputs: Vec<Standard> = targets.iter().map(standard).collect();
         let of_mode = |id: usize| {

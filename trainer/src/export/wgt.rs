@@ -4,14 +4,14 @@
 //! back through the runtime.
 
 use wattgate_runtime::{
-    Body, Crc32, FEATURE_MAP, Grid, GuardBand, HEADER_LEN, INPUTS, MAGIC, Provenance, Region,
-    VERSION, Widths,
+    Body, Crc32, FEATURE_MAP, Grid, GuardBand, HEADER_LEN, INPUTS, MAGIC, MEASURED_LEN, ModeId,
+    Prediction, Provenance, Region, TimeSpread, VERSION, Widths,
 };
 
 /// One unit of the first layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FirstRow {
-    /// Weights of the features, in the order of the axes.
+    /// Weights of the features, in the order of the axes, then of the levels of CPU and GPU.
     pub weights: [i8; INPUTS],
     /// Row units per 256 weight units.
     pub scale: u16,
@@ -46,6 +46,8 @@ pub struct OutputRow {
 pub struct Layers {
     /// Rows of the first hidden layer.
     pub first: Vec<FirstRow>,
+    /// Levels of the CPU clocks, then of the GPU clocks, −127 … 127.
+    pub levels: Vec<i8>,
     /// Rows of up to two further hidden layers.
     pub hidden: Vec<Vec<HiddenRow>>,
     /// Rows of the outputs: log time, log power if the model has one, then the power's spread if it
@@ -107,6 +109,10 @@ pub struct ModelFile<'a> {
     pub power_guard: Option<&'a GuardBand>,
     /// The least spread in units of the third output, 0 without one.
     pub least_spread: u16,
+    /// The spread of the time, 0 without a third output.
+    pub time_spread: TimeSpread,
+    /// The measured modes, by ascending id.
+    pub measured: &'a [(ModeId, Prediction)],
     /// Provenance of the model.
     pub provenance: Provenance<'a>,
     /// The TPCs of the GPU that were gated on the board, if known.
@@ -117,14 +123,24 @@ impl ModelFile<'_> {
     /// Encodes the file.
     pub fn encode(&self) -> Vec<u8> {
         let layers = self.layers.to_bytes();
+        let levels: Vec<u8> = self
+            .layers
+            .levels
+            .iter()
+            .map(|&l| l.cast_unsigned())
+            .collect();
+        let measured: Vec<u8> = self.measured.iter().flat_map(measured_bytes).collect();
         let knots = |guard: &GuardBand| guard.knots().iter().copied().collect();
         let body = Body {
             axes: self.grid.axes().clone(),
             profiled: self.profiled,
             layers: &layers,
+            levels: &levels,
             time_guard: knots(self.time_guard),
             power_guard: self.power_guard.map(knots).unwrap_or_default(),
             least_spread: self.least_spread,
+            time_spread: self.time_spread,
+            measured: &measured,
             provenance: self.provenance,
             tpc_pg_mask: self.tpc_pg_mask,
         };
@@ -149,4 +165,12 @@ impl ModelFile<'_> {
         bytes.extend_from_slice(body);
         bytes
     }
+}
+
+fn measured_bytes((mode, at): &(ModeId, Prediction)) -> [u8; MEASURED_LEN] {
+    let [m0, m1] = mode.0.to_le_bytes();
+    let [t0, t1, t2, t3] = at.log_time.to_le_bytes();
+    let [p0, p1, p2, p3] = at.log_power.to_le_bytes();
+    let [s0, s1] = (at.spread as u16).to_le_bytes();
+    [m0, m1, t0, t1, t2, t3, p0, p1, p2, p3, s0, s1]
 }

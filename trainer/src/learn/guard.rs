@@ -5,11 +5,12 @@
 //! predictive standard deviation, and the offset is ln(teacher's prediction / file's prediction), which
 //! is known. A residual is as likely with the other sign, so every zᵢ counts with both.
 //!
-//! A query with a power limit does not choose at random. It prefers modes whose power or time the file
-//! underestimates. So the margin of the power has to hold for the chosen modes as well as for any mode. A
-//! mode of the Pareto front is chosen for a share of the limits: those from its guarded power to that of
-//! the next mode. The risk R of a margin is the share of limits whose chosen mode exceeds its guarded
-//! power, or the share of all modes that exceed theirs, whichever is larger, averaged over i. Conformal
+//! A query does not choose at random. It prefers modes whose power or time the file underestimates. So
+//! a margin has to hold for the chosen modes as well as for any mode. A mode of the Pareto front is
+//! chosen for a share of the limits, those from its guarded power to that of the next mode, and for a
+//! share of the deadlines, those from its guarded time to that of the next mode, on a logarithmic scale.
+//! The risk R of a margin is the share of limits (deadlines) whose chosen mode exceeds its guarded power
+//! (time), or the share of all modes that exceed theirs, whichever is larger, averaged over i. Conformal
 //! risk control (Angelopoulos et al. 2024, "Conformal Risk Control", theorem 1) takes the least margin
 //! with
 //!
@@ -17,7 +18,7 @@
 //!
 //! for n residuals. The ½ stands for one new residual, larger than all others: it exceeds its margin with
 //! one of its two signs. So few residuals widen the band, and a confidence above 1 − ½ / (n + 1) gets
-//! none. The margin of the time is one ratio for all modes and holds for any mode.
+//! none. In a model of time alone the margin is one ratio and holds for any mode.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use wattgate_runtime::{GuardBand, Knot, MOST_DEVIATIONS};
@@ -31,11 +32,15 @@ const CONFIDENCES: [u16; 6] = [5_000, 8_000, 9_000, 9_500, 9_800, 9_900];
 /// Units of a margin.
 const Q16: f64 = 65_536.0;
 
-/// The largest margin of a time, as a logarithm of the ratio.
+/// The largest margin of a time as a logarithm of the ratio, in a model of time alone.
 const MOST_RATIO: f64 = 5.0;
 
 /// Resolution of a margin.
 const RESOLUTION: f64 = 1.0 / 8_192.0;
+
+/// The front depends on both margins. The second pass takes that of the time into account where the
+/// first found that of the power.
+const PASSES: usize = 2;
 
 /// What is expected of the measurement of a mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -46,82 +51,106 @@ pub struct Error {
     pub offset: f64,
 }
 
-/// A mode that a query may choose.
+/// A time or power of a mode that a query may choose.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
-    /// The exported file's prediction of the time in µs.
-    pub time: f64,
-    /// What is expected of a measured time.
-    pub time_error: Error,
-    /// The same of the power; `None` for a model of time alone.
-    pub power: Option<CandidatePower>,
-}
-
-/// The power of a mode that a query may choose.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CandidatePower {
-    /// The exported file's prediction, as ln mW.
+    /// The exported file's prediction, as ln µs or ln mW.
     pub log: f64,
-    /// The exported file's standard deviation of ln power, above 0.
+    /// The exported file's standard deviation of it, above 0; 1 in a model of time alone.
     pub spread: f64,
-    /// What is expected of a measured power.
+    /// What is expected of a measured value.
     pub error: Error,
 }
 
-/// The guard bands of time, in ratios, and of power, in deviations, from the cross-validated
-/// residuals of both and from the modes on offer, at least one. `None` for the power of a model of
-/// time alone.
-pub fn bands(left_out: &[LeftOut], offered: &[Candidate]) -> (GuardBand, Option<GuardBand>) {
+impl Candidate {
+    fn counts(&self, deviations: f64) -> f64 {
+        self.log + deviations * self.spread
+    }
+}
+
+/// A mode that a query may choose: its time, and its power if the model predicts it.
+pub type Offered = (Candidate, Option<Candidate>);
+
+/// The guard bands of time and power, in deviations, from the cross-validated residuals of both and from
+/// the modes on offer, at least one. For a model of time alone, that of the time in ratios.
+pub fn bands(left_out: &[LeftOut], offered: &[Offered]) -> (GuardBand, Option<GuardBand>) {
     let [times, powers] = Target::ALL.map(|target| standardised(left_out, target));
-    let has_power = offered.iter().all(|mode| mode.power.is_some());
+    let has_power = offered.iter().all(|(_, power)| power.is_some());
+    let both: Vec<[Candidate; 2]> = offered
+        .iter()
+        .filter_map(|(time, power)| Some([*time, (*power)?]))
+        .collect();
+    let most = match has_power {
+        true => f64::from(MOST_DEVIATIONS),
+        false => MOST_RATIO,
+    };
     let (mut of_time, mut of_power) = (Vec::new(), Vec::new());
-    let (mut ratio, mut deviations) = (0.0, 0.0);
+    // The margins of the confidence before.
+    let mut before = [0.0, 0.0];
     for per_ten_thousand in CONFIDENCES {
         let at_most = 1.0 - f64::from(per_ten_thousand) / 1e4;
         let knot = |margin: f64| Knot {
             per_ten_thousand,
             q16: (margin * Q16).ceil() as u32,
         };
-        if per_ten_thousand == 5_000 {
+        let found = match per_ten_thousand {
             // The prediction itself.
-            of_time.push(knot(1.0));
-            of_power.push(knot(0.0));
-            continue;
-        }
-        if has_power {
-            let range = (deviations, f64::from(MOST_DEVIATIONS));
-            let of = |margin| {
-                let chosen = risk(&powers, &chosen_by_limit(offered, margin));
-                chosen.max(risk(
-                    &powers,
-                    &any_mode(offered, |mode| {
-                        mode.power.map(|power| (power.error, margin * power.spread))
-                    }),
-                ))
-            };
-            if let Some(found) =
-                allowed(at_most, powers.len()).and_then(|allowed| least_margin(range, allowed, of))
-            {
-                deviations = found;
-                of_power.push(knot(found));
+            5_000 => Some([Some(0.0), Some(0.0)]),
+            _ => {
+                let any_time = |margin| {
+                    risk(
+                        &times,
+                        &any_mode(offered.iter().map(|mode| &mode.0), margin),
+                    )
+                };
+                let least = |of: usize, z: &[f64], risk: &dyn Fn(f64) -> f64| {
+                    least_margin((before[of], most), allowed(at_most, z.len())?, risk)
+                };
+                let mut time = least(0, &times, &any_time);
+                let mut power = None;
+                for _ in 0..PASSES {
+                    let Some(of_time) = time.filter(|_| has_power) else {
+                        break;
+                    };
+                    power = least(1, &powers, &|margin| {
+                        let chosen = chosen(&both, [of_time, margin], Target::Power);
+                        let any = any_mode(both.iter().map(|mode| &mode[1]), margin);
+                        risk(&powers, &chosen).max(risk(&powers, &any))
+                    });
+                    let Some(of_power) = power else {
+                        break;
+                    };
+                    time = least(0, &times, &|margin| {
+                        let chosen = chosen(&both, [margin, of_power], Target::Time);
+                        risk(&times, &chosen).max(any_time(margin))
+                    });
+                }
+                time.map(|time| [Some(time), power])
             }
-        }
-        let of = |margin| {
-            risk(
-                &times,
-                &any_mode(offered, |mode| Some((mode.time_error, margin))),
-            )
         };
-        if let Some(found) = allowed(at_most, times.len())
-            .and_then(|allowed| least_margin((ratio, MOST_RATIO), allowed, of))
-        {
-            ratio = found;
-            of_time.push(knot(found.exp()));
+        let Some([time, power]) = found else {
+            continue;
+        };
+        if let Some(time) = time {
+            before[0] = time;
+            of_time.push(match has_power {
+                true => knot(time),
+                false => knot(time.exp()),
+            });
+        }
+        if let Some(power) = power.filter(|_| has_power) {
+            before[1] = power;
+            of_power.push(knot(power));
         }
     }
     let sound = "confidences ascend and margins do not fall";
-    let of_power = has_power.then(|| GuardBand::of_deviations(of_power).expect(sound));
-    (GuardBand::new(of_time).expect(sound), of_power)
+    match has_power {
+        true => (
+            GuardBand::of_deviations(of_time).expect(sound),
+            Some(GuardBand::of_deviations(of_power).expect(sound)),
+        ),
+        false => (GuardBand::new(of_time).expect(sound), None),
+    }
 }
 
 /// The number of deviations that a new residual exceeds with at most this risk, above 0, by the same rule as
@@ -218,48 +247,54 @@ fn least_margin(
     Some(high)
 }
 
-/// Every mode alike, with its error and its margin.
-fn any_mode(offered: &[Candidate], of: impl Fn(&Candidate) -> Option<(Error, f64)>) -> Vec<Chosen> {
+/// Every mode alike, with a margin of some deviations.
+fn any_mode<'a>(
+    offered: impl ExactSizeIterator<Item = &'a Candidate>,
+    deviations: f64,
+) -> Vec<Chosen> {
     let share = 1.0 / offered.len() as f64;
-    let one = |(error, margin)| Chosen {
-        error,
-        margin,
+    let one = |at: &Candidate| Chosen {
+        error: at.error,
+        margin: deviations * at.spread,
         share,
     };
-    offered.iter().filter_map(of).map(one).collect()
+    offered.map(one).collect()
 }
 
-/// The modes that queries with a power limit choose, with a margin of some deviations.
-fn chosen_by_limit(offered: &[Candidate], deviations: f64) -> Vec<Chosen> {
-    let front = front(offered, deviations);
-    // From the fastest mode on, so the powers fall.
-    let limits: Vec<f64> = front.iter().map(|(_, counts)| counts.exp()).collect();
-    let shares = shares(limits.iter().rev().copied().collect());
-    let chosen = front.iter().rev().zip(shares);
-    let describe = |((mode, _), share): (&(&Candidate, f64), f64)| {
-        let power = mode.power?;
-        Some(Chosen {
-            error: power.error,
-            margin: deviations * power.spread,
-            share,
-        })
+/// The modes that queries with a limit (a deadline) choose, with margins of some deviations.
+fn chosen(offered: &[[Candidate; 2]], deviations: [f64; 2], target: Target) -> Vec<Chosen> {
+    let of = target as usize;
+    let mut front = front(offered, deviations);
+    let counts = |mode: &&[Candidate; 2]| mode[of].counts(deviations[of]);
+    // From the fastest mode on, times rise and powers fall.
+    let shares = match target {
+        Target::Time => shares(front.iter().map(counts).collect()),
+        Target::Power => {
+            front.reverse();
+            shares(front.iter().map(|mode| counts(mode).exp()).collect())
+        }
     };
-    chosen.filter_map(describe).collect()
+    let describe = |(mode, share): (&&[Candidate; 2], f64)| Chosen {
+        error: mode[of].error,
+        margin: deviations[of] * mode[of].spread,
+        share,
+    };
+    front.iter().zip(shares).map(describe).collect()
 }
 
-/// The Pareto front of ascending times and falling powers, with the powers that count, as ln mW.
-fn front(offered: &[Candidate], deviations: f64) -> Vec<(&Candidate, f64)> {
-    let counts = |mode: &Candidate| {
-        mode.power
-            .map_or(0.0, |power| power.log + deviations * power.spread)
-    };
-    let mut modes: Vec<(&Candidate, f64)> =
-        offered.iter().map(|mode| (mode, counts(mode))).collect();
-    modes.sort_unstable_by(|(a, p), (b, q)| a.time.total_cmp(&b.time).then(p.total_cmp(q)));
+/// The Pareto front of ascending times and falling powers, with margins of some deviations.
+fn front(offered: &[[Candidate; 2]], [of_time, of_power]: [f64; 2]) -> Vec<&[Candidate; 2]> {
+    let key = |[time, power]: &[Candidate; 2]| (time.counts(of_time), power.counts(of_power));
+    let mut modes: Vec<&[Candidate; 2]> = offered.iter().collect();
+    modes.sort_unstable_by(|a, b| {
+        let ((s, p), (t, q)) = (key(a), key(b));
+        s.total_cmp(&t).then(p.total_cmp(&q))
+    });
     let mut least = f64::INFINITY;
-    modes.retain(|(_, counts)| {
-        let is_less = *counts < least;
-        least = least.min(*counts);
+    modes.retain(|mode| {
+        let (_, counts) = key(mode);
+        let is_less = counts < least;
+        least = least.min(counts);
         is_less
     });
     modes
@@ -304,18 +339,24 @@ mod tests {
     }
 
     /// A front of modes with increasing power, all with one standard deviation.
-    fn offered(sd: f64, spread: f64) -> Vec<Candidate> {
+    fn offered(sd: f64, spread: f64) -> Vec<Offered> {
         let error = Error { sd, offset: 0.0 };
-        let mode = |step: i32| Candidate {
-            time: 1e5 / f64::from(step),
-            time_error: error,
-            power: Some(CandidatePower {
-                log: (1_000.0 * f64::from(step)).ln(),
-                spread,
-                error,
-            }),
+        let at = |value: f64| Candidate {
+            log: value.ln(),
+            spread,
+            error,
+        };
+        let mode = |step: i32| {
+            let power = at(1_000.0 * f64::from(step));
+            (at(1e5 / f64::from(step)), Some(power))
         };
         (10..40).map(mode).collect()
+    }
+
+    /// The same without powers.
+    fn of_time_alone(sd: f64) -> Vec<Offered> {
+        let all = offered(sd, 1.0).into_iter();
+        all.map(|(time, _)| (time, None)).collect()
     }
 
     fn margin(band: &GuardBand, per_ten_thousand: u16) -> Option<f64> {
@@ -333,10 +374,15 @@ mod tests {
         // of twice the standard deviation halves the deviations.
         let deviations = margin(&power, 9_500).expect("supported");
         assert!((0.90..0.911).contains(&deviations), "{deviations}");
-        let ratio = margin(&time, 9_500).expect("supported");
+        let of_time = margin(&time, 9_500).expect("supported");
+        assert!((of_time - deviations).abs() < 1e-3, "{of_time}");
+        let (alone, none) = bands(&z, &of_time_alone(0.05));
+        assert!(none.is_none());
+        let ratio = margin(&alone, 9_500).expect("supported");
         assert!((ratio.ln() - 0.05 * 1.8).abs() < 1e-3, "{ratio}");
         assert_eq!(margin(&power, 5_000), Some(0.0));
-        assert_eq!(margin(&time, 5_000), Some(1.0));
+        assert_eq!(margin(&time, 5_000), Some(0.0));
+        assert_eq!(margin(&alone, 5_000), Some(1.0));
     }
 
     #[test]
@@ -381,8 +427,8 @@ mod tests {
         // Dominated: slow and dear.
         for at in 0..10 {
             let mut bad = modes[at];
-            bad.time *= 50.0;
-            bad.power = bad.power.map(|power| CandidatePower {
+            bad.0.log += 4.0;
+            bad.1 = bad.1.map(|power| Candidate {
                 spread: 0.5,
                 error: Error {
                     sd: 0.5,
@@ -400,7 +446,7 @@ mod tests {
         assert!(with_bad > alone, "the band holds for any mode");
         let mut modes = offered(0.01, 0.02);
         for mode in &mut modes[10..20] {
-            if let Some(power) = &mut mode.power {
+            if let Some(power) = &mut mode.1 {
                 power.error.sd = 0.05;
             }
         }
@@ -421,25 +467,31 @@ mod tests {
             let z: Vec<f64> = (0..30).map(|_| normal()).collect();
             let mut modes = offered(0.0, 0.05);
             for mode in &mut modes {
-                let power = mode.power.as_mut().expect("a power");
+                let power = mode.1.as_mut().expect("a power");
                 power.error = Error {
                     sd: uniform.random_range(0.01..0.1),
                     offset: 0.02 * normal(),
                 };
             }
             let z = left_out(&z);
-            let (_, power) = bands(&z, &modes);
-            let deviations = margin(&power.expect("a power"), 9_500).expect("supported");
+            let (time, power) = bands(&z, &modes);
+            let deviations = [time, power.expect("a power")]
+                .map(|band| margin(&band, 9_500).expect("supported"));
+            let both: Vec<[Candidate; 2]> = modes
+                .iter()
+                .map(|(time, power)| [*time, power.expect("a power")])
+                .collect();
             for _ in 0..50 {
                 let limit: f64 = uniform.random_range(12_000.0..40_000.0);
-                let front = front(&modes, deviations);
-                let fits = front.iter().find(|(_, counts)| counts.exp() <= limit);
-                let Some((mode, counts)) = fits else {
+                let front = front(&both, deviations);
+                let counts = |mode: &[Candidate; 2]| mode[1].counts(deviations[1]);
+                let fits = front.iter().find(|mode| counts(mode).exp() <= limit);
+                let Some(mode) = fits else {
                     continue;
                 };
-                let Error { sd, offset } = mode.power.expect("a power").error;
-                let measured = mode.power.expect("a power").log + offset + sd * normal();
-                over += u32::from(measured > *counts);
+                let Error { sd, offset } = mode[1].error;
+                let measured = mode[1].log + offset + sd * normal();
+                over += u32::from(measured > counts(mode));
                 limits += 1;
             }
         }

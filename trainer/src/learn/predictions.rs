@@ -16,6 +16,8 @@ pub struct Predictions {
     pub power: Option<Vec<f64>>,
     /// Standard deviations of ln power, where they are predicted.
     pub spread: Option<Vec<f64>>,
+    /// Standard deviations of ln time, where they are predicted.
+    pub time_spread: Option<Vec<f64>>,
 }
 
 /// A predicted quantity.
@@ -80,13 +82,14 @@ impl Predictions {
             time: natural(&logs[0]),
             power: logs.get(1).map(natural),
             spread: logs.get(2).cloned(),
+            time_spread: None,
         }
     }
 
     /// The runtime's predictions for every mode of the model's grid.
     pub fn of_model(model: &Model<'_>) -> Self {
         let modes = model.grid().modes() as usize;
-        let [mut time, mut power, mut spread] = [(); 3].map(|()| vec![0.0; modes]);
+        let [mut time, mut power, mut spread, mut time_spread] = [(); 4].map(|()| vec![0.0; modes]);
         model.sweep(&Region::all(model.grid()), |mode, prediction| {
             let id = usize::from(mode.0);
             time[id] = f64::from(model.time(prediction).0);
@@ -94,11 +97,13 @@ impl Predictions {
                 .power(prediction)
                 .map_or(0.0, |power| f64::from(power.0));
             spread[id] = model.spread(prediction).map_or(0.0, f64::from);
+            time_spread[id] = model.time_spread(prediction).map_or(0.0, f64::from);
         });
         Self {
             time,
             power: model.has_power().then_some(power),
             spread: model.has_spread().then_some(spread),
+            time_spread: model.has_time_spread().then_some(time_spread),
         }
     }
 
@@ -118,6 +123,7 @@ impl Predictions {
             time,
             power: model.has_power().then_some(power),
             spread: None,
+            time_spread: None,
         })
     }
 

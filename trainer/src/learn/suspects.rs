@@ -11,10 +11,10 @@ use crate::learn::expected::LeftOut;
 use crate::learn::predictions::Target;
 
 /// Deviations from which a reading is suspect.
-const DEVIATIONS: f64 = 4.0;
+pub const SUSPECT_DEVIATIONS: f64 = 4.0;
 
 /// Least ratio to the expected value, or of it. Smaller errors spoil no model.
-const RATIO: f64 = 1.35;
+pub const SUSPECT_RATIO: f64 = 1.35;
 
 /// Fewest training modes from which one can be judged.
 const LEAST_MODES: usize = 10;
@@ -40,7 +40,8 @@ pub fn suspect(left_out: &[LeftOut]) -> Option<Suspect> {
         Target::ALL.into_iter().filter_map(move |target| {
             let residual = left_out.of(target)?;
             let deviations = (residual.log / residual.sd).abs();
-            let is_suspect = deviations > DEVIATIONS && residual.log.abs() > RATIO.ln();
+            let is_suspect =
+                deviations > SUSPECT_DEVIATIONS && residual.log.abs() > SUSPECT_RATIO.ln();
             let suspect = Suspect {
                 at,
                 target,

@@ -100,6 +100,7 @@ impl Method for LinearEnergy {
             time,
             power,
             spread: None,
+            time_spread: None,
         })))
     }
 }
@@ -115,6 +116,7 @@ fn predict(task: &Task<'_>, modes: &[Known]) -> Result<Box<dyn Trained>, MethodE
         time,
         power,
         spread: None,
+        time_spread: None,
     })))
 }
 

@@ -68,6 +68,7 @@ pub fn predict_each(
         time,
         power,
         spread: None,
+        time_spread: None,
     })))
 }
 

@@ -44,6 +44,7 @@ impl Method for Trees {
             time,
             power: of(Target::Power)?,
             spread: None,
+            time_spread: None,
         })))
     }
 }

@@ -269,7 +269,7 @@ impl<'a> Network<'a> {
         Surface {
             expected: expected.into(),
             left_out: left_out.collect(),
-            modes: Vec::new(),
+            measured: Vec::new(),
         }
     }
 
@@ -318,7 +318,7 @@ impl<'a> Network<'a> {
         Ok(Surface {
             expected: expected.into(),
             left_out: left_out.collect(),
-            modes: known.iter().map(|mode| mode.id).collect(),
+            measured: known.iter().map(|mode| **mode).collect(),
         })
     }
 }
@@ -503,12 +503,12 @@ pub fn fit(
         minibatch: Some(options.batch),
         tpc_pg_mask: corpus.and_then(|corpus| corpus.tpc_pg_mask),
         seed: options.seed,
-        modes_used: surface.modes.len() as u16,
+        modes_used: surface.measured.len() as u16,
     };
     let exported = Exported::of(origin, &surface, options.shape, progress)?;
     Ok(NetworkFit {
         exported,
-        modes_used: surface.modes.len(),
+        modes_used: surface.measured.len(),
         surface,
     })
 }

@@ -4,9 +4,9 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use wattgate_runtime::{
-    Factor, Grid, GuardBand, INPUTS, Kind, Knot, Model, Provenance, Region, Shape,
+    Factor, Grid, GuardBand, INPUTS, Kind, Knot, Model, Provenance, Region, Shape, TimeSpread,
 };
-use wattgate_trainer::export::inputs::{axis_features, mode_inputs};
+use wattgate_trainer::export::inputs::GridInputs;
 use wattgate_trainer::export::quantise::{Dense, Plan, forward};
 use wattgate_trainer::export::wgt::{Layers, ModelFile};
 
@@ -73,6 +73,8 @@ fn encode(grid: &Grid, layers: &Layers) -> Vec<u8> {
             power_error: None,
         },
         least_spread: 0,
+        time_spread: TimeSpread::default(),
+        measured: &[],
         tpc_pg_mask: None,
     }
     .encode()
@@ -83,8 +85,12 @@ fn encode(grid: &Grid, layers: &Layers) -> Vec<u8> {
 #[test]
 fn weights_on_the_steps_of_a_plan_are_exported_without_loss() {
     let grid = grid();
-    let axes = axis_features(&grid);
-    let inputs = mode_inputs(&axes);
+    // Bumps at each third clock.
+    let bumpy = |id: usize| 0.1 * f64::from(u8::from(id.is_multiple_of(3)));
+    let targets = vec![(0..grid.modes() as usize).map(bumpy).collect::<Vec<f64>>(); 2];
+    let axes = GridInputs::new(&grid, &targets);
+    assert!(axes.levels.iter().flatten().any(|level| *level != 0));
+    let inputs = axes.of_modes();
     for &shape in Shape::ALL {
         for seed in 0..5 {
             let mut layers = network(shape, seed);
