@@ -19,7 +19,7 @@ use crate::grid::{Axes, GridError};
 use crate::guard::{GuardBand, Knot, MAX_KNOTS, TimeSpread};
 use crate::list::List;
 use crate::region::Region;
-use crate::shape::{CURVES, INPUTS, Shape, Widths};
+use crate::shape::{Shape, Widths};
 
 /// The first bytes of every model file.
 pub const MAGIC: [u8; 4] = *b"wgt\x1a";
@@ -78,14 +78,14 @@ pub enum FormatError {
     BadRegion,
     /// The length of the layers does not match their shape.
     LayersLength,
-    /// A shift above 31, a bias beyond ±2³⁰, or a weight or level of −128.
+    /// A shift above 31, a bias beyond ±2³⁰ or a weight of −128.
     BadLayer,
     /// An output scale that is not finite or out of range.
     BadScale,
     /// A guard band's knots are missing, not ascending or out of range, or a spread is.
     BadGuardBand,
-    /// The measured modes are too many, do not ascend, or are not of the profiled region, or a value
-    /// of theirs is out of range.
+    /// The measured modes are too many, do not ascend or are not of the grid, or a value of theirs is
+    /// out of range.
     BadMeasured,
 }
 
@@ -194,14 +194,6 @@ impl Header {
         };
         Ok((header, body))
     }
-
-    /// Number of inputs of the first layer.
-    pub(crate) fn inputs(&self) -> usize {
-        match self.version {
-            1 | 2 => CURVES,
-            _ => INPUTS,
-        }
-    }
 }
 
 /// Whether a model was trained on data of a real or of a simulated board.
@@ -257,7 +249,8 @@ pub struct Body<'a> {
     /// The rows of all layers, layer after layer.
     #[serde(borrow)]
     pub layers: &'a [u8],
-    /// The levels of the CPU clocks, then of the GPU clocks, as i8. Absent before version 3.
+    /// As i8: the levels of the CPU clocks, then of the GPU clocks, then the weights of the former, then
+    /// of the latter, one for each unit of the first layer. Absent before version 3.
     #[serde(borrow)]
     pub levels: &'a [u8],
     /// Guard band of the time.
@@ -296,6 +289,23 @@ impl<'a> Fields<'a> {
         self.take()
     }
 
+    /// Reads a sequence of bytes.
+    #[inline(never)]
+    pub fn bytes(&mut self) -> Result<&'a [u8], FormatError> {
+        let length = self.number()? as usize;
+        let (field, rest) = self
+            .0
+            .split_at_checked(length)
+            .ok_or(FormatError::BadBody)?;
+        self.0 = rest;
+        Ok(field)
+    }
+
+    /// Reads a number of 16 bits.
+    pub fn short(&mut self) -> Result<u16, FormatError> {
+        u16::try_from(self.number()?).map_err(|_| FormatError::BadBody)
+    }
+
     /// Reads single bytes, which postcard does not encode.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], FormatError> {
         let (field, rest) = self.0.split_first_chunk().ok_or(FormatError::BadBody)?;
@@ -322,9 +332,8 @@ impl<'a> Fields<'a> {
 
     pub fn knots(&mut self, band: &mut GuardBand) -> Result<(), FormatError> {
         for _ in 0..self.number()? {
-            let confidence = self.number()?;
             let knot = Knot {
-                per_ten_thousand: confidence.try_into().map_err(|_| FormatError::BadBody)?,
+                per_ten_thousand: self.short()?,
                 q16: self.number()?,
             };
             band.0.push(knot).map_err(|_| FormatError::BadBody)?;

@@ -29,7 +29,7 @@ use heapless::{Vec, VecView};
 
 use crate::grid::ModeId;
 use crate::guard::{GuardError, Margins, Widening};
-use crate::lanes::LANES;
+use crate::lanes::{BATCH, LANES};
 use crate::leaps;
 use crate::model::{Model, Prediction};
 use crate::network::{Batch, Network, with_network};
@@ -42,6 +42,8 @@ use crate::units::{Confidence, Microseconds, Milliwatts};
 #[derive(Clone, Debug)]
 pub struct Front<const N: usize> {
     points: Vec<Point, N>,
+    /// The predicted time of each point.
+    times: Vec<Microseconds, N>,
     // All zero in an empty front, so that a static one takes no flash.
     /// The highest confidence that the model supports, in units of 1/10,000, if the front was to be
     /// built for a higher one; else 0.
@@ -82,6 +84,7 @@ impl<const N: usize> Front<N> {
         let () = Self::CAPACITY_IS_NOT_ZERO;
         Self {
             points: Vec::new(),
+            times: Vec::new(),
             highest: 0,
             has_power: false,
             thinned: false,
@@ -101,18 +104,17 @@ impl<const N: usize> Front<N> {
         // Ascending, and above any limit.
         let mut guarded = u32::MAX - front.points.capacity() as u32;
         for (mode, power, time) in modes {
-            let ascends = |last: &Point| power > last.power && time < last.time;
+            let ascends = |last: &Point| power > last.power && time < last.guarded_time;
             if power.0 > 0 && front.points.last().is_none_or(ascends) {
                 guarded = guarded.saturating_add(1);
                 let point = Point {
                     mode,
                     power,
                     guarded: Milliwatts(guarded),
-                    time,
                     guarded_time: time,
                     leaps: Leaps::default(),
                 };
-                if front.points.push(point).is_err() {
+                if front.points.push(point).is_err() || front.times.push(time).is_err() {
                     break;
                 }
             }
@@ -165,6 +167,7 @@ impl<const N: usize> Front<N> {
         offer: impl FnOnce(&mut Staircase<'_>),
     ) {
         self.points.clear();
+        self.times.clear();
         (self.thinned, self.foreign) = (false, false);
         (self.is_least_unreachable, self.is_unknown) = (false, false);
         self.has_power = model.has_power();
@@ -173,7 +176,7 @@ impl<const N: usize> Front<N> {
                 let mut staircase = Staircase::new(self.points.as_mut_view(), &margins);
                 staircase.bounds.fill(i32::MAX);
                 offer(&mut staircase);
-                self.thinned = staircase.finish(model, &margins);
+                self.thinned = staircase.finish(model, &margins, self.times.as_mut_view());
                 self.highest = 0;
             }
             Err(GuardError::ConfidenceTooHigh { highest }) => {
@@ -194,10 +197,10 @@ impl<const N: usize> Front<N> {
             mode: ModeId::LEAST,
             power,
             guarded: power,
-            time,
             guarded_time: time,
             leaps: Leaps::default(),
         };
+        let mut predicted = time;
         self.is_least_unreachable = least == Least::Unreachable;
         match self.points.first_mut() {
             Some(first) if least == Least::Mode(first.mode) => {
@@ -212,12 +215,14 @@ impl<const N: usize> Front<N> {
                 let guarded = guarded.checked_div(u64::from(first.power.0)).unwrap_or(0);
                 point.guarded = Milliwatts(u32::try_from(guarded).unwrap_or(u32::MAX)).min(below);
                 let above = |time: Microseconds| Microseconds(time.0.saturating_add(1));
-                point.time = time.max(above(first.time));
-                point.guarded_time = point.time.max(above(first.guarded_time));
+                let slowest = self.times.first().copied().unwrap_or_default();
+                predicted = time.max(above(slowest));
+                point.guarded_time = predicted.max(above(first.guarded_time));
                 if self.points.is_full()
-                    && let Some(first) = self.points.first_mut()
+                    && let (Some(first), Some(slowest)) =
+                        (self.points.first_mut(), self.times.first_mut())
                 {
-                    *first = point;
+                    (*first, *slowest) = (point, predicted);
                     leaps::set(&mut self.points);
                     return;
                 }
@@ -226,6 +231,7 @@ impl<const N: usize> Front<N> {
         }
         // There is room.
         let _ = self.points.insert(0, point);
+        let _ = self.times.insert(0, predicted);
         leaps::set(&mut self.points);
     }
 
@@ -242,6 +248,11 @@ impl<const N: usize> Front<N> {
     /// The points, by strictly ascending guarded power and strictly descending guarded time.
     pub fn points(&self) -> &[Point] {
         &self.points
+    }
+
+    /// The predicted times of the points, one for each.
+    pub fn times(&self) -> &[Microseconds] {
+        &self.times
     }
 
     /// Whether points were dropped because the capacity was exceeded.
@@ -304,9 +315,8 @@ impl Point {
             mode,
             power: Milliwatts(at.log_power.cast_unsigned()),
             guarded: Milliwatts(guarded.cast_unsigned()),
-            time: Microseconds(at.log_time.cast_unsigned()),
             guarded_time: Microseconds(guarded_time.cast_unsigned()),
-            leaps: Leaps::default(),
+            leaps: Leaps::of_spread(at.spread),
         }
     }
 
@@ -333,22 +343,21 @@ impl<'a> Staircase<'a> {
         }
     }
 
-    /// Offers every mode of a region, measured ones first. Not generic, so that it is compiled once, with this crate's
+    /// Offers every mode of a region. Not generic, so that it is compiled once, with this crate's
     /// optimisation level.
     #[inline(never)]
     fn offer_region(&mut self, network: &mut Network<'_>, region: &Region) {
-        let model = network.model();
-        for (mode, at) in model.measured() {
-            if model.has_region(region) && region.contains(model.grid(), mode) {
-                self.offer(mode, at);
-            }
-        }
         network.batches(region, |batch| self.offer_batch(batch));
     }
 
     #[inline(always)]
     fn offer_batch(&mut self, batch: &Batch<'_>) {
-        for (vector, [times, powers]) in batch.counts(self.margins).enumerate() {
+        if batch.has_measured() {
+            return self.offer_all(batch);
+        }
+        let [_, of_power] = self.margins;
+        // A time without its margin is a lower bound, and costs nothing.
+        for (vector, [times, powers]) in batch.counts(of_power).enumerate() {
             let bounds = powers.map(|power| {
                 let bucket = self.bucket(power).min(BUCKETS - 1);
                 *self.bounds.get(bucket).unwrap_or(&i32::MAX)
@@ -363,13 +372,23 @@ impl<'a> Staircase<'a> {
         }
     }
 
+    /// Offers all modes of a batch: the bounds are for predictions of the network.
+    #[inline(never)]
+    fn offer_all(&mut self, batch: &Batch<'_>) {
+        for place in 0..BATCH {
+            if let Some((mode, at)) = batch.mode(place) {
+                self.offer(mode, at);
+            }
+        }
+    }
+
     /// Offers the modes of a vector that are within their bounds. A mode beyond its bound is
     /// dominated, unless a mode of the same vector made a thinned front drop the dominating point.
     #[inline(never)]
     fn offer_some(&mut self, batch: &Batch<'_>, vector: usize, bounds: &[i32; LANES]) {
         let [of_time, _] = self.margins;
         for (lane, bound) in bounds.iter().enumerate() {
-            if let Some((mode, at)) = batch.unmeasured(vector * LANES + lane)
+            if let Some((mode, at)) = batch.mode(vector * LANES + lane)
                 && (of_time.widen(at.log_time, at.spread) <= *bound || self.thinned)
             {
                 self.offer(mode, at);
@@ -521,7 +540,13 @@ impl<'a> Staircase<'a> {
 
     /// Converts the points into mW and µs. Points that become equal in either are merged, so power
     /// and time stay strictly monotone. Returns whether the front was thinned.
-    fn finish(&mut self, model: &Model<'_>, margins: &Margins) -> bool {
+    fn finish(
+        &mut self,
+        model: &Model<'_>,
+        margins: &Margins,
+        times: &mut VecView<Microseconds>,
+    ) -> bool {
+        let [of_time, _] = self.margins;
         let mut kept = 0_usize;
         for index in 0..self.points.len() {
             let Some(mut point) = self.points.get(index).copied() else {
@@ -532,7 +557,8 @@ impl<'a> Staircase<'a> {
                 point.guarded = Milliwatts(margins.power.widen(guarded.0));
                 point.power = model.milliwatts(point.power.0.cast_signed());
             }
-            point.time = model.microseconds(point.time.0.cast_signed());
+            let spread = core::mem::take(&mut point.leaps).spread();
+            let time = model.microseconds(of_time.narrow(point.log_time(), spread));
             point.guarded_time = model.guarded_microseconds(point.log_time(), margins);
             let last = kept.checked_sub(1).and_then(|last| self.points.get(last));
             let place = match last {
@@ -543,6 +569,8 @@ impl<'a> Staircase<'a> {
             if let Some(free) = self.points.get_mut(place) {
                 *free = point;
                 kept = place + 1;
+                times.truncate(place);
+                let _ = times.push(time);
             }
         }
         self.points.truncate(kept);

@@ -221,13 +221,13 @@ impl Widening {
 
     /// The widening by a number of units of the logarithm for each unit of spread, 0 … 2¹⁶, rounded
     /// up.
+    #[inline(never)]
     pub fn new(units: f32) -> Self {
         // units · 2^shift lies within 2¹⁵ … 2¹⁶, if a shift below 32 gets it there.
         let shift = (127 + 15_u32).saturating_sub(units.to_bits() >> 23).min(31);
         let scaled = units * f32::from_bits((127 + shift) << 23);
-        let whole = scaled as u32;
         Self {
-            multiplier: (whole + u32::from(whole as f32 != scaled)).min(1 << 16),
+            multiplier: rounded_up(scaled).min(1 << 16),
             shift,
         }
     }
@@ -241,19 +241,35 @@ impl Widening {
     }
 }
 
+impl Widening {
+    /// The logarithm without its margin.
+    pub fn narrow(self, widened: i32, spread: i32) -> i32 {
+        widened.wrapping_sub(self.widen(0, spread))
+    }
+}
+
+/// The least integer that is at least this value, 0 … 2³⁰.
+pub(crate) fn rounded_up(value: f32) -> u32 {
+    let whole = value as u32;
+    whole + u32::from(whole as f32 != value)
+}
+
 /// The standard deviation of ln time of a mode: base + slope × that of ln power. One teacher predicts
 /// both from the same modes, so both grow with the distance to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeSpread {
     /// In units of a spread, 0 … 32,767.
     pub base: u16,
-    /// In units of 1/4,096.
+    /// In units of 1/4,096, at most 4.
     pub slope: u16,
 }
 
 impl TimeSpread {
     /// Units of a slope.
     pub const SLOPE_ONE: f32 = 4_096.0;
+
+    /// The largest slope in units.
+    pub const MOST_SLOPE: u16 = 4 * 4_096;
 
     /// In units of a spread.
     pub(crate) fn of(self, spread: i32) -> f32 {

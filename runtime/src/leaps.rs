@@ -43,23 +43,25 @@ fn set_one(points: &mut [Point], objective: Objective, way: Direction) {
     }
 }
 
-/// The first optimum of a range of a front, for an objective that contains energy.
-pub fn best(points: &[Point], stretch: Range<usize>, objective: Objective) -> Option<&Point> {
+/// The index of the first optimum of a range of a front, for an objective that contains energy.
+pub fn best(points: &[Point], stretch: Range<usize>, objective: Objective) -> Option<usize> {
     let length = |point: &Point, way| point.leaps.length(Leaps::shift(objective, way));
     let mut at = stretch.end.checked_sub(1)?;
     while let back @ 1.. = length(points.get(at)?, Direction::Back) {
         at = at.checked_sub(back)?;
     }
     if at >= stretch.start {
-        return points.get(at);
+        return Some(at);
     }
     at = stretch.start;
     while let on @ 1.. = length(points.get(at)?, Direction::On) {
         at += on;
     }
     if at < stretch.end {
-        return points.get(at);
+        return Some(at);
     }
-    let stretch = points.get(stretch)?.iter();
-    stretch.min_by_key(|point| cost(objective, point))
+    let start = stretch.start;
+    let stretch = points.get(stretch)?.iter().enumerate();
+    let best = stretch.min_by_key(|(_, point)| cost(objective, point));
+    best.map(|(at, _)| start + at)
 }

@@ -4,10 +4,9 @@
 //! matter for a choice, with a spread of their own. They take the place of the network's
 //! predictions in a sweep, and so in a front and in every answer.
 
-use crate::grid::{Grid, ModeId};
+use crate::grid::ModeId;
 use crate::guard::MOST_SPREAD;
 use crate::model::Prediction;
-use crate::region::Region;
 
 /// The largest number of measured modes in a file.
 pub const MOST_MEASURED: usize = 20;
@@ -31,16 +30,16 @@ impl<'a> Measured<'a> {
         rest.is_empty().then_some(Self(modes))
     }
 
-    pub fn is_sound(self, grid: &Grid, profiled: &Region, has_spread: bool) -> bool {
+    /// Whether the modes ascend, are of a grid of so many, and have values in range.
+    pub fn is_sound(self, modes: u32, has_spread: bool) -> bool {
         let mut free = 0;
         let most_spread = if has_spread { MOST_SPREAD } else { 0 };
         let logs = -LOG_LIMIT..=LOG_LIMIT;
         self.0.len() <= MOST_MEASURED
             && self.iter().all(|(mode, at)| {
-                let ascends = u32::from(mode.0) >= free;
+                let ids = free..modes;
                 free = u32::from(mode.0) + 1;
-                ascends
-                    && profiled.contains(grid, mode)
+                ids.contains(&u32::from(mode.0))
                     && logs.contains(&at.log_time)
                     && logs.contains(&at.log_power)
                     && at.spread <= i32::from(most_spread)
@@ -52,20 +51,22 @@ impl<'a> Measured<'a> {
     }
 
     /// What is known of a mode.
-    #[inline(always)]
+    #[inline(never)]
     pub fn get(self, mode: ModeId) -> Option<Prediction> {
-        if self.0.is_empty() {
-            return None;
-        }
-        self.find(mode)
+        let mut modes = self.iter();
+        modes.find(|(id, _)| *id == mode).map(|(_, at)| at)
     }
 
-    #[inline(never)]
-    fn find(self, mode: ModeId) -> Option<Prediction> {
-        let found = self.iter().find(|(id, _)| *id >= mode);
-        found.filter(|(id, _)| *id == mode).map(|(_, at)| at)
+    /// Bit i is set if this holds for the id of measured mode i.
+    pub fn which(self, mut of: impl FnMut(u16) -> bool) -> u32 {
+        let modes = self.0.iter().map(decoded).enumerate();
+        modes.fold(0, |set, (at, (mode, _))| {
+            set | u32::from(of(mode.0)) << (at & 31)
+        })
     }
 }
+
+const _: () = assert!(MOST_MEASURED <= 32);
 
 fn decoded(bytes: &[u8; MEASURED_LEN]) -> (ModeId, Prediction) {
     let [m0, m1, t0, t1, t2, t3, p0, p1, p2, p3, s0, s1] = *bytes;

@@ -19,12 +19,12 @@ use crate::format::{Fields, FormatError, Header, Provenance, SCALE_RANGE};
 use crate::grid::{Axes, Axis, Grid, ModeId};
 use crate::guard::{
     GuardBand, GuardError, MOST_DEVIATIONS, MOST_SPREAD, Margin, Margins, SpreadScale, TimeSpread,
-    Widening,
+    Widening, rounded_up,
 };
 use crate::measured::Measured;
 use crate::network::{AxisFeatures, AxisInputs};
 use crate::region::Region;
-use crate::shape::{BIAS_LIMIT, INPUTS, LEVELLED, Layer, OUTPUTS, Shape};
+use crate::shape::{BIAS_LIMIT, LEVELLED, Layer, OUTPUTS, Shape, Widths};
 use crate::units::{Confidence, Factor, Microseconds, Milliwatts};
 
 /// Biased exponent of 2⁻¹⁵, the least unit of a spread. A spread is 1 ln unit or more before it
@@ -38,8 +38,12 @@ const SPREAD_SCALES: [f32; 2] = [1.0 / (1 << 25) as f32, 1.0 / (1 << 14) as f32]
 
 const _: () = assert!(MOST_DEVIATIONS * 2 * (1 << 25) <= 1 << 29);
 
-/// The largest margin of a time in units of its logarithm, as that of a power.
-const MOST_TIME_MARGIN: f32 = (1 << 29) as f32;
+/// In a model with a spread of the time: the smallest scale of the time. A spread is at most 2 ln units,
+/// that of the time five times as much with the largest slope, and [`MOST_DEVIATIONS`] of it less than
+/// 2²⁹ units of the time.
+const TIME_SCALE: f32 = 1.0 / (1 << 22) as f32;
+
+const _: () = assert!(MOST_DEVIATIONS as u64 * 2 * 5 * (1 << 22) <= 1 << 29);
 
 /// What a model knows of one mode: logarithms as integers in the file's units. They can be
 /// compared as they are; [`Model::time`](Model::time) and [`Model::power`](Model::power) convert
@@ -103,19 +107,18 @@ impl<'a> Model<'a> {
         self.header = header;
         body.axes(&mut self.grid.0)?;
         self.profiled = Region::of_bytes(header.grid_hash, body.array()?);
-        self.layers = body.take()?;
+        self.layers = body.bytes()?;
         if header.version > 2 {
-            self.levels = body.take()?;
+            self.levels = body.bytes()?;
         }
         body.knots(&mut self.time_guard)?;
         body.knots(&mut self.power_guard)?;
         if header.version > 1 {
-            let least = body.number()?;
-            self.spread_scale.least = least.try_into().map_err(|_| FormatError::BadBody)?;
+            self.spread_scale.least = body.short()?;
         }
         if header.version > 2 {
-            self.time_spread = body.take()?;
-            self.measured = Measured::of_bytes(body.take()?).ok_or(FormatError::BadMeasured)?;
+            (self.time_spread.base, self.time_spread.slope) = (body.short()?, body.short()?);
+            self.measured = Measured::of_bytes(body.bytes()?).ok_or(FormatError::BadMeasured)?;
         }
         self.provenance = body.0;
         self.verify()
@@ -148,19 +151,17 @@ impl<'a> Model<'a> {
             return Err(FormatError::BadGuardBand);
         }
         let measured = self.measured;
-        if !measured.is_sound(&self.grid, &self.profiled, self.has_spread()) {
+        if !measured.is_sound(self.grid.modes(), self.has_spread()) {
             return Err(FormatError::BadMeasured);
         }
         Ok(())
     }
 
-    /// Whether no margin of the time overflows.
     fn time_spread_is_sound(&self) -> bool {
-        let [time, _, _] = self.scales;
-        let most = self.time_spread.of(i32::from(MOST_SPREAD)) * self.spread_unit() / time;
+        let TimeSpread { base, slope } = self.time_spread;
         match self.has_time_spread() {
-            true => MOST_DEVIATIONS as f32 * most <= MOST_TIME_MARGIN,
-            false => self.time_spread == TimeSpread::default(),
+            true => base <= MOST_SPREAD && slope <= TimeSpread::MOST_SLOPE,
+            false => base | slope == 0,
         }
     }
 
@@ -170,19 +171,12 @@ impl<'a> Model<'a> {
         if self.layers.len() != layers.iter().map(|(layer, _)| layer.bytes()).sum() {
             return Err(FormatError::LayersLength);
         }
-        let with_levels = match self.header.inputs() {
-            INPUTS => LEVELLED.map(|axis| self.grid.axis(axis).len()).iter().sum(),
-            _ => 0,
+        let with_levels = match self.header.version {
+            1 | 2 => 0,
+            _ => self.level_parts().iter().sum(),
         };
         if self.levels.len() != with_levels {
             return Err(FormatError::LayersLength);
-        }
-        if self
-            .levels
-            .iter()
-            .any(|level| level.cast_signed() == i8::MIN)
-        {
-            return Err(FormatError::BadLayer);
         }
         let mut scales = self.scales.iter_mut();
         for (layer, rows) in &layers {
@@ -214,9 +208,14 @@ impl<'a> Model<'a> {
             }
         }
         if self.has_spread() {
-            let [_, power, spread] = self.scales;
+            let [time, power, spread] = self.scales;
             let [least, most] = SPREAD_SCALES;
-            if power < least || spread > most {
+            let least_time = if self.has_time_spread() {
+                TIME_SCALE
+            } else {
+                0.0
+            };
+            if time < least_time || power < least || spread > most {
                 return Err(FormatError::BadScale);
             }
             self.spread_scale.shift = SPREAD_EXPONENT
@@ -262,24 +261,32 @@ impl<'a> Model<'a> {
         self.has_spread() && self.header.version > 2
     }
 
-    /// Number of inputs of the first layer.
-    pub(crate) fn inputs(&self) -> usize {
-        self.header.inputs()
+    /// The lengths of the parts of the levels.
+    fn level_parts(&self) -> [usize; 4] {
+        let Widths([units, _, _]) = self.shape().widths();
+        let [cpu, gpu] = LEVELLED.map(|axis| self.grid.axis(axis).len());
+        [cpu, gpu, usize::from(units), usize::from(units)]
     }
 
     /// What the table rows of an axis are computed from.
     pub(crate) fn axis_inputs(&self, axis: Axis) -> AxisInputs<'_> {
-        let [cpu, _] = LEVELLED.map(|axis| self.grid.axis(axis).len());
-        let (of_cpu, of_gpu) = self.levels.split_at_checked(cpu).unwrap_or_default();
+        let mut rest = self.levels;
+        let [of_cpu, of_gpu, cpu_weights, gpu_weights] = self.level_parts().map(|length| {
+            let (part, later) = rest.split_at_checked(length).unwrap_or_default();
+            rest = later;
+            part
+        });
+        let (levels, level_weights) = match axis {
+            Axis::Cpu => (of_cpu, cpu_weights),
+            Axis::Gpu => (of_gpu, gpu_weights),
+            _ => Default::default(),
+        };
         AxisInputs {
             axis,
             features: AxisFeatures::of_axis(&self.grid, axis),
             values: self.grid.axis(axis),
-            levels: match axis {
-                Axis::Cpu => of_cpu,
-                Axis::Gpu => of_gpu,
-                _ => &[],
-            },
+            levels,
+            level_weights,
         }
     }
 
@@ -316,12 +323,16 @@ impl<'a> Model<'a> {
         };
         let mut margins = Margins::NONE;
         let [time, power, _] = self.scales;
+        let units = |guard: &GuardBand, scale: f32| {
+            let deviations = guard.margin(confidence)? as f32 / 65_536.0;
+            Ok(deviations * self.spread_unit() / scale)
+        };
         if self.has_time_spread() {
-            let deviations = self.time_guard.margin(confidence)? as f32 / 65_536.0;
-            let unit = deviations * self.spread_unit() / time;
+            let unit = units(&self.time_guard, time)?;
             let slope = f32::from(self.time_spread.slope) / TimeSpread::SLOPE_ONE;
             margins.time_spread = Widening::new(unit * slope);
-            margins.time_offset = libm::ceilf(unit * f32::from(self.time_spread.base)) as i32;
+            let offset = rounded_up(unit * f32::from(self.time_spread.base));
+            margins.time_offset = offset.cast_signed();
         } else {
             margins.time = factor(&self.time_guard)?;
         }
@@ -329,8 +340,7 @@ impl<'a> Model<'a> {
             1 => {}
             2 => margins.power = factor(&self.power_guard)?,
             _ => {
-                let deviations = self.power_guard.margin(confidence)? as f32 / 65_536.0;
-                margins.power_spread = Widening::new(deviations * self.spread_unit() / power);
+                margins.power_spread = Widening::new(units(&self.power_guard, power)?);
             }
         }
         Ok(margins)
@@ -450,12 +460,10 @@ impl<'a> Model<'a> {
     #[inline(never)]
     pub(crate) fn layers(&self) -> [(Layer, &'a [u8]); 4] {
         let mut rest = self.layers;
-        self.shape()
-            .layers(self.inputs(), self.header.outputs)
-            .map(|layer| {
-                let (rows, later) = rest.split_at_checked(layer.bytes()).unwrap_or_default();
-                rest = later;
-                (layer, rows)
-            })
+        self.shape().layers(self.header.outputs).map(|layer| {
+            let (rows, later) = rest.split_at_checked(layer.bytes()).unwrap_or_default();
+            rest = later;
+            (layer, rows)
+        })
     }
 }

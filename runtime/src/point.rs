@@ -12,9 +12,8 @@ pub struct Point {
     pub power: Milliwatts,
     /// Its power with the margin of the front's confidence.
     pub guarded: Milliwatts,
-    /// Its predicted time.
-    pub time: Microseconds,
-    /// Its time with the margin of the front's confidence.
+    /// Its time with the margin of the front's confidence. Its predicted time is in
+    /// [`Front::times`](crate::Front::times): a point is as small as it is moved often.
     pub guarded_time: Microseconds,
     pub(crate) leaps: Leaps,
 }
@@ -67,6 +66,16 @@ impl Leaps {
             short @ 0..2 => short,
             code => (2 | code & 1) << (code / 2 - 1),
         }
+    }
+
+    /// Holds a spread instead, until the front is complete.
+    pub fn of_spread(spread: i32) -> Self {
+        Self(spread as u16)
+    }
+
+    /// The spread.
+    pub fn spread(self) -> i32 {
+        i32::from(self.0)
     }
 
     /// Sets the greatest length that does not exceed a distance.

@@ -22,7 +22,7 @@ use core::{error, fmt, ops::RangeInclusive};
 
 use serde::{Deserialize, Serialize};
 
-use crate::grid::{Axis, Grid, ModeId};
+use crate::grid::{Axis, Grid};
 use crate::units::Kilohertz;
 
 /// An inclusive range of indices on each axis of one grid.
@@ -126,18 +126,6 @@ impl Region {
             let range = self.range(axis);
             !range.is_empty() && *range.end() < grid.axis(axis).len()
         })
-    }
-
-    /// Whether a mode of the region's grid lies inside.
-    pub(crate) fn contains(&self, grid: &Grid, ModeId(id): ModeId) -> bool {
-        let mut rest = usize::from(id);
-        let inside = Axis::ALL.into_iter().rev().all(|axis| {
-            let length = grid.axis(axis).len().max(1);
-            let at = rest % length;
-            rest /= length;
-            self.range(axis).contains(&at)
-        });
-        inside && rest == 0
     }
 
     /// Restricts the region to modes with at least `cores` online cores.

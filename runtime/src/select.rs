@@ -156,17 +156,18 @@ impl<const N: usize> Front<N> {
         let fitting = too_slow..too_slow + affordable;
         let best = match query.objective {
             _ if fitting.is_empty() => None,
-            Objective::Time => in_time.get(affordable.saturating_sub(1)),
-            Objective::Power => Some(cheapest),
+            Objective::Time => Some(fitting.end.saturating_sub(1)),
+            Objective::Power => Some(fitting.start),
             energy => leaps::best(points, fitting, energy),
         };
-        let best = best.ok_or(SelectError::OverLimit {
+        let chosen = best.and_then(|at| points.get(at).zip(self.times().get(at)));
+        let (best, time) = chosen.ok_or(SelectError::OverLimit {
             least_power: guarded_power(cheapest),
         })?;
         let has_power = self.has_power();
         Ok(Choice {
             mode: best.mode,
-            time: best.time,
+            time: *time,
             guarded_time: best.guarded_time,
             power: has_power.then(|| query.correction.apply(best.power)),
             guarded_power: has_power.then(|| guarded_power(best)),

@@ -92,7 +92,7 @@ impl Shape {
 impl Shape {
     /// All layers of a network with this shape, in the order of a file; absent layers have width 0.
     #[inline(never)]
-    pub(crate) fn layers(self, inputs: usize, outputs: u8) -> [Layer; 4] {
+    pub(crate) fn layers(self, outputs: u8) -> [Layer; 4] {
         let Widths(widths) = self.widths();
         let [first, second, third] = widths.map(usize::from);
         let layer = |width, inputs, tail| Layer {
@@ -102,7 +102,7 @@ impl Shape {
         };
         let last = widths.into_iter().rfind(|width| *width > 0).unwrap_or(0);
         [
-            layer(first, inputs, FIRST_TAIL),
+            layer(first, CURVES, FIRST_TAIL),
             layer(second, first, HIDDEN_TAIL),
             layer(third, second, HIDDEN_TAIL),
             layer(usize::from(outputs), usize::from(last), OUTPUT_TAIL),

@@ -141,11 +141,11 @@ pub fn run<const PAIRS: usize>(
         } else {
             "\n"
         });
-        for point in front.points() {
+        for (point, time) in front.points().iter().zip(front.times()) {
             console.field("  mode ", u32::from(point.mode.0), " ");
             console.field("", point.power.0, " mW ");
             console.field("guarded ", point.guarded.0, " mW ");
-            console.field("", point.time.0, " us ");
+            console.field("", time.0, " us ");
             console.field("guarded ", point.guarded_time.0, " us\n");
         }
         queries(console, &model, &front);
@@ -301,9 +301,10 @@ fn queries(console: &mut impl Console, model: &Model<'_>, front: &Front<FRONT>) 
             .map(|p| Milliwatts(p.guarded.0.saturating_sub(less)))
     };
     let time = |at: usize, less: u32| {
-        points
+        let times = front.times();
+        times
             .get(at)
-            .map(|p| Microseconds(p.time.0.saturating_sub(less)))
+            .map(|time| Microseconds(time.0.saturating_sub(less)))
     };
     let third = points.len() / 3;
     let last = points.len().saturating_sub(1);

@@ -18,7 +18,7 @@ use heapless::Vec;
 
 use crate::front::{Front, Point};
 use crate::grid::ModeId;
-use crate::units::{Milliseconds, Milliwatts};
+use crate::units::{Microseconds, Milliseconds, Milliwatts};
 
 /// Range of a mode's error. Values beyond it are implausible.
 pub const RATIO_RANGE: (f32, f32) = (0.125, 8.0);
@@ -236,6 +236,11 @@ impl<const N: usize, F: Borrow<Front<N>>> Knowledge<N, F> {
 
     pub fn point(&self, index: usize) -> Option<&Point> {
         self.front().points().get(index)
+    }
+
+    /// The predicted time of a mode.
+    pub fn time(&self, index: usize) -> Option<Microseconds> {
+        self.front().times().get(index).copied()
     }
 
     /// The level of a load that was never measured: that of the model's guard band. Without a model, nothing is

@@ -337,8 +337,8 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     /// Takes the observations of the board and returns the command to carry out.
     pub fn step(&mut self, input: &Input) -> Command {
         let (now, passed) = self.observe_board(input);
-        if let (Some(steps), Some(point)) = (input.steps, self.modes.point(self.stay.at)) {
-            self.load.steps.record(steps, point.time, now);
+        if let (Some(steps), Some(time)) = (input.steps, self.modes.time(self.stay.at)) {
+            self.load.steps.record(steps, time, now);
         }
         self.note_throttling(input.throttled, now);
         let mode = self.read_back(input, now);

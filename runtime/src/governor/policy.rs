@@ -369,7 +369,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
 
     /// Whether the model predicts that a mode shortens a step of the workload by more than a part.
     pub(super) fn saves(&self, next: usize, part: f32) -> bool {
-        let time = |index| self.modes.point(index).map_or(0, |point| point.time.0) as f32;
+        let time = |index| self.modes.time(index).map_or(0, |time| time.0) as f32;
         time(next) < time(self.stay.at) * (1.0 - part)
     }
 }

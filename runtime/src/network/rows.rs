@@ -4,7 +4,7 @@ use nalgebra::Vector3;
 
 use crate::grid::{Axis, Grid};
 use crate::lanes::{BATCH, Pair};
-use crate::shape::{CURVES, FEATURES, FIRST_TAIL, LEVELLED};
+use crate::shape::{CURVES, FEATURES, FIRST_TAIL};
 
 /// Range of an entry of the first layer's tables: at most this value, at least −1 − this value.
 pub const ROW_LIMIT: i16 = 8_191;
@@ -46,29 +46,10 @@ impl AxisFeatures {
         let scaled = parts.zip_map(&self.top, |part, top| 2.0 * (part / top) - 1.0);
         scaled.into()
     }
-
-    /// The inputs of up to [`TOGETHER`] values: their features and levels.
-    fn of_each(&self, values: &[u32], levels: &[u8]) -> Inputs {
-        let mut inputs = [[0.0; TOGETHER]; FEATURES + 1];
-        for (place, value) in (0..TOGETHER).zip(values) {
-            let [a, b, c] = self.of(*value);
-            let level = levels.get(place).map_or(0.0, |level| level_of(*level));
-            for (inputs, of_value) in inputs.iter_mut().zip([a, b, c, level]) {
-                if let Some(input) = inputs.get_mut(place) {
-                    *input = of_value;
-                }
-            }
-        }
-        inputs
-    }
 }
 
 /// Units of a level.
 pub const LEVEL_ONE: f32 = 128.0;
-
-fn level_of(byte: u8) -> f32 {
-    f32::from(byte.cast_signed()) / LEVEL_ONE
-}
 
 /// What the rows of one axis are computed from.
 #[derive(Clone, Copy)]
@@ -78,16 +59,26 @@ pub struct AxisInputs<'a> {
     pub values: &'a [u32],
     /// Of each value, as i8; empty if the axis has none.
     pub levels: &'a [u8],
+    /// The weight of the level in each unit, as i8; empty if the axis has none.
+    pub level_weights: &'a [u8],
 }
 
 impl AxisInputs<'_> {
-    /// Without the first values.
-    pub fn from(self, first: usize) -> Self {
-        Self {
-            values: self.values.get(first..).unwrap_or_default(),
-            levels: self.levels.get(first..).unwrap_or_default(),
-            ..self
+    /// The inputs of up to [`TOGETHER`] values from the first one on: their features and levels.
+    fn of_each(&self, first: usize) -> Inputs {
+        let mut inputs = [[0.0; TOGETHER]; FEATURES + 1];
+        let values = self.values.iter().skip(first);
+        for (place, (at, value)) in (0..TOGETHER).zip((first..).zip(values)) {
+            let [a, b, c] = self.features.of(*value);
+            let level = self.levels.get(at).map_or(0, |level| level.cast_signed());
+            let level = f32::from(level) / LEVEL_ONE;
+            for (inputs, of_value) in inputs.iter_mut().zip([a, b, c, level]) {
+                if let Some(input) = inputs.get_mut(place) {
+                    *input = of_value;
+                }
+            }
         }
+        inputs
     }
 }
 
@@ -108,20 +99,26 @@ fn curves(ratio: f32) -> Vector3<f32> {
     Vector3::new(libm::logf(ratio), 1.0 - 1.0 / ratio, ratio - 1.0)
 }
 
-/// Writes the table rows of an axis's values, until `rows` is full. `units` are the first layer's
-/// units as stored in a file, each with this number of weights.
+/// The bytes of a unit of the first layer: weights, scale (u16), bias (i16).
+const FIRST_UNIT: usize = CURVES + FIRST_TAIL;
+
+/// Writes the table rows of an axis's values from the first one on, until `rows` is full. `units` are
+/// the first layer's units as stored in a file.
 #[inline(never)]
-pub fn write_rows(rows: &mut [Pair], units: &[u8], weights: usize, of: AxisInputs<'_>) {
-    let unit = weights + FIRST_TAIL;
+pub fn write_rows(rows: &mut [Pair], units: &[u8], of: &AxisInputs<'_>, mut first: usize) {
+    let (units, _) = units.as_chunks::<FIRST_UNIT>();
     // `max(1)` tells the compiler that the length is not 0.
-    let pairs = (units.len() / (2 * unit)).max(1);
-    let chunks = of.values.chunks(TOGETHER).enumerate();
-    for (rows, (chunk, values)) in rows.chunks_mut(TOGETHER * pairs).zip(chunks) {
-        let levels = of.levels.get(chunk * TOGETHER..).unwrap_or_default();
-        let inputs = of.features.of_each(values, levels);
-        for (pair, two) in units.chunks_exact(2 * unit).enumerate() {
-            let (a, b) = two.split_at_checked(unit).unwrap_or_default();
-            let (a, b) = (entries(a, of.axis, &inputs), entries(b, of.axis, &inputs));
+    let pairs = (units.len() / 2).max(1);
+    for rows in rows.chunks_mut(TOGETHER * pairs) {
+        let inputs = of.of_each(first);
+        first += TOGETHER;
+        let mut weights = of.level_weights.iter();
+        for (pair, units) in units.as_chunks::<2>().0.iter().enumerate() {
+            let [a, b] = units.each_ref().map(|unit| {
+                // Without levels, it is multiplied by 0.
+                let weight = weights.next().map_or(0, |weight| weight.cast_signed());
+                entries(unit, f32::from(weight), of.axis, &inputs)
+            });
             for ((row, a), b) in rows.chunks_exact_mut(pairs).zip(a).zip(b) {
                 if let Some(pair) = row.get_mut(pair) {
                     *pair = Pair::new(a, b);
@@ -131,25 +128,26 @@ pub fn write_rows(rows: &mut [Pair], units: &[u8], weights: usize, of: AxisInput
     }
 }
 
-/// The entries of one unit. The first axis includes the bias.
-fn entries(unit: &[u8], axis: Axis, inputs: &Inputs) -> [i16; TOGETHER] {
-    let (weights, tail) = unit.split_last_chunk().unwrap_or((&[], &[0; FIRST_TAIL]));
-    let (curves, levels) = weights.split_at_checked(CURVES).unwrap_or_default();
-    let curves = curves.as_chunks().0.get(axis as usize);
-    let [u, v, w] = curves.map_or([0.0; FEATURES], |w| w.map(|w| f32::from(w.cast_signed())));
-    let level = levels.iter().zip(LEVELLED).find(|(_, of)| *of == axis);
-    let l = level.map_or(0.0, |(weight, _)| f32::from(weight.cast_signed()));
-    let [s0, s1, b0, b1] = *tail;
-    let scale = f32::from(u16::from_le_bytes([s0, s1])) / ROW_SCALE_ONE;
+/// The entries of one unit with its weight of the level. The first axis includes the bias.
+fn entries(
+    unit: &[u8; FIRST_UNIT],
+    level_weight: f32,
+    axis: Axis,
+    inputs: &Inputs,
+) -> [i16; TOGETHER] {
+    let [weights @ .., s0, s1, b0, b1] = unit;
+    let weights = weights.as_chunks().0.get(axis as usize);
+    let [u, v, w] = weights.map_or([0.0; FEATURES], |w| w.map(|w| f32::from(w.cast_signed())));
+    let scale = f32::from(u16::from_le_bytes([*s0, *s1])) / ROW_SCALE_ONE;
     let bias = match axis {
-        Axis::Cores => f32::from(i16::from_le_bytes([b0, b1])),
+        Axis::Cores => f32::from(i16::from_le_bytes([*b0, *b1])),
         _ => 0.0,
     };
     let mut entries = [0; TOGETHER];
     let [a, b, c, d] = inputs;
     let inputs = a.iter().zip(b).zip(c).zip(d);
     for (entry, (((a, b), c), d)) in entries.iter_mut().zip(inputs) {
-        *entry = round((u * a + v * b + w * c + l * d) * scale + bias);
+        *entry = round((u * a + v * b + w * c + level_weight * d) * scale + bias);
     }
     entries
 }

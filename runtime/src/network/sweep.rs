@@ -49,22 +49,25 @@ pub(crate) struct Batch<'a> {
     len: usize,
     spread_scale: SpreadScale,
     measured: Measured<'a>,
+    /// Number of modes with one CPU clock and number of cores.
+    span: u16,
+    /// The measured modes among the clocks of the tiles, one bit each, and those of them that are here.
+    of_tiles: u32,
+    known: u32,
     outputs: [Outputs; VECTORS],
 }
 
 impl Batch<'_> {
-    /// For each vector, the logarithms of its modes' times and powers by the network, with margins.
+    /// For each vector, the logarithms of its modes' times and of their powers with a margin, by the
+    /// network.
     #[inline(always)]
-    pub fn counts(&self, margins: [Widening; 2]) -> impl Iterator<Item = [[i32; LANES]; 2]> {
-        let [of_time, of_power] = margins;
+    pub fn counts(&self, margin: Widening) -> impl Iterator<Item = [[i32; LANES]; 2]> {
         self.outputs.iter().map(move |[times, powers, spreads]| {
-            let [mut times, mut powers] = [*times, *powers];
-            for ((time, power), sum) in times.iter_mut().zip(&mut powers).zip(spreads) {
-                let spread = self.spread_scale.spread(*sum);
-                *time = of_time.widen(*time, spread);
-                *power = of_power.widen(*power, spread);
+            let mut counts = *powers;
+            for (power, sum) in counts.iter_mut().zip(spreads) {
+                *power = margin.widen(*power, self.spread_scale.spread(*sum));
             }
-            [times, powers]
+            [*times, counts]
         })
     }
 
@@ -73,14 +76,42 @@ impl Batch<'_> {
     #[inline(always)]
     pub fn mode(&self, place: usize) -> Option<(ModeId, Prediction)> {
         let (mode, at) = self.predicted(place)?;
-        Some((mode, self.measured.get(mode).unwrap_or(at)))
+        match self.has_measured() {
+            true => Some((mode, self.measured.get(mode).unwrap_or(at))),
+            false => Some((mode, at)),
+        }
     }
 
-    /// The mode at a place with its prediction; `None` for a measured mode and beyond the last one.
+    /// Whether the file knows a measurement of one of the modes.
     #[inline(always)]
-    pub fn unmeasured(&self, place: usize) -> Option<(ModeId, Prediction)> {
-        let known = self.predicted(place)?;
-        self.measured.get(known.0).is_none().then_some(known)
+    pub fn has_measured(&self) -> bool {
+        self.known > 0
+    }
+
+    /// Goes on to the modes of another CPU clock or number of cores.
+    #[inline(always)]
+    fn move_to(&mut self, outer: u16) {
+        self.outer = outer;
+        self.known = 0;
+        if self.of_tiles > 0 {
+            self.find_known();
+        }
+    }
+
+    #[inline(never)]
+    fn find_of_tiles(&mut self) {
+        let ends = (self.inner.first(), self.inner.get(self.len.wrapping_sub(1)));
+        if let (Some(first), Some(last)) = ends {
+            let (inner, span) = (first..=last, self.span.max(1));
+            self.of_tiles = self.measured.which(|id| inner.contains(&&(id % span)));
+        }
+    }
+
+    #[inline(never)]
+    fn find_known(&mut self) {
+        let (outer, span) = (self.outer, self.span);
+        let here = self.measured.which(|id| id.wrapping_sub(outer) < span);
+        self.known = self.of_tiles & here;
     }
 
     #[inline(always)]
@@ -159,6 +190,8 @@ impl<'a> Network<'a> {
         let mut clocks = Clocks::new(self.model, region, emc);
         let spread_scale = self.model.spread_scale();
         let measured = self.model.measured;
+        let [_, _, gpu, emc] = Axis::ALL.map(|axis| self.model.grid().axis(axis).len());
+        let span = (gpu * emc) as u16;
         while let Some((inner, len)) = self.next_tiles(&mut clocks) {
             let Self {
                 tiles, sums, units, ..
@@ -169,14 +202,18 @@ impl<'a> Network<'a> {
                 len,
                 spread_scale,
                 measured,
+                span,
+                of_tiles: 0,
+                known: 0,
                 outputs: [[[0; LANES]; OUTPUTS]; VECTORS],
             };
+            batch.find_of_tiles();
             for index in coarse_first(cpu.len()) {
                 let Some((cpu, cpu_row)) = cpu.row(index) else {
                     break;
                 };
                 // The id after the last row may overflow, and is not used.
-                batch.outer = cpu + cores.first;
+                batch.move_to(cpu + cores.first);
                 let mut rows = chunks(cores.rows, pairs);
                 while let Some(row) = rows.next() {
                     // Two rows share the loaded values, if the registers suffice.
@@ -188,7 +225,7 @@ impl<'a> Network<'a> {
                         for outputs in layers.output.of_rows::<Native>(tiles, cpu_row, rows) {
                             batch.outputs = [outputs; VECTORS];
                             visit(&batch);
-                            batch.outer = batch.outer.wrapping_add(cores.stride);
+                            batch.move_to(batch.outer.wrapping_add(cores.stride));
                         }
                         continue;
                     }
@@ -196,7 +233,7 @@ impl<'a> Network<'a> {
                     add_rows::<Native>(sum, row, cpu_row);
                     layers.forward(tiles, sum, units, &mut batch.outputs);
                     visit(&batch);
-                    batch.outer = batch.outer.wrapping_add(cores.stride);
+                    batch.move_to(batch.outer.wrapping_add(cores.stride));
                 }
             }
         }
@@ -238,13 +275,7 @@ impl<'a> Network<'a> {
                 break;
             };
             if !window.contains(&gpu) {
-                let weights = self.model.inputs();
-                write_rows(
-                    self.sums,
-                    clocks.units,
-                    weights,
-                    clocks.gpu_inputs.from(gpu),
-                );
+                write_rows(self.sums, clocks.units, &clocks.gpu_inputs, gpu);
                 window = gpu..gpu + TOGETHER;
             }
             let row = chunks(self.sums, pairs).nth(gpu - window.start)?;
@@ -422,7 +453,7 @@ fn write_tables(mut rows: &mut [Pair], model: &Model<'_>) {
     for &axis in &ROW_AXES {
         let values = model.grid().axis(axis);
         if let Some(rows) = take(&mut rows, values.len() * first.width / 2) {
-            write_rows(rows, units, model.inputs(), model.axis_inputs(axis));
+            write_rows(rows, units, &model.axis_inputs(axis), 0);
         }
     }
 }

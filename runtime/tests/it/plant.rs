@@ -351,9 +351,13 @@ impl Plant {
     }
 
     fn front_point(&self, mode: ModeId) -> &Point {
+        &self.governor.front().points()[self.index(mode)]
+    }
+
+    fn index(&self, mode: ModeId) -> usize {
         let points = self.governor.front().points();
-        let point = points.iter().find(|point| point.mode == mode);
-        point.expect("a mode of the front")
+        let at = points.iter().position(|point| point.mode == mode);
+        at.expect("a mode of the front")
     }
 
     /// The board's present power in mW, without ripple.
@@ -364,14 +368,16 @@ impl Plant {
 
     /// The time for a minibatch in a mode, in µs.
     pub fn microseconds(&self, mode: ModeId) -> f64 {
-        f64::from(self.front_point(mode).time.0)
+        f64::from(self.governor.front().times()[self.index(mode)].0)
     }
 
     /// Speed in minibatches a ms of the fastest mode whose true power is within a limit in mW.
     pub fn oracle(&self, milliwatts: f64, activity: f64) -> f64 {
-        let points = self.governor.front().points().iter();
-        let fitting = points.filter(|point| self.milliwatts(point.mode, activity) <= milliwatts);
-        let fastest = fitting.map(|point| point.time.0).min();
+        let front = self.governor.front();
+        let points = front.points().iter().zip(front.times());
+        let fitting =
+            points.filter(|(point, _)| self.milliwatts(point.mode, activity) <= milliwatts);
+        let fastest = fitting.map(|(_, time)| time.0).min();
         1e3 / f64::from(fastest.unwrap_or(u32::MAX))
     }
 

@@ -201,12 +201,12 @@ fn each_bad_field_of_a_body_has_its_own_error() {
         let error = Parts::error(|parts| change(&mut parts.layers));
         assert_eq!(error, FormatError::LayersLength, "case {case}");
     }
-    // Bytes of the rows: 8 × (14 + 2 + 2), 8 × (8 + 4 + 1), 3 × (8 + 4 + 4).
+    // Bytes of the rows: 8 × (12 + 2 + 2), 8 × (8 + 4 + 1), 3 × (8 + 4 + 4).
     for (at, byte) in [
         (0, 0x80),
-        (144 + 12, 32),
-        (144 + 11, 0x7F),
-        (248 + 11, 0x80),
+        (128 + 12, 32),
+        (128 + 11, 0x7F),
+        (232 + 11, 0x80),
     ] {
         let error = Parts::error(|parts| parts.layers[at] = byte);
         assert_eq!(error, FormatError::BadLayer, "byte {at}");
@@ -221,7 +221,7 @@ fn each_bad_field_of_a_body_has_its_own_error() {
         f32::MIN_POSITIVE / 2.0,
     ] {
         let error = Parts::error(|parts| {
-            parts.layers[248 + 12..248 + 16].copy_from_slice(&scale.to_le_bytes());
+            parts.layers[232 + 12..232 + 16].copy_from_slice(&scale.to_le_bytes());
         });
         assert_eq!(error, FormatError::BadScale, "{scale}");
     }
@@ -260,7 +260,7 @@ fn each_bad_field_of_a_body_has_its_own_error() {
 fn scales_of_a_spread_are_bounded() {
     let with = |output: usize, scale: f32| {
         Parts::error(|parts| {
-            let at = 248 + 16 * output + 12;
+            let at = 232 + 16 * output + 12;
             parts.layers[at..at + 4].copy_from_slice(&scale.to_le_bytes());
         })
     };
@@ -268,26 +268,17 @@ fn scales_of_a_spread_are_bounded() {
     assert_eq!(with(2, 6.2e-5), FormatError::BadScale, "of the spread");
 }
 
-/// A file as large as a time's spread may be, and one larger.
+/// Beyond these, a time with its margin could overflow.
 #[test]
 fn the_spread_of_a_time_is_bounded() {
-    let with = |base, slope| {
-        Parts::error(|parts| {
-            parts.time_spread = TimeSpread { base, slope };
-            parts.levels.push(0);
-        })
-    };
-    // The later error shows that the spread passed.
-    assert_eq!(with(0, 4_096), FormatError::LayersLength);
+    let with = |base, slope| Parts::error(|parts| parts.time_spread = TimeSpread { base, slope });
+    let most = TimeSpread::MOST_SLOPE;
+    assert_eq!(with(0, most + 1), FormatError::BadGuardBand);
+    assert_eq!(with(32_768, 0), FormatError::BadGuardBand);
     let error = Parts::error(|parts| {
-        // The scale of the time is the least of a power's: eight deviations of 3 ln units overflow.
-        parts.layers[248 + 12..248 + 16].copy_from_slice(&3e-8_f32.to_le_bytes());
-        parts.time_spread = TimeSpread {
-            base: 0,
-            slope: 3 * 4_096,
-        };
+        parts.layers[232 + 12..232 + 16].copy_from_slice(&2.3e-7_f32.to_le_bytes());
     });
-    assert_eq!(error, FormatError::BadGuardBand);
+    assert_eq!(error, FormatError::BadScale);
 }
 
 #[test]
@@ -320,15 +311,6 @@ fn measured_modes_that_cannot_be_are_refused() {
         let error = Parts::error(|parts| parts.measured = measured);
         assert_eq!(error, FormatError::BadMeasured, "{what}");
     }
-    let outside = Parts::error(|parts| {
-        parts.profiled = [1, 0, 0, 0, 1, 1, 0, 1];
-        parts.measured = mode(3, 0, 0, 0);
-    });
-    assert_eq!(
-        outside,
-        FormatError::BadMeasured,
-        "a mode that was not on offer"
-    );
     let many: Vec<u32> = (1..=40).collect();
     let grid = Grid::new([&[1], &[1], &[1], &many]).expect("a grid");
     let of = |count: u16| {

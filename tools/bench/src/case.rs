@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wattgate_board_tables::Board;
 use wattgate_runtime::{
-    Body, FEATURES, Grid, Header, INPUTS, LEVELLED, Model, ROW_LIMIT, ROW_SCALE_ONE, Region, Shape,
+    Body, CURVES, FEATURES, Grid, Header, LEVELLED, Model, ROW_LIMIT, ROW_SCALE_ONE, Region, Shape,
     Widths,
 };
 
@@ -47,8 +47,8 @@ pub const SHIPPED_SHAPE: Shape = Shape::Wide32;
 
 static SHIPPED: &[u8] = include_bytes!("../../../weights/orin-agx-64-resnet18.wgt");
 
-/// A file with spreads is valid if the scale of its power is at least this (`weights/FORMAT.md`).
-const LEAST_POWER_SCALE: f64 = 1.0 / (1 << 25) as f64;
+/// A file with spreads is valid if the scales of its time and power are at least this (`weights/FORMAT.md`).
+const LEAST_SCALE: f64 = 1.0 / (1 << 22) as f64;
 
 const SEED: u64 = 1;
 
@@ -132,11 +132,15 @@ fn shipped_layers(on: &Grid) -> Layers {
     let Widths([width, _, _]) = SHIPPED_SHAPE.widths();
     let width = usize::from(width);
     let weights = |bytes: &[u8]| bytes.iter().map(|byte| byte.cast_signed()).collect();
-    let (first, output) = body.layers.split_at(width * (INPUTS + 4));
-    let first_row = |row: &[u8]| FirstRow {
-        weights: std::array::from_fn(|input| row[input].cast_signed()),
-        scale: u16::from_le_bytes([row[INPUTS], row[INPUTS + 1]]),
-        bias: i16::from_le_bytes([row[INPUTS + 2], row[INPUTS + 3]]),
+    let (first, output) = body.layers.split_at(width * (CURVES + 4));
+    let level_weights = &body.levels[body.levels.len() - LEVELLED.len() * width..];
+    let first_row = |(unit, row): (usize, &[u8])| FirstRow {
+        weights: std::array::from_fn(|input| match input.checked_sub(CURVES) {
+            None => row[input].cast_signed(),
+            Some(axis) => level_weights[axis * width + unit].cast_signed(),
+        }),
+        scale: u16::from_le_bytes([row[CURVES], row[CURVES + 1]]),
+        bias: i16::from_le_bytes([row[CURVES + 2], row[CURVES + 3]]),
     };
     let output_row = |row: &[u8]| {
         let (from, tail) = row.split_at(width);
@@ -148,7 +152,11 @@ fn shipped_layers(on: &Grid) -> Layers {
         }
     };
     Layers {
-        first: first.chunks_exact(INPUTS + 4).map(first_row).collect(),
+        first: first
+            .chunks_exact(CURVES + 4)
+            .enumerate()
+            .map(first_row)
+            .collect(),
         levels: stretched(&body, on),
         hidden: Vec::new(),
         output: output.chunks_exact(width + 8).map(output_row).collect(),
@@ -230,7 +238,7 @@ fn output_row(most: &[i64], (near, within): (f64, f64), random: &mut ChaCha8Rng)
     let weights: Vec<_> = most.iter().map(|_| weight(random)).collect();
     let size = |(most, weight): (&i64, &i8)| most * i64::from(*weight).abs();
     let sum: i64 = most.iter().zip(&weights).map(size).sum();
-    let scale = (within / sum as f64).max(LEAST_POWER_SCALE);
+    let scale = (within / sum as f64).max(LEAST_SCALE);
     OutputRow {
         weights,
         bias: (near / scale) as i32,

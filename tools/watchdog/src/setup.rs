@@ -208,12 +208,11 @@ impl Choices {
         match board.settable(&self.grid) {
             Ok(settable) => self.settable = settable,
             Err(_) => {
-                let least = self.front.points().first().copied();
+                let least = slowest(&self.front);
                 (self.least, self.modes) = (self.least_of(board), 0);
                 self.front = Front::new();
-                if let Some(least) = least {
-                    self.front
-                        .put_least(Least::Unreachable, least.power, least.time);
+                if let Some((power, time)) = least {
+                    self.front.put_least(Least::Unreachable, power, time);
                 }
                 return;
             }
@@ -274,9 +273,9 @@ impl Choices {
         if let Some(guess) = guess.filter(|_| self.distrust.is_none()) {
             let power = model.power(guess).unwrap_or_default();
             self.front.put_least(least, power, model.time(guess));
-        } else if let Some(first) = self.front.points().first() {
-            let time = Microseconds(first.time.0.saturating_mul(2));
-            self.front.put_least(least, first.power, time);
+        } else if let Some((power, time)) = slowest(&self.front) {
+            let time = Microseconds(time.0.saturating_mul(2));
+            self.front.put_least(least, power, time);
         }
         supported
     }
@@ -510,4 +509,10 @@ fn left_out_of(grid: &Grid, axis: Axis, reach: &Reach) -> Option<String> {
             ))
         }
     }
+}
+
+/// Power and time of the mode of a front that draws least.
+fn slowest(front: &Front<POINTS>) -> Option<(Milliwatts, Microseconds)> {
+    let (first, time) = front.points().first().zip(front.times().first())?;
+    Some((first.power, *time))
 }

@@ -6,8 +6,8 @@ use clap::Args;
 use serde::Serialize;
 use wattgate_cli::json::Mode;
 use wattgate_runtime::{
-    Axis, Confidence, Front, GuardBand, Kilohertz, Milliwatts, ModeId, Model, Point, PowerMode,
-    Prediction, Provenance,
+    Axis, Confidence, Front, GuardBand, Kilohertz, Microseconds, Milliwatts, ModeId, Model, Point,
+    PowerMode, Prediction, Provenance,
 };
 
 use crate::learn::suspects::{SUSPECT_DEVIATIONS, SUSPECT_RATIO};
@@ -247,15 +247,19 @@ fn inspection(
         }
     });
     let [time_spread_pct, spread_pct] = spreads;
-    let points = front.points().iter().filter_map(|point| {
-        Some(PointReport {
-            mode: grid.mode(point.mode)?.into(),
-            power_mw: model.has_power().then_some(point.power.0),
-            guarded_power_mw: model.has_power().then_some(point.guarded.0),
-            time_ms: f64::from(point.time.0) / 1e3,
-            guarded_time_ms: f64::from(point.guarded_time.0) / 1e3,
-        })
-    });
+    let points = front
+        .points()
+        .iter()
+        .zip(front.times())
+        .filter_map(|(point, time)| {
+            Some(PointReport {
+                mode: grid.mode(point.mode)?.into(),
+                power_mw: model.has_power().then_some(point.power.0),
+                guarded_power_mw: model.has_power().then_some(point.guarded.0),
+                time_ms: f64::from(time.0) / 1e3,
+                guarded_time_ms: f64::from(point.guarded_time.0) / 1e3,
+            })
+        });
     Inspection {
         file,
         bytes,
@@ -358,11 +362,12 @@ fn text(model: &Inspection, front: &Front<FRONT>) -> String {
             power(mode.network_power_mw)
         );
     }
-    if let [least, .., most] | [least @ most] = front.points() {
-        let point = |point: &Point| {
+    let points: Vec<(&Point, &Microseconds)> = front.points().iter().zip(front.times()).collect();
+    if let [least, .., most] | [least @ most] = points[..] {
+        let point = |(point, time): (&Point, &Microseconds)| {
             let power = model.power_guard.as_ref().map(|_| show::power(point.power));
             let power = power.unwrap_or("unknown power".to_owned());
-            format!("{} at {power}", show::time(point.time))
+            format!("{} at {power}", show::time(*time))
         };
         let count = front.points().len();
         text += &format!(

@@ -114,9 +114,6 @@ const USUAL_DEVIATIONS: f64 = 1.645;
 /// A measured mode that is slower than the front by more than this, in ln units, is never chosen.
 const MOST_BEHIND: f64 = 0.1;
 
-/// The largest slope of a time's spread in a file.
-const MOST_SLOPE: f64 = u16::MAX as f64;
-
 /// What is known of a mode whose measurement the others did not predict exactly: the logarithm that a new
 /// run of it is expected to have, and its standard deviation. The reading and what all others predict are
 /// weighted by their precisions.
@@ -249,7 +246,7 @@ impl Exported {
             base: (base / unit).ceil().clamp(1.0, f64::from(i16::MAX)) as u16,
             slope: (slope * f64::from(TimeSpread::SLOPE_ONE))
                 .ceil()
-                .min(MOST_SLOPE) as u16,
+                .min(f64::from(TimeSpread::MOST_SLOPE)) as u16,
         };
         Ok(())
     }

@@ -28,8 +28,8 @@ const ACTIVATION_TARGET: f64 = 0.85 * i16::MAX as f64;
 /// Minimum number of levels of an activation.
 const LEAST_LEVELS: f64 = 255.0;
 
-/// Smallest scale of an output: with it, ln of the longest time still fits a bias.
-const LEAST_SCALE: f64 = 32.0 / BIAS_LIMIT as f64;
+/// Smallest scale of an output: that of a time with a spread in a file.
+const LEAST_SCALE: f64 = 1.0 / (1 << 22) as f64;
 
 /// A fully connected layer in floating point.
 #[derive(Clone, Debug, PartialEq)]

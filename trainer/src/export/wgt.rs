@@ -4,14 +4,14 @@
 //! back through the runtime.
 
 use wattgate_runtime::{
-    Body, Crc32, FEATURE_MAP, Grid, GuardBand, HEADER_LEN, INPUTS, MAGIC, MEASURED_LEN, ModeId,
-    Prediction, Provenance, Region, TimeSpread, VERSION, Widths,
+    Body, CURVES, Crc32, FEATURE_MAP, Grid, GuardBand, HEADER_LEN, INPUTS, MAGIC, MEASURED_LEN,
+    ModeId, Prediction, Provenance, Region, TimeSpread, VERSION, Widths,
 };
 
 /// One unit of the first layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FirstRow {
-    /// Weights of the features, in the order of the axes, then of the levels of CPU and GPU.
+    /// Weights of the features, in the order of the axes, then of the levels of CPU and GPU clocks.
     pub weights: [i8; INPUTS],
     /// Row units per 256 weight units.
     pub scale: u16,
@@ -69,13 +69,23 @@ impl Layers {
         Widths(widths)
     }
 
+    /// The levels, then the weights of those of each axis.
+    fn level_bytes(&self) -> Vec<u8> {
+        let weights = (CURVES..INPUTS).flat_map(|input| {
+            let of_unit = move |row: &FirstRow| row.weights[input];
+            self.first.iter().map(of_unit)
+        });
+        let all = self.levels.iter().copied().chain(weights);
+        all.map(i8::cast_unsigned).collect()
+    }
+
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let weights = |bytes: &mut Vec<u8>, weights: &[i8]| {
             bytes.extend(weights.iter().map(|weight| weight.cast_unsigned()));
         };
         for row in &self.first {
-            weights(&mut bytes, &row.weights);
+            weights(&mut bytes, &row.weights[..CURVES]);
             bytes.extend(row.scale.to_le_bytes());
             bytes.extend(row.bias.to_le_bytes());
         }
@@ -123,12 +133,7 @@ impl ModelFile<'_> {
     /// Encodes the file.
     pub fn encode(&self) -> Vec<u8> {
         let layers = self.layers.to_bytes();
-        let levels: Vec<u8> = self
-            .layers
-            .levels
-            .iter()
-            .map(|&l| l.cast_unsigned())
-            .collect();
+        let levels = self.layers.level_bytes();
         let measured: Vec<u8> = self.measured.iter().flat_map(measured_bytes).collect();
         let knots = |guard: &GuardBand| guard.knots().iter().copied().collect();
         let body = Body {
@@ -146,7 +151,7 @@ impl ModelFile<'_> {
         };
         // All other fields together fit 2048 bytes: the runtime's capacities bound them.
         let names = self.provenance.device.len() + self.provenance.workload.len();
-        let mut buffer = vec![0; layers.len() + names + 2048];
+        let mut buffer = vec![0; layers.len() + levels.len() + names + 2048];
         let body = postcard::to_slice(&body, &mut buffer).expect("the buffer holds every body");
 
         let mut bytes = Vec::with_capacity(HEADER_LEN + body.len());

@@ -589,9 +589,9 @@ fn a_load_that_is_never_steady_does_not_hide_that_the_limit_cannot_be_held() {
 #[test]
 fn a_power_of_zero_in_a_front_counts_as_one_milliwatt_or_is_left_out() {
     let all = front();
-    let modes = all.points().iter().zip(0..);
+    let modes = all.points().iter().zip(all.times()).zip(0..);
     let front = Front::<POINTS>::of_unknown(
-        modes.map(|(point, power)| (point.mode, Milliwatts(power), point.time)),
+        modes.map(|((point, time), power)| (point.mode, Milliwatts(power), *time)),
     );
     assert_eq!(front.points()[0].power, Milliwatts(1));
     let mut front = all;

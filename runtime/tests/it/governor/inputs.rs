@@ -189,8 +189,8 @@ impl Caller {
             Call::Release => self.governor.release(),
             Call::SetModes(every) => {
                 let all = front();
-                let some = all.points().iter().step_by(every);
-                let some = some.map(|point| (point.mode, point.power, point.time));
+                let some = all.points().iter().zip(all.times()).step_by(every);
+                let some = some.map(|(point, time)| (point.mode, point.power, *time));
                 assert_eq!(self.governor.set_modes(Front::of_unknown(some)), Ok(()));
             }
             Call::SetLimit(limit) => self.governor.set_limit(limit),

@@ -49,7 +49,7 @@ pub static FRONT: LazyLock<(Front<POINTS>, Vec<u32>)> = LazyLock::new(|| {
     let file = std::fs::read(here.join("tests/models/orin-agx-64-resnet18.wgt")).expect("a model");
     let model = Model::parse(&file).expect("a valid model");
     let mut front = Front::of(&model, &model.profiled(), Confidence::P95);
-    let slow = front.points().first().map_or(1, |first| first.time.0);
+    let slow = front.times().first().map_or(1, |first| first.0);
     let time = Microseconds(slow + slow / 4);
     front.put_least(Least::Other, Milliwatts(9_000), time);
     let cores = |point: &Point| cores(model.grid(), point.mode);
@@ -212,13 +212,13 @@ fn truths(seed: u64) -> Vec<Truth> {
     let (front, cores) = &*FRONT;
     let common = (COMMON_ERROR * normal(seed, 3)).exp();
     let own = |id: ModeId| (OWN_ERROR * normal(seed, 1_000 + u64::from(id.0))).exp();
-    let points = front.points().iter().zip(cores);
-    let truth = |(point, cores): (&Point, &u32)| Truth {
+    let points = front.points().iter().zip(front.times()).zip(cores);
+    let truth = |((point, time), cores): ((&Point, &Microseconds), &u32)| Truth {
         id: point.mode,
         cores: *cores,
         watts: f64::from(point.power.0) / 1e3 * common * own(point.mode),
         guess: f64::from(point.power.0) / 1e3 * common,
-        speed: 1e3 / f64::from(point.time.0),
+        speed: 1e3 / f64::from(time.0),
     };
     let mut truths: Vec<Truth> = points.map(truth).collect();
     let fastest = truths.last().map_or(1.0, |last| last.speed);
