@@ -56,17 +56,7 @@ impl<'a> Measured<'a> {
         let mut modes = self.iter();
         modes.find(|(id, _)| *id == mode).map(|(_, at)| at)
     }
-
-    /// Bit i is set if this holds for the id of measured mode i.
-    pub fn which(self, mut of: impl FnMut(u16) -> bool) -> u32 {
-        let modes = self.0.iter().map(decoded).enumerate();
-        modes.fold(0, |set, (at, (mode, _))| {
-            set | u32::from(of(mode.0)) << (at & 31)
-        })
-    }
 }
-
-const _: () = assert!(MOST_MEASURED <= 32);
 
 fn decoded(bytes: &[u8; MEASURED_LEN]) -> (ModeId, Prediction) {
     let [m0, m1, t0, t1, t2, t3, p0, p1, p2, p3, s0, s1] = *bytes;

@@ -13,9 +13,9 @@ use rand_chacha::ChaCha8Rng;
 use wattgate_runtime::{Confidence, Shape};
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::modes::profiled;
-use wattgate_trainer::lab::evaluate::{Comparison, Evaluation, evaluate};
-use wattgate_trainer::lab::optimize::{Choosing, Limits, optimize};
-use wattgate_trainer::lab::plots;
+use wattgate_trainer::lab::evaluate::{Comparison, Evaluation};
+use wattgate_trainer::lab::optimize::{Choosing, Limits};
+use wattgate_trainer::lab::{both, plots};
 use wattgate_trainer::learn::predictions::Target;
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::reference::Reference;
@@ -135,13 +135,12 @@ fn show(
             seed: SEED,
             shape: Shape::Wide32,
         };
-        let evaluation = evaluate(&comparison, &ProgressBar::hidden())?;
         let choosing = Choosing {
             limits: Limits::Range(limits),
             confidence: Confidence::new(5_000).ok_or("a confidence")?,
             tries: 1,
         };
-        let choices = optimize(&comparison, &choosing, &ProgressBar::hidden())?;
+        let (evaluation, choices) = both(&comparison, &choosing, &ProgressBar::hidden())?;
         for row in &choices.results {
             let error = |target| mape(&evaluation, row.method, row.modes, target);
             println!(

@@ -21,7 +21,7 @@ pub use hold::{Board, LIMIT, SETTINGS, STEP_MS, hold, look};
 const FRONT: usize = 128;
 
 /// Maximum length of a file that is tested with every byte flipped.
-const FLIPPED: usize = 1024;
+const FLIPPED: usize = 1536;
 
 /// The output of the report.
 pub trait Console {

@@ -51,9 +51,9 @@ pub(crate) struct Batch<'a> {
     measured: Measured<'a>,
     /// Number of modes with one CPU clock and number of cores.
     span: u16,
-    /// The measured modes among the clocks of the tiles, one bit each, and those of them that are here.
-    of_tiles: u32,
-    known: u32,
+    /// [`bit_of`] the `outer` of each measured mode with a clock of the tiles.
+    outers: u32,
+    has_measured: bool,
     outputs: [Outputs; VECTORS],
 }
 
@@ -82,36 +82,38 @@ impl Batch<'_> {
         }
     }
 
-    /// Whether the file knows a measurement of one of the modes.
+    /// Whether the file knows a measurement of one of the modes, or may know one.
     #[inline(always)]
     pub fn has_measured(&self) -> bool {
-        self.known > 0
+        self.has_measured
     }
 
     /// Goes on to the modes of another CPU clock or number of cores.
     #[inline(always)]
     fn move_to(&mut self, outer: u16) {
         self.outer = outer;
-        self.known = 0;
-        if self.of_tiles > 0 {
-            self.find_known();
-        }
+        self.has_measured = self.outers & bit_of(outer) > 0 && self.knows_some();
     }
 
     #[inline(never)]
-    fn find_of_tiles(&mut self) {
+    fn find_outers(&mut self) {
         let ends = (self.inner.first(), self.inner.get(self.len.wrapping_sub(1)));
         if let (Some(first), Some(last)) = ends {
             let (inner, span) = (first..=last, self.span.max(1));
-            self.of_tiles = self.measured.which(|id| inner.contains(&&(id % span)));
+            self.outers = self.measured.iter().fold(0, |outers, (mode, _)| {
+                let at = mode.0 % span;
+                match inner.contains(&&at) {
+                    true => outers | bit_of(mode.0 - at),
+                    false => outers,
+                }
+            });
         }
     }
 
     #[inline(never)]
-    fn find_known(&mut self) {
-        let (outer, span) = (self.outer, self.span);
-        let here = self.measured.which(|id| id.wrapping_sub(outer) < span);
-        self.known = self.of_tiles & here;
+    fn knows_some(&self) -> bool {
+        let mut modes = self.measured.iter();
+        modes.any(|(mode, _)| mode.0.wrapping_sub(self.outer) < self.span)
     }
 
     #[inline(always)]
@@ -203,11 +205,11 @@ impl<'a> Network<'a> {
                 spread_scale,
                 measured,
                 span,
-                of_tiles: 0,
-                known: 0,
+                outers: 0,
+                has_measured: false,
                 outputs: [[[0; LANES]; OUTPUTS]; VECTORS],
             };
-            batch.find_of_tiles();
+            batch.find_outers();
             for index in coarse_first(cpu.len()) {
                 let Some((cpu, cpu_row)) = cpu.row(index) else {
                     break;
@@ -329,6 +331,13 @@ impl<'a> Clocks<'a> {
         self.emc += 1;
         (self.gpu <= self.last_gpu).then_some((self.gpu, self.emc - 1))
     }
+}
+
+/// One of 32 bits for an id offset: few others have the same, so most batches need no search.
+#[inline(always)]
+fn bit_of(outer: u16) -> u32 {
+    // Knuth's multiplicative hash: 2¹⁶ over the golden ratio.
+    1 << (outer.wrapping_mul(40_503) >> 11)
 }
 
 /// The numbers 0 … count − 1 in bit-reversed order (van der Corput): distant ones first. A front

@@ -25,13 +25,14 @@ Example:
 With --json: {\"version\": 1, \"file\", \"bytes\", \"kind\", \"device\", \"workload\", \"minibatch\", \"seed\",
 \"modes_used\", \"modes_held_out\", \"errors_of\", \"time_mape\", \"power_mape\", \"shape\", \"grid_hash\",
 \"modes_in_grid\", \"axes\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}, \"profiled\": {as
-axes}, \"tpc_pg_mask\", \"time_guard\" and \"power_guard\":
-[{\"confidence\", \"factor\" or \"deviations\"}], \"time_spread_pct\", \"spread_pct\", \"measured\": [{\"mode\",
-\"time_ms\", \"power_mw\", \"spread_pct\", \"network_time_ms\", \"network_power_mw\", \"contradicts\"}], \"front\":
-[{\"mode\", \"power_mw\", \"guarded_power_mw\", \"time_ms\", \"guarded_time_ms\"}]}; errors_of tells which modes have the errors: \"held_out\", or
-\"left_out\" where no mode was held out and each mode of the training was left out in turn; null if the
-file has no errors. The measured modes are those of which the file knows what was measured; one contradicts
-if it differs from what the network predicts by more than 4 of the network's deviations and 35 %.";
+axes}, \"tpc_pg_mask\", \"time_guard\" and \"power_guard\": [{\"confidence\", \"factor\" or \"deviations\"}],
+\"time_spread_pct\", \"spread_pct\", \"measured\": [{\"mode\", \"time_ms\", \"power_mw\", \"spread_pct\",
+\"network_time_ms\", \"network_power_mw\", \"contradicts\"}], \"front\": [{\"mode\", \"power_mw\",
+\"guarded_power_mw\", \"time_ms\", \"guarded_time_ms\"}]}; errors_of tells which modes have the errors:
+\"held_out\", or \"left_out\" where no mode was held out and each mode of the training was left out in
+turn; null if the file has no errors. The file states the measured modes as they were measured. One
+contradicts if it differs from what the network predicts by more than 4 of the network's deviations
+and 35 %.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]

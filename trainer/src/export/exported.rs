@@ -453,3 +453,48 @@ impl Exported {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reading_counts_as_much_as_it_is_surer_than_the_others() {
+        let reading = 100.0_f64;
+        let of = |log, sd| combined(reading, Residual { log, sd });
+        // The others know as little as they say: the reading counts, and a repeat scatters by two runs.
+        let (log, sd) = of(0.3, 0.5);
+        assert!((log - reading.ln()).abs() < 2e-4, "{log}");
+        assert!((sd - 2_f64.sqrt() * REPEAT).abs() < 1e-4, "{sd}");
+        // What varies is a run's own noise: the others know the mode.
+        let (log, sd) = of(0.015, REPEAT);
+        assert!((log - (reading.ln() - 0.015)).abs() < 1e-12);
+        assert!((sd - REPEAT).abs() < 1e-12);
+        // In between, the deviation of a run from both lies in between as well.
+        let (log, sd) = of(0.02, 2.0 * REPEAT);
+        assert!((log - (reading.ln() - 0.005)).abs() < 1e-12);
+        assert!((REPEAT..2_f64.sqrt() * REPEAT).contains(&sd));
+    }
+
+    #[test]
+    fn a_line_has_no_negative_part() {
+        let through = |points: &[(f64, f64)]| line(points.iter().map(|(x, y)| (*x, *y, 1.0)));
+        let near = |(a, b): (f64, f64), (c, d): (f64, f64)| (a - c).abs() + (b - d).abs() < 1e-9;
+        assert!(near(
+            through(&[(1.0, 3.0), (2.0, 5.0), (4.0, 9.0)]),
+            (1.0, 2.0)
+        ));
+        assert!(
+            near(through(&[(1.0, 1.0), (2.0, 3.0)]), (0.0, 1.4)),
+            "no base below 0"
+        );
+        assert!(
+            near(through(&[(1.0, 3.0), (2.0, 1.0)]), (2.0, 0.0)),
+            "no slope below 0"
+        );
+        assert!(
+            near(through(&[(1.0, 3.0), (1.0, 5.0)]), (4.0, 0.0)),
+            "one spread for all"
+        );
+    }
+}

@@ -296,8 +296,12 @@ pub fn evaluate(
     comparison: &Comparison<'_>,
     progress: &ProgressBar,
 ) -> Result<Evaluation, LabError> {
-    let runs = comparison.run(progress, |learned| Ok(run(learned)))?;
-    let runs: Vec<EvaluatedRun> = runs.into_iter().flatten().collect();
+    let runs = comparison.run(progress, |learned| Ok(scored(learned)))?;
+    Ok(evaluation(comparison, runs.into_iter().flatten().collect()))
+}
+
+/// Aggregates the runs of a comparison.
+pub(super) fn evaluation(comparison: &Comparison<'_>, runs: Vec<EvaluatedRun>) -> Evaluation {
     let mut groups: BTreeMap<(Sampling, usize, usize, Target), Vec<&EvaluatedRun>> =
         BTreeMap::new();
     let order = |name: &str| comparison.methods.iter().position(|m| m.name() == name);
@@ -315,14 +319,15 @@ pub fn evaluate(
     let rows = groups
         .into_iter()
         .filter_map(|((_, _, _, target), runs)| row(target, &runs));
-    Ok(Evaluation {
+    Evaluation {
         subject: comparison.subject(),
         results: rows.collect(),
         runs,
-    })
+    }
 }
 
-fn run(learned: &TrainedRun<'_>) -> Option<EvaluatedRun> {
+/// Scores a trained method on its held-out modes; `None` for one without predictions.
+pub(super) fn scored(learned: &TrainedRun<'_>) -> Option<EvaluatedRun> {
     let held_out = &learned.split.held_out;
     let predictions = learned.trained.predictions()?;
     let model = learned.trained.model();

@@ -12,8 +12,11 @@ pub mod matrix;
 pub mod optimize;
 pub mod plots;
 
+use indicatif::ProgressBar;
 use thiserror::Error;
 
+use crate::lab::evaluate::{Comparison, Evaluation, evaluation, scored};
+use crate::lab::optimize::{Asked, Choosing, Optimization};
 use crate::learn::split::SplitError;
 use crate::methods::MethodError;
 
@@ -26,4 +29,22 @@ pub enum LabError {
     /// A method failed.
     #[error("{0}")]
     Method(#[from] MethodError),
+}
+
+/// [`evaluate::evaluate`] and [`optimize::optimize`] with one training for both.
+pub fn both(
+    comparison: &Comparison<'_>,
+    choosing: &Choosing,
+    progress: &ProgressBar,
+) -> Result<(Evaluation, Optimization), LabError> {
+    let asked = Asked::of(comparison.corpus, choosing)?;
+    let runs = comparison.run(progress, |learned| {
+        Ok((scored(learned), asked.choices(learned)?))
+    })?;
+    let (scores, choices): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
+    let scores = scores.into_iter().flatten().collect();
+    Ok((
+        evaluation(comparison, scores),
+        asked.optimization(comparison, &choices),
+    ))
 }

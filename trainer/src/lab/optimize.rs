@@ -2,14 +2,22 @@
 //! chosen mode.
 
 use indicatif::ProgressBar;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, LogNormal};
 use serde::Serialize;
 use wattgate_runtime::Confidence;
 
+use crate::corpus::Corpus;
 use crate::corpus::modes::{Known, profiled};
+use crate::export::exported::REPEAT;
 use crate::lab::LabError;
-use crate::lab::evaluate::{Comparison, Quartiles, Subject, quantile};
+use crate::lab::evaluate::{Comparison, Quartiles, Subject, TrainedRun, quantile};
 use crate::learn::split::{Sampling, Split};
 use crate::methods::{Ask, MethodError, Trained};
+
+/// ChaCha stream of the repeats; trainings use others.
+const REPEAT_STREAM: u64 = 5;
 
 /// Number of automatic limits.
 const AUTOMATIC: usize = 34;
@@ -67,9 +75,9 @@ pub struct Solution {
     pub best_time_ms: f64,
     /// The chosen mode: cores, CPU, GPU and EMC clock in kHz; `None` if the method chose none.
     pub mode: Option<[u32; 4]>,
-    /// Measured time of the chosen mode, in ms.
+    /// Measured time of the chosen mode, in ms; that of a repeat for a mode of the training.
     pub time_ms: Option<f64>,
-    /// Measured power of the chosen mode, in mW.
+    /// Its measured power in mW, likewise.
     pub power_mw: Option<f64>,
     /// Number of modes measured under this limit.
     pub tries: usize,
@@ -137,12 +145,97 @@ pub struct Optimization {
     pub measured: Vec<(f64, f64)>,
 }
 
-struct LimitRun {
+/// The choices of one trained method.
+pub(super) struct LimitRun {
     method: &'static str,
     modes: usize,
     sampling: Sampling,
     guarded: bool,
     solutions: Vec<Solution>,
+}
+
+/// What is asked of the methods of a comparison.
+pub(super) struct Asked<'a> {
+    choosing: &'a Choosing,
+    limits_mw: Vec<f64>,
+    /// Measured power in mW and time in ms of every mode of the corpus.
+    measured: Vec<(f64, f64)>,
+}
+
+impl<'a> Asked<'a> {
+    pub fn of(corpus: &Corpus, choosing: &'a Choosing) -> Result<Self, LabError> {
+        let all = profiled(corpus).into_iter();
+        let measured = all.filter_map(|mode| Some((mode.power_mw?, mode.time_us / 1e3)));
+        let measured: Vec<(f64, f64)> = measured.collect();
+        let limits_mw = choosing.limits.of(measured.iter().map(|(power, _)| *power));
+        match limits_mw.is_empty() {
+            true => Err(MethodError::NoPower.into()),
+            false => Ok(Self {
+                choosing,
+                limits_mw,
+                measured,
+            }),
+        }
+    }
+
+    pub fn choices(&self, learned: &TrainedRun<'_>) -> Result<LimitRun, LabError> {
+        let Split {
+            used,
+            unused,
+            held_out,
+        } = &learned.split;
+        let modes = [&repeated(used, learned.seed)[..], unused, held_out].concat();
+        let offered: Vec<Known> = modes
+            .into_iter()
+            .filter(|mode| mode.power_mw.is_some())
+            .collect();
+        let mut solutions = Vec::new();
+        for &limit_mw in &self.limits_mw {
+            let ask = Ask {
+                limit_mw,
+                confidence: self.choosing.confidence,
+                offered: &offered,
+                used,
+                tries: self.choosing.tries,
+            };
+            solutions.extend(solve(&*learned.trained, &ask)?);
+        }
+        Ok(LimitRun {
+            method: learned.method.name(),
+            modes: used.len(),
+            sampling: learned.sampling,
+            guarded: learned.trained.model().is_some(),
+            solutions,
+        })
+    }
+
+    /// Aggregates the runs of a comparison.
+    pub fn optimization(self, comparison: &Comparison<'_>, runs: &[LimitRun]) -> Optimization {
+        let confidence = f64::from(self.choosing.confidence.per_ten_thousand()) / 1e4;
+        let results = runs
+            .chunks(comparison.runs as usize)
+            .filter_map(|runs| row(runs, confidence, self.choosing.tries));
+        Optimization {
+            subject: comparison.subject(),
+            limits_mw: self.limits_mw,
+            results: results.collect(),
+            measured: self.measured,
+        }
+    }
+}
+
+/// Training modes as a second run would measure them: each value times a lognormal factor with the deviation
+/// of repeats. A choice is scored by this, so that no mode is scored by the row that was trained on.
+fn repeated(used: &[Known], seed: u64) -> Vec<Known> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    random.set_stream(REPEAT_STREAM);
+    let noise = LogNormal::new(0.0, REPEAT).expect("a deviation");
+    let again = |mode: &Known| Known {
+        time_us: mode.time_us * noise.sample(&mut random),
+        power_mw: mode.power_mw.map(|power| power * noise.sample(&mut random)),
+        ..*mode
+    };
+    used.iter().map(again).collect()
 }
 
 /// Compares methods by their choices under power limits.
@@ -151,54 +244,9 @@ pub fn optimize(
     choosing: &Choosing,
     progress: &ProgressBar,
 ) -> Result<Optimization, LabError> {
-    let measured = || {
-        let all = profiled(comparison.corpus).into_iter();
-        all.filter_map(|mode| Some((mode.power_mw?, mode.time_us / 1e3)))
-    };
-    let limits_mw = choosing.limits.of(measured().map(|(power, _)| power));
-    if limits_mw.is_empty() {
-        return Err(MethodError::NoPower.into());
-    }
-    let runs = comparison.run(progress, |learned| {
-        let Split {
-            used,
-            unused,
-            held_out,
-        } = &learned.split;
-        let modes = [&used[..], unused, held_out].concat();
-        let offered: Vec<Known> = modes
-            .into_iter()
-            .filter(|mode| mode.power_mw.is_some())
-            .collect();
-        let mut solutions = Vec::new();
-        for &limit_mw in &limits_mw {
-            let ask = Ask {
-                limit_mw,
-                confidence: choosing.confidence,
-                offered: &offered,
-                used: &learned.split.used,
-                tries: choosing.tries,
-            };
-            solutions.extend(solve(&*learned.trained, &ask)?);
-        }
-        Ok(LimitRun {
-            method: learned.method.name(),
-            modes: learned.split.used.len(),
-            sampling: learned.sampling,
-            guarded: learned.trained.model().is_some(),
-            solutions,
-        })
-    })?;
-    let confidence = f64::from(choosing.confidence.per_ten_thousand()) / 1e4;
-    let results = runs
-        .chunks(comparison.runs as usize)
-        .filter_map(|runs| row(runs, confidence, choosing.tries));
-    Ok(Optimization {
-        subject: comparison.subject(),
-        limits_mw,
-        results: results.collect(),
-        measured: measured().collect(),
-    })
+    let asked = Asked::of(comparison.corpus, choosing)?;
+    let runs = comparison.run(progress, |learned| asked.choices(learned))?;
+    Ok(asked.optimization(comparison, &runs))
 }
 
 /// Lets a method choose under one limit; `None` if no measured mode fits the limit.
@@ -221,6 +269,7 @@ fn solve(trained: &dyn Trained, ask: &Ask<'_>) -> Result<Option<Solution>, Metho
     } else {
         tried.iter().chain(ask.used).filter(within).min_by(by_time)
     };
+    let kept = kept.and_then(|kept| ask.offered.iter().find(|mode| mode.id == kept.id));
     let highest = tried.iter().chain(kept).filter_map(|mode| mode.power_mw);
     Ok(Some(Solution {
         limit_mw: ask.limit_mw,

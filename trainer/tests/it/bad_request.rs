@@ -72,7 +72,7 @@ fn a_reference_that_is_none() {
     assert_eq!(fit.code, 0, "{}", fit.stderr);
     let model = fs::read(path.join("reference.wgt")).expect("a model");
     let mut newer = model.clone();
-    newer[4] = 3;
+    newer[4] = 4;
     write(path, "newer.wgt", newer);
     write(path, "short.wgt", &model[..200]);
     for (reference, code, why) in [
@@ -84,7 +84,7 @@ fn a_reference_that_is_none() {
         (
             "newer.wgt",
             3,
-            "newer.wgt: written in format version 3; this reader knows versions 1 … 2",
+            "newer.wgt: written in format version 4; this reader knows versions 1 … 3",
         ),
         (
             "short.wgt",

@@ -1,10 +1,14 @@
 //! The integers of a model file compute what the floating-point network computed.
 
+use std::fs;
+
+use crate::common::{folder, run};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use wattgate_runtime::{
-    Factor, Grid, GuardBand, INPUTS, Kind, Knot, Model, Provenance, Region, Shape, TimeSpread,
+    Factor, Grid, GuardBand, INPUTS, Kind, Knot, ModeId, Model, Prediction, Provenance, Region,
+    Shape, TimeSpread,
 };
 use wattgate_trainer::export::inputs::GridInputs;
 use wattgate_trainer::export::quantise::{Dense, Plan, forward};
@@ -49,7 +53,7 @@ fn network(shape: Shape, seed: u64) -> Vec<Dense> {
     layers
 }
 
-fn encode(grid: &Grid, layers: &Layers) -> Vec<u8> {
+fn encode(grid: &Grid, layers: &Layers, measured: &[(ModeId, Prediction)]) -> Vec<u8> {
     let knot = Knot {
         per_ten_thousand: 9_500,
         q16: Factor::ONE.q16(),
@@ -74,7 +78,7 @@ fn encode(grid: &Grid, layers: &Layers) -> Vec<u8> {
         },
         least_spread: 0,
         time_spread: TimeSpread::default(),
-        measured: &[],
+        measured,
         tpc_pg_mask: None,
     }
     .encode()
@@ -85,8 +89,8 @@ fn encode(grid: &Grid, layers: &Layers) -> Vec<u8> {
 #[test]
 fn weights_on_the_steps_of_a_plan_are_exported_without_loss() {
     let grid = grid();
-    // Bumps at each third clock.
-    let bumpy = |id: usize| 0.1 * f64::from(u8::from(id.is_multiple_of(3)));
+    // Bumps at each third CPU clock.
+    let bumpy = |id: usize| 0.1 * f64::from(u8::from((id / 6).is_multiple_of(3)));
     let targets = vec![(0..grid.modes() as usize).map(bumpy).collect::<Vec<f64>>(); 2];
     let axes = GridInputs::new(&grid, &targets);
     assert!(axes.levels.iter().flatten().any(|level| *level != 0));
@@ -102,7 +106,7 @@ fn weights_on_the_steps_of_a_plan_are_exported_without_loss() {
                     }
                 }
             }
-            let bytes = encode(&grid, &plan.layers(&layers));
+            let bytes = encode(&grid, &plan.layers(&layers), &[]);
             let model = Model::parse(&bytes).expect("a valid model");
             model.sweep(&Region::all(&grid), |id, at| {
                 let input = inputs[usize::from(id.0)].map(f64::from);
@@ -118,4 +122,38 @@ fn weights_on_the_steps_of_a_plan_are_exported_without_loss() {
             });
         }
     }
+}
+
+/// A file whose measured modes contradict its network names them.
+#[test]
+fn inspect_names_a_measured_mode_that_contradicts_the_network() {
+    let grid = grid();
+    let targets = vec![vec![0.0; grid.modes() as usize]; 2];
+    let axes = GridInputs::new(&grid, &targets);
+    let layers = network(Shape::Wide16, 1);
+    let layers = Plan::new(&layers, &axes.of_modes(), &axes).layers(&layers);
+    let alone = encode(&grid, &layers, &[]);
+    let model = Model::parse(&alone).expect("a valid model");
+    let mut known = Vec::new();
+    model.sweep(&Region::all(&grid), |mode, at| known.push((mode, at)));
+    known.sort_by_key(|(mode, _)| *mode);
+    let (sound, mut wrong) = (known[3], known[7]);
+    wrong.1.log_power += (2_f32.ln() / layers.output[1].scale) as i32;
+    let folder = folder();
+    let file = folder.path().join("model.wgt");
+    fs::write(&file, encode(&grid, &layers, &[sound, wrong])).expect("room");
+    let report = run(folder.path(), "inspect model.wgt --json").json();
+    let contradicts = |at: usize| report["measured"][at]["contradicts"].clone();
+    let both = [contradicts(0), contradicts(1)];
+    assert!(
+        both.contains(&true.into()) && both.contains(&false.into()),
+        "{both:?}"
+    );
+    let text = run(folder.path(), "inspect model.wgt").stdout;
+    assert_eq!(
+        text.matches("contradicts the network: measured").count(),
+        1,
+        "{text}"
+    );
+    assert!(text.contains("2 modes as measured"), "{text}");
 }

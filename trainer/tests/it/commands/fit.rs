@@ -49,7 +49,7 @@ fn fit_writes_a_model_and_reports_it() {
     }
     let length = fs::metadata(path.join("model.wgt")).expect("a model").len();
     assert_eq!(report["bytes"], length);
-    assert!(length <= 1024);
+    assert!(length <= 1536);
     let inspected = run(path, "inspect --json model.wgt").json();
     for key in [
         "kind",
