@@ -219,6 +219,7 @@ impl Bench<'_> {
                     knobs,
                     time_us: 1e3 * profile.time_ms,
                     power_mw: Some(profile.power_mw),
+                    is_confirmed: false,
                 }
             })
             .collect()

@@ -22,7 +22,7 @@ use thiserror::Error;
 use wattgate_runtime::{Axis, PowerMode, Shape};
 
 use crate::corpus::Corpus;
-use crate::corpus::modes::{Known, all_modes};
+use crate::corpus::modes::{AGREEMENT, Known, all_modes};
 use crate::learn::blend::Blend;
 use crate::learn::forecast::{Forecast, Predicted, dominates};
 use crate::learn::gp::SingularKernel;
@@ -217,7 +217,7 @@ impl Planner {
         if self.measured.len() >= MIN_MODES
             && let Ok(teachers) = self.teachers()
         {
-            let suspect = suspect(teachers.left_out());
+            let suspect = suspect(&self.measured, teachers.left_out());
             let knobs = suspect.map(|suspect| self.measured[suspect.at].knobs);
             if let Some(knobs) = knobs.filter(|knobs| !self.asked_again.contains(knobs)) {
                 self.asked_again.push(knobs);
@@ -237,11 +237,17 @@ impl Planner {
         let id = id
             .map(|id| usize::from(id.0))
             .ok_or(Refused::NotOfGrid(knobs))?;
+        let before = self.measured.iter().find(|mode| mode.id == id);
+        let agrees = |now: f64, before: f64| (now / before).ln().abs() <= AGREEMENT.ln();
         let mode = Known {
             id,
             knobs,
             time_us,
             power_mw: Some(power_mw),
+            is_confirmed: before.is_some_and(|before| {
+                let power = before.power_mw.unwrap_or(power_mw);
+                agrees(time_us, before.time_us) && agrees(power_mw, power)
+            }),
         };
         let is_asked = matches!(self.answer, Some(Next::Measure(asked, _)) if asked == knobs);
         match self.measured.iter_mut().find(|mode| mode.id == id) {

@@ -74,7 +74,7 @@ pub fn train(task: &Task<'_>) -> Result<Taught, TrainError> {
     let teachers = loop {
         let teachers = Teachers::fit(grid, &used, &references, &blend, task.seed)?;
         let is_open = suspects.len() < task.used.len() / MODES_A_SUSPECT;
-        let Some(found) = suspect(teachers.left_out()).filter(|_| is_open) else {
+        let Some(found) = suspect(&used, teachers.left_out()).filter(|_| is_open) else {
             break teachers;
         };
         suspects.push((used[found.at], found));

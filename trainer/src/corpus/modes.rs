@@ -15,6 +15,17 @@ pub struct Known {
     pub time_us: f64,
     /// Median power in mW; `None` if it was not measured.
     pub power_mw: Option<f64>,
+    /// Whether several runs agree on them.
+    pub is_confirmed: bool,
+}
+
+/// Runs of a mode agree if the largest value is at most this many times the least.
+pub const AGREEMENT: f64 = 1.35;
+
+fn agree(runs: &[f32]) -> bool {
+    let least = runs.iter().copied().fold(f32::INFINITY, f32::min);
+    let most = runs.iter().copied().fold(0.0, f32::max);
+    runs.len() > 1 && f64::from(most) <= AGREEMENT * f64::from(least)
 }
 
 /// The modes of a corpus that have a time, in ascending order of the knobs.
@@ -26,6 +37,8 @@ pub fn profiled(corpus: &Corpus) -> Vec<Known> {
             knobs: profile.knobs,
             time_us: 1e3 * profile.time()?,
             power_mw: profile.power(),
+            is_confirmed: agree(&profile.times)
+                && (profile.powers.is_empty() || agree(&profile.powers)),
         })
     });
     known.collect()

@@ -502,6 +502,7 @@ mod tests {
                 knobs: [1; 4],
                 time_us: 1e3 * time_ms,
                 power_mw: None,
+                is_confirmed: false,
             };
             assert!(
                 (board_seconds(&mode) - seconds).abs() < 1e-9,

@@ -80,6 +80,7 @@ impl Reference {
                 knobs,
                 time_us: predictions.time[id],
                 power_mw: predictions.power.as_ref().map(|power| power[id]),
+                is_confirmed: true,
             }));
         });
         known.sort_unstable_by_key(|mode: &Known| mode.id);

@@ -7,6 +7,7 @@
 
 use serde::Serialize;
 
+use crate::corpus::modes::{AGREEMENT, Known};
 use crate::learn::expected::LeftOut;
 use crate::learn::predictions::Target;
 
@@ -14,7 +15,7 @@ use crate::learn::predictions::Target;
 pub const SUSPECT_DEVIATIONS: f64 = 4.0;
 
 /// Least ratio to the expected value, or of it. Smaller errors spoil no model.
-pub const SUSPECT_RATIO: f64 = 1.35;
+pub const SUSPECT_RATIO: f64 = AGREEMENT;
 
 /// Fewest training modes from which one can be judged.
 const LEAST_MODES: usize = 10;
@@ -31,12 +32,15 @@ pub struct Suspect {
     pub ratio: f64,
 }
 
-/// The reading that contradicts the others most; `None` if none does.
-pub fn suspect(left_out: &[LeftOut]) -> Option<Suspect> {
+/// The reading that contradicts the others most; `None` if none does. `measured` are the modes that
+/// `left_out` is of. A reading that a second run confirms is no error, whatever the others say.
+pub fn suspect(measured: &[Known], left_out: &[LeftOut]) -> Option<Suspect> {
     if left_out.len() < LEAST_MODES {
         return None;
     }
-    let all = left_out.iter().enumerate().flat_map(|(at, left_out)| {
+    let open = left_out.iter().zip(measured).enumerate();
+    let open = open.filter(|(_, (_, mode))| !mode.is_confirmed);
+    let all = open.flat_map(|(at, (left_out, _))| {
         Target::ALL.into_iter().filter_map(move |target| {
             let residual = left_out.of(target)?;
             let deviations = (residual.log / residual.sd).abs();
@@ -56,7 +60,7 @@ pub fn suspect(left_out: &[LeftOut]) -> Option<Suspect> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Known, LeftOut, Suspect, Target};
     use crate::learn::expected::Residual;
 
     fn left_out(time: f64, power: f64) -> LeftOut {
@@ -65,6 +69,21 @@ mod tests {
             time: of(time),
             power: Some(of(power)),
         }
+    }
+
+    fn suspect(left_out: &[LeftOut]) -> Option<Suspect> {
+        super::suspect(&read_once(left_out.len()), left_out)
+    }
+
+    fn read_once(modes: usize) -> Vec<Known> {
+        let one = Known {
+            id: 0,
+            knobs: [1; 4],
+            time_us: 1.0,
+            power_mw: Some(1.0),
+            is_confirmed: false,
+        };
+        vec![one; modes]
     }
 
     #[test]
@@ -88,5 +107,15 @@ mod tests {
         assert_eq!(suspect(&all), None);
         all[2].power = Some(Residual { log: 0.7, sd: 0.2 });
         assert_eq!(suspect(&all), None);
+    }
+
+    #[test]
+    fn a_reading_that_a_second_run_confirms_is_not_suspect() {
+        let mut all = vec![left_out(0.0, 0.0); 10];
+        all[7] = left_out(0.0, 0.5_f64.ln());
+        let mut measured = read_once(10);
+        assert!(super::suspect(&measured, &all).is_some());
+        measured[7].is_confirmed = true;
+        assert_eq!(super::suspect(&measured, &all), None);
     }
 }

@@ -309,6 +309,7 @@ mod tests {
                 knobs,
                 time_us: 1e6 / f64::from(knobs[1] + knobs[2]),
                 power_mw: None,
+                is_confirmed: false,
             })
             .collect();
         let blend = Blend::any_board(Priors::shipped());

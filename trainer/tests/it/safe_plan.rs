@@ -73,6 +73,7 @@ impl<'a> Bench<'a> {
             knobs,
             time_us: 1e3 * profile.time_ms,
             power_mw: Some(profile.power_mw),
+            is_confirmed: false,
         }
     }
 
