@@ -44,7 +44,7 @@ pub struct Knot {
 }
 
 /// The largest margin in standard deviations.
-pub const MOST_DEVIATIONS: u32 = 8;
+pub const MOST_DEVIATIONS: u32 = 16;
 
 /// What the margins of a guard band are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

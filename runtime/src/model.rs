@@ -34,16 +34,16 @@ const SPREAD_EXPONENT: u32 = 127 - 15;
 /// In a model with spreads: the smallest scale of the power, and the largest scale of the spread.
 /// [`MOST_DEVIATIONS`] times the largest spread is then at most 2²⁹ units of the power, so every sum
 /// fits an i32.
-const SPREAD_SCALES: [f32; 2] = [1.0 / (1 << 25) as f32, 1.0 / (1 << 14) as f32];
+const SPREAD_SCALES: [f32; 2] = [1.0 / (1 << 24) as f32, 1.0 / (1 << 14) as f32];
 
-const _: () = assert!(MOST_DEVIATIONS * 2 * (1 << 25) <= 1 << 29);
+const _: () = assert!(MOST_DEVIATIONS * 2 * (1 << 24) <= 1 << 29);
 
 /// In a model with a spread of the time: the smallest scale of the time. A spread is at most 2 ln units,
 /// that of the time five times as much with the largest slope, and [`MOST_DEVIATIONS`] of it less than
 /// 2²⁹ units of the time.
-const TIME_SCALE: f32 = 1.0 / (1 << 22) as f32;
+const TIME_SCALE: f32 = 1.0 / (1 << 21) as f32;
 
-const _: () = assert!(MOST_DEVIATIONS as u64 * 2 * 5 * (1 << 22) <= 1 << 29);
+const _: () = assert!(MOST_DEVIATIONS as u64 * 2 * 5 * (1 << 21) <= 1 << 29);
 
 /// What a model knows of one mode: logarithms as integers in the file's units. They can be
 /// compared as they are; [`Model::time`](Model::time) and [`Model::power`](Model::power) convert

@@ -65,7 +65,7 @@ pub fn random_layers(grid: &Grid, shape: Shape, outputs: usize, random: &mut Ran
         hidden.push((0..width).map(|_| row(random)).collect());
         inputs = usize::from(width);
     }
-    let scale = 1e-6 / (1 + inputs / 16) as f32;
+    let scale = if inputs > 16 { 5e-7 } else { 1e-6 };
     let output = (0..outputs).map(|row| match row {
         // Spreads below zero, within their range, and beyond it.
         2 => OutputRow {

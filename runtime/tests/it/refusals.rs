@@ -276,7 +276,7 @@ fn the_spread_of_a_time_is_bounded() {
     assert_eq!(with(0, most + 1), FormatError::BadGuardBand);
     assert_eq!(with(32_768, 0), FormatError::BadGuardBand);
     let error = Parts::error(|parts| {
-        parts.layers[232 + 12..232 + 16].copy_from_slice(&2.3e-7_f32.to_le_bytes());
+        parts.layers[232 + 12..232 + 16].copy_from_slice(&4.7e-7_f32.to_le_bytes());
     });
     assert_eq!(error, FormatError::BadScale);
 }

@@ -127,6 +127,9 @@ fn combined(reading: f64, left_out: Residual) -> (f64, f64) {
     (log, variance.sqrt())
 }
 
+/// Share of the modes of which the teacher is at least as sure of the time as the file says.
+const ENVELOPE: f64 = 0.95;
+
 /// The line y = base + slope·x with base and slope ≥ 0 and the least weighted squares, through points
 /// (x, y, weight).
 fn line(points: impl Iterator<Item = (f64, f64, f64)>) -> (f64, f64) {
@@ -222,7 +225,8 @@ impl Exported {
         Ok(exported)
     }
 
-    /// Fits the spread of the time to what the teacher expects, as a line over the spread of the power.
+    /// Fits the spread of the time to what the teacher expects, as a line over the spread of the power that is
+    /// raised until most modes lie below it.
     fn find_time_spread(&mut self, surface: &Surface) -> Result<(), FormatError> {
         let draft = self.encode(0, &Errors::default());
         let model = Model::parse(&draft)?;
@@ -240,7 +244,16 @@ impl Exported {
             let wanted = (teacher.sd * teacher.sd + square).sqrt();
             (spread, wanted, wanted.powi(-2))
         });
-        let (base, slope) = line(points);
+        let points: Vec<(f64, f64, f64)> = points.collect();
+        let (base, slope) = line(points.iter().copied());
+        // Modes of which the teacher is less sure than the line says would need many deviations.
+        let mut ratios: Vec<f64> = points
+            .iter()
+            .map(|(spread, wanted, _)| wanted / (base + slope * spread).max(f64::MIN_POSITIVE))
+            .collect();
+        ratios.sort_unstable_by(f64::total_cmp);
+        let raise = ratios[(ENVELOPE * (ratios.len() - 1) as f64) as usize].max(1.0);
+        let (base, slope) = (raise * base, raise * slope);
         let unit = f64::from(model.spread_unit());
         self.time_spread = TimeSpread {
             base: (base / unit).ceil().clamp(1.0, f64::from(i16::MAX)) as u16,

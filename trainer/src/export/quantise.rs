@@ -29,7 +29,7 @@ const ACTIVATION_TARGET: f64 = 0.85 * i16::MAX as f64;
 const LEAST_LEVELS: f64 = 255.0;
 
 /// Smallest scale of an output: that of a time with a spread in a file.
-const LEAST_SCALE: f64 = 1.0 / (1 << 22) as f64;
+const LEAST_SCALE: f64 = 1.0 / (1 << 21) as f64;
 
 /// A fully connected layer in floating point.
 #[derive(Clone, Debug, PartialEq)]
