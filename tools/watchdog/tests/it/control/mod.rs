@@ -31,7 +31,7 @@ fn config(limit: &str) -> Config {
 fn config_of(board: &str, limit: &str) -> Config {
     let mut config = config(limit);
     config.model =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../weights/{board}-resnet18.wgt"));
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/models/{board}-resnet18.wgt"));
     config
 }
 
