@@ -24,7 +24,7 @@ use wattgate_watchdog::serve::protocol::Request;
 
 pub const MODEL: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../../weights/orin-agx-64-resnet18.wgt"
+    "/tests/models/orin-agx-64-resnet18.wgt"
 );
 
 /// The files of an AGX Orin that runs ResNet-18, and a config.
