@@ -31,10 +31,11 @@ use crate::grid::ModeId;
 use crate::guard::{GuardError, Margins, Widening};
 use crate::lanes::{BATCH, LANES};
 use crate::leaps;
-use crate::model::{Model, Prediction};
+use crate::model::Model;
 use crate::network::{Batch, Network, with_network};
 use crate::point::Leaps;
 pub use crate::point::Point;
+use crate::prediction::Prediction;
 use crate::region::Region;
 use crate::units::{Confidence, Microseconds, Milliwatts};
 

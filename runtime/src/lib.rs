@@ -81,6 +81,7 @@ mod measured;
 pub mod model;
 pub mod network;
 mod point;
+mod prediction;
 pub mod region;
 pub mod select;
 pub mod shape;
@@ -101,11 +102,12 @@ pub use grid::{Axes, Axis, Grid, GridError, MAX_AXIS_VALUES, MAX_MODES, ModeId, 
 pub use guard::{GuardBand, GuardError, Knot, MAX_KNOTS, MOST_DEVIATIONS, Margins, TimeSpread};
 pub use list::List;
 pub use measured::{LOG_LIMIT, MEASURED_LEN, MOST_MEASURED};
-pub use model::{Model, Prediction};
+pub use model::Model;
 pub use network::{
     AxisFeatures, LEVEL_ONE, Network, ROW_LIMIT, ROW_SCALE_ONE, Workspace, WorkspaceTooSmall,
     workspace_pairs,
 };
+pub use prediction::Prediction;
 pub use region::{ConstraintError, Region};
 pub use select::{Choice, Objective, Query, SelectError};
 pub use shape::{BIAS_LIMIT, CURVES, FEATURES, INPUTS, LEVELLED, Shape, Widths};

@@ -1,12 +1,12 @@
-//! Measured modes: what a file knows of single modes better than its network does.
+//! The measured modes of a file.
 //!
-//! A network is smooth and small; a reading of a mode is neither. So a file carries the readings that
-//! matter for a choice, with a spread of their own. They take the place of the network's
-//! predictions in a sweep, and so in a front and in every answer.
+//! A network is smooth and small, so it predicts a mode less exactly than a measurement of that mode tells.
+//! A file therefore states the measurements that matter for a choice, each with a spread of its own. A sweep
+//! gives them in place of the network's predictions, and so do a front and every answer.
 
 use crate::grid::ModeId;
 use crate::guard::MOST_SPREAD;
-use crate::model::Prediction;
+use crate::prediction::Prediction;
 
 /// The largest number of measured modes in a file.
 pub const MOST_MEASURED: usize = 20;

@@ -22,7 +22,7 @@ use crate::guard::{
     Widening, rounded_up,
 };
 use crate::measured::Measured;
-use crate::network::{AxisFeatures, AxisInputs};
+use crate::prediction::Prediction;
 use crate::region::Region;
 use crate::shape::{BIAS_LIMIT, LEVELLED, Layer, OUTPUTS, Shape, Widths};
 use crate::units::{Confidence, Factor, Microseconds, Milliwatts};
@@ -44,19 +44,6 @@ const _: () = assert!(MOST_DEVIATIONS * 2 * (1 << 24) <= 1 << 29);
 const TIME_SCALE: f32 = 1.0 / (1 << 21) as f32;
 
 const _: () = assert!(MOST_DEVIATIONS as u64 * 2 * 5 * (1 << 21) <= 1 << 29);
-
-/// What a model knows of one mode: logarithms as integers in the file's units. They can be
-/// compared as they are; [`Model::time`](Model::time) and [`Model::power`](Model::power) convert
-/// them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Prediction {
-    /// Logarithm of the time.
-    pub log_time: i32,
-    /// Logarithm of the power; 0 for a model without power.
-    pub log_power: i32,
-    /// Standard deviation of the log power, 0 … 32,767; 0 for a model without spreads.
-    pub spread: i32,
-}
 
 /// A verified model: the typed view of a file.
 #[derive(Clone, Debug)]
@@ -256,7 +243,7 @@ impl<'a> Model<'a> {
         self.header.outputs > 2
     }
 
-    /// Whether the margins of the time are deviations.
+    /// Whether the model states a standard deviation of ln time for each mode.
     pub fn has_time_spread(&self) -> bool {
         self.has_spread() && self.header.version > 2
     }
@@ -268,25 +255,19 @@ impl<'a> Model<'a> {
         [cpu, gpu, usize::from(units), usize::from(units)]
     }
 
-    /// What the table rows of an axis are computed from.
-    pub(crate) fn axis_inputs(&self, axis: Axis) -> AxisInputs<'_> {
+    /// The levels of an axis's values and their weights in the units of the first layer, as i8; both are
+    /// empty if the axis has no levels.
+    pub(crate) fn levels(&self, axis: Axis) -> [&'a [u8]; 2] {
         let mut rest = self.levels;
         let [of_cpu, of_gpu, cpu_weights, gpu_weights] = self.level_parts().map(|length| {
             let (part, later) = rest.split_at_checked(length).unwrap_or_default();
             rest = later;
             part
         });
-        let (levels, level_weights) = match axis {
-            Axis::Cpu => (of_cpu, cpu_weights),
-            Axis::Gpu => (of_gpu, gpu_weights),
-            _ => Default::default(),
-        };
-        AxisInputs {
-            axis,
-            features: AxisFeatures::of_axis(&self.grid, axis),
-            values: self.grid.axis(axis),
-            levels,
-            level_weights,
+        match axis {
+            Axis::Cpu => [of_cpu, cpu_weights],
+            Axis::Gpu => [of_gpu, gpu_weights],
+            _ => [&[]; 2],
         }
     }
 
@@ -302,8 +283,8 @@ impl<'a> Model<'a> {
         self
     }
 
-    /// The guard band of the time: deviations if the model [has a spread of it](Self::has_time_spread),
-    /// else ratios.
+    /// The guard band of the time. Its margins are standard deviations if the model [predicts how much a
+    /// time spreads](Self::has_time_spread), else ratios.
     pub fn time_guard(&self) -> &GuardBand {
         &self.time_guard
     }
@@ -442,7 +423,7 @@ impl<'a> Model<'a> {
         Microseconds(margins.time.widen(time.0))
     }
 
-    /// The time that counts for a deadline: the prediction with its margin, rounded up.
+    /// The time that a query compares with its deadline: the prediction with its margin, rounded up.
     pub fn guarded_time(&self, prediction: Prediction, margins: &Margins) -> Microseconds {
         self.guarded_microseconds(self.guarded_log_time(prediction, margins), margins)
     }

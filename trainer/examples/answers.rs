@@ -1,9 +1,8 @@
-//! What a model file answers on measured corpora (`tools/answers.sh`): how often its bounds hold, for any
-//! mode and for the modes that are chosen, and what its choices cost.
+//! Asks model files of measured corpora for modes, and prints how often the bounds of the answers hold and what
+//! the choices cost (`tools/answers.sh`).
 //!
-//! A run trains on a few modes and asks the exported file through the runtime. Held-out modes score the
-//! bounds; a choice may also be a mode of the training, and then a repeat of that mode scores it: the
-//! reading times a lognormal factor with the deviation of repeats, so that no mode is scored by its own row.
+//! A run trains a file on a few modes. All others score the file's bounds. A choice may also be a mode of the
+//! training; then a simulated repeat of it scores the choice, since its row was trained on.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,22 +12,19 @@ use indicatif::ProgressBar;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use rand_distr::{Distribution, Normal};
 use rayon::prelude::*;
 use wattgate_runtime::{
     Confidence, Front, Microseconds, Milliwatts, Model, Objective, Query, Shape,
 };
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::modes::{Known, profiled};
-use wattgate_trainer::export::exported::REPEAT;
+use wattgate_trainer::export::measured::REPEAT;
+use wattgate_trainer::lab::optimize::{Limits, repeated};
 use wattgate_trainer::learn::predictions::Predictions;
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::reference::Reference;
 use wattgate_trainer::learn::split::{Amount, Sampling, Split};
 use wattgate_trainer::train::{Task, train};
-
-/// Limits and deadlines of a corpus.
-const ASKED: usize = 34;
 
 /// Held-out modes at one value of a clock that make its share worth a word, over all runs.
 const LEAST_AT_A_CLOCK: usize = 100;
@@ -202,20 +198,10 @@ fn score(
 
 /// Asks for the fastest mode under limits, and for the least power under deadlines.
 fn choices(model: &Model<'_>, known: &[Known], used: &[Known], seed: u64, score: &mut Score) {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
-    let noise = Normal::new(0.0, REPEAT).expect("a deviation");
     // A repeat of each mode of the training, and the row of each other.
-    let mut rows: BTreeMap<usize, [f64; 2]> = known
-        .iter()
-        .map(|mode| (mode.id, [mode.time_us, mode.power_mw.expect("kept")]))
-        .collect();
-    for mode in used {
-        if let Some(row) = rows.get_mut(&mode.id) {
-            for value in row {
-                *value *= noise.sample(&mut random).exp();
-            }
-        }
-    }
+    let row = |mode: &Known| (mode.id, [mode.time_us, mode.power_mw.expect("kept")]);
+    let mut rows: BTreeMap<usize, [f64; 2]> = known.iter().map(row).collect();
+    rows.extend(repeated(used, seed).iter().map(row));
     let front = {
         let mut modes = Vec::new();
         model.sweep(&model.profiled(), |mode, at| {
@@ -225,20 +211,13 @@ fn choices(model: &Model<'_>, known: &[Known], used: &[Known], seed: u64, score:
         });
         Front::<4_096>::of_modes(model, modes, Confidence::P95)
     };
-    let spaced = |target: usize, logarithmic: bool| -> Vec<f64> {
-        let mut values: Vec<f64> = rows.values().map(|row| row[target]).collect();
-        values.sort_by(f64::total_cmp);
-        let at = |share: f64| values[(share * (values.len() - 1) as f64) as usize];
-        let [low, high] = [at(0.05), at(0.95)].map(|end| if logarithmic { end.ln() } else { end });
-        let step = (high - low) / (ASKED - 1) as f64;
-        let asked = (0..ASKED).map(|i| low + step * i as f64);
-        asked
-            .map(|value| if logarithmic { value.exp() } else { value })
-            .collect()
-    };
-    let each = 100.0 / ASKED as f64;
+    let asked = |of: &dyn Fn(&[f64; 2]) -> f64| Limits::Automatic.of(rows.values().map(of));
+    let limits = asked(&|[_, power]| *power);
+    // Times span decades.
+    let deadlines = asked(&|[time, _]| time.ln()).into_iter().map(f64::exp);
+    let each = 100.0 / limits.len() as f64;
     let (mut penalties, mut of_measured) = (Vec::new(), Vec::new());
-    for limit in spaced(1, false) {
+    for limit in limits {
         let within = |row: &&[f64; 2]| row[1] <= limit;
         let times = rows.values().filter(within).map(|row| row[0]);
         let Some(best) = times.min_by(f64::total_cmp) else {
@@ -267,7 +246,7 @@ fn choices(model: &Model<'_>, known: &[Known], used: &[Known], seed: u64, score:
             Err(_) => score.unserved += each,
         }
     }
-    for deadline in spaced(0, true) {
+    for deadline in deadlines {
         let query = Query {
             objective: Objective::Power,
             deadline: Some(Microseconds(deadline as u32)),

@@ -34,6 +34,5 @@ pub use rows::{AxisFeatures, LEVEL_ONE, ROW_LIMIT, ROW_SCALE_ONE};
 pub use sweep::Network;
 pub use workspace::Workspace;
 
-pub(crate) use rows::AxisInputs;
 pub(crate) use sweep::Batch;
 pub(crate) use workspace::with_network;

@@ -4,6 +4,7 @@ use nalgebra::Vector3;
 
 use crate::grid::{Axis, Grid};
 use crate::lanes::{BATCH, Pair};
+use crate::model::Model;
 use crate::shape::{CURVES, FEATURES, FIRST_TAIL};
 
 /// Range of an entry of the first layer's tables: at most this value, at least −1 − this value.
@@ -63,7 +64,18 @@ pub struct AxisInputs<'a> {
     pub level_weights: &'a [u8],
 }
 
-impl AxisInputs<'_> {
+impl<'a> AxisInputs<'a> {
+    pub fn of_model(model: &'a Model<'_>, axis: Axis) -> Self {
+        let [levels, level_weights] = model.levels(axis);
+        Self {
+            axis,
+            features: AxisFeatures::of_axis(model.grid(), axis),
+            values: model.grid().axis(axis),
+            levels,
+            level_weights,
+        }
+    }
+
     /// The inputs of up to [`TOGETHER`] values from the first one on: their features and levels.
     fn of_each(&self, first: usize) -> Inputs {
         let mut inputs = [[0.0; TOGETHER]; FEATURES + 1];

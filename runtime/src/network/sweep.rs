@@ -11,7 +11,8 @@ use crate::grid::{Axis, Grid, ModeId};
 use crate::guard::{SpreadScale, Widening};
 use crate::lanes::{BATCH, LANES, Native, Pair, Tile, VECTORS};
 use crate::measured::Measured;
-use crate::model::{Model, Prediction};
+use crate::model::Model;
+use crate::prediction::Prediction;
 use crate::region::Region;
 use crate::shape::{OUTPUTS, Widths};
 
@@ -82,7 +83,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Whether the file knows a measurement of one of the modes, or may know one.
+    /// Whether the file may have a measurement of one of the modes. If not, it has none.
     #[inline(always)]
     pub fn has_measured(&self) -> bool {
         self.has_measured
@@ -95,6 +96,7 @@ impl Batch<'_> {
         self.has_measured = self.outers & bit_of(outer) > 0 && self.knows_some();
     }
 
+    /// Notes where the measured modes with a clock of the tiles are.
     #[inline(never)]
     fn find_outers(&mut self) {
         let ends = (self.inner.first(), self.inner.get(self.len.wrapping_sub(1)));
@@ -110,6 +112,7 @@ impl Batch<'_> {
         }
     }
 
+    /// Whether a measured mode has this CPU clock and number of cores.
     #[inline(never)]
     fn knows_some(&self) -> bool {
         let mut modes = self.measured.iter();
@@ -319,7 +322,7 @@ impl<'a> Clocks<'a> {
             emc: 0,
             last_gpu: *gpu.end(),
             stride: grid.axis(Axis::Emc).len() as u16,
-            gpu_inputs: model.axis_inputs(Axis::Gpu),
+            gpu_inputs: AxisInputs::of_model(model, Axis::Gpu),
             emc_rows,
         }
     }
@@ -462,7 +465,7 @@ fn write_tables(mut rows: &mut [Pair], model: &Model<'_>) {
     for &axis in &ROW_AXES {
         let values = model.grid().axis(axis);
         if let Some(rows) = take(&mut rows, values.len() * first.width / 2) {
-            write_rows(rows, units, &model.axis_inputs(axis), 0);
+            write_rows(rows, units, &AxisInputs::of_model(model, axis), 0);
         }
     }
 }

@@ -6,7 +6,8 @@ use super::sweep::Network;
 use super::sweep::row_values;
 use crate::grid::{MAX_AXIS_VALUES, ModeId};
 use crate::lanes::Pair;
-use crate::model::{Model, Prediction};
+use crate::model::Model;
+use crate::prediction::Prediction;
 use crate::region::Region;
 use crate::shape::Shape;
 

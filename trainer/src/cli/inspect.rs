@@ -172,7 +172,8 @@ struct Inspection {
     tpc_pg_mask: Option<u32>,
     time_guard: Vec<KnotReport>,
     power_guard: Option<Vec<KnotReport>>,
-    /// Least and greatest standard deviation of the time of the profiled region's modes, in percent.
+    /// Standard deviations of the time in percent: the least and the greatest of the modes in the profiled
+    /// region.
     time_spread_pct: Option<[f64; 2]>,
     /// The same of the power.
     spread_pct: Option<[f64; 2]>,

@@ -15,17 +15,20 @@ pub struct Known {
     pub time_us: f64,
     /// Median power in mW; `None` if it was not measured.
     pub power_mw: Option<f64>,
-    /// Whether several runs agree on them.
+    /// Whether at least two runs agree with them.
     pub is_confirmed: bool,
 }
 
-/// Runs of a mode agree if the largest value is at most this many times the least.
+/// Two values agree if the larger one is at most this many times the other.
 pub const AGREEMENT: f64 = 1.35;
 
-fn agree(runs: &[f32]) -> bool {
-    let least = runs.iter().copied().fold(f32::INFINITY, f32::min);
-    let most = runs.iter().copied().fold(0.0, f32::max);
-    runs.len() > 1 && f64::from(most) <= AGREEMENT * f64::from(least)
+/// Whether at least two runs agree with their median.
+fn agree(runs: &[f32], median: Option<f64>) -> bool {
+    let Some(median) = median else {
+        return false;
+    };
+    let agrees = |run: &&f32| (f64::from(**run) / median).ln().abs() <= AGREEMENT.ln();
+    runs.iter().filter(agrees).count() > 1
 }
 
 /// The modes of a corpus that have a time, in ascending order of the knobs.
@@ -37,8 +40,8 @@ pub fn profiled(corpus: &Corpus) -> Vec<Known> {
             knobs: profile.knobs,
             time_us: 1e3 * profile.time()?,
             power_mw: profile.power(),
-            is_confirmed: agree(&profile.times)
-                && (profile.powers.is_empty() || agree(&profile.powers)),
+            is_confirmed: agree(&profile.times, profile.time())
+                && (profile.powers.is_empty() || agree(&profile.powers, profile.power())),
         })
     });
     known.collect()
@@ -59,6 +62,17 @@ pub fn all_modes(grid: &Grid) -> impl Iterator<Item = [u32; 4]> + Clone {
 mod tests {
     use super::*;
     use wattgate_runtime::ModeId;
+
+    #[test]
+    fn a_mode_is_confirmed_by_two_runs_that_agree_with_the_median() {
+        let confirmed = |runs: &[f32], median| agree(runs, Some(median));
+        assert!(!confirmed(&[2.0], 2.0), "one run");
+        assert!(confirmed(&[2.0, 2.1], 2.05));
+        // Half of the truth was read once: two runs do not tell which is wrong, a third one does.
+        assert!(!confirmed(&[1.0, 2.0], 1.5));
+        assert!(confirmed(&[1.0, 2.0, 2.0], 2.0));
+        assert!(!agree(&[], None));
+    }
 
     #[test]
     fn modes_are_listed_by_id() {

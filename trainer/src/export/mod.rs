@@ -2,10 +2,13 @@
 //!
 //! ```text
 //! predictions ──► student ──► quantise ──► wgt ──► exported: guard bands
+//! readings    ──► measured ──────────────────┘
 //! ```
 
 pub mod exported;
 pub mod inputs;
+pub mod measured;
 pub mod quantise;
 pub mod student;
+mod time_spread;
 pub mod wgt;

@@ -31,7 +31,8 @@ pub enum LabError {
     Method(#[from] MethodError),
 }
 
-/// [`evaluate::evaluate`] and [`optimize::optimize`] with one training for both.
+/// Compares methods by their prediction errors and by their choices, as [`evaluate::evaluate`] and
+/// [`optimize::optimize`] do, but trains each method once for both.
 pub fn both(
     comparison: &Comparison<'_>,
     choosing: &Choosing,

@@ -10,7 +10,7 @@ use wattgate_runtime::Confidence;
 
 use crate::corpus::Corpus;
 use crate::corpus::modes::{Known, profiled};
-use crate::export::exported::REPEAT;
+use crate::export::measured::REPEAT;
 use crate::lab::LabError;
 use crate::lab::evaluate::{Comparison, Quartiles, Subject, TrainedRun, quantile};
 use crate::learn::split::{Sampling, Split};
@@ -35,7 +35,8 @@ pub enum Limits {
 }
 
 impl Limits {
-    fn of(self, powers: impl Iterator<Item = f64>) -> Vec<f64> {
+    /// The limits in mW, from the measured powers.
+    pub fn of(self, powers: impl Iterator<Item = f64>) -> Vec<f64> {
         match self {
             Self::Automatic => {
                 let mut sorted: Vec<f64> = powers.collect();
@@ -225,8 +226,8 @@ impl<'a> Asked<'a> {
 }
 
 /// Training modes as a second run would measure them: each value times a lognormal factor with the deviation
-/// of repeats. A choice is scored by this, so that no mode is scored by the row that was trained on.
-fn repeated(used: &[Known], seed: u64) -> Vec<Known> {
+/// of repeats. They score a choice, so that no mode is scored by the row that was trained on.
+pub fn repeated(used: &[Known], seed: u64) -> Vec<Known> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(REPEAT_STREAM);
     let noise = LogNormal::new(0.0, REPEAT).expect("a deviation");

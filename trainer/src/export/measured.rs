@@ -1,0 +1,184 @@
+//! The measured modes of a file: what is known of each, and which of them a file states.
+
+use std::collections::BTreeMap;
+
+use wattgate_runtime::{LOG_LIMIT, MOST_MEASURED, ModeId, Model, Prediction};
+
+use crate::export::exported::{LEAST_SPREAD, Surface};
+use crate::export::wgt::Layers;
+use crate::learn::expected::{Expected, Residual};
+
+/// Standard deviation of ln time and of ln power from one run of a mode to the next. Repeats agree to
+/// 0.8 and 1.5 % on a TX1 (`data/PROVENANCE.md`), and powers to 0.7 % on an AGX Orin.
+pub const REPEAT: f64 = 0.01;
+
+/// The deviations of a margin of 95 % of normal errors, by which modes are ranked.
+const USUAL_DEVIATIONS: f64 = 1.645;
+
+/// A measured mode that is slower than the front by more than this, in ln units, is never chosen.
+const MOST_BEHIND: f64 = 0.1;
+
+/// What a new run of a measured mode is expected to give: ln µs, and ln mW if its power was measured.
+pub type KnownMode = [Option<Expected>; 2];
+
+/// What is known of each measured mode, by its id.
+pub fn known(surface: &Surface) -> BTreeMap<usize, KnownMode> {
+    let modes = surface.measured.iter().zip(&surface.left_out);
+    let known = modes.map(|(mode, left_out)| {
+        let power = mode.power_mw.zip(left_out.power);
+        let of_power = power.map(|(power, left_out)| combined(power, left_out));
+        (
+            mode.id,
+            [Some(combined(mode.time_us, left_out.time)), of_power],
+        )
+    });
+    known.collect()
+}
+
+/// What a new run of a mode is expected to give, from a reading and what all other modes predict for it,
+/// weighted by their precisions.
+fn combined(reading: f64, left_out: Residual) -> Expected {
+    let noise = REPEAT * REPEAT;
+    let of_others = (left_out.sd * left_out.sd).max(noise);
+    let share = noise / of_others;
+    // The others say nothing of a run's own noise, which is a part of their variance.
+    let variance = noise + (of_others - noise) * share;
+    Expected {
+        median: reading.ln() - share * left_out.log,
+        sd: variance.sqrt(),
+    }
+}
+
+/// The measured modes that matter for a choice, by ascending id: those nearest to the front, by what is
+/// known of them or by what the network says. `model` has the network alone.
+pub fn nearest_to_front(
+    known: &BTreeMap<usize, KnownMode>,
+    model: &Model<'_>,
+    layers: &Layers,
+) -> Vec<(ModeId, Prediction)> {
+    let units = Units::of(model, layers);
+    let known: BTreeMap<ModeId, Prediction> = known
+        .iter()
+        .filter_map(|(id, mode)| Some((ModeId(*id as u16), units.prediction(mode)?)))
+        .collect();
+    let mut by_network = BTreeMap::new();
+    let mut front = Vec::new();
+    model.sweep(&model.profiled(), |mode, at| {
+        let counts = units.counts(at);
+        match known.get(&mode) {
+            Some(at) => {
+                by_network.insert(mode, counts);
+                front.push(units.counts(*at));
+            }
+            None => front.push(counts),
+        }
+    });
+    front.sort_by(|[_, p], [_, q]| p.total_cmp(q));
+    let mut fastest = f64::INFINITY;
+    for [time, _] in &mut front {
+        fastest = fastest.min(*time);
+        *time = fastest;
+    }
+    // By how much the front is faster at the same power.
+    let behind = |[time, power]: [f64; 2]| {
+        let within = front.partition_point(|[_, of]| *of <= power);
+        let fastest = within.checked_sub(1).map(|last| front[last][0]);
+        fastest.map_or(0.0, |fastest| time - fastest)
+    };
+    let mut ranked: Vec<(f64, ModeId, Prediction)> = known
+        .iter()
+        .map(|(mode, at)| {
+            let by_network = by_network.get(mode).map_or(f64::INFINITY, |it| behind(*it));
+            (behind(units.counts(*at)).min(by_network), *mode, *at)
+        })
+        .filter(|(behind, ..)| *behind < MOST_BEHIND)
+        .collect();
+    ranked.sort_by(|(a, m, _), (b, n, _)| a.total_cmp(b).then(m.cmp(n)));
+    ranked.truncate(MOST_MEASURED);
+    let mut kept: Vec<_> = ranked.into_iter().map(|(_, mode, at)| (mode, at)).collect();
+    kept.sort_unstable_by_key(|(mode, _)| *mode);
+    kept
+}
+
+/// The units of a file's logarithms and spreads.
+struct Units<'a> {
+    model: &'a Model<'a>,
+    /// ln units of time and power.
+    scales: [f64; 2],
+}
+
+impl<'a> Units<'a> {
+    fn of(model: &'a Model<'a>, layers: &Layers) -> Self {
+        let scale = |output: usize| {
+            layers
+                .output
+                .get(output)
+                .map_or(1.0, |row| f64::from(row.scale))
+        };
+        Self {
+            model,
+            scales: [scale(0), scale(1)],
+        }
+    }
+
+    /// `None` for a mode without the power that the model has, and for values out of range.
+    fn prediction(&self, [time, power]: &KnownMode) -> Option<Prediction> {
+        let raw = |at: &Expected, scale: f64| {
+            let raw = at.median / scale;
+            (raw.abs() <= f64::from(LOG_LIMIT)).then_some(raw.round() as i32)
+        };
+        let [of_time, of_power] = self.scales;
+        let (log_power, spread) = match power {
+            Some(power) if self.model.has_power() => {
+                let spread = power.sd.max(LEAST_SPREAD) / f64::from(self.model.spread_unit());
+                (
+                    raw(power, of_power)?,
+                    spread.min(f64::from(i16::MAX)) as i32,
+                )
+            }
+            None if self.model.has_power() => return None,
+            _ => (0, 0),
+        };
+        Some(Prediction {
+            log_time: raw(time.as_ref()?, of_time)?,
+            log_power,
+            spread,
+        })
+    }
+
+    /// Time and power with a usual margin, in ln units.
+    fn counts(&self, at: Prediction) -> [f64; 2] {
+        let spreads = [self.model.time_spread(at), self.model.spread(at)];
+        let [of_time, of_power] = spreads.map(|spread| spread.map_or(0.0, f64::from));
+        let [time, power] = self.scales;
+        [
+            f64::from(at.log_time) * time + USUAL_DEVIATIONS * of_time,
+            f64::from(at.log_power) * power + USUAL_DEVIATIONS * of_power,
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reading_counts_as_much_as_it_is_surer_than_the_others() {
+        let reading = 100.0_f64;
+        let of = |log, sd| {
+            let Expected { median, sd } = combined(reading, Residual { log, sd });
+            (median - reading.ln(), sd)
+        };
+        // The others know next to nothing: the reading counts, and two runs scatter about the truth.
+        let (moved, sd) = of(0.3, 0.5);
+        assert!(moved.abs() < 2e-4, "{moved}");
+        assert!((sd - 2_f64.sqrt() * REPEAT).abs() < 1e-4, "{sd}");
+        // The others know the mode: what they cannot know is the noise of a run.
+        let (moved, sd) = of(0.015, REPEAT);
+        assert!((moved + 0.015).abs() < 1e-12 && (sd - REPEAT).abs() < 1e-12);
+        // A variance of four runs: the reading moves by a quarter towards what the others predict.
+        let (moved, sd) = of(0.02, 2.0 * REPEAT);
+        assert!((moved + 0.005).abs() < 1e-12);
+        assert!((REPEAT..2_f64.sqrt() * REPEAT).contains(&sd));
+    }
+}

@@ -1,0 +1,96 @@
+//! The spread of the time in a file: a line over the spread of the power.
+
+use wattgate_runtime::TimeSpread;
+
+/// Share of the modes of which the teacher is at least as sure of the time as the file says.
+const ENVELOPE: f64 = 0.95;
+
+/// Fits a line to the standard deviations of ln time, from the spreads of the power, and raises it until
+/// most modes lie below it: modes above it would need many deviations. `unit` is that of a spread.
+pub fn fit(spreads: &[f64], wanted: &[f64], unit: f64) -> TimeSpread {
+    // Errors of a deviation count as parts of it.
+    let points = spreads.iter().zip(wanted);
+    let (base, slope) = line(points.map(|(spread, wanted)| (*spread, *wanted, wanted.powi(-2))));
+    let mut ratios: Vec<f64> = spreads
+        .iter()
+        .zip(wanted)
+        .map(|(spread, wanted)| wanted / (base + slope * spread).max(f64::MIN_POSITIVE))
+        .collect();
+    ratios.sort_unstable_by(f64::total_cmp);
+    let raise = ratios[(ENVELOPE * (ratios.len() - 1) as f64) as usize].max(1.0);
+    let base = (raise * base / unit).ceil();
+    let slope = (raise * slope * f64::from(TimeSpread::SLOPE_ONE)).ceil();
+    TimeSpread {
+        base: base.clamp(1.0, f64::from(i16::MAX)) as u16,
+        slope: slope.min(f64::from(TimeSpread::MOST_SLOPE)) as u16,
+    }
+}
+
+/// The line y = base + slope·x with base and slope ≥ 0 and the least weighted squares, through points
+/// (x, y, weight).
+fn line(points: impl Iterator<Item = (f64, f64, f64)>) -> (f64, f64) {
+    let mut sums = [0.0; 5];
+    for (x, y, weight) in points {
+        let terms = [1.0, x, y, x * x, x * y];
+        for (sum, term) in sums.iter_mut().zip(terms) {
+            *sum += weight * term;
+        }
+    }
+    let [n, x, y, xx, xy] = sums;
+    let determinant = n * xx - x * x;
+    let slope = match determinant > 1e-12 * n * xx {
+        true => ((n * xy - x * y) / determinant).max(0.0),
+        false => 0.0,
+    };
+    let base = (y - slope * x) / n;
+    match base >= 0.0 {
+        true => (base, slope),
+        false => (0.0, xy / xx),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_no_negative_part() {
+        let through = |points: &[(f64, f64)]| line(points.iter().map(|(x, y)| (*x, *y, 1.0)));
+        let near = |(a, b): (f64, f64), (c, d): (f64, f64)| (a - c).abs() + (b - d).abs() < 1e-9;
+        assert!(near(
+            through(&[(1.0, 3.0), (2.0, 5.0), (4.0, 9.0)]),
+            (1.0, 2.0)
+        ));
+        assert!(
+            near(through(&[(1.0, 1.0), (2.0, 3.0)]), (0.0, 1.4)),
+            "no base below 0"
+        );
+        assert!(
+            near(through(&[(1.0, 3.0), (2.0, 1.0)]), (2.0, 0.0)),
+            "no slope below 0"
+        );
+        assert!(
+            near(through(&[(1.0, 3.0), (1.0, 5.0)]), (4.0, 0.0)),
+            "one spread for all"
+        );
+    }
+
+    #[test]
+    fn most_modes_lie_below_the_spread_of_the_time() {
+        let unit = 1.0 / 65_536.0;
+        let spreads: Vec<f64> = (0..1_000).map(|i| 0.02 + 1e-4 * f64::from(i)).collect();
+        let wanted: Vec<f64> = spreads
+            .iter()
+            .enumerate()
+            .map(|(i, s)| s * (0.5 + 1e-3 * (37 * i % 1_000) as f64))
+            .collect();
+        let TimeSpread { base, slope } = fit(&spreads, &wanted, unit);
+        let stated = |s: f64| f64::from(base) * unit + f64::from(slope) / 4_096.0 * s;
+        let below = spreads
+            .iter()
+            .zip(&wanted)
+            .filter(|(s, w)| **w <= stated(**s))
+            .count();
+        assert!((940..=965).contains(&below), "{below}");
+    }
+}
