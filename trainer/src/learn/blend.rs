@@ -11,7 +11,7 @@
 //! them, so that an unsuitable reference loses its weight, and a workload whose time physics explains best keeps
 //! it.
 
-use crate::learn::gp::SAMPLED;
+use crate::learn::gp::DECIDING;
 use crate::learn::mean::{KERNEL, Mean};
 use crate::learn::predictions::Target;
 use crate::learn::priors::{Prior, Priors, Spec};
@@ -19,7 +19,7 @@ use crate::learn::priors::{Prior, Priors, Spec};
 /// The priors and the weights of the processes of a mixture.
 pub struct Blend<'a> {
     priors: &'a Priors,
-    /// Chooses the prior for up to [`SAMPLED`] modes. More modes outweigh any prior, so they get that of the
+    /// Chooses the prior for up to [`DECIDING`] modes. More modes outweigh any prior, so they get that of the
     /// known families.
     spec: fn(&Priors, Mean) -> Spec,
     /// Weight of the physical process of time and of power without a reference; the other process has the rest.
@@ -103,7 +103,7 @@ impl<'a> Blend<'a> {
     }
 
     fn spec_of(&self, mean: Mean, modes: usize) -> Spec {
-        match modes > SAMPLED {
+        match modes > DECIDING {
             true => self.priors.spec(mean),
             false => (self.spec)(self.priors, mean),
         }

@@ -3,10 +3,11 @@
 //! A family is what was recorded alike: one network at several input sizes, or all simulated
 //! boards. Its members resemble each other, so every family counts once, whatever its size.
 //!
-//! In the hierarchical model each family draws its hyperparameters from the prior. An EM step gives
-//! the prior of a hyperparameter the mean and the variance of the mixture of all families'
-//! posteriors. Theory counts as one more family; without it two or three families would make the
-//! variance too small. The prior of the noise is not learned.
+//! In the hierarchical model each family draws its hyperparameters from the prior. A step gives the prior of a
+//! hyperparameter the mean and the variance of the MAP estimates of all families (empirical Bayes). Theory
+//! counts as one more family; without it two or three families would make the variance too small. The priors of
+//! the noise and of the clocks' levels are not learned: a disturbance says nothing of the next one, and a
+//! simulated board has no levels.
 //!
 //! A family that taught nothing lies farther from the mean of n others than they do: its variance is
 //! (n + 1) / (n − 1) times theirs, since n − 1 differences estimate the spread between families, and their mean
@@ -20,10 +21,10 @@ use rayon::prelude::*;
 use crate::corpus::Corpus;
 use crate::corpus::modes::profiled;
 use crate::learn::gp::{Process, SingularKernel};
-use crate::learn::mean::{Mean, NOISE, Place, Scales};
+use crate::learn::mean::{LEVELS, Mean, NOISE, Place, Scales};
 use crate::learn::priors::{Prior, Priors, Spec};
 
-/// EM steps. The first one uses the priors of theory.
+/// Steps. The first one uses the priors of theory.
 const STEPS: usize = 2;
 
 /// Random modes of each corpus.
@@ -59,7 +60,7 @@ fn step(
     for family in families {
         let members: Result<Vec<Option<Moments>>, SingularKernel> = family
             .par_iter()
-            .map(|corpus| posterior(corpus, spec))
+            .map(|corpus| estimate(corpus, spec))
             .collect();
         let members: Vec<Moments> = members?.into_iter().flatten().collect();
         if !members.is_empty() {
@@ -71,7 +72,9 @@ fn step(
         pooled(&all).into_iter().map(of).collect()
     });
     for prior in &mut priors {
-        prior[NOISE] = theory[NOISE];
+        for at in [LEVELS, NOISE] {
+            prior[at] = theory[at];
+        }
     }
     Ok(priors)
 }
@@ -82,9 +85,9 @@ fn of_one_more(families: usize) -> f64 {
     (n + 1.0) / (n - 1.0)
 }
 
-/// The posterior of a corpus; `None` if the process is one of power and the corpus has none. The
-/// process without physics serves both targets and is learned from times.
-fn posterior(corpus: &Corpus, spec: &Spec) -> Result<Option<Moments>, SingularKernel> {
+/// The MAP estimate of a corpus, without a variance; `None` if the process is one of power and the corpus has
+/// none. The process without physics serves both targets and is learned from times.
+fn estimate(corpus: &Corpus, spec: &Spec) -> Result<Option<Moments>, SingularKernel> {
     let scales = Scales::of(&corpus.grid);
     let mut random = ChaCha8Rng::seed_from_u64(0);
     let mut known = profiled(corpus);
@@ -107,12 +110,9 @@ fn posterior(corpus: &Corpus, spec: &Spec) -> Result<Option<Moments>, SingularKe
     if !of_time && places.len() < MIN_POWERS {
         return Ok(None);
     }
-    let process = Process::fit_near(spec, &places, &targets, &mut random)?;
-    let samples: Vec<Moments> = process
-        .thetas()
-        .map(|theta| theta.iter().map(|value| [*value, 0.0]).collect())
-        .collect();
-    Ok(Some(pooled(&samples)))
+    let process = Process::fit(spec, &places, &targets, &mut random)?;
+    let exact = |value: f64| [value, 0.0];
+    Ok(Some(process.map().into_iter().map(exact).collect()))
 }
 
 /// Mean and variance of an equally weighted mixture.

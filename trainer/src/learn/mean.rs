@@ -152,6 +152,9 @@ const LEVELS_PRIOR: [f64; 2] = [-4.2, 1.0];
 /// Index of the noise among the hyperparameters.
 pub const NOISE: usize = 7;
 
+/// Place of the amplitude of the clocks' levels among a process's hyperparameters.
+pub const LEVELS: usize = 6;
+
 impl Mean {
     /// The mean functions whose coefficients families of corpora teach, in the order of the enumeration.
     pub const ALL: [Self; 4] = [Self::Zero, Self::Starved, Self::Time, Self::Power];

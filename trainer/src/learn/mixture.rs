@@ -7,22 +7,13 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-use crate::learn::expected::{Expected, Residual};
+use crate::learn::expected::Expected;
 use crate::learn::gp::{Normal, Process, SingularKernel};
 use crate::learn::mean::Place;
 use crate::learn::priors::Spec;
 
 /// Places predicted at once; memory is proportional to this times the number of training modes.
 const AT_ONCE: usize = 4_096;
-
-/// A fit may multiply the noise variance of new measurements by one of these factors. Where a surface is
-/// rough, a process blames noise, which is the same in all modes; the true errors grow with the distance from
-/// the training modes. The factors and their cost were set on the corpora that the bounds score.
-const LESS_NOISE: [f64; 2] = [0.5, 0.2];
-
-/// A fit takes a factor only if the log likelihood of the left-out modes rises by more than this (Akaike's
-/// criterion).
-const COST_OF_NOISE: f64 = 1.0;
 
 /// Parts of the training modes that are left out in turn.
 pub(super) const FOLDS: usize = 10;
@@ -141,47 +132,25 @@ impl Mixture {
     }
 
     /// Predicts the training modes. Each is predicted by the teacher of its fold, which was trained without
-    /// it. `modes` has the index of each mode in the fit, and `places` the place to predict. The predictions
-    /// decide on the noise of new measurements and, with `stacking`, on the weights of the processes.
+    /// it. `modes` has the index of each mode in the fit, and `places` the place to predict. With `stacking`
+    /// the predictions decide on the weights of the processes.
     pub(super) fn leave_out(
         &mut self,
-        folds: &mut [Self],
+        folds: &[Self],
         modes: &[usize],
         places: &[Place],
         stacking: Option<f64>,
     ) -> Vec<Expected> {
-        let mut of = |noise: f64| -> Vec<Vec<Samples>> {
-            folds.iter_mut().for_each(|fold| fold.set_noise(noise));
-            let pairs = modes.iter().zip(places);
-            pairs
-                .map(|(at, place)| folds[at % FOLDS].predictions(&[*place]).each(0))
-                .collect()
+        let pairs = modes.iter().zip(places);
+        let of = |(at, place): (&usize, &Place)| {
+            let fold = &folds[at % FOLDS];
+            fold.predictions(&[*place]).each(0)
         };
-        let blended = |of: &[Vec<Samples>]| -> Vec<Expected> {
-            of.iter().map(|parts| self.blended(parts)).collect()
-        };
-        let targets: Vec<f64> = self.targets().collect();
-        let fits = |of: &[Vec<Samples>]| {
-            let pairs = blended(of).into_iter().zip(&targets);
-            let residuals: Vec<Residual> = pairs
-                .map(|(expected, target)| expected.residual(*target))
-                .collect();
-            shape_likelihood(&residuals)
-        };
-        let mut best = of(1.0);
-        let (mut noise, mut most) = (1.0, fits(&best) + COST_OF_NOISE);
-        for less in LESS_NOISE {
-            let others = of(less);
-            let found = fits(&others);
-            if found > most {
-                (best, noise, most) = (others, less, found);
-            }
-        }
-        self.set_noise(noise);
+        let left_out: Vec<Vec<Samples>> = pairs.map(of).collect();
         if let Some(prior) = stacking {
-            self.stack(&best, prior);
+            self.stack(&left_out, prior);
         }
-        best.iter().map(|parts| self.blended(parts)).collect()
+        left_out.iter().map(|parts| self.blended(parts)).collect()
     }
 
     /// Learns again without the training modes of a fold. `is_of_fold` marks them by index.
@@ -199,12 +168,6 @@ impl Mixture {
         let parts = self.parts.iter().enumerate().map(one);
         let parts: Result<Vec<_>, SingularKernel> = parts.collect();
         Ok(Self { parts: parts? })
-    }
-
-    /// Sets the noise of new measurements ([`Process::set_noise`]).
-    fn set_noise(&mut self, noise: f64) {
-        let processes = self.parts.iter_mut().map(|(_, process)| process);
-        processes.for_each(|process| process.set_noise(noise));
     }
 
     /// Conditions each process on one more measurement. The weights become proportional to
@@ -302,19 +265,6 @@ fn stacked(prior: &[f64], densities: &[Vec<f64>]) -> Vec<f64> {
     })
 }
 
-/// How well standard deviations fit their residuals, as a log likelihood without its constant. A common factor
-/// on all deviations does not matter, since the guard bands find it. The likelihood is that of Laplace's
-/// distribution with the best factor: residuals have heavy tails.
-fn shape_likelihood(residuals: &[Residual]) -> f64 {
-    let n = residuals.len() as f64;
-    let sds: f64 = residuals.iter().map(|residual| residual.sd.ln()).sum();
-    let sum: f64 = residuals
-        .iter()
-        .map(|residual| (residual.log / residual.sd).abs())
-        .sum();
-    -sds - n * sum.ln()
-}
-
 #[cfg(test)]
 mod tests {
     use wattgate_runtime::Grid;
@@ -351,18 +301,6 @@ mod tests {
                 assert!((sum - 1.0).abs() < 1e-12, "{sum}");
             }
         }
-    }
-
-    #[test]
-    fn standard_deviations_that_follow_the_residuals_are_likelier_at_any_scale() {
-        let of = |sds: [f64; 4]| {
-            let logs = [0.1, -0.4, 0.2, -0.8];
-            let pairs = logs.into_iter().zip(sds);
-            let residuals: Vec<Residual> = pairs.map(|(log, sd)| Residual { log, sd }).collect();
-            shape_likelihood(&residuals)
-        };
-        let [follow, scaled, flat] = [[0.1, 0.4, 0.2, 0.8], [0.3, 1.2, 0.6, 2.4], [0.3; 4]].map(of);
-        assert!(follow > flat && (follow - scaled).abs() < 1e-12);
     }
 
     #[test]

@@ -185,13 +185,13 @@ impl Teachers {
         };
         let count = self.time.places().len();
         let folds = (0..FOLDS.min(count)).into_par_iter().map(of);
-        let (mut times, powers): (Vec<Mixture>, Vec<Option<Mixture>>) = folds
+        let (times, powers): (Vec<Mixture>, Vec<Option<Mixture>>) = folds
             .collect::<Result<Vec<_>, SingularKernel>>()?
             .into_iter()
             .unzip();
         let modes: Vec<usize> = (0..count).collect();
         let places = self.time.places().to_vec();
-        let time = self.time.leave_out(&mut times, &modes, &places, stacking);
+        let time = self.time.leave_out(&times, &modes, &places, stacking);
         let mut left_out: Vec<LeftOut> = time
             .iter()
             .zip(self.time.targets())
@@ -205,8 +205,8 @@ impl Teachers {
             let places: Vec<Place> = pairs
                 .map(|(&at, place)| self.before(*place, &time[at]))
                 .collect();
-            let mut folds: Vec<Mixture> = powers.into_iter().flatten().collect();
-            let expected = power.leave_out(&mut folds, &self.powered, &places, stacking);
+            let folds: Vec<Mixture> = powers.into_iter().flatten().collect();
+            let expected = power.leave_out(&folds, &self.powered, &places, stacking);
             let pairs = self.powered.iter().zip(&expected).zip(power.targets());
             for ((&at, expected), target) in pairs {
                 left_out[at].power = Some(expected.residual(target));

@@ -4,7 +4,6 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::f64::consts::TAU;
 
 use argmin::core::{CostFunction, Executor, Gradient};
 use argmin::solver::linesearch::MoreThuenteLineSearch;
@@ -13,7 +12,7 @@ use faer::linalg::solvers::DenseSolveCore;
 use nuts_rs::{
     Chain as _, CpuLogpFunc, CpuMath, CpuMathError, DiagNutsSettings, HasDims, LogpError, Settings,
 };
-use rand::{Rng, RngExt};
+use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use thiserror::Error;
@@ -58,11 +57,11 @@ impl Chain {
         }
     }
 
-    /// For one of many fits of which only their scatter counts.
+    /// For one of many fits.
     pub const PART: Self = Self {
-        tune: 25,
-        kept: 15,
-        apart: 1,
+        tune: 100,
+        kept: 40,
+        apart: 2,
         doublings: 4,
     };
 }
@@ -182,54 +181,6 @@ pub fn samples(
     };
     after(lengths.tune)?;
     (0..lengths.kept).map(|_| after(lengths.apart)).collect()
-}
-
-/// Draws hyperparameters as [`samples`] does, but by a short chain of elliptical slice sampling (Murray,
-/// Adams and MacKay 2010), which stays nearer to `start`. Priors that [`samples`] led to were wider, and the
-/// errors with them no smaller. The margins of a plan's forecast were chosen with this sampler.
-pub fn samples_near(
-    points: &Points,
-    prior: &Prior,
-    start: &Map,
-    random: &mut ChaCha8Rng,
-) -> Vec<Vec<f64>> {
-    const STEPS: usize = 600;
-    const KEPT: usize = 40;
-    let likelihood = |x: &[f64]| {
-        let solved = points.solve(&unwhitened(prior, x), &start.noise).ok();
-        solved.map_or(f64::NEG_INFINITY, |solved| solved.log_likelihood)
-    };
-    let mut x = start.at.clone();
-    let mut at_x = likelihood(&x);
-    let mut kept = Vec::new();
-    let (first, apart) = (STEPS / 4, (STEPS - STEPS / 4).div_ceil(KEPT));
-    for step in 0..STEPS {
-        let direction: Vec<f64> = x.iter().map(|_| StandardNormal.sample(random)).collect();
-        let threshold = at_x + random.random::<f64>().ln();
-        let mut angle = random.random::<f64>() * TAU;
-        let (mut low, mut high) = (angle - TAU, angle);
-        // The bracket shrinks towards the current state, so the loop accepts or stays.
-        for _ in 0..60 {
-            let (sin, cos) = angle.sin_cos();
-            let pairs = x.iter().zip(&direction);
-            let moved: Vec<f64> = pairs.map(|(x, d)| x * cos + d * sin).collect();
-            let at_moved = likelihood(&moved);
-            if at_moved > threshold {
-                (x, at_x) = (moved, at_moved);
-                break;
-            }
-            if angle < 0.0 {
-                low = angle;
-            } else {
-                high = angle;
-            }
-            angle = low + (high - low) * random.random::<f64>();
-        }
-        if step >= first && (step - first) % apart == 0 {
-            kept.push(unwhitened(prior, &x));
-        }
-    }
-    kept
 }
 
 /// A density of zero, from where the sampler turns back.
