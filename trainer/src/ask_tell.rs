@@ -18,11 +18,12 @@ use indicatif::ProgressBar;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
+use statrs::statistics::{Data, Median};
 use thiserror::Error;
 use wattgate_runtime::{Axis, PowerMode, Shape};
 
 use crate::corpus::Corpus;
-use crate::corpus::modes::{AGREEMENT, Known, all_modes};
+use crate::corpus::modes::{Known, agree, all_modes};
 use crate::learn::blend::Blend;
 use crate::learn::forecast::{Forecast, Predicted, dominates};
 use crate::learn::gp::SingularKernel;
@@ -136,9 +137,10 @@ pub struct Planner {
     modes: Vec<[u32; 4]>,
     /// Whether each mode may still be asked for: neither told nor excluded.
     free: Vec<bool>,
+    /// Each mode with the medians of its readings.
     measured: Vec<Known>,
-    /// Modes that were asked for a second time.
-    asked_again: Vec<[u32; 4]>,
+    /// Time in µs and power in mW of each reading, in the order of `measured`.
+    readings: Vec<Vec<[f64; 2]>>,
     /// Excluded modes with the power in mW that they exceeded.
     exceeded: Vec<([u32; 4], f64)>,
     /// The modes chosen with the prior alone; `None` before the first ask.
@@ -173,7 +175,7 @@ impl Planner {
             free: vec![true; modes.len()],
             modes,
             measured: Vec::new(),
-            asked_again: Vec::new(),
+            readings: Vec::new(),
             exceeded: Vec::new(),
             first: None,
             answer: None,
@@ -211,17 +213,22 @@ impl Planner {
         Ok(answer)
     }
 
-    /// Asks again for a mode whose reading contradicts the others, each once, and then for no more.
+    /// Asks a second time for a mode whose reading contradicts those of the others, and a third time if the two
+    /// disagree, so that the median is not the wrong one. Then asks for no more.
     fn end(&mut self) -> Next {
+        let is_open =
+            |(readings, mode): &(&Vec<[f64; 2]>, &Known)| readings.len() == 2 && !mode.is_confirmed;
+        let mut pairs = self.readings.iter().zip(&self.measured);
+        if let Some((_, mode)) = pairs.find(is_open) {
+            return Next::Measure(mode.knobs, None);
+        }
         let mut expected_error_pct = [None; 2];
         if self.measured.len() >= MIN_MODES
             && let Ok(teachers) = self.teachers()
         {
             let suspect = suspect(&self.measured, teachers.left_out());
-            let knobs = suspect.map(|suspect| self.measured[suspect.at].knobs);
-            if let Some(knobs) = knobs.filter(|knobs| !self.asked_again.contains(knobs)) {
-                self.asked_again.push(knobs);
-                return Next::Measure(knobs, None);
+            if let Some(suspect) = suspect.filter(|of| self.readings[of.at].len() == 1) {
+                return Next::Measure(self.measured[suspect.at].knobs, None);
             }
             let judged = &self.modes[..self.modes.len().min(JUDGED)];
             expected_error_pct = expected_error(&teachers, judged);
@@ -229,31 +236,42 @@ impl Planner {
         Next::Enough { expected_error_pct }
     }
 
-    /// Takes a measurement, which replaces that of a mode that was asked again. Returns the number of
-    /// measured modes.
+    /// Takes a measurement. Of a mode that was asked again, the median of all readings counts. Returns the
+    /// number of measured modes.
     pub fn tell(&mut self, knobs: [u32; 4], time_us: f64, power_mw: f64) -> Result<usize, Refused> {
         let at = self.position(knobs)?;
         let id = self.board.grid.id(PowerMode::from_knobs(knobs));
         let id = id
             .map(|id| usize::from(id.0))
             .ok_or(Refused::NotOfGrid(knobs))?;
-        let before = self.measured.iter().find(|mode| mode.id == id);
-        let agrees = |now: f64, before: f64| (now / before).ln().abs() <= AGREEMENT.ln();
+        let is_asked = matches!(self.answer, Some(Next::Measure(asked, _)) if asked == knobs);
+        let before = self.measured.iter().position(|mode| mode.id == id);
+        if before.is_some() && !is_asked {
+            return Err(Refused::Told(knobs));
+        }
+        let mut readings = match before {
+            Some(place) => self.readings[place].clone(),
+            None => Vec::new(),
+        };
+        readings.push([time_us, power_mw]);
+        let runs = |of: usize| readings.iter().map(move |reading| reading[of]);
+        let median = |of: usize| Data::new(runs(of).collect::<Vec<_>>()).median();
         let mode = Known {
             id,
             knobs,
-            time_us,
-            power_mw: Some(power_mw),
-            is_confirmed: before.is_some_and(|before| {
-                let power = before.power_mw.unwrap_or(power_mw);
-                agrees(time_us, before.time_us) && agrees(power_mw, power)
-            }),
+            time_us: median(0),
+            power_mw: Some(median(1)),
+            is_confirmed: (0..2).all(|of| agree(runs(of), median(of))),
         };
-        let is_asked = matches!(self.answer, Some(Next::Measure(asked, _)) if asked == knobs);
-        match self.measured.iter_mut().find(|mode| mode.id == id) {
-            Some(before) if is_asked => *before = mode,
-            Some(_) => return Err(Refused::Told(knobs)),
-            None => self.measured.push(mode),
+        match before {
+            Some(place) => {
+                self.measured[place] = mode;
+                self.readings[place] = readings;
+            }
+            None => {
+                self.measured.push(mode);
+                self.readings.push(readings);
+            }
         }
         self.free[at] = false;
         if self.task.limit_mw.is_some_and(|limit| power_mw > limit) {

@@ -71,7 +71,7 @@ Then, in any order and number:
 A mode is {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}. A refused line changes nothing and is
 answered by {\"error\": {\"code\", \"message\"}}. With limit_mw the plan starts at the lowest mode and
 asks only for modes whose power_at_most_mw is within the limit. A mode whose reading contradicts all
-others is asked for again at the end, and what is told then replaces it.";
+others is asked for again at the end, at most twice, and the median of its readings counts.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]

@@ -23,25 +23,24 @@ pub struct Known {
 pub const AGREEMENT: f64 = 1.35;
 
 /// Whether at least two runs agree with their median.
-fn agree(runs: &[f32], median: Option<f64>) -> bool {
-    let Some(median) = median else {
-        return false;
-    };
-    let agrees = |run: &&f32| (f64::from(**run) / median).ln().abs() <= AGREEMENT.ln();
-    runs.iter().filter(agrees).count() > 1
+pub fn agree(runs: impl IntoIterator<Item = f64>, median: f64) -> bool {
+    let agrees = |run: &f64| (run / median).ln().abs() <= AGREEMENT.ln();
+    runs.into_iter().filter(agrees).count() > 1
 }
 
 /// The modes of a corpus that have a time, in ascending order of the knobs.
 pub fn profiled(corpus: &Corpus) -> Vec<Known> {
     let known = corpus.modes.iter().filter_map(|profile| {
         let id = corpus.grid.id(PowerMode::from_knobs(profile.knobs))?;
+        let (time_ms, power_mw) = (profile.time()?, profile.power());
+        let agree = |runs: &[f32], median| agree(runs.iter().copied().map(f64::from), median);
         Some(Known {
             id: usize::from(id.0),
             knobs: profile.knobs,
-            time_us: 1e3 * profile.time()?,
-            power_mw: profile.power(),
-            is_confirmed: agree(&profile.times, profile.time())
-                && (profile.powers.is_empty() || agree(&profile.powers, profile.power())),
+            time_us: 1e3 * time_ms,
+            power_mw,
+            is_confirmed: agree(&profile.times, time_ms)
+                && power_mw.is_none_or(|power| agree(&profile.powers, power)),
         })
     });
     known.collect()
@@ -65,13 +64,11 @@ mod tests {
 
     #[test]
     fn a_mode_is_confirmed_by_two_runs_that_agree_with_the_median() {
-        let confirmed = |runs: &[f32], median| agree(runs, Some(median));
-        assert!(!confirmed(&[2.0], 2.0), "one run");
-        assert!(confirmed(&[2.0, 2.1], 2.05));
+        assert!(!agree([2.0], 2.0), "one run");
+        assert!(agree([2.0, 2.1], 2.05));
         // Half of the truth was read once: two runs do not tell which is wrong, a third one does.
-        assert!(!confirmed(&[1.0, 2.0], 1.5));
-        assert!(confirmed(&[1.0, 2.0, 2.0], 2.0));
-        assert!(!agree(&[], None));
+        assert!(!agree([1.0, 2.0], 1.5));
+        assert!(agree([1.0, 2.0, 2.0], 2.0));
     }
 
     #[test]

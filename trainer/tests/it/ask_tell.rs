@@ -587,10 +587,13 @@ fn a_mode_whose_reading_contradicts_the_others_is_asked_for_again() {
             planner.tell(&mode);
         }
     }
-    let again = planner.asked();
-    assert_eq!(again, wrong);
-    let told = planner.tell(&again);
-    assert_eq!(told["told"]["measured"], 15);
+    // The second reading does not tell which one is wrong; the third one does.
+    for _ in 0..2 {
+        let again = planner.asked();
+        assert_eq!(again, wrong);
+        let told = planner.tell(&again);
+        assert_eq!(told["told"]["measured"], 15);
+    }
     let enough = planner.send(&json!({"ask": {}}));
     assert_eq!(enough["enough"]["measured"], 15, "{enough}");
     let error = &enough["enough"]["expected_error_pct"]["power"];

@@ -48,7 +48,7 @@ impl Chain {
     /// For a fit to some points. Few points leave several maxima of the posterior, between which a chain
     /// moves slowly; they are cheap, so their chains are longer.
     pub fn whole(points: usize) -> Self {
-        let times = (50.0 / points as f64).clamp(1.0, 3.3);
+        let times = Self::times(points);
         Self {
             tune: (150.0 * times.min(2.0)) as u64,
             kept: 40,
@@ -57,13 +57,20 @@ impl Chain {
         }
     }
 
-    /// For one of many fits.
-    pub const PART: Self = Self {
-        tune: 100,
-        kept: 40,
-        apart: 2,
-        doublings: 4,
-    };
+    /// For one of many fits to some points.
+    pub fn part(points: usize) -> Self {
+        let times = Self::times(points);
+        Self {
+            tune: (30.0 * times) as u64,
+            kept: (15.0 * times) as u64,
+            apart: (0.6 * times).ceil() as u64,
+            doublings: 4,
+        }
+    }
+
+    fn times(points: usize) -> f64 {
+        (50.0 / points as f64).clamp(1.0, 3.3)
+    }
 }
 
 /// The maximum of a posterior.
