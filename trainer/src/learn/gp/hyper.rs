@@ -28,6 +28,9 @@ const NEAR: f64 = 1e-3;
 /// Bound of each hyperparameter, in standard deviations from its prior mean.
 const REACH: f64 = 5.0;
 
+/// A chain for few points is at most this many times as long as one for 50.
+const MOST_TIMES: f64 = 3.3;
+
 /// Penalty for infeasible hyperparameters.
 const OUT_OF_REACH: f64 = 1e6;
 
@@ -59,17 +62,18 @@ impl Chain {
 
     /// For one of many fits to some points.
     pub fn part(points: usize) -> Self {
-        let times = Self::times(points);
+        let share = Self::times(points) / MOST_TIMES;
         Self {
-            tune: (30.0 * times) as u64,
-            kept: (15.0 * times) as u64,
-            apart: (0.6 * times).ceil() as u64,
+            tune: (100.0 * share) as u64,
+            kept: (40.0 * share) as u64,
+            apart: (2.0 * share).ceil() as u64,
             doublings: 4,
         }
     }
 
+    /// How many times as long as for 50 points.
     fn times(points: usize) -> f64 {
-        (50.0 / points as f64).clamp(1.0, 3.3)
+        (50.0 / points as f64).clamp(1.0, MOST_TIMES)
     }
 }
 
