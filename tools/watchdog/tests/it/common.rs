@@ -44,8 +44,9 @@ pub struct Rig {
     pub log: Vec<String>,
 }
 
+/// The models on which the bounds of these tests were set.
 pub fn weights(name: &str) -> PathBuf {
-    let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights");
+    let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
     weights.join(name)
 }
 
