@@ -5,7 +5,7 @@
 //! ηᵢ ~ N(0, 1), so that a disturbed measurement may be
 //! noisier than the others. All hyperparameters θ have normal priors.
 //!
-//! L-BFGS finds the maximum of the posterior of θ and η (MAP). Up to [`SAMPLED`] points fit many θ, so θ is
+//! L-BFGS finds the maximum of the posterior of θ and η (MAP). Up to `SAMPLED` points fit many θ, so θ is
 //! then sampled given η. More points leave one θ, the MAP estimate from the first [`DECIDING`]; η of all points
 //! follows from it, and the process is conditioned on all.
 
@@ -210,7 +210,7 @@ impl Normal {
 }
 
 impl Process {
-    /// Samples the hyperparameters of up to [`SAMPLED`] points and estimates those of more. Targets are
+    /// Samples the hyperparameters of up to `SAMPLED` points and estimates those of more. Targets are
     /// logarithms in any unit. Only the first [`DECIDING`] points determine the hyperparameters, so the order
     /// of the points should be random.
     pub fn fit(
