@@ -44,9 +44,8 @@ pub struct Rig {
     pub log: Vec<String>,
 }
 
-/// The models on which the bounds of these tests were set.
 pub fn weights(name: &str) -> PathBuf {
-    let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
+    let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights");
     weights.join(name)
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use crate::common::{MIDNIGHT, Rig, weights};
 use crate::model_files::too_low;
@@ -312,12 +313,23 @@ fn a_model_is_loaded_by_name_or_path() {
     assert_eq!(rig.daemon.report().model, "model.wgt");
 }
 
-/// The load draws far more than both models predict.
+/// The load draws far more than both models predict. The models are older than the shipped ones, of which one
+/// first sets a mode that draws 19.7 W: less than the limit, but more than is allowed for the sensor's errors.
 #[test]
 fn the_highest_load_stays_known_when_the_model_changes() {
     let mut rig = Rig::new("limit = \"20W\"");
-    let other = rig.folder.path().join("other.wgt");
-    fs::copy(weights("orin-agx-64-resnet18-all-modes.wgt"), other).expect("copied");
+    let older = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
+    for (from, to) in [
+        ("orin-agx-64-resnet18", "model"),
+        ("orin-agx-64-resnet18-all-modes", "other"),
+    ] {
+        let to = rig.folder.path().join(format!("{to}.wgt"));
+        fs::copy(older.join(format!("{from}.wgt")), to).expect("copied");
+    }
+    assert_eq!(
+        rig.daemon.set_model("model.wgt", OTHER, rig.clocks.now()),
+        Ok(())
+    );
     rig.inject("power 1.3");
     rig.inject("activity 2");
     rig.run(60);
