@@ -283,8 +283,8 @@ impl<'a> Model<'a> {
         self
     }
 
-    /// The guard band of the time. Its margins are standard deviations if the model [predicts how much a
-    /// time spreads](Self::has_time_spread), else ratios.
+    /// The guard band of the time. A margin is a number of standard deviations if the model
+    /// [states these for each mode](Self::has_time_spread), else a ratio of two times.
     pub fn time_guard(&self) -> &GuardBand {
         &self.time_guard
     }

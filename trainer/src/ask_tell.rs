@@ -213,8 +213,8 @@ impl Planner {
         Ok(answer)
     }
 
-    /// Asks a second time for a mode whose reading contradicts those of the others, and a third time if the two
-    /// disagree, so that the median is not the wrong one. Then asks for no more.
+    /// Asks a second time for a mode whose reading contradicts those of the others. If its two readings disagree,
+    /// asks a third time, since the median of three is not the wrong one. Then asks for no more.
     fn end(&mut self) -> Next {
         let is_open =
             |(readings, mode): &(&Vec<[f64; 2]>, &Known)| readings.len() == 2 && !mode.is_confirmed;
@@ -236,23 +236,19 @@ impl Planner {
         Next::Enough { expected_error_pct }
     }
 
-    /// Takes a measurement. Of a mode that was asked again, the median of all readings counts. Returns the
-    /// number of measured modes.
+    /// Takes a measurement. If the mode was measured before and asked for again, the medians of all its readings
+    /// count. Returns the number of measured modes.
     pub fn tell(&mut self, knobs: [u32; 4], time_us: f64, power_mw: f64) -> Result<usize, Refused> {
         let at = self.position(knobs)?;
         let id = self.board.grid.id(PowerMode::from_knobs(knobs));
         let id = id
             .map(|id| usize::from(id.0))
             .ok_or(Refused::NotOfGrid(knobs))?;
-        let is_asked = matches!(self.answer, Some(Next::Measure(asked, _)) if asked == knobs);
         let before = self.measured.iter().position(|mode| mode.id == id);
-        if before.is_some() && !is_asked {
+        if before.is_some() && !self.is_asked(knobs) {
             return Err(Refused::Told(knobs));
         }
-        let mut readings = match before {
-            Some(place) => self.readings[place].clone(),
-            None => Vec::new(),
-        };
+        let mut readings = before.map_or_else(Vec::new, |place| self.readings[place].clone());
         readings.push([time_us, power_mw]);
         let runs = |of: usize| readings.iter().map(move |reading| reading[of]);
         let median = |of: usize| Data::new(runs(of).collect::<Vec<_>>()).median();
@@ -282,10 +278,16 @@ impl Planner {
     }
 
     /// Excludes a mode. If its power was at least `power_mw`, all modes without a lower knob are
-    /// excluded too. Returns the number of modes that will not be asked for and are not measured.
+    /// excluded too. A mode that was asked for again loses its doubtful readings. Returns the number of modes that will not be asked for and are not measured.
     pub fn exclude(&mut self, knobs: [u32; 4], power_mw: Option<f64>) -> Result<usize, Refused> {
         let at = self.position(knobs)?;
         self.free[at] = false;
+        if self.is_asked(knobs)
+            && let Some(place) = self.measured.iter().position(|mode| mode.knobs == knobs)
+        {
+            self.measured.remove(place);
+            self.readings.remove(place);
+        }
         if let Some(power_mw) = power_mw {
             self.exceeded.retain(|(known, _)| *known != knobs);
             self.exceeded.push((knobs, power_mw));
@@ -294,6 +296,11 @@ impl Planner {
         self.answer = None;
         let taken = self.free.iter().filter(|free| !**free).count();
         Ok(taken - self.measured.len())
+    }
+
+    /// Whether the last answer asks for this mode.
+    fn is_asked(&self, knobs: [u32; 4]) -> bool {
+        matches!(self.answer, Some(Next::Measure(asked, _)) if asked == knobs)
     }
 
     fn teachers(&self) -> Result<Teachers, SingularKernel> {

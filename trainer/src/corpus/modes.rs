@@ -66,7 +66,7 @@ mod tests {
     fn a_mode_is_confirmed_by_two_runs_that_agree_with_the_median() {
         assert!(!agree([2.0], 2.0), "one run");
         assert!(agree([2.0, 2.1], 2.05));
-        // Half of the truth was read once: two runs do not tell which is wrong, a third one does.
+        // One run read half of the true value. Two runs do not show which of them is wrong; of three, two agree.
         assert!(!agree([1.0, 2.0], 1.5));
         assert!(agree([1.0, 2.0, 2.0], 2.0));
     }

@@ -2,11 +2,13 @@
 
 use wattgate_runtime::TimeSpread;
 
-/// Share of the modes of which the teacher is at least as sure of the time as the file says.
+/// Share of the modes whose standard deviation of ln time the file states at least as large as the teacher does.
 const ENVELOPE: f64 = 0.95;
 
-/// Fits a line to the standard deviations of ln time, from the spreads of the power, and raises it until
-/// most modes lie below it: modes above it would need many deviations. `unit` is that of a spread.
+/// Fits the line that gives a mode's standard deviation of ln time (`wanted`) from that of its ln power
+/// (`spreads`), both in ln units. Then raises it until [`ENVELOPE`] of the modes lie below: the guard band counts in
+/// the file's deviations, and a mode far above the line would need many of them. `unit` is what 1 stands for
+/// in the file.
 pub fn fit(spreads: &[f64], wanted: &[f64], unit: f64) -> TimeSpread {
     // Errors of a deviation count as parts of it.
     let points = spreads.iter().zip(wanted);

@@ -19,8 +19,8 @@ use crate::learn::priors::{Prior, Priors, Spec};
 /// The priors and the weights of the processes of a mixture.
 pub struct Blend<'a> {
     priors: &'a Priors,
-    /// Chooses the prior for up to [`DECIDING`] modes. More modes outweigh any prior, so they get that of the
-    /// known families.
+    /// Which of the two priors up to [`DECIDING`] modes get. More modes get that of the known families, since
+    /// they outweigh any prior.
     spec: fn(&Priors, Mean) -> Spec,
     /// Weight of the physical process of time and of power without a reference; the other process has the rest.
     physics: [f64; 2],

@@ -152,7 +152,7 @@ const LEVELS_PRIOR: [f64; 2] = [-4.2, 1.0];
 /// Index of the noise among the hyperparameters.
 pub const NOISE: usize = 7;
 
-/// Place of the amplitude of the clocks' levels among a process's hyperparameters.
+/// Index of the amplitude of the clocks' levels among the hyperparameters.
 pub const LEVELS: usize = 6;
 
 impl Mean {

@@ -571,8 +571,8 @@ fn a_reference_must_be_sound_and_of_the_same_board() {
 }
 
 /// One power of fifteen is read while the workload stands: at half.
-#[test]
-fn a_mode_whose_reading_contradicts_the_others_is_asked_for_again() {
+/// Starts a plan of 15 modes and tells them all, one with half of its power. Returns that mode.
+fn with_a_wrong_reading() -> (Planner, Value) {
     let mut planner = Planner::with(&json!({"version": 1, "axes": axes(), "modes": 15}));
     let mut wrong = Value::Null;
     for at in 0..15 {
@@ -587,18 +587,45 @@ fn a_mode_whose_reading_contradicts_the_others_is_asked_for_again() {
             planner.tell(&mode);
         }
     }
-    // The second reading does not tell which one is wrong; the third one does.
+    (planner, wrong)
+}
+
+fn ends_with_15_good_modes(mut planner: Planner) {
+    let enough = planner.send(&json!({"ask": {}}));
+    assert_eq!(enough["enough"]["measured"], 15, "{enough}");
+    let error = &enough["enough"]["expected_error_pct"]["power"];
+    assert!(error.as_f64() < Some(5.0), "{enough}");
+    planner.end();
+}
+
+#[test]
+fn a_mode_whose_reading_contradicts_the_others_is_asked_for_again() {
+    let (mut planner, wrong) = with_a_wrong_reading();
+    // The second reading does not show which one is wrong; the third one does.
     for _ in 0..2 {
         let again = planner.asked();
         assert_eq!(again, wrong);
         let told = planner.tell(&again);
         assert_eq!(told["told"]["measured"], 15);
     }
-    let enough = planner.send(&json!({"ask": {}}));
-    assert_eq!(enough["enough"]["measured"], 15, "{enough}");
-    let error = &enough["enough"]["expected_error_pct"]["power"];
-    assert!(error.as_f64() < Some(5.0), "{enough}");
-    planner.end();
+    ends_with_15_good_modes(planner);
+}
+
+#[test]
+fn a_mode_that_cannot_be_measured_again_is_replaced_by_another() {
+    for readings in [1, 2] {
+        let (mut planner, wrong) = with_a_wrong_reading();
+        for _ in 1..readings {
+            assert_eq!(planner.asked(), wrong);
+            planner.tell(&wrong);
+        }
+        assert_eq!(planner.asked(), wrong);
+        planner.send(&json!({"exclude": {"mode": wrong}}));
+        let other = planner.asked();
+        assert_ne!(other, wrong);
+        assert_eq!(planner.tell(&other)["told"]["measured"], 15);
+        ends_with_15_good_modes(planner);
+    }
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl Chain {
         }
     }
 
-    /// How many times as long as for 50 points.
+    /// How many times as long a chain is as for 50 points.
     fn times(points: usize) -> f64 {
         (50.0 / points as f64).clamp(1.0, MOST_TIMES)
     }
