@@ -164,14 +164,18 @@ def compare(path, reference):
 
 
 def main(sources, output, reference):
+    """Ends with code 3 if a file differs from the reference."""
+    differs = False
     for name, convert in SOURCES.items():
         for file, columns, rows in convert(sources / name):
             path = output / file
             with open(path, "w", newline="") as corpus:
                 csv.writer(corpus, lineterminator="\n").writerows([COMMON + columns, *rows])
             known = reference / file
-            said = f"; beside ../shared/data: {compare(path, known)}" if known.exists() else ""
-            print(f"{file}: {len(rows)} rows{said}")
+            found = compare(path, known) if known.exists() else ""
+            differs |= found.startswith("DIFFERS")
+            print(f"{file}: {len(rows)} rows" + (found and f"; beside ../shared/data: {found}"))
+    sys.exit(3 if differs else 0)
 
 
 main(*map(Path, sys.argv[1:]))

@@ -8,6 +8,7 @@
 # FOLDER-OF-COPIES/OWNER+NAME/repo are git directories (bare clones), read in place of GitHub. Each file gets one
 # line of output: its rows and, where ../shared/data has a file of its name, whether both are equal to the last
 # byte or how far they differ at most. The files appear in OUTPUT-FOLDER when all are made, or not at all.
+# Exits with 3 if one of them differs.
 #
 # Sources and their licences:
 #   iqbal128855/Translucence     MIT, (c) 2021 Md Shahriar Iqbal
@@ -80,9 +81,13 @@ take Zanatticus/EnergyLLM a80fc7c13d339650bf21c5f810aa3817a4b0bc15 \
     Code/grpo/logs/grid_search_results_20251128_075945.csv
 
 mkdir "$place/results"
-python3 "$tools/measured.py" "$place/sources" "$place/results" "$tools/../../shared/data"
+code=0
+python3 "$tools/measured.py" "$place/sources" "$place/results" "$tools/../../shared/data" || code=$?
+# Files that differ are kept, to be looked at.
+[ $code -eq 0 ] || [ $code -eq 3 ] || fail "cannot convert: a source has another form than expected"
 mv -f "$place/results"/*.csv "$output/"
 cat <<END
 hongpeng-guo/BoFL and lijiaxi2018/Distributed-Learning have no licence file. Their corpora, *__bofl.csv and
 *__distributed-learning.csv, are for reading only: nothing made of them may be shipped, no corpus and no model.
 END
+exit $code
